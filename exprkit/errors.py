@@ -1,0 +1,23 @@
+"""What exprkit raises: every error of its own is an ``ExprkitError``."""
+
+from __future__ import annotations
+
+
+class ExprkitError(Exception):
+    """The root of exprkit's errors."""
+
+
+class ParseError(ExprkitError, ValueError):
+    """A text or SymPy object that is not an expression; says which, where and what was expected."""
+
+
+class PopulationError(ExprkitError, ValueError):
+    """Arrays that are not a population; shows the listing with the bad token marked."""
+
+
+class DataError(ExprkitError, ValueError):
+    """Data, parameters or an output array whose shape or kind does not fit the population."""
+
+
+class BackendError(ExprkitError, RuntimeError):
+    """A backend that cannot run here; says why and which command mends it."""

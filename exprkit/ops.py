@@ -1,0 +1,498 @@
+"""The operators of exprkit: one row each, and nothing about an operator anywhere else.
+
+Parser, printers, SymPy bridge, every backend, the README's table and the tests read
+``OPERATORS``.  Adding an operator is adding a row (and, where it should be fast on a
+CPU, a formula in ``vecmath.py``).
+
+    >>> from exprkit import ops
+    >>> ops.BY_NAME["sqrt"].meaning
+    'square root; sqrt(-0) = -0, nan for a < 0'
+
+Operands are always ``a`` and ``b``, the result is ``y``.  A row's cells:
+
+===========  ==========================================================================
+code         number in every program, file and kernel; never renumbered, never reused
+name         how it is written in text, ``name(a)`` or ``name(a, b)``
+meaning      one line, in IEEE 754 terms: what happens at 0, inf, nan, negative bases
+numpy        the definition, on NumPy float64 arrays
+vector       the formula on SIMD vectors (``vecmath.py``), float32 and float64
+derivative   dy/da (and dy/db) in exprkit's own text, over ``a``, ``b`` and ``y``
+latex        template over ``{a}`` and ``{b}``, both already delimited where needed
+sympy        ``f(sympy, a, b)``, the SymPy object
+sympy_class  names of the SymPy classes that are read as this operator
+infix        symbol, ``precedence`` (larger binds tighter) and ``right`` associativity
+aliases      further names that the parser reads
+domain       (low, high) of each operand: where tests and samples draw ordinary inputs
+ulp          largest error against the definition, in units of the last place, for
+             (float32, float64) with ``precision="ieee"``
+fast         the definition under ``precision="fast"``, where it differs
+fast_ulp     largest error with ``precision="fast"``, where it differs
+fused        {inner: other}: ``op(inner(a), ...)`` is lowered to ``other(a, ...)``
+constant_b   {number: other}: ``op(a, number)`` is lowered to ``other(a)``
+positive_a   other: what op(a, b) may be lowered to where a is known to be >= 0
+staged       (first, rest): ``op(a, b) == rest(first(a), b)``, so that ``first`` can be
+             done once where ``a`` does not depend on the data point or is one column
+===========  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from exprkit import vecmath
+
+Interval = tuple[float, float]
+
+ANY: Interval = (-10.0, 10.0)
+POSITIVE: Interval = (1e-3, 10.0)
+UNIT: Interval = (-1.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """One row of the table; the module's docstring says what each cell holds."""
+
+    code: int
+    name: str
+    arity: int
+    meaning: str
+    numpy: Callable[..., Any]
+    vector: Callable[..., Any]
+    derivative: tuple[str, ...] = ()
+    latex: str = ""
+    sympy: Callable[..., Any] | None = None
+    sympy_class: tuple[str, ...] = ()
+    infix: str | None = None
+    precedence: int = 9
+    right: bool = False
+    aliases: tuple[str, ...] = ()
+    domain: tuple[Interval, ...] = (ANY, ANY)
+    ulp: tuple[float, float] = (1.0, 1.0)
+    fast: Callable[..., Any] | None = None
+    fast_ulp: tuple[float, float] | None = None
+    fused: Mapping[str, str] = field(default_factory=dict)
+    constant_b: Mapping[float, str] = field(default_factory=dict)
+    positive_a: str | None = None
+    staged: tuple[str, str] | None = None
+
+
+OPERATORS: list[Operator] = []
+INTERNAL: list[Operator] = []  # made by lowering, never written by a user
+
+
+def _row(code: int, name: str, arity: int, meaning: str, **cells: Any) -> None:
+    cells.setdefault("latex", _function_latex(name, arity))
+    OPERATORS.append(Operator(code=code, name=name, arity=arity, meaning=meaning, **cells))
+
+
+def _internal(code: int, name: str, arity: int, meaning: str, **cells: Any) -> None:
+    INTERNAL.append(Operator(code=code, name=name, arity=arity, meaning=meaning, **cells))
+
+
+def _function_latex(name: str, arity: int) -> str:
+    arguments = "{a}" if arity == 1 else "{a}, {b}"
+    return rf"\operatorname{{{{{name}}}}}\left({arguments}\right)"
+
+
+# ── definitions that NumPy does not have ─────────────────────────────────────────────
+
+
+def _elementwise(function: Callable[[float], float], at_pole: float) -> Callable[..., Any]:
+    """A scalar function of the ``math`` module on arrays; its exceptions become values."""
+
+    def one(a: float) -> float:
+        if math.isnan(a):
+            return math.nan
+        try:
+            return function(a)
+        except ValueError:
+            return at_pole
+        except OverflowError:
+            return math.inf
+
+    ufunc = np.frompyfunc(one, 1, 1)
+    return lambda a: np.asarray(ufunc(a), dtype=np.float64)
+
+
+def _gamma(a: float) -> float:
+    if a == 0:
+        return math.copysign(math.inf, a)
+    return math.gamma(a)
+
+
+def _powabs(a: Any, b: Any) -> Any:
+    return np.power(np.abs(a), b)
+
+
+def _fast_pow(a: Any, b: Any) -> Any:
+    return np.where(np.less(a, 0), np.nan, np.power(np.abs(a), b))
+
+
+# ── the table ────────────────────────────────────────────────────────────────────────
+
+_row(
+    1, "add", 2, "a + b",
+    infix="+", precedence=1, latex="{a} + {b}",
+    numpy=np.add, vector=vecmath.add, derivative=("1", "1"), ulp=(0.5, 0.5),
+    sympy=lambda s, a, b: a + b, sympy_class=("Add",),
+)
+_row(
+    2, "sub", 2, "a - b",
+    infix="-", precedence=1, latex="{a} - {b}",
+    numpy=np.subtract, vector=vecmath.sub, derivative=("1", "-1"), ulp=(0.5, 0.5),
+    sympy=lambda s, a, b: a - b,
+)
+_row(
+    3, "mul", 2, "a * b; 0 * inf = nan",
+    infix="*", precedence=2, latex=r"{a} \cdot {b}",
+    numpy=np.multiply, vector=vecmath.mul, derivative=("b", "a"), ulp=(0.5, 0.5),
+    sympy=lambda s, a, b: a * b, sympy_class=("Mul",),
+)
+_row(
+    4, "div", 2, "a / b; a / 0 = +-inf by the signs, 0 / 0 = nan",
+    infix="/", precedence=2, latex=r"\frac{{{a}}}{{{b}}}",
+    numpy=np.divide, vector=vecmath.div, derivative=("1 / b", "-y / b"), ulp=(0.5, 0.5),
+    sympy=lambda s, a, b: a / b,
+)
+_row(
+    5, "pow", 2, "a to the power b, as C's pow: a < 0 gives nan unless b is whole; 1^b = a^0 = 1 even for nan",
+    infix="^", precedence=4, right=True, latex="{a}^{{{b}}}",
+    numpy=np.power, vector=vecmath.pow, derivative=("b * a ^ (b - 1)", "y * log(a)"), ulp=(4, 4),
+    fast=_fast_pow, fast_ulp=(32, 4), domain=(POSITIVE, (-4.0, 4.0)),
+    fused={"abs": "powabs"}, positive_a="powabs",
+    constant_b={1.0: "copy", 2.0: "sqr", 3.0: "cube", -1.0: "inv"},
+    sympy=lambda s, a, b: a**b, sympy_class=("Pow",),
+)
+_row(
+    6, "neg", 1, "-a; the sign bit changed, nan too",
+    infix="-", precedence=3, latex="-{a}",
+    numpy=np.negative, vector=vecmath.neg, derivative=("-1",), ulp=(0, 0),
+    sympy=lambda s, a: -a,
+)
+_row(
+    7, "abs", 1, "absolute value; the derivative at 0 is taken as 0",
+    latex=r"\left|{a}\right|",
+    numpy=np.abs, vector=vecmath.abs, derivative=("sign(a)",), ulp=(0, 0),
+    sympy=lambda s, a: s.Abs(a), sympy_class=("Abs",),
+)
+_row(
+    8, "inv", 1, "1 / a; 1 / +-0 = +-inf",
+    latex=r"\frac{{1}}{{{a}}}",
+    numpy=np.reciprocal, vector=vecmath.inv, derivative=("-y * y",), ulp=(0.5, 0.5),
+    sympy=lambda s, a: 1 / a,
+)
+_row(
+    9, "sqr", 1, "a * a",
+    aliases=("square",), latex="{a}^{{2}}",
+    numpy=np.square, vector=vecmath.sqr, derivative=("2 * a",), ulp=(0.5, 0.5),
+    sympy=lambda s, a: a**2,
+)
+_row(
+    10, "cube", 1, "a * a * a",
+    latex="{a}^{{3}}",
+    numpy=lambda a: a * a * a, vector=vecmath.cube, derivative=("3 * a * a",), ulp=(1.5, 0),
+    sympy=lambda s, a: a**3,
+)
+_row(
+    11, "sqrt", 1, "square root; sqrt(-0) = -0, nan for a < 0",
+    latex=r"\sqrt{{{a}}}",
+    numpy=np.sqrt, vector=vecmath.sqrt, derivative=("0.5 / y",), ulp=(0.5, 0.5), domain=(POSITIVE,),
+    fused={"abs": "sqrtabs"},
+    sympy=lambda s, a: s.sqrt(a), sympy_class=("Sqrt",),
+)
+_row(
+    12, "cbrt", 1, "real cube root, odd: cbrt(-8) = -2",
+    latex=r"\sqrt[3]{{{a}}}",
+    numpy=np.cbrt, vector=vecmath.cbrt, derivative=("y / (3 * a)",), ulp=(2, 2),
+    sympy=lambda s, a: s.cbrt(a), sympy_class=("Cbrt",),
+)
+_row(
+    13, "exp", 1, "e to the power a; exp(-inf) = 0",
+    latex="e^{{{a}}}",
+    numpy=np.exp, vector=vecmath.exp, derivative=("y",), ulp=(2, 2),
+    sympy=lambda s, a: s.exp(a), sympy_class=("exp",),
+)
+_row(
+    14, "exp2", 1, "2 to the power a; exact for whole a",
+    latex="2^{{{a}}}",
+    numpy=np.exp2, vector=vecmath.exp2, derivative=("y * 0.6931471805599453",), ulp=(2, 2),
+    sympy=lambda s, a: 2**a, sympy_class=("exp2",),
+)
+_row(
+    15, "log", 1, "natural logarithm; log(+-0) = -inf, nan for a < 0",
+    aliases=("ln",), latex=r"\ln\left({a}\right)",
+    numpy=np.log, vector=vecmath.log, derivative=("1 / a",), ulp=(2, 2), domain=(POSITIVE,),
+    fused={"abs": "logabs"},
+    sympy=lambda s, a: s.log(a), sympy_class=("log",),
+)
+_row(
+    16, "log2", 1, "logarithm to base 2; log2(+-0) = -inf, nan for a < 0",
+    latex=r"\log_{{2}}\left({a}\right)",
+    numpy=np.log2, vector=vecmath.log2, derivative=("1.4426950408889634 / a",), ulp=(2, 2), domain=(POSITIVE,),
+    sympy=lambda s, a: s.log(a, 2), sympy_class=("log2",),
+)
+_row(
+    17, "log10", 1, "logarithm to base 10; log10(+-0) = -inf, nan for a < 0",
+    latex=r"\log_{{10}}\left({a}\right)",
+    numpy=np.log10, vector=vecmath.log10, derivative=("0.4342944819032518 / a",), ulp=(2, 2), domain=(POSITIVE,),
+    sympy=lambda s, a: s.log(a, 10), sympy_class=("log10",),
+)
+_row(
+    18, "log1p", 1, "log(1 + a), exact near 0; log1p(-1) = -inf, nan for a < -1",
+    numpy=np.log1p, vector=vecmath.log1p, derivative=("1 / (1 + a)",), ulp=(2, 2), domain=((-0.999, 10.0),),
+    sympy=lambda s, a: s.log(1 + a), sympy_class=("log1p",),
+)
+_row(
+    19, "expm1", 1, "exp(a) - 1, exact near 0; expm1(-inf) = -1",
+    numpy=np.expm1, vector=vecmath.expm1, derivative=("y + 1",), ulp=(2, 2),
+    sympy=lambda s, a: s.exp(a) - 1, sympy_class=("expm1",),
+)
+_row(
+    20, "sin", 1, "sine of radians; nan for +-inf",
+    latex=r"\sin\left({a}\right)",
+    numpy=np.sin, vector=vecmath.sin, derivative=("cos(a)",), ulp=(2, 2),
+    sympy=lambda s, a: s.sin(a), sympy_class=("sin",),
+)
+_row(
+    21, "cos", 1, "cosine of radians; nan for +-inf",
+    latex=r"\cos\left({a}\right)",
+    numpy=np.cos, vector=vecmath.cos, derivative=("-sin(a)",), ulp=(2, 2),
+    sympy=lambda s, a: s.cos(a), sympy_class=("cos",),
+)
+_row(
+    22, "tan", 1, "tangent of radians; nan for +-inf",
+    latex=r"\tan\left({a}\right)",
+    numpy=np.tan, vector=vecmath.tan, derivative=("1 + y * y",), ulp=(4, 4), domain=((-1.5, 1.5),),
+    sympy=lambda s, a: s.tan(a), sympy_class=("tan",),
+)
+_row(
+    23, "asin", 1, "arc sine in [-pi/2, pi/2]; nan for |a| > 1",
+    aliases=("arcsin",), latex=r"\arcsin\left({a}\right)",
+    numpy=np.arcsin, vector=vecmath.asin, derivative=("1 / sqrt(1 - a * a)",), ulp=(4, 4), domain=(UNIT,),
+    sympy=lambda s, a: s.asin(a), sympy_class=("asin",),
+)
+_row(
+    24, "acos", 1, "arc cosine in [0, pi]; nan for |a| > 1",
+    aliases=("arccos",), latex=r"\arccos\left({a}\right)",
+    numpy=np.arccos, vector=vecmath.acos, derivative=("-1 / sqrt(1 - a * a)",), ulp=(4, 4), domain=(UNIT,),
+    sympy=lambda s, a: s.acos(a), sympy_class=("acos",),
+)
+_row(
+    25, "atan", 1, "arc tangent in [-pi/2, pi/2]; atan(+-inf) = +-pi/2",
+    aliases=("arctan",), latex=r"\arctan\left({a}\right)",
+    numpy=np.arctan, vector=vecmath.atan, derivative=("1 / (1 + a * a)",), ulp=(4, 4),
+    sympy=lambda s, a: s.atan(a), sympy_class=("atan",),
+)
+_row(
+    26, "sinh", 1, "hyperbolic sine",
+    latex=r"\sinh\left({a}\right)",
+    numpy=np.sinh, vector=vecmath.sinh, derivative=("cosh(a)",), ulp=(4, 4),
+    sympy=lambda s, a: s.sinh(a), sympy_class=("sinh",),
+)
+_row(
+    27, "cosh", 1, "hyperbolic cosine",
+    latex=r"\cosh\left({a}\right)",
+    numpy=np.cosh, vector=vecmath.cosh, derivative=("sinh(a)",), ulp=(4, 4),
+    sympy=lambda s, a: s.cosh(a), sympy_class=("cosh",),
+)
+_row(
+    28, "tanh", 1, "hyperbolic tangent; tanh(+-inf) = +-1",
+    latex=r"\tanh\left({a}\right)",
+    numpy=np.tanh, vector=vecmath.tanh, derivative=("1 - y * y",), ulp=(4, 4),
+    sympy=lambda s, a: s.tanh(a), sympy_class=("tanh",),
+)
+_row(
+    29, "min", 2, "the smaller; a number wins over nan, either zero of +-0 may come back",
+    aliases=("fmin",), latex=r"\min\left({a}, {b}\right)",
+    numpy=np.fmin, vector=vecmath.min, derivative=("lessequal(a, b)", "greater(a, b)"), ulp=(0, 0),
+    sympy=lambda s, a, b: s.Min(a, b), sympy_class=("Min",),
+)
+_row(
+    30, "max", 2, "the larger; a number wins over nan, either zero of +-0 may come back",
+    aliases=("fmax",), latex=r"\max\left({a}, {b}\right)",
+    numpy=np.fmax, vector=vecmath.max, derivative=("greaterequal(a, b)", "less(a, b)"), ulp=(0, 0),
+    sympy=lambda s, a, b: s.Max(a, b), sympy_class=("Max",),
+)
+_row(
+    31, "sign", 1, "-1, 0 or 1; sign(+-0) = 0, sign(nan) = nan",
+    numpy=np.sign, vector=vecmath.sign, derivative=("0",), ulp=(0, 0),
+    sympy=lambda s, a: s.sign(a), sympy_class=("sign",),
+)
+_row(
+    32, "floor", 1, "the largest whole number not above a; the derivative is taken as 0",
+    latex=r"\left\lfloor {a} \right\rfloor",
+    numpy=np.floor, vector=vecmath.floor, derivative=("0",), ulp=(0, 0),
+    sympy=lambda s, a: s.floor(a), sympy_class=("floor",),
+)
+_row(
+    33, "ceil", 1, "the smallest whole number not below a; the derivative is taken as 0",
+    latex=r"\left\lceil {a} \right\rceil",
+    numpy=np.ceil, vector=vecmath.ceil, derivative=("0",), ulp=(0, 0),
+    sympy=lambda s, a: s.ceiling(a), sympy_class=("ceiling",),
+)
+_row(
+    34, "round", 1, "the nearest whole number, halves to even; the derivative is taken as 0",
+    numpy=np.rint, vector=vecmath.round, derivative=("0",), ulp=(0, 0),
+    sympy=lambda s, a: s.Function("round")(a), sympy_class=("round",),
+)
+_row(
+    35, "asinh", 1, "inverse hyperbolic sine",
+    aliases=("arcsinh",),
+    numpy=np.arcsinh, vector=vecmath.asinh, derivative=("1 / sqrt(a * a + 1)",), ulp=(4, 4),
+    sympy=lambda s, a: s.asinh(a), sympy_class=("asinh",),
+)
+_row(
+    36, "acosh", 1, "inverse hyperbolic cosine; nan for a < 1",
+    aliases=("arccosh",),
+    numpy=np.arccosh, vector=vecmath.acosh, derivative=("1 / (sqrt(a - 1) * sqrt(a + 1))",), ulp=(4, 4),
+    domain=((1.0, 10.0),),
+    sympy=lambda s, a: s.acosh(a), sympy_class=("acosh",),
+)
+_row(
+    37, "atanh", 1, "inverse hyperbolic tangent; atanh(+-1) = +-inf, nan for |a| > 1",
+    aliases=("arctanh",),
+    numpy=np.arctanh, vector=vecmath.atanh, derivative=("1 / (1 - a * a)",), ulp=(4, 4), domain=((-0.999, 0.999),),
+    sympy=lambda s, a: s.atanh(a), sympy_class=("atanh",),
+)
+_row(
+    38, "atan2", 2, "the angle of the point (b, a) in [-pi, pi], signed zeros as in C",
+    numpy=np.arctan2, vector=vecmath.atan2, derivative=("b / (a * a + b * b)", "-a / (a * a + b * b)"), ulp=(4, 4),
+    sympy=lambda s, a, b: s.atan2(a, b), sympy_class=("atan2",),
+)
+_row(
+    39, "hypot", 2, "sqrt(a^2 + b^2) without overflow between; inf wins over nan",
+    numpy=np.hypot, vector=vecmath.hypot, derivative=("a / y", "b / y"), ulp=(4, 4),
+    sympy=lambda s, a, b: s.sqrt(a**2 + b**2), sympy_class=("hypot",),
+)
+_row(
+    40, "mod", 2, "a - floor(a / b) * b, exact, with the sign of b; nan for b = 0",
+    numpy=np.mod, vector=vecmath.mod, derivative=("1", "-floor(a / b)"), ulp=(0.5, 0.5),
+    sympy=lambda s, a, b: s.Mod(a, b), sympy_class=("Mod",),
+)
+_row(
+    41, "erf", 1, "error function",
+    numpy=_elementwise(math.erf, math.nan), vector=vecmath.erf, derivative=("1.1283791670955126 * exp(-a * a)",),
+    ulp=(4, 4), domain=((-4.0, 4.0),),
+    sympy=lambda s, a: s.erf(a), sympy_class=("erf",),
+)
+_row(
+    42, "erfc", 1, "1 - erf(a) without cancellation",
+    numpy=_elementwise(math.erfc, math.nan), vector=vecmath.erfc, derivative=("-1.1283791670955126 * exp(-a * a)",),
+    ulp=(5, 5), domain=((-4.0, 4.0),),
+    sympy=lambda s, a: s.erfc(a), sympy_class=("erfc",),
+)
+_row(
+    43, "gamma", 1, "gamma function; nan at -1, -2, ... and -inf, +-inf at +-0",
+    latex=r"\Gamma\left({a}\right)",
+    numpy=_elementwise(_gamma, math.nan), vector=vecmath.gamma, ulp=(11, 10), domain=((0.1, 20.0),),
+    sympy=lambda s, a: s.gamma(a), sympy_class=("gamma",),
+)
+_row(
+    44, "lgamma", 1, "log |gamma(a)|; inf at 0, -1, -2, ...",
+    aliases=("loggamma",), latex=r"\ln\left|\Gamma\left({a}\right)\right|",
+    numpy=_elementwise(math.lgamma, math.inf), vector=vecmath.lgamma, ulp=(6, 6), domain=((2.5, 20.0),),
+    sympy=lambda s, a: s.loggamma(a), sympy_class=("loggamma",),
+)
+_row(
+    45, "relu", 1, "max(a, 0); nan stays nan",
+    numpy=lambda a: np.where(np.less_equal(a, 0), 0.0, a), vector=vecmath.relu, derivative=("greater(a, 0)",), ulp=(0, 0),
+    sympy=lambda s, a: s.Function("relu")(a), sympy_class=("relu",),
+)
+_row(
+    46, "logistic", 1, "1 / (1 + exp(-a))",
+    aliases=("sigmoid",),
+    numpy=lambda a: 1 / (1 + np.exp(-a)), vector=vecmath.logistic, derivative=("y * (1 - y)",), ulp=(4, 4),
+    sympy=lambda s, a: 1 / (1 + s.exp(-a)), sympy_class=("logistic",),
+)
+_row(
+    47, "logabs", 1, "log |a|; logabs(+-0) = -inf",
+    latex=r"\ln\left|{a}\right|",
+    numpy=lambda a: np.log(np.abs(a)), vector=vecmath.logabs, derivative=("1 / a",), ulp=(2, 2),
+    sympy=lambda s, a: s.log(s.Abs(a)), sympy_class=("logabs",),
+)
+_row(
+    48, "sqrtabs", 1, "sqrt |a|",
+    latex=r"\sqrt{{\left|{a}\right|}}",
+    numpy=lambda a: np.sqrt(np.abs(a)), vector=vecmath.sqrtabs, derivative=("0.5 * sign(a) / y",), ulp=(0.5, 0.5),
+    sympy=lambda s, a: s.sqrt(s.Abs(a)), sympy_class=("sqrtabs",),
+)
+_row(
+    49, "powabs", 2, "|a| to the power b, as C's pow; 1^b = a^0 = 1 even for nan",
+    latex=r"\left|{a}\right|^{{{b}}}",
+    numpy=_powabs, vector=vecmath.powabs, derivative=("b * y / a", "y * logabs(a)"), ulp=(4, 4), fast_ulp=(32, 4),
+    domain=(POSITIVE, (-4.0, 4.0)), staged=("log2abs_pair", "exp2_product"),
+    sympy=lambda s, a, b: s.Abs(a) ** b, sympy_class=("powabs",),
+)
+_row(
+    50, "aq", 2, "analytic quotient a / sqrt(1 + b^2) (Ni, Drieberg and Rockett, 2013)",
+    numpy=lambda a, b: a / np.sqrt(1 + b * b), vector=vecmath.aq,
+    derivative=("1 / sqrt(1 + b * b)", "-y * b / (1 + b * b)"), ulp=(3, 3),
+    sympy=lambda s, a, b: a / s.sqrt(1 + b**2), sympy_class=("aq",),
+)
+_row(
+    51, "greater", 2, "1 where a > b, else 0 (also for nan)",
+    latex=r"\left[{a} > {b}\right]",
+    numpy=lambda a, b: np.greater(a, b) * 1.0, vector=vecmath.greater, derivative=("0", "0"), ulp=(0, 0),
+    sympy=lambda s, a, b: s.Piecewise((1, a > b), (0, True)), sympy_class=("greater",),
+)
+_row(
+    52, "less", 2, "1 where a < b, else 0 (also for nan)",
+    latex=r"\left[{a} < {b}\right]",
+    numpy=lambda a, b: np.less(a, b) * 1.0, vector=vecmath.less, derivative=("0", "0"), ulp=(0, 0),
+    sympy=lambda s, a, b: s.Piecewise((1, a < b), (0, True)), sympy_class=("less",),
+)
+_row(
+    53, "greaterequal", 2, "1 where a >= b, else 0 (also for nan)",
+    latex=r"\left[{a} \ge {b}\right]",
+    numpy=lambda a, b: np.greater_equal(a, b) * 1.0, vector=vecmath.greaterequal, derivative=("0", "0"), ulp=(0, 0),
+    sympy=lambda s, a, b: s.Piecewise((1, a >= b), (0, True)), sympy_class=("greaterequal",),
+)
+_row(
+    54, "lessequal", 2, "1 where a <= b, else 0 (also for nan)",
+    latex=r"\left[{a} \le {b}\right]",
+    numpy=lambda a, b: np.less_equal(a, b) * 1.0, vector=vecmath.lessequal, derivative=("0", "0"), ulp=(0, 0),
+    sympy=lambda s, a, b: s.Piecewise((1, a <= b), (0, True)), sympy_class=("lessequal",),
+)
+_row(
+    55, "cond", 2, "b where a > 0, else 0 (also for a = nan)",
+    numpy=lambda a, b: np.where(np.greater(a, 0), b, 0.0), vector=vecmath.cond, derivative=("0", "greater(a, 0)"), ulp=(0, 0),
+    sympy=lambda s, a, b: s.Piecewise((b, a > 0), (0, True)), sympy_class=("cond",),
+)
+_row(
+    56, "logical_and", 2, "1 where a > 0 and b > 0, else 0",
+    numpy=lambda a, b: (np.greater(a, 0) & np.greater(b, 0)) * 1.0, vector=vecmath.logical_and,
+    derivative=("0", "0"), ulp=(0, 0),
+    sympy=lambda s, a, b: s.Piecewise((1, s.And(a > 0, b > 0)), (0, True)), sympy_class=("logical_and",),
+)
+_row(
+    57, "logical_or", 2, "1 where a > 0 or b > 0, else 0",
+    numpy=lambda a, b: (np.greater(a, 0) | np.greater(b, 0)) * 1.0, vector=vecmath.logical_or,
+    derivative=("0", "0"), ulp=(0, 0),
+    sympy=lambda s, a, b: s.Piecewise((1, s.Or(a > 0, b > 0)), (0, True)), sympy_class=("logical_or",),
+)
+
+# ── made by lowering, never written by a user ────────────────────────────────────────
+
+_internal(0, "copy", 1, "a", numpy=np.positive, vector=vecmath.copy, ulp=(0, 0))
+_internal(
+    200, "log2abs_pair", 1, "log2 |a| as two numbers, high and low part",
+    numpy=lambda a: np.log2(np.abs(a)), vector=vecmath.log2abs_pair,
+)
+_internal(
+    201, "exp2_product", 2, "2^(a b) for a pair a = log2 |base|; 1 where the base is 1 or b is 0, even for nan",
+    numpy=lambda a, b: np.power(np.exp2(a), b), vector=vecmath.exp2_product,
+)
+
+BY_NAME: dict[str, Operator] = {row.name: row for row in (*OPERATORS, *INTERNAL)}
+BY_CODE: dict[int, Operator] = {row.code: row for row in (*OPERATORS, *INTERNAL)}
+BY_SPELLING: dict[str, Operator] = {name: row for row in OPERATORS for name in (row.name, *row.aliases)}
+
+ARITY = np.zeros(256, np.uint8)  # by code, for compiled loops; 0 where there is no operator
+for _operator in BY_CODE.values():
+    ARITY[_operator.code] = _operator.arity
+ARITY.flags.writeable = False
