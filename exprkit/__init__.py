@@ -1,1 +1,72 @@
-"""exprkit"""
+"""exprkit: evaluate, differentiate and fit whole populations of mathematical expressions.
+
+    >>> import exprkit as ek
+    >>> pop = ek.parse(["p1 * x1^2 + exp(-x2)", "sqrt(x1) / x2"])
+    >>> ek.Evaluator(pop, [[1.0, 2.0], [4.0, 0.5]]).evaluate(params=[[3.0], []]).shape
+    (2, 2)
+
+The way of the data, one module a stage:
+``parser -> population -> lower -> backends`` behind ``Evaluator``; ``ops`` is the table of
+operators that all of them read.  Names are looked up when first used, so that importing
+exprkit costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from exprkit.backends import backends  # at once: later the name would stand for the package of that name
+
+if TYPE_CHECKING:
+    from exprkit import bench, data, generate, ops
+    from exprkit.evaluate import Evaluator
+    from exprkit.expression import Expression, parameters, variables
+    from exprkit.parser import parse
+    from exprkit.population import Population
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Evaluator",
+    "Expression",
+    "Population",
+    "backends",
+    "bench",
+    "data",
+    "generate",
+    "ops",
+    "parameters",
+    "parse",
+    "variables",
+]
+
+_HOME = {
+    "Evaluator": "evaluate",
+    "Expression": "expression",
+    "Population": "population",
+    "parameters": "expression",
+    "parse": "parser",
+    "variables": "expression",
+}
+_SUBMODULES = ("bench", "data", "generate", "ops")
+
+
+def __getattr__(name: str) -> Any:
+    """The public names, then the table's functions on Expressions: ``exprkit.exp(x1)``."""
+    if name in _SUBMODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in _HOME:
+        return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    if not name.startswith("_"):
+        from exprkit import ops
+
+        if name in ops.BY_SPELLING:
+            return importlib.import_module(f"{__name__}.expression").function(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    from exprkit import ops
+
+    return sorted({*__all__, *ops.BY_SPELLING})

@@ -1,0 +1,110 @@
+"""Every operator on every backend that can run here, against the definition.
+
+Ordinary inputs come from the row's domain; awkward ones are zeros of both signs,
+negatives, tiny, huge, inf and nan.  Errors are counted in units of the last place and
+held to the row's own tolerance; nan and inf must stand in the same places.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import exprkit as ek
+from exprkit import ops
+
+FAST = [name for name, status in ek.backends().items() if status.available and name != "numpy"]
+N_ORDINARY = 20_000
+AWKWARD = np.array(
+    [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 7.0, 10.0, 100.0, 1e-3, 1e-10, 1e-38, 1e-42, 88.0, 89.5, 1e5, 1e10, 3e38, np.inf]
+)
+AWKWARD = np.concatenate([AWKWARD, -AWKWARD, [np.nan, np.pi / 2, 16777217.0, 1 - 2**-24, 1 + 2**-23]])
+
+
+@pytest.fixture(params=FAST)
+def backend(request):
+    return request.param
+
+
+def ulps_apart(result, wanted):
+    """How many numbers of the dtype lie between two arrays; nan beside nan is 0, beside a number infinite."""
+    same = (result == wanted) | (np.isnan(result) & np.isnan(wanted))
+    whole = np.int32 if result.dtype == np.float32 else np.int64
+    with np.errstate(invalid="ignore"):
+        distance = np.abs(ordered(result.view(whole)).astype(np.float64) - ordered(wanted.view(whole)))
+    strange = np.isnan(result) != np.isnan(wanted)
+    return np.where(same, 0, np.where(strange, np.inf, distance))
+
+
+def ordered(bits):
+    """Bit patterns as whole numbers that grow with the value."""
+    return np.where(bits < 0, np.iinfo(bits.dtype).min - bits, bits)
+
+
+def inputs(row, kind, dtype):
+    if kind == "awkward":
+        pairs = np.array([(a, b) for a in AWKWARD for b in AWKWARD]) if row.arity == 2 else AWKWARD[:, None]
+        with np.errstate(over="ignore", under="ignore"):
+            return pairs.astype(dtype)
+    random = np.random.default_rng(row.code)
+    return np.column_stack([random.uniform(*interval, N_ORDINARY) for interval in row.domain[: row.arity]]).astype(dtype)
+
+
+def tolerance(row, precision, dtype):
+    ulp = row.fast_ulp if precision == "fast" and row.fast_ulp else row.ulp
+    # a float64 definition is itself a few units off, a rounded float32 one by half a unit
+    return ulp[0] + 0.5 if dtype == "float32" else ulp[1] + 4
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("precision", ["ieee", "fast"])
+@pytest.mark.parametrize("kind", ["ordinary", "awkward"])
+def test_every_operator_agrees_with_the_definition(backend, kind, precision, dtype):
+    wrong = []
+    for row in ops.OPERATORS:
+        X = inputs(row, kind, dtype)
+        text = f"{row.name}({', '.join(['x1', 'x2'][: row.arity])})"
+        choice = {"precision": precision, "dtype": dtype}
+        wanted = ek.Evaluator(ek.parse([text]), X, backend="numpy", **choice).evaluate()[0]
+        result = ek.Evaluator(ek.parse([text]), X, backend=backend, **choice).evaluate()[0]
+        apart = ulps_apart(result, wanted)
+        worst = int(np.argmax(apart))
+        if apart[worst] > tolerance(row, precision, dtype):
+            wrong.append(
+                f"{text} at {X[worst].tolist()}: {result[worst]!r}, should be {wanted[worst]!r} "
+                f"({apart[worst]:.4g} ulp, {np.sum(apart > tolerance(row, precision, dtype))} of {len(apart)} points)"
+            )
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("precision", ["ieee", "fast"])
+@pytest.mark.parametrize("form", ["{0}(x1, 1.5)", "{0}(1.5, x1)", "{0}(x1, p1)", "{0}(p1, x1)", "{0}(abs(x1), x1 + 1)",
+                                  "{0}(x1 + 1, abs(x1))", "{0}(p1, 1.5)", "{0}(x1 + 1, {0}(x1, 2))"])
+def test_binary_operators_with_every_kind_of_operand(backend, form, precision):
+    X = np.linspace(0.25, 3.0, 97)[:, None].astype(np.float32)
+    rows = [row for row in ops.OPERATORS if row.arity == 2]
+    pop = ek.parse([form.format(row.name) for row in rows])
+    params = np.full((len(pop), pop.max_params), 1.25)
+    wanted = ek.Evaluator(pop, X, backend="numpy", precision=precision).evaluate(params)
+    result = ek.Evaluator(pop, X, backend=backend, precision=precision).evaluate(params)
+    np.testing.assert_allclose(result, wanted, rtol=2e-5, atol=2e-6, err_msg=form)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["float32", "float64"]))
+def test_random_trees_agree_where_they_are_well_conditioned(seed, dtype):
+    pop = ek.generate.random(40, n_tokens=(1, 40), n_vars=3, n_params=2, seed=seed)
+    random = np.random.default_rng(seed)
+    X = random.uniform(0.5, 2.0, (37, 3)).astype(dtype)
+    params = random.uniform(0.5, 2.0, (len(pop), pop.max_params)).astype(dtype)
+    wanted = ek.Evaluator(pop, X, backend="numpy", dtype="float64").evaluate(params)
+    nearby = ek.Evaluator(pop, X * (1 + 1e-7), backend="numpy", dtype="float64").evaluate(params)
+    rtol = 1e-3 if dtype == "float32" else 1e-8
+    with np.errstate(invalid="ignore", over="ignore"):
+        shift = np.abs(nearby - wanted)
+        steady = np.isfinite(wanted) & (np.abs(wanted) < 1e30) & (shift <= 1e-5 * np.abs(wanted))
+    for name in FAST:
+        result = ek.Evaluator(pop, X, backend=name, dtype=dtype).evaluate(params)
+        np.testing.assert_allclose(result[steady], wanted[steady], rtol=rtol, atol=1e-30)

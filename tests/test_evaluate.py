@@ -1,0 +1,235 @@
+"""The evaluator: shapes, kinds of arrays, losses and the texts of its errors, on every backend that can run here."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import exprkit as ek
+from exprkit.errors import BackendError, DataError, ExprkitError
+
+TEXTS = ["x1 + 2.5", "p1 * x2 ^ 2", "p1 * x1 + p2", "sqrt(x1)"]
+PARAMS = [[], [3.0], [2.0, -1.0], []]
+RAGGED = [np.array(vector) for vector in PARAMS]
+RUNNABLE = [name for name, status in ek.backends().items() if status.available]
+
+
+@pytest.fixture(params=RUNNABLE)
+def backend(request):
+    return request.param
+
+
+@pytest.fixture
+def pop():
+    return ek.parse(TEXTS)
+
+
+@pytest.fixture
+def X():
+    return np.random.default_rng(0).uniform(0.5, 4.0, (7, 2))
+
+
+def expected(X, params=PARAMS):
+    x1, x2 = X.astype(np.float32).astype(np.float64).T
+    return np.array([x1 + 2.5, params[1][0] * x2**2, params[2][0] * x1 + params[2][1], np.sqrt(x1)])
+
+
+def test_results_are_expressions_by_points(pop, X, backend):
+    result = ek.Evaluator(pop, X, backend=backend).evaluate(PARAMS)
+    assert result.shape == (4, 7) and result.dtype == np.float32
+    np.testing.assert_allclose(result, expected(X), rtol=1e-6)
+
+
+def test_float64(pop, X, backend):
+    result = ek.Evaluator(pop, X, backend=backend, dtype=np.float64).evaluate(PARAMS)
+    x1, x2 = X.T
+    np.testing.assert_allclose(result, [x1 + 2.5, 3 * x2**2, 2 * x1 - 1, np.sqrt(x1)], rtol=1e-15)
+
+
+def test_parameters_come_in_three_forms(pop, X, backend):
+    ev = ek.Evaluator(pop, X, backend=backend)
+    by_vectors = ev.evaluate(PARAMS)
+    padded = np.full((4, 2), np.nan)
+    padded[1, 0], padded[2] = 3.0, (2.0, -1.0)
+    assert np.array_equal(ev.evaluate(RAGGED), by_vectors)
+    assert np.array_equal(ev.evaluate(padded), by_vectors)
+    assert np.array_equal(ev.evaluate(padded.tolist()), by_vectors)
+    sets = np.stack([padded, padded * 2])
+    result = ev.evaluate(sets)
+    assert result.shape == (2, 4, 7)
+    assert np.array_equal(result[0], by_vectors)
+    np.testing.assert_allclose(result[1], expected(X, [[], [6.0], [4.0, -2.0], []]), rtol=1e-6)
+    assert np.array_equal(ev.evaluate([PARAMS, PARAMS])[1], by_vectors)
+
+
+def test_one_expression_takes_a_plain_vector(X, backend):
+    ev = ek.Evaluator(ek.parse(["p1 + p2 * x1"]), X, backend=backend)
+    assert np.array_equal(ev.evaluate([1.0, 2.0]), ev.evaluate([[1.0, 2.0]]))
+    assert np.array_equal(ev.evaluate(np.array([1.0, 2.0])), ev.evaluate([[1.0, 2.0]]))
+
+
+def test_out_is_filled_and_returned(pop, X, backend):
+    ev = ek.Evaluator(pop, X, backend=backend)
+    out = np.full((4, 7), -1, np.float32)
+    assert ev.evaluate(PARAMS, out=out) is out
+    assert np.array_equal(out, ev.evaluate(PARAMS))
+
+
+@pytest.mark.parametrize("weights", [None, [1.0, 2.0, 0.0, 0.5, 1.0, 3.0, 1.0]])
+def test_losses_are_those_of_the_matrix(pop, X, backend, weights):
+    ev = ek.Evaluator(pop, X, backend=backend, dtype="float64")
+    y = np.linspace(0, 3, 7)
+    error = ev.evaluate(PARAMS) - y
+    w = np.ones(7) if weights is None else np.array(weights)
+    means = (w * error**2).sum(axis=1) / w.sum()
+    wanted = {
+        "sse": (w * error**2).sum(axis=1),
+        "mse": means,
+        "rmse": np.sqrt(means),
+        "mae": (w * abs(error)).sum(axis=1) / w.sum(),
+    }
+    for kind, value in wanted.items():
+        result = ev.loss(PARAMS, y, kind=kind, weights=weights)
+        assert result.shape == (4,) and result.dtype == np.float64
+        np.testing.assert_allclose(result, value, rtol=1e-12)
+    assert ev.loss([PARAMS] * 3, y).shape == (3, 4)
+
+
+def test_a_point_of_weight_zero_does_not_count_even_if_nan(backend):
+    ev = ek.Evaluator(ek.parse(["log(x1)"]), [[1.0], [-1.0], [1.0]], backend=backend)
+    assert np.isnan(ev.loss(None, [1, 1, 1]))[0]
+    assert ev.loss(None, [1, 1, 1], weights=[1, 0, 1])[0] == 2
+
+
+def test_nan_column_spoils_only_those_who_read_it(backend):
+    X = np.array([[1.0, np.nan], [2.0, np.nan]])
+    result = ek.Evaluator(ek.parse(["x1", "x2", "x1 + x2", "p1"]), X, backend=backend).evaluate([[], [], [], [5.0]])
+    assert np.array_equal(result, np.array([[1, 2], [np.nan] * 2, [np.nan] * 2, [5, 5]], np.float32), equal_nan=True)
+
+
+def test_bad_expressions_give_nan(backend):
+    pop = ek.parse(["x1", "x1 +", "x1 * 2"], errors="mask")
+    ev = ek.Evaluator(pop, [[3.0]], backend=backend)
+    assert np.array_equal(ev.evaluate(), np.array([[3], [np.nan], [6]], np.float32), equal_nan=True)
+    assert np.array_equal(ev.loss(None, [3.0]), [0, np.nan, 9], equal_nan=True)
+
+
+@pytest.mark.parametrize("n_exprs, n_points", [(0, 3), (2, 0), (0, 0)])
+def test_nothing_to_do(backend, n_exprs, n_points):
+    ev = ek.Evaluator(ek.parse(["x1"] * n_exprs), np.zeros((n_points, 1)), backend=backend)
+    assert ev.evaluate().shape == (n_exprs, n_points)
+    assert np.array_equal(ev.loss(None, np.zeros(n_points)), np.zeros(n_exprs))
+    assert ev.evaluate(np.zeros((2, n_exprs, 0))).shape == (2, n_exprs, n_points)
+
+
+def test_frames_are_read_by_name(backend):
+    frame = pd.DataFrame({"other": ["a", "b"], "log_Re": [3.0, 4.0], "r_k": [15.0, 30.0]})
+    pop = ek.parse(["r_k - log_Re"], variables=["r_k", "log_Re"])
+    assert np.array_equal(ek.Evaluator(pop, frame, backend=backend).evaluate(), [[12, 26]])
+    with pytest.raises(DataError, match="X has no column 'r_k'; its columns are log_Re"):
+        ek.Evaluator(pop, frame[["log_Re"]], backend=backend)
+
+
+class Foreign:
+    """An array of another library, as far as DLPack shows it."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def from_dlpack(array):
+    return Foreign(array)
+
+
+def test_results_are_the_kind_of_array_that_X_was(backend):
+    ev = ek.Evaluator(ek.parse(["x1"]), Foreign(np.ones((3, 1))), backend=backend)
+    result = ev.evaluate()
+    assert isinstance(result, Foreign) and np.array_equal(result.array, np.ones((1, 3)))
+    assert isinstance(ev.loss(None, np.ones(3)), Foreign)
+
+
+def test_whole_numbers_and_flags_are_numbers(backend):
+    assert ek.Evaluator(ek.parse(["x1 + x2"]), np.array([[1, True]]), backend=backend).evaluate()[0, 0] == 2
+
+
+def test_fast_powers_of_negative_bases(backend):
+    pop = ek.parse(["x1 ^ 2", "x1 ^ 5", "x1 ^ -3", "x1 ^ 0.5", "x1 ^ x2", "abs(x1) ^ x2"])
+    X = [[-2.0, 3.0]]
+    ieee = ek.Evaluator(pop, X, backend=backend).evaluate()[:, 0]
+    fast = ek.Evaluator(pop, X, backend=backend, precision="fast").evaluate()[:, 0]
+    np.testing.assert_allclose(ieee, [4, -32, -0.125, np.nan, -8, 8], rtol=1e-6)
+    np.testing.assert_allclose(fast, [4, -32, -0.125, np.nan, np.nan, 8], rtol=1e-6)
+
+
+WRONG = {
+    "X must have shape (n_points, n_vars), not (7,); one variable is X.reshape(-1, 1)": lambda pop, X: ek.Evaluator(
+        pop, X[:, 0]
+    ),
+    "X has 1 columns, but expression 1 (p1 * x2 ^ 2) needs 2": lambda pop, X: ek.Evaluator(pop, X[:, :1]),
+    "X has 7 columns, but the population's variables are a, b; X is (n_points, n_vars): did you mean X.T?": (
+        lambda pop, X: ek.Evaluator(ek.parse(["a + b"], variables=["a", "b"]), X.T)
+    ),
+    "X must hold real numbers, not complex128": lambda pop, X: ek.Evaluator(pop, X * 1j),
+    "X must be an array of numbers; its rows have different lengths": lambda pop, X: ek.Evaluator(pop, [[1], [1, 2]]),
+    "the first argument must be a Population, not list: use exprkit.parse(...)": lambda pop, X: ek.Evaluator(TEXTS, X),
+    "precision must be one of 'ieee', 'fast', not 'exact'": lambda pop, X: ek.Evaluator(pop, X, precision="exact"),
+    "dtype must be one of 'float32', 'float64', not 'float16'": lambda pop, X: ek.Evaluator(pop, X, dtype=np.float16),
+    "threads must be a whole number of 1 or more, not 0": lambda pop, X: ek.Evaluator(pop, X, threads=0),
+    "params are missing: expression 1 (p1 * x2 ^ 2) has 1": lambda pop, X: ek.Evaluator(pop, X).evaluate(),
+    "params holds 3 vectors for 4 expressions": lambda pop, X: ek.Evaluator(pop, X).evaluate(PARAMS[:3]),
+    "params[1] holds 2 numbers, but expression 1 (p1 * x2 ^ 2) has 1": lambda pop, X: ek.Evaluator(pop, X).evaluate(
+        [[], [1.0, 2.0], [1.0, 2.0], []]
+    ),
+    "params holds 1 an expression: expression 2 (p1 * x1 + p2) has 2": lambda pop, X: ek.Evaluator(pop, X).evaluate(
+        np.zeros((4, 1))
+    ),
+    "params must be a list of 4 vectors, or have shape (4, 2) or (n_sets, 4, 2), not (3, 2)": (
+        lambda pop, X: ek.Evaluator(pop, X).evaluate(np.zeros((3, 2)))
+    ),
+    "out must have shape (4, 7) and dtype float32, not (4, 7) and float64": lambda pop, X: ek.Evaluator(
+        pop, X
+    ).evaluate(PARAMS, out=np.zeros((4, 7))),
+    "out must be C-contiguous and writeable": lambda pop, X: ek.Evaluator(pop, X).evaluate(
+        PARAMS, out=np.zeros((7, 4), np.float32).T
+    ),
+    "y must have shape (7,), one value a data point, not (6,)": lambda pop, X: ek.Evaluator(pop, X).loss(
+        PARAMS, np.zeros(6)
+    ),
+    "weights must be finite and not negative": lambda pop, X: ek.Evaluator(pop, X).loss(
+        PARAMS, np.zeros(7), weights=-np.ones(7)
+    ),
+    "kind must be one of 'sse', 'mse', 'rmse', 'mae', not 'mes'": lambda pop, X: ek.Evaluator(pop, X).loss(
+        PARAMS, np.zeros(7), kind="mes"
+    ),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_errors_say_what_fits(pop, X, message):
+    with pytest.raises(DataError) as caught:
+        WRONG[message](pop, X)
+    assert str(caught.value) == message
+
+
+def test_unknown_backend(pop, X):
+    with pytest.raises(BackendError, match="there is no backend 'cpuu'; did you mean 'cpu'"):
+        ek.Evaluator(pop, X, backend="cpuu")
+    assert issubclass(BackendError, ExprkitError)
+
+
+def test_a_result_that_cannot_fit_says_so(X):
+    pop = ek.parse(["x1"] * 1000)
+    ev = ek.Evaluator(pop, np.zeros((10_000_000, 1), np.float32), backend="numpy")
+    with pytest.raises(MemoryError, match=r"the result \(1000, 1000, 10000000\) needs 40000.0 GB"):
+        ev.evaluate(np.zeros((1000, 1000, 0)))
+
+
+def test_explain_names_the_backend(pop, X, backend):
+    assert ek.Evaluator(pop, X, backend=backend).explain().startswith(f"{backend}: ")
