@@ -8,7 +8,14 @@ class ExprkitError(Exception):
 
 
 class ParseError(ExprkitError, ValueError):
-    """A text or SymPy object that is not an expression; says which, where and what was expected."""
+    """A text or SymPy object that is not an expression; says which, where and what was expected.
+
+    ``indices``: all the bad expressions of the batch, also those that the message leaves out.
+    """
+
+    def __init__(self, message: str, indices: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.indices = indices
 
 
 class PopulationError(ExprkitError, ValueError):
@@ -21,3 +28,7 @@ class DataError(ExprkitError, ValueError):
 
 class BackendError(ExprkitError, RuntimeError):
     """A backend that cannot run here; says why and which command mends it."""
+
+
+class ArgumentError(ExprkitError, ValueError):
+    """An argument that is none of those possible; says which are, and the nearest one to a misspelt name."""

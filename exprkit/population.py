@@ -21,21 +21,365 @@ array          dtype     shape       what it holds
 
 from __future__ import annotations
 
+import html
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, overload
+
 import numpy as np
+
+from exprkit import ops
+from exprkit.errors import PopulationError
+
+if TYPE_CHECKING:
+    import os
+
+    from exprkit.expression import Expression
+    from exprkit.names import Names
+    from exprkit.parse_errors import Fault, Faults
 
 CONSTANT, VARIABLE, PARAMETER, OPERATOR = range(4)
 
+MAX_TOKENS = 65_535  # of an expression
+MAX_INDEX = 65_535  # of a variable or parameter; a larger one is a typing error, not a data set
+
+SHOWN = 8  # rows of the picture in a notebook
+
+_USER_ARITY = ops.ARITY.copy()  # what lowering makes does not belong into a population
+_USER_ARITY[[row.code for row in ops.INTERNAL]] = 0
+
 
 class Population:
-    """An ordered batch of expressions (see the module's table for the arrays)."""
+    """An ordered batch of expressions (see the module's table for the arrays).
 
-    def __init__(self, kinds, values, offsets, *, variables=None, parameters=None, valid=None):
-        self.kinds = kinds
-        self.values = values
-        self.offsets = offsets
-        self.variables = variables
-        self.parameters = parameters
-        self.valid = np.ones(len(offsets) - 1, bool) if valid is None else valid
+    Parameters
+    ----------
+    kinds, values, offsets : array_like
+        as in the table; copied, unless they are read-only arrays of the right kind.
+    variables, parameters : tuple of str, optional
+        names; None for ``x1, x2, …`` and ``p1, p2, …``.
+    valid : array_like of bool, optional
+        default: every expression that has tokens.
 
-    def __len__(self):
+    Attributes
+    ----------
+    n_tokens : int64 array, shape (n_exprs,)
+    max_params : int
+        the largest of ``n_params``
+    n_vars : int
+        columns that the data must have: the number of names, or else the largest index used
+    errors : mapping of int to str
+        why the expressions that are not valid could not be read
+
+    Raises
+    ------
+    PopulationError
+        for arrays that are no population; the message shows the listing with the bad token marked.
+    """
+
+    def __init__(
+        self,
+        kinds: Any,
+        values: Any,
+        offsets: Any,
+        *,
+        variables: Iterable[str] | None = None,
+        parameters: Iterable[str] | None = None,
+        valid: Any = None,
+    ) -> None:
+        self.kinds = _frozen(kinds, np.uint8, "kinds")
+        self.values = _frozen(values, np.uint64, "values")
+        self.offsets = _frozen(offsets, np.int64, "offsets")
+        self.valid = _frozen(np.diff(self.offsets) > 0 if valid is None else valid, np.bool_, "valid")
+        self.variables = None if variables is None else tuple(variables)
+        self.parameters = None if parameters is None else tuple(parameters)
+        self._faults: dict[int, Fault] = {}  # the parser's, by index
+        self.verify()
+
+    @classmethod
+    def _of_parser(
+        cls, kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, names: Names, faults: dict[int, Fault]
+    ) -> Population:
+        """The parser's arrays, taken over without a copy."""
+        for array in (kinds, values, offsets):
+            array.flags.writeable = False
+        population = cls(kinds, values, offsets, variables=names.variables, parameters=names.parameters)
+        population._faults = faults
+        return population
+
+    @classmethod
+    def concatenate(cls, populations: Iterable[Population]) -> Population:
+        """All expressions of the populations, one population after the other.
+
+        Raises
+        ------
+        PopulationError
+            where their variables or parameters have different names.
+        """
+        from exprkit.expression import common_names
+
+        parts = list(populations)
+        if not parts:
+            return cls([], [], [0])
+        variables = common_names(((part.variables, part._uses(VARIABLE)) for part in parts), VARIABLE)
+        parameters = common_names(((part.parameters, part._uses(PARAMETER)) for part in parts), PARAMETER)
+        starts = np.cumsum([0, *(len(part.kinds) for part in parts)])
+        offsets = [part.offsets[:-1] + start for part, start in zip(parts, starts, strict=False)]
+        population = cls(
+            _read_only(np.concatenate([part.kinds for part in parts])),
+            _read_only(np.concatenate([part.values for part in parts])),
+            _read_only(np.concatenate([*offsets, starts[-1:]])),
+            variables=variables,
+            parameters=parameters,
+        )
+        done = 0
+        for part in parts:
+            population._faults.update({done + index: fault for index, fault in part._faults.items()})
+            done += len(part)
+        return population
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Population:
+        """Read what ``save`` wrote.
+
+        Raises
+        ------
+        PopulationError
+            for a file that is damaged or something else.
+        """
+        from exprkit.population_file import load
+
+        return load(path)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the population to ``path`` as npz: whole or not at all, and without pickle.
+
+        The texts of expressions that could not be read are not kept.
+        """
+        from exprkit.population_file import save
+
+        save(self, path)
+
+    def verify(self) -> None:
+        """Check every token; called for every population that is made.
+
+        Raises
+        ------
+        PopulationError
+        """
+        from exprkit import postfix
+        from exprkit.expression import checked_names
+
+        checked_names(self.variables, self.parameters)
+        if self.valid.shape != (max(len(self.offsets) - 1, 0),) or self.kinds.shape != self.values.shape:
+            raise PopulationError(
+                f"kinds {self.kinds.shape} and values {self.values.shape} must be equally long, "
+                f"offsets {self.offsets.shape} one longer than valid {self.valid.shape}"
+            )
+        n_params = np.zeros(len(self.valid), np.int32)
+        limits = [MAX_INDEX if names is None else len(names) for names in (self.variables, self.parameters)]
+        problem, index, token, n_vars = postfix.check(
+            self.kinds, self.values, self.offsets, self.valid, _USER_ARITY, MAX_TOKENS, *limits, n_params
+        )
+        if problem != postfix.FINE:
+            raise PopulationError(self._complaint(problem, index, token, limits))
+        self.n_params = _read_only(n_params)
+        self.n_vars = int(n_vars) if self.variables is None else len(self.variables)
+
+    def _complaint(self, problem: int, index: int, token: int, limits: list[int]) -> str:
+        from exprkit import postfix
+
+        words = {
+            postfix.OFFSETS: f"offsets must rise from 0 to the number of tokens, {len(self.kinds)}",
+            postfix.KIND: "a token is of no known kind",
+            postfix.CODE: "no operator has this code",
+            postfix.OPERANDS: "an operator lacks operands",
+            postfix.LEFT_OVER: "operands are left over at the end",
+            postfix.NO_TOKENS: "it is valid but has no tokens",
+            postfix.INVALID_TOKENS: "it is not valid but has tokens",
+            postfix.VARIABLE_INDEX: f"a variable's index is not below {limits[0]}",
+            postfix.PARAMETER_INDEX: f"a parameter's index is not below {limits[1]}",
+            postfix.TOO_LONG: f"it has more than {MAX_TOKENS:,} tokens",
+        }[problem]
+        if problem == postfix.OFFSETS:
+            return words
+        from exprkit.listing import listing
+
+        span = slice(self.offsets[index], self.offsets[index + 1])
+        return f"expression {index}: {words}\n{listing(self.kinds[span], self.values[span], marked=token)}"
+
+    def _uses(self, kind: int) -> bool:
+        return bool((self.kinds == kind).any())
+
+    # ── as a sequence ──
+
+    def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int | np.integer[Any]) -> Expression: ...
+    @overload
+    def __getitem__(self, index: slice | np.ndarray | list[int] | list[bool]) -> Population: ...
+    def __getitem__(self, index: Any) -> Expression | Population:
+        """An Expression for a number; a Population for a slice, an array of numbers or a mask."""
+        if isinstance(index, (int, np.integer)) and not isinstance(index, (bool, np.bool_)):
+            return self._expression(int(index))
+        return self._take(self._order(index))
+
+    def _expression(self, index: int) -> Expression:
+        from exprkit.expression import Expression
+
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"expression {index} of a population of {len(self):,}")
+        index %= len(self)
+        span = slice(self.offsets[index], self.offsets[index + 1])
+        return Expression(self.kinds[span], self.values[span], self.variables, self.parameters)
+
+    def _order(self, index: Any) -> np.ndarray:
+        """The indices that a slice, an array or a mask selects."""
+        if isinstance(index, slice):
+            return np.arange(*index.indices(len(self)))
+        chosen = np.asarray(index)
+        if chosen.dtype == bool:
+            if chosen.shape != (len(self),):
+                raise IndexError(f"a mask of shape {chosen.shape} for a population of {len(self):,}")
+            return np.flatnonzero(chosen)
+        if chosen.size == 0:
+            return np.empty(0, np.int64)
+        if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
+            raise IndexError("a population takes a number, a slice, a list of numbers or a mask")
+        order = chosen.astype(np.int64)
+        outside = order[(order < -len(self)) | (order >= len(self))]
+        if len(outside):
+            raise IndexError(f"expression {outside[0]} of a population of {len(self):,}")
+        return np.where(order < 0, order + len(self), order)
+
+    def _take(self, order: np.ndarray) -> Population:
+        from exprkit import postfix
+
+        population = Population(
+            _read_only(postfix.gather(self.kinds, self.offsets, order)),
+            _read_only(postfix.gather(self.values, self.offsets, order)),
+            _read_only(np.concatenate([[0], np.cumsum(self.n_tokens[order])]).astype(np.int64)),
+            variables=self.variables,
+            parameters=self.parameters,
+        )
+        if self._faults:
+            population._faults = {
+                new: self._faults[old] for new, old in enumerate(order.tolist()) if old in self._faults
+            }
+        return population
+
+    def __iter__(self) -> Iterator[Expression]:
+        return map(self._expression, range(len(self)))
+
+    def __add__(self, other: Population) -> Population:
+        return Population.concatenate([self, other]) if isinstance(other, Population) else NotImplemented
+
+    # ── as a value ──
+
+    def _state(self) -> tuple[Any, ...]:
+        return self.variables, self.parameters, self.kinds, self.values, self.offsets
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all tokens (constants bit by bit) and names are the same."""
+        if not isinstance(other, Population):
+            return NotImplemented
+        return all(
+            np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b
+            for a, b in zip(self._state(), other._state(), strict=True)
+        )
+
+    def __hash__(self) -> int:
+        return hash(tuple(part.tobytes() if isinstance(part, np.ndarray) else part for part in self._state()))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """What was pickled or copied (NumPy forgets that an array was read-only)."""
+        self.__dict__.update(state)
+        for part in (self.kinds, self.values, self.offsets, self.valid, self.n_params):
+            part.flags.writeable = False
+
+    # ── looking at it ──
+
+    @property
+    def n_tokens(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    @property
+    def max_params(self) -> int:
+        return int(self.n_params.max(initial=0))
+
+    @property
+    def errors(self) -> Faults:
+        from exprkit.parse_errors import Faults
+
+        return Faults(self._faults)
+
+    def structures(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which expressions are the same but for the values of their constants.
+
+        Returns
+        -------
+        representatives : int64 array, shape (n_structures,)
+            the first expression of each structure, in ascending order
+        inverse : int64 array, shape (n_exprs,)
+            ``representatives[inverse[i]]`` has the structure of expression i
+        """
+        from exprkit import postfix
+
+        slots = np.full(1 << max(2 * len(self), 1).bit_length(), -1, np.int64)
+        return postfix.structures(self.kinds, self.values, self.offsets, slots)
+
+    def texts(self) -> list[str]:
+        """All expressions as text that ``parse`` reads back; empty for those that are not valid."""
+        from exprkit.printer import texts
+
+        return texts(self.kinds, self.values, self.offsets, self.variables, self.parameters)
+
+    def __repr__(self) -> str:
+        bad = len(self) - int(self.valid.sum())
+        return f"<Population: {self._summary()}{f', {bad:,} not valid' if bad else ''}>"
+
+    def _summary(self) -> str:
+        counts = [
+            (len(self), "expression"), (len(self.kinds), "token"), (self.n_vars, "variable"),
+        ]  # fmt: skip
+        words = [f"{n:,} {what}{'s' * (n != 1)}" for n, what in counts]
+        return ", ".join([*words, f"up to {self.max_params:,} parameter{'s' * (self.max_params != 1)}"])
+
+    def _repr_html_(self) -> str:
+        first = self[:SHOWN]
+        rows: list[tuple[Any, ...]] = []
+        for index, text in enumerate(first.texts()):
+            shown = f"<code>{html.escape(_short(text))}</code>" if text else self._reason_html(index)
+            rows.append((index, shown, first.n_tokens[index], first.n_params[index]))
+        if len(self) > SHOWN:
+            rows.append(("…", f"{len(self) - SHOWN:,} more", "", ""))
+        body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+        head = "<tr><th></th><th>expression</th><th>tokens</th><th>parameters</th></tr>"
+        return f"<p>{html.escape(repr(self))}</p><table><thead>{head}</thead><tbody>{body}</tbody></table>"
+
+    def _reason_html(self, index: int) -> str:
+        reason = self.errors[index].splitlines()[0] if index in self.errors else "not valid"
+        return f"<em>{html.escape(reason)}</em>"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 120 else text[:117] + " …"
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False
+    return array
+
+
+def _frozen(data: Any, dtype: type, name: str) -> np.ndarray:
+    """The data as a read-only array of its own, or as it is where it is one."""
+    array = np.asarray(data)
+    if array.dtype == dtype and not array.flags.writeable and array.flags.c_contiguous and array.ndim == 1:
+        return array
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iub"):
+        raise PopulationError(f"{name} must be a list of whole numbers, not {array.dtype} of shape {array.shape}")
+    converted: np.ndarray = array.astype(dtype)
+    if array.size and not np.array_equal(converted, array):
+        raise PopulationError(f"{name} holds numbers that do not fit into {np.dtype(dtype)}")
+    return _read_only(converted)

@@ -1,0 +1,166 @@
+"""Which identifier means what: functions, constants, variables and parameters.
+
+``parse`` and the SymPy bridge ask a ``Names``; printers ask it for the way back.
+Without names of the user's, variables are ``x1, x2, …`` and parameters ``p1, p2, …``.
+
+    >>> from exprkit.names import Names
+    >>> Names(variables=["r_k", "log_Re"]).variables
+    ('r_k', 'log_Re')
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from exprkit import ops
+from exprkit.errors import ParseError
+from exprkit.population import CONSTANT, MAX_INDEX, OPERATOR, PARAMETER, VARIABLE
+
+CONSTANTS: dict[str, float] = {
+    "inf": math.inf, "Inf": math.inf, "Inf32": math.inf,
+    "nan": math.nan, "NaN": math.nan, "NaN32": math.nan,
+    "pi": math.pi, "π": math.pi,
+}  # fmt: skip
+
+Given = int | str | Iterable[str] | None
+NUMBERED = {VARIABLE: "x", PARAMETER: "p"}
+PLURAL = {VARIABLE: "variables", PARAMETER: "parameters"}
+
+
+class Table(NamedTuple):
+    """The names as arrays, for the compiled parser: an open-addressed hash table of byte strings."""
+
+    spellings: np.ndarray  # uint8: all names, one after the other
+    entries: np.ndarray  # uint64 (n, 4): a name is spellings[first:second], a token's kind, its value
+    slots: np.ndarray  # int32, a power of two: index of an entry, or -1
+    numbered: np.ndarray  # int64 (2,): x1 … and p1 … go so far; 0: they have names
+
+
+class Names:
+    """What every identifier of a text means.
+
+    Parameters
+    ----------
+    variables, parameters : None, int or iterable of str
+        None: ``x1, x2, …`` (``p1, p2, …``); a number: that many of them; or the names themselves.
+
+    Raises
+    ------
+    ParseError
+        for a name that is no identifier, is taken, or comes twice.
+    """
+
+    def __init__(self, variables: Given = None, parameters: Given = None) -> None:
+        self.variables, self.max_x = _given(variables, VARIABLE)
+        self.parameters, self.max_p = _given(parameters, PARAMETER)
+        self._meanings = dict(self._words())
+
+    def _words(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        """Every word with its (kind, value), those of the form x1 and p1 excepted."""
+        for spelling, row in ops.BY_SPELLING.items():
+            yield spelling, (OPERATOR, row.code)
+        for spelling, number in CONSTANTS.items():
+            yield spelling, (CONSTANT, int(np.float64(number).view(np.uint64)))
+        taken: dict[str, str] = {}
+        for kind, words in ((VARIABLE, self.variables), (PARAMETER, self.parameters)):
+            for index, word in enumerate(words or ()):
+                self._check_free(word, kind, taken)
+                yield word, (kind, index)
+
+    def _check_free(self, word: str, kind: int, taken: dict[str, str]) -> None:
+        what = PLURAL[kind]
+        if word in ops.BY_SPELLING:
+            raise ParseError(f"{what}: {word!r} is a function of exprkit; give it another name")
+        if word in CONSTANTS:
+            raise ParseError(f"{what}: {word!r} is a constant; give it another name")
+        if word in taken:
+            twice = "comes twice" if taken[word] == what else f"is among the {taken[word]} too"
+            raise ParseError(f"{what}: {word!r} {twice}; names must differ")
+        other = PARAMETER if kind == VARIABLE else VARIABLE
+        if (self.parameters if kind == VARIABLE else self.variables) is None and self.numbered(word, other):
+            raise ParseError(
+                f"{what}: {word!r} is also how one of the {PLURAL[other]} is written; name the {PLURAL[other]}, too"
+            )
+        taken[word] = what
+
+    @staticmethod
+    def numbered(word: str, kind: int) -> int:
+        """The number in ``x12`` (of a variable) or ``p12`` (of a parameter); 0 for any other word."""
+        match = re.fullmatch(NUMBERED[kind] + "([1-9][0-9]{0,9})", word)
+        return int(match[1]) if match else 0
+
+    def meaning(self, word: str) -> tuple[int, int] | None:
+        """(kind, value) of a word, as tokens have it; None for a word that means nothing."""
+        found = self._meanings.get(word)
+        if found is None:
+            for kind, limit in ((VARIABLE, self.max_x), (PARAMETER, self.max_p)):
+                number = self.numbered(word, kind)
+                if 0 < number <= limit:
+                    return kind, number - 1
+        return found
+
+    def words(self, *kinds: int) -> list[str]:
+        """All words of these kinds, a few of the numbered ones included (for suggestions)."""
+        listed = [word for word, (kind, _) in self._meanings.items() if kind in kinds]
+        for kind, limit in ((VARIABLE, self.max_x), (PARAMETER, self.max_p)):
+            if kind in kinds:
+                listed += [f"{NUMBERED[kind]}{i}" for i in range(1, min(limit, 9) + 1)]
+        return listed
+
+    @cached_property
+    def table(self) -> Table:
+        """The same for the compiled parser."""
+        words = [word.encode() for word in self._meanings]
+        slots = np.full(1 << (4 * len(words) - 1).bit_length(), -1, np.int32)
+        for index, word in enumerate(words):
+            slot = _hash(word) & (len(slots) - 1)
+            while slots[slot] >= 0:
+                slot = (slot + 1) & (len(slots) - 1)
+            slots[slot] = index
+        ends = np.cumsum([0, *map(len, words)])
+        meanings = np.array(list(self._meanings.values()), np.uint64)
+        return Table(
+            spellings=np.frombuffer(b"".join(words), np.uint8),
+            entries=np.column_stack([ends[:-1].astype(np.uint64), ends[1:].astype(np.uint64), meanings]),
+            slots=slots,
+            numbered=np.array([self.max_x, self.max_p]),
+        )
+
+
+def _hash(word: bytes) -> int:
+    """FNV-1a, as the compiled parser computes it along the way."""
+    h = 0x811C9DC5
+    for byte in word:
+        h = ((h ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return h
+
+
+def _given(words: Given, kind: int) -> tuple[tuple[str, ...] | None, int]:
+    """(names or None, how many numbered ones) for what the user gave."""
+    what, letter = PLURAL[kind], NUMBERED[kind]
+    if words is None:
+        return None, MAX_INDEX
+    if isinstance(words, (int, np.integer)) and not isinstance(words, bool):
+        if not 0 <= words <= MAX_INDEX:
+            raise ParseError(f"{what}: {words} is not a count between 0 and {MAX_INDEX:,}")
+        return None, int(words)
+    if isinstance(words, str):
+        raise ParseError(f"{what}: give a list of names, [{words!r}], or how many {letter}1, {letter}2, … there are")
+    names = tuple(words)  # type: ignore[arg-type]  # mypy takes bool out of int, but not out of the union
+    for word in names:
+        if not isinstance(word, str) or not word.isidentifier():
+            raise ParseError(f"{what}: {word!r} is not a name: letters, digits and _, and no digit first")
+    if all(NUMBERED[kind] + str(i) == word for i, word in enumerate(names, 1)):
+        return None, len(names)  # the usual names, in the usual order
+    if len(names) > MAX_INDEX:
+        raise ParseError(f"{what}: {len(names):,} names; at most {MAX_INDEX:,}")
+    return names, 0
+
+
+USUAL = Names()  # x1, x2, … and p1, p2, …

@@ -1,0 +1,308 @@
+"""The parser's messages: which expression, its text, a caret, what was expected.
+
+``parser`` hands over the numbers that ``shunting`` left for each bad text; the words are
+made when somebody reads them.
+
+    >>> import exprkit as ek
+    >>> ek.parse(["x1 + sqrtt(x2)"], errors="mask").errors[0].splitlines()[0]
+    "expression 0: unknown function 'sqrtt'; did you mean 'sqrt'?"
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from exprkit import ops, shunting
+from exprkit.errors import ParseError
+from exprkit.names import MAX_INDEX, NUMBERED, PLURAL, Names
+from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE
+
+SHOWN = 5  # so many bad expressions are spelt out when a batch fails
+WIDTH = 76  # of the part of a text that is shown
+THING = re.compile(r"[^\W\d]\w*|(?:\d|\.\d)[\d.]*|\*\*|//|.", re.DOTALL)
+
+LOOKALIKES = {"×": "*", "·": "*", "⋅": "*", "∗": "*", "−": "-", "–": "-", "÷": "/", "∕": "/", "²": "^2", "³": "^3"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with one item: a reason in words, or an error's number and place in a text."""
+
+    names: Names
+    raw: bytes | None = None  # the text; None where there is none to show
+    line: int | None = None  # in the file, counted from 1
+    code: int = 0
+    place: int = 0  # in bytes, as is extent
+    extent: int = 1
+    count: int = 0
+    reason: str = ""
+
+    @property
+    def text(self) -> str:
+        return (self.raw or b"").decode("utf-8", "replace")
+
+    @property
+    def column(self) -> int:
+        """The place in characters."""
+        return len((self.raw or b"")[: self.place].decode("utf-8", "replace"))
+
+    def text_of_extent(self) -> str:
+        return (self.raw or b"")[self.place : self.place + self.extent].decode("utf-8", "replace")
+
+    def found(self) -> str:
+        """The thing at the place: a name, a number, an operator or a character."""
+        match = THING.match(self.text, self.column)
+        return match[0] if match else ""
+
+    def before(self) -> str:
+        """The text before the place, without blanks at its end."""
+        return self.text[: self.column].rstrip()
+
+
+class Faults(Mapping[int, str]):
+    """Messages by index of the bad expression, worded when they are looked up."""
+
+    def __init__(self, faults: Mapping[int, Fault]) -> None:
+        self._faults = faults
+
+    def __getitem__(self, index: int) -> str:
+        return message(self._faults[index], f"expression {index}")
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._faults)
+
+    def __len__(self) -> int:
+        return len(self._faults)
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} expressions that could not be read>"
+
+    def error(self, n: int, *, alone: bool) -> ParseError:
+        """The exception for a batch of ``n``; ``alone``: the user gave a single text."""
+        if alone:
+            return ParseError(message(next(iter(self._faults.values())), ""), tuple(self))
+        shown = list(self)[:SHOWN]
+        head = f"{len(self):,} of {n:,} expression{'s' * (n != 1)} could not be read (numbered from 0)"
+        parts = [head, *(self[index] for index in shown)]
+        if len(self) > SHOWN:
+            parts.append(f"… and {len(self) - SHOWN:,} more; errors=\"mask\" keeps the good ones")
+        return ParseError("\n\n".join(parts), tuple(self))
+
+
+def message(fault: Fault, which: str) -> str:
+    """The whole message: which expression, what is wrong, the text and the caret."""
+    if fault.line is not None:
+        which = f"{which} (line {fault.line})" if which else f"line {fault.line}"
+    reason, start, length = _reason(fault)
+    head = f"{which}: {reason}" if which else reason
+    if fault.raw is None:
+        return head
+    return head + _excerpt(fault.text, start, length)
+
+
+def _reason(fault: Fault) -> tuple[str, int, int]:
+    """(what is wrong, where and how long in characters; length 0: there is no place to point at)."""
+    start = fault.column
+    if fault.reason:
+        return fault.reason, start, 0
+    if fault.code == shunting.EMPTY:
+        return REASONS[fault.code](fault), start, 0
+    word = fault.found() if fault.extent == 1 else fault.text_of_extent()
+    if fault.code in (shunting.UNKNOWN_NAME, shunting.OPERATOR_EXPECTED):
+        for offset, character in enumerate(word):
+            if not character.isascii() and not ("a" + character).isidentifier():  # not a name after all
+                return _character(character), start + offset, 1
+    return REASONS[fault.code](fault), start, max(1, len(word))
+
+
+def _excerpt(text: str, start: int, length: int) -> str:
+    """The text around the place, on one line, and a caret line under it."""
+    if not text.strip():
+        return ""
+    first = max(0, min(start - WIDTH // 2, len(text) - WIDTH))
+    last = first + WIDTH
+    left, right = "… " * (first > 0), " …" * (last < len(text))
+    shown = [_harmless(character) for character in text[first:last]]
+    line = left + "".join(shown).rstrip() + right
+    if length == 0:
+        return f"\n    {line}"
+    indent = len(left) + sum(map(_columns, shown[: start - first]))
+    carets = max(1, sum(map(_columns, shown[start - first : start - first + length])))
+    return f"\n    {line}\n    {' ' * indent}{'^' * carets}"
+
+
+def _harmless(character: str) -> str:
+    """The character itself, a blank for tabs and newlines, or the sign for what cannot be shown."""
+    if character.isprintable():
+        return character
+    return " " if character.isspace() else "\ufffd"
+
+
+def _columns(character: str) -> int:
+    """How many columns of a terminal a character takes."""
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def quoted(thing: str) -> str:
+    thing = thing if len(thing) <= 40 else thing[:37] + "…"
+    return "'" + "".join(map(_harmless, thing)) + "'"
+
+
+def _character(character: str) -> str:
+    hint = f"; write {LOOKALIKES[character]}" if character in LOOKALIKES else ""
+    return f"unexpected character {quoted(character)}{hint}"
+
+
+def closest(word: str, candidates: Sequence[str]) -> str:
+    """``; did you mean 'sqrt'?``, or nothing."""
+    if len(word) > 40:
+        return ""
+    by_lower = {candidate.lower(): candidate for candidate in reversed(candidates)}
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return f"; did you mean '{by_lower[close[0]]}'?" if close else ""
+
+
+# ── one function per error ───────────────────────────────────────────────────────────
+
+
+def _empty(fault: Fault) -> str:
+    return "the text is empty"
+
+
+def _illegal(fault: Fault) -> str:
+    return _character(fault.found())
+
+
+def _operand_expected(fault: Fault) -> str:
+    found, before = fault.found(), fault.before()
+    if found == ")" and before.endswith("("):
+        name = re.search(r"([^\W\d]\w*)\s*\($", before)
+        if name and name[1] in ops.BY_SPELLING:
+            return _takes(name[1], 0)
+        return "nothing between the parentheses"
+    what = quoted(found) if found else "the end of the text"
+    return f"expected a number, a name or '(', found {what}"
+
+
+def _operator_expected(fault: Fault) -> str:
+    found, before = fault.found(), fault.before()
+    last = re.search(r"((?:\d|\.\d)[\d.]*|[^\W\d]\w*|\))$", before)
+    left = last[1] if last else ""
+    if found == "." and not left.endswith("."):
+        return "unexpected '.'; elementwise operators need no dot here"
+    if re.fullmatch(r"[eEf]", found) and left[-1:].isdigit() and fault.text[: fault.column] == before:
+        return f"the exponent of {quoted(left + found)} has no digits"
+    product = f"; to multiply, write {_factor(left)} * {_factor(found)}"
+    if found == "(" and left.isidentifier():
+        return f"{quoted(left)} is not a function{product}"
+    if left and re.match(r"\w|\(", found):
+        return f"expected an operator, found {quoted(found)}{product}"
+    return f"expected an operator, found {quoted(found)}"
+
+
+def _factor(word: str) -> str:
+    return "(…)" if word in ("(", ")") else quoted(word)[1:-1]
+
+
+def _unknown_name(fault: Fault) -> str:
+    word = fault.found()
+    if re.match(r"\s*\(", fault.text[fault.column + len(word) :]):
+        return f"unknown function {quoted(word)}{closest(word, fault.names.words(OPERATOR))}"
+    for kind, given in ((VARIABLE, fault.names.variables), (PARAMETER, fault.names.parameters)):
+        if word == NUMBERED[kind] + "0" and given is None:
+            return f"{quoted(word)}: {PLURAL[kind]} are counted from 1"
+    hint = closest(word, fault.names.words(VARIABLE, PARAMETER, CONSTANT))
+    return f"unknown name {quoted(word)}{hint or '; ' + _known(fault.names)}"
+
+
+def _known(names: Names) -> str:
+    """``variables are x1, x2, …; parameters are p1, p2, …``."""
+    parts = []
+    for kind, given, limit in ((VARIABLE, names.variables, names.max_x), (PARAMETER, names.parameters, names.max_p)):
+        letter, what = NUMBERED[kind], PLURAL[kind]
+        if given is not None:
+            listed = ", ".join(given[:8]) + ", …" * (len(given) > 8)
+        else:
+            listed = {0: "", 1: f"{letter}1", 2: f"{letter}1, {letter}2"}.get(limit, f"{letter}1, {letter}2, …")
+        parts.append(f"{what} are {listed}" if listed else f"there are no {what}")
+    return "; ".join(parts)
+
+
+def _bare_function(fault: Fault) -> str:
+    word = fault.found()
+    return f"{quoted(word)} is a function: write {word}({'…, …' if ops.BY_SPELLING[word].arity == 2 else '…'})"
+
+
+def _not_opened(fault: Fault) -> str:
+    return "this ')' closes nothing"
+
+
+def _not_closed(fault: Fault) -> str:
+    word = fault.found()
+    return "this '(' is never closed" if word == "(" else f"the '(' of {quoted(word)} is never closed"
+
+
+def _stray_comma(fault: Fault) -> str:
+    return "a comma outside of a function's arguments (decimals are written with a point: 1.5)"
+
+
+def _arguments(fault: Fault) -> str:
+    return _takes(fault.found(), fault.count)
+
+
+def _takes(name: str, given: int) -> str:
+    row = ops.BY_SPELLING[name]
+    more = " or more" if row.chain else ""
+    return f"{quoted(name)} takes {row.arity}{more} argument{'s' * (row.arity > 1)}, {given or 'none'} given"
+
+
+def _rational(fault: Fault) -> str:
+    return "'//' makes a fraction of two whole numbers, like 1//3; to divide, write /"
+
+
+def _rational_power(fault: Fault) -> str:
+    return "a fraction next to a power can be read in two ways; put parentheses around the one that is meant first"
+
+
+def _rational_zero(fault: Fault) -> str:
+    return "0//0 has no value; write nan if that is meant"
+
+
+def _index(fault: Fault) -> str:
+    word = fault.found()
+    what = PLURAL[VARIABLE if word[0] == NUMBERED[VARIABLE] else PARAMETER]
+    if fault.count == MAX_INDEX:
+        return f"{quoted(word)}: {what} go up to {word[0]}{MAX_INDEX}"
+    return f"{quoted(word)}: there {'is' if fault.count == 1 else 'are'} only {fault.count:,} {what}"
+
+
+def _limit(what: str, limit: int) -> Callable[[Fault], str]:
+    return lambda fault: f"{what}; the limit is {limit:,}"
+
+
+REASONS: dict[int, Callable[[Fault], str]] = {
+    shunting.EMPTY: _empty,
+    shunting.ILLEGAL: _illegal,
+    shunting.OPERAND_EXPECTED: _operand_expected,
+    shunting.OPERATOR_EXPECTED: _operator_expected,
+    shunting.UNKNOWN_NAME: _unknown_name,
+    shunting.BARE_FUNCTION: _bare_function,
+    shunting.NOT_OPENED: _not_opened,
+    shunting.NOT_CLOSED: _not_closed,
+    shunting.STRAY_COMMA: _stray_comma,
+    shunting.ARGUMENTS: _arguments,
+    shunting.RATIONAL: _rational,
+    shunting.RATIONAL_POWER: _rational_power,
+    shunting.RATIONAL_ZERO: _rational_zero,
+    shunting.INDEX: _index,
+    shunting.TOO_MANY_BYTES: _limit("the text has too many bytes", shunting.MAX_BYTES),
+    shunting.TOO_MANY_TOKENS: _limit("the expression has too many tokens", shunting.MAX_TOKENS),
+    shunting.TOO_DEEP: _limit("parentheses are nested too deep", shunting.MAX_DEPTH),
+    shunting.TOO_MANY_DIGITS: _limit("the number has too many digits", shunting.MAX_DIGITS),
+}

@@ -1,0 +1,210 @@
+"""Population to text and LaTeX: the tables that ``infix`` writes formulas from.
+
+The text of an expression is the shortest that ``parse`` reads back to the same tokens.
+
+    >>> import exprkit as ek
+    >>> str(ek.parse("x1*(x2+2.0)^-(p1)")[0])
+    'x1 * (x2 + 2) ^ -p1'
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import cache
+
+import numpy as np
+
+from exprkit import infix, ops
+from exprkit.names import NUMBERED
+from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE
+
+Words = tuple[str, ...] | None
+
+ATOM = 9  # holds together anywhere
+POWER = max(row.precedence for row in ops.OPERATORS if row.infix)  # the tightest infix operator
+FRACTION = POWER - 1  # is one block of its own, except under an exponent
+
+
+def texts(
+    kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, variables: Words = None, parameters: Words = None
+) -> list[str]:
+    """All expressions as text; an empty one for those without tokens."""
+    leaves = [[number_text(x) for x in _numbers(kinds, values)]]
+    leaves += [_leaf_words(kinds, values, kind, words) for kind, words in _named(variables, parameters)]
+    return _written(kinds, values, offsets, leaves, _text_tables())
+
+
+def latex(
+    kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, variables: Words = None, parameters: Words = None
+) -> list[str]:
+    """All expressions as LaTeX, without dollar signs."""
+    leaves = [[_number_latex(x) for x in _numbers(kinds, values)]]
+    leaves += [
+        [_word_latex(word) for word in _leaf_words(kinds, values, kind, words)]
+        for kind, words in _named(variables, parameters)
+    ]
+    return _written(kinds, values, offsets, leaves, _latex_tables())
+
+
+def number_text(number: float) -> str:
+    """The shortest text that is read back as this number."""
+    if abs(number) == math.pi:
+        return "pi" if number > 0 else "-pi"
+    text = repr(number)
+    if text == "-0.0":
+        return text
+    text = text.removesuffix(".0")
+    return re.sub(r"e([+-])0*", lambda match: "e" + match[1].strip("+"), text)
+
+
+# ── leaves ───────────────────────────────────────────────────────────────────────────
+
+
+def _named(variables: Words, parameters: Words) -> tuple[tuple[int, Words], tuple[int, Words]]:
+    return (VARIABLE, variables), (PARAMETER, parameters)
+
+
+def _numbers(kinds: np.ndarray, values: np.ndarray) -> list[float]:
+    return np.unique(values[kinds == CONSTANT]).view(np.float64).tolist()
+
+
+def _leaf_words(kinds: np.ndarray, values: np.ndarray, kind: int, words: Words) -> list[str]:
+    """The names of a kind up to the largest that is used."""
+    used = int(values[kinds == kind].max(initial=0)) + 1
+    return list(words[:used]) if words else [f"{NUMBERED[kind]}{i}" for i in range(1, used + 1)]
+
+
+def _number_latex(number: float) -> str:
+    text = number_text(number)
+    if not math.isfinite(number):
+        return {"inf": r"\infty", "-inf": r"-\infty"}.get(text, r"\mathrm{nan}")
+    mantissa, power, exponent = text.replace("pi", r"\pi").partition("e")
+    if not power:
+        return mantissa
+    return rf"10^{{{exponent}}}" if mantissa == "1" else rf"{mantissa} \cdot 10^{{{exponent}}}"
+
+
+def _word_latex(word: str) -> str:
+    """``x_{1}`` for x1, upright words for the rest."""
+    match = re.fullmatch(r"([A-Za-z])_?([0-9]+)", word)
+    if match:
+        return f"{match[1]}_{{{match[2]}}}"
+    return word if len(word) == 1 else r"\mathrm{" + word.replace("_", r"\_") + "}"
+
+
+# ── notations ────────────────────────────────────────────────────────────────────────
+
+Tables = tuple[list[str], np.ndarray, np.ndarray]  # pieces, need, strength
+
+
+def _strengths(prefix_on_the_right: int) -> np.ndarray:
+    """Strengths of the leaves; a sign is as strong as a prefix operator."""
+    strength = np.full((256, 3), ATOM, np.uint8)
+    strength[[infix.NUMBER, infix.SCIENTIFIC], infix.PREFIX] = 0  # -(2) is not the number -2
+    strength[infix.NEGATIVE] = _after_sign(prefix_on_the_right)
+    return strength
+
+
+def _after_sign(on_the_right: int) -> tuple[int, int, int]:
+    """Strengths of something that begins with a sign, by place."""
+    sign = max(row.precedence for row in ops.OPERATORS if row.infix and row.arity == 1)
+    return sign, on_the_right, 0
+
+
+@cache
+def _text_tables() -> Tables:
+    pieces = [""] * infix.FIRST_LEAF
+    pieces[infix.OPENING], pieces[infix.CLOSING] = "(", ")"
+    need, strength = np.zeros((256, 3), np.uint8), _strengths(ATOM)
+    for row in ops.OPERATORS:
+        if row.infix is None:
+            parts = f"{row.name}(", ", ", ")"
+        elif row.arity == 1:
+            parts = row.infix, "", ""
+            need[row.code], strength[row.code] = row.precedence, _after_sign(ATOM)
+        else:
+            parts = "", f" {row.infix} ", ""
+            need[row.code] = row.precedence + row.right, row.precedence + (not row.right), 0
+            strength[row.code] = row.precedence
+        pieces[3 * row.code : 3 * row.code + 3] = parts
+    return pieces, need, strength
+
+
+@cache
+def _latex_tables() -> Tables:
+    pieces = [""] * infix.FIRST_LEAF
+    pieces[infix.OPENING], pieces[infix.CLOSING] = r"\left(", r"\right)"
+    need, strength = np.zeros((256, 3), np.uint8), _strengths(0)
+    strength[infix.SCIENTIFIC, : infix.PREFIX] = FRACTION
+    for row in ops.OPERATORS:
+        parts = _latex_parts(row)
+        binary = row.arity == 2
+        sides = (row.precedence + row.right, row.precedence + (not row.right)) if row.infix else (ATOM, ATOM)
+        # operands at the template's edges touch what stands around, so they may need delimiters
+        need[row.code, infix.LEFT] = sides[0] if parts[0] == "" else 0
+        need[row.code, infix.RIGHT] = sides[1] if binary and parts[2] == "" else 0
+        need[row.code, infix.PREFIX] = row.precedence if not binary and parts[2] == "" else 0
+        strength[row.code] = _latex_strength(row)
+        pieces[3 * row.code : 3 * row.code + 3] = parts
+    return pieces, need, strength
+
+
+def _latex_parts(row: ops.Operator) -> tuple[str, str, str]:
+    """The template around its operands: before a, between, after b."""
+    filled = row.latex.format(a="\0", b="\0")
+    before, between, *after = filled.split("\0")
+    return (before, between, after[0]) if after else (before, "", between)
+
+
+def _latex_strength(row: ops.Operator) -> int | tuple[int, int, int]:
+    if row.infix and row.arity == 1:
+        return _after_sign(0)
+    if row.latex.startswith(r"\frac"):
+        return FRACTION
+    if "^{{" in row.latex:
+        return POWER
+    return row.precedence if row.infix else ATOM
+
+
+def _written(
+    kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, leaves: list[list[str]], tables: Tables
+) -> list[str]:
+    """All expressions in a notation; ``leaves`` are the texts of the numbers, variables and parameters."""
+    pieces, need, strength = tables
+    encoded = [piece.encode() for piece in (*pieces, *leaves[0], *leaves[1], *leaves[2])]
+    notation = infix.Notation(
+        np.frombuffer(b"".join(encoded) or b" ", np.uint8), np.cumsum([0, *map(len, encoded)]), need, strength,
+        np.array([code in ops.BY_CODE and _is_prefix(ops.BY_CODE[code]) for code in range(256)]),
+    )  # fmt: skip
+    piece, form = _leaf_pieces(kinds, values, leaves[0], len(leaves[1]))
+    longest = int(np.diff(offsets).max(initial=0))
+    out = np.empty(infix.longest(kinds, piece, notation.start) + len(offsets), np.uint8)
+    size, stack = np.empty(longest + 1, np.int64), np.empty(6 * longest + 8, np.int64)
+    n = infix.write(kinds, piece, form, offsets, ops.ARITY, tuple(notation), out, size, stack)
+    return out[:n].tobytes().decode().split("\0")[:-1]
+
+
+def _is_prefix(row: ops.Operator) -> bool:
+    return row.infix is not None and row.arity == 1
+
+
+def _leaf_pieces(
+    kinds: np.ndarray, values: np.ndarray, numbers: list[str], n_variables: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(piece, form) of every token, as ``infix.write`` takes them."""
+    piece = values.astype(np.int64)
+    form = np.where(kinds == OPERATOR, values, infix.LEAF).astype(np.uint8)
+    constant = kinds == CONSTANT
+    index = np.unique(values[constant], return_inverse=True)[1]
+    piece[constant] = infix.FIRST_LEAF + index
+    form[constant] = np.array([_form(text) for text in numbers], np.uint8)[index]
+    piece[kinds == VARIABLE] += infix.FIRST_LEAF + len(numbers)
+    piece[kinds == PARAMETER] += infix.FIRST_LEAF + len(numbers) + n_variables
+    return piece, form
+
+
+def _form(number: str) -> int:
+    if number.startswith("-"):
+        return infix.NEGATIVE
+    return infix.SCIENTIFIC if "10^" in number else infix.NUMBER

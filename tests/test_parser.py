@@ -1,0 +1,489 @@
+"""The parser: its grammar, its numbers, its messages, its limits, and that nothing breaks it."""
+
+# ruff: noqa: E501  (a pinned message stands on one line)
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from postfix_text import words
+
+import exprkit as ek
+from exprkit import ops, parse_errors, shunting
+from exprkit.errors import ExprkitError, ParseError
+
+# ── grammar ──────────────────────────────────────────────────────────────────────────
+
+GRAMMAR = {
+    "x1": "x1",
+    "p12": "p12",
+    " ( x1 ) ": "x1",
+    "x1+x2": "x1 x2 add",
+    "x1 - x2 - x3": "x1 x2 sub x3 sub",
+    "x1 - (x2 - x3)": "x1 x2 x3 sub sub",
+    "x1 / x2 * x3": "x1 x2 div x3 mul",
+    "x1 + x2 * x3 ^ x4": "x1 x2 x3 x4 pow mul add",
+    "x1 ^ x2 ^ x3": "x1 x2 x3 pow pow",
+    "x1 ** x2 ** x3": "x1 x2 x3 pow pow",
+    "(x1 ^ x2) ^ x3": "x1 x2 pow x3 pow",
+    "-x1^2": "x1 2.0 pow neg",
+    "-2^x1": "2.0 x1 pow neg",
+    "-2 ** x1": "2.0 x1 pow neg",
+    "(-2)^x1": "-2.0 x1 pow",
+    "2^-x1^2": "2.0 x1 2.0 pow neg pow",
+    "2^-1": "2.0 -1.0 pow",
+    "x1 ^ -x2 * x3": "x1 x2 neg pow x3 mul",
+    "-x1 * x2": "x1 neg x2 mul",
+    "-x1 + x2": "x1 neg x2 add",
+    "x1 * -2 + x2": "x1 -2.0 mul x2 add",
+    "x1 - -2": "x1 -2.0 sub",
+    "x1 - -x2": "x1 x2 neg sub",
+    "-(2)": "2.0 neg",
+    "--2": "-2.0 neg",
+    "- - -x1": "x1 neg neg neg",
+    "+x1 + +2": "x1 2.0 add",
+    "-+2": "2.0 neg",
+    "+-2": "-2.0",
+    "-0": "-0.0",
+    "1//0": "inf",
+    "-1//0": "-inf",
+    "0//3": "0.0",
+    "1 // 4": "0.25",
+    "x1 * 1//0": "x1 inf mul",
+    "x1 / 1//2": "x1 0.5 div",
+    "x1 ^ (1//2)": "x1 0.5 pow",
+    "(1//2) ^ x1": "0.5 x1 pow",
+    "1//2 + -1//2": "0.5 -0.5 add",
+    "inf + Inf - Inf32": "inf inf add inf sub",
+    "-inf": "-inf",
+    "nan * NaN": "nan nan mul",
+    "-nan": "nan",
+    "pi + π - -pi": "3.141592653589793 3.141592653589793 add -3.141592653589793 sub",
+    "1. + .5 + 1.e1 + 1E-3 + 1e+3": "1.0 0.5 add 10.0 add 0.001 add 1000.0 add",
+    "1f0 + 1.1f0 + 1.5f-3": f"1.0 1.100000023841858 add {float(np.float32('1.5e-3'))!r} add",
+    "exp(-x1)": "x1 neg exp",
+    "exp (x1)": "x1 exp",
+    "max(x1, 2)": "x1 2.0 max",
+    "max(x1, x2, x3, x4)": "x1 x2 max x3 max x4 max",
+    "min(x1, max(x2, x3, 1), 4)": "x1 x2 x3 max 1.0 max min 4.0 min",
+    "add(x1, x2, x3)": "x1 x2 add x3 add",
+    "sub(x1, neg(x2))": "x1 x2 neg sub",
+    "pow(x1, 2)": "x1 2.0 pow",
+    "pow(-2, 2) ^ 2": "-2.0 2.0 pow 2.0 pow",
+    "arctan(ln(square(x1)))": "x1 sqr log atan",
+    "x1\n\t+ x2\r\n": "x1 x2 add",
+}
+
+
+@pytest.mark.parametrize("text", GRAMMAR)
+def test_grammar(text):
+    assert words(ek.parse(text)[0]) == GRAMMAR[text]
+
+
+def test_every_spelling_of_the_table_is_a_function():
+    for spelling, row in ops.BY_SPELLING.items():
+        expression = ek.parse(f"{spelling}({', '.join(['x1', 'x2'][: row.arity])})")[0]
+        assert expression.values[-1] == row.code
+    for row in ops.OPERATORS:
+        if row.infix:
+            text = f"x1 {row.infix} x2" if row.arity == 2 else f"{row.infix}x1"
+            assert ek.parse(text)[0].values[-1] == row.code
+
+
+def _by_python(text: str, x: dict[str, np.ndarray]) -> np.ndarray:
+    """What Julia means by a line of the sample, through Python's own grammar."""
+    text = re.sub(r"\b1//0\b", "inf", text).replace("^", "**")
+    binary = {ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply, ast.Div: np.divide, ast.Pow: np.power}
+    functions = {"abs": np.abs, "inv": lambda a: 1 / a, "sqr": lambda a: a * a}
+
+    def value(node):
+        if isinstance(node, ast.Constant):
+            return np.float64(node.value)
+        if isinstance(node, ast.Name):
+            return np.float64(np.inf) if node.id == "inf" else x[node.id]
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return -value(node.operand)
+        if isinstance(node, ast.BinOp):
+            return binary[type(node.op)](value(node.left), value(node.right))
+        assert isinstance(node, ast.Call)
+        return functions[node.func.id](*map(value, node.args))
+
+    with np.errstate(all="ignore"):
+        return np.broadcast_to(value(ast.parse(text, mode="eval").body), x["x1"].shape)
+
+
+def test_every_line_of_the_sample_means_what_julia_means(root):
+    lines = (root / "data" / "esr_sample.txt").read_text().split("\n")[:-1]
+    rng = np.random.default_rng(1)
+    X = np.concatenate([rng.normal(size=(50, 2)), [[0.0, 1.0], [-0.0, 2.0], [1.0, 0.0], [-1.0, -2.0]]])
+    pop = ek.parse(root / "data" / "esr_sample.txt")
+    params = np.tile([0.7, -1.3], (len(pop), 1))
+    got = ek.Evaluator(pop, X, backend="numpy", dtype="float64").evaluate(params[:, : pop.max_params])
+    names = {"x1": X[:, 0], "x2": X[:, 1], "p1": np.full(len(X), 0.7), "p2": np.full(len(X), -1.3)}
+    assert len(lines) == len(pop) == 247
+    for line, row in zip(lines, got, strict=True):
+        np.testing.assert_array_equal(row, _by_python(line, names), err_msg=line)
+
+
+# ── numbers ──────────────────────────────────────────────────────────────────────────
+
+
+def _bits(texts):
+    return ek.parse(texts).values
+
+
+def test_numbers_are_correctly_rounded():
+    rng = np.random.default_rng(2)
+    texts = [f"{rng.integers(0, 10**k)}.{rng.integers(0, 10**9)}e{rng.integers(-40, 40)}" for k in range(1, 19) for _ in range(500)]
+    texts += [f"{rng.integers(10**17, 10**18)}e{e}" for e in range(-345, 312) for _ in range(5)]
+    texts += [repr(x) for x in rng.integers(0, 0x7FF0 << 48, 20_000).view(np.float64).tolist()]
+    texts += ["2.2250738585072011e-308", "4.9e-324", "2.4e-324", "2.5e-324", "1.7976931348623158e308", "1.7976931348623159e308", "1e400", "1e-400", "0e999999999999", "1e99999999999", "000.000"]  # fmt: skip
+    np.testing.assert_array_equal(_bits(texts), np.array([float(text) for text in texts]).view(np.uint64))
+
+
+@given(st.integers(0, 2**53 - 1), st.integers(-30, 30), st.integers(-2, 2), st.booleans())
+def test_halfway_cases_and_long_digits(mantissa, exponent, nudge, cut):
+    """The exact middle of two float64, and its neighbours in the last of many digits."""
+    middle = Fraction(2 * (mantissa | 1 << 52) + 1) * Fraction(2) ** exponent
+    digits = f"{middle.numerator * 10**60 // middle.denominator + nudge}e-60"
+    text = digits[: len(digits) - 5 - 10 * cut] + digits[len(digits) - 4 :] if cut else digits
+    assert ek.parse(text).values.view(np.float64)[0] == float(text)
+
+
+def test_float32_literals_are_rounded_once():
+    rng = np.random.default_rng(3)
+    singles = rng.integers(0, 0x7F800000, 3000).astype(np.uint32).view(np.float32)
+    texts = [f"{text}f{power or 0}" for text, _, power in (str(single).partition("e") for single in singles)]
+    np.testing.assert_array_equal(_bits(texts).view(np.float64), singles.astype(np.float64))
+    # a hair above the middle of 1 and the next float32: float64 would round it to the middle, then to even
+    assert ek.parse("1.00000005960464477540f0").values.view(np.float64)[0] == float(np.nextafter(np.float32(1), np.float32(2)))
+    edges = ["3.5e38", "1f-60", "3.5f38", "3.4028235677973367f38", "3.4028235677973366f38"]
+    largest = float(np.finfo(np.float32).max)
+    assert _bits(edges).view(np.float64).tolist() == [3.5e38, 0, np.inf, np.inf, largest]
+
+
+def test_fractions_are_correctly_rounded():
+    rng = np.random.default_rng(4)
+    pairs = [(int(rng.integers(0, 10**k)), int(rng.integers(1, 10**k))) for k in range(1, 19) for _ in range(100)]
+    pairs += [(10**30 + 1, 3), (3, 10**30 + 1), (10**400, 1), (1, 10**400), (10**400, 10**399)]
+    texts = [f"{a}//{b}" for a, b in pairs]
+    expected = [float("inf") if a == 10**400 and b == 1 else float(Fraction(a, b)) for a, b in pairs]
+    assert _bits(texts).view(np.float64).tolist() == expected
+    assert ek.parse(f"-{10**30}//3").values.view(np.float64)[0] == -float(Fraction(10**30, 3))
+
+
+# ── messages ─────────────────────────────────────────────────────────────────────────
+
+MESSAGES = {
+    "": "the text is empty",
+    " \t": "the text is empty",
+    "x1 +": "expected a number, a name or '(', found the end of the text\n    x1 +\n        ^",
+    "x1 * / x2": "expected a number, a name or '(', found '/'\n    x1 * / x2\n         ^",
+    "x1 ***x2": "expected a number, a name or '(', found '*'\n    x1 ***x2\n         ^",
+    "2x1": "expected an operator, found 'x1'; to multiply, write 2 * x1\n    2x1\n     ^^",
+    "x1 x2": "expected an operator, found 'x2'; to multiply, write x1 * x2\n    x1 x2\n       ^^",
+    "x1 3.5": "expected an operator, found '3.5'; to multiply, write x1 * 3.5\n    x1 3.5\n       ^^^",
+    "(x1)(x2)": "expected an operator, found '('; to multiply, write (…) * (…)\n    (x1)(x2)\n        ^",
+    "x1(x2)": "'x1' is not a function; to multiply, write x1 * (…)\n    x1(x2)\n      ^",
+    "x1 + sqrtt(x2)": "unknown function 'sqrtt'; did you mean 'sqrt'?\n    x1 + sqrtt(x2)\n         ^^^^^",
+    "EXP(x1)": "unknown function 'EXP'; did you mean 'exp'?\n    EXP(x1)\n    ^^^",
+    "f(x1)": "unknown function 'f'\n    f(x1)\n    ^",
+    "X1": "unknown name 'X1'; did you mean 'x1'?\n    X1\n    ^^",
+    "foo": "unknown name 'foo'; variables are x1, x2, …; parameters are p1, p2, …\n    foo\n    ^^^",
+    "infinty": "unknown name 'infinty'; did you mean 'inf'?\n    infinty\n    ^^^^^^^",
+    "x0 + 1": "'x0': variables are counted from 1\n    x0 + 1\n    ^^",
+    "p0": "'p0': parameters are counted from 1\n    p0\n    ^^",
+    "exp + 1": "'exp' is a function: write exp(…)\n    exp + 1\n    ^^^",
+    "exp()": "'exp' takes 1 argument, none given\n    exp()\n        ^",
+    "()": "nothing between the parentheses\n    ()\n     ^",
+    "max(x1)": "'max' takes 2 or more arguments, 1 given\n    max(x1)\n    ^^^",
+    "1 + pow(x1, 2, 3)": "'pow' takes 2 arguments, 3 given\n    1 + pow(x1, 2, 3)\n        ^^^",
+    "max(x1,, x2)": "expected a number, a name or '(', found ','\n    max(x1,, x2)\n           ^",
+    "(x1 + 2": "this '(' is never closed\n    (x1 + 2\n    ^",
+    "1 + exp(x1": "the '(' of 'exp' is never closed\n    1 + exp(x1\n        ^^^",
+    "x1)": "this ')' closes nothing\n    x1)\n      ^",
+    "1,5": "a comma outside of a function's arguments (decimals are written with a point: 1.5)\n    1,5\n     ^",
+    "x1//2": "'//' makes a fraction of two whole numbers, like 1//3; to divide, write /\n    x1//2\n      ^^",
+    "1//x1": "'//' makes a fraction of two whole numbers, like 1//3; to divide, write /\n    1//x1\n    ^^^",
+    "1.5//2": "'//' makes a fraction of two whole numbers, like 1//3; to divide, write /\n    1.5//2\n       ^^",
+    "1//2//3": "'//' makes a fraction of two whole numbers, like 1//3; to divide, write /\n    1//2//3\n    ^^^^",
+    "x1^1//2": "a fraction next to a power can be read in two ways; put parentheses around the one that is meant first\n"
+               "    x1^1//2\n       ^^^^",
+    "x1^-1//2": "a fraction next to a power can be read in two ways; put parentheses around the one that is meant first\n"
+                "    x1^-1//2\n        ^^^^",
+    "1//2^x1": "a fraction next to a power can be read in two ways; put parentheses around the one that is meant first\n"
+               "    1//2^x1\n    ^^^^",
+    "0//0": "0//0 has no value; write nan if that is meant\n    0//0\n    ^^^^",
+    "1e": "the exponent of '1e' has no digits\n    1e\n     ^",
+    "2.5e+": "the exponent of '2.5e' has no digits\n    2.5e+\n       ^",
+    "1.2.3": "expected an operator, found '.3'\n    1.2.3\n       ^^",
+    "x1 .* x2": "unexpected '.'; elementwise operators need no dot here\n    x1 .* x2\n       ^",
+    "x1 $ 2": "unexpected character '$'\n    x1 $ 2\n       ^",
+    "x1 = 2": "unexpected character '='\n    x1 = 2\n       ^",
+    "x1 × x2": "unexpected character '×'; write *\n    x1 × x2\n       ^",
+    "x1 − 1": "unexpected character '−'; write -\n    x1 − 1\n       ^",
+    "x1²": "unexpected character '²'; write ^2\n    x1²\n      ^",
+    "x65536": "'x65536': variables go up to x65535\n    x65536\n    ^^^^^^",
+    "p99999999999": "'p99999999999': parameters go up to p65535\n    p99999999999\n    ^^^^^^^^^^^^",
+    "x1.__class__": "unexpected '.'; elementwise operators need no dot here\n    x1.__class__\n      ^",
+    "__import__('os')": "unknown function '__import__'\n    __import__('os')\n    ^^^^^^^^^^",
+    "lambda: 0": "unknown name 'lambda'; variables are x1, x2, …; parameters are p1, p2, …\n    lambda: 0\n    ^^^^^^",
+    "x1 + <b>": "unexpected character '<'\n    x1 + <b>\n         ^",
+    "äöü + 1": "unknown name 'äöü'; variables are x1, x2, …; parameters are p1, p2, …\n    äöü + 1\n    ^^^",
+    "日本 + $": "unknown name '日本'; variables are x1, x2, …; parameters are p1, p2, …\n    日本 + $\n    ^^^^",
+    "pi * äx + π": "unknown name 'äx'; variables are x1, x2, …; parameters are p1, p2, …\n    pi * äx + π\n         ^^",
+    "\tx1\n+ * 2": "expected a number, a name or '(', found '*'\n     x1 + * 2\n          ^",
+    "x1 \0 x2": "unexpected character '\ufffd'\n    x1 \ufffd x2\n       ^",
+    "x1 \x1b[31m": "unexpected character '\ufffd'\n    x1 \ufffd[31m\n       ^",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MESSAGES)
+def test_message(text):
+    with pytest.raises(ParseError) as caught:
+        ek.parse(text)
+    assert str(caught.value) == MESSAGES[text]
+
+
+def test_every_error_has_a_message_that_is_pinned():
+    limits = {shunting.TOO_MANY_BYTES, shunting.TOO_MANY_TOKENS, shunting.TOO_DEEP, shunting.TOO_MANY_DIGITS}
+    pop = ek.parse(list(MESSAGES), errors="mask")
+    seen = {fault.code for fault in pop._faults.values()}
+    assert set(parse_errors.REASONS) == seen | limits
+
+
+def test_a_long_text_is_shown_around_the_place():
+    text = "x1 + " * 100 + "$ + x2" + " * x2" * 100
+    with pytest.raises(ParseError) as caught:
+        ek.parse(text)
+    _, line, carets = str(caught.value).split("\n")
+    assert line.startswith("    … ") and line.endswith(" …") and len(line) < 90
+    assert line[carets.index("^")] == "$"
+
+
+def test_a_batch_names_the_first_bad_ones():
+    texts = ["x1"] * 20
+    for index in range(3, 17, 2):
+        texts[index] = f"x1 + * {index}"
+    with pytest.raises(ParseError) as caught:
+        ek.parse(texts)
+    one = "expected a number, a name or '(', found '*'\n    x1 + * {0}\n         ^"
+    shown = "\n\n".join(f"expression {index}: {one.format(index)}" for index in (3, 5, 7, 9, 11))
+    assert str(caught.value) == (
+        f'7 of 20 expressions could not be read (numbered from 0)\n\n{shown}\n\n… and 2 more; errors="mask" keeps the good ones'
+    )
+    assert caught.value.indices == (3, 5, 7, 9, 11, 13, 15)
+
+
+def test_mask_keeps_the_good_ones():
+    pop = ek.parse(["x1", "x1 +", None, "p1 * x1", 3.5, "y"], errors="mask")
+    assert pop.valid.tolist() == [True, False, False, True, False, False]
+    assert pop.texts() == ["x1", "", "", "p1 * x1", "", ""]
+    assert list(pop.errors) == [1, 2, 4, 5]
+    assert pop.errors[1].startswith("expression 1: expected a number")
+    assert pop.errors[2] == "expression 2: None is neither a text nor a SymPy object nor an Expression"
+    assert pop.errors[4] == "expression 4: 3.5 is neither a text nor a SymPy object nor an Expression; write it as a text, '3.5'"
+    assert not pop[1].valid and str(pop[1]) == "" and repr(pop[1]) == "<Expression: not valid>"
+    part = pop[[5, 0, 1]]
+    assert list(part.errors) == [0, 2] and part.errors[0].startswith("expression 0: unknown name 'y'")
+    both = pop + pop
+    assert list(both.errors) == [1, 2, 4, 5, 7, 8, 10, 11]
+
+
+# ── names ────────────────────────────────────────────────────────────────────────────
+
+
+def test_given_names():
+    pop = ek.parse(["r_k + log_Re * λ", "p1 * r_k"], variables=["r_k", "log_Re", "λ"])
+    assert [words(expression) for expression in pop] == ["x1 x2 x3 mul add", "p1 x1 mul"]
+    assert pop.variables == ("r_k", "log_Re", "λ") and pop.parameters is None and pop.n_vars == 3
+    assert pop.texts() == ["r_k + log_Re * λ", "p1 * r_k"]
+    named = ek.parse("a * p1 + b", variables=["p1"], parameters=["a", "b"])
+    assert words(named[0]) == "p1 x1 mul p2 add"
+    assert ek.parse("x2 + x1", variables=["x1", "x2"]).variables is None
+    assert words(ek.parse("x2 + x1", variables=["x2", "x1"])[0]) == "x1 x2 add"
+
+
+@pytest.mark.parametrize(
+    ("given_names", "text", "message"),
+    [
+        ({"variables": ["a"]}, "x1", "unknown name 'x1'; variables are a; parameters are p1, p2, …\n    x1\n    ^^"),
+        ({"variables": ["alpha"]}, "alhpa", "unknown name 'alhpa'; did you mean 'alpha'?\n    alhpa\n    ^^^^^"),
+        ({"variables": 2}, "x3", "'x3': there are only 2 variables\n    x3\n    ^^"),
+        ({"variables": 1, "parameters": 0}, "p1", "unknown name 'p1'; variables are x1; there are no parameters\n    p1\n    ^^"),
+        ({"parameters": 0}, "q", "unknown name 'q'; variables are x1, x2, …; there are no parameters\n    q\n    ^"),
+        ({"variables": ["exp"]}, "1", "variables: 'exp' is a function of exprkit; give it another name"),
+        ({"parameters": ["pi"]}, "1", "parameters: 'pi' is a constant; give it another name"),
+        ({"variables": ["a", "a"]}, "1", "variables: 'a' comes twice; names must differ"),
+        ({"variables": ["a"], "parameters": ["a"]}, "1", "parameters: 'a' is among the variables too; names must differ"),
+        ({"variables": ["a b"]}, "1", "variables: 'a b' is not a name: letters, digits and _, and no digit first"),
+        ({"variables": ["<img onerror=1>"]}, "1",
+         "variables: '<img onerror=1>' is not a name: letters, digits and _, and no digit first"),
+        ({"variables": "ab"}, "1", "variables: give a list of names, ['ab'], or how many x1, x2, … there are"),
+        ({"variables": -1}, "1", "variables: -1 is not a count between 0 and 65,535"),
+        ({"variables": ["p1"]}, "1",
+         "variables: 'p1' is also how one of the parameters is written; name the parameters, too"),
+    ],
+)  # fmt: skip
+def test_message_about_names(given_names, text, message):
+    with pytest.raises(ParseError) as caught:
+        ek.parse(text, **given_names)
+    assert str(caught.value) == message
+
+
+# ── sources ──────────────────────────────────────────────────────────────────────────
+
+FILE = "# made by hand\nx1 + 1\r\n\n  \n  # indented\nx2 ** 2\nx1 +* 3\n"
+
+
+def test_files(tmp_path):
+    path = tmp_path / "expressions.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + FILE.encode())
+    good = ek.parse(path, errors="mask")
+    assert good.texts() == ["x1 + 1", "x2 ^ 2", ""]
+    assert good.errors[2] == "expression 2 (line 7): expected a number, a name or '(', found '*'\n    x1 +* 3\n        ^"
+    with open(path, encoding="utf-8-sig") as file:
+        assert ek.parse(file, errors="mask") == good
+    with open(path, "rb") as file:
+        assert ek.parse(file, errors="mask") == good
+    assert ek.parse(io.StringIO("x1\nx2"), errors="mask").texts() == ["x1", "x2"]
+    assert len(ek.parse(io.BytesIO(b""))) == 0
+    assert ek.parse(io.BytesIO(b"x1\rx2\r")).texts() == ["x1", "x2"]
+    assert ek.parse(io.BytesIO(b"x1\0\nx2"), errors="mask").valid.tolist() == [False, True]
+    with pytest.raises(FileNotFoundError):
+        ek.parse(tmp_path / "missing.txt")
+
+
+def test_sources():
+    x1, x2 = ek.variables(2)
+    assert len(ek.parse([])) == 0
+    assert ek.parse(()).n_vars == 0
+    assert ek.parse(text for text in ("x1", "x2")).texts() == ["x1", "x2"]
+    assert ek.parse(np.array(["x1", "x2"])).texts() == ["x1", "x2"]
+    assert ek.parse(["x1", b"x2 + 1", x1 * x2, "3"]).texts() == ["x1", "x2 + 1", "x1 * x2", "3"]
+    assert ek.parse(x1).texts() == ["x1"] and ek.parse(b"x1").texts() == ["x1"]
+    assert ek.parse(["x1\0", "x\0\0", "x2"], errors="mask").valid.tolist() == [False, False, True]
+    for source in (5, None, {"x1"}, {"x1": 1}):
+        with pytest.raises(TypeError, match="cannot parse a"):
+            ek.parse(source)
+    with pytest.raises(ValueError, match='expected "raise" or "mask"'):
+        ek.parse("x1", errors="ignore")
+
+
+def test_named_expressions_among_texts():
+    r, _ = ek.variables("r", "s")
+    assert ek.parse([r, "r * s"]).variables == ("r", "s")
+    bad = ek.parse(["x1", r], variables=2, errors="mask")
+    assert bad.errors[1] == (
+        "expression 1: expressions with different variables: (x1, …) and (r, s); name them together, in one call"
+    )
+
+
+def test_blocks_and_long_batches_agree_with_single_texts():
+    texts = [f"x{i % 7 + 1} * {i} + exp(p{i % 3 + 1})" for i in range(40_000)]
+    pop = ek.parse(texts)
+    assert pop.offsets[-1] == 40_000 * 6
+    for index in (0, 1, 12_345, 39_999):
+        assert pop[index] == ek.parse(texts[index])[0]
+
+
+# ── limits ───────────────────────────────────────────────────────────────────────────
+
+
+def _message(text: str) -> str:
+    with pytest.raises(ParseError) as caught:
+        ek.parse(text)
+    return str(caught.value).split("\n")[0]
+
+
+def test_limits():
+    deep = "(" * 100_000 + "x1" + ")" * 100_000
+    assert ek.parse(deep).texts() == ["x1"]
+    assert ek.parse("(" * 1_000_000 + "x1" + ")" * 1_000_000).texts() == ["x1"]
+    assert _message("(" * 1_000_001 + "x1" + ")" * 1_000_001) == "parentheses are nested too deep; the limit is 1,000,000"
+    assert _message("(" * 1_000_000) == "expected a number, a name or '(', found the end of the text"
+    assert len(ek.parse("x1" + "+x1" * 32_767)[0].kinds) == 65_535
+    assert _message("x1" + "+x1" * 32_768) == "the expression has too many tokens; the limit is 65,535"
+    assert len(ek.parse("-" * 65_534 + "x1")[0].kinds) == 65_535
+    assert _message("-" * 65_535 + "x1") == "the expression has too many tokens; the limit is 65,535"
+    assert len(ek.parse("exp(" * 65_534 + "x1" + ")" * 65_534)[0].kinds) == 65_535
+    assert _message("exp(" * 65_535 + "x1" + ")" * 65_535) == "the expression has too many tokens; the limit is 65,535"
+    assert len(ek.parse("x1" + "^x1" * 32_767)[0].kinds) == 65_535
+    assert _message("x1" + " " * 16_777_216) == "the text has too many bytes; the limit is 16,777,216"
+    assert ek.parse("x1" + " " * 16_777_214).texts() == ["x1"]
+    assert ek.parse("1" * 1_000).values.view(np.float64)[0] == np.inf
+    assert ek.parse("0." + "1" * 998).values.view(np.float64)[0] == 1 / 9
+    assert _message("1" * 1_001) == "the number has too many digits; the limit is 1,000"
+    assert ek.parse("x65535").n_vars == 65_535
+
+
+# ── nothing breaks it ────────────────────────────────────────────────────────────────
+
+_heard: list[str] | None = None
+
+
+def _hook(event: str, _: object) -> None:
+    if _heard is not None and event in ("compile", "exec"):
+        _heard.append(event)
+
+
+def test_fuzz(root):
+    """Random bytes and mutated expressions: only exprkit's error, every message renders, nothing is evaluated."""
+    global _heard
+    rng = np.random.default_rng(5)
+    lines = (root / "data" / "esr_sample.txt").read_bytes().split(b"\n")[:-1] + [text.encode() for text in GRAMMAR]
+    alphabet = [b"+", b"-", b"*", b"/", b"^", b"**", b"//", b"(", b")", b",", b".", b"e", b"x1", b"p2", b"exp(", b"max(",
+                b"1", b"0", b"1e9", b"f0", b" ", b"\0", b"\xff", b"\xc3\xa4", b"\xe2\x82", b"__import__('os')", b"\n", b"nan"]  # fmt: skip
+    texts = [rng.bytes(int(n)) for n in rng.integers(0, 40, 20_000)]
+    texts += [b"".join(alphabet[k] for k in rng.integers(0, len(alphabet), n)) for n in rng.integers(1, 12, 30_000)]
+    for pick in rng.integers(0, len(lines), 50_000):
+        text = lines[pick]
+        for _ in range(int(rng.integers(1, 4))):
+            place, kind = int(rng.integers(0, len(text) + 1)), rng.integers(3)
+            piece = alphabet[rng.integers(len(alphabet))] if kind else b""
+            text = text[:place] + piece + text[place + (kind != 1) :]
+        texts.append(text)
+    ek.parse(texts[:500], errors="mask")  # compiled and imported before anybody listens
+    sys.addaudithook(_hook)
+    _heard = []
+    try:
+        pop = ek.parse(texts, errors="mask")
+        strings = ek.parse([text.decode("utf-8", "surrogateescape") for text in texts], errors="mask")
+        messages = [str(pop.errors[index]) for index in pop.errors]
+    finally:
+        heard, _heard = _heard, None
+    assert heard == []
+    assert len(texts) == 100_000 and 5_000 < pop.valid.sum() < 60_000
+    assert len(messages) == (~pop.valid).sum()
+    for message in messages:
+        assert message.startswith("expression ") and all(line.isprintable() for line in message.split("\n"))
+    assert max(map(len, messages)) < 1000
+    assert strings == pop
+    good = pop[pop.valid]
+    assert ek.parse(good.texts()) == good
+
+
+@given(st.text(max_size=60))
+def test_any_text(text):
+    try:
+        ek.parse(text)
+    except ParseError as error:
+        assert str(error).encode()
+    assert ek.parse([text, "x1"], errors="mask").valid[1]
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes(data):
+    for source in (data, io.BytesIO(data)):
+        try:
+            ek.parse(source)
+        except ExprkitError as error:
+            assert isinstance(error, ParseError) and str(error)
