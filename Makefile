@@ -1,0 +1,66 @@
+# make benchmark | test | lint | results | figures | readme | clean: everything in .venv, installed once.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+RESULTS ?= results
+
+comma := ,
+
+# CUDA major version that the NVIDIA driver supports, empty without a driver (asked once a call)
+CUDA   := $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA[^:]*Version: *\([0-9]*\)\..*/\1/p' | head -1)
+EXTRA  := $(if $(CUDA),$(if $(shell test $(CUDA) -ge 13 && echo 1),$(comma)cuda13,$(if $(filter 12,$(CUDA)),$(comma)cuda12)))
+
+# A stamp says what has been installed; it is made again when pyproject.toml changes.
+NOTEBOOKS := $(VENV)/.notebooks$(subst $(comma),-,$(EXTRA))
+TESTS     := $(VENV)/.test$(subst $(comma),-,$(EXTRA))
+
+MEASURE := TQDM_MININTERVAL=5 $(BIN)/papermill notebooks/benchmark.ipynb /dev/null \
+    --no-progress-bar -p results_dir data/results
+
+.PHONY: benchmark test lint results figures readme clean
+
+benchmark: $(NOTEBOOKS)
+	@mkdir -p $(RESULTS)
+	TQDM_MININTERVAL=5 $(BIN)/papermill notebooks/benchmark.ipynb $(RESULTS)/benchmark.ipynb \
+	    -p results_dir $(RESULTS) --no-progress-bar --log-output
+	@echo
+	@echo "The notebook with its table and figure: $(RESULTS)/benchmark.ipynb"
+	@echo "Results and figure:"; ls -t $(RESULTS)/benchmark-*.* | head -4 | sed 's/^/  /'
+
+test: $(TESTS)
+	$(BIN)/python -m pytest -n auto
+
+lint: $(TESTS)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+# The thesis's three benchmarks, measured anew on this machine.
+results: $(NOTEBOOKS)
+	rm -rf data/results
+	$(MEASURE) -p n_exprs 250000 -p expressions exhaustive
+	$(MEASURE)
+	$(MEASURE) -p n_points 10860
+	rm data/results/*.svg data/results/*.png
+
+figures: $(NOTEBOOKS)
+	$(BIN)/python -m exprkit.plots data/results figures
+
+readme: $(NOTEBOOKS)
+	$(BIN)/python -m exprkit.readme README.md data/results
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "exprkit needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(NOTEBOOKS): pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[notebooks$(EXTRA)]'
+	@touch $@
+
+$(TESTS): pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test$(EXTRA)]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) $(RESULTS) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find exprkit tests -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,178 @@
+"""Data sets and published samples to try things on.
+
+Beside the pipeline: gives the ``X`` and ``y`` that an ``Evaluator`` takes.
+
+    >>> from exprkit import data
+    >>> data.rough_pipe().repeat_to(10_860).X.shape
+    (10860, 2)
+
+``rough_pipe`` needs nothing but NumPy; ``nikuradse`` downloads the measurements that it imitates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from exprkit.errors import ArgumentError, DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Dataset", "esr_sample", "nikuradse", "repeat", "rough_pipe", "thesis_samples", "uniform"]
+
+NIKURADSE_URL = "https://github.com/EpistasisLab/pmlb/raw/master/datasets/nikuradse_1/nikuradse_1.tsv.gz"
+NIKURADSE_SHA256 = "be6942e13096c21f10496a24056b01ff791e24d6172f5b7a09013c3307d38f28"
+
+# Nikuradse's six pipes: radius over grain size, and the range of log10 Re that he measured
+PIPES = (
+    (15.0, 3.77, 6.01),
+    (30.6, 3.67, 6.00),
+    (60.0, 3.65, 5.96),
+    (126.0, 3.63, 5.99),
+    (252.0, 4.21, 5.99),
+    (507.0, 4.11, 5.99),
+)
+NOISE = 0.005  # of log10(100 f): about what his measurements scatter within one pipe
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Data points and their target.
+
+    ``X`` is float64 (n_points, n_vars), ``y`` float64 (n_points,), ``variables`` the names
+    of X's columns, ``name`` what it is called in results and figures.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    variables: tuple[str, ...]
+    name: str
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def repeat_to(self, n_points: int) -> Dataset:
+        """The points over and over, cut at ``n_points`` (the thesis: 362 x 30 = 10,860)."""
+        if n_points < 1:
+            raise ArgumentError(f"n_points must be 1 or more, not {n_points!r}")
+        rows = np.arange(n_points) % len(self)
+        return replace(self, X=self.X[rows], y=self.y[rows])
+
+
+def repeat(dataset: Dataset, n_points: int) -> Dataset:
+    """The points of ``dataset`` over and over, cut at ``n_points``."""
+    return dataset.repeat_to(n_points)
+
+
+def rough_pipe(n_points: int = 362, seed: int = 0) -> Dataset:
+    """Synthetic measurements of the friction of rough pipes, like Nikuradse's of 1933.
+
+    Variables ``r_k`` (radius over grain size, Nikuradse's six values) and ``log_Re``
+    (log10 of Reynolds' number); the target is log10(100 f), f the friction factor, with
+    normal noise of standard deviation 0.005.
+
+    Parameters
+    ----------
+    n_points
+        How many; Nikuradse measured 362.
+    seed
+        Of the places along log_Re and of the noise.
+
+    Raises
+    ------
+    ArgumentError
+        If ``n_points`` is less than 1.
+    """
+    if n_points < 1:
+        raise ArgumentError(f"n_points must be 1 or more, not {n_points!r}")
+    random = np.random.Generator(np.random.PCG64(seed))
+    pipe = np.arange(n_points) * len(PIPES) // n_points
+    r_k, low, high = np.array(PIPES)[::-1][pipe].T  # as in his table, the smoothest pipe first
+    log_re = low + (high - low) * random.random(n_points)
+    log_re = log_re[np.lexsort((log_re, pipe))]
+    y = np.log10(100 * friction_factor(r_k, log_re)) + NOISE * random.standard_normal(n_points)
+    return Dataset(np.column_stack([r_k, log_re]), y, ("r_k", "log_Re"), "rough_pipe")
+
+
+def friction_factor(r_k: np.ndarray, log_re: np.ndarray) -> np.ndarray:
+    """Darcy's friction factor of a pipe roughened with sand, for laminar to fully rough flow.
+
+    Cheng's blend of three laws: laminar, f = 64 / Re (Hagen, Poiseuille); smooth turbulent,
+    1 / sqrt f = 1.8 log10(Re / 6.8) (Colebrook); rough, 1 / sqrt f = 2 log10(3.7 D / k)
+    (von Karman, Prandtl, Nikuradse).  ``alpha`` is the weight of laminar flow, ``beta``
+    that of a smooth wall.
+
+    N.-S. Cheng, "Formulas for friction factor in transitional regimes", Journal of
+    Hydraulic Engineering 134 (2008) 1357-1362.
+    """
+    re, diameter = 10.0**log_re, 2 * r_k
+    alpha = 1 / (1 + (re / 2720) ** 9)
+    beta = 1 / (1 + (re / (160 * diameter)) ** 2)
+    laminar = (re / 64) ** alpha
+    smooth = (1.8 * np.log10(re / 6.8)) ** (2 * (1 - alpha) * beta)
+    rough = (2 * np.log10(3.7 * diameter)) ** (2 * (1 - alpha) * (1 - beta))
+    return 1 / (laminar * smooth * rough)
+
+
+def uniform(n_points: int = 362, n_vars: int = 2, seed: int = 0) -> Dataset:
+    """Points spread evenly over [-2, 2] in each of ``n_vars`` variables; the target is standard normal."""
+    if n_points < 1 or n_vars < 1:
+        raise ArgumentError(f"n_points and n_vars must be 1 or more, not {n_points!r} and {n_vars!r}")
+    random = np.random.Generator(np.random.PCG64(seed))
+    X = random.uniform(-2, 2, (n_points, n_vars))
+    return Dataset(X, random.standard_normal(n_points), tuple(f"x{i + 1}" for i in range(n_vars)), "uniform")
+
+
+def nikuradse() -> Dataset:
+    """Nikuradse's measurements of 1933, 362 points, downloaded once (1.6 kB) and kept.
+
+    From the Penn Machine Learning Benchmarks (``nikuradse_1``; MIT licence), checked
+    against its SHA-256.  Columns as in ``rough_pipe``.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be had.
+    """
+    import pooch
+
+    try:
+        path = pooch.retrieve(NIKURADSE_URL, f"sha256:{NIKURADSE_SHA256}", path=pooch.os_cache("exprkit"))
+    except Exception as error:  # whatever the network, the disk or the checksum raises means the same to the user
+        raise DataError(
+            f"Nikuradse's data could not be downloaded from {NIKURADSE_URL} ({type(error).__name__}: {error});"
+            " without a network use exprkit.data.rough_pipe(), synthetic data of the same shape"
+        ) from error
+    table = np.genfromtxt(path, delimiter="\t", names=True)
+    X = np.column_stack([table["r_k"], table["log_Re"]])
+    return Dataset(X, np.asarray(table["target"]), ("r_k", "log_Re"), "nikuradse")
+
+
+def esr_sample() -> list[str]:
+    """247 expressions as the thesis fed them to its evaluators: Julia's syntax, x1, x2, p1, p2."""
+    return _published("esr_sample.txt").read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def thesis_samples() -> pd.DataFrame:
+    """Every timed sample of the thesis.
+
+    Columns ``benchmark`` (1: about 250,000 expressions x 362 points, 2: 10,000 x 362,
+    3: 10,000 x 10,860), ``evaluator``, ``block_size``, ``sample``, ``seconds`` (of 100
+    parameter steps; Intel i5-12500, RTX 3060 Ti).
+    """
+    import pandas as pd
+
+    return pd.read_csv(_published("thesis_samples.csv"), dtype={"block_size": "Int64"})
+
+
+def _published(name: str) -> Path:
+    """A file of ``data/``: in the installed package, or in the checkout it is imported from."""
+    package = Path(__file__).resolve().parent
+    for path in (package / "published" / name, package.parent / "data" / name):
+        if path.exists():
+            return path
+    raise DataError(f"{name} belongs to exprkit and is missing: install exprkit again")

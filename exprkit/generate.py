@@ -1,0 +1,591 @@
+"""Populations to try things on: every expression up to a size, or random ones.
+
+A source of populations beside ``parse``; everything after it is the same.
+
+    >>> from exprkit import generate
+    >>> len(generate.exhaustive(3, operators=("add", "sqr"), n_vars=2, n_params=1))
+    14
+
+``exhaustive`` builds the expressions of each size out of those of smaller sizes, as rows of a
+matrix of *symbols*, one byte each:
+
+==================================  ====================================================
+symbol                              stands for
+==================================  ====================================================
+0 ... n_vars-1                      the variables
+n_vars ... n_vars+n_constants-1     the constants
+n_vars+n_constants                  a parameter, whichever (numbered in ``_spell``)
+then                                the operators, in the order given
+==================================  ====================================================
+
+``random`` makes expression i from the seed and i alone, so a shorter population is the
+beginning of a longer one, on every machine.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from exprkit import ops
+from exprkit.errors import ArgumentError
+from exprkit.machine import available_memory
+from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Population
+
+__all__ = ["count_exhaustive", "exhaustive", "random"]
+
+BYTES_PER_TOKEN = 9  # of a population: kind and value
+BYTES_PER_EXPRESSION = 13  # of a population: offset, parameter count, validity
+
+Operators = str | Sequence[str]
+
+
+# ── every expression up to a size ────────────────────────────────────────────────────
+
+
+def exhaustive(
+    max_nodes: int,
+    operators: Operators = "esr",
+    n_vars: int = 2,
+    n_params: int = 2,
+    *,
+    constants: Sequence[float] = (),
+    spelled_out: bool = False,
+    limit: int | None = None,
+) -> Population:
+    """All expressions of at most ``max_nodes`` nodes, as exhaustive symbolic regression makes them.
+
+    Of two expressions that differ only in the order of a commutative operator's operands
+    one is made: the operand of more nodes first, else the one that comes earlier in this
+    population.  Every parameter is one of its own, numbered in order of appearance.
+
+    The order is stable: by size; then by operator, in the order given; then by the first
+    operand, the larger sizes first; then by the second.
+
+    Parameters
+    ----------
+    max_nodes
+        Largest number of nodes (tokens) of an expression.
+    operators
+        Names or symbols of operators, or one of ``ops.SETS``: "esr" as in the thesis's
+        data, "thesis", "gp".
+    n_vars, n_params
+        Number of variables, and the largest number of parameters in one expression.
+    constants
+        Numbers that stand as leaves as well.
+    spelled_out
+        Write operators that are two in one as the two, as the thesis's data does:
+        ``abs(x1) ^ x2`` instead of ``powabs(x1, x2)``.  Counts as one node all the same.
+    limit
+        Only the first so many.
+
+    Returns
+    -------
+    Population
+
+    Raises
+    ------
+    ArgumentError
+        If a name is unknown, a number too small, or the population would not fit in memory.
+
+    References
+    ----------
+    D. J. Bartlett, H. Desmond, P. G. Ferreira, "Exhaustive Symbolic Regression", IEEE
+    Transactions on Evolutionary Computation 28 (2024).
+    """
+    alphabet = _alphabet(max_nodes, operators, n_vars, n_params, constants)
+    counts = [sum(of_size) for of_size in _counts(max_nodes, alphabet)]
+    counts = _first(counts, limit)
+    _check_memory(counts, max_nodes)
+    sizes = _build(counts, alphabet)
+    return _population(sizes, alphabet, spelled_out)
+
+
+def count_exhaustive(
+    max_nodes: int,
+    operators: Operators = "esr",
+    n_vars: int = 2,
+    n_params: int = 2,
+    *,
+    constants: Sequence[float] = (),
+) -> int:
+    """How many expressions ``exhaustive`` of the same arguments makes, without making them."""
+    alphabet = _alphabet(max_nodes, operators, n_vars, n_params, constants)
+    return sum(sum(of_size) for of_size in _counts(max_nodes, alphabet))
+
+
+class _Alphabet(NamedTuple):
+    """The symbols: what leaves there are, and the operators' rows."""
+
+    n_vars: int
+    constants: np.ndarray
+    n_params: int
+    operators: list[ops.Operator]
+
+    @property
+    def parameter(self) -> int:
+        return self.n_vars + len(self.constants)
+
+    def symbol(self, operator: ops.Operator) -> int:
+        return self.parameter + 1 + self.operators.index(operator)
+
+
+def _alphabet(
+    max_nodes: int, operators: Operators, n_vars: int, n_params: int, constants: Sequence[float]
+) -> _Alphabet:
+    _check_at_least("max_nodes", max_nodes, 1)
+    _check_at_least("n_vars", n_vars, 0)
+    _check_at_least("n_params", n_params, 0)
+    most_leaves = (max_nodes + 1) // 2
+    alphabet = _Alphabet(n_vars, np.array(constants, np.float64), min(n_params, most_leaves), _rows(operators))
+    if alphabet.parameter + len(alphabet.operators) > 255:
+        raise ArgumentError("variables, constants and operators are more than 255 together")
+    return alphabet
+
+
+def _counts(max_nodes: int, alphabet: _Alphabet) -> list[list[int]]:
+    """``[size][number of parameters]``: how many expressions there are; whole numbers without limit."""
+    top = alphabet.n_params
+    counts = [[0] * (top + 1) for _ in range(max_nodes + 1)]
+    counts[1][0] = alphabet.parameter
+    if top:
+        counts[1][1] = 1
+    for size in range(2, max_nodes + 1):
+        for operator in alphabet.operators:
+            if operator.arity == 1:
+                counts[size] = [have + more for have, more in zip(counts[size], counts[size - 1], strict=True)]
+                continue
+            for left, right, half in _splits(size, operator):
+                _add_pairs(counts[size], counts[left], counts[right], half)
+    return counts
+
+
+def _splits(size: int, operator: ops.Operator) -> list[tuple[int, int, bool]]:
+    """Sizes of a binary operator's operands, larger first ones first; whether only half the pairs count."""
+    lefts = range(size - 2, 0, -1)
+    if not operator.commutative:
+        return [(left, size - 1 - left, False) for left in lefts]
+    return [(left, size - 1 - left, 2 * left == size - 1) for left in lefts if 2 * left >= size - 1]
+
+
+def _add_pairs(total: list[int], left: list[int], right: list[int], half: bool) -> None:
+    top = len(total) - 1
+    for i, a in enumerate(left):
+        for j, b in enumerate(right[: top - i + 1]):
+            if not half:
+                total[i + j] += a * b
+            elif i == j:
+                total[i + j] += a * (a + 1) // 2
+            elif i < j:
+                total[i + j] += a * b
+
+
+def _first(counts: list[int], limit: int | None) -> list[int]:
+    """The counts by size when only the first ``limit`` expressions are wanted."""
+    if limit is None:
+        return counts
+    _check_at_least("limit", limit, 0)
+    kept = []
+    for count in counts:
+        kept.append(min(count, limit))
+        limit -= kept[-1]
+    return kept
+
+
+def _check_memory(counts: list[int], max_nodes: int) -> None:
+    # The matrices of symbols and the population live side by side for a moment; an
+    # operator that is spelled out takes a second token.
+    needed = sum(n * (size * (1 + 1.5 * BYTES_PER_TOKEN) + BYTES_PER_EXPRESSION + 16) for size, n in enumerate(counts))
+    available = available_memory()
+    if available is not None and needed > available:
+        raise ArgumentError(
+            f"up to {max_nodes} nodes there are {sum(counts):,} expressions, which need about {needed / 1e9:,.1f} GB;"
+            f" {available / 1e9:,.1f} GB are available: take fewer nodes, operators, variables or parameters, or limit="
+        )
+
+
+class _Size(NamedTuple):
+    """All expressions of one size: a row of symbols each, and how many parameters it has."""
+
+    symbols: np.ndarray  # uint8 (n, size)
+    n_params: np.ndarray  # uint8 (n,)
+
+
+def _build(counts: list[int], alphabet: _Alphabet) -> list[_Size]:
+    leaves = alphabet.parameter + (alphabet.n_params > 0)
+    sizes = [_Size(np.zeros((0, 0), np.uint8), np.zeros(0, np.uint8))]
+    for size in range(1, len(counts)):
+        made = _Size(np.empty((counts[size], size), np.uint8), np.empty(counts[size], np.uint8))
+        sizes.append(made)
+        if size == 1:
+            made.symbols[:, 0] = np.arange(leaves)[: counts[1]]
+            made.n_params[:] = made.symbols[:, 0] == alphabet.parameter
+            continue
+        position = 0
+        for operator in alphabet.operators:
+            symbol = alphabet.symbol(operator)
+            if operator.arity == 1:
+                position = _apply(sizes[size - 1], symbol, made, position)
+                continue
+            for left, right, half in _splits(size, operator):
+                position = _pair(*sizes[left], *sizes[right], symbol, half, alphabet.n_params, *made, position)
+    return sizes
+
+
+def _apply(operand: _Size, symbol: int, made: _Size, position: int) -> int:
+    """Write one unary operator over every operand; return the next free row."""
+    end = min(position + len(operand.symbols), len(made.symbols))
+    made.symbols[position:end, :-1] = operand.symbols[: end - position]
+    made.symbols[position:end, -1] = symbol
+    made.n_params[position:end] = operand.n_params[: end - position]
+    return end
+
+
+@njit(cache=True)
+def _pair(a, a_params, b, b_params, symbol, half, top, out, out_params, position):
+    """Write one binary operator over every pair of operands; return the next free row."""
+    width_a = a.shape[1]
+    width_b = b.shape[1]
+    for i in range(len(a)):
+        for j in range(i if half else 0, len(b)):
+            if position == len(out):
+                return position
+            count = a_params[i] + b_params[j]
+            if count > top:
+                continue
+            row = out[position]
+            for k in range(width_a):
+                row[k] = a[i, k]
+            for k in range(width_b):
+                row[width_a + k] = b[j, k]
+            row[width_a + width_b] = symbol
+            out_params[position] = count
+            position += 1
+    return position
+
+
+def _population(sizes: list[_Size], alphabet: _Alphabet, spelled_out: bool) -> Population:
+    kinds, values, arity, inner = _spelling(alphabet, spelled_out)
+    lengths = [_lengths(size.symbols, inner) for size in sizes]
+    offsets = np.concatenate([np.zeros(1, np.int64), *lengths]).cumsum()
+    tokens = np.empty(offsets[-1], np.uint8), np.empty(offsets[-1], np.uint64)
+    position = 0
+    for size in sizes:
+        position = _spell(size.symbols, kinds, values, arity, inner, *tokens, position)
+    return _made(*tokens, offsets)
+
+
+def _spelling(alphabet: _Alphabet, spelled_out: bool) -> tuple[np.ndarray, ...]:
+    """By symbol: kind, value, arity, and the code of the operator to put on operand a first (0: none)."""
+    n = alphabet.parameter + 1 + len(alphabet.operators)
+    kinds, values = np.full(n, VARIABLE, np.uint8), np.arange(n, dtype=np.uint64)
+    arity, inner = np.zeros(n, np.uint8), np.zeros(n, np.uint64)
+    kinds[alphabet.n_vars : alphabet.parameter] = CONSTANT
+    values[alphabet.n_vars : alphabet.parameter] = alphabet.constants.view(np.uint64)
+    kinds[alphabet.parameter] = PARAMETER
+    for symbol, row in enumerate(alphabet.operators, alphabet.parameter + 1):
+        outer, before = _two_in_one(row) if spelled_out else (row, 0)
+        kinds[symbol], values[symbol], arity[symbol], inner[symbol] = OPERATOR, outer.code, row.arity, before
+    return kinds, values, arity, inner
+
+
+def _two_in_one(row: ops.Operator) -> tuple[ops.Operator, int]:
+    """The operator and the code of the one on its operand a that ``row`` is made of, where it is two in one."""
+    for outer in ops.OPERATORS:
+        for inner, fused in outer.fused.items():
+            if fused == row.name and outer is not row:
+                return outer, ops.BY_NAME[inner].code
+    return row, 0
+
+
+@njit(cache=True)
+def _lengths(symbols, inner):
+    """Tokens of each row, counting the operators put in between."""
+    n, width = symbols.shape
+    lengths = np.empty(n, np.int64)
+    for i in range(n):
+        lengths[i] = width
+        for k in range(width):
+            lengths[i] += inner[symbols[i, k]] != 0
+    return lengths
+
+
+@njit(cache=True)
+def _spell(symbols, kinds, values, arity, inner, out_kinds, out_values, position):
+    """Turn rows of symbols into tokens; return the next free token.
+
+    ``starts`` is a stack of where each open operand starts.  The operator that is put on
+    operand a goes where a ends, which is where b starts, or where its own token stands.
+    """
+    n, width = symbols.shape
+    starts = np.empty(width + 1, np.int64)
+    before = np.zeros(width + 1, np.uint64)
+    for i in range(n):
+        top = 0
+        before[:] = 0
+        for k in range(width):
+            symbol = symbols[i, k]
+            if arity[symbol] == 0:
+                starts[top] = k
+                top += 1
+            elif arity[symbol] == 1:
+                before[k] = inner[symbol]
+            else:
+                top -= 1
+                before[starts[top]] = inner[symbol]
+        parameter = 0
+        for k in range(width):
+            if before[k]:
+                out_kinds[position] = OPERATOR
+                out_values[position] = before[k]
+                position += 1
+            symbol = symbols[i, k]
+            out_kinds[position] = kinds[symbol]
+            out_values[position] = values[symbol]
+            if kinds[symbol] == PARAMETER:
+                out_values[position] = parameter
+                parameter += 1
+            position += 1
+    return position
+
+
+# ── random expressions ───────────────────────────────────────────────────────────────
+
+
+def random(
+    n: int,
+    n_tokens: tuple[int, int] = (10, 50),
+    operators: Operators = "gp",
+    n_vars: int = 10,
+    n_params: int = 2,
+    *,
+    constant_range: tuple[float, float] | None = (-5.0, 5.0),
+    constant_share: float = 0.2,
+    seed: int = 0,
+) -> Population:
+    """Random expressions like those of a genetic-programming run.
+
+    The number of tokens is drawn evenly from the range (odd numbers only where all
+    operators take two operands), the operators evenly from those given, and the shape
+    evenly from all trees that have these operators.
+
+    Parameters
+    ----------
+    n
+        How many.
+    n_tokens
+        Smallest and largest number of tokens of an expression.
+    operators
+        Names or symbols of operators, or one of ``ops.SETS``: "gp", "thesis", "esr".
+    n_vars, n_params
+        Number of variables; parameters in each expression, fewer only where it would be
+        left without another leaf.  They are numbered in order of appearance.
+    constant_range
+        Interval of the constants, which are multiples of 0.001; None for no constants.
+    constant_share
+        Share of constants among the leaves that are not parameters.
+    seed
+        A whole number; the same seed gives the same population on every machine.
+
+    Returns
+    -------
+    Population
+
+    Raises
+    ------
+    ArgumentError
+        If a name is unknown or a number does not make sense.
+    """
+    _check_at_least("n", n, 0)
+    _check_at_least("n_vars", n_vars, 1)
+    _check_at_least("n_params", n_params, 0)
+    rows = sorted(_rows(operators), key=lambda row: row.arity)
+    codes = np.array([row.code for row in rows], np.uint64)
+    n_unary = sum(row.arity == 1 for row in rows)
+    sizes = _feasible_sizes(n_tokens, n_unary, len(rows) - n_unary)
+    low, high = _thousandths(constant_range)
+    share = int(constant_share * 2**32) if constant_range is not None else 0
+
+    state = np.uint64(seed % 2**64)
+    offsets = np.zeros(n + 1, np.int64)
+    _random_sizes(state, sizes, offsets)
+    kinds, values = np.empty(offsets[-1], np.uint8), np.empty(offsets[-1], np.uint64)
+    _random_tokens(state, offsets, codes, n_unary, n_vars, n_params, low, high, share, kinds, values)
+    return _made(kinds, values, offsets)
+
+
+def _feasible_sizes(n_tokens: tuple[int, int], n_unary: int, n_binary: int) -> np.ndarray:
+    low, high = n_tokens
+    _check_at_least("n_tokens[0]", low, 1)
+    sizes = np.arange(low, high + 1)
+    if not n_unary:
+        sizes = sizes[sizes % 2 == 1]
+    if not n_unary and not n_binary:
+        sizes = sizes[sizes == 1]
+    if not len(sizes):
+        raise ArgumentError(f"n_tokens={n_tokens}: no expression of these operators has so many tokens")
+    return sizes
+
+
+def _thousandths(interval: tuple[float, float] | None) -> tuple[int, int]:
+    if interval is None:
+        return 0, 0
+    low, high = int(np.ceil(interval[0] * 1000)), int(np.floor(interval[1] * 1000))
+    if low > high:
+        raise ArgumentError(f"constant_range={interval} holds no multiple of 0.001")
+    return low, high
+
+
+@njit(cache=True)
+def _next(state):
+    """Advance the generator held in ``state[0]`` (SplitMix64; Steele, Lea and Flood, 2014)."""
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = state[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@njit(cache=True)
+def _below(state, n):
+    """A whole number from 0 to n-1 (n below 2^32)."""
+    return np.int64(((_next(state) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
+
+
+@njit(cache=True)
+def _start(state, seed, stream, i):
+    """Set the generator to the beginning of expression i's own sequence."""
+    state[0] = seed
+    state[0] = _next(state) + np.uint64(stream)
+    state[0] = _next(state) + np.uint64(i)
+    state[0] = _next(state)
+
+
+@njit(cache=True)
+def _random_sizes(seed, sizes, offsets):
+    state = np.zeros(1, np.uint64)
+    for i in range(len(offsets) - 1):
+        _start(state, seed, 0, i)
+        offsets[i + 1] = offsets[i] + sizes[_below(state, len(sizes))]
+
+
+@njit(cache=True)
+def _random_tokens(seed, offsets, codes, n_unary, n_vars, n_params, low, high, share, kinds, values):
+    """Fill in the tokens of every expression.
+
+    Per expression: draw operators until they and their leaves make up its length; shuffle
+    them all; turn the sequence round to where it is a postfix form, which is one place
+    (the cycle lemma of Dvoretzky and Motzkin, 1947); name the leaves.
+    """
+    state = np.zeros(1, np.uint64)
+    longest = 1
+    for i in range(len(offsets) - 1):
+        longest = max(longest, offsets[i + 1] - offsets[i])
+    drawn = np.empty(longest, np.int64)  # place in ``codes``, or -1 for a leaf
+    for i in range(len(offsets) - 1):
+        start, n = offsets[i], offsets[i + 1] - offsets[i]
+        _start(state, seed, 1, i)
+        leaves = _draw_operators(state, n, len(codes), n_unary, drawn)
+        _shuffle(state, drawn, n)
+        first = _postfix_start(drawn, n, n_unary)
+        wanted, parameter = min(n_params, leaves - 1), 0
+        for k in range(n):
+            token = drawn[(first + k) % n]
+            if token >= 0:
+                kinds[start + k] = OPERATOR
+                values[start + k] = codes[token]
+                continue
+            if _below(state, leaves) < wanted:
+                kinds[start + k] = PARAMETER
+                values[start + k] = parameter
+                parameter += 1
+                wanted -= 1
+            elif _below(state, 1 << 31) < (share >> 1):
+                kinds[start + k] = CONSTANT
+                number = (low + _below(state, high - low + 1)) / 1000.0
+                values[start + k] = np.float64(number).view(np.uint64)
+            else:
+                kinds[start + k] = VARIABLE
+                values[start + k] = _below(state, n_vars)
+            leaves -= 1
+
+
+@njit(cache=True)
+def _draw_operators(state, n, n_codes, n_unary, drawn):
+    """Put the operators of an expression of n tokens, then its leaves, in ``drawn``; return the leaves."""
+    count, left = 0, n - 1
+    leaves = 1
+    while left > 0:
+        choices = n_unary if left == 1 else n_codes
+        token = _below(state, choices)
+        drawn[count] = token
+        count += 1
+        if token < n_unary:
+            left -= 1
+        else:
+            left -= 2
+            leaves += 1
+    drawn[count:n] = -1
+    return leaves
+
+
+@njit(cache=True)
+def _shuffle(state, drawn, n):
+    for k in range(n - 1, 0, -1):
+        other = _below(state, k + 1)
+        drawn[k], drawn[other] = drawn[other], drawn[k]
+
+
+@njit(cache=True)
+def _postfix_start(drawn, n, n_unary):
+    """Where to begin so that no operator comes before its operands: after the last lowest height."""
+    height, lowest, first = 0, 0, 0
+    for k in range(n - 1):
+        if drawn[k] < 0:
+            height += 1
+        elif drawn[k] >= n_unary:
+            height -= 1
+        if height <= lowest:
+            lowest, first = height, k + 1
+    return first
+
+
+def _made(kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray) -> Population:
+    """The population of these arrays, which it takes over without a copy."""
+    for array in (kinds, values, offsets):
+        array.flags.writeable = False
+    return Population(kinds, values, offsets)
+
+
+# ── arguments ────────────────────────────────────────────────────────────────────────
+
+
+def _rows(operators: Operators) -> list[ops.Operator]:
+    """The operators' rows, in the order given, each once; a symbol stands for its binary operator."""
+    if isinstance(operators, str):
+        if operators not in ops.SETS:
+            raise ArgumentError(_unknown("set of operators", operators, ops.SETS) + "; several operators go in a tuple")
+        operators = ops.SETS[operators]
+    symbols = {row.infix: row for row in ops.OPERATORS if row.infix and row.arity == 2}
+    rows: dict[int, ops.Operator] = {}
+    for name in operators:
+        row = symbols.get(name) or ops.BY_SPELLING.get(name)
+        if row is None:
+            raise ArgumentError(_unknown("operator", name, ops.BY_SPELLING))
+        rows.setdefault(row.code, row)
+    return list(rows.values())
+
+
+def _unknown(what: str, name: str, possible: Sequence[str] | dict) -> str:
+    near = difflib.get_close_matches(str(name), list(possible), 1)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(possible)}"
+    return f"there is no {what} {name!r}{hint}"
+
+
+def _check_at_least(name: str, value: int, least: int) -> None:
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+        raise ArgumentError(f"{name} must be a whole number, {least} or more, not {value!r}")

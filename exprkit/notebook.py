@@ -1,0 +1,97 @@
+"""The guard behind a notebook's parameters cell: a wrong parameter stops the run at once.
+
+papermill runs a notebook's default experiment when a parameter's name is misspelt, and
+hands over ``1e4`` as a float and ``[cpu,numpy]`` as a text.  The first cell after the
+parameters puts that right or raises:
+
+    from exprkit.notebook import check_parameters
+    check_parameters(globals())
+
+The cell tagged ``parameters`` declares every parameter with its type: ``n_exprs: int = 10_000``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import MutableMapping
+from typing import Any
+
+from exprkit.errors import ArgumentError
+
+__all__ = ["check_parameters"]
+
+PLAIN = (bool, int, float, str, list, tuple, dict, type(None))  # what papermill can hand over
+CHECKED = "_parameters_checked"
+WORDS = {bool: "True or False", int: "a whole number", float: "a number", str: "a text", list: "a list"}
+
+
+def check_parameters(namespace: MutableMapping[str, Any]) -> dict[str, Any]:
+    """Check a notebook's parameters against their declared types, and look for misspelt ones.
+
+    A whole number that came as a float (``-p n_exprs 1e4``) becomes an int in the
+    notebook, an int where a float is declared a float; anything else of another type raises.
+
+    Parameters
+    ----------
+    namespace
+        The notebook's ``globals()``.
+
+    Returns
+    -------
+    dict
+        Every declared parameter with its value.
+
+    Raises
+    ------
+    ArgumentError
+        For a name that the parameters cell does not declare, and for a value of another
+        type than the declared one.
+    """
+    declared = _declared(namespace)
+    if not declared:
+        raise ArgumentError("no parameters found: declare each as in  n_exprs: int = 10_000  # how many expressions")
+    if CHECKED not in namespace:  # later on the notebook's own names are there as well
+        _check_names(namespace, declared)
+    for name, kind in declared.items():
+        namespace[name] = _converted(name, namespace[name], kind)
+    namespace[CHECKED] = True
+    return {name: namespace[name] for name in declared}
+
+
+def _declared(namespace: MutableMapping[str, Any]) -> dict[str, type]:
+    annotations = namespace.get("__annotations__")
+    if annotations is None:  # from Python 3.14 on they are made when the module is asked for them
+        annotations = getattr(sys.modules.get(namespace.get("__name__", "")), "__annotations__", {})
+    return dict(annotations)
+
+
+def _check_names(namespace: MutableMapping[str, Any], declared: dict[str, type]) -> None:
+    for name, value in namespace.items():
+        if name.startswith("_") or name in declared or name in ("In", "Out") or not isinstance(value, PLAIN):
+            continue
+        near = difflib.get_close_matches(name, declared, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(declared)}"
+        raise ArgumentError(f"there is no parameter {name!r}; {hint}")
+
+
+def _converted(name: str, value: Any, kind: type) -> Any:
+    if type(value) is kind:
+        return value
+    if kind is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if kind is float and type(value) is int:
+        return float(value)
+    came = f"{value!r} ({type(value).__name__})"
+    raise ArgumentError(f"{name} must be {WORDS.get(kind, kind)}, not {came}{_hint(name, value, kind)}")
+
+
+def _hint(name: str, value: Any, kind: type) -> str:
+    """How papermill is told what was probably meant."""
+    if not isinstance(value, str):
+        return ""
+    if kind is bool:
+        return f"; with papermill: -p {name} {value.lower() == 'true'}"
+    if kind is list:
+        return f"; with papermill: -y '{{{name}: [{value.strip('[]()')}]}}'"
+    return ""

@@ -1,0 +1,117 @@
+"""The README's tables: operators from ``ops``, results from ``data/results``.
+
+Beside the pipeline: ``python -m exprkit.readme README.md data/results`` (``make readme``) puts
+fresh tables between the file's marks; a test compares what stands there with what would be put.
+
+    >>> from exprkit import readme
+    >>> readme.operators().splitlines()[0]
+    '| written | means | largest error, float32 / float64 | with `precision="fast"` |'
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from exprkit import ops
+
+OPERATORS = "<!-- operators: made by `make readme` -->", "<!-- end of operators -->"
+RESULTS = "<!-- results: made by `make readme` -->", "<!-- end of results -->"
+
+
+def refreshed(text: str, results_folder: str | Path) -> str:
+    """The README's text with fresh tables between its marks."""
+    return _between(*RESULTS, results(results_folder), _between(*OPERATORS, operators(), text))
+
+
+def _between(begin: str, end: str, table: str, text: str) -> str:
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{table}\n{end}{after}"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows))
+
+
+# ── operators ────────────────────────────────────────────────────────────────────────
+
+
+def operators() -> str:
+    """A row an operator; errors in units of the last place."""
+    head = ("written", "means", "largest error, float32 / float64", 'with `precision="fast"`')
+    return _table(head, map(_operator, ops.OPERATORS))
+
+
+def _operator(row: ops.Operator) -> tuple[str, ...]:
+    fast = "" if row.fast_ulp is None else _pair(row.fast_ulp)
+    return _written(row), row.meaning.replace("|", r"\|"), _pair(row.ulp), fast
+
+
+def _written(row: ops.Operator) -> str:
+    operands = ", ".join(("a", "b")[: row.arity])
+    symbols = [symbol for symbol in (row.infix, *row.aliases) if symbol and not symbol.isidentifier()]
+    infix = [f"{symbol}a" if row.arity == 1 else f"a {symbol} b" for symbol in symbols]
+    calls = [f"{name}({operands})" for name in (row.name, *row.aliases) if name.isidentifier()]
+    return ", ".join(f"`{form}`" for form in (*infix, *calls))
+
+
+def _pair(errors: tuple[float, float]) -> str:
+    return " / ".join(f"{error:g}" for error in errors)
+
+
+# ── results ──────────────────────────────────────────────────────────────────────────
+
+
+def results(folder: str | Path) -> str:
+    """Median seconds of a sample for each of the thesis's benchmarks, and the machines they are from."""
+    from exprkit import bench, data, plots
+
+    if not list(Path(folder).glob("*.parquet")):
+        return "Nothing has been measured yet: `make results`."
+    thesis = data.thesis_samples().groupby(["benchmark", "evaluator", "block_size"], dropna=False)["seconds"].median()
+    table = bench.medians(plots.read_results(folder))
+    table["benchmark"] = table.apply(plots.benchmark_of, axis=1)
+    ours = ("benchmark", "expressions x points", "exprkit", "median", "quartiles", "of it parsing")
+    head = (*ours, "thesis, CPU", "thesis, best GPU")
+    ordered = table.sort_values(["benchmark", "backend", "precision"], key=lambda column: column.astype(str))
+    rows = [_result(row, thesis) for _, row in ordered.iterrows()]
+    return _table(head, rows) + "\n\n" + "\n".join(_machines(folder))
+
+
+def _result(row: Any, thesis: Any) -> tuple[str, ...]:
+    theirs = ("", "")
+    if isinstance(row["benchmark"], int):
+        seconds = thesis[row["benchmark"]]
+        theirs = (_seconds(seconds["cpu_interpreter"].min()), _seconds(seconds.drop("cpu_interpreter").min()))
+    return (
+        str(row["benchmark"]),
+        f"{row['n_exprs']:,} x {row['n_points']:,}",
+        f"`{row['backend']}`, {row['precision']}, {row['dtype']}, {row['threads']} threads",
+        _seconds(row["median_s"]),
+        f"{_seconds(row['q25_s'])} to {_seconds(row['q75_s'])}",
+        _seconds(row["parse_s"]),
+        *theirs,
+    )
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3g} s" if value >= 0.1 else f"{value * 1e3:.3g} ms"
+
+
+def _machines(folder: str | Path) -> list[str]:
+    """A line for every machine and version that the results are from."""
+    lines = []
+    for path in sorted(Path(folder).glob("*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        versions = ", ".join(f"{name} {record['versions'][name]}" for name in ("python", "numpy", "numba"))
+        lines.append(f"Measured on {record['cpu']}, {record['cores']} threads ({versions}).")
+    return list(dict.fromkeys(lines))
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(refreshed(path.read_text(encoding="utf-8"), sys.argv[2]), encoding="utf-8")

@@ -1,0 +1,39 @@
+"""What all tests share: repeatable random tests, and a fixture over operators and one over backends."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from exprkit import ops
+from exprkit.backends import NAMES, status
+
+os.environ.setdefault("MPLBACKEND", "Agg")  # figures are drawn to files, on machines without a screen
+os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")  # else jupyter_core warns, and a warning is an error
+
+settings.register_profile("exprkit", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("exprkit")
+
+
+@pytest.fixture(params=ops.OPERATORS, ids=lambda row: row.name)
+def op(request):
+    """Every row of the table."""
+    return request.param
+
+
+@pytest.fixture(params=NAMES)
+def backend(request):
+    """The name of every backend that can run here."""
+    found = status(request.param)
+    if not found.available:
+        pytest.skip(f"{request.param}: {found.detail}")
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The top of the checkout."""
+    return Path(__file__).resolve().parent.parent

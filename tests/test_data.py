@@ -1,0 +1,120 @@
+"""Data sets: repeatable, shaped as said, and close to the measurements they imitate."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+
+import numpy as np
+import pytest
+
+from exprkit import data
+from exprkit.errors import ArgumentError, DataError
+
+
+def test_rough_pipe_has_the_shape_of_nikuradses_data():
+    points = data.rough_pipe()
+    assert points.X.shape == (362, 2) and points.y.shape == (362,)
+    assert points.variables == ("r_k", "log_Re")
+    assert np.unique(points.X[:, 0]).tolist() == [15, 30.6, 60, 126, 252, 507]
+    assert points.X[:, 1].min() > 3.6 and points.X[:, 1].max() < 6.1
+    assert points.y.min() > 0.2 and points.y.max() < 0.8
+
+
+def test_rough_pipe_is_repeatable():
+    first, again, other = data.rough_pipe(seed=1), data.rough_pipe(seed=1), data.rough_pipe(seed=2)
+    assert np.array_equal(first.X, again.X) and np.array_equal(first.y, again.y)
+    assert not np.array_equal(first.y, other.y)
+    assert len(data.rough_pipe(5)) == 5
+
+
+@pytest.mark.parametrize(
+    ("r_k", "log_re", "law"),
+    [
+        (507.0, 2.5, lambda re, d: 64 / re),  # laminar: Hagen and Poiseuille
+        (1e9, 5.0, lambda re, d: (1.8 * np.log10(re / 6.8)) ** -2),  # smooth: Colebrook
+        (15.0, 7.0, lambda re, d: (2 * np.log10(3.7 * d)) ** -2),  # rough: von Karman and Prandtl
+    ],
+)
+def test_friction_factor_ends_in_the_three_laws(r_k, log_re, law):
+    assert data.friction_factor(r_k, log_re) == pytest.approx(law(10**log_re, 2 * r_k), rel=1e-3)
+
+
+def test_rough_pipe_is_close_to_nikuradses_measurements(root):
+    path = root.parent / "shared" / "data" / "nikuradse_1.csv"
+    if not path.exists():
+        pytest.skip("Nikuradse's measurements are not here: ../shared/data/nikuradse_1.csv")
+    r_k, log_re, target = np.loadtxt(path, delimiter=",", skiprows=1).T
+    error = np.log10(100 * data.friction_factor(r_k, log_re)) - target
+    assert np.sqrt(np.mean(error**2)) < 0.01  # of log10(100 f), which spans 0.25 to 0.79
+    assert np.abs(error).max() < 0.04
+    synthetic = data.rough_pipe()
+    for pipe in np.unique(r_k):
+        measured, made = target[r_k == pipe], synthetic.y[synthetic.X[:, 0] == pipe]
+        assert abs(np.median(measured) - np.median(made)) < 0.02
+
+
+def test_repetition_as_the_thesis_did():
+    points = data.rough_pipe()
+    many = points.repeat_to(10_860)
+    assert many.X.shape == (10_860, 2) and many.variables == points.variables
+    assert np.array_equal(many.X.reshape(30, 362, 2), np.broadcast_to(points.X, (30, 362, 2)))
+    assert np.array_equal(many.y[362:724], points.y)
+    assert len(data.repeat(points, 100)) == 100
+    with pytest.raises(ArgumentError, match="n_points must be 1 or more"):
+        points.repeat_to(0)
+
+
+def test_uniform():
+    points = data.uniform(50, 7, seed=3)
+    assert points.X.shape == (50, 7) and np.abs(points.X).max() <= 2
+    assert points.variables[-1] == "x7"
+
+
+def test_published_files(root):
+    texts = data.esr_sample()
+    assert len(texts) == 247 and texts[0] == "inv(inv(x1) - x1)" and texts[-1] == "(abs(x1) ^ p1) ^ p2"
+    samples = data.thesis_samples()
+    assert list(samples.columns) == ["benchmark", "evaluator", "block_size", "sample", "seconds"]
+    medians = samples.groupby(["benchmark", "evaluator"])["seconds"].median()
+    assert medians[2, "cpu_interpreter"] == pytest.approx(3.77, abs=0.01)
+
+
+def test_a_missing_file_says_what_to_do():
+    with pytest.raises(DataError, match=r"nothing\.csv belongs to exprkit and is missing: install"):
+        data._published("nothing.csv")
+
+
+def test_nikuradse_without_a_network_names_the_synthetic_set(monkeypatch, tmp_path):
+    monkeypatch.setattr(data, "NIKURADSE_URL", "http://127.0.0.1:9/nikuradse_1.tsv.gz")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(DataError, match=r"could not be downloaded from http://127\.0\.0\.1:9.*rough_pipe\(\)"):
+        data.nikuradse()
+
+
+def serve(monkeypatch, tmp_path, content, sha256):
+    """Let ``nikuradse`` find a file of this content already downloaded."""
+    pooch = pytest.importorskip("pooch")
+    source = tmp_path / "nikuradse_1.tsv.gz"
+    source.write_bytes(content)
+    monkeypatch.setattr(data, "NIKURADSE_SHA256", sha256)
+    monkeypatch.setattr(pooch, "retrieve", lambda url, known_hash, path: check(pooch, source, known_hash))
+
+
+def check(pooch, source, known_hash):
+    if not pooch.hashes.hash_matches(source, known_hash):
+        raise ValueError("the hash does not match")
+    return str(source)
+
+
+def test_nikuradse_reads_the_table_by_its_column_names(monkeypatch, tmp_path):
+    content = gzip.compress(b"target\tr_k\tlog_Re\n0.456\t507.0\t4.114\n0.438\t507.0\t4.23\n", mtime=0)
+    serve(monkeypatch, tmp_path, content, hashlib.sha256(content).hexdigest())
+    points = data.nikuradse()
+    assert points.X.tolist() == [[507.0, 4.114], [507.0, 4.23]] and points.y.tolist() == [0.456, 0.438]
+
+
+def test_nikuradse_refuses_another_file(monkeypatch, tmp_path):
+    serve(monkeypatch, tmp_path, b"something else", data.NIKURADSE_SHA256)
+    with pytest.raises(DataError, match="hash does not match"):
+        data.nikuradse()

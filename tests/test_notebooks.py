@@ -1,0 +1,172 @@
+"""The notebooks: clean in git, guarded against wrong parameters, and right when papermill runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from exprkit.errors import ArgumentError
+from exprkit.notebook import check_parameters
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def cells_of(path, kind="code"):
+    return [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == kind]
+
+
+def papermill(notebook, folder, *arguments):
+    """Run a notebook as a user does, in a folder of its own; its standard streams and return code."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TQDM_MININTERVAL": "5"}
+    environment.pop("MPLBACKEND", None)  # the kernel's own, which shows figures in the notebook
+    command = [sys.executable, "-m", "papermill", str(notebook), "out.ipynb", "--no-progress-bar", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+# ── as they stand in git ──
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_notebook_is_clean(path):
+    metadata = json.loads(path.read_text())["metadata"]
+    assert metadata["kernelspec"]["name"] == "python3"
+    assert not {"papermill", "widgets"} & set(metadata)
+    for cell in cells_of(path):
+        assert cell["outputs"] == [] and cell["execution_count"] is None
+        assert len(cell["source"]) <= 16, "a notebook's cells call the package; they hold no program"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_notebook_has_one_parameters_cell_and_the_guard_behind_it(path):
+    cells = cells_of(path)
+    tagged = [place for place, cell in enumerate(cells) if "parameters" in cell["metadata"].get("tags", [])]
+    assert tagged == [0]
+    for line in cells[0]["source"]:
+        assert line.count(":") >= 1 and "  # " in line, f"every parameter has a type and a comment: {line}"
+    assert "check_parameters(globals())" in "".join(cells[1]["source"])
+
+
+# ── the guard ──
+
+
+def namespace(**changed):
+    """A notebook's globals after its parameters cell and papermill's."""
+    given = {"n": 3, "scale": 1.5, "name": "a", "fast": True, "items": ["x"]}
+    kinds = {"n": int, "scale": float, "name": str, "fast": bool, "items": list}
+    return {"__name__": "__main__", "__annotations__": kinds, "In": [], "Out": {}, "_i": "", "os": os} | given | changed
+
+
+def test_guard_gives_the_parameters():
+    expected = {"n": 3, "scale": 1.5, "name": "a", "fast": True, "items": ["x"]}
+    assert check_parameters(namespace()) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"), [("n", 1e4, 10_000), ("scale", 2, 2.0), ("fast", False, False), ("items", [], [])]
+)
+def test_guard_converts_what_loses_nothing(name, value, wanted):
+    notebook = namespace(**{name: value})
+    check_parameters(notebook)
+    assert notebook[name] == wanted and type(notebook[name]) is type(wanted)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"nmae": "b"}, "there is no parameter 'nmae'; did you mean 'name'?"),
+        ({"zzz": 3}, "there is no parameter 'zzz'; there are n, scale, name, fast, items"),
+        ({"n": 2.5}, "n must be a whole number, not 2.5 (float)"),
+        ({"n": "3"}, "n must be a whole number, not '3' (str)"),
+        ({"n": True}, "n must be a whole number, not True (bool)"),
+        ({"scale": True}, "scale must be a number, not True (bool)"),
+        ({"name": 3}, "name must be a text, not 3 (int)"),
+        ({"fast": "false"}, "fast must be True or False, not 'false' (str); with papermill: -p fast False"),
+        ({"items": "[a,b]"}, "items must be a list, not '[a,b]' (str); with papermill: -y '{items: [a,b]}'"),
+        ({"items": None}, "items must be a list, not None (NoneType)"),
+    ],
+)
+def test_guard_names_what_is_wrong(changed, message):
+    with pytest.raises(ArgumentError) as caught:
+        check_parameters(namespace(**changed))
+    assert str(caught.value) == message
+
+
+def test_guard_lets_a_notebook_s_own_names_pass_when_its_cell_runs_again():
+    notebook = namespace()
+    check_parameters(notebook)
+    notebook["n_found"] = 5
+    check_parameters(notebook)
+    notebook["n"] = "many"
+    with pytest.raises(ArgumentError, match="n must be a whole number"):
+        check_parameters(notebook)
+
+
+def test_guard_wants_declared_parameters():
+    with pytest.raises(ArgumentError, match="no parameters found"):
+        check_parameters({"__annotations__": {}})
+
+
+# ── under papermill ──
+
+
+def test_benchmark_notebook_measures_and_writes(tmp_path):
+    # from a folder elsewhere, with a whole number as papermill's "1e2" gives it: a float
+    done = papermill(
+        ROOT / "notebooks" / "benchmark.ipynb", tmp_path, "-p", "n_exprs", "3e2", "-p", "n_points", "100",
+        "-p", "n_steps", "3", "-p", "n_samples", "5", "-y", "{backends: [cpu, numpy]}", "-p", "results_dir", "here",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    files = {path.suffix: path for path in (tmp_path / "here").iterdir()}
+    assert set(files) == {".parquet", ".json", ".svg", ".png"}
+
+    samples = pd.read_parquet(files[".parquet"])
+    assert samples.groupby("backend").size().to_dict() == {"cpu": 5, "numpy": 5}
+    assert set(samples["n_exprs"]) == {300} and set(samples["n_points"]) == {100} and set(samples["n_steps"]) == {3}
+    assert set(samples["precision"]) == {"fast"} and (samples["total_s"] > 0).all()
+    record = json.loads(files[".json"].read_text())
+    assert record["parameters"]["n_exprs"] == 300 and record["parameters"]["backends"] == ["cpu", "numpy"]
+    assert set(record["parameters"]) == {line.split(":")[0] for line in cells_of(NOTEBOOKS[0])[0]["source"]}
+
+    out = json.loads((tmp_path / "out.ipynb").read_text())
+    outputs = [output for cell in out["cells"] for output in cell.get("outputs", [])]
+    printed = "".join("".join(output.get("text", "")) for output in outputs)
+    assert str(files[".parquet"]) in printed
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 1  # the figure, once
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-p", "n_expr", "10"], "there is no parameter 'n_expr'; did you mean 'n_exprs'?"),
+        (["-p", "backends", "[cpu]"], "with papermill: -y '{backends: [cpu]}'"),
+    ],
+)
+def test_a_wrong_parameter_stops_the_notebook(tmp_path, arguments, message):
+    done = papermill(ROOT / "notebooks" / "benchmark.ipynb", tmp_path, *arguments)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def test_papermill_knows_every_parameter_s_type(tmp_path):
+    command = [sys.executable, "-m", "papermill", "--help-notebook", str(ROOT / "notebooks" / "benchmark.ipynb")]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert "n_exprs: int (default 10_000)" in shown and "number of expressions" in shown
+    assert "Unknown type" not in shown
+    assert shown.count("(default") == len(cells_of(ROOT / "notebooks" / "benchmark.ipynb")[0]["source"])
+
+
+def test_medians_of_the_thesis_are_those_of_its_text():
+    from exprkit import data
+
+    samples = data.thesis_samples()
+    found = samples[samples["block_size"].isna()].groupby("benchmark")["seconds"].median()
+    assert np.allclose(found, [112.7, 3.77, 48.3], rtol=0.005)

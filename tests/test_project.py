@@ -1,0 +1,241 @@
+"""What the project promises about itself: structure, safety, lightness, and documents that are true."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import io
+import re
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import exprkit as ek
+from exprkit import ops, readme
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted((ROOT / "exprkit").rglob("*.py"))
+
+# Each module imports, at its top, from earlier lines only.
+LAYERS = """
+    errors machine native decimals lanes
+    coefficients precision
+    vecmath
+    ops
+    population
+    names infix postfix shunting population_file data notebook
+    printer parse_errors listing tree
+    expression
+    sympy_io parser generate
+    lower
+    backends.objects backends.numpy backends.cases backends.geometry
+    backends.simd backends.accumulator backends.cubins
+    backends.cpu backends.card
+    backends.jobs
+    backends.per_expression
+    backends.cuda
+    backends
+    arrays
+    evaluate
+    agreement
+    bench plots
+    readme
+"""
+TOP = "exprkit"  # the package itself, which every user imports and no module of its own
+
+# The names of LLVM's instructions, which happen to be names of operators as well
+LLVM = {"lanes.py": {"add", "sub", "mul"}, "native.py": {"add"}}
+
+
+def module_name(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def tree_of(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(params=SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def source(request):
+    return request.param
+
+
+# ── structure ──
+
+
+def imported_at_top(path):
+    """Modules of exprkit that a module imports when it is imported."""
+    body = [node for node in tree_of(path).body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    for node in body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "exprkit")
+        elif node.module and node.module.split(".")[0] == "exprkit":
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in MODULES else node.module
+
+
+MODULES = {module_name(path) for path in SOURCES}
+
+
+def test_imports_flow_one_way():
+    layer_of = {f"exprkit.{name}": i for i, line in enumerate(LAYERS.split("\n")) for name in line.split()}
+    assert not MODULES ^ {*layer_of, TOP}, "every module has its layer, and every layer's module exists"
+    for path in SOURCES:
+        name = module_name(path)
+        for other in imported_at_top(path) if name != TOP else ():
+            assert layer_of[other] < layer_of[name], f"{name} imports {other}, which is not below it"
+
+
+def test_files_stay_small(source):
+    assert len(source.read_text(encoding="utf-8").splitlines()) < 650
+
+
+def docstrings(tree):
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    heads = [node.body[0] for node in ast.walk(tree) if isinstance(node, kinds) and node.body]
+    return {id(head.value) for head in heads if isinstance(head, ast.Expr) and isinstance(head.value, ast.Constant)}
+
+
+def strings(path):
+    """Every string of a module but docstrings."""
+    tree = tree_of(path)
+    skipped = docstrings(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
+            yield node.value
+
+
+def test_no_operator_is_named_outside_the_table(source):
+    if source.name == "ops.py":
+        return
+    allowed = LLVM.get(source.name, set())
+    for text in strings(source):
+        called = set(re.findall(r"([A-Za-z_]\w*)\(", text)) & set(ops.BY_SPELLING)  # as in "exp2(b * log2(a))"
+        assert text not in ops.BY_NAME or text in allowed, f"{text!r} belongs in ops.py"
+        assert not called, f"{text!r} uses {called}: it belongs in ops.py"
+
+
+def test_no_user_text_reaches_an_interpreter(source):
+    for node in ast.walk(tree_of(source)):
+        if isinstance(node, ast.Call):
+            called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+            assert called not in {"eval", "exec", "sympify", "parse_expr", "system", "popen"}, called
+            options = {option.arg: getattr(option.value, "value", None) for option in node.keywords}
+            assert not options.get("shell") and not options.get("allow_pickle")
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = {alias.name for alias in node.names} | {getattr(node, "module", "") or ""}
+            assert not names & {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
+
+
+def test_import_is_light():
+    code = (
+        "import sys, time; begin = time.perf_counter(); import exprkit; spent = time.perf_counter() - begin;"
+        "heavy = {'numba', 'llvmlite', 'sympy', 'pandas', 'matplotlib', 'cupy'} & set(sys.modules);"
+        "print(spent, *heavy)"
+    )
+    command = [sys.executable, "-c", code]
+    runs = [subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout.split() for _ in "abc"]
+    assert {len(run) for run in runs} == {1}, f"imported with exprkit: {runs}"
+    assert min(float(run[0]) for run in runs) < 1.0
+
+
+# ── the table of operators ──
+
+
+def test_every_row_is_complete(op):
+    assert op.arity in (1, 2) and 0 < op.code < 200
+    assert op.meaning and op.latex.count("{a}") >= 1
+    assert len(op.derivative) in (0, op.arity)
+    assert op.sympy is not None and len(op.domain) >= op.arity
+    assert all(low < high for low, high in op.domain)
+    assert all(error >= 0 for error in (*op.ulp, *(op.fast_ulp or ())))
+
+
+def test_codes_and_names_are_used_once():
+    rows = [*ops.OPERATORS, *ops.INTERNAL]
+    assert len({row.code for row in rows}) == len(rows)
+    spellings = [name for row in ops.OPERATORS for name in (row.name, *row.aliases)]
+    assert len(set(spellings)) == len(spellings)
+
+
+def test_other_operators_that_a_row_names_exist(op):
+    named = [*op.fused, *op.fused.values(), *op.constant_b.values(), *(op.staged or ())]
+    named += [name for name in (op.positive_a, op.whole_b) if name]
+    assert set(named) <= set(ops.BY_NAME)
+
+
+def test_commutative_operators_commute(op):
+    if op.arity == 1:
+        assert not op.commutative
+        return
+    random = np.random.default_rng(op.code)
+    a, b = (random.uniform(*interval, 100) for interval in op.domain)
+    with np.errstate(all="ignore"):
+        assert np.array_equal(op.numpy(a, b), op.numpy(b, a), equal_nan=True) == op.commutative
+
+
+def test_sets_hold_operators():
+    for names in ops.SETS.values():
+        assert set(names) <= {row.name for row in ops.OPERATORS}
+
+
+def test_derivatives_agree_with_central_differences(op):
+    random = np.random.default_rng(op.code)
+    operands = [low + (high - low) * random.uniform(0.01, 0.99, 200) for low, high in op.domain[: op.arity]]
+    y = op.numpy(*operands)
+    points = np.column_stack([*operands, y])
+    names = [*"ab"[: op.arity], "y"]
+    for place, text in enumerate(op.derivative):
+        found = ek.Evaluator(ek.parse([text], variables=names), points, "numpy", dtype="float64").evaluate()[0]
+        step = 1e-6 * np.maximum(np.abs(operands[place]), 1e-2)
+        above, below = list(operands), list(operands)
+        above[place], below[place] = operands[place] + step, operands[place] - step
+        expected = (op.numpy(*above) - op.numpy(*below)) / (above[place] - below[place])
+        assert found == pytest.approx(expected, rel=2e-5, abs=2e-6 * max(1.0, np.abs(expected).max())), text
+
+
+# ── documents ──
+
+
+def test_readme_s_tables_are_fresh():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert readme.refreshed(text, ROOT / "data" / "results") == text, "run: make readme"
+
+
+def readme_examples():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL)
+
+
+@pytest.mark.parametrize("example", range(len(readme_examples())))
+def test_readme_s_python_prints_what_it_says(example):
+    code, expected = readme_examples()[example]
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(compile(code, "README.md", "exec"), {})
+    assert printed.getvalue() == expected
+
+
+def test_readme_names_what_exists():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(readme_examples()) == text.count("```python")
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"(?:`|^)make ([a-z]+)", text, re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"make {target}"
+    for path in re.findall(r"`((?:exprkit|notebooks|data|figures)/[\w./]+)`", text):
+        assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_examples_in_docstrings_run(name):
+    module = importlib.import_module(name)
+    failed, _ = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    assert not failed
+    assert module.__doc__, "every module says what it is for"
