@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import exprkit as ek
 from exprkit import ops
+from exprkit.agreement import disagreement
 
 FAST = [name for name, status in ek.backends().items() if status.available and name != "numpy"]
 N_ORDINARY = 20_000
@@ -32,8 +33,9 @@ def ulps_apart(result, wanted):
     """How many numbers of the dtype lie between two arrays; nan beside nan is 0, beside a number infinite."""
     same = (result == wanted) | (np.isnan(result) & np.isnan(wanted))
     whole = np.int32 if result.dtype == np.float32 else np.int64
-    with np.errstate(invalid="ignore"):
-        distance = np.abs(ordered(result.view(whole)).astype(np.float64) - ordered(wanted.view(whole)))
+    a, b = ordered(result.view(whole)), ordered(wanted.view(whole))
+    with np.errstate(over="ignore"):  # of different signs, float64 is exact enough
+        distance = np.where((a < 0) == (b < 0), np.abs(a - b), np.abs(a.astype(np.float64) - b))
     strange = np.isnan(result) != np.isnan(wanted)
     return np.where(same, 0, np.where(strange, np.inf, distance))
 
@@ -93,18 +95,15 @@ def test_binary_operators_with_every_kind_of_operand(backend, form, precision):
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.sampled_from(["float32", "float64"]))
-def test_random_trees_agree_where_they_are_well_conditioned(seed, dtype):
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["float32", "float64"]), st.sampled_from(["ieee", "fast"]))
+def test_random_trees_agree_as_far_as_rounding_lets_them(seed, dtype, precision):
     pop = ek.generate.random(40, n_tokens=(1, 40), n_vars=3, n_params=2, seed=seed)
     random = np.random.default_rng(seed)
-    X = random.uniform(0.5, 2.0, (37, 3)).astype(dtype)
-    params = random.uniform(0.5, 2.0, (len(pop), pop.max_params)).astype(dtype)
-    wanted = ek.Evaluator(pop, X, backend="numpy", dtype="float64").evaluate(params)
-    nearby = ek.Evaluator(pop, X * (1 + 1e-7), backend="numpy", dtype="float64").evaluate(params)
-    rtol = 1e-3 if dtype == "float32" else 1e-8
-    with np.errstate(invalid="ignore", over="ignore"):
-        shift = np.abs(nearby - wanted)
-        steady = np.isfinite(wanted) & (np.abs(wanted) < 1e30) & (shift <= 1e-5 * np.abs(wanted))
+    X = random.uniform(-2.0, 2.0, (37, 3)).astype(dtype)
+    params = random.uniform(-2.0, 2.0, (len(pop), pop.max_params)).astype(dtype)
     for name in FAST:
-        result = ek.Evaluator(pop, X, backend=name, dtype=dtype).evaluate(params)
-        np.testing.assert_allclose(result[steady], wanted[steady], rtol=rtol, atol=1e-30)
+        result = ek.Evaluator(pop, X, backend=name, dtype=dtype, precision=precision).evaluate(params)
+        shares = disagreement(pop, X, params, result, dtype=dtype, precision=precision)
+        worst = int(np.argmax(shares))
+        # a point may stand on an edge that the definition's own runs did not see
+        assert shares.mean() < 0.005 and shares[worst] < 0.2, f"{name}: {pop[worst]} at {shares[worst]:.0%} of the points"

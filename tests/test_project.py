@@ -24,7 +24,7 @@ SOURCES = sorted((ROOT / "exprkit").rglob("*.py"))
 # Each module imports, at its top, from earlier lines only.
 LAYERS = """
     errors machine native decimals lanes
-    coefficients precision
+    llvm_text coefficients precision
     vecmath
     ops
     population
