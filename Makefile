@@ -44,10 +44,10 @@ results: $(NOTEBOOKS)
 	rm data/results/*.svg data/results/*.png
 
 figures: $(NOTEBOOKS)
-	$(BIN)/python -m exprkit.plots data/results figures
+	$(BIN)/python -m exprkit.study.plots data/results figures
 
 readme: $(NOTEBOOKS)
-	$(BIN)/python -m exprkit.readme README.md data/results
+	$(BIN)/python -m exprkit.study.readme README.md data/results
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "exprkit needs Python 3.11 or newer: make PYTHON=python3.12 ...")'

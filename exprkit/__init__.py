@@ -6,8 +6,8 @@
     (2, 2)
 
 The way of the data, one module a stage:
-``parser -> population -> lower -> backends`` behind ``Evaluator``; ``ops`` is the table of
-operators that all of them read.  Names are looked up when first used, so that importing
+``text.parser -> population -> lower -> backends`` behind ``Evaluator``; ``ops`` is the table
+of operators that all of them read.  Names are looked up when first used, so that importing
 exprkit costs next to nothing.
 """
 
@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 from exprkit.backends import backends  # at once: later the name would stand for the package of that name
 
 if TYPE_CHECKING:
-    from exprkit import bench, data, generate, ops
+    from exprkit import data, generate, ops
     from exprkit.evaluate import Evaluator
     from exprkit.expression import Expression, parameters, variables
-    from exprkit.parser import parse
     from exprkit.population import Population
+    from exprkit.study import bench
+    from exprkit.text.parser import parse
 
 __version__ = "0.1.0"
 
@@ -46,16 +47,16 @@ _HOME = {
     "Expression": "expression",
     "Population": "population",
     "parameters": "expression",
-    "parse": "parser",
+    "parse": "text.parser",
     "variables": "expression",
 }
-_SUBMODULES = ("bench", "data", "generate", "ops")
+_SUBMODULES = {"bench": "study.bench", "data": "data", "generate": "generate", "ops": "ops"}
 
 
 def __getattr__(name: str) -> Any:
     """The public names, then the table's functions on Expressions: ``exprkit.exp(x1)``."""
     if name in _SUBMODULES:
-        return importlib.import_module(f"{__name__}.{name}")
+        return importlib.import_module(f"{__name__}.{_SUBMODULES[name]}")
     if name in _HOME:
         return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
     if not name.startswith("_"):

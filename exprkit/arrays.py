@@ -2,6 +2,9 @@
 
 Between the user and ``evaluate``: every shape is checked against the population before
 any work starts, and an error says what fits, what came, and what to do.
+
+Arrays that lie on a device stay there: a backend that can use them has a function ``adopt``,
+which gives a view of such an array in the backend's own library, and None for anything else.
 """
 
 from __future__ import annotations
@@ -18,6 +21,13 @@ from exprkit.errors import DataError
 from exprkit.population import VARIABLE, Population
 
 
+Adopt = Callable[[Any], Any]
+
+
+def no_device(values: Any) -> None:
+    """The ``adopt`` of a backend that works in the host's memory."""
+
+
 def dtype_name(dtype: Any) -> str:
     """``"float32"`` for np.float32, np.dtype("float32") and "float32" alike."""
     try:
@@ -26,11 +36,13 @@ def dtype_name(dtype: Any) -> str:
         return str(dtype)
 
 
-def data_matrix(X: Any, pop: Population, dtype: np.dtype) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:
+def data_matrix(
+    X: Any, pop: Population, dtype: np.dtype, adopt: Adopt = no_device
+) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:
     """The data as C-contiguous (n_points, n_vars) of dtype, and what turns results into the kind X was."""
     if hasattr(X, "columns") and hasattr(X, "to_numpy"):
         X = _frame_values(X, pop)
-    array, give_back = _as_numpy("X", X)
+    array, give_back = _as_array("X", X, adopt)
     if array.ndim != 2:
         hint = "; one variable is X.reshape(-1, 1)" if array.ndim == 1 else ""
         raise DataError(f"X must have shape (n_points, n_vars), not {array.shape}{hint}")
@@ -38,14 +50,16 @@ def data_matrix(X: Any, pop: Population, dtype: np.dtype) -> tuple[np.ndarray, C
     return _cast(array, dtype), give_back
 
 
-def parameter_sets(params: Any, pop: Population, dtype: np.dtype) -> tuple[np.ndarray, tuple[int, ...]]:
+def parameter_sets(
+    params: Any, pop: Population, dtype: np.dtype, adopt: Adopt = no_device
+) -> tuple[np.ndarray, tuple[int, ...]]:
     """Parameters as (n_sets, n_exprs, max_params), and the leading shape of the result, () or (n_sets,)."""
     n_exprs, width = len(pop), pop.max_params
     if params is None:
         if width:
             raise DataError(f"params are missing: {_first_needing(pop, 0)}")
         return np.zeros((1, n_exprs, 0), dtype), ()
-    padded = _padded(params, pop)
+    padded = _padded(params, pop, adopt)
     if padded.ndim not in (2, 3) or padded.shape[-2] != n_exprs:
         raise DataError(
             f"params must be a list of {n_exprs} vectors, or have shape ({n_exprs}, {width}) "
@@ -58,11 +72,11 @@ def parameter_sets(params: Any, pop: Population, dtype: np.dtype) -> tuple[np.nd
     return _cast(padded[..., :width].reshape(n_sets, n_exprs, width), dtype), lead
 
 
-def point_vector(name: str, values: Any, n_points: int, dtype: np.dtype) -> np.ndarray:
+def point_vector(name: str, values: Any, n_points: int, dtype: np.dtype, adopt: Adopt = no_device) -> np.ndarray:
     """``y`` or ``weights`` as a contiguous (n_points,) array of dtype."""
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
-    array, _ = _as_numpy(name, values)
+    array, _ = _as_array(name, values, adopt)
     if array.shape == (n_points, 1):
         array = array[:, 0]
     if array.shape != (n_points,):
@@ -70,28 +84,34 @@ def point_vector(name: str, values: Any, n_points: int, dtype: np.dtype) -> np.n
     return _cast(array, dtype)
 
 
-def result_array(out: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """``out`` checked, or fresh memory of that shape."""
+def result_array(
+    out: Any, shape: tuple[int, ...], dtype: np.dtype, adopt: Adopt = no_device, fresh: Callable[..., Any] | None = None
+) -> np.ndarray:
+    """``out`` checked (of a device, a view of it), or fresh memory of that shape."""
+    if out is None and fresh is not None:
+        return fresh(shape, dtype)
     if out is None:
         _check_memory(shape, dtype)
         return np.empty(shape, dtype)
-    if not isinstance(out, np.ndarray):
+    array = adopt(out)
+    if array is None and not isinstance(out, np.ndarray):
         raise DataError(f"out must be a NumPy array, not {type(out).__name__}")
-    if out.shape != shape or out.dtype != dtype:
-        raise DataError(f"out must have shape {shape} and dtype {dtype.name}, not {out.shape} and {out.dtype.name}")
-    if not (out.flags.c_contiguous and out.flags.writeable):
+    array = out if array is None else array
+    if array.shape != shape or array.dtype != dtype:
+        raise DataError(f"out must have shape {shape} and dtype {dtype.name}, not {array.shape} and {array.dtype.name}")
+    if not (array.flags.c_contiguous and getattr(array.flags, "writeable", True)):
         raise DataError("out must be C-contiguous and writeable")
-    return out
+    return array
 
 
-def _padded(params: Any, pop: Population) -> np.ndarray:
+def _padded(params: Any, pop: Population, adopt: Adopt) -> np.ndarray:
     """Parameters as an array of 2 or 3 dimensions; vectors of different lengths are padded with 0."""
     if isinstance(params, list | tuple):
         depth = _depth(params)
         if depth == 3:
             return np.stack([_pad_vectors(one_set, pop) for one_set in params])
         return _pad_vectors([params] if depth == 1 and len(pop) == 1 else params, pop)
-    array, _ = _as_numpy("params", params)
+    array, _ = _as_array("params", params, adopt)
     return array[None] if array.ndim == 1 and len(pop) == 1 else array
 
 
@@ -159,8 +179,19 @@ def _frame_values(frame: Any, pop: Population) -> np.ndarray:
     return frame[list(pop.variables)].to_numpy()
 
 
+def _as_array(name: str, values: Any, adopt: Adopt) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:
+    """A real-valued array, of NumPy or the backend's device, and the way back to the caller's kind of array."""
+    array = adopt(values)
+    if array is None:
+        array, give_back = _as_numpy(name, values)
+    else:
+        give_back = _same if array is values else _library(values).from_dlpack
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"{name} must hold real numbers, not {array.dtype}")
+    return array, give_back
+
+
 def _as_numpy(name: str, values: Any) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:
-    """A real-valued NumPy array and the way back to the caller's kind of array."""
     give_back: Callable[[np.ndarray], Any] = _same
     if not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__"):
         values, give_back = _from_dlpack(name, values)
@@ -168,18 +199,21 @@ def _as_numpy(name: str, values: Any) -> tuple[np.ndarray, Callable[[np.ndarray]
         array = np.asarray(values)
     except ValueError:
         raise DataError(f"{name} must be an array of numbers; its rows have different lengths") from None
-    if array.dtype.kind not in "fiub":
-        raise DataError(f"{name} must hold real numbers, not {array.dtype}")
     return array, give_back
 
 
 def _from_dlpack(name: str, values: Any) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:
-    library = importlib.import_module(type(values).__module__.partition(".")[0].replace("jaxlib", "jax.numpy"))
+    library = _library(values)
     values = values.detach() if hasattr(values, "detach") else values
     try:
         return np.from_dlpack(values), library.from_dlpack
     except (BufferError, RuntimeError, TypeError, AttributeError) as error:
         raise DataError(f"{name} can't be read from {type(values).__name__} on this device: {error}") from None
+
+
+def _library(values: Any) -> Any:
+    """The module that an array's class comes from, with its ``from_dlpack``."""
+    return importlib.import_module(type(values).__module__.partition(".")[0].replace("jaxlib", "jax.numpy"))
 
 
 def _same(array: np.ndarray) -> np.ndarray:
@@ -188,7 +222,7 @@ def _same(array: np.ndarray) -> np.ndarray:
 
 def _cast(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     with np.errstate(over="ignore"):  # a float64 too large for float32 is inf, as IEEE says
-        return np.ascontiguousarray(array, dtype=dtype)
+        return array.astype(dtype, order="C", copy=False)
 
 
 def _check_memory(shape: tuple[int, ...], dtype: np.dtype) -> None:

@@ -22,8 +22,8 @@ import numpy as np
 
 from exprkit import ops
 from exprkit.errors import PopulationError
-from exprkit.names import NUMBERED, PLURAL, Given, Names
 from exprkit.population import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE
+from exprkit.text.names import NUMBERED, PLURAL, Given, Names
 
 if TYPE_CHECKING:
     import sympy
@@ -119,7 +119,7 @@ class Expression:
 
     def __str__(self) -> str:
         """The shortest text that ``parse`` reads back to the same tokens."""
-        from exprkit.printer import texts
+        from exprkit.text.printer import texts
 
         return texts(*self._arrays())[0]
 
@@ -129,7 +129,7 @@ class Expression:
 
     def latex(self) -> str:
         """LaTeX without dollar signs."""
-        from exprkit.printer import latex
+        from exprkit.text.printer import latex
 
         return latex(*self._arrays())[0]
 
@@ -138,19 +138,19 @@ class Expression:
 
     def listing(self) -> str:
         """The postfix tokens as a row of cells: kind, text, bits or index or code."""
-        from exprkit.listing import listing
+        from exprkit.text.listing import listing
 
         return listing(self.kinds, self.values, self.variables, self.parameters)
 
     def tree(self, max_depth: int = 40) -> str:
         """The tree, an operator or leaf a line; what lies deeper is only counted."""
-        from exprkit.tree import tree
+        from exprkit.text.tree import tree
 
         return tree(self, max_depth)
 
     def sympy(self) -> sympy.Expr:
         """The SymPy object, not simplified; constants keep their bits."""
-        from exprkit.sympy_io import write
+        from exprkit.text.sympy_io import write
 
         return write(self)
 

@@ -56,7 +56,7 @@ from typing import Any
 
 import numpy as np
 
-from exprkit import vecmath
+from exprkit.vector import vecmath
 
 Interval = tuple[float, float]
 

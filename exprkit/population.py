@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     import os
 
     from exprkit.expression import Expression
-    from exprkit.names import Names
-    from exprkit.parse_errors import Fault, Faults
+    from exprkit.text.names import Names
+    from exprkit.text.parse_errors import Fault, Faults
 
 CONSTANT, VARIABLE, PARAMETER, OPERATOR = range(4)
 
@@ -202,7 +202,7 @@ class Population:
         }[problem]
         if problem == postfix.OFFSETS:
             return words
-        from exprkit.listing import listing
+        from exprkit.text.listing import listing
 
         span = slice(self.offsets[index], self.offsets[index + 1])
         return f"expression {index}: {words}\n{listing(self.kinds[span], self.values[span], marked=token)}"
@@ -310,7 +310,7 @@ class Population:
 
     @property
     def errors(self) -> Faults:
-        from exprkit.parse_errors import Faults
+        from exprkit.text.parse_errors import Faults
 
         return Faults(self._faults)
 
@@ -331,7 +331,7 @@ class Population:
 
     def texts(self) -> list[str]:
         """All expressions as text that ``parse`` reads back; empty for those that are not valid."""
-        from exprkit.printer import texts
+        from exprkit.text.printer import texts
 
         return texts(self.kinds, self.values, self.offsets, self.variables, self.parameters)
 

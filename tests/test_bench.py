@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 
 import exprkit as ek
-from exprkit import bench, data, plots
-from exprkit.agreement import disagreement
+from exprkit import data
 from exprkit.errors import ArgumentError, BackendError
+from exprkit.study import bench, plots
+from exprkit.study.agreement import disagreement
 
 TEXTS = ["x1 + p1", "abs(x1) ^ x2", "x2 - abs(x2) ^ x2", "exp(x1) / p1 - p2", "inv(x1)"]
 POINTS = data.uniform(40, 2, seed=5)

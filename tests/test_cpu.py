@@ -9,9 +9,9 @@ import pytest
 
 import exprkit as ek
 from exprkit import ops
-from exprkit.agreement import disagreement
 from exprkit.backends import cpu
 from exprkit.backends import numpy as definition
+from exprkit.study.agreement import disagreement
 
 TILE = cpu.TILE
 DTYPES = ["float32", "float64"]

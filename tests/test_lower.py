@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import exprkit as ek
 from exprkit import ops
-from exprkit.agreement import disagreement
 from exprkit.errors import PopulationError
 from exprkit.lower import COLUMN, OUT, SLOT, UNIFORM, lower, verify
 from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Population
+from exprkit.study.agreement import disagreement
 
 POSITIVE = np.array([True, False])  # x1 has no negative value in `data`, x2 has
 CONSTANTS = [0.0, -0.0, 0.5, 1.0, 2.0, 3.0, -1.0, -2.0, 4.0, 2.5, math.inf, math.nan]

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from exprkit.errors import ArgumentError
-from exprkit.notebook import check_parameters
+from exprkit.study.notebook import check_parameters
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from postfix_text import words
 
 import exprkit as ek
-from exprkit import ops, parse_errors, shunting
+from exprkit import ops
 from exprkit.errors import ExprkitError, ParseError
+from exprkit.text import parse_errors, shunting
 
 # ── grammar ──────────────────────────────────────────────────────────────────────────
 

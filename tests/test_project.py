@@ -16,22 +16,23 @@ import numpy as np
 import pytest
 
 import exprkit as ek
-from exprkit import ops, readme
+from exprkit import ops
+from exprkit.study import readme
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "exprkit").rglob("*.py"))
 
 # Each module imports, at its top, from earlier lines only.
 LAYERS = """
-    errors machine native decimals lanes
-    llvm_text coefficients precision
-    vecmath
+    errors machine native text.decimals vector.lanes
+    vector.llvm_text vector.coefficients precision
+    vector.vecmath
     ops
     population
-    names infix postfix shunting population_file data notebook
-    printer parse_errors listing tree
+    text.names text.infix postfix text.shunting population_file data study.notebook
+    text.printer text.parse_errors text.listing text.tree
     expression
-    sympy_io parser generate
+    text.sympy_io text.parser generate
     lower
     backends.objects backends.numpy backends.cases backends.geometry
     backends.simd backends.accumulator backends.cubins
@@ -42,9 +43,10 @@ LAYERS = """
     backends
     arrays
     evaluate
-    agreement
-    bench plots
-    readme
+    text vector study
+    study.agreement
+    study.bench study.plots
+    study.readme
 """
 TOP = "exprkit"  # the package itself, which every user imports and no module of its own
 

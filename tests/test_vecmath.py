@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 import sympy
 
-from exprkit import coefficients, llvm_text, ops
+from exprkit import ops
 from exprkit.backends import objects, simd
-from exprkit.coefficients import NUMBERS
 from exprkit.errors import BackendError
+from exprkit.vector import coefficients, llvm_text
+from exprkit.vector.coefficients import NUMBERS
 
 LEVELS = ["baseline", "avx2", "avx512"]
 POINTER = ctypes.c_void_p

@@ -18,7 +18,8 @@ stack commas   how many arguments of a wall are complete
 
 ``parser`` calls ``parse_block`` and words the errors, which come out as numbers.
 
-    >>> from exprkit import ops, shunting
+    >>> from exprkit import ops
+    >>> from exprkit.text import shunting
     >>> bool(shunting.rules()[shunting.INFIX, ord("*")] == ops.BY_NAME["mul"].code)
     True
 """
@@ -32,8 +33,8 @@ import numpy as np
 from numba import njit
 
 from exprkit import ops
-from exprkit.decimals import SIGN_BIT, nearest
 from exprkit.population import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE
+from exprkit.text.decimals import SIGN_BIT, nearest
 
 MAX_DEPTH = 1_000_000
 MAX_BYTES = 16_777_216

@@ -5,7 +5,7 @@ Each polynomial and rational was fitted for exprkit to the smallest largest erro
 says what was fitted where and the error left, in powers of two relative to the function.
 Constants and tables are computed here from their definitions.
 
-    >>> from exprkit.coefficients import NUMBERS
+    >>> from exprkit.vector.coefficients import NUMBERS
     >>> sum(NUMBERS["float"].pi)
     3.141592653589793
 """
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from typing import Any
 
-from exprkit.lanes import BIAS, MANTISSA
+from exprkit.vector.lanes import BIAS, MANTISSA
 
 _FORMAT = {"float": ("<f", "<i"), "double": ("<d", "<q")}
 _PI = Decimal("3.1415926535897932384626433832795028841971693993751058209749445923078164062862")

@@ -4,7 +4,7 @@ papermill runs a notebook's default experiment when a parameter's name is misspe
 hands over ``1e4`` as a float and ``[cpu,numpy]`` as a text.  The first cell after the
 parameters puts that right or raises:
 
-    from exprkit.notebook import check_parameters
+    from exprkit.study.notebook import check_parameters
     check_parameters(globals())
 
 The cell tagged ``parameters`` declares every parameter with its type: ``n_exprs: int = 10_000``.

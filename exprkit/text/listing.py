@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from exprkit import ops
-from exprkit.names import NUMBERED
 from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE
+from exprkit.text.names import NUMBERED
 
 WIDTH = 110  # columns of a row of cells
 AROUND = 12  # tokens shown on either side of a marked one
@@ -51,7 +51,7 @@ def listing(
 def _cell(kind: int, value: int, names: dict[int, tuple[str, ...] | None]) -> tuple[str, str, str]:
     """The three lines of a token; whatever is wrong with it."""
     if kind == CONSTANT:
-        from exprkit.printer import number_text
+        from exprkit.text.printer import number_text
 
         return KINDS[kind], number_text(float(np.uint64(value).view(np.float64))), f"0x{value:016x}"
     if kind == OPERATOR:

@@ -2,12 +2,13 @@
 
 Reads what ``bench`` measures and what the thesis published; draws, and computes nothing.
 
-    >>> from exprkit import data, plots
+    >>> from exprkit import data
+    >>> from exprkit.study import plots
     >>> figure = plots.comparison(thesis=data.thesis_samples())
     >>> len(figure.axes)
     3
 
-All figures again from the committed results: ``python -m exprkit.plots data/results figures``.
+All figures again from the committed results: ``python -m exprkit.study.plots data/results figures``.
 """
 
 from __future__ import annotations

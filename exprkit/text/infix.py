@@ -13,7 +13,7 @@ strength       of a form: how tightly it holds together at each place
 
 ``printer`` makes the tables.
 
-    >>> from exprkit.infix import LEAF, NEGATIVE
+    >>> from exprkit.text.infix import LEAF, NEGATIVE
     >>> LEAF, NEGATIVE
     (252, 255)
 """

@@ -31,11 +31,11 @@ import numpy as np
 import sympy
 
 from exprkit import ops
-from exprkit.decimals import nearest_float
 from exprkit.errors import ExprkitError, ParseError
-from exprkit.names import NUMBERED, Names
-from exprkit.parse_errors import closest, quoted
 from exprkit.population import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE
+from exprkit.text.decimals import nearest_float
+from exprkit.text.names import NUMBERED, Names
+from exprkit.text.parse_errors import closest, quoted
 
 if TYPE_CHECKING:
     from exprkit.expression import Expression

@@ -15,9 +15,10 @@ from functools import cache
 
 import numpy as np
 
-from exprkit import infix, ops
-from exprkit.names import NUMBERED
+from exprkit import ops
 from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE
+from exprkit.text import infix
+from exprkit.text.names import NUMBERED
 
 Words = tuple[str, ...] | None
 

@@ -3,7 +3,7 @@
 Beside the pipeline: ``bench`` asks before it times anything.
 
     >>> import exprkit as ek, numpy as np
-    >>> from exprkit.agreement import disagreement
+    >>> from exprkit.study.agreement import disagreement
     >>> pop, X = ek.parse(["x1 * x2"]), np.ones((3, 2))
     >>> disagreement(pop, X, None, ek.Evaluator(pop, X).evaluate(), dtype="float32")
     array([0.])

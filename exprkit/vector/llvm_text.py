@@ -3,7 +3,7 @@
 Part of the CPU backend: a ``Code`` holds one function; the vectors in it are ``Vec``
 (``lanes.py``), the loops and addresses are written here.
 
-    >>> from exprkit.llvm_text import Code, target
+    >>> from exprkit.vector.llvm_text import Code, target
     >>> code = Code(target("avx2"), "double", 4)
     >>> code.store(code.load("%a"), "%y")
     >>> print(code.function("copy", "ptr %y, ptr %a"))
@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
 
-from exprkit.lanes import SIZE, SUFFIX, Vec, literal
+from exprkit.vector.lanes import SIZE, SUFFIX, Vec, literal
 
 
 @dataclass(frozen=True)

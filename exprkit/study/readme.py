@@ -1,9 +1,9 @@
 """The README's tables: operators from ``ops``, results from ``data/results``.
 
-Beside the pipeline: ``python -m exprkit.readme README.md data/results`` (``make readme``) puts
+Beside the pipeline: ``python -m exprkit.study.readme README.md data/results`` (``make readme``) puts
 fresh tables between the file's marks; a test compares what stands there with what would be put.
 
-    >>> from exprkit import readme
+    >>> from exprkit.study import readme
     >>> readme.operators().splitlines()[0]
     '| written | means | largest error, float32 / float64 | with `precision="fast"` |'
 """
@@ -68,7 +68,8 @@ def _pair(errors: tuple[float, float]) -> str:
 
 def results(folder: str | Path) -> str:
     """Median seconds of a sample for each of the thesis's benchmarks, and the machines they are from."""
-    from exprkit import bench, data, plots
+    from exprkit import data
+    from exprkit.study import bench, plots
 
     if not list(Path(folder).glob("*.parquet")):
         return "Nothing has been measured yet: `make results`."

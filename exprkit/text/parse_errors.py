@@ -16,10 +16,11 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from exprkit import ops, shunting
+from exprkit import ops
 from exprkit.errors import ParseError
-from exprkit.names import MAX_INDEX, NUMBERED, PLURAL, Names
 from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE
+from exprkit.text import shunting
+from exprkit.text.names import MAX_INDEX, NUMBERED, PLURAL, Names
 
 SHOWN = 5  # so many bad expressions are spelt out when a batch fails
 WIDTH = 76  # of the part of a text that is shown

@@ -4,7 +4,7 @@ Part of the CPU backend: ``backends/simd.py`` calls a formula with ``Vec`` argum
 gets the instructions of a kernel.  Nothing is computed here; every operation writes a
 line of LLVM's language (``llvm_text.py``).
 
-    >>> from exprkit.llvm_text import Code, target
+    >>> from exprkit.vector.llvm_text import Code, target
     >>> code = Code(target("baseline"), "float", 4)
     >>> a = code.vec("%a")
     >>> (a * a).name, code.lines
@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from exprkit.llvm_text import Code
+    from exprkit.vector.llvm_text import Code
 
 BITS = {"float": "i32", "double": "i64"}  # the whole numbers of the same size
 REAL = {whole: real for real, whole in BITS.items()}

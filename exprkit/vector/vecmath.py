@@ -4,8 +4,8 @@ Named by the table's ``vector`` cells and called by ``backends/simd.py`` with ``
 arguments; a call writes the instructions of a kernel.  One text serves float32 and
 float64, the numbers in it come from ``coefficients.py``.
 
-    >>> from exprkit import vecmath
-    >>> from exprkit.llvm_text import Code, target
+    >>> from exprkit.vector import vecmath
+    >>> from exprkit.vector.llvm_text import Code, target
     >>> code = Code(target("avx2"), "float", 8)
     >>> y = vecmath.exp2(code.vec("%a"))
     >>> print(code.lines[4])
@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import math
 
-from exprkit.coefficients import NUMBERS, TEN, TWO, E, Numbers
-from exprkit.lanes import Vec, unless, where
+from exprkit.vector.coefficients import NUMBERS, TEN, TWO, E, Numbers
+from exprkit.vector.lanes import Vec, unless, where
 
 Pair = tuple[Vec, Vec]  # a number as the sum of a high and a low part
 INF, NAN = math.inf, math.nan

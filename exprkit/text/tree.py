@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from exprkit import ops
-from exprkit.names import NUMBERED
 from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE
+from exprkit.text.names import NUMBERED
 
 if TYPE_CHECKING:
     from exprkit.expression import Expression
@@ -66,7 +66,7 @@ def _label(kind: int, value: int, number: float, names: dict[int, tuple[str, ...
         row = ops.BY_CODE[value]
         return row.infix or row.name
     if kind == CONSTANT:
-        from exprkit.printer import number_text
+        from exprkit.text.printer import number_text
 
         return number_text(number)
     given = names[kind]

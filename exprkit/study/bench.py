@@ -4,7 +4,8 @@ The last stage: drives ``parse`` and ``Evaluator`` as a user would and writes do
 each phase took.  The notebook ``benchmark.ipynb`` only calls this module.
 
     >>> import exprkit as ek
-    >>> from exprkit import bench, data
+    >>> from exprkit import data
+    >>> from exprkit.study import bench
     >>> samples = bench.measure(data.esr_sample(), data.rough_pipe(), ["cpu"], n_steps=2, n_samples=3)
     >>> len(samples)
     3
@@ -43,12 +44,12 @@ import numpy as np
 import pandas as pd
 
 from exprkit import data, generate, machine
-from exprkit.agreement import disagreement
 from exprkit.backends import load
 from exprkit.errors import ArgumentError, BackendError
 from exprkit.evaluate import Evaluator
-from exprkit.parser import parse
 from exprkit.population import Population
+from exprkit.study.agreement import disagreement
+from exprkit.text.parser import parse
 
 __all__ = ["PHASES", "dataset", "expressions", "measure", "medians", "save", "unsteady"]
 
@@ -348,7 +349,7 @@ def save(samples: pd.DataFrame, folder: str | Path, parameters: dict[str, Any], 
     stem = folder / f"{samples['bench'].iloc[0]}-{key}"
     written = [_write(stem.with_suffix(".json"), lambda path: path.write_text(json.dumps(record, indent=2) + "\n"))]
     if figure is not None:
-        from exprkit.plots import write_figure
+        from exprkit.study.plots import write_figure
 
         for suffix in (".svg", ".png"):
             written.append(_write(stem.with_suffix(suffix), lambda path: write_figure(figure, path)))

@@ -32,11 +32,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from exprkit.errors import ExprkitError, ParseError
-from exprkit.names import USUAL, Given, Names
 from exprkit.population import Population
+from exprkit.text.names import USUAL, Given, Names
 
 if TYPE_CHECKING:
-    from exprkit.parse_errors import Fault
+    from exprkit.text.parse_errors import Fault
 
 BLOCK = 1 << 18  # bytes of text that are parsed at a time; what they become stays in the cache
 
@@ -101,7 +101,7 @@ class Batch:
         return self.data[self.starts[index] : self.ends[index]]
 
     def fault(self, index: int, code: int = 0, place: int = 0, extent: int = 1, count: int = 0, **why: str) -> Fault:
-        from exprkit.parse_errors import Fault
+        from exprkit.text.parse_errors import Fault
 
         line = None if self.lines is None else int(self.lines[index])
         raw = None if index in self.objects else self.raw(index)
@@ -157,7 +157,7 @@ def _from_items(items: list[Any], alone: bool = False) -> Batch:
 
 def _from_lines(data: bytes) -> Batch:
     """One expression a line; lines that are blank or begin with # do not count."""
-    from exprkit.shunting import first_bytes, rules
+    from exprkit.text.shunting import first_bytes, rules
 
     data = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     batch = _separated(data.replace(b"\0", b"\1").replace(b"\n", b"\0") + b"\0")
@@ -189,7 +189,7 @@ def _names(batch: Batch, variables: Given, parameters: Given) -> Names:
 
 def _parse_texts(batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, Fault]]:
     """(kinds, values, offsets, faults by index) of all texts."""
-    from exprkit import shunting
+    from exprkit.text import shunting
 
     n = len(batch.starts)
     longest = min(int((batch.ends - batch.starts).max(initial=0)), shunting.MAX_BYTES)
@@ -224,8 +224,8 @@ def _joined(parts: list[np.ndarray], dtype: type) -> np.ndarray:
 
 def _exactly(literal: str, flags: int) -> np.uint64:
     """Bits of a literal whose first 19 digits do not decide them (and of fractions of large numbers)."""
-    from exprkit import shunting
-    from exprkit.decimals import nearest_float, nearest_single
+    from exprkit.text import shunting
+    from exprkit.text.decimals import nearest_float, nearest_single
 
     if flags & shunting.SLOW_RATIONAL:
         above, below = literal.split("//")
@@ -262,7 +262,7 @@ def _object_tokens(item: Any, names: Names) -> tuple[np.ndarray, np.ndarray]:
             raise ParseError("the Expression is one that could not be read")
         return tokens_under(item, names)
     if _is_object(item):
-        from exprkit import sympy_io
+        from exprkit.text import sympy_io
 
         return sympy_io.read(item, names)
     shown = repr(item)

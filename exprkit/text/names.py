@@ -3,7 +3,7 @@
 ``parse`` and the SymPy bridge ask a ``Names``; printers ask it for the way back.
 Without names of the user's, variables are ``x1, x2, …`` and parameters ``p1, p2, …``.
 
-    >>> from exprkit.names import Names
+    >>> from exprkit.text.names import Names
     >>> Names(variables=["r_k", "log_Re"]).variables
     ('r_k', 'log_Re')
 """

@@ -6,7 +6,7 @@ a product with a 128-bit power of five, which is always enough for a 64-bit mant
 (Lemire, "Number parsing at a gigabyte per second", 2021; Mushtak and Lemire, "Fast
 number parsing without fallback", 2023).
 
-    >>> from exprkit import decimals
+    >>> from exprkit.text import decimals
     >>> import numpy as np
     >>> float(np.uint64(decimals.nearest(25, -1)).view(np.float64))
     2.5

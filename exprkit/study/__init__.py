@@ -1,0 +1,1 @@
+"""Measuring: the thesis's protocol, its figures, and what stands behind the notebooks."""
