@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import exprkit as ek
 from exprkit import generate, ops
-from exprkit.agreement import disagreement
+from exprkit.study.agreement import disagreement
 from exprkit.backends import cases, cuda
 from exprkit.backends import numpy as definition
 from exprkit.backends.accumulator import FROM_SLOT, SPILL, accumulate

@@ -25,7 +25,7 @@ import numpy as np
 from exprkit.errors import BackendError
 from exprkit.population import Population
 
-NAMES = ("cpu", "numpy")  # in the order in which "auto" prefers them
+NAMES = ("cpu", "cuda", "numpy")  # in the order in which "auto" prefers them
 
 
 class Engine(Protocol):

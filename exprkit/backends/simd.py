@@ -44,11 +44,12 @@ from typing import Any
 
 import numpy as np
 
-from exprkit import coefficients, lanes, llvm_text, ops, vecmath
+from exprkit import ops
 from exprkit.backends import objects
 from exprkit.errors import BackendError
-from exprkit.lanes import SIZE, Vec, literal, where
-from exprkit.llvm_text import LEVELS, Code, Target
+from exprkit.vector import coefficients, lanes, llvm_text, vecmath
+from exprkit.vector.lanes import SIZE, Vec, literal, where
+from exprkit.vector.llvm_text import LEVELS, Code, Target
 
 TILE = 512  # points that are evaluated together
 VV, VS, SV, UU = range(4)
