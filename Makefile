@@ -1,4 +1,4 @@
-# make benchmark | test | lint | results | figures | readme | clean: everything in .venv, installed once.
+# make benchmark | test | lint | results | peers | figures | readme | clean: everything in .venv, installed once.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -18,7 +18,7 @@ TESTS     := $(VENV)/.test$(subst $(comma),-,$(EXTRA))
 MEASURE := TQDM_MININTERVAL=5 $(BIN)/papermill notebooks/benchmark.ipynb /dev/null \
     --no-progress-bar -p results_dir data/results
 
-.PHONY: benchmark test lint results figures readme clean
+.PHONY: benchmark test lint results peers figures readme clean
 
 benchmark: $(NOTEBOOKS)
 	@mkdir -p $(RESULTS)
@@ -37,11 +37,16 @@ lint: $(TESTS)
 
 # The thesis's three benchmarks, measured anew on this machine.
 results: $(NOTEBOOKS)
-	rm -rf data/results
+	rm -f data/results/benchmark-*
 	$(MEASURE) -p n_exprs 250000 -p expressions exhaustive
 	$(MEASURE)
 	$(MEASURE) -p n_points 10860
-	rm data/results/*.svg data/results/*.png
+	rm data/results/benchmark-*.svg data/results/benchmark-*.png
+
+# The CPU backend beside pyoperon and NumPy.
+peers: $(NOTEBOOKS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[peers]'
+	$(BIN)/python tests/bench_peers.py --csv data/results/peers.csv
 
 figures: $(NOTEBOOKS)
 	$(BIN)/python -m exprkit.study.plots data/results figures

@@ -1,4 +1,4 @@
-"""The README's tables: operators from ``ops``, results from ``data/results``.
+"""The README's tables: operators from ``ops``, results and peers from ``data/results``.
 
 Beside the pipeline: ``python -m exprkit.study.readme README.md data/results`` (``make readme``) puts
 fresh tables between the file's marks; a test compares what stands there with what would be put.
@@ -20,11 +20,14 @@ from exprkit import ops
 
 OPERATORS = "<!-- operators: made by `make readme` -->", "<!-- end of operators -->"
 RESULTS = "<!-- results: made by `make readme` -->", "<!-- end of results -->"
+PEERS = "<!-- peers: made by `make readme` -->", "<!-- end of peers -->"
 
 
 def refreshed(text: str, results_folder: str | Path) -> str:
     """The README's text with fresh tables between its marks."""
-    return _between(*RESULTS, results(results_folder), _between(*OPERATORS, operators(), text))
+    for marks, table in ((OPERATORS, operators()), (RESULTS, results(results_folder)), (PEERS, peers(results_folder))):
+        text = _between(*marks, table, text)
+    return text
 
 
 def _between(begin: str, end: str, table: str, text: str) -> str:
@@ -111,6 +114,44 @@ def _machines(folder: str | Path) -> list[str]:
         versions = ", ".join(f"{name} {record['versions'][name]}" for name in ("python", "numpy", "numba"))
         lines.append(f"Measured on {record['cpu']}, {record['cores']} threads ({versions}).")
     return list(dict.fromkeys(lines))
+
+
+# ── peers ────────────────────────────────────────────────────────────────────────────
+
+
+def peers(folder: str | Path) -> str:
+    """What ``tests/bench_peers.py`` measured: times of pyoperon over ours, and operators against NumPy."""
+    import pandas as pd
+
+    path = Path(folder) / "peers.csv"
+    if not path.exists():
+        return "Nothing has been measured yet: `make peers`."
+    table = pd.read_csv(path)
+    methods = ("fast matrix", "fast sse", "ieee matrix", "ieee sse")
+    head = ("expressions", "points", "threads", "pyoperon", *methods)
+    trees = table[table["method"].isin(("pyoperon", *methods))]
+    rows = [_peer(key, group.set_index("method"), methods) for key, group in trees.groupby(list(_SIZE), sort=False)]
+    return _table(head, rows) + "\n\n" + _operators_beside_numpy(table)
+
+
+_SIZE = ("workload", "n_exprs", "n_points", "threads")
+
+
+def _peer(key: Any, group: Any, methods: tuple[str, ...]) -> tuple[str, ...]:
+    workload, n_exprs, n_points, threads = key
+    ours = (f"{_seconds(group['seconds'][m])} (**{group['ratio'][m]:.1f}x**)" for m in methods)
+    return f"{workload}, {n_exprs:,}", f"{n_points:,}", str(threads), _seconds(group["seconds"]["pyoperon"]), *ours
+
+
+def _operators_beside_numpy(table: Any) -> str:
+    ratio = table[table["method"] == "ieee"].set_index("workload")["ratio"]
+    slower = [f"`{name}` {ratio[name]:.2f}x" for name in ratio.index[ratio < 1]]
+    least = f"the least {ratio[ratio >= 1].min():.2f}x (`{ratio[ratio >= 1].idxmin()}`)"
+    behind = f"; slower: {', '.join(slower)}" if slower else ""
+    return (
+        f"One operator at a time, ieee, one thread, beside NumPy's function (SciPy's where NumPy has none): "
+        f"{len(ratio) - len(slower)} of {len(ratio)} are faster, the median {ratio.median():.1f}x, {least}{behind}."
+    )
 
 
 if __name__ == "__main__":
