@@ -22,7 +22,8 @@ cuda         the formula in CUDA C over ``a``, ``b`` (of a pair: ``a_low``, ``y_
 cuda_fast    the same under ``precision="fast"``, where it differs
 cuda_fast_ulp  largest float32 error of ``cuda_fast`` over ``domain``, of max(|y|, 1)'s last place
 long_code    the formula (``cuda``) is long: a kernel holds it once and loops over it
-derivative   dy/da (and dy/db) in exprkit's own text, over ``a``, ``b`` and ``y``
+derivative   dy/da (and dy/db) in exprkit's own text, over ``a``, ``b`` and ``y``; empty where
+             the table has no operator to write it with
 latex        template over ``{a}`` and ``{b}``, both already delimited where needed
 sympy        ``f(sympy, a, b)``, the SymPy object
 sympy_class  names of the SymPy classes that are read as this operator
@@ -138,7 +139,12 @@ def _elementwise(function: Callable[[float], float], at_pole: float) -> Callable
             return math.inf
 
     ufunc = np.frompyfunc(one, 1, 1)
-    return lambda a: np.asarray(ufunc(a), dtype=np.float64)
+
+    def every(a: Any) -> Any:
+        with np.errstate(all="ignore"):  # of the floating-point flags that the function leaves behind
+            return np.asarray(ufunc(a), dtype=np.float64)
+
+    return every
 
 
 def _gamma(a: float) -> float:
