@@ -20,7 +20,6 @@ import numpy as np
 from exprkit.errors import DataError
 from exprkit.population import VARIABLE, Population
 
-
 Adopt = Callable[[Any], Any]
 
 
@@ -31,7 +30,7 @@ def no_device(values: Any) -> None:
 def dtype_name(dtype: Any) -> str:
     """``"float32"`` for np.float32, np.dtype("float32") and "float32" alike."""
     try:
-        return np.dtype(dtype).name
+        return str(None) if dtype is None else np.dtype(dtype).name  # NumPy takes None for float64
     except TypeError:
         return str(dtype)
 
@@ -109,7 +108,9 @@ def _padded(params: Any, pop: Population, adopt: Adopt) -> np.ndarray:
     if isinstance(params, list | tuple):
         depth = _depth(params)
         if depth == 3:
-            return np.stack([_pad_vectors(one_set, pop) for one_set in params])
+            sets = [_pad_vectors(one_set, pop) for one_set in params]
+            width = min(one_set.shape[1] for one_set in sets)
+            return np.stack([one_set[:, :width] for one_set in sets])
         return _pad_vectors([params] if depth == 1 and len(pop) == 1 else params, pop)
     array, _ = _as_array("params", params, adopt)
     return array[None] if array.ndim == 1 and len(pop) == 1 else array
@@ -128,12 +129,13 @@ def _depth(values: Any) -> int:
 
 def _pad_vectors(vectors: Any, pop: Population) -> np.ndarray:
     """The thesis's vector of vectors as (n_exprs, max_params)."""
-    if len(vectors) != len(pop):
-        raise DataError(f"params holds {len(vectors)} vectors for {len(pop)} expressions")
+    if not hasattr(vectors, "__len__") or len(vectors) != len(pop):
+        count = len(vectors) if hasattr(vectors, "__len__") else repr(vectors)
+        raise DataError(f"params holds {count} vectors for {len(pop)} expressions")
     try:
         lengths = np.fromiter(map(len, vectors), np.int64, len(vectors))
         flat = np.fromiter(chain.from_iterable(vectors), np.float64, int(lengths.sum()))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"params must be a list of vectors of numbers, one an expression: {error}") from None
     wrong = np.flatnonzero(lengths != pop.n_params)
     if len(wrong) and not np.all(lengths == lengths[0]):
@@ -195,6 +197,8 @@ def _as_numpy(name: str, values: Any) -> tuple[np.ndarray, Callable[[np.ndarray]
     give_back: Callable[[np.ndarray], Any] = _same
     if not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__"):
         values, give_back = _from_dlpack(name, values)
+    if np.ma.is_masked(values):
+        raise DataError(f"{name} has masked values: fill them with numbers, or leave those points out")
     try:
         array = np.asarray(values)
     except ValueError:

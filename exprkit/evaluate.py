@@ -30,6 +30,7 @@ LOSSES = {  # name: (what is summed over the points, how the sum and the sum of 
     "mae": ("absolute", lambda sums, weight: sums / weight),
 }
 DTYPES = ("float32", "float64")
+MOST_THREADS = 4096
 
 
 class Evaluator:
@@ -79,7 +80,8 @@ class Evaluator:
         **options: Any,
     ) -> None:
         if not isinstance(pop, Population):
-            raise DataError(f"the first argument must be a Population, not {type(pop).__name__}: use exprkit.parse(...)")
+            kind = type(pop).__name__
+            raise DataError(f"the first argument must be a Population, not {kind}: use exprkit.parse(...)")
         self.pop = pop
         settings = precision_of(precision)
         self.precision = settings.operators
@@ -181,6 +183,9 @@ class Evaluator:
         """Which backend runs and on what, in one line."""
         return f"{self.backend}: {status(self.backend).detail}; precision {self.precision}, {self.dtype}"
 
+    def __reduce__(self) -> Any:
+        raise TypeError("an Evaluator stays in its process: hand the Population and the data over, and make it there")
+
     def __repr__(self) -> str:
         return (
             f"Evaluator({len(self.pop)} expressions x {self.n_points} points, backend={self.backend!r}, "
@@ -195,9 +200,10 @@ def _one_of(what: str, value: Any, choices: tuple[str, ...]) -> str:
 
 
 def _check_threads(threads: Any) -> int | None:
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-        raise DataError(f"threads must be a whole number of 1 or more, not {threads!r}")
-    return threads
+    whole = isinstance(threads, (int, np.integer)) and not isinstance(threads, bool)
+    if threads is not None and not (whole and 1 <= threads <= MOST_THREADS):
+        raise DataError(f"threads must be a whole number from 1 to {MOST_THREADS:,}, not {threads!r}")
+    return None if threads is None else int(threads)
 
 
 def _check_options(backend: str, options: dict[str, Any], offered: tuple[str, ...]) -> None:

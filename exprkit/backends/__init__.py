@@ -68,7 +68,7 @@ def load(name: str) -> Any:
     if name == "auto":
         name = next(name for name in NAMES if status(name).available)
     if name not in NAMES:
-        near = difflib.get_close_matches(name, NAMES, 1)
+        near = difflib.get_close_matches(str(name).lower(), NAMES, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise BackendError(f"there is no backend {name!r}{hint} (there are: auto, {', '.join(NAMES)})")
     found = status(name)

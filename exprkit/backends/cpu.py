@@ -40,16 +40,17 @@ added up in the same order for any number of threads.
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import os
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from exprkit import machine, ops
 from exprkit.backends import simd
+from exprkit.compiled import compiled
 from exprkit.lower import COLUMN, OUT, SLOT, UNIFORM, Program, lower
 from exprkit.native import borrowed, call, call_number, take
 from exprkit.population import Population
@@ -61,6 +62,8 @@ SPAN = 64  # tiles whose losses are summed before they join the row's sum; threa
 PAST_BYTES = 24 << 20  # results larger than this, in rows of several tiles, are written past the caches
 CHUNKS = 8  # a thread's share of the rows is cut into so many chunks, against unequal work
 SMALL = 1 << 19  # work (instructions x points) that is not worth a second thread
+PIECE = 1 << 28  # work between two looks for Ctrl-C: about a tenth of a second
+DONE = 1 << 62  # more than there are pieces of work
 _NO_SUMS = np.empty((0, 0))
 
 
@@ -105,14 +108,15 @@ class Engine:
             self.kernels.table(_last_requests(self._machine.words, self.program))
             self._can_write_past = True
         functions = self.kernels.result("copy_points"), self.kernels.result("fence")
-        self._run(params, _Result(out.ctypes.data, simd.PAST * past, *functions, 0, 0, 0, _NO_SUMS))
+        self._run(params, _Result(out.ctypes.data, simd.PAST * past, *functions, 0, 0, 0, _NO_SUMS), out)
 
     def loss_sums(self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None, kind: str) -> np.ndarray:
         """Sum of weighted squared or absolute errors, float64 (n_sets, n_exprs)."""
         plan = self._plan(params.shape[0])
         sums = np.zeros((len(plan.tiles) - 1, params.shape[0] * params.shape[1]))
         w = 0 if weights is None else weights.ctypes.data
-        self._run(params, _Result(0, 0, 0, 0, self.kernels.result(f"loss_{kind}"), y.ctypes.data, w, sums))
+        loss = self.kernels.result(f"loss_{kind}")
+        self._run(params, _Result(0, 0, 0, 0, loss, y.ctypes.data, w, sums), y, weights)
         total = sums[0]
         for more in sums[1:]:
             total = total + more
@@ -120,30 +124,39 @@ class Engine:
         total[:, ~self.pop.valid] = np.nan
         return total
 
-    def _run(self, params: np.ndarray, result: _Result) -> None:
-        """Do the work of one call: this thread, and as many more as it is worth."""
+    def _run(self, params: np.ndarray, result: _Result, *owners: np.ndarray | None) -> None:
+        """Do the work of one call: this thread, and as many more as it is worth.
+
+        ``owners`` hold the memory that ``result`` has addresses of, for as long as a thread may use it.
+        """
         if params.shape[0] * params.shape[1] == 0 or self.n_points == 0:
             return
         plan = self._plan(params.shape[0])
         counter = np.zeros(1, np.int64)
         n_rows = params.shape[0] * params.shape[1]
-        job = _Job(params.reshape(n_rows, params.shape[2]), plan.rows, plan.tiles, counter.ctypes.data)
-        others = [_pool(plan.threads - 1).submit(self._thread, job, result) for _ in range(plan.threads - 1)]
+        job = _Job(params.reshape(n_rows, params.shape[2]), plan.rows, plan.tiles, counter)
+        others: list[Future[bool]] = []
         try:
-            self._thread(job, result)
+            with contextlib.suppress(RuntimeError):  # the system starts no more threads, or Python ends: do with fewer
+                while len(others) < plan.threads - 1:
+                    others.append(_pool(plan.threads - 1).submit(self._thread, job, result, DONE, owners))
+            while self._thread(job, result, plan.at_once, owners):
+                pass  # here Python sees that the user wants to stop
         finally:
+            counter[0] = DONE
             for other in others:
                 if not other.cancel():  # it has started
                     other.result()
 
-    def _thread(self, job: _Job, result: _Result) -> None:
-        """Take pieces of the work until none is left; concurrent calls have their own scratch memory."""
+    def _thread(self, job: _Job, result: _Result, most: int, owners: tuple[np.ndarray | None, ...]) -> bool:
+        """Take up to ``most`` pieces of the work; False: none is left.  Concurrent calls have their own memory."""
         try:
             scratch = self._scratch.pop()
         except IndexError:
             scratch = _Scratch.make(self.program, self.dtype)
-        _drive(self._machine, job, result, scratch)
+        more = _drive(self._machine, job, result, scratch, most)
         self._scratch.append(scratch)
+        return bool(more)
 
     def _plan(self, n_sets: int) -> _Plan:
         """How a call with so many parameter sets is shared out."""
@@ -153,13 +166,15 @@ class Engine:
             threads = self.threads if work > SMALL else 1
             few = n_rows < 2 * CHUNKS * self.threads
             tiles = np.append(np.arange(0, max(n_tiles, 1), SPAN if few else max(n_tiles, 1)), n_tiles)
-            rows = _shares(self.program.offsets, n_sets, 1 if threads == 1 else CHUNKS * threads)
-            self._plans[n_sets] = _Plan(threads, rows.astype(np.int64), tiles.astype(np.int64))
+            rows = _shares(self.program.offsets, n_sets, max(1 if threads == 1 else CHUNKS * threads, work // PIECE))
+            at_once = max(1, (len(rows) - 1) * (len(tiles) - 1) * PIECE // max(work, 1))
+            self._plans[n_sets] = _Plan(threads, at_once, rows.astype(np.int64), tiles.astype(np.int64))
         return self._plans[n_sets]
 
 
 class _Plan(NamedTuple):
     threads: int
+    at_once: int  # pieces that make a PIECE of work
     rows: np.ndarray  # first row of each chunk, and the end
     tiles: np.ndarray  # first tile of each range of tiles, and the end
 
@@ -239,7 +254,7 @@ def _tiles(X: np.ndarray, program: Program, table: np.ndarray, lanes: int) -> np
     return tiles
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _derive(kernel, y, y_step, a, a_step, n_tiles, n_vectors):
     for tile in range(n_tiles):
         call(kernel, (y + tile * y_step, a + tile * a_step, 0, n_vectors))
@@ -292,7 +307,7 @@ class _Job(NamedTuple):
     params: np.ndarray  # (n_rows, max_params)
     rows: np.ndarray  # chunk k is rows[k:k+2] ...
     tiles: np.ndarray  # ... over a range of tiles
-    counter: int  # the next piece of work that nobody has taken
+    counter: np.ndarray  # the next piece of work that nobody has taken
 
 
 class _Result(NamedTuple):
@@ -326,25 +341,29 @@ class _Scratch(NamedTuple):
         return cls(slots, uniforms, np.zeros(BLOCK), base)
 
 
-_part = njit(cache=True, forceinline=True)
+_part = compiled(forceinline=True)
 _U1, _U2, _U3 = np.uint64(1), np.uint64(2), np.uint64(3)
 
 
-@njit(cache=True, nogil=True)
-def _drive(machine, job, result, scratch):
-    """Take chunks of work until none is left."""
+@compiled
+def _drive(machine, job, result, scratch, most):
+    """Take up to ``most`` pieces of work; False: none is left."""
     machine, job, result, scratch = borrowed(machine), borrowed(job), borrowed(result), borrowed(scratch)
     n_shares, n_ranges = len(job.rows) - 1, len(job.tiles) - 1
-    while True:
-        k = take(job.counter)
-        if k >= n_shares * n_ranges:
+    more = True
+    while more and most > 0:
+        k = take(job.counter.ctypes.data)
+        more = k < n_shares * n_ranges
+        if not more:
             break
+        most -= 1
         share, of_tiles = k % n_shares, k // n_shares
         last = job.rows[share + 1]
         for row in range(job.rows[share], last, BLOCK):
             _block(machine, job, result, scratch, row, min(row + BLOCK, last), last, of_tiles)
     if result.past:
         call(result.fence, ())
+    return more
 
 
 @_part

@@ -3,7 +3,7 @@
 One file an entry: 8 bytes of length, 32 bytes of SHA-256, then the object code.  A file
 that cannot be read or does not match is a miss; a folder that cannot be written to
 means no cache, with one warning.  The folder is EXPRKIT_CACHE_DIR (empty: memory only)
-or ``exprkit`` in the user's cache folder.
+or ``exprkit`` in the user's cache folder; ``compiled`` keeps Numba's loops there, too.
 
     >>> from exprkit.backends import objects
     >>> objects.key("text", "more text")[:8]
@@ -72,7 +72,7 @@ def write(name: str, code: bytes) -> None:
         _replace(home / f"{name}.o", len(code).to_bytes(8, "little") + sha256(code).digest() + code)
         _remove_oldest(home)
     except OSError as error:
-        _warn(home, error)
+        warn(home, error)
 
 
 def _replace(path: Path, data: bytes) -> None:
@@ -98,7 +98,7 @@ def _remove_oldest(home: Path) -> None:
         excess -= size
 
 
-def _warn(home: Path, error: OSError) -> None:
+def warn(home: Path, error: OSError) -> None:
     global _warned
     if not _warned:
         _warned = True

@@ -1,0 +1,137 @@
+"""The text of the CUDA kernels: ``interpreter.cu`` with the operators' cases from the table.
+
+Between the operator table and ``cubins``: a word of a GPU program names a *case*, which is
+an operator together with where its operand comes from.  This module numbers the cases, for
+``accumulator`` to write and for the kernel to read, and writes their code.
+
+    >>> from exprkit.backends import cases
+    >>> "a / b" in cases.source("ieee")
+    True
+
+==============  ========================================================================
+form            what the case computes (acc: the accumulator, one value a point)
+==============  ========================================================================
+ALONE           acc = f(acc)
+MEMORY          acc = f(acc, column or slot)
+MEMORY_FIRST    acc = f(column or slot, acc); of a pair: its two columns
+NUMBER          acc = f(acc, number); of an operator of one operand: f(number)
+NUMBER_FIRST    acc = f(number, acc); of a pair: both numbers
+BOTH            acc = f(pair of columns, number)
+==============  ========================================================================
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from exprkit import ops
+
+ALONE, MEMORY, MEMORY_FIRST, NUMBER, NUMBER_FIRST, BOTH = range(6)
+N_FORMS = 6
+_NO_CASE = -1
+_PAIR_FIRST = frozenset(row.staged[1] for row in ops.BY_CODE.values() if row.staged)  # these take a pair as operand a
+
+
+def takes_pair(row: ops.Operator) -> bool:
+    """Whether operand a is a pair (high part, low part)."""
+    return row.name in _PAIR_FIRST
+
+
+def forms(row: ops.Operator) -> tuple[int, ...]:
+    """The forms an operator's cases come in."""
+    if row.width > 1:
+        return ()  # pairs are made in columns and prologues only
+    if takes_pair(row):
+        return MEMORY_FIRST, NUMBER_FIRST, BOTH
+    if row.arity == 1:
+        return (ALONE, NUMBER) if row.code == ops.COPY else (ALONE,)
+    short = row.commutative and not row.long_code
+    return (MEMORY, NUMBER) if short else (MEMORY, MEMORY_FIRST, NUMBER, NUMBER_FIRST)
+
+
+@functools.cache
+def numbers() -> np.ndarray:
+    """The number of every case, [operator's code, form]; -1 where there is none."""
+    table = np.full((256, N_FORMS), _NO_CASE, np.int32)
+    n = 0
+    for row in (*_rows(common=True), *_rows(common=False)):
+        for form in forms(row):
+            table[row.code, form] = n
+            n += 1
+    table.flags.writeable = False
+    return table
+
+
+@functools.cache
+def source(operators: str) -> str:
+    """The CUDA C of all kernels.
+
+    Parameters
+    ----------
+    operators : {"ieee", "fast"}
+        Which of the table's formulas to use.
+    """
+    text = Path(__file__).with_name("interpreter.cu").read_text()
+    for mark, common in (("common", True), ("other", False)):
+        cases = "\n".join(line for row in _rows(common) for line in _cases(row, operators))
+        text = text.replace(f"            //{{{mark} cases}}", cases)
+    scalars = "\n".join(_scalar_case(ops.BY_CODE[code], operators) for code in sorted(ops.BY_CODE))
+    n_common = sum(len(forms(row)) for row in _rows(common=True))
+    return text.replace("    //{scalar cases}", scalars).replace("COMMON_CASES", str(n_common))
+
+
+def _rows(common: bool) -> list[ops.Operator]:
+    """The operators that are common in expressions, or the others.
+
+    A compiler makes a tree of comparisons of a switch: that of the common ones is small.
+    """
+    usual = {*ops.SETS["esr"], *_PAIR_FIRST}
+    return [ops.BY_CODE[code] for code in sorted(ops.BY_CODE) if (ops.BY_CODE[code].name in usual) == common]
+
+
+def _formula(row: ops.Operator, operators: str) -> str:
+    return row.cuda_fast if operators == "fast" and row.cuda_fast else row.cuda
+
+
+def _is_long(row: ops.Operator, operators: str) -> bool:
+    return row.long_code and not (operators == "fast" and row.cuda_fast)
+
+
+def _scalar_case(row: ops.Operator, operators: str) -> str:
+    return f"    case {row.code}: return {_formula(row, operators)};  // {row.name}"
+
+
+def _cases(row: ops.Operator, operators: str) -> Iterator[str]:
+    """An operator's cases; the order of the function's arguments puts the operands in order."""
+    body = f"-> T {{ return {_formula(row, operators)}; }}"
+    if _is_long(row, operators) and forms(row):
+        first = numbers()[row.code, forms(row)[0]]
+        labels = " ".join(f"case {numbers()[row.code, form]}:" for form in forms(row))
+        call = _LONG_CALLS[row.arity, takes_pair(row)].replace("{first}", str(first)).replace("{}", body)
+        yield f"            {labels} {call}; break;  // {row.name}"
+        return
+    for form in forms(row):
+        call = _CALLS[row.arity, takes_pair(row), form].replace("{}", body)
+        yield f"            case {numbers()[row.code, form]}: {call}; break;  // {row.name}"
+
+
+_CALLS = {  # (arity, takes a pair, form): the call, {} for the function's body
+    (1, False, ALONE): "alone(acc, [](T a) {})",
+    (1, False, NUMBER): "with_number(acc, high, [](T, T a) {})",
+    (2, False, MEMORY): "with_memory(acc, memory, [](T a, T b) {})",
+    (2, False, MEMORY_FIRST): "with_memory(acc, memory, [](T b, T a) {})",
+    (2, False, NUMBER): "with_number(acc, high, [](T a, T b) {})",
+    (2, False, NUMBER_FIRST): "with_number(acc, high, [](T b, T a) {})",
+    (2, True, MEMORY_FIRST): "with_pair(acc, memory, [](T b, T a, T a_low) {})",
+    (2, True, NUMBER_FIRST): "with_number(acc, high, [a_low](T b, T a) {})",
+    (2, True, BOTH): "set(acc, high); with_pair(acc, memory, [](T b, T a, T a_low) {})",
+}
+_LONG_CALLS = {  # (arity, takes a pair): the call for all forms, {first} for the number of the first one
+    (1, False): "go_round(acc, [](T a) {})",
+    (2, False): "go_round(acc, form - {first}, memory, high, [](T a, T b) {})",
+    (2, True): "go_round_pair(acc, form - {first}, memory, high, a_low, [](T b, T a, T a_low) {})",
+}

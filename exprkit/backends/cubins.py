@@ -1,0 +1,112 @@
+"""CUDA C to machine code for one GPU architecture, kept in the cache on disk.
+
+Between ``cases`` (the text) and ``card`` (the GPU).  NVRTC runs through ``cuda-core``, with
+the architecture given, so that it works on a machine without a GPU too; CuPy's own compiler
+would flush subnormals in everything.
+
+    >>> from exprkit.backends import cubins
+    >>> cubins.MACROS["LANES"]
+    32
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+from exprkit.backends import cases, objects
+from exprkit.precision import Precision
+
+PACKAGES = ("cuda-core", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")  # besides NVRTC's own version in the key
+MACROS: dict[str, Any] = {  # what interpreter.cu expects; its head explains them
+    "REAL": "float",
+    "LANES": 32,
+    "VECTORS": 4,
+    "BLOCK": 256,
+    "MIN_BLOCKS": 1,
+    "TASK": "VALUES",
+    "REDUCTION": "SHUFFLE",
+    "WEIGHTED": 0,
+    "COUNTED": 0,
+    "COLUMNS_SHARED": 1,
+    "SUPPORT": 0,
+    "STACK": 32,
+}
+
+
+def macros(settings: Precision, chosen: Mapping[str, Any]) -> dict[str, str]:
+    """All that interpreter.cu expects to be defined: the settings', the chosen and the usual values."""
+    own = {
+        "APPROXIMATE_DIVISION": int(bool(settings.approximate_division)),
+        "APPROXIMATE_ROOT": int(bool(settings.approximate_root)),
+        "PAIRS": int(settings.operators != "fast" or chosen.get("REAL") == "double"),
+        "FLUSH": '".ftz"' if settings.flush_subnormals else '""',
+    }
+    together = {**MACROS, **own, **chosen}
+    if "MIN_BLOCKS" not in chosen and settings.max_registers is None:
+        together["MIN_BLOCKS"] = max(1, _resident_threads(together, settings) // together["BLOCK"])
+    return {name: str(value) for name, value in together.items()}
+
+
+def _resident_threads(chosen: Mapping[str, Any], settings: Precision) -> int:
+    """Threads of a multiprocessor: as many as the kernel can have without spilling registers."""
+    if chosen["REAL"] == "double":
+        return 384 if chosen["VECTORS"] <= 4 else 256
+    if chosen["VECTORS"] > 4:
+        return 640 if chosen["COLUMNS_SHARED"] else 512
+    return 768 if settings.operators == "fast" and chosen["COLUMNS_SHARED"] else 640
+
+
+def compiled(architecture: str, settings: Precision, **chosen: Any) -> bytes:
+    """Machine code (a cubin) of the kernels, from the cache or the compiler.
+
+    Parameters
+    ----------
+    architecture : str
+        As ``"sm_90"``.
+    settings : Precision
+    **chosen
+        Macros that differ from ``MACROS``.
+    """
+    source, defined = cases.source(settings.operators), macros(settings, chosen)
+    key = objects.key(source, architecture, repr(sorted(defined.items())), repr(settings), _compiler())
+    code = objects.read(key)
+    if code is None:
+        code, _ = build(architecture, settings, **chosen)
+        objects.write(key, code)
+    return code
+
+
+def build(architecture: str, settings: Precision, **chosen: Any) -> tuple[bytes, str]:
+    """Machine code and the assembler's report (registers, spills), always compiled anew."""
+    from cuda.core import Program, ProgramOptions
+
+    report = io.StringIO()
+    options = ProgramOptions(
+        arch=architecture,
+        std="c++17",
+        define_macro=list(macros(settings, chosen).items()),
+        ftz=bool(settings.flush_subnormals),
+        prec_div=not settings.approximate_division,
+        prec_sqrt=not settings.approximate_root,
+        fma=settings.contract,
+        max_register_count=settings.max_registers,
+        lineinfo=settings.line_info or None,
+        ptxas_options=["-v", f"-O{settings.optimisation}"],
+    )
+    code = Program(cases.source(settings.operators), "c++", options).compile("cubin", logs=report)
+    return bytes(code.code), report.getvalue()
+
+
+def _compiler() -> str:
+    """Name and full version of everything that makes the code."""
+    from cuda.bindings import nvrtc
+
+    found = [f"NVRTC {nvrtc.nvrtcVersion()[1:]}"]
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found.append(f"{name} {metadata.version(name)}")
+    return ", ".join(found)

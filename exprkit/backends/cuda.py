@@ -1,0 +1,353 @@
+"""The CUDA backend: a whole population in one launch of an interpreter on an NVIDIA GPU.
+
+Last stage of the pipeline: ``lower`` makes three-address programs, ``accumulator`` the words
+that the GPU reads, ``cases`` and ``cubins`` the kernels; here programs meet data.  What the
+kernels compute stands in ``interpreter.cu``.
+
+    >>> import exprkit as ek
+    >>> status = ek.backends()["cuda"]
+    >>> status.available or "pip install" in status.detail or "driver" in status.detail
+    True
+
+One evaluation is at most two launches: ``make_numbers`` (parameters, constants and prologues
+become the numbers of the words; it reads the parameters straight from page-locked host
+memory) and ``interpret``.  A loss has a third, ``add_chunks``: float32 sums go over 128
+points at the most, the rest is added in float64 in an order that depends on the number of
+points alone, so that the bits are the same for any launch geometry.
+
+Results for the host are made in chunks: while one is copied, the next is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from exprkit.backends import card as cards
+from exprkit.backends.accumulator import Accumulated, accumulate
+from exprkit.backends.geometry import VECTORS, Plan, Shape, segments, shapes
+from exprkit.backends.jobs import Launch, Launcher, Numbers, store_width
+from exprkit.errors import ArgumentError
+from exprkit.lower import lower
+from exprkit.population import Population
+from exprkit.precision import Precision
+from exprkit.precision import precision as settings_of
+
+TAKES_SETTINGS = True  # precision= may be a Precision
+OPTIONS = ("block_size", "points_per_thread", "reduction", "dispatch")
+REDUCTIONS = ("shuffle", "shared", "atomic")
+DISPATCHES = ("interpreter", "per-expression")
+BASELINE_BLOCK = 128  # of the per-expression kernel, as the thesis found best
+CHUNK_BYTES = 64 << 20  # of a result on its way to the host
+MOST_LAUNCHES = 256  # that are kept ready; each holds a few arrays on the device
+COST_OF_RESULT = (8, 40)  # of a sum and of stored values, beside the operators' (accumulator.py)
+WORK_BYTES = 512 << 20  # numbers and partial sums of one pass
+SPAN = 3072 * 341  # points whose partial sums are added before they join the total; whole tiles of any size
+
+
+def unavailable() -> str | None:
+    """Why this backend can't run here and what mends it; None if it can."""
+    return cards.missing()
+
+
+def describe() -> str:
+    """What this backend runs on."""
+    device = cards.current()
+    return f"{device.name} ({device.architecture}, {device.multiprocessors} multiprocessors)"
+
+
+def adopt(values: Any) -> Any | None:
+    """A device array of any library as a CuPy array on the same memory; None for anything else."""
+    if isinstance(values, np.ndarray | list | tuple) or not _on_device(values):
+        return None
+    import cupy
+
+    values = values.detach() if hasattr(values, "detach") else values
+    return values if isinstance(values, cupy.ndarray) else cupy.from_dlpack(values)
+
+
+def _on_device(values: Any) -> bool:
+    if hasattr(values, "__cuda_array_interface__") and not hasattr(values, "__dlpack_device__"):
+        return True
+    return hasattr(values, "__dlpack_device__") and values.__dlpack_device__()[0] == 2  # kDLCUDA
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """Fresh device memory."""
+    import cupy
+
+    return cupy.empty(shape, dtype)
+
+
+class Engine:
+    """A population made ready for one data set (the protocol is in ``backends/__init__.py``).
+
+    Parameters
+    ----------
+    block_size : int, optional
+        Threads of a block, a multiple of 32.
+    points_per_thread : int, optional
+        4, 8, 12, 16, 24 or 32 (float32); half of that (float64).
+    reduction : {"shuffle", "shared", "atomic"}
+        How a loss is summed over the lanes of a warp; with atomic additions the bits may
+        differ from run to run.
+    dispatch : {"interpreter", "per-expression"}
+        One launch for all, or (a baseline) one launch for each expression.
+    """
+
+    def __init__(
+        self,
+        pop: Population,
+        X: Any,
+        *,
+        precision: str | Precision,
+        dtype: np.dtype,
+        threads: int | None = None,
+        block_size: int | None = None,
+        points_per_thread: int | None = None,
+        reduction: str = "shuffle",
+        dispatch: str = "interpreter",
+        card: Any = None,
+    ) -> None:
+        self.counts = dispatch == "interpreter"  # evaluate can count nan and inf on the way
+        self.card = card or cards.current()
+        self.settings = settings_of(precision)
+        self.dtype = np.dtype(dtype)
+        self.n_exprs, self.n_points = len(pop), len(X)
+        self._invalid = np.flatnonzero(~pop.valid)
+        self.host_results = isinstance(X, np.ndarray)
+        self.reduction = _one_of("reduction", reduction, REDUCTIONS)
+        self.block_size = _check_block(block_size, self.card.lanes)
+        self.vectors = _check_points(points_per_thread, self.dtype.itemsize)
+        self.programs, columns = _programs(pop, X, self.settings, self.dtype, self.card.xp)
+        self._launcher = Launcher(self.card, self.settings, self.dtype, self.programs, columns, X)
+        self._numbers = Numbers(self._launcher)
+        self._baseline = None
+        if _one_of("dispatch", dispatch, DISPATCHES) != "interpreter":
+            from exprkit.backends.per_expression import Baseline
+
+            self._baseline = Baseline(pop, self._launcher, block_size or BASELINE_BLOCK)
+        self._launches: dict[tuple[Any, ...], Launch] = {}
+        self._shapes: dict[int, Shape] = {}
+
+    # ── values ───────────────────────────────────────────────────────────────────────
+
+    def evaluate(self, params: Any, out: Any, counts: Any = None) -> None:
+        """Write every element of ``out``, (n_sets, n_exprs, n_points), on the host or the device.
+
+        ``counts`` (n_sets, n_exprs, 2) int64 takes how many nan and inf each expression gave.
+        """
+        found = None if counts is None else self.card.xp.zeros(counts.shape, np.uint64)
+        if self._baseline:
+            self._baseline.evaluate(params, out)
+        elif out.size:
+            rows = out.reshape(-1, self.n_points)
+            for first, stop in self._passes(params):
+                place, count = rows[first:stop], None if found is None else found.reshape(-1, 2)[first:stop]
+                if isinstance(out, np.ndarray) and self.card.xp is not np:
+                    self._to_host(place, count)
+                else:
+                    self._values(0, stop - first, place, count)
+        if found is not None:
+            counts[...] = self._result(found.astype(np.int64), counts)
+
+    def _passes(self, params: Any) -> Iterator[tuple[int, int]]:
+        """Set the numbers for as many parameter sets as fit; gives the items (over all sets) that can run now."""
+        n_sets = len(params)
+        at_once = max(1, WORK_BYTES // (self._launcher.bytes_of_a_set + 1))
+        for first in range(0, n_sets, at_once):
+            some = params[first : first + at_once]
+            if self._numbers.make(some):
+                self._launches.clear()  # they point to the old arrays
+            yield first * self.n_exprs, (first + len(some)) * self.n_exprs
+
+    def _values(self, first: int, stop: int, out: Any, count: Any) -> None:
+        """Items ``first`` to ``stop`` of this pass into a device array."""
+        launch = self._interpreter(first, stop, (0, self.n_points), TASK="VALUES", COUNTED=int(count is not None))
+        launch(out=out, nonfinite=count, store_width=store_width(out, self.card))
+
+    def _to_host(self, out: np.ndarray, count: Any) -> None:
+        """All items of this pass into a host array, by way of two buffers on the device."""
+        rows = max(1, min(len(out), CHUNK_BYTES // (self.n_points * self.dtype.itemsize)))
+        self._shrinking(rows, lambda rows: self._copy_chunks(out, count, rows), self.n_points * self.dtype.itemsize)
+
+    def _copy_chunks(self, out: np.ndarray, count: Any, rows: int) -> None:
+        """One chunk is copied while the next is computed."""
+        if count is not None:
+            count[...] = 0
+        stream = self.card.stream()
+        n_chunks = -(-len(out) // rows)
+        buffers = [self.card.xp.empty((rows, self.n_points), self.dtype) for _ in range(min(n_chunks, 2))]
+        free = [self.card.event() for _ in buffers]
+        for i in range(n_chunks):
+            chunk = slice(i * rows, min((i + 1) * rows, len(out)))
+            turn = i % len(buffers)
+            buffer = buffers[turn][: chunk.stop - chunk.start]
+            self.card.current_stream().wait_event(free[turn])
+            self._values(chunk.start, chunk.stop, buffer, None if count is None else count[chunk])
+            made = self.card.event()
+            made.record()
+            stream.wait_event(made)
+            self.card.to_host(buffer, out[chunk], stream)
+            free[turn].record(stream)
+        stream.synchronize()
+
+    def _shrinking(self, size: int, run: Callable[[int], None], bytes_of_one: int) -> None:
+        """``run(size)``, with half the size as often as memory runs out."""
+        while True:
+            try:
+                return run(size)
+            except self.card.out_of_memory:
+                self._launches.clear()
+            self.card.release()  # not before the failed run's arrays are gone
+            if size == 1:
+                raise MemoryError(
+                    f"one expression on {self.n_points} points needs {bytes_of_one / 1e9:.3g} GB on the device besides "
+                    f"the data, and {self.card.free_bytes() / 1e9:.3g} GB are free: take fewer points at a time"
+                )
+            size //= 2
+
+    # ── losses ───────────────────────────────────────────────────────────────────────
+
+    def loss_sums(self, params: Any, y: Any, weights: Any, kind: str, counts: Any = None) -> Any:
+        """Sum of weighted squared or absolute errors, float64 (n_sets, n_exprs); on the device if the data is."""
+        xp = self.card.xp
+        sums = (xp.empty if self.n_points else xp.zeros)(params.shape[:2], np.float64)
+        found = None if counts is None else xp.zeros(counts.shape, np.uint64)
+        if self.n_points and sums.size:
+            target, w = xp.asarray(y), None if weights is None else xp.asarray(weights)
+            for first, stop in self._passes(params):
+                place = sums.reshape(-1)[first:stop]
+                count = None if found is None else found.reshape(-1, 2)[first:stop]
+                self._sums(place, target, w, kind.upper(), count)
+        if found is not None:
+            counts[...] = self._result(found.astype(np.int64), counts)
+        if len(self._invalid):
+            sums[:, xp.asarray(self._invalid)] = np.nan
+        return self._result(sums, None)
+
+    def _sums(self, sums: Any, target: Any, weights: Any, task: str, count: Any) -> None:
+        """Add up all items of this pass."""
+        itemsize = self.dtype.itemsize
+        span_chunks = -(-min(self.n_points, SPAN) // self._shape(len(sums)).chunk)
+        at_once = max(1, min(len(sums), WORK_BYTES // (span_chunks * itemsize)))
+        self._shrinking(
+            at_once,
+            lambda at_once: self._sum_spans(sums, target, weights, task, count, at_once),
+            span_chunks * itemsize,
+        )
+
+    def _sum_spans(self, sums: Any, target: Any, weights: Any, task: str, count: Any, at_once: int) -> None:
+        """``at_once`` items at a time, and of those one span of points after the other."""
+        if count is not None:
+            count[...] = 0
+        if self.reduction == "atomic":
+            sums[...] = 0
+        macros = {"TASK": task, "WEIGHTED": int(weights is not None), "COUNTED": int(count is not None)}
+        for first in range(0, len(sums), at_once):
+            items = slice(first, min(first + at_once, len(sums)))
+            for start in range(0, self.n_points, SPAN):
+                self._sum_span(items, start, target, weights, sums, count, macros)
+
+    def _sum_span(
+        self, items: slice, start: int, target: Any, weights: Any, sums: Any, count: Any, macros: dict[str, Any]
+    ) -> None:
+        points = (start, min(start + SPAN, self.n_points))
+        launch, n_items = self._interpreter(items.start, items.stop, points, **macros), items.stop - items.start
+        chunk = self._shape(n_items).chunk
+        n_chunks = -(-(points[1] - start) // chunk)
+        partials = None if self.reduction == "atomic" else self.card.xp.empty((n_items, n_chunks), self.dtype)
+        launch(
+            target=target, weights=weights, partials=partials, sums=sums[items], n_chunks=n_chunks,
+            first_chunk=start // chunk, nonfinite=None if count is None else count[items],
+        )  # fmt: skip
+        if partials is not None:
+            self._adding(n_items, n_chunks, start > 0)(partials=partials, sums=sums[items])
+
+    def _adding(self, n_items: int, n_chunks: int, add: bool) -> Launch:
+        key = n_items, n_chunks, add
+        if key not in self._launches:
+            self._launches[key] = self._launcher.adding_chunks(n_items, n_chunks, add)
+        return self._launches[key]
+
+    def _result(self, device: Any, like: Any) -> Any:
+        """A device array as the caller wants it."""
+        on_host = self.host_results if like is None else isinstance(like, np.ndarray)
+        return device.get() if on_host and hasattr(device, "get") else device
+
+    # ── launches ─────────────────────────────────────────────────────────────────────
+
+    def _interpreter(self, first: int, stop: int, points: tuple[int, int], **macros: Any) -> Launch:
+        """The launch of the interpreter on items ``first`` to ``stop`` of this pass, for these macros."""
+        key = first, stop, points, *macros.values()
+        if key not in self._launches:
+            if len(self._launches) >= MOST_LAUNCHES:
+                del self._launches[next(iter(self._launches))]
+            self._launches[key] = self._prepared(first, stop, points, macros)
+        return self._launches[key]
+
+    def _prepared(self, first: int, stop: int, points: tuple[int, int], macros: dict[str, Any]) -> Launch:
+        shape, launcher = self._shape(stop - first), self._launcher
+        kernel = launcher.interpreter(shape, REDUCTION=self.reduction.upper(), **macros)
+        n_targets = 0 if macros["TASK"] == "VALUES" else 1 + macros["WEIGHTED"]
+        shared = shape.shared_bytes(launcher.n_columns, self.programs.n_slots, n_targets, self.reduction == "shared")
+        tiles = range(points[0] // shape.tile, -(-points[1] // shape.tile))
+        resident = self.card.multiprocessors * kernel.resident(shape.block, shared)
+        blocks = min(resident, -(-len(tiles) * (stop - first) // shape.warps))
+        cost = self.programs.cost + COST_OF_RESULT[macros["TASK"] == "VALUES"] * np.arange(self.n_exprs + 1)
+        plan = segments(cost, first, stop, tiles, blocks=blocks, warps=shape.warps)
+        on_device = Plan(*map(self.card.xp.asarray, plan))
+        return launcher.launch(
+            kernel, (blocks, 1), shape.block, shared, first_item=first, **on_device._asdict(), **self._numbers.arrays
+        )
+
+    def _shape(self, n_items: int) -> Shape:
+        """The best variant for so many items."""
+        if n_items not in self._shapes:
+            device = self.card
+            self._shapes[n_items] = shapes(
+                self.n_points, n_items, self._launcher.n_columns, self.programs.n_slots, itemsize=self.dtype.itemsize,
+                lanes=device.lanes, block=self.block_size, multiprocessors=device.multiprocessors,
+                shared_per_block=device.shared_per_block, shared_per_multiprocessor=device.shared_per_multiprocessor,
+                vectors=self.vectors,
+                most_vectors=8 if self.settings.operators == "fast" and self.dtype.itemsize == 4 else 4,
+            )[0]  # fmt: skip
+        return self._shapes[n_items]
+
+
+def _programs(pop: Population, X: Any, settings: Precision, dtype: np.dtype, xp: Any) -> tuple[Accumulated, Any]:
+    """The population's accumulator programs, and the columns they read (code and variable of each)."""
+    device = np if isinstance(X, np.ndarray) else xp
+    # one column at a time: CuPy reduces a whole array on all multiprocessors, but an axis on few
+    columns = [device.ascontiguousarray(X[:, v]) for v in range(X.shape[1] if len(X) else 0)]
+    negative = [bool((device.signbit(x) & ~device.isnan(x)).view(np.uint8).max()) for x in columns]
+    positive = ~np.array(negative or [False] * X.shape[1], bool)
+    program = lower(pop, precision=settings.operators, positive=positive, dtype=dtype)
+    return accumulate(program), (program.column_code, program.column_var)
+
+
+def _one_of(what: str, value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise ArgumentError(f"{what} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+    return value
+
+
+def _check_block(size: int | None, lanes: int) -> int | None:
+    if size is None:
+        return None if lanes > 1 else 1
+    if not isinstance(size, int) or size < lanes or size % lanes or size > 1024:
+        raise ArgumentError(f"block_size must be a multiple of {lanes} up to 1024, not {size!r}")
+    return size
+
+
+def _check_points(points: int | None, itemsize: int) -> int | None:
+    """Points a thread as 16-byte vectors."""
+    if points is None:
+        return None
+    width = 16 // itemsize
+    if points not in (choices := [width * v for v in VECTORS]):
+        raise ArgumentError(f"points_per_thread must be one of {', '.join(map(str, choices))}, not {points!r}")
+    return points // width
+

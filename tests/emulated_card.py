@@ -1,0 +1,88 @@
+"""A card that is not there: interpreter.cu compiled as C++ and run on the CPU, for tests without a GPU.
+
+A warp has one lane and a block one warp, so launches are loops; everything else, from the
+words of a program to the segments of a launch, is what runs on a GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+from exprkit.backends import cases, cubins
+
+SHARED_BYTES = 1 << 20
+HEADER = Path(__file__).with_name("emulated_cuda.h")
+RUN = """
+alignas(16) static unsigned char memory[{shared}];
+extern "C" void launch(int blocks_x, int blocks_y, int threads, const Job *job)
+{{
+    shared = reinterpret_cast<Vector *>(memory);
+    gridDim = {{blocks_x, blocks_y}};
+    blockDim = {{threads, 1}};
+    for (blockIdx.y = 0; blockIdx.y < blocks_y; ++blockIdx.y)
+        for (blockIdx.x = 0; blockIdx.x < blocks_x; ++blockIdx.x)
+            for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) {call};
+}}
+extern "C" int job_bytes() {{ return sizeof(Job); }}
+"""
+
+
+def compiler():
+    """A C++ compiler, or None."""
+    return next(filter(None, map(shutil.which, ("g++", "clang++", "c++"))), None)
+
+
+class EmulatedKernel:
+    local_bytes = 0
+    registers = 0
+
+    def __init__(self, library):
+        self._library = ctypes.CDLL(str(library))
+
+    def resident(self, threads, shared):
+        return 2
+
+    def prepare(self, blocks, threads, shared, job):
+        assert ctypes.sizeof(job) == self._library.job_bytes()
+        assert shared <= SHARED_BYTES
+        return lambda: self._library.launch(*blocks, threads, ctypes.byref(job))
+
+
+class EmulatedCard:
+    """What ``exprkit.backends.card.Card`` is, in NumPy."""
+
+    xp = np
+    lanes = 1
+    multiprocessors = 3
+    shared_per_block = shared_per_multiprocessor = SHARED_BYTES
+    out_of_memory = MemoryError
+
+    def __init__(self, folder):
+        self.folder = folder
+        self._kernels = {}
+
+    def kernel(self, name, settings, **chosen):
+        defined = cubins.macros(settings, chosen)
+        key = name, settings, *sorted(defined.items())
+        if key not in self._kernels:
+            self._kernels[key] = EmulatedKernel(self._build(name, settings, defined))
+        return self._kernels[key]
+
+    def _build(self, name, settings, defined):
+        path = self.folder / f"k{len(self._kernels)}.cpp"
+        source = cases.source(settings.operators).replace("    extern __shared__ Vector shared[];\n", "")
+        path.write_text(source + RUN.format(shared=SHARED_BYTES, call=f"{name}(*job)"))
+        macros = [f"-D{macro}={value}" for macro, value in defined.items()]
+        command = [compiler(), "-std=c++17", "-O1", "-ffp-contract=off", "-w", "-shared", "-fPIC"]
+        command += ["-include", str(HEADER)]
+        library = path.with_suffix(".so")
+        subprocess.run([*command, *macros, str(path), "-o", str(library)], check=True, capture_output=True, text=True)
+        return library
+
+    def pointer(self, array):
+        return array.ctypes.data

@@ -1,0 +1,28 @@
+"""Small launches of every kind: ``compute-sanitizer --tool memcheck python tests/gpu_sanitize.py``.
+
+CuPy's pool is off: it would hide accesses outside of arrays.
+"""
+
+from __future__ import annotations
+
+import cupy
+import numpy as np
+
+import exprkit as ek
+from exprkit import generate
+
+cupy.cuda.set_allocator(None)
+pop = generate.random(40, n_tokens=(1, 60), operators="thesis", n_vars=3, n_params=2, seed=1)
+params = np.random.default_rng(0).uniform(-2, 2, (2, 40, 2)).astype(np.float32)
+for n_points in (1, 127, 130, 513):
+    X = np.random.default_rng(1).uniform(0.2, 3, (n_points, 3)).astype(np.float32)
+    for options in ({}, {"points_per_thread": 4, "block_size": 64, "reduction": "shared"}):
+        ev = ek.Evaluator(pop, X, "cuda", "fast", **options)
+        ev.evaluate(params, count_nonfinite=True)
+        ev.loss(params, X[:, 0], weights=X[:, 1])
+        ev.loss(params, X[:, 0])
+ek.Evaluator(pop, X, "cuda", "ieee", dispatch="per-expression").evaluate(params)
+wide = generate.random(20, n_tokens=(10, 60), n_vars=700, seed=2)
+X = np.random.default_rng(1).uniform(0.2, 3, (300, 700)).astype(np.float32)
+ek.Evaluator(wide, X, "cuda", "ieee").evaluate(np.zeros((20, wide.max_params), np.float32))
+print("done")

@@ -1,0 +1,278 @@
+"""The CUDA backend on a GPU (marker ``gpu``), and what of it can be checked without one."""
+
+from __future__ import annotations
+
+import csv
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import exprkit as ek
+from exprkit import generate, ops
+from exprkit.backends import card, cubins, cuda
+from exprkit.errors import ArgumentError, BackendError, DataError
+from exprkit.precision import Precision
+from exprkit.study.agreement import disagreement
+
+on_gpu = pytest.mark.gpu
+TILES = (0, 1, 127, 128, 129, 362, 383, 385, 511, 512, 513, 1023, 1025, 2049)  # and a point more or less
+
+
+@pytest.fixture(autouse=True)
+def _needs_gpu(request):
+    if request.node.get_closest_marker("gpu") and (reason := card.missing()):
+        pytest.skip(reason)
+
+
+def data(n_points, n_vars, dtype="float32", seed=1):
+    return np.random.default_rng(seed).uniform(0.2, 3.0, (n_points, n_vars)).astype(dtype)
+
+
+def parameters(pop, lead=(), dtype="float32", seed=2):
+    return np.random.default_rng(seed).uniform(-2, 2, (*lead, len(pop), pop.max_params)).astype(dtype)
+
+
+def bits(array):
+    return array.view(np.uint32 if array.dtype == np.float32 else np.uint64)
+
+
+def thesis(root, n=997):
+    lines = (root / "data" / "esr_sample.txt").read_text().split("\n")[:-1]
+    return ek.parse((lines * (n // len(lines) + 1))[:n])
+
+
+# ── without a GPU ────────────────────────────────────────────────────────────────────
+
+
+def test_importing_exprkit_imports_no_cupy():
+    code = "import sys, exprkit; exprkit.Evaluator; sys.exit('cupy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_is_missing_is_said_with_what_mends_it(monkeypatch):
+    monkeypatch.setattr(card, "_installed", lambda module: module != "cupy")
+    assert card.missing() == (
+        "CuPy is not installed: pip install 'exprkit[cuda13]' (or [cuda12] for a CUDA 12 driver)"
+    )
+    with pytest.raises(BackendError, match=r"backend 'cuda' can't run here: CuPy is not installed: pip install"):
+        ek.Evaluator(ek.parse(["x1"]), [[1.0]], backend="cuda")
+
+
+def test_options_are_checked():
+    with pytest.raises(ArgumentError, match="backend 'cpu' has no option 'block_size': it has none"):
+        ek.Evaluator(ek.parse(["x1"]), [[1.0]], backend="cpu", block_size=128)
+    with pytest.raises(ArgumentError, match="takes precision by name only"):
+        ek.Evaluator(ek.parse(["x1"]), [[1.0]], backend="cpu", precision=Precision("fast", flush_subnormals=False))
+    with pytest.raises(DataError, match="precision must be one of 'ieee', 'fast', not 'exact'"):
+        Precision("exact")
+
+
+KERNELS = [  # what the default launches use; the rest differs in little
+    ("fast", {"VECTORS": 8, "BLOCK": 320}),
+    ("fast", {"VECTORS": 4, "BLOCK": 128, "TASK": "SQUARE"}),
+    ("ieee", {"VECTORS": 4, "BLOCK": 128, "TASK": "SQUARE"}),
+    ("ieee", {"VECTORS": 4, "BLOCK": 128, "REAL": "double"}),
+]
+ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
+
+
+def _resources(job):
+    architecture, (operators, macros) = job
+    _, report = cubins.build(f"sm_{architecture}", Precision(operators), **macros)
+    registers, spilled = re.search(r"Used (\d+) registers", report), re.search(r"(\d+) bytes spill stores", report)
+    return {
+        "architecture": architecture, "operators": operators, "real": macros.get("REAL", "float"),
+        "task": macros.get("TASK", "VALUES"), "vectors": macros["VECTORS"], "block": macros["BLOCK"],
+        "registers": int(registers[1]), "spilled": int(spilled[1]),
+    }  # fmt: skip
+
+
+def test_kernels_compile_for_every_architecture_within_their_registers(root):
+    pytest.importorskip("cuda.core", reason="cuda-core is not installed: pip install 'exprkit[cuda13]'")
+    from cuda.core import Program  # noqa: F401  imported here once: two threads must not do it at a time
+
+    with (root / "tests" / "kernels.csv").open() as file:
+        pinned = list(csv.DictReader(file))
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(_resources, [(a, kernel) for a in ARCHITECTURES for kernel in KERNELS]))
+    assert len(found) == len(pinned)
+    for now, then in zip(found, pinned, strict=True):
+        same = {name: str(value) for name, value in now.items() if name not in ("registers", "spilled")}
+        assert same.items() <= then.items()
+        # another release of NVRTC may need a few registers more
+        assert now["registers"] <= int(then["registers"]) + 8 and now["spilled"] <= int(then["spilled"]) + 16, now
+
+
+# ── on a GPU ─────────────────────────────────────────────────────────────────────────
+
+
+@on_gpu
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("precision", ["ieee", "fast"])
+def test_random_populations_agree(dtype, precision):
+    @given(
+        seed=st.integers(0, 10**6), n_vars=st.integers(1, 6), n_params=st.integers(0, 3), n_points=st.integers(1, 600)
+    )  # fmt: skip
+    @settings(max_examples=10)
+    def check(seed, n_vars, n_params, n_points):
+        pop = generate.random(100, n_tokens=(1, 60), operators="thesis", n_vars=n_vars, n_params=n_params, seed=seed)
+        X, params = data(n_points, n_vars, dtype, seed), parameters(pop, (), dtype, seed)
+        out = ek.Evaluator(pop, X, "cuda", precision, dtype).evaluate(params)
+        off = disagreement(pop, X, params, out, dtype=dtype, precision=precision)
+        # approximations of functions may err more than the definition's tolerances
+        assert (off > 0.01).sum() <= (2 if precision == "ieee" or dtype == "float64" else 20)
+
+    check()
+
+
+@on_gpu
+@pytest.mark.parametrize("row", ops.OPERATORS, ids=lambda row: row.name)
+def test_fast_functions_stay_within_their_published_error(row):
+    X = np.column_stack([np.random.default_rng(row.code).uniform(*row.domain[k % row.arity], 20_000) for k in (0, 1)])
+    X = X.astype(np.float32)
+    pop = ek.parse([f"{row.name}(x1 + 0)" if row.arity == 1 else f"{row.name}(x1 + 0, x2)"])
+    y = ek.Evaluator(pop, X, "cuda", "fast").evaluate().astype(np.float64)
+    wanted = ek.Evaluator(pop, X.astype(np.float64), "numpy", "ieee", "float64").evaluate()
+    error = np.abs(y - wanted) / np.spacing(np.maximum(np.abs(wanted), 1).astype(np.float32))
+    assert np.max(error) <= (row.cuda_fast_ulp or row.ulp[0]) + 0.5
+
+
+@on_gpu
+@pytest.mark.parametrize("n_points", TILES)
+def test_tile_edges_and_bits_that_do_not_depend_on_the_launch(root, n_points):
+    pop = generate.random(131, n_tokens=(1, 50), n_vars=3, n_params=2, seed=3)
+    X, params, y = data(n_points, 3), parameters(pop, (2,)), data(n_points, 1)[:, 0]
+    wanted = ek.Evaluator(pop, X, "cpu").evaluate(params)
+    seen = set()
+    for block, points, reduction in (
+        (None, None, "shuffle"), (32, 4, "shuffle"), (64, 8, "shared"), (256, 12, "shuffle"), (512, 16, "shared"),
+        (128, 32, "shuffle"),
+    ):  # fmt: skip
+        ev = ek.Evaluator(pop, X, "cuda", block_size=block, points_per_thread=points, reduction=reduction)
+        out = np.full_like(wanted, 7)
+        ev.evaluate(params, out=out)
+        seen.add(out.tobytes() + ev.loss(params, y).tobytes())
+    assert len(seen) == 1
+    assert np.isclose(out, wanted, rtol=1e-3, atol=1e-3, equal_nan=True).mean() > 0.97 if n_points else True
+
+
+@on_gpu
+@pytest.mark.parametrize("n_exprs", [0, 1, 7, 8, 9])
+def test_few_expressions(n_exprs):
+    pop = generate.random(9, n_tokens=(1, 30), n_vars=2, n_params=1, seed=4)[:n_exprs]
+    X, params = data(1000, 2), parameters(pop)
+    out = ek.Evaluator(pop, X, "cuda").evaluate(params)
+    assert out.shape == (n_exprs, 1000)
+    if n_exprs:
+        assert disagreement(pop, X, params, out, dtype="float32").max() < 0.01
+
+
+@on_gpu
+def test_order_and_company_do_not_change_bits():
+    pop = generate.random(500, n_tokens=(1, 50), n_vars=3, n_params=2, seed=5)
+    X, params = data(700, 3), parameters(pop)
+    out = ek.Evaluator(pop, X, "cuda").evaluate(params)
+    order = np.random.default_rng(0).permutation(500)
+    assert (bits(ek.Evaluator(pop[order], X, "cuda").evaluate(params[order])) == bits(out)[order]).all()
+    assert (bits(ek.Evaluator(pop[:3], X, "cuda").evaluate(params[:3])) == bits(out)[:3]).all()
+
+
+@on_gpu
+def test_memory_that_runs_out_makes_the_chunks_smaller(root, monkeypatch):
+    import cupy
+
+    pop = thesis(root)
+    X, params = data(3001, 2), parameters(pop)
+    ev = ek.Evaluator(pop, X, "cuda")
+    wanted = ev.evaluate(params)
+    monkeypatch.setattr(cuda, "CHUNK_BYTES", 50_000)
+    assert (bits(ev.evaluate(params)) == bits(wanted)).all()
+    monkeypatch.setattr(cuda, "CHUNK_BYTES", 64 << 20)
+    pool = cupy.get_default_memory_pool()
+    pool.free_all_blocks()
+    try:
+        for spare in (8 << 20, 3 << 20, 1 << 20):
+            pool.set_limit(size=pool.used_bytes() + spare)
+            assert (bits(ev.evaluate(params)) == bits(wanted)).all()
+    finally:
+        pool.set_limit(size=0)
+    assert (bits(ev.evaluate(params)) == bits(wanted)).all()
+
+
+@on_gpu
+def test_device_arrays_go_in_and_out_without_a_copy(root):
+    import cupy
+
+    pop = thesis(root)
+    X, params, y = data(1000, 2), parameters(pop), data(1000, 1)[:, 0]
+    host = ek.Evaluator(pop, X, "cuda")
+    ev = ek.Evaluator(pop, cupy.asarray(X), "cuda")
+    out = cupy.empty((len(pop), 1000), np.float32)
+    ev.evaluate(cupy.asarray(params), out=out)
+    pool = cupy.get_default_memory_pool()
+    before = pool.total_bytes()
+    assert ev.evaluate(cupy.asarray(params), out=out) is out
+    assert pool.total_bytes() == before
+    assert (bits(out.get()) == bits(host.evaluate(params))).all()
+    loss = ev.loss(cupy.asarray(params), cupy.asarray(y))
+    assert isinstance(loss, cupy.ndarray)
+    assert (loss.get() == host.loss(params, y)).all()
+    assert isinstance(ev.evaluate(params), cupy.ndarray)
+
+
+@on_gpu
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_arrays_of_other_libraries(library):
+    module = pytest.importorskip(library)
+    pop = ek.parse(["x1 * x2 + p1"])
+    X = data(100, 2)
+    if library == "torch":
+        given, kind = module.from_numpy(X).cuda(), module.Tensor
+    else:
+        given, kind = module.device_put(X, module.devices("gpu")[0]), module.Array
+    out = ek.Evaluator(pop, given, "cuda").evaluate([[2.0]])
+    assert isinstance(out, kind)
+    values = np.asarray(out.cpu() if library == "torch" else out)[0]
+    np.testing.assert_allclose(values, X[:, 0] * X[:, 1] + 2, rtol=1e-6)
+
+
+@on_gpu
+def test_counting_losses_and_the_per_expression_kernel(root):
+    pop = thesis(root, 247)
+    X, params, y = data(500, 2) - 1, parameters(pop), data(500, 1)[:, 0]
+    ev = ek.Evaluator(pop, X, "cuda")
+    out, counts = ev.evaluate(params, count_nonfinite=True)
+    assert (counts == np.stack([np.isnan(out).sum(-1), np.isinf(out).sum(-1)], axis=-1)).all()
+    weights = (np.arange(500) % 3).astype(np.float32)
+    for kind in ("sse", "mse", "rmse", "mae"):
+        wanted = ek.Evaluator(pop, X, "cpu").loss(params, y, kind, weights)
+        tame = ~(wanted > 1e15)
+        np.testing.assert_allclose(ev.loss(params, y, kind, weights)[tame], wanted[tame], rtol=1e-3)
+    base = ek.Evaluator(pop, X, "cuda", dispatch="per-expression").evaluate(params)
+    assert np.isclose(base, out, rtol=1e-3, atol=1e-3, equal_nan=True).mean() > 0.99
+
+
+@on_gpu
+def test_settings_of_the_compiler():
+    pop, X = ek.parse(["x1 / x2", "x1 * x2"]), np.array([[1e-30, 1e-10], [1.0, 3.0]], np.float32)
+    for chosen in (
+        Precision("ieee", max_registers=128, line_info=True), Precision("ieee", optimisation=1),
+        Precision("fast", flush_subnormals=False), Precision("ieee", contract=True, approximate_division=True),
+    ):  # fmt: skip
+        out = ek.Evaluator(pop, X, "cuda", chosen).evaluate()
+        np.testing.assert_allclose(out, [[1e-20, 1 / 3], [0 if chosen.flush_subnormals else 1e-40, 3]], rtol=1e-5)
+
+
+@on_gpu
+@pytest.mark.parametrize(
+    "option", [{"block_size": 33}, {"points_per_thread": 5}, {"reduction": "x"}, {"dispatch": "x"}]
+)
+def test_wrong_options(option):
+    with pytest.raises(ArgumentError, match="must be"):
+        ek.Evaluator(ek.parse(["x1"]), [[1.0]], "cuda", **option)
