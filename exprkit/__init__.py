@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from exprkit.evaluate import Evaluator
     from exprkit.expression import Expression, parameters, variables
     from exprkit.population import Population
+    from exprkit.precision import Precision
     from exprkit.study import bench
     from exprkit.text.parser import parse
 
@@ -32,6 +33,7 @@ __all__ = [
     "Evaluator",
     "Expression",
     "Population",
+    "Precision",
     "backends",
     "bench",
     "data",
@@ -46,6 +48,7 @@ _HOME = {
     "Evaluator": "evaluate",
     "Expression": "expression",
     "Population": "population",
+    "Precision": "precision",
     "parameters": "expression",
     "parse": "text.parser",
     "variables": "expression",

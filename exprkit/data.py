@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, DataError
+from exprkit.errors import ArgumentError, DataError, brought_by
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,8 +137,11 @@ def nikuradse() -> Dataset:
     ------
     DataError
         If the file cannot be had.
+    MissingError
+        If pooch is not installed.
     """
-    import pooch
+    with brought_by("notebooks"):
+        import pooch
 
     try:
         path = pooch.retrieve(NIKURADSE_URL, f"sha256:{NIKURADSE_SHA256}", path=pooch.os_cache("exprkit"))
@@ -164,7 +167,8 @@ def thesis_samples() -> pd.DataFrame:
     3: 10,000 x 10,860), ``evaluator``, ``block_size``, ``sample``, ``seconds`` (of 100
     parameter steps; Intel i5-12500, RTX 3060 Ti).
     """
-    import pandas as pd
+    with brought_by("notebooks"):
+        import pandas as pd
 
     return pd.read_csv(_published("thesis_samples.csv"), dtype={"block_size": "Int64"})
 

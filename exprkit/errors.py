@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 
 class ExprkitError(Exception):
     """The root of exprkit's errors."""
@@ -32,3 +35,18 @@ class BackendError(ExprkitError, RuntimeError):
 
 class ArgumentError(ExprkitError, ValueError):
     """An argument that is none of those possible; says which are, and the nearest one to a misspelt name."""
+
+
+class MissingError(ExprkitError, ImportError):
+    """A package that an extra of exprkit brings is not installed; says which command installs it."""
+
+
+@contextlib.contextmanager
+def brought_by(extra: str) -> Iterator[None]:
+    """Around the imports of packages that are installed with an extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name and error.name.partition(".")[0] == "exprkit":
+            raise
+        raise MissingError(f"{error.name} is not installed: pip install 'exprkit[{extra}]'", name=error.name) from None

@@ -29,9 +29,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from exprkit import ops
+from exprkit.compiled import compiled
 from exprkit.errors import ArgumentError
 from exprkit.machine import available_memory
 from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Population
@@ -245,7 +245,7 @@ def _apply(operand: _Size, symbol: int, made: _Size, position: int) -> int:
     return end
 
 
-@njit(cache=True)
+@compiled
 def _pair(a, a_params, b, b_params, symbol, half, top, out, out_params, position):
     """Write one binary operator over every pair of operands; return the next free row."""
     width_a = a.shape[1]
@@ -302,7 +302,7 @@ def _two_in_one(row: ops.Operator) -> tuple[ops.Operator, int]:
     return row, 0
 
 
-@njit(cache=True)
+@compiled
 def _lengths(symbols, inner):
     """Tokens of each row, counting the operators put in between."""
     n, width = symbols.shape
@@ -314,7 +314,7 @@ def _lengths(symbols, inner):
     return lengths
 
 
-@njit(cache=True)
+@compiled
 def _spell(symbols, kinds, values, arity, inner, out_kinds, out_values, position):
     """Turn rows of symbols into tokens; return the next free token.
 
@@ -440,7 +440,7 @@ def _thousandths(interval: tuple[float, float] | None) -> tuple[int, int]:
     return low, high
 
 
-@njit(cache=True)
+@compiled
 def _next(state):
     """Advance the generator held in ``state[0]`` (SplitMix64; Steele, Lea and Flood, 2014)."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -450,13 +450,13 @@ def _next(state):
     return z ^ (z >> np.uint64(31))
 
 
-@njit(cache=True)
+@compiled
 def _below(state, n):
     """A whole number from 0 to n-1 (n below 2^32)."""
     return np.int64(((_next(state) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
 
 
-@njit(cache=True)
+@compiled
 def _start(state, seed, stream, i):
     """Set the generator to the beginning of expression i's own sequence."""
     state[0] = seed
@@ -465,7 +465,7 @@ def _start(state, seed, stream, i):
     state[0] = _next(state)
 
 
-@njit(cache=True)
+@compiled
 def _random_sizes(seed, sizes, offsets):
     state = np.zeros(1, np.uint64)
     for i in range(len(offsets) - 1):
@@ -473,7 +473,7 @@ def _random_sizes(seed, sizes, offsets):
         offsets[i + 1] = offsets[i] + sizes[_below(state, len(sizes))]
 
 
-@njit(cache=True)
+@compiled
 def _random_tokens(seed, offsets, codes, n_unary, n_vars, n_params, low, high, share, kinds, values):
     """Fill in the tokens of every expression.
 
@@ -514,7 +514,7 @@ def _random_tokens(seed, offsets, codes, n_unary, n_vars, n_params, low, high, s
             leaves -= 1
 
 
-@njit(cache=True)
+@compiled
 def _draw_operators(state, n, n_codes, n_unary, drawn):
     """Put the operators of an expression of n tokens, then its leaves, in ``drawn``; return the leaves."""
     count, left = 0, n - 1
@@ -533,14 +533,14 @@ def _draw_operators(state, n, n_codes, n_unary, drawn):
     return leaves
 
 
-@njit(cache=True)
+@compiled
 def _shuffle(state, drawn, n):
     for k in range(n - 1, 0, -1):
         other = _below(state, k + 1)
         drawn[k], drawn[other] = drawn[other], drawn[k]
 
 
-@njit(cache=True)
+@compiled
 def _postfix_start(drawn, n, n_unary):
     """Where to begin so that no operator comes before its operands: after the last lowest height."""
     height, lowest, first = 0, 0, 0

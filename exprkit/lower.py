@@ -35,10 +35,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import DTypeLike
 
 from exprkit import ops
+from exprkit.compiled import compiled
 from exprkit.errors import PopulationError
 from exprkit.native import borrowed
 from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Population
@@ -228,7 +228,7 @@ def _rules(precision: str) -> _Rules:
     )  # fmt: skip
 
 
-_part = njit(cache=True, forceinline=True)  # so that the arrays are not handed over field by field
+_part = compiled(forceinline=True)  # so that the arrays are not handed over field by field
 
 
 # ── the compiled pass over all tokens ────────────────────────────────────────────────
@@ -274,7 +274,7 @@ class _Nodes(NamedTuple):
     stack: np.ndarray  # of nodes, for both walks
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _lower_all(tokens, rules, instructions, columns, nodes):
     tokens, rules, nodes = borrowed(tokens), borrowed(rules), borrowed(nodes)
     instructions, columns = borrowed(instructions), borrowed(columns)
@@ -503,7 +503,7 @@ def verify(program: Program) -> None:
         raise PopulationError(f"program {i} is damaged:\n" + "\n".join(lines))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _first_bad(
     code, a, b, dst, offsets, n_prologue, n_params, first_const, n_columns, n_slots, n_uniforms, arity, width
 ):

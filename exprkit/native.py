@@ -13,9 +13,11 @@ Used by ``lower`` and the CPU backend.
 from __future__ import annotations
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from exprkit.compiled import compiled
 
 _I64 = ir.IntType(64)
 
@@ -78,7 +80,7 @@ def _fetch_add(typingctx, address):
     return types.int64(types.int64), code
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def take(counter):
     """The number at the address ``counter``, which grows by one: no two threads get the same."""
     return _fetch_add(counter)

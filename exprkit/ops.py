@@ -1,8 +1,8 @@
 """The operators of exprkit: one row each, and nothing about an operator anywhere else.
 
 Parser, printers, SymPy bridge, every backend, the README's table and the tests read
-``OPERATORS``.  Adding an operator is adding a row (and, where it should be fast on a
-CPU, a formula in ``vecmath.py``).
+``OPERATORS``.  Adding an operator is adding a row, and its formula on vectors in
+``vecmath.py``.
 
     >>> from exprkit import ops
     >>> ops.BY_NAME["sqrt"].meaning
@@ -599,7 +599,7 @@ _internal(
 _internal(
     202, "pow_whole", 2, "a to a power b that is a whole number, as C's pow",
     numpy=np.power, vector=vecmath.pow,
-    cuda="pow(a, b)", cuda_fast="whole_power(a, b)", long_code=True, cuda_fast_ulp=128,
+    cuda="whole_power(a, b)", long_code=True, cuda_fast_ulp=128,
 )
 
 BY_NAME: dict[str, Operator] = {row.name: row for row in (*OPERATORS, *INTERNAL)}

@@ -64,11 +64,11 @@ def load(path: str | os.PathLike[str]) -> Population:
             found = {name: archive[name] for name in archive.files}
         version = int(found["format"])
         arrays = [found[name] for name in ARRAYS] if version == FORMAT else []
+        names = {name: tuple(map(str, found[name])) for name in NAMES if name in found}
     except Exception as error:  # damaged bytes make zipfile and NumPy raise nearly anything
         raise PopulationError(f"{os.fspath(path)!r} is not a saved population, or is damaged: {error}") from error
     if version != FORMAT:
         raise PopulationError(f"{os.fspath(path)!r} has format {version}; this exprkit reads {FORMAT}")
-    names = {name: tuple(map(str, found[name])) for name in NAMES if name in found}
     for array in arrays:
         array.flags.writeable = False
     return Population(*arrays, **names)

@@ -12,8 +12,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from exprkit.compiled import compiled
 from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 (
@@ -22,7 +22,7 @@ from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 ) = range(11)  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def check(kinds, values, offsets, valid, arity, max_tokens, max_variable, max_parameter, n_params):
     """First problem of a population, and what a walk over its tokens finds on the way.
 
@@ -71,7 +71,7 @@ def check(kinds, values, offsets, valid, arity, max_tokens, max_variable, max_pa
     return FINE, 0, 0, n_vars
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gather(tokens, offsets, order):
     """The tokens of the expressions in ``order``, one after the other."""
     total = 0
@@ -86,7 +86,7 @@ def gather(tokens, offsets, order):
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _hash(kinds, values, begin, end):
     """64-bit hash of a structure: every token but the values of constants."""
     h = np.uint64(0xCBF29CE484222325)
@@ -97,7 +97,7 @@ def _hash(kinds, values, begin, end):
     return h
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _same(kinds, values, a, b, length):
     for t in range(length):
         if kinds[a + t] != kinds[b + t]:
@@ -107,7 +107,7 @@ def _same(kinds, values, a, b, length):
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def structures(kinds, values, offsets, slots):
     """(representatives, inverse): the first expression of each structure, and each one's structure.
 

@@ -10,7 +10,7 @@ import pytest
 
 import exprkit as ek
 from exprkit import data
-from exprkit.errors import ArgumentError, BackendError
+from exprkit.errors import ArgumentError, BackendError, ParseError
 from exprkit.study import bench, plots
 from exprkit.study.agreement import disagreement
 
@@ -92,6 +92,13 @@ def test_an_unknown_backend_is_named_before_anything_runs():
         small(backends=["numpy", "numby"])
 
 
+@pytest.mark.parametrize("nothing", [{"n_steps": 0}, {"n_samples": -1}, {"backends": []}])
+def test_nothing_to_measure(nothing):
+    (name,) = nothing
+    with pytest.raises(ArgumentError, match=f"a benchmark needs 1 or more of {name}"):
+        small(**nothing)
+
+
 # ── agreement ──
 
 
@@ -155,6 +162,12 @@ def test_expressions_by_name(tmp_path):
     assert bench.expressions(str(path), 3) == ["x1 + 1", "x2", "x1 + 1"]
     with pytest.raises(ArgumentError, match="expressions='esrr' is neither"):
         bench.expressions("esrr", 3)
+    path.write_text("x1 + 1\n\nx1 + sine(x2)\n")
+    with pytest.raises(ParseError, match=r"1 of 2 .*\n\nexpression 1 \(line 3\): unknown function 'sine'"):
+        bench.expressions(str(path), 3)
+    for source in ("esr", "random", "exhaustive"):
+        with pytest.raises(ArgumentError, match="n_exprs must be 1 or more, not 0"):
+            bench.expressions(source, 0)
     path.write_text("\n")
     with pytest.raises(ArgumentError, match="no expressions"):
         bench.expressions(str(path), 3)

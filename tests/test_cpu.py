@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -222,6 +224,43 @@ def test_two_calls_at_once():
         call.join()
     for result, out in zip(results, expected, strict=True):
         assert np.array_equal(result, out, equal_nan=True)
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+import numpy as np, exprkit as ek
+pop = ek.parse(ek.data.esr_sample())
+ev = ek.Evaluator(pop, np.ones((10_000, 2)), backend="cpu", threads=int(sys.argv[1]))
+params, y = np.ones((1, 247, pop.max_params)), np.ones(10_000)
+before = ev.loss(params, y)
+many = np.broadcast_to(params, (30_000, *params.shape[1:]))
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+begin = time.perf_counter()
+try:
+    ev.loss(many, y)
+    print("was not stopped")
+except KeyboardInterrupt:
+    print(time.perf_counter() - begin, np.array_equal(before, ev.loss(params, y), equal_nan=True))
+"""
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_ctrl_c_stops_a_long_call_and_leaves_the_evaluator_whole(threads):
+    command = [sys.executable, "-c", INTERRUPTED, threads]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    seconds, same = printed.split()
+    assert float(seconds) < 5 and same == "True"  # all of it takes half a minute and more
+
+
+def test_where_no_thread_can_be_started_the_calling_one_does_all(monkeypatch):
+    class Full:
+        def submit(self, *job):
+            raise RuntimeError("can't start new thread")
+
+    pop, X = population(200, seed=9), ordinary(3000)
+    expected = evaluate(pop, X, threads=1)
+    monkeypatch.setattr(cpu, "_pool", lambda n: Full())
+    assert np.array_equal(evaluate(pop, X, threads=3), expected, equal_nan=True)
 
 
 # ── losses ───────────────────────────────────────────────────────────────────────────

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -181,7 +183,21 @@ WRONG = {
     "the first argument must be a Population, not list: use exprkit.parse(...)": lambda pop, X: ek.Evaluator(TEXTS, X),
     "precision must be one of 'ieee', 'fast', not 'exact'": lambda pop, X: ek.Evaluator(pop, X, precision="exact"),
     "dtype must be one of 'float32', 'float64', not 'float16'": lambda pop, X: ek.Evaluator(pop, X, dtype=np.float16),
-    "threads must be a whole number of 1 or more, not 0": lambda pop, X: ek.Evaluator(pop, X, threads=0),
+    "threads must be a whole number from 1 to 4,096, not 0": lambda pop, X: ek.Evaluator(pop, X, threads=0),
+    "threads must be a whole number from 1 to 4,096, not 1000000000": lambda pop, X: ek.Evaluator(
+        pop, X, threads=10**9
+    ),
+    "dtype must be one of 'float32', 'float64', not 'None'": lambda pop, X: ek.Evaluator(pop, X, dtype=None),
+    "X has masked values: fill them with numbers, or leave those points out": lambda pop, X: ek.Evaluator(
+        pop, np.ma.masked_array(X, X > 0)
+    ),
+    "params holds 0 an expression: expression 1 (p1 * x2 ^ 2) has 1": lambda pop, X: ek.Evaluator(pop, X).evaluate(
+        [np.zeros((4, 2)), np.zeros((4, 0))]
+    ),
+    "params holds None vectors for 4 expressions": lambda pop, X: ek.Evaluator(pop, X).evaluate([PARAMS, None]),
+    "params must be a list of vectors of numbers, one an expression: int too large to convert to float": (
+        lambda pop, X: ek.Evaluator(pop, X).evaluate([[10**400]] * 4)
+    ),
     "params are missing: expression 1 (p1 * x2 ^ 2) has 1": lambda pop, X: ek.Evaluator(pop, X).evaluate(),
     "params holds 3 vectors for 4 expressions": lambda pop, X: ek.Evaluator(pop, X).evaluate(PARAMS[:3]),
     "params[1] holds 2 numbers, but expression 1 (p1 * x2 ^ 2) has 1": lambda pop, X: ek.Evaluator(pop, X).evaluate(
@@ -222,6 +238,21 @@ def test_unknown_backend(pop, X):
     with pytest.raises(BackendError, match="there is no backend 'cpuu'; did you mean 'cpu'"):
         ek.Evaluator(pop, X, backend="cpuu")
     assert issubclass(BackendError, ExprkitError)
+    for name in ("CPU", None, 3):
+        with pytest.raises(BackendError, match="there is no backend"):
+            ek.Evaluator(pop, X, backend=name)
+
+
+def test_sets_of_parameters_may_be_padded_differently(pop, X, backend):
+    ev = ek.Evaluator(pop, X, backend=backend)
+    wide = np.array([[9.0, 9, 9], [3, 9, 9], [2, -1, 9], [9, 9, 9]])
+    for one_set in ev.evaluate([PARAMS, wide]):
+        np.testing.assert_allclose(one_set, expected(X), rtol=1e-6)
+
+
+def test_an_evaluator_is_not_sent_to_other_processes(pop, X):
+    with pytest.raises(TypeError, match="an Evaluator stays in its process"):
+        copy.copy(ek.Evaluator(pop, X))
 
 
 def test_a_result_that_cannot_fit_says_so(X):

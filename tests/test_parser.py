@@ -329,6 +329,8 @@ def test_given_names():
         ({"variables": ["<img onerror=1>"]}, "1",
          "variables: '<img onerror=1>' is not a name: letters, digits and _, and no digit first"),
         ({"variables": "ab"}, "1", "variables: give a list of names, ['ab'], or how many x1, x2, … there are"),
+        ({"variables": 2.5}, "1", "variables: give a list of names or how many x1, x2, … there are"),
+        ({"parameters": True}, "1", "parameters: give a list of names or how many p1, p2, … there are"),
         ({"variables": -1}, "1", "variables: -1 is not a count between 0 and 65,535"),
         ({"variables": ["p1"]}, "1",
          "variables: 'p1' is also how one of the parameters is written; name the parameters, too"),
@@ -341,6 +343,12 @@ def test_message_about_names(given_names, text, message):
 
 
 # ── sources ──────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("text", [b"x1 + 1", bytearray(b"x1 + 1"), np.array("x1 + 1"), np.str_("x1 + 1")], ids=type)
+def test_one_text_of_any_kind(text):
+    assert ek.parse(text).texts() == ["x1 + 1"]
+
 
 FILE = "# made by hand\nx1 + 1\r\n\n  \n  # indented\nx2 ** 2\nx1 +* 3\n"
 

@@ -284,6 +284,9 @@ def test_other_files_are_refused(tmp_path, pop):
     np.savez(path, format=1, kinds=np.array([None]), values=[0], offsets=[0, 1])
     with pytest.raises(PopulationError, match="allow_pickle=False"):
         Population.load(path)
+    np.savez(path, format=1, kinds=[1], values=[0], offsets=[0, 1], variables=np.array("abc"))
+    with pytest.raises(PopulationError, match="is not a saved population"):
+        Population.load(path)
     np.savez(path, format=1, kinds=[OPERATOR], values=[ADD], offsets=[0, 1])
     with pytest.raises(PopulationError, match="an operator lacks operands"):
         Population.load(path)

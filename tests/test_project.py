@@ -24,7 +24,9 @@ SOURCES = sorted((ROOT / "exprkit").rglob("*.py"))
 
 # Each module imports, at its top, from earlier lines only.
 LAYERS = """
-    errors machine native text.decimals vector.lanes
+    errors machine backends.objects vector.lanes
+    compiled
+    native text.decimals
     vector.llvm_text vector.coefficients precision
     vector.vecmath
     ops
@@ -34,7 +36,7 @@ LAYERS = """
     expression
     text.sympy_io text.parser generate
     lower
-    backends.objects backends.numpy backends.cases backends.geometry
+    backends.numpy backends.cases backends.geometry
     backends.simd backends.accumulator backends.cubins
     backends.cpu backends.card
     backends.jobs
@@ -241,3 +243,30 @@ def test_examples_in_docstrings_run(name):
     failed, _ = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     assert not failed
     assert module.__doc__, "every module says what it is for"
+
+
+WITHOUT_EXTRAS = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"pandas", "pooch", "matplotlib", "seaborn"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Missing())
+import importlib
+import exprkit as ek
+for use in (
+    lambda: ek.bench, lambda: ek.data.nikuradse(), lambda: ek.data.thesis_samples(),
+    lambda: importlib.import_module("exprkit.study.plots"), lambda: ek.parse("x1").texts(),
+):
+    try:
+        print(use())
+    except ImportError as error:
+        print(error)
+"""
+
+
+def test_a_missing_extra_is_one_line_with_the_command_that_mends_it():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_EXTRAS], capture_output=True, text=True, cwd=ROOT, check=True)
+    wanted = [f"{name} is not installed: pip install 'exprkit[notebooks]'"
+              for name in ("pandas", "pooch", "pandas", "matplotlib")]  # fmt: skip
+    assert done.stdout.splitlines() == [*wanted, "['x1']"]

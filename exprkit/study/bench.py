@@ -41,15 +41,17 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from exprkit import data, generate, machine
 from exprkit.backends import load
-from exprkit.errors import ArgumentError, BackendError
+from exprkit.errors import ArgumentError, BackendError, brought_by
 from exprkit.evaluate import Evaluator
 from exprkit.population import Population
 from exprkit.study.agreement import disagreement
 from exprkit.text.parser import parse
+
+with brought_by("notebooks"):
+    import pandas as pd
 
 __all__ = ["PHASES", "dataset", "expressions", "measure", "medians", "save", "unsteady"]
 
@@ -82,8 +84,12 @@ def expressions(source: str, n: int, *, n_vars: int = 2, seed: int = 0) -> list[
     Raises
     ------
     ArgumentError
-        If ``source`` is none of these.
+        If ``source`` is none of these, or ``n`` less than 1.
+    ParseError
+        For a file with a line that is no expression.
     """
+    if n < 1:
+        raise ArgumentError(f"n_exprs must be 1 or more, not {n!r}")
     if source == "esr":
         return _cycle(data.esr_sample(), n)
     if source == "random":
@@ -93,6 +99,7 @@ def expressions(source: str, n: int, *, n_vars: int = 2, seed: int = 0) -> list[
         everything = generate.exhaustive(nodes, n_vars=n_vars, spelled_out=True)
         return everything[np.arange(n) * len(everything) // n].texts()
     if Path(source).is_file():
+        parse(Path(source))  # an error names the line of the file
         lines = map(str.strip, Path(source).read_text(encoding="utf-8").splitlines())
         return _cycle([line for line in lines if line and not line.startswith("#")], n)  # as parse reads a file
     raise ArgumentError(f"expressions={source!r} is neither esr, exhaustive or random nor a file")
@@ -190,9 +197,12 @@ def measure(
 
     Raises
     ------
+    ArgumentError
+        If there is nothing to measure, or no step, or no sample.
     BackendError
         If a backend is unknown, cannot run here, or disagrees with the definition.
     """
+    _check_counts({"expressions": len(texts), "backends": len(backends), "n_steps": n_steps, "n_samples": n_samples})
     for name in backends:
         load(name)
     pop = parse(texts)
@@ -216,6 +226,12 @@ def measure(
     if bar is not None:
         bar.close()
     return pd.DataFrame(rows).astype({"block_size": "Int64"})
+
+
+def _check_counts(counts: dict[str, int]) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise ArgumentError(f"a benchmark needs 1 or more of {name}, not {count!r}")
 
 
 def _sample(run: _Run, out: np.ndarray) -> dict[str, float]:

@@ -18,12 +18,14 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import matplotlib
-import matplotlib.pyplot as plt
-import pandas as pd
-import seaborn as sns
-
 from exprkit import data
+from exprkit.errors import brought_by
+
+with brought_by("notebooks"):
+    import matplotlib
+    import matplotlib.pyplot as plt
+    import pandas as pd
+    import seaborn as sns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

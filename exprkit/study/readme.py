@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from exprkit import ops
+from exprkit.errors import brought_by
 
 OPERATORS = "<!-- operators: made by `make readme` -->", "<!-- end of operators -->"
 RESULTS = "<!-- results: made by `make readme` -->", "<!-- end of results -->"
@@ -121,7 +122,8 @@ def _machines(folder: str | Path) -> list[str]:
 
 def peers(folder: str | Path) -> str:
     """What ``tests/bench_peers.py`` measured: times of pyoperon over ours, and operators against NumPy."""
-    import pandas as pd
+    with brought_by("notebooks"):
+        import pandas as pd
 
     path = Path(folder) / "peers.csv"
     if not path.exists():

@@ -17,7 +17,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-from numba import njit
+
+from exprkit.compiled import compiled
 
 SMALLEST_POWER, LARGEST_POWER = -342, 308  # 10**q beyond these gives 0 or inf for any 64-bit mantissa
 INFINITY_BITS = np.uint64(0x7FF0000000000000)
@@ -42,7 +43,7 @@ POWERS_OF_FIVE = _powers_of_five()
 EXACT_POWERS = np.array([10.0**q for q in range(23)])  # each of them a float64 without rounding
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def _product(a, b):
     """(high, low) words of the 128-bit product of two uint64."""
     mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -52,7 +53,7 @@ def _product(a, b):
     return a1 * b1 + (cross >> half) + (other >> half) + (middle >> half), a * b
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _leading_zeros(word):
     n = 0
     for width in (32, 16, 8, 4, 2, 1):
@@ -62,7 +63,7 @@ def _leading_zeros(word):
     return n
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _by_wide_product(digits, exponent):
     """``nearest`` for any mantissa and exponent."""
     shift = _leading_zeros(digits)
@@ -98,7 +99,7 @@ def _by_wide_product(digits, exponent):
     return (mantissa & np.uint64((1 << 52) - 1)) | (np.uint64(power) << np.uint64(52))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def nearest(digits, exponent):
     """Bits of the float64 nearest to ``digits * 10**exponent``.
 

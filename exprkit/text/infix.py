@@ -23,8 +23,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from exprkit.compiled import compiled
 from exprkit.population import OPERATOR
 
 LEFT, RIGHT, PREFIX = range(3)
@@ -44,7 +44,7 @@ class Notation(NamedTuple):
     prefix: np.ndarray  # bool (256,), by operator code: its operand stands behind it
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def longest(kinds, pieces, start):
     """An upper bound for the bytes that ``write`` needs, separators excepted."""
     total = 2 * (start[OPENING + 2] - start[OPENING]) * len(kinds)
@@ -57,7 +57,7 @@ def longest(kinds, pieces, start):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _copy(out, n, piece, text, start):
     for k in range(start[piece], start[piece + 1]):
         out[n] = text[k]
@@ -65,7 +65,7 @@ def _copy(out, n, piece, text, start):
     return n
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def write(kinds, pieces, forms, offsets, arity, notation, out, size, stack):
     """Write all expressions into ``out``, each followed by a 0 byte; the number of bytes.
 
@@ -123,7 +123,7 @@ def write(kinds, pieces, forms, offsets, arity, notation, out, size, stack):
     return n
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _push(stack, top, t, delimited):
     """Put off an operand, with its delimiters (last in, first out)."""
     if delimited:

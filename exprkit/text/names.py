@@ -150,9 +150,10 @@ def _given(words: Given, kind: int) -> tuple[tuple[str, ...] | None, int]:
         if not 0 <= words <= MAX_INDEX:
             raise ParseError(f"{what}: {words} is not a count between 0 and {MAX_INDEX:,}")
         return None, int(words)
-    if isinstance(words, str):
-        raise ParseError(f"{what}: give a list of names, [{words!r}], or how many {letter}1, {letter}2, … there are")
-    names = tuple(words)  # type: ignore[arg-type]  # mypy takes bool out of int, but not out of the union
+    if isinstance(words, (str, bool)) or not isinstance(words, Iterable):
+        meant = f", [{words!r}]," if isinstance(words, str) else ""
+        raise ParseError(f"{what}: give a list of names{meant} or how many {letter}1, {letter}2, … there are")
+    names = tuple(words)
     for word in names:
         if not isinstance(word, str) or not word.isidentifier():
             raise ParseError(f"{what}: {word!r} is not a name: letters, digits and _, and no digit first")

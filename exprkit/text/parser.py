@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from exprkit.errors import ExprkitError, ParseError
+from exprkit.errors import ArgumentError, ExprkitError, ParseError
 from exprkit.population import Population
 from exprkit.text.names import USUAL, Given, Names
 
@@ -72,7 +72,7 @@ def parse(
     text an expression, 1,000 digits a number, ``x65535`` and ``p65535``.
     """
     if errors not in ("raise", "mask"):
-        raise ValueError(f'errors={errors!r}: expected "raise" or "mask"')
+        raise ArgumentError(f'errors={errors!r}: expected "raise" or "mask"')
     batch = _read(source)
     batch.names = names = _names(batch, variables, parameters)
     kinds, values, offsets, faults = _parse_texts(batch)
@@ -113,6 +113,10 @@ class Batch:
 
 def _read(source: Any) -> Batch:
     """The batch behind whatever the user gave."""
+    if isinstance(source, np.ndarray) and source.ndim == 0:
+        source = source.item()
+    if isinstance(source, bytearray):
+        source = bytes(source)
     if isinstance(source, (str, bytes)):
         return _from_items([source], alone=True)
     if isinstance(source, os.PathLike):

@@ -30,9 +30,9 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from exprkit import ops
+from exprkit.compiled import compiled
 from exprkit.population import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE
 from exprkit.text.decimals import SIGN_BIT, nearest
 
@@ -125,7 +125,7 @@ def workspace(size: int, longest: int) -> Work:
 # ── numbers ──────────────────────────────────────────────────────────────────────────
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _skip(text, j, rules):
     """The place of the next byte that is no blank."""
     while rules[BYTE_CLASS, text[j]] == SPACE:
@@ -133,7 +133,7 @@ def _skip(text, j, rules):
     return j
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _scan_number(text, j, rules):
     """(end, digits, exponent, inexact, whole, single): ``digits * 10**exponent``; 19 digits are kept."""
     kept, digits, exponent, inexact, whole = 0, np.uint64(0), 0, False, True
@@ -152,7 +152,7 @@ def _scan_number(text, j, rules):
     return end, digits, exponent + power, inexact, whole and end == j, single
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _scan_exponent(text, j, rules):
     """(end, exponent, single) of ``e-3``, or of ``f-3`` for a float32 literal."""
     if text[j] != LOWER_E and text[j] != UPPER_E and text[j] != LOWER_F:
@@ -168,7 +168,7 @@ def _scan_exponent(text, j, rules):
     return k, -power if text[j + 1] == MINUS else power, text[j] == LOWER_F
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _decimal(digits, exponent, inexact, single):
     """(bits, slow): the literal's value, or that these digits do not decide it."""
     bits = np.uint64(nearest(digits, exponent))
@@ -180,21 +180,21 @@ def _decimal(digits, exponent, inexact, single):
     return bits, slow
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _symbol(text, j, rules):
     """The infix operator at a place: its code, ``RATIONAL_SIGN``, or 0."""
     c = text[j]
     return rules[DOUBLED, c] if text[j + 1] == c and rules[DOUBLED, c] else rules[INFIX, c]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _power_follows(text, j, rules):
     """Whether the next thing is an operator that binds tighter than a prefix."""
     code = _symbol(text, _skip(text, j, rules), rules)
     return rules[PRECEDENCE, code] > rules[PREFIXES, 0]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _rational(text, j, digits, exact, rules):
     """(end, bits, slow, error) of ``digits // …``, where ``j`` is behind the ``//``."""
     nothing = np.uint64(0)
@@ -213,7 +213,7 @@ def _rational(text, j, digits, exact, rules):
     return j, np.float64(quotient).view(np.uint64), slow, FINE
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _number(text, start, rules):
     """(end, bits, undecided, flags, error) of the decimal number or fraction at a place."""
     j, digits, exponent, inexact, whole, single = _scan_number(text, start, rules)
@@ -233,7 +233,7 @@ def _number(text, start, rules):
 # ── names ────────────────────────────────────────────────────────────────────────────
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _numbered(text, start, rules):
     """(end, number) of ``x12`` or ``p12``; the number is 0 for another word."""
     j, number = start + 1, 0
@@ -245,7 +245,7 @@ def _numbered(text, start, rules):
     return (start, 0) if number == 0 or rules[BYTE_CLASS, text[j]] == LETTER else (j, number)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _word(text, start, spellings, entries, slots, rules):
     """(end, index) of the name at a place; the index is -1 for an unknown one."""
     j, h = start, FNV_BASIS
@@ -269,7 +269,7 @@ def _word(text, start, spellings, entries, slots, rules):
 # ── expressions ──────────────────────────────────────────────────────────────────────
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _behind_power(stack, top, rules):
     """Whether what comes next is an exponent, signs put aside."""
     while stack[top, ENTRY] >> 8 == rules[PREFIXES, 0]:
@@ -277,7 +277,7 @@ def _behind_power(stack, top, rules):
     return stack[top, ENTRY] >> 8 > rules[PREFIXES, 0]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def parse_block(text, starts, ends, first, names, rules, work, offsets, found):
     """Parse texts from ``first`` on until all are done or ``work`` might not hold the next one.
 
@@ -439,7 +439,7 @@ def parse_block(text, starts, ends, first, names, rules, work, offsets, found):
     return len(starts), n, n_slow
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def first_bytes(text, starts, rules):
     """The first byte of each text that is no blank: 0 for a blank text."""
     first = np.empty(len(starts), np.uint8)
