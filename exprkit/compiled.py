@@ -31,7 +31,7 @@ from numba import config, njit
 from exprkit.backends import objects
 
 # the modules whose constants and functions others compile into their own code (a test compares)
-SHARED = ("compiled", "ops", "population", "native", "lower", "text/decimals", "backends/simd")
+SHARED = ("compiled", "ops", "population", "native", "lower", "text/decimals", "backends/simd", "backends/cases")
 KEPT = 8  # folders of other versions; older ones go
 
 

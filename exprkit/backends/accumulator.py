@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from exprkit import ops
 from exprkit.backends import cases
+from exprkit.compiled import compiled
 from exprkit.errors import BackendError
 from exprkit.lower import COLUMN, SLOT, UNIFORM, Program
 
@@ -142,7 +142,7 @@ def _by_code(precision: str) -> tuple[np.ndarray, ...]:
     return arrays
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _accumulate_all(lowered, rows, made):
     w = s = n_results = 0
     no_constant = lowered.first_const[-1]  # behind the last one stands nan
@@ -173,7 +173,7 @@ def _accumulate_all(lowered, rows, made):
     return n_results
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _word(k, is_first, e, w, first_result, lowered, rows, made):
     """Write word ``w`` for instruction ``k`` of expression ``e``."""
     code, a, b = np.int64(lowered.code[k]), lowered.a[k], lowered.b[k]
@@ -213,7 +213,7 @@ def _word(k, is_first, e, w, first_result, lowered, rows, made):
     made.words[w, 1] = place
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _source(operand, e, lowered, first_result):
     """Where the uniform of an operand comes from."""
     if operand < 0:
