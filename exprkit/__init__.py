@@ -20,37 +20,54 @@ from exprkit.backends import backends  # at once: later the name would stand for
 
 if TYPE_CHECKING:
     from exprkit import data, generate, ops
+    from exprkit.description import description_length
     from exprkit.evaluate import Evaluator
+    from exprkit.explorer.view import explore
     from exprkit.expression import Expression, parameters, variables
+    from exprkit.fits import FitResult, fit
     from exprkit.population import Population
     from exprkit.precision import Precision
     from exprkit.study import bench
+    from exprkit.study.sweep import sweep
     from exprkit.text.parser import parse
+    from exprkit.transpiler.compiled import compile_ptx
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Evaluator",
     "Expression",
+    "FitResult",
     "Population",
     "Precision",
     "backends",
     "bench",
+    "compile_ptx",
     "data",
+    "description_length",
+    "explore",
+    "fit",
     "generate",
     "ops",
     "parameters",
     "parse",
+    "sweep",
     "variables",
 ]
 
 _HOME = {
     "Evaluator": "evaluate",
     "Expression": "expression",
+    "FitResult": "fits",
     "Population": "population",
     "Precision": "precision",
+    "description_length": "description",
+    "explore": "explorer.view",
+    "fit": "fits",
+    "compile_ptx": "transpiler.compiled",
     "parameters": "expression",
     "parse": "text.parser",
+    "sweep": "study.sweep",
     "variables": "expression",
 }
 _SUBMODULES = {"bench": "study.bench", "data": "data", "generate": "generate", "ops": "ops"}

@@ -11,9 +11,10 @@ Beside the pipeline: gives the ``X`` and ``y`` that an ``Evaluator`` takes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +23,10 @@ from exprkit.errors import ArgumentError, DataError, brought_by
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Dataset", "esr_sample", "nikuradse", "repeat", "rough_pipe", "thesis_samples", "uniform"]
+__all__ = [
+    "Dataset", "esr_sample", "from_table", "nikuradse", "repeat", "rough_pipe", "thesis_samples", "thesis_steps",
+    "uniform",
+]  # fmt: skip
 
 NIKURADSE_URL = "https://github.com/EpistasisLab/pmlb/raw/master/datasets/nikuradse_1/nikuradse_1.tsv.gz"
 NIKURADSE_SHA256 = "be6942e13096c21f10496a24056b01ff791e24d6172f5b7a09013c3307d38f28"
@@ -155,6 +159,64 @@ def nikuradse() -> Dataset:
     return Dataset(X, np.asarray(table["target"]), ("r_k", "log_Re"), "nikuradse")
 
 
+def from_table(table: Any, target: str | None = None) -> Dataset:
+    """Data points from a table: the target's column, and all others as variables.
+
+    Parameters
+    ----------
+    table : DataFrame, mapping of columns, or path of a CSV file
+        Numbers; a CSV file's first line names its columns, whatever separates them.
+    target : str, optional
+        Name of the target's column; by default the last one.
+
+    Raises
+    ------
+    DataError
+        If there is no such column, a column holds something else than numbers or lacks some,
+        or there is nothing beside the target.
+    MissingError
+        If pandas is not installed.
+    """
+    with brought_by("notebooks"):
+        import pandas as pd
+
+    name = "table"
+    if isinstance(table, (str, Path)):
+        name = Path(table).stem
+        table = _read_csv(Path(table).expanduser(), pd)
+    elif not isinstance(table, pd.DataFrame):
+        if not isinstance(table, Mapping):
+            raise DataError(f"a table is a DataFrame, columns by name or a CSV file's path, not {type(table).__name__}")
+        table = pd.DataFrame(table)
+    columns = [str(column) for column in table.columns]
+    target = columns[-1] if target is None and columns else target
+    if target not in columns or len(columns) < 2 or len(set(columns)) < len(columns):
+        raise DataError(f"the columns must be a target and others, each once: {target!r} of {', '.join(columns)}")
+    numbers = [_numbers(table.iloc[:, place], column) for place, column in enumerate(columns)]
+    y = numbers.pop(columns.index(target))
+    return Dataset(np.column_stack(numbers), y, tuple(column for column in columns if column != target), name)
+
+
+def _read_csv(path: Path, pd: Any) -> Any:
+    try:
+        return pd.read_csv(path, sep=None, engine="python")
+    except OSError as error:
+        raise DataError(f"{path} could not be read: {error.strerror or error}") from error
+    except Exception as error:  # whatever pandas finds wrong with the text means the same to the user
+        raise DataError(f"{path} is no CSV file with a line of names and lines of numbers: {error}") from error
+
+
+def _numbers(column: Any, name: str) -> np.ndarray:
+    try:
+        values = np.asarray(column, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"column {name!r} holds something else than numbers: {error}") from error
+    lacking = int(np.isnan(values).sum())
+    if lacking:
+        raise DataError(f"column {name!r} lacks {lacking:,} of {len(values):,} values: drop or fill those rows first")
+    return values
+
+
 def esr_sample() -> list[str]:
     """247 expressions as the thesis fed them to its evaluators: Julia's syntax, x1, x2, p1, p2."""
     return _published("esr_sample.txt").read_text(encoding="utf-8").split("\n")[:-1]
@@ -171,6 +233,18 @@ def thesis_samples() -> pd.DataFrame:
         import pandas as pd
 
     return pd.read_csv(_published("thesis_samples.csv"), dtype={"block_size": "Int64"})
+
+
+def thesis_steps() -> pd.DataFrame:
+    """What each optimisation step of the thesis brought on benchmark 1, as its text says.
+
+    Columns ``evaluator``, ``benchmark``, ``step`` (0: before), ``change``, ``relative``: the
+    time of a sample where that of the first version is 1.
+    """
+    with brought_by("notebooks"):
+        import pandas as pd
+
+    return pd.read_csv(_published("thesis_steps.csv"))
 
 
 def _published(name: str) -> Path:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from exprkit import arrays
-from exprkit.backends import load, status
-from exprkit.errors import ArgumentError, DataError
+from exprkit.backends import choice, load, status
+from exprkit.errors import ArgumentError, BackendError, DataError
 from exprkit.population import Population
 from exprkit.precision import Precision
 from exprkit.precision import precision as precision_of
@@ -31,6 +31,7 @@ LOSSES = {  # name: (what is summed over the points, how the sum and the sum of 
 }
 DTYPES = ("float32", "float64")
 MOST_THREADS = 4096
+COUNTED_BYTES = 64 << 20  # of a matrix in which nan and inf are counted
 
 
 class Evaluator:
@@ -45,7 +46,8 @@ class Evaluator:
         ``__dlpack__`` (PyTorch, JAX, ...).  Converted to ``dtype`` and prepared once; the
         GPU backends take arrays that lie on the device as they are.
     backend : str
-        ``"auto"`` (the fastest that can run here) or a name from ``backends()``.
+        ``"auto"`` (the fastest that can run here, by ``explain``'s estimates) or a name from
+        ``backends()``.
     precision : {"ieee", "fast"} or Precision
         ``"ieee"``: every operator to the tolerance of its row in ``ops``, special values
         included.  ``"fast"``: cheaper powers, with nan for a negative base unless the
@@ -55,6 +57,8 @@ class Evaluator:
         Type of the data, the parameters, the arithmetic and the results.
     threads : int, optional
         CPU threads; by default all that this process may use.
+    n_steps : int
+        How many evaluations are expected; ``"auto"`` weighs them against what setting up takes.
     **options
         What the backend offers besides: see its ``Engine`` (``exprkit.backends.cuda`` has
         ``block_size``, ``points_per_thread``, ``reduction`` and ``dispatch``).
@@ -77,6 +81,7 @@ class Evaluator:
         precision: str | Precision = "ieee",
         dtype: Any = "float32",
         threads: int | None = None,
+        n_steps: int = 1,
         **options: Any,
     ) -> None:
         if not isinstance(pop, Population):
@@ -87,16 +92,19 @@ class Evaluator:
         self.precision = settings.operators
         self.dtype = np.dtype(_one_of("dtype", arrays.dtype_name(dtype), DTYPES))
         self.threads = _check_threads(threads)
-        module = load(backend)
+        self.n_steps = _check_steps(n_steps)
+        self._choice = self._chosen(X, settings, tuple(options)) if backend == "auto" else None
+        module = load(self._choice.name if self._choice else backend)
         self.backend = module.__name__.rpartition(".")[2]
         _check_options(self.backend, options, getattr(module, "OPTIONS", ()))
         self._adopt = getattr(module, "adopt", arrays.no_device)
         data, self._give_back = arrays.data_matrix(X, pop, self.dtype, self._adopt)
         self._fresh = None if isinstance(data, np.ndarray) else module.empty
         self.n_points = len(data)
-        self._engine = module.Engine(
+        self._make_engine = lambda pop: module.Engine(
             pop, data, precision=_for_backend(settings, module), dtype=self.dtype, threads=self.threads, **options
         )
+        self._engine = self._make_engine(pop)
 
     def evaluate(self, params: Any = None, out: Any = None, count_nonfinite: bool = False) -> Any:
         """Every expression at every data point.
@@ -110,7 +118,8 @@ class Evaluator:
         out : array, optional
             C-contiguous array of the evaluator's dtype and the result's shape, in the host's
             memory or on the backend's device.  Reuse it: fresh memory for a large result
-            costs more than filling it.
+            costs more than filling it.  A GPU writes rows fastest where n_points is a multiple
+            of 32 (float32; 16 of float64), and needs up to a quarter longer where it is odd.
         count_nonfinite : bool
             Also give how many nan and how many inf each expression made.
 
@@ -131,19 +140,22 @@ class Evaluator:
         shape = (*lead, len(self.pop), self.n_points)
         array = arrays.result_array(out, shape, self.dtype, self._adopt, self._fresh)
         values = array.reshape(len(sets), len(self.pop), self.n_points)
-        result = out if out is not None else self._give_back(array)
         if not count_nonfinite:
             self._engine.evaluate(sets, values)
-            return result
+            return out if out is not None else self._give_back(array)
         counts = np.zeros((len(sets), len(self.pop), 2), np.int64)
         if getattr(self._engine, "counts", False):
             self._engine.evaluate(sets, values, counts)
         else:
             self._engine.evaluate(sets, values)
             counts[..., 0], counts[..., 1] = np.isnan(values).sum(-1), np.isinf(values).sum(-1)
+        # not before the results are on their way: what takes a device array over waits for what was started by then
+        result = out if out is not None else self._give_back(array)
         return result, counts.reshape(*lead, len(self.pop), 2)
 
-    def loss(self, params: Any, y: Any, kind: str = "sse", weights: Any = None) -> Any:
+    def loss(
+        self, params: Any, y: Any, kind: str = "sse", weights: Any = None, count_nonfinite: bool = False
+    ) -> Any:
         """The error of every expression against ``y``, without making the matrix.
 
         Parameters
@@ -157,11 +169,18 @@ class Evaluator:
         weights : array, (n_points,), optional
             A weight >= 0 for every point; means are weighted means.  A point of weight 0
             does not count, whatever an expression gives there.
+        count_nonfinite : bool
+            Also give how many nan and how many inf each expression made at the points that
+            count.  Free with ``"cuda"``; elsewhere the expressions are evaluated once more,
+            a part of the population at a time.
 
         Returns
         -------
         float64 array, (n_exprs,) or (n_sets, n_exprs)
-            nan where an expression is nan at a point that counts.
+            nan where an expression is nan at a point that counts.  With float32 data,
+            ``"cuda"`` squares in float32: errors beyond 1.8e19 make a squared loss inf.
+        int64 array, (n_exprs, 2) or (n_sets, n_exprs, 2)
+            Only with ``count_nonfinite``, behind the first: how many nan and inf.
 
         Raises
         ------
@@ -169,19 +188,197 @@ class Evaluator:
             If ``params``, ``y`` or ``weights`` does not fit.
         """
         summed, finish = LOSSES[_one_of("kind", kind, tuple(LOSSES))]
+        sets, lead, target, w = self._against(params, y, weights)
+        counts = np.zeros((len(sets), len(self.pop), 2), np.int64) if count_nonfinite else None
+        if counts is not None and getattr(self._engine, "counts_losses", False):
+            sums = self._engine.loss_sums(sets, target, w, summed, counts)
+        else:
+            sums = self._engine.loss_sums(sets, target, w, summed)
+            if counts is not None:
+                self._count(sets, w, counts)
+        total = self.n_points if w is None else float(np.sum(w, dtype=np.float64))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            loss = self._give_back(finish(sums, np.float64(total)).reshape(*lead, len(self.pop)))
+        return loss if counts is None else (loss, counts.reshape(*lead, len(self.pop), 2))
+
+    def _count(self, sets: Any, w: Any, counts: np.ndarray) -> None:
+        """How many nan and inf every expression gives where ``w`` is not 0; of some expressions at a time."""
+        rows = max(1, COUNTED_BYTES // max(self.n_points * self.dtype.itemsize, 1))
+        for start in range(0, len(self.pop), rows):
+            part = slice(start, start + rows)
+            engine = self._make_engine(self.pop[part])
+            width = self.pop[part].max_params
+            for one_set, found in zip(sets, counts, strict=True):
+                values = arrays.result_array(
+                    None, (1, len(self.pop[part]), self.n_points), self.dtype, self._adopt, self._fresh
+                )
+                engine.evaluate(np.ascontiguousarray(one_set[None, part, :width]), values)
+                given = values[0] if w is None else values[0][:, w != 0]
+                for k, kind in enumerate((given != given, abs(given) == np.inf)):
+                    number = kind.sum(-1)
+                    found[part, k] = number.get() if hasattr(number, "get") else number
+
+    def jacobian(self, params: Any = None, out: Any = None) -> Any:
+        """The derivatives of every expression by its parameters, at every data point.
+
+        Where an operator has no derivative (``abs`` at 0, ``floor``, ``min``, ...) it is what its row in
+        ``ops`` says; terms that are 0 whatever the data are left out.
+
+        Parameters
+        ----------
+        params, out
+            As for ``evaluate``.
+
+        Returns
+        -------
+        array of dtype, (n_exprs, n_points, max_params) or (n_sets, n_exprs, n_points, max_params)
+            0 where an expression has fewer parameters; nan for expressions that are not ``pop.valid``
+            and for parameters inside an operator without a derivative (``gamma``).
+
+        Raises
+        ------
+        DataError
+            If ``params`` or ``out`` does not fit.
+        BackendError
+            If the backend makes no derivatives.
+        """
+        compute = self._ability("jacobian")
+        sets, lead = arrays.parameter_sets(params, self.pop, self.dtype, self._adopt)
+        shape = (*lead, len(self.pop), self.n_points, self.pop.max_params)
+        array = arrays.result_array(out, shape, self.dtype, self._adopt, self._fresh)
+        compute(sets, array.reshape(len(sets), *shape[len(lead) :]))
+        return out if out is not None else self._give_back(array)
+
+    def loss_and_grad(self, params: Any, y: Any, kind: str = "sse", weights: Any = None) -> tuple[Any, Any]:
+        """The error of every expression against ``y`` and its gradient by the parameters, without the matrix.
+
+        Parameters
+        ----------
+        params, y, kind, weights
+            As for ``loss``.
+
+        Returns
+        -------
+        float64 array, (n_exprs,) or (n_sets, n_exprs)
+            What ``loss`` gives.
+        float64 array, (n_exprs, max_params) or (n_sets, n_exprs, max_params)
+            Its gradient; 0 where an expression has fewer parameters.
+
+        Raises
+        ------
+        DataError
+            If ``params``, ``y`` or ``weights`` does not fit.
+        BackendError
+            If the backend makes no derivatives.
+        """
+        compute = self._ability("loss_and_grad")
+        summed, finish = LOSSES[_one_of("kind", kind, tuple(LOSSES))]
+        sets, lead, target, w = self._against(params, y, weights)
+        sums, gradient = compute(sets, target, w, summed)
+        total = np.float64(self.n_points if w is None else float(np.sum(w, dtype=np.float64)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            loss = finish(sums, total)
+            slope = 0.5 / (loss * total) if kind == "rmse" else 1.0 if kind == "sse" else 1.0 / total
+            gradient = gradient * np.asarray(slope)[..., None]
+        shape = (*lead, len(self.pop))
+        return self._give_back(loss.reshape(shape)), self._give_back(gradient.reshape(*shape, gradient.shape[-1]))
+
+    def normal_equations(self, params: Any, y: Any, weights: Any = None) -> tuple[Any, Any, Any]:
+        """What a step of Gauss and Newton is made from: J'WJ, J'Wr and the sum of w r^2, with r = f - y.
+
+        Parameters
+        ----------
+        params, y, weights
+            As for ``loss``.
+
+        Returns
+        -------
+        float64 arrays, (..., max_params, max_params), (..., max_params) and (...)
+            with ``...`` (n_exprs,) or (n_sets, n_exprs); 0 where an expression has fewer parameters.
+
+        Raises
+        ------
+        DataError
+            If ``params``, ``y`` or ``weights`` does not fit.
+        BackendError
+            If the backend makes no derivatives.
+        """
+        compute = self._ability("normal_equations")
+        sets, lead, target, w = self._against(params, y, weights)
+        jtj, jtr, sse = compute(sets, target, w)
+        shape = (*lead, len(self.pop))
+        return tuple(self._give_back(array.reshape(*shape, *array.shape[2:])) for array in (jtj, jtr, sse))
+
+    def ptx(self, i: int) -> str:
+        """The PTX of expression ``i`` as a module of its own.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such expression.
+        BackendError
+            If the backend makes no code of its own for an expression.
+        """
+        number = self._number(i)
+        return str(self._ability("ptx", "makes no PTX of an expression; backend='ptx' does")(number))
+
+    def sass(self, i: int) -> str:
+        """The machine code of expression ``i``, disassembled.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such expression.
+        BackendError
+            If the backend makes no code of its own for an expression, or no disassembler is installed.
+        """
+        number = self._number(i)
+        return str(self._ability("sass", "makes no code of an expression; backend='ptx' does")(number))
+
+    def _number(self, i: int) -> int:
+        if not isinstance(i, (int, np.integer)) or isinstance(i, bool) or not 0 <= i < len(self.pop):
+            raise ArgumentError(f"there is no expression {i!r}: they are numbered 0 to {len(self.pop) - 1}")
+        return int(i)
+
+    def _ability(self, name: str, otherwise: str = "makes no derivatives; backend='cpu' does") -> Any:
+        """The engine's method of that name."""
+        method = getattr(self._engine, name, None)
+        if method is None:
+            raise BackendError(f"backend {self.backend!r} {otherwise}")
+        return method
+
+    def _against(
+        self, params: Any, y: Any, weights: Any
+    ) -> tuple[np.ndarray, tuple[int, ...], np.ndarray, np.ndarray | None]:
+        """Parameters, their leading shape, the target and the weights, checked."""
         sets, lead = arrays.parameter_sets(params, self.pop, self.dtype, self._adopt)
         target = arrays.point_vector("y", y, self.n_points, self.dtype, self._adopt)
         w = None if weights is None else arrays.point_vector("weights", weights, self.n_points, self.dtype, self._adopt)
         if w is not None and not np.all((w >= 0) & np.isfinite(w)):
             raise DataError("weights must be finite and not negative")
-        sums = self._engine.loss_sums(sets, target, w, summed)
-        total = self.n_points if w is None else float(np.sum(w, dtype=np.float64))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return self._give_back(finish(sums, np.float64(total)).reshape(*lead, len(self.pop)))
+        return sets, lead, target, w
 
     def explain(self) -> str:
-        """Which backend runs and on what, in one line."""
-        return f"{self.backend}: {status(self.backend).detail}; precision {self.precision}, {self.dtype}"
+        """Which backend runs and on what, and what each is estimated to take (``backends.choice``)."""
+        head = f"{self.backend}: {status(self.backend).detail}; precision {self.precision}, {self.dtype}"
+        found = self._choice
+        if found is None:
+            work = choice.work_of(self.pop, self.n_points, **self._expected(self._fresh is not None))
+            found = choice.choose(work, pop=self.pop, forced=self.backend)
+        return f"{head}\n{found.table()}"
+
+    def _chosen(self, X: Any, settings: Precision, options: tuple[str, ...]) -> choice.Choice:
+        """What "auto" takes; data that is no table of numbers is complained of later."""
+        n_points = len(X) if hasattr(X, "__len__") else 0
+        work = choice.work_of(self.pop, n_points, **self._expected(choice.lies_on_device(X)))
+        special = settings != Precision(settings.operators)
+        return choice.choose(work, pop=self.pop, options=options, settings=special)
+
+    def _expected(self, on_device: bool) -> dict[str, Any]:
+        return {
+            "dtype": self.dtype, "fast": self.precision == "fast", "n_steps": self.n_steps, "threads": self.threads,
+            "on_device": on_device,
+        }  # fmt: skip
 
     def __reduce__(self) -> Any:
         raise TypeError("an Evaluator stays in its process: hand the Population and the data over, and make it there")
@@ -204,6 +401,12 @@ def _check_threads(threads: Any) -> int | None:
     if threads is not None and not (whole and 1 <= threads <= MOST_THREADS):
         raise DataError(f"threads must be a whole number from 1 to {MOST_THREADS:,}, not {threads!r}")
     return None if threads is None else int(threads)
+
+
+def _check_steps(n_steps: Any) -> int:
+    if not isinstance(n_steps, (int, np.integer)) or isinstance(n_steps, bool) or n_steps < 1:
+        raise DataError(f"n_steps must be a whole number from 1, not {n_steps!r}")
+    return int(n_steps)
 
 
 def _check_options(backend: str, options: dict[str, Any], offered: tuple[str, ...]) -> None:

@@ -45,13 +45,13 @@ from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Populati
 
 SLOT, COLUMN, UNIFORM, OUT = range(4)
 _LETTER = "tcu"
-_NONE = 255  # in a rule: does not apply
+NONE = 255  # in a rule: does not apply
 _COPY = ops.COPY
 
 # What a node is.  Leaves keep their token's kind (CONSTANT, VARIABLE, PARAMETER).
-_UNIFORM_NODE = 4  # an operator of uniforms only
-_COLUMN_NODE = 5  # a unary operator of a variable
-_POINT_NODE = 6  # everything else: computed for every data point
+UNIFORM_NODE = 4  # an operator of uniforms only
+COLUMN_NODE = 5  # a unary operator of a variable
+POINT_NODE = 6  # everything else: computed for every data point
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,12 +107,12 @@ class Program:
         ]
 
     def _line(self, k: int, once: bool) -> str:
-        operands = [_operand_text(int(x)) for x in (self.a[k], self.b[k]) if x >= 0]
-        text = f"{_operand_text(int(self.dst[k]))} = {ops.BY_CODE[int(self.code[k])].name} {', '.join(operands)}"
+        operands = [operand_text(int(x)) for x in (self.a[k], self.b[k]) if x >= 0]
+        text = f"{operand_text(int(self.dst[k]))} = {ops.BY_CODE[int(self.code[k])].name} {', '.join(operands)}"
         return f"{text:24} once per parameter set" if once else text
 
 
-def _operand_text(operand: int) -> str:
+def operand_text(operand: int) -> str:
     kind, index = operand & 3, operand >> 2
     return f"{_LETTER[kind]}{index}" if kind < OUT else "out" if index == 0 else "nothing"
 
@@ -147,7 +147,7 @@ def lower(
     )  # fmt: skip
     columns = _Columns(np.full(256 * max(n_vars, 1), -1, np.int32), *_empty(512 * n_vars, "u1 i4"))
     nodes = _Nodes(*_empty(2 * int(np.diff(pop.offsets).max(initial=1)), "u1 u1 i8 i4 i4 ? i4 i4 i4"))
-    n_slots, n_uniforms, n_columns = _lower_all(tokens, _rules(precision), instructions, columns, nodes)
+    n_slots, n_uniforms, n_columns = _lower_all(tokens, table_rules(precision), instructions, columns, nodes)
     n_instr, n_const = instructions.offsets[-1], instructions.first_const[-1]
     code, a, b, dst = (array[:n_instr].copy() for array in instructions[:4])
     return Program(
@@ -184,8 +184,8 @@ def _zeros(n: int, dtypes: str) -> list[np.ndarray]:
 # ── the rules of the operator table, as arrays by code ───────────────────────────────
 
 
-class _Rules(NamedTuple):
-    """The cells of ``ops.py`` that lowering reads; _NONE where a row has no such cell."""
+class Rules(NamedTuple):
+    """The cells of ``ops.py`` that lowering reads; NONE where a row has no such cell."""
 
     arity: np.ndarray
     width: np.ndarray
@@ -200,15 +200,15 @@ class _Rules(NamedTuple):
 
 
 @functools.cache
-def _rules(precision: str) -> _Rules:
+def table_rules(precision: str) -> Rules:
     def code(name: str | None) -> int:
-        return _NONE if name is None else ops.BY_NAME[name].code
+        return NONE if name is None else ops.BY_NAME[name].code
 
     def cells(default: int) -> np.ndarray:
         return np.full(256, default, np.uint8)
 
-    width, positive_a, whole_b, first, rest = cells(1), cells(_NONE), cells(_NONE), cells(_NONE), cells(_NONE)
-    fused = np.full((256, 256), _NONE, np.uint8)
+    width, positive_a, whole_b, first, rest = cells(1), cells(NONE), cells(NONE), cells(NONE), cells(NONE)
+    fused = np.full((256, 256), NONE, np.uint8)
     start, value, other = np.zeros(257, np.int64), [], []
     for row in sorted(ops.BY_CODE.values(), key=lambda row: row.code):
         width[row.code] = row.width
@@ -222,7 +222,7 @@ def _rules(precision: str) -> _Rules:
         value += list(row.constant_b)
         other += [code(name) for name in row.constant_b.values()]
         start[row.code + 1 :] = len(value)
-    return _Rules(
+    return Rules(
         ops.ARITY.copy(), width, fused, positive_a, whole_b, first, rest,
         start, np.array(value, np.float64), np.array(other, np.uint8),
     )  # fmt: skip
@@ -303,7 +303,7 @@ def _build(i, tokens, rules, nodes):
     for t in range(tokens.offsets[i], tokens.offsets[i + 1]):
         kind = tokens.kinds[t]
         if kind != OPERATOR:
-            nodes.group[n], nodes.code[n], nodes.need[n] = kind, _NONE, 0
+            nodes.group[n], nodes.code[n], nodes.need[n] = kind, NONE, 0
             nodes.a[n] = t if kind == CONSTANT else tokens.values[t]
             nodes.stack[depth] = n
             n, depth = n + 1, depth + 1
@@ -312,32 +312,33 @@ def _build(i, tokens, rules, nodes):
         if rules.arity[code] == 2:
             depth -= 1
             b = nodes.stack[depth]
-        code, a, b = _rewrite(code, nodes.stack[depth - 1], b, tokens, rules, nodes)
+        code, a, b = rewrite(code, nodes.stack[depth - 1], b, tokens, rules, nodes)
         if code == _COPY:
             nodes.stack[depth - 1] = a
             continue
-        group = _group(a, b, nodes)
+        group = group_of(a, b, nodes)
         first = rules.first[code]
-        if group == _POINT_NODE and first != _NONE and (nodes.group[a] == VARIABLE or _is_uniform(a, nodes)):
-            nodes.group[n], nodes.code[n], nodes.a[n], nodes.b[n], nodes.need[n] = _group(a, -1, nodes), first, a, -1, 0
+        if group == POINT_NODE and first != NONE and (nodes.group[a] == VARIABLE or is_uniform(a, nodes)):
+            nodes.group[n], nodes.code[n], nodes.a[n] = group_of(a, -1, nodes), first, a
+            nodes.b[n], nodes.need[n] = -1, 0
             code, a, n = np.int64(rules.rest[code]), n, n + 1
         nodes.group[n], nodes.code[n], nodes.a[n], nodes.b[n] = group, code, a, b
-        nodes.need[n] = _need(a, b, nodes) if group == _POINT_NODE else 0
+        nodes.need[n] = _need(a, b, nodes) if group == POINT_NODE else 0
         nodes.stack[depth - 1] = n
         n += 1
     return nodes.stack[0]
 
 
 @_part
-def _rewrite(code, a, b, tokens, rules, nodes):
+def rewrite(code, a, b, tokens, rules, nodes):
     """``code(a, b)`` by the rules: a special constant, a fused pair of operators, a base known positive."""
     code, b = _constant_rule(code, b, tokens, rules, nodes)
-    while rules.fused[code, nodes.code[a]] != _NONE:
+    while rules.fused[code, nodes.code[a]] != NONE:
         code, a = np.int64(rules.fused[code, nodes.code[a]]), nodes.a[a]
-    if rules.positive_a[code] != _NONE and _is_positive(a, tokens, nodes):
+    if rules.positive_a[code] != NONE and _is_positive(a, tokens, nodes):
         code = np.int64(rules.positive_a[code])
     code, b = _constant_rule(code, b, tokens, rules, nodes)
-    if rules.whole_b[code] != _NONE and nodes.group[b] == CONSTANT:
+    if rules.whole_b[code] != NONE and nodes.group[b] == CONSTANT:
         number = tokens.numbers[nodes.a[b]]
         if number == np.floor(number) and abs(number) < np.inf:
             code = np.int64(rules.whole_b[code])
@@ -363,16 +364,16 @@ def _is_positive(a, tokens, nodes):
 
 
 @_part
-def _is_uniform(a, nodes):
+def is_uniform(a, nodes):
     group = nodes.group[a]
-    return group in (CONSTANT, PARAMETER, _UNIFORM_NODE)
+    return group in (CONSTANT, PARAMETER, UNIFORM_NODE)
 
 
 @_part
-def _group(a, b, nodes):
-    if _is_uniform(a, nodes) and (b < 0 or _is_uniform(b, nodes)):
-        return _UNIFORM_NODE
-    return _COLUMN_NODE if b < 0 and nodes.group[a] == VARIABLE else _POINT_NODE
+def group_of(a, b, nodes):
+    if is_uniform(a, nodes) and (b < 0 or is_uniform(b, nodes)):
+        return UNIFORM_NODE
+    return COLUMN_NODE if b < 0 and nodes.group[a] == VARIABLE else POINT_NODE
 
 
 @_part
@@ -393,8 +394,8 @@ def _mark(root, nodes):
             continue
         group = nodes.group[n]
         n_const += group == CONSTANT
-        n_point += group == _POINT_NODE
-        if group in (_POINT_NODE, _UNIFORM_NODE):
+        n_point += group == POINT_NODE
+        if group in (POINT_NODE, UNIFORM_NODE):
             nodes.live[nodes.a[n]] = True
             if nodes.b[n] >= 0:
                 nodes.live[nodes.b[n]] = True
@@ -408,7 +409,7 @@ def _place(i, root, tokens, rules, nodes, instructions, instr, const, n_const, c
     uniform = constant + n_const
     for n in range(root + 1):
         group = nodes.group[n]
-        if not nodes.live[n] or group == _POINT_NODE:
+        if not nodes.live[n] or group == POINT_NODE:
             continue
         if group == CONSTANT:
             instructions.constants[const] = tokens.numbers[nodes.a[n]]
@@ -416,13 +417,13 @@ def _place(i, root, tokens, rules, nodes, instructions, instr, const, n_const, c
             const, constant = const + 1, constant + 1
         elif group == PARAMETER:
             nodes.place[n] = (nodes.a[n] << 2) | UNIFORM
-        elif group == _UNIFORM_NODE:
+        elif group == UNIFORM_NODE:
             nodes.place[n] = (uniform << 2) | UNIFORM
             _write(instructions, instr, n, nodes, nodes.place[n])
             instr, uniform = instr + 1, uniform + rules.width[nodes.code[n]]
         else:
             code, var = _COPY, nodes.a[n]
-            if group == _COLUMN_NODE:
+            if group == COLUMN_NODE:
                 code, var = int(nodes.code[n]), nodes.a[nodes.a[n]]
             column, n_columns = _column(code, var, rules, columns, n_columns)
             nodes.place[n] = (column << 2) | COLUMN
@@ -448,7 +449,7 @@ def _emit(root, nodes, instructions, instr):
     Seen backwards, an instruction comes before those of its operands, and the lighter
     side, which is computed last, before the heavier one.
     """
-    if nodes.group[root] != _POINT_NODE:
+    if nodes.group[root] != POINT_NODE:
         instr -= 1
         instructions.code[instr], instructions.a[instr] = _COPY, nodes.place[root]
         instructions.b[instr], instructions.dst[instr] = -1, OUT
@@ -463,7 +464,7 @@ def _emit(root, nodes, instructions, instr):
             heavy, light = light, heavy
         slot = nodes.base[n]
         for child in (heavy, light):
-            if child >= 0 and nodes.group[child] == _POINT_NODE:
+            if child >= 0 and nodes.group[child] == POINT_NODE:
                 nodes.base[child], nodes.place[child] = slot, (slot << 2) | SLOT
                 nodes.stack[depth] = child
                 slot, depth = slot + 1, depth + 1
@@ -491,7 +492,7 @@ def verify(program: Program) -> None:
     PopulationError
         Shows the listing of the first bad program with the line marked.
     """
-    width = _rules(program.precision).width
+    width = table_rules(program.precision).width
     bad = _first_bad(
         program.code, program.a, program.b, program.dst, program.offsets, program.n_prologue, program.n_params,
         program.first_const, len(program.column_code), program.n_slots, program.n_uniforms, ops.ARITY.copy(), width,

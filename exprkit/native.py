@@ -12,10 +12,14 @@ Used by ``lower`` and the CPU backend.
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.core.extending import infer_getattr, lower_getattr_generic
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import intrinsic, models, register_model
 
 from exprkit.compiled import compiled
 
@@ -42,6 +46,55 @@ def borrowed(typingctx, fields):
         return context.make_tuple(builder, fields, parts)
 
     return fields(fields), without_owners
+
+
+class Lent(types.Type):
+    """The address of a named tuple, whose fields are read as if it were the tuple itself."""
+
+    def __init__(self, record: types.BaseNamedTuple) -> None:
+        self.record = record
+        text = sha256(str(record).encode()).hexdigest()[:16]  # Numba puts it into the name of every function
+        super().__init__(f"Lent({record.instance_class.__name__} {text})")
+
+
+register_model(Lent)(models.OpaqueModel)
+
+
+@intrinsic
+def lent(typingctx, fields):
+    """The named tuple by its address and without ownership, for functions that are called, not inlined.
+
+    A tuple of ten arrays is seventy arguments for every function that it is handed to, which
+    takes a compiler longer than all that the function does.  Good until the caller returns.
+    """
+
+    def address(context, builder, signature, args):
+        return builder.bitcast(cgutils.alloca_once_value(builder, args[0]), cgutils.voidptr_t)
+
+    return Lent(fields)(fields), address
+
+
+@infer_getattr
+class _LentFields(AttributeTemplate):
+    key = Lent
+
+    def generic_resolve(self, kind, name):
+        return kind.record.types[kind.record.fields.index(name)] if name in kind.record.fields else None
+
+
+@lower_getattr_generic(Lent)
+def _lent_field(context, builder, kind, address, name):
+    k = kind.record.fields.index(name)
+    whole = builder.bitcast(address, context.get_value_type(kind.record).as_pointer())
+    place = cgutils.gep_inbounds(builder, whole, 0, k)
+    if not isinstance(kind.record.types[k], types.Array):
+        return builder.load(place)
+    source = context.make_array(kind.record.types[k])(context, builder, ref=place)
+    found = ir.Constant(context.get_value_type(kind.record.types[k]), None)  # all 0: nobody owns it
+    for at, part in enumerate(source._datamodel._fields):
+        if part not in ("meminfo", "parent"):
+            found = builder.insert_value(found, getattr(source, part), at)
+    return found
 
 
 @intrinsic

@@ -21,6 +21,11 @@ cuda         the formula in CUDA C over ``a``, ``b`` (of a pair: ``a_low``, ``y_
              ``T``, for float and double; its functions are CUDA's or stand in ``interpreter.cu``
 cuda_fast    the same under ``precision="fast"``, where it differs
 cuda_fast_ulp  largest float32 error of ``cuda_fast`` over ``domain``, of max(|y|, 1)'s last place
+ptx          the formula as PTX where that is an instruction, the one that the compiler makes of ``cuda``:
+             ``{t}`` is f32 or f64, ``{f}`` .ftz where subnormals are flushed, ``{full}``,
+             ``{quick}`` and ``{root}`` are .rn or, of an approximate quotient, .full and
+             .approx, of an approximate root .approx; one that says ``.f32`` holds for float32
+ptx_fast     the same for ``cuda_fast``
 long_code    the formula (``cuda``) is long: a kernel holds it once and loops over it
 derivative   dy/da (and dy/db) in exprkit's own text, over ``a``, ``b`` and ``y``; empty where
              the table has no operator to write it with
@@ -41,6 +46,8 @@ constant_b   {number: other}: ``op(a, number)`` is lowered to ``other(a)``
 positive_a   other: what op(a, b) may be lowered to where a is known to be >= 0
 staged       (first, rest): ``op(a, b) == rest(first(a), b)``, so that ``first`` can be
              done once where ``a`` does not depend on the data point or is one column
+of_first     (first, number): ``op(a)`` is the number times both parts of the pair ``first(a)``: a
+             derivative takes it from there instead of making it anew
 whole_b      other: what op(a, number) is lowered to under ``precision="fast"`` where the
              number is whole
 width        how many numbers the result is: 2 for a pair (high part, low part)
@@ -94,11 +101,14 @@ class Operator:
     fast_ulp: tuple[float, float] | None = None
     cuda_fast: str = ""
     cuda_fast_ulp: float | None = None
+    ptx: str = ""
+    ptx_fast: str = ""
     long_code: bool = False
     fused: Mapping[str, str] = field(default_factory=dict)
     constant_b: Mapping[float, str] = field(default_factory=dict)
     positive_a: str | None = None
     staged: tuple[str, str] | None = None
+    of_first: tuple[str, float] | None = None
     whole_b: str | None = None
     width: int = 1
     commutative: bool = False
@@ -179,28 +189,28 @@ _row(
     1, "add", 2, "a + b",
     commutative=True, infix="+", precedence=1, chain=True, method="__add__", latex="{a} + {b}",
     numpy=np.add, vector=vecmath.add, derivative=("1", "1"), ulp=(0.5, 0.5),
-    cuda="a + b",
+    cuda="a + b", ptx="add.rn{f}.{t} {y}, {a}, {b};",
     sympy=lambda s, a, b: s.Add(a, b), sympy_class=("Add",),
 )
 _row(
     2, "sub", 2, "a - b",
     infix="-", precedence=1, method="__sub__", latex="{a} - {b}",
     numpy=np.subtract, vector=vecmath.sub, derivative=("1", "-1"), ulp=(0.5, 0.5),
-    cuda="a - b",
+    cuda="a - b", ptx="sub.rn{f}.{t} {y}, {a}, {b};",
     sympy=lambda s, a, b: s.Add(a, s.Mul(-1, b)),
 )
 _row(
     3, "mul", 2, "a * b; 0 * inf = nan",
     commutative=True, infix="*", precedence=2, chain=True, method="__mul__", latex=r"{a} \cdot {b}",
     numpy=np.multiply, vector=vecmath.mul, derivative=("b", "a"), ulp=(0.5, 0.5),
-    cuda="a * b",
+    cuda="a * b", ptx="mul.rn{f}.{t} {y}, {a}, {b};",
     sympy=lambda s, a, b: s.Mul(a, b), sympy_class=("Mul",),
 )
 _row(
     4, "div", 2, "a / b; a / 0 = +-inf by the signs, 0 / 0 = nan",
     infix="/", precedence=2, method="__truediv__", latex=r"\frac{{{a}}}{{{b}}}",
     numpy=np.divide, vector=vecmath.div, derivative=("1 / b", "-y / b"), ulp=(0.5, 0.5),
-    cuda="a / b", cuda_fast="quotient(a, b)", long_code=True, cuda_fast_ulp=4,
+    cuda="a / b", cuda_fast="quotient(a, b)", long_code=True, cuda_fast_ulp=4, ptx="div{full}{f}.{t} {y}, {a}, {b};", ptx_fast="div{quick}{f}.{t} {y}, {a}, {b};",
     sympy=lambda s, a, b: s.Mul(a, s.Pow(b, -1)),
 )
 _row(
@@ -217,28 +227,28 @@ _row(
     6, "neg", 1, "-a; the sign bit changed, nan too",
     infix="-", precedence=3, method="__neg__", latex="-{a}",
     numpy=np.negative, vector=vecmath.neg, derivative=("-1",), ulp=(0, 0),
-    cuda="-a",
+    cuda="-a", ptx="neg{f}.{t} {y}, {a};",
     sympy=lambda s, a: s.Mul(-1, a),
 )
 _row(
     7, "abs", 1, "absolute value; the derivative at 0 is taken as 0",
     method="__abs__", latex=r"\left|{a}\right|",
     numpy=np.abs, vector=vecmath.abs, derivative=("sign(a)",), ulp=(0, 0),
-    cuda="fabs(a)",
+    cuda="fabs(a)", ptx="abs{f}.{t} {y}, {a};",
     sympy=lambda s, a: s.Abs(a), sympy_class=("Abs",),
 )
 _row(
     8, "inv", 1, "1 / a; 1 / +-0 = +-inf",
     latex=r"\frac{{1}}{{{a}}}",
     numpy=np.reciprocal, vector=vecmath.inv, derivative=("-y * y",), ulp=(0.5, 0.5),
-    cuda="T(1) / a", cuda_fast="reciprocal(a)", long_code=True, cuda_fast_ulp=2,
+    cuda="T(1) / a", cuda_fast="reciprocal(a)", long_code=True, cuda_fast_ulp=2, ptx="rcp{quick}{f}.{t} {y}, {a};", ptx_fast="rcp{quick}{f}.{t} {y}, {a};",
     sympy=lambda s, a: s.Pow(a, -1),
 )
 _row(
     9, "sqr", 1, "a * a",
     aliases=("square",), latex="{a}^{{2}}",
     numpy=np.square, vector=vecmath.sqr, derivative=("2 * a",), ulp=(0.5, 0.5),
-    cuda="a * a",
+    cuda="a * a", ptx="mul.rn{f}.{t} {y}, {a}, {a};",
     fused={"abs": "sqr", "neg": "sqr"},
     sympy=lambda s, a: a**2,
 )
@@ -253,7 +263,7 @@ _row(
     11, "sqrt", 1, "square root; sqrt(-0) = -0, nan for a < 0",
     latex=r"\sqrt{{{a}}}",
     numpy=np.sqrt, vector=vecmath.sqrt, derivative=("0.5 / y",), ulp=(0.5, 0.5), domain=(POSITIVE,),
-    cuda="sqrt(a)", cuda_fast="root(a)", long_code=True, cuda_fast_ulp=4,
+    cuda="sqrt(a)", cuda_fast="root(a)", long_code=True, cuda_fast_ulp=4, ptx="sqrt{root}{f}.{t} {y}, {a};", ptx_fast="sqrt{root}{f}.{t} {y}, {a};",
     fused={"abs": "sqrtabs"},
     sympy=lambda s, a: s.sqrt(a), sympy_class=("Sqrt",),
 )
@@ -274,8 +284,8 @@ _row(
 _row(
     14, "exp2", 1, "2 to the power a; exact for whole a",
     latex="2^{{{a}}}",
-    numpy=np.exp2, vector=vecmath.exp2, derivative=("y * 0.6931471805599453",), ulp=(2, 2),
-    cuda="exp2(a)", cuda_fast="fast_exp2(a)", long_code=True, cuda_fast_ulp=4,
+    numpy=np.exp2, vector=vecmath.exp2, derivative=("y * 0.6931471805599453",), ulp=(2.5, 2),
+    cuda="exp2(a)", cuda_fast="fast_exp2(a)", long_code=True, cuda_fast_ulp=4, ptx_fast="ex2.approx{f}.f32 {y}, {a};",
     sympy=lambda s, a: 2**a, sympy_class=("exp2",),
 )
 _row(
@@ -290,7 +300,7 @@ _row(
     16, "log2", 1, "logarithm to base 2; log2(+-0) = -inf, nan for a < 0",
     latex=r"\log_{{2}}\left({a}\right)",
     numpy=np.log2, vector=vecmath.log2, derivative=("1.4426950408889634 / a",), ulp=(2, 2), domain=(POSITIVE,),
-    cuda="log2(a)", cuda_fast="fast_log2(a)", long_code=True, cuda_fast_ulp=64,
+    cuda="log2(a)", cuda_fast="fast_log2(a)", long_code=True, cuda_fast_ulp=64, ptx_fast="lg2.approx{f}.f32 {y}, {a};",
     sympy=lambda s, a: s.log(a, 2), sympy_class=("log2",),
 )
 _row(
@@ -380,7 +390,7 @@ _row(
     aliases=("fmin",), chain=True, latex=r"\min\left({a}, {b}\right)",
     commutative=True,
     numpy=np.fmin, vector=vecmath.min, derivative=("lessequal(a, b)", "greater(a, b)"), ulp=(0, 0),
-    cuda="fmin(a, b)",
+    cuda="fmin(a, b)", ptx="min{f}.{t} {y}, {a}, {b};",
     sympy=lambda s, a, b: s.Min(a, b), sympy_class=("Min",),
 )
 _row(
@@ -388,7 +398,7 @@ _row(
     aliases=("fmax",), chain=True, latex=r"\max\left({a}, {b}\right)",
     commutative=True,
     numpy=np.fmax, vector=vecmath.max, derivative=("greaterequal(a, b)", "less(a, b)"), ulp=(0, 0),
-    cuda="fmax(a, b)",
+    cuda="fmax(a, b)", ptx="max{f}.{t} {y}, {a}, {b};",
     sympy=lambda s, a, b: s.Max(a, b), sympy_class=("Max",),
 )
 _row(
@@ -401,21 +411,21 @@ _row(
     32, "floor", 1, "the largest whole number not above a; the derivative is taken as 0",
     method="__floor__", latex=r"\left\lfloor {a} \right\rfloor",
     numpy=np.floor, vector=vecmath.floor, derivative=("0",), ulp=(0, 0),
-    cuda="floor(a)",
+    cuda="floor(a)", ptx="cvt.rmi{f}.{t}.{t} {y}, {a};",
     sympy=lambda s, a: s.floor(a), sympy_class=("floor",),
 )
 _row(
     33, "ceil", 1, "the smallest whole number not below a; the derivative is taken as 0",
     method="__ceil__", latex=r"\left\lceil {a} \right\rceil",
     numpy=np.ceil, vector=vecmath.ceil, derivative=("0",), ulp=(0, 0),
-    cuda="ceil(a)",
+    cuda="ceil(a)", ptx="cvt.rpi{f}.{t}.{t} {y}, {a};",
     sympy=lambda s, a: s.ceiling(a), sympy_class=("ceiling",),
 )
 _row(
     34, "round", 1, "the nearest whole number, halves to even; the derivative is taken as 0",
     method="__round__",
     numpy=np.rint, vector=vecmath.round, derivative=("0",), ulp=(0, 0),
-    cuda="rint(a)",
+    cuda="rint(a)", ptx="cvt.rni.{t}.{t} {y}, {a};",
     sympy=lambda s, a: s.Function("round")(a), sympy_class=("round",),
 )
 _row(
@@ -505,6 +515,7 @@ _row(
     47, "logabs", 1, "log |a|; logabs(+-0) = -inf",
     latex=r"\ln\left|{a}\right|",
     numpy=lambda a: np.log(np.abs(a)), vector=vecmath.logabs, derivative=("1 / a",), ulp=(2, 2),
+    of_first=("log2abs_pair", math.log(2.0)),
     cuda="log(fabs(a))", cuda_fast="fast_log(fabs(a))", long_code=True, cuda_fast_ulp=64,
     sympy=lambda s, a: s.log(s.Abs(a)), sympy_class=("logabs",),
 )
@@ -584,20 +595,23 @@ _row(
 
 # ── made by lowering, never written by a user ────────────────────────────────────────
 
-_internal(0, "copy", 1, "a", numpy=np.positive, vector=vecmath.copy, cuda="a", ulp=(0, 0))
+_internal(0, "copy", 1, "a", numpy=np.positive, vector=vecmath.copy, cuda="a", ptx="mov.{t} {y}, {a};", derivative=("1",), ulp=(0, 0))
 _internal(
     200, "log2abs_pair", 1, "log2 |a| as two numbers, high and low part",
     numpy=lambda a: np.log2(np.abs(a)), vector=vecmath.log2abs_pair, width=2,
     cuda="log2_pair(a, y_low)", cuda_fast="log2_pair_bounded(a, y_low)", long_code=True,
+    derivative=("1.4426950408889634 / a",),
 )
 _internal(
     201, "exp2_product", 2, "2^(a b) for a pair a = log2 |base|; 1 where the base is 1 or b is 0, even for nan",
     numpy=lambda a, b: np.power(np.exp2(a), b), vector=vecmath.exp2_product,
     cuda="exp2_of_product(a, a_low, b)", cuda_fast="fast_exp2_of_product(a, a_low, b)", long_code=True,
+    derivative=("0.6931471805599453 * b * y", "0.6931471805599453 * a * y"),
 )
 
 _internal(
     202, "pow_whole", 2, "a to a power b that is a whole number, as C's pow",
+    derivative=("b * a ^ (b - 1)", "y * log(a)"),
     numpy=np.power, vector=vecmath.pow,
     cuda="whole_power(a, b)", long_code=True, cuda_fast_ulp=128,
 )
@@ -609,6 +623,8 @@ BY_SPELLING: dict[str, Operator] = {
 }
 
 COPY = BY_NAME["copy"].code  # the operator that leaves its operand as it is
+# those that a derivative is put together with, and simplified by
+ADD, SUB, MUL, DIV, POW, NEG, INV = (BY_NAME[name].code for name in ("add", "sub", "mul", "div", "pow", "neg", "inv"))
 ARITY = np.zeros(256, np.uint8)  # by code, for compiled loops; 0 where there is no operator
 for _operator in BY_CODE.values():
     ARITY[_operator.code] = _operator.arity

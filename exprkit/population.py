@@ -329,6 +329,35 @@ class Population:
         slots = np.full(1 << max(2 * len(self), 1).bit_length(), -1, np.int64)
         return postfix.structures(self.kinds, self.values, self.offsets, slots)
 
+    def diff(self, name: str, errors: str = "raise") -> Population:
+        """The derivative of every expression by a variable or a parameter, as a population.
+
+        Parameters
+        ----------
+        name : str
+            ``"x1"``, ``"p2"``, or one of the population's own names.
+        errors : "raise" or "mask"
+            "raise": an expression without a derivative (``gamma``, or one that becomes too long) is an
+            error.  "mask": such expressions are not ``valid``, and ``errors`` says why.
+
+        Returns
+        -------
+        Population
+            Of the same length and names.  Where ``abs``, ``min``, ``floor`` and the like have no
+            derivative it is what their row in ``ops`` says; terms that are 0 are left out even where
+            their other factor is inf or nan.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such variable or parameter.
+        PopulationError
+            With ``errors="raise"``, where there is no derivative.
+        """
+        from exprkit.derive import diff
+
+        return diff(self, name, errors)
+
     def texts(self) -> list[str]:
         """All expressions as text that ``parse`` reads back; empty for those that are not valid."""
         from exprkit.text.printer import texts

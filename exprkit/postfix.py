@@ -138,3 +138,24 @@ def structures(kinds, values, offsets, slots):
             found += 1
         inverse[i] = slots[slot]
     return representatives[:found].copy(), inverse
+
+
+@compiled
+def function_lengths(kinds, values, numbers, offsets, length):
+    """k log n + the sizes of log |c| of every expression that has tokens, into ``length`` (``description``)."""
+    for i in range(len(offsets) - 1):
+        begin, end = offsets[i], offsets[i + 1]
+        if begin == end:
+            continue
+        kinds_seen, constants = 0, 0.0
+        for t in range(begin, end):
+            new = True
+            for s in range(begin, t):
+                same = kinds[s] == kinds[t] and (kinds[t] == PARAMETER or values[s] == values[t])
+                if same:
+                    new = False
+                    break
+            kinds_seen += new
+            if kinds[t] == CONSTANT and numbers[t] != 0 and np.isfinite(numbers[t]):
+                constants += np.abs(np.log(np.abs(numbers[t])))
+        length[i] = (end - begin) * np.log(kinds_seen) + constants

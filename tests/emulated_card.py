@@ -19,7 +19,8 @@ SHARED_BYTES = 1 << 20
 HEADER = Path(__file__).with_name("emulated_cuda.h")
 RUN = """
 alignas(16) static unsigned char memory[{shared}];
-extern "C" void launch(int blocks_x, int blocks_y, int threads, const Job *job)
+typedef {job} Argument;
+extern "C" void launch(int blocks_x, int blocks_y, int threads, const Argument *job)
 {{
     shared = reinterpret_cast<Vector *>(memory);
     gridDim = {{blocks_x, blocks_y}};
@@ -28,7 +29,7 @@ extern "C" void launch(int blocks_x, int blocks_y, int threads, const Job *job)
         for (blockIdx.x = 0; blockIdx.x < blocks_x; ++blockIdx.x)
             for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) {call};
 }}
-extern "C" int job_bytes() {{ return sizeof(Job); }}
+extern "C" int job_bytes() {{ return sizeof(Argument); }}
 """
 
 
@@ -47,7 +48,7 @@ class EmulatedKernel:
     def resident(self, threads, shared):
         return 2
 
-    def prepare(self, blocks, threads, shared, job):
+    def prepare(self, blocks, threads, shared, job, overlaps=False):
         assert ctypes.sizeof(job) == self._library.job_bytes()
         assert shared <= SHARED_BYTES
         return lambda: self._library.launch(*blocks, threads, ctypes.byref(job))
@@ -61,22 +62,24 @@ class EmulatedCard:
     multiprocessors = 3
     shared_per_block = shared_per_multiprocessor = SHARED_BYTES
     out_of_memory = MemoryError
+    is_hopper = True
 
     def __init__(self, folder):
         self.folder = folder
         self._kernels = {}
 
-    def kernel(self, name, settings, **chosen):
+    def kernel(self, name, settings, text=None, **chosen):
         defined = cubins.macros(settings, chosen)
-        key = name, settings, *sorted(defined.items())
+        key = name, settings, text, *sorted(defined.items())
         if key not in self._kernels:
-            self._kernels[key] = EmulatedKernel(self._build(name, settings, defined))
+            self._kernels[key] = EmulatedKernel(self._build(name, text or cases.source(settings.operators), defined))
         return self._kernels[key]
 
-    def _build(self, name, settings, defined):
+    def _build(self, name, source, defined):
         path = self.folder / f"k{len(self._kernels)}.cpp"
-        source = cases.source(settings.operators).replace("    extern __shared__ Vector shared[];\n", "")
-        path.write_text(source + RUN.format(shared=SHARED_BYTES, call=f"{name}(*job)"))
+        source = source.replace("    extern __shared__ Vector shared[];\n", "")
+        job = "FitJob" if "struct FitJob" in source else "Job"
+        path.write_text(source + RUN.format(shared=SHARED_BYTES, job=job, call=f"{name}(*job)"))
         macros = [f"-D{macro}={value}" for macro, value in defined.items()]
         command = [compiler(), "-std=c++17", "-O1", "-ffp-contract=off", "-w", "-shared", "-fPIC"]
         command += ["-include", str(HEADER)]

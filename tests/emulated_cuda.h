@@ -24,10 +24,15 @@ struct uint4 { unsigned x, y, z, w; };
 
 inline void __syncthreads() {}
 inline void __syncwarp() {}
+inline void let_next_begin() {}
+inline void wait_for_previous() {}
+inline bool __all_sync(unsigned, bool yes) { return yes; }
 template <class V> void __stcs(V *at, V value) { std::memcpy(at, &value, sizeof value); }
 template <class V> V __shfl_xor_sync(unsigned, V value, int) { return value; }
+template <class V> V __shfl_sync(unsigned, V value, int) { return value; }
 template <class V> V atomicAdd(V *at, V more) { V old = *at; *at += more; return old; }
 
+inline double approximate_inverse(double a) { return 1.0 / a; }
 inline float approximate_exp2(float a) { return std::exp2(a); }
 inline float approximate_log2(float a) { return std::log2(a); }
 inline float approximate_reciprocal(float a) { return 1.0f / a; }

@@ -1,4 +1,4 @@
-"""Small launches of every kind: ``compute-sanitizer --tool memcheck python tests/gpu_sanitize.py``.
+"""Small launches of every kind: ``PYTHONPATH=. compute-sanitizer --tool memcheck python tests/gpu_sanitize.py``.
 
 CuPy's pool is off: it would hide accesses outside of arrays.
 """
@@ -14,7 +14,7 @@ from exprkit import generate
 cupy.cuda.set_allocator(None)
 pop = generate.random(40, n_tokens=(1, 60), operators="thesis", n_vars=3, n_params=2, seed=1)
 params = np.random.default_rng(0).uniform(-2, 2, (2, 40, 2)).astype(np.float32)
-for n_points in (1, 127, 130, 513):
+for n_points in (1, 127, 516, 1030):
     X = np.random.default_rng(1).uniform(0.2, 3, (n_points, 3)).astype(np.float32)
     for options in ({}, {"points_per_thread": 4, "block_size": 64, "reduction": "shared"}):
         ev = ek.Evaluator(pop, X, "cuda", "fast", **options)
@@ -22,6 +22,15 @@ for n_points in (1, 127, 130, 513):
         ev.loss(params, X[:, 0], weights=X[:, 1])
         ev.loss(params, X[:, 0])
 ek.Evaluator(pop, X, "cuda", "ieee", dispatch="per-expression").evaluate(params)
+some = pop[:12]  # modules take long to load under the sanitizer
+for n_points, precision, options in ((1, "fast", {}), (130, "fast", {"points_per_thread": 4}), (2_001, "fast", {}),
+                                     (33, "ieee", {"dispatch": "per-expression"})):  # fmt: skip
+    X = np.random.default_rng(1).uniform(0.2, 3, (n_points, 3)).astype(np.float32)
+    ev = ek.Evaluator(some, X, "ptx", precision, structures_per_module=3, **options)
+    for _ in range(2):
+        ev.evaluate(params[:, :12], count_nonfinite=True)
+    ev.loss(params[:, :12], X[:, 0], weights=X[:, 1])
+    ev.loss(params[:, :12], X[:, 0], kind="mae")
 wide = generate.random(20, n_tokens=(10, 60), n_vars=700, seed=2)
 X = np.random.default_rng(1).uniform(0.2, 3, (300, 700)).astype(np.float32)
 ek.Evaluator(wide, X, "cuda", "ieee").evaluate(np.zeros((20, wide.max_params), np.float32))

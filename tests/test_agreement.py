@@ -24,8 +24,11 @@ AWKWARD = np.array(
 AWKWARD = np.concatenate([AWKWARD, -AWKWARD, [np.nan, np.pi / 2, 16777217.0, 1 - 2**-24, 1 + 2**-23]])
 
 
-@pytest.fixture(params=FAST)
+@pytest.fixture(params=[name for name in ek.backends() if name != "numpy"])
 def backend(request):
+    found = ek.backends()[request.param]
+    if not found.available:
+        pytest.skip(f"{request.param}: {found.detail}")
     return request.param
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import exprkit as ek
 from exprkit import ops
-from exprkit.backends import cpu
+from exprkit.backends import cpu, cpu_tiles
 from exprkit.backends import numpy as definition
 from exprkit.study.agreement import disagreement
 
@@ -259,7 +259,7 @@ def test_where_no_thread_can_be_started_the_calling_one_does_all(monkeypatch):
 
     pop, X = population(200, seed=9), ordinary(3000)
     expected = evaluate(pop, X, threads=1)
-    monkeypatch.setattr(cpu, "_pool", lambda n: Full())
+    monkeypatch.setattr(cpu_tiles, "_pool", lambda n: Full())
     assert np.array_equal(evaluate(pop, X, threads=3), expected, equal_nan=True)
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import exprkit as ek
+from exprkit import evaluate
 from exprkit.errors import BackendError, DataError, ExprkitError
 
 TEXTS = ["x1 + 2.5", "p1 * x2 ^ 2", "p1 * x1 + p2", "sqrt(x1)"]
@@ -264,3 +265,21 @@ def test_a_result_that_cannot_fit_says_so(X):
 
 def test_explain_names_the_backend(pop, X, backend):
     assert ek.Evaluator(pop, X, backend=backend).explain().startswith(f"{backend}: ")
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_losses_count_nan_and_inf_at_the_points_that_count(backend, weighted, monkeypatch):
+    monkeypatch.setattr(evaluate, "COUNTED_BYTES", 50)  # two expressions at a time
+    pop = ek.parse(["log(x1)", "1 / x1", "x1 * p1", "p1 + p2 + x1"])
+    X = np.array([[-1.0], [0.0], [0.0], [2.0], [np.nan]], np.float32)
+    weights = [0, 1, 0, 1, 1] if weighted else None
+    y, params = np.ones(5), [[[], [], [1.0], [1.0, 2.0]], [[], [], [np.inf], [0.0, 0.0]]]
+    ev = ek.Evaluator(pop, X, backend=backend)
+    loss, counts = ev.loss(params, y, "mse", weights, count_nonfinite=True)
+    np.testing.assert_array_equal(loss, ev.loss(params, y, "mse", weights))
+    assert counts.dtype == np.int64 and counts.shape == (2, 4, 2)
+    chosen = [1, 3, 4] if weighted else slice(None)
+    for found, one_set in zip(counts, params, strict=True):
+        values = ev.evaluate(one_set)[:, chosen]
+        np.testing.assert_array_equal(found, np.stack([np.isnan(values).sum(1), np.isinf(values).sum(1)], axis=1))
+    assert ev.loss(params[0], y, count_nonfinite=True)[1].shape == (4, 2)

@@ -17,7 +17,7 @@ from exprkit import generate, ops
 from exprkit.backends import cases, cuda
 from exprkit.backends import numpy as definition
 from exprkit.backends.accumulator import FROM_SLOT, SPILL, accumulate
-from exprkit.backends.geometry import segments, shapes
+from exprkit.backends.geometry import plan, shapes
 from exprkit.lower import lower
 from exprkit.study.agreement import disagreement
 
@@ -213,6 +213,127 @@ def test_awkward_powers_by_the_logarithm_of_the_base(card):
     np.testing.assert_allclose(evaluated(pop, X, params, card), defined(pop, X, params), rtol=3e-7)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_losses_count_nan_and_inf(card, weighted):
+    pop = ek.parse(["log(x1)", "1 / x1", "x1"])
+    X, y = np.array([[-1.0], [0.0], [0.0], [2.0], [np.nan]], F4), np.ones(5, F4)
+    w = np.array([0, 1, 0, 1, 1], F4) if weighted else None
+    counts = np.empty((2, 3, 2), np.int64)
+    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, card=card)
+    engine.loss_sums(np.zeros((2, 3, 0), F4), y, w, "square", counts)
+    assert counts[1].tolist() == ([[1, 1], [1, 1], [1, 0]] if weighted else [[2, 2], [1, 2], [1, 0]])
+
+
+def test_errors_that_float32_cannot_square_give_inf(card):
+    pop, X, y = ek.parse(["x1"]), np.array([[3e19], [1.0]], F4), np.zeros(2, F4)
+    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, card=card)
+    params = np.zeros((1, 1, 0), F4)
+    assert engine.loss_sums(params, y, None, "square").item() == np.inf
+    assert engine.loss_sums(params, y, None, "absolute").item() == pytest.approx(3e19)
+    tame = np.array([[1e19], [1.0]], F4)
+    engine = cuda.Engine(pop, tame, precision="ieee", dtype=F4, card=card)
+    assert engine.loss_sums(params, y, None, "square").item() == pytest.approx(1e38)
+
+
+# ── a device whose memory runs out ───────────────────────────────────────────────────
+
+
+class OutOfMemory(MemoryError):
+    """As CuPy has one of its own."""
+
+
+class ScarceMemory:
+    """NumPy as a device's arrays, whose allocations fail from number ``first`` on, ``often`` times."""
+
+    def __init__(self):
+        self.made, self.first, self.often = 0, 0, 0
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+    def _allocate(self):
+        self.made += 1
+        if self.first <= self.made < self.first + self.often:
+            raise OutOfMemory(f"allocation {self.made}")
+
+    def empty(self, *arguments):
+        self._allocate()
+        return np.empty(*arguments)
+
+    def zeros(self, *arguments):
+        self._allocate()
+        return np.zeros(*arguments)
+
+    def asarray(self, *arguments):
+        self._allocate()
+        return np.asarray(*arguments)
+
+
+class _Mark:
+    """An event or a stream where everything has been done at once."""
+
+    def __getattr__(self, name):
+        return lambda *_: None
+
+
+class ScarceCard(EmulatedCard):
+    out_of_memory = OutOfMemory
+
+    def __init__(self, folder, kernels):
+        super().__init__(folder)
+        self._kernels, self.xp, self.released = kernels, ScarceMemory(), 0
+
+    def event(self):
+        return _Mark()
+
+    stream = current_stream = event
+
+    def to_host(self, device, host, stream):
+        host[...] = device
+
+    def pinned(self, n_bytes):
+        return np.empty(n_bytes, np.uint8)
+
+    def free_bytes(self):
+        return 123_000_000
+
+    def release(self):
+        self.released += 1
+
+
+def all_results(card, pop, X, params):
+    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, card=card)
+    out, counts = np.full((len(params), len(pop), len(X)), 7, F4), np.empty((len(params), len(pop), 2), np.int64)
+    engine.evaluate(params, out, counts)
+    engine._to_host, there, again = engine._on_device, np.full_like(out, 7), np.empty_like(counts)
+    engine.evaluate(params, there, again)
+    assert there.tobytes() == out.tobytes() and again.tobytes() == counts.tobytes()
+    sums = engine.loss_sums(params, np.ascontiguousarray(X[:, 0]), None, "square")
+    return out.tobytes() + counts.tobytes() + sums.tobytes()
+
+
+@pytest.mark.parametrize("often", [1, 2, 10**9])
+def test_memory_that_runs_out_at_any_allocation(card, often, monkeypatch):
+    monkeypatch.setattr(cuda, "CHUNK_BYTES", 40 * 4 * 3)  # three rows at a time
+    pop = generate.random(6, n_tokens=(3, 20), n_vars=2, n_params=2, seed=12)
+    X, params = data(40, 2, F4), parameters(pop, 4, F4)
+    scarce = ScarceCard(card.folder, card._kernels)
+    wanted = all_results(scarce, pop, X, params)
+    n_allocations, refused, went_on = scarce.xp.made, 0, 0
+    for k in range(1, n_allocations + 1):
+        scarce.xp.made, scarce.xp.first, scarce.xp.often = 0, k, often
+        try:
+            assert all_results(scarce, pop, X, params) == wanted
+            went_on += 1
+        except MemoryError as error:
+            assert not isinstance(error, OutOfMemory), k
+            assert "0.123 GB are free" in str(error) and "take fewer points" in str(error)
+            refused += 1
+    assert refused and (went_on > n_allocations // 3 if often == 1 else went_on + refused == n_allocations)
+    scarce.xp.often = 0
+    assert all_results(scarce, pop, X, params) == wanted
+
+
 # ── the parts that need no compiler ──────────────────────────────────────────────────
 
 
@@ -227,18 +348,40 @@ def test_every_operator_has_its_cases():
 
 @given(
     costs=st.lists(st.integers(1, 50), min_size=1, max_size=30), n_tiles=st.integers(1, 9), n_sets=st.integers(1, 3),
-    blocks=st.integers(1, 12), warps=st.integers(1, 5), cut=st.floats(0, 1),
+    blocks=st.integers(1, 12), warps=st.integers(1, 5), cut=st.floats(0, 1), items=st.sampled_from([None, 1, 4]),
 )  # fmt: skip
-def test_segments_cover_every_tile_and_item_once(costs, n_tiles, n_sets, blocks, warps, cut):
+def test_units_cover_every_tile_and_item_once(costs, n_tiles, n_sets, blocks, warps, cut, items):
     cost = np.concatenate([[0], np.cumsum(costs)])
-    n_items = len(costs) * n_sets
-    first = int(cut * (n_items - 1))
-    plan = segments(cost, first, n_items, range(3, 3 + n_tiles), blocks=blocks, warps=warps)
-    assert plan.first_segment[0] == 0 and plan.first_segment[-1] == len(plan.tile_of) == len(plan.cuts)
-    assert (np.diff(plan.first_segment) >= 0).all()
-    covered = [(int(t), i) for t, row in zip(plan.tile_of, plan.cuts, strict=True) for i in range(row[0], row[-1])]
-    assert sorted(covered) == [(t, i) for t in range(3, 3 + n_tiles) for i in range(first, n_items)]
-    assert (np.diff(plan.cuts) >= 0).all()
+    n_exprs, n_words = len(costs), 2 * len(costs) + 1
+    n_items = n_exprs * n_sets
+    first, first_word = int(cut * (n_items - 1)), 2 * np.arange(n_exprs, dtype=np.int32)
+    made = plan(cost, first_word, n_words, first, n_items, n_tiles, blocks=blocks, warps=warps, items=items)
+    assert made.first_run[0] == 0 and made.first_run[-1] == len(made.runs) and (np.diff(made.first_run) >= 0).all()
+    assert made.n_units == n_tiles * (len(made.first_run) - 1) and 1 <= made.blocks <= blocks
+    done = []
+    for run in made.runs:
+        of_run = first + run["item"] + np.arange(run["n_items"])
+        assert run["word"] == of_run[0] // n_exprs * n_words + first_word[of_run[0] % n_exprs]
+        done += of_run.tolist()
+    assert done == list(range(first, n_items))
+
+
+@pytest.mark.parametrize("n_points", [16, 20, 36, 37, 38, 41])
+@pytest.mark.parametrize("points", [4, 8, 32])
+def test_rows_that_begin_anywhere_in_a_line_of_memory(card, n_points, points):
+    pop = ek.parse(["x1 + p1", "x2 * x2 - x1 / (x1 + x2)", "sqrt(x2) * (x1 + 1) - (x1 - x2) * (x2 + 3)"])
+    X, params = data(n_points, 2, F4), parameters(pop, 2, F4)
+    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, card=card, points_per_thread=points)
+    memory = np.empty(6 * n_points + 64, F4)
+    results = set()
+    for offset in range(0, 33):
+        memory[:] = 7
+        out = memory[offset : offset + 6 * n_points].reshape(2, 3, n_points)
+        engine.evaluate(params, out)
+        results.add(out.tobytes())
+        assert (memory[:offset] == 7).all() and (memory[offset + 6 * n_points :] == 7).all()
+    assert len(results) == 1
+    assert_agrees(pop, X, params, out)
 
 
 def test_shapes_fit_and_waste_little():

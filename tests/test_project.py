@@ -24,7 +24,8 @@ SOURCES = sorted((ROOT / "exprkit").rglob("*.py"))
 
 # Each module imports, at its top, from earlier lines only.
 LAYERS = """
-    errors machine backends.objects vector.lanes
+    errors machine vector.lanes objective
+    backends.objects
     compiled
     native text.decimals
     vector.llvm_text vector.coefficients precision
@@ -35,17 +36,35 @@ LAYERS = """
     text.printer text.parse_errors text.listing text.tree
     expression
     text.sympy_io text.parser generate
-    lower
+    lower dependence
+    graph
+    derive gradient
+    backends.numpy_gradient backends.numpy_fit
     backends.numpy backends.cases backends.geometry
-    backends.simd backends.accumulator backends.cubins
-    backends.cpu backends.card
+    backends.simd backends.accumulator backends.cubins backends.tangents
+    transpiler.bodies transpiler.link transpiler.loops transpiler.writer transpiler.entry
+    transpiler.structures
+    transpiler.bundles
+    transpiler.emit
+    transpiler.program
+    backends.simd_sums backends.cpu_tiles
+    backends.cpu_gradient
+    backends.cpu_fit backends.card
+    backends.cpu
     backends.jobs
-    backends.per_expression
-    backends.cuda
+    backends.per_expression backends.cuda_fit
+    backends.loaded
+    backends.cuda backends.launches
+    backends.ptx
     backends
+    backends.choice
     arrays
+    transpiler.compiled
     evaluate
-    text vector study
+    descent likelihood
+    fits
+    description
+    text vector study transpiler
     study.agreement
     study.bench study.plots
     study.readme

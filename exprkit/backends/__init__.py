@@ -25,7 +25,7 @@ import numpy as np
 from exprkit.errors import BackendError
 from exprkit.population import Population
 
-NAMES = ("cpu", "cuda", "numpy")  # in the order in which "auto" prefers them
+NAMES = ("cpu", "cuda", "ptx", "numpy")  # what "auto" takes of them: ``choice``
 
 
 class Engine(Protocol):
@@ -87,6 +87,11 @@ def status(name: str) -> Status:
     module = _module(name)
     reason = module.unavailable()
     return Status(True, module.describe()) if reason is None else Status(False, reason)
+
+
+def offered(name: str) -> tuple[str, ...]:
+    """The options of a backend."""
+    return tuple(getattr(_module(name), "OPTIONS", ()))
 
 
 def _module(name: str) -> Any:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ from exprkit.precision import Precision
 
 NEEDED = {"cupy": "CuPy", "cuda.core": "cuda-core", "cuda.bindings": "cuda-bindings"}
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_OVERLAP = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 _REGISTERS, _LOCAL_BYTES = 4, 3  # CU_FUNC_ATTRIBUTE_NUM_REGS, ..._LOCAL_SIZE_BYTES
 
 
@@ -50,9 +52,10 @@ def _installed(module: str) -> bool:
 class Kernel:
     """A kernel on the device."""
 
-    def __init__(self, module: Any, name: str) -> None:
+    def __init__(self, module: Any, name: str, can_overlap: bool = False) -> None:
         from cupy.cuda import driver
 
+        self._can_overlap = can_overlap
         self._driver = driver
         self._module = module  # keeps the code loaded
         self._pointer = module.get_function(name).ptr
@@ -64,18 +67,63 @@ class Kernel:
         self._driver.funcSetAttribute(self._pointer, _MAX_DYNAMIC_SHARED, shared)
         return self._driver.occupancyMaxActiveBlocksPerMultiprocessor(self._pointer, threads, shared)
 
-    def prepare(self, blocks: tuple[int, int], threads: int, shared: int, job: Any) -> Callable[[], None]:
-        """A function that starts the kernel on CuPy's current stream with ``job`` as it is then."""
+    def prepare(
+        self, blocks: tuple[int, int], threads: int, shared: int, job: Any, overlaps: bool = False
+    ) -> Callable[[], None]:
+        """A function that starts the kernel on CuPy's current stream with ``job`` as it is then.
+
+        One that ``overlaps`` may begin before the launch before it has ended, and waits for that by itself.
+        """
         import cupy
 
         addresses = (ctypes.c_void_p * 1)(ctypes.addressof(job))
-        launch, stream, place = self._driver.launchKernel, cupy.cuda.get_current_stream, ctypes.addressof(addresses)
-        kernel = self._pointer
+        stream, place, kernel = cupy.cuda.get_current_stream, ctypes.addressof(addresses), self._pointer
+        launch: Any = self._driver.launchKernel
+        if overlaps and self._can_overlap:
+            launch, attribute = _overlapping(), _Attribute(_OVERLAP, 1)
+            config = _Config(blocks[0], blocks[1], 1, threads, 1, 1, shared, None, ctypes.addressof(attribute), 1)
+            where, function = ctypes.byref(config), ctypes.c_void_p(kernel)
+            values = ctypes.c_void_p(place)
+
+            def start_early(keep: Any = (self, job, addresses, attribute)) -> None:
+                config.stream = stream().ptr
+                if status := launch(where, function, values, None):
+                    raise self._driver.CUDADriverError(status)
+
+            return start_early
 
         def start(keep: Any = (self, job, addresses)) -> None:
             launch(kernel, blocks[0], blocks[1], 1, threads, 1, 1, shared, stream().ptr, place, 0)
 
         return start
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute."""
+
+    _fields_ = [("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int), ("rest", ctypes.c_byte * 60)]
+
+    def __init__(self, number: int, value: int) -> None:
+        super().__init__(id=number, value=value)
+
+
+class _Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = [
+        *((name, ctypes.c_uint) for name in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "shared")),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("n_attributes", ctypes.c_uint),
+    ]
+
+
+@functools.cache
+def _overlapping() -> Any:
+    """The driver's launch that takes attributes."""
+    launch = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1").cuLaunchKernelEx
+    launch.argtypes = [ctypes.c_void_p] * 4
+    return launch
 
 
 class Card:
@@ -89,6 +137,7 @@ class Card:
         properties = cupy.cuda.runtime.getDeviceProperties(index)
         self.name = properties["name"].decode()
         self.architecture = f"sm_{properties['major']}{properties['minor']}"
+        self.is_hopper = int(properties["major"]) >= 9  # or newer: bulk copies, launches that overlap
         self.multiprocessors = int(properties["multiProcessorCount"])
         self.shared_per_block = int(properties["sharedMemPerBlockOptin"])
         self.shared_per_multiprocessor = int(properties["sharedMemPerMultiprocessor"])
@@ -96,12 +145,12 @@ class Card:
         self.out_of_memory: type[Exception] = cupy.cuda.memory.OutOfMemoryError
 
     @functools.cache  # noqa: B019  a card lives as long as the process
-    def kernel(self, name: str, settings: Precision, **macros: Any) -> Kernel:
-        """A kernel of interpreter.cu, compiled for these macros."""
-        code = cubins.compiled(settings.architecture or self.architecture, settings, **macros)
+    def kernel(self, name: str, settings: Precision, text: str | None = None, **macros: Any) -> Kernel:
+        """A kernel of interpreter.cu (or of another ``text``), compiled for these macros."""
+        code = cubins.compiled(settings.architecture or self.architecture, settings, text, **macros)
         module = self.xp.cuda.function.Module()
         module.load(code)
-        return Kernel(module, name)
+        return Kernel(module, name, self.is_hopper)
 
     def free_bytes(self) -> int:
         """What can still be taken: the device's free memory and that of CuPy's pool."""

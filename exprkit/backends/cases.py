@@ -58,7 +58,7 @@ def numbers() -> np.ndarray:
     """The number of every case, [operator's code, form]; -1 where there is none."""
     table = np.full((256, N_FORMS), _NO_CASE, np.int32)
     n = 0
-    for row in (*_rows(common=True), *_rows(common=False)):
+    for row in (*rows(common=True), *rows(common=False)):
         for form in forms(row):
             table[row.code, form] = n
             n += 1
@@ -77,14 +77,14 @@ def source(operators: str) -> str:
     """
     text = Path(__file__).with_name("interpreter.cu").read_text()
     for mark, common in (("common", True), ("other", False)):
-        cases = "\n".join(line for row in _rows(common) for line in _cases(row, operators))
+        cases = "\n".join(line for row in rows(common) for line in _cases(row, operators))
         text = text.replace(f"            //{{{mark} cases}}", cases)
     scalars = "\n".join(_scalar_case(ops.BY_CODE[code], operators) for code in sorted(ops.BY_CODE))
-    n_common = sum(len(forms(row)) for row in _rows(common=True))
+    n_common = sum(len(forms(row)) for row in rows(common=True))
     return text.replace("    //{scalar cases}", scalars).replace("COMMON_CASES", str(n_common))
 
 
-def _rows(common: bool) -> list[ops.Operator]:
+def rows(common: bool) -> list[ops.Operator]:
     """The operators that are common in expressions, or the others.
 
     A compiler makes a tree of comparisons of a switch: that of the common ones is small.
@@ -93,22 +93,24 @@ def _rows(common: bool) -> list[ops.Operator]:
     return [ops.BY_CODE[code] for code in sorted(ops.BY_CODE) if (ops.BY_CODE[code].name in usual) == common]
 
 
-def _formula(row: ops.Operator, operators: str) -> str:
+def formula(row: ops.Operator, operators: str) -> str:
+    """The operator's CUDA C under a named precision."""
     return row.cuda_fast if operators == "fast" and row.cuda_fast else row.cuda
 
 
-def _is_long(row: ops.Operator, operators: str) -> bool:
+def is_long(row: ops.Operator, operators: str) -> bool:
+    """Whether a kernel holds the operator's code once and loops over it."""
     return row.long_code and not (operators == "fast" and row.cuda_fast)
 
 
 def _scalar_case(row: ops.Operator, operators: str) -> str:
-    return f"    case {row.code}: return {_formula(row, operators)};  // {row.name}"
+    return f"    case {row.code}: return {formula(row, operators)};  // {row.name}"
 
 
 def _cases(row: ops.Operator, operators: str) -> Iterator[str]:
     """An operator's cases; the order of the function's arguments puts the operands in order."""
-    body = f"-> T {{ return {_formula(row, operators)}; }}"
-    if _is_long(row, operators) and forms(row):
+    body = f"-> T {{ return {formula(row, operators)}; }}"
+    if is_long(row, operators) and forms(row):
         first = numbers()[row.code, forms(row)[0]]
         labels = " ".join(f"case {numbers()[row.code, form]}:" for form in forms(row))
         call = _LONG_CALLS[row.arity, takes_pair(row)].replace("{first}", str(first)).replace("{}", body)

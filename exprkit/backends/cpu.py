@@ -40,30 +40,42 @@ added up in the same order for any number of threads.
 from __future__ import annotations
 
 import collections
-import contextlib
 import functools
-import os
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from exprkit import machine, ops
+from exprkit import machine
 from exprkit.backends import simd
+from exprkit.backends.cpu_tiles import (
+    FORMS,
+    LINE,
+    TILE,
+    aligned,
+    begin,
+    execute,
+    line_address,
+    machine_of,
+    never_negative,
+    shares,
+    tiles_of,
+    together,
+)  # fmt: skip
 from exprkit.compiled import compiled
 from exprkit.lower import COLUMN, OUT, SLOT, UNIFORM, Program, lower
 from exprkit.native import borrowed, call, call_number, take
 from exprkit.population import Population
 
-TILE, FORMS = simd.TILE, 2 * simd.PAST
+if TYPE_CHECKING:
+    from exprkit.backends.cpu_gradient import Gradients
+    from exprkit.objective import Fitted, Options
+
 BLOCK = 64  # rows that go through the data together
-LINE = 64  # bytes of a cache line; neighbouring tiles share so much
 SPAN = 64  # tiles whose losses are summed before they join the row's sum; threads share out whole spans
 PAST_BYTES = 24 << 20  # results larger than this, in rows of several tiles, are written past the caches
 CHUNKS = 8  # a thread's share of the rows is cut into so many chunks, against unequal work
 SMALL = 1 << 19  # work (instructions x points) that is not worth a second thread
 PIECE = 1 << 28  # work between two looks for Ctrl-C: about a tenth of a second
-DONE = 1 << 62  # more than there are pieces of work
 _NO_SUMS = np.empty((0, 0))
 
 
@@ -83,20 +95,13 @@ class Engine:
     def __init__(
         self, pop: Population, X: np.ndarray, *, precision: str, dtype: np.dtype, threads: int | None = None
     ) -> None:
-        self.pop, self.n_points = pop, len(X)
+        self.pop, self.X, self.n_points = pop, X, len(X)
         self.dtype = np.dtype(dtype)
         self.threads = threads or machine.cores()
-        self.program = lower(pop, precision=precision, positive=_never_negative(X), dtype=self.dtype)
+        self.program = lower(pop, precision=precision, positive=never_negative(X), dtype=self.dtype)
         self.kernels = simd.kernels(self.dtype.name, precision)
-        words = _words(self.program, self.dtype.itemsize)
-        table = self.kernels.table(_requests(words, self.program)).reshape(-1)
-        self._tiles = _tiles(X, self.program, table, self.kernels.lanes)
-        self._machine = _Machine(
-            words.reshape(-1), table, self.program.offsets, self.program.n_prologue,
-            _cast(self.program.constants, self.dtype), self.program.first_const, self.program.n_params,
-            self._tiles.ctypes.data, self.n_points, self.kernels.lanes, self.dtype.itemsize,
-            self._tiles.strides[0], _step(self.dtype),
-        )  # fmt: skip
+        self._tiles = tiles_of(X, self.program, self.kernels)
+        self._machine = machine_of(self.program, self._tiles, self.n_points, self.kernels)
         self._can_write_past = False  # the kernels for it are made when first needed
         self._plans: dict[int, _Plan] = {}  # by the number of parameter sets
         self._scratch: collections.deque[_Scratch] = collections.deque()
@@ -124,6 +129,35 @@ class Engine:
         total[:, ~self.pop.valid] = np.nan
         return total
 
+    def jacobian(self, params: np.ndarray, out: np.ndarray) -> None:
+        """Write the derivatives by the parameters into ``out``, (n_sets, n_exprs, n_points, max_params)."""
+        self.gradients.jacobian(params, out)
+
+    def normal_equations(
+        self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """J'WJ, J'Wr and the sum of w r^2 with r = f - y, float64."""
+        return self.gradients.normal_equations(params, y, weights)
+
+    def loss_and_grad(
+        self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None, kind: str
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The sums of ``loss_sums`` and their gradients, (n_sets, n_exprs, max_params)."""
+        return self.gradients.loss_and_grad(params, y, weights, kind)
+
+    def fit(self, starts: np.ndarray, y: np.ndarray, weights: np.ndarray | None, options: Options) -> Fitted:
+        """Levenberg-Marquardt for every expression, the best of its starts (``cpu_fit``)."""
+        from exprkit.backends.cpu_fit import fit
+
+        return fit(self.gradients, starts, y, weights, options)
+
+    @functools.cached_property
+    def gradients(self) -> Gradients:
+        """What makes derivatives; prepared when first asked for."""
+        from exprkit.backends.cpu_gradient import Gradients
+
+        return Gradients(self.pop, self.X, precision=self.program.precision, dtype=self.dtype, threads=self.threads)
+
     def _run(self, params: np.ndarray, result: _Result, *owners: np.ndarray | None) -> None:
         """Do the work of one call: this thread, and as many more as it is worth.
 
@@ -135,18 +169,7 @@ class Engine:
         counter = np.zeros(1, np.int64)
         n_rows = params.shape[0] * params.shape[1]
         job = _Job(params.reshape(n_rows, params.shape[2]), plan.rows, plan.tiles, counter)
-        others: list[Future[bool]] = []
-        try:
-            with contextlib.suppress(RuntimeError):  # the system starts no more threads, or Python ends: do with fewer
-                while len(others) < plan.threads - 1:
-                    others.append(_pool(plan.threads - 1).submit(self._thread, job, result, DONE, owners))
-            while self._thread(job, result, plan.at_once, owners):
-                pass  # here Python sees that the user wants to stop
-        finally:
-            counter[0] = DONE
-            for other in others:
-                if not other.cancel():  # it has started
-                    other.result()
+        together(plan.threads, plan.at_once, counter, lambda most: self._thread(job, result, most, owners))
 
     def _thread(self, job: _Job, result: _Result, most: int, owners: tuple[np.ndarray | None, ...]) -> bool:
         """Take up to ``most`` pieces of the work; False: none is left.  Concurrent calls have their own memory."""
@@ -166,7 +189,7 @@ class Engine:
             threads = self.threads if work > SMALL else 1
             few = n_rows < 2 * CHUNKS * self.threads
             tiles = np.append(np.arange(0, max(n_tiles, 1), SPAN if few else max(n_tiles, 1)), n_tiles)
-            rows = _shares(self.program.offsets, n_sets, max(1 if threads == 1 else CHUNKS * threads, work // PIECE))
+            rows = shares(self.program.offsets, n_sets, max(1 if threads == 1 else CHUNKS * threads, work // PIECE))
             at_once = max(1, (len(rows) - 1) * (len(tiles) - 1) * PIECE // max(work, 1))
             self._plans[n_sets] = _Plan(threads, at_once, rows.astype(np.int64), tiles.astype(np.int64))
         return self._plans[n_sets]
@@ -179,49 +202,6 @@ class _Plan(NamedTuple):
     tiles: np.ndarray  # first tile of each range of tiles, and the end
 
 
-# ── preparation ──────────────────────────────────────────────────────────────────────
-
-
-def _never_negative(X: np.ndarray) -> np.ndarray:
-    """For each variable: it has no value below 0 and no -0."""
-    return ~np.any(np.signbit(X) & ~np.isnan(X), axis=0)
-
-
-def _cast(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    with np.errstate(over="ignore", invalid="ignore"):
-        return numbers.astype(dtype)
-
-
-def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Memory that starts at a cache line."""
-    size = int(np.prod(shape)) * dtype.itemsize
-    raw = np.empty(size + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size].view(dtype).reshape(shape)
-
-
-def _words(program: Program, itemsize: int) -> np.ndarray:
-    """The instructions as int32 (n + 1, 4); the last one is what an invalid expression runs."""
-    step = np.array([TILE * itemsize, TILE * itemsize, itemsize, 0])  # by kind of operand
-    n = len(program.code)
-    words = np.zeros((n + 1, 4), np.int32)
-    for k, operands in enumerate((program.a, program.b, program.dst), start=1):
-        kind = operands & 3
-        words[:n, k] = np.where(operands < 0, 0, (operands >> 2) * step[kind] | kind)
-    uniform_a, uniform_b = ((x >= 0) & (x & 3 == UNIFORM) for x in (program.a, program.b))
-    once = program.dst & 3 == UNIFORM
-    form = np.where(once, simd.UU, uniform_a * simd.SV + uniform_b * simd.VS)
-    words[:n, 0] = program.code.astype(np.int32) * FORMS + form
-    words[n] = ops.COPY * FORMS + simd.SV, UNIFORM, 0, OUT
-    return words
-
-
-def _requests(words: np.ndarray, program: Program) -> list[tuple[int, int]]:
-    """The kernels that the words and the columns need: (code, form)."""
-    used = {divmod(k, FORMS) for k in np.flatnonzero(np.bincount(words[:, 0])).tolist()}
-    return sorted(used | {(code, simd.VV) for code in program.column_code.tolist()})
-
-
 def _last_requests(words: np.ndarray, program: Program) -> list[tuple[int, int]]:
     """The kernels that write results past the caches."""
     last = np.append(program.offsets[1:] - 1, len(program.code))
@@ -229,76 +209,7 @@ def _last_requests(words: np.ndarray, program: Program) -> list[tuple[int, int]]
     return [divmod(k + simd.PAST, FORMS) for k in used.tolist()]
 
 
-def _step(dtype: np.dtype) -> int:
-    """Points from the start of one tile to the start of the next."""
-    return TILE - LINE // dtype.itemsize
-
-
-def _tiles(X: np.ndarray, program: Program, table: np.ndarray, lanes: int) -> np.ndarray:
-    """The data as the programs want it, (n_tiles, n_columns, TILE)."""
-    step, n_columns = _step(X.dtype), len(program.column_code)
-    n_tiles = max(1, -(-(len(X) + step - TILE) // step)) if len(X) else 0
-    room = _aligned((n_tiles * n_columns + 1, TILE), X.dtype)
-    room[-1] = 1  # may be read, is never used
-    tiles = room[:-1].reshape(n_tiles, n_columns, TILE)
-    if n_tiles == 0:
-        return tiles
-    padded = _aligned((n_tiles * step + TILE,), X.dtype)
-    for column, (code, var) in enumerate(zip(program.column_code.tolist(), program.column_var.tolist(), strict=True)):
-        if column and (code, var) == (program.column_code[column - 1], program.column_var[column - 1]):
-            continue  # the low part of a pair, made together with the high part
-        padded[: len(X)], padded[len(X) :] = X[:, var], X[-1, var]
-        y = tiles.ctypes.data + column * tiles.strides[1]
-        kernel = table[code * FORMS + simd.VV]
-        _derive(kernel, y, tiles.strides[0], padded.ctypes.data, step * X.itemsize, n_tiles, TILE // lanes)
-    return tiles
-
-
-@compiled
-def _derive(kernel, y, y_step, a, a_step, n_tiles, n_vectors):
-    for tile in range(n_tiles):
-        call(kernel, (y + tile * y_step, a + tile * a_step, 0, n_vectors))
-
-
-def _shares(offsets: np.ndarray, n_sets: int, n: int) -> np.ndarray:
-    """First row of each of at most ``n`` chunks of about equal work, and the end."""
-    n_exprs = len(offsets) - 1
-    if n_exprs == 0:
-        return np.zeros(1, np.int64)
-    cost = offsets + np.arange(n_exprs + 1)  # an instruction is one unit of work, so is a row
-    goals = np.arange(n) * int(cost[-1]) * n_sets // n
-    rows = goals // cost[-1] * n_exprs + np.searchsorted(cost, goals % cost[-1])
-    return np.unique(np.append(rows, n_sets * n_exprs))
-
-
-@functools.cache
-def _pool(n: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(n, thread_name_prefix="exprkit")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
-
-
 # ── the compiled loops ───────────────────────────────────────────────────────────────
-
-
-class _Machine(NamedTuple):
-    """Programs and data; plain numbers are addresses, counts and bytes."""
-
-    words: np.ndarray
-    table: np.ndarray  # address of the kernel of operator * FORMS + form
-    offsets: np.ndarray
-    n_prologue: np.ndarray
-    constants: np.ndarray
-    first_const: np.ndarray
-    n_params: np.ndarray
-    tiles: int
-    n_points: int
-    lanes: int
-    itemsize: int
-    tile_step: int
-    step: int  # points from tile to tile
 
 
 class _Job(NamedTuple):
@@ -333,7 +244,7 @@ class _Scratch(NamedTuple):
 
     @classmethod
     def make(cls, program: Program, dtype: np.dtype) -> _Scratch:
-        slots = _aligned((program.n_slots + 2, TILE), dtype)  # two more: for a result, and to read past the end
+        slots = aligned((program.n_slots + 2, TILE), dtype)  # two more: for a result, and to read past the end
         slots[:] = 1
         uniforms = np.full((BLOCK, max(program.n_uniforms, 1)), np.nan, dtype)
         base = np.zeros(4, np.int64)
@@ -342,7 +253,6 @@ class _Scratch(NamedTuple):
 
 
 _part = compiled(forceinline=True)
-_U1, _U2, _U3 = np.uint64(1), np.uint64(2), np.uint64(3)
 
 
 @compiled
@@ -373,7 +283,7 @@ def _block(machine, job, result, scratch, first, end, last, of_tiles):
     first_expr = first % n_exprs
     expr = first_expr
     for row in range(first, end):
-        _begin(machine, job, scratch, row, expr, row - first)
+        begin(machine, job, scratch, row, expr, row - first)
         expr = 0 if expr + 1 == n_exprs else expr + 1
     scratch.sums[:] = 0.0
     n_tiles = job.tiles[-1]
@@ -405,30 +315,14 @@ def _block(machine, job, result, scratch, first, end, last, of_tiles):
 
 
 @_part
-def _begin(machine, job, scratch, row, expr, line):
-    """Fill a row's uniforms: parameters, constants, results of the prologue."""
-    n_params, first = machine.n_params[expr], machine.first_const[expr]
-    for k in range(n_params):
-        scratch.uniforms[line, k] = job.params[row, k]
-    for k in range(machine.first_const[expr + 1] - first):
-        scratch.uniforms[line, n_params + k] = machine.constants[first + k]
-    start = machine.offsets[expr]
-    if start == machine.offsets[expr + 1]:
-        scratch.uniforms[line, 0] = np.nan
-    scratch.base[UNIFORM] = _line_address(machine, scratch, line)
-    for k in range(start, start + machine.n_prologue[expr]):
-        _execute(machine, scratch, k, 1)
-
-
-@_part
 def _all_but_last(machine, scratch, expr, line, n_vectors):
     """Run the program of an expression on one tile up to its last instruction; says which that is."""
-    scratch.base[UNIFORM] = _line_address(machine, scratch, line)
+    scratch.base[UNIFORM] = line_address(machine, scratch, line)
     start, stop = machine.offsets[expr], machine.offsets[expr + 1]
     if start == stop:
         return len(machine.words) // 4 - 1
     for k in range(start + machine.n_prologue[expr], stop - 1):
-        _execute(machine, scratch, k, n_vectors)
+        execute(machine, scratch, k, n_vectors)
     return stop - 1
 
 
@@ -438,7 +332,7 @@ def _last(machine, scratch, k, first, y, n_vectors, past=0):
     base, at = scratch.base, first * machine.itemsize
     base[OUT] = y
     base[SLOT], base[COLUMN] = base[SLOT] + at, base[COLUMN] + at
-    _execute(machine, scratch, k, n_vectors, past)
+    execute(machine, scratch, k, n_vectors, past)
     base[SLOT], base[COLUMN] = base[SLOT] - at, base[COLUMN] - at
 
 
@@ -492,14 +386,3 @@ def _write_past(machine, result, scratch, k, place, tile, last_tile, left):
         _write_part(machine, result, scratch, k, rest, place + rest * machine.itemsize, end - rest)
 
 
-@_part
-def _line_address(machine, scratch, line):
-    return scratch.uniforms.ctypes.data + line * scratch.uniforms.shape[1] * machine.itemsize
-
-
-@_part
-def _execute(machine, scratch, k, n_vectors, past=0):
-    words, base, at = machine.words, scratch.base, np.uint64(4 * k)  # unsigned: no look for indices from the end
-    kernel, a, b, y = np.uint64(words[at] + past), words[at + _U1], words[at + _U2], words[at + _U3]
-    a_at, b_at, y_at = base[a & 3] + (a & ~3), base[b & 3] + (b & ~3), base[y & 3] + (y & ~3)
-    call(machine.table[kernel], (y_at, a_at, b_at, n_vectors))

@@ -26,6 +26,7 @@ MACROS: dict[str, Any] = {  # what interpreter.cu expects; its head explains the
     "LANES": 32,
     "VECTORS": 4,
     "BLOCK": 256,
+    "WIDE": 1,
     "MIN_BLOCKS": 1,
     "TASK": "VALUES",
     "REDUCTION": "SHUFFLE",
@@ -60,7 +61,7 @@ def _resident_threads(chosen: Mapping[str, Any], settings: Precision) -> int:
     return 768 if settings.operators == "fast" and chosen["COLUMNS_SHARED"] else 640
 
 
-def compiled(architecture: str, settings: Precision, **chosen: Any) -> bytes:
+def compiled(architecture: str, settings: Precision, text: str | None = None, **chosen: Any) -> bytes:
     """Machine code (a cubin) of the kernels, from the cache or the compiler.
 
     Parameters
@@ -68,19 +69,21 @@ def compiled(architecture: str, settings: Precision, **chosen: Any) -> bytes:
     architecture : str
         As ``"sm_90"``.
     settings : Precision
+    text : str, optional
+        The kernels' CUDA C; by default that of ``cases.source``.
     **chosen
         Macros that differ from ``MACROS``.
     """
-    source, defined = cases.source(settings.operators), macros(settings, chosen)
-    key = objects.key(source, architecture, repr(sorted(defined.items())), repr(settings), _compiler())
+    source, defined = text or cases.source(settings.operators), macros(settings, chosen)
+    key = objects.key(source, architecture, repr(sorted(defined.items())), repr(settings), compiler_version())
     code = objects.read(key)
     if code is None:
-        code, _ = build(architecture, settings, **chosen)
+        code, _ = build(architecture, settings, source, **chosen)
         objects.write(key, code)
     return code
 
 
-def build(architecture: str, settings: Precision, **chosen: Any) -> tuple[bytes, str]:
+def build(architecture: str, settings: Precision, text: str | None = None, **chosen: Any) -> tuple[bytes, str]:
     """Machine code and the assembler's report (registers, spills), always compiled anew."""
     from cuda.core import Program, ProgramOptions
 
@@ -97,11 +100,11 @@ def build(architecture: str, settings: Precision, **chosen: Any) -> tuple[bytes,
         lineinfo=settings.line_info or None,
         ptxas_options=["-v", f"-O{settings.optimisation}"],
     )
-    code = Program(cases.source(settings.operators), "c++", options).compile("cubin", logs=report)
+    code = Program(text or cases.source(settings.operators), "c++", options).compile("cubin", logs=report)
     return bytes(code.code), report.getvalue()
 
 
-def _compiler() -> str:
+def compiler_version() -> str:
     """Name and full version of everything that makes the code."""
     from cuda.bindings import nvrtc
 

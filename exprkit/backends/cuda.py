@@ -20,6 +20,7 @@ Results for the host are made in chunks: while one is copied, the next is comput
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,10 +28,12 @@ import numpy as np
 
 from exprkit.backends import card as cards
 from exprkit.backends.accumulator import Accumulated, accumulate
-from exprkit.backends.geometry import VECTORS, Plan, Shape, segments, shapes
-from exprkit.backends.jobs import Launch, Launcher, Numbers, store_width
+from exprkit.backends.cuda_fit import Derivatives
+from exprkit.backends.geometry import VECTOR_BYTES, VECTORS, Shape, plan, shapes
+from exprkit.backends.jobs import Launch, Launcher, Numbers, store_width, too_large
 from exprkit.errors import ArgumentError
 from exprkit.lower import lower
+from exprkit.objective import Fitted, Options
 from exprkit.population import Population
 from exprkit.precision import Precision
 from exprkit.precision import precision as settings_of
@@ -42,6 +45,7 @@ DISPATCHES = ("interpreter", "per-expression")
 BASELINE_BLOCK = 128  # of the per-expression kernel, as the thesis found best
 CHUNK_BYTES = 64 << 20  # of a result on its way to the host
 MOST_LAUNCHES = 256  # that are kept ready; each holds a few arrays on the device
+ITEMS_IN_ORDER = (1, 4)  # that a warp takes at a time; in rows that share lines of memory, and others
 COST_OF_RESULT = (8, 40)  # of a sum and of stored values, beside the operators' (accumulator.py)
 WORK_BYTES = 512 << 20  # numbers and partial sums of one pass
 SPAN = 3072 * 341  # points whose partial sums are added before they join the total; whole tiles of any size
@@ -111,18 +115,22 @@ class Engine:
         dispatch: str = "interpreter",
         card: Any = None,
     ) -> None:
-        self.counts = dispatch == "interpreter"  # evaluate can count nan and inf on the way
+        self.counts = self.counts_losses = dispatch == "interpreter"  # nan and inf, on the way
         self.card = card or cards.current()
         self.settings = settings_of(precision)
-        self.dtype = np.dtype(dtype)
+        self.dtype, self.pop = np.dtype(dtype), pop
         self.n_exprs, self.n_points = len(pop), len(X)
         self._invalid = np.flatnonzero(~pop.valid)
         self.host_results = isinstance(X, np.ndarray)
         self.reduction = _one_of("reduction", reduction, REDUCTIONS)
         self.block_size = _check_block(block_size, self.card.lanes)
         self.vectors = _check_points(points_per_thread, self.dtype.itemsize)
-        self.programs, columns = _programs(pop, X, self.settings, self.dtype, self.card.xp)
-        self._launcher = Launcher(self.card, self.settings, self.dtype, self.programs, columns, X)
+        try:
+            self.programs, columns = _programs(pop, X, self.settings, self.dtype, self.card.xp)
+            self._launcher = Launcher(self.card, self.settings, self.dtype, self.programs, columns, X)
+        except self.card.out_of_memory as error:
+            size = X.size * self.dtype.itemsize / 1e9
+            raise too_large(f"the data ({size:.3g} GB), its columns and the programs", self.card) from error
         self._numbers = Numbers(self._launcher)
         self._baseline = None
         if _one_of("dispatch", dispatch, DISPATCHES) != "interpreter":
@@ -130,7 +138,8 @@ class Engine:
 
             self._baseline = Baseline(pop, self._launcher, block_size or BASELINE_BLOCK)
         self._launches: dict[tuple[Any, ...], Launch] = {}
-        self._shapes: dict[int, Shape] = {}
+        self._shapes: dict[tuple[int, bool, bool], Shape] = {}
+        self._launched: dict[Any, dict[str, Any]] = {}
 
     # ── values ───────────────────────────────────────────────────────────────────────
 
@@ -139,6 +148,12 @@ class Engine:
 
         ``counts`` (n_sets, n_exprs, 2) int64 takes how many nan and inf each expression gave.
         """
+        try:
+            self._evaluate(params, out, counts)
+        except self.card.out_of_memory as error:
+            raise too_large("the counts and the numbers of all expressions", self.card) from error
+
+    def _evaluate(self, params: Any, out: Any, counts: Any) -> None:
         found = None if counts is None else self.card.xp.zeros(counts.shape, np.uint64)
         if self._baseline:
             self._baseline.evaluate(params, out)
@@ -149,7 +164,7 @@ class Engine:
                 if isinstance(out, np.ndarray) and self.card.xp is not np:
                     self._to_host(place, count)
                 else:
-                    self._values(0, stop - first, place, count)
+                    self._on_device(place, count)
         if found is not None:
             counts[...] = self._result(found.astype(np.int64), counts)
 
@@ -157,16 +172,42 @@ class Engine:
         """Set the numbers for as many parameter sets as fit; gives the items (over all sets) that can run now."""
         n_sets = len(params)
         at_once = max(1, WORK_BYTES // (self._launcher.bytes_of_a_set + 1))
-        for first in range(0, n_sets, at_once):
+        first = 0
+        while first < n_sets:
             some = params[first : first + at_once]
-            if self._numbers.make(some):
+            try:
+                is_new = self._numbers.make(some)
+            except self.card.out_of_memory:
+                if len(some) == 1:
+                    raise
+                at_once, is_new, some = len(some) // 2, True, some[:0]
+            if is_new:
                 self._launches.clear()  # they point to the old arrays
+            if len(some) == 0:
+                self.card.release()
+                continue
             yield first * self.n_exprs, (first + len(some)) * self.n_exprs
+            first += len(some)
+
+    def _on_device(self, out: Any, count: Any) -> None:
+        """All items of this pass into a device array."""
+
+        def run(rows: int) -> None:
+            if rows == len(out):
+                return self._values(0, rows, out, count)
+            if count is not None:
+                count[...] = 0
+            for first in range(0, len(out), rows):
+                some = slice(first, min(first + rows, len(out)))
+                self._values(some.start, some.stop, out[some], None if count is None else count[some])
+
+        self._shrinking(len(out), run, self.n_points * self.dtype.itemsize)
 
     def _values(self, first: int, stop: int, out: Any, count: Any) -> None:
         """Items ``first`` to ``stop`` of this pass into a device array."""
-        launch = self._interpreter(first, stop, (0, self.n_points), TASK="VALUES", COUNTED=int(count is not None))
-        launch(out=out, nonfinite=count, store_width=store_width(out, self.card))
+        wide = store_width(out, self.card) == VECTOR_BYTES
+        macros = {"TASK": "VALUES", "COUNTED": int(count is not None)}
+        self._interpreter(first, stop, (0, self.n_points), wide, **macros)(out=out, nonfinite=count)
 
     def _to_host(self, out: np.ndarray, count: Any) -> None:
         """All items of this pass into a host array, by way of two buffers on the device."""
@@ -212,7 +253,16 @@ class Engine:
     # ── losses ───────────────────────────────────────────────────────────────────────
 
     def loss_sums(self, params: Any, y: Any, weights: Any, kind: str, counts: Any = None) -> Any:
-        """Sum of weighted squared or absolute errors, float64 (n_sets, n_exprs); on the device if the data is."""
+        """Sum of weighted squared or absolute errors, float64 (n_sets, n_exprs); on the device if the data is.
+
+        ``counts`` (n_sets, n_exprs, 2) int64 takes how many nan and inf there were at points of weight > 0.
+        """
+        try:
+            return self._loss_sums(params, y, weights, kind, counts)
+        except self.card.out_of_memory as error:
+            raise too_large("the targets, the sums and the numbers of all expressions", self.card) from error
+
+    def _loss_sums(self, params: Any, y: Any, weights: Any, kind: str, counts: Any) -> Any:
         xp = self.card.xp
         sums = (xp.empty if self.n_points else xp.zeros)(params.shape[:2], np.float64)
         found = None if counts is None else xp.zeros(counts.shape, np.uint64)
@@ -255,7 +305,7 @@ class Engine:
         self, items: slice, start: int, target: Any, weights: Any, sums: Any, count: Any, macros: dict[str, Any]
     ) -> None:
         points = (start, min(start + SPAN, self.n_points))
-        launch, n_items = self._interpreter(items.start, items.stop, points, **macros), items.stop - items.start
+        launch, n_items = self._interpreter(items.start, items.stop, points, False, **macros), items.stop - items.start
         chunk = self._shape(n_items).chunk
         n_chunks = -(-(points[1] - start) // chunk)
         partials = None if self.reduction == "atomic" else self.card.xp.empty((n_items, n_chunks), self.dtype)
@@ -277,44 +327,83 @@ class Engine:
         on_host = self.host_results if like is None else isinstance(like, np.ndarray)
         return device.get() if on_host and hasattr(device, "get") else device
 
+    # ── derivatives and fits ─────────────────────────────────────────────────────────
+
+    @functools.cached_property
+    def _derivatives(self) -> Derivatives:
+        return Derivatives(self.pop, self._launcher)
+
+    def jacobian(self, params: Any, out: Any) -> None:
+        """d f / d params into ``out``, (n_sets, n_exprs, n_points, max_params)."""
+        self._derivatives.jacobian(params, out)
+
+    def normal_equations(self, params: Any, y: Any, weights: Any) -> tuple[Any, ...]:
+        """J'WJ, J'Wr and the weighted sum of squares."""
+        return tuple(self._result(one, None) for one in self._derivatives.normal_equations(params, y, weights))
+
+    def loss_and_grad(self, params: Any, y: Any, weights: Any, kind: str) -> tuple[Any, ...]:
+        """The sum of a loss and its gradient."""
+        return tuple(self._result(one, None) for one in self._derivatives.loss_and_grad(params, y, weights, kind))
+
+    def fit(self, starts: Any, y: Any, weights: Any, options: Options) -> Fitted:
+        """Each expression's best fit from (n_starts, n_exprs, max_params) starts."""
+        return self._derivatives.fit(starts, y, weights, options)
+
     # ── launches ─────────────────────────────────────────────────────────────────────
 
-    def _interpreter(self, first: int, stop: int, points: tuple[int, int], **macros: Any) -> Launch:
+    def kernels(self) -> list[dict[str, Any]]:
+        """What was launched so far: registers, spills, memory and resident blocks of every variant, the last first."""
+        return list(self._launched.values())[::-1]
+
+    def _interpreter(self, first: int, stop: int, points: tuple[int, int], wide: bool, **macros: Any) -> Launch:
         """The launch of the interpreter on items ``first`` to ``stop`` of this pass, for these macros."""
-        key = first, stop, points, *macros.values()
+        key = first, stop, points, wide, *macros.values()
         if key not in self._launches:
             if len(self._launches) >= MOST_LAUNCHES:
                 del self._launches[next(iter(self._launches))]
-            self._launches[key] = self._prepared(first, stop, points, macros)
+            self._launches[key] = self._prepared(first, stop, points, wide, macros)
         return self._launches[key]
 
-    def _prepared(self, first: int, stop: int, points: tuple[int, int], macros: dict[str, Any]) -> Launch:
-        shape, launcher = self._shape(stop - first), self._launcher
+    def _prepared(
+        self, first: int, stop: int, points: tuple[int, int], wide: bool, macros: dict[str, Any]
+    ) -> Launch:
+        values = macros["TASK"] == "VALUES"
+        shape, launcher, xp = self._shape(stop - first, wide, values), self._launcher, self.card.xp
         kernel = launcher.interpreter(shape, REDUCTION=self.reduction.upper(), **macros)
-        n_targets = 0 if macros["TASK"] == "VALUES" else 1 + macros["WEIGHTED"]
+        n_targets = 0 if values else 1 + macros["WEIGHTED"]
         shared = shape.shared_bytes(launcher.n_columns, self.programs.n_slots, n_targets, self.reduction == "shared")
-        tiles = range(points[0] // shape.tile, -(-points[1] // shape.tile))
+        tiles = shape.tiles(*points)
+        n_tiles = len(tiles)
         resident = self.card.multiprocessors * kernel.resident(shape.block, shared)
-        blocks = min(resident, -(-len(tiles) * (stop - first) // shape.warps))
-        cost = self.programs.cost + COST_OF_RESULT[macros["TASK"] == "VALUES"] * np.arange(self.n_exprs + 1)
-        plan = segments(cost, first, stop, tiles, blocks=blocks, warps=shape.warps)
-        on_device = Plan(*map(self.card.xp.asarray, plan))
+        blocks = min(resident, -(-n_tiles * (stop - first) // shape.warps))
+        self._launched[kernel] = {
+            "task": macros["TASK"], "registers": kernel.registers, "local_bytes": kernel.local_bytes,
+            "shared_bytes": shared, "block_size": shape.block, "resident_blocks": resident // self.card.multiprocessors,
+            "points_per_thread": shape.tile // shape.lanes,
+        }  # fmt: skip
+        cost = self.programs.cost + COST_OF_RESULT[values] * np.arange(self.n_exprs + 1)
+        found = plan(
+            cost, self.programs.first_word, len(self.programs.words), first, stop, n_tiles,
+            blocks=blocks, warps=shape.warps, items=ITEMS_IN_ORDER[wide] if values else None,
+        )  # fmt: skip
         return launcher.launch(
-            kernel, (blocks, 1), shape.block, shared, first_item=first, **on_device._asdict(), **self._numbers.arrays
-        )
+            kernel, (found.blocks, 1), shape.block, shared, True, first_tile=tiles.start, n_tiles=n_tiles,
+            n_units=found.n_units, runs=xp.asarray(found.runs.view(np.int32)), first_run=xp.asarray(found.first_run),
+            **self._numbers.arrays,
+        )  # fmt: skip
 
-    def _shape(self, n_items: int) -> Shape:
+    def _shape(self, n_items: int, wide: bool = False, values: bool = False) -> Shape:
         """The best variant for so many items."""
-        if n_items not in self._shapes:
+        if (n_items, wide, values) not in self._shapes:
             device = self.card
-            self._shapes[n_items] = shapes(
+            self._shapes[n_items, wide, values] = shapes(
                 self.n_points, n_items, self._launcher.n_columns, self.programs.n_slots, itemsize=self.dtype.itemsize,
                 lanes=device.lanes, block=self.block_size, multiprocessors=device.multiprocessors,
                 shared_per_block=device.shared_per_block, shared_per_multiprocessor=device.shared_per_multiprocessor,
-                vectors=self.vectors,
+                vectors=self.vectors, wide=wide, in_order=values,
                 most_vectors=8 if self.settings.operators == "fast" and self.dtype.itemsize == 4 else 4,
             )[0]  # fmt: skip
-        return self._shapes[n_items]
+        return self._shapes[n_items, wide, values]
 
 
 def _programs(pop: Population, X: Any, settings: Precision, dtype: np.dtype, xp: Any) -> tuple[Accumulated, Any]:

@@ -3,7 +3,7 @@
 // What is computed, plainly:
 //
 //     for tile of TILE points:                          (a block: the tile's columns in shared memory)
-//         for item in (parameter set, expression):      (a warp takes a run of consecutive items)
+//         for item in (parameter set, expression):      (a warp takes the block's next few)
 //             for word in its program:
 //                 accumulator = operator(accumulator, operand)      (POINTS points a thread at once)
 //             hand the accumulator on: into the matrix, or into the sum of a loss
@@ -16,13 +16,15 @@
 //               places: column to load << 16 | operand's column or slot
 //     numbers   [set][word]: the word's number and, of a pair, its low part
 //     columns   [column][pitch]: padded to whole tiles with the last point
-//     shared    each warp's strip of words, its scratch, [column][TILE], target and weights, each warp's slots
+//     shared    the number of the next run, each warp's strip of words, its scratch, [column][TILE], target and weights,
+//               each warp's slots
 //
 // The host defines (cubins.py):
 //
 //     REAL          float or double                       LANES      32 (1 where a CPU runs this text)
 //     VECTORS       16-byte vectors of a thread           BLOCK      threads of a block
 //     TASK          VALUES, SQUARE or ABSOLUTE            REDUCTION  SHUFFLE, SHARED or ATOMIC
+//     WIDE          1: rows of results begin at multiples of 16 bytes
 //     WEIGHTED, COUNTED, COLUMNS_SHARED, APPROXIMATE_DIVISION, APPROXIMATE_ROOT    0 or 1
 //     PAIRS         1 where the low parts of pairs are used
 //     FLUSH         ".ftz" or "": what the hardware's approximations do with subnormals
@@ -53,6 +55,8 @@ struct __align__(2 * sizeof(T)) Number { T high, low; };
 struct __align__(16) Record { unsigned action, places; Number number; };
 struct __align__(16) Step { int code, a, b, result; };  // of a prologue; result: index << 1 | is a pair
 
+struct __align__(16) Run { int item, n_items, word, pad; };  // word: the first, in the stream of all sets
+
 struct Job {
     // programs
     const Word *words;           // (n_words)
@@ -69,17 +73,17 @@ struct Job {
     const int *column_code, *column_var, *column_low;
     T *columns;                  // (n_columns, pitch)
     const T *target, *weights;   // (n_points)
-    // work: a segment is a run of items on one tile, cut into one range a warp
-    const int *first_segment;    // (blocks + 1)
-    const int *tile_of;          // (n_segments)
-    const Long *cuts;            // (n_segments, WARPS + 1)
+    // work: unit u is slab u / n_tiles of the items on tile u % n_tiles; block b has units b, b + gridDim.x, ...
+    const Run *runs;             // of consecutive items
+    const int *first_run;        // (n_slabs + 1)
     // results
     T *out;                      // (items, n_points)
     T *partials;                 // (items, n_chunks)
     double *sums;                // (items)
     unsigned long long *nonfinite;  // (items, 2): nan, inf
-    Long n_points, pitch, stride_point, stride_variable, first_item, n_items, first_chunk;
-    int n_exprs, n_words, n_sets, max_params, n_columns, n_slots, n_results, n_chunks, store_width, add_to_sums;
+    Long n_points, pitch, stride_point, stride_variable, n_items, first_chunk;
+    int n_exprs, n_words, n_sets, max_params, n_columns, n_slots, n_results, n_chunks, add_to_sums;
+    int first_tile, n_tiles, n_units;
     int expression, max_tokens;  // of the per-expression kernel
     const unsigned char *token_kinds;  // padded to max_tokens with T_STOP
     const int *token_values;
@@ -157,7 +161,7 @@ INLINE T sigmoid(T a)
 }
 
 INLINE float analytic_quotient(float a, float b) { return float(a / sqrt(1.0 + double(b) * b)); }
-INLINE double analytic_quotient(double a, double b) { return a / sqrt(1.0 + b * b); }
+INLINE double analytic_quotient(double a, double b) { return a / hypot(1.0, b); }
 
 // a - floor(a / b) b: the remainder with the sign of b.
 INLINE T floor_mod(T a, T b)
@@ -238,11 +242,49 @@ INLINE float whole_power(float a, float b)
     return b < 0.0f ? reciprocal(y) : y;
 }
 
+// ── launches that overlap, from sm_90 on ─────────────────────────────────────────────
+
+#ifndef EMULATED
+// Let the next launch begin: it may prepare itself, and waits before it reads what this one writes.
+INLINE void let_next_begin()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Wait until the launch before has written everything.
+INLINE void wait_for_previous()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+#endif
+
 #if !SUPPORT
 
 // ── shared memory by its 32-bit address ──────────────────────────────────────────────
 
 constexpr unsigned VECTOR_BYTES = 16, CHUNK_BYTES = CHUNK * sizeof(T), TILE_BYTES = TILE * sizeof(T);
+
+// The device's memory takes whole lines of LINE bytes best, and rows of results begin anywhere in one.  So a warp begins
+// a tile up to MARGIN vectors early, at a line of its item's row.
+constexpr unsigned LINE = TILE_BYTES < 128 ? TILE_BYTES : 128;
+constexpr int MARGIN = TASK == VALUES && WIDE ? LINE / VECTOR_BYTES - 1 : 0;
+constexpr unsigned ROW_BYTES = TILE_BYTES + MARGIN * VECTOR_BYTES;  // of a column or slot
+
+// Where rows begin at no multiple of 16 bytes, a vector holds points that are LANES apart: stores of a warp are dense.
+constexpr bool SPREAD = TASK == VALUES && !WIDE;
+INLINE int first_of_lane(int lane) { return SPREAD ? lane : lane * WIDTH; }
+constexpr INLINE int offset_in_lane(int j, int k) { return j * CHUNK + (SPREAD ? k * LANES : k); }
+
+// Which of a lane's points (by their offsets) are points of the data.
+struct Span {
+    int first, stop;
+
+    INLINE bool has(int offset) const { return (MARGIN == 0 || offset >= first) && offset < stop; }
+};
 
 #ifndef EMULATED
 // The compiler would compute a generic pointer anew for every word of a program.
@@ -273,11 +315,19 @@ template <class V> INLINE void store_shared(unsigned address, V value)
 }
 #endif
 
-INLINE Vector load_global(const T *at) { return *reinterpret_cast<const Vector *>(at); }
+// This lane's vector of a column from ``at`` on.
+INLINE Vector load_global(const T *at, int lane)
+{
+    if (!SPREAD) return *reinterpret_cast<const Vector *>(at + lane * WIDTH);
+    Vector v;
+#pragma unroll
+    for (int k = 0; k < WIDTH; ++k) v.at[k] = at[k * LANES + lane];
+    return v;
+}
 
 // ── an operator on all points of a thread ────────────────────────────────────────────
 
-// Where a thread finds its first vector of an operand; the others follow, a chunk apart.
+// Where a thread finds its first vector of an operand (a warp, in global memory); the others follow, a chunk apart.
 struct Place {
     unsigned shared;
     const T *global;  // only without COLUMNS_SHARED, and not for slots
@@ -286,9 +336,9 @@ struct Place {
     INLINE Vector load(int j) const
     {
         if (COLUMNS_SHARED || global == nullptr) return load_shared<Vector>(shared + j * CHUNK_BYTES);
-        return load_global(global + j * CHUNK);
+        return load_global(global + j * CHUNK, threadIdx.x % LANES);
     }
-    INLINE Place next() const { return Place{shared + TILE_BYTES, COLUMNS_SHARED ? nullptr : global + pitch, pitch}; }
+    INLINE Place next() const { return Place{shared + ROW_BYTES, COLUMNS_SHARED ? nullptr : global + pitch, pitch}; }
 };
 
 // acc = f(acc)
@@ -409,12 +459,11 @@ template <class F> INLINE void go_round_pair(T (&acc)[POINTS], int form, const P
 
 // Where a thread's results of the current item go.
 struct Sink {
-    T *row;             // VALUES: this lane's first point
-    T *partial;         // else: the sum that this lane writes ...
-    int n_written;      // ... or how many, 0 for most lanes
+    T *row;             // VALUES: the tile's first point
+    T *partial;         // else: the (first) sum that this lane writes
     unsigned target;    // this lane's first target value; one tile on, the weights
-    Long start;         // first point of the tile
-    bool whole;         // no point of the tile lies past the last one
+    int left;           // points of the data from the tile's first one on, TILE at the most
+    bool is_first;      // the tile begins with the first point
 };
 
 // Add up over the lanes: lane 0 (or, of VECTORS = 2, 4 and 8, the first lane of each half, quarter or eighth) gets a
@@ -441,14 +490,14 @@ INLINE void add_lanes_shuffle(T (&sum)[VECTORS], int lane)
     }
 }
 
-constexpr bool SPREAD = REDUCTION == SHUFFLE && LANES > 1 && (VECTORS == 2 || VECTORS == 4 || VECTORS == 8);
+constexpr bool SCATTERED = REDUCTION == SHUFFLE && LANES > 1 && (VECTORS == 2 || VECTORS == 4 || VECTORS == 8);
 
 // Which chunk's sum a lane writes first.
-INLINE int own_chunk(int lane) { return SPREAD ? lane / (LANES / VECTORS) : 0; }
+INLINE int own_chunk(int lane) { return SCATTERED ? lane / (LANES / VECTORS) : 0; }
 
 INLINE int sums_written(int lane, int present)
 {
-    if (SPREAD) return lane % (LANES / VECTORS) == 0 && own_chunk(lane) < present;
+    if (SCATTERED) return lane % (LANES / VECTORS) == 0 && own_chunk(lane) < present;
     return lane == 0 ? min(VECTORS, present) : 0;
 }
 
@@ -464,7 +513,7 @@ INLINE T add_lanes_shared(T sum, T *scratch, int lane)
     return scratch[0];
 }
 
-template <bool WHOLE> INLINE void measure(const Job &job, const T (&acc)[POINTS], T (&sum)[VECTORS], const Sink &sink, int lane)
+template <bool WHOLE> INLINE void measure(const T (&acc)[POINTS], T (&sum)[VECTORS], const Sink &sink, int lane)
 {
 #pragma unroll
     for (int j = 0; j < VECTORS; ++j) {
@@ -473,7 +522,7 @@ template <bool WHOLE> INLINE void measure(const Job &job, const T (&acc)[POINTS]
         sum[j] = T(0);
 #pragma unroll
         for (int k = 0; k < WIDTH; ++k) {
-            const bool counts = WEIGHTED ? w.at[k] != T(0) : WHOLE || sink.start + j * CHUNK + lane * WIDTH + k < job.n_points;
+            const bool counts = WEIGHTED ? w.at[k] != T(0) : WHOLE || j * CHUNK + lane * WIDTH + k < sink.left;
             const T error = counts ? acc[j * WIDTH + k] - y.at[k] : T(0);
             const T weighted = WEIGHTED ? w.at[k] * error : error;
             if (TASK == SQUARE) sum[j] = k == 0 ? weighted * error : fma(weighted, error, sum[j]);
@@ -482,69 +531,86 @@ template <bool WHOLE> INLINE void measure(const Job &job, const T (&acc)[POINTS]
     }
 }
 
-INLINE void add_up(const Job &job, const T (&acc)[POINTS], Long item, const Sink &sink, T *scratch, int lane)
+INLINE void add_up(const Job &job, const T (&acc)[POINTS], int item, const Sink &sink, T *scratch, int lane)
 {
     T sum[VECTORS];
-    if (sink.whole) measure<true>(job, acc, sum, sink, lane);
-    else measure<false>(job, acc, sum, sink, lane);
+    if (sink.left == TILE) measure<true>(acc, sum, sink, lane);
+    else measure<false>(acc, sum, sink, lane);
     if (REDUCTION == ATOMIC) {
         double all = 0.0;
         for (int c = 0; c < VECTORS; ++c) all += double(sum[c]);
-        atomicAdd(job.sums + (item - job.first_item), all);
+        atomicAdd(job.sums + item, all);
         return;
     }
     if (REDUCTION == SHARED)
         for (int c = 0; c < VECTORS; ++c) sum[c] = add_lanes_shared(sum[c], scratch, lane);
     else
         add_lanes_shuffle(sum, lane);
-    if (SPREAD) {
-        if (sink.n_written) *sink.partial = sum[0];
+    const int n_written = sums_written(lane, (sink.left + CHUNK - 1) / CHUNK);
+    if (SCATTERED) {
+        if (n_written) *sink.partial = sum[0];
     } else {
 #pragma unroll
-        for (int c = 0; c < VECTORS; ++c) if (c < sink.n_written) sink.partial[c] = sum[c];
+        for (int c = 0; c < VECTORS; ++c) if (c < n_written) sink.partial[c] = sum[c];
     }
 }
 
-template <class V, bool WHOLE> INLINE void write_vectors(const Job &job, const T (&acc)[POINTS], const Sink &sink, int lane)
+// By how many vectors an item's results begin before the tile.
+INLINE int early_by(const T *row)
 {
-    constexpr int N = sizeof(V) / sizeof(T);
+    return MARGIN ? int(unsigned(reinterpret_cast<size_t>(row)) / VECTOR_BYTES % (LINE / VECTOR_BYTES)) : 0;
+}
+
+INLINE Span span(const Sink &sink, int early, int lane)
+{
+    const int begin = first_of_lane(lane) - early * WIDTH;
+    return Span{sink.is_first ? -begin : 0, sink.left - begin};
+}
+
+template <bool WHOLE> INLINE void write(const T (&acc)[POINTS], const Sink &sink, int early, int lane)
+{
+    const Span present = span(sink, early, lane);
+    T *at = sink.row - early * WIDTH + first_of_lane(lane);
 #pragma unroll
     for (int j = 0; j < VECTORS; ++j) {
 #pragma unroll
-        for (int k = 0; k < WIDTH; k += N) {
-            struct __align__(sizeof(V)) Part { T at[N]; } v;
+        for (int k = 0; k < WIDTH; k += WIDE ? WIDTH : 1) {
+            const int offset = offset_in_lane(j, k);
+            if (!WHOLE && !present.has(offset)) continue;
+            if (WIDE) {
+                Vector v;
 #pragma unroll
-            for (int i = 0; i < N; ++i) v.at[i] = acc[j * WIDTH + k + i];
-            if (WHOLE || sink.start + j * CHUNK + lane * WIDTH + k < job.n_points)
-                __stcs(reinterpret_cast<V *>(sink.row + j * CHUNK + k), *reinterpret_cast<V *>(&v));
+                for (int i = 0; i < WIDTH; ++i) v.at[i] = acc[j * WIDTH + i];
+                __stcs(reinterpret_cast<uint4 *>(at + offset), *reinterpret_cast<uint4 *>(&v));
+            } else {
+                __stcs(at + offset, acc[j * WIDTH + k]);
+            }
         }
     }
 }
 
-// A row starts where the one before ends: n_points decides how wide a store may be.
-INLINE void write(const Job &job, const T (&acc)[POINTS], const Sink &sink, int lane)
+// The weight of a lane's point in a loss.
+INLINE T weight_of(const Sink &sink, int j, int k)
 {
-    if (job.store_width == 16 && sink.whole) write_vectors<uint4, true>(job, acc, sink, lane);
-    else if (job.store_width == 16) write_vectors<uint4, false>(job, acc, sink, lane);
-    else if (job.store_width == 8) write_vectors<uint2, false>(job, acc, sink, lane);
-    else if constexpr (sizeof(T) == 4) write_vectors<unsigned, false>(job, acc, sink, lane);
+    return load_shared<Vector>(sink.target + TILE_BYTES + j * CHUNK_BYTES).at[k];
 }
 
-INLINE void count_nonfinite(const Job &job, const T (&acc)[POINTS], Long item, const Sink &sink, int lane)
+INLINE void count_nonfinite(const Job &job, const T (&acc)[POINTS], int item, const Sink &sink, int early, int lane)
 {
+    const Span present = span(sink, early, lane);
     unsigned found = 0;  // nan in the low half, inf in the high
 #pragma unroll
     for (int j = 0; j < VECTORS; ++j) {
 #pragma unroll
         for (int k = 0; k < WIDTH; ++k) {
             const T a = acc[j * WIDTH + k];
-            if (sink.start + j * CHUNK + lane * WIDTH + k < job.n_points)
+            if (present.has(offset_in_lane(j, k)) && (TASK == VALUES || !WEIGHTED || weight_of(sink, j, k) != T(0)))
                 found += a != a ? 1u : fabs(a) > T(LARGEST) ? 1u << 16 : 0u;
         }
     }
     for (int step = LANES / 2; step > 0; step /= 2) found += __shfl_xor_sync(0xffffffffu, found, step);
     if (lane == 0 && found) {
-        unsigned long long *count = job.nonfinite + 2 * (item - job.first_item);
+        unsigned long long *count = job.nonfinite + 2 * Long(item);
         if (found & 0xffffu) atomicAdd(count, (unsigned long long)(found & 0xffffu));
         if (found >> 16) atomicAdd(count + 1, (unsigned long long)(found >> 16));
     }
@@ -555,34 +621,38 @@ INLINE void count_nonfinite(const Job &job, const T (&acc)[POINTS], Long item, c
 // Where a warp finds things; the shared ones without the lane's share.
 struct Frame {
     unsigned strip, tile, slots;
-    const T *columns;  // this lane's first point of column 0, without COLUMNS_SHARED
+    const T *columns;  // first point of column 0, MARGIN early, without COLUMNS_SHARED
     T *scratch;
 };
 
 // A word and its number for the strip; its column and slot become addresses in units of vectors.
-INLINE Record fetch(const Job &job, const Frame &frame, int word, Long number)
+INLINE Record fetch(const Job &job, const Frame &frame, int word)
 {
     const Word w = job.words[word % job.n_words];
     unsigned operand = w.places & 0xffffu, loaded = w.places >> 16;
     if (COLUMNS_SHARED) {
-        operand = ((w.action & SLOT ? frame.slots : frame.tile) + operand * TILE_BYTES) / VECTOR_BYTES;
-        loaded = (frame.tile + loaded * TILE_BYTES) / VECTOR_BYTES;
+        operand = ((w.action & SLOT ? frame.slots : frame.tile) + operand * ROW_BYTES) / VECTOR_BYTES;
+        loaded = (frame.tile + loaded * ROW_BYTES) / VECTOR_BYTES;
     }
-    return Record{w.action, loaded << 16 | operand, job.numbers[number]};
+    return Record{w.action, loaded << 16 | operand, job.numbers[word]};
 }
 
 INLINE Place find(const Job &job, const Frame &frame, unsigned place, bool slot, unsigned lane_bytes)
 {
     if (COLUMNS_SHARED) return Place{place * VECTOR_BYTES + lane_bytes, nullptr, 0};
-    return Place{frame.slots + place * TILE_BYTES + lane_bytes, slot ? nullptr : frame.columns + place * job.pitch, job.pitch};
+    const T *columns = frame.columns + place * job.pitch + (lane_bytes / VECTOR_BYTES - threadIdx.x % LANES) * WIDTH;
+    return Place{frame.slots + place * ROW_BYTES + lane_bytes, slot ? nullptr : columns, job.pitch};
 }
 
-INLINE void run(const Job &job, const Frame &frame, Sink sink, Long item, Long end, int lane)
+// Where in the row of a column or slot a lane finds its first vector of an item.
+INLINE unsigned lane_place(const T *row, int lane) { return (lane + MARGIN - early_by(row)) * VECTOR_BYTES; }
+
+INLINE void execute(const Job &job, const Frame &frame, Sink &sink, const Run &run, int lane)
 {
-    const unsigned lane_bytes = lane * VECTOR_BYTES, strip_end = frame.strip + LANES * sizeof(Record);
-    int word = job.first_word[item % job.n_exprs] + lane;
-    Long number = item / job.n_exprs * job.n_words + word;
-    Record next = fetch(job, frame, word, number);
+    const unsigned strip_end = frame.strip + LANES * sizeof(Record);
+    unsigned lane_bytes = lane_place(sink.row, lane);
+    int word = run.word + lane, item = run.item, left = run.n_items;
+    Record next = fetch(job, frame, word);
     unsigned cursor = strip_end;
     T acc[POINTS];
     while (true) {
@@ -591,14 +661,16 @@ INLINE void run(const Job &job, const Frame &frame, Sink sink, Long item, Long e
             __syncwarp();
             store_shared(cursor + lane * unsigned(sizeof(Record)), next);
             __syncwarp();
-            word = word % job.n_words + LANES;
-            number += LANES;
-            next = fetch(job, frame, word, number);
+            word += LANES;
+            next = fetch(job, frame, word);
         }
         const Record now = load_shared<Record>(cursor);
         cursor += sizeof(Record);
         const unsigned action = now.action;
-        if (action & SPILL) spill(acc, frame.slots + (action >> 8 & 0xffu) * TILE_BYTES + lane_bytes);
+        if (action & SPILL) {
+            if (MARGIN) __syncwarp();  // of the item before, this place may have been another lane's
+            spill(acc, frame.slots + (action >> 8 & 0xffu) * ROW_BYTES + lane_bytes);
+        }
         if (action & LOAD) with_memory(acc, find(job, frame, now.places >> 16, false, lane_bytes), [](T, T b) { return b; });
         const Place memory = find(job, frame, now.places & 0xffffu, action & SLOT, lane_bytes);
         const T high = now.number.high, a_low = now.number.low;
@@ -615,22 +687,28 @@ INLINE void run(const Job &job, const Frame &frame, Sink sink, Long item, Long e
             }
         }
         if (action & END) {
-            if (COUNTED) count_nonfinite(job, acc, item, sink, lane);
-            if (TASK == VALUES) write(job, acc, sink, lane);
+            if (COUNTED) count_nonfinite(job, acc, item, sink, early_by(sink.row), lane);
+            const bool whole = sink.left == TILE && (MARGIN == 0 || !sink.is_first);
+            if (TASK == VALUES && whole) write<true>(acc, sink, early_by(sink.row), lane);
+            else if (TASK == VALUES) write<false>(acc, sink, early_by(sink.row), lane);
             else add_up(job, acc, item, sink, frame.scratch, lane);
-            if (++item == end) return;
+            if (--left == 0) return;
+            ++item;
             sink.row += job.n_points;
             sink.partial += job.n_chunks;
+            if (MARGIN) lane_bytes = lane_place(sink.row, lane);
         }
     }
 }
 
-// Copy the tile of all columns at point ``start`` into shared memory.
+// Copy the tile of all columns at point ``start``, MARGIN early, into shared memory.
 INLINE void load_columns(const Job &job, unsigned tile, Long start)
 {
-    for (int i = threadIdx.x; i < job.n_columns * (TILE / WIDTH); i += BLOCK)
-        store_shared(tile + i * VECTOR_BYTES,
-                     load_global(job.columns + i / (TILE / WIDTH) * job.pitch + start + i % (TILE / WIDTH) * WIDTH));
+    constexpr int N = ROW_BYTES / VECTOR_BYTES;
+    for (int i = threadIdx.x; i < job.n_columns * N; i += BLOCK) {
+        const T *column = job.columns + i / N * job.pitch + start - MARGIN * WIDTH;
+        store_shared(tile + i * VECTOR_BYTES, load_global(column + i % N / LANES * CHUNK, i % N % LANES));
+    }
 }
 
 // The same for one value a point, with zeros behind the last one.
@@ -646,38 +724,54 @@ INLINE void load_values(const Job &job, unsigned tile, const T *values, Long sta
     }
 }
 
+// What a block works on; in shared memory, since registers are short.
+struct __align__(16) Unit {
+    int number, tile;
+    int next_run, stop;  // that a warp can take, and the first that is not the unit's
+};
+
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) interpret(const Job job)
 {
     extern __shared__ Vector shared[];
+    volatile Unit *now = reinterpret_cast<volatile Unit *>(shared);
     const int warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
-    const int n_tile_rows = COLUMNS_SHARED ? job.n_columns : 0, n_targets = TASK == VALUES ? 0 : 1 + WEIGHTED;
-    const unsigned base = shared_address(shared), scratches = base + BLOCK * sizeof(Record);
+    const int n_rows = COLUMNS_SHARED ? job.n_columns : 0, n_targets = TASK == VALUES ? 0 : 1 + WEIGHTED;
+    const unsigned base = shared_address(shared) + VECTOR_BYTES, scratches = base + BLOCK * sizeof(Record);
     const unsigned tile = scratches + (REDUCTION == SHARED ? (BLOCK * sizeof(T) + 15) / 16 * 16 : 0);
-    const unsigned targets = tile + n_tile_rows * TILE_BYTES;
+    const unsigned targets = tile + n_rows * ROW_BYTES, slots = targets + n_targets * TILE_BYTES;
     Frame frame;
     frame.strip = base + warp * LANES * unsigned(sizeof(Record));
     frame.tile = tile;
-    frame.slots = targets + (n_targets + warp * job.n_slots) * TILE_BYTES;
-    frame.scratch = reinterpret_cast<T *>(reinterpret_cast<Record *>(shared) + BLOCK) + warp * LANES;
-    for (int s = job.first_segment[blockIdx.x]; s < job.first_segment[blockIdx.x + 1]; ++s) {
-        const Long start = Long(job.tile_of[s]) * TILE;
+    frame.slots = slots + warp * job.n_slots * ROW_BYTES;
+    frame.scratch = reinterpret_cast<T *>(reinterpret_cast<Record *>(shared + 1) + BLOCK) + warp * LANES;
+    Sink sink;
+    sink.target = targets + lane * VECTOR_BYTES;
+    let_next_begin();
+    for (int unit = blockIdx.x; unit < job.n_units; unit = now->number + gridDim.x) {
+        const int slab = unit / job.n_tiles, t = job.first_tile + unit % job.n_tiles;
+        const Long start = Long(t) * TILE;
+        int r = job.first_run[slab] + warp;
         __syncthreads();
+        if (threadIdx.x == 0) {
+            now->number = unit, now->tile = t;
+            now->next_run = r + WARPS, now->stop = job.first_run[slab + 1];
+        }
         if (COLUMNS_SHARED) load_columns(job, tile, start);
+        if (unit == blockIdx.x) wait_for_previous();
         if (n_targets > 0) load_values(job, targets, job.target, start);
         if (n_targets > 1) load_values(job, targets + TILE_BYTES, job.weights, start);
         __syncthreads();
-        const Long *cut = job.cuts + Long(s) * (WARPS + 1) + warp;
-        const Long item = cut[0], end = cut[1], row = item - job.first_item, chunk = start / CHUNK - job.first_chunk;
-        if (item == end) continue;
-        frame.columns = job.columns + start + lane * WIDTH;
-        Sink sink;
-        sink.row = job.out + row * job.n_points + start + lane * WIDTH;
-        sink.partial = job.partials + row * job.n_chunks + chunk + own_chunk(lane);
-        sink.n_written = sums_written(lane, int(min(Long(VECTORS), job.n_chunks - chunk)));
-        sink.target = targets + lane * VECTOR_BYTES;
-        sink.start = start;
-        sink.whole = start + TILE <= job.n_points;
-        run(job, frame, sink, item, end, lane);
+        frame.columns = job.columns + start - MARGIN * WIDTH;
+        sink.left = int(min(job.n_points - start, Long(TILE)));
+        sink.is_first = start == 0;
+        while (r < now->stop) {
+            const Run run = job.runs[r];
+            sink.row = job.out + run.item * job.n_points + Long(now->tile) * TILE;
+            sink.partial = job.partials + Long(run.item) * job.n_chunks + own_chunk(lane);
+            sink.partial += Long(now->tile) * VECTORS - job.first_chunk;
+            execute(job, frame, sink, run, lane);
+            r = __shfl_sync(0xffffffffu, lane == 0 ? atomicAdd((int *)&now->next_run, 1) : 0, 0);
+        }
     }
 }
 
@@ -724,6 +818,7 @@ INLINE Number find(const Job &job, int source, Long row, const T *results)
 // The numbers of one expression with one parameter set, a thread: run its prologue, then fill in its words' numbers.
 extern "C" __global__ void make_numbers(const Job job)
 {
+    let_next_begin();
     const Long row = Long(blockIdx.x) * blockDim.x + threadIdx.x;
     if (row >= Long(job.n_sets) * job.n_exprs) return;
     const int e = int(row % job.n_exprs);
@@ -745,6 +840,7 @@ extern "C" __global__ void make_numbers(const Job job)
 // Sum of an item's chunks in float64, a warp an item; the order depends on nothing but the chunks.
 extern "C" __global__ void add_chunks(const Job job)
 {
+    wait_for_previous();
     const Long row = (Long(blockIdx.x) * blockDim.x + threadIdx.x) / LANES;
     const int lane = threadIdx.x % LANES;
     if (row >= job.n_items) return;

@@ -17,22 +17,30 @@ import numpy as np
 
 from exprkit import ops
 from exprkit.backends.accumulator import Accumulated
-from exprkit.backends.geometry import TILES_END, VECTOR_BYTES, Shape
+from exprkit.backends.geometry import LINE, TILES_END, VECTOR_BYTES, Shape
 from exprkit.precision import Precision
 
 _POINTERS = (
     "words", "first_word", "sources", "steps", "first_step", "constants", "numbers", "results", "params", "data",
-    "column_code", "column_var", "column_low", "columns", "target", "weights", "first_segment", "tile_of", "cuts",
+    "column_code", "column_var", "column_low", "columns", "target", "weights", "runs", "first_run",
     "out", "partials", "sums", "nonfinite",
 )  # fmt: skip
-_LONG = ["n_points", "pitch", "stride_point", "stride_variable", "first_item", "n_items", "first_chunk"]
+_LONG = ["n_points", "pitch", "stride_point", "stride_variable", "n_items", "first_chunk"]
 _INT = (
-    "n_exprs", "n_words", "n_sets", "max_params", "n_columns", "n_slots", "n_results", "n_chunks", "store_width",
-    "add_to_sums", "expression", "max_tokens",
+    "n_exprs", "n_words", "n_sets", "max_params", "n_columns", "n_slots", "n_results", "n_chunks", "add_to_sums",
+    "first_tile", "n_tiles", "n_units", "expression", "max_tokens",
 )  # fmt: skip
 _TOKENS = ["token_kinds", "token_values", "token_numbers"]
 THREADS = 256  # of a block of the small kernels
 REAL = {4: "float", 8: "double"}
+
+
+def too_large(what: str, card: Any) -> MemoryError:
+    """The error that says what does not fit into the device's memory."""
+    return MemoryError(
+        f"{what} do not fit into the device's memory, of which {card.free_bytes() / 1e9:.3g} GB are free: "
+        "take fewer points, expressions or parameter sets at a time"
+    )
 
 
 class Job(ctypes.Structure):
@@ -49,7 +57,7 @@ class Job(ctypes.Structure):
 class Launch:
     """A launch that can be repeated with other arrays in some fields of its job."""
 
-    def __init__(self, card: Any, start: Callable[..., None], job: Job, held: Any) -> None:
+    def __init__(self, card: Any, start: Callable[..., None], job: ctypes.Structure, held: Any) -> None:
         self.card, self._start, self.job = card, start, job
         self._held = held  # arrays that the job points to
 
@@ -59,10 +67,10 @@ class Launch:
         self._start()
 
 
-def fill(job: Job, fields: dict[str, Any], card: Any) -> None:
+def fill(job: ctypes.Structure, fields: dict[str, Any], card: Any) -> None:
     """Set fields of a job; an array stands for its address, None for no address."""
     for name, value in fields.items():
-        setattr(job, name, value if isinstance(value, int) else 0 if value is None else card.pointer(value))
+        setattr(job, name, value if isinstance(value, int | float) else 0 if value is None else card.pointer(value))
 
 
 class Launcher:
@@ -73,8 +81,8 @@ class Launcher:
     ) -> None:
         self.card, self.settings, self.dtype, self.programs = card, settings, dtype, programs
         self.n_exprs, self.n_words, self.n_columns = len(programs.first_word), len(programs.words), len(columns[0])
-        end = TILES_END * card.lanes * VECTOR_BYTES // dtype.itemsize
-        self.pitch = -(-len(X) // end) * end  # whole tiles, however many vectors they have
+        end, margin = TILES_END * card.lanes * VECTOR_BYTES // dtype.itemsize, LINE // dtype.itemsize
+        self.pitch = -(-(len(X) + margin) // end) * end  # whole tiles, however many vectors they have
         self.bytes_of_a_set = 2 * dtype.itemsize * (self.n_words + programs.n_results)
         with np.errstate(over="ignore", invalid="ignore"):
             constants = programs.constants.astype(dtype)
@@ -84,7 +92,9 @@ class Launcher:
                 "steps": programs.steps, "first_step": programs.first_step, "constants": constants,
             }.items()
         }  # fmt: skip
-        self._held["columns"] = card.xp.empty((max(self.n_columns, 1), self.pitch), dtype)
+        memory = card.xp.empty(margin + max(self.n_columns, 1) * self.pitch, dtype)
+        memory[:margin] = 0
+        self._held["columns"] = memory[margin:]  # a tile may begin a little early
         self._held["data"] = data = card.xp.asarray(X)
         self.fields = {
             "n_points": len(X), "pitch": self.pitch, "n_exprs": self.n_exprs, "n_words": self.n_words,
@@ -94,19 +104,19 @@ class Launcher:
         self._make_columns(*columns)
 
     def launch(
-        self, kernel: Any, blocks: tuple[int, int], threads: int, shared: int = 0, **fields: Any
+        self, kernel: Any, blocks: tuple[int, int], threads: int, shared: int = 0, overlaps: bool = False, **fields: Any
     ) -> Launch:
-        """A launch with these fields of the job."""
+        """A launch with these fields of the job; one that ``overlaps`` waits by itself for the one before."""
         job = Job()
         fill(job, {**self.fields, **self._held, **fields}, self.card)
-        start = kernel.prepare(blocks, threads, shared, job)
+        start = kernel.prepare(blocks, threads, shared, job, **({"overlaps": True} if overlaps else {}))
         return Launch(self.card, start, job, (dict(self._held), fields))
 
     def interpreter(self, shape: Shape, **macros: Any) -> Any:
         """The variant of the interpreter for these macros."""
         return self.card.kernel(
             "interpret", self.settings, REAL=REAL[self.dtype.itemsize], LANES=shape.lanes, VECTORS=shape.vectors,
-            BLOCK=shape.block, COLUMNS_SHARED=int(shape.columns_shared), **macros,
+            BLOCK=shape.block, COLUMNS_SHARED=int(shape.columns_shared), WIDE=int(shape.wide), **macros,
         )  # fmt: skip
 
     def support(self, name: str, **macros: Any) -> Any:
@@ -118,7 +128,7 @@ class Launcher:
     def adding_chunks(self, n_items: int, n_chunks: int, add: bool) -> Launch:
         """The launch that adds the chunks of every row to (or makes them) its sum."""
         return self.launch(
-            self.support("add_chunks"), (-(-n_items * self.card.lanes // THREADS), 1), THREADS,
+            self.support("add_chunks"), (-(-n_items * self.card.lanes // THREADS), 1), THREADS, overlaps=True,
             n_items=n_items, n_chunks=n_chunks, add_to_sums=int(add),
         )  # fmt: skip
 
@@ -169,8 +179,9 @@ class Numbers:
             return False
         self._launches.clear()
         self.arrays.clear()
-        self.arrays["numbers"] = xp.zeros(needed, dtype)
-        self.arrays["results"] = xp.zeros(n_sets * (self.launcher.programs.n_results + 1) + 1, dtype)
+        numbers = xp.zeros(needed, dtype)  # if the next one does not fit, neither is kept
+        results = xp.zeros(n_sets * (self.launcher.programs.n_results + 1) + 1, dtype)
+        self.arrays.update(numbers=numbers, results=results)
         return True
 
     def _reachable(self, params: Any) -> tuple[Any, Any]:

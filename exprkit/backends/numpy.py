@@ -14,6 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from exprkit import ops
+from exprkit.backends.numpy_fit import fit_all
+from exprkit.backends.numpy_gradient import value_and_derivatives
+from exprkit.objective import Fitted, Options
 from exprkit.population import CONSTANT, PARAMETER, VARIABLE, Population
 
 
@@ -57,6 +60,56 @@ class Engine:
                 sums[place] = np.sum(np.where(w == 0, 0.0, w * size))
         sums[:, ~self.pop.valid] = np.nan
         return sums
+
+    def jacobian(self, params: np.ndarray, out: np.ndarray) -> None:
+        """Write the derivatives by the parameters into ``out``, (n_sets, n_exprs, n_points, max_params)."""
+        out[...] = 0
+        with np.errstate(all="ignore"):
+            for place in np.ndindex(out.shape[:2]):
+                out[place][:, : self.pop.n_params[place[1]]] = self._derivatives(place[1], params[place])[1]
+        out[:, ~self.pop.valid] = np.nan
+
+    def normal_equations(
+        self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """J'WJ, J'Wr and the sum of w r^2 with r = f - y, float64."""
+        n_sets, n_exprs, width = params.shape
+        jtj, jtr, sse = np.zeros((n_sets, n_exprs, width, width)), np.zeros(params.shape), np.zeros((n_sets, n_exprs))
+        w = np.ones(self.n_points) if weights is None else weights.astype(np.float64)
+        with np.errstate(all="ignore"):
+            for place in np.ndindex(n_sets, n_exprs):
+                f, J = self._derivatives(place[1], params[place])
+                n, some = J.shape[1], w > 0
+                J, r, v = J[some], f[some] - y[some].astype(np.float64), w[some]
+                jtj[place][:n, :n], jtr[place][:n], sse[place] = (J.T * v) @ J, J.T @ (v * r), v @ (r * r)
+        for result in (jtj, jtr, sse):
+            result[:, ~self.pop.valid] = np.nan
+        return jtj, jtr, sse
+
+    def loss_and_grad(
+        self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None, kind: str
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The sums of ``loss_sums`` and their gradients, (n_sets, n_exprs, max_params)."""
+        sums, gradient = np.zeros(params.shape[:2]), np.zeros(params.shape)
+        w = np.ones(self.n_points) if weights is None else weights.astype(np.float64)
+        with np.errstate(all="ignore"):
+            for place in np.ndindex(sums.shape):
+                f, J = self._derivatives(place[1], params[place])
+                some = w > 0
+                r = f[some] - y[some].astype(np.float64)
+                size, slope = (r * r, 2 * r) if kind == "square" else (np.abs(r), np.sign(r))
+                sums[place], gradient[place][: J.shape[1]] = w[some] @ size, (w[some] * slope) @ J[some]
+        sums[:, ~self.pop.valid], gradient[:, ~self.pop.valid] = np.nan, np.nan
+        return sums, gradient
+
+    def fit(self, starts: np.ndarray, y: np.ndarray, weights: np.ndarray | None, options: Options) -> Fitted:
+        """Levenberg-Marquardt for every expression, the best of its starts (``numpy_fit``)."""
+        w = np.ones(self.n_points) if weights is None else weights.astype(np.float64)
+        return fit_all(self.pop, self._derivatives, starts, y.astype(np.float64), w, options)
+
+    def _derivatives(self, i: int, params: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Expression ``i``, (n_points,), and its derivatives, (n_points, n_params)."""
+        return value_and_derivatives(self.pop, i, self.columns, self.constants, params, self._meaning)
 
     def _expression(self, i: int, params: np.ndarray) -> np.ndarray:
         """Expression ``i`` at every point, (n_points,) float64."""

@@ -36,7 +36,7 @@ import ctypes
 import math
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -106,13 +106,13 @@ def name_of(operator: int, form: int) -> str:
 
 def kernels_text(target: Target, dtype: str, precision: str, requests: Iterable[Request]) -> str:
     """The LLVM text of the kernels asked for, to look at and to compile."""
-    return _module([
+    return module_text([
         (_kernel(target, REAL[dtype], precision, *request), name_of(*request), "ptr %y, ptr %a, ptr %b, i64 %n", "void")
         for request in requests
     ])
 
 
-def _module(functions: list[tuple[Code, str, str, str]]) -> str:
+def module_text(functions: list[tuple[Code, str, str, str]]) -> str:
     declarations = {'!0 = !{!"branch_weights", i32 1, i32 1000}'}
     declarations = declarations.union(*(code.declarations for code, *_ in functions))
     return "\n".join([*sorted(declarations), *(code.function(*head) for code, *head in functions)])
@@ -184,7 +184,7 @@ def results_text(target: Target, dtype: str) -> str:
     """The LLVM text of the functions that take a tile's results further."""
     real = REAL[dtype]
     loss, copy = "ptr %a, ptr %target, ptr %w, i64 %n", "ptr %y, ptr %a, i64 %n"
-    return _module([
+    return module_text([
         (_loss(target, real, lambda d: d * d), "loss_square", loss, "double"),
         (_loss(target, real, lambda d: d.abs()), "loss_absolute", loss, "double"),
         (_stream(target, real), "stream", copy, "void"),
@@ -297,7 +297,7 @@ class Kernels:
         self.target = target
         self.lanes = target.width // SIZE[REAL[dtype]]  # numbers in a vector
         self._addresses = np.zeros((256, 8), np.int64)
-        self._results: dict[str, int] = {}
+        self._functions: dict[str, dict[str, int]] = {}
         self._engines: list[Any] = []
         self._lock = threading.Lock()
 
@@ -306,7 +306,10 @@ class Kernels:
         with self._lock:
             missing = sorted({request for request in requests if not self._addresses[request]})
             if missing:
-                found = self._load("kernels", missing, [name_of(*request) for request in missing])
+                names = [name_of(*request) for request in missing]
+                found = self._load(
+                    names, lambda: kernels_text(self.target, self.dtype, self.precision, missing), repr(missing)
+                )
                 for request in missing:
                     self._addresses[request] = found[name_of(*request)]
         return self._addresses
@@ -321,23 +324,29 @@ class Kernels:
 
     def result(self, name: str) -> int:
         """The address of a function of ``RESULTS``, by name."""
-        with self._lock:
-            if not self._results:
-                self._results = self._load("results", [], RESULTS)
-        return self._results[name]
+        return self.functions(RESULTS, results_text)[name]
 
-    def _load(self, what: str, requests: list[Request], names: Sequence[str]) -> dict[str, int]:
+    def functions(
+        self, names: Sequence[str], write: Callable[[Target, str], str], made_of: str = ""
+    ) -> dict[str, int]:
+        """The addresses of the functions in the text ``write(target, dtype)``, by name.
+
+        ``made_of``: the source of ``write``, where it is not in this file.
+        """
+        with self._lock:
+            if names[0] not in self._functions:
+                found = self._load(names, lambda: write(self.target, self.dtype), made_of)
+                self._functions.update(dict.fromkeys(names, found))
+        return self._functions[names[0]]
+
+    def _load(self, names: Sequence[str], write: Callable[[], str], made_of: str) -> dict[str, int]:
         llvm = _llvm()
         machine = _machine(self.target)
-        made_of = what, repr(requests), self.dtype, self.precision, repr(self.target), llvm_version(), _source()
-        key = objects.key(*made_of)
+        what = repr(names), made_of, self.dtype, self.precision, repr(self.target), llvm_version(), _source()
+        key = objects.key(*what)
         data = objects.read(key)
         if data is None:
-            if requests:
-                text = kernels_text(self.target, self.dtype, self.precision, requests)
-            else:
-                text = results_text(self.target, self.dtype)
-            module = llvm.parse_assembly(text)
+            module = llvm.parse_assembly(write())
             module.verify()
             data = machine.emit_object(module)
             objects.write(key, data)

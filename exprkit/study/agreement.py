@@ -39,6 +39,7 @@ def disagreement(
     *,
     dtype: Any,
     precision: str = "ieee",
+    approximate: bool = False,
     seed: int = 0,
 ) -> np.ndarray:
     """The share of each expression's results that lies further from the definition than rounding explains.
@@ -55,6 +56,8 @@ def disagreement(
         What a backend made of them, (n_exprs, n_points).
     dtype, precision
         What it was made with.
+    approximate
+        Whether a GPU's approximate functions may have been used (``cuda_fast_ulp`` of their rows).
 
     Returns
     -------
@@ -63,12 +66,12 @@ def disagreement(
     """
     data = X.astype(dtype)
     given = np.zeros((len(pop), 0)) if params is None else np.asarray(params).astype(dtype)
-    exact, compared = _Watched(pop, data, precision, dtype, None).run(given)
+    exact, compared = _Watched(pop, data, precision, dtype, None, approximate).run(given)
     spread = np.zeros_like(exact)
     random = np.random.Generator(np.random.PCG64(seed))
     with np.errstate(all="ignore"):
         for _ in range(RUNS):
-            changed, in_range = _Watched(pop, data, precision, dtype, random).run(given)
+            changed, in_range = _Watched(pop, data, precision, dtype, random, approximate).run(given)
             compared &= in_range & (np.isfinite(changed) == np.isfinite(exact))
             spread = np.fmax(spread, np.abs(changed - exact))
         allowed = SLACK * spread + 2 * np.finfo(dtype).eps * np.abs(exact)
@@ -81,12 +84,13 @@ class _Watched(definition.Engine):
     """The definition, which notes where it leaves the range of a type and can change its results at random."""
 
     def __init__(
-        self, pop: Population, X: np.ndarray, precision: str, dtype: Any, random: np.random.Generator | None
-    ) -> None:
+        self, pop: Population, X: np.ndarray, precision: str, dtype: Any, random: np.random.Generator | None,
+        approximate: bool,
+    ) -> None:  # fmt: skip
         super().__init__(pop, X, precision=precision, dtype=np.dtype(dtype))
         self.limits = np.finfo(dtype)
         self.tolerances = "fast_ulp" if precision == "fast" else "ulp"
-        self.random = random
+        self.random, self.approximate = random, approximate and np.dtype(dtype).itemsize == 4
         self.in_range = np.ones((len(pop), self.n_points), bool)
         self.current = 0
 
@@ -111,4 +115,8 @@ class _Watched(definition.Engine):
         if self.random is None:
             return value
         ulp = (getattr(row, self.tolerances) or row.ulp)[self.limits.dtype.itemsize == 8]
-        return value * (1 + self.limits.eps * ulp * self.random.uniform(-1, 1, value.shape))
+        error = ulp * value
+        if self.approximate and row.cuda_fast_ulp is not None:
+            error = np.maximum(ulp * size, row.cuda_fast_ulp * np.maximum(size, 1))
+        change = self.limits.eps * error * self.random.uniform(-1, 1, value.shape)
+        return np.where(np.isfinite(value), value + change, value)  # inf stays inf, not inf - inf

@@ -42,7 +42,7 @@ def latex(
     """All expressions as LaTeX, without dollar signs."""
     leaves = [[_number_latex(x) for x in _numbers(kinds, values)]]
     leaves += [
-        [_word_latex(word) for word in _leaf_words(kinds, values, kind, words)]
+        [word_latex(word) for word in _leaf_words(kinds, values, kind, words)]
         for kind, words in _named(variables, parameters)
     ]
     return _written(kinds, values, offsets, leaves, _latex_tables())
@@ -86,7 +86,7 @@ def _number_latex(number: float) -> str:
     return rf"10^{{{exponent}}}" if mantissa == "1" else rf"{mantissa} \cdot 10^{{{exponent}}}"
 
 
-def _word_latex(word: str) -> str:
+def word_latex(word: str) -> str:
     """``x_{1}`` for x1, upright words for the rest."""
     match = re.fullmatch(r"([A-Za-z])_?([0-9]+)", word)
     if match:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def tree(expression: Expression, max_depth: int) -> str:
     """The lines; a subtree below ``max_depth`` is one line that tells its size."""
-    labels, children, sizes = _nodes(expression)
+    labels, children, sizes = nodes(expression)
     lines: list[str] = []
     waiting = [(len(labels) - 1, "", "", 0)] if labels else []
     while waiting:
@@ -40,7 +40,7 @@ def tree(expression: Expression, max_depth: int) -> str:
     return "\n".join(lines) or "(no tokens)"
 
 
-def _nodes(expression: Expression) -> tuple[list[str], list[list[int]], list[int]]:
+def nodes(expression: Expression) -> tuple[list[str], list[list[int]], list[int]]:
     """(label, children, size) of every token."""
     labels: list[str] = []
     children: list[list[int]] = []

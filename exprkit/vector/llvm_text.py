@@ -99,6 +99,13 @@ class Code:
         """As ``loop``, with total = body(i, total)."""
         return self._loop(first, end, step, lambda i, totals: [body(i, *totals)], [total])[0]
 
+    def folds(
+        self, first: str | int, end: str | int, step: int, body: Callable[[str, list[Vec]], list[Vec]],
+        totals: list[Vec],
+    ) -> list[Vec]:  # fmt: skip
+        """As ``fold``, with several totals."""
+        return self._loop(first, end, step, body, totals)
+
     def _loop(
         self,
         first: str | int,

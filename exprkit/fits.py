@@ -1,0 +1,426 @@
+"""Fits: the parameters of every expression of a population, at their best for one data set.
+
+After the evaluator: ``parse -> fit -> FitResult``.  Checks what the user hands over, chooses
+the starts, lets the backend's ``Engine.fit`` run Levenberg-Marquardt for all expressions, or
+``descent`` a gradient method, and puts the results into words and numbers.
+
+    >>> import exprkit as ek, numpy as np
+    >>> x = np.linspace(0, 1, 20)[:, None]
+    >>> found = ek.fit(ek.parse(["p1 * exp(p2 * x1)", "p1 + p2 * x1"]), x, 3 * np.exp(-x[:, 0]))
+    >>> found.params.round(2)
+    array([[ 3.  , -1.  ],
+           [ 2.84, -1.87]])
+    >>> found.converged
+    array([ True,  True])
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from exprkit import arrays, descent, objective
+from exprkit.backends import NAMES, load, status
+from exprkit.errors import ArgumentError, BackendError, DataError, brought_by
+from exprkit.evaluate import Evaluator
+from exprkit.likelihood import LIKELIHOODS, covariance, negative_log_likelihood, sums_of_squares
+from exprkit.objective import Fitted, Options
+from exprkit.population import Population
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LOSSES = ("squares", "mae", "huber", "gaussian", "poisson")
+KINDS = {
+    "squares": objective.SQUARES, "gaussian": objective.SQUARES, "mae": objective.ABSOLUTE,
+    "huber": objective.HUBER, "poisson": objective.POISSON,
+}  # fmt: skip
+LM_STEPS = {objective.SQUARES: 50, objective.POISSON: 50, objective.ABSOLUTE: 200, objective.HUBER: 200}
+METHODS = ("lm", *descent.METHODS)
+STARTS = ("ones", "normal")
+FLOOR = 1e-6  # of abs r in the weights of "mae", beside the spread of y
+
+Bounds = tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | np.ndarray | None
+
+
+@dataclass(eq=False)
+class FitResult:
+    """What a fit found, expression by expression.
+
+    ===================  ==========================================================================
+    attribute            what it holds
+    ===================  ==========================================================================
+    ``params``           float64 (n_exprs, max_params); nan where an expression has fewer
+    ``loss``             float64 (n_exprs,), in the terms of the loss that was asked for: the sum of
+                         w r^2 ("squares"), the weighted mean of abs r ("mae"), the sum of w times
+                         Huber's loss ("huber"), the negative log-likelihood ("gaussian", "poisson")
+    ``iterations``       int32 (n_exprs,), of the best start
+    ``status``           uint8 (n_exprs,), why it ended: a number of ``objective.REASONS``
+    ``converged``        bool (n_exprs,)
+    ``reason``           the same in words, a list
+    ``r2``               float64 (n_exprs,): 1 - sum w r^2 / sum w (y - mean y)^2
+    ``n_evaluations``    normal equations (or gradients) made, of all expressions and starts
+    ``seconds``          the time it took
+    ``covariance``       float64 (n_exprs, max_params, max_params) of the parameters, made when first
+                         asked for; nan where the data do not determine them, and for "mae"
+    ``standard_errors``  float64 (n_exprs, max_params): roots of its diagonal
+    ===================  ==========================================================================
+    """
+
+    pop: Population
+    params: np.ndarray
+    loss: np.ndarray
+    iterations: np.ndarray
+    status: np.ndarray
+    r2: np.ndarray
+    n_evaluations: int
+    seconds: float
+    kind: str
+    _evaluator: Evaluator | None = field(repr=False)
+    _X: np.ndarray = field(repr=False)
+    _y: np.ndarray = field(repr=False)
+    _weights: np.ndarray | None = field(repr=False)
+    _delta: float = field(repr=False)
+
+    @property
+    def converged(self) -> np.ndarray:
+        return np.isin(self.status, objective.CONVERGED)
+
+    @property
+    def reason(self) -> list[str]:
+        return [objective.REASONS[status] for status in self.status.tolist()]
+
+    @property
+    def evaluator(self) -> Evaluator:
+        """The evaluator of the fit; after pickling one of the CPU."""
+        if self._evaluator is None:
+            self._evaluator = Evaluator(self.pop, self._X, "cpu", dtype=self._y.dtype)
+        return self._evaluator
+
+    @functools.cached_property
+    def covariance(self) -> np.ndarray:
+        return covariance(self.evaluator, self._X, self.params, self._y, self._weights, self.kind, self._delta)
+
+    @functools.cached_property
+    def standard_errors(self) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2))
+
+    def best(self, n: int = 1) -> np.ndarray:
+        """The numbers of the ``n`` expressions of least loss, the best first; those without a loss last."""
+        return np.argsort(np.where(np.isnan(self.loss), np.inf, self.loss), kind="stable")[:n]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row an expression: its text, loss, R2, why it ended, parameters and their standard errors."""
+        with brought_by("notebooks"):
+            import pandas as pd
+
+        names = self.pop.parameters or [f"p{j + 1}" for j in range(self.params.shape[1])]
+        columns: dict[str, Any] = {
+            "expression": self.pop.texts(), "loss": self.loss, "r2": self.r2, "iterations": self.iterations,
+            "converged": self.converged, "reason": self.reason,
+        }  # fmt: skip
+        columns |= {name: self.params[:, j] for j, name in enumerate(names)}
+        columns |= {f"{name}_error": self.standard_errors[:, j] for j, name in enumerate(names)}
+        return pd.DataFrame(columns)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: the evaluator stays in its process."""
+        return self.__dict__ | {"_evaluator": None}
+
+    def __len__(self) -> int:
+        return len(self.pop)
+
+    def __repr__(self) -> str:
+        least = np.nanmin(self.loss, initial=np.inf)
+        found = f"least {self.kind} {least:.6g}, " if np.isfinite(least) else ""
+        return (
+            f"<FitResult: {len(self):,} expressions, {int(self.converged.sum()):,} converged, "
+            f"{found}{self.seconds:.3g} s>"
+        )
+
+
+def fit(
+    pop: Population,
+    X: Any,
+    y: Any,
+    *,
+    weights: Any = None,
+    init: Any = None,
+    method: str = "lm",
+    loss: str = "squares",
+    delta: float = 1.0,
+    max_iter: int | None = None,
+    tol: float = 1e-8,
+    restarts: int = 0,
+    bounds: Bounds = None,
+    seed: int = 0,
+    backend: str = "auto",
+    precision: Any = "ieee",
+    dtype: Any = "float32",
+    threads: int | None = None,
+    **options: Any,
+) -> FitResult:
+    """Fit the parameters of every expression to ``y``.
+
+    Parameters
+    ----------
+    pop : Population
+    X : array, (n_points, n_vars)
+        As for ``Evaluator``.
+    y : array, (n_points,)
+        The target.
+    weights : array, (n_points,), optional
+        A weight >= 0 for every point; 1 / variance where known.  A point of weight 0 does not count,
+        whatever an expression gives there.
+    init : optional
+        The start: "ones" (the default), "normal" (drawn from the standard normal distribution), parameters
+        as for ``Evaluator.evaluate`` (also of several sets: so many starts), or a function of a
+        ``numpy.random.Generator`` and a shape (n_exprs, max_params).
+    method : {"lm", "lbfgs", "adam"}
+        Levenberg-Marquardt, or a gradient method ("squares", "gaussian" and "mae" only).
+    loss : {"squares", "mae", "huber", "gaussian", "poisson"}
+        Squared errors; absolute errors, by reweighting; Huber's loss (``delta``); the likelihood of
+        normal errors, whose variance is 1 / ``weights`` or, without weights, the mean square; the
+        likelihood of counts y >= 0, whose mean is the expression.
+    delta : float
+        Where Huber's loss turns from squares to absolute errors.
+    max_iter : int, optional
+        Default: 50 ("lm"; for "mae" and "huber" 200), 200 ("lbfgs"), 1000 ("adam").
+    tol : float
+        A fit has converged when neither loss nor parameters change by more than this share.
+    restarts : int
+        So many more starts, drawn from the standard normal distribution; the best counts.
+    bounds : optional
+        (low, high) for all parameters, each a number, None or an array (max_params,) or (n_exprs,
+        max_params); or a dict of (low, high) by the parameters' names.
+    seed : int
+        Of all that is drawn: the same seed gives the same starts.
+    backend, precision, dtype, threads, **options
+        As for ``Evaluator``.  float32 makes values in float32 and sums in float64; an expression whose
+        loss overflows there at every start is fitted in float64 instead.
+
+    Returns
+    -------
+    FitResult
+        One expression's troubles (no parameters, nan, more parameters than points, ...) are its own:
+        ``status`` and ``reason`` say how each one ended.
+
+    Raises
+    ------
+    ArgumentError, DataError, BackendError
+        Before any work is done.
+
+    References
+    ----------
+    J. J. More, "The Levenberg-Marquardt algorithm: implementation and theory", Numerical Analysis (1978);
+    H. B. Nielsen, "Damping parameter in Marquardt's method", IMM-REP-1999-05.
+    """
+    begin = time.perf_counter()
+    _check(method, loss, delta, max_iter, tol, restarts, seed)
+    if not isinstance(pop, Population):
+        raise DataError(f"the first argument must be a Population, not {type(pop).__name__}: use exprkit.parse(...)")
+    lower, upper = _bounds(bounds, pop)
+    starts = _starts(init, pop, restarts, seed)
+    chosen = _backend(backend) if method == "lm" else backend
+    ev = Evaluator(pop, X, chosen, precision, dtype, threads, **options)
+    target = arrays.point_vector("y", y, ev.n_points, ev.dtype, ev._adopt)
+    w = _weights(weights, ev)
+    _check_target(target, w, loss)
+    kind = KINDS[loss]
+    scale = _floor(target, w) if kind == objective.ABSOLUTE else float(delta)
+    if method == "lm":
+        most = LM_STEPS[kind] if max_iter is None else int(max_iter)
+        told = Options(kind, scale, most, tol, tol, lower, upper)
+        fitted = ev._ability("fit")(starts, target, w, told)
+        if ev.dtype == np.float32:
+            fitted = _in_float64(fitted, pop, X, y, weights, starts, told, chosen, precision, threads, options)
+    else:
+        fitted = descent.minimise(ev, method, starts, target, w, kind, max_iter, tol, lower, upper)
+    return _result(ev, fitted, _host(X), target, w, loss, float(delta), begin)
+
+
+# ── arguments ────────────────────────────────────────────────────────────────────────
+
+
+def _check(method: str, loss: str, delta: float, max_iter: Any, tol: float, restarts: Any, seed: Any) -> None:
+    _one_of("method", method, METHODS)
+    _one_of("loss", loss, LOSSES)
+    if method != "lm" and KINDS[loss] not in (objective.SQUARES, objective.ABSOLUTE):
+        able = "loss='squares', 'gaussian' or 'mae'"
+        raise ArgumentError(f"method={method!r} takes {able}; for {loss!r} use method='lm'")
+    for name, value, least in (("max_iter", max_iter, 0), ("restarts", restarts, 0), ("seed", seed, 0)):
+        if value is None and name == "max_iter":
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+            raise ArgumentError(f"{name} must be a whole number >= {least}, not {value!r}")
+    for name, number in (("tol", tol), ("delta", delta)):
+        real = isinstance(number, (int, float, np.floating, np.integer)) and not isinstance(number, bool)
+        if not (real and 0 <= number < np.inf and (number > 0 or name == "tol")):
+            raise ArgumentError(f"{name} must be a {'positive ' if name == 'delta' else ''}number, not {number!r}")
+
+
+def _one_of(what: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ArgumentError(f"{what} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+
+
+def _backend(name: str) -> str:
+    """The backend of a fit: of "auto", the first that can run here and fits."""
+    if name != "auto":
+        return name
+    for name in NAMES:
+        if status(name).available and hasattr(load(name).Engine, "fit"):
+            return name
+    raise BackendError("no backend can fit here")
+
+
+def _weights(weights: Any, ev: Evaluator) -> np.ndarray | None:
+    if weights is None:
+        return None
+    w = arrays.point_vector("weights", weights, ev.n_points, ev.dtype, ev._adopt)
+    if not np.all((w >= 0) & np.isfinite(w)):
+        raise DataError("weights must be finite and not negative")
+    return w
+
+
+def _check_target(y: np.ndarray, w: np.ndarray | None, loss: str) -> None:
+    if loss == "poisson" and bool(np.any((y < 0) & (True if w is None else w > 0))):
+        raise DataError("loss='poisson' needs counts: y must not be negative")
+
+
+def _floor(y: np.ndarray, w: np.ndarray | None) -> float:
+    """Errors smaller than this weigh as if they were as large ("mae"): a millionth of the spread of y."""
+    counted = np.asarray(_host(y if w is None else y[w > 0]), np.float64)
+    counted = counted[np.isfinite(counted)]
+    spread = float(np.mean(np.abs(counted - np.median(counted)))) if len(counted) else 0.0
+    return FLOOR * (spread or float(np.max(np.abs(counted), initial=0.0)) or 1.0)
+
+
+def _starts(init: Any, pop: Population, restarts: int, seed: int) -> np.ndarray:
+    """Where to begin, float64 (n_starts, n_exprs, max_params)."""
+    shape = (len(pop), pop.max_params)
+    if init is None or (isinstance(init, str) and init == "ones"):
+        first = np.ones((1, *shape))
+    elif isinstance(init, str):
+        _one_of("init", init, STARTS)
+        first = _random(seed, 0).standard_normal(shape)[None]
+    elif callable(init):
+        drawn = np.asarray(init(_random(seed, 0), shape), np.float64)
+        if drawn.shape != shape:
+            raise DataError(f"init must give an array of shape {shape}, not {drawn.shape}")
+        first = drawn[None]
+    else:
+        first = arrays.parameter_sets(init, pop, np.dtype(np.float64))[0]
+    more = [_random(seed, 1 + k).standard_normal(shape) for k in range(restarts)]
+    return np.ascontiguousarray(np.concatenate([first, np.array(more).reshape(restarts, *shape)]))
+
+
+def _random(seed: int, stream: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64([seed, stream]))
+
+
+def _bounds(bounds: Bounds, pop: Population) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Lower and upper bounds, float64 (n_exprs, max_params) each, or None."""
+    if bounds is None:
+        return None, None
+    shape = (len(pop), pop.max_params)
+    if isinstance(bounds, Mapping):
+        names = list(pop.parameters or (f"p{j + 1}" for j in range(pop.max_params)))
+        sides = [np.full(pop.max_params, -np.inf), np.full(pop.max_params, np.inf)]
+        for name, pair in bounds.items():
+            if name not in names:
+                raise ArgumentError(f"bounds: there is no parameter {name!r}; there are {', '.join(names) or 'none'}")
+            for side, given in zip(sides, _pair(pair), strict=True):
+                if given is not None:
+                    side[names.index(name)] = _number(name, given)
+        low, high = sides
+    else:
+        low, high = _pair(bounds)
+    try:
+        lower, upper = (
+            np.array(np.broadcast_to(np.asarray(side if given is None else given, np.float64), shape))
+            for given, side in ((low, -np.inf), (high, np.inf))
+        )
+    except (TypeError, ValueError):
+        fitting = f"None, a number or an array of shape {shape[1:]} or {shape}"
+        raise DataError(f"bounds must be (low, high), each {fitting}") from None
+    bad = ~(lower <= upper)
+    if np.any(bad):
+        i, j = np.argwhere(bad)[0]
+        raise DataError(f"bounds of p{j + 1} of expression {i}: {lower[i, j]} is not at most {upper[i, j]}")
+    return lower, upper
+
+
+def _number(name: str, given: Any) -> float:
+    try:
+        return float(given)
+    except (TypeError, ValueError):
+        raise DataError(f"bounds of {name} must be (low, high), each None or a number, not {given!r}") from None
+
+
+def _pair(bounds: Any) -> tuple[Any, Any]:
+    if not hasattr(bounds, "__len__") or len(bounds) != 2:
+        raise DataError(f"bounds must be (low, high), not {bounds!r}")
+    return bounds[0], bounds[1]
+
+
+def _in_float64(
+    fitted: Fitted, pop: Population, X: Any, y: Any, weights: Any, starts: np.ndarray, told: Options, *where: Any
+) -> Fitted:
+    """Fit anew, in float64, what overflows in float32 at every start."""
+    again = np.flatnonzero(fitted.status == objective.NOT_FINITE)
+    if not len(again):
+        return fitted
+    backend, precision, threads, options = where
+    some = pop[again]
+    width = some.max_params
+    ev = Evaluator(some, X, backend, precision, "float64", threads, **options)
+    target, w = arrays.point_vector("y", y, ev.n_points, ev.dtype, ev._adopt), _weights(weights, ev)
+    bounds = [side if side is None else np.ascontiguousarray(side[again, :width]) for side in (told.lower, told.upper)]
+    first = np.ascontiguousarray(starts[:, again, :width])
+    more = ev._ability("fit")(first, target, w, told._replace(lower=bounds[0], upper=bounds[1]))
+    for old, new in zip(fitted[:4], more[:4], strict=True):
+        if old.ndim == 2:
+            old[again, :width] = new
+        else:
+            old[again] = new
+    return fitted._replace(evaluations=fitted.evaluations + more.evaluations)
+
+
+# ── results ──────────────────────────────────────────────────────────────────────────
+
+
+def _result(
+    ev: Evaluator, fitted: Fitted, X: Any, y: np.ndarray, w: np.ndarray | None, loss: str, delta: float, begin: float
+) -> FitResult:
+    sse = fitted.loss if KINDS[loss] == objective.SQUARES else sums_of_squares(ev, fitted.params, y, w)
+    sse = np.where(np.isfinite(fitted.loss), sse, np.nan)
+    y, w = _host(y), None if w is None else _host(w)
+    counted = np.ones(len(y)) if w is None else w.astype(np.float64)
+    some, total = counted > 0, float(counted.sum())
+    with np.errstate(all="ignore"):
+        mean = np.sum(counted[some] * y[some]) / total
+        r2 = 1 - sse / np.sum(counted[some] * (y[some] - mean) ** 2)
+        value = _in_terms_of(loss, fitted.loss, y, w, total)
+    return FitResult(
+        ev.pop, fitted.params, value, fitted.iterations, fitted.status, r2, fitted.evaluations,
+        time.perf_counter() - begin, loss, ev, X, y, w, delta,
+    )  # fmt: skip
+
+
+def _host(array: Any) -> Any:
+    """The array in the host's memory."""
+    return array.get() if hasattr(array, "get") and hasattr(array, "device") else array
+
+
+def _in_terms_of(loss: str, found: np.ndarray, y: np.ndarray, w: np.ndarray | None, total: float) -> np.ndarray:
+    """The objective as the loss that was asked for."""
+    if loss in LIKELIHOODS:
+        return negative_log_likelihood(loss, found, y, w)
+    return found / total if loss == "mae" else found / 2 if loss == "huber" else found

@@ -1,0 +1,1 @@
+"""The transpiler: every structure of a population becomes PTX, and PTX machine code."""

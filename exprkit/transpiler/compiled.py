@@ -1,0 +1,154 @@
+"""A population as PTX and machine code, without a GPU: ``exprkit.compile_ptx``.
+
+Beside the backend ``ptx``, which compiles by itself.
+
+    >>> import exprkit as ek
+    >>> made = ek.compile_ptx(ek.parse(["x1 + p1", "x1 * x2"]), arch="sm_90")  # doctest: +SKIP
+    >>> len(made.cubins), made.registers.max() < 64                            # doctest: +SKIP
+    (1, True)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from exprkit import arrays
+from exprkit.errors import ArgumentError, DataError
+from exprkit.lower import lower
+from exprkit.population import Population
+from exprkit.precision import Precision
+from exprkit.precision import precision as settings_of
+from exprkit.transpiler.entry import ABSOLUTE, SQUARE, VALUES, WARP, Kind
+from exprkit.transpiler.link import compile_modules, disassemble, usage
+from exprkit.transpiler.program import Shape, Transpiled, parts
+from exprkit.transpiler.structures import structures
+
+TASKS = (VALUES, SQUARE, ABSOLUTE)
+DTYPES = ("float32", "float64")
+MANY_POINTS = 1 << 20  # for which code is made
+
+
+class CompiledPtx:
+    """Modules of a population as text and as machine code.
+
+    Attributes
+    ----------
+    modules : list of str
+        PTX.
+    cubins : list of bytes
+        The machine code of each module.
+    registers, spills : int array, (n_modules,)
+        Of a thread: registers, and bytes that did not fit into them.
+    structure : int32 array, (n_exprs,)
+        Which structure each expression has; ``n_structures`` is how many were compiled.
+    """
+
+    def __init__(self, pop: Population, made: list[Transpiled], task: str, settings: Precision, arch: str) -> None:
+        self.pop, self.arch = pop, arch
+        self.structure = made[0].found.of if made else np.zeros(0, np.int32)
+        self.n_structures = len(made[0].found) if made else 0
+        self._parts, self._task, self._settings = made, task, settings
+        self.modules: list[str] = []
+        self.cubins: list[bytes] = []
+        self.registers = self.spills = np.zeros(0, np.int64)
+
+    def ptx(self, i: int) -> str:
+        """The PTX of expression ``i``'s structure as a module of its own, the expression in a comment."""
+        i = range(len(self.pop))[i]
+        part = next(part for part in self._parts if part.holds(i))
+        return part.one(i, _kind(part, self._task), self._settings, str(self.pop[i])).text.decode()
+
+    def sass(self, i: int) -> str:
+        """The machine code of expression ``i``'s structure, disassembled.
+
+        Raises
+        ------
+        BackendError
+            If no disassembler is installed.
+        """
+        return disassemble(next(iter(compile_modules([self.ptx(i)], self.arch, self._settings))).cubin)
+
+    def __repr__(self) -> str:
+        return f"CompiledPtx({len(self.pop)} expressions, {self.n_structures} structures, {len(self.cubins)} modules)"
+
+
+def compile_ptx(
+    pop: Population,
+    arch: str = "sm_90",
+    *,
+    precision: str | Precision = "ieee",
+    dtype: Any = "float32",
+    task: str = VALUES,
+    points_per_thread: int | None = None,
+    block_size: int | None = None,
+    workers: int | None = None,
+    cache: bool = True,
+    progress: Callable[[int], None] | None = None,
+) -> CompiledPtx:
+    """Transpile a population and assemble it, on any machine.
+
+    Parameters
+    ----------
+    pop : Population
+    arch : str
+        As ``"sm_90"``.
+    precision : {"ieee", "fast"} or Precision
+    dtype : {"float32", "float64"}
+    task : {"values", "square", "absolute"}
+        What the kernels make: all results, or sums of squared or absolute errors.
+    points_per_thread : int, optional
+        1, 2 or 4 (float64: 1 or 2); by default as the backend chooses for many points.
+    block_size : int, optional
+        Threads of a block, a multiple of 32.
+    workers : int, optional
+        Threads that compile; by default as many as this process has CPUs.
+    cache : bool
+        Keep machine code on disk, and take it from there.
+    progress : callable, optional
+        Called with the number of modules done so far.
+
+    Raises
+    ------
+    BackendError
+        If a package is missing; says which.
+    ArgumentError, DataError
+        If a choice does not exist.
+    """
+    if not isinstance(pop, Population):
+        raise DataError(f"the first argument must be a Population, not {type(pop).__name__}: use exprkit.parse(...)")
+    if arrays.dtype_name(dtype) not in DTYPES:
+        raise DataError(f"dtype must be one of {', '.join(map(repr, DTYPES))}, not {dtype!r}")
+    settings, number = settings_of(precision), np.dtype(arrays.dtype_name(dtype))
+    if task not in TASKS:
+        raise ArgumentError(f"task must be one of {', '.join(map(repr, TASKS))}, not {task!r}")
+    if points_per_thread not in (None, 1, 2, 16 // number.itemsize):
+        raise ArgumentError(f"points_per_thread must be 1, 2 or 4 (float64: 1 or 2), not {points_per_thread!r}")
+    if block_size is not None and block_size not in range(WARP, 1025, WARP):
+        raise ArgumentError(f"block_size must be a multiple of {WARP} up to 1024, not {block_size!r}")
+
+    def changed(usual: Shape) -> Shape:
+        return Shape(
+            points_per_thread or usual.points, block_size or usual.block, usual.structures,
+            usual.resident if block_size is None else None,
+        )  # fmt: skip
+
+    program = lower(pop, precision=settings.operators, dtype=number)
+    every = parts(program, structures(program), task, MANY_POINTS, number.itemsize, changed)
+    made = CompiledPtx(pop, every, task, settings, arch)
+    texts = (part.modules(_kind(part, task), settings) for part in every)
+    made.modules = [module.text.decode() for some in texts for module in some]
+    compiler = functools.partial(compile_modules, workers=workers, progress=progress, cache=cache)
+    linked = sorted(compiler(made.modules, arch, settings), key=lambda one: one.index)
+    made.cubins = [one.cubin for one in linked]
+    used = [next(iter(usage(one.report).values())) for one in linked]
+    made.registers = np.array([one.registers for one in used], np.int64)
+    made.spills = np.array([one.spill_stores + one.spill_loads for one in used], np.int64)
+    return made
+
+
+def _kind(part: Transpiled, task: str) -> Kind:
+    return part.kind(task, store=part.shape.points if task == VALUES else 1)

@@ -1,0 +1,129 @@
+"""Structures: what is compiled of an expression, and the numbers that are not.
+
+First stage of the transpiler, after ``lower``.  The point code of an expression without the
+values of its constants, parameters and prologue is its structure; expressions of one
+structure share machine code and differ in their numbers.
+
+    >>> import exprkit as ek
+    >>> from exprkit.lower import lower
+    >>> from exprkit.transpiler.structures import structures
+    >>> structures(lower(ek.parse(["x1 + p1", "x1 + 2", "x2 * p1"]))).of
+    array([0, 0, 1], dtype=int32)
+
+An operand of a structure is ``index << 2 | kind`` as in ``lower``, but
+
+=======  ==================================================================================
+kind     index
+=======  ==================================================================================
+SLOT     the instruction of the same structure, counted from 0, whose result it is
+COLUMN   the column, as in the program
+UNIFORM  a number of the structure, counted in the order in which they are first used
+=======  ==================================================================================
+
+The result of a structure is that of its last instruction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from exprkit import ops
+from exprkit.backends import cases
+from exprkit.backends.accumulator import Accumulated
+from exprkit.lower import COLUMN, Program
+from exprkit.transpiler.loops import Lowered, Made, find_all
+
+
+@dataclass(frozen=True, eq=False)
+class Structures:
+    """The distinct structures of a population, and where each expression's numbers come from.
+
+    ==============  =======  ================  ==================================================
+    array           dtype    shape             what it holds
+    ==============  =======  ================  ==================================================
+    ``of``          int32    n_exprs           the structure of each expression
+    ``first``       int64    n_structures + 1  instructions of structure s: first[s]:first[s + 1]
+    ``code``        uint8    n_instructions    operator's code
+    ``a, b``        int32    n_instructions    operands; -1 for none
+    ``n_numbers``   int32    n_structures      numbers of each structure
+    ``example``     int32    n_structures      the first expression of the structure
+    ==============  =======  ================  ==================================================
+
+    ``numbers`` has the sources of all numbers and the prologues, as the kernel
+    ``make_numbers`` of the interpreter reads them: its "words" are the numbers here.
+    """
+
+    of: np.ndarray
+    first: np.ndarray
+    code: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+    n_numbers: np.ndarray
+    example: np.ndarray
+    numbers: Accumulated
+
+    def __len__(self) -> int:
+        return len(self.first) - 1
+
+
+def structures(program: Program) -> Structures:
+    """Find the structures of lowered programs."""
+    n_exprs, n_instr = len(program), len(program.code)
+    lowered = Lowered(
+        program.code, program.a, program.b, program.dst, program.offsets, program.n_prologue,
+        program.first_const, program.n_params, *_by_code(),
+    )  # fmt: skip
+    n_steps = int(program.n_prologue.sum())
+    most = 2 * n_instr + n_exprs
+    made = Made(
+        np.empty(n_exprs, np.int32), np.zeros(n_exprs + 1, np.int64), np.empty(n_instr + n_exprs, np.uint8),
+        np.empty(n_instr + n_exprs, np.int32), np.empty(n_instr + n_exprs, np.int32), np.empty(n_exprs, np.int32),
+        np.empty(n_exprs, np.int32), np.zeros(n_exprs, np.int32), np.empty(most, np.int32),
+        np.zeros((n_steps, 4), np.int32), np.zeros(n_exprs + 1, np.int32),
+    )  # fmt: skip
+    scratch = np.full(max(program.n_uniforms, 1), -1, np.int32), np.zeros(max(program.n_slots, 1), np.int32)
+    table = np.full(1 << max(4, (2 * n_exprs).bit_length()), -1, np.int32)
+    n, n_numbers, n_results = find_all(lowered, made, *scratch, table)
+    last = made.first[n]
+    numbers = Accumulated(
+        words=np.zeros((n_numbers, 2), np.uint32),
+        first_word=made.first_number,
+        sources=made.sources[:n_numbers].copy(),
+        steps=made.steps,
+        first_step=made.first_step,
+        constants=np.append(program.constants, np.nan),
+        cost=np.zeros(0, np.int64),
+        n_slots=0,
+        n_results=n_results,
+    )
+    return Structures(
+        of=made.of,
+        first=made.first[: n + 1].copy(),
+        code=made.code[:last].copy(),
+        a=made.a[:last].copy(),
+        b=made.b[:last].copy(),
+        n_numbers=made.n_numbers[:n].copy(),
+        example=made.example[:n].copy(),
+        numbers=numbers,
+    )
+
+
+def _by_code() -> tuple[np.ndarray, np.ndarray]:
+    """By operator code: whether the operands may be exchanged, and how wide the result is."""
+    commutative, width = np.zeros(256, np.bool_), np.ones(256, np.uint8)
+    for row in ops.BY_CODE.values():
+        commutative[row.code] = row.commutative and not cases.takes_pair(row)
+        width[row.code] = row.width
+    return commutative, width
+
+
+def columns_of(found: Structures, n_columns: int) -> np.ndarray:
+    """Which columns each structure reads, bool (n_structures, n_columns); of a pair the high part."""
+    used = np.zeros((len(found), max(n_columns, 1)), np.bool_)
+    owner = np.repeat(np.arange(len(found)), np.diff(found.first))
+    for operand in (found.a, found.b):
+        column = (operand >= 0) & (operand & 3 == COLUMN)
+        used[owner[column], operand[column] >> 2] = True
+    return used

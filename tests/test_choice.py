@@ -1,0 +1,177 @@
+"""What ``backend="auto"`` takes, and how that is explained: with a card that is not there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import exprkit as ek
+from exprkit.backends import Status, card, choice, status
+from exprkit.errors import DataError
+
+H200 = choice.Device()
+SMALL_CARD = choice.Device(multiprocessors=20, bandwidth=2.5e11)
+
+
+def work(n_exprs=9_880, tokens=5.4, n_points=10_860, n_steps=1, cores=16, structures=1.0, **others):
+    n, itemsize, fast = int(n_exprs * tokens), others.pop("itemsize", 4), others.pop("fast", True)
+    own = int(n_exprs * structures)
+    return choice.Work(n_exprs, n, own, int(n * structures), n_points, 2, itemsize, n_steps, fast, cores, **others)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A GPU that can be asked about; its kind can be changed."""
+    kind = {"device": H200}
+    monkeypatch.setattr(choice, "status", lambda name: Status(True, f"a {name}"))
+    monkeypatch.setattr(choice, "device", lambda: kind["device"])
+    return kind
+
+
+@pytest.mark.parametrize(
+    "what, backend",
+    [
+        ({"n_exprs": 1, "n_points": 100}, "cpu"),
+        ({"n_exprs": 1_000, "n_points": 100}, "cpu"),
+        ({"n_exprs": 10, "n_points": 10_000, "n_steps": 10}, "cpu"),
+        ({"n_points": 108_600, "cores": 2}, "cuda"),
+        ({"n_points": 108_600}, "cuda"),
+        ({"n_exprs": 250_000, "tokens": 8.4, "n_points": 362, "n_steps": 100}, "cuda"),
+        ({"n_points": 10_860, "n_steps": 100}, "cuda"),
+        ({"tokens": 30, "n_points": 108_600, "n_steps": 100}, "cuda"),
+        ({"tokens": 30, "n_points": 108_600, "n_steps": 100_000}, "ptx"),
+        ({"tokens": 30, "n_points": 108_600, "n_steps": 1_000, "structures": 0.01}, "ptx"),  # little to compile
+        ({"tokens": 30, "n_points": 108_600, "n_steps": 100_000, "itemsize": 8, "fast": False}, "ptx"),
+        ({"n_exprs": 100, "n_points": 100, "on_device": True}, "cuda"),  # no CPU reaches the data
+    ],
+    ids=str,
+)
+def test_decisions(gpu, what, backend):
+    assert choice.choose(work(**what)).name == backend
+
+
+def test_more_steps_never_lead_back_to_what_takes_longer_a_step(gpu):
+    for n_points in (100, 10_000, 1_000_000):
+        order = [choice.choose(work(tokens=30, n_points=n_points, n_steps=10**k)) for k in range(7)]
+        steps = [{row.name: row.estimate.step for row in one.rows if row.estimate}[one.name] for one in order[1:]]
+        assert steps == sorted(steps, reverse=True)
+
+
+def test_a_smaller_card_and_more_cores_count(gpu):
+    what = {"n_exprs": 3_000, "n_points": 10_000, "cores": 4, "n_steps": 10}
+    assert choice.choose(work(**what)).name == "cuda"
+    gpu["device"] = SMALL_CARD
+    assert choice.choose(work(**{**what, "cores": 128})).name == "cpu"
+    slower = choice.estimate(work(), choice.COSTS["cuda"], SMALL_CARD).step
+    assert slower > 5 * choice.estimate(work(), choice.COSTS["cuda"], H200).step
+    one, many = (choice.estimate(work(cores=cores), choice.COSTS["ptx"], H200).setup for cores in (1, 16))
+    assert 10 < one / many < 16
+
+
+def test_options_and_settings_leave_out_who_has_them_not(gpu):
+    assert choice.choose(work(n_exprs=1), options=("reduction",)).name == "cuda"
+    assert choice.choose(work(n_exprs=1), settings=True).name == "cuda"
+    found = choice.choose(work(n_exprs=1), options=("structures_per_module",))
+    assert found.name == "ptx" and "has no option 'structures_per_module'" in found.table()
+
+
+def test_without_a_gpu_it_is_the_cpu_and_the_table_says_why(monkeypatch):
+    monkeypatch.setattr(choice, "status", lambda name: Status(name == "cpu", "no card: pip install one"))
+    found = choice.choose(work(n_steps=1_000))
+    assert found.name == "cpu"
+    assert "chosen: the only one" in found.table() and "can't run here: no card: pip install one" in found.table()
+
+
+def test_structures_are_counted_where_they_would_be_compiled(gpu):
+    pop = ek.parse(["x1 + 1.5", "x1 + 2.5", "x1 * x2"] * 1_000)
+    bound = choice.work_of(pop, 10**6, dtype="float32", fast=True, n_steps=1, threads=None, on_device=False)
+    assert (bound.n_structures, bound.structure_tokens) == (3_000, 9_000)
+    found = choice.choose(bound, pop=pop).work
+    assert (found.n_structures, found.structure_tokens) == (2, 6)
+
+
+def test_little_work_is_done_before_a_gpu_is_asked_for(monkeypatch):
+    monkeypatch.setattr(choice, "status", lambda name: pytest.fail("asked"))
+    assert choice.choose(work(n_exprs=10, n_points=100)).name == "cpu"
+
+
+def test_the_table_can_be_read(gpu):
+    assert choice.choose(work(n_steps=100, cores=2)).table() == (
+        "            set-up    a step     100 steps   to host\n"
+        "cpu        2.05 ms   20.4 ms        2.04 s         -\n"
+        "cuda       6.45 ms    132 us       19.6 ms   27.5 ms  chosen: the least\n"
+        "ptx         5.61 s    123 us        5.63 s   27.5 ms\n"
+        "estimates for 9,880 expressions, 53,352 tokens, 10,860 points; "
+        "results stay where they are made, to host: a matrix moved"
+    )
+
+
+def test_constants_stand_beside_a_measurement(root):
+    """The estimates are within a factor of two of the published times."""
+    import csv
+
+    with (root / "data" / "results" / "h200_interpreter.csv").open() as file:
+        measured = {row["what"]: float(row["value"]) for row in csv.DictReader(file)}
+    for points in (362, 10_860, 108_600):
+        seconds = choice.estimate(work(n_points=points), choice.COSTS["cuda"]).step
+        assert 0.5 < seconds * 1e6 / measured[f"predictions {points} points fast {{}}"] < 2
+    with (root / "data" / "results" / "peers.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["workload"] == "thesis" and row["method"] == "fast sse"]
+    for row in rows:
+        own = work(n_points=int(row["n_points"]), cores=int(row["threads"]))
+        assert 0.5 < choice.estimate(own, choice.COSTS["cpu"]).step / float(row["seconds"]) < 2
+
+
+def test_a_device_is_read_from_the_driver(monkeypatch):
+    class Runtime:
+        @staticmethod
+        def deviceGetAttribute(which, index):
+            return {36: 3_201_000, 37: 6_144}[which]
+
+    class Card:
+        multiprocessors, index = 132, 0
+        xp = type("xp", (), {"cuda": type("cuda", (), {"runtime": Runtime})})
+
+    monkeypatch.setattr(card, "current", Card)
+    found = choice.device()
+    assert found.multiprocessors == 132 and found.bandwidth == pytest.approx(4.917e12, rel=1e-3)
+
+
+def test_where_data_lies():
+    class OnDevice:
+        def __dlpack_device__(self):
+            return 2, 0
+
+    assert choice.lies_on_device(OnDevice()) and not choice.lies_on_device(np.ones(3))
+    assert not choice.lies_on_device([[1.0]]) and not choice.lies_on_device(None)
+
+
+def test_many_steps_have_a_column_of_their_own():
+    first = choice.choose(work(n_steps=10**9), forced="cpu").table().splitlines()[0]
+    assert "  1,000,000,000 steps" in first
+
+
+# ── in the evaluator ─────────────────────────────────────────────────────────────────
+
+
+def test_an_evaluator_explains_its_choice(monkeypatch):
+    if any(status(name).available for name in ("cuda", "ptx")):
+        pytest.skip("there is a GPU, which may be chosen")
+    pop = ek.parse(["x1 * p1 + x2"] * 2_000)
+    ev = ek.Evaluator(pop, np.ones((5_000, 2)), n_steps=50)
+    lines = ev.explain().splitlines()
+    assert lines[0].startswith("cpu: ") and "50 steps" in lines[1] and "chosen" in lines[2]
+    assert "as asked" in ek.Evaluator(pop, np.ones((50, 2)), "cpu").explain()
+    assert ek.Evaluator(pop, np.ones((50, 2)), "numpy").explain().startswith("numpy: ")
+
+
+@pytest.mark.parametrize("n_steps", [0, -1, 2.5, True, "many"])
+def test_steps_are_checked(n_steps):
+    with pytest.raises(DataError, match="n_steps must be a whole number from 1"):
+        ek.Evaluator(ek.parse(["x1"]), np.ones((2, 1)), n_steps=n_steps)
+
+
+@pytest.mark.parametrize("X", [None, 3.0, "text", []])
+def test_bad_data_is_complained_of_as_ever(X):
+    with pytest.raises(DataError):
+        ek.Evaluator(ek.parse(["x1"] * 5), X)

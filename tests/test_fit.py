@@ -1,0 +1,296 @@
+"""Fits: what they reach, and that each expression's troubles stay its own."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import exprkit as ek
+from exprkit import objective
+from exprkit.backends import cpu, load
+from exprkit.backends import numpy as definition
+from exprkit.errors import ArgumentError, DataError
+from exprkit.objective import REASONS, Options
+
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+X = np.linspace(0.1, 3.0, 60)[:, None]
+NOISE = 0.05 * np.random.default_rng(0).standard_normal(60)
+Y = 2 * X[:, 0] / (0.5 + X[:, 0]) + NOISE
+
+
+@pytest.fixture
+def fits(backend):
+    if not hasattr(load(backend).Engine, "fit"):
+        pytest.skip(f"{backend} does not fit")
+    return backend
+
+
+def fit(texts, y=Y, **options):
+    return ek.fit(ek.parse(texts, errors="mask"), X, y, **({"dtype": "float64"} | options))
+
+
+# ── what is found ──
+
+
+def test_known_parameters_are_found(fits):
+    found = fit(["p1 * x1 / (p2 + x1)", "p1 + p2 * exp(p3 * x1)"], 2 * X[:, 0] / (0.5 + X[:, 0]), backend=fits)
+    assert found.params[0, :2] == pytest.approx([2, 0.5], rel=1e-6)
+    assert found.converged[0] and found.loss[0] < 1e-15 < found.loss[1]
+
+
+def test_a_linear_fit_takes_no_iteration(fits):
+    found = fit(["p1 + p2 * x1 + p3 * x1^2", "p1 * sin(x1)"], backend=fits)
+    A = np.column_stack([np.ones(60), X[:, 0], X[:, 0] ** 2])
+    assert found.params[0] == pytest.approx(np.linalg.lstsq(A, Y)[0], rel=1e-6)
+    assert found.iterations.tolist() == [0, 0] and found.converged.all()
+
+
+def test_covariance_is_that_of_linear_regression(fits):
+    found = fit(["p1 + p2 * x1"], backend=fits)
+    A = np.column_stack([np.ones(60), X[:, 0]])
+    expected = np.linalg.inv(A.T @ A) * found.loss[0] / 58
+    assert found.covariance[0] == pytest.approx(expected, rel=1e-5)
+    assert found.standard_errors[0] == pytest.approx(np.sqrt(np.diag(expected)), rel=1e-5)
+    assert found.r2[0] == pytest.approx(1 - found.loss[0] / np.sum((Y - Y.mean()) ** 2))
+
+
+@pytest.mark.parametrize("kind", [objective.SQUARES, objective.ABSOLUTE, objective.HUBER, objective.POISSON])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_cpu_takes_the_steps_of_the_definition(kind, weighted):
+    pop = ek.parse([
+        "p1 * exp(p2 * x1)", "p1 * x1 + p2", "abs(x1 - p1)^p2", "p1 * x1 / (p2 + x1)", "p3^x1", "sin(p1 * x1)^2",
+        "sqrt(p1 - x1)", "log(p1) * p2", "2", "gamma(p1)",
+    ])  # fmt: skip
+    random = np.random.default_rng(3)
+    X = random.uniform(0.1, 3, (700, 1))
+    y = np.abs(2 * X[:, 0] / (0.5 + X[:, 0]) + 0.1 * random.standard_normal(700))
+    w = np.where(np.arange(700) % 5 == 0, 0.0, random.uniform(0, 2, 700)) if weighted else None
+    starts = random.uniform(0.3, 1.3, (2, len(pop), pop.max_params))
+    plain, fast = (
+        module.Engine(pop, X, precision="ieee", dtype=F64).fit(starts, y, w, Options(kind, 0.1, max_iter=60))
+        for module in (definition, cpu)
+    )
+    assert fast.loss == pytest.approx(plain.loss, rel=1e-7, nan_ok=True)
+    assert fast.status.tolist() == plain.status.tolist()
+    assert np.abs(fast.iterations - plain.iterations).max() <= 2
+    assert fast.evaluations == pytest.approx(plain.evaluations, rel=0.05)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # SciPy's, of losses that overflow
+def test_as_good_as_scipy():
+    optimize = pytest.importorskip("scipy.optimize")
+    pop = ek.generate.exhaustive(5, "esr")
+    pop = pop[np.flatnonzero(pop.n_params > 0)][::9]
+    data = ek.data.rough_pipe()
+    starts = np.random.default_rng(0).standard_normal((len(pop), pop.max_params))
+    ours = ek.fit(pop, data.X, data.y, init=starts, backend="cpu", dtype="float64").loss
+    better = worse = 0
+    for i in range(len(pop)):
+        n, ev = int(pop.n_params[i]), ek.Evaluator(pop[[i]], data.X, "cpu", dtype="float64")
+        try:
+            peer = 2 * optimize.least_squares(
+                lambda p, ev=ev: ev.evaluate(p[None])[0] - data.y, starts[i, :n],
+                lambda p, ev=ev: ev.jacobian(p[None])[0], method="lm", max_nfev=50,
+            ).cost  # fmt: skip
+        except ValueError:  # not finite at the start, or on the way
+            continue
+        better += not peer <= ours[i] * (1 + 1e-6)
+        worse += not ours[i] <= peer * (1 + 1e-6)
+    assert worse <= better + 2 and better + worse < len(pop) / 3
+
+
+def test_restarts_find_at_least_as_much():
+    pop = ek.generate.exhaustive(5, "esr")
+    pop = pop[np.flatnonzero(pop.n_params > 0)][::5]
+    data = ek.data.rough_pipe()
+    one, more = (ek.fit(pop, data.X, data.y, restarts=n, seed=3, backend="cpu") for n in (0, 4))
+    assert np.all(np.nan_to_num(more.loss, nan=np.inf) <= np.nan_to_num(one.loss, nan=np.inf))
+    assert np.sum(more.loss < one.loss * 0.99) > 5
+    again = ek.fit(pop, data.X, data.y, restarts=4, seed=3, backend="cpu", threads=1)
+    assert np.array_equal(again.params, more.params, equal_nan=True)
+    part = ek.fit(pop[:7], data.X, data.y, restarts=4, seed=3, backend="cpu")
+    assert np.array_equal(part.params, more.params[:7, : part.params.shape[1]], equal_nan=True)
+
+
+def test_float32_falls_back_on_float64_where_it_overflows():
+    pop = ek.parse(["exp(p1 * x1)", "p1 * x1"])
+    found = ek.fit(pop, np.ones((3, 1)), np.ones(3), init=[[95.0], [1.0]], backend="cpu", max_iter=150)
+    assert found.params[:, 0] == pytest.approx([0, 1], abs=1e-6) and found.converged.all()
+
+
+# ── losses ──
+
+
+@pytest.mark.parametrize(("method", "loss"), [("lm", "mae"), ("lm", "huber"), ("lbfgs", "mae"), ("lm", "squares")])
+def test_robust_losses_resist_an_outlier(method, loss):
+    y = 1 + 2 * X[:, 0]
+    y[7] += 1000
+    found = fit(["p1 + p2 * x1"], y, method=method, loss=loss, delta=0.01, max_iter=500)
+    error = np.abs(found.params[0] - [1, 2]).max()
+    assert error > 1 if loss == "squares" else error < 0.01
+
+
+def test_huber_lies_between():
+    squares, huge, small = (fit(["p1 + p2 * x1"], loss=loss, delta=delta) for loss, delta in (
+        ("squares", 1.0), ("huber", 1e6), ("huber", 1e-7)))  # fmt: skip
+    assert huge.loss == pytest.approx(squares.loss / 2) and huge.params == pytest.approx(squares.params)
+    mae = fit(["p1 + p2 * x1"], loss="mae", max_iter=500)
+    assert small.loss / 1e-7 / 60 == pytest.approx(mae.loss, rel=1e-3)
+
+
+def test_gaussian_likelihood():
+    found, plain = fit(["p1 + p2 * x1"], loss="gaussian"), fit(["p1 + p2 * x1"])
+    variance = plain.loss[0] / 60
+    assert found.loss[0] == pytest.approx(30 * (np.log(2 * np.pi * variance) + 1))
+    known = fit(["p1 + p2 * x1"], loss="gaussian", weights=np.full(60, 4.0))
+    assert known.loss[0] == pytest.approx(2 * plain.loss[0] + 30 * np.log(2 * np.pi / 4))
+    A = np.column_stack([np.ones(60), X[:, 0]])
+    assert known.covariance[0] == pytest.approx(np.linalg.inv(4 * A.T @ A), rel=1e-6)
+
+
+def test_poisson_likelihood(fits):
+    counts = np.random.default_rng(1).poisson(np.exp(0.5 + 0.8 * X[:, 0])).astype(float)
+    found = fit(["exp(p1 + p2 * x1)"], counts, loss="poisson", backend=fits)
+    f = np.exp(found.params[0, 0] + found.params[0, 1] * X[:, 0])
+    slope = np.array([np.sum(f - counts), np.sum((f - counts) * X[:, 0])])
+    assert np.abs(slope).max() < 1e-3 * counts.sum(), "the score equations"
+    from math import lgamma
+
+    expected = np.sum(f - counts * np.log(f)) + sum(lgamma(c + 1) for c in counts)
+    assert found.loss[0] == pytest.approx(expected)
+    A = np.column_stack([np.ones(60), X[:, 0]])
+    assert found.covariance[0] == pytest.approx(np.linalg.inv((A.T * f) @ A), rel=1e-4)
+    with pytest.raises(DataError, match="counts"):
+        fit(["p1"], -counts - 1, loss="poisson")
+
+
+@pytest.mark.parametrize("method", ["lbfgs", "adam"])
+def test_gradient_methods_reach_what_lm_does(method):
+    texts = ["p1 * x1 / (p2 + x1)", "p1 + p2 * x1", "x1", "gamma(p1)", "bad"]
+    lm, other = fit(texts), fit(texts, method=method)
+    assert other.loss == pytest.approx(lm.loss, rel=1e-4, nan_ok=True)
+    assert other.status[2:].tolist() == lm.status[2:].tolist()
+
+
+# ── weights, bounds, starts ──
+
+
+def test_weights(fits):
+    w = np.where(X[:, 0] < 1.5, 2.0, 0.0)
+    y = np.where(w > 0, Y, np.nan)
+    found = fit(["p1 + p2 * x1"], y, weights=w, backend=fits)
+    some = w > 0
+    A = np.column_stack([np.ones(some.sum()), X[some, 0]])
+    assert found.params[0] == pytest.approx(np.linalg.lstsq(A, Y[some])[0], rel=1e-6)
+    nothing = fit(["p1 + p2 * x1"], weights=np.zeros(60), backend=fits)
+    assert nothing.reason == ["no data point counts"] and nothing.loss[0] == 0
+
+
+@pytest.mark.parametrize(
+    "bounds", [(0.0, 0.9), (None, 0.9), {"p1": (None, 0.9), "p2": (0, 0.9)}, (0.0, np.full(2, 0.9))]
+)
+def test_bounds_hold(fits, bounds):
+    found = fit(["p1 * x1 / (p2 + x1)", "p1 + p2 * x1"], bounds=bounds, backend=fits)
+    assert np.all(found.params <= 0.9) and found.params[0, 0] == 0.9
+    free = np.linspace(0.0, 0.9, 400)  # the best on a grid with p1 at its bound
+    losses = [np.sum((0.9 * X[:, 0] / (p + X[:, 0]) - Y) ** 2) for p in free]
+    assert found.loss[0] <= min(losses) * (1 + 1e-4)
+
+
+def test_starts():
+    pop = ek.parse(["sin(p1 * x1)"])
+    y = np.sin(7 * X[:, 0])
+    assert ek.fit(pop, X, y, init=[[6.9]], dtype="float64").params[0, 0] == pytest.approx(7)
+    sets = np.array([[[1.0]], [[6.8]]])
+    assert ek.fit(pop, X, y, init=sets, dtype="float64").params[0, 0] == pytest.approx(7)
+    drawn = ek.fit(pop, X, y, init=lambda random, shape: random.uniform(6.5, 7.5, shape), dtype="float64")
+    assert drawn.params[0, 0] == pytest.approx(7)
+    normal = [ek.fit(pop, X, y, init="normal", seed=seed).params for seed in (1, 1, 2)]
+    assert np.array_equal(normal[0], normal[1]) and not np.array_equal(normal[0], normal[2])
+
+
+# ── troubles of one expression ──
+
+
+def test_each_one_ends_for_its_own_reason(fits):
+    texts = ["2", "p1 * x1", "bad bad", "log(-abs(p1) - 1)", "p1 + p2", "p1 * 0", "gamma(p1)", "exp(exp(p1 * 1000))"]
+    found = fit(texts, backend=fits)
+    assert [REASONS[status] for status in found.status] == found.reason
+    reasons = found.reason
+    assert reasons[0] == "no parameters to fit" and np.isfinite(found.loss[0])
+    assert found.converged[[1, 4, 5]].all()
+    assert reasons[2] == "the expression could not be read" and np.isnan(found.loss[2])
+    assert reasons[3] == reasons[7] == "the loss is not finite at any start"
+    assert reasons[6] == "a parameter is inside an operator that has no derivative"
+    assert np.isnan(found.params[1, 1]) and np.isnan(found.params[0]).all()
+    assert np.isnan(found.covariance[4]).all(), "p1 and p2 are not determined, their sum is"
+    alone = fit([texts[1]], backend=fits)
+    assert found.loss[1] == pytest.approx(alone.loss[0], rel=1e-12)
+
+
+def test_more_parameters_than_points(fits):
+    found = ek.fit(ek.parse(["p1 + p2 * x1 + p3 * x1^2"]), [[1.0], [2.0]], [3.0, 5.0], dtype="float64", backend=fits)
+    assert found.loss[0] < 1e-12 and np.isnan(found.covariance).all()
+
+
+def test_constant_columns_nan_and_no_points(fits):
+    pop = ek.parse(["p1 + p2 * x1"])
+    constant = ek.fit(pop, np.ones((9, 1)), np.arange(9.0), dtype="float64", backend=fits)
+    assert constant.loss[0] == pytest.approx(60)
+    assert ek.fit(pop, np.full((9, 1), np.nan), np.arange(9.0), backend=fits).status[0] == objective.NOT_FINITE
+    assert ek.fit(pop, np.ones((9, 1)), np.full(9, np.nan), backend=fits).status[0] == objective.NOT_FINITE
+    assert ek.fit(pop, np.empty((0, 1)), [], backend=fits).status[0] == objective.NO_WEIGHT
+    assert len(ek.fit(ek.parse([]), np.ones((9, 1)), np.ones(9), backend=fits)) == 0
+
+
+def test_non_finite_trials_are_rejected_steps(fits):
+    found = fit(["p1 * log(p2 + x1)"], 3 * np.log(0.01 + X[:, 0]), init=[[1.0, 5.0]], backend=fits)
+    assert found.params[0] == pytest.approx([3, 0.01], rel=1e-4)
+
+
+def test_many_parameters():
+    terms = " + ".join(f"p{j + 1} * cos({j} * x1)" for j in range(9))
+    found = fit([terms])
+    A = np.cos(np.arange(9) * X)
+    assert found.loss[0] == pytest.approx(np.sum((A @ np.linalg.lstsq(A, Y)[0] - Y) ** 2), rel=1e-8)
+
+
+# ── the result, and arguments ──
+
+
+def test_result_as_a_table():
+    pop = ek.parse(["r + k * r", "k^r"], variables=["r"], parameters=["k"])
+    found = ek.fit(pop, X, Y)
+    table = found.to_pandas()
+    assert list(table) == ["expression", "loss", "r2", "iterations", "converged", "reason", "k", "k_error"]
+    assert table.expression.tolist() == pop.texts() and len(found) == 2
+    assert found.best(1)[0] == np.argmin(found.loss)
+    copy = pickle.loads(pickle.dumps(found))
+    assert np.allclose(copy.covariance, found.covariance)
+    assert "2 expressions" in repr(found)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"method": "newton"}, "method must be one of 'lm', 'lbfgs', 'adam'"),
+    ({"loss": "rmse"}, "loss must be one of"),
+    ({"restarts": -1}, "restarts must be a whole number >= 0, not -1"),
+    ({"max_iter": 2.5}, "max_iter must be a whole number"),
+    ({"tol": -1}, "tol must be a number"),
+    ({"delta": 0}, "delta must be a positive number"),
+    ({"bounds": (2, 1)}, "bounds of p1 of expression 0: 2.0 is not at most 1.0"),
+    ({"bounds": 3}, r"bounds must be \(low, high\), not 3"),
+    ({"bounds": {"q": (0, 1)}}, "bounds: there is no parameter 'q'; there are p1"),
+    ({"bounds": {"p1": ("a", 2)}}, r"bounds of p1 must be \(low, high\), each None or a number, not .a."),
+    ({"init": "zeros"}, "init must be one of 'ones', 'normal'"),
+    ({"init": np.ones((3, 1))}, "params must be"),
+    ({"weights": [-1.0] * 60}, "weights must be finite and not negative"),
+    ({"method": "adam", "loss": "poisson"}, "use method='lm'"),
+    ({"method": "adam", "bounds": (0, 1)}, "knows no bounds"),
+    ({"y": Y[:3]}, "y must have shape"),
+    ({"block": 3}, "has no option 'block'"),
+])  # fmt: skip
+def test_bad_arguments(options, message):
+    with pytest.raises((ArgumentError, DataError), match=message):
+        fit(["p1 * x1"], **options)

@@ -1,0 +1,285 @@
+"""The text of fit.cu, compiled as C++ and run on the CPU: derivatives, normal equations and fits, no GPU needed.
+
+What only a GPU can show (lanes, barriers, shared memory) is in test_cuda_fit.py.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from emulated_card import EmulatedCard, compiler
+from fit_checks import COMMON, F4, F8, check_derivatives, check_fit, data, parameters
+
+import exprkit as ek
+from exprkit import generate, objective, ops
+from exprkit.backends import cases, cuda, cuda_fit, tangents
+from exprkit.backends import numpy as definition
+from exprkit.dependence import dependence
+from exprkit.objective import Options
+
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C++ compiler: install g++ to run the kernels here")
+
+
+@pytest.fixture(scope="module")
+def card(tmp_path_factory):
+    return EmulatedCard(tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.fixture
+def engine_of(card):
+    return lambda pop, X, precision="ieee": cuda.Engine(pop, X, precision=precision, dtype=X.dtype, card=card)
+
+
+@pytest.fixture
+def little_card(card, tmp_path):
+    """One whose blocks have next to no shared memory."""
+    little = EmulatedCard(tmp_path)
+    little.shared_per_block = 200
+    return little
+
+
+# ── derivatives ──────────────────────────────────────────────────────────────────────
+
+
+@needs_compiler
+@pytest.mark.parametrize(("dtype", "weighted", "n_points"), [(F8, True, 61), (F4, False, 5)], ids=str)
+def test_jacobian_normal_equations_and_gradient(engine_of, dtype, weighted, n_points):
+    texts = [text for text in COMMON if "p2" in text and ("p3" not in text or "p5" in text)]
+    check_derivatives(engine_of, dtype, "fast", n_points, texts, weighted=weighted)
+
+
+@needs_compiler
+@pytest.mark.parametrize("precision", ["ieee", "fast"])
+def test_every_operator_with_every_kind_of_operand(engine_of, precision):
+    texts = []
+    for row in ops.OPERATORS:
+        (low, high), (low_b, high_b) = (row.domain * 2)[:2]
+        a = f"{(low + high) / 2} + {(high - low) / 4}"  # ... * something from -1 to 1
+        b = f"{(low_b + high_b) / 2} + {(high_b - low_b) / 4}"
+        if not row.derivative:
+            continue
+        if row.arity == 1:
+            inner = f"{row.name}({a} * x1 * p1)"
+            texts += [f"{inner} + p2", f"{row.name}({a} * p1) * x1 + p2", f"p2 * x2 - {inner}"]
+            continue
+        for left in (f"{a} * x1 * p1", f"{a} * p1", f"{a} * x1"):
+            for right in (f"{b} * x2 * p2", f"{b} * p2", f"{b} * x2"):
+                texts.append(f"{row.name}({left}, {right}) + 0 * p1 * p2")
+    pop = ek.parse(texts)
+    random = np.random.default_rng(3)
+    X, params = random.uniform(-0.9, 0.9, (7, 2)), random.uniform(0.6, 1.0, (1, len(pop), 2))
+    found = np.empty((1, len(pop), 7, 2))
+    engine_of(pop, X, precision).jacobian(params, found)
+    wanted = np.empty_like(found)
+    definition.Engine(pop, X, precision="ieee", dtype=F8).jacobian(params, wanted)
+    finite = np.isfinite(wanted)
+    close = np.isclose(found, wanted, rtol=1e-9, atol=1e-9) | ~finite
+    if precision == "fast":  # a negative base has no power there
+        close |= np.isnan(found)
+    wrong = np.flatnonzero(~close.all(axis=(0, 2, 3)))
+    assert not len(wrong), [texts[i] for i in wrong[:5]]
+    assert finite.mean() > 0.95 and np.isfinite(found).mean() > 0.8
+
+
+@needs_compiler
+def test_random_populations_with_slots_and_long_programs(engine_of):
+    operators = ("add", "sub", "mul", "aq", "tanh")  # nothing that makes numbers huge or chaotic
+    pop = generate.random(60, n_tokens=(1, 120), operators=operators, n_vars=3, n_params=6, seed=2)
+    X, params, y = data(9, 3), parameters(pop, 2), data(9, 1, F8, 3)[:, 0].copy()
+    found = engine_of(pop, X).normal_equations(params, y, None)
+    wanted = definition.Engine(pop, X, precision="ieee", dtype=F8).normal_equations(params, y, None)
+    size = np.sqrt(np.einsum("seii->sei", wanted[0]))[..., None]  # sums may cancel
+    scales = size * size.swapaxes(-1, -2), size[..., 0] * np.sqrt(wanted[2])[..., None], wanted[2]
+    for a, b, scale in zip(found, wanted, scales, strict=True):
+        assert (np.abs(a - b) <= 1e-9 * scale + 1e-12).all()
+
+
+@needs_compiler
+def test_what_does_not_depend_on_a_parameter_has_no_part_in_its_derivative(engine_of):
+    pop = ek.parse(["sqrt(x1 * p1) + p2", "abs(x1) ^ p1 * p2", "p2 * x2 + log(x1 * p1)"])
+    X = np.array([[0.0, 1.0], [1.0, 2.0]])  # at x1 = 0 the derivatives by p1 are infinite or nan
+    J = np.empty((1, 3, 2, 2))
+    engine_of(pop, X).jacobian(np.ones((1, 3, 2)), J)
+    assert J[0, 0, :, 1].tolist() == [1.0, 1.0] and J[0, 2, :, 1].tolist() == [1.0, 2.0]
+
+
+@needs_compiler
+def test_sums_beyond_float32_are_made_in_float64(engine_of):
+    pop, X = ek.parse(["p1 * x1 + p2"]), np.array([[1e25], [2e25]], F4)
+    jtj, jtr, sse = engine_of(pop, X).normal_equations(np.ones((1, 1, 2), F4), np.zeros(2, F4), None)
+    np.testing.assert_allclose([jtj[0, 0, 0, 0], jtr[0, 0, 0], sse[0, 0]], 5e50, rtol=1e-6)
+
+
+# ── fits ─────────────────────────────────────────────────────────────────────────────
+
+
+@needs_compiler
+def test_fits_take_the_steps_of_the_definition(engine_of):
+    texts = [text for text in COMMON if "/ (p1" not in text]  # that one runs away to ever larger parameters
+    pop, found, wanted = check_fit(engine_of, F8, "ieee", texts, n_points=37, rtol=1e-4)
+    same = found.iterations == wanted.iterations
+    assert same.sum() >= len(pop) - 2, "but for roundings of ill-conditioned steps"
+    np.testing.assert_allclose(found.loss[same], wanted.loss[same], rtol=1e-7, atol=1e-12)
+
+
+@needs_compiler
+def test_fits_in_float32(engine_of):
+    texts = ["p1 + p2 * x1", "abs(x1) ^ p1", "abs(p1) ^ x1 + x2", "p1 * p2 + x1", "inv(p1) * x1 + sqr(p2)", "x1", "p1"]
+    check_fit(engine_of, F4, "fast", texts, rtol=2e-5)
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", [objective.ABSOLUTE, objective.HUBER, objective.POISSON])
+def test_other_losses(engine_of, kind):
+    delta = {objective.ABSOLUTE: 1e-9, objective.HUBER: 0.3}.get(kind, 1.0)
+    weights = np.where(np.arange(61) % 4, 2.0, 0.0)
+    options = Options(kind=kind, delta=delta, max_iter=200)
+    check_fit(engine_of, F8, "ieee", ["p1 + p2 * x1", "p1 * abs(x1) ^ p2 + x2"], options, weights=weights, rtol=1e-5)
+
+
+@needs_compiler
+def test_bounds_hold_and_the_rest_is_fitted(engine_of):
+    pop = ek.parse(["p1 + p2 * x1", "p1 * abs(x1) ^ p2"])
+    options = Options(lower=np.full((2, 2), 0.1), upper=np.full((2, 2), 0.9))
+    _, found, _ = check_fit(engine_of, F8, "ieee", ["p1 + p2 * x1", "p1 * abs(x1) ^ p2"], options)
+    assert (found.params >= 0.1).all() and (found.params <= 0.9).all() and len(pop) == 2
+
+
+@needs_compiler
+def test_restarts_in_parts_give_the_same(engine_of, monkeypatch):
+    pop, X, y = ek.parse(["sqr(p1 + x1) * p2", "x1 / (p1 + x2)", "log(p1)"]), data(20), data(20, 1, F8, 3)[:, 0].copy()
+    starts = np.random.default_rng(0).uniform(-2, 2, (5, 3, 2))
+    starts[:, 2] = -1.0  # no loss at any start
+    engine = engine_of(pop, X)
+    whole = engine.fit(starts, y, None, Options())
+    monkeypatch.setattr(cuda_fit, "WORK_BYTES", 2 * 3 * (16 * 2 + 32) + 2)
+    parts = engine.fit(starts, y, None, Options())
+    for a, b in zip(whole, parts, strict=True):
+        np.testing.assert_array_equal(a, b)
+    each = [engine.fit(starts[k : k + 1], y, None, Options()) for k in range(5)]
+    assert (np.fmin.reduce([one.loss[:2] for one in each]) == whole.loss[:2]).all()
+    assert whole.status[2] == objective.NOT_FINITE and whole.params[2, 0] == -1.0 and np.isnan(whole.loss[2])
+    assert whole.evaluations == sum(one.evaluations for one in each)
+
+
+@needs_compiler
+def test_how_fits_end(engine_of):
+    pop = ek.parse(["p1 +", "x1 * 2", "gamma(p1) + x1", "p1 * x1", "p1 + x1"], errors="mask")
+    X = data(12)
+    fit = engine_of(pop, X).fit(np.ones((1, 5, 1)), X[:, 0] * 3, None, Options())
+    wanted = [objective.INVALID, objective.NO_PARAMETERS, objective.NO_DERIVATIVE]
+    assert fit.status[:3].tolist() == wanted and (fit.status[3:] <= objective.GTOL).all()
+    assert fit.iterations[:3].tolist() == [0, 0, 0]
+    assert np.isnan(fit.loss).tolist() == [True, False, False, False, False]
+    assert np.isclose(fit.params[3, 0], 3.0) and np.isclose(fit.loss[1], (X[:, 0] ** 2).sum())
+    none = engine_of(pop, X).fit(np.ones((1, 5, 1)), X[:, 0].copy(), np.zeros(12), Options())
+    assert none.status.tolist() == [objective.INVALID] + [objective.NO_WEIGHT] * 4
+    assert none.loss.tolist()[1:] == [0.0] * 4
+    short = engine_of(pop, X).fit(np.ones((1, 5, 1)), X[:, 0] * 3, None, Options(max_iter=0, linear=False))
+    assert short.status[3] == objective.MAX_ITER and short.params[3, 0] == 1.0
+
+
+@needs_compiler
+@pytest.mark.parametrize("text", ["p1 + p2 * x1", "p1 + p2 * x1 + p3 * x2 + p4 * sqr(x1) + p5 * inv(x2)"])
+def test_blocks_that_need_more_than_shared_memory(engine_of, little_card, text):
+    pop, X, y = ek.parse([text, text]), data(20), data(20, 1, F8, 3)[:, 0].copy()
+    starts = np.random.default_rng(0).uniform(-2, 2, (3, 2, pop.max_params))
+    wanted = engine_of(pop, X).fit(starts, y, None, Options())
+    found = cuda.Engine(pop, X, precision="ieee", dtype=F8, card=little_card).fit(starts, y, None, Options())
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@needs_compiler
+def test_bits_do_not_depend_on_the_company(engine_of):
+    pop = generate.exhaustive(4, n_vars=2)
+    X, y = data(30, dtype=F4), data(30, 1, F4, 3)[:, 0].copy()
+    starts = np.random.default_rng(0).uniform(-2, 2, (1, len(pop), pop.max_params))
+    order = np.random.default_rng(1).permutation(len(pop))[:20]
+    all_of_them = engine_of(pop, X, "fast").fit(starts, y, None, Options())
+    some = engine_of(pop[order], X, "fast").fit(np.ascontiguousarray(starts[:, order]), y, None, Options())
+    width = some.params.shape[1]
+    assert some.params.tobytes() == np.ascontiguousarray(all_of_them.params[order][:, :width]).tobytes()
+    assert some.loss.tobytes() == all_of_them.loss[order].tobytes()
+
+
+# ── the parts that need no compiler ──────────────────────────────────────────────────
+
+
+def test_derivatives_are_written_by_the_table_s_own_formulas():
+    assert tangents.derivatives(ops.BY_NAME["div"], "fast") == ("quotient(T(1.0), b)", "quotient((-y), b)")
+    assert tangents.derivatives(ops.BY_NAME["cos"], "ieee") == ("-(sin(a))",)
+    assert "nan" in tangents.derivatives(ops.BY_NAME["gamma"], "ieee")[0]
+    whole = tangents.derivatives(ops.BY_NAME["pow_whole"], "fast")[0]
+    assert "whole_power" in whole and "fast_pow" not in whole, "a negative base has whole powers"
+
+
+@pytest.mark.parametrize("operators", ["ieee", "fast"])
+def test_every_case_of_a_word_is_there(operators):
+    text = tangents.source(operators)
+    assert "//{" not in text
+    numbers = [int(n) for n in re.findall(r"case (\d+):", text[text.index("void run(") : text.index("struct Source")])]
+    table = cases.numbers()
+    assert sorted(numbers) == sorted(table[table >= 0])
+
+
+def test_which_parameters_are_linear():
+    texts = ["p1 * x1 + p2", "p1 * p2 + p3", "p1 / p2", "p1 * x1 ^ p2 + p3 * p2", "x1", "floor(p1) + p2", "p1 - p2"]
+    assert dependence(ek.parse(texts)).linear.tolist() == [0b11, 0b101, 0b1, 0b101, 0, 0b10, 0b11]
+    many = " + ".join(f"p{i + 1} * x1 ^ {i}" for i in range(70))
+    assert int(dependence(ek.parse([many])).linear[0]) == 2**63 - 1
+
+
+def test_linear_parameters_agree_with_the_derivatives_written_down():
+    from exprkit.gradient import linear_parameters
+
+    pop = generate.random(200, n_tokens=(3, 30), operators="gp", n_vars=2, n_params=4, seed=3)
+    np.testing.assert_array_equal(dependence(pop).linear, linear_parameters(pop))
+
+
+@pytest.mark.parametrize("n_points", [1, 100, 362, 1000, 10_860, 10**6])
+@pytest.mark.parametrize("tangents_", [1, 2, 3, 4])
+def test_shapes_fit_the_points(n_points, tangents_):
+    shape = cuda_fit.shape_of(n_points, tangents_, itemsize=4, lanes=32, fast=True)
+    tiles = -(-n_points // shape.tile)
+    assert shape.warps <= max(1, tiles // 4) and tiles * shape.tile < n_points + max(shape.tile, 0.2 * n_points)
+
+
+def test_parts_of_an_arena_do_not_overlap():
+    shape = cuda_fit.Shape(4, 1, 2, 32, 4)
+    arena = cuda_fit.arena_of(shape, n_params=7, many=True, words=9, results=3, slots=2)
+    assert [arena[name] % 16 for name in arena] == [0] * len(arena)
+    assert arena["entries"] == 0 and arena["results"] >= 2 * 9 * shape.entry_bytes
+    assert arena["sums"] >= arena["results"] + 3 * shape.result_bytes and arena["state"] == arena["sums"]
+    assert arena["slots"] >= arena["state"] + 40 + 8 * (28 + 2 * 36 + 28)
+    assert arena["actives"] >= 2 * 5 * 32 * 16 and arena["rows"] >= arena["actives"] + 256
+    assert arena["products"] >= arena["rows"] + 8 * (128 + 4) * 4 and arena["warp_bytes"] >= arena["products"] + 8 * 36
+    assert arena["arena_bytes"] == arena["slots"] + 2 * arena["warp_bytes"]
+
+
+def test_registers_and_spills_of_the_kernels(root):
+    pytest.importorskip("cuda.core", reason="cuda-core compiles the kernels: pip install 'exprkit[cuda13]'")
+
+    with (root / "tests" / "fit_kernels.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    with ThreadPoolExecutor(2) as pool:
+        for line, (registers, spilled) in zip(lines, pool.map(built, lines), strict=True):
+            assert registers <= int(line["registers"]) + 8 and spilled <= int(line["spilled"]), line
+
+
+def built(line):
+    """Registers and spilled bytes of a kernel."""
+    from exprkit.backends import cubins
+    from exprkit.precision import precision
+
+    itemsize, sizes = 4 if line["real"] == "float" else 8, (int(line[name]) for name in cuda_fit.Shape._fields[:3])
+    shape, settings = cuda_fit.Shape(*sizes, 32, itemsize), precision(line["operators"])
+    chosen = cuda_fit.macros_of(shape, settings, TASK="FIT", MANY=int(line["many"]), PROLOGUES=0, RARE=0)
+    text, architecture = tangents.source(line["operators"]), f"sm_{line['architecture']}"
+    _, report = cubins.build(architecture, settings, text, **chosen)
+    fit = report[report.index("'fit'") :]
+    return int(re.search(r"Used (\d+) registers", fit)[1]), int(re.search(r"(\d+) bytes spill stores", fit)[1])

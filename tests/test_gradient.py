@@ -1,0 +1,320 @@
+"""Derivatives: symbolic, and by every backend, against differences, SymPy and each other."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+import sympy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import exprkit as ek
+from exprkit import ops
+from exprkit.backends import cpu, load, simd, simd_sums
+from exprkit.backends import numpy as definition
+from exprkit.backends.numpy_fit import losses_and_weights
+from exprkit.errors import ArgumentError, BackendError, DataError, PopulationError
+from exprkit.gradient import differentiable, linear_parameters, lower_gradients
+
+SMOOTH = [row for row in ops.OPERATORS if row.derivative]
+POINTS = 40
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+
+
+@pytest.fixture
+def fits(backend):
+    """The name of a backend that makes derivatives."""
+    if not hasattr(load(backend).Engine, "fit"):
+        pytest.skip(f"{backend} makes no derivatives")
+    return backend
+
+
+def both(pop, X, dtype=F64, **options):
+    """The engines of the definition and of the CPU."""
+    X = np.ascontiguousarray(X, dtype)
+    return [module.Engine(pop, X, precision="ieee", dtype=dtype, **options) for module in (definition, cpu)]
+
+
+def jacobian(engine, params):
+    pop = engine.pop
+    out = np.full((*params.shape[:2], engine.n_points, pop.max_params), -7.0, params.dtype)
+    engine.jacobian(np.ascontiguousarray(params), out)
+    return out
+
+
+def with_parameters(row):
+    """The operator with a parameter in every operand: ``name(x1 + p1, x2 * p2)``."""
+    operands = ["x1 + p1", "x2 * p2"][: row.arity]
+    return f"{row.name}({', '.join(operands)})"
+
+
+@functools.cache
+def every_operator():
+    return ek.parse([with_parameters(row) for row in SMOOTH], variables=2, parameters=2)
+
+
+def ordinary(row, random):
+    """Points within the operator's domain, and parameters that stay within it."""
+    low, high = np.array(row.domain[:2]).T
+    span = high - low
+    X = low + span * random.uniform(0.1, 0.9, (POINTS, 2))
+    params = np.array([span[0] * 0.02, 1.01]).reshape(1, 1, 2)
+    return X, params
+
+
+# ── symbolic ──
+
+
+@pytest.mark.parametrize("row", SMOOTH, ids=lambda row: row.name)
+def test_diff_is_the_table_s_rule(row):
+    random = np.random.default_rng(row.code)
+    names = ["x1", "x2"][: row.arity]
+    pop = ek.parse([f"{row.name}({', '.join(names)})"], variables=2)
+    X, _ = ordinary(row, random)
+    y = ek.Evaluator(pop, X, "numpy", dtype="float64").evaluate()[0]
+    for name, text in zip(names, row.derivative, strict=True):
+        rule = ek.parse([text], variables=["a", "b", "y"])
+        expected = ek.Evaluator(rule, np.column_stack([X, y]), "numpy", dtype="float64").evaluate()
+        found = ek.Evaluator(pop.diff(name), X, "numpy", dtype="float64").evaluate()
+        assert found == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def test_diff_is_simplified():
+    texts = ["p1 * x1^2 + exp(-x2)", "x2", "x1^3", "1 / x1", "p1 + p2", "x1 - x1 * 2", "-(-x1)", "2 * (3 * x1)"]
+    assert ek.parse(texts).diff("x1").texts() == [
+        "p1 * (2 * x1)", "0", "3 * x1 ^ 2", "-(1 / x1 / x1)", "0", "-1", "1", "6",
+    ]  # fmt: skip
+    assert ek.parse(texts).diff("p2").texts() == ["0", "0", "0", "0", "1", "0", "0", "0"]
+
+
+def test_diff_knows_the_population_s_names():
+    pop = ek.parse(["r * exp(k * r)"], variables=["r"], parameters=["k"])
+    assert pop.diff("k").texts() == ["r * (exp(k * r) * r)"]
+    with pytest.raises(ArgumentError, match=r"there is no variable or parameter 'kk': did you mean 'k'\?"):
+        pop.diff("kk")
+    with pytest.raises(ArgumentError, match=r"there are r, k$"):
+        pop.diff("zzz")
+
+
+def test_diff_says_what_has_no_derivative():
+    pop = ek.parse(["x1 + 1", "gamma(x1)", "gamma(2) * x1", "bad bad"], errors="mask")
+    with pytest.raises(PopulationError, match=r"expression 1 \(gamma\(x1\)\): there is no derivative of gamma"):
+        pop.diff("x1")
+    masked = pop.diff("x1", errors="mask")
+    assert masked.valid.tolist() == [True, False, True, False]
+    assert masked.errors[1] == "expression 1: there is no derivative of gamma"
+    assert "bad" in masked.errors[3]
+    with pytest.raises(ArgumentError, match="expected"):
+        pop.diff("x1", errors="ignore")
+
+
+def test_diff_masks_what_becomes_too_long():
+    text = "x1"
+    for _ in range(3000):
+        text = f"sqr({text})"
+    pop = ek.parse([text, "x1"])
+    masked = pop.diff("x1", errors="mask")
+    assert masked.valid.tolist() == [False, True] and "65,535 tokens" in masked.errors[0]
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10_000))
+def test_diff_of_random_expressions_agrees_with_sympy(seed):
+    pop = ek.generate.random(3, n_tokens=(3, 9), operators="gp", n_vars=2, n_params=2, seed=seed)
+    x1, x2, p1, p2 = sympy.symbols("x1 x2 p1 p2", real=True)
+    point = dict(zip((x1, x2, p1, p2), (0.7, 1.3, 0.4, -0.8), strict=True))
+    X, params = np.array([[0.7, 1.3]]), np.array([0.4, -0.8])
+    for name in ("x1", "p2") if pop.max_params == 2 else ("x1",):
+        derivative = pop.diff(name)
+        found = ek.Evaluator(derivative, X, "numpy", dtype="float64").evaluate(
+            np.broadcast_to(params[: derivative.max_params], (3, derivative.max_params)))[:, 0]
+        for expression, value in zip(pop, found, strict=True):
+            plain = expression.sympy().replace(sympy.Abs, lambda a: sympy.sqrt(a**2))
+            plain = plain.subs({s: sympy.Symbol(s.name, real=True) for s in plain.free_symbols})
+            expected = sympy.diff(plain, sympy.Symbol(name, real=True)).subs(point)
+            if expected.is_number and abs(complex(expected.evalf())) < 1e12 and np.isfinite(value):
+                assert value == pytest.approx(float(sympy.re(expected.evalf())), rel=1e-6, abs=1e-6)
+
+
+# ── the lowered program ──
+
+
+def test_program_shares_and_orders():
+    program = lower_gradients(ek.parse(["p1 * exp(p2 * x1)"]))
+    assert program.listing(0).splitlines() == [
+        "t0 = mul u1, c0", "t0 = exp t0", "t1 = mul u0, t0", "t2 = mul c0, t1",
+        "value = t1; by p1: t0; by p2: t2",
+    ]  # fmt: skip
+    assert program.n_value.tolist() == [3]
+
+
+def test_many_parameters_take_reverse_mode():
+    terms = " + ".join(f"p{j + 1} * x1" for j in range(12))
+    program = lower_gradients(ek.parse([f"exp(sin({terms}))"]))
+    assert len(program.code) < 60, "one sweep back, not twelve forth"
+
+
+def test_linear_parameters_are_jointly_linear():
+    pop = ek.parse(["p1 * x1 + p2", "p1 * p2", "p1 * exp(p2 * x1) + p3", "exp(p1)", "x1", "p2 * (x1 + p1)"])
+    assert linear_parameters(pop).tolist() == [0b11, 0b01, 0b101, 0, 0, 0b01]
+
+
+def test_what_is_differentiable():
+    assert differentiable(ek.parse(["gamma(p1)", "gamma(x1) + p1", "p1"])).tolist() == [False, True, True]
+
+
+# ── numbers ──
+
+
+@pytest.mark.parametrize("row", SMOOTH, ids=lambda row: row.name)
+def test_every_operator_s_jacobian_agrees_with_central_differences(row):
+    random = np.random.default_rng(row.code)
+    X, params = ordinary(row, random)
+    pop = ek.parse([with_parameters(row)], variables=2, parameters=2)
+    engines = both(pop, X)
+    for engine in engines:
+        found = jacobian(engine, params)[0, 0]
+        for j in range(pop.max_params):
+            step = 1e-6 * max(abs(params[0, 0, j]), 0.1)
+            values = []
+            for sign in (1, -1):
+                moved = params[..., : pop.max_params].copy()
+                moved[0, 0, j] += sign * step
+                out = np.empty((1, 1, POINTS))
+                engines[0].evaluate(moved, out)
+                values.append(out[0, 0])
+            expected = (values[0] - values[1]) / (2 * step)
+            size = max(np.abs(expected).max(), np.abs(values[0]).max() * 1e-3, 1e-3)
+            assert found[:, j] == pytest.approx(expected, rel=1e-6, abs=2e-6 * size)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("n_points", [1, 15, 512, 1100])
+def test_cpu_agrees_with_the_definition(dtype, n_points):
+    random = np.random.default_rng(n_points)
+    texts = [*ek.generate.exhaustive(5, "esr").texts()[::7], "p1 + p3 * x2", "x1", "2", "p2", "bad"]
+    pop = ek.parse(texts, errors="mask")
+    X = random.uniform(0.5, 2.0, (n_points, 2))
+    params = random.uniform(0.5, 1.5, (2, len(pop), pop.max_params)).astype(dtype)
+    plain, fast = both(pop, X, dtype)
+    close = 3e-5 if dtype == F32 else 1e-11
+    expected, found = jacobian(plain, params), jacobian(fast, params)
+    assert np.array_equal(np.isnan(expected), np.isnan(found))
+    sound = np.isfinite(expected)  # float32: a power of a difference may lose some digits more
+    np.testing.assert_allclose(found[sound], expected[sound], rtol=close * (20 if dtype == F32 else 1), atol=close)
+    assert np.median(np.abs(found[sound] - expected[sound]) / np.maximum(np.abs(expected[sound]), 1)) < close / 100
+    y = random.uniform(0.5, 2.0, n_points).astype(dtype)
+    weights = random.uniform(0.0, 2.0, n_points).astype(dtype)
+    weights[::3] = 0
+    for w in (None, weights):
+        for method in ("normal_equations", "square", "absolute"):
+            arguments = (params, y, w) if method == "normal_equations" else (params, y, w, method)
+            name = method if method == "normal_equations" else "loss_and_grad"
+            for a, b in zip(getattr(plain, name)(*arguments), getattr(fast, name)(*arguments), strict=True):
+                sound = np.isfinite(a)
+                size = close * np.median(np.abs(a[sound]))
+                np.testing.assert_allclose(b[sound], a[sound], rtol=close * 20, atol=size)
+
+
+def test_threads_give_the_same_bits():
+    random = np.random.default_rng(0)
+    pop = ek.generate.exhaustive(5, "esr")
+    X, y = random.uniform(0.5, 2.0, (300, 2)).astype(F32), np.ones(300, F32)
+    params = random.uniform(0.5, 1.5, (1, len(pop), pop.max_params)).astype(F32)
+    one, three = (cpu.Engine(pop, X, precision="ieee", dtype=F32, threads=n) for n in (1, 3))
+    for a, b in zip(one.normal_equations(params, y, None), three.normal_equations(params, y, None), strict=True):
+        assert np.array_equal(a, b, equal_nan=True)
+
+
+def test_few_rows_of_many_tiles():
+    random = np.random.default_rng(0)
+    pop, X = ek.parse(["p1 * x1 + p2"]), random.uniform(0, 1, (40_000, 1))
+    y = random.standard_normal(40_000)
+    plain, fast = both(pop, X, threads=2)
+    for a, b in zip(
+        plain.normal_equations(np.ones((1, 1, 2)), y, None), fast.normal_equations(np.ones((1, 1, 2)), y, None),
+        strict=True,
+    ):  # fmt: skip
+        assert b == pytest.approx(a, rel=1e-12)
+
+
+def test_conventions_where_there_is_no_derivative(fits):
+    names = ["abs(p1)", "sign(p1)", "floor(p1)", "round(p1)", "ceil(p1)", "relu(p1)", "greater(p1, 0)", "max(p1, 0)"]
+    pop = ek.parse(names)
+    found = ek.Evaluator(pop, [[1.0]], fits, dtype="float64").jacobian(np.zeros((8, 1)))
+    assert found.ravel().tolist() == [0, 0, 0, 0, 0, 0, 0, 1]
+
+
+def test_a_point_of_weight_0_does_not_count(fits):
+    pop = ek.parse(["p1 / x1", "log(x1) * p1 + p2"])
+    X, y = [[0.0], [1.0], [2.0]], [np.nan, 1.0, 3.0]
+    ev = ek.Evaluator(pop, X, fits, dtype="float64")
+    for method in (ev.normal_equations, ev.loss_and_grad):
+        for array in method([[1.0], [1.0, 2.0]], y, weights=[0.0, 1.0, 0.5]):
+            assert np.all(np.isfinite(array))
+
+
+def test_shapes_and_kinds(fits):
+    pop = ek.parse(["p1 * x1", "x1 + p1 * p2"])
+    X, y = np.linspace(1, 2, 5)[:, None], np.ones(5)
+    ev = ek.Evaluator(pop, X, fits, dtype="float64")
+    one, sets = np.ones((2, 2)), np.ones((3, 2, 2))
+    assert ev.jacobian(one).shape == (2, 5, 2) and ev.jacobian(sets).shape == (3, 2, 5, 2)
+    assert [a.shape for a in ev.normal_equations(one, y)] == [(2, 2, 2), (2, 2), (2,)]
+    assert [a.shape for a in ev.normal_equations(sets, y)] == [(3, 2, 2, 2), (3, 2, 2), (3, 2)]
+    out = np.empty((2, 5, 2))
+    assert ev.jacobian(one, out=out) is out
+    for kind in ("sse", "mse", "mae", "rmse"):
+        loss, slope = ev.loss_and_grad(one, y, kind)
+        assert loss == pytest.approx(ev.loss(one, y, kind))
+        for j in range(2):
+            above, below = one.copy(), one.copy()
+            above[1, j], below[1, j] = 1 + 1e-6, 1 - 1e-6
+            assert slope[1, j] == pytest.approx((ev.loss(above, y, kind) - ev.loss(below, y, kind))[1] / 2e-6, rel=1e-6)
+    with pytest.raises(DataError, match="weights must be finite"):
+        ev.normal_equations(one, y, [-1, 1, 1, 1, 1])
+    with pytest.raises(DataError, match="y must have shape"):
+        ev.loss_and_grad(one, y[:3])
+
+
+def test_a_backend_without_derivatives_says_so(monkeypatch):
+    ev = ek.Evaluator(ek.parse(["p1"]), [[1.0]], "numpy")
+    monkeypatch.setattr(ev, "_engine", object())
+    with pytest.raises(BackendError, match="makes no derivatives"):
+        ev.jacobian([[1.0]])
+
+
+# ── the sums' machine code ──
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("level", ["avx512", "avx2", "baseline"])
+def test_losses_and_equations_at_every_level(level, dtype):
+    import ctypes
+
+    try:
+        functions = simd_sums.functions(simd.kernels(dtype, "ieee", level))
+    except BackendError as error:
+        pytest.skip(str(error))
+    random, address, n = np.random.default_rng(0), ctypes.c_void_p, 77
+    real = ctypes.CFUNCTYPE(ctypes.c_double, *[address] * 6, ctypes.c_int64)
+    nothing = ctypes.CFUNCTYPE(None, *[address] * 4, ctypes.c_int64)
+    J = random.standard_normal((5, 512)).astype(dtype)
+    f, y, w = random.uniform(0.1, 2, (3, 512)).astype(dtype)
+    w[::7], f[::7], J[:, ::7] = 0, np.nan, np.inf
+    q, v, delta = np.zeros(512, dtype), np.zeros(512, dtype), np.array([0.3])
+    some = w[:n] > 0
+    r = (f[:n].astype(float) - y[:n])[some]
+    for kind in simd_sums.KINDS:
+        loss = real(functions[f"loss_{kind}"])(*(a.ctypes.data for a in (f, y, w, q, v, delta)), n)
+        L, Q = losses_and_weights(kind, 0.3, f[:n][some].astype(float), y[:n][some].astype(float))
+        Q = Q * w[:n][some]
+        assert loss == pytest.approx(w[:n][some].astype(float) @ L, rel=1e-5)
+        for m in range(1, 6):
+            sums, columns = np.zeros(m + m * (m + 1) // 2), np.array([column.ctypes.data for column in J])
+            nothing(functions[f"equations_{m}"])(sums.ctypes.data, columns.ctypes.data, q.ctypes.data, v.ctypes.data, n)
+            K = J[:m, :n][:, some].astype(float)
+            expected = [*(K @ (Q * r)), *((K * Q) @ K.T)[np.triu_indices(m)]]
+            assert sums == pytest.approx(np.array(expected), rel=1e-4, abs=1e-4 * np.abs(expected).max())

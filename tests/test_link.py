@@ -1,0 +1,320 @@
+"""PTX to machine code, and the cache on disk: no GPU needed, but nvJitLink."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from exprkit.backends import objects
+from exprkit.errors import ArgumentError, BackendError
+from exprkit.precision import Precision
+from exprkit.transpiler import link
+
+SETTINGS = Precision()
+TEXT = """.version 6.4
+.target sm_75
+.address_size 64
+// {n}
+.visible .entry add_{n}(.param .u64 at)
+{{
+	.reg .b64 %at;
+	.reg .f32 %x;
+	ld.param.u64 %at, [at];
+	ld.global.f32 %x, [%at];
+	add.rn.f32 %x, %x, 0f3F800000;
+	st.global.f32 [%at], %x;
+	ret;
+}}
+"""
+
+
+def missing():
+    try:
+        link.version("nvjitlink")
+    except BackendError as error:
+        return str(error)
+    return None
+
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+
+
+def texts(n, first=0):
+    return [TEXT.format(n=i) for i in range(first, first + n)]
+
+
+def linked(given, **options):
+    found = list(link.compile_modules(given, "sm_90", SETTINGS, **options))
+    return [x.cubin for x in sorted(found, key=lambda x: x.index)]
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("EXPRKIT_CACHE_DIR", str(tmp_path / "cache"))
+    link.forget()
+    yield tmp_path / "cache"
+    link.forget()
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """Counts what reaches the compiler."""
+    seen = []
+    real = link._nvjitlink
+    monkeypatch.setattr(link, "_nvjitlink", lambda *given: seen.append(given[0]) or real(*given))
+    return seen
+
+
+# ── compiling ────────────────────────────────────────────────────────────────────────
+
+
+def test_modules_come_with_their_index_and_progress(cache):
+    done = []
+    found = list(link.compile_modules(texts(9), "sm_90", SETTINGS, workers=3, progress=done.append))
+    assert sorted(x.index for x in found) == list(range(9)) and done == list(range(1, 10))
+    for x in found:
+        assert x.cubin[:4] == b"\x7fELF"
+        assert f"add_{x.index}".encode() in x.cubin
+        assert link.usage(x.report)[f"add_{x.index}"].registers > 0
+
+
+def test_the_machine_code_does_not_depend_on_threads_or_the_cache(cache):
+    seen = {tuple(linked(texts(6), workers=workers, cache=keep)) for workers in (1, 4) for keep in (False, True)}
+    link.forget()
+    assert seen == {tuple(linked(texts(6)))}
+
+
+def test_texts_are_taken_as_they_are_needed(cache):
+    taken = itertools.count()
+    last = 0
+
+    def endless():
+        nonlocal last
+        for last in taken:
+            yield TEXT.format(n=last)
+
+    results = link.compile_modules(endless(), "sm_90", SETTINGS, workers=2)
+    for _ in range(5):
+        next(results)
+    assert last <= 5 + 2 * link.WAITING + 2
+    results.close()
+    assert threading.active_count() < 50
+
+
+def test_a_slow_reader_holds_up_the_compiler(cache):
+    results = link.compile_modules(iter(texts(100)), "sm_90", SETTINGS, workers=2)
+    next(results)
+    time.sleep(0.2)
+    assert len(list(cache.glob("*.o"))) <= 1 + 2 * link.WAITING + 1
+    results.close()
+
+
+@pytest.mark.parametrize("compiler", link.COMPILERS)
+def test_a_refused_module_is_shown_with_its_line_and_kernel(cache, compiler):
+    if compiler == "ptxas" and link.tool("ptxas") is None:
+        pytest.skip("ptxas is not installed: pip install nvidia-cuda-nvcc")
+    bad = TEXT.format(n=7).replace("add.rn.f32", "add.foo.f32")
+    with pytest.raises(BackendError) as raised:
+        linked([*texts(2), bad, *texts(2, 5)], compiler=compiler)
+    message = str(raised.value)
+    assert "refuses the PTX for sm_90" in message and "in .visible .entry add_7" in message
+    assert "     11  add.foo.f32 %x, %x, 0f3F800000;" in message and ">" in message
+
+
+def test_options_reach_the_assembler(cache):
+    (plain,) = linked(texts(1))
+    sizes = set()
+    for level in range(4):
+        (made,) = link.compile_modules(texts(1), "sm_90", Precision(optimisation=level))
+        sizes.add(len(made.cubin))
+    assert len(sizes) >= 2
+    (debug,) = link.compile_modules(texts(1), "sm_90", Precision(line_info=True))
+    assert b"debug_line" in debug.cubin and b"debug_line" not in plain
+    (few,) = link.compile_modules(texts(1), "sm_90", Precision(max_registers=24))
+    assert link.usage(few.report)["add_0"].registers <= 24
+
+
+def test_arguments_are_checked():
+    for options, message in (
+        ({"architecture": "90"}, "architecture must be as 'sm_90', not '90'"),
+        ({"architecture": 90}, "architecture must be as 'sm_90', not 90"),
+        ({"compiler": "nvcc"}, "compiler must be one of 'nvjitlink', 'ptxas', not 'nvcc'"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            link.compile_modules([], options.pop("architecture", "sm_90"), SETTINGS, **options)
+
+
+def test_an_architecture_that_there_is_not_is_named(cache):
+    with pytest.raises(BackendError, match=r"nvJitLink takes no such options .*-arch=sm_33"):
+        list(link.compile_modules(texts(1), "sm_33", SETTINGS))
+
+
+def test_no_modules_are_no_work(cache):
+    assert linked([]) == []
+
+
+def test_without_the_compiler_there_is_one_line_with_the_command(monkeypatch):
+    link._nvjitlink_module.cache_clear()
+    link.version.cache_clear()
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    with pytest.raises(BackendError, match=r"PTX needs cuda-bindings: pip install 'exprkit\[cuda13\]'"):
+        linked(texts(1))
+    monkeypatch.setattr(link, "tool", lambda name: None)
+    with pytest.raises(BackendError, match="ptxas is not installed: pip install nvidia-cuda-nvcc"):
+        linked(texts(1), compiler="ptxas")
+    with pytest.raises(BackendError, match="pip install nvidia-cuda-nvdisasm"):
+        link.disassemble(b"")
+
+
+@pytest.mark.skipif(link.tool("ptxas") is None, reason="ptxas is not installed: pip install nvidia-cuda-nvcc")
+def test_ptxas_makes_code_of_the_same_kernels(cache):
+    by_both = [next(iter(link.compile_modules(texts(1), "sm_90", SETTINGS, compiler=c))) for c in link.COMPILERS]
+    first, second = (link.usage(x.report)["add_0"] for x in by_both)
+    assert abs(first.registers - second.registers) <= 16
+    assert first.spill_stores == second.spill_stores == 0 and all(b"add_0" in x.cubin for x in by_both)
+
+
+@pytest.mark.skipif(
+    link.tool("nvdisasm") is None and link.tool("cuobjdump") is None,
+    reason="neither nvdisasm nor cuobjdump is installed: pip install nvidia-cuda-nvdisasm",
+)
+def test_machine_code_can_be_read(cache):
+    (cubin,) = linked([TEXT.format(n=0) + TEXT.format(n=1).partition("// 1")[2]])
+    text = link.disassemble(cubin, "add_1")
+    assert "FADD" in text and "add_0" not in text.replace("add_0)", "")
+    assert "FADD" in link.disassemble(cubin)
+    with pytest.raises(ArgumentError, match="no kernel 'add_2'"):
+        link.disassemble(cubin, "add_2")
+
+
+# ── the cache ────────────────────────────────────────────────────────────────────────
+
+
+def test_a_module_is_compiled_once(cache, compiled):
+    first = linked(texts(3))
+    assert len(compiled) == 3 and linked(texts(3)) == first and len(compiled) == 3
+    link.forget()
+    assert linked(texts(3)) == first and len(compiled) == 3
+    linked(texts(3), cache=False)
+    assert len(compiled) == 6
+    list(link.compile_modules(texts(1), "sm_80", SETTINGS))
+    list(link.compile_modules(texts(1), "sm_90", Precision(optimisation=0)))
+    assert len(compiled) == 8 and len(list(cache.iterdir())) == 5
+
+
+def test_without_a_cache_nothing_is_written(cache, compiled):
+    linked(texts(2), cache=False)
+    assert not cache.exists() and not link._memory._kept
+
+
+def test_a_damaged_file_is_compiled_again(cache, compiled):
+    wanted = linked(texts(1))
+    (entry,) = cache.iterdir()
+    whole = entry.read_bytes()
+    middle = len(whole) // 2
+    for damaged in (b"", whole[:20], whole[:-1], whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]):
+        entry.write_bytes(damaged)
+        link.forget()
+        assert linked(texts(1)) == wanted
+        assert entry.read_bytes() == whole
+    assert len(compiled) == 5
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs a user whom permissions hold back")
+def test_a_folder_that_may_only_be_read_means_one_warning(cache, monkeypatch):  # pragma: no cover
+    cache.mkdir()
+    cache.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    check_unwritable(monkeypatch)
+
+
+def test_a_folder_that_cannot_be_made_means_one_warning(cache, monkeypatch):
+    cache.write_text("a file where the folder should be")
+    check_unwritable(monkeypatch)
+
+
+def check_unwritable(monkeypatch):
+    monkeypatch.setattr(objects, "_warned", False)
+    with pytest.warns(RuntimeWarning, match="EXPRKIT_CACHE_DIR names another folder") as warned:
+        assert len(linked(texts(3))) == 3
+    assert len(warned) == 1
+    link.forget()
+    assert len(linked(texts(3))) == 3
+
+
+def test_those_not_used_for_the_longest_time_go_first(cache, monkeypatch):
+    monkeypatch.setenv("EXPRKIT_CACHE_BYTES", "400")
+    for name in "abc":
+        objects.write(name, bytes(60))
+        os.utime(cache / f"{name}.o", (ord(name), ord(name)))
+    assert objects.read("a") == bytes(60)  # used now
+    objects.write("d", bytes(60))
+    objects.write("e", bytes(60))
+    assert sorted(path.stem for path in cache.iterdir()) == ["a", "c", "d", "e"]
+
+
+def test_the_size_is_checked_and_zero_means_none(cache, monkeypatch):
+    monkeypatch.setenv("EXPRKIT_CACHE_BYTES", "much")
+    with pytest.raises(ArgumentError, match="EXPRKIT_CACHE_BYTES must be a whole number of bytes, not 'much'"):
+        objects.folder()
+    monkeypatch.setenv("EXPRKIT_CACHE_BYTES", "0")
+    objects.write("a", b"code")
+    assert objects.folder() is None and objects.read("a") is None and not cache.exists()
+
+
+def test_what_a_killed_process_left_is_removed_later(cache):
+    cache.mkdir()
+    old, new = cache / "old.tmp", cache / "new.tmp"
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (1, 1))
+    objects._since.clear()
+    objects.write("a", b"code")
+    assert sorted(path.name for path in cache.iterdir()) == ["a.o", "new.tmp"]
+
+
+COMPILING = """
+import sys
+sys.path[:0] = [{tests!r}, {root!r}]
+import test_link
+print("begun", flush=True)
+test_link.linked(test_link.texts({n}), workers=2)
+print("done", flush=True)
+"""
+
+
+def start(cache, n):
+    code = COMPILING.format(tests=str(Path(__file__).parent), root=str(Path(__file__).parent.parent), n=n)
+    return subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, "EXPRKIT_CACHE_DIR": str(cache)}, stdout=subprocess.PIPE
+    )
+
+
+def test_two_processes_may_use_a_folder_at_once(cache):
+    both = [start(cache, 20) for _ in "ab"]
+    assert [process.communicate(timeout=120)[0].split() for process in both] == [[b"begun", b"done"]] * 2
+    assert len(list(cache.iterdir())) == 20
+    assert all(objects.read(path.stem) for path in cache.iterdir())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
+def test_a_kill_while_compiling_breaks_nothing(cache, compiled):
+    for pause in (0.0, 0.03, 0.1):
+        process = start(cache, 2000)
+        assert process.stdout.readline() == b"begun\n"
+        time.sleep(pause)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+        kept = list(cache.glob("*.o"))
+        assert all(objects.read(path.stem) is not None for path in kept)
+    before = len(kept)
+    assert len(linked(texts(30))) == 30
+    assert len(compiled) >= 30 - before

@@ -1,0 +1,335 @@
+"""The transpiler's modules, run as they are written on a machine for PTX: no GPU needed, but NVRTC.
+
+The whole engine runs: its modules' text on ``ptx_machine``, so that a wrong but valid instruction,
+operand, address or barrier shows here; the small kernels of interpreter.cu before and after, which
+``test_interpreter_logic`` tests, are a few lines of NumPy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ptx_machine import Machine, Memory, PtxError
+
+import exprkit as ek
+from exprkit import generate, ops
+from exprkit.backends import numpy as definition
+from exprkit.backends import ptx
+from exprkit.errors import BackendError
+from exprkit.precision import Precision
+from exprkit.study.agreement import disagreement
+from exprkit.transpiler import bodies, link
+
+F4, F8 = np.dtype("float32"), np.dtype("float64")
+ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+
+
+OF_PAIRS = {row.staged[1] for row in ops.OPERATORS if row.staged}
+
+
+def missing():
+    try:
+        bodies.bodies(Precision(), "float32")
+    except BackendError as error:
+        return str(error)
+    return None
+
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+
+
+class PtxKernel:
+    registers = local_bytes = 0
+
+    def __init__(self, machine, name):
+        self.machine, self.name = machine, name
+
+    def resident(self, threads, shared):
+        return 2
+
+    def prepare(self, blocks, threads, shared, given):
+        assert blocks[1] == 1
+        argument = np.frombuffer(bytes(given), np.uint64)
+        return lambda: self.machine.launch(self.name, blocks[0], threads, argument, shared=shared)
+
+
+def scalar(code, precision, a, a_low=0.0, b=0.0):
+    """An operator's result, high and low part, in the type of ``a``."""
+    row, wide = ops.BY_CODE[code], np.longdouble
+    with np.errstate(all="ignore"):
+        if row.width > 1:
+            exact = np.log2(np.abs(wide(a)))
+            high = exact.astype(a.dtype)
+            return high, np.where(np.isfinite(exact), exact - high, 0).astype(a.dtype)
+        if row.name in OF_PAIRS:
+            y = np.exp2((wide(a) + wide(a_low)) * wide(b))
+            return np.where((a == 0) | (b == 0), 1, y).astype(a.dtype), a * 0
+        meaning = (row.fast if precision == "fast" else None) or row.numpy
+        y = np.asarray(meaning(*(np.float64(x) for x in (a, b)[: row.arity])))
+        return y.astype(a.dtype), y.astype(a.dtype) * 0
+
+
+class SmallKernel:
+    """A kernel of interpreter.cu that comes before or after the modules."""
+
+    def __init__(self, name, precision, dtype):
+        self.run, self.precision, self.dtype = getattr(self, name), precision, dtype
+
+    def prepare(self, blocks, threads, shared, job):
+        return lambda: self.run(job)
+
+    def at(self, address, dtype, *shape):
+        """The array at an address."""
+        dtype = np.dtype(dtype)
+        n_bytes = int(np.prod(shape)) * dtype.itemsize
+        return np.frombuffer((ctypes.c_uint8 * n_bytes).from_address(address), dtype).reshape(shape)
+
+    def make_columns(self, job):
+        last = (job.n_points - 1) * job.stride_point
+        points = np.minimum(np.arange(job.pitch), job.n_points - 1) * job.stride_point
+        if job.n_points == 0 or job.n_columns == 0:
+            return
+        columns = self.at(job.columns, self.dtype, job.n_columns, job.pitch)
+        codes, variables, low = (
+            self.at(address, np.int32, job.n_columns) for address in (job.column_code, job.column_var, job.column_low)
+        )
+        source = self.at(job.data, self.dtype, last + int(variables.max()) * job.stride_variable + 1)
+        for c in range(job.n_columns):
+            x = source[points + variables[c] * job.stride_variable]
+            columns[c] = scalar(int(codes[c]), self.precision, x)[int(low[c])]
+
+    def make_numbers(self, job):
+        first_step = self.at(job.first_step, np.int32, job.n_exprs + 1)
+        steps = self.at(job.steps, np.int32, max(int(first_step[-1]), 1), 4)
+        first_word = [*self.at(job.first_word, np.int32, job.n_exprs), job.n_words]
+        sources = self.at(job.sources, np.int32, max(job.n_words, 1))
+        numbers = self.at(job.numbers, self.dtype, job.n_sets, max(job.n_words, 1), 2)
+        zero = self.dtype.type(0)
+
+        def find(source, e, k, results):
+            index, kind = source >> 2, source & 3
+            if kind == 1:
+                return self.at(job.params, self.dtype, job.n_sets, job.n_exprs, job.max_params)[k, e, index], zero
+            if kind == 2:
+                return self.at(job.constants, self.dtype, index + 1)[index], zero
+            return (results[index], results[index + 1]) if kind == 3 else (zero, zero)
+
+        for k in range(job.n_sets):
+            for e in range(job.n_exprs):
+                results = self.at(job.results, self.dtype, job.n_sets, job.n_results)[k]
+                for code, a, b, result in steps[first_step[e] : first_step[e + 1]]:
+                    (high, low), (other, _) = find(a, e, k, results), find(b, e, k, results)
+                    y = scalar(int(code), self.precision, high, low, other)
+                    results[result >> 1 : (result >> 1) + 1 + (result & 1)] = y[: 1 + (result & 1)]
+                for w in range(first_word[e], first_word[e + 1]):
+                    if sources[w]:
+                        numbers[k, w] = find(int(sources[w]), e, k, results)
+
+    def add_chunks(self, job):
+        sums = self.at(job.sums, np.float64, job.n_items)
+        added = self.at(job.partials, np.float64, job.n_items, job.n_chunks).sum(axis=1)
+        sums[...] = sums + added if job.add_to_sums else added
+
+
+class PtxCard:
+    """What ``exprkit.backends.card.Card`` is, in NumPy; its machine code is PTX text."""
+
+    xp, lanes, architecture, multiprocessors = np, 32, "sm_90", 3
+    shared_per_block = shared_per_multiprocessor = 1 << 16
+    out_of_memory = MemoryError
+
+    def __init__(self, change=None):
+        self.memory, self.change, self.texts = Memory(), change, []
+
+    def kernel(self, name, settings, text=None, **chosen):
+        return SmallKernel(name, settings.operators, F8 if chosen["REAL"] == "double" else F4)
+
+    def pointer(self, array):
+        return self.memory.adopt(array)
+
+    def load(self, code, names):
+        text = code.decode()
+        self.texts.append(text)
+        machine = Machine(self.change(text) if self.change else text, self.memory)
+        return [PtxKernel(machine, name) for name in names]
+
+
+def as_text(texts, architecture, settings):
+    """In place of the compiler: the text itself."""
+    for index, text in enumerate(texts):
+        yield link.Linked(index, text, "")
+
+
+def engine(pop, X, precision="ieee", change=None, **options):
+    """The backend's engine on a card that is not there."""
+    card, options = PtxCard(change), {"block_size": 32, **options}
+    return ptx.Engine(pop, X, precision=precision, dtype=X.dtype, card=card, compiler=as_text, **options)
+
+
+def data(n_points, n_vars, dtype, seed=1):
+    return np.random.default_rng(seed).uniform(0.2, 3.0, (n_points, n_vars)).astype(dtype)
+
+
+def parameters(pop, n_sets, dtype, seed=2):
+    return np.random.default_rng(seed).uniform(-2, 2, (n_sets, len(pop), pop.max_params)).astype(dtype)
+
+
+def values(made, pop, X, params):
+    out = np.full((len(params), len(pop), len(X)), 7, X.dtype)
+    made.evaluate(params, out)
+    return out
+
+
+def assert_agrees(pop, X, params, out, precision="ieee"):
+    for one_set, found in zip(params, out, strict=True):
+        share = disagreement(pop, X, one_set, found, dtype=X.dtype, precision=precision)
+        assert not share.any(), f"{pop[int(np.argmax(share))]} is off at {share.max():.0%} of the points"
+
+
+@pytest.mark.parametrize("dtype", [F4, F8], ids=str)
+@pytest.mark.parametrize("precision", ["ieee", "fast"])
+def test_every_operator_with_every_kind_of_operand(dtype, precision):
+    leaves, texts = ("x1", "p1", "x1 + x2", "0.75"), []
+    for row in ops.OPERATORS:
+        if row.arity == 1:
+            texts += [f"{row.name}({a})" for a in leaves] + [f"x2 - {row.name}(x1 * x2)"]
+        else:
+            texts += [f"{row.name}({a}, {b})" for a in leaves for b in ("x2", "p1", "x1 * x2", "1.5")]
+    pop, random = ek.parse(texts), np.random.default_rng(3)
+    X = random.uniform(0.1, 0.9, (20, 2)).astype(dtype)
+    params = random.uniform(0.1, 0.9, (1, len(pop), 1)).astype(dtype)
+    assert_agrees(pop, X, params, values(engine(pop, X, precision), pop, X, params), precision)
+
+
+@pytest.mark.parametrize("dtype", [F4, F8], ids=str)
+@pytest.mark.parametrize("precision", ["ieee", "fast"])
+def test_random_populations(dtype, precision):
+    @given(
+        seed=st.integers(0, 10**6), n_vars=st.integers(1, 5), n_params=st.integers(0, 3), n_points=st.integers(1, 140),
+        points=st.sampled_from([1, 2, 4]), n_sets=st.integers(1, 2),
+    )  # fmt: skip
+    @settings(max_examples=3)
+    def check(seed, n_vars, n_params, n_points, points, n_sets):
+        if points * dtype.itemsize > 16:
+            points = 2
+        pop = generate.random(12, n_tokens=(1, 25), n_vars=n_vars, n_params=n_params, operators="gp", seed=seed)
+        X, params = data(n_points, n_vars, dtype, seed), parameters(pop, n_sets, dtype, seed)
+        made = engine(pop, X, precision, points_per_thread=points)
+        out = values(made, pop, X, params)
+        assert_agrees(pop, X, params, out, precision)
+        y, weights = X[:, 0].copy(), np.random.default_rng(seed).integers(0, 3, n_points).astype(dtype)
+        with np.errstate(all="ignore"):
+            errors = out.astype(np.float64) - y
+        for kind, size in (("square", errors**2), ("absolute", np.abs(errors))):
+            for w in (None, weights):
+                found = made.loss_sums(params, y, w, kind)
+                with np.errstate(all="ignore"):
+                    wanted = (size if w is None else np.where(w > 0, size * w, 0)).sum(-1)
+                close = np.isclose(found, wanted, rtol=1e-4 if dtype == F4 else 1e-12, atol=0, equal_nan=True)
+                # what overflows in float32 may be finite in float64, and inf and nan may take each other's place
+                assert (close | (np.abs(wanted) > 1e37) | ~np.isfinite(wanted)).all()
+
+    check()
+
+
+def test_bits_do_not_depend_on_how_the_work_is_shared_out():
+    pop = generate.random(20, n_tokens=(1, 20), n_vars=3, n_params=2, operators="gp", seed=5)
+    X = data(70, 3, F4)
+    params = parameters(pop, 2, F4)
+    seen, sums = set(), []
+    for options in (
+        {}, {"points_per_thread": 4}, {"points_per_thread": 2, "structures_per_module": 7},
+        {"structures_per_bundle": 1}, {"block_size": 64}, {"dispatch": "per-expression"},
+    ):  # fmt: skip
+        made = engine(pop, X, **options)
+        seen.add(values(made, pop, X, params).tobytes())
+        sums.append(made.loss_sums(params, X[:, 0].copy(), None, "square"))
+    assert len(seen) == 1
+    assert all(np.allclose(one, sums[0], rtol=1e-5, equal_nan=True) for one in sums)
+
+
+def test_many_points_take_several_tiles_and_turns():
+    pop = ek.parse(["x1 * p1 + x2", "sqrt(x1)", "x2"])
+    X, params = data(2_000, 2, F4), parameters(ek.parse(["p1"] * 3), 1, F4)
+    made = engine(pop, X, points_per_thread=2)
+    assert_agrees(pop, X, params, values(made, pop, X, params))
+    wanted = np.empty((1, 3, 2_000), F4)
+    definition.Engine(pop, X, precision="ieee", dtype=F4).evaluate(params, wanted)
+    errors = wanted.astype(np.float64) - X[:, 1]
+    assert made.loss_sums(params, X[:, 1].copy(), None, "square") == pytest.approx((errors**2).sum(-1), rel=1e-5)
+
+
+# ── the test itself must be able to fail ─────────────────────────────────────────────
+
+MUTATIONS = [
+    (r"\badd\.rn", "sub.rn"), (r"\bsub\.rn", "add.rn"), (r"\bmul\.rn", "add.rn"),
+    (r"(sub\.rn\S* \S+) (\S+), (\S+);", r"\1 \3, \2;"),
+    (r"mul\.wide\.u32 (\S+) (\S+), (\d+)", r"mul.wide.u32 \1 \2, 1"),
+    (r"mad\.wide\.u32 (\S+) (\S+), (\d+)", r"mad.wide.u32 \1 \2, 1"),
+    (r"\+4\]", "+8]"), (r"\+8\]", "]"), (r"bfly\.b32 (\S+) (\S+) 8,", r"bfly.b32 \1 \2 4,"), (r"bar\.sync 0;", ""),
+    (r"setp\.lt", "setp.ge"), (r"setp\.ge", "setp.lt"), (r"shr\.u32", "shl.b32"), (r"and\.b32", "or.b32"),
+    (r", 31;", ", 15;"),
+]  # fmt: skip
+
+
+def changed(text, place, pattern, other):
+    """The text with the match number ``place`` of a pattern replaced."""
+    found = list(re.finditer(pattern, text))
+    if place >= len(found):
+        return text
+    return text[: found[place].start()] + found[place].expand(other) + text[found[place].end() :]
+
+
+def test_a_changed_instruction_of_a_module_is_noticed():
+    pop = ek.parse(["x1 * p1 - x2 / 3", "x1 - p1 * (x2 + x1)", "sqrt(x1 * x2) + 0.5", "x2 - x1", "x3 * x3 + 1"])
+    X = data(150, 3, F4)
+    params, y = parameters(pop, 2, F4), X[:, 0].copy()
+
+    def results(change=None):
+        made = engine(pop, X, points_per_thread=2, block_size=64, change=change)
+        return values(made, pop, X, params).tobytes(), made.loss_sums(params, y, None, "square").tobytes(), made
+
+    *wanted, made = results()
+    random, tried, missed = np.random.default_rng(2), 0, []
+    for pattern, other in MUTATIONS:
+        places = max(len(re.findall(pattern, text)) for text in made.card.texts)
+        for place in random.choice(places, min(places, 3), replace=False) if places else ():
+            tried += 1
+            try:
+                found = results(lambda text, at=place, was=pattern, new=other: changed(text, at, was, new))[:2]
+            except PtxError:
+                continue
+            if list(found) == wanted:
+                missed.append(f"{pattern} {place}")
+    assert tried > 20
+    assert len(missed) <= 3, missed  # e.g. a barrier where nobody was late
+
+
+# ── assembled ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("precision", ["ieee", "fast"])
+def test_modules_assemble_everywhere(precision):
+    try:
+        link.version("nvjitlink")
+    except BackendError as error:
+        pytest.skip(str(error))
+    pop = generate.random(10, n_tokens=(1, 15), operators="thesis", n_vars=3, n_params=2, seed=1)
+    for dtype in (F4, F8):
+        X = data(40, 3, dtype)
+        made = engine(pop, X, precision, points_per_thread=16 // dtype.itemsize)
+        params = parameters(pop, 1, dtype)
+        values(made, pop, X, params)
+        made.loss_sums(params, X[:, 0].copy(), None, "square")
+        for architecture in ARCHITECTURES:
+            chosen = Precision(precision)
+            for linked in link.compile_modules(made.card.texts, architecture, chosen, workers=2, cache=False):
+                for used in link.usage(linked.report).values():
+                    assert used.registers <= 168 and used.spill_stores == 0
+        for linked in link.compile_modules(made.card.texts, "sm_90", Precision(precision, optimisation=0), cache=False):
+            assert link.usage(linked.report)
