@@ -1,4 +1,4 @@
-# make benchmark | test | lint | results | peers | figures | readme | clean: everything in .venv, installed once.
+# make benchmark | lab | test | lint | study | study-gpu | peers | figures | readme | clean: everything in .venv, installed once.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -15,10 +15,9 @@ EXTRA  := $(if $(CUDA),$(if $(shell test $(CUDA) -ge 13 && echo 1),$(comma)cuda1
 NOTEBOOKS := $(VENV)/.notebooks$(subst $(comma),-,$(EXTRA))
 TESTS     := $(VENV)/.test$(subst $(comma),-,$(EXTRA))
 
-MEASURE := TQDM_MININTERVAL=5 $(BIN)/papermill notebooks/benchmark.ipynb /dev/null \
-    --no-progress-bar -p results_dir data/results
+STUDY := TQDM_MININTERVAL=5 $(BIN)/python -m exprkit sweep notebooks/benchmark.ipynb --plain
 
-.PHONY: benchmark test lint results peers figures readme clean
+.PHONY: benchmark lab test lint study study-gpu peers figures readme clean
 
 benchmark: $(NOTEBOOKS)
 	@mkdir -p $(RESULTS)
@@ -28,6 +27,9 @@ benchmark: $(NOTEBOOKS)
 	@echo "The notebook with its table and figure: $(RESULTS)/benchmark.ipynb"
 	@echo "Results and figure:"; ls -t $(RESULTS)/benchmark-*.* | head -4 | sed 's/^/  /'
 
+lab: $(NOTEBOOKS)
+	$(BIN)/jupyter lab notebooks/explore.ipynb
+
 test: $(TESTS)
 	$(BIN)/python -m pytest -n auto
 
@@ -35,24 +37,30 @@ lint: $(TESTS)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# The thesis's three benchmarks, measured anew on this machine.
-results: $(NOTEBOOKS)
-	rm -f data/results/benchmark-*
-	$(MEASURE) -p n_exprs 250000 -p expressions exhaustive
-	$(MEASURE)
-	$(MEASURE) -p n_points 10860
-	rm data/results/benchmark-*.svg data/results/benchmark-*.png
+# The study on this machine's CPU, anew, under ten minutes on two cores; then its figures and tables.
+study: $(NOTEBOOKS)
+	rm -rf $(RESULTS)/cpu data/results/cpu.*
+	$(STUDY) data/studies/cpu.yaml --out $(RESULTS)/cpu --into data/results/cpu.parquet
+	$(MAKE) figures readme
 
-# The CPU backend beside pyoperon and NumPy.
+# The same on a GPU, about four minutes on an H200, and its peers there.
+study-gpu: $(NOTEBOOKS)
+	rm -rf $(RESULTS)/h200 data/results/h200.*
+	$(STUDY) data/studies/h200.yaml --out $(RESULTS)/h200 --into data/results/h200.parquet
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'jax[cuda$(CUDA)]'
+	$(BIN)/python tests/bench_peers.py --gpu --csv data/results/peers_h200.csv
+	$(MAKE) figures readme
+
+# The CPU backend beside pyoperon, NumPy, numexpr and JAX.
 peers: $(NOTEBOOKS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[peers]'
 	$(BIN)/python tests/bench_peers.py --csv data/results/peers.csv
 
 figures: $(NOTEBOOKS)
-	$(BIN)/python -m exprkit.study.plots data/results figures
+	$(BIN)/python -m exprkit figures
 
 readme: $(NOTEBOOKS)
-	$(BIN)/python -m exprkit.study.readme README.md data/results
+	$(BIN)/python -m exprkit readme
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "exprkit needs Python 3.11 or newer: make PYTHON=python3.12 ...")'

@@ -1,34 +1,179 @@
-"""Speed of the CPU backend beside pyoperon and NumPy, on this machine.
+"""Speed of exprkit beside its peers, on this machine.
 
-    python tests/bench_peers.py                    # a table, about two minutes
+    python tests/bench_peers.py                    # a table, about three minutes
     python tests/bench_peers.py --csv peers.csv    # and the same as a file
+    python tests/bench_peers.py --gpu              # CuPy, JAX and exprkit on the GPU
 
-Needs ``pip install pyoperon==0.6.2``.  Every result of a peer is compared with ours before
-it is timed.  All methods run in turns, one sample each, and medians are shown; both sides
-use the same number of threads.  A ratio is the peer's time over ours: above 1 we are faster.
+Needs ``pip install 'exprkit[peers]'``; with ``--gpu`` CuPy, and JAX with CUDA.  Every result of a
+peer is compared with ours before it is timed, and one that differs ends the run.  All methods
+run in turns, and medians are shown; both sides use the same number of threads.  A ratio is the
+peer's time over ours: above 1 we are faster.
+
+=========  ==================================================================================
+pyoperon   its interpreter of trees, in C++
+numpy      a loop over expressions and tokens with ``out=``, as a careful user would write it
+numexpr    a compiled expression a structure, a call an expression
+jax        one compiled function for all, equal structures as one batch (compiling not counted)
+cupy       CuPy's own elementwise operators, as NumPy's
+=========  ==================================================================================
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import functools
+import os
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
 import exprkit as ek
-from exprkit import ops
+from exprkit import machine, ops
 from exprkit.backends import cpu
 from exprkit.population import CONSTANT, OPERATOR, VARIABLE, Population
 
 SAMPLE_SECONDS = 0.05  # a sample repeats a short call for so long
+MOST_DIFFERENT = 0.01  # share of the values that may differ: cancellation makes a few do so honestly
 F32 = np.dtype(np.float32)
 
 
-# ── pyoperon ─────────────────────────────────────────────────────────────────────────
+# ── the peers ────────────────────────────────────────────────────────────────────────
+
+
+def walk(pop: Population, i: int, leaf: Callable[[int, Any], Any], apply: Callable[..., Any]) -> Any:
+    """Expression ``i`` from its postfix form: ``leaf(kind, index or number)``, ``apply(row, operands)``."""
+    stack: list[Any] = []
+    for t in range(pop.offsets[i], pop.offsets[i + 1]):
+        kind, value = pop.kinds[t], int(pop.values[t])
+        if kind == OPERATOR:
+            row = ROWS[value]
+            operands, stack = stack[-row.arity :], stack[: -row.arity]
+            stack.append(apply(row, operands))
+        else:
+            stack.append(leaf(kind, float(pop.values[t : t + 1].view(np.float64)[0]) if kind == CONSTANT else value))
+    return stack[0]
+
+
+ROWS = {row.code: row for row in ops.OPERATORS}
+
+
+class Arrays:
+    """A loop over expressions and tokens in NumPy or CuPy (``xp``), the stack's arrays used again."""
+
+    def __init__(self, pop: Population, params: np.ndarray, X: np.ndarray, xp: Any = np) -> None:
+        self.pop, self.params, self.xp = pop, params, xp
+        self.columns = [xp.asarray(np.ascontiguousarray(column)) for column in X.T]
+        self.free = [xp.empty(len(X), F32) for _ in range(64)]
+
+    def evaluate(self, out: Any, threads: int = 1) -> None:
+        with np.errstate(all="ignore"):
+            for i in range(len(self.pop)):
+                self.depth = 0
+                out[i] = walk(self.pop, i, lambda kind, value, i=i: self._leaf(i, kind, value), self._apply)
+        if self.xp is not np:
+            self.xp.cuda.runtime.deviceSynchronize()
+
+    def _leaf(self, i: int, kind: int, value: Any) -> Any:
+        if kind == VARIABLE:
+            return self.columns[value]
+        return F32.type(value) if kind == CONSTANT else self.params[i, value]
+
+    def _apply(self, row: ops.Operator, operands: list[Any]) -> Any:
+        if not isinstance(row.numpy, np.ufunc) or not any(hasattr(a, "shape") and a.shape for a in operands):
+            return row.numpy(*operands)
+        self.depth += 1
+        return row.numpy(*operands, out=self.free[self.depth % len(self.free)])
+
+
+class Numexpr:
+    """A compiled expression for each structure, parameters as its arguments."""
+
+    def __init__(self, pop: Population, params: np.ndarray, X: np.ndarray) -> None:
+        import numexpr
+
+        self.numexpr, self.params = numexpr, params
+        self.columns = [np.ascontiguousarray(column) for column in X.T]
+        made: dict[str, Any] = {}
+        self.calls = []
+        for i in range(len(pop)):
+            self.used: dict[str, tuple[int, Any]] = {}
+            text = walk(pop, i, self._leaf, self._apply)  # made of the table's names and of indices only
+            if text not in made:
+                signature = [(name, float) for name in self.used]  # which means float32 there
+                made[text] = numexpr.NumExpr(text, signature=signature), list(self.used.values())
+            self.calls.append(made[text])
+
+    def evaluate(self, out: np.ndarray, threads: int) -> None:
+        self.numexpr.set_num_threads(threads)
+        for (call, used), p, y in zip(self.calls, self.params, out, strict=True):
+            arguments = [self._argument(kind, value, p) for kind, value in used]
+            call(*arguments, out=y, ex_uses_vml=False)
+
+    def _argument(self, kind: int, value: Any, p: np.ndarray) -> Any:
+        return self.columns[value] if kind == VARIABLE else F32.type(value) if kind == CONSTANT else p[value]
+
+    def _leaf(self, kind: int, value: Any) -> str:
+        name = f"c{len(self.used)}" if kind == CONSTANT else f"{'x' if kind == VARIABLE else 'p'}{value + 1}"
+        self.used[name] = kind, value  # a constant in the text would make everything float64
+        return name
+
+    def _apply(self, row: ops.Operator, operands: list[str]) -> str:
+        if row.infix and row.arity == 2:
+            return f"({operands[0]} {row.infix.replace('^', '**')} {operands[1]})"
+        if row.infix:
+            return f"({row.infix}{operands[0]})"
+        others = {"inv": "(1 / {0})", "sqr": "({0} * {0})"}
+        return others.get(row.name, row.name + "({0})").format(*operands)
+
+
+class Jax:
+    """One compiled function for all: each structure once, over all its parameter sets."""
+
+    def __init__(self, pop: Population, params: np.ndarray, X: np.ndarray, device: str = "cpu") -> None:
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # or it takes most of a GPU's memory
+        import jax
+        import jax.numpy as jnp
+
+        self.jax, self.jnp = jax, jnp
+        alike: dict[str, list[int]] = {}
+        for i, text in enumerate(pop.texts()):
+            alike.setdefault(text, []).append(i)
+        self.order = np.concatenate(list(alike.values()))
+        place = jax.devices(device)[0]
+        columns = [jax.device_put(np.ascontiguousarray(column), place) for column in X.T]
+        sets = [jax.device_put(params[indices], place) for indices in alike.values()]
+
+        def all_of_them(columns: list[Any], sets: list[Any]) -> list[Any]:
+            made = []
+            for indices, some in zip(alike.values(), sets, strict=True):
+                leaf = functools.partial(self._leaf, columns, some)
+                y = walk(pop, indices[0], leaf, self._apply)
+                made.append(jnp.broadcast_to(y, (len(indices), len(X))))
+            return made
+
+        begin = time.perf_counter()
+        self.function = jax.jit(all_of_them).lower(columns, sets).compile()
+        self.compile_seconds = time.perf_counter() - begin
+        self.arguments = columns, sets
+
+    def evaluate(self, out: np.ndarray | None = None, threads: int = 0) -> None:
+        found = self.jax.block_until_ready(self.function(*self.arguments))
+        if out is not None:
+            out[self.order] = np.concatenate([np.asarray(one) for one in found])
+
+    def _leaf(self, columns: list[Any], some: Any, kind: int, value: Any) -> Any:
+        if kind == VARIABLE:
+            return columns[value]
+        return self.jnp.float32(value) if kind == CONSTANT else some[:, value, None]
+
+    def _apply(self, row: ops.Operator, operands: list[Any]) -> Any:
+        name = getattr(row.numpy, "__name__", "")
+        function = getattr(self.jnp, name) if isinstance(row.numpy, np.ufunc) else row.numpy
+        return function(*operands)
 
 
 class Pyoperon:
@@ -68,11 +213,13 @@ class Pyoperon:
             elif kind == VARIABLE:
                 node = self.po.Node(self.po.NodeType.Variable, self.hashes[value])
                 node.Value = 1.0
+                node.Optimize = False  # the variable's own weight, for fits
                 stack.append([node])
             else:
                 number = pop.values[t : t + 1].view(np.float64)[0] if kind == CONSTANT else params[value]
                 node = self.po.Node(self.po.NodeType.Constant)
                 node.Value = float(number)
+                node.Optimize = bool(kind != CONSTANT)
                 stack.append([node])
         return self.po.Tree(stack[0]).UpdateNodes()
 
@@ -100,10 +247,12 @@ def _repeats(method: Callable[[], object]) -> int:
     return max(1, round(SAMPLE_SECONDS / (time.perf_counter() - start)))
 
 
-def _disagreement(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """Share of the values that differ by more than 1 in 1,000 (cancellation makes a few do so honestly)."""
+def agree(name: str, ours: np.ndarray, theirs: np.ndarray) -> None:
+    """End the run if more than 1 in 100 values differ by more than 1 in 1,000."""
     with np.errstate(all="ignore"):
-        return 1.0 - np.isclose(ours, theirs, rtol=1e-3, atol=1e-3, equal_nan=True).mean()
+        wrong = 1.0 - np.isclose(ours, theirs, rtol=1e-3, atol=1e-3, equal_nan=True).mean()
+    if wrong > MOST_DIFFERENT:
+        raise SystemExit(f"{name}: {wrong:.1%} of the values differ; nothing was timed")
 
 
 # ── what is measured ─────────────────────────────────────────────────────────────────
@@ -130,30 +279,76 @@ def _numbers(pop: Population, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return params.astype(F32), np.ascontiguousarray(X, F32)
 
 
-def against_pyoperon(
+def against_cpu_peers(
     name: str, workload: tuple[Population, np.ndarray, np.ndarray], threads: int, rounds: int
 ) -> Iterator[dict[str, object]]:
     pop, params, X = workload
-    peer, theirs = Pyoperon(pop, params, X), np.zeros((len(pop), len(X)), F32)
-    y = np.ones(len(X), F32)
+    peers: dict[str, Any] = {"pyoperon": Pyoperon(pop, params, X)}
+    if name == "thesis":
+        peers["numexpr"] = Numexpr(pop, params, X)
+        peers |= {"numpy": Arrays(pop, params, X)} if threads == 1 else {}
+        peers |= {"jax": Jax(pop, params, X)} if threads == machine.cores() else {}  # it takes all that there are
+    theirs, y = np.zeros((len(pop), len(X)), F32), np.ones(len(X), F32)
     out, sets = np.zeros((1, len(pop), len(X)), F32), params[None]
-    methods: dict[str, Callable[[], object]] = {"pyoperon": lambda: peer.evaluate(theirs, threads)}
-    methods["pyoperon"]()
+    methods: dict[str, Callable[[], object]] = {}
     for precision in ("fast", "ieee"):
         engine = cpu.Engine(pop, X, precision=precision, dtype=F32, threads=threads)
         methods[f"{precision} matrix"] = lambda engine=engine: engine.evaluate(sets, out)
         methods[f"{precision} sse"] = lambda engine=engine: engine.loss_sums(sets, y, None, "square")
         methods[f"{precision} matrix"]()
-        wrong = _disagreement(out[0], theirs)
-        if wrong > 0.01:
-            print(f"{name}: {wrong:.1%} of pyoperon's values differ from precision={precision!r}", file=sys.stderr)
+        for peer, one in peers.items():
+            one.evaluate(theirs, threads)
+            agree(f"{name}, {len(X)} points: {peer} and precision={precision!r}", out[0], theirs)
+    for peer, one in peers.items():
+        methods[peer] = lambda one=one: one.evaluate(*([] if isinstance(one, Jax) else [theirs, threads]))
     seconds = medians(methods, rounds)
+    if "jax" in peers:
+        seconds["jax compile"] = peers["jax"].compile_seconds
+    yield from rows_of(name, pop, X, threads, seconds, "pyoperon")
+
+
+def rows_of(
+    name: str, pop: Population, X: np.ndarray, threads: int, seconds: dict[str, float], reference: str
+) -> Iterator[dict[str, object]]:
     for method, time_taken in seconds.items():
         yield {
             "workload": name, "n_exprs": len(pop), "n_points": len(X), "threads": threads, "method": method,
-            "seconds": time_taken, "ratio": seconds["pyoperon"] / time_taken,
+            "seconds": time_taken, "ratio": seconds[reference] / time_taken,
             "gnodes": len(pop.kinds) * len(X) / time_taken / 1e9,
         }  # fmt: skip
+
+
+def against_gpu_peers(
+    name: str, workload: tuple[Population, np.ndarray, np.ndarray], rounds: int, skipped: list[str]
+) -> Iterator[dict[str, object]]:
+    """Everything stays on the device; each call waits for its end."""
+    import cupy
+
+    pop, params, X = workload
+    on_device, y = cupy.asarray(X), cupy.ones(len(X), F32)
+    out, theirs = (cupy.zeros((len(pop), len(X)), F32) for _ in range(2))
+    wait = cupy.cuda.runtime.deviceSynchronize
+    methods: dict[str, Callable[[], object]] = {}
+    for backend, status in ek.backends().items():
+        if backend in ("cuda", "ptx") and status.available:
+            ev = ek.Evaluator(pop, on_device, backend, "fast")
+            methods[f"{backend} matrix"] = lambda ev=ev: (ev.evaluate(params, out=out), wait())
+            methods[f"{backend} sse"] = lambda ev=ev: (ev.loss(params, y), wait())
+    peer = Arrays(pop, cupy.asarray(params), X, cupy)
+    peer.evaluate(theirs)
+    found, peers = {"cupy": theirs.get()}, {"cupy": lambda: peer.evaluate(theirs)}
+    compiling = {}
+    if "jax" not in skipped:
+        jax = Jax(pop, params, X, "gpu")
+        found["jax"], peers["jax"] = np.zeros(theirs.shape, F32), jax.evaluate
+        jax.evaluate(found["jax"])
+        compiling = {"jax compile": jax.compile_seconds}
+    for method in [method for method in methods if method.endswith("matrix")]:
+        methods[method]()
+        for other, values in found.items():
+            agree(f"{name}, {len(X)} points: {other} and {method}", out.get(), values)
+    seconds = medians(methods | peers, rounds) | compiling
+    yield from rows_of(name, pop, X, machine.cores(), seconds, "cupy")
 
 
 COPIES = 64
@@ -179,16 +374,8 @@ def against_numpy(n_points: int, rounds: int) -> Iterator[dict[str, object]]:
             methods[precision] = lambda engine=engine, p=params, y=out: engine.evaluate(p, y)
             methods[precision]()
             methods["numpy"]()
-            wrong = _disagreement(out[0], theirs)
-            if wrong > 0.01:
-                print(f"{row.name}: {wrong:.1%} of NumPy's values differ from precision={precision!r}", file=sys.stderr)
-        seconds = medians(methods, rounds)
-        for method, time_taken in seconds.items():
-            yield {
-                "workload": row.name, "n_exprs": COPIES, "n_points": n_points, "threads": 1, "method": method,
-                "seconds": time_taken, "ratio": seconds["numpy"] / time_taken,
-                "gnodes": len(pop.kinds) * n_points / time_taken / 1e9,
-            }  # fmt: skip
+            agree(f"{row.name}: NumPy and precision={precision!r}", out[0], theirs)
+        yield from rows_of(row.name, pop, X, 1, medians(methods, rounds), "numpy")
 
 
 def _numpy_loop(
@@ -218,6 +405,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7, help="samples of each method")
     parser.add_argument("--n-exprs", type=int, default=9880)
+    parser.add_argument("--gpu", action="store_true", help="CuPy, JAX and exprkit on the GPU")
+    parser.add_argument("--skip", nargs="*", default=[], help="peers of the GPU to leave out (jax compiles long)")
     parser.add_argument("--csv", help="write the table to this file")
     parser.add_argument("--only", choices=["thesis", "arithmetic", "operators"])
     arguments = parser.parse_args()
@@ -237,13 +426,16 @@ def main() -> None:
 
 def _all(arguments: argparse.Namespace) -> Iterator[dict[str, object]]:
     for name, workload, sizes in (("thesis", thesis, (362, 10_860)), ("arithmetic", arithmetic, (362, 10_860))):
-        if arguments.only in (None, name):
-            for n_points in sizes:
-                n_exprs = arguments.n_exprs if workload is thesis else arguments.n_exprs // 10
-                made = workload(n_exprs, n_points)
-                for threads in (1, 2):
-                    yield from against_pyoperon(name, made, threads, arguments.rounds)
-    if arguments.only in (None, "operators"):
+        if arguments.only not in (None, name) or (arguments.gpu and workload is arithmetic):
+            continue
+        for n_points in sizes[1:] if arguments.gpu else sizes:  # JAX compiles for minutes there
+            made = workload(arguments.n_exprs if workload is thesis else arguments.n_exprs // 10, n_points)
+            if arguments.gpu:
+                yield from against_gpu_peers(name, made, arguments.rounds, arguments.skip)
+                continue
+            for threads in (1, 2):
+                yield from against_cpu_peers(name, made, threads, arguments.rounds)
+    if arguments.only in (None, "operators") and not arguments.gpu:
         yield from against_numpy(10_860, arguments.rounds)
 
 

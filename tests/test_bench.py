@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
+from types import SimpleNamespace
 
+import bench_peers
 import numpy as np
 import pandas as pd
 import pytest
 
 import exprkit as ek
 from exprkit import data
+from exprkit.backends import load
 from exprkit.errors import ArgumentError, BackendError, ParseError
-from exprkit.study import bench, plots
+from exprkit.study import bench, plots, records, sides
 from exprkit.study.agreement import disagreement
 
 TEXTS = ["x1 + p1", "abs(x1) ^ x2", "x2 - abs(x2) ^ x2", "exp(x1) / p1 - p2", "inv(x1)"]
@@ -26,17 +31,89 @@ def small(**options):
 
 
 def test_measure_gives_a_row_a_sample(backend):
-    table = small(backends=[backend], bench="tiny", source="mine", block_size=128)
-    assert list(table["sample"]) == [0, 1, 2, 3]
+    table = small(backends=[backend], bench="tiny", source="mine")
+    assert list(table["sample"]) == [-1, 0, 1, 2, 3]
+    assert list(table["cold"]) == [True, False, False, False, False]
     row = table.iloc[0]
     facts = {"bench": "tiny", "backend": backend, "source": "mine", "n_exprs": 5, "n_tokens": 21, "n_points": 40}
     facts |= {"dataset": "uniform", "n_vars": 2, "n_params": 3, "n_steps": 3, "precision": "ieee", "dtype": "float32"}
     assert {name: row[name] for name in facts} == facts
     phases = table[[f"{phase}_s" for phase in bench.PHASES]]
-    assert (phases[["parse_s", "upload_s", "prepare_s", "evaluate_s"]] > 0).all(axis=None)
+    assert (phases[["parse_s", "upload_s", "prepare_s", "first_s", "evaluate_s"]] > 0).all(axis=None)
     assert (phases.sum(axis=1) <= table["total_s"]).all()
     assert (phases.sum(axis=1) > 0.5 * table["total_s"]).all()
-    assert table["block_size"].isna().all()  # no backend of the host has blocks
+    assert table["step_s"].to_numpy() == pytest.approx(table["evaluate_s"].to_numpy() / 2)  # of three steps
+    on_gpu = hasattr(load(backend), "empty")
+    assert table["block_size"].isna().all() and table["kernel_s"].notna().all() == on_gpu
+
+
+def test_options_of_a_gpu_are_left_out_for_others():
+    table = small(backends=["numpy"], block_size=128, points_per_thread=4)
+    assert table["block_size"].isna().all() and table["points_per_thread"].isna().all()
+    with pytest.raises(ArgumentError, match="'numpy' has no dispatch='per-expression'"):
+        small(backends=["numpy"], dispatch="per-expression")
+
+
+@pytest.mark.parametrize("results", bench.RESULTS)
+def test_what_comes_back(results, monkeypatch):
+    used = []
+
+    class Watched(ek.Evaluator):
+        def evaluate(self, params=None, out=None):
+            used.append("evaluate")
+            return super().evaluate(params, out)
+
+        def loss(self, params, y, kind="sse"):
+            used.append(kind)
+            return super().loss(params, y, kind)
+
+    monkeypatch.setattr(bench, "Evaluator", Watched)
+    table = small(backends=["cpu"], results=results, n_samples=1)
+    assert set(table["results"]) == {results}
+    asked = "sse" if results == "loss" else "evaluate"
+    assert used.count(asked) == 6  # three steps, cold and warm
+
+
+def test_unknown_results_are_named():
+    with pytest.raises(ArgumentError, match="results must be one of last, every, loss, not 'first'"):
+        small(results="first")
+
+
+def test_wrong_losses_are_not_timed(monkeypatch):
+    class Wrong(ek.Evaluator):
+        def loss(self, params, y, kind="sse"):
+            return 1.01 * super().loss(params, y, kind)
+
+    monkeypatch.setattr(bench, "Evaluator", Wrong)
+    with pytest.raises(BackendError, match="not the sums of its own squared errors in 100%"):
+        small(backends=["numpy"], results="loss")
+
+
+def test_no_sample_is_begun_after_the_time_is_up():
+    assert len(small(backends=["numpy"], n_samples=50, seconds=0.0)) == 2  # the cold one, and one
+
+
+def test_a_population_is_measured_like_its_texts():
+    table = bench.measure(ek.parse(TEXTS), POINTS, ["numpy"], n_steps=2, n_samples=1)
+    assert set(table["n_tokens"]) == {21}
+
+
+def test_run_measures_what_the_notebook_s_parameters_say():
+    asked = {"n_exprs": 30, "n_points": 20, "n_steps": 2, "n_samples": 1, "n_vars": 3, "n_tokens": 7}
+    asked |= {"dataset": "uniform", "expressions": "random", "study": "mine", "threads": 1}
+    row = bench.run(asked).iloc[-1]
+    found = {name: row[name] for name in ("bench", "n_exprs", "n_points", "n_vars", "threads", "n_tokens", "source")}
+    assert found == {
+        "bench": "mine", "n_exprs": 30, "n_points": 20, "n_vars": 3, "threads": 1, "n_tokens": 210, "source": "random",
+    }  # fmt: skip
+    with pytest.raises(ArgumentError, match="there is no parameter n_point; there are study, n_exprs"):
+        bench.run({"n_point": 3})
+
+
+def test_a_grid_of_runs():
+    table = bench.run_grid({"n_exprs": 20, "n_steps": 2, "n_samples": 1}, {"n_points": [5, 6], "threads": [1, 2]})
+    warm = table[~table["cold"]]
+    assert list(zip(warm["n_points"], warm["threads"], strict=True)) == [(5, 1), (5, 2), (6, 1), (6, 2)]
 
 
 def test_every_step_gets_parameters_of_its_own(monkeypatch):
@@ -49,7 +126,7 @@ def test_every_step_gets_parameters_of_its_own(monkeypatch):
 
     monkeypatch.setattr(bench, "Evaluator", Watched)
     small(backends=["numpy"], n_steps=3, n_samples=1)
-    steps = seen[1:]  # the first is the check
+    steps = seen[3:]  # the first three are the cold sample's
     assert len(steps) == 3 and all(params.dtype == np.float32 for params in steps)
     assert not np.array_equal(steps[0], steps[1]) and not np.array_equal(steps[1], steps[2])
 
@@ -92,7 +169,7 @@ def test_an_unknown_backend_is_named_before_anything_runs():
         small(backends=["numpy", "numby"])
 
 
-@pytest.mark.parametrize("nothing", [{"n_steps": 0}, {"n_samples": -1}, {"backends": []}])
+@pytest.mark.parametrize("nothing", [{"n_steps": 0}, {"n_samples": -1}, {"backends": []}, {"n_checked": 0}])
 def test_nothing_to_measure(nothing):
     (name,) = nothing
     with pytest.raises(ArgumentError, match=f"a benchmark needs 1 or more of {name}"):
@@ -190,6 +267,8 @@ def table(**columns):
     n = len(columns["total_s"])
     fixed = {"bench": "b", "source": "esr", "dataset": "d", "backend": "cpu", "precision": "ieee"}
     fixed |= {"dtype": "float32", "threads": 2, "n_exprs": 10, "n_tokens": 50, "n_points": 100, "n_steps": 4}
+    fixed |= {"dispatch": "", "device": "C, 2 threads", "results": "last", "n_vars": 2, "n_params": 20, "cold": False}
+    fixed |= {"block_size": None, "points_per_thread": None, "step_s": 0.125}
     phases = {f"{phase}_s": [0.5] * n for phase in bench.PHASES}
     return pd.DataFrame({name: [value] * n for name, value in fixed.items()} | phases | columns)
 
@@ -197,7 +276,22 @@ def table(**columns):
 def test_medians():
     row = bench.medians(table(total_s=[1.0, 2.0, 4.0, 3.0, 10.0])).iloc[0]
     assert (row["samples"], row["median_s"], row["q25_s"], row["q75_s"], row["least_s"]) == (5, 3, 2, 4, 1)
-    assert row["node_evals_per_s"] == 50 * 100 * 4 / 0.5
+    assert row["node_evals_per_s"] == 50 * 100 / 0.125
+
+
+def test_cold_samples_count_in_no_median():
+    mixed = table(total_s=[9.0, 1.9, 2.0, 2.1]).assign(cold=[True, False, False, False])
+    row = bench.medians(mixed).iloc[0]
+    assert (row["samples"], row["median_s"], row["cold_s"]) == (3, 2, 9)
+    assert not any("50%" in sentence for sentence in bench.unsteady(mixed))
+
+
+def test_a_slow_clock_is_told():
+    samples = table(total_s=[1.0] * 5)
+    samples = samples.assign(sm_mhz=[1980.0, 1980, 1200, 1980, 1980], throttled=[False, True, False, False, False])
+    found = " ".join(bench.unsteady(samples))
+    assert "held the clock back after 1 samples" in found
+    assert "below three quarters of its highest after 1 samples" in found
 
 
 @pytest.mark.parametrize(
@@ -215,13 +309,22 @@ def test_unsteady(seconds, complaint):
     assert found == [] if complaint is None else any(complaint in sentence for sentence in found)
 
 
-def test_save_writes_samples_record_and_figure(tmp_path):
+def test_each_size_is_judged_alone():
+    two = pd.concat([table(total_s=[1.0] * 5), table(total_s=[9.0] * 5).assign(n_points=7)])
+    assert bench.unsteady(two) == []
+    assert bench.unsteady(pd.concat([two, table(total_s=[1.0] * 3).assign(n_exprs=12_000)])) == [
+        "cpu, 12,000 x 100: only 3 samples; take 5 or more"
+    ]
+
+
+def test_save_writes_samples_record_and_figure(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "roofs", lambda: {"host_bytes_per_s": 1e10})
     samples = small(backends=["numpy"])
     figure = plots.comparison(samples, data.thesis_samples())
     paths = bench.save(samples, tmp_path / "new" / "folder", {"n_exprs": 5, "backends": ["numpy"]}, figure=figure)
     assert [path.suffix for path in paths] == [".parquet", ".json", ".svg", ".png"]
     assert sorted(paths) == sorted((tmp_path / "new" / "folder").iterdir())  # and nothing half-written
-    pd.testing.assert_frame_equal(pd.read_parquet(paths[0]), samples)
+    pd.testing.assert_frame_equal(pd.read_parquet(paths[0]), samples, check_dtype=False)
     record = json.loads(paths[1].read_text())
     assert record["parameters"] == {"n_exprs": 5, "backends": ["numpy"]}
     assert record["cores"] >= 1 and record["cpu"] and record["versions"]["numpy"] == np.__version__
@@ -241,39 +344,115 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path):
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        bench._write(path, fail)
+        records.write(path, fail)
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
-# ── figures ──
+def test_results_of_many_runs_become_one_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "roofs", lambda: {"host_bytes_per_s": 1e10})
+    for name, n_points in (("a", 10), ("b", 20)):
+        parameters = {"study": name, "n_exprs": 9, "n_points": n_points, "n_steps": 1, "n_samples": 1}
+        bench.run_and_save(parameters | {"results_dir": str(tmp_path / name)})
+    target = tmp_path / "all" / "one.parquet"
+    records.collect([tmp_path / "a"], target)
+    records.collect([tmp_path / "b"], target)  # a part of a study at a time
+    records.collect([tmp_path / "b"], target)
+    both = records.read(tmp_path / "all", cold=True)
+    assert both["run"].tolist() == ["a", "a", "b", "b"] and set(both["file"]) == {"one"}
+    assert len(records.read(tmp_path / "all")) == 2
+    record = records.read_records(tmp_path / "all")["one"]
+    assert len(record["machines"]) == 1 and record["machines"][0]["cores"] >= 1
+    assert "parameters" not in record["machines"][0] and record["roofs"] == {"host_bytes_per_s": 1e10}
+    assert sum("only 1 samples" in sentence for sentence in record["warnings"]) == 2
+    with pytest.raises(ArgumentError, match="no samples"):
+        records.collect([tmp_path / "all" / "none"], target)
 
 
-def test_comparison_puts_runs_beside_the_thesis_s_of_their_size():
-    sizes = [(10_000, 362, 100), (10_000, 10_860, 100), (10_000, 362, 7)]
-    runs = [table(total_s=[1.0, 1.1]).assign(n_exprs=e, n_points=p, n_steps=s) for e, p, s in sizes]
-    figure = plots.comparison(pd.concat(runs), data.thesis_samples())
-    titles = [axis.get_title().splitlines()[0] for axis in figure.axes]
-    assert titles == ["benchmark 1", "benchmark 2", "benchmark 3", "other sizes"]
-    names = [[label.get_text().replace("\n", " ") for label in axis.get_xticklabels()] for axis in figure.axes]
-    thesis = ["thesis cpu interpreter", "thesis gpu interpreter", "thesis gpu transpiler"]
-    own, other = "exprkit cpu ieee", "exprkit cpu ieee 10,000 x 362 esr, 7 steps"
-    assert names == [thesis, [*thesis, own], [*thesis, own], [other]]
-    written = [text.get_text() for text in figure.axes[2].texts]
-    assert written == ["48.3 s", "30.3 s", "25.4 s", "1.05 s"]  # at the best block size
-    assert all(axis.get_yscale() == "log" for axis in figure.axes)
+def test_roofs_are_rates_of_copying(monkeypatch):
+    monkeypatch.setattr(sides, "COPIED", 1 << 20)
+    sides.roofs.cache_clear()
+    found = sides.roofs()
+    sides.roofs.cache_clear()
+    assert 1e8 < found["host_bytes_per_s"] < 1e13
 
 
-def test_the_same_figure_is_the_same_bytes(tmp_path):
-    for name in ("a.svg", "b.svg"):
-        plots.write_figure(plots.comparison(thesis=data.thesis_samples()), tmp_path / name)
-    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+# ── a GPU's side, on a device made of NumPy ──
 
 
-def test_figures_are_drawn_from_a_folder_of_results(tmp_path, capsys):
-    (tmp_path / "results").mkdir()
-    (tmp_path / "figures").mkdir()
-    table(total_s=[1.0, 1.1]).to_parquet(tmp_path / "results" / "a.parquet")
-    table(total_s=[2.0, 2.1]).to_parquet(tmp_path / "results" / "b.parquet")
-    plots.main(str(tmp_path / "results"), str(tmp_path / "figures"))
-    assert (tmp_path / "figures" / "benchmark.svg").stat().st_size > 10_000
-    assert "benchmark.svg" in capsys.readouterr().out
+class OnDevice(np.ndarray):
+    """An array that has to be fetched."""
+
+    def get(self, out=None):
+        copy = np.array(self)
+        if out is None:
+            return copy
+        out[...] = copy
+        return out
+
+
+class Event:
+    def record(self):
+        self.time = time.perf_counter()
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """``sides.Gpu`` over a CuPy and an NVML that are stand-ins; evaluators work on the host."""
+    runtime = SimpleNamespace(
+        getDevice=lambda: 0, getDeviceProperties=lambda index: {"name": b"NVIDIA Nothing"},
+        deviceSynchronize=lambda: None, deviceGetPCIBusId=lambda index: "0000:00:00.0",
+    )  # fmt: skip
+    elapsed = lambda before, after: 1e3 * (after.time - before.time)  # noqa: E731
+    cuda = SimpleNamespace(runtime=runtime, Event=Event, get_elapsed_time=elapsed, alloc_pinned_memory=bytearray)
+    cupy = SimpleNamespace(
+        cuda=cuda, asarray=lambda a: np.array(a).view(OnDevice), zeros=lambda s, t: np.zeros(s, t).view(OnDevice),
+        ndarray=OnDevice,
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    clock = SimpleNamespace(
+        nvmlDeviceGetCurrentClocksEventReasons=lambda handle: 0x4, nvmlDeviceGetClockInfo=lambda handle, which: 1980,
+        NVML_CLOCK_SM=1, NVMLError=OSError,
+    )  # fmt: skip
+    monkeypatch.setattr(sides, "_nvml", lambda bus: (clock, None))
+
+    class Device(sides.Gpu):
+        def get(self, array, place=None):  # the stand-in is a NumPy array, too
+            return array.get(out=place) if isinstance(array, OnDevice) else array
+
+    monkeypatch.setattr(bench, "side_of", lambda name, threads=None: Device(name))
+
+
+@pytest.mark.parametrize("results", bench.RESULTS)
+def test_a_gpu_s_samples(gpu, results):
+    table = small(backends=["cpu"], results=results)
+    assert set(table["device"]) == {"NVIDIA Nothing"} and set(table["sm_mhz"]) == {1980.0}
+    assert table["throttled"].all() and any("held the clock back" in sentence for sentence in bench.unsteady(table))
+    assert (table["kernel_s"] > 0).all() and (table["kernel_s"] <= 1.5 * table["step_s"]).all()
+    assert (table["upload_s"] > 0).all() and (table["download_s"] > 0).all()
+
+
+def test_a_kernel_s_facts_are_the_most_of_all_that_ran(gpu):
+    facts = [{"registers": 6, "block_size": 320, "points_per_thread": 16}, {"registers": 60, "block_size": 320}]
+    facts[1]["points_per_thread"] = 4
+    evaluator = SimpleNamespace(_engine=SimpleNamespace(kernels=lambda: facts))
+    found = bench.side_of("cuda").kernel_facts(evaluator)
+    assert {name: found[name] for name in ("registers", "block_used", "points_used")} == {
+        "registers": 60, "block_used": 320, "points_used": 16,
+    }  # fmt: skip
+    assert np.isnan(found["local_bytes"])
+
+
+# ── the peers ──
+
+
+@pytest.mark.parametrize("peer", ["Arrays", "Pyoperon", "Numexpr", "Jax"])
+def test_a_peer_computes_what_we_do(peer):
+    if peer != "Arrays":
+        pytest.importorskip(peer.lower())
+    pop, params, X = bench_peers.thesis(60, 40)
+    theirs = np.zeros((60, 40), np.float32)
+    getattr(bench_peers, peer)(pop, params, X).evaluate(theirs, 1)
+    ours = ek.Evaluator(pop, X, "cpu", "fast").evaluate(params)
+    bench_peers.agree(peer, ours, theirs)
+    with pytest.raises(SystemExit, match=r"wrong: .*% of the values differ; nothing was timed"):
+        bench_peers.agree("wrong", ours, theirs + (np.arange(40) < 4))

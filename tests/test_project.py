@@ -65,9 +65,12 @@ LAYERS = """
     fits
     description
     text vector study transpiler
-    study.agreement
-    study.bench study.plots
+    study.agreement study.records study.workload study.sides
+    study.bench study.plots study.ranking
+    study.sweep study.figures
+    study.conclusions
     study.readme
+    __main__
 """
 TOP = "exprkit"  # the package itself, which every user imports and no module of its own
 

@@ -4,37 +4,46 @@ The last stage: drives ``parse`` and ``Evaluator`` as a user would and writes do
 each phase took.  The notebook ``benchmark.ipynb`` only calls this module.
 
     >>> import exprkit as ek
-    >>> from exprkit import data
-    >>> from exprkit.study import bench
-    >>> samples = bench.measure(data.esr_sample(), data.rough_pipe(), ["cpu"], n_steps=2, n_samples=3)
-    >>> len(samples)
-    3
+    >>> samples = ek.bench.measure(ek.data.esr_sample(), ek.data.rough_pipe(), ["cpu"], n_steps=2, n_samples=3)
+    >>> ek.bench.medians(samples)["samples"].tolist()
+    [3]
 
 One sample is what one generation of a search costs: the frontend once, the data once, then
-``n_steps`` evaluations of all expressions, the parameters handed over anew each time and the
-results brought back each time.  Its phases:
+``n_steps`` evaluations of all expressions, the parameters handed over anew each time.  Its
+phases, which add up to the total:
 
 =========  ============================================================================
 parse      texts -> population
-upload     data, and the parameters of each step, to where the backend runs, in its type
-prepare    population and data -> evaluator: lowering, compiling, derived columns
-evaluate   the steps themselves
+upload     the data to where the backend runs, and a fresh copy of each step's parameters
+           (a GPU backend fetches those itself, with each step)
+prepare    population and data -> evaluator: lowering, derived columns, perhaps compiling
+first      the first step, with what is compiled or allocated only when it is needed
+evaluate   the other steps, until the last one is complete
 download   results to the host's memory (nothing to do for a backend that runs there)
 =========  ============================================================================
 
-The results go to memory that was allocated, and touched, before: fresh memory for a large
-matrix costs more than filling it.  Nothing is kept from one sample to the next but what has
-been compiled for all populations (the interpreter itself).
+``step_s`` is one of the other steps (the first where there is no other), ``kernel_s`` the same
+on the GPU's own clock, from event to event.  ``lower_s`` (lowering) and ``compile_s`` are what
+the engine says of itself; where it is silent, lowering is timed once more by itself.
+
+Which results are brought back is a choice: the matrix of the ``last`` step (as the thesis
+did), that of ``every`` step, or only the ``loss`` of each expression at every step.
+
+The first sample of each backend is ``cold``: kernels are loaded, and compiled unless they lie
+in the cache on disk.  Its results are compared with the definition, and nothing else is timed
+if they disagree.  It is kept and marked, and counts in no median.  The results go to memory
+that was allocated, and touched, before: fresh memory for a large matrix costs more than
+filling it.  From one warm sample to the next nothing is kept but what has been compiled for
+all populations (the interpreter itself); a backend that compiles expressions compiles them anew.
 """
 
 from __future__ import annotations
 
-import hashlib
-import inspect
+import functools
+import itertools
 import json
-import os
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -42,91 +51,50 @@ from typing import Any
 
 import numpy as np
 
-from exprkit import data, generate, machine
+from exprkit import data, machine
 from exprkit.backends import load
 from exprkit.errors import ArgumentError, BackendError, brought_by
 from exprkit.evaluate import Evaluator
+from exprkit.lower import lower
 from exprkit.population import Population
+from exprkit.study import records
 from exprkit.study.agreement import disagreement
+from exprkit.study.sides import Gpu, Host, gpu_record, roofs, side_of
+from exprkit.study.workload import dataset, expressions
 from exprkit.text.parser import parse
 
 with brought_by("notebooks"):
     import pandas as pd
 
-__all__ = ["PHASES", "dataset", "expressions", "measure", "medians", "save", "unsteady"]
+__all__ = [
+    "DEFAULTS", "PHASES", "dataset", "expressions", "measure", "medians", "run", "run_and_save", "run_grid", "save",
+    "unsteady",
+]  # fmt: skip
 
-PHASES = ("parse", "upload", "prepare", "evaluate", "download")
+PHASES = ("parse", "upload", "prepare", "first", "evaluate", "download")
+PARTS = ("step", "kernel", "lower", "compile")
+RESULTS = ("last", "every", "loss")
+COMPILING = ("emit", "compile", "load")  # what an engine may say of its constructor, besides "lower"
 PARAMETER_RANGE = (-2.0, 2.0)
 PARAMETER_SETS = 8  # so many are made beforehand and taken in turn
-CHECKED = (200, 64)  # expressions and points whose results are compared with the definition
-ALLOWED = 1e-3  # share of the checked results that may differ by more than rounding explains
+CHECKED_POINTS = 64  # of every expression that is compared with the definition
+CHECKED_VALUES = 2e7  # of the checked expressions at all points, where losses are compared
+ALLOWED = 1e-3  # share of the checked results that may differ by more than rounding explains ...
+ALLOWED_OF_FEW = 1e-2  # ... of fewer than ENOUGH expressions, where one ill-conditioned one weighs more ...
+ALLOWED_FAST = 5e-2  # ... and of a GPU's approximate functions, whose errors hold on their domains only
+ENOUGH = 100
+ALLOWED_LOSSES = 0.02  # share of the checked losses that may lie apart by more than one in 1,000
+CONFIGURATION = (
+    "bench", "backend", "dispatch", "device", "results", "source", "dataset", "precision", "dtype", "threads",
+    "block_size", "points_per_thread", "n_exprs", "n_tokens", "n_points", "n_vars", "n_params", "n_steps",
+)  # fmt: skip
 
-
-# ── what to measure on ───────────────────────────────────────────────────────────────
-
-
-def expressions(source: str, n: int, *, n_vars: int = 2, seed: int = 0) -> list[str]:
-    """``n`` expressions as texts.
-
-    Parameters
-    ----------
-    source
-        "esr": the thesis's own, over and over; "exhaustive": as many as needed of all
-        expressions up to a size, evenly spread; "random": of 10 to 50 tokens; else the
-        path of a text file with an expression a line, which is repeated or cut.
-    n
-        How many.
-    n_vars
-        Number of variables ("exhaustive" and "random").
-    seed
-        Of "random".
-
-    Raises
-    ------
-    ArgumentError
-        If ``source`` is none of these, or ``n`` less than 1.
-    ParseError
-        For a file with a line that is no expression.
-    """
-    if n < 1:
-        raise ArgumentError(f"n_exprs must be 1 or more, not {n!r}")
-    if source == "esr":
-        return _cycle(data.esr_sample(), n)
-    if source == "random":
-        return generate.random(n, n_vars=n_vars, seed=seed).texts()
-    if source == "exhaustive":
-        nodes = next(size for size in range(1, 50) if generate.count_exhaustive(size, n_vars=n_vars) >= n)
-        everything = generate.exhaustive(nodes, n_vars=n_vars, spelled_out=True)
-        return everything[np.arange(n) * len(everything) // n].texts()
-    if Path(source).is_file():
-        parse(Path(source))  # an error names the line of the file
-        lines = map(str.strip, Path(source).read_text(encoding="utf-8").splitlines())
-        return _cycle([line for line in lines if line and not line.startswith("#")], n)  # as parse reads a file
-    raise ArgumentError(f"expressions={source!r} is neither esr, exhaustive or random nor a file")
-
-
-def dataset(name: str, n_points: int, *, n_vars: int = 2, seed: int = 0) -> data.Dataset:
-    """A data set by name ("rough_pipe", "nikuradse", "uniform"), its points repeated or cut to ``n_points``.
-
-    Raises
-    ------
-    ArgumentError
-        If there is none of that name, or it has another number of variables.
-    """
-    if name == "uniform":
-        return data.uniform(n_points, n_vars, seed)
-    if name not in ("rough_pipe", "nikuradse"):
-        raise ArgumentError(f"there is no dataset {name!r}; there are rough_pipe, nikuradse, uniform")
-    found = data.nikuradse() if name == "nikuradse" else data.rough_pipe(seed=seed)
-    if n_vars != found.X.shape[1]:
-        raise ArgumentError(f"{name} has {found.X.shape[1]} variables, not {n_vars}; dataset='uniform' has any number")
-    return found.repeat_to(n_points)
-
-
-def _cycle(texts: list[str], n: int) -> list[str]:
-    if not texts:
-        raise ArgumentError("there are no expressions")
-    return [texts[i % len(texts)] for i in range(n)]
+DEFAULTS = {  # of the parameters of benchmark.ipynb (a test compares)
+    "study": "benchmark", "n_exprs": 10_000, "n_points": 362, "n_vars": 2, "n_tokens": 0, "n_params": 2,
+    "n_steps": 100, "n_samples": 50, "seconds": 60.0, "results": "last", "backends": ["cpu"], "dispatch": "",
+    "block_size": 0, "points_per_thread": 0, "threads": 0, "precision": "fast", "dtype": "float32",
+    "dataset": "rough_pipe", "expressions": "exhaustive", "n_checked": 200, "seed": 0, "results_dir": "results",
+}  # fmt: skip
 
 
 # ── measuring ────────────────────────────────────────────────────────────────────────
@@ -137,28 +105,81 @@ class _Run:
     """What one configuration evaluates, and how."""
 
     texts: Sequence[str]
-    X: np.ndarray
+    points: data.Dataset
     parameters: list[np.ndarray]
     backend: str
     n_steps: int
+    results: str
     options: dict[str, Any]  # of the evaluator
+    side: Host | Gpu
+    n_checked: int
+    seed: int
 
     @property
     def dtype(self) -> np.dtype:
         return np.dtype(self.options["dtype"])
 
+    @property
+    def X(self) -> np.ndarray:
+        return self.points.X.astype(self.dtype)
+
+    @property
+    def y(self) -> np.ndarray:
+        return self.points.y.astype(self.dtype)
+
+
+def run(parameters: dict[str, Any], progress: Callable[..., Any] | None = None) -> pd.DataFrame:
+    """Measure what parameters of ``benchmark.ipynb`` say; 0 and "" there mean: as the backend likes best."""
+    unknown = set(parameters) - set(DEFAULTS)
+    if unknown:
+        raise ArgumentError(f"there is no parameter {', '.join(sorted(unknown))}; there are {', '.join(DEFAULTS)}")
+    given: dict[str, Any] = {**DEFAULTS, **parameters}
+    names = ("n_exprs", "n_points", "n_vars", "n_tokens", "n_params", "expressions", "dataset", "seed", "results_dir")
+    n_exprs, n_points, n_vars, n_tokens, n_params, source, points, seed, _ = (given.pop(name) for name in names)
+    texts = _texts(source, n_exprs, n_vars, n_tokens, n_params, seed)
+    options = ("threads", "block_size", "points_per_thread", "dispatch")
+    chosen: dict[str, Any] = {name: given.pop(name) or None for name in options}
+    return measure(
+        texts, dataset(points, n_points, n_vars=n_vars, seed=seed), given.pop("backends"), bench=given.pop("study"),
+        source=source, seed=seed, progress=progress, **chosen, **given,
+    )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=2)  # a study measures several backends on the same expressions
+def _texts(source: str, n_exprs: int, n_vars: int, n_tokens: int, n_params: int, seed: int) -> list[str]:
+    return expressions(source, n_exprs, n_vars=n_vars, n_tokens=n_tokens, n_params=n_params, seed=seed)
+
+
+def run_grid(
+    parameters: dict[str, Any], grid: dict[str, list[Any]], progress: Callable[..., Any] | None = None
+) -> pd.DataFrame:
+    """``run`` for every combination of some parameters' values, the others as given."""
+    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    shown = progress(points) if progress else points
+    return pd.concat([run(parameters | point) for point in shown], ignore_index=True)
+
+
+def run_and_save(parameters: dict[str, Any]) -> list[Path]:
+    """``run`` and ``save``: what ``benchmark.ipynb`` does, without a notebook."""
+    return save(run(parameters), parameters["results_dir"], parameters)
+
 
 def measure(
-    texts: Sequence[str],
+    texts: Sequence[str] | Population,
     points: data.Dataset,
     backends: Sequence[str] = ("cpu",),
     *,
     n_steps: int = 100,
     n_samples: int = 50,
+    seconds: float = 60.0,
+    results: str = "last",
     precision: str = "ieee",
     dtype: str = "float32",
     threads: int | None = None,
     block_size: int | None = None,
+    points_per_thread: int | None = None,
+    dispatch: str | None = None,
+    n_checked: int = 200,
     seed: int = 0,
     bench: str = "benchmark",
     source: str = "texts",
@@ -166,23 +187,29 @@ def measure(
 ) -> pd.DataFrame:
     """Time every backend on the same expressions, data and parameters.
 
-    Before anything is timed, each backend evaluates everything once, and a sample of its
-    results is compared with the definition.
-
     Parameters
     ----------
     texts
-        The expressions.
+        The expressions, as texts or a population.
     points
-        The data; the target is not used.
+        The data; the target is used where ``results`` is "loss".
     backends
         Names from ``exprkit.backends()``.
     n_steps, n_samples
-        Evaluations in one sample, and samples of each backend.
+        Evaluations in one sample, and warm samples of each backend.
+    seconds
+        Of each backend: no further sample is begun after so long.
+    results
+        "last": the matrix of the last step is brought to the host; "every": that of every
+        step; "loss": no matrix is made, and every step gives the squared errors.
     precision, dtype, threads
         As for ``Evaluator``.
-    block_size
-        Threads of a GPU block, for backends that have such.
+    block_size, points_per_thread
+        Of a GPU's threads, for backends that have such; None: as the backend chooses.
+    dispatch
+        "per-expression": a launch for each expression, for backends that offer it.
+    n_checked
+        Expressions whose results are compared with the definition, at 64 points each.
     seed
         Of the parameters (evenly from [-2, 2]) and of what is checked.
     bench, source
@@ -194,6 +221,7 @@ def measure(
     -------
     pandas.DataFrame
         One row a sample: what was measured, and the seconds of every phase and in total.
+        The first of each backend is cold, and has the number -1.
 
     Raises
     ------
@@ -202,30 +230,36 @@ def measure(
     BackendError
         If a backend is unknown, cannot run here, or disagrees with the definition.
     """
-    _check_counts({"expressions": len(texts), "backends": len(backends), "n_steps": n_steps, "n_samples": n_samples})
-    for name in backends:
-        load(name)
+    texts = texts.texts() if isinstance(texts, Population) else texts
+    _check_counts({
+        "expressions": len(texts), "backends": len(backends), "n_steps": n_steps, "n_samples": n_samples,
+        "n_checked": n_checked,
+    })  # fmt: skip
+    if results not in RESULTS:
+        raise ArgumentError(f"results must be one of {', '.join(RESULTS)}, not {results!r}")
+    sides = {name: side_of(name, threads) for name in backends}
     pop = parse(texts)
-    parameters = _parameters(pop, min(n_steps, PARAMETER_SETS), seed)
-    options = {"precision": precision, "dtype": dtype, "threads": threads}
+    parameters = _parameters(pop, min(n_steps, PARAMETER_SETS), seed, dtype)
+    general = {"precision": precision, "dtype": dtype, "threads": threads}
+    chosen = {"block_size": block_size, "points_per_thread": points_per_thread, "dispatch": dispatch}
     facts = {
-        "bench": bench, "source": source, "dataset": points.name, "n_exprs": len(pop), "n_tokens": len(pop.kinds),
-        "n_points": len(points), "n_vars": points.X.shape[1], "n_params": int(pop.n_params.sum()), "n_steps": n_steps,
-        "precision": precision, "dtype": dtype, "threads": threads or machine.cores(),
+        "bench": bench, "results": results, "source": source, "dataset": points.name, "n_exprs": len(pop),
+        "n_tokens": len(pop.kinds), "n_points": len(points), "n_vars": points.X.shape[1],
+        "n_params": int(pop.n_params.sum()), "n_steps": n_steps, "precision": precision, "dtype": dtype,
+        "threads": threads or machine.cores(),
     }  # fmt: skip
     bar = progress(total=len(backends) * (n_samples + 1)) if progress else None
     rows = []
     for name in backends:
-        blocks = _block_option(name, block_size)
-        run = _Run(texts, points.X, parameters, name, n_steps, options | blocks)
-        out = _checked(run, pop, seed)
-        _advance(bar, name)
-        for sample in range(n_samples):
-            rows.append({"backend": name, "block_size": None, "sample": sample} | blocks | facts | _sample(run, out))
+        own = _options(name, chosen)
+        facts |= {option: own.get(option) for option in chosen} | {"device": sides[name].device}
+        one = _Run(texts, points, parameters, name, n_steps, results, general | own, sides[name], n_checked, seed)
+        for sample, timed in enumerate(_samples(one, pop, n_samples, seconds), start=-1):
+            rows.append({"backend": name, "sample": sample, "cold": sample < 0} | facts | timed)
             _advance(bar, name)
     if bar is not None:
         bar.close()
-    return pd.DataFrame(rows).astype({"block_size": "Int64"})
+    return pd.DataFrame(rows).astype({"block_size": "Int64", "points_per_thread": "Int64"}).fillna({"dispatch": ""})
 
 
 def _check_counts(counts: dict[str, int]) -> None:
@@ -234,10 +268,35 @@ def _check_counts(counts: dict[str, int]) -> None:
             raise ArgumentError(f"a benchmark needs 1 or more of {name}, not {count!r}")
 
 
-def _sample(run: _Run, out: np.ndarray) -> dict[str, float]:
-    """Seconds of each phase, and in total, of one sample."""
+def _options(backend: str, chosen: dict[str, Any]) -> dict[str, Any]:
+    """The chosen options that the backend has; and no compiled expressions from one sample to the next."""
+    offered = getattr(load(backend), "OPTIONS", ())
+    if chosen["dispatch"] and "dispatch" not in offered:
+        raise ArgumentError(f"backend {backend!r} has no dispatch={chosen['dispatch']!r}")
+    own = {name: value for name, value in chosen.items() if name in offered and value is not None}
+    return own | ({"cache": False} if "cache" in offered else {})
+
+
+def _samples(run: _Run, pop: Population, n_samples: int, seconds: float) -> Any:
+    """The cold sample, whose results are checked, then the warm ones, until the time is up."""
+    shape = (len(pop), len(run.points))
+    kept = None if run.results == "loss" else run.side.room(shape, run.dtype, on_host=run.results == "every")
+    place = None if kept is None else run.side.landing(kept)
+    cold, result = _sample(run, kept, place)
+    _check(run, pop, result)
+    yield cold
+    begin = perf_counter()
+    for _ in range(n_samples):
+        yield _sample(run, kept, place)[0]
+        if perf_counter() - begin > seconds:
+            return
+
+
+def _sample(run: _Run, kept: Any, place: Any) -> tuple[dict[str, Any], np.ndarray]:
+    """Seconds of each phase of one sample, and its last step's results on the host."""
     seconds = dict.fromkeys(PHASES, 0.0)
-    begin = last = perf_counter()
+    side, marks = run.side, []
+    last = 0.0
 
     def lap(phase: str) -> None:
         nonlocal last
@@ -245,61 +304,99 @@ def _sample(run: _Run, out: np.ndarray) -> dict[str, float]:
         seconds[phase] += now - last
         last = now
 
+    X_host, y_host = run.X, run.y
+    side.wait()
+    begin = last = perf_counter()
     pop = parse(run.texts)
     lap("parse")
-    X = _upload(run.X, run.dtype)
+    X = side.put(X_host)
+    y = side.put(y_host) if run.results == "loss" else None
     lap("upload")
     evaluator = Evaluator(pop, X, run.backend, **run.options)
     lap("prepare")
+    result: Any = None
     for step in range(run.n_steps):
-        params = _upload(run.parameters[step % len(run.parameters)], run.dtype)
+        params = side.parameters(run.parameters[step % len(run.parameters)])
         lap("upload")
-        result = evaluator.evaluate(params, out=out)
-        lap("evaluate")
-        _download(result)
-        lap("download")
-    return {f"{phase}_s": spent for phase, spent in seconds.items()} | {"total_s": perf_counter() - begin}
+        mark = side.mark()
+        result = evaluator.evaluate(params, out=kept) if y is None else evaluator.loss(params, y, "sse")
+        marks.append((mark, side.mark()))
+        if step in (0, run.n_steps - 1):
+            side.wait()
+        lap("evaluate" if step else "first")
+        if run.results != "last":
+            result = side.get(result)
+            lap("download")
+    result = side.get(result, place)
+    lap("download")
+    total = perf_counter() - begin
+    told = getattr(evaluator._engine, "seconds", None) or {}
+    others = marks[1:] or marks
+    parts = {
+        "step_s": seconds["evaluate"] / (run.n_steps - 1) if run.n_steps > 1 else seconds["first"],
+        "kernel_s": side.seconds(others) / len(others),
+        "lower_s": told["lower"] if "lower" in told else _lowering(run, pop),
+        "compile_s": sum(told[name] for name in COMPILING if name in told) if told else np.nan,
+    }
+    named = {f"{phase}_s": spent for phase, spent in seconds.items()}
+    return named | {"total_s": total} | parts | side.state() | side.kernel_facts(evaluator), result
 
 
-def _upload(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """A fresh copy in the backend's type: all there is to do for a backend on the host."""
-    return np.array(array, dtype=dtype, order="C")
+def _lowering(run: _Run, pop: Population) -> float:
+    """Seconds of lowering alone, done once more, for a backend that lowers and does not tell."""
+    if not hasattr(load(run.backend), "lower"):
+        return np.nan
+    begin = perf_counter()
+    lower(pop, precision=run.options["precision"], dtype=run.dtype)
+    return perf_counter() - begin
 
 
-def _download(result: Any) -> np.ndarray:
-    return np.asarray(result)
-
-
-def _checked(run: _Run, pop: Population, seed: int) -> np.ndarray:
-    """Evaluate once, which also warms up; compare with the definition; return the memory of the results."""
-    out = np.zeros((len(pop), len(run.X)), run.dtype)
-    result = Evaluator(pop, run.X, run.backend, **run.options).evaluate(run.parameters[0], out=out)
-    random = np.random.Generator(np.random.PCG64(seed))
-    chosen = np.sort(random.permutation(len(pop))[: CHECKED[0]])
-    points = np.sort(random.permutation(len(run.X))[: CHECKED[1]])
+def _check(run: _Run, pop: Population, result: np.ndarray) -> None:
+    """Compare some of the last step's results with the definition; raise if they disagree."""
+    random = np.random.Generator(np.random.PCG64(run.seed))
+    params = run.parameters[(run.n_steps - 1) % len(run.parameters)]
+    most = run.n_checked if run.results != "loss" else max(1, min(run.n_checked, int(CHECKED_VALUES // len(run.X))))
+    chosen = np.sort(random.permutation(len(pop))[:most])
+    points = np.sort(random.permutation(len(run.points))[:CHECKED_POINTS])
+    some, given = pop[chosen], params[chosen]
+    if run.results == "loss":
+        values = np.asarray(Evaluator(some, run.X, run.backend, **run.options).evaluate(given))
+        _check_losses(run, result[chosen], values, chosen)
+        values = values[:, points]
+    else:
+        values = result[np.ix_(chosen, points)]
+    precision = run.options["precision"]
+    approximate = precision == "fast" and isinstance(run.side, Gpu)
     apart = disagreement(
-        pop[chosen], run.X[points], run.parameters[0][chosen], _download(result)[np.ix_(chosen, points)],
-        dtype=run.dtype, precision=run.options["precision"],
-    )  # fmt: skip
-    if apart.mean() > ALLOWED:
+        some, run.points.X[points], given, values, dtype=run.dtype, precision=precision, approximate=approximate
+    )
+    allowed = ALLOWED_FAST if approximate else ALLOWED if len(some) >= ENOUGH else ALLOWED_OF_FEW
+    if apart.mean() > allowed:
         worst = int(chosen[apart.argmax()])
         raise BackendError(
             f"backend {run.backend!r} disagrees with the definition in {apart.mean():.2%} of the results checked,"
             f" most in expression {worst}: {run.texts[worst]}; nothing was timed"
         )
-    return out
 
 
-def _parameters(pop: Population, n_sets: int, seed: int) -> list[np.ndarray]:
+def _check_losses(run: _Run, losses: np.ndarray, values: np.ndarray, chosen: np.ndarray) -> None:
+    """Compare losses with the sums over the values themselves, where those are ordinary numbers."""
+    with np.errstate(all="ignore"):
+        expected = ((values.astype(np.float64) - run.y) ** 2).sum(axis=1)
+        compared = np.isnan(expected) | (expected < np.finfo(run.dtype).max * 1e-2)
+        apart = compared & ~np.isclose(losses, expected, rtol=1e-3, equal_nan=True)
+    if apart.mean() > ALLOWED_LOSSES:
+        worst = int(chosen[apart.argmax()])
+        raise BackendError(
+            f"backend {run.backend!r} gives losses that are not the sums of its own squared errors in"
+            f" {apart.mean():.0%} of those checked, as in expression {worst}: {run.texts[worst]}; nothing was timed"
+        )
+
+
+def _parameters(pop: Population, n_sets: int, seed: int, dtype: str) -> list[np.ndarray]:
     """Parameter sets, (n_exprs, max_params) each."""
     random = np.random.Generator(np.random.PCG64(seed))
-    return [random.uniform(*PARAMETER_RANGE, (len(pop), pop.max_params)) for _ in range(n_sets)]
-
-
-def _block_option(backend: str, block_size: int | None) -> dict[str, int]:
-    """``block_size`` as an option of the evaluator, where the backend has such a thing."""
-    has_blocks = "block_size" in inspect.signature(load(backend).Engine).parameters
-    return {"block_size": block_size} if has_blocks and block_size is not None else {}
+    return [random.uniform(*PARAMETER_RANGE, (len(pop), pop.max_params)).astype(dtype) for _ in range(n_sets)]
 
 
 def _advance(bar: Any, name: str) -> None:
@@ -308,31 +405,58 @@ def _advance(bar: Any, name: str) -> None:
         bar.update()
 
 
+def compile_ahead(runs: Iterable[dict[str, Any]]) -> None:
+    """Compile, side by side, what many runs will need whatever their expressions.
+
+    A variant of the GPU interpreter takes a second or more, and a study may need dozens;
+    afterwards they lie in the cache on disk.  What cannot be compiled fails again, and is
+    reported, in its own run.
+    """
+    options = ("backends", "block_size", "points_per_thread", "dispatch", "precision", "dtype", "results")
+    wanted = {json.dumps([one[name] for name in options]): one for one in runs}
+    with ThreadPoolExecutor(machine.cores()) as threads:
+        for one in wanted.values():
+            threads.submit(_compile_one, one)
+
+
+def _compile_one(parameters: dict[str, Any]) -> None:
+    few = {"n_exprs": 200, "n_steps": 1, "n_samples": 1, "seconds": 0.0, "n_checked": 1}
+    run(parameters | few)
+
+
 # ── what came out ────────────────────────────────────────────────────────────────────
 
 
 def medians(samples: pd.DataFrame) -> pd.DataFrame:
-    """One row a configuration: median, quartiles and least of the total, and the medians of its phases.
+    """One row a configuration: median, quartiles and least of the total, the medians of its phases and parts.
 
-    ``node_evals_per_s`` is tokens x points x steps over the median of ``evaluate_s``.
+    Cold samples count in ``cold_s`` alone.  ``node_evals_per_s`` is tokens x points over the
+    median of ``step_s``.
     """
-    keys = ["bench", "source", "dataset", "backend", "precision", "dtype", "threads"]
-    keys += ["n_exprs", "n_tokens", "n_points", "n_steps"]
-    groups = samples.groupby(keys, sort=False)
+    keys = [name for name in (*CONFIGURATION, "file") if name in samples]
+    cold = samples["cold"] if "cold" in samples else pd.Series(False, samples.index)
+    groups = samples[~cold].groupby(keys, sort=False, dropna=False)
     total = groups["total_s"]
     table = pd.DataFrame({
         "samples": total.size(), "median_s": total.median(), "q25_s": total.quantile(0.25),
         "q75_s": total.quantile(0.75), "least_s": total.quantile(0.0),
     })  # fmt: skip
-    table = table.join(groups[[f"{phase}_s" for phase in PHASES]].median()).reset_index()
-    work = table["n_tokens"] * table["n_points"] * table["n_steps"]
-    return table.assign(node_evals_per_s=work / table["evaluate_s"])
+    others = [f"{phase}_s" for phase in (*PHASES, *PARTS)] + ["sm_mhz"]
+    table = table.join(groups[[name for name in others if name in samples]].median())
+    if cold.any():
+        first = samples[cold].groupby(keys, sort=False, dropna=False)["total_s"].median().rename("cold_s")
+        table = table.join(first)
+    table = table.reset_index()
+    return table.assign(node_evals_per_s=table["n_tokens"] * table["n_points"] / table["step_s"])
 
 
 def unsteady(samples: pd.DataFrame) -> list[str]:
-    """What speaks against trusting the samples, one sentence each (the rules of pyperf)."""
+    """What speaks against trusting the samples, one sentence each (the rules of pyperf, and of nvbench for clocks)."""
     found = []
-    for backend, total in samples.groupby("backend", sort=False)["total_s"]:
+    warm = samples[~samples["cold"]] if "cold" in samples else samples
+    groups = warm.groupby([name for name in CONFIGURATION if name in warm], sort=False, dropna=False)
+    for _, rows in groups:
+        backend, total = _named(rows.iloc[0], len(groups)), rows["total_s"]
         mean = total.mean()
         spread = np.ptp(total)
         if len(total) < 5:
@@ -343,7 +467,15 @@ def unsteady(samples: pd.DataFrame) -> list[str]:
             found.append(f"{backend}: a sample lies more than 50% off the mean")
         if total.min() < 1e-3:
             found.append(f"{backend}: a sample took less than 1 ms; take more steps")
+        if "throttled" in rows and rows["throttled"].any():
+            found.append(f"{backend}: power or heat held the clock back after {rows['throttled'].sum()} samples")
+        if "sm_mhz" in rows and (slow := rows["sm_mhz"] < 0.75 * rows["sm_mhz"].max()).any():
+            found.append(f"{backend}: the clock was below three quarters of its highest after {slow.sum()} samples")
     return found
+
+
+def _named(row: pd.Series, n_configurations: int) -> str:
+    return row["backend"] if n_configurations == 1 else f"{row['backend']}, {row['n_exprs']:,} x {row['n_points']:,}"
 
 
 def save(samples: pd.DataFrame, folder: str | Path, parameters: dict[str, Any], *, figure: Any = None) -> list[Path]:
@@ -360,30 +492,14 @@ def save(samples: pd.DataFrame, folder: str | Path, parameters: dict[str, Any], 
     """
     folder = Path(folder).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
-    record = machine.record() | {"parameters": parameters, "warnings": unsteady(samples)}
-    key = hashlib.sha256(json.dumps([parameters, record["commit"]], sort_keys=True).encode()).hexdigest()[:8]
-    stem = folder / f"{samples['bench'].iloc[0]}-{key}"
-    written = [_write(stem.with_suffix(".json"), lambda path: path.write_text(json.dumps(record, indent=2) + "\n"))]
+    record = machine.record() | gpu_record()
+    record |= {"roofs": roofs(), "parameters": parameters, "warnings": unsteady(samples)}
+    stem = folder / f"{samples['bench'].iloc[0]}-{records.key_of(parameters, record['commit'])}"
+    written = [records.write_json(stem.with_suffix(".json"), record)]
     if figure is not None:
         from exprkit.study.plots import write_figure
 
         for suffix in (".svg", ".png"):
-            written.append(_write(stem.with_suffix(suffix), lambda path: write_figure(figure, path)))
+            written.append(records.write(stem.with_suffix(suffix), lambda path: write_figure(figure, path)))
     # last, for a run is done when its samples are there
-    return [_write(stem.with_suffix(".parquet"), lambda path: samples.to_parquet(path, index=False)), *written]
-
-
-def _write(path: Path, write: Callable[[Path], Any]) -> Path:
-    """Let ``write`` fill a file beside ``path``, then put it in place at one stroke."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=path.suffix)
-    os.close(handle)
-    beside = Path(name)
-    try:
-        write(beside)
-        with open(beside, "rb+") as file:
-            os.fsync(file.fileno())
-        os.chmod(beside, 0o644)  # mkstemp's files are for their owner alone
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
-    return path
+    return [records.write_samples(stem.with_suffix(".parquet"), samples), *written]

@@ -12,17 +12,21 @@ The cell tagged ``parameters`` declares every parameter with its type: ``n_exprs
 
 from __future__ import annotations
 
+import ast
 import difflib
+import json
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
 from typing import Any
 
 from exprkit.errors import ArgumentError
 
-__all__ = ["check_parameters"]
+__all__ = ["check_parameters", "checked", "code_of", "defaults"]
 
 PLAIN = (bool, int, float, str, list, tuple, dict, type(None))  # what papermill can hand over
 CHECKED = "_parameters_checked"
+TAG = "parameters"
 WORDS = {bool: "True or False", int: "a whole number", float: "a number", str: "a text", list: "a list"}
 
 
@@ -59,6 +63,46 @@ def check_parameters(namespace: MutableMapping[str, Any]) -> dict[str, Any]:
     return {name: namespace[name] for name in declared}
 
 
+def code_of(notebook: str | Path) -> list[str]:
+    """The texts of a notebook's code cells, the one tagged ``parameters`` first."""
+    try:
+        cells = json.loads(Path(notebook).read_text(encoding="utf-8"))["cells"]
+    except (OSError, ValueError, KeyError) as error:
+        raise ArgumentError(f"{notebook} is no notebook that can be read: {error}") from None
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    tagged = [cell for cell in code if TAG in cell.get("metadata", {}).get("tags", [])]
+    if len(tagged) != 1:
+        raise ArgumentError(f"{notebook} needs one cell tagged {TAG!r}, and has {len(tagged)}")
+    return ["".join(cell["source"]) for cell in [*tagged, *(cell for cell in code if cell is not tagged[0])]]
+
+
+def defaults(notebook: str | Path) -> dict[str, tuple[type, Any]]:
+    """Type and default of every parameter that a notebook declares, without running it.
+
+    Raises
+    ------
+    ArgumentError
+        If it has no cell tagged ``parameters``, or one that holds anything but lines such as
+        ``n_exprs: int = 10_000``.
+    """
+    kinds = {kind.__name__: kind for kind in WORDS}
+    found = {}
+    for node in ast.parse(code_of(notebook)[0]).body:
+        match node:
+            case ast.AnnAssign(ast.Name(name), ast.Name(kind), ast.expr() as value) if kind in kinds:
+                found[name] = kinds[kind], ast.literal_eval(value)
+            case _:
+                raise ArgumentError(f"{notebook}: line {node.lineno} of its parameters is no  name: type = value")
+    return found
+
+
+def checked(notebook: str | Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """All parameters of a notebook with ``given`` in place of some defaults; raises as ``check_parameters`` does."""
+    declared = defaults(notebook)
+    _check_names(dict(given), {name: kind for name, (kind, _) in declared.items()}, every=True)
+    return {name: _converted(name, given.get(name, value), kind) for name, (kind, value) in declared.items()}
+
+
 def _declared(namespace: MutableMapping[str, Any]) -> dict[str, type]:
     annotations = namespace.get("__annotations__")
     if annotations is None:  # from Python 3.14 on they are made when the module is asked for them
@@ -66,9 +110,10 @@ def _declared(namespace: MutableMapping[str, Any]) -> dict[str, type]:
     return dict(annotations)
 
 
-def _check_names(namespace: MutableMapping[str, Any], declared: dict[str, type]) -> None:
+def _check_names(namespace: MutableMapping[str, Any], declared: dict[str, type], every: bool = False) -> None:
     for name, value in namespace.items():
-        if name.startswith("_") or name in declared or name in ("In", "Out") or not isinstance(value, PLAIN):
+        of_jupyter = name.startswith("_") or name in ("In", "Out") or not isinstance(value, PLAIN)
+        if name in declared or (of_jupyter and not every):
             continue
         near = difflib.get_close_matches(name, declared, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(declared)}"

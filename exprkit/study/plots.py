@@ -1,24 +1,23 @@
-"""The figures: samples of this machine beside the thesis's.
+"""How figures are drawn: violins on a log axis, one colour an evaluator, the same bytes each time.
 
 Reads what ``bench`` measures and what the thesis published; draws, and computes nothing.
+``figures`` composes the study's figures from what is here.
 
     >>> from exprkit import data
     >>> from exprkit.study import plots
     >>> figure = plots.comparison(thesis=data.thesis_samples())
     >>> len(figure.axes)
     3
-
-All figures again from the committed results: ``python -m exprkit.study.plots data/results figures``.
 """
 
 from __future__ import annotations
 
-import sys
+import contextlib
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from exprkit import data
 from exprkit.errors import brought_by
 
 with brought_by("notebooks"):
@@ -31,13 +30,34 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["benchmark_of", "comparison", "read_results", "write_figure"]
+__all__ = [
+    "Drawing", "benchmark_of", "comparison", "evaluator_of", "own_samples", "show", "thesis_samples",
+    "violins", "write_figure",
+]  # fmt: skip
 
-# the thesis's benchmarks: number of expressions (1: "about 250,000"), points, source of the expressions
-BENCHMARKS = {1: (250_000, 362, "exhaustive"), 2: (10_000, 362, "esr"), 3: (10_000, 10_860, "esr")}
+# the thesis's benchmarks: number of expressions (1: "about 250,000") and of points
+BENCHMARKS = {1: (250_000, 362), 2: (10_000, 362), 3: (10_000, 10_860)}
+SOURCES = ("exhaustive", "esr")  # of expressions like the thesis's; the first is shown where both are there
 THESIS_STEPS = 100
 THESIS_BEST_BLOCK = {"gpu_interpreter": 128, "gpu_transpiler": 160}
 OTHER = "other"
+REPEATED = "247 repeated"
+
+# seaborn's colour-blind palette; the thesis's evaluators have the colour of what exprkit has in their place
+_COLOURS = {"cpu": 0, "cuda": 1, "ptx": 2, "numpy": 7, "per-expression": 4}
+_THESIS = {"cpu_interpreter": "cpu", "gpu_interpreter": "cuda", "gpu_transpiler": "ptx"}
+_STYLE: Any = {"svg.hashsalt": "exprkit", "font.family": "DejaVu Sans", "pdf.fonttype": 42, "axes.unicode_minus": False}
+
+
+class Drawing(NamedTuple):
+    """A figure with the name of its files and what it shows, on what it was measured and by which command."""
+
+    name: str
+    figure: Figure
+    caption: str
+
+
+# ── samples as the figures want them ─────────────────────────────────────────────────
 
 
 def comparison(samples: pd.DataFrame | None = None, thesis: pd.DataFrame | None = None) -> Figure:
@@ -54,23 +74,28 @@ def comparison(samples: pd.DataFrame | None = None, thesis: pd.DataFrame | None 
     -------
     matplotlib.figure.Figure
     """
-    parts = [part for part in (_thesis(thesis), _own(samples)) if len(part)]
-    table = pd.concat(parts, ignore_index=True)
-    panels = [panel for panel in (*BENCHMARKS, OTHER) if (table["panel"] == panel).any()]
-    evaluators = list(dict.fromkeys(table["evaluator"]))
-    colours = dict(zip(evaluators, sns.color_palette("colorblind", len(evaluators)), strict=True))
+    parts = [part for part in (thesis_samples(thesis), own_samples(samples)) if len(part)]
+    return panels(pd.concat(parts, ignore_index=True))
+
+
+def panels(table: pd.DataFrame) -> Figure:
+    """Violins of a table with columns ``panel``, ``evaluator``, ``seconds``."""
+    shown = [panel for panel in (*BENCHMARKS, OTHER) if (table["panel"] == panel).any()]
+    counts = [table.loc[table["panel"] == panel, "evaluator"].nunique() for panel in shown]
     figure, axes = plt.subplots(
-        1, len(panels), figsize=(3.4 * len(panels), 4.2), sharey=True, layout="constrained", squeeze=False
-    )
-    for axis, panel in zip(axes[0], panels, strict=True):
-        _panel(axis, table[table["panel"] == panel], colours)
-        axis.set_title(_title(panel))
+        1, len(shown), figsize=(1.0 + 0.85 * sum(counts), 4.4), sharey=True, layout="constrained", squeeze=False,
+        width_ratios=counts,
+    )  # fmt: skip
+    for axis, panel in zip(axes[0], shown, strict=True):
+        violins(axis, table[table["panel"] == panel])
+        axis.set_title(title_of(panel))
     axes[0][0].set_ylabel("seconds a sample")
     plt.close(figure)  # a notebook shows what a cell returns; once is enough
     return figure
 
 
-def _thesis(samples: pd.DataFrame | None) -> pd.DataFrame:
+def thesis_samples(samples: pd.DataFrame | None) -> pd.DataFrame:
+    """The thesis's samples at each evaluator's best block size: columns panel, evaluator, seconds."""
     if samples is None:
         return pd.DataFrame()
     best = samples["evaluator"].map(THESIS_BEST_BLOCK)
@@ -80,44 +105,96 @@ def _thesis(samples: pd.DataFrame | None) -> pd.DataFrame:
     return pd.DataFrame({"panel": kept["benchmark"].astype(object), "evaluator": names, "seconds": kept["seconds"]})
 
 
-def _own(samples: pd.DataFrame | None) -> pd.DataFrame:
+def own_samples(samples: pd.DataFrame | None) -> pd.DataFrame:
+    """Our warm samples in the same form; expressions all different are shown where there are also repeated ones."""
     if samples is None or samples.empty:
         return pd.DataFrame()
-    panels = samples.apply(benchmark_of, axis=1).astype(object)
-    names = "exprkit\n" + samples["backend"] + "\n" + samples["precision"]
-    names = names.where(panels != OTHER, names + "\n" + samples.apply(_size, axis=1))
-    return pd.DataFrame({"panel": panels, "evaluator": names, "seconds": samples["total_s"]})
+    warm = samples[~samples["cold"]] if "cold" in samples else samples
+    table = pd.DataFrame({
+        "panel": benchmark_of(warm), "evaluator": evaluator_of(warm), "seconds": warm["total_s"],
+        "source": warm["source"],
+    })  # fmt: skip
+    other = table["panel"] == OTHER
+    table.loc[other, "evaluator"] += "\n" + _size(warm[other])
+    repeated = table["source"].eq(SOURCES[1]) & ~other
+    table.loc[repeated, "evaluator"] += "\n" + REPEATED
+    table = table[~beside_others(table, repeated)].drop(columns="source")
+    return table.sort_values("evaluator", key=lambda names: names.str.replace("\nper-", "~"), kind="stable")
 
 
-def benchmark_of(row: pd.Series) -> int | str:
-    """Which of the thesis's benchmarks a row repeats."""
-    what = (row["n_exprs"], row["n_points"], row["source"])
-    return next((n for n, known in BENCHMARKS.items() if what == known and row["n_steps"] == THESIS_STEPS), OTHER)
+def beside_others(table: pd.DataFrame, repeated: pd.Series) -> pd.Series:
+    """Which repeated expressions have a panel and evaluator that were also measured with different ones."""
+    names = table["panel"].astype(str) + table["evaluator"].str.removesuffix("\n" + REPEATED)
+    return repeated & names.isin(names[~repeated])
 
 
-def _size(row: pd.Series) -> str:
-    return f"{row['n_exprs']:,} x {row['n_points']:,}\n{row['source']}, {row['n_steps']} steps"
+def benchmark_of(samples: pd.DataFrame) -> pd.Series:
+    """Which of the thesis's benchmarks each row repeats."""
+    found = pd.Series(OTHER, samples.index, dtype=object)
+    like = samples["n_steps"].eq(THESIS_STEPS) & samples["source"].isin(SOURCES)
+    if "results" in samples:
+        like &= samples["results"].eq("last") & samples["block_size"].isna() & samples["points_per_thread"].isna()
+    for number, (n_exprs, n_points) in BENCHMARKS.items():
+        found[like & samples["n_exprs"].eq(n_exprs) & samples["n_points"].eq(n_points)] = number
+    return found
 
 
-def _title(panel: Any) -> str:
+def evaluator_of(samples: pd.DataFrame) -> pd.Series:
+    """What each row is called in a figure: backend, how it launches, precision, where it ran."""
+    dispatch = samples["dispatch"].fillna("") if "dispatch" in samples else pd.Series("", samples.index)
+    where = samples["device"] if "device" in samples else pd.Series("", samples.index)
+    parts = ["exprkit\n" + samples["backend"], dispatch, samples["precision"], where.map(short)]
+    names = parts[0]
+    for part in parts[1:]:
+        names = names + ("\n" + part).where(part != "", "")
+    return names
+
+
+def short(device: str) -> str:
+    """A device's name for an axis: ``2 threads``, ``H200``."""
+    return device.rpartition(", ")[2].replace("NVIDIA ", "")
+
+
+def colour_of(evaluator: str) -> Any:
+    """The colour of an evaluator or backend by its name."""
+    palette = sns.color_palette("colorblind")
+    words = evaluator.replace("\n", " ")
+    if "per-expression" in words:
+        return palette[_COLOURS["per-expression"]]
+    for name, stands_for in _THESIS.items():
+        if name.replace("_", " ") in words:
+            return palette[_COLOURS[stands_for]]
+    return palette[next((_COLOURS[name] for name in _COLOURS if name in words.split()), 9)]
+
+
+def _size(samples: pd.DataFrame) -> pd.Series:
+    exprs, points = (samples[name].map("{:,}".format).astype(str) for name in ("n_exprs", "n_points"))
+    return exprs + " x " + points + "\n" + samples["source"] + ", " + samples["n_steps"].astype(str) + " steps"
+
+
+def title_of(panel: Any) -> str:
+    """A panel's title."""
     if panel == OTHER:
         return "other sizes"
-    n_exprs, n_points, _ = BENCHMARKS[panel]
+    n_exprs, n_points = BENCHMARKS[panel]
     return f"benchmark {panel}\n{n_exprs:,} x {n_points:,}"
 
 
-def _panel(axis: Axes, table: pd.DataFrame, colours: dict[str, Any]) -> None:
+# ── drawing ──────────────────────────────────────────────────────────────────────────
+
+
+def violins(axis: Axes, table: pd.DataFrame) -> None:
     """Violins on a log axis, each with its median written above."""
-    with warnings.catch_warnings():  # seaborn 0.13.2 is older than the libraries it calls
-        warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.simplefilter("ignore", PendingDeprecationWarning)
+    names = list(dict.fromkeys(table["evaluator"]))
+    with quiet():
         sns.violinplot(
-            table, x="evaluator", y="seconds", hue="evaluator", palette=colours, legend=False, ax=axis,
-            log_scale=(False, True), cut=0, inner="quart", density_norm="width", fill=False, linewidth=2,
+            table, x="evaluator", y="seconds", hue="evaluator", palette={name: colour_of(name) for name in names},
+            legend=False, ax=axis, log_scale=(False, True), cut=0, inner="quart", density_norm="width",
+            fill=False, linewidth=2,
         )  # fmt: skip
     for place, (_, seconds) in enumerate(table.groupby("evaluator", sort=False)["seconds"]):
         axis.annotate(
-            _seconds(seconds.median()), (place, seconds.max()), xytext=(0, 4), textcoords="offset points", ha="center"
+            written(seconds.median()), (place, seconds.max()), xytext=(0, 4), textcoords="offset points", ha="center"
         )
     axis.set(xlabel="")
     axis.tick_params(axis="x", labelsize=8)
@@ -125,29 +202,36 @@ def _panel(axis: Axes, table: pd.DataFrame, colours: dict[str, Any]) -> None:
     axis.grid(axis="y", which="major", alpha=0.3)
 
 
-def _seconds(value: float) -> str:
-    return f"{value:,.0f} s" if value >= 1000 else f"{value:.3g} s"
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without the warnings of seaborn 0.13.2, which is older than the libraries it calls."""
+    with warnings.catch_warnings():
+        for kind in (DeprecationWarning, PendingDeprecationWarning):
+            warnings.simplefilter("ignore", kind)
+        yield
 
 
-def read_results(folder: str | Path) -> pd.DataFrame:
-    """All samples that ``bench.save`` left in a folder."""
-    paths = sorted(Path(folder).glob("*.parquet"))
-    return pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True) if paths else pd.DataFrame()
+def written(seconds: float) -> str:
+    """Seconds with three digits, in the unit that suits."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= (0.1 if unit == "s" else 1e-4):
+            value = seconds / size
+            return f"{value:,.0f} {unit}" if value >= 1000 else f"{value:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
+
+
+def show(drawing: Drawing | None) -> None:
+    """A figure and its caption in a notebook; or that there is nothing to show."""
+    from IPython.display import Markdown, display
+
+    if drawing is None:
+        display(Markdown("Nothing is measured for this figure yet."))
+    else:
+        display(drawing.figure, Markdown(drawing.caption))
 
 
 def write_figure(figure: Figure, path: str | Path) -> None:
-    """Write a figure, the same bytes for the same figure."""
-    metadata = {"Date": None} if Path(path).suffix == ".svg" else None
-    with matplotlib.rc_context({"svg.hashsalt": "exprkit"}):
-        figure.savefig(path, metadata=metadata, dpi=150)
-
-
-def main(results: str, figures: str) -> None:
-    """Draw every figure of the README from the samples in ``results`` into ``figures``."""
-    target = Path(figures) / "benchmark.svg"
-    write_figure(comparison(read_results(results), data.thesis_samples()), target)
-    print(target)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    """Write a figure (SVG, PDF or PNG), the same bytes for the same figure."""
+    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {"Software": None}}
+    with matplotlib.rc_context(_STYLE):
+        figure.savefig(path, metadata=metadata.get(Path(path).suffix), dpi=120)

@@ -1,7 +1,7 @@
 """The README's tables: operators from ``ops``, results and peers from ``data/results``.
 
-Beside the pipeline: ``python -m exprkit.study.readme README.md data/results`` (``make readme``) puts
-fresh tables between the file's marks; a test compares what stands there with what would be put.
+Beside the pipeline: ``python -m exprkit readme`` (``make readme``) puts fresh tables between the
+file's marks; a test compares what stands there with what would be put.
 
     >>> from exprkit.study import readme
     >>> readme.operators().splitlines()[0]
@@ -10,24 +10,23 @@ fresh tables between the file's marks; a test compares what stands there with wh
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Iterable
+import csv
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from exprkit import ops
 from exprkit.errors import brought_by
 
-OPERATORS = "<!-- operators: made by `make readme` -->", "<!-- end of operators -->"
-RESULTS = "<!-- results: made by `make readme` -->", "<!-- end of results -->"
-PEERS = "<!-- peers: made by `make readme` -->", "<!-- end of peers -->"
+MARKS = "<!-- {}: made by `make readme` -->", "<!-- end of {} -->"
 
 
 def refreshed(text: str, results_folder: str | Path) -> str:
     """The README's text with fresh tables between its marks."""
-    for marks, table in ((OPERATORS, operators()), (RESULTS, results(results_folder)), (PEERS, peers(results_folder))):
-        text = _between(*marks, table, text)
+    for name, make in SECTIONS.items():
+        begin, end = (mark.format(name) for mark in MARKS)
+        if begin in text:
+            text = _between(begin, end, make(results_folder), text)
     return text
 
 
@@ -72,34 +71,38 @@ def _pair(errors: tuple[float, float]) -> str:
 
 def results(folder: str | Path) -> str:
     """Median seconds of a sample for each of the thesis's benchmarks, and the machines they are from."""
-    from exprkit import data
-    from exprkit.study import bench, plots
+    from exprkit.study import bench, figures, plots, workload
 
-    if not list(Path(folder).glob("*.parquet")):
-        return "Nothing has been measured yet: `make results`."
-    thesis = data.thesis_samples().groupby(["benchmark", "evaluator", "block_size"], dropna=False)["seconds"].median()
-    table = bench.medians(plots.read_results(folder))
-    table["benchmark"] = table.apply(plots.benchmark_of, axis=1)
-    ours = ("benchmark", "expressions x points", "exprkit", "median", "quartiles", "of it parsing")
+    found = figures.read_results(folder)
+    rows = figures.of(found, "benchmarks", "benchmark")
+    rows = rows.assign(benchmark=plots.benchmark_of(rows)) if len(rows) else rows
+    rows = rows[rows["benchmark"] != plots.OTHER] if len(rows) else rows
+    if rows.empty:
+        return "Nothing has been measured yet: `make study`."
+    theirs = found.thesis.groupby(["benchmark", "evaluator", "block_size"], dropna=False)["seconds"].median()
+    table = bench.medians(rows)
+    table["benchmark"] = plots.benchmark_of(table)
+    table["source"] = table["source"].map(workload.SOURCES)
+    ordered = table.sort_values(["benchmark", "source", "median_s"])
+    ours = ("benchmark", "expressions x points", "exprkit", "on", "median", "quartiles", "of it parsing")
     head = (*ours, "thesis, CPU", "thesis, best GPU")
-    ordered = table.sort_values(["benchmark", "backend", "precision"], key=lambda column: column.astype(str))
-    rows = [_result(row, thesis) for _, row in ordered.iterrows()]
-    return _table(head, rows) + "\n\n" + "\n".join(_machines(folder))
+    lines = [_result(row, theirs) for _, row in ordered.iterrows()]
+    return _table(head, lines) + "\n\n" + "\n".join(_machines(folder))
 
 
 def _result(row: Any, thesis: Any) -> tuple[str, ...]:
-    theirs = ("", "")
-    if isinstance(row["benchmark"], int):
-        seconds = thesis[row["benchmark"]]
-        theirs = (_seconds(seconds["cpu_interpreter"].min()), _seconds(seconds.drop("cpu_interpreter").min()))
+    seconds = thesis[row["benchmark"]]
+    way = f" {row['dispatch']}" if row["dispatch"] else ""
     return (
         str(row["benchmark"]),
-        f"{row['n_exprs']:,} x {row['n_points']:,}",
-        f"`{row['backend']}`, {row['precision']}, {row['dtype']}, {row['threads']} threads",
-        _seconds(row["median_s"]),
+        f"{row['n_exprs']:,} ({row['source']}) x {row['n_points']:,}",
+        f"`{row['backend']}`{way}, {row['precision']}, {row['dtype']}",
+        row["device"],
+        f"**{_seconds(row['median_s'])}**",
         f"{_seconds(row['q25_s'])} to {_seconds(row['q75_s'])}",
         _seconds(row["parse_s"]),
-        *theirs,
+        _seconds(seconds["cpu_interpreter"].min()),
+        _seconds(seconds.drop("cpu_interpreter").min()),
     )
 
 
@@ -109,40 +112,68 @@ def _seconds(value: float) -> str:
 
 def _machines(folder: str | Path) -> list[str]:
     """A line for every machine and version that the results are from."""
+    from exprkit.study import records
+
     lines = []
-    for path in sorted(Path(folder).glob("*.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
-        versions = ", ".join(f"{name} {record['versions'][name]}" for name in ("python", "numpy", "numba"))
-        lines.append(f"Measured on {record['cpu']}, {record['cores']} threads ({versions}).")
+    for record in records.read_records(folder).values():
+        for machine in record.get("machines", [record]):
+            versions = ", ".join(f"{name} {machine['versions'][name]}" for name in ("python", "numpy", "numba"))
+            gpu = machine.get("gpu")
+            on = f"{gpu['name']}, driver {gpu['driver']}, beside " if gpu else ""
+            lines.append(f"Measured on {on}{machine['cpu']}, {machine['cores']} threads ({versions}).")
     return list(dict.fromkeys(lines))
+
+
+def conclusions(folder: str | Path) -> str:
+    """The study's conclusions, as ``comparison.ipynb`` ends with them."""
+    from exprkit.study import conclusions, figures
+
+    return conclusions.page(figures.read_results(folder))
 
 
 # ── peers ────────────────────────────────────────────────────────────────────────────
 
 
+PEERS = ("pyoperon", "numpy", "numexpr", "jax", "cupy")
+OURS = ("fast matrix", "fast sse", "ieee matrix", "ieee sse", "cuda matrix", "cuda sse", "ptx matrix", "ptx sse")
+
+
 def peers(folder: str | Path) -> str:
-    """What ``tests/bench_peers.py`` measured: times of pyoperon over ours, and operators against NumPy."""
+    """What ``tests/bench_peers.py`` measured: every peer's time, ours over the fastest, operators against NumPy."""
     with brought_by("notebooks"):
         import pandas as pd
 
-    path = Path(folder) / "peers.csv"
-    if not path.exists():
+    paths = sorted(Path(folder).glob("peers*.csv"))
+    if not paths:
         return "Nothing has been measured yet: `make peers`."
-    table = pd.read_csv(path)
-    methods = ("fast matrix", "fast sse", "ieee matrix", "ieee sse")
-    head = ("expressions", "points", "threads", "pyoperon", *methods)
-    trees = table[table["method"].isin(("pyoperon", *methods))]
-    rows = [_peer(key, group.set_index("method"), methods) for key, group in trees.groupby(list(_SIZE), sort=False)]
-    return _table(head, rows) + "\n\n" + _operators_beside_numpy(table)
+    tables = [pd.read_csv(path) for path in paths]
+    whole = [table[table["method"].isin((*PEERS, *OURS)) & table["n_exprs"].gt(COPIES)] for table in tables]
+    shown = [_peers_table(table) for table in whole]
+    beside_numpy = [_operators_beside_numpy(table) for table in tables if table["method"].eq("ieee").any()]
+    return "\n\n".join([*shown, *beside_numpy])
 
 
+COPIES = 64  # of an operator, where one is measured at a time
 _SIZE = ("workload", "n_exprs", "n_points", "threads")
 
 
-def _peer(key: Any, group: Any, methods: tuple[str, ...]) -> tuple[str, ...]:
+def _peers_table(table: Any) -> str:
+    there = table["method"].unique()
+    theirs, ours = ([name for name in names if name in there] for names in (PEERS, OURS))
+    head = ("expressions", "points", "threads", *theirs, *ours)
+    return _table(head, [
+        _peer(key, group.set_index("method")["seconds"], theirs, ours)
+        for key, group in table.groupby(list(_SIZE), sort=False)
+    ])  # fmt: skip
+
+
+def _peer(key: Any, seconds: Any, theirs: list[str], ours: list[str]) -> tuple[str, ...]:
+    """Times; behind ours how many times faster than the fastest peer of the line."""
     workload, n_exprs, n_points, threads = key
-    ours = (f"{_seconds(group['seconds'][m])} (**{group['ratio'][m]:.1f}x**)" for m in methods)
-    return f"{workload}, {n_exprs:,}", f"{n_points:,}", str(threads), _seconds(group["seconds"]["pyoperon"]), *ours
+    best = seconds[[name for name in theirs if name in seconds]].min()
+    peers = (_seconds(seconds[name]) if name in seconds else "" for name in theirs)
+    own = (f"{_seconds(seconds[m])} (**{best / seconds[m]:.1f}x**)" if m in seconds else "" for m in ours)
+    return f"{workload}, {n_exprs:,}", f"{n_points:,}", str(threads), *peers, *own
 
 
 def _operators_beside_numpy(table: Any) -> str:
@@ -156,6 +187,46 @@ def _operators_beside_numpy(table: Any) -> str:
     )
 
 
-if __name__ == "__main__":
-    path = Path(sys.argv[1])
-    path.write_text(refreshed(path.read_text(encoding="utf-8"), sys.argv[2]), encoding="utf-8")
+# ── what only a GPU shows ────────────────────────────────────────────────────────────
+
+
+def accuracy(folder: str | Path) -> str:
+    """The worst error of every unary operator on a GPU, as ``tests/gpu_accuracy.py`` found it."""
+    paths = [Path(folder) / f"accuracy_{name}.csv" for name in ("ieee", "fast")]
+    if not all(path.exists() for path in paths):
+        return "Nothing has been measured yet: `python tests/gpu_accuracy.py data/results` on a GPU."
+    ieee, fast = (list(csv.DictReader(path.read_text(encoding="utf-8").splitlines())) for path in paths)
+    head = ("operator", "ieee, any input", "at", "ieee, over the domain", "fast, over the domain", "domain", "allowed")
+    return _table(head, (_accuracy(one, other) for one, other in zip(ieee, fast, strict=True)))
+
+
+def _accuracy(ieee: dict[str, str], fast: dict[str, str]) -> tuple[str, ...]:
+    domain = f"{float(ieee['from']):g} to {float(ieee['to']):g}"
+    allowed = f"{ieee['allowed']} / {fast['allowed']}"
+    return f"`{ieee['operator']}`", ieee["ulp"], ieee["at"], ieee["domain_ulp"], fast["unit_ulp"], domain, allowed
+
+
+def interpreter(folder: str | Path) -> str:
+    """What ``tests/gpu_speed.py`` measured on an H200."""
+    path = Path(folder) / "h200_interpreter.csv"
+    if not path.exists():
+        return "Nothing has been measured yet: `python tests/gpu_speed.py` on a GPU."
+    head = ("what", "measured", "target", "least possible", "")
+    return _table(head, map(_measured, csv.DictReader(path.read_text(encoding="utf-8").splitlines())))
+
+
+def _measured(row: dict[str, str]) -> tuple[str, ...]:
+    unit = row["unit"]
+    target, least = (f"{row.get(name)} {unit}" if row.get(name) else "" for name in ("target", "least"))
+    note = row["note"].partition(", Shape(")[0]
+    return row["what"].replace(" {}", ""), f"**{float(row['value']):.4g}** {unit}", target, least, note
+
+
+SECTIONS: dict[str, Callable[[str | Path], str]] = {  # name between the marks: what makes it from the results
+    "operators": lambda folder: operators(),
+    "results": results,
+    "conclusions": conclusions,
+    "peers": peers,
+    "accuracy": accuracy,
+    "interpreter": interpreter,
+}

@@ -1,0 +1,141 @@
+"""The command line: ``python -m exprkit sweep | figures | readme``, a thin face on ``exprkit.study``.
+
+    >>> from exprkit.__main__ import main
+    >>> main(["sweep", "no.ipynb", "no.yaml"])
+    1
+
+Results go to standard output, messages to standard error; the exit code is 0 if all went
+well, 1 if something failed, 2 for a command that cannot be understood, 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from exprkit.errors import ArgumentError, ExprkitError
+
+STOPPED = 130  # the shell's exit code after Ctrl-C
+EXAMPLES = """examples:
+  python -m exprkit sweep notebooks/benchmark.ipynb data/studies/cpu.yaml
+  python -m exprkit sweep notebooks/benchmark.ipynb data/studies/h200.yaml --plain --into data/results/h200.parquet
+  python -m exprkit figures
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line; its exit code."""
+    given = _parser().parse_args(arguments)
+    try:
+        return given.command(given)
+    except ExprkitError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped; what is finished is kept", file=sys.stderr)
+        return STOPPED
+
+
+def _parser() -> argparse.ArgumentParser:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("python -m exprkit", description="exprkit's studies.", epilog=EXAMPLES,
+                                     formatter_class=raw)  # fmt: skip
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    sweep = commands.add_parser("sweep", help="run a notebook once for every configuration of a study", epilog=EXAMPLES,
+                                formatter_class=raw)  # fmt: skip
+    sweep.set_defaults(command=_sweep)
+    sweep.add_argument("notebook", type=Path)
+    sweep.add_argument("study", type=Path, help="YAML: blocks of fixed, points, grid")
+    sweep.add_argument("--out", type=Path, help="folder of the runs (results/NAME OF THE STUDY)")
+    sweep.add_argument("--workers", default="1", help="CPU runs side by side, or a dask scheduler's address (1)")
+    sweep.add_argument("--plain", action="store_true", help="without papermill, in this process")
+    sweep.add_argument("--into", type=Path, help="put all samples together into this parquet file")
+    sweep.add_argument("--only", help="only the runs with this value of the parameter 'study'")
+    sweep.add_argument("--minutes", type=float, help="start no run after so long")
+    sweep.add_argument("--check", action="store_true", help="check the study, list its runs, run nothing")
+    sweep.add_argument("--json", action="store_true", help="the outcomes as JSON")
+
+    figures = commands.add_parser("figures", help="draw every figure again from the results")
+    figures.set_defaults(command=_figures)
+    figures.add_argument("--results", type=Path, default=Path("data/results"))
+    figures.add_argument("--out", type=Path, default=Path("figures"))
+
+    readme = commands.add_parser("readme", help="make the README's tables again from the results")
+    readme.set_defaults(command=_readme)
+    readme.add_argument("--readme", type=Path, default=Path("README.md"))
+    readme.add_argument("--results", type=Path, default=Path("data/results"))
+    return parser
+
+
+def _sweep(given: argparse.Namespace) -> int:
+    from exprkit.study import sweep as sweeps
+
+    out = given.out or Path("results") / given.study.stem
+    workers = int(given.workers) if given.workers.isdigit() else given.workers
+    if given.check:
+        jobs = sweeps.jobs_of(given.notebook, given.study, out, given.only)
+        for job in jobs:
+            print(f"{job.folder.name}  {json.dumps(job.parameters)}")
+        return 0
+    from tqdm.auto import tqdm
+
+    plain = _plain(given.notebook) if given.plain else None
+    if plain:
+        _compile_ahead(sweeps.jobs_of(given.notebook, given.study, out, given.only), given.into)
+    outcomes = sweeps.sweep(
+        given.notebook, given.study, out=out, workers=workers, plain=plain, into=given.into, only=given.only,
+        minutes=given.minutes, progress=tqdm,
+    )  # fmt: skip
+    if given.json:
+        print(json.dumps([{**one._asdict(), "folder": str(one.folder)} for one in outcomes], indent=1))
+    else:
+        print(sweeps.summary(outcomes))
+    return int(any(one.state == "failed" for one in outcomes))
+
+
+def _plain(notebook: Path) -> Callable[[dict[str, Any]], Any]:
+    """The function that does what a notebook does."""
+    from exprkit.study import bench
+
+    functions = {"benchmark": bench.run_and_save}
+    if notebook.stem not in functions:
+        raise ArgumentError(f"--plain runs {', '.join(functions)}.ipynb only; {notebook} needs papermill")
+    return functions[notebook.stem]
+
+
+def _compile_ahead(jobs: list[Any], into: Path | None) -> None:
+    """What the runs need that can run here and are not finished."""
+    from exprkit.study import bench, records, sweep
+
+    known = records.runs_in(into) if into is not None else set()
+    waiting = [job for job in jobs if job.folder.name not in known and not sweep.finished(job.folder)]
+    bench.compile_ahead(job.parameters for job in waiting if not sweep.unavailable(job.parameters))
+
+
+def _figures(given: argparse.Namespace) -> int:
+    from exprkit.study import figures
+
+    if not given.results.is_dir():
+        raise ArgumentError(f"there is no folder of results {given.results}: name it by --results")
+    for path in figures.write_all(given.results, given.out):
+        print(path)
+    return 0
+
+
+def _readme(given: argparse.Namespace) -> int:
+    from exprkit.study import readme
+
+    if not given.readme.is_file():
+        raise ArgumentError(f"there is no file {given.readme}: name it by --readme")
+    text = given.readme.read_text(encoding="utf-8")
+    given.readme.write_text(readme.refreshed(text, given.results), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,374 @@
+"""Many runs of one notebook: a study in YAML, each configuration through papermill, each once.
+
+Beside the pipeline: above ``notebook`` (which knows a notebook's parameters) and ``records``.
+From a shell: ``python -m exprkit sweep notebooks/benchmark.ipynb data/studies/cpu.yaml``.
+
+    >>> from exprkit.study.sweep import configurations
+    >>> configurations({"fixed": {"n_steps": 5}, "grid": {"n_points": [10, 20]}})
+    [{'n_steps': 5, 'n_points': 10}, {'n_steps': 5, 'n_points': 20}]
+
+A study is a block, or a list of blocks, of
+
+======  ===========================================================================
+fixed   parameters that are the same in every run of the block
+points  a list of runs, each some parameters
+grid    a list of values for each parameter: every combination, at every point
+======  ===========================================================================
+
+Every name and type is checked before the first run.  A run has a folder of its own, named by
+a hash of its parameters and the notebook's code; it is finished when the notebook ended well
+*and* left a result file there (papermill's own record of a run cannot be trusted: a killed
+kernel looks complete in it).  Finished runs are not run again, so that starting a study again
+resumes it.  A run that asks for a backend which cannot run here is skipped, and the reason told.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import json
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from queue import SimpleQueue
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from exprkit.backends import NAMES, load, status
+from exprkit.errors import ArgumentError, brought_by
+from exprkit.study import notebook as notebooks
+from exprkit.study import records
+
+__all__ = ["Outcome", "configurations", "jobs_of", "summary", "sweep"]
+
+BLOCK = ("fixed", "points", "grid")
+FINISHED = "finished.json"
+SETTINGS = "parameters.json"
+UNLUCKY = "Kernel died before replying"  # papermill's race for ports, seen when several start at once
+STATES = ("done", "finished before", "skipped", "failed", "not started")
+
+
+class Outcome(NamedTuple):
+    """What became of a configuration: ``state`` is one of ``STATES``, ``detail`` the reason or the last error line."""
+
+    parameters: dict[str, Any]
+    state: str
+    detail: str
+    folder: Path
+    seconds: float
+
+
+class _Job(NamedTuple):
+    """One configuration to run."""
+
+    notebook: Path
+    parameters: dict[str, Any]
+    folder: Path
+
+    @property
+    def report(self) -> Path:
+        """The executed notebook."""
+        return self.folder / self.notebook.name
+
+
+def sweep(
+    notebook: str | Path,
+    study: str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]],
+    *,
+    out: str | Path = "results",
+    workers: int | str = 1,
+    plain: Callable[[dict[str, Any]], Any] | None = None,
+    into: str | Path | None = None,
+    only: str | None = None,
+    minutes: float | None = None,
+    progress: Callable[..., Any] | None = None,
+) -> list[Outcome]:
+    """Run a notebook once for every configuration of a study.
+
+    Parameters
+    ----------
+    notebook
+        With a cell tagged ``parameters``.  If it has ``results_dir`` among them, a run must
+        leave a parquet file there; if it has ``backends``, runs that name a backend which
+        cannot run here are skipped.
+    study
+        A YAML file, or what it would hold.
+    out
+        Folder of the runs' folders.
+    workers
+        1: one run after the other.  More: so many CPU runs side by side, and beside them
+        one GPU run on each device; or the address of a dask scheduler.  Needs dask.  Runs
+        side by side disturb each other's times.
+    plain
+        A function that is called with the parameters, in this process, instead of papermill:
+        for machines without Jupyter.
+    into
+        A parquet file: the samples of all finished runs are put together in it.  Runs that it
+        holds already are finished, too.
+    only
+        Only the runs whose parameter ``study`` is that.
+    minutes
+        No run is started after so long; starting again does the rest.
+    progress
+        ``tqdm.auto.tqdm`` or the like.
+
+    Returns
+    -------
+    list of Outcome
+        In the order of the study.
+
+    Raises
+    ------
+    ArgumentError
+        Before anything runs: for a study that cannot be read, a parameter that the notebook
+        does not have, a value of the wrong type, and two configurations that are the same.
+    BackendError
+        Before anything runs: for a backend that does not exist.
+    MissingError
+        If several workers are wanted and dask is not installed.
+    """
+    jobs = jobs_of(notebook, study, out, only)
+    _check_workers(workers, plain)
+    waiting, outcomes = [], {}
+    collected = records.runs_in(into) if into is not None else set()
+    for job in jobs:
+        reason = unavailable(job.parameters)
+        if reason:
+            outcomes[job.folder] = Outcome(job.parameters, "skipped", reason, job.folder, 0.0)
+        elif job.folder.name in collected or finished(job.folder):
+            outcomes[job.folder] = Outcome(job.parameters, "finished before", "", job.folder, 0.0)
+        else:
+            waiting.append(job)
+    bar = progress(total=len(waiting)) if progress else None
+    end = None if minutes is None else perf_counter() + 60 * minutes
+    try:
+        for outcome in _run_all(waiting, workers, plain, end):
+            outcomes[outcome.folder] = outcome
+            if bar is not None:
+                bar.set_description(f"{sum(o.state == 'failed' for o in outcomes.values())} failed", refresh=False)
+                bar.update()
+    finally:  # what is measured is kept, also when the user stops it
+        if bar is not None:
+            bar.close()
+        complete = [job.folder for job in jobs if finished(job.folder)]
+        if into is not None and complete:
+            records.collect(complete, into)
+    return [outcomes[job.folder] for job in jobs]
+
+
+def _check_workers(workers: int | str, plain: Any) -> None:
+    if isinstance(workers, int) and workers < 1:
+        raise ArgumentError(f"workers must be 1 or more, or a scheduler's address, not {workers!r}")
+    if plain is not None and workers != 1:
+        raise ArgumentError("runs in this process go one after the other: workers must be 1")
+
+
+def summary(outcomes: Iterable[Outcome]) -> str:
+    """How many of each state; then a line for each reason to skip, and for each run that failed."""
+    outcomes = list(outcomes)
+    counts = {state: sum(one.state == state for one in outcomes) for state in STATES}
+    lines = [", ".join(f"{count} {state}" for state, count in counts.items() if count)]
+    for reason in dict.fromkeys(one.detail for one in outcomes if one.state == "skipped"):
+        lines.append(f"skipped, {sum(one.detail == reason for one in outcomes)} runs: {reason}")
+    lines += [f"failed: {one.detail}" for one in outcomes if one.state == "failed"]
+    if counts["not started"]:
+        lines.append("the time was up: start the same command again for the rest")
+    return "\n".join(lines)
+
+
+# ── what to run ──────────────────────────────────────────────────────────────────────
+
+
+def configurations(study: str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The parameters of every run of a study, those that it names."""
+    content = _read(study) if isinstance(study, str | Path) else study
+    if isinstance(content, str | int | float):
+        raise ArgumentError(f"a study is a block or a list of blocks, not {content!r}")
+    blocks = [content] if isinstance(content, Mapping) else list(content or ())
+    if not blocks:
+        raise ArgumentError("the study is empty")
+    return [one for number, block in enumerate(blocks) for one in _of_block(number, block)]
+
+
+def _read(path: str | Path) -> Any:
+    with brought_by("notebooks"):
+        import yaml
+
+    try:
+        return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise ArgumentError(f"the study {path} cannot be read: {error}") from None
+
+
+def _of_block(number: int, block: Any) -> Iterator[dict[str, Any]]:
+    where = f"block {number + 1} of the study"
+    if not isinstance(block, Mapping):
+        raise ArgumentError(f"{where} must hold some of {', '.join(BLOCK)}, not {block!r}")
+    for name in block:
+        if name not in BLOCK:
+            near = difflib.get_close_matches(str(name), BLOCK, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(BLOCK)}"
+            raise ArgumentError(f"{where} has no {name!r}; {hint}")
+    fixed, points, grid = block.get("fixed", {}), block.get("points", [{}]), block.get("grid", {})
+    if not isinstance(points, list) or not points:
+        raise ArgumentError(f"{where}: points must be a list of runs, not {points!r}")
+    for part, given in (("fixed", fixed), *(("a run of points", point) for point in points), ("grid", grid)):
+        if not isinstance(given, Mapping):
+            raise ArgumentError(f"{where}: {part} must be parameters as in  n_points: 362, not {given!r}")
+    for name, values in grid.items():
+        if not isinstance(values, list) or not values:
+            raise ArgumentError(f"{where}: grid needs a list of values for {name!r}, not {values!r}")
+    for point in points:
+        for values in itertools.product(*grid.values()):
+            yield {**fixed, **point, **dict(zip(grid, values, strict=True))}
+
+
+def jobs_of(notebook: str | Path, study: Any, out: str | Path, only: str | None = None) -> list[_Job]:
+    """All runs of a study, checked; ``sweep`` says what is raised."""
+    notebook, out = Path(notebook), Path(out)
+    code, jobs = notebooks.code_of(notebook), {}
+    for given in configurations(study):
+        parameters = notebooks.checked(notebook, given)
+        if only is not None and parameters.get("study") != only:
+            continue
+        for backend in parameters.get("backends", ()):
+            _status(backend)
+        named = {name: value for name, value in parameters.items() if name != "results_dir"}
+        folder = out / f"{parameters.get('study', notebook.stem)}-{records.key_of(code, named)}"
+        if folder in jobs:
+            raise ArgumentError(f"the study has this configuration twice: {given}")
+        if "results_dir" in parameters:
+            parameters["results_dir"] = str(folder.resolve())
+        jobs[folder] = _Job(notebook, parameters, folder)
+    if not jobs:
+        raise ArgumentError(f"the study has no configuration named {only!r}")
+    return list(jobs.values())
+
+
+def _status(backend: str) -> Any:
+    """Of a backend by its name; raises for a name that there is not."""
+    if backend not in NAMES:
+        load(backend)
+    return status(backend)
+
+
+def unavailable(parameters: dict[str, Any]) -> str:
+    """Why a run's backends cannot run here; empty if they can."""
+    found = {name: _status(name) for name in parameters.get("backends", ())}
+    return "; ".join(f"{name}: {one.detail}" for name, one in found.items() if not one.available)
+
+
+def _on_gpu(job: _Job) -> bool:
+    return any(hasattr(load(name), "empty") for name in job.parameters.get("backends", ()))
+
+
+def finished(folder: Path) -> bool:
+    """Whether a run ended well in that folder and its result files are still there."""
+    try:
+        record = json.loads((folder / FINISHED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return all((folder / name).exists() for name in record["results"])
+
+
+# ── running ──────────────────────────────────────────────────────────────────────────
+
+
+def _run_all(
+    jobs: list[_Job], workers: int | str, plain: Callable[..., Any] | None, end: float | None
+) -> Iterator[Outcome]:
+    """Outcomes as they come."""
+    if workers == 1:
+        yield from (_run(job, plain, None, end) for job in jobs)
+        return
+    with brought_by("dask"):
+        from dask.distributed import Client, LocalCluster
+        from dask.distributed import as_completed as in_turn
+
+    on_gpu = [job for job in jobs if _on_gpu(job)]
+    on_cpu = [job for job in jobs if job not in on_gpu]
+    # a worker only waits for papermill's process, so that threads do
+    cluster: Any = workers if isinstance(workers, str) else LocalCluster(
+        n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None
+    )  # fmt: skip
+    devices: SimpleQueue[int] = SimpleQueue()
+    for device in range(_device_count() if on_gpu else 0):
+        devices.put(device)
+    with Client(cluster) as client, ThreadPoolExecutor(max(1, devices.qsize())) as threads:
+        on_device = [threads.submit(_run_on_a_device, job, devices, end) for job in on_gpu]
+        for future in in_turn(client.map(_run, on_cpu, end=end, pure=False)) if on_cpu else ():
+            yield future.result()
+        for done in as_completed(on_device):
+            yield done.result()
+    if not isinstance(workers, str):
+        cluster.close()
+
+
+def _device_count() -> int:
+    import cupy
+
+    return int(cupy.cuda.runtime.getDeviceCount())
+
+
+def _run_on_a_device(job: _Job, devices: SimpleQueue[int], end: float | None) -> Outcome:
+    device = devices.get()
+    try:
+        return _run(job, None, device, end)
+    finally:
+        devices.put(device)
+
+
+def _run(
+    job: _Job, plain: Callable[..., Any] | None = None, device: int | None = None, end: float | None = None
+) -> Outcome:
+    """Run one configuration, unless the time is up, and note it as finished if it is."""
+    begin = perf_counter()
+    if end is not None and begin > end:
+        return Outcome(job.parameters, "not started", "the time was up", job.folder, 0.0)
+    job.folder.mkdir(parents=True, exist_ok=True)
+    for old in (*job.folder.glob(f"*{records.SAMPLES}"), job.folder / FINISHED):
+        old.unlink(missing_ok=True)  # of an earlier run that did not end well
+    records.write_json(job.folder / SETTINGS, job.parameters)
+    error, report = _papermill(job, device) if plain is None else _call(job, plain)
+    results = sorted(path.name for path in job.folder.glob(f"*{records.SAMPLES}"))
+    if not error and "results_dir" in job.parameters and not results:
+        error = "it ended well but left no result file"
+    seconds = perf_counter() - begin
+    if error:
+        return Outcome(job.parameters, "failed", f"{report}: {error}", job.folder, seconds)
+    records.write_json(job.folder / FINISHED, {"results": results, "seconds": seconds})
+    return Outcome(job.parameters, "done", "", job.folder, seconds)
+
+
+def _papermill(job: _Job, device: int | None) -> tuple[str, Path]:
+    """The last error line, empty if it ended well, and the executed notebook."""
+    environment = os.environ | {"TQDM_MININTERVAL": "5"}
+    if device is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = str(device)
+    command = [sys.executable, "-m", "papermill", str(job.notebook), str(job.report), "--no-progress-bar"]
+    command += ["-f", str(job.folder / SETTINGS)]
+    for _ in range(2):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        if done.returncode == 0 or UNLUCKY not in done.stderr:
+            break
+    if done.returncode == 0:
+        return "", job.report
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    return (lines[-1].strip() if lines else "no error was written") + f" (exit {done.returncode})", job.report
+
+
+def _call(job: _Job, plain: Callable[..., Any]) -> tuple[str, Path]:
+    """The same for a function in this process; its traceback goes to a file."""
+    report = job.folder / "error.txt"
+    report.unlink(missing_ok=True)
+    try:
+        plain(job.parameters)
+    except Exception as error:  # whatever a configuration raises, the others go on
+        report.write_text(traceback.format_exc(), encoding="utf-8")
+        last = [line for line in str(error).splitlines() if line.strip()][-1:] or [""]
+        return f"{type(error).__name__}: {last[0]}", report
+    return "", report

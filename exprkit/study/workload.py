@@ -1,0 +1,99 @@
+"""What is measured on: expressions and data by name, as many as asked for.
+
+The first stage of a measurement, before ``bench``; the notebooks' parameters ``expressions``,
+``dataset``, ``n_exprs``, ``n_points``, ... end up here.
+
+    >>> from exprkit.study import workload
+    >>> len(workload.expressions("random", 5, n_tokens=9)), len(workload.dataset("rough_pipe", 10_860))
+    (5, 10860)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from exprkit import data, generate
+from exprkit.errors import ArgumentError
+from exprkit.text.parser import parse
+
+__all__ = ["SOURCES", "dataset", "expressions"]
+
+SOURCES = {  # name: what it is called in figures and tables
+    "exhaustive": "all different",
+    "esr": "247 of the thesis, repeated",
+    "random": "random trees",
+}
+TOKENS = (10, 50)  # of random expressions, where no number is given
+
+
+def expressions(
+    source: str, n: int, *, n_vars: int = 2, n_tokens: int = 0, n_params: int = 2, seed: int = 0
+) -> list[str]:
+    """``n`` expressions as texts.
+
+    Parameters
+    ----------
+    source
+        "exhaustive": as many as needed of all expressions up to a size, evenly spread, no
+        two alike; "esr": the thesis's own 247, over and over; "random": trees as in genetic
+        programming; else the path of a text file with an expression a line, repeated or cut.
+    n
+        How many.
+    n_vars
+        Number of variables ("exhaustive" and "random").
+    n_tokens
+        Of each expression ("random"); 0: from 10 to 50.
+    n_params
+        Of each expression ("random").
+    seed
+        Of "random".
+
+    Raises
+    ------
+    ArgumentError
+        If ``source`` is none of these, or ``n`` less than 1.
+    ParseError
+        For a file with a line that is no expression.
+    """
+    if n < 1:
+        raise ArgumentError(f"n_exprs must be 1 or more, not {n!r}")
+    if source == "esr":
+        return _cycle(data.esr_sample(), n)
+    if source == "random":
+        size = (n_tokens, n_tokens) if n_tokens else TOKENS
+        return generate.random(n, n_tokens=size, n_vars=n_vars, n_params=n_params, seed=seed).texts()
+    if source == "exhaustive":
+        nodes = next(size for size in range(1, 50) if generate.count_exhaustive(size, n_vars=n_vars) >= n)
+        everything = generate.exhaustive(nodes, n_vars=n_vars, spelled_out=True)
+        return everything[np.arange(n) * len(everything) // n].texts()
+    if Path(source).is_file():
+        parse(Path(source))  # an error names the line of the file
+        lines = map(str.strip, Path(source).read_text(encoding="utf-8").splitlines())
+        return _cycle([line for line in lines if line and not line.startswith("#")], n)  # as parse reads a file
+    raise ArgumentError(f"expressions={source!r} is neither esr, exhaustive or random nor a file")
+
+
+def dataset(name: str, n_points: int, *, n_vars: int = 2, seed: int = 0) -> data.Dataset:
+    """A data set by name ("rough_pipe", "nikuradse", "uniform"), its points repeated or cut to ``n_points``.
+
+    Raises
+    ------
+    ArgumentError
+        If there is none of that name, or it has another number of variables.
+    """
+    if name == "uniform":
+        return data.uniform(n_points, n_vars, seed)
+    if name not in ("rough_pipe", "nikuradse"):
+        raise ArgumentError(f"there is no dataset {name!r}; there are rough_pipe, nikuradse, uniform")
+    found = data.nikuradse() if name == "nikuradse" else data.rough_pipe(seed=seed)
+    if n_vars != found.X.shape[1]:
+        raise ArgumentError(f"{name} has {found.X.shape[1]} variables, not {n_vars}; dataset='uniform' has any number")
+    return found.repeat_to(n_points)
+
+
+def _cycle(texts: list[str], n: int) -> list[str]:
+    if not texts:
+        raise ArgumentError("there are no expressions")
+    return [texts[i % len(texts)] for i in range(n)]

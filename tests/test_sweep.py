@@ -1,0 +1,379 @@
+"""The sweep: everything checked first, each configuration once, failures told and no reason to start anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import exprkit as ek
+from exprkit.__main__ import main
+from exprkit.backends import Status
+from exprkit.errors import ArgumentError, BackendError, MissingError
+from exprkit.study import bench, sweep
+from exprkit.study.notebook import checked, defaults
+
+ROOT = Path(__file__).resolve().parent.parent
+BENCHMARK = ROOT / "notebooks" / "benchmark.ipynb"
+PARAMETERS = 'n: int = 1  # a number\nname: str = "a"  # a name\nresults_dir: str = "x"  # where results go'
+BODY = """import os
+from pathlib import Path
+if n == 2:
+    raise ValueError("two is too many")
+if n == 3:
+    os.kill(os.getpid(), 9)
+if n != 4:
+    (Path(results_dir) / "found.parquet").write_bytes(b"1")"""
+
+
+def notebook(folder, parameters=PARAMETERS, body=BODY, name="small"):
+    cells = [
+        {"cell_type": "code", "metadata": {"tags": ["parameters"]}, "source": parameters},
+        {"cell_type": "code", "metadata": {}, "source": body},
+    ]
+    for number, cell in enumerate(cells):
+        cell.update(execution_count=None, outputs=[], id=f"cell-{number}")
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    path = folder / f"{name}.ipynb"
+    path.write_text(json.dumps({"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}))
+    return path
+
+
+@pytest.fixture
+def small(tmp_path):
+    return notebook(tmp_path)
+
+
+class Calls(list):
+    """A function in a notebook's place that notes its parameters and leaves a result."""
+
+    def __call__(self, parameters):
+        self.append(parameters["n"])
+        if parameters["n"] == 2:
+            raise ValueError("more than a line\ntwo is too many\n")
+        if parameters["n"] != 4:
+            (Path(parameters["results_dir"]) / "found.parquet").write_bytes(b"1")
+
+
+def states(outcomes):
+    return [outcome.state for outcome in outcomes]
+
+
+# ── studies ──
+
+
+def test_a_study_is_blocks_of_fixed_points_and_grid():
+    blocks = [
+        {"fixed": {"a": 1}, "points": [{"b": 1}, {"b": 2, "a": 5}], "grid": {"c": [7, 8]}},
+        {"grid": {"a": [3], "b": [4, 5]}},
+        {"fixed": {"a": 9}},
+    ]
+    expected = [
+        {"a": 1, "b": 1, "c": 7}, {"a": 1, "b": 1, "c": 8}, {"a": 5, "b": 2, "c": 7}, {"a": 5, "b": 2, "c": 8},
+        {"a": 3, "b": 4}, {"a": 3, "b": 5}, {"a": 9},
+    ]  # fmt: skip
+    assert sweep.configurations(blocks) == expected
+    assert sweep.configurations(blocks[1]) == expected[4:6]
+
+
+@pytest.mark.parametrize(
+    ("study", "message"),
+    [
+        ([], "the study is empty"),
+        ({"gird": {"n": [1]}}, "block 1 of the study has no 'gird'; did you mean 'grid'?"),
+        ([{}, 3], "block 2 of the study must hold some of fixed, points, grid, not 3"),
+        ({"grid": {"n": 3}}, "block 1 of the study: grid needs a list of values for 'n', not 3"),
+        ({"grid": {"nam": [1]}}, "there is no parameter 'nam'; did you mean 'name'?"),
+        ({"grid": {"n": [1, "2"]}}, "n must be a whole number, not '2' (str)"),
+        ({"grid": {"n": [1.5]}}, "n must be a whole number, not 1.5 (float)"),
+        (3, "a study is a block or a list of blocks, not 3"),
+        ({"fixed": 3}, "block 1 of the study: fixed must be parameters as in  n_points: 362, not 3"),
+        ({"fixed": None}, "block 1 of the study: fixed must be parameters as in  n_points: 362, not None"),
+        ({"grid": [1]}, "block 1 of the study: grid must be parameters as in  n_points: 362, not [1]"),
+        ({"points": {"n": 1}}, "block 1 of the study: points must be a list of runs, not {'n': 1}"),
+        ({"points": []}, "block 1 of the study: points must be a list of runs, not []"),
+        ({"points": [3]}, "block 1 of the study: a run of points must be parameters as in  n_points: 362, not 3"),
+        ({"points": [{"n": 5}, {"n": 5.0}]}, "the study has this configuration twice: {'n': 5.0}"),
+    ],
+)
+def test_a_wrong_study_is_named_before_anything_runs(small, tmp_path, study, message):
+    calls = Calls()
+    with pytest.raises(ArgumentError) as caught:
+        sweep.sweep(small, study, out=tmp_path / "out", plain=calls)
+    assert str(caught.value) == message
+    assert calls == [] and not (tmp_path / "out").exists()
+
+
+def test_a_file_that_is_no_study_or_notebook(small, tmp_path):
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("fixed: [")
+    with pytest.raises(ArgumentError, match=r"the study .*bad.yaml cannot be read"):
+        sweep.sweep(small, bad)
+    with pytest.raises(ArgumentError, match=r"bad.yaml is no notebook that can be read"):
+        sweep.sweep(bad, {"fixed": {}})
+    with pytest.raises(ArgumentError, match="line 2 of its parameters is no  name: type = value"):
+        defaults(notebook(tmp_path, parameters="n: int = 1  # fine\nm = 2  # has no type", name="untyped"))
+
+
+def test_every_value_of_a_notebook_is_checked():
+    given = checked(BENCHMARK, {"n_exprs": 1e3, "backends": ["numpy"]})
+    assert given["n_exprs"] == 1000 and type(given["n_exprs"]) is int and given["backends"] == ["numpy"]
+    assert {name: value for name, (_, value) in defaults(BENCHMARK).items()} == bench.DEFAULTS
+
+
+@pytest.mark.parametrize("name", ["cpu", "h200"])
+def test_the_published_studies_are_right(name):
+    jobs = sweep.jobs_of(BENCHMARK, ROOT / "data" / "studies" / f"{name}.yaml", "out")
+    studies = {job.parameters["study"] for job in jobs}
+    assert {"benchmarks", "map", "vars", "params", "tokens", "steps_axis"} <= studies
+    benchmarks = {(job.parameters["n_exprs"], job.parameters["n_points"]) for job in jobs}
+    assert {(250_000, 362), (10_000, 362), (10_000, 10_860)} <= benchmarks
+
+
+# ── running ──
+
+
+def test_each_configuration_runs_once(small, tmp_path):
+    calls = Calls()
+    for expected in (["done"] * 2, ["finished before"] * 2):
+        outcomes = sweep.sweep(small, {"grid": {"n": [1, 5]}}, out=tmp_path / "out", plain=calls)
+        assert states(outcomes) == expected
+    assert calls == [1, 5]
+    assert [outcome.parameters["n"] for outcome in outcomes] == [1, 5]
+    assert all(outcome.folder.parent == tmp_path / "out" for outcome in outcomes)
+
+
+def test_what_failed_runs_again_and_the_others_go_on(small, tmp_path):
+    calls = Calls()
+    study = {"grid": {"n": [2, 1, 4]}}
+    outcomes = sweep.sweep(small, study, out=tmp_path / "out", plain=calls)
+    assert states(outcomes) == ["failed", "done", "failed"]
+    assert outcomes[0].detail.endswith("error.txt: ValueError: two is too many")
+    assert "Traceback" in (outcomes[0].folder / "error.txt").read_text()
+    assert outcomes[2].detail.endswith("it ended well but left no result file")
+    outcomes = sweep.sweep(small, study, out=tmp_path / "out", plain=calls)
+    assert states(outcomes) == ["failed", "finished before", "failed"]
+    assert calls == [2, 1, 4, 2, 4]
+
+
+def test_a_result_that_is_gone_or_another_notebook_is_run_again(small, tmp_path):
+    calls, study = Calls(), {"fixed": {"n": 1}}
+    (first,) = sweep.sweep(small, study, out=tmp_path / "out", plain=calls)
+    (first.folder / "found.parquet").unlink()
+    (again,) = sweep.sweep(small, study, out=tmp_path / "out", plain=calls)
+    assert again.state == "done" and again.folder == first.folder
+    (first.folder / sweep.FINISHED).write_text("{ half")
+    assert states(sweep.sweep(small, study, out=tmp_path / "out", plain=calls)) == ["done"]
+    (other,) = sweep.sweep(notebook(tmp_path, body=BODY + "\n# changed"), study, out=tmp_path / "out", plain=calls)
+    assert other.state == "done" and other.folder != first.folder
+    assert len(calls) == 4
+
+
+def test_progress_counts_what_is_to_be_run(small, tmp_path):
+    bars = []
+
+    class Bar:
+        def __init__(self, total):
+            self.total, self.done, self.closed, self.text = total, 0, False, ""
+            bars.append(self)
+
+        def set_description(self, text, refresh):
+            self.text = text
+
+        def update(self):
+            self.done += 1
+
+        def close(self):
+            self.closed = True
+
+    for _ in range(2):
+        sweep.sweep(small, {"grid": {"n": [1, 2]}}, out=tmp_path, plain=Calls(), progress=Bar)
+    found = [(bar.total, bar.done, bar.closed, bar.text) for bar in bars]
+    assert found == [(2, 2, True, "1 failed"), (1, 1, True, "1 failed")]
+
+
+def test_a_backend_that_cannot_run_is_skipped_and_one_that_is_not_there_stops(tmp_path, monkeypatch):
+    path = notebook(tmp_path, PARAMETERS + '\nbackends: list = ["cpu"]  # which')
+    real = sweep.status
+    monkeypatch.setattr(sweep, "status", lambda name: Status(False, "no driver") if name == "cuda" else real(name))
+    calls = Calls()
+    outcomes = sweep.sweep(path, {"grid": {"backends": [["cpu"], ["cpu", "cuda"]]}}, out=tmp_path, plain=calls)
+    assert states(outcomes) == ["done", "skipped"] and calls == [1]
+    assert outcomes[1].detail == "cuda: no driver"
+    assert sweep.summary(outcomes) == "1 done, 1 skipped\nskipped, 1 runs: cuda: no driver"
+    with pytest.raises(BackendError, match="there is no backend 'cupu'; did you mean 'cpu'"):
+        sweep.sweep(path, {"grid": {"backends": [["cpu"], ["cupu"]]}}, out=tmp_path, plain=calls)
+
+
+def test_no_run_is_started_when_the_time_is_up(small, tmp_path):
+    calls = Calls()
+    outcomes = sweep.sweep(small, {"grid": {"n": [1, 5]}}, out=tmp_path / "out", plain=calls, minutes=-1)
+    assert states(outcomes) == ["not started"] * 2 and calls == []
+    assert "start the same command again" in sweep.summary(outcomes)
+    assert states(sweep.sweep(small, {"grid": {"n": [1, 5]}}, out=tmp_path / "out", plain=calls)) == ["done"] * 2
+
+
+def test_a_sweep_that_is_stopped_keeps_what_it_has(tmp_path):
+    from exprkit.study import records
+
+    def stopped(parameters):
+        if parameters["n_points"] == 6:
+            raise KeyboardInterrupt
+        bench.run_and_save(parameters)
+
+    study = {"fixed": {"n_exprs": 20, "n_steps": 2, "n_samples": 1}, "grid": {"n_points": [5, 6, 7]}}
+    with pytest.raises(KeyboardInterrupt):
+        sweep.sweep(BENCHMARK, study, out=tmp_path / "out", plain=stopped, into=tmp_path / "all" / "cpu.parquet")
+    assert set(records.read(tmp_path / "all")["n_points"]) == {5}
+
+
+def test_results_are_put_together(tmp_path):
+    study = {"fixed": {"n_exprs": 20, "n_steps": 2, "n_samples": 1}, "points": [
+        {"study": "one", "n_points": 5}, {"study": "two", "n_points": 6},
+    ]}  # fmt: skip
+    into = tmp_path / "all" / "cpu.parquet"
+    (only,) = ek.sweep(BENCHMARK, study, out=tmp_path, plain=bench.run_and_save, into=into, only="two")
+    assert only.state == "done" and only.folder.name.startswith("two-")
+    from exprkit.study import records
+
+    assert set(records.read(into.parent)["n_points"]) == {6}
+    ek.sweep(BENCHMARK, study, out=tmp_path, plain=bench.run_and_save, into=into)
+    assert set(records.read(into.parent)["n_points"]) == {5, 6}
+    elsewhere = ek.sweep(BENCHMARK, study, out=tmp_path / "new", plain=bench.run_and_save, into=into)
+    assert states(elsewhere) == ["finished before"] * 2  # for they are in the file
+    with pytest.raises(ArgumentError, match="no configuration named 'three'"):
+        ek.sweep(BENCHMARK, study, only="three")
+
+
+# ── through papermill ──
+
+
+def test_papermill_runs_are_judged_by_exit_and_result(small, tmp_path):
+    outcomes = sweep.sweep(small, {"grid": {"n": [1, 2, 3]}}, out=tmp_path / "out")
+    assert states(outcomes) == ["done", "failed", "failed"]
+    good, raised, killed = outcomes
+    injected = json.loads((good.folder / "small.ipynb").read_text())["cells"][1]
+    assert injected["metadata"]["tags"] == ["injected-parameters"]
+    assert raised.detail == f"{raised.folder / 'small.ipynb'}: ValueError: two is too many (exit 1)"
+    assert str(killed.folder / "small.ipynb") in killed.detail and "(exit 0)" not in killed.detail
+    assert sweep.finished(good.folder) and not sweep.finished(killed.folder)
+
+
+def test_a_run_that_was_unlucky_gets_a_second_chance(small, tmp_path, monkeypatch):
+    runs = []
+
+    def unlucky(command, **options):
+        runs.append(command)
+        return subprocess.CompletedProcess(command, 1, "", f"RuntimeError: {sweep.UNLUCKY} to kernel_info")
+
+    monkeypatch.setattr(sweep.subprocess, "run", unlucky)
+    (outcome,) = sweep.sweep(small, {"fixed": {"n": 1}}, out=tmp_path / "out")
+    assert outcome.state == "failed" and len(runs) == 2
+
+
+# ── side by side ──
+
+
+def test_several_workers_need_dask(small, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "dask", None)
+    monkeypatch.setitem(sys.modules, "dask.distributed", None)
+    with pytest.raises(MissingError, match=r"dask.* is not installed: pip install 'exprkit\[dask\]'"):
+        sweep.sweep(small, {"fixed": {"n": 1}}, out=tmp_path / "out", workers=2)
+
+
+def test_wrong_numbers_of_workers_are_refused_before_anything_runs(small, tmp_path):
+    into, calls = tmp_path / "all.parquet", Calls()
+    wrong = (2, calls, "workers must be 1$"), (0, None, "workers must be 1 or more, .*, not 0")
+    for workers, plain, message in wrong:
+        with pytest.raises(ArgumentError, match=message):
+            sweep.sweep(small, {"fixed": {"n": 1}}, out=tmp_path / "out", plain=plain, workers=workers, into=into)
+    assert calls == [] and not (tmp_path / "out").exists()
+
+
+def test_a_device_has_one_run_at_a_time(small, tmp_path, monkeypatch):
+    pytest.importorskip("dask.distributed")
+    busy, most, used, lock = {}, [], set(), threading.Lock()
+
+    def run(job, device):
+        with lock:
+            busy[device] = busy.get(device, 0) + 1
+            most.append(busy[device])
+            used.add(device)
+        time.sleep(0.05)
+        with lock:
+            busy[device] -= 1
+        (job.folder / "found.parquet").write_bytes(b"1")
+        return "", job.report
+
+    monkeypatch.setattr(sweep, "_papermill", run)
+    monkeypatch.setattr(sweep, "_on_gpu", lambda job: True)
+    monkeypatch.setattr(sweep, "_device_count", lambda: 2)
+    outcomes = sweep.sweep(small, {"grid": {"n": [5, 6, 7, 8, 9]}}, out=tmp_path / "out", workers=2)
+    assert states(outcomes) == ["done"] * 5
+    assert used == {0, 1} and max(most) == 1
+
+
+# ── from a shell ──
+
+
+def shell(folder, *arguments):
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "exprkit", *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def test_cpu_runs_go_side_by_side_from_a_shell(small, tmp_path):
+    pytest.importorskip("dask.distributed")
+    (tmp_path / "study.yaml").write_text("grid: {n: [1, 2]}")
+    done = shell(tmp_path, "sweep", small, "study.yaml", "--workers", "2")
+    assert done.returncode == 1
+    first, failed = done.stdout.splitlines()
+    assert first == "1 done, 1 failed"
+    assert failed.startswith("failed: results/study/small-") and failed.endswith("two is too many (exit 1)")
+
+
+def test_the_command_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text("fixed: {n_exprs: 20, n_points: 5, n_steps: 2, n_samples: 1, backends: [numpy]}")
+    assert main(["sweep", str(BENCHMARK), "s.yaml", "--check"]) == 0
+    assert '"n_exprs": 20' in capsys.readouterr().out and not (tmp_path / "results").exists()
+    assert main(["sweep", str(BENCHMARK), "s.yaml", "--plain", "--json", "--into", "all.parquet"]) == 0
+    (outcome,) = json.loads(capsys.readouterr().out)
+    assert outcome["state"] == "done" and (tmp_path / "all.parquet").exists()
+    assert main(["sweep", str(BENCHMARK), "s.yaml", "--plain"]) == 0
+    assert capsys.readouterr().out == "1 finished before\n"
+    assert main(["sweep", str(ROOT / "notebooks" / "comparison.ipynb"), "s.yaml", "--plain"]) == 1
+    assert "needs papermill" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as caught:
+        main(["swep"])
+    assert caught.value.code == 2
+    monkeypatch.setattr(sweep, "sweep", interrupted)
+    assert main(["sweep", str(BENCHMARK), "s.yaml"]) == 130
+    assert "what is finished is kept" in capsys.readouterr().err
+
+
+def interrupted(*arguments, **options):
+    raise KeyboardInterrupt
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
+    gone = str(tmp_path / "gone")
+    for command in (["figures", "--results", gone], ["readme", "--readme", gone]):
+        assert main(command) == 1
+        assert gone in capsys.readouterr().err
+
+
+def test_figures_and_readme_from_the_command_line(tmp_path, capsys):
+    assert main(["figures", "--results", str(tmp_path), "--out", str(tmp_path / "figures")]) == 0
+    assert str(tmp_path / "figures" / "benchmark.svg") in capsys.readouterr().out.splitlines()
+    page = tmp_path / "README.md"
+    page.write_text("before\n<!-- results: made by `make readme` -->\nold\n<!-- end of results -->\nafter\n")
+    assert main(["readme", "--readme", str(page), "--results", str(tmp_path)]) == 0
+    assert page.read_text().splitlines()[2] == "Nothing has been measured yet: `make study`."
+    assert page.read_text().startswith("before\n") and page.read_text().endswith("after\n")
