@@ -70,6 +70,12 @@ LAYERS = """
     study.sweep study.figures
     study.conclusions
     study.readme
+    explorer explorer.work explorer.svg
+    explorer.gpu explorer.curve explorer.table explorer.race
+    explorer.aspects
+    explorer.meter
+    explorer.tuner explorer.many explorer.contest
+    explorer.view
     __main__
 """
 TOP = "exprkit"  # the package itself, which every user imports and no module of its own

@@ -1,0 +1,1 @@
+"""The explorer: expressions, populations and races, looked at in a notebook (``exprkit.explore``)."""
