@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 
 class ExprkitError(Exception):
@@ -39,6 +40,13 @@ class ArgumentError(ExprkitError, ValueError):
 
 class MissingError(ExprkitError, ImportError):
     """A package that an extra of exprkit brings is not installed; says which command installs it."""
+
+
+def one_of(what: str, value: Any, choices: tuple[str, ...]) -> Any:
+    """The value; an ArgumentError if it is none of the choices."""
+    if value not in choices:
+        raise ArgumentError(f"{what} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+    return value
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ from exprkit.backends.accumulator import Accumulated, accumulate
 from exprkit.backends.cuda_fit import Derivatives
 from exprkit.backends.geometry import VECTOR_BYTES, VECTORS, Shape, plan, shapes
 from exprkit.backends.jobs import Launch, Launcher, Numbers, store_width, too_large
-from exprkit.errors import ArgumentError
+from exprkit.errors import ArgumentError, one_of
 from exprkit.lower import lower
 from exprkit.objective import Fitted, Options
 from exprkit.population import Population
@@ -122,7 +122,7 @@ class Engine:
         self.n_exprs, self.n_points = len(pop), len(X)
         self._invalid = np.flatnonzero(~pop.valid)
         self.host_results = isinstance(X, np.ndarray)
-        self.reduction = _one_of("reduction", reduction, REDUCTIONS)
+        self.reduction = one_of("reduction", reduction, REDUCTIONS)
         self.block_size = _check_block(block_size, self.card.lanes)
         self.vectors = _check_points(points_per_thread, self.dtype.itemsize)
         try:
@@ -133,7 +133,7 @@ class Engine:
             raise too_large(f"the data ({size:.3g} GB), its columns and the programs", self.card) from error
         self._numbers = Numbers(self._launcher)
         self._baseline = None
-        if _one_of("dispatch", dispatch, DISPATCHES) != "interpreter":
+        if one_of("dispatch", dispatch, DISPATCHES) != "interpreter":
             from exprkit.backends.per_expression import Baseline
 
             self._baseline = Baseline(pop, self._launcher, block_size or BASELINE_BLOCK)
@@ -415,12 +415,6 @@ def _programs(pop: Population, X: Any, settings: Precision, dtype: np.dtype, xp:
     positive = ~np.array(negative or [False] * X.shape[1], bool)
     program = lower(pop, precision=settings.operators, positive=positive, dtype=dtype)
     return accumulate(program), (program.column_code, program.column_var)
-
-
-def _one_of(what: str, value: str, choices: tuple[str, ...]) -> str:
-    if value not in choices:
-        raise ArgumentError(f"{what} must be one of {', '.join(map(repr, choices))}, not {value!r}")
-    return value
 
 
 def _check_block(size: int | None, lanes: int) -> int | None:

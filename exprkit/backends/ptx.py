@@ -32,7 +32,7 @@ from exprkit.backends.jobs import THREADS, Launch, Launcher, Numbers, store_widt
 from exprkit.backends.launches import WORK_BYTES as WORK_ITEM
 from exprkit.backends.launches import Pass, window
 from exprkit.backends.loaded import Code
-from exprkit.errors import ArgumentError, DataError
+from exprkit.errors import ArgumentError, DataError, one_of
 from exprkit.lower import Program, lower
 from exprkit.population import Population
 from exprkit.precision import Precision
@@ -127,7 +127,7 @@ class Engine:
             raise DataError(f"{self.n_points} points are more than {most}: take them in parts and add the sums")
         self._invalid = np.flatnonzero(~pop.valid)
         self.host_results = isinstance(X, np.ndarray)
-        self.separate = _one_of("dispatch", dispatch, DISPATCHES) == "per-expression"
+        self.separate = one_of("dispatch", dispatch, DISPATCHES) == "per-expression"
         self._chosen = _check_block(block_size), _check_points(points_per_thread, self.dtype.itemsize)
         self._of_a_bundle = 1 if self.separate else _check_count("structures_per_bundle", structures_per_bundle)
         self._of_a_module = _check_count("structures_per_module", structures_per_module)
@@ -431,12 +431,6 @@ def _check_count(name: str, value: int | None) -> int | None:
 
 def _compiler(threads: int | None, cache: bool) -> Callable[..., Any]:
     return functools.partial(compile_modules, workers=threads, cache=cache)
-
-
-def _one_of(what: str, value: str, choices: tuple[str, ...]) -> str:
-    if value not in choices:
-        raise ArgumentError(f"{what} must be one of {', '.join(map(repr, choices))}, not {value!r}")
-    return value
 
 
 def _check_block(size: int | None) -> int | None:

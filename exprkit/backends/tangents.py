@@ -58,11 +58,6 @@ def derivatives(row: ops.Operator, operators: str) -> tuple[str, ...]:
     return tuple(_in_c(text, row, operators) for text in row.derivative) or ('T(nan(""))',) * row.arity
 
 
-def is_differentiable(row: ops.Operator) -> bool:
-    """Whether the table says how to differentiate the operator."""
-    return bool(row.derivative)
-
-
 def is_rare(row: ops.Operator) -> bool:
     """Whether the operator is left out of kernels that need not have it."""
     return not (row in cases.rows(common=True) or row.code == ops.COPY or row.width > 1)
