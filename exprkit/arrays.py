@@ -27,6 +27,23 @@ def no_device(values: Any) -> None:
     """The ``adopt`` of a backend that works in the host's memory."""
 
 
+def population(pop: Any) -> Population:
+    """``pop`` itself, if it is a population."""
+    if not isinstance(pop, Population):
+        raise DataError(f"the first argument must be a Population, not {type(pop).__name__}: use exprkit.parse(...)")
+    return pop
+
+
+def weights_vector(weights: Any, n_points: int, dtype: np.dtype, adopt: Callable[[Any], Any]) -> Any | None:
+    """Weights of the points, finite and not negative; None for none."""
+    if weights is None:
+        return None
+    w = point_vector("weights", weights, n_points, dtype, adopt)
+    if not np.all((w >= 0) & np.isfinite(w)):
+        raise DataError("weights must be finite and not negative")
+    return w
+
+
 def dtype_name(dtype: Any) -> str:
     """``"float32"`` for np.float32, np.dtype("float32") and "float32" alike."""
     try:

@@ -84,10 +84,7 @@ class Evaluator:
         n_steps: int = 1,
         **options: Any,
     ) -> None:
-        if not isinstance(pop, Population):
-            kind = type(pop).__name__
-            raise DataError(f"the first argument must be a Population, not {kind}: use exprkit.parse(...)")
-        self.pop = pop
+        self.pop = arrays.population(pop)
         settings = precision_of(precision)
         self.precision = settings.operators
         self.dtype = np.dtype(_one_of("dtype", arrays.dtype_name(dtype), DTYPES))
@@ -353,10 +350,7 @@ class Evaluator:
         """Parameters, their leading shape, the target and the weights, checked."""
         sets, lead = arrays.parameter_sets(params, self.pop, self.dtype, self._adopt)
         target = arrays.point_vector("y", y, self.n_points, self.dtype, self._adopt)
-        w = None if weights is None else arrays.point_vector("weights", weights, self.n_points, self.dtype, self._adopt)
-        if w is not None and not np.all((w >= 0) & np.isfinite(w)):
-            raise DataError("weights must be finite and not negative")
-        return sets, lead, target, w
+        return sets, lead, target, arrays.weights_vector(weights, self.n_points, self.dtype, self._adopt)
 
     def explain(self) -> str:
         """Which backend runs and on what, and what each is estimated to take (``backends.choice``)."""

@@ -223,14 +223,13 @@ def fit(
     """
     begin = time.perf_counter()
     _check(method, loss, delta, max_iter, tol, restarts, seed)
-    if not isinstance(pop, Population):
-        raise DataError(f"the first argument must be a Population, not {type(pop).__name__}: use exprkit.parse(...)")
+    arrays.population(pop)
     lower, upper = _bounds(bounds, pop)
     starts = _starts(init, pop, restarts, seed)
     chosen = _backend(backend) if method == "lm" else backend
     ev = Evaluator(pop, X, chosen, precision, dtype, threads, **options)
     target = arrays.point_vector("y", y, ev.n_points, ev.dtype, ev._adopt)
-    w = _weights(weights, ev)
+    w = arrays.weights_vector(weights, ev.n_points, ev.dtype, ev._adopt)
     _check_target(target, w, loss)
     kind = KINDS[loss]
     scale = _floor(target, w) if kind == objective.ABSOLUTE else float(delta)
@@ -273,15 +272,6 @@ def _backend(name: str) -> str:
         if status(name).available and hasattr(load(name).Engine, "fit"):
             return name
     raise BackendError("no backend can fit here")
-
-
-def _weights(weights: Any, ev: Evaluator) -> np.ndarray | None:
-    if weights is None:
-        return None
-    w = arrays.point_vector("weights", weights, ev.n_points, ev.dtype, ev._adopt)
-    if not np.all((w >= 0) & np.isfinite(w)):
-        raise DataError("weights must be finite and not negative")
-    return w
 
 
 def _check_target(y: np.ndarray, w: np.ndarray | None, loss: str) -> None:
@@ -376,7 +366,8 @@ def _in_float64(
     some = pop[again]
     width = some.max_params
     ev = Evaluator(some, X, backend, precision, "float64", threads, **options)
-    target, w = arrays.point_vector("y", y, ev.n_points, ev.dtype, ev._adopt), _weights(weights, ev)
+    target = arrays.point_vector("y", y, ev.n_points, ev.dtype, ev._adopt)
+    w = arrays.weights_vector(weights, ev.n_points, ev.dtype, ev._adopt)
     bounds = [side if side is None else np.ascontiguousarray(side[again, :width]) for side in (told.lower, told.upper)]
     first = np.ascontiguousarray(starts[:, again, :width])
     more = ev._ability("fit")(first, target, w, told._replace(lower=bounds[0], upper=bounds[1]))

@@ -54,6 +54,7 @@ from exprkit.lower import (
     SLOT,
     UNIFORM,
     UNIFORM_NODE,
+    Columns,
     Program,
     is_uniform,
     operand_text,
@@ -135,7 +136,7 @@ def lower_gradients(
         np.zeros(size, np.bool_), np.zeros(size, np.int32), np.zeros(size, np.int32), np.zeros(size, np.int32),
         np.zeros(size + 2, np.bool_), np.zeros(most, np.int32), np.zeros(most, np.int32),
     )  # fmt: skip
-    columns = _Columns(
+    columns = Columns(
         np.full(256 * max(n_vars, 1), -1, np.int32), np.empty(512 * max(n_vars, 1), np.uint8),
         np.empty(512 * max(n_vars, 1), np.int32),
     )  # fmt: skip
@@ -188,12 +189,6 @@ class _Tokens(NamedTuple):
     numbers: np.ndarray
     offsets: np.ndarray
     n_params: np.ndarray
-
-
-class _Columns(NamedTuple):
-    of: np.ndarray  # [variable * 256 + code] -> column, -1 where there is none yet
-    code: np.ndarray
-    var: np.ndarray
 
 
 class _Scratch(NamedTuple):

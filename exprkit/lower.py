@@ -145,7 +145,7 @@ def lower(
         *_empty(n_tokens, "u1 i4 i4 i4"), *_zeros(n_exprs + 1, "i8 i4"),
         *_empty(n_tokens, "f8"), *_zeros(n_exprs + 1, "i8"),
     )  # fmt: skip
-    columns = _Columns(np.full(256 * max(n_vars, 1), -1, np.int32), *_empty(512 * n_vars, "u1 i4"))
+    columns = Columns(np.full(256 * max(n_vars, 1), -1, np.int32), *_empty(512 * n_vars, "u1 i4"))
     nodes = _Nodes(*_empty(2 * int(np.diff(pop.offsets).max(initial=1)), "u1 u1 i8 i4 i4 ? i4 i4 i4"))
     n_slots, n_uniforms, n_columns = _lower_all(tokens, table_rules(precision), instructions, columns, nodes)
     n_instr, n_const = instructions.offsets[-1], instructions.first_const[-1]
@@ -254,7 +254,7 @@ class _Instructions(NamedTuple):
     first_const: np.ndarray
 
 
-class _Columns(NamedTuple):
+class Columns(NamedTuple):
     of: np.ndarray  # [variable * 256 + code] -> column, -1 where there is none yet
     code: np.ndarray
     var: np.ndarray

@@ -138,10 +138,12 @@ def speed(precision="fast", dtype=np.float32, sizes=((362, "900"), (10_860, "120
         evaluations, iterations = made["evaluations"].get()[0], made["iterations"].get()
         status = np.bincount(made["status"].get()[0], minlength=6)
         shapes = sorted({tuple(batch.shape[:3]) for batch, _ in of._derivatives._batches_for(True)})
-        least = floors(of, evaluations) if precision == "fast" else [0, 0]
+        least = ""
+        if precision == "fast":
+            least = "floors: arithmetic {:.0f}, special {:.0f} us; ".format(*floors(of, evaluations))
         report(
             f"fit {len(pop)} x {n_points}, {precision}, {np.dtype(dtype).name}", micro, "us", target,
-            f"floors: arithmetic {least[0]:.0f}, special {least[1]:.0f} us; {iterations.mean():.1f} iterations, "
+            f"{least}{iterations.mean():.1f} iterations, "
             f"{evaluations.mean():.1f} evaluations each; ftol {status[0]}, xtol {status[1]}, gtol {status[2]}, "
             f"max_iter {status[3]}, stuck {status[4]}, not finite {status[5]}; tangents, vectors, warps {shapes}; "
             f"compiled and run first in {first:.1f} s",

@@ -154,8 +154,8 @@ def _accumulate_all(lowered, rows, made):
         for k in range(start, point):
             pair = 1 if rows.width[lowered.code[k]] == 2 else 0
             made.steps[s, 0] = lowered.code[k]
-            made.steps[s, 1] = _source(lowered.a[k], e, lowered, first_result)
-            made.steps[s, 2] = _source(lowered.b[k], e, lowered, first_result)
+            made.steps[s, 1] = source(lowered.a[k], e, lowered, first_result)
+            made.steps[s, 2] = source(lowered.b[k], e, lowered, first_result)
             made.steps[s, 3] = n_results << 1 | pair
             s, n_results = s + 1, n_results + 1 + pair
         cost = 0
@@ -192,7 +192,7 @@ def _word(k, is_first, e, w, first_result, lowered, rows, made):
             action |= LOAD
             place |= (loaded >> 2) << _LOADED
         elif rows.pair[code] == 1:  # pair of columns, and b is the number
-            made.sources[w] = _source(b, e, lowered, first_result)
+            made.sources[w] = source(b, e, lowered, first_result)
             made.words[w, 0] = action | rows.case[code, 5] << _CASE
             made.words[w, 1] = a >> 2
             return
@@ -203,7 +203,7 @@ def _word(k, is_first, e, w, first_result, lowered, rows, made):
         first = swapped and rows.commutative[code] == 0
         if operand & 3 == UNIFORM:
             form = 4 if first else 3
-            made.sources[w] = _source(operand, e, lowered, first_result)
+            made.sources[w] = source(operand, e, lowered, first_result)
         else:
             form = 2 if first else 1
             place |= operand >> 2
@@ -214,7 +214,7 @@ def _word(k, is_first, e, w, first_result, lowered, rows, made):
 
 
 @compiled
-def _source(operand, e, lowered, first_result):
+def source(operand, e, lowered, first_result):
     """Where the uniform of an operand comes from."""
     if operand < 0:
         return 0

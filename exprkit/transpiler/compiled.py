@@ -118,8 +118,7 @@ def compile_ptx(
     ArgumentError, DataError
         If a choice does not exist.
     """
-    if not isinstance(pop, Population):
-        raise DataError(f"the first argument must be a Population, not {type(pop).__name__}: use exprkit.parse(...)")
+    arrays.population(pop)
     if arrays.dtype_name(dtype) not in DTYPES:
         raise DataError(f"dtype must be one of {', '.join(map(repr, DTYPES))}, not {dtype!r}")
     settings, number = settings_of(precision), np.dtype(arrays.dtype_name(dtype))

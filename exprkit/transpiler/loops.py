@@ -2,10 +2,10 @@
 
 Beside ``structures`` and ``bundles``, which say what they are for.
 
+    >>> import numpy as np
     >>> from exprkit.transpiler import loops
-    >>> from exprkit.backends import accumulator
-    >>> (loops.PARAMETER, loops.RESULT) == (accumulator.PARAMETER, accumulator.RESULT)
-    True
+    >>> loops.cut(np.arange(3), np.ones(3), np.ones(3), np.ones((3, 1), bool), 2, 9, 9).tolist()
+    [0, 2, 3]
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from exprkit import ops
+from exprkit.backends.accumulator import CONSTANT, source
 from exprkit.compiled import compiled
 from exprkit.lower import SLOT, UNIFORM
 
-PARAMETER, CONSTANT, RESULT = 1, 2, 3  # where a number comes from, as in accumulator and interpreter.cu
 _COPY = ops.COPY
 
 
@@ -61,8 +61,8 @@ def find_all(lowered, made, number_of, made_by, table):
         for k in range(start, point):
             pair = 1 if lowered.width[lowered.code[k]] == 2 else 0
             made.steps[s, 0] = lowered.code[k]
-            made.steps[s, 1] = _source(lowered.a[k], e, lowered, first_result)
-            made.steps[s, 2] = _source(lowered.b[k], e, lowered, first_result)
+            made.steps[s, 1] = source(lowered.a[k], e, lowered, first_result)
+            made.steps[s, 2] = source(lowered.b[k], e, lowered, first_result)
             made.steps[s, 3] = n_results << 1 | pair
             s, n_results = s + 1, n_results + 1 + pair
         made.first_step[e + 1] = s
@@ -79,7 +79,7 @@ def find_all(lowered, made, number_of, made_by, table):
                 if operand >= 0 and operand & 3 == UNIFORM:
                     if number_of[operand >> 2] < 0:
                         number_of[operand >> 2] = numbers
-                        made.sources[w + numbers] = _source(operand, e, lowered, first_result)
+                        made.sources[w + numbers] = source(operand, e, lowered, first_result)
                         numbers += 1
                     operand = number_of[operand >> 2] << 2 | UNIFORM
                 elif operand >= 0 and operand & 3 == SLOT:
@@ -136,21 +136,6 @@ def _look_up(made, n, stop, table):
         place = (place + np.uint64(1)) & mask
     table[place] = n
     return n
-
-
-@compiled
-def _source(operand, e, lowered, first_result):
-    """Where the uniform of an operand comes from."""
-    if operand < 0:
-        return 0
-    index = operand >> 2
-    n_params = lowered.n_params[e]
-    if index < n_params:
-        return index << 2 | PARAMETER
-    constant = lowered.first_const[e] + index - n_params
-    if constant < lowered.first_const[e + 1]:
-        return constant << 2 | CONSTANT
-    return (first_result + constant - lowered.first_const[e + 1]) << 2 | RESULT
 
 
 # ── bundles ──────────────────────────────────────────────────────────────────────────
