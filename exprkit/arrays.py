@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.errors import DataError
+from exprkit.errors import DataError, number_of
 from exprkit.population import VARIABLE, Population
 
 Adopt = Callable[[Any], Any]
@@ -155,7 +155,8 @@ def _pad_vectors(vectors: Any, pop: Population) -> np.ndarray:
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"params must be a list of vectors of numbers, one an expression: {error}") from None
     wrong = np.flatnonzero(lengths != pop.n_params)
-    if len(wrong) and not np.all(lengths == lengths[0]):
+    too_many = isinstance(vectors, list | tuple) and lengths.max(initial=0) > pop.max_params  # an array may be wider
+    if len(wrong) and (too_many or not np.all(lengths == lengths[0])):
         i = int(wrong[0])
         raise DataError(f"params[{i}] holds {lengths[i]} numbers, but {_describe(pop, i)} has {pop.n_params[i]}")
     padded = np.zeros((len(pop), int(lengths.max(initial=0))))
@@ -177,11 +178,11 @@ def _check_columns(X: np.ndarray, pop: Population) -> None:
     n_columns = X.shape[1]
     if pop.variables is not None and n_columns != len(pop.variables):
         names = ", ".join(pop.variables)
-        raise DataError(f"X has {n_columns} columns, but the population's variables are {names}{_transposed(X, pop)}")
+        raise DataError(f"X has {number_of(n_columns, 'column')}, but the population's variables are {names}{_transposed(X, pop)}")
     if n_columns < pop.n_vars:
         tokens = (pop.kinds == VARIABLE) & (pop.values >= n_columns)
         i = int(np.searchsorted(pop.offsets, np.argmax(tokens), side="right")) - 1
-        raise DataError(f"X has {n_columns} columns, but {_describe(pop, i)} needs {pop.n_vars}{_transposed(X, pop)}")
+        raise DataError(f"X has {number_of(n_columns, 'column')}, but {_describe(pop, i)} needs {pop.n_vars}{_transposed(X, pop)}")
 
 
 def _transposed(X: np.ndarray, pop: Population) -> str:

@@ -49,6 +49,11 @@ def one_of(what: str, value: Any, choices: tuple[str, ...]) -> Any:
     return value
 
 
+def number_of(n: int, what: str) -> str:
+    """As "1 column" and "2,000 columns"."""
+    return f"{n:,} {what}{'s' * (n != 1)}"
+
+
 @contextlib.contextmanager
 def brought_by(extra: str) -> Iterator[None]:
     """Around the imports of packages that are installed with an extra."""

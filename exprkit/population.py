@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from exprkit import ops
-from exprkit.errors import PopulationError
+from exprkit.errors import PopulationError, number_of
 
 if TYPE_CHECKING:
     import os
@@ -369,11 +369,9 @@ class Population:
         return f"<Population: {self._summary()}{f', {bad:,} not valid' if bad else ''}>"
 
     def _summary(self) -> str:
-        counts = [
-            (len(self), "expression"), (len(self.kinds), "token"), (self.n_vars, "variable"),
-        ]  # fmt: skip
-        words = [f"{n:,} {what}{'s' * (n != 1)}" for n, what in counts]
-        return ", ".join([*words, f"up to {self.max_params:,} parameter{'s' * (self.max_params != 1)}"])
+        counts = {"expression": len(self), "token": len(self.kinds), "variable": self.n_vars}
+        words = [number_of(n, what) for what, n in counts.items()]
+        return ", ".join([*words, f"up to {number_of(self.max_params, 'parameter')}"])
 
     def _repr_html_(self) -> str:
         first = self[:SHOWN]

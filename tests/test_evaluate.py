@@ -66,6 +66,12 @@ def test_parameters_come_in_three_forms(pop, X, backend):
     assert np.array_equal(ev.evaluate([PARAMS, PARAMS])[1], by_vectors)
 
 
+def test_a_vector_of_too_many_parameters_is_an_error(X):
+    ev = ek.Evaluator(ek.parse(["p1 * x1", "x2"]), X)
+    with pytest.raises(DataError, match=r"params\[0\] holds 3 numbers, but expression 0 \(p1 \* x1\) has 1"):
+        ev.evaluate([[1, 2, 3], [1, 2, 3]])
+
+
 def test_one_expression_takes_a_plain_vector(X, backend):
     ev = ek.Evaluator(ek.parse(["p1 + p2 * x1"]), X, backend=backend)
     assert np.array_equal(ev.evaluate([1.0, 2.0]), ev.evaluate([[1.0, 2.0]]))
@@ -175,7 +181,7 @@ WRONG = {
     "X must have shape (n_points, n_vars), not (7,); one variable is X.reshape(-1, 1)": lambda pop, X: ek.Evaluator(
         pop, X[:, 0]
     ),
-    "X has 1 columns, but expression 1 (p1 * x2 ^ 2) needs 2": lambda pop, X: ek.Evaluator(pop, X[:, :1]),
+    "X has 1 column, but expression 1 (p1 * x2 ^ 2) needs 2": lambda pop, X: ek.Evaluator(pop, X[:, :1]),
     "X has 7 columns, but the population's variables are a, b; X is (n_points, n_vars): did you mean X.T?": (
         lambda pop, X: ek.Evaluator(ek.parse(["a + b"], variables=["a", "b"]), X.T)
     ),
