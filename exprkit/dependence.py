@@ -1,15 +1,16 @@
 """Which parameters an expression is linear in, and whether it can be differentiated by them.
 
-Beside ``lower``, for fits: one walk over the tokens, with no derivative written down.  What
-an operator's derivatives depend on is read off the table's ``derivative`` cells; two
-parameters that meet there have a mixed second derivative.
+Beside ``lower``, for the fits of all backends: one walk over the tokens, with no derivative
+written down.  What an operator's derivatives depend on is read off the table's
+``derivative`` cells; two parameters that meet there have a mixed second derivative.  Where
+a cell says 0 a parameter ends: ``floor(p1)`` has no slope, whatever it stands in.
 
     >>> import exprkit as ek
     >>> from exprkit.dependence import dependence
     >>> dependence(ek.parse(["p1 * x1 + p2", "p1 * p2 + x1", "exp(p1) * p2", "gamma(p1)"])).linear.tolist()
     [3, 1, 2, 0]
-    >>> dependence(ek.parse(["gamma(p1)", "gamma(x1) * p1"])).differentiable
-    array([False,  True])
+    >>> dependence(ek.parse(["gamma(p1)", "gamma(x1) * p1", "gamma(floor(p1))"])).differentiable
+    array([False,  True,  True])
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -35,7 +36,8 @@ class Dependence(NamedTuple):
 
     ``linear`` (uint64): bit j is set for parameter j of a set that the expression is jointly
     linear in; of several possible sets the one that takes the parameters in their order.
-    ``differentiable`` (bool): False where a parameter is inside an operator without a derivative.
+    ``differentiable`` (bool): False where a parameter that makes a difference is inside an operator
+    without a derivative.
     """
 
     linear: np.ndarray
@@ -45,8 +47,16 @@ class Dependence(NamedTuple):
 def dependence(pop: Population) -> Dependence:
     """Linear parameters and differentiability of every expression."""
     found = Dependence(np.zeros(len(pop), np.uint64), np.ones(len(pop), np.bool_))
-    _walk_all(pop.kinds, pop.values, pop.offsets, ops.ARITY.copy(), _uses(), *found)
+    stack = np.zeros(int(np.diff(pop.offsets).max(initial=1)), np.uint64)
+    meets = np.zeros(_LAST + 1, np.uint64)
+    _walk_all(pop.kinds, pop.values, pop.offsets, ops.ARITY.copy(), _uses(), stack, meets, *found)
     return found
+
+
+@functools.cache
+def no_slope() -> frozenset[tuple[int, int]]:
+    """(operator's code, operand) of every derivative that is 0 everywhere."""
+    return frozenset((row.code, k) for row in ops.OPERATORS for k, text in enumerate(row.derivative) if text == "0")
 
 
 @functools.cache
@@ -58,18 +68,18 @@ def _uses() -> np.ndarray:
         for text, of_a, of_b in zip(row.derivative, (_A_OF_A, _A_OF_B), (_B_OF_A, _B_OF_B), strict=False):
             letters = set(re.findall(r"\b[aby]\b", text))
             uses[row.code] |= of_a * bool(letters & {"a", "y"}) | of_b * bool(letters & {"b", "y"})
-            uses[row.code] |= (_NO_A if of_a == _A_OF_A else _NO_B) * (text == "0")
+    for code, operand in no_slope():
+        uses[code] |= _NO_B if operand else _NO_A
     return uses
 
 
 @compiled
-def _walk_all(kinds, values, offsets, arity, uses, linear, differentiable):
-    longest = 1
-    for i in range(len(linear)):
-        longest = max(longest, offsets[i + 1] - offsets[i])
-    stack = np.zeros(longest, np.uint64)  # the parameters that an operand has a derivative by
-    holds = np.zeros(longest + 1, np.bool_)  # whether there are parameters inside at all
-    meets = np.zeros(_LAST + 1, np.uint64)  # by parameter: those it has a second derivative with
+def _walk_all(kinds, values, offsets, arity, uses, stack, meets, linear, differentiable):
+    """Walk over all expressions.
+
+    ``stack``: the parameters that an operand has a derivative by.  ``meets``, all 0: by parameter, those it
+    has a second derivative with.
+    """
     for i in range(len(linear)):
         depth = 0
         for t in range(offsets[i], offsets[i + 1]):
@@ -77,7 +87,7 @@ def _walk_all(kinds, values, offsets, arity, uses, linear, differentiable):
                 mine = np.uint64(0)
                 if kinds[t] == PARAMETER:
                     mine = np.uint64(1) << np.uint64(min(values[t], np.uint64(_LAST)))
-                stack[depth], holds[depth] = mine, kinds[t] == PARAMETER
+                stack[depth] = mine
                 depth += 1
                 continue
             code = values[t]
@@ -86,8 +96,7 @@ def _walk_all(kinds, values, offsets, arity, uses, linear, differentiable):
                 b = stack[depth - 1]
             depth -= arity[code] - 1
             stack[depth - 1] = a | b
-            holds[depth - 1] |= arity[code] == 2 and holds[depth]
-            if use & _NO_RULE and holds[depth - 1]:
+            if use & _NO_RULE and (a | b) != 0:
                 differentiable[i] = False
             if use & _NO_A:
                 stack[depth - 1] = b

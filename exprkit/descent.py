@@ -2,7 +2,11 @@
 
 Beside ``fit``, which calls it for losses or populations that Levenberg-Marquardt is not wanted
 for.  Plain NumPy over arrays (n_exprs, max_params); the gradients are the backend's
-``loss_and_grad``.
+``loss_and_grad``.  Within bounds both project: a step ends at the nearest point that is
+allowed, and a parameter at a bound that the loss pushes against stays there (of L-BFGS,
+D. P. Bertsekas, "Projected Newton methods for optimization problems with simple
+constraints", SIAM J. Control Optim. 20, 1982; of Adam, S. J. Reddi, S. Kale, S. Kumar, "On
+the convergence of Adam and beyond", ICLR 2018).
 
     >>> from exprkit.descent import METHODS
     >>> METHODS
@@ -16,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from exprkit import objective
-from exprkit.errors import ArgumentError
-from exprkit.gradient import differentiable
+from exprkit.dependence import dependence
 from exprkit.objective import Fitted
 
 METHODS = ("lbfgs", "adam")
@@ -33,19 +36,14 @@ def minimise(
 ) -> Fitted:  # fmt: skip
     """Minimise the sum of w r^2 or w abs r from every start, (n_starts, n_exprs, max_params); the best one counts.
 
-    Raises
-    ------
-    ArgumentError
-        For bounds: these methods have none.
+    ``lower`` and ``upper`` are bounds, (n_exprs, max_params), or None.
     """
-    if lower is not None or upper is not None:
-        raise ArgumentError(f"method={method!r} knows no bounds; method='lm' does")
     run = {"lbfgs": _lbfgs, "adam": _adam}[method]
     steps = MAX_ITER[method] if max_iter is None else int(max_iter)
     best: Fitted | None = None
     for start in starts:
-        problem = _Problem(ev, y, w, kind)
-        found = problem.ended(*run(problem, start, steps, tol))
+        problem = _Problem(ev, y, w, kind, lower, upper)
+        found = problem.ended(*run(problem, problem.within(start), steps, tol))
         if best is None:
             best = found
             continue
@@ -62,12 +60,20 @@ def minimise(
 class _Problem:
     """The loss and its gradient of every expression, and what can be said without them."""
 
-    def __init__(self, ev: Any, y: np.ndarray, w: np.ndarray | None, kind: int) -> None:
+    def __init__(
+        self, ev: Any, y: np.ndarray, w: np.ndarray | None, kind: int, lower: np.ndarray | None,
+        upper: np.ndarray | None,
+    ) -> None:  # fmt: skip
+        self.lower, self.upper = -np.inf if lower is None else lower, np.inf if upper is None else upper
         self.ev, self.y, self.w, self.pop = ev, y, w, ev.pop
         self.kind = "sse" if kind == objective.SQUARES else "mae"
         self.total = 1.0 if self.kind == "sse" else float(len(y) if w is None else np.sum(w, dtype=np.float64))
-        self.fits = self.pop.valid & (self.pop.n_params > 0) & differentiable(self.pop)
+        self.fits = self.pop.valid & (self.pop.n_params > 0) & dependence(self.pop).differentiable
         self.evaluations = 0
+
+    def within(self, p: np.ndarray) -> np.ndarray:
+        """The nearest parameters within the bounds."""
+        return np.clip(p, self.lower, self.upper)
 
     def __call__(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Losses (inf where not finite) and gradients (0 where not finite)."""
@@ -77,6 +83,11 @@ class _Problem:
         loss, gradient = self.ev.loss_and_grad(p, self.y, self.kind, self.w)
         gradient = np.where(np.isfinite(gradient) & self.fits[:, None], gradient, 0.0)
         return np.where(np.isfinite(loss), loss, np.inf), gradient
+
+    def free(self, p: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """The gradient, 0 where a bound stops the descent."""
+        held = ((p <= self.lower) & (gradient > 0)) | ((p >= self.upper) & (gradient < 0))
+        return np.where(held, 0.0, gradient)
 
     def ended(self, p: np.ndarray, loss: np.ndarray, iterations: np.ndarray, status: np.ndarray) -> Fitted:
         counts = len(self.y) > 0 if self.w is None else bool(np.any(self.w > 0))
@@ -110,13 +121,14 @@ def _adam(problem: _Problem, start: np.ndarray, max_iter: int, tol: float) -> Fo
         m, v = FIRST * m + (1 - FIRST) * gradient, SECOND * v + (1 - SECOND) * gradient**2
         rate = RATE * (1 - (k - 1) / max_iter)
         d = -rate * (m / (1 - FIRST**k)) / (np.sqrt(v / (1 - SECOND**k)) + TINY)
-        p = np.where(active[:, None], p + d, p)
+        p, before = np.where(active[:, None], problem.within(p + d), p), p
+        d = p - before
         iterations += active
         loss, gradient = problem(p)
         better = active & (loss < best_loss)
         best[better], best_loss[better] = p[better], loss[better]
         still = active & np.all(np.abs(d) <= tol * (np.abs(p) + tol), axis=1)
-        flat = active & np.all(gradient == 0, axis=1) & np.isfinite(loss)
+        flat = active & np.all(problem.free(p, gradient) == 0, axis=1) & np.isfinite(loss)
         status[still], status[flat] = objective.XTOL, objective.GTOL
         active &= ~(still | flat)
     return best, best_loss, iterations, status
@@ -131,19 +143,18 @@ def _lbfgs(problem: _Problem, start: np.ndarray, max_iter: int, tol: float) -> F
     steps: list[np.ndarray] = []
     changes: list[np.ndarray] = []
     for _ in range(max_iter):
-        flat = active & np.all(gradient == 0, axis=1)
+        free = problem.free(p, gradient)
+        flat = active & np.all(free == 0, axis=1)
         status[flat] = objective.GTOL
         active &= ~flat
         if not np.any(active):
             break
-        d = _direction(gradient, steps, changes)
-        slope = np.sum(d * gradient, axis=1)
-        uphill = ~(slope < 0)
-        d[uphill], slope[uphill] = -gradient[uphill], -np.sum(gradient[uphill] ** 2, axis=1)
+        d = np.where(free == gradient, _direction(free, steps, changes), 0.0)  # what a bound holds stays there
+        uphill = ~(np.sum(d * free, axis=1) < 0)
+        d[uphill] = -free[uphill]
         if not steps:  # nothing is known of the scale yet
-            length = 1 / np.maximum(np.linalg.norm(gradient, axis=1), TINY)
-            d, slope = d * np.minimum(1, length)[:, None], slope * np.minimum(1, length)
-        new_p, new_loss, new_gradient, moved = _halved(problem, p, loss, gradient, d, slope, active)
+            d *= np.minimum(1, 1 / np.maximum(np.linalg.norm(free, axis=1), TINY))[:, None]
+        new_p, new_loss, new_gradient, moved = _halved(problem, p, loss, gradient, d, active)
         iterations += active
         with np.errstate(invalid="ignore"):
             gain = loss - new_loss
@@ -177,16 +188,16 @@ def _direction(gradient: np.ndarray, steps: list[np.ndarray], changes: list[np.n
 
 
 def _halved(
-    problem: _Problem, p: np.ndarray, loss: np.ndarray, gradient: np.ndarray, d: np.ndarray, slope: np.ndarray,
-    active: np.ndarray,
+    problem: _Problem, p: np.ndarray, loss: np.ndarray, gradient: np.ndarray, d: np.ndarray, active: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
     """Steps along ``d``, halved for each expression until its loss falls; (p, loss, gradient, whether it fell)."""
     new_p, new_loss, new_gradient = p.copy(), loss.copy(), gradient.copy()
     waiting, size = active.copy(), np.ones(len(p))
     for _ in range(HALVINGS):
-        trial = np.where(waiting[:, None], p + size[:, None] * d, new_p)
+        trial = np.where(waiting[:, None], problem.within(p + size[:, None] * d), new_p)
         trial_loss, trial_gradient = problem(trial)
-        fell = waiting & (trial_loss <= loss + 1e-4 * size * slope) & (trial_loss < loss)
+        slope = np.sum(gradient * (trial - p), axis=1)
+        fell = waiting & (trial_loss <= loss + 1e-4 * slope) & (trial_loss < loss)
         new_p[fell], new_loss[fell], new_gradient[fell] = trial[fell], trial_loss[fell], trial_gradient[fell]
         waiting &= ~fell
         if not np.any(waiting):

@@ -26,7 +26,7 @@ import numpy as np
 
 from exprkit import arrays, descent, objective
 from exprkit.backends import NAMES, load, status
-from exprkit.errors import ArgumentError, BackendError, DataError, brought_by, one_of
+from exprkit.errors import ArgumentError, BackendError, DataError, brought_by, number_of, one_of
 from exprkit.evaluate import Evaluator
 from exprkit.likelihood import LIKELIHOODS, covariance, negative_log_likelihood, sums_of_squares
 from exprkit.objective import Fitted, Options
@@ -140,7 +140,7 @@ class FitResult:
         least = np.nanmin(self.loss, initial=np.inf)
         found = f"least {self.kind} {least:.6g}, " if np.isfinite(least) else ""
         return (
-            f"<FitResult: {len(self):,} expressions, {int(self.converged.sum()):,} converged, "
+            f"<FitResult: {number_of(len(self), 'expression')}, {int(self.converged.sum()):,} converged, "
             f"{found}{self.seconds:.3g} s>"
         )
 
@@ -198,12 +198,13 @@ def fit(
         So many more starts, drawn from the standard normal distribution; the best counts.
     bounds : optional
         (low, high) for all parameters, each a number, None or an array (max_params,) or (n_exprs,
-        max_params); or a dict of (low, high) by the parameters' names.
+        max_params); or a dict of (low, high) by the parameters' names.  All methods keep them; of "lbfgs" and
+        "adam" by projection (``descent`` says whose).
     seed : int
         Of all that is drawn: the same seed gives the same starts.
     backend, precision, dtype, threads, **options
         As for ``Evaluator``.  float32 makes values in float32 and sums in float64; an expression whose
-        loss overflows there at every start is fitted in float64 instead.
+        loss overflows there at every start, or whose derivatives all vanish, is fitted in float64 instead.
 
     Returns
     -------
@@ -358,8 +359,8 @@ def _pair(bounds: Any) -> tuple[Any, Any]:
 def _in_float64(
     fitted: Fitted, pop: Population, X: Any, y: Any, weights: Any, starts: np.ndarray, told: Options, *where: Any
 ) -> Fitted:
-    """Fit anew, in float64, what overflows in float32 at every start."""
-    again = np.flatnonzero(fitted.status == objective.NOT_FINITE)
+    """Fit anew, in float64, what overflows in float32 at every start, or stands where all derivatives vanish there."""
+    again = np.flatnonzero(np.isin(fitted.status, (objective.NOT_FINITE, objective.FLAT)))
     if not len(again):
         return fitted
     backend, precision, threads, options = where
@@ -371,11 +372,13 @@ def _in_float64(
     bounds = [side if side is None else np.ascontiguousarray(side[again, :width]) for side in (told.lower, told.upper)]
     first = np.ascontiguousarray(starts[:, again, :width])
     more = ev._ability("fit")(first, target, w, told._replace(lower=bounds[0], upper=bounds[1]))
+    better = ~(more.loss >= fitted.loss[again])
+    again = again[better]
     for old, new in zip(fitted[:4], more[:4], strict=True):
         if old.ndim == 2:
-            old[again, :width] = new
+            old[again, :width] = new[better]
         else:
-            old[again] = new
+            old[again] = new[better]
     return fitted._replace(evaluations=fitted.evaluations + more.evaluations)
 
 

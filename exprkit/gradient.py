@@ -33,7 +33,6 @@ from exprkit import ops
 from exprkit.compiled import compiled
 from exprkit.graph import (
     FORWARD_MOST,
-    NO_RULE,
     NODES,
     NOTHING,
     adjoints,
@@ -81,18 +80,12 @@ class GradientProgram(Program):
     ``first_result``    int64    n_exprs+1     results of expression i: first_result[i:i+2]
     ``n_value``         int32    n_exprs       how many instructions make the value, the
                                                prologue included
-    ``linear``          uint64   n_exprs       bit j: the expression is linear in parameter j
-                                               and all others whose bit is set, jointly
-    ``differentiable``  bool     n_exprs       False: a parameter is inside an operator without
-                                               a derivative; derivatives are nan then
     ==================  =======  ============  ==============================================
     """
 
     results: np.ndarray = field(repr=False)
     first_result: np.ndarray = field(repr=False)
     n_value: np.ndarray = field(repr=False)
-    linear: np.ndarray = field(repr=False)
-    differentiable: np.ndarray = field(repr=False)
 
     def listing(self, i: int) -> str:
         """Program ``i`` as text, one instruction a line, and where its results are."""
@@ -100,20 +93,6 @@ class GradientProgram(Program):
         names = ["value =", *(f"by p{j + 1}:" for j in range(len(found) - 1))]
         lines = [super().listing(i), "; ".join(f"{name} {text}" for name, text in zip(names, found, strict=True))]
         return "\n".join(line for line in lines if line)
-
-
-def linear_parameters(pop: Population) -> np.ndarray:
-    """Parameters that an expression is jointly linear in, as bits: uint64 (n_exprs,).
-
-    Of several possible sets the one that takes the parameters in their order.  Parameters
-    from the 65th on are in none.
-    """
-    return lower_gradients(pop).linear
-
-
-def differentiable(pop: Population) -> np.ndarray:
-    """False where a parameter is inside an operator without a derivative: bool (n_exprs,)."""
-    return lower_gradients(pop).differentiable
 
 
 def lower_gradients(
@@ -145,7 +124,7 @@ def lower_gradients(
     counts = np.zeros(4, np.int64)
     made = _Made(
         offsets, first_const, np.zeros(n_exprs, np.int32), np.zeros(n_exprs, np.int32),
-        np.zeros(n_exprs, np.uint64), np.ones(n_exprs, np.bool_), np.zeros(first_result[-1], np.int32), first_result,
+        np.zeros(first_result[-1], np.int32), first_result,
     )  # fmt: skip
     room, done, parts = FIRST_ROOM * len(pop.kinds) + 64, 0, []
     while True:
@@ -165,7 +144,6 @@ def lower_gradients(
         first_const=first_const, n_params=tokens.n_params, column_code=columns.code[: counts[2]].copy(),
         column_var=columns.var[: counts[2]].copy(), n_slots=int(counts[0]), n_uniforms=int(counts[1]),
         precision=precision, results=made.results, first_result=first_result, n_value=made.n_value,
-        linear=made.linear, differentiable=made.differentiable,
     )  # fmt: skip
 
 
@@ -208,8 +186,6 @@ class _Made(NamedTuple):
     first_const: np.ndarray
     n_prologue: np.ndarray
     n_value: np.ndarray
-    linear: np.ndarray
-    differentiable: np.ndarray
     results: np.ndarray
     first_result: np.ndarray
 
@@ -242,8 +218,6 @@ def _lower_from(first, tokens, graph, rules, derivatives, logs, columns, scratch
             root = read(graph, rules, tokens.kinds, tokens.values, tokens.numbers, begin, end)
             _results(graph, rules, derivatives, scratch, root, n_params)
             results = scratch.forward[: n_params + 1]
-            made.differentiable[i] = graph.counts[NO_RULE] == 0
-            made.linear[i] = _linear(graph, results)
             _stage(graph, rules, logs, scratch, results)
             _mark(graph, scratch, results)
             if graph.counts[NODES] + n_params + 1 > len(room.code) - max(instr, const) and i > first:
@@ -332,19 +306,6 @@ def _cost(graph, scratch, results):
         if scratch.live[n]:
             cost += POINT_COST if graph.group[n] == POINT_NODE else 1
     return cost
-
-
-@_part
-def _linear(graph, results):
-    """The parameters that all derivatives by them do not depend on, taken in order."""
-    chosen, below = np.uint64(0), np.uint64(0)  # below: what the chosen ones' derivatives depend on
-    for j in range(min(len(results) - 1, 64)):
-        bit = np.uint64(1) << np.uint64(j)
-        depends = graph.depends[results[1 + j]]
-        zero = graph.group[results[1 + j]] == CONSTANT and graph.numbers[graph.a[results[1 + j]]] == 0.0
-        if not zero and depends & (chosen | bit) == 0 and below & bit == 0:
-            chosen, below = chosen | bit, below | depends
-    return chosen
 
 
 @compiled

@@ -55,7 +55,6 @@ class Graph(NamedTuple):
     code: np.ndarray  # of an operator, else NONE
     a: np.ndarray  # operand; of a leaf its index
     b: np.ndarray  # operand or -1
-    depends: np.ndarray  # bit j: on parameter j, up to the 64th
     numbers: np.ndarray  # of the constants
     values: np.ndarray  # the same as bits
     positive: np.ndarray  # by variable: known to be neither negative nor -0
@@ -124,7 +123,7 @@ def make_graph(pop: Population, positive: np.ndarray, *, reverse: bool, loose: b
     numbers = np.empty(most)
     return Graph(
         np.empty(most, np.uint8), np.empty(most, np.uint8), np.empty(most, np.int32), np.empty(most, np.int32),
-        np.empty(most, np.uint64), numbers, numbers.view(np.uint64), positive,
+        numbers, numbers.view(np.uint64), positive,
         np.zeros(size, np.int32), np.zeros(size, np.int32), np.empty(most, np.int32),
         np.empty(n_values, np.int32), np.empty(2 * n_values, np.int32), np.array([0, 0, 0, loose, 0], np.int64),
     )  # fmt: skip
@@ -168,14 +167,6 @@ def node(graph, group, code, a, b, bits):
         graph.counts[NUMBERS] = a + 1
         graph.values[a] = bits
     graph.group[n], graph.code[n], graph.a[n], graph.b[n] = group, code, a, b
-    depends = np.uint64(0)
-    if group == PARAMETER:
-        depends = np.uint64(1) << np.uint64(a) if a < 64 else np.uint64(0)
-    elif group >= UNIFORM_NODE:
-        depends = graph.depends[a]
-        if b >= 0:
-            depends |= graph.depends[b]
-    graph.depends[n] = depends
     graph.place[slot], graph.stamp[slot] = n, stamp
     return n
 

@@ -37,8 +37,8 @@ import numpy as np
 
 SQUARES, ABSOLUTE, HUBER, POISSON = range(4)
 
-FTOL, XTOL, GTOL, MAX_ITER, STUCK, NOT_FINITE, NO_PARAMETERS, NO_WEIGHT, INVALID, NO_DERIVATIVE = range(10)
-CONVERGED = (FTOL, XTOL, GTOL)
+FTOL, XTOL, GTOL, MAX_ITER, STUCK, NOT_FINITE, NO_PARAMETERS, NO_WEIGHT, INVALID, NO_DERIVATIVE, FLAT = range(11)
+CONVERGED = (FTOL, XTOL, GTOL, FLAT)
 REASONS = {
     FTOL: "the loss no longer falls",
     XTOL: "the parameters no longer change",
@@ -50,12 +50,14 @@ REASONS = {
     NO_WEIGHT: "no data point counts",
     INVALID: "the expression could not be read",
     NO_DERIVATIVE: "a parameter is inside an operator that has no derivative",
+    FLAT: "no parameter changes the values",
 }
 
-FIRST_DAMPING = 0.1
+# The steps of Levenberg and Marquardt; data/results/fit_steps.md has what others reach
+FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 0.1, 1e-8, 1e16
+HARDER, EASIER = 4.0, 0.1  # what the damping is multiplied with: after a rejected step, and at least after a taken one
 FADING = 0.1  # of the scale, from step to step
-MOST_DAMPING = 1e16
-EXACT_DAMPING = 1e-12  # of the step that solves the linear parameters
+FREE = 1e-4  # share of the damping that parameters have which the expression is linear in
 
 
 class Options(NamedTuple):
@@ -68,7 +70,7 @@ class Options(NamedTuple):
     gtol: float = 1e-8
     lower: np.ndarray | None = None  # float64 (n_exprs, max_params), -inf where there is no bound
     upper: np.ndarray | None = None
-    linear: bool = True  # solve the linear parameters exactly before the first step
+    linear: bool = True  # solve the linear parameters exactly before the first step, and hardly damp them later
 
 
 class Fitted(NamedTuple):

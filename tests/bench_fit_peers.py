@@ -17,14 +17,14 @@ Times are of one thread, fits only, methods taking turns; the ratio is pyoperon'
 from __future__ import annotations
 
 import argparse
-import csv
 import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import numpy as np
 from bench_peers import Pyoperon
+from timing import listed, seconds_of
 
 import exprkit as ek
 from exprkit import ops
@@ -117,15 +117,6 @@ def true_losses(pop: Population, params: np.ndarray, X: np.ndarray, y: np.ndarra
     return np.where(np.isfinite(loss), loss, np.inf)
 
 
-def median_seconds(call: Callable[[], object], rounds: int) -> float:
-    samples = []
-    for _ in range(rounds):
-        begin = time.perf_counter()
-        call()
-        samples.append(time.perf_counter() - begin)
-    return statistics.median(samples)
-
-
 def compare(n_points: int, n_exprs: int, n_timed: int, n_scipy: int, rounds: int) -> list[dict[str, object]]:
     data = ek.data.rough_pipe().repeat_to(n_points)
     X, y = np.ascontiguousarray(data.X, np.float32), np.ascontiguousarray(data.y, np.float32)
@@ -151,7 +142,7 @@ def compare(n_points: int, n_exprs: int, n_timed: int, n_scipy: int, rounds: int
     start = np.ascontiguousarray(starts[:1, timed])
     ours.fit(start, y, None, options)
     pairs = [
-        (median_seconds(peer.fit, 1), median_seconds(lambda: ours.fit(start, y, None, options), 1))
+        (seconds_of(peer.fit), seconds_of(lambda: ours.fit(start, y, None, options)))
         for _ in range(rounds)
     ]
     of_peer, of_ours = (statistics.median(column) / len(timed) for column in zip(*pairs, strict=True))
@@ -180,28 +171,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n-exprs", type=int, default=9880)
     parser.add_argument("--timed", type=int, default=500, help="expressions of a timed sample")
-    parser.add_argument("--scipy", type=int, default=300, help="expressions that SciPy fits as well")
+    parser.add_argument("--scipy", type=int, default=9880, help="expressions that SciPy fits as well")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--points", type=int, nargs="*", default=[362, 10_860])
     parser.add_argument("--csv", help="write the table to this file")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    rows: list[dict[str, object]] = []
+    listed(_all(arguments), arguments.csv, width=18)
+
+
+def _all(arguments: argparse.Namespace) -> Iterator[dict[str, object]]:
     for n_points in arguments.points:
         few = 1 if n_points < 1000 else 10
-        for row in compare(
+        yield from compare(
             n_points, arguments.n_exprs // few, arguments.timed // few, arguments.scipy // few, arguments.rounds
-        ):
-            if not rows:
-                print("  ".join(f"{name:>18}" for name in row))
-            cells = (f"{value:18.4g}" if isinstance(value, float) else f"{value:>18}" for value in row.values())
-            print("  ".join(cells), flush=True)
-            rows.append(row)
-    if arguments.csv:
-        with open(arguments.csv, "w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+        )
 
 
 if __name__ == "__main__":

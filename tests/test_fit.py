@@ -120,6 +120,17 @@ def test_float32_falls_back_on_float64_where_it_overflows():
     assert found.params[:, 0] == pytest.approx([0, 1], abs=1e-6) and found.converged.all()
 
 
+def test_float32_falls_back_on_float64_where_all_derivatives_vanish():
+    data = ek.data.rough_pipe()
+    pop, start = ek.parse(["inv(powabs(p1, x1)) - x2", "p1 * 0 + x1"]), np.full((2, 1), 1.56)
+    X, y = (np.ascontiguousarray(array, F32) for array in (data.X, data.y))
+    single = cpu.Engine(pop, X, precision="ieee", dtype=F32).fit(start[None], y, None, Options())
+    assert single.status.tolist() == [objective.FLAT] * 2 and single.params[:, 0].tolist() == [1.56] * 2
+    found = ek.fit(pop, X, y, init=start, backend="cpu")
+    assert found.loss[0] < 0.5 * single.loss[0] and found.status[0] != objective.FLAT
+    assert found.reason[1] == "no parameter changes the values" and found.loss[1] == single.loss[1]
+
+
 # ── losses ──
 
 
@@ -197,6 +208,23 @@ def test_bounds_hold(fits, bounds):
     free = np.linspace(0.0, 0.9, 400)  # the best on a grid with p1 at its bound
     losses = [np.sum((0.9 * X[:, 0] / (p + X[:, 0]) - Y) ** 2) for p in free]
     assert found.loss[0] <= min(losses) * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("method", ["lbfgs", "adam"])
+@pytest.mark.parametrize("bounds", [(0.0, 0.9), (None, 0.9), (-50, 50), (0.9, 0.9), ([1.5, 0.1], [9.0, 0.2])], ids=str)
+def test_gradient_methods_keep_bounds(method, bounds):
+    texts = ["p1 * x1 / (p2 + x1)", "p1 + p2 * x1", "p1 * x1 + p2 * x1^2", "x1 + 0 * p1"]
+    lm, found = (fit(texts, bounds=bounds, method=name, max_iter=3000) for name in ("lm", method))  # some start outside
+    low, high = -np.inf if bounds[0] is None else np.array(bounds[0]), np.array(bounds[1])
+    assert np.all((found.params >= low) & (found.params <= high) | np.isnan(found.params))
+    assert found.loss == pytest.approx(lm.loss, rel=1e-4)
+    if bounds == (-50, 50):
+        assert np.array_equal(found.params, fit(texts, method=method, max_iter=3000).params, equal_nan=True)
+
+
+def test_a_parameter_leaves_a_bound_that_it_starts_at():
+    found = fit(["p1 + p2 * x1"], bounds=(0.0, 3.0), init=[[0.0, 3.0]], method="lbfgs")
+    assert found.loss == pytest.approx(fit(["p1 + p2 * x1"]).loss, rel=1e-6)
 
 
 def test_starts():
@@ -287,7 +315,6 @@ def test_result_as_a_table():
     ({"init": np.ones((3, 1))}, "params must be"),
     ({"weights": [-1.0] * 60}, "weights must be finite and not negative"),
     ({"method": "adam", "loss": "poisson"}, "use method='lm'"),
-    ({"method": "adam", "bounds": (0, 1)}, "knows no bounds"),
     ({"y": Y[:3]}, "y must have shape"),
     ({"block": 3}, "has no option 'block'"),
 ])  # fmt: skip

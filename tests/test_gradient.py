@@ -15,8 +15,9 @@ from exprkit import ops
 from exprkit.backends import cpu, load, simd, simd_sums
 from exprkit.backends import numpy as definition
 from exprkit.backends.numpy_fit import losses_and_weights
+from exprkit.dependence import dependence
 from exprkit.errors import ArgumentError, BackendError, DataError, PopulationError
-from exprkit.gradient import differentiable, linear_parameters, lower_gradients
+from exprkit.gradient import lower_gradients
 
 SMOOTH = [row for row in ops.OPERATORS if row.derivative]
 POINTS = 40
@@ -157,12 +158,31 @@ def test_many_parameters_take_reverse_mode():
 
 
 def test_linear_parameters_are_jointly_linear():
-    pop = ek.parse(["p1 * x1 + p2", "p1 * p2", "p1 * exp(p2 * x1) + p3", "exp(p1)", "x1", "p2 * (x1 + p1)"])
-    assert linear_parameters(pop).tolist() == [0b11, 0b01, 0b101, 0, 0, 0b01]
+    pop = ek.parse(["p1 * x1 + p2", "p1 * p2", "p1 * exp(p2 * x1) + p3", "exp(p1)", "x1", "p2 * (x1 + p1)", "p1 - p1"])
+    assert dependence(pop).linear.tolist() == [0b11, 0b01, 0b101, 0, 0, 0b01, 0b1]
+
+
+def test_derivatives_by_linear_parameters_do_not_depend_on_any_of_them():
+    pop = ek.generate.random(200, n_tokens=(3, 30), operators="gp", n_vars=2, n_params=4, seed=3)
+    random = np.random.default_rng(0)
+    X, params = random.uniform(0.5, 1.5, (5, 2)), random.uniform(0.5, 1.5, (1, len(pop), pop.max_params))
+    linear = (dependence(pop).linear[:, None] >> np.arange(pop.max_params, dtype=np.uint64) & 1).astype(bool)
+    engine = definition.Engine(pop, X, precision="ieee", dtype=F64)
+    one, other = (jacobian(engine, np.where(linear, params * factor, params))[0] for factor in (1.0, 1.7))
+    columns = np.broadcast_to(linear[:, None], one.shape)
+    assert linear.sum() > 50
+    np.testing.assert_allclose(other[columns], one[columns], rtol=1e-12)
 
 
 def test_what_is_differentiable():
-    assert differentiable(ek.parse(["gamma(p1)", "gamma(x1) + p1", "p1"])).tolist() == [False, True, True]
+    texts = ["gamma(p1)", "gamma(x1) + p1", "p1", "gamma(floor(p1))", "gamma(cond(p1, x1))", "gamma(cond(x1, p1))"]
+    assert dependence(ek.parse(texts)).differentiable.tolist() == [False, True, True, True, True, False]
+
+
+def test_what_has_no_slope_has_none_in_anything(fits):
+    pop = ek.parse(["gamma(floor(p1)) + p2", "gamma(cond(p1 * x1, x1)) + p2", "sqrt(greater(p1, x1)) * p2"])
+    J = ek.Evaluator(pop, [[2.0], [0.5]], fits, dtype="float64").jacobian(np.full((3, 2), 1.5))
+    assert J[..., 0].tolist() == [[0, 0]] * 3 and J[..., 1].tolist() == [[1, 1], [1, 1], [0, 1]]
 
 
 # ── numbers ──

@@ -22,16 +22,18 @@ import numpy as np
 
 from exprkit import objective
 from exprkit.backends.cpu_gradient import Gradients, Job, Scratch, equations
-from exprkit.backends.cpu_tiles import begin
+from exprkit.backends.cpu_tiles import ZERO, begin
 from exprkit.compiled import compiled
+from exprkit.dependence import dependence
 from exprkit.native import lent, take
 from exprkit.objective import Fitted, Options
 
 FTOL, XTOL, GTOL, MAX_ITER, STUCK = range(5)
 NOT_FINITE, NO_PARAMETERS, NO_DERIVATIVE = objective.NOT_FINITE, objective.NO_PARAMETERS, objective.NO_DERIVATIVE
-FIRST_DAMPING, MOST_DAMPING, EXACT_DAMPING, FADING = (
-    objective.FIRST_DAMPING, objective.MOST_DAMPING, objective.EXACT_DAMPING, objective.FADING,
+FLAT, FADING, FREE, HARDER, EASIER = (
+    objective.FLAT, objective.FADING, objective.FREE, objective.HARDER, objective.EASIER,
 )  # fmt: skip
+FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = objective.FIRST_DAMPING, objective.LEAST_DAMPING, objective.MOST_DAMPING
 START, LINEAR, TRIAL = range(3)  # what is evaluated: the start, the linear parameters solved, a step
 ROWS_AT_ONCE = 1 << 24  # instructions x points between two looks for Ctrl-C, an evaluation of every row
 
@@ -61,17 +63,18 @@ def _run(gradients: Gradients, rows: _Rows, y: np.ndarray, weights: np.ndarray |
         np.full(shape, side) if given is None else np.ascontiguousarray(given, np.float64)
         for given, side in ((options.lower, -np.inf), (options.upper, np.inf))
     )
-    program = gradients.program
-    linear = program.linear if options.linear else np.zeros(n_exprs, np.uint64)
+    linear, differentiable = dependence(gradients.pop)
+    if not options.linear:
+        linear = np.zeros(n_exprs, np.uint64)
     loop = _Loop(
-        gradients.pop.valid, linear, program.differentiable, lower, upper, options.max_iter, options.tol, options.gtol,
+        gradients.pop.valid, linear, differentiable, lower, upper, options.max_iter, options.tol, options.gtol,
     )  # fmt: skip
     goal = gradients.goal(y, weights, options.kind, options.delta)
 
     def drive(job: Job, scratch: Scratch, most: int) -> bool:
         return _drive(gradients.machine, goal, loop, rows, job, scratch, _State.make(width), most)
 
-    at_once = max(1, ROWS_AT_ONCE * n_exprs // max(gradients.n_points * len(program.code), 1))
+    at_once = max(1, ROWS_AT_ONCE * n_exprs // max(gradients.n_points * len(gradients.program.code), 1))
     gradients.each_row(len(rows.loss), at_once, drive)
 
 
@@ -119,6 +122,7 @@ class _State(NamedTuple):
     jtr: np.ndarray
     jtj: np.ndarray  # full
     scale: np.ndarray  # the largest diagonal of late
+    share: np.ndarray  # of the damping
     d: np.ndarray  # the step
     trial: np.ndarray
     active: np.ndarray  # numbers of the parameters that can move
@@ -128,8 +132,8 @@ class _State(NamedTuple):
     def make(cls, width: int) -> _State:
         n = max(width, 1)
         return cls(
-            np.zeros(n), np.zeros((n, n)), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n, np.int64),
-            np.zeros((n, n)),
+            np.zeros(n), np.zeros((n, n)), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n),
+            np.zeros(n, np.int64), np.zeros((n, n)),
         )  # fmt: skip
 
 
@@ -151,7 +155,7 @@ def _drive(machine, goal, loop, rows, job, scratch, state, most):
     return True
 
 
-@_part
+@compiled
 def _fit_row(machine, goal, loop, rows, scratch, state, row, expr):
     """Fit one row.  There is one place that evaluates, so that all of it becomes one piece of machine code."""
     p, n = rows.params[row], np.int64(machine.n_params[expr])
@@ -159,14 +163,15 @@ def _fit_row(machine, goal, loop, rows, scratch, state, row, expr):
     lower, upper = loop.lower[bound], loop.upper[bound]
     for j in range(n):
         state.trial[j] = min(max(p[j], lower[j]), upper[j])
+        state.share[j] = FREE if _is_in(loop.linear[expr], j) else 1.0
     phase, loss, limit, predicted = START, np.inf, np.inf, 0.0
-    damping, growth, iteration, status = FIRST_DAMPING, 2.0, 0, -1
+    damping, iteration, status = FIRST_DAMPING, 0, -1
     while status < 0:
         for j in range(n):
             scratch.params[0, j] = state.trial[j]
         rows.evaluations[row] += 1
-        begin(machine, scratch, scratch, 0, expr, 0)
-        new = equations(machine, goal, scratch, expr, 0, goal.n_tiles, limit, True)
+        begin(machine, scratch, scratch, ZERO, expr, ZERO)
+        new = equations(machine, goal, scratch, expr, ZERO, goal.n_tiles, limit, True)
         if phase == START:
             loss = new
             status = _at_start(n, loop.differentiable[expr], new)
@@ -175,13 +180,13 @@ def _fit_row(machine, goal, loop, rows, scratch, state, row, expr):
                 continue
         elif phase == TRIAL:
             gain = loss - new
-            done = abs(gain) <= loop.tol * loss and predicted <= loop.tol * loss
+            done = not gain > loop.tol * loss and predicted <= loop.tol * loss
             if done:
                 status = FTOL
             if gain > 0:
-                damping, growth = damping * max(1 / 3, 1 - (2 * gain / predicted - 1) ** 3), 2.0
+                damping = max(LEAST_DAMPING, damping * max(EASIER, 1 - (2 * gain / predicted - 1) ** 3))
             else:
-                damping, growth = damping * growth, 2 * growth
+                damping *= HARDER
         if phase == START or new < loss:
             loss = limit = new
             _accept(scratch, state, p, n, 0.0 if phase < TRIAL else FADING)
@@ -190,7 +195,7 @@ def _fit_row(machine, goal, loop, rows, scratch, state, row, expr):
         phase += 1
         if phase == LINEAR and status < 0:
             if loop.linear[expr] != 0 and _step(
-                state, n, _choose(state, p, n, lower, upper, loop.linear[expr]), EXACT_DAMPING
+                state, n, _choose(state, p, n, lower, upper, loop.linear[expr]), LEAST_DAMPING
             ):
                 _move(state, p, n, lower, upper)
                 continue
@@ -207,12 +212,14 @@ def _fit_row(machine, goal, loop, rows, scratch, state, row, expr):
                 break
             iteration += 1
             if not _step(state, n, _choose(state, p, n, lower, upper, np.uint64(0)), damping):
-                damping, growth = damping * growth, 2 * growth
+                damping *= HARDER
                 continue
             if _move(state, p, n, lower, upper) <= loop.tol:
                 status = XTOL
             predicted = _predicted(state, n)
             break
+    if status == GTOL and not _any_is_sound(state, n):
+        status = FLAT
     rows.loss[row], rows.status[row], rows.iterations[row] = loss, status, iteration
 
 
@@ -257,9 +264,29 @@ def _accept(scratch, state, p, n, fading):
 @_part
 def _can_move(state, p, j, lower, upper):
     """Its equation is sound, and it is not at a bound that the loss pushes against."""
-    diagonal, slope = state.jtj[j, j], state.jtr[j]
+    slope = state.jtr[j]
     held = (p[j] <= lower[j] and slope > 0) or (p[j] >= upper[j] and slope < 0)
-    return diagonal > 0 and np.isfinite(diagonal) and np.isfinite(slope) and not held
+    return _is_sound(state, j) and not held
+
+
+@_part
+def _is_sound(state, j):
+    """It changes the values, by numbers that can be reckoned with."""
+    diagonal = state.jtj[j, j]
+    return diagonal > 0 and np.isfinite(diagonal) and np.isfinite(state.jtr[j])
+
+
+@_part
+def _any_is_sound(state, n):
+    found = False
+    for j in range(n):
+        found |= _is_sound(state, j)
+    return found
+
+
+@_part
+def _is_in(mask, j):
+    return j < 64 and (mask >> np.uint64(j)) & np.uint64(1) != 0
 
 
 @_part
@@ -267,7 +294,7 @@ def _choose(state, p, n, lower, upper, mask):
     """List the parameters that can move and, unless the mask is 0, whose bit is set; gives how many."""
     n_active = 0
     for j in range(n):
-        if mask != 0 and (j >= 64 or (mask >> np.uint64(j)) & np.uint64(1) == 0):
+        if mask != 0 and not _is_in(mask, j):
             continue
         if _can_move(state, p, j, lower, upper):
             state.active[n_active] = j
@@ -308,7 +335,7 @@ def _step(state, n, n_active, damping):
         for k in range(i + 1):
             total = state.jtj[active[i], active[k]]
             if i == k:
-                total += damping * state.scale[active[i]]
+                total += damping * state.share[active[i]] * state.scale[active[i]]
             for m in range(k):
                 total -= A[i, m] * A[k, m]
             if i > k:

@@ -40,8 +40,9 @@ FLOAT32_TOL = 2.0**-22  # a loss of float32 values is no better than that
 RUNNING = 255  # of a verdict: the expression is to be fitted
 _LONG = 65_535  # words; which of two longer programs comes first does not matter
 _CODE = 16  # shift of a word's case
-_PROGRESS_BYTES = 40
-_DAMPING = {name: getattr(objective, name) for name in ("FIRST_DAMPING", "FADING", "MOST_DAMPING", "EXACT_DAMPING")}
+_PROGRESS_BYTES = 32
+_STEPS = "FIRST_DAMPING", "LEAST_DAMPING", "MOST_DAMPING", "HARDER", "EASIER", "FADING", "FREE"
+_DAMPING = {name: getattr(objective, name) for name in _STEPS}
 
 _POINTERS = (
     "words", "first_word", "sources", "steps", "first_step", "constants", "columns", "target", "weights", "n_params",
@@ -55,7 +56,7 @@ _INT = (
 
 
 class FitJob(ctypes.Structure):
-    """struct FitJob of fit.cu."""
+    """struct FitJob of equations.cu."""
 
     _fields_ = [
         *((name, ctypes.c_uint64) for name in _POINTERS),
@@ -82,12 +83,12 @@ class Shape(NamedTuple):
 
     @property
     def entry_bytes(self) -> int:
-        """Size of an Entry of fit.cu."""
+        """Size of an Entry of tangents.cu."""
         return _aligned(8 + self.itemsize * (2 + self.tangents + self.tangents % 2))
 
     @property
     def result_bytes(self) -> int:
-        """Size of a Result of fit.cu."""
+        """Size of a Result of equations.cu."""
         return -(-(6 * self.itemsize + 4) // 8) * 8
 
 
@@ -107,7 +108,7 @@ def _aligned(size: int) -> int:
 
 
 def arena_of(shape: Shape, *, n_params: int, many: bool, words: int, results: int, slots: int) -> dict[str, int]:
-    """Where things are in a block's memory; fit.cu says what they are.
+    """Where things are in a block's memory; equations.cu says what they are.
 
     Parameters
     ----------
@@ -440,7 +441,7 @@ def one_by_one(needs: np.ndarray) -> np.ndarray:
 
 
 def macros_of(shape: Shape, settings: Precision, **chosen: Any) -> dict[str, Any]:
-    """What fit.cu expects to be defined: the shape's, the chosen and the usual values."""
+    """What the kernels' text expects to be defined: the shape's, the chosen and the usual values."""
     points = shape.vectors * VECTOR_BYTES // shape.itemsize
     return {
         "TASK": "NORMAL", "KIND": objective.SQUARES, "WEIGHTED": 0, "MANY": 0, "GLOBAL_ARENA": 0, **_DAMPING,

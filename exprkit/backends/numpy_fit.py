@@ -9,7 +9,10 @@ steps.
     array([-2.,  0.])
 
 Marquardt's scaling, by the largest diagonal of late (an old one fades, or an expression that begins
-steep never gets away), and Nielsen's way of changing the damping; a parameter whose diagonal is 0 or
+steep never gets away), and Nielsen's way of lowering the damping after a step that was as good as
+predicted.  Parameters that the expression is linear in are solved before the first step and hardly damped
+in the others: whatever the rest does, they follow at once, as in variable projection (G. H. Golub,
+V. Pereyra, SIAM J. Numer. Anal. 10, 1973).  A parameter whose diagonal is 0 or
 not finite stays where it is, so that Jacobians of deficient rank, common among machine-made
 expressions, do no harm (G. Kronberger, "Local optimization often is ill-conditioned in genetic
 programming for symbolic regression", arXiv 2209.00942).  A trial whose loss is not finite is a
@@ -25,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from exprkit import objective
-from exprkit.gradient import lower_gradients
+from exprkit.dependence import dependence
 from exprkit.objective import Fitted, Options
 from exprkit.population import Population
 
@@ -49,7 +52,7 @@ def fit_all(
     options: Options,
 ) -> Fitted:
     """Fit every expression from each of its starts, (n_starts, n_exprs, max_params); the best one counts."""
-    program = lower_gradients(pop)
+    known = dependence(pop)
     n_exprs, width = starts.shape[1:]
     fitted = Fitted(
         np.full((n_exprs, width), np.nan), np.full(n_exprs, np.nan), np.zeros(n_exprs, np.int32),
@@ -60,10 +63,10 @@ def fit_all(
         n = int(pop.n_params[i])
         lower = np.full(n, -np.inf) if options.lower is None else options.lower[i, :n]
         upper = np.full(n, np.inf) if options.upper is None else options.upper[i, :n]
-        linear = np.array([bool(int(program.linear[i]) >> j & 1) if j < 64 else False for j in range(n)], bool)
+        linear = np.array([bool(int(known.linear[i]) >> j & 1) if j < 64 else False for j in range(n)], bool)
         for start in starts[:, i, :n]:
             model = functools.partial(model_of, i)
-            made = _Fit(model, y, w, options, lower, upper, linear, bool(program.differentiable[i]))
+            made = _Fit(model, y, w, options, lower, upper, linear, bool(known.differentiable[i]))
             with np.errstate(all="ignore"):
                 params, loss, iterations, status = made.run(start)
             evaluations += made.evaluations
@@ -78,7 +81,7 @@ def step(
     jtj: np.ndarray, jtr: np.ndarray, scale: np.ndarray, damping: float, fixed: np.ndarray | None = None
 ) -> np.ndarray | None:
     """The damped step of the parameters that can move, 0 for the others; None: the equations have no solution."""
-    active = np.isfinite(np.diag(jtj)) & (np.diag(jtj) > 0) & np.isfinite(jtr)
+    active = is_sound(jtj, jtr)
     if fixed is not None:
         active &= ~fixed
     d = np.zeros(len(jtr))
@@ -92,6 +95,16 @@ def step(
     return d if np.all(np.isfinite(d)) else None
 
 
+def is_sound(jtj: np.ndarray, jtr: np.ndarray) -> np.ndarray:
+    """The parameters that change the values, by numbers that can be reckoned with."""
+    return np.isfinite(np.diag(jtj)) & (np.diag(jtj) > 0) & np.isfinite(jtr)
+
+
+def flat_status(now: Equations) -> int:
+    """Why a fit ends where there is no slope."""
+    return objective.GTOL if np.any(is_sound(now.jtj, now.jtr)) else objective.FLAT
+
+
 class _Fit:
     """One expression from one start."""
 
@@ -101,7 +114,8 @@ class _Fit:
     ) -> None:  # fmt: skip
         self.model, self.options, self.lower, self.upper = model, options, lower, upper
         self.y, self.w, self.some = y, w, w > 0
-        self.linear, self.differentiable = linear, differentiable
+        self.linear, self.differentiable = linear & options.linear, differentiable
+        self.share = np.where(self.linear, objective.FREE, 1.0)  # of the damping
         self.evaluations = 0
 
     def run(self, start: np.ndarray) -> tuple[np.ndarray, float, int, int]:
@@ -116,15 +130,15 @@ class _Fit:
         if not np.isfinite(now.loss):
             return start, np.nan, 0, objective.NOT_FINITE
         p, now = self.solved_linear(p, now)
-        damping, growth, scale = objective.FIRST_DAMPING, 2.0, np.diag(now.jtj)
+        damping, scale = objective.FIRST_DAMPING, np.diag(now.jtj)
         if self.flat(p, now):
-            return p, now.loss, 0, objective.GTOL
+            return p, now.loss, 0, flat_status(now)
         for iteration in range(1, o.max_iter + 1):
             if damping > objective.MOST_DAMPING:
                 return p, now.loss, iteration - 1, objective.STUCK
-            d = step(now.jtj, now.jtr, scale, damping, self.held(p, now))
+            d = step(now.jtj, now.jtr, self.share * scale, damping, self.held(p, now))
             if d is None:
-                damping, growth = damping * growth, 2 * growth
+                damping *= objective.HARDER
                 continue
             trial = np.clip(p + d, self.lower, self.upper)
             d = trial - p
@@ -133,26 +147,27 @@ class _Fit:
             new = self.equations(trial)
             predicted = -(2 * now.jtr[d != 0] @ d[d != 0] + _quadratic(now.jtj, d))
             gain = now.loss - new.loss
-            done = abs(gain) <= o.tol * now.loss and predicted <= o.tol * now.loss
+            done = not gain > o.tol * now.loss and predicted <= o.tol * now.loss
             if not gain > 0:
                 if done:
                     return p, now.loss, iteration, objective.FTOL
-                damping, growth = damping * growth, 2 * growth
+                damping *= objective.HARDER
                 continue
-            damping, growth = damping * max(1 / 3, 1 - (2 * gain / predicted - 1) ** 3), 2.0
+            easier = max(objective.EASIER, 1 - (2 * gain / predicted - 1) ** 3)
+            damping = max(objective.LEAST_DAMPING, damping * easier)
             p, now = trial, new
             scale = np.fmax(objective.FADING * scale, np.diag(now.jtj))
             if self.flat(p, now):
-                return p, now.loss, iteration, objective.GTOL
+                return p, now.loss, iteration, flat_status(now)
             if done:
                 return p, now.loss, iteration, objective.FTOL
         return p, now.loss, o.max_iter, objective.MAX_ITER
 
     def solved_linear(self, p: np.ndarray, now: Equations) -> tuple[np.ndarray, Equations]:
         """The parameters that the expression is linear in at their best, if that lowers the loss."""
-        if not self.options.linear or not np.any(self.linear):
+        if not np.any(self.linear):
             return p, now
-        d = step(now.jtj, now.jtr, np.diag(now.jtj), objective.EXACT_DAMPING, ~self.linear)
+        d = step(now.jtj, now.jtr, self.share * np.diag(now.jtj), objective.LEAST_DAMPING, ~self.linear)
         if d is None or not np.any(d):
             return p, now
         trial = np.clip(p + d, self.lower, self.upper)
@@ -164,7 +179,7 @@ class _Fit:
         return ((p <= self.lower) & (now.jtr > 0)) | ((p >= self.upper) & (now.jtr < 0))
 
     def flat(self, p: np.ndarray, now: Equations) -> bool:
-        active = np.isfinite(np.diag(now.jtj)) & (np.diag(now.jtj) > 0) & np.isfinite(now.jtr) & ~self.held(p, now)
+        active = is_sound(now.jtj, now.jtr) & ~self.held(p, now)
         slope, size = np.abs(now.jtr[active]), np.sqrt(np.diag(now.jtj)[active]) * np.sqrt(max(now.loss, 0.0))
         return bool(np.all(slope <= self.options.gtol * size))
 

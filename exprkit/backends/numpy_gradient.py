@@ -2,7 +2,7 @@
 
 Beside ``backends/numpy.py``, which calls it.  Forward mode: beside the value of every token
 goes its derivative by each parameter, an array or None where it is 0; the rules are the
-table's ``derivative`` cells, applied to what the user wrote.
+table's ``derivative`` cells, applied to what the user wrote.  What a cell says is 0 is None.
 
     >>> import exprkit as ek
     >>> ek.Evaluator(ek.parse(["p1 ^ 2 * x1"]), [[3.0]], backend="numpy").jacobian([[2.0]])
@@ -17,6 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 from exprkit import ops
+from exprkit.dependence import no_slope
 from exprkit.graph import rule_texts
 from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Population
 
@@ -59,7 +60,7 @@ def _chained(row: ops.Operator, operands: list[tuple[np.ndarray, Tangent]], y: n
     values = [value for value, _ in operands]
     for k, (_, tangent) in enumerate(operands):
         active = [j for j in range(n_params) if tangent[j] is not None]
-        if not active:
+        if not active or (row.code, k) in no_slope():
             continue
         rule = _rules().get((row.code, k))
         factor = np.full(len(y), np.nan) if rule is None else rule(values, y)

@@ -1,4 +1,4 @@
-"""The text of the CUDA kernels that differentiate: ``fit.cu`` with the operators' derivatives from the table.
+"""The text of the CUDA kernels that differentiate: that of ``PARTS``, with the operators' derivatives from the table.
 
 Between ``cases``, whose numbering of cases it shares, and ``cuda_fit``.  A case computes a value and
 what its tangents are multiplied with: dy/da and dy/db, the table's ``derivative`` cells written in
@@ -20,10 +20,12 @@ from pathlib import Path
 from exprkit import ops
 from exprkit.backends import cases
 from exprkit.backends.cases import ALONE, BOTH, MEMORY, MEMORY_FIRST, NUMBER, NUMBER_FIRST, formula
+from exprkit.dependence import no_slope
 from exprkit.population import CONSTANT, OPERATOR
 from exprkit.text.parser import parse
 
 LETTERS = ["a", "b", "y"]  # what a derivative is written over
+PARTS = "tangents.cu", "equations.cu", "fit.cu"
 _ARITHMETIC_ENDS = "#if !SUPPORT\n"  # in interpreter.cu
 
 
@@ -38,7 +40,7 @@ def source(operators: str) -> str:
     """
     here = Path(__file__)
     text = here.with_name("interpreter.cu").read_text().partition(_ARITHMETIC_ENDS)[0]
-    text += here.with_name("fit.cu").read_text()
+    text += "".join(here.with_name(part).read_text() for part in PARTS)
     rows = [ops.BY_CODE[code] for code in sorted(ops.BY_CODE)]
     usual = [row for row in rows if not is_rare(row)]
     for mark, some, usual_number in (
@@ -88,7 +90,8 @@ def _enclosed(text: str) -> str:
 
 def _scalar_case(row: ops.Operator, operators: str) -> str:
     slopes = "".join(f" d{x} = {text};" for x, text in zip("ab", derivatives(row, operators), strict=False))
-    return f"    case {row.code}: y = {formula(row, operators)};{slopes} break;  // {row.name}"
+    flat = "".join(f" {x} = 0;" for k, x in enumerate(("from_a", "from_b")) if (row.code, k) in no_slope())
+    return f"    case {row.code}: y = {formula(row, operators)};{slopes}{flat} break;  // {row.name}"
 
 
 def _cases(row: ops.Operator, operators: str) -> Iterator[str]:
@@ -103,7 +106,20 @@ def _cases(row: ops.Operator, operators: str) -> Iterator[str]:
         return
     for form in forms:
         call = _CALLS[row.arity, cases.takes_pair(row), form].replace("{}", _body(row, operators))
-        yield f"            case {numbers[row.code, form]}: {call}; break;  // {row.name}"
+        yield f"            case {numbers[row.code, form]}: {_with_slopes_only(row, form, call)}; break;  // {row.name}"
+
+
+def _with_slopes_only(row: ops.Operator, form: int, call: str) -> str:
+    """The call, and what forgets the tangents of an operand that makes no slope."""
+    flat = [(row.code, k) in no_slope() for k in range(row.arity)]
+    accumulator = 1 if form in (MEMORY_FIRST, NUMBER_FIRST) else 0  # which operand it is
+    if all(flat):
+        return f"{call}; only(acc, 0u)"
+    if not any(flat):
+        return call
+    if flat[accumulator]:
+        return f"only(acc, 0u); {call}"
+    return f"{{ const unsigned kept = acc.active; {call}; only(acc, kept); }}"
 
 
 def _body(row: ops.Operator, operators: str, guarded: bool = False) -> str:
