@@ -176,13 +176,14 @@ def _describe(pop: Population, i: int) -> str:
 
 def _check_columns(X: np.ndarray, pop: Population) -> None:
     n_columns = X.shape[1]
+    there = f"X has {number_of(n_columns, 'column')}"
     if pop.variables is not None and n_columns != len(pop.variables):
         names = ", ".join(pop.variables)
-        raise DataError(f"X has {number_of(n_columns, 'column')}, but the population's variables are {names}{_transposed(X, pop)}")
+        raise DataError(f"{there}, but the population's variables are {names}{_transposed(X, pop)}")
     if n_columns < pop.n_vars:
         tokens = (pop.kinds == VARIABLE) & (pop.values >= n_columns)
         i = int(np.searchsorted(pop.offsets, np.argmax(tokens), side="right")) - 1
-        raise DataError(f"X has {number_of(n_columns, 'column')}, but {_describe(pop, i)} needs {pop.n_vars}{_transposed(X, pop)}")
+        raise DataError(f"{there}, but {_describe(pop, i)} needs {pop.n_vars}{_transposed(X, pop)}")
 
 
 def _transposed(X: np.ndarray, pop: Population) -> str:

@@ -32,9 +32,9 @@ from exprkit.backends import objects
 
 # the modules whose constants and functions others compile into their own code (a test compares)
 SHARED = (
-    "compiled", "ops", "population", "native", "objective", "lower", "graph", "gradient", "text/decimals",
+    "compiled", "ops", "population", "native", "objective", "lower", "dependence", "graph", "gradient", "text/decimals",
     "backends/simd", "backends/simd_sums", "backends/cases", "backends/accumulator", "backends/cpu_tiles",
-    "backends/cpu_gradient",
+    "backends/team", "backends/cpu_gradient",
 )  # fmt: skip
 KEPT = 8  # folders of other versions; older ones go
 

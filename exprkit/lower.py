@@ -40,7 +40,7 @@ from numpy.typing import DTypeLike
 from exprkit import ops
 from exprkit.compiled import compiled
 from exprkit.errors import PopulationError
-from exprkit.native import borrowed
+from exprkit.native import lent
 from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Population
 
 SLOT, COLUMN, UNIFORM, OUT = range(4)
@@ -228,7 +228,7 @@ def table_rules(precision: str) -> Rules:
     )  # fmt: skip
 
 
-_part = compiled(forceinline=True)  # so that the arrays are not handed over field by field
+_part = compiled(forceinline=True)
 
 
 # ── the compiled pass over all tokens ────────────────────────────────────────────────
@@ -276,9 +276,9 @@ class _Nodes(NamedTuple):
 
 @compiled
 def _lower_all(tokens, rules, instructions, columns, nodes):
-    tokens, rules, nodes = borrowed(tokens), borrowed(rules), borrowed(nodes)
-    instructions, columns = borrowed(instructions), borrowed(columns)
-    n_slots = n_uniforms = n_columns = 0
+    tokens, rules, nodes = lent(tokens), lent(rules), lent(nodes)
+    instructions, columns = lent(instructions), lent(columns)
+    n_slots = n_uniforms = n_columns = np.int64(0)  # with a type, or functions are made anew for the number
     for i in range(len(tokens.offsets) - 1):
         instr, const = instructions.offsets[i], instructions.first_const[i]
         if tokens.offsets[i] < tokens.offsets[i + 1]:
@@ -319,7 +319,7 @@ def _build(i, tokens, rules, nodes):
         group = group_of(a, b, nodes)
         first = rules.first[code]
         if group == POINT_NODE and first != NONE and (nodes.group[a] == VARIABLE or is_uniform(a, nodes)):
-            nodes.group[n], nodes.code[n], nodes.a[n] = group_of(a, -1, nodes), first, a
+            nodes.group[n], nodes.code[n], nodes.a[n] = group_of(a, np.int64(-1), nodes), first, a
             nodes.b[n], nodes.need[n] = -1, 0
             code, a, n = np.int64(rules.rest[code]), n, n + 1
         nodes.group[n], nodes.code[n], nodes.a[n], nodes.b[n] = group, code, a, b
@@ -458,7 +458,7 @@ def _emit(root, nodes, instructions, instr):
     nodes.stack[0], nodes.base[root], nodes.place[root] = root, 0, OUT
     while depth > 0:
         depth -= 1
-        n = nodes.stack[depth]
+        n = np.int64(nodes.stack[depth])
         heavy, light = nodes.a[n], nodes.b[n]
         if light >= 0 and nodes.need[light] > nodes.need[heavy]:
             heavy, light = light, heavy

@@ -12,8 +12,10 @@ Used by ``lower`` and the CPU backend.
 
 from __future__ import annotations
 
+import platform
 from hashlib import sha256
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -24,28 +26,9 @@ from numba.extending import intrinsic, models, register_model
 from exprkit.compiled import compiled
 
 _I64 = ir.IntType(64)
-
-
-@intrinsic
-def borrowed(typingctx, fields):
-    """The same named tuple, its arrays without ownership.
-
-    Every call that is handed an array counts references with locked instructions, which
-    cost more than the small loops here and drain the buffers of streaming stores; arrays
-    without an owner are spared.  The caller holds the owners.
-    """
-
-    def without_owners(context, builder, signature, args):
-        parts = []
-        for kind, value in zip(fields.types, cgutils.unpack_tuple(builder, args[0]), strict=True):
-            if isinstance(kind, types.Array):
-                array = context.make_array(kind)(context, builder, value=value)
-                array.meminfo = cgutils.get_null_value(array.meminfo.type)
-                value = array._getvalue()
-            parts.append(value)
-        return context.make_tuple(builder, fields, parts)
-
-    return fields(fields), without_owners
+_ONE = np.int64(1)
+_PAUSES = {"x86": ("llvm.x86.sse2.pause", []), "arm": ("llvm.aarch64.isb", [15])}  # instruction, its numbers
+_PROCESSORS = {"x86_64": "x86", "amd64": "x86", "aarch64": "arm", "arm64": "arm"}
 
 
 class Lent(types.Type):
@@ -62,10 +45,12 @@ register_model(Lent)(models.OpaqueModel)
 
 @intrinsic
 def lent(typingctx, fields):
-    """The named tuple by its address and without ownership, for functions that are called, not inlined.
+    """The named tuple by its address, its arrays without ownership.
 
     A tuple of ten arrays is seventy arguments for every function that it is handed to, which
-    takes a compiler longer than all that the function does.  Good until the caller returns.
+    takes a compiler longer than all that the function does.  And every call that is handed an
+    array counts references with locked instructions, which cost more than the small loops
+    here and drain the buffers of streaming stores.  Good until the caller, who holds the owners, returns.
     """
 
     def address(context, builder, signature, args):
@@ -125,15 +110,62 @@ def _call(builder, result, args):
 
 
 @intrinsic
-def _fetch_add(typingctx, address):
+def look(typingctx, address):
+    """The number at ``address``; this and the next three happen in one order that all threads agree on."""
+
     def code(context, builder, signature, args):
-        counter = builder.inttoptr(args[0], _I64.as_pointer())
-        return builder.atomic_rmw("add", counter, _I64(1), "monotonic")
+        return builder.load_atomic(builder.inttoptr(args[0], _I64.as_pointer()), "seq_cst", 8)
 
     return types.int64(types.int64), code
+
+
+@intrinsic
+def publish(typingctx, address, number):
+    """Write a number, for others to see together with all that was written before."""
+
+    def code(context, builder, signature, args):
+        builder.atomic_rmw("xchg", builder.inttoptr(args[0], _I64.as_pointer()), args[1], "seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), code
+
+
+@intrinsic
+def add(typingctx, address, number):
+    """Add to the number at ``address``; returns what it was."""
+
+    def code(context, builder, signature, args):
+        return builder.atomic_rmw("add", builder.inttoptr(args[0], _I64.as_pointer()), args[1], "seq_cst")
+
+    return types.int64(types.int64, types.int64), code
+
+
+@intrinsic
+def pause(typingctx):
+    """Let the other thread of this core go ahead for a moment."""
+
+    def code(context, builder, signature, args):
+        name, numbers = _PAUSES.get(_PROCESSORS.get(platform.machine().lower(), ""), ("", []))
+        if name:
+            i32 = ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [i32] * len(numbers))
+            builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [i32(n) for n in numbers])
+        return context.get_dummy_value()
+
+    return types.void(), code
+
+
+@intrinsic
+def pointer(typingctx, address):
+    """The address for ``numba.carray``."""
+
+    def code(context, builder, signature, args):
+        return builder.inttoptr(args[0], cgutils.voidptr_t)
+
+    return types.voidptr(types.int64), code
 
 
 @compiled
 def take(counter):
     """The number at the address ``counter``, which grows by one: no two threads get the same."""
-    return _fetch_add(counter)
+    return add(counter, _ONE)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
 
 import exprkit as ek
 from exprkit import ops
-from exprkit.backends import cpu, cpu_tiles
+from exprkit.backends import cpu, team
 from exprkit.backends import numpy as definition
 from exprkit.study.agreement import disagreement
 
@@ -226,6 +228,39 @@ def test_two_calls_at_once():
         assert np.array_equal(result, out, equal_nan=True)
 
 
+def test_threads_that_wait_for_the_next_call_take_part_in_it_alone():
+    pops, X = [population(300, seed=k) for k in (1, 2)], ordinary(700)
+    made = [engine(pop, X, threads=4) for pop in pops]
+    params = [[parameters(pop).astype("f4") * k for k in range(3)] for pop in pops]
+    expected = [[evaluate(pop, X, p) for p in some] for pop, some in zip(pops, params, strict=True)]
+    out = np.empty((1, 300, 700), "f4")
+    for turn in range(300):
+        which, k = turn % 2, turn % 3
+        out.fill(7)
+        made[which].evaluate(params[which][k], out)
+        assert np.array_equal(out, expected[which][k], equal_nan=True), turn
+    (board,) = made[0]._boards
+    assert board.numbers[team.WORKING] == 0 and board.numbers[team.COUNTER] >= team.DONE
+    deadline = time.perf_counter() + 30
+    while board.numbers[team.PRESENT] and time.perf_counter() < deadline:
+        time.sleep(0.001)
+    assert board.numbers[team.PRESENT] == 0  # nobody stays for long
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_forked_process_has_threads_of_its_own():
+    pop, X = population(300, seed=3), ordinary(700)
+    made, out = engine(pop, X, threads=3), np.empty((1, 300, 700), "f4")
+    made.evaluate(parameters(pop).astype("f4"), out)
+    child = os.fork()
+    if child == 0:
+        again = np.zeros_like(out)
+        made.evaluate(parameters(pop).astype("f4"), again)
+        os._exit(0 if np.array_equal(again, out, equal_nan=True) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 INTERRUPTED = """
 import os, signal, sys, threading, time
 import numpy as np, exprkit as ek
@@ -259,7 +294,7 @@ def test_where_no_thread_can_be_started_the_calling_one_does_all(monkeypatch):
 
     pop, X = population(200, seed=9), ordinary(3000)
     expected = evaluate(pop, X, threads=1)
-    monkeypatch.setattr(cpu_tiles, "_pool", lambda n: Full())
+    monkeypatch.setattr(team, "_pool", lambda n: Full())
     assert np.array_equal(evaluate(pop, X, threads=3), expected, equal_nan=True)
 
 

@@ -32,18 +32,21 @@ uniforms    one line of numbers for each row of a block
 slots       temporaries: 512 points each
 ==========  ============================================================================
 
-Rows are shared out in chunks that threads take one after the other; what a row gets does
-not depend on its chunk, so neither do the bits of the result.  Sums of a loss are float64,
+Rows are shared out in chunks that threads take one after the other (``team``); what a row gets
+does not depend on its chunk, so neither do the bits of the result.  Sums of a loss are float64,
 added up in the same order for any number of threads.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numba import carray
 
 from exprkit import machine
 from exprkit.backends import simd
@@ -51,6 +54,7 @@ from exprkit.backends.cpu_tiles import (
     FORMS,
     LINE,
     TILE,
+    ZERO,
     aligned,
     begin,
     execute,
@@ -59,11 +63,11 @@ from exprkit.backends.cpu_tiles import (
     never_negative,
     shares,
     tiles_of,
-    together,
 )  # fmt: skip
+from exprkit.backends.team import DONE, NUMBERS, PIECES, WORKING, Board, wait
 from exprkit.compiled import compiled
 from exprkit.lower import COLUMN, OUT, SLOT, UNIFORM, Program, lower
-from exprkit.native import borrowed, call, call_number, take
+from exprkit.native import add, call, call_number, lent, look, pointer, take
 from exprkit.population import Population
 
 if TYPE_CHECKING:
@@ -74,7 +78,7 @@ BLOCK = 64  # rows that go through the data together
 SPAN = 64  # tiles whose losses are summed before they join the row's sum; threads share out whole spans
 PAST_BYTES = 24 << 20  # results larger than this, in rows of several tiles, are written past the caches
 CHUNKS = 8  # a thread's share of the rows is cut into so many chunks, against unequal work
-SMALL = 1 << 19  # work (instructions x points) that is not worth a second thread
+SMALL = 1 << 18  # work (instructions x points) that is worth another thread
 PIECE = 1 << 28  # work between two looks for Ctrl-C: about a tenth of a second
 _NO_SUMS = np.empty((0, 0))
 
@@ -105,6 +109,7 @@ class Engine:
         self._can_write_past = False  # the kernels for it are made when first needed
         self._plans: dict[int, _Plan] = {}  # by the number of parameter sets
         self._scratch: collections.deque[_Scratch] = collections.deque()
+        self._boards: collections.deque[Board] = collections.deque()
 
     def evaluate(self, params: np.ndarray, out: np.ndarray) -> None:
         """Write every element of ``out``, (n_sets, n_exprs, n_points)."""
@@ -163,43 +168,71 @@ class Engine:
 
         ``owners`` hold the memory that ``result`` has addresses of, for as long as a thread may use it.
         """
-        if params.shape[0] * params.shape[1] == 0 or self.n_points == 0:
+        n_rows = params.shape[0] * params.shape[1]
+        if n_rows == 0 or self.n_points == 0:
             return
         plan = self._plan(params.shape[0])
-        counter = np.zeros(1, np.int64)
-        n_rows = params.shape[0] * params.shape[1]
-        job = _Job(params.reshape(n_rows, params.shape[2]), plan.rows, plan.tiles, counter)
-        together(plan.threads, plan.at_once, counter, lambda most: self._thread(job, result, most, owners))
+        params = np.ascontiguousarray(params)
+        job = (params.ctypes.data, params.shape[2], n_rows, *plan.numbers)
+        numbers = (*job, *result[:-1], result.sums.ctypes.data if result.out == 0 else 0)
+        board, scratch = self._board(), self._own_scratch()
 
-    def _thread(self, job: _Job, result: _Result, most: int, owners: tuple[np.ndarray | None, ...]) -> bool:
-        """Take up to ``most`` pieces of the work; False: none is left.  Concurrent calls have their own memory."""
-        try:
-            scratch = self._scratch.pop()
-        except IndexError:
-            scratch = _Scratch.make(self.program, self.dtype)
-        more = _drive(self._machine, job, result, scratch, most)
+        def work() -> bool:
+            return _drive(self._machine, board.address, scratch, plan.at_once)
+
+        board.run(numbers, plan.pieces, plan.threads, work, (params, result, plan, owners))
         self._scratch.append(scratch)
-        return bool(more)
+        self._boards.append(board)
+
+    def _board(self) -> Board:
+        """Concurrent calls have a board each; a board's threads do not survive a fork."""
+        while self._boards:
+            with contextlib.suppress(IndexError):
+                board = self._boards.pop()
+                if board.process == os.getpid():
+                    return board
+        return Board(self._serve)
+
+    def _serve(self, board: int, looks: int) -> None:
+        scratch = self._own_scratch()
+        _serve(self._machine, board, scratch, looks)
+        self._scratch.append(scratch)
+
+    def _own_scratch(self) -> _Scratch:
+        """Memory for one thread."""
+        try:
+            return self._scratch.pop()
+        except IndexError:
+            return _Scratch.make(self.program, self.dtype)
 
     def _plan(self, n_sets: int) -> _Plan:
         """How a call with so many parameter sets is shared out."""
         if n_sets not in self._plans:
             n_rows, n_tiles = n_sets * len(self.pop), len(self._tiles)
             work = n_sets * (len(self.program.code) + len(self.pop)) * self.n_points
-            threads = self.threads if work > SMALL else 1
+            threads = min(self.threads, 1 + work // SMALL)
             few = n_rows < 2 * CHUNKS * self.threads
             tiles = np.append(np.arange(0, max(n_tiles, 1), SPAN if few else max(n_tiles, 1)), n_tiles)
             rows = shares(self.program.offsets, n_sets, max(1 if threads == 1 else CHUNKS * threads, work // PIECE))
             at_once = max(1, (len(rows) - 1) * (len(tiles) - 1) * PIECE // max(work, 1))
-            self._plans[n_sets] = _Plan(threads, at_once, rows.astype(np.int64), tiles.astype(np.int64))
+            self._plans[n_sets] = _Plan.make(threads, at_once, rows.astype(np.int64), tiles.astype(np.int64))
         return self._plans[n_sets]
 
 
 class _Plan(NamedTuple):
+    """How a call is shared out; a piece is a chunk of rows on a range of tiles."""
+
     threads: int
     at_once: int  # pieces that make a PIECE of work
     rows: np.ndarray  # first row of each chunk, and the end
     tiles: np.ndarray  # first tile of each range of tiles, and the end
+    pieces: int
+    numbers: tuple[int, ...]  # of rows and tiles, for the board
+
+    @classmethod
+    def make(cls, threads: int, at_once: int, rows: np.ndarray, tiles: np.ndarray) -> _Plan:
+        numbers = (rows.ctypes.data, len(rows), tiles.ctypes.data, len(tiles))
+        return cls(threads, at_once, rows, tiles, (len(rows) - 1) * (len(tiles) - 1), numbers)
 
 
 def _last_requests(words: np.ndarray, program: Program) -> list[tuple[int, int]]:
@@ -213,12 +246,11 @@ def _last_requests(words: np.ndarray, program: Program) -> list[tuple[int, int]]
 
 
 class _Job(NamedTuple):
-    """One call's parameters and how its work is shared out."""
+    """A call's parameters, and how its work is shared out (see ``_Plan``)."""
 
     params: np.ndarray  # (n_rows, max_params)
-    rows: np.ndarray  # chunk k is rows[k:k+2] ...
-    tiles: np.ndarray  # ... over a range of tiles
-    counter: np.ndarray  # the next piece of work that nobody has taken
+    rows: np.ndarray
+    tiles: np.ndarray
 
 
 class _Result(NamedTuple):
@@ -256,21 +288,43 @@ _part = compiled(forceinline=True)
 
 
 @compiled
-def _drive(machine, job, result, scratch, most):
-    """Take up to ``most`` pieces of work; False: none is left."""
-    machine, job, result, scratch = borrowed(machine), borrowed(job), borrowed(result), borrowed(scratch)
+def _serve(machine, board, scratch, looks):
+    """Take pieces of every call on the board, until there has been none for a while."""
+    while wait(board, looks):
+        add(board + 8 * WORKING, 1)
+        _drive(machine, board, scratch, DONE)
+        add(board + 8 * WORKING, -1)
+
+
+@compiled
+def _drive(machine, board, scratch, most):
+    """Take up to ``most`` pieces of the call on the board; False: none is left."""
+    k = take(board)
+    if k >= look(board + 8 * PIECES):
+        return False
+    told = carray(pointer(board + 8 * NUMBERS), 15, np.int64)  # as Engine._run wrote them
+    rows, tiles = carray(pointer(told[3]), told[4], np.int64), carray(pointer(told[5]), told[6], np.int64)
+    job = lent(_Job(carray(pointer(told[0]), (told[2], told[1]), scratch.uniforms.dtype), rows, tiles))
+    sums = carray(pointer(told[14]), (len(tiles) - 1, told[2]), np.float64)
+    result = lent(_Result(told[7], told[8], told[9], told[10], told[11], told[12], told[13], sums))
+    return _pieces(lent(machine), job, result, lent(scratch), board, k, most)
+
+
+@_part
+def _pieces(machine, job, result, scratch, board, k, most):
+    """Piece ``k`` and then as many more."""
     n_shares, n_ranges = len(job.rows) - 1, len(job.tiles) - 1
     more = True
-    while more and most > 0:
-        k = take(job.counter.ctypes.data)
-        more = k < n_shares * n_ranges
-        if not more:
-            break
-        most -= 1
+    while more:
         share, of_tiles = k % n_shares, k // n_shares
         last = job.rows[share + 1]
         for row in range(job.rows[share], last, BLOCK):
             _block(machine, job, result, scratch, row, min(row + BLOCK, last), last, of_tiles)
+        most -= 1
+        if most == 0:
+            break
+        k = take(board)
+        more = k < n_shares * n_ranges
     if result.past:
         call(result.fence, ())
     return more
@@ -322,12 +376,12 @@ def _all_but_last(machine, scratch, expr, line, n_vectors):
     if start == stop:
         return len(machine.words) // 4 - 1
     for k in range(start + machine.n_prologue[expr], stop - 1):
-        execute(machine, scratch, k, n_vectors)
+        execute(machine, scratch, k, n_vectors, ZERO)
     return stop - 1
 
 
 @_part
-def _last(machine, scratch, k, first, y, n_vectors, past=0):
+def _last(machine, scratch, k, first, y, n_vectors, past):
     """Run the last instruction on the tile's points from ``first`` on; its result goes to address ``y``."""
     base, at = scratch.base, first * machine.itemsize
     base[OUT] = y
@@ -344,7 +398,7 @@ def _spare_slot(machine, scratch):
 @_part
 def _loss(machine, result, scratch, k, tile, n_points, n_vectors):
     y = _spare_slot(machine, scratch)
-    _last(machine, scratch, k, 0, y, n_vectors)
+    _last(machine, scratch, k, ZERO, y, n_vectors, ZERO)
     at = tile * machine.step * machine.itemsize
     return call_number(result.loss, (y, result.y + at, result.w + at if result.w != 0 else 0, n_points))
 
@@ -353,16 +407,16 @@ def _loss(machine, result, scratch, k, tile, n_points, n_vectors):
 def _write(machine, result, scratch, k, place, n_points, n_vectors, room):
     """Write a tile's results to ``place``, and no more than ``room`` points more."""
     if n_vectors * machine.lanes - n_points <= room:
-        _last(machine, scratch, k, 0, place, n_vectors)
+        _last(machine, scratch, k, ZERO, place, n_vectors, ZERO)
     else:
-        _write_part(machine, result, scratch, k, 0, place, n_points)
+        _write_part(machine, result, scratch, k, ZERO, place, n_points)
 
 
 @_part
 def _write_part(machine, result, scratch, k, first, place, n_points):
     """Write exactly the points first:first + n_points of the tile to ``place``."""
     y = _spare_slot(machine, scratch)
-    _last(machine, scratch, k, first, y, (n_points + machine.lanes - 1) // machine.lanes)
+    _last(machine, scratch, k, first, y, (n_points + machine.lanes - 1) // machine.lanes, ZERO)
     call(result.copy, (place, y, n_points))
 
 
@@ -377,7 +431,7 @@ def _write_past(machine, result, scratch, k, place, tile, last_tile, left):
     head = (-place % LINE) // machine.itemsize
     end = left if last_tile else head + machine.step
     if tile == 0 and head > 0:
-        _write_part(machine, result, scratch, k, 0, place, min(head, left))
+        _write_part(machine, result, scratch, k, ZERO, place, min(head, left))
     n_vectors = (end - head) // machine.lanes
     if n_vectors > 0:
         _last(machine, scratch, k, head, place + head * machine.itemsize, n_vectors, result.past)

@@ -33,6 +33,7 @@ from exprkit import objective
 from exprkit.backends import simd, simd_sums
 from exprkit.backends.cpu_tiles import (
     TILE,
+    ZERO,
     aligned,
     begin,
     execute,
@@ -41,12 +42,12 @@ from exprkit.backends.cpu_tiles import (
     never_negative,
     shares,
     tiles_of,
-    together,
 )  # fmt: skip
+from exprkit.backends.team import together
 from exprkit.compiled import compiled
 from exprkit.gradient import GradientProgram, lower_gradients
 from exprkit.lower import COLUMN, SLOT, UNIFORM
-from exprkit.native import borrowed, call, call_number, take
+from exprkit.native import call, call_number, lent, take
 from exprkit.population import Population
 
 SPAN = 64  # tiles that are summed for themselves, where threads share the tiles of a few rows
@@ -236,7 +237,7 @@ _part = compiled(forceinline=True)
 @compiled
 def _drive_jacobian(machine, goal, job, scratch, out, most):
     """Take up to ``most`` chunks of rows; False: none is left."""
-    machine, goal, job, scratch = borrowed(machine), borrowed(goal), borrowed(job), borrowed(scratch)
+    machine, goal, job, scratch = lent(machine), lent(goal), lent(job), lent(scratch)
     n_exprs, n_shares = len(machine.n_params), len(job.rows) - 1
     while most > 0:
         share = take(job.counter.ctypes.data)
@@ -245,7 +246,7 @@ def _drive_jacobian(machine, goal, job, scratch, out, most):
         most -= 1
         for row in range(job.rows[share], job.rows[share + 1]):
             expr = row % n_exprs
-            begin(machine, job, scratch, row, expr, 0)
+            begin(machine, job, scratch, row, expr, ZERO)
             for tile in range(job.tiles[-1]):
                 n_points, n_vectors = enter(machine, scratch, tile)
                 value(machine, goal, scratch, expr, n_vectors)
@@ -263,7 +264,7 @@ def _drive_jacobian(machine, goal, job, scratch, out, most):
 @compiled
 def _drive_sums(machine, goal, job, scratch, sums, pairs, most):
     """Take up to ``most`` pieces of work; False: none is left."""
-    machine, goal, job, scratch = borrowed(machine), borrowed(goal), borrowed(job), borrowed(scratch)
+    machine, goal, job, scratch = lent(machine), lent(goal), lent(job), lent(scratch)
     n_exprs, n_shares, width = len(machine.n_params), len(job.rows) - 1, job.params.shape[1]
     while most > 0:
         k = take(job.counter.ctypes.data)
@@ -274,7 +275,7 @@ def _drive_sums(machine, goal, job, scratch, sums, pairs, most):
         for row in range(job.rows[share], job.rows[share + 1]):
             expr = row % n_exprs
             n_params = machine.n_params[expr]
-            begin(machine, job, scratch, row, expr, 0)
+            begin(machine, job, scratch, row, expr, ZERO)
             loss = equations(
                 machine, goal, scratch, expr, job.tiles[of_tiles], job.tiles[of_tiles + 1], np.inf, pairs
             )
@@ -295,7 +296,7 @@ def enter(machine, scratch, tile):
     """Turn to a tile: how many points of it count, and how many vectors they take."""
     left = machine.n_points - tile * machine.step
     scratch.base[COLUMN] = machine.tiles + tile * machine.tile_step
-    scratch.base[UNIFORM] = line_address(machine, scratch, 0)
+    scratch.base[UNIFORM] = line_address(machine, scratch, ZERO)
     n_points = left if left <= scratch.slots.shape[1] else machine.step
     return n_points, (n_points + machine.lanes - 1) // machine.lanes
 
@@ -305,7 +306,7 @@ def value(machine, goal, scratch, expr, n_vectors):
     """Run the instructions of a value; gives its address."""
     start = machine.offsets[expr]
     for k in range(start + machine.n_prologue[expr], start + goal.n_value[expr]):
-        execute(machine, scratch, k, n_vectors)
+        execute(machine, scratch, k, n_vectors, ZERO)
     result = goal.results[goal.first_result[expr]]
     return scratch.base[result & 3] + (result & ~3)
 
@@ -315,7 +316,7 @@ def derivatives(machine, goal, scratch, expr, n_vectors):
     """Run the rest; the derivatives' addresses go into ``scratch.columns``."""
     start, first = machine.offsets[expr], goal.first_result[expr] + 1
     for k in range(start + goal.n_value[expr], machine.offsets[expr + 1]):
-        execute(machine, scratch, k, n_vectors)
+        execute(machine, scratch, k, n_vectors, ZERO)
     for j in range(machine.n_params[expr]):
         result = goal.results[first + j]
         scratch.columns[j] = scratch.base[result & 3] + (result & ~3)

@@ -1,4 +1,4 @@
-"""What the CPU backend's loops share: data in tiles, programs as words, work for all threads.
+"""What the CPU backend's loops share: data in tiles, programs as words.
 
 Below ``backends/cpu.py`` (values and losses) and ``backends/cpu_gradient.py``.
 
@@ -11,11 +11,6 @@ Below ``backends/cpu.py`` (values and losses) and ``backends/cpu_gradient.py``.
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import os
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +23,6 @@ from exprkit.native import call
 
 TILE, FORMS = simd.TILE, 2 * simd.PAST
 LINE = 64  # bytes of a cache line; neighbouring tiles share so much
-DONE = 1 << 62  # more than there are pieces of work
 
 
 # ── preparation ──────────────────────────────────────────────────────────────────────
@@ -116,34 +110,6 @@ def shares(offsets: np.ndarray, n_sets: int, n: int) -> np.ndarray:
     return np.unique(np.append(rows, n_sets * n_exprs))
 
 
-def together(threads: int, at_once: int, counter: np.ndarray, work: Callable[[int], bool]) -> None:
-    """Call ``work(most)``, which takes up to so many pieces off ``counter`` and says whether any are left.
-
-    This thread works, and as many more as there are.
-    """
-    others: list[Future[bool]] = []
-    try:
-        with contextlib.suppress(RuntimeError):  # the system starts no more threads, or Python ends: do with fewer
-            while len(others) < threads - 1:
-                others.append(_pool(threads - 1).submit(work, DONE))
-        while work(at_once):
-            pass  # here Python sees that the user wants to stop
-    finally:
-        counter[0] = DONE
-        for other in others:
-            if not other.cancel():  # it has started
-                other.result()
-
-
-@functools.cache
-def _pool(n: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(n, thread_name_prefix="exprkit")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
-
-
 # ── programs and data for compiled loops ──────────────────────────────────────────────
 
 
@@ -178,6 +144,7 @@ def machine_of(program: Program, tiles: np.ndarray, n_points: int, kernels: simd
 
 _part = compiled(forceinline=True)
 _U1, _U2, _U3 = np.uint64(1), np.uint64(2), np.uint64(3)
+ZERO, ONE = np.int64(0), np.int64(1)  # with a type: of a plain number Numba makes every function anew
 
 
 @_part
@@ -193,7 +160,7 @@ def begin(machine, job, scratch, row, expr, line):
         scratch.uniforms[line, 0] = np.nan
     scratch.base[UNIFORM] = line_address(machine, scratch, line)
     for k in range(start, start + machine.n_prologue[expr]):
-        execute(machine, scratch, k, 1)
+        execute(machine, scratch, k, ONE, ZERO)
 
 
 @_part
@@ -202,7 +169,8 @@ def line_address(machine, scratch, line):
 
 
 @_part
-def execute(machine, scratch, k, n_vectors, past=0):
+def execute(machine, scratch, k, n_vectors, past):
+    """Run an instruction; ``past`` is added to the kernel's form."""
     words, base, at = machine.words, scratch.base, np.uint64(4 * k)  # unsigned: no look for indices from the end
     kernel, a, b, y = np.uint64(words[at] + past), words[at + _U1], words[at + _U2], words[at + _U3]
     a_at, b_at, y_at = base[a & 3] + (a & ~3), base[b & 3] + (b & ~3), base[y & 3] + (y & ~3)
