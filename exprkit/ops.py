@@ -27,6 +27,7 @@ ptx          the formula as PTX where that is an instruction, the one that the c
              .approx, of an approximate root .approx; one that says ``.f32`` holds for float32
 ptx_fast     the same for ``cuda_fast``
 long_code    the formula (``cuda``) is long: a kernel holds it once and loops over it
+cuda_usual   a shorter formula for usual operands, which makes ``holds`` false for others
 derivative   dy/da (and dy/db) in exprkit's own text, over ``a``, ``b`` and ``y``; empty where
              the table has no operator to write it with
 latex        template over ``{a}`` and ``{b}``, both already delimited where needed
@@ -104,6 +105,7 @@ class Operator:
     ptx: str = ""
     ptx_fast: str = ""
     long_code: bool = False
+    cuda_usual: str = ""
     fused: Mapping[str, str] = field(default_factory=dict)
     constant_b: Mapping[float, str] = field(default_factory=dict)
     positive_a: str | None = None
@@ -210,14 +212,14 @@ _row(
     4, "div", 2, "a / b; a / 0 = +-inf by the signs, 0 / 0 = nan",
     infix="/", precedence=2, method="__truediv__", latex=r"\frac{{{a}}}{{{b}}}",
     numpy=np.divide, vector=vecmath.div, derivative=("1 / b", "-y / b"), ulp=(0.5, 0.5),
-    cuda="a / b", cuda_fast="quotient(a, b)", long_code=True, cuda_fast_ulp=4, ptx="div{full}{f}.{t} {y}, {a}, {b};", ptx_fast="div{quick}{f}.{t} {y}, {a}, {b};",
+    cuda="a / b", cuda_usual="usual_quotient(a, b, holds)", cuda_fast="quotient(a, b)", long_code=True, cuda_fast_ulp=4, ptx="div{full}{f}.{t} {y}, {a}, {b};", ptx_fast="div{quick}{f}.{t} {y}, {a}, {b};",
     sympy=lambda s, a, b: s.Mul(a, s.Pow(b, -1)),
 )
 _row(
     5, "pow", 2, "a to the power b, as C's pow: a < 0 gives nan unless b is whole; 1^b = a^0 = 1 even for nan",
     infix="^", precedence=4, right=True, aliases=("**",), method="__pow__", latex="{a}^{{{b}}}",
     numpy=np.power, vector=vecmath.pow, derivative=("b * a ^ (b - 1)", "y * log(a)"), ulp=(4, 4),
-    cuda="pow(a, b)", cuda_fast="fast_pow(a, b)", long_code=True, cuda_fast_ulp=256,
+    cuda="pow(a, b)", cuda_usual="usual_power(a, b, holds)", cuda_fast="fast_pow(a, b)", long_code=True, cuda_fast_ulp=256,
     fast=_fast_pow, fast_vector=vecmath.fast_pow, fast_ulp=(32, 4), domain=(POSITIVE, (-4.0, 4.0)),
     fused={"abs": "powabs"}, positive_a="powabs", whole_b="pow_whole",
     constant_b={1.0: "copy", 2.0: "sqr", 3.0: "cube", -1.0: "inv"},
@@ -241,7 +243,7 @@ _row(
     8, "inv", 1, "1 / a; 1 / +-0 = +-inf",
     latex=r"\frac{{1}}{{{a}}}",
     numpy=np.reciprocal, vector=vecmath.inv, derivative=("-y * y",), ulp=(0.5, 0.5),
-    cuda="T(1) / a", cuda_fast="reciprocal(a)", long_code=True, cuda_fast_ulp=2, ptx="rcp{quick}{f}.{t} {y}, {a};", ptx_fast="rcp{quick}{f}.{t} {y}, {a};",
+    cuda="T(1) / a", cuda_usual="usual_quotient(T(1), a, holds)", cuda_fast="reciprocal(a)", long_code=True, cuda_fast_ulp=2, ptx="rcp{quick}{f}.{t} {y}, {a};", ptx_fast="rcp{quick}{f}.{t} {y}, {a};",
     sympy=lambda s, a: s.Pow(a, -1),
 )
 _row(
@@ -530,7 +532,7 @@ _row(
     49, "powabs", 2, "|a| to the power b, as C's pow; 1^b = a^0 = 1 even for nan",
     latex=r"\left|{a}\right|^{{{b}}}",
     numpy=_powabs, vector=vecmath.powabs, derivative=("b * y / a", "y * logabs(a)"), ulp=(4, 4), fast_ulp=(32, 4),
-    cuda="pow(fabs(a), b)", cuda_fast="fast_pow(fabs(a), b)", long_code=True, cuda_fast_ulp=256,
+    cuda="pow(fabs(a), b)", cuda_usual="usual_power(fabs(a), b, holds)", cuda_fast="fast_pow(fabs(a), b)", long_code=True, cuda_fast_ulp=256,
     domain=(POSITIVE, (-4.0, 4.0)), staged=("log2abs_pair", "exp2_product"),
     constant_b={0.5: "sqrtabs", 1.0: "abs", 2.0: "sqr"},
     sympy=lambda s, a, b: s.Abs(a) ** b, sympy_class=("powabs",),
@@ -605,7 +607,8 @@ _internal(
 _internal(
     201, "exp2_product", 2, "2^(a b) for a pair a = log2 |base|; 1 where the base is 1 or b is 0, even for nan",
     numpy=lambda a, b: np.power(np.exp2(a), b), vector=vecmath.exp2_product,
-    cuda="exp2_of_product(a, a_low, b)", cuda_fast="fast_exp2_of_product(a, a_low, b)", long_code=True,
+    cuda="exp2_of_product(a, a_low, b)", cuda_usual="usual_exp2_of_product(a, a_low, b, holds)",
+    cuda_fast="fast_exp2_of_product(a, a_low, b)", long_code=True,
     derivative=("0.6931471805599453 * b * y", "0.6931471805599453 * a * y"),
 )
 

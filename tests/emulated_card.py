@@ -7,6 +7,7 @@ words of a program to the segments of a launch, is what runs on a GPU.
 from __future__ import annotations
 
 import ctypes
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -77,7 +78,7 @@ class EmulatedCard:
 
     def _build(self, name, source, defined):
         path = self.folder / f"k{len(self._kernels)}.cpp"
-        source = source.replace("    extern __shared__ Vector shared[];\n", "")
+        source = re.sub(r"    extern __shared__ .*\n", "", source)
         job = "FitJob" if "struct FitJob" in source else "Job"
         path.write_text(source + RUN.format(shared=SHARED_BYTES, job=job, call=f"{name}(*job)"))
         macros = [f"-D{macro}={value}" for macro, value in defined.items()]

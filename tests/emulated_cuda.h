@@ -36,6 +36,10 @@ inline double approximate_inverse(double a) { return 1.0 / a; }
 inline float approximate_exp2(float a) { return std::exp2(a); }
 inline float approximate_log2(float a) { return std::log2(a); }
 inline float approximate_reciprocal(float a) { return 1.0f / a; }
+inline int __float_as_int(float a) { int i; std::memcpy(&i, &a, 4); return i; }
+inline float __int_as_float(int i) { float a; std::memcpy(&a, &i, 4); return a; }
+inline float flushed_exp2(float a) { return std::exp2(a); }
+inline float flushed_reciprocal(float a) { return 1.0f / a; }
 inline float approximate_root(float a) { return std::sqrt(a); }
 inline float approximate_sin(float a) { return std::sin(a); }
 inline float approximate_cos(float a) { return std::cos(a); }
@@ -54,3 +58,6 @@ template <class V> void store_shared(unsigned address, V value)
 {
     std::memcpy(reinterpret_cast<char *>(shared) + address, &value, sizeof value);
 }
+template <class V> void begin_copy(unsigned to, const V *from) { store_shared(to, *from); }
+inline void group_copies() {}
+template <int> void end_copies() {}

@@ -7,7 +7,6 @@ It compares losses with SciPy's; derivatives are checked by ``pytest -m gpu test
 from __future__ import annotations
 
 import argparse
-import csv
 import multiprocessing
 import time
 import traceback
@@ -16,6 +15,8 @@ from importlib import metadata
 from pathlib import Path
 
 import numpy as np
+import timing
+from timing import microseconds
 
 import exprkit as ek
 from exprkit import generate, machine, ops
@@ -23,7 +24,8 @@ from exprkit.backends import cuda, cuda_fit
 from exprkit.backends import numpy as definition
 from exprkit.objective import Options
 
-ROWS: list[dict[str, object]] = []
+TABLE = timing.Table(width=58)
+report = TABLE.report
 N, SOME, STARTS = 9_880, 320, 10
 OPTIONS = Options(max_iter=50)
 F8 = np.dtype("float64")
@@ -47,11 +49,6 @@ queued) or by the wall clock (`ms`, `s`).
 """
 
 
-def report(name, value, unit, target="", note=""):
-    ROWS.append({"what": name, "value": value, "unit": unit, "target": target, "note": note})
-    print(f"{name:58} {value:12.5g} {unit:6} {target:>8} {note}", flush=True)
-
-
 def parametric(n=N, seed=1):
     """A sample of the expressions with parameters of the exhaustive set, as the thesis's data has them."""
     pop = generate.exhaustive(7, n_vars=2)
@@ -70,23 +67,6 @@ def starts_of(pop, n_starts=1, seed=7):
 
 def engine(pop, X, precision="fast"):
     return cuda.Engine(pop, X, precision=precision, dtype=X.dtype)
-
-
-def microseconds(call, repeats=10):
-    """Median time of one call on the device, by events; the device is kept busy until everything is queued."""
-    import cupy
-
-    busy, times = cupy.zeros((2, 1 << 28), np.uint8), []
-    for _ in range(repeats + 2):
-        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-        for _ in range(3):
-            cupy.copyto(busy[0], busy[1])
-        begin.record()
-        call()
-        end.record()
-        end.synchronize()
-        times.append(cupy.cuda.get_elapsed_time(begin, end) * 1e3)
-    return float(np.median(times[2:]))
 
 
 def fit_launches(of, starts, y):
@@ -266,10 +246,7 @@ def quality(scipy):
 def write(folder):
     import cupy
 
-    with (folder / "h200_fit.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(ROWS[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(ROWS)
+    TABLE.write(folder / "h200_fit.csv")
     driver = cupy.cuda.runtime.driverGetVersion()
     facts = {
         "device": cuda.describe(), "driver": f"CUDA {driver // 1000}.{driver % 1000 // 10}",

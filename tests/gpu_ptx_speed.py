@@ -2,13 +2,13 @@
 """Times the PTX backend beside the interpreter: ``python tests/gpu_ptx_speed.py --out data/results``.
 
 Compares a sample of the results first, then prints a line a measurement and writes ``h200_ptx.csv``
-into the folder.  About a minute on 16 cores; ``--only check,thesis`` runs some parts.
+into the folder.  Less than two minutes on 16 cores; ``--only check,thesis`` runs some parts, ``--only
+layouts`` other ways to lay out the predictions' code.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import resource
 import tempfile
 import time
@@ -17,22 +17,20 @@ from pathlib import Path
 
 import cupy
 import numpy as np
+import timing
 
 import exprkit as ek
 from exprkit import generate
 from exprkit.backends import cuda, ptx
-from exprkit.transpiler import link, program
+from exprkit.transpiler import link
+from exprkit.transpiler.structures import structures
 
 ROOT = Path(__file__).resolve().parent.parent
-ROWS: list[dict[str, object]] = []
+TABLE = timing.Table(width=72)
+report, microseconds = TABLE.report, timing.microseconds
 N = 9_880
 POINTS = (362, 10_860, 108_600)
 F4 = np.dtype("float32")
-
-
-def report(name, value, unit, target="", note=""):
-    ROWS.append({"what": name, "value": value, "unit": unit, "target": target, "note": note})
-    print(f"{name:72} {value:12.5g} {unit:12} {target:>10} {note}", flush=True)
 
 
 def lines():
@@ -65,26 +63,6 @@ def engine(module, pop, X, precision="fast", **options):
 
 def wait():
     cupy.cuda.runtime.deviceSynchronize()
-
-
-BUSY = cupy.zeros((2, 1 << 28), np.uint8)
-
-
-def microseconds(call, repeats=20):
-    """Median time of one call on the device, by events; the device is kept busy until everything is queued."""
-    for _ in range(3):
-        call()
-    times = []
-    for _ in range(repeats):
-        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
-        for _ in range(3):
-            cupy.copyto(BUSY[0], BUSY[1])
-        start.record()
-        call()
-        stop.record()
-        stop.synchronize()
-        times.append(cupy.cuda.get_elapsed_time(start, stop) * 1e3)
-    return float(np.median(times))
 
 
 def host_microseconds(call, repeats=30):
@@ -149,9 +127,10 @@ def copy_rate():
 def step(name, pop, n_points, backends=("ptx", "cuda"), precision="fast", matrix=True, **options):
     """One step of predictions and one of errors; all launches of a call count."""
     X, P, y = cupy.asarray(data(n_points, pop.n_vars)), cupy.asarray(params_of(pop)), target(n_points)
-    found = {}
+    found, firsts = {}, {}
     for backend in backends:
-        made = engine({"ptx": ptx, "cuda": cuda}[backend], pop, X, precision, **(options if backend == "ptx" else {}))
+        given = {"cache": False, **options} if backend == "ptx" else {}
+        made = engine({"ptx": ptx, "cuda": cuda}[backend], pop, X, precision, **given)
         start = time.perf_counter()
         if matrix:
             out = cupy.empty((1, len(pop), n_points), F4)
@@ -172,9 +151,13 @@ def step(name, pop, n_points, backends=("ptx", "cuda"), precision="fast", matrix
         if backend == "ptx":
             note += ", " + registers(made)
         report(f"{name} x {n_points} {precision} {backend} fused error {options or ''}", us, "us", "", note)
-        found[backend] = us
+        found[backend], firsts[backend] = us, first
     if len(found) == 2:
         report(f"{name} x {n_points} {precision} fused error, interpreter / transpiler", found["cuda"] / found["ptx"], "times")
+        saved = (found["cuda"] - found["ptx"]) / 1e6
+        steps = firsts["ptx"] / saved if saved > 0 else np.inf
+        report(f"{name} x {n_points} {precision} fused error, the transpiler wins from", steps, "steps", "",
+               f"{steps * n_points:.2g} steps x points; first {firsts['ptx']:.3f} s, a step saves {saved * 1e6:.0f} us")
 
 
 def registers(made):
@@ -190,26 +173,46 @@ def thesis_steps():
 
 
 def layouts():
-    """Other ways to lay out the code of predictions: constants of ``transpiler.program`` and ``backends.ptx``."""
-    usual = program.IN_ORDER, program.OF_A_MODULE, ptx.VALUES_TURNS
+    """Other ways to lay out the code of predictions."""
+    usual = ptx.MOST_ROWS
+    variants = [({"structures_per_bundle": most}, 1) for most in (4, 2)] + [({}, rows) for rows in (1, 4, 16, 41)]
     try:
-        for in_order, of_a_module, turns, most in (
-            (False, 120, 2, 4), (False, 1000, 2, 4), (True, 1000, 2, 4), (True, 1000, 4, 2), (True, 120, 2, 2),
-        ):  # fmt: skip
-            program.IN_ORDER, program.OF_A_MODULE, ptx.VALUES_TURNS = in_order, of_a_module, turns
-            name = f"IN_ORDER {in_order}, OF_A_MODULE {of_a_module}, VALUES_TURNS {turns}, a bundle of {most}"
-            for n_points in (108_600, 10_860):
-                made = engine(ptx, thesis(), cupy.asarray(data(n_points)), structures_per_bundle=most)
-                P, out = cupy.asarray(params_of(made.pop)), cupy.empty((1, N, n_points), F4)
+        for n_points in (108_600, 10_860):
+            out = cupy.empty((1, N, n_points), F4)
+            for options, ptx.MOST_ROWS in (*variants, ({"structures_per_module": 1_000}, 16), ({"share_code": True}, 16)):
+                made = engine(ptx, thesis(), cupy.asarray(data(n_points)), **options)
+                P = cupy.asarray(params_of(made.pop))
                 us = microseconds(lambda: made.evaluate(P, out), 10)
-                report(f"predictions x {n_points}: {name}", us, "us", "", f"{out.nbytes / us / 1e6:.2f} TB/s")
+                name = f"bundles of {most}" if (most := options.get("structures_per_bundle")) else f"{ptx.MOST_ROWS} rows a block"
+                more = "".join(f", {option} {options[option]}" for option in options if option != "structures_per_bundle")
+                report(f"predictions x {n_points}: {name}{more}", us, "us", "", f"{out.nbytes / us / 1e6:.2f} TB/s")
     finally:
-        program.IN_ORDER, program.OF_A_MODULE, ptx.VALUES_TURNS = usual
+        ptx.MOST_ROWS = usual
+
+
+def compiling():
+    """What a structure takes to compile, on all cores and on one; of those that share no code a part."""
+    many, n_points = generate.exhaustive(9, limit=350_000), 362
+    some = generate.exhaustive(6)
+    for pop, threads, options in (
+        (many, None, {}), (some, None, {}), (some, 1, {}), (some, None, {"share_code": False}), (some[:600], 1, {"share_code": False}),
+    ):  # fmt: skip
+        made = engine(ptx, pop, data(n_points, pop.n_vars), cache=False, threads=threads, **options)
+        made.evaluate(params_of(pop), cupy.empty((1, len(pop), n_points), F4))
+        wait()
+        different = len(structures(made.program))
+        ms = made.seconds["compile"] / different * 1e3
+        cores = "one core" if threads else "all cores"
+        what = "" if options.get("share_code", True) else ", no code shared"
+        report(f"compiling, a structure of {different}, {cores}{what}", ms, "ms", "" if what else "0.4" if threads else "0.03",
+               f"{len(made.found)} compiled in {made.seconds['compile']:.2f} s")
 
 
 def other_steps():
     distinct = generate.exhaustive(6)
-    step("exhaustive", distinct, 10_860, matrix=False)
+    for n_points in (362, 10_860, 108_600):
+        step("exhaustive", distinct, n_points)
+    step("exhaustive", distinct, 108_600, ["ptx"], matrix=False, share_code=False)
     for operators in ("gp", "thesis"):
         step(f"trees {operators}", trees(operators), 10_860, matrix=False)
 
@@ -275,7 +278,8 @@ def end_to_end():
             parts = np.median(samples, axis=0)
             everything[name, n_points, what] = parts
             note = "parse {:.1f}, prepare {:.1f}, first step {:.1f}, 99 steps and download {:.1f} ms".format(*parts * 1e3)
-            report(f"{name} x {n_points}, {what}", parts.sum() * 1e3, "ms", "", note)
+            target = {"cold": "1000", "warm": "100"}[what] if n_points == 10_860 else ""
+            report(f"{name} x {n_points}, {what}", parts.sum() * 1e3, "ms", target, note)
         plain = np.median([run(texts_of, n_points, 100, "cuda") for _ in range(4)][1:], axis=0)
         report(f"{name} x {n_points}, interpreter", plain.sum() * 1e3, "ms")
         cold = everything[name, n_points, "cold"]
@@ -300,13 +304,14 @@ def many():
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e6
     spent = ", ".join(f"{name} {value:.2f}" for name, value in made.seconds.items())
     code = sum(kernel["code_bytes"] for kernel in made.kernels()) / 1e6
-    report(f"{len(made.found)} structures x {n_points}, 100 steps, cold", seconds, "s", "20",
-           f"{spent} s; host +{grown:.2f} GB, code {code:.0f} MB on the device")
+    different = len(structures(made.program))
+    report(f"{different} structures x {n_points}, 100 steps, cold", seconds, "s", "20",
+           f"{len(made.found)} compiled; {spent} s; host +{grown:.2f} GB, code {code:.0f} MB on the device")
     start = time.perf_counter()
     for _ in range(10):
         made.evaluate(P, out)
     wait()
-    report(f"{len(made.found)} structures x {n_points}, a step", (time.perf_counter() - start) * 1e5, "us")
+    report(f"{different} structures x {n_points}, a step", (time.perf_counter() - start) * 1e5, "us")
     wanted = cupy.empty_like(out)
     engine(cuda, pop, X).evaluate(P, wanted)
     close = (cupy.abs(out - wanted) <= 2e-3 * cupy.abs(wanted)) | (out == wanted) | (cupy.isnan(out) & cupy.isnan(wanted))
@@ -314,7 +319,7 @@ def many():
 
 
 PARTS = {
-    "check": check, "copy": copy_rate, "thesis": thesis_steps, "layouts": layouts, "other": other_steps,
+    "check": check, "copy": copy_rate, "thesis": thesis_steps, "layouts": layouts, "compiling": compiling, "other": other_steps,
     "per-expression": per_expression, "end": end_to_end, "many": many,
 }  # fmt: skip
 
@@ -322,7 +327,8 @@ PARTS = {
 def main():
     given = argparse.ArgumentParser(description=__doc__)
     given.add_argument("--out", type=Path, help="folder for h200_ptx.csv")
-    given.add_argument("--only", default=",".join(PARTS), help="parts, separated by commas: " + ", ".join(PARTS))
+    usual = ",".join(name for name in PARTS if name != "layouts")  # that is for whoever changes them
+    given.add_argument("--only", default=usual, help="parts, separated by commas: " + ", ".join(PARTS))
     chosen = given.parse_args()
     for name in chosen.only.split(","):
         start = time.perf_counter()
@@ -332,15 +338,7 @@ def main():
             traceback.print_exc()
         print(f"-- {name} {time.perf_counter() - start:.1f} s", flush=True)
         if chosen.out:
-            write(chosen.out / "h200_ptx.csv")
-
-
-def write(path):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(ROWS[0]) if ROWS else ["what"])
-        writer.writeheader()
-        writer.writerows(ROWS)
+            TABLE.write(chosen.out / "h200_ptx.csv")
 
 
 if __name__ == "__main__":

@@ -75,15 +75,17 @@ def test_options_are_checked():
 
 KERNELS = [  # what the default launches use, on every architecture; the rest differs in little
     ("fast", {"VECTORS": 8, "BLOCK": 640}),
-    ("fast", {"VECTORS": 8, "BLOCK": 320, "TASK": "SQUARE", "WIDE": 0}),
-    ("ieee", {"VECTORS": 4, "BLOCK": 128, "TASK": "SQUARE", "WIDE": 0}),
+    ("fast", {"VECTORS": 8, "BLOCK": 640, "TASK": "SQUARE", "WIDE": 0}),
+    ("ieee", {"VECTORS": 4, "BLOCK": 640, "TASK": "SQUARE", "WIDE": 0}),
 ]
 MORE_KERNELS = {  # of one architecture
     90: [
         ("fast", {"VECTORS": 8, "BLOCK": 640, "WIDE": 0}),
-        ("fast", {"VECTORS": 4, "BLOCK": 256}),
+        ("fast", {"VECTORS": 3, "BLOCK": 768, "WIDE": 0}),
+        ("fast", {"VECTORS": 4, "BLOCK": 768, "TASK": "SQUARE", "WIDE": 0}),
         ("fast", {"VECTORS": 4, "BLOCK": 128, "TASK": "SQUARE", "WIDE": 0, "COLUMNS_SHARED": 0}),
-        ("ieee", {"VECTORS": 4, "BLOCK": 256}),
+        ("ieee", {"VECTORS": 4, "BLOCK": 640}),
+        ("ieee", {"VECTORS": 4, "BLOCK": 128, "TASK": "SQUARE", "WIDE": 0, "COLUMNS_SHARED": 0}),
         ("ieee", {"VECTORS": 4, "BLOCK": 128, "REAL": "double"}),
     ]
 }

@@ -17,7 +17,7 @@ from exprkit import generate, ops
 from exprkit.backends import cases, cuda
 from exprkit.backends import numpy as definition
 from exprkit.backends.accumulator import FROM_SLOT, SPILL, accumulate
-from exprkit.backends.geometry import plan, shapes
+from exprkit.backends.geometry import Deal, plan, shapes
 from exprkit.lower import lower
 from exprkit.study.agreement import disagreement
 
@@ -213,6 +213,21 @@ def test_awkward_powers_by_the_logarithm_of_the_base(card):
     np.testing.assert_allclose(evaluated(pop, X, params, card), defined(pop, X, params), rtol=3e-7)
 
 
+def test_formulas_for_usual_operands_leave_the_others_to_the_whole_ones(card):
+    numbers = np.array([0, -0.0, 1, -1, 2, -2, 1.5, 1e-40, 2e-38, 1e-21, 3e38, np.inf, -np.inf, np.nan, -np.nan], F4)
+    X = np.array([(a, b) for a in numbers for b in numbers])
+    pop = ek.parse([
+        "x1 / x2", "(x1 + 0) / x2", "x2 / (x1 + 0)", "p1 / (x1 + 0)", "1 / x1", "x1 ^ x2", "(x1 + 0) ^ (x2 + 0)",
+        "p1 ^ (x2 + 0)", "(x1 + 0) ^ p1", "abs(x1 + 0) ^ (x2 + 0)", "abs(x1) ^ p1",
+    ])  # fmt: skip
+    for p in (0.75, 0.0, np.nan):
+        params = np.full((1, len(pop), 1), p, F4)
+        out, wanted = evaluated(pop, X, params, card), defined(pop, X, params)
+        np.testing.assert_allclose(out, wanted, rtol=5e-7, atol=1e-45)
+    shuffled = np.random.default_rng(0).permutation(len(X))  # neighbours change no bits
+    assert (evaluated(pop, X[shuffled], params, card) == out[..., shuffled])[~np.isnan(out[..., shuffled])].all()
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_losses_count_nan_and_inf(card, weighted):
     pop = ek.parse(["log(x1)", "1 / x1", "x1"])
@@ -305,7 +320,8 @@ def all_results(card, pop, X, params):
     engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, card=card)
     out, counts = np.full((len(params), len(pop), len(X)), 7, F4), np.empty((len(params), len(pop), 2), np.int64)
     engine.evaluate(params, out, counts)
-    engine._to_host, there, again = engine._on_device, np.full_like(out, 7), np.empty_like(counts)
+    engine._to_host = lambda rows, count: engine._on_device(len(rows), rows, count)
+    there, again = np.full_like(out, 7), np.empty_like(counts)
     engine.evaluate(params, there, again)
     assert there.tobytes() == out.tobytes() and again.tobytes() == counts.tobytes()
     sums = engine.loss_sums(params, np.ascontiguousarray(X[:, 0]), None, "square")
@@ -348,22 +364,25 @@ def test_every_operator_has_its_cases():
 
 @given(
     costs=st.lists(st.integers(1, 50), min_size=1, max_size=30), n_tiles=st.integers(1, 9), n_sets=st.integers(1, 3),
-    blocks=st.integers(1, 12), warps=st.integers(1, 5), cut=st.floats(0, 1), items=st.sampled_from([None, 1, 4]),
+    blocks=st.integers(1, 12), warps=st.integers(1, 5), cut=st.floats(0, 1),
+    deal=st.sampled_from([Deal(1), Deal(0, 1), Deal(0, 4), Deal(0.8, 2)]),
 )  # fmt: skip
-def test_units_cover_every_tile_and_item_once(costs, n_tiles, n_sets, blocks, warps, cut, items):
+def test_units_cover_every_tile_and_item_once(costs, n_tiles, n_sets, blocks, warps, cut, deal):
     cost = np.concatenate([[0], np.cumsum(costs)])
     n_exprs, n_words = len(costs), 2 * len(costs) + 1
     n_items = n_exprs * n_sets
     first, first_word = int(cut * (n_items - 1)), 2 * np.arange(n_exprs, dtype=np.int32)
-    made = plan(cost, first_word, n_words, first, n_items, n_tiles, blocks=blocks, warps=warps, items=items)
-    assert made.first_run[0] == 0 and made.first_run[-1] == len(made.runs) and (np.diff(made.first_run) >= 0).all()
-    assert made.n_units == n_tiles * (len(made.first_run) - 1) and 1 <= made.blocks <= blocks
+    made = plan(cost, first_word, n_words, first, n_items, n_tiles, blocks=blocks, warps=warps, deal=deal)
+    assert made.n_units == n_tiles * len(made.runs) and 1 <= made.blocks <= blocks
+    assert (np.diff((made.runs["n_items"] > 0).astype(int), axis=1) <= 0).all()  # a warp stops at a run without items
     done = []
-    for run in made.runs:
+    for run in made.runs[made.runs["n_items"] > 0]:
         of_run = first + run["item"] + np.arange(run["n_items"])
-        assert run["word"] == of_run[0] // n_exprs * n_words + first_word[of_run[0] % n_exprs]
+        words = (of_run[0], of_run[-1] + 1) // np.int64(n_exprs) * n_words
+        words += first_word[of_run[0] % n_exprs], first_word[(of_run[-1] + 1) % n_exprs]
+        assert (run["word"], run["word"] + run["n_words"]) == tuple(words)
         done += of_run.tolist()
-    assert done == list(range(first, n_items))
+    assert sorted(done) == list(range(first, n_items))
 
 
 @pytest.mark.parametrize("n_points", [16, 20, 36, 37, 38, 41])
@@ -387,7 +406,7 @@ def test_rows_that_begin_anywhere_in_a_line_of_memory(card, n_points, points):
 def test_shapes_fit_and_waste_little():
     device = {"multiprocessors": 132, "shared_per_block": 232448, "shared_per_multiprocessor": 233472, "lanes": 32}
     for n_points, n_columns in ((1, 3), (362, 12), (10_860, 12), (10_860, 100), (10**6, 1000)):
-        best = shapes(n_points, 9880, n_columns, 3, itemsize=4, block=None, most_vectors=8, **device)[0]
+        best = shapes(n_points, 9880, n_columns, 3, itemsize=4, block=None, fast=True, **device)[0]
         assert best.shared_bytes(n_columns, 3, 2, True) <= device["shared_per_block"]
         if n_points > 1000:
             assert -(-n_points // best.tile) * best.tile < 1.1 * n_points

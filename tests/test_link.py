@@ -318,3 +318,10 @@ def test_a_kill_while_compiling_breaks_nothing(cache, compiled):
     before = len(kept)
     assert len(linked(texts(30))) == 30
     assert len(compiled) >= 30 - before
+
+
+def test_kernels_stand_before_the_functions_they_call():
+    head, last = "\t.target sm_90\n", "//-------- SYMBOLS --------\n"
+    called = "//-------- .text.op --------\nop:\n"
+    kernel = '//-------- .text.values --------\n.other values,@"STO_CUDA_ENTRY STV_DEFAULT"\n'
+    assert link._entries_first(head + called + kernel + last) == head + kernel + called + last

@@ -16,13 +16,13 @@ import exprkit as ek
 from exprkit import generate, ops
 from exprkit.backends import card, cuda, ptx
 from exprkit.errors import ArgumentError, BackendError, DataError
-from exprkit.lower import lower
+from exprkit.lower import COLUMN, lower
 from exprkit.precision import Precision
 from exprkit.transpiler import bodies, link, program
 from exprkit.transpiler.bundles import bundles, modules
 from exprkit.transpiler.entry import ABSOLUTE, SQUARE, VALUES
 from exprkit.transpiler.program import Shape, Transpiled, parts, shape_of
-from exprkit.transpiler.structures import structures
+from exprkit.transpiler.structures import MOST_GIVEN, structures, to_compile
 
 GOLDEN = Path(__file__).with_name("ptx")
 F4, F8 = np.dtype("float32"), np.dtype("float64")
@@ -103,6 +103,74 @@ def test_all_shapes_of_a_task_take_as_many_points_at_a_time():
                 assert len(turns) == 1
 
 
+def instructions_of(found, e, columns_given):
+    """The code of an expression's structure; ``columns_given``: with its own columns in place of those counted."""
+    s = found.of[e]
+    rows = []
+    for k in range(found.first[s], found.first[s + 1]):
+        operands = [int(found.a[k]), int(found.b[k])]
+        if columns_given:
+            own = found.columns[found.first_column[e] :]
+            operands = [int(own[x >> 2]) << 2 | COLUMN if x >= 0 and x & 3 == COLUMN else x for x in operands]
+        rows.append((int(found.code[k]), *operands))
+    return rows
+
+
+@pytest.mark.parametrize("precision", ["ieee", "fast"])
+def test_given_columns_make_fewer_structures_that_mean_the_same(precision):
+    pop = generate.exhaustive(5)
+    program = lower(pop, precision=precision, dtype=F4, positive=np.ones(2, bool))
+    plain, fewer = structures(program), structures(program, given=True)
+    assert 3 * len(fewer) < len(plain) and fewer.given and not plain.given
+    np.testing.assert_array_equal(plain.numbers.sources, fewer.numbers.sources)
+    for e in range(0, len(pop), 7):
+        assert instructions_of(fewer, e, True) == instructions_of(plain, e, False), str(pop[e])
+
+
+def test_a_pair_of_columns_is_given_as_two():
+    program = lower(ek.parse(["x1 ^ p1 + x2", "x2 ^ p1 + x1"]), precision="fast", dtype=F4, positive=np.ones(2, bool))
+    found = structures(program, given=True)
+    assert found.of.tolist() == [0, 0] and found.n_columns.tolist() == [3]
+    names = [program.columns()[c] for c in found.columns]
+    assert names[0] == names[1] != names[3] == names[4] and {names[2], names[5]} == {"x1", "x2"}
+    assert found.columns[1] == found.columns[0] + 1 and found.columns[4] == found.columns[3] + 1
+
+
+def test_sources_of_numbers_reach_one_further():
+    """``make_numbers`` reads the first number of an expression before it knows that there is one."""
+    for texts in (["x1 + x2"], ["x1 + p1", "x1 - x2"], []):
+        numbers = found_in(texts).numbers
+        assert len(numbers.sources) == len(numbers.words) + 1 and numbers.sources[-1] == 0
+
+
+def test_columns_are_given_where_that_makes_far_fewer_structures():
+    many = lower(generate.exhaustive(6), precision="fast", dtype=F4)
+    assert to_compile(many).given and not to_compile(many, given=False).given
+    few = lowered(["x1 + x2", "x2 * x3", "x1 * x3"])
+    assert not to_compile(few).given and len(to_compile(few, given=True)) == 2
+    trees = lower(generate.random(1_200, n_tokens=(20, 30), operators="gp", n_vars=5, seed=1), dtype=F4)
+    assert not to_compile(trees).given  # nearly all of them differ in more than their columns
+    wide = lowered([" + ".join(f"x{i}" for i in range(1, MOST_GIVEN + 2))])
+    assert not to_compile(wide, given=True).given
+
+
+def test_results_are_made_row_by_row_where_structures_have_many_expressions():
+    def shapes(texts, n_points, given=False):
+        program = lowered(texts)
+        made = parts(program, structures(program, given), VALUES, n_points, 4)
+        return [(part.kind(VALUES).by_row, part.shape.points, part.shape.structures) for part in made]
+
+    alike = [f"x1 * {k} + x2" for k in range(8)]
+    assert shapes(alike, 10_860) == [(True, 4, 1)] and shapes(alike[:3], 10_860) == [(False, 4, 4)]
+    long = " + ".join(f"x1 * {k} + x2" for k in range(8))
+    assert shapes([long] * 8, 10_860) == [(False, 1, 8)] and shapes(alike, 362) == [(False, 1, 8)]
+    assert shapes(["x1 + x2", "x2 + x3", "x1 + x4", "x4 + x2"], 362, given=True) == [(True, 2, 1)]
+
+
+def test_modules_are_smaller_where_cores_would_be_idle():
+    assert [program.of_a_module_of(n) for n in (1, 479, 480, 1_919, 1_920, 10**6)] == [120, 120, 60, 60, 120, 120]
+
+
 def test_large_structures_stand_apart():
     program = lowered(["x1 + x2", "x1 * x2", "+".join(f"sin(x{i} * x{i + 1})" for i in range(1, 9))])
     made = parts(program, structures(program), SQUARE, 100_000, 4)
@@ -113,6 +181,9 @@ def test_large_structures_stand_apart():
 # ── the text ──
 
 CASES = {  # file: (expressions, task, shape, precision, dtype, other fields of the kind)
+    "values_by_row": (["x1 + p1 * x2", "x1"], VALUES, Shape(4, 128, 1, None), "fast", F4, {"store": 2, "masked": True}),
+    "values_given": (["x1 * p1 - x2", "x2 * p1 - x1"], VALUES, Shape(2, 128, 1, None), "fast", F4, {"store": 2}),
+    "square_given": (["x1 ^ p1 + x2", "x2 / x1"], SQUARE, Shape(1, 64, 8, 2), "fast", F4, {}),
     "values_fast": (["x1 + p1 * x2", "x2 / (x1 + x2)"], VALUES, Shape(4, 128, 8, None), "fast", F4, {"store": 4}),
     "values_masked": (["x1 * x2"], VALUES, Shape(4, 32, 8, None), "fast", F4, {"store": 2, "masked": True}),
     "values_two_bundles": (["x1 + x2", "p1"], VALUES, Shape(1, 128, 1, 4), "ieee", F4, {}),
@@ -126,7 +197,7 @@ def text_of(case):
     texts, task, shape, precision, dtype, how = CASES[case]
     pop = ek.parse(texts)
     program = lower(pop, precision=precision, dtype=dtype)
-    made = Transpiled(program, structures(program), shape, dtype.itemsize)
+    made = Transpiled(program, structures(program, given="given" in case), shape, dtype.itemsize)
     return made.module(0, made.kind(task, **how), Precision(precision)).text.decode()
 
 
@@ -278,7 +349,7 @@ class NoKernel:
     def __init__(self, card):
         self.card = card
 
-    def prepare(self, blocks, threads, shared, job):
+    def prepare(self, blocks, threads, shared, job, overlaps=False):
         def start(kernel=self):
             kernel.card.starts += 1
 
@@ -424,7 +495,8 @@ def test_results_do_not_depend_on_how_code_is_laid_out(gpu):
     wanted = values(ptx.Engine(pop, X, precision="fast", dtype=F4), params, n_points, F4)
     for options in (
         {"dispatch": "per-expression"}, {"points_per_thread": 1, "block_size": 96}, {"points_per_thread": 4},
-        {"structures_per_bundle": 2, "structures_per_module": 4, "code_bytes": 1 << 16},
+        {"structures_per_bundle": 2, "structures_per_module": 4, "code_bytes": 1 << 16}, {"share_code": True},
+        {"structures_per_bundle": 1}, {"structures_per_bundle": 1, "share_code": True, "points_per_thread": 1},
     ):  # fmt: skip
         made = ptx.Engine(pop, X, precision="fast", dtype=F4, **options)
         for _ in range(2):
@@ -449,6 +521,45 @@ def test_sums_do_not_depend_on_the_population(gpu, n_points):
             counted = (1.0 if weights is None else w) * error
             wanted = np.where(True if weights is None else w > 0, counted, 0).sum(-1)
             np.testing.assert_allclose(sums, wanted, rtol=2e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("n_points", [1, 361, 2_001, 60_001])
+@pytest.mark.parametrize("dtype", [F4, F8], ids=str)
+def test_rows_begin_anywhere(gpu, dtype, n_points):
+    """Results row by row, however a row lies in memory, and nothing written beside them."""
+    import cupy
+
+    alike = ["x1 * p1 + x2", "x2 * p1 + x3", "x1 - x2 * exp(x3)", "x3 - x1 * exp(x2)", "sqrt(x1 * x2)"]
+    pop = ek.parse(alike * 9)
+    random = np.random.default_rng(n_points)
+    X = random.uniform(0.5, 2.0, (n_points, 3)).astype(dtype)
+    params = random.uniform(-2.0, 2.0, (2, len(pop), 1)).astype(dtype)
+    wanted = values(cuda.Engine(pop, X, precision="ieee", dtype=dtype), params, n_points, dtype)
+    for shared in (False, True):
+        made = ptx.Engine(pop, cupy.asarray(X), precision="ieee", dtype=dtype, share_code=shared)
+        assert made.parts(VALUES)[0][0].kind(VALUES).by_row == (shared or n_points > 2_000)
+        for first in range(0, 5):
+            memory = cupy.full(wanted.size + 2 * 64, 7, dtype)
+            out = memory[60 + first :][: wanted.size].reshape(wanted.shape)
+            made.evaluate(cupy.asarray(params), out)
+            assert same_bits(out.get(), wanted).all()
+            assert (memory[: 60 + first] == 7).all() and (memory[60 + first + wanted.size :] == 7).all()
+
+
+@pytest.mark.gpu
+def test_shared_code_sums_the_same_bits(gpu):
+    pop = generate.exhaustive(5)
+    for n_points in (130, 20_001):
+        random = np.random.default_rng(1)
+        X, y = random.uniform(0.5, 2.0, (n_points, 2)).astype(F4), random.uniform(-1.0, 1.0, n_points).astype(F4)
+        params = random.uniform(-2.0, 2.0, (1, len(pop), pop.max_params)).astype(F4)
+        # not in fast precision: the assembler makes 2^-x of 1 / 2^x where nothing else in the bundle wants 2^x
+        sums = [
+            ptx.Engine(pop, X, precision="ieee", dtype=F4, share_code=shared).loss_sums(params, y, None, SQUARE)
+            for shared in (False, True)
+        ]
+        assert same_bits(*sums).all()
 
 
 @pytest.mark.gpu

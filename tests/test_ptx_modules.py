@@ -80,7 +80,7 @@ class SmallKernel:
     def __init__(self, name, precision, dtype):
         self.run, self.precision, self.dtype = getattr(self, name), precision, dtype
 
-    def prepare(self, blocks, threads, shared, job):
+    def prepare(self, blocks, threads, shared, job, overlaps=False):
         return lambda: self.run(job)
 
     def at(self, address, dtype, *shape):
@@ -211,15 +211,19 @@ def test_every_operator_with_every_kind_of_operand(dtype, precision):
 def test_random_populations(dtype, precision):
     @given(
         seed=st.integers(0, 10**6), n_vars=st.integers(1, 5), n_params=st.integers(0, 3), n_points=st.integers(1, 140),
-        points=st.sampled_from([1, 2, 4]), n_sets=st.integers(1, 2),
+        points=st.sampled_from([1, 2, 4]), n_sets=st.integers(1, 2), share_code=st.booleans(),
+        bundle=st.sampled_from([1, None]), block=st.sampled_from([32, 96]),
     )  # fmt: skip
-    @settings(max_examples=3)
-    def check(seed, n_vars, n_params, n_points, points, n_sets):
+    @settings(max_examples=4)
+    def check(seed, n_vars, n_params, n_points, points, n_sets, share_code, bundle, block):
         if points * dtype.itemsize > 16:
             points = 2
         pop = generate.random(12, n_tokens=(1, 25), n_vars=n_vars, n_params=n_params, operators="gp", seed=seed)
         X, params = data(n_points, n_vars, dtype, seed), parameters(pop, n_sets, dtype, seed)
-        made = engine(pop, X, precision, points_per_thread=points)
+        made = engine(
+            pop, X, precision, points_per_thread=points, share_code=share_code, structures_per_bundle=bundle,
+            block_size=block,
+        )  # fmt: skip
         out = values(made, pop, X, params)
         assert_agrees(pop, X, params, out, precision)
         y, weights = X[:, 0].copy(), np.random.default_rng(seed).integers(0, 3, n_points).astype(dtype)
@@ -244,7 +248,8 @@ def test_bits_do_not_depend_on_how_the_work_is_shared_out():
     seen, sums = set(), []
     for options in (
         {}, {"points_per_thread": 4}, {"points_per_thread": 2, "structures_per_module": 7},
-        {"structures_per_bundle": 1}, {"block_size": 64}, {"dispatch": "per-expression"},
+        {"structures_per_bundle": 1}, {"block_size": 64}, {"dispatch": "per-expression"}, {"share_code": True},
+        {"share_code": True, "structures_per_bundle": 1, "points_per_thread": 4, "block_size": 64},
     ):  # fmt: skip
         made = engine(pop, X, **options)
         seen.add(values(made, pop, X, params).tobytes())
@@ -262,6 +267,30 @@ def test_many_points_take_several_tiles_and_turns():
     definition.Engine(pop, X, precision="ieee", dtype=F4).evaluate(params, wanted)
     errors = wanted.astype(np.float64) - X[:, 1]
     assert made.loss_sums(params, X[:, 1].copy(), None, "square") == pytest.approx((errors**2).sum(-1), rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [F4, F8], ids=str)
+@pytest.mark.parametrize("n_points, points, block", [(290, 1, 32), (130, 2, 96), (601, 2, 128)])
+def test_rows_begin_anywhere_in_memory(dtype, n_points, points, block, monkeypatch):
+    """Blocks take several rows of a structure, which begin where 512 bytes of memory do, wherever the rows lie."""
+    monkeypatch.setattr(ptx, "BUSY_BLOCKS", 1)
+    pop = ek.parse(["x1*x2 + p1*exp(x3)", "x3*x1 + p1*exp(x2)", "x1 + p1", "x2 - 3 * x4 / x1"] * 5)
+    X, params = data(n_points, 4, dtype), parameters(pop, 2, dtype)
+    wanted = None
+    for share_code in (False, True):
+        made = engine(
+            pop, X, points_per_thread=points, block_size=block, structures_per_bundle=1, share_code=share_code
+        )
+        for first in range(3):
+            memory = np.full(2 * len(pop) * n_points + 300, 7, dtype)
+            out = memory[128 + first :][: 2 * len(pop) * n_points].reshape(2, len(pop), n_points)
+            made.evaluate(params, out)
+            assert (memory[: 128 + first] == 7).all() and (memory[128 + first + out.size :] == 7).all()
+            wanted = out.copy() if wanted is None else wanted
+            assert (out.view(f"u{dtype.itemsize}") == wanted.view(f"u{dtype.itemsize}")).all()
+        assert all(kind.by_row for _, kind in made._codes)
+        assert max(int(ready._table[:, 0].max()) & 255 for ready in made._ready.values()) > 1
+    assert_agrees(pop, X, params, wanted)
 
 
 # ── the test itself must be able to fail ─────────────────────────────────────────────
@@ -285,13 +314,14 @@ def changed(text, place, pattern, other):
     return text[: found[place].start()] + found[place].expand(other) + text[found[place].end() :]
 
 
-def test_a_changed_instruction_of_a_module_is_noticed():
+@pytest.mark.parametrize("options", [{}, {"structures_per_bundle": 1, "share_code": True}], ids=["plain", "by row"])
+def test_a_changed_instruction_of_a_module_is_noticed(options):
     pop = ek.parse(["x1 * p1 - x2 / 3", "x1 - p1 * (x2 + x1)", "sqrt(x1 * x2) + 0.5", "x2 - x1", "x3 * x3 + 1"])
     X = data(150, 3, F4)
     params, y = parameters(pop, 2, F4), X[:, 0].copy()
 
     def results(change=None):
-        made = engine(pop, X, points_per_thread=2, block_size=64, change=change)
+        made = engine(pop, X, points_per_thread=2, block_size=64, change=change, **options)
         return values(made, pop, X, params).tobytes(), made.loss_sums(params, y, None, "square").tobytes(), made
 
     *wanted, made = results()
@@ -322,14 +352,16 @@ def test_modules_assemble_everywhere(precision):
     pop = generate.random(10, n_tokens=(1, 15), operators="thesis", n_vars=3, n_params=2, seed=1)
     for dtype in (F4, F8):
         X = data(40, 3, dtype)
-        made = engine(pop, X, precision, points_per_thread=16 // dtype.itemsize)
-        params = parameters(pop, 1, dtype)
-        values(made, pop, X, params)
-        made.loss_sums(params, X[:, 0].copy(), None, "square")
+        params, texts = parameters(pop, 1, dtype), []
+        for options in {}, {"share_code": True, "structures_per_bundle": 1}:
+            made = engine(pop, X, precision, points_per_thread=16 // dtype.itemsize, **options)
+            values(made, pop, X, params)
+            made.loss_sums(params, X[:, 0].copy(), None, "square")
+            texts += made.card.texts
         for architecture in ARCHITECTURES:
             chosen = Precision(precision)
-            for linked in link.compile_modules(made.card.texts, architecture, chosen, workers=2, cache=False):
+            for linked in link.compile_modules(texts, architecture, chosen, workers=2, cache=False):
                 for used in link.usage(linked.report).values():
                     assert used.registers <= 168 and used.spill_stores == 0
-        for linked in link.compile_modules(made.card.texts, "sm_90", Precision(precision, optimisation=0), cache=False):
+        for linked in link.compile_modules(texts, "sm_90", Precision(precision, optimisation=0), cache=False):
             assert link.usage(linked.report)

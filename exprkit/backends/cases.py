@@ -113,7 +113,12 @@ def _cases(row: ops.Operator, operators: str) -> Iterator[str]:
     if is_long(row, operators) and forms(row):
         first = numbers()[row.code, forms(row)[0]]
         labels = " ".join(f"case {numbers()[row.code, form]}:" for form in forms(row))
-        call = _LONG_CALLS[row.arity, takes_pair(row)].replace("{first}", str(first)).replace("{}", body)
+        call = _LONG_CALLS[row.arity, takes_pair(row)]
+        if row.cuda_usual:
+            usual = call[call.rindex("[") : call.rindex(")")].replace(")", ", bool &holds)", 1)
+            usual = usual.replace("{}", f"-> T {{ return {row.cuda_usual}; }}")
+            call = call.replace("[]", f"{usual}, []")
+        call = call.replace("{first}", str(first)).replace("{}", body)
         yield f"            {labels} {call}; break;  // {row.name}"
         return
     for form in forms(row):

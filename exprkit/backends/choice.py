@@ -26,9 +26,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit import machine
+from exprkit import machine, postfix
 from exprkit.backends import NAMES, Status, offered, status
-from exprkit.population import Population
+from exprkit.errors import number_of
+from exprkit.population import VARIABLE, Population
+from exprkit.transpiler.structures import FEWER, MANY
 
 NOT_WORTH_ASKING = 0.002  # seconds: work so short is done before a GPU is found
 H200_MULTIPROCESSORS, H200_BANDWIDTH = 132, 4.9e12  # that the constants of the GPU were measured on
@@ -73,10 +75,10 @@ COSTS = {
     # matrices 3.79 TB/s
     "cuda": Costs(start=2.6e-3, token=7.2e-8, step=1.9e-5, nodes=(2.0e12, 6.5e12), double=0.3, bytes=3.8e12),
     # data/results/h200_ptx.csv and .md, the same H200, 16 cores: 14 us a step; losses of trees 8.4e12 and 10.3e12 nodes
-    # a second (fast), ieee a third of fast; matrices 3.5 to 4.0 TB/s; compiling: trees of 30 tokens 3.6 s for 9,801
+    # a second (fast), ieee a third of fast; matrices 3.8 to 4.2 TB/s; compiling: trees of 30 tokens 3.6 s for 9,801
     # structures (fast), ieee 3.2 times as long
     "ptx": Costs(
-        start=5e-3, token=1.4e-7, step=1.4e-5, nodes=(3.0e12, 1.0e13), double=0.3, bytes=3.95e12, code=(4.8e-4, 1.4e-4)
+        start=5e-3, token=1.4e-7, step=1.4e-5, nodes=(3.0e12, 1.0e13), double=0.3, bytes=4.2e12, code=(4.8e-4, 1.4e-4)
     ),
 }
 VECTOR_CODE = ((2_000, 1.5), (0, 1.0))  # from so many points on: how much more code there is for vectors of points
@@ -149,7 +151,8 @@ class Choice(NamedTuple):
         for row in self.rows:
             cells = "".join(map(_cell, row.estimate, widths)) + "  " if row.estimate else ""
             lines.append(f"{row.name:8}{cells}{row.reason}".rstrip())
-        size = f"{self.work.n_exprs:,} expressions, {self.work.n_tokens:,} tokens, {self.work.n_points:,} points"
+        sizes = {"expression": self.work.n_exprs, "token": self.work.n_tokens, "point": self.work.n_points}
+        size = ", ".join(number_of(n, what) for what, n in sizes.items())
         lines.append(f"estimates for {size}; results stay where they are made, to host: a matrix moved")
         return "\n".join(lines)
 
@@ -174,8 +177,13 @@ def work_of(
 
 
 def counted(work: Work, pop: Population) -> Work:
-    """With the population's structures counted."""
+    """With the population's structures counted, as the transpiler compiles them."""
     representatives, _ = pop.structures()
+    if len(representatives) >= MANY:
+        slots = np.full(1 << max(2 * len(pop), 1).bit_length(), -1, np.int64)
+        values = np.where(pop.kinds == VARIABLE, 0, pop.values)
+        shared, _ = postfix.structures(pop.kinds, values, pop.offsets, slots)
+        representatives = shared if FEWER * len(shared) <= len(representatives) else representatives
     tokens = int(np.diff(pop.offsets)[representatives].sum())
     return work._replace(n_structures=len(representatives), structure_tokens=tokens)
 

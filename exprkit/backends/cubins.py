@@ -18,6 +18,7 @@ from importlib import metadata
 from typing import Any
 
 from exprkit.backends import cases, objects
+from exprkit.backends.geometry import resident_threads
 from exprkit.precision import Precision
 
 PACKAGES = ("cuda-core", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")  # besides NVRTC's own version in the key
@@ -35,6 +36,7 @@ MACROS: dict[str, Any] = {  # what interpreter.cu expects; its head explains the
     "COLUMNS_SHARED": 1,
     "SUPPORT": 0,
     "STACK": 32,
+    "ADDERS": "LANES",
 }
 
 
@@ -48,17 +50,12 @@ def macros(settings: Precision, chosen: Mapping[str, Any]) -> dict[str, str]:
     }
     together = {**MACROS, **own, **chosen}
     if "MIN_BLOCKS" not in chosen and settings.max_registers is None:
-        together["MIN_BLOCKS"] = max(1, _resident_threads(together, settings) // together["BLOCK"])
+        threads = resident_threads(
+            together["VECTORS"], 8 if together["REAL"] == "double" else 4, together["COLUMNS_SHARED"],
+            settings.operators == "fast",
+        )  # fmt: skip
+        together["MIN_BLOCKS"] = max(1, threads // together["BLOCK"])
     return {name: str(value) for name, value in together.items()}
-
-
-def _resident_threads(chosen: Mapping[str, Any], settings: Precision) -> int:
-    """Threads of a multiprocessor: as many as the kernel can have without spilling registers."""
-    if chosen["REAL"] == "double":
-        return 384 if chosen["VECTORS"] <= 4 else 256
-    if chosen["VECTORS"] > 4:
-        return 640 if chosen["COLUMNS_SHARED"] else 512
-    return 768 if settings.operators == "fast" and chosen["COLUMNS_SHARED"] else 640
 
 
 def compiled(architecture: str, settings: Precision, text: str | None = None, **chosen: Any) -> bytes:

@@ -29,8 +29,8 @@ import numpy as np
 from exprkit.backends import card as cards
 from exprkit.backends.accumulator import Accumulated, accumulate
 from exprkit.backends.cuda_fit import Derivatives
-from exprkit.backends.geometry import VECTOR_BYTES, VECTORS, Shape, plan, shapes
-from exprkit.backends.jobs import Launch, Launcher, Numbers, store_width, too_large
+from exprkit.backends.geometry import VECTOR_BYTES, VECTORS, Deal, Shape, plan, shapes
+from exprkit.backends.jobs import Launch, Launcher, Numbers, too_large
 from exprkit.errors import ArgumentError, one_of
 from exprkit.lower import lower
 from exprkit.objective import Fitted, Options
@@ -45,10 +45,11 @@ DISPATCHES = ("interpreter", "per-expression")
 BASELINE_BLOCK = 128  # of the per-expression kernel, as the thesis found best
 CHUNK_BYTES = 64 << 20  # of a result on its way to the host
 MOST_LAUNCHES = 256  # that are kept ready; each holds a few arrays on the device
-ITEMS_IN_ORDER = (1, 4)  # that a warp takes at a time; in rows that share lines of memory, and others
+VALUES_DEAL = {True: Deal(0, 1), False: Deal(0, 8)}  # how items are shared out, by whether operators are fast
+LOSSES_DEAL = {True: Deal(0.8, 2), False: Deal(0.5, 4)}
 COST_OF_RESULT = (8, 40)  # of a sum and of stored values, beside the operators' (accumulator.py)
 WORK_BYTES = 512 << 20  # numbers and partial sums of one pass
-SPAN = 3072 * 341  # points whose partial sums are added before they join the total; whole tiles of any size
+SPAN = 3072 * 5461  # points whose partial sums are added before they join the total; whole tiles of any size
 
 
 def unavailable() -> str | None:
@@ -158,13 +159,14 @@ class Engine:
         if self._baseline:
             self._baseline.evaluate(params, out)
         elif out.size:
-            rows = out.reshape(-1, self.n_points)
+            n_items = len(params) * self.n_exprs
             for first, stop in self._passes(params):
-                place, count = rows[first:stop], None if found is None else found.reshape(-1, 2)[first:stop]
+                place = out if stop - first == n_items else out.reshape(-1, self.n_points)[first:stop]
+                count = None if found is None else found.reshape(-1, 2)[first:stop]
                 if isinstance(out, np.ndarray) and self.card.xp is not np:
-                    self._to_host(place, count)
+                    self._to_host(place.reshape(-1, self.n_points), count)
                 else:
-                    self._on_device(place, count)
+                    self._on_device(stop - first, place, count)
         if found is not None:
             counts[...] = self._result(found.astype(np.int64), counts)
 
@@ -189,25 +191,27 @@ class Engine:
             yield first * self.n_exprs, (first + len(some)) * self.n_exprs
             first += len(some)
 
-    def _on_device(self, out: Any, count: Any) -> None:
+    def _on_device(self, n_items: int, out: Any, count: Any) -> None:
         """All items of this pass into a device array."""
 
         def run(rows: int) -> None:
-            if rows == len(out):
+            if rows == n_items:
                 return self._values(0, rows, out, count)
             if count is not None:
                 count[...] = 0
-            for first in range(0, len(out), rows):
-                some = slice(first, min(first + rows, len(out)))
-                self._values(some.start, some.stop, out[some], None if count is None else count[some])
+            every = out.reshape(-1, self.n_points)
+            for first in range(0, n_items, rows):
+                some = slice(first, min(first + rows, n_items))
+                self._values(some.start, some.stop, every[some], None if count is None else count[some])
 
-        self._shrinking(len(out), run, self.n_points * self.dtype.itemsize)
+        self._shrinking(n_items, run, self.n_points * self.dtype.itemsize)
 
     def _values(self, first: int, stop: int, out: Any, count: Any) -> None:
         """Items ``first`` to ``stop`` of this pass into a device array."""
-        wide = store_width(out, self.card) == VECTOR_BYTES
+        place = self.card.pointer(out)
+        wide = (self.n_points * self.dtype.itemsize | place) % VECTOR_BYTES == 0  # every row begins at 16 bytes
         macros = {"TASK": "VALUES", "COUNTED": int(count is not None)}
-        self._interpreter(first, stop, (0, self.n_points), wide, **macros)(out=out, nonfinite=count)
+        self._interpreter(first, stop, (0, self.n_points), wide, **macros)(out=place, nonfinite=count)
 
     def _to_host(self, out: np.ndarray, count: Any) -> None:
         """All items of this pass into a host array, by way of two buffers on the device."""
@@ -384,13 +388,20 @@ class Engine:
         cost = self.programs.cost + COST_OF_RESULT[values] * np.arange(self.n_exprs + 1)
         found = plan(
             cost, self.programs.first_word, len(self.programs.words), first, stop, n_tiles,
-            blocks=blocks, warps=shape.warps, items=ITEMS_IN_ORDER[wide] if values else None,
+            blocks=blocks, warps=shape.warps, deal=self._deal(values, n_tiles),
         )  # fmt: skip
         return launcher.launch(
             kernel, (found.blocks, 1), shape.block, shared, True, first_tile=tiles.start, n_tiles=n_tiles,
-            n_units=found.n_units, runs=xp.asarray(found.runs.view(np.int32)), first_run=xp.asarray(found.first_run),
+            n_units=found.n_units, n_runs=found.runs.shape[1], runs=xp.asarray(found.runs.view(np.int32)),
             **self._numbers.arrays,
         )  # fmt: skip
+
+    def _deal(self, values: bool, n_tiles: int) -> Deal:
+        """How the warps of a block share out their work."""
+        if n_tiles == 1:
+            return Deal(1)  # a warp's rows follow one another
+        is_fast = self.settings.operators == "fast" and self.dtype.itemsize == 4
+        return (VALUES_DEAL if values else LOSSES_DEAL)[is_fast]
 
     def _shape(self, n_items: int, wide: bool = False, values: bool = False) -> Shape:
         """The best variant for so many items."""
@@ -400,8 +411,7 @@ class Engine:
                 self.n_points, n_items, self._launcher.n_columns, self.programs.n_slots, itemsize=self.dtype.itemsize,
                 lanes=device.lanes, block=self.block_size, multiprocessors=device.multiprocessors,
                 shared_per_block=device.shared_per_block, shared_per_multiprocessor=device.shared_per_multiprocessor,
-                vectors=self.vectors, wide=wide, in_order=values,
-                most_vectors=8 if self.settings.operators == "fast" and self.dtype.itemsize == 4 else 4,
+                vectors=self.vectors, wide=wide, fast=self.settings.operators == "fast",
             )[0]  # fmt: skip
         return self._shapes[n_items, wide, values]
 

@@ -16,8 +16,8 @@
 //               places: column to load << 16 | operand's column or slot
 //     numbers   [set][word]: the word's number and, of a pair, its low part
 //     columns   [column][pitch]: padded to whole tiles with the last point
-//     shared    the number of the next run, each warp's strip of words, its scratch, [column][TILE], target and weights,
-//               each warp's slots
+//     shared    what the block works on, each warp's next run, its strip of words, its scratch, [column][TILE],
+//               target and weights, each warp's slots
 //
 // The host defines (cubins.py):
 //
@@ -31,6 +31,7 @@
 //     SUPPORT       1: the kernels before and after, not the interpreter
 //     MIN_BLOCKS    of one multiprocessor: limits the registers of a thread
 //     STACK         deepest stack of the per-expression kernel
+//     ADDERS        threads that add up an item's chunks: a power of two, 256 at the most
 //
 // The operators' cases are generated from the table in ops.py; everything else is written here.
 
@@ -55,7 +56,7 @@ struct __align__(2 * sizeof(T)) Number { T high, low; };
 struct __align__(16) Record { unsigned action, places; Number number; };
 struct __align__(16) Step { int code, a, b, result; };  // of a prologue; result: index << 1 | is a pair
 
-struct __align__(16) Run { int item, n_items, word, pad; };  // word: the first, in the stream of all sets
+struct __align__(16) Run { int item, n_items, word, n_words; };  // word: the first, in the stream of all sets
 
 struct Job {
     // programs
@@ -74,8 +75,7 @@ struct Job {
     T *columns;                  // (n_columns, pitch)
     const T *target, *weights;   // (n_points)
     // work: unit u is slab u / n_tiles of the items on tile u % n_tiles; block b has units b, b + gridDim.x, ...
-    const Run *runs;             // of consecutive items
-    const int *first_run;        // (n_slabs + 1)
+    const Run *runs;             // (n_slabs, n_runs) of consecutive items; those without items are the last of a slab
     // results
     T *out;                      // (items, n_points)
     T *partials;                 // (items, n_chunks)
@@ -83,7 +83,7 @@ struct Job {
     unsigned long long *nonfinite;  // (items, 2): nan, inf
     Long n_points, pitch, stride_point, stride_variable, n_items, first_chunk;
     int n_exprs, n_words, n_sets, max_params, n_columns, n_slots, n_results, n_chunks, add_to_sums;
-    int first_tile, n_tiles, n_units;
+    int first_tile, n_tiles, n_units, n_runs;
     int expression, max_tokens;  // of the per-expression kernel
     const unsigned char *token_kinds;  // padded to max_tokens with T_STOP
     const int *token_values;
@@ -264,13 +264,79 @@ INLINE void wait_for_previous()
 
 #if !SUPPORT
 
+// ── formulas for the usual operands ──────────────────────────────────────────────────
+
+// Each makes ``holds`` false where the whole formula is needed: for zeros, infinities and what is very large or small, but
+// not for nan that gives nan, which in random expressions is common.  They have no branches, so that those of many points
+// run side by side.
+
+#ifndef EMULATED
+INLINE float flushed_reciprocal(float a)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a));
+    return y;
+}
+
+INLINE float flushed_exp2(float a)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a));
+    return y;
+}
+#endif
+
+INLINE double usual_quotient(double a, double b, bool &) { return a / b; }
+INLINE float usual_quotient(float a, float b, bool &holds)
+{
+    if (APPROXIMATE_DIVISION) return a / b;
+    float r = flushed_reciprocal(b);
+    r = fma(fma(-b, r, 1.0f), r, r);
+    float y = a * r;
+    y = fma(fma(-b, y, a), r, y);
+    y = fma(fma(-b, y, a), r, y);  // rounded as it should be, unless something on the way was out of range
+    const bool is_nan = a + b != a + b;  // or inf - inf, whose quotient is nan too
+    holds = holds & (((fabs(a) >= 1e-21f) & (fabs(y) >= 1e-21f) & (fabs(y) <= 1e38f)) | is_nan);
+    return y;
+}
+
+INLINE double usual_exp2_of_product(double high, double low, double b, bool &) { return exp2_of_product(high, low, b); }
+INLINE float usual_exp2_of_product(float high, float low, float b, bool &holds)
+{
+    const float p = high * b, rest = (fma(high, b, -p) + low * b) * LN2;
+    const float power = flushed_exp2(p), y = fma(power, rest, power);
+    holds = holds & (((y == y) & (p >= -126.0f)) | ((p != p) & (high != 0.0f) & (b != 0.0f)));
+    return y;
+}
+
+INLINE double usual_power(double a, double b, bool &) { return pow(a, b); }
+
+// 2^(b log2 a) with log2 a in two parts, good to two units of the last place besides 2^x.
+INLINE float usual_power(float a, float b, bool &holds)
+{
+    const int i = __float_as_int(a), k = (i - 0x3f3504f3) >> 23;  // a = m 2^k, m from sqrt(1/2) to sqrt(2)
+    const float m = __int_as_float(i - (k << 23)), whole = __int_as_float(0x4b400000 + k) - 12582912.0f;
+    // log2 m = 2 / ln 2 (s + s^3 / 3 + s^5 / 5 + ...) with s = (m - 1) / (m + 1); s in two parts
+    const float t = fma(0.0f, a, m - 1.0f), u = m + 1.0f, u_low = m - (u - 1.0f), r = flushed_reciprocal(u);
+    const float s = t * r, s_low = fma(-s, u_low, fma(-s, u, t)) * r, q = s * s;
+    const float rest = q * fma(fma(fma(0.1179143041f, q, 0.1426863670f), q, 0.2000016719f), q, 0.3333333433f);
+    const float scale = 2.8853900432586670f, scale_low = 3.8519260e-8f;  // 2 / ln 2
+    const float y = s * scale;
+    const float y_low = fma(fma(s, rest, s_low), scale, fma(s, scale_low, fma(s, scale, -y)));
+    const float sum = whole + y, left = (whole - sum) + y + y_low, high = sum + left, low = (sum - high) + left;
+    const float p = high * b, p_low = (fma(high, b, -p) + low * b) * LN2, power = flushed_exp2(p);
+    const bool is_nan = ((a != a) & (b != 0.0f)) | ((b != b) & (a != 1.0f));
+    holds = holds & (((a >= 1.17549435e-38f) & (a <= 3.4e38f) & (fabs(p) <= 32.0f)) | is_nan);
+    return fma(power, p_low, power);
+}
+
 // ── shared memory by its 32-bit address ──────────────────────────────────────────────
 
 constexpr unsigned VECTOR_BYTES = 16, CHUNK_BYTES = CHUNK * sizeof(T), TILE_BYTES = TILE * sizeof(T);
 
 // The device's memory takes whole lines of LINE bytes best, and rows of results begin anywhere in one.  So a warp begins
 // a tile up to MARGIN vectors early, at a line of its item's row.
-constexpr unsigned LINE = TILE_BYTES < 128 ? TILE_BYTES : 128;
+constexpr unsigned LINE = TILE_BYTES < 256 ? TILE_BYTES : 256;
 constexpr int MARGIN = TASK == VALUES && WIDE ? LINE / VECTOR_BYTES - 1 : 0;
 constexpr unsigned ROW_BYTES = TILE_BYTES + MARGIN * VECTOR_BYTES;  // of a column or slot
 
@@ -312,6 +378,33 @@ template <class V> INLINE void store_shared(unsigned address, V value)
     for (int i = 0; i < sizeof(V) / 4; i += 4)
         asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};"
                      :: "r"(address + 4 * i), "r"(part[i]), "r"(part[i + 1]), "r"(part[i + 2]), "r"(part[i + 3]) : "memory");
+}
+
+// 16 bytes from global to shared memory, past the registers.
+template <class V> INLINE void begin_copy(unsigned to, const V *from)
+{
+    static_assert(sizeof(V) == 16);
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory");
+#else
+    store_shared(to, *from);
+#endif
+}
+
+// What was begun since the last call belongs together.
+INLINE void group_copies()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Wait for all of this thread's groups but the last PENDING.
+template <int PENDING> INLINE void end_copies()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory");
+#endif
 }
 #endif
 
@@ -435,22 +528,84 @@ template <class F> INLINE void go_round(T (&acc)[POINTS], int form, const Place 
     }
 }
 
+// The same with a formula for the usual operands.  Where it does not hold for all of a lane's points of a round, it still
+// is what counts for those where it does: neighbours change no bits.
+
+INLINE bool mostly(bool yes)
+{
+#ifdef EMULATED
+    return yes;
+#else
+    return __builtin_expect(yes, 1);
+#endif
+}
+
+template <class U, class F> INLINE void go_round(T (&acc)[POINTS], U usual, F f)
+{
+    go_round(acc, 2, Place{}, T(0), [usual](T a, T, bool &holds) { return usual(a, holds); }, [f](T a, T) { return f(a); });
+}
+
+template <class U, class F>
+INLINE void go_round(T (&acc)[POINTS], int form, const Place &memory, T number, U usual, F f)
+{
+    const bool first = form & 1, is_number = form & 2;
+#pragma unroll 1
+    for (int j = 0; j < VECTORS; ++j) {
+        Vector other;
+        if (!is_number) other = memory.load(j);
+        T a[WIDTH], b[WIDTH], y[WIDTH];
+        bool holds = true;
+#pragma unroll
+        for (int k = 0; k < WIDTH; ++k) {
+            const T operand = is_number ? number : other.at[k];
+            a[k] = first ? operand : acc[k];
+            b[k] = first ? acc[k] : operand;
+            y[k] = usual(a[k], b[k], holds);
+        }
+        if (!mostly(holds)) {
+#pragma unroll
+            for (int k = 0; k < WIDTH; ++k) {
+                bool here = true;
+                usual(a[k], b[k], here);
+                const T whole = f(a[k], b[k]);
+                y[k] = here ? y[k] : whole;
+            }
+        }
+        shift_in(acc, y);
+    }
+}
+
 // The same for operators that take a pair: its columns (form 0) or numbers (1) with the accumulator, or columns
 // with a number (2).
-template <class F> INLINE void go_round_pair(T (&acc)[POINTS], int form, const Place &memory, T high, T low, F f)
+template <class U, class F>
+INLINE void go_round_pair(T (&acc)[POINTS], int form, const Place &memory, T high, T low, U usual, F f)
 {
     const Place low_memory = memory.next();
 #pragma unroll 1
     for (int j = 0; j < VECTORS; ++j) {
-        Vector a, a_low;
+        Vector one, one_low;
         if (form != 1) {
-            a = memory.load(j);
-            a_low = low_memory.load(j);
+            one = memory.load(j);
+            one_low = low_memory.load(j);
         }
-        T y[WIDTH];
+        T a[WIDTH], a_low[WIDTH], b[WIDTH], y[WIDTH];
+        bool holds = true;
 #pragma unroll
-        for (int k = 0; k < WIDTH; ++k)
-            y[k] = f(form == 2 ? high : acc[k], form == 1 ? high : a.at[k], form == 1 ? low : a_low.at[k]);
+        for (int k = 0; k < WIDTH; ++k) {
+            a[k] = form == 1 ? high : one.at[k];
+            a_low[k] = form == 1 ? low : one_low.at[k];
+            b[k] = form == 2 ? high : acc[k];
+            y[k] = usual(b[k], a[k], a_low[k], holds);
+        }
+        if (!mostly(holds)) {
+#pragma unroll
+            for (int k = 0; k < WIDTH; ++k) {
+                bool here = true;
+                usual(b[k], a[k], a_low[k], here);
+                const T whole = f(b[k], a[k], a_low[k]);
+                y[k] = here ? y[k] : whole;
+            }
+        }
         shift_in(acc, y);
     }
 }
@@ -620,21 +775,26 @@ INLINE void count_nonfinite(const Job &job, const T (&acc)[POINTS], int item, co
 
 // Where a warp finds things; the shared ones without the lane's share.
 struct Frame {
-    unsigned strip, tile, slots;
+    unsigned coming, strip, tile, slots;  // coming: the warp's next run; the one after that takes turns with it
     const T *columns;  // first point of column 0, MARGIN early, without COLUMNS_SHARED
     T *scratch;
 };
 
-// A word and its number for the strip; its column and slot become addresses in units of vectors.
-INLINE Record fetch(const Job &job, const Frame &frame, int word)
+// A word and its number.  Nothing may be computed of them here: they are on their way, and a warp would wait for them.
+INLINE Record fetch(const Job &job, int word)
 {
     const Word w = job.words[word % job.n_words];
-    unsigned operand = w.places & 0xffffu, loaded = w.places >> 16;
-    if (COLUMNS_SHARED) {
-        operand = ((w.action & SLOT ? frame.slots : frame.tile) + operand * ROW_BYTES) / VECTOR_BYTES;
-        loaded = (frame.tile + loaded * ROW_BYTES) / VECTOR_BYTES;
-    }
-    return Record{w.action, loaded << 16 | operand, job.numbers[word]};
+    return Record{w.action, w.places, job.numbers[word]};
+}
+
+// A word for the strip: its column and slot become addresses in units of vectors.
+INLINE Record placed(const Frame &frame, const Record &word)
+{
+    if (!COLUMNS_SHARED) return word;
+    const unsigned of_operand = word.action & SLOT ? frame.slots : frame.tile;
+    const unsigned operand = (of_operand + (word.places & 0xffffu) * ROW_BYTES) / VECTOR_BYTES;
+    const unsigned loaded = (frame.tile + (word.places >> 16) * ROW_BYTES) / VECTOR_BYTES;
+    return Record{word.action, loaded << 16 | operand, word.number};
 }
 
 INLINE Place find(const Job &job, const Frame &frame, unsigned place, bool slot, unsigned lane_bytes)
@@ -647,22 +807,28 @@ INLINE Place find(const Job &job, const Frame &frame, unsigned place, bool slot,
 // Where in the row of a column or slot a lane finds its first vector of an item.
 INLINE unsigned lane_place(const T *row, int lane) { return (lane + MARGIN - early_by(row)) * VECTOR_BYTES; }
 
-INLINE void execute(const Job &job, const Frame &frame, Sink &sink, const Run &run, int lane)
+// Run ``run``; ``next`` holds its first words, and then those of the run behind it.
+INLINE void execute(const Job &job, const Frame &frame, Sink &sink, const Run &run, Record &next, int lane)
 {
     const unsigned strip_end = frame.strip + LANES * sizeof(Record);
     unsigned lane_bytes = lane_place(sink.row, lane);
-    int word = run.word + lane, item = run.item, left = run.n_items;
-    Record next = fetch(job, frame, word);
+    int word = run.word + lane, words_left = run.n_words, item = run.item, left = run.n_items;
     unsigned cursor = strip_end;
     T acc[POINTS];
     while (true) {
         if (cursor == strip_end) {
             cursor = frame.strip;
             __syncwarp();
-            store_shared(cursor + lane * unsigned(sizeof(Record)), next);
+            store_shared(cursor + lane * unsigned(sizeof(Record)), placed(frame, next));
             __syncwarp();
             word += LANES;
-            next = fetch(job, frame, word);
+            words_left -= LANES;
+            if (words_left <= 0) {  // of this run; the next one follows
+                end_copies<1>();
+                __syncwarp();
+                word = load_shared<Run>(frame.coming).word + lane;
+            }
+            next = fetch(job, word);
         }
         const Record now = load_shared<Record>(cursor);
         cursor += sizeof(Record);
@@ -701,13 +867,14 @@ INLINE void execute(const Job &job, const Frame &frame, Sink &sink, const Run &r
     }
 }
 
-// Copy the tile of all columns at point ``start``, MARGIN early, into shared memory.
+// Begin to copy the tile of all columns at point ``start``, MARGIN early, into shared memory.
 INLINE void load_columns(const Job &job, unsigned tile, Long start)
 {
     constexpr int N = ROW_BYTES / VECTOR_BYTES;
     for (int i = threadIdx.x; i < job.n_columns * N; i += BLOCK) {
         const T *column = job.columns + i / N * job.pitch + start - MARGIN * WIDTH;
-        store_shared(tile + i * VECTOR_BYTES, load_global(column + i % N / LANES * CHUNK, i % N % LANES));
+        if (SPREAD) store_shared(tile + i * VECTOR_BYTES, load_global(column + i % N / LANES * CHUNK, i % N % LANES));
+        else begin_copy(tile + i * VECTOR_BYTES, reinterpret_cast<const Vector *>(column + i % N * WIDTH));
     }
 }
 
@@ -727,51 +894,68 @@ INLINE void load_values(const Job &job, unsigned tile, const T *values, Long sta
 // What a block works on; in shared memory, since registers are short.
 struct __align__(16) Unit {
     int number, tile;
-    int next_run, stop;  // that a warp can take, and the first that is not the unit's
+    int next_run, stop;  // that a warp can take, and the first that is not the slab's
 };
+
+// Have run ``r`` of a slab brought to ``to``, by lane 0; one without items from ``stop`` on.
+INLINE void bring_run(unsigned to, const Run *runs, int r, int stop)
+{
+    if (r < stop) begin_copy(to, runs + r);
+    else store_shared(to, Run{0, 0, 0, 0});
+    group_copies();
+}
 
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) interpret(const Job job)
 {
-    extern __shared__ Vector shared[];
+    extern __shared__ __align__(32) Vector shared[];
     volatile Unit *now = reinterpret_cast<volatile Unit *>(shared);
     const int warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     const int n_rows = COLUMNS_SHARED ? job.n_columns : 0, n_targets = TASK == VALUES ? 0 : 1 + WEIGHTED;
-    const unsigned base = shared_address(shared) + VECTOR_BYTES, scratches = base + BLOCK * sizeof(Record);
+    const unsigned base = shared_address(shared) + (2 + 2 * WARPS) * VECTOR_BYTES, scratches = base + BLOCK * sizeof(Record);
     const unsigned tile = scratches + (REDUCTION == SHARED ? (BLOCK * sizeof(T) + 15) / 16 * 16 : 0);
     const unsigned targets = tile + n_rows * ROW_BYTES, slots = targets + n_targets * TILE_BYTES;
     Frame frame;
+    frame.coming = base - (2 + 2 * warp) * VECTOR_BYTES;
     frame.strip = base + warp * LANES * unsigned(sizeof(Record));
     frame.tile = tile;
     frame.slots = slots + warp * job.n_slots * ROW_BYTES;
-    frame.scratch = reinterpret_cast<T *>(reinterpret_cast<Record *>(shared + 1) + BLOCK) + warp * LANES;
+    frame.scratch = reinterpret_cast<T *>(reinterpret_cast<Record *>(shared + 2 + 2 * WARPS) + BLOCK) + warp * LANES;
     Sink sink;
     sink.target = targets + lane * VECTOR_BYTES;
     let_next_begin();
     for (int unit = blockIdx.x; unit < job.n_units; unit = now->number + gridDim.x) {
         const int slab = unit / job.n_tiles, t = job.first_tile + unit % job.n_tiles;
+        const int r = slab * job.n_runs + warp, stop = (slab + 1) * job.n_runs;
         const Long start = Long(t) * TILE;
-        int r = job.first_run[slab] + warp;
         __syncthreads();
         if (threadIdx.x == 0) {
             now->number = unit, now->tile = t;
-            now->next_run = r + WARPS, now->stop = job.first_run[slab + 1];
+            now->next_run = r + 2 * WARPS, now->stop = stop;
         }
         if (COLUMNS_SHARED) load_columns(job, tile, start);
+        Run run = r < stop ? job.runs[r] : Run{0, 0, 0, 0};
+        if (lane == 0) bring_run(frame.coming, job.runs, r + WARPS, stop);
         if (unit == blockIdx.x) wait_for_previous();
+        Record next = fetch(job, run.word + lane);
         if (n_targets > 0) load_values(job, targets, job.target, start);
         if (n_targets > 1) load_values(job, targets + TILE_BYTES, job.weights, start);
+        end_copies<0>();
         __syncthreads();
         frame.columns = job.columns + start - MARGIN * WIDTH;
         sink.left = int(min(job.n_points - start, Long(TILE)));
         sink.is_first = start == 0;
-        while (r < now->stop) {
-            const Run run = job.runs[r];
+        while (run.n_items > 0) {
+            const unsigned other = frame.coming ^ VECTOR_BYTES;
+            __syncwarp();
+            if (lane == 0) bring_run(other, job.runs, atomicAdd((int *)&now->next_run, 1), now->stop);
             sink.row = job.out + run.item * job.n_points + Long(now->tile) * TILE;
             sink.partial = job.partials + Long(run.item) * job.n_chunks + own_chunk(lane);
             sink.partial += Long(now->tile) * VECTORS - job.first_chunk;
-            execute(job, frame, sink, run, lane);
-            r = __shfl_sync(0xffffffffu, lane == 0 ? atomicAdd((int *)&now->next_run, 1) : 0, 0);
+            execute(job, frame, sink, run, next, lane);
+            run = load_shared<Run>(frame.coming);
+            frame.coming = other;
         }
+        end_copies<0>();
     }
 }
 
@@ -804,50 +988,72 @@ extern "C" __global__ void make_columns(const Job job)
     }
 }
 
-INLINE Number find(const Job &job, int source, Long row, const T *results)
+// The last result of a prologue, which is mostly what is wanted.
+struct Last {
+    int index;
+    Number number;
+};
+
+INLINE Number find(const Job &job, int source, Long row, const T *results, const Last &last)
 {
     const int index = source >> 2;
     switch (source & 3) {
     case PARAMETER: return Number{job.params[row * job.max_params + index], T(0)};
     case CONSTANT: return Number{job.constants[index], T(0)};
-    case RESULT: return Number{results[index], results[index + 1]};
+    case RESULT: return index == last.index ? last.number : Number{results[index], results[index + 1]};
     }
     return Number{T(0), T(0)};
 }
 
 // The numbers of one expression with one parameter set, a thread: run its prologue, then fill in its words' numbers.
+// What takes time is how often a load waits for one before it, so the first word's source is read early.
 extern "C" __global__ void make_numbers(const Job job)
 {
     let_next_begin();
-    const Long row = Long(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (row >= Long(job.n_sets) * job.n_exprs) return;
-    const int e = int(row % job.n_exprs);
-    const Long set = row / job.n_exprs;
-    T *results = job.results + set * job.n_results;
-    for (int s = job.first_step[e]; s < job.first_step[e + 1]; ++s) {
+    wait_for_previous();  // which may have made the parameters, and reads the numbers
+    const unsigned row = blockIdx.x * blockDim.x + threadIdx.x, n_exprs = job.n_exprs;
+    if (row >= job.n_sets * n_exprs) return;
+    const unsigned set = row / n_exprs, e = row % n_exprs;
+    const int first = job.first_step[e], end = job.first_step[e + 1], word = job.first_word[e];
+    const int stop = e + 1 < n_exprs ? job.first_word[e + 1] : job.n_words;
+    int source = job.sources[word];
+    T *results = job.results + Long(set) * job.n_results;
+    Last last{-1, Number{T(0), T(0)}};
+    for (int s = first; s < end; ++s) {
         const Step step = job.steps[s];
-        const Number a = find(job, step.a, row, results), b = find(job, step.b, row, results);
+        const Number a = find(job, step.a, row, results, last), b = find(job, step.b, row, results, last);
         T low;
         const T y = scalar(step.code, a.high, a.low, b.high, low);
-        results[step.result >> 1] = y;
-        if (step.result & 1) results[(step.result >> 1) + 1] = low;
+        last = Last{step.result >> 1, Number{y, low}};
+        results[last.index] = y;
+        if (step.result & 1) results[last.index + 1] = low;
     }
-    const int stop = e + 1 < job.n_exprs ? job.first_word[e + 1] : job.n_words;
-    for (int w = job.first_word[e]; w < stop; ++w)
-        if (job.sources[w]) job.numbers[set * job.n_words + w] = find(job, job.sources[w], row, results);
+    Number *numbers = job.numbers + Long(set) * job.n_words;
+    for (int w = word; w < stop; ++w) {
+        const int now = source;
+        if (w + 1 < stop) source = job.sources[w + 1];
+        if (now) numbers[w] = find(job, now, row, results, last);
+    }
 }
 
-// Sum of an item's chunks in float64, a warp an item; the order depends on nothing but the chunks.
+// Sum of an item's chunks in float64 by ADDERS threads; the order depends on nothing but how many chunks there are.
 extern "C" __global__ void add_chunks(const Job job)
 {
+    __shared__ double sums[LANES > 1 ? 256 : 1];
+    const Long row = (Long(blockIdx.x) * blockDim.x + threadIdx.x) / ADDERS;
+    const int adder = threadIdx.x % ADDERS, here = LANES > 1 ? threadIdx.x : 0;
     wait_for_previous();
-    const Long row = (Long(blockIdx.x) * blockDim.x + threadIdx.x) / LANES;
-    const int lane = threadIdx.x % LANES;
-    if (row >= job.n_items) return;
     double sum = 0.0;
-    for (int c = lane; c < job.n_chunks; c += LANES) sum += double(job.partials[row * job.n_chunks + c]);
-    for (int step = LANES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-    if (lane == 0) job.sums[row] = job.add_to_sums ? job.sums[row] + sum : sum;
+    if (row < job.n_items) {
+#pragma unroll 8
+        for (int c = adder; c < job.n_chunks; c += ADDERS) sum += double(job.partials[row * job.n_chunks + c]);
+    }
+    sums[here] = sum;
+    for (int step = ADDERS / 2; step > 0; step /= 2) {
+        __syncthreads();
+        if (adder < step) sums[here] += sums[here + step];
+    }
+    if (adder == 0 && row < job.n_items) job.sums[row] = job.add_to_sums ? job.sums[row] + sums[here] : sums[here];
 }
 
 // ── the thesis's way: one launch per expression over its postfix form ────────────────

@@ -22,16 +22,18 @@ from exprkit.precision import Precision
 
 _POINTERS = (
     "words", "first_word", "sources", "steps", "first_step", "constants", "numbers", "results", "params", "data",
-    "column_code", "column_var", "column_low", "columns", "target", "weights", "runs", "first_run",
+    "column_code", "column_var", "column_low", "columns", "target", "weights", "runs",
     "out", "partials", "sums", "nonfinite",
 )  # fmt: skip
 _LONG = ["n_points", "pitch", "stride_point", "stride_variable", "n_items", "first_chunk"]
 _INT = (
     "n_exprs", "n_words", "n_sets", "max_params", "n_columns", "n_slots", "n_results", "n_chunks", "add_to_sums",
-    "first_tile", "n_tiles", "n_units", "expression", "max_tokens",
+    "first_tile", "n_tiles", "n_units", "n_runs", "expression", "max_tokens",
 )  # fmt: skip
 _TOKENS = ["token_kinds", "token_values", "token_numbers"]
 THREADS = 256  # of a block of the small kernels
+THREADS_BESIDE = {"make_numbers": 96, "add_chunks": 128}  # beside the interpreter, which leaves few registers
+ADDERS = {8: 256, 32: 4096, 128: 1 << 31}  # threads that add up to so many chunks
 REAL = {4: "float", 8: "double"}
 
 
@@ -70,7 +72,7 @@ class Launch:
 def fill(job: ctypes.Structure, fields: dict[str, Any], card: Any) -> None:
     """Set fields of a job; an array stands for its address, None for no address."""
     for name, value in fields.items():
-        setattr(job, name, value if isinstance(value, int | float) else 0 if value is None else card.pointer(value))
+        setattr(job, name, value if isinstance(value, (int, float)) else 0 if value is None else card.pointer(value))
 
 
 class Launcher:
@@ -127,8 +129,10 @@ class Launcher:
 
     def adding_chunks(self, n_items: int, n_chunks: int, add: bool) -> Launch:
         """The launch that adds the chunks of every row to (or makes them) its sum."""
+        adders = 1 if self.card.lanes == 1 else next(n for n, most in ADDERS.items() if n_chunks <= most)
+        threads = THREADS_BESIDE["add_chunks"]
         return self.launch(
-            self.support("add_chunks"), (-(-n_items * self.card.lanes // THREADS), 1), THREADS, overlaps=True,
+            self.support("add_chunks", ADDERS=adders), (-(-n_items * adders // threads), 1), threads, overlaps=True,
             n_items=n_items, n_chunks=n_chunks, add_to_sums=int(add),
         )  # fmt: skip
 
@@ -148,7 +152,7 @@ class Numbers:
 
     def __init__(self, launcher: Launcher) -> None:
         self.launcher, self.card = launcher, launcher.card
-        self._staging: list[tuple[np.ndarray, Any]] = []
+        self._staging: list[_Staging] = []  # two, in turn
         self._launches: dict[int, Launch] = {}
         self.arrays: dict[str, Any] = {}
         self._sets_made = 0  # of a population without parameters
@@ -161,9 +165,10 @@ class Numbers:
         is_new = self._take_memory(n_sets)
         source, done = self._reachable(params)
         if n_sets not in self._launches:
+            threads = THREADS_BESIDE["make_numbers"]
             self._launches[n_sets] = self.launcher.launch(
-                self.launcher.support("make_numbers"), (-(-n_sets * n_exprs // THREADS), 1), THREADS,
-                n_sets=n_sets, max_params=max_params, **self.arrays,
+                self.launcher.support("make_numbers"), (-(-n_sets * n_exprs // threads), 1), threads,
+                overlaps=True, n_sets=n_sets, max_params=max_params, **self.arrays,
             )  # fmt: skip
         self._launches[n_sets](params=source)
         if done is not None:
@@ -185,17 +190,31 @@ class Numbers:
         return True
 
     def _reachable(self, params: Any) -> tuple[Any, Any]:
-        """Parameters where a kernel can read them: on the device, or copied to page-locked memory."""
+        """Parameters where a kernel can read them: on the device, or (their address) copied to page-locked memory."""
         if not isinstance(params, np.ndarray) or self.card.xp is np or params.size == 0:
             return params, None
-        if not self._staging or self._staging[0][0].nbytes < params.nbytes:
-            self._staging = [(self.card.pinned(params.nbytes), self.card.event()) for _ in range(2)]
+        if not self._staging or self._staging[0].memory.nbytes < params.nbytes:
+            self._staging = [_Staging(self.card, params.nbytes) for _ in range(2)]
         self._staging.reverse()
-        memory, done = self._staging[0]
-        done.synchronize()  # the launch before the last one has read it
-        staged = memory[: params.nbytes].view(params.dtype).reshape(params.shape)
-        np.copyto(staged, params)
-        return staged, done
+        staging = self._staging[0]
+        staging.done.synchronize()  # the launch before the last one has read it
+        np.copyto(staging.shaped(params), params)
+        return staging.address, staging.done
+
+
+class _Staging:
+    """Page-locked memory for parameters on their way to the device."""
+
+    def __init__(self, card: Any, n_bytes: int) -> None:
+        self.memory, self.done = card.pinned(n_bytes), card.event()
+        self.address = card.pointer(self.memory)
+        self._view: np.ndarray = self.memory[:0]
+
+    def shaped(self, params: np.ndarray) -> np.ndarray:
+        """The memory as an array like ``params``; the last one is kept, since it is mostly the same."""
+        if self._view.shape != params.shape or self._view.dtype != params.dtype:
+            self._view = self.memory[: params.nbytes].view(params.dtype).reshape(params.shape)
+        return self._view
 
 
 def _low_parts(code: np.ndarray) -> np.ndarray:

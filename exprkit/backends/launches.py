@@ -10,7 +10,8 @@ Between ``loaded`` and ``ptx``.
 window      the points of one launch
 tile        the points that a block works on, turn by turn
 row         one expression for each structure of a bundle (see ``bundles``)
-block       one row of one bundle with one parameter set on one tile
+block       one row of one bundle with one parameter set on one tile; by row (see ``entry``): some
+            rows, one after the other
 ==========  ============================================================================
 """
 
@@ -66,22 +67,28 @@ class Work(NamedTuple):
     rows: list[np.ndarray]  # of each module: where in its part of the table each row begins
 
 
-def work(transpiled: Transpiled, n_sets: int, n_tiles: int) -> Work:
-    """Blocks for all rows, sets and tiles; of a module those with the most work come first, or as they write."""
+def work(transpiled: Transpiled, n_sets: int, n_tiles: int, at_once: int = 0) -> Work:
+    """Blocks for all rows, sets and tiles; of a module those with the most work come first, or as they write.
+
+    ``at_once``: rows of a block that takes one after the other (``Kind.by_row``); 0 for one that does not.
+    """
     grouped = transpiled.grouped
     module = np.repeat(np.arange(len(transpiled)), [len(chosen) for chosen in transpiled.ranges])
     start = np.array([chosen.start for chosen in transpiled.ranges], np.int64)
     order = np.lexsort((-grouped.cost, module))
-    rows = grouped.rows[order].astype(np.int64)
+    rows = -(-grouped.rows[order].astype(np.int64) // (at_once or 1))
     bundle = np.repeat(order, rows)
-    row = np.arange(rows.sum()) - np.repeat(np.cumsum(rows) - rows, rows)
-    width = np.diff(grouped.first)[bundle]
+    row = (at_once or 1) * (np.arange(rows.sum()) - np.repeat(np.cumsum(rows) - rows, rows))
+    width = (np.diff(grouped.first) * grouped.slots)[bundle]
     if transpiled.in_order:
         written = grouped.instances[grouped.first_instance[bundle] + row * width, 1]
         by_place = np.lexsort([written, module[bundle]])
         bundle, row, width = bundle[by_place], row[by_place], width[by_place]
+    number = bundle - start[module[bundle]]
+    if at_once:
+        number = number << 16 | grouped.slots[bundle] << 8 | np.minimum(grouped.rows[bundle] - row, at_once)
     table = np.empty((len(bundle), n_sets, n_tiles, 4), np.uint32)
-    table[..., 0] = (bundle - start[module[bundle]])[:, None, None]
+    table[..., 0] = number[:, None, None]
     table[..., 1] = (grouped.first_instance[bundle] + row * width)[:, None, None]
     table[..., 2] = np.arange(n_sets)[None, :, None]
     table[..., 3] = np.arange(n_tiles)[None, None, :]
@@ -128,9 +135,9 @@ class Job:
 class Pass:
     """All launches for some parameter sets and tiles, which can be repeated with another job."""
 
-    def __init__(self, card: Any, code: Code, n_sets: int, n_tiles: int) -> None:
+    def __init__(self, card: Any, code: Code, n_sets: int, n_tiles: int, at_once: int) -> None:
         self.card, self.code, self.job = card, code, Job(card)
-        made = work(code.transpiled, n_sets, n_tiles)
+        made = work(code.transpiled, n_sets, n_tiles, at_once)
         self._first, self._rows = made.first, made.rows
         self._table = card.xp.asarray(made.table)
         self._starts: list[Callable[[], None]] = []

@@ -9,7 +9,8 @@ structures, here code meets data.
     True
 
 Structures are compiled, not expressions: constants and parameters are data, so new ones
-compile nothing.  Code is made when an evaluation first needs it, module by module, each launched as
+compile nothing, and where there are many structures, those that differ in their columns alone
+share code.  Code is made when an evaluation first needs it, module by module, each launched as
 soon as it is compiled; from then on a step is one launch for the numbers and one replay of a
 graph of all modules' launches.
 
@@ -37,23 +38,25 @@ from exprkit.lower import Program, lower
 from exprkit.population import Population
 from exprkit.precision import Precision
 from exprkit.precision import precision as settings_of
-from exprkit.transpiler.entry import CHUNK, VALUES, WARP, Kind
+from exprkit.transpiler.entry import CHUNK, LINE, VALUES, WARP, Kind
 from exprkit.transpiler.link import compile_modules, disassemble
 from exprkit.transpiler.program import MANY, Shape, Transpiled, parts, shape_of
-from exprkit.transpiler.structures import structures
+from exprkit.transpiler.structures import to_compile
 
 __all__ = ["Engine", "adopt", "describe", "empty", "unavailable"]
 
 TAKES_SETTINGS = True  # precision= may be a Precision
 OPTIONS = (
-    "block_size", "points_per_thread", "dispatch", "structures_per_module", "structures_per_bundle", "cache",
-    "progress", "code_bytes",
+    "block_size", "points_per_thread", "dispatch", "structures_per_module", "structures_per_bundle", "share_code",
+    "cache", "progress", "code_bytes",
 )  # fmt: skip
 DISPATCHES = ("module", "per-expression")
 CODE_BYTES = 1 << 30  # of machine code on the device; the modules used longest ago go first
 WORK_BYTES = 512 << 20  # numbers, partial sums and the table of work of one pass
 FLOAT32_TERMS = 128  # that a thread adds in float32
 MOST_VECTOR = 4  # points
+MOST_ROWS = 16  # of a block that takes one after the other
+BUSY_BLOCKS = 16  # of a multiprocessor in a launch, before they have more rows
 VALUES_TURNS, SUM_TURNS = 2, 8  # of a block's loop over its tile, at the most; twice that from MANY points on
 BASELINE_BLOCK = 160  # of the kernels of an expression each, as the thesis found best
 SPAN_TILES = 128  # tiles whose sums are added before they join the total
@@ -85,6 +88,10 @@ class Engine:
         Few launches for all, or (a baseline) a kernel and a launch for each expression.
     structures_per_module, structures_per_bundle : int, optional
         How many structures are compiled at a time, and how many run in one loop.
+    share_code : bool, optional
+        Whether structures that differ in their columns alone share machine code: there is less to compile, and
+        sums over very many points take longer.  By default where there are many structures and it at least halves
+        them.
     cache : bool
         Keep machine code on disk, and take it from there.
     progress : bool
@@ -113,6 +120,7 @@ class Engine:
         dispatch: str = "module",
         structures_per_module: int | None = None,
         structures_per_bundle: int | None = None,
+        share_code: bool | None = None,
         cache: bool = True,
         progress: bool = False,
         code_bytes: int = CODE_BYTES,
@@ -138,7 +146,7 @@ class Engine:
         self.program = _lowered(pop, X, self.settings, self.dtype, self.card.xp)
         self.seconds["lower"] = time.perf_counter() - started
         started = time.perf_counter()
-        self.found = structures(self.program)
+        self.found = to_compile(self.program, share_code)
         self.seconds["group"] = time.perf_counter() - started
         self._make_columns(X)
         self._parts: dict[str, list[tuple[Transpiled, Any]]] = {}
@@ -308,6 +316,23 @@ class Engine:
 
     # ── passes ───────────────────────────────────────────────────────────────────────
 
+    def _shared_out(self, part: Transpiled, task: str, n_sets: int, start: int, stop: int) -> tuple[int, int]:
+        """How many tiles share some points, and how many rows a block takes one after the other (0: one at once).
+
+        Of sums, the tiles depend on nothing but the number of points and the options.
+        """
+        turn = part.shape.block * part.shape.points
+        if task != VALUES:
+            return self._n_tiles(task, start, stop), 0
+        if not self._is_by_row(part, task):
+            return -(-(stop - start) // (turn * self._most_turns(task))), 0
+        tiles = -(-(stop - start + LINE // self.dtype.itemsize) // turn)
+        rows = int(part.grouped.rows.sum()) * n_sets * tiles // (BUSY_BLOCKS * self.card.multiprocessors)
+        return tiles, min(max(rows, 1), MOST_ROWS)
+
+    def _is_by_row(self, part: Transpiled, task: str) -> bool:
+        return part.kind(task).by_row and not self.separate
+
     def _turn(self, task: str) -> int:
         """The fewest points that a block takes at a time, with any structure."""
         shapes = (self._changed(shape_of(task, self.n_points, self.dtype.itemsize, small)) for small in (True, False))
@@ -321,16 +346,18 @@ class Engine:
         return min(more * SUM_TURNS, FLOAT32_TERMS // MOST_VECTOR)
 
     def _n_tiles(self, task: str, start: int, stop: int) -> int:
-        """How many tiles share some points; of sums, it depends on nothing but their number and the options."""
+        """How many tiles of sums share some points."""
         return -(-(stop - start) // (self._turn(task) * self._most_turns(task)))
 
     def _passes(self, params: Any, task: str, at_once: int | None = None) -> Iterator[slice]:
         """Make the numbers of as many parameter sets as fit; gives the sets that can run now."""
         n_sets = len(params)
         if n_sets > 1:
-            tiles = min(self._n_tiles(task, 0, self.n_points), SPAN_TILES)
-            rows = sum(len(instances) for _, instances in self.parts(task))
-            of_a_set = self._launcher.bytes_of_a_set + (8 * self.n_exprs + WORK_ITEM * rows) * tiles
+            of_a_set = self._launcher.bytes_of_a_set
+            for part, _ in self.parts(task):
+                tiles = self._shared_out(part, task, n_sets, 0, self.n_points)[0]
+                tiles = tiles if task == VALUES else min(tiles, SPAN_TILES)
+                of_a_set += (8 * self.n_exprs * (task != VALUES) + WORK_ITEM * int(part.grouped.rows.sum())) * tiles
             n_sets = min(max(1, WORK_BYTES // of_a_set), at_once or n_sets)
         for first in range(0, len(params), n_sets):
             chosen = slice(first, min(first + n_sets, len(params)))
@@ -350,7 +377,8 @@ class Engine:
             while len(self._ready) >= MOST_PASSES:
                 del self._ready[next(iter(self._ready))]
             task, store, masked, weighted = how
-            kind = part.kind(task, store=store, masked=masked, weighted=weighted)
+            by_row = self._is_by_row(part, task)
+            kind = part.kind(task, by_row=by_row, store=store, masked=masked, weighted=weighted)
             made = self._ready[key] = self._prepared(part, instances, kind, n_sets, start, stop)
         made.job.set(numbers=self._numbers.arrays["numbers"])
         return made
@@ -358,8 +386,9 @@ class Engine:
     def _prepared(self, part: Transpiled, instances: Any, kind: Kind, n_sets: int, start: int, stop: int) -> Pass:
         if (id(part), kind) not in self._codes:
             self._codes[id(part), kind] = Code(self.card, part, kind, self.settings, **self._options)
-        points = window(start, stop, kind.block * kind.points, self._n_tiles(kind.task, start, stop))
-        made = Pass(self.card, self._codes[id(part), kind], n_sets, points.n_tiles)
+        tiles, rows = self._shared_out(part, kind.task, n_sets, start, stop)
+        points = window(start, stop, kind.block * kind.points, tiles)
+        made = Pass(self.card, self._codes[id(part), kind], n_sets, tiles, rows)
         itemsize = self.dtype.itemsize
         made.job.set(
             columns=self._columns, chunk_bytes=self._columns.shape[1] * CHUNK * itemsize, instances=instances,

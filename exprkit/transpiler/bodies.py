@@ -48,6 +48,7 @@ PLACEHOLDERS = ("y", "y_low", "a", "a_low", "b", "n")
 VERSION, TARGET = "6.4", "sm_75"  # the lowest that have all instructions used; modules declare them
 MOST_PASTED = 48  # instructions of a body that is pasted rather than called
 SOURCE_TARGET = "compute_75"  # one text for all architectures
+ARITHMETIC_ENDS = "// ── shared memory by its 32-bit address"  # the line of interpreter.cu behind its formulas
 MISSING = "the operators' PTX needs {}: pip install 'exprkit[cuda13]' (or [cuda12] for a CUDA 12 driver)"
 
 
@@ -168,7 +169,8 @@ def _name(code: int) -> str:
 
 def source(operators: str) -> str:
     """CUDA C with one function for every operator: interpreter.cu's arithmetic and the table's formulas."""
-    arithmetic = Path(cases.__file__).with_name("interpreter.cu").read_text().partition("#if !SUPPORT")[0]
+    before, _, rest = Path(cases.__file__).with_name("interpreter.cu").read_text().partition("#if !SUPPORT")
+    arithmetic = before + rest.partition(ARITHMETIC_ENDS)[0]  # with the formulas for usual operands
     return arithmetic + "\n".join(_function(ops.BY_CODE[code], operators) for code in sorted(ops.BY_CODE)) + "\n"
 
 
@@ -176,6 +178,9 @@ def _function(row: ops.Operator, operators: str) -> str:
     formula = cases.formula(row, operators)
     if row.width > 1:
         result, body = "Number", f"T y_low = T(0); const T y = {formula}; return Number{{y, y_low}};"
+    elif row.cuda_usual and not row.ptx and cases.is_long(row, operators):  # the interpreter's bits
+        result = "T"
+        body = f"bool holds = true; const T y = {row.cuda_usual}; return holds ? y : {formula};"
     else:
         result, body = "T", f"return {formula};"
     given = ", ".join(f"T {x}" for x in operands(row))

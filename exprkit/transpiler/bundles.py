@@ -14,7 +14,8 @@ them compute alike is computed once.  A module is what is compiled at a time: so
 
 A bundle's *row* is one expression for each of its structures; it has as many rows as the
 structure with the most expressions, and a structure that has fewer repeats them: the same
-numbers are then written twice to the same place.
+numbers are then written twice to the same place.  Where columns are given (see ``structures``),
+structures of a bundle share nothing but the loop.
 """
 
 from __future__ import annotations
@@ -40,15 +41,20 @@ class Bundles:
     ``first``           int32   n_bundles + 1       structures of bundle b: order[first[b]:...]
     ``rows``            int32   n_bundles           rows of each bundle
     ``first_instance``  int64   n_bundles           its rows in ``instances``, one after the other
-    ``instances``       uint32  (n_instances, 2)    first number and expression of each
+    ``slots``           int64   n_bundles           pairs in ``instances`` of each structure
+    ``instances``       uint32  (n_pairs, 2)        first number and expression of each, its columns
     ``cost``            int64   n_bundles           estimated work of a row at one point
     ==================  ======  ==================  ============================================
+
+    An expression is one pair in ``instances``; where columns are given, 2, 4, ...: behind the first one
+    stand its columns.
     """
 
     order: np.ndarray
     first: np.ndarray
     rows: np.ndarray
     first_instance: np.ndarray
+    slots: np.ndarray
     instances: np.ndarray
     cost: np.ndarray
 
@@ -78,21 +84,31 @@ def bundles(
     n_columns = len(program.column_code)
     used = columns_of(found, n_columns)
     size = np.diff(found.first)
-    order = np.lexsort([found.example, -_size_class(count)]) if in_order else _similar(found, used, count)
+    by_result = [found.example, found.n_columns, -_size_class(count)]
+    order = np.lexsort(by_result) if in_order else _similar(found, used, count)
     if chosen is not None:
         order = order[np.isin(order, chosen)]
-    first = cut(order, count, size, used, most, columns, instructions)
+    first = cut(order, count, size, used, found.n_columns.astype(np.int64), most, columns, instructions)
     starts = first[:-1]
-    rows = np.maximum.reduceat(count[order], starts) if len(order) else np.zeros(0, np.int64)
-    width = np.diff(first)
-    first_instance = np.concatenate([[0], np.cumsum(rows * width)])[:-1].astype(np.int64)
+    none = np.zeros(0, np.int64)
+    rows = np.maximum.reduceat(count[order], starts) if len(order) else none
+    slots = pairs(np.maximum.reduceat(found.n_columns[order], starts)) if found.given and len(order) else rows * 0 + 1
+    first_instance = np.concatenate([[0], np.cumsum(rows * np.diff(first) * slots)])[:-1].astype(np.int64)
     by_structure = np.argsort(found.of, kind="stable").astype(np.int32)
     offsets = np.concatenate([[0], np.cumsum(count)])
-    instances = fill_instances(order, first, rows, count, offsets, by_structure, found.numbers.first_word)
-    cost = np.add.reduceat(size[order], starts) if len(order) else np.zeros(0, np.int64)
+    instances = fill_instances(
+        order, first, rows, count, slots, offsets, by_structure, found.numbers.first_word, found.first_column,
+        found.columns, found.n_columns,
+    )  # fmt: skip
+    cost = np.add.reduceat(size[order], starts) if len(order) else none
     return Bundles(
-        order.astype(np.int32), first.astype(np.int32), rows.astype(np.int32), first_instance, instances, cost
+        order.astype(np.int32), first.astype(np.int32), rows.astype(np.int32), first_instance, slots, instances, cost
     )
+
+
+def pairs(n_columns: np.ndarray) -> np.ndarray:
+    """How many pairs an expression takes with so many columns: read as vectors of two."""
+    return 2 * -(-(2 + n_columns.astype(np.int64)) // 4)
 
 
 def _similar(found: Structures, used: np.ndarray, count: np.ndarray) -> np.ndarray:
@@ -102,7 +118,7 @@ def _similar(found: Structures, used: np.ndarray, count: np.ndarray) -> np.ndarr
         bits |= used[:, column].astype(np.uint64) << np.uint64(column % 64)
     start, stop = found.first[:-1], found.first[1:] - 1
     second = np.minimum(start + 1, stop)
-    keys = [packed(found, second), packed(found, start), bits, -_size_class(count)]
+    keys = [packed(found, second), packed(found, start), bits, found.n_columns, -_size_class(count)]
     return np.lexsort(keys)
 
 

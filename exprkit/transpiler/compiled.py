@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from exprkit import arrays
-from exprkit.errors import ArgumentError, DataError
+from exprkit.errors import ArgumentError, DataError, number_of
 from exprkit.lower import lower
 from exprkit.population import Population
 from exprkit.precision import Precision
@@ -25,7 +25,7 @@ from exprkit.precision import precision as settings_of
 from exprkit.transpiler.entry import ABSOLUTE, SQUARE, VALUES, WARP, Kind
 from exprkit.transpiler.link import compile_modules, disassemble, usage
 from exprkit.transpiler.program import Shape, Transpiled, parts
-from exprkit.transpiler.structures import structures
+from exprkit.transpiler.structures import to_compile
 
 TASKS = (VALUES, SQUARE, ABSOLUTE)
 DTYPES = ("float32", "float64")
@@ -73,7 +73,8 @@ class CompiledPtx:
         return disassemble(next(iter(compile_modules([self.ptx(i)], self.arch, self._settings))).cubin)
 
     def __repr__(self) -> str:
-        return f"CompiledPtx({len(self.pop)} expressions, {self.n_structures} structures, {len(self.cubins)} modules)"
+        sizes = {"expression": len(self.pop), "structure": self.n_structures, "module": len(self.cubins)}
+        return f"CompiledPtx({', '.join(number_of(n, what) for what, n in sizes.items())})"
 
 
 def compile_ptx(
@@ -136,7 +137,7 @@ def compile_ptx(
         )  # fmt: skip
 
     program = lower(pop, precision=settings.operators, dtype=number)
-    every = parts(program, structures(program), task, MANY_POINTS, number.itemsize, changed)
+    every = parts(program, to_compile(program), task, MANY_POINTS, number.itemsize, changed)
     made = CompiledPtx(pop, every, task, settings, arch)
     texts = (part.modules(_kind(part, task), settings) for part in every)
     made.modules = [module.text.decode() for some in texts for module in some]

@@ -16,6 +16,7 @@ Registers of a bundle, by kind; each kind is declared once the text is written:
 ``%v``    results: result i of point k is ``%v[i V + k]``
 ``%s``    sums of its structures
 ``%at``   where its structures' values go
+``%c``    where its structures' columns are, if they are given
 ========  =============================================================================
 """
 
@@ -54,7 +55,8 @@ class Emitter:
         self.bodies = bodies(settings, np.float32 if kind.itemsize == 4 else np.float64)
         self._templates, self._longest = _templates(self.bodies, kind)
         self._sources = Sources(
-            found.first, found.code, found.a, found.b, found.n_numbers, grouped.order, grouped.first,
+            found.first, found.code, found.a, found.b, found.n_numbers, found.n_columns, grouped.order, grouped.first,
+            grouped.slots,
             np.array([code in self.bodies.of and "{a_low}" in self.bodies.of[code].text for code in range(256)]),
         )  # fmt: skip
 
@@ -88,10 +90,10 @@ class Emitter:
 
     def _entry(self, name: str, chosen: range, comments: Mapping[int, str]) -> tuple[bytes, np.ndarray]:
         body, counts, used = self._bundles(chosen, comments)
-        n_values, n_numbers, most = (max(int(count), 1) for count in counts)
+        n_values, n_numbers, most, n_given = (max(int(count), 1) for count in counts)
         opening = entry.opening(
-            self.kind, self._count(chosen), len(chosen), most, name=name, n_numbers=2 * n_numbers,
-            n_values=n_values * self.kind.points, n_columns=max(self.n_columns, 1) * self.kind.points,
+            self.kind, self._count(chosen), len(chosen), most, n_given if self.kind.given else max(self.n_columns, 1),
+            name=name, n_numbers=2 * n_numbers, n_values=n_values * self.kind.points,
         )  # fmt: skip
         return opening.encode() + body + entry.closing(self.kind).encode(), used
 
@@ -100,26 +102,30 @@ class Emitter:
         order = self.grouped.order[first[0] : first[-1]]
         size = found.first[order + 1] - found.first[order]
         remarks, remark_at = _remarks(order, comments)
-        room = self._room(size, found.n_numbers[order], len(chosen)) + len(remarks)
+        given = found.n_columns[order]
+        room = self._room(size, found.n_numbers[order], given, len(chosen)) + len(remarks)
         out = np.empty(room, np.uint8)
-        counts, used = np.zeros(3, np.int64), np.zeros(256, np.bool_)
+        counts, used = np.zeros(4, np.int64), np.zeros(256, np.bool_)
         most = int(np.add.reduceat(size, first[:-1] - first[0]).max(initial=1))
         table = Table(*(np.full(1 << (2 * most + 8).bit_length(), -1, np.int64) for _ in range(5)))
-        shape = self.kind.points, self.kind.itemsize, self.kind.block, self.kind.task == VALUES
+        shape = self.kind.points, self.kind.itemsize, self.kind.block, self.kind.task == VALUES, self.kind.given
+        n_columns = max(self.n_columns, int(np.add.reduceat(given, first[:-1] - first[0]).max(initial=1)))
         n = write_bundles(
-            chosen.start, chosen.stop, self._sources, self._templates, shape, self.n_columns, (remarks, remark_at),
-            out, counts, used, table, np.empty(int(size.max(initial=1)), np.int64),
+            chosen.start, chosen.stop, self._sources, self._templates, shape, n_columns, (remarks, remark_at), out,
+            counts, used, table, np.empty(int(size.max(initial=1)), np.int64),
         )  # fmt: skip
         return out[:n].tobytes(), counts, used
 
-    def _room(self, size: np.ndarray, n_numbers: np.ndarray, n_bundles: int) -> int:
+    def _room(self, size: np.ndarray, n_numbers: np.ndarray, given: np.ndarray, n_bundles: int) -> int:
         """Bytes that are enough for bundles with structures of these sizes."""
         line = dict(zip(LINES, self._longest[256:].tolist(), strict=True))
         of_operator = self.kind.points * int(self._longest[:256].max()) + 3 * line["column"] + line["number"]
         of_structure = sum(line[name] for name in ("instance", "place", "zero_sum", "result", "own_sum"))
         of_bundle = sum(line[name] for name in ("bundle", "loop", "end", "to_sums"))
         of_numbers = n_numbers.sum() * line["number"]
-        return int(size.sum() * of_operator + of_numbers + len(size) * of_structure + n_bundles * of_bundle)
+        of_columns = given.sum() * (line["more"] + line["address"] + line["advance"])
+        of_all = size.sum() * of_operator + of_numbers + of_columns
+        return int(of_all + len(size) * of_structure + n_bundles * of_bundle)
 
 
 def _remarks(order: np.ndarray, comments: Mapping[int, str]) -> tuple[np.ndarray, np.ndarray]:

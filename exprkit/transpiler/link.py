@@ -384,7 +384,13 @@ def disassemble(cubin: bytes, kernel: str | None = None) -> str:
         done = subprocess.run([program, *options, str(path)], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise BackendError(f"{Path(program).stem} can't read the machine code: {done.stderr.strip()}")
-    return done.stdout if kernel is None else _one_kernel(done.stdout, kernel)
+    return _entries_first(done.stdout) if kernel is None else _one_kernel(done.stdout, kernel)
+
+
+def _entries_first(text: str) -> str:
+    """The kernels before the functions that they call."""
+    head, *sections = re.split(r"(?m)^(?=//-{8,} )", text)
+    return head + "".join(sorted(sections, key=lambda section: "STO_CUDA_ENTRY" not in section))
 
 
 def _one_kernel(text: str, kernel: str) -> str:

@@ -4,7 +4,8 @@ Beside ``structures`` and ``bundles``, which say what they are for.
 
     >>> import numpy as np
     >>> from exprkit.transpiler import loops
-    >>> loops.cut(np.arange(3), np.ones(3), np.ones(3), np.ones((3, 1), bool), 2, 9, 9).tolist()
+    >>> n = np.ones(3, int)
+    >>> loops.cut(np.arange(3), n, n, np.ones((3, 1), bool), n - 1, 2, 9, 9).tolist()
     [0, 2, 3]
 """
 # mypy: disable-error-code="no-untyped-def"
@@ -18,7 +19,7 @@ import numpy as np
 from exprkit import ops
 from exprkit.backends.accumulator import CONSTANT, source
 from exprkit.compiled import compiled
-from exprkit.lower import SLOT, UNIFORM
+from exprkit.lower import COLUMN, SLOT, UNIFORM
 
 _COPY = ops.COPY
 
@@ -34,6 +35,7 @@ class Lowered(NamedTuple):
     n_params: np.ndarray
     commutative: np.ndarray
     width: np.ndarray
+    takes_low: np.ndarray
 
 
 class Made(NamedTuple):
@@ -48,12 +50,15 @@ class Made(NamedTuple):
     sources: np.ndarray
     steps: np.ndarray
     first_step: np.ndarray
+    first_column: np.ndarray  # by expression
+    columns: np.ndarray
+    n_columns: np.ndarray  # by structure
 
 
 @compiled
-def find_all(lowered, made, number_of, made_by, table):
+def find_all(lowered, made, given, number_of, made_by, table):
     """Write every expression behind the structures found so far, and keep it if it is a new one."""
-    n = s = w = n_results = 0
+    n = s = w = q = n_results = 0
     no_constant = lowered.first_const[-1]  # behind the last one stands nan
     for e in range(len(lowered.offsets) - 1):
         start, stop = lowered.offsets[e], lowered.offsets[e + 1]
@@ -67,7 +72,8 @@ def find_all(lowered, made, number_of, made_by, table):
             s, n_results = s + 1, n_results + 1 + pair
         made.first_step[e + 1] = s
         made.first_number[e] = w
-        at, numbers = made.first[n], 0
+        made.first_column[e] = q
+        at, numbers, columns = made.first[n], 0, 0
         if start == stop:  # an expression that could not be read
             made.code[at], made.a[at], made.b[at] = _COPY, UNIFORM, -1
             made.sources[w] = no_constant << 2 | CONSTANT
@@ -84,6 +90,11 @@ def find_all(lowered, made, number_of, made_by, table):
                     operand = number_of[operand >> 2] << 2 | UNIFORM
                 elif operand >= 0 and operand & 3 == SLOT:
                     operand = made_by[operand >> 2] << 2 | SLOT
+                elif given and operand >= 0 and operand & 3 == COLUMN:
+                    column, operand = operand >> 2, columns << 2 | COLUMN
+                    for low in range(2 if turn == 0 and lowered.takes_low[code] else 1):
+                        made.columns[q + columns] = column + low
+                        columns += 1
                 if turn == 0:
                     a = operand
                 else:
@@ -100,12 +111,14 @@ def find_all(lowered, made, number_of, made_by, table):
             if lowered.b[k] & 3 == UNIFORM and lowered.b[k] >= 0:
                 number_of[lowered.b[k] >> 2] = -1
         w += numbers
+        q += columns
         found = _look_up(made, n, at, table)
         made.of[e] = found
         if found == n:
             made.first[n + 1], made.n_numbers[n], made.example[n] = at, numbers, e
+            made.n_columns[n] = columns
             n += 1
-    return n, w, n_results
+    return n, w, q, n_results
 
 
 @compiled
@@ -142,15 +155,15 @@ def _look_up(made, n, stop, table):
 
 
 @compiled
-def cut(order, count, size, used, most, columns, instructions):
-    """Where bundles begin, and the end."""
+def cut(order, count, size, used, own, most, columns, instructions):
+    """Where bundles begin, and the end.  ``own``: columns of a structure that it shares with no other."""
     first = np.zeros(len(order) + 1, np.int64)
     n_columns = used.shape[1]
     has = np.zeros(n_columns, np.bool_)
     n = n_has = n_instr = 0
     for i in range(len(order)):
         s = order[i]
-        new = 0
+        new = own[s]
         for c in range(n_columns):
             new += used[s, c] and not has[c]
         fits = (
@@ -164,6 +177,7 @@ def cut(order, count, size, used, most, columns, instructions):
             first[n] = i
             has[:] = False
             n_has = n_instr = 0
+        n_has += own[s]
         for c in range(n_columns):
             n_has += used[s, c] and not has[c]
             has[c] |= used[s, c]
@@ -175,11 +189,11 @@ def cut(order, count, size, used, most, columns, instructions):
 
 
 @compiled
-def fill_instances(order, first, rows, count, offsets, by_structure, first_number):
+def fill_instances(order, first, rows, count, slots, offsets, by_structure, first_number, first_column, columns, given):
     n = 0
     for b in range(len(rows)):
-        n += rows[b] * (first[b + 1] - first[b])
-    instances = np.empty((n, 2), np.uint32)
+        n += rows[b] * (first[b + 1] - first[b]) * slots[b]
+    instances = np.zeros((n, 2), np.uint32)
     n = 0
     for b in range(len(rows)):
         for row in range(rows[b]):
@@ -187,5 +201,7 @@ def fill_instances(order, first, rows, count, offsets, by_structure, first_numbe
                 s = order[i]
                 e = by_structure[offsets[s] + row % count[s]]
                 instances[n, 0], instances[n, 1] = first_number[e], e
-                n += 1
+                for c in range(given[s]):
+                    instances[n + 1 + c // 2, c % 2] = columns[first_column[e] + c]
+                n += slots[b]
     return instances

@@ -30,6 +30,8 @@ COLUMN_REGISTERS = 96  # of a bundle
 IN_ORDER = True  # results: bundles of consecutive expressions, blocks in the order of what they write
 FEW, MANY = 2_000, 50_000  # points from which code for more points a thread pays
 OF_A_MODULE = 120  # structures that are compiled at a time; smaller modules compile sooner and run slower
+MOST_OF_A_MODULE = 1 << 15  # an entry's bundles are numbered with 16 bits
+ROWS = 4  # expressions of a structure, on average, from which results are made row by row
 
 
 class Shape(NamedTuple):
@@ -46,18 +48,41 @@ class Shape(NamedTuple):
     resident: int | None  # blocks of a multiprocessor, for which registers are saved
 
 
-def shape_of(task: str, n_points: int, itemsize: int, small: bool = True) -> Shape:
+def shape_of(
+    task: str, n_points: int, itemsize: int, small: bool = True, by_row: bool = False, given: bool = False
+) -> Shape:
     """The usual shape for structures of at most ``SMALL`` instructions, or for others.
 
-    It depends on nothing but the arguments, so that the sum of an expression's errors has the same
-    bits in every population.
+    That of sums depends on nothing but the first arguments, except for how many structures a bundle has, so that
+    the sum of an expression's errors has the same bits in every population (in fast precision nearly: the
+    assembler makes 2^-x of 1 / 2^x where nothing else in the bundle wants 2^x).
+
+    Parameters
+    ----------
+    task, n_points, itemsize
+    small : bool
+        At most ``SMALL`` instructions.
+    by_row : bool
+        There are ``ROWS`` expressions or more to a structure: results are made row by row.
+    given : bool
+        Columns are given: structures of a bundle share none.
     """
-    if n_points < FEW:
-        return Shape(1, 128, 8, 4)
     wide = VECTOR_BYTES // itemsize
-    if task != VALUES or not small:
-        return Shape(wide, 128, 8, None) if small else Shape(1, 128 * wide, 8, 2)
-    return Shape(wide, 128, 4, None) if n_points < MANY else Shape(wide, 256, 2, None)
+    most = 4 if given else 8
+    if n_points < FEW:
+        return Shape(wide // 2, 128, 1, None) if task == VALUES and by_row and given else Shape(1, 128, most, 4)
+    if task == VALUES and small:
+        if by_row:
+            return Shape(wide, 256, 1, None)
+        return Shape(wide, 128, 4, None) if n_points < MANY else Shape(wide, 256, 2, None)
+    if task != VALUES and not by_row:  # more code than the caches hold: registers matter more than shared columns
+        most = 4
+    return Shape(wide, 128, most, None) if small else Shape(1, 128 * wide, most, 2)
+
+
+def of_a_module_of(n_structures: int) -> int:
+    """How many structures are compiled at a time: fewer where all cores would not be busy otherwise."""
+    return OF_A_MODULE // 2 if 4 * OF_A_MODULE <= n_structures < 16 * OF_A_MODULE else OF_A_MODULE
 
 
 class Transpiled:
@@ -90,17 +115,21 @@ class Transpiled:
             found, program, chosen, most=shape.structures, columns=columns, instructions=MOST_INSTRUCTIONS,
             in_order=in_order,
         )  # fmt: skip
-        self.ranges = modules(np.diff(self.grouped.first), of_a_module or OF_A_MODULE)
+        usual = of_a_module_of(len(self.grouped.order))
+        self.ranges = modules(np.diff(self.grouped.first), min(of_a_module or usual, MOST_OF_A_MODULE))
         self.itemsize = itemsize
         self._emitters: dict[tuple[Kind, Precision], Emitter] = {}
 
     def __len__(self) -> int:
         return len(self.ranges)
 
-    def kind(self, task: str, **how: Any) -> Kind:
+    def kind(self, task: str, *, by_row: bool | None = None, **how: Any) -> Kind:
         """Code of this shape; ``how``: the other fields of ``Kind``."""
         shape = self.shape
-        return Kind(task, self.itemsize, shape.points, shape.block, resident=shape.resident, **how)
+        return Kind(
+            task, self.itemsize, shape.points, shape.block, resident=shape.resident, given=self.found.given,
+            by_row=task == VALUES and shape.structures == 1 if by_row is None else by_row, **how,
+        )  # fmt: skip
 
     def holds(self, expression: int) -> bool:
         """Whether the structure of an expression is among these."""
@@ -125,8 +154,8 @@ class Transpiled:
         s = int(self.found.of[expression])
         alone = replace(
             self.grouped, order=np.array([s], np.int32), first=np.array([0, 1], np.int32), rows=np.ones(1, np.int32),
-            first_instance=np.zeros(1, np.int64), cost=self.grouped.cost[:1],
-            instances=np.array([[self.found.numbers.first_word[expression], expression]], np.uint32),
+            first_instance=np.zeros(1, np.int64), slots=np.ones(1, np.int64), cost=self.grouped.cost[:1],
+            instances=np.zeros((0, 2), np.uint32),
         )  # fmt: skip
         emitter = Emitter(self.found, alone, kind, settings, len(self.program.column_code))
         columns = ", ".join(f"column {c} = {text}" for c, text in enumerate(self.program.columns()))
@@ -151,7 +180,8 @@ def parts(
         Structures that are compiled at a time.
     """
     is_small = np.diff(found.first) <= SMALL
-    shapes = [shape_of(task, n_points, itemsize, small) for small in (True, False)]
+    by_row = len(found.of) >= ROWS * len(found)
+    shapes = [shape_of(task, n_points, itemsize, small, by_row, found.given) for small in (True, False)]
     shapes = [changed(shape) for shape in shapes] if changed else shapes
     chosen = [np.flatnonzero(is_small), np.flatnonzero(~is_small)]
     if shapes[0] == shapes[1]:

@@ -21,11 +21,13 @@ CHUNK = 32  # points of a column that stand side by side, as in ``entry``
 MOST_ARGUMENTS = 6
 MOST_DIGITS = 22  # of a number, with the two characters before it
 LINES = (
-    "bundle", "instance", "number", "place", "zero_sum", "loop", "column", "result", "end", "own_sum", "to_sums",
+    "bundle", "instance", "more", "address", "number", "place", "zero_sum", "loop", "column", "result", "advance",
+    "end", "own_sum", "to_sums",
 )  # fmt: skip
-_BUNDLE, _INSTANCE, _NUMBER, _PLACE, _ZERO_SUM, _LOOP, _COLUMN, _RESULT, _END, _OWN_SUM, _TO_SUMS = range(
-    256, 256 + len(LINES)
-)
+(
+    _BUNDLE, _INSTANCE, _MORE, _ADDRESS, _NUMBER, _PLACE, _ZERO_SUM, _LOOP, _COLUMN, _RESULT, _ADVANCE, _END,
+    _OWN_SUM, _TO_SUMS,
+) = range(256, 256 + len(LINES))  # fmt: skip
 _Y, _A, _LOW, _B, _N = range(MOST_ARGUMENTS, MOST_ARGUMENTS + 5)  # what an operator's segments hold
 WHAT = {"y": _Y, "a": _A, "a_low": _LOW, "b": _B, "n": _N} | {str(i): i for i in range(MOST_ARGUMENTS)}
 
@@ -48,8 +50,10 @@ class Sources(NamedTuple):
     a: np.ndarray
     b: np.ndarray
     n_numbers: np.ndarray
+    n_columns: np.ndarray  # that are given
     order: np.ndarray
     first_structure: np.ndarray  # of bundles
+    slots: np.ndarray
     takes_low: np.ndarray  # by code: its text reads the low part of operand a
 
 
@@ -65,18 +69,28 @@ class Table(NamedTuple):
 
 @compiled
 def write_bundles(start, stop, sources, templates, shape, n_columns, remarks, out, counts, used, table, made):
-    """Bundles ``start`` to ``stop``; gives the length.  ``counts``: most results, numbers and structures."""
-    points, itemsize, block, is_values = shape
+    """Bundles ``start`` to ``stop``; gives the length.
+
+    ``counts`` takes the most results, numbers, structures and given columns of a bundle.
+    """
+    points, itemsize, block, is_values, given = shape
     loaded = np.full(n_columns + 1, -1, np.int64)
+    to_column = 1 if given else CHUNK * itemsize
     n = label = 0
     for bundle in range(start, stop):
         here = bundle - start
         first, last = sources.first_structure[bundle], sources.first_structure[bundle + 1]
         n = _line(_BUNDLE, (here, 0, 0, 0, 0, 0), templates, out, n)
-        n_numbers = 0
+        of_an_instance = 8 * sources.slots[bundle]
+        n_numbers = n_given = 0
         for i in range(first, last):
             s, g = sources.order[i], i - first
-            n = _line(_INSTANCE, (8 * g, 0, 0, 0, 0, 0), templates, out, n)
+            n = _line(_INSTANCE, (g * of_an_instance, 0, 0, 0, 0, 0), templates, out, n)
+            for c in range(sources.n_columns[s]):  # the first two came with the instance, in registers 3 and 4
+                if c % 4 == 2:
+                    n = _line(_MORE, (g * of_an_instance + 4 * (2 + c), 0, 0, 0, 0, 0), templates, out, n)
+                n = _line(_ADDRESS, (n_given + c, (c + 2) % 4 + 1, 0, 0, 0, 0), templates, out, n)
+            n_given += sources.n_columns[s]
             for j in range(sources.n_numbers[s]):
                 n = _line(_NUMBER, (2 * (n_numbers + j), 2 * itemsize * j, 0, 0, 0, 0), templates, out, n)
             for k in range(sources.first[s], sources.first[s + 1]):
@@ -88,7 +102,7 @@ def write_bundles(start, stop, sources, templates, shape, n_columns, remarks, ou
             n_numbers += sources.n_numbers[s]
             n = _line(_PLACE if is_values else _ZERO_SUM, (g, 0, 0, 0, 0, 0), templates, out, n)
         n = _line(_LOOP, (here, 0, 0, 0, 0, 0), templates, out, n)
-        n_results = n_numbers = 0
+        n_results = n_numbers = n_given = 0
         for i in range(first, last):
             s = sources.order[i]
             at = i - sources.first_structure[start]
@@ -98,7 +112,8 @@ def write_bundles(start, stop, sources, templates, shape, n_columns, remarks, ou
             begin = sources.first[s]
             for k in range(begin, sources.first[s + 1]):
                 code = np.int64(sources.code[k])
-                a, b = _operand(sources.a[k], n_numbers, made), _operand(sources.b[k], n_numbers, made)
+                a = _operand(sources.a[k], n_numbers, n_given, made)
+                b = _operand(sources.b[k], n_numbers, n_given, made)
                 place = _find(table, code, a, b, bundle)
                 if table.bundle[place] == bundle:
                     made[k - begin] = table.result[place]
@@ -107,10 +122,10 @@ def write_bundles(start, stop, sources, templates, shape, n_columns, remarks, ou
                 table.result[place], table.bundle[place] = n_results, bundle
                 made[k - begin] = n_results
                 used[code] = True
-                n = _load(a, bundle, loaded, points, itemsize, templates, out, n)
+                n = _load(a, bundle, loaded, points, to_column, templates, out, n)
                 if sources.takes_low[code] and a & 3 == COLUMN:
-                    n = _load(a + 4, bundle, loaded, points, itemsize, templates, out, n)
-                n = _load(b, bundle, loaded, points, itemsize, templates, out, n)
+                    n = _load(a + 4, bundle, loaded, points, to_column, templates, out, n)
+                n = _load(b, bundle, loaded, points, to_column, templates, out, n)
                 for point in range(points):
                     n = _operator(code, n_results, a, b, point, points, label, templates, out, n)
                     label += 1
@@ -123,21 +138,26 @@ def write_bundles(start, stop, sources, templates, shape, n_columns, remarks, ou
                 arguments = (v, v + 1, v + 2, v + 3, g, 0)
             n = _line(_RESULT, arguments, templates, out, n)
             n_numbers += sources.n_numbers[s]
-        n = _line(_END, (here, last - first, 0, 0, 0, 0), templates, out, n)
+            n_given += sources.n_columns[s]
+        for c in range(n_given):
+            n = _line(_ADVANCE, (c, 0, 0, 0, 0, 0), templates, out, n)
+        n = _line(_END, (here, last - first, of_an_instance, 0, 0, 0), templates, out, n)
         if not is_values:
             for g in range(last - first):
                 n = _line(_OWN_SUM, (g, g * block * itemsize, 0, 0, 0, 0), templates, out, n)
             n = _line(_TO_SUMS, (0, 0, 0, 0, 0, 0), templates, out, n)
         counts[0], counts[1] = max(counts[0], n_results), max(counts[1], n_numbers)
-        counts[2] = max(counts[2], last - first)
+        counts[2], counts[3] = max(counts[2], last - first), max(counts[3], n_given)
     return n
 
 
 @compiled
-def _operand(operand, n_numbers, made):
+def _operand(operand, n_numbers, n_given, made):
     """An operand of a structure as one of its bundle."""
     if operand >= 0 and operand & 3 == UNIFORM:
         return np.int64(operand) + (n_numbers << 2)
+    if operand >= 0 and operand & 3 == COLUMN:
+        return np.int64(operand) + (n_given << 2)
     if operand >= 0 and operand & 3 == SLOT:
         return made[operand >> 2] << 2 | SLOT
     return np.int64(operand)
@@ -156,13 +176,13 @@ def _find(table, code, a, b, bundle):
 
 
 @compiled
-def _load(operand, bundle, loaded, points, itemsize, templates, out, n):
+def _load(operand, bundle, loaded, points, to_column, templates, out, n):
     """Load a column where it is first used."""
     if operand < 0 or operand & 3 != COLUMN or loaded[operand >> 2] == bundle:
         return n
     column = operand >> 2
     loaded[column] = bundle
-    x, at = column * points, column * CHUNK * itemsize
+    x, at = column * points, column * to_column
     arguments = (x, at, 0, 0, 0, 0)
     if points == 2:
         arguments = (x, x + 1, at, 0, 0, 0)
