@@ -4,10 +4,12 @@
     python tests/bench_peers.py --csv peers.csv    # and the same as a file
     python tests/bench_peers.py --gpu              # CuPy, JAX and exprkit on the GPU
 
-Needs ``pip install 'exprkit[peers]'``; with ``--gpu`` CuPy, and JAX with CUDA.  Every result of a
-peer is compared with ours before it is timed, and one that differs ends the run.  All methods
+Needs ``pip install 'exprkit[peers]'``; with ``--gpu`` CuPy, and JAX with CUDA (``--skip jax`` leaves it
+out: it compiles for minutes there).  A peer that is not installed is named and left out.  Every result of
+a peer is compared with ours before it is timed, and one that differs ends the run.  All methods
 run in turns, and medians are shown; both sides use the same number of threads.  A ratio is the
-peer's time over ours: above 1 we are faster.
+time of the first peer over the method's: above 1 it is faster.  On a GPU the data and the results stay
+on the device, and each call hands over its parameters from the host and waits for its end.
 
 =========  ==================================================================================
 pyoperon   its interpreter of trees, in C++
@@ -21,15 +23,17 @@ cupy       CuPy's own elementwise operators, as NumPy's
 from __future__ import annotations
 
 import argparse
-import csv
 import functools
+import importlib.util
 import os
 import statistics
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
+from timing import listed, seconds_of
 
 import exprkit as ek
 from exprkit import machine, ops
@@ -233,18 +237,13 @@ def medians(methods: dict[str, Callable[[], object]], rounds: int) -> dict[str, 
     times: dict[str, list[float]] = {name: [] for name in methods}
     for _ in range(rounds):
         for name, method in methods.items():
-            start = time.perf_counter()
-            for _ in range(repeats[name]):
-                method()
-            times[name].append((time.perf_counter() - start) / repeats[name])
+            times[name].append(seconds_of(method, repeats[name]))
     return {name: statistics.median(samples) for name, samples in times.items()}
 
 
 def _repeats(method: Callable[[], object]) -> int:
     method()
-    start = time.perf_counter()
-    method()
-    return max(1, round(SAMPLE_SECONDS / (time.perf_counter() - start)))
+    return max(1, round(SAMPLE_SECONDS / seconds_of(method)))
 
 
 def agree(name: str, ours: np.ndarray, theirs: np.ndarray) -> None:
@@ -253,6 +252,20 @@ def agree(name: str, ours: np.ndarray, theirs: np.ndarray) -> None:
         wrong = 1.0 - np.isclose(ours, theirs, rtol=1e-3, atol=1e-3, equal_nan=True).mean()
     if wrong > MOST_DIFFERENT:
         raise SystemExit(f"{name}: {wrong:.1%} of the values differ; nothing was timed")
+    print(f"# compared: {name}; {1 - wrong:.4%} of {ours.size:,} values agree to 0.001", file=sys.stderr)
+
+
+def there(peers: dict[str, Callable[[], Any]], skipped: Iterable[str]) -> dict[str, Any]:
+    """Those peers that are wanted and installed, made ready."""
+    found = {}
+    for name, make in peers.items():
+        if name in skipped:
+            continue
+        if importlib.util.find_spec(name) is None:
+            print(f"# {name} is not installed, and left out", file=sys.stderr)
+            continue
+        found[name] = make()
+    return found
 
 
 # ── what is measured ─────────────────────────────────────────────────────────────────
@@ -280,14 +293,15 @@ def _numbers(pop: Population, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def against_cpu_peers(
-    name: str, workload: tuple[Population, np.ndarray, np.ndarray], threads: int, rounds: int
+    name: str, workload: tuple[Population, np.ndarray, np.ndarray], threads: int, rounds: int, skipped: list[str]
 ) -> Iterator[dict[str, object]]:
     pop, params, X = workload
-    peers: dict[str, Any] = {"pyoperon": Pyoperon(pop, params, X)}
+    wanted: dict[str, Callable[[], Any]] = {"pyoperon": lambda: Pyoperon(pop, params, X)}
     if name == "thesis":
-        peers["numexpr"] = Numexpr(pop, params, X)
-        peers |= {"numpy": Arrays(pop, params, X)} if threads == 1 else {}
-        peers |= {"jax": Jax(pop, params, X)} if threads == machine.cores() else {}  # it takes all that there are
+        wanted["numexpr"] = lambda: Numexpr(pop, params, X)
+        wanted |= {"numpy": lambda: Arrays(pop, params, X)} if threads == 1 else {}
+        wanted |= {"jax": lambda: Jax(pop, params, X)} if threads == machine.cores() else {}  # it takes all there are
+    peers = there(wanted, skipped)
     theirs, y = np.zeros((len(pop), len(X)), F32), np.ones(len(X), F32)
     out, sets = np.zeros((1, len(pop), len(X)), F32), params[None]
     methods: dict[str, Callable[[], object]] = {}
@@ -304,17 +318,18 @@ def against_cpu_peers(
     seconds = medians(methods, rounds)
     if "jax" in peers:
         seconds["jax compile"] = peers["jax"].compile_seconds
-    yield from rows_of(name, pop, X, threads, seconds, "pyoperon")
+    device = f"{machine.cpu_model()}, {threads} thread{'s' if threads > 1 else ''}"
+    yield from rows_of(name, pop, X, threads, seconds, next(iter(peers), "ieee matrix"), device)
 
 
 def rows_of(
-    name: str, pop: Population, X: np.ndarray, threads: int, seconds: dict[str, float], reference: str
+    name: str, pop: Population, X: np.ndarray, threads: int, seconds: dict[str, float], reference: str, device: str
 ) -> Iterator[dict[str, object]]:
     for method, time_taken in seconds.items():
         yield {
             "workload": name, "n_exprs": len(pop), "n_points": len(X), "threads": threads, "method": method,
             "seconds": time_taken, "ratio": seconds[reference] / time_taken,
-            "gnodes": len(pop.kinds) * len(X) / time_taken / 1e9,
+            "gnodes": len(pop.kinds) * len(X) / time_taken / 1e9, "device": device,
         }  # fmt: skip
 
 
@@ -338,8 +353,8 @@ def against_gpu_peers(
     peer.evaluate(theirs)
     found, peers = {"cupy": theirs.get()}, {"cupy": lambda: peer.evaluate(theirs)}
     compiling = {}
-    if "jax" not in skipped:
-        jax = Jax(pop, params, X, "gpu")
+    if others := there({"jax": lambda: Jax(pop, params, X, "gpu")}, skipped):
+        jax = others["jax"]
         found["jax"], peers["jax"] = np.zeros(theirs.shape, F32), jax.evaluate
         jax.evaluate(found["jax"])
         compiling = {"jax compile": jax.compile_seconds}
@@ -348,7 +363,8 @@ def against_gpu_peers(
         for other, values in found.items():
             agree(f"{name}, {len(X)} points: {other} and {method}", out.get(), values)
     seconds = medians(methods | peers, rounds) | compiling
-    yield from rows_of(name, pop, X, machine.cores(), seconds, "cupy")
+    device = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())["name"].decode()
+    yield from rows_of(name, pop, X, machine.cores(), seconds, "cupy", device)
 
 
 COPIES = 64
@@ -375,7 +391,7 @@ def against_numpy(n_points: int, rounds: int) -> Iterator[dict[str, object]]:
             methods[precision]()
             methods["numpy"]()
             agree(f"{row.name}: NumPy and precision={precision!r}", out[0], theirs)
-        yield from rows_of(row.name, pop, X, 1, medians(methods, rounds), "numpy")
+        yield from rows_of(row.name, pop, X, 1, medians(methods, rounds), "numpy", f"{machine.cpu_model()}, 1 thread")
 
 
 def _numpy_loop(
@@ -406,35 +422,25 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7, help="samples of each method")
     parser.add_argument("--n-exprs", type=int, default=9880)
     parser.add_argument("--gpu", action="store_true", help="CuPy, JAX and exprkit on the GPU")
-    parser.add_argument("--skip", nargs="*", default=[], help="peers of the GPU to leave out (jax compiles long)")
+    parser.add_argument("--skip", nargs="*", default=[], help="peers to leave out (on a GPU jax compiles long)")
     parser.add_argument("--csv", help="write the table to this file")
     parser.add_argument("--only", choices=["thesis", "arithmetic", "operators"])
     arguments = parser.parse_args()
-    rows: list[dict[str, object]] = []
-    for row in _all(arguments):
-        if not rows:
-            print("  ".join(f"{name:>12}" for name in row))
-        cells = (f"{value:12.4g}" if isinstance(value, float) else f"{value:>12}" for value in row.values())
-        print("  ".join(cells), flush=True)
-        rows.append(row)
-    if arguments.csv:
-        with open(arguments.csv, "w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+    listed(_all(arguments), arguments.csv)
 
 
 def _all(arguments: argparse.Namespace) -> Iterator[dict[str, object]]:
     for name, workload, sizes in (("thesis", thesis, (362, 10_860)), ("arithmetic", arithmetic, (362, 10_860))):
         if arguments.only not in (None, name) or (arguments.gpu and workload is arithmetic):
             continue
-        for n_points in sizes[1:] if arguments.gpu else sizes:  # JAX compiles for minutes there
+        long = arguments.gpu and "jax" not in arguments.skip  # JAX compiles for minutes there
+        for n_points in sizes[1:] if long else sizes:
             made = workload(arguments.n_exprs if workload is thesis else arguments.n_exprs // 10, n_points)
             if arguments.gpu:
                 yield from against_gpu_peers(name, made, arguments.rounds, arguments.skip)
                 continue
             for threads in (1, 2):
-                yield from against_cpu_peers(name, made, threads, arguments.rounds)
+                yield from against_cpu_peers(name, made, threads, arguments.rounds, arguments.skip)
     if arguments.only in (None, "operators") and not arguments.gpu:
         yield from against_numpy(10_860, arguments.rounds)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from types import SimpleNamespace
@@ -11,10 +12,11 @@ import bench_peers
 import numpy as np
 import pandas as pd
 import pytest
+import timing
 
 import exprkit as ek
 from exprkit import data
-from exprkit.backends import load
+from exprkit.backends import load, objects
 from exprkit.errors import ArgumentError, BackendError, ParseError
 from exprkit.study import bench, plots, records, sides
 from exprkit.study.agreement import disagreement
@@ -42,7 +44,8 @@ def test_measure_gives_a_row_a_sample(backend):
     assert (phases[["parse_s", "upload_s", "prepare_s", "first_s", "evaluate_s"]] > 0).all(axis=None)
     assert (phases.sum(axis=1) <= table["total_s"]).all()
     assert (phases.sum(axis=1) > 0.5 * table["total_s"]).all()
-    assert table["step_s"].to_numpy() == pytest.approx(table["evaluate_s"].to_numpy() / 2)  # of three steps
+    assert table["step_s"].to_numpy() == pytest.approx(table["steps_s"].to_numpy() / 2)  # of three steps
+    assert (table["steps_s"] >= table["evaluate_s"]).all()
     on_gpu = hasattr(load(backend), "empty")
     assert table["block_size"].isna().all() and table["kernel_s"].notna().all() == on_gpu
 
@@ -52,6 +55,34 @@ def test_options_of_a_gpu_are_left_out_for_others():
     assert table["block_size"].isna().all() and table["points_per_thread"].isna().all()
     with pytest.raises(ArgumentError, match="'numpy' has no dispatch='per-expression'"):
         small(backends=["numpy"], dispatch="per-expression")
+
+
+@pytest.mark.parametrize("code", bench.CODE)
+def test_code_is_made_anew_or_kept_in_an_empty_cache_of_its_own(code, monkeypatch, tmp_path):
+    monkeypatch.setenv("EXPRKIT_CACHE_DIR", str(tmp_path))
+    (tmp_path / "before.o").write_bytes(b"from another run")
+    seen = []
+
+    class Compiling(ek.Evaluator):
+        def __init__(self, *given, cache, **options):
+            folder = objects.folder()
+            seen.append((cache, folder == tmp_path, sorted(path.name for path in folder.iterdir())))
+            (folder / "own.o").write_bytes(b"")
+            super().__init__(*given, **options)
+
+    monkeypatch.setattr(bench, "Evaluator", Compiling)
+    monkeypatch.setattr(bench, "load", lambda name: SimpleNamespace(OPTIONS=("cache",)))
+    table = small(backends=["cpu"], code=code, n_samples=2)
+    assert set(table["code"]) == {code} and os.environ["EXPRKIT_CACHE_DIR"] == str(tmp_path)
+    if code == "kept":
+        assert seen == [(True, False, []), (True, False, ["own.o"]), (True, False, ["own.o"])]
+        assert [path.name for path in tmp_path.iterdir()] == ["before.o"]
+    else:
+        assert [(cache, usual) for cache, usual, _ in seen] == [(False, True)] * 3
+    monkeypatch.undo()
+    assert set(small(backends=["cpu"], code=code, n_samples=1)["code"]) == {""}  # a backend that compiles none
+    with pytest.raises(ArgumentError, match="code must be one of anew, kept, not 'old'"):
+        small(code="old")
 
 
 @pytest.mark.parametrize("results", bench.RESULTS)
@@ -361,9 +392,16 @@ def test_results_of_many_runs_become_one_file(tmp_path, monkeypatch):
     assert both["run"].tolist() == ["a", "a", "b", "b"] and set(both["file"]) == {"one"}
     assert len(records.read(tmp_path / "all")) == 2
     record = records.read_records(tmp_path / "all")["one"]
+    assert "sm_mhz" not in record  # nothing ran on a GPU
     assert len(record["machines"]) == 1 and record["machines"][0]["cores"] >= 1
     assert "parameters" not in record["machines"][0] and record["roofs"] == {"host_bytes_per_s": 1e10}
     assert sum("only 1 samples" in sentence for sentence in record["warnings"]) == 2
+    clocked = table(total_s=[1.0, 1.0, 1.0]).assign(sm_mhz=[1980.0, 1200.0, np.nan], throttled=[False, True, True])
+    records.write_samples(tmp_path / "b" / next((tmp_path / "b").glob("*.parquet")).name, clocked)
+    records.collect([tmp_path / "b"], target)
+    record = records.read_records(tmp_path / "all")["one"]
+    assert record["sm_mhz"] == {"least": 1200, "median": 1590, "most": 1980}
+    assert (record["samples_on_gpu"], record["throttled_samples"]) == (2, 1)
     with pytest.raises(ArgumentError, match="no samples"):
         records.collect([tmp_path / "all" / "none"], target)
 
@@ -404,6 +442,8 @@ def gpu(monkeypatch):
     )  # fmt: skip
     elapsed = lambda before, after: 1e3 * (after.time - before.time)  # noqa: E731
     cuda = SimpleNamespace(runtime=runtime, Event=Event, get_elapsed_time=elapsed, alloc_pinned_memory=bytearray)
+    monkeypatch.setattr(sides, "WRITTEN", 1 << 10)
+    sides._written_over.cache_clear()
     cupy = SimpleNamespace(
         cuda=cuda, asarray=lambda a: np.array(a).view(OnDevice), zeros=lambda s, t: np.zeros(s, t).view(OnDevice),
         ndarray=OnDevice,
@@ -429,6 +469,8 @@ def test_a_gpu_s_samples(gpu, results):
     assert table["throttled"].all() and any("held the clock back" in sentence for sentence in bench.unsteady(table))
     assert (table["kernel_s"] > 0).all() and (table["kernel_s"] <= 1.5 * table["step_s"]).all()
     assert (table["upload_s"] > 0).all() and (table["download_s"] > 0).all()
+    steps = table[["device_s", "device_cold_s"]]
+    assert steps.isna().all(axis=None) if results == "every" else (steps > 0).all(axis=None)
 
 
 def test_a_kernel_s_facts_are_the_most_of_all_that_ran(gpu):
@@ -456,3 +498,18 @@ def test_a_peer_computes_what_we_do(peer):
     bench_peers.agree(peer, ours, theirs)
     with pytest.raises(SystemExit, match=r"wrong: .*% of the values differ; nothing was timed"):
         bench_peers.agree("wrong", ours, theirs + (np.arange(40) < 4))
+
+
+def test_there_names_what_is_not_installed(capsys):
+    made = bench_peers.there({"numpy": dict, "no_such_peer": list, "json": set}, skipped=["json"])
+    assert made == {"numpy": {}}
+    assert "no_such_peer is not installed, and left out" in capsys.readouterr().err
+
+
+def test_a_table_of_measurements_is_printed_and_written(tmp_path, capsys):
+    table = timing.Table()
+    table.report("a step", 1.234567, "us", "2", "note", floor=0.5)
+    table.write(tmp_path / "new" / "x.csv")
+    head, line = (tmp_path / "new" / "x.csv").read_text().splitlines()
+    assert (head, line) == ("what,value,unit,target,least,note", "a step,1.2346,us,2,0.5,note")
+    assert capsys.readouterr().out.split() == ["a", "step", "1.2346", "us", "2", "0.5", "note"]

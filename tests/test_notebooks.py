@@ -221,7 +221,7 @@ def test_tuning_notebook_names_a_backend_that_is_not_there(tmp_path):
 
 def test_scaling_notebook_measures_each_axis(tmp_path):
     sizes = "n_exprs: [5, 10], n_points: [10, 20], n_vars: [1, 2], n_params: [0], n_tokens: [5], n_steps: [1, 2]"
-    small = f"{{backends: [cpu, numpy], n_samples: 2, {sizes}}}"
+    small = f"{{backends: [cpu, numpy], n_samples: 2, seconds: 60.0, {sizes}}}"
     done = papermill(ROOT / "notebooks" / "scaling.ipynb", tmp_path, "-y", small)
     assert done.returncode == 0, done.stderr[-3000:]
     (path,) = (tmp_path / "results").glob("*.parquet")

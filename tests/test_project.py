@@ -47,7 +47,7 @@ LAYERS = """
     transpiler.bundles
     transpiler.emit
     transpiler.program
-    backends.simd_sums backends.cpu_tiles
+    backends.simd_sums backends.cpu_tiles backends.team
     backends.cpu_gradient
     backends.cpu_fit backends.card
     backends.cpu
@@ -65,9 +65,10 @@ LAYERS = """
     fits
     description
     text vector study transpiler
-    study.agreement study.records study.workload study.sides
+    study.agreement study.records study.workload study.sides study.markdown
     study.bench study.plots study.ranking
-    study.sweep study.figures
+    study.sweep study.measured
+    study.figures
     study.conclusions
     study.readme
     explorer explorer.work explorer.svg

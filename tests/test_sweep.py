@@ -289,7 +289,7 @@ def test_several_workers_need_dask(small, tmp_path, monkeypatch):
 
 def test_wrong_numbers_of_workers_are_refused_before_anything_runs(small, tmp_path):
     into, calls = tmp_path / "all.parquet", Calls()
-    wrong = (2, calls, "workers must be 1$"), (0, None, "workers must be 1 or more, .*, not 0")
+    wrong = (2, calls, "workers must be 1$"), (0, None, "workers must be 1 or more, .*, not 0"), ("a", None, "not 'a'")
     for workers, plain, message in wrong:
         with pytest.raises(ArgumentError, match=message):
             sweep.sweep(small, {"fixed": {"n": 1}}, out=tmp_path / "out", plain=plain, workers=workers, into=into)

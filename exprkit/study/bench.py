@@ -22,9 +22,16 @@ evaluate   the other steps, until the last one is complete
 download   results to the host's memory (nothing to do for a backend that runs there)
 =========  ============================================================================
 
-``step_s`` is one of the other steps (the first where there is no other), ``kernel_s`` the same
-on the GPU's own clock, from event to event.  ``lower_s`` (lowering) and ``compile_s`` are what
-the engine says of itself; where it is silent, lowering is timed once more by itself.
+``steps_s`` is all that the other steps take, parameters handed over and losses brought back,
+``step_s`` one of them (the first where there is no other), ``kernel_s`` the same on the GPU's own
+clock, from event to event; where steps are short, both wait for the host, which queues them.
+``lower_s`` (lowering) and ``compile_s`` are what the engine says of itself; where it is silent,
+lowering is timed once more by itself.
+
+After each sample, outside its total, two more steps are timed on the GPU's clock alone, queued
+behind other work, their parameters on the device: ``device_s`` with the second-level cache (L2) as
+a step leaves it, ``device_cold_s`` after all of it has been written over (as nvbench's cold
+samples).  Steps of a sample, and every median that does not say otherwise, are of the first kind.
 
 Which results are brought back is a choice: the matrix of the ``last`` step (as the thesis
 did), that of ``every`` step, or only the ``loss`` of each expression at every step.
@@ -34,11 +41,14 @@ in the cache on disk.  Its results are compared with the definition, and nothing
 if they disagree.  It is kept and marked, and counts in no median.  The results go to memory
 that was allocated, and touched, before: fresh memory for a large matrix costs more than
 filling it.  From one warm sample to the next nothing is kept but what has been compiled for
-all populations (the interpreter itself); a backend that compiles expressions compiles them anew.
+all populations (the interpreter itself).  A backend that compiles expressions compiles them anew in
+each (``code="anew"``), or takes their machine code from the cache, which was empty before the cold
+sample (``code="kept"``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
@@ -59,7 +69,7 @@ from exprkit.lower import lower
 from exprkit.population import Population
 from exprkit.study import records
 from exprkit.study.agreement import disagreement
-from exprkit.study.sides import Gpu, Host, gpu_record, roofs, side_of
+from exprkit.study.sides import Gpu, Host, empty_cache, gpu_record, roofs, side_of
 from exprkit.study.workload import dataset, expressions
 from exprkit.text.parser import parse
 
@@ -72,8 +82,9 @@ __all__ = [
 ]  # fmt: skip
 
 PHASES = ("parse", "upload", "prepare", "first", "evaluate", "download")
-PARTS = ("step", "kernel", "lower", "compile")
+PARTS = ("step", "kernel", "device", "device_cold", "lower", "compile")
 RESULTS = ("last", "every", "loss")
+CODE = ("anew", "kept")
 COMPILING = ("emit", "compile", "load")  # what an engine may say of its constructor, besides "lower"
 PARAMETER_RANGE = (-2.0, 2.0)
 PARAMETER_SETS = 8  # so many are made beforehand and taken in turn
@@ -85,14 +96,14 @@ ALLOWED_FAST = 5e-2  # ... and of a GPU's approximate functions, whose errors ho
 ENOUGH = 100
 ALLOWED_LOSSES = 0.02  # share of the checked losses that may lie apart by more than one in 1,000
 CONFIGURATION = (
-    "bench", "backend", "dispatch", "device", "results", "source", "dataset", "precision", "dtype", "threads",
+    "bench", "backend", "dispatch", "code", "device", "results", "source", "dataset", "precision", "dtype", "threads",
     "block_size", "points_per_thread", "n_exprs", "n_tokens", "n_points", "n_vars", "n_params", "n_steps",
 )  # fmt: skip
 
 DEFAULTS = {  # of the parameters of benchmark.ipynb (a test compares)
     "study": "benchmark", "n_exprs": 10_000, "n_points": 362, "n_vars": 2, "n_tokens": 0, "n_params": 2,
     "n_steps": 100, "n_samples": 50, "seconds": 60.0, "results": "last", "backends": ["cpu"], "dispatch": "",
-    "block_size": 0, "points_per_thread": 0, "threads": 0, "precision": "fast", "dtype": "float32",
+    "code": "anew", "block_size": 0, "points_per_thread": 0, "threads": 0, "precision": "fast", "dtype": "float32",
     "dataset": "rough_pipe", "expressions": "exhaustive", "n_checked": 200, "seed": 0, "results_dir": "results",
 }  # fmt: skip
 
@@ -179,6 +190,7 @@ def measure(
     block_size: int | None = None,
     points_per_thread: int | None = None,
     dispatch: str | None = None,
+    code: str = "anew",
     n_checked: int = 200,
     seed: int = 0,
     bench: str = "benchmark",
@@ -208,6 +220,9 @@ def measure(
         Of a GPU's threads, for backends that have such; None: as the backend chooses.
     dispatch
         "per-expression": a launch for each expression, for backends that offer it.
+    code
+        Of a backend that compiles expressions: "anew" in every sample; "kept": warm samples find it in
+        the cache.
     n_checked
         Expressions whose results are compared with the definition, at 64 points each.
     seed
@@ -235,8 +250,9 @@ def measure(
         "expressions": len(texts), "backends": len(backends), "n_steps": n_steps, "n_samples": n_samples,
         "n_checked": n_checked,
     })  # fmt: skip
-    if results not in RESULTS:
-        raise ArgumentError(f"results must be one of {', '.join(RESULTS)}, not {results!r}")
+    for name, value, allowed in (("results", results, RESULTS), ("code", code, CODE)):
+        if value not in allowed:
+            raise ArgumentError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
     sides = {name: side_of(name, threads) for name in backends}
     pop = parse(texts)
     parameters = _parameters(pop, min(n_steps, PARAMETER_SETS), seed, dtype)
@@ -251,8 +267,9 @@ def measure(
     bar = progress(total=len(backends) * (n_samples + 1)) if progress else None
     rows = []
     for name in backends:
-        own = _options(name, chosen)
+        own = _options(name, chosen, code)
         facts |= {option: own.get(option) for option in chosen} | {"device": sides[name].device}
+        facts |= {"code": code if "cache" in own else ""}
         one = _Run(texts, points, parameters, name, n_steps, results, general | own, sides[name], n_checked, seed)
         for sample, timed in enumerate(_samples(one, pop, n_samples, seconds), start=-1):
             rows.append({"backend": name, "sample": sample, "cold": sample < 0} | facts | timed)
@@ -268,17 +285,22 @@ def _check_counts(counts: dict[str, int]) -> None:
             raise ArgumentError(f"a benchmark needs 1 or more of {name}, not {count!r}")
 
 
-def _options(backend: str, chosen: dict[str, Any]) -> dict[str, Any]:
-    """The chosen options that the backend has; and no compiled expressions from one sample to the next."""
+def _options(backend: str, chosen: dict[str, Any], code: str) -> dict[str, Any]:
+    """The chosen options that the backend has; and whether expressions once compiled are kept."""
     offered = getattr(load(backend), "OPTIONS", ())
     if chosen["dispatch"] and "dispatch" not in offered:
         raise ArgumentError(f"backend {backend!r} has no dispatch={chosen['dispatch']!r}")
     own = {name: value for name, value in chosen.items() if name in offered and value is not None}
-    return own | ({"cache": False} if "cache" in offered else {})
+    return own | ({"cache": code == "kept"} if "cache" in offered else {})
 
 
 def _samples(run: _Run, pop: Population, n_samples: int, seconds: float) -> Any:
     """The cold sample, whose results are checked, then the warm ones, until the time is up."""
+    with empty_cache() if run.options.get("cache") else contextlib.nullcontext():
+        yield from _samples_here(run, pop, n_samples, seconds)
+
+
+def _samples_here(run: _Run, pop: Population, n_samples: int, seconds: float) -> Any:
     shape = (len(pop), len(run.points))
     kept = None if run.results == "loss" else run.side.room(shape, run.dtype, on_host=run.results == "every")
     place = None if kept is None else run.side.landing(kept)
@@ -295,8 +317,9 @@ def _samples(run: _Run, pop: Population, n_samples: int, seconds: float) -> Any:
 def _sample(run: _Run, kept: Any, place: Any) -> tuple[dict[str, Any], np.ndarray]:
     """Seconds of each phase of one sample, and its last step's results on the host."""
     seconds = dict.fromkeys(PHASES, 0.0)
-    side, marks = run.side, []
-    last = 0.0
+    side = run.side
+    marks = [(side.event(), side.event()) for _ in range(run.n_steps)]  # making one takes as long as a launch
+    last = after_first = 0.0
 
     def lap(phase: str) -> None:
         nonlocal last
@@ -318,27 +341,35 @@ def _sample(run: _Run, kept: Any, place: Any) -> tuple[dict[str, Any], np.ndarra
     for step in range(run.n_steps):
         params = side.parameters(run.parameters[step % len(run.parameters)])
         lap("upload")
-        mark = side.mark()
+        side.mark(marks[step][0])
         result = evaluator.evaluate(params, out=kept) if y is None else evaluator.loss(params, y, "sse")
-        marks.append((mark, side.mark()))
-        if step in (0, run.n_steps - 1):
+        side.mark(marks[step][1])
+        if step in (0, run.n_steps - 1) or run.results != "last":
             side.wait()
         lap("evaluate" if step else "first")
         if run.results != "last":
             result = side.get(result)
             lap("download")
+        if step == 0:
+            after_first = last
+    steps = last - after_first
     result = side.get(result, place)
     lap("download")
     total = perf_counter() - begin
     told = getattr(evaluator._engine, "seconds", None) or {}
     others = marks[1:] or marks
     parts = {
-        "step_s": seconds["evaluate"] / (run.n_steps - 1) if run.n_steps > 1 else seconds["first"],
+        "steps_s": steps, "step_s": steps / (run.n_steps - 1) if run.n_steps > 1 else seconds["first"],
         "kernel_s": side.seconds(others) / len(others),
         "lower_s": told["lower"] if "lower" in told else _lowering(run, pop),
         "compile_s": sum(told[name] for name in COMPILING if name in told) if told else np.nan,
     }
     named = {f"{phase}_s": spent for phase, spent in seconds.items()}
+    given = side.put(run.parameters[0]) if pop.max_params else None
+    parts |= side.alone(
+        (lambda: evaluator.evaluate(given, out=kept)) if y is None else lambda: evaluator.loss(given, y, "sse"),
+        of_many=bool(run.options.get("dispatch")) or run.results == "every",
+    )
     return named | {"total_s": total} | parts | side.state() | side.kernel_facts(evaluator), result
 
 
@@ -420,7 +451,7 @@ def compile_ahead(runs: Iterable[dict[str, Any]]) -> None:
 
 
 def _compile_one(parameters: dict[str, Any]) -> None:
-    few = {"n_exprs": 200, "n_steps": 1, "n_samples": 1, "seconds": 0.0, "n_checked": 1}
+    few = {"n_exprs": 200, "n_steps": 1, "n_samples": 1, "seconds": 0.0, "n_checked": 1, "code": "anew"}
     run(parameters | few)
 
 

@@ -11,34 +11,41 @@ is said to be so.  The end of ``comparison.ipynb`` shows the page, the README qu
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from exprkit.errors import brought_by
-from exprkit.study import figures, plots
-from exprkit.study.figures import Results, of
+from exprkit.study import figures, measured, plots
+from exprkit.study.markdown import table
+from exprkit.study.measured import Results, of, with_code
 from exprkit.study.plots import BENCHMARKS, short, written
+from exprkit.study.workload import SOURCES
 
 with brought_by("notebooks"):
     import pandas as pd
 
 __all__ = ["QUESTIONS", "page"]
 
-GROWING = (  # study, column, words
-    ("map", "n_exprs", "expressions"),
-    ("vars", "n_vars", "variables"),
-    ("params", "params_each", "parameters an expression"),
-    ("tokens", "tokens_each", "tokens an expression"),
+GROWING = (  # study, column, words, whether cost may grow in proportion
+    ("map", "n_exprs", "expressions, {:,} points", True),
+    ("map", "n_points", "points, {:,} expressions", True),
+    ("tokens", "tokens_each", "tokens an expression", True),
+    ("vars", "n_vars", "variables", False),
+    ("params", "params_each", "parameters an expression", False),
 )
 MISSING = "Not measured yet on a GPU."
+NEVER = "never"
+MANY = 10_000  # expressions from which a comparison of steps is told; and points
+MAKES = {"last": "matrix", "every": "matrix", "loss": "errors"}
 
 
 def page(results: Results) -> str:
     """All questions as Markdown."""
     return "\n\n".join(
-        f"**{question}**\n\n- **The thesis.** {theirs(results)}\n- **Here.** {ours(results)}\n- **Why.** {why}"
+        f"**{question}**\n\n**The thesis.** {theirs(results)}\n\n**Here.** {ours(results)}\n\n**Why.** {why}"
         for question, theirs, ours, why in QUESTIONS
     )
 
@@ -55,25 +62,36 @@ def thesis_median(results: Results, benchmark: int, evaluator: str, block: int |
 
 
 def own_medians(results: Results, column: str = "total_s") -> pd.DataFrame:
-    """A row a benchmark, a column a backend (one launch for all): medians on the fastest machine for each."""
+    """A row a benchmark, a column a backend where it ran (one launch for all): medians."""
     rows = of(results, "benchmarks", "benchmark", dispatch="")
     if rows.empty:
         return pd.DataFrame()
+    rows = with_code(rows, both=True)
     rows = rows.assign(benchmark=plots.benchmark_of(rows), of_esr=rows["source"].eq(plots.SOURCES[1]))
     rows = rows[rows["benchmark"] != plots.OTHER].sort_values("of_esr", kind="stable")
-    keys = ["benchmark", "where", "source"]
-    each = rows.groupby(keys, sort=False)[column].median().reset_index()
+    each = rows.groupby(["benchmark", "where", "source"], sort=False)[column].median().reset_index()
     each = each.drop_duplicates(["benchmark", "where"])  # expressions all different, where there are such
     return each.pivot(index="benchmark", columns="where", values=column)
 
 
-def _backend(table: pd.DataFrame, name: str) -> list[str]:
-    return [column for column in table.columns if column.partition(",")[0] == name]
+def _backend(columns: Iterable[str], *names: str) -> list[str]:
+    return [column for column in columns if column.partition(",")[0] in names]
 
 
 def times(factor: float) -> str:
     """A ratio in words."""
     return f"{factor:,.0f} times" if factor >= 10 else f"{factor:.2g} times"
+
+
+def span(values: Iterable[float], write: Callable[[float], str]) -> str:
+    """``1.2 to 2.3 times``: the least and the most, written once where they read the same."""
+    low, high = (write(end(list(values))) for end in (min, max)) if not isinstance(values, pd.Series) else (
+        write(values.min()), write(values.max())
+    )  # fmt: skip
+    if low == high:
+        return low
+    number, _, unit = low.partition(" ")
+    return f"{number} to {high}" if high.endswith(unit) and unit else f"{low} to {high}"
 
 
 def _each(values: pd.Series, write: Callable[[Any], str] = written) -> str:
@@ -83,6 +101,18 @@ def _each(values: pd.Series, write: Callable[[Any], str] = written) -> str:
     if len(numbers) == 1:
         return f"{texts[0]} on benchmark {numbers[0]}"
     return f"{', '.join(texts[:-1])} and {texts[-1]} on benchmarks {', '.join(numbers[:-1])} and {numbers[-1]}"
+
+
+def _steps(count: float) -> str:
+    """From which step on something pays."""
+    if not math.isfinite(count):
+        return NEVER
+    digits = max(len(str(int(count))) - 2, 0)  # two of them tell enough
+    return f"{math.ceil(count / 10**digits) * 10**digits:,}"
+
+
+def _sizes(index: Iterable[tuple[int, int]]) -> str:
+    return ", ".join(f"{exprs:,} x {points:,}" for exprs, points in index)
 
 
 # ── when is the GPU faster than the CPU? ─────────────────────────────────────────────
@@ -101,40 +131,121 @@ def gpu_theirs(results: Results) -> str:
 
 
 def gpu_ours(results: Results) -> str:
-    table = own_medians(results)
-    if table.empty:
+    found = own_medians(results)
+    if found.empty:
         return "Not measured yet."
-    said = []
-    for name in [*_backend(table, "cuda"), *_backend(table, "cpu")]:
-        said.append(f"A sample takes `{name}` {_each(table[name])}.")
-    gpus, cpus = _backend(table, "cuda"), _backend(table, "cpu")
+    cpus, gpus = _backend(found, "cpu"), _backend(found, "cuda", "ptx")
+    head = ("seconds of a sample", "thesis, CPU", "thesis, best GPU", *(f"`{name}`" for name in (*cpus, *gpus)))
+    rows = []
+    for n, line in found[[*cpus, *gpus]].iterrows():
+        theirs = thesis_median(results, n, "cpu_interpreter"), min(
+            thesis_median(results, n, kind) for kind in ("gpu_interpreter", "gpu_transpiler")
+        )  # fmt: skip
+        cells = ["" if pd.isna(value) else f"**{written(value)}**" if value == line.min() else written(value)
+                 for value in line]  # fmt: skip
+        rows.append((f"benchmark {n}", *map(written, theirs), *cells))
+    shown = table(head, rows)
     if not gpus:
-        return " ".join([*said, MISSING])
-    for cpu in cpus:
-        said.append(f"The GPU's advantage over `{cpu}` is {_each(table[cpu] / table[gpus[0]], times)}.")
-    return " ".join([*said, *_boundary(results)])
+        return f"{MISSING} On the CPU:\n\n{shown}"
+    if not cpus:
+        return f"Beside no CPU yet:\n\n{shown}"
+    host, its_own = _host(results, cpus)
+    ratio = (found[host] / found[gpus].min(axis=1)).dropna()
+    wins = ratio[ratio > 1]
+    said = (
+        "The GPU wins on all of them" if len(wins) == len(ratio) > 1 else
+        f"The GPU wins on {len(wins)} of {len(ratio)} benchmarks"
+    )  # fmt: skip
+    said += f", against `{host}` of {'its own host' if its_own else 'another machine'} by {_each(ratio, times)}."
+    return "\n\n".join([f"{said}\n\n{shown}", *_boundary(results)])
+
+
+def _host(results: Results, cpus: list[str]) -> tuple[str, bool]:
+    """The CPU that the GPU was measured beside; else another one, and that it is another."""
+    rows = of(results, "benchmarks")
+    files = rows.loc[rows["backend"].eq("cuda"), "file"].unique()
+    beside = rows.loc[rows["backend"].eq("cpu") & rows["file"].isin(files), "where"].unique()
+    own = [name for name in cpus if name in beside]
+    return (own or cpus)[-1], bool(own)
 
 
 def _boundary(results: Results) -> list[str]:
-    """From how many points on a GPU wins, for each number of expressions on the machine with both."""
+    """Which sizes the CPU wins, for 1 to 1,000 steps, on the machine with both."""
     rows = of(results, "map")
     said = []
     for _, some in rows.groupby("file") if len(rows) else ():
-        if not some["backend"].eq("cuda").any():
+        names = some["where"].unique()
+        cpus, gpus = _backend(names, "cpu"), _backend(names, "cuda", "ptx")
+        if not cpus or not gpus:
             continue
-        table = figures.winners(some, plots.THESIS_STEPS)
-        on_gpu = table[~table["where"].str.startswith("cpu")]
-        first = on_gpu.groupby("n_exprs")["n_points"].min()
-        places = "; ".join(f"{points:,} points for {exprs:,} expressions" for exprs, points in first.items())
-        cpu = next((name for name in some["where"].unique() if name.startswith("cpu")), "the CPU")
+        lines = []
+        for n_steps in figures.CROSSOVER_STEPS:
+            seconds = map_seconds(measured.maps_of(some)[0], n_steps)
+            lead = (seconds[cpus].min(axis=1) / seconds[gpus].min(axis=1)).dropna()
+            if lead.empty:
+                continue
+            lost = lead[lead < 1]
+            best = seconds.loc[lead.index[lead >= 1], gpus].idxmin(axis=1)
+            lines.append((
+                f"{n_steps:,}", f"{len(lost)} of {len(lead)}", _sizes(lost.index) or "none",
+                *(str(int(best.eq(name).sum())) for name in gpus), f"{times(lead.max())} at {_sizes([lead.idxmax()])}",
+            ))  # fmt: skip
+        head = ("steps", "won by the CPU", "which (expressions x points)", *(f"won by `{name}`" for name in gpus),
+                "the GPU's largest lead over the CPU")  # fmt: skip
         said.append(
-            f"Against `{cpu}` on random trees, {plots.THESIS_STEPS} steps, the GPU wins at {len(on_gpu)} of"
-            f" {len(table)} sizes, first at {places}."
+            f"On random trees, each generation new (so the transpiler compiles), squared errors, `{cpus[0]}` against"
+            f" the GPU:\n\n{table(head, lines)}"
         )
     return said
 
 
+def map_seconds(rows: pd.DataFrame, n_steps: int) -> pd.DataFrame:
+    """Seconds of so many steps: a row a size, a column a backend."""
+    timed = rows.assign(seconds=measured.seconds_for(rows, n_steps))
+    return timed.pivot_table("seconds", ["n_exprs", "n_points"], "where", "median")
+
+
 # ── when does the transpiler beat the interpreter? ───────────────────────────────────
+
+
+class Pair(NamedTuple):
+    """Interpreter and transpiler on the same work; seconds, and steps from which the transpiler pays."""
+
+    makes: str
+    source: str
+    precision: str
+    n_exprs: int
+    n_points: int
+    interpreter: float  # a step on the device
+    transpiler: float
+    compiling: float
+    anew: float
+    kept: float
+
+
+def pairs(results: Results) -> list[Pair]:
+    """All work of many expressions that both were measured on."""
+    rows = of(results, "benchmarks", "results", "map", dispatch="")
+    if rows.empty:
+        return []
+    rows = rows[rows["n_exprs"].ge(MANY) & rows["backend"].isin(("cuda", "ptx"))]
+    rows = rows.assign(makes=rows["results"].map(MAKES), once=rows["total_s"] - rows["steps_s"],
+                       alone=rows["device_s"].fillna(rows["kernel_s"]).fillna(rows["step_s"]))  # fmt: skip
+    keys = ["file", "results", "source", "precision", "n_exprs", "n_points", "n_steps"]
+    found = []
+    for (_, _, source, precision, n_exprs, n_points, _), some in rows.groupby(keys, sort=False):
+        cuda, anew, kept = (some[some["backend"].eq("cuda")], *(some[some["code"].eq(code)] for code in plots.CODE))
+        steps = kept if len(kept) else anew
+        if cuda.empty or steps.empty:
+            continue
+        once = cuda["once"].median()
+        gain = cuda["step_s"].median() - steps["step_s"].median()
+        pays = [math.inf if gain <= 0 or ptx.empty else 1 + max(0.0, (ptx["once"].median() - once) / gain)
+                for ptx in (anew, kept)]  # fmt: skip
+        compiling = anew["once"].median() - once if len(anew) else math.nan
+        found.append(Pair(some["makes"].iloc[0], source, precision, int(n_exprs), int(n_points), cuda["alone"].median(),
+                          steps["alone"].median(), compiling, *pays))  # fmt: skip
+    return sorted(found, key=lambda one: (one.makes, one.n_exprs, one.n_points, one.source))
 
 
 def transpiler_theirs(results: Results) -> str:
@@ -148,21 +259,40 @@ def transpiler_theirs(results: Results) -> str:
 
 
 def transpiler_ours(results: Results) -> str:
-    whole, prepare, first, step = (own_medians(results, f"{name}_s") for name in ("total", "prepare", "first", "step"))
-    if whole.empty or not _backend(whole, "ptx") or not _backend(whole, "cuda"):
+    found = pairs(results)
+    if not found:
         return MISSING
-    ptx, cuda = _backend(whole, "ptx")[0], _backend(whole, "cuda")[0]
-    said = [f"A sample of the transpiler takes {_each(whole[ptx])}; of the interpreter {_each(whole[cuda])}."]
-    once = prepare + first
-    said.append(f"Of the transpiler's, preparing and the first step, compiling included, take {_each(once[ptx])}.")
-    for n in whole.index[whole[[ptx, cuda]].notna().all(axis=1)]:
-        gain = step.loc[n, cuda] - step.loc[n, ptx]
-        cost = once.loc[n, ptx] - once.loc[n, cuda]
-        if gain <= 0:
-            said.append(f"On benchmark {n} its steps are no shorter than the interpreter's.")
-        else:
-            said.append(f"On benchmark {n} it pays from {max(1, int(np.ceil(cost / gain))):,} steps on.")
-    return " ".join(said)
+    kinds = (
+        ("where it only sums errors of 10,000 points or more", "errors", MANY, math.inf),
+        ("of fewer points", "errors", 0, MANY),
+        ("where it writes the matrix", "matrix", 0, math.inf),
+    )
+    said: list[str] = []
+    for words, makes, low, high in kinds:
+        some = [one for one in found if one.makes == makes and low <= one.n_points < high]
+        ratios = [one.interpreter / one.transpiler for one in some]
+        if ratios:
+            rest = "" if said else " as long as the transpiler"
+            said.append(f"{words}, {'' if said else 'the interpreter takes '}{span(ratios, times)}{rest}")
+    text = f"A step on the device: {'; '.join(said)}."
+    for name, words in (("anew", "Compiling new structures has paid off"), ("kept", "Loading code from the cache has")):
+        pays = [getattr(one, name) for one in found if math.isfinite(getattr(one, name))]
+        if pays:
+            text += f" {words} by step {span(pays, _steps)}, in {len(pays)} of {len(found)} cases."
+    head = ("a step makes", "expressions x points", "interpreter, device", "transpiler, device", "compiling adds",
+            "pays from step, compiled anew", "from cache")  # fmt: skip
+    rows = [
+        (one.makes + ("" if one.precision == "fast" else f", {one.precision}"),
+         f"{one.n_exprs:,} ({SOURCES[one.source]}) x {one.n_points:,}",
+         *_faster(one.interpreter, one.transpiler), "" if math.isnan(one.compiling) else written(one.compiling),
+         _steps(one.anew), _steps(one.kept))
+        for one in found
+    ]  # fmt: skip
+    return f"{text}\n\n{table(head, rows)}"
+
+
+def _faster(*seconds: float) -> tuple[str, ...]:
+    return tuple(f"**{written(value)}**" if value == min(seconds) else written(value) for value in seconds)
 
 
 # ── how does the cost depend on what there is more of? ───────────────────────────────
@@ -178,28 +308,70 @@ def size_theirs(results: Results) -> str:
 
 
 def size_ours(results: Results) -> str:
-    said = []
-    for where in results.samples["where"].unique() if len(results.samples) else ():
-        parts = [
-            _growth(of(results, study, where=where), column, words)
-            for study, column, words in GROWING
-        ]
-        parts = [part for part in parts if part]
-        if parts:
-            said.append(f"`{where}`: {'; '.join(parts)}.")
-    return " ".join(["A step costs:", *said]) if said else "Not measured yet."
+    columns: dict[str, list[str]] = {}
+    lines: list[tuple[str, str]] = []
+    for study, column, words, proportional in GROWING:
+        rows = with_code(of(results, study), both=False)
+        if rows.empty:
+            continue
+        if column in figures.AT:
+            other, size, _ = figures.AT[column]
+            size = size if rows[other].eq(size).any() else rows[other].max()
+            rows, words = rows[rows[other] == size], words.format(size)
+        rows = _measured_by_all(rows[rows["backend"] != "numpy"], column)
+        if rows.empty:
+            continue
+        for where, some in rows.groupby("where"):
+            cells = columns.setdefault(str(where), [""] * len(lines))
+            cells += [""] * (len(lines) - len(cells)) + [_growth(some, column, proportional)]
+        values = sorted(rows[column].unique())
+        lines.append((words, f"{values[0]:,} to {values[-1]:,}"))
+    whole = _steps_axis(results)
+    if not lines and not whole:
+        return "Not measured yet."
+    head = ("more of", "from ... to", *(f"`{where}`" for where in columns))
+    rows_ = [(*line, *(cells[i] if i < len(cells) else "" for cells in columns.values()))
+             for i, line in enumerate(lines)]  # fmt: skip
+    text = (
+        "How many times as long a step of squared errors takes at the end of each range (on a GPU: on the device"
+        f" alone); behind it how it grows there (^1: in proportion to the number).\n\n{table(head, rows_)}"
+    ) if lines else ""
+    return "\n\n".join(part for part in (text, whole) if part)
 
 
-def _growth(rows: pd.DataFrame, column: str, words: str) -> str:
-    """How much longer a step takes at the largest value than at the smallest."""
-    if column == "n_exprs" and len(rows):
-        rows = rows[rows["n_points"] == 10_000]
-    if rows.empty:
-        return ""
-    step = rows.groupby(column)["step_s"].median()
+def _measured_by_all(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Of each backend the values that every one of them was measured at."""
+    by = rows.groupby("where")[column].unique()
+    common = set.intersection(*map(set, by)) if len(by) else set()
+    return rows[rows[column].isin(common)]
+
+
+def _growth(rows: pd.DataFrame, column: str, proportional: bool) -> str:
+    """``31 times, ^0.97``: over all of the range, and the exponent between its last two values."""
+    step = rows["device_s"].fillna(rows["step_s"]).groupby(rows[column]).median()
     if len(step) < 2:
         return ""
-    return f"{times(step.iloc[-1] / step.iloc[0])} as much for {step.index[-1]:,} as for {step.index[0]:,} {words}"
+    text = times(step.iloc[-1] / step.iloc[0])
+    if len(step) > 2 and proportional:
+        text += f", ^{np.log(step.iloc[-1] / step.iloc[-2]) / np.log(step.index[-1] / step.index[-2]):.2f}"
+    return text
+
+
+def _steps_axis(results: Results) -> str:
+    """What a sample costs once and for each step."""
+    rows = of(results, "steps_axis")
+    if rows.empty or rows["backend"].eq("numpy").all():
+        return ""
+    said = []
+    for where, some in with_code(rows[rows["backend"] != "numpy"], both=True).groupby("where"):
+        most = some[some["n_steps"] == some["n_steps"].max()]
+        once, step = (most["total_s"] - most["steps_s"]).median(), most["step_s"].median()
+        said.append(f"`{where}` {written(once)} + {written(step)} a step")
+    size = rows.iloc[0]
+    return (
+        f"Steps cost the same each, besides what is done once ({size['n_exprs']:,} expressions of"
+        f" {size['tokens_each']} tokens, {size['n_points']:,} points): {'; '.join(said)}."
+    )
 
 
 # ── which block size? ────────────────────────────────────────────────────────────────
@@ -216,18 +388,18 @@ def block_theirs(results: Results) -> str:
 
 
 def block_ours(results: Results) -> str:
-    rows = of(results, "blocks", "launches")
-    if rows.empty:
+    if of(results, "blocks", "launches").empty:
         return MISSING
-    best = figures.best_points(rows)
-    said = []
-    for evaluator, some in best.groupby("evaluator", sort=False):
-        step = some.groupby("block_size")["step_s"].median()
-        said.append(
-            f"`{evaluator.removeprefix('exprkit ')}`: best {step.idxmin()}, worst {step.idxmax()},"
-            f" {times(step.max() / step.min())} as long."
-        )
-    return " ".join(said)
+    found = measured.relative_to_best(results)
+    ours = found[~found.index.str.startswith("thesis")]
+    worst = ours.max(axis=1)
+    said = "; ".join(f"`{name.removeprefix('exprkit ')}` {share - 1:.0%}" for name, share in worst.items())
+    head = ("threads a block", *(str(size) for size in found.columns))
+    rows = [
+        (f"{name}", *("" if pd.isna(value) else f"**{value:.2f}**" if value == 1 else f"{value:.2f}" for value in line))
+        for name, line in found.iterrows()
+    ]  # fmt: skip
+    return f"With the worst size a step takes longer than with the best by: {said}.\n\n{table(head, rows)}"
 
 
 # ── what is the thesis's own way worth? ──────────────────────────────────────────────
@@ -241,17 +413,59 @@ def launches_theirs(results: Results) -> str:
 
 
 def launches_ours(results: Results) -> str:
-    rows = of(results, "benchmarks", dispatch="per-expression")
-    table = own_medians(results)
-    if rows.empty or table.empty or not _backend(table, "cuda"):
+    rows = measured.per_expression(results)
+    found = own_medians(results)
+    if rows.empty or found.empty or not _backend(found, "cuda"):
         return MISSING
     rows = rows.assign(benchmark=plots.benchmark_of(rows))
-    theirs = rows.groupby("benchmark")["total_s"].median()
-    factor = (theirs / table[_backend(table, "cuda")[0]]).dropna()
+    theirs = rows[rows["benchmark"] != plots.OTHER].groupby("benchmark")["total_s"].median()
+    factor = (theirs / found[_backend(found, "cuda")[0]]).dropna()
+    if factor.empty:
+        return MISSING
     device = short(rows["device"].iloc[0])
     return (
-        f"The same way on the {device} takes {_each(theirs)}; one launch for all gains {_each(factor, times)},"
-        " on the same device. What the newer device and the language add to that was not separated."
+        f"The same way on the {device} takes {_each(theirs[factor.index])} (10 steps, scaled); one launch for all"
+        f" gains {_each(factor, times)}, on the same device. What the newer device and the language add to that"
+        " was not separated."
+    )
+
+
+# ── is the GPU kept busy? ────────────────────────────────────────────────────────────
+
+
+def busy_theirs(results: Results) -> str:
+    return (
+        "On benchmark 2 the transpiler keeps the CPU at 100 % and the GPU swings between 0 and 100 %; on benchmark 3"
+        " the GPU is at 60 to 70 % (transpiler) and 100 % (interpreter)."
+    )
+
+
+def busy_ours(results: Results) -> str:
+    rows = of(results, "benchmarks", "results", source=plots.SOURCES[0], dispatch="", precision="fast")
+    rows = rows[rows["device_s"].notna()] if len(rows) else rows
+    if rows.empty:
+        return MISSING
+    rows = with_code(rows, both=False)
+    rows = rows.assign(makes=rows["results"].map(MAKES))
+    keys = ["makes", "n_exprs", "n_points", "where"]
+    each = rows.groupby(keys)[["step_s", "device_s", "device_cold_s"]].median().reset_index()
+    lines = [
+        (one.makes, f"{one.n_exprs:,} x {one.n_points:,}", f"`{one.where}`", written(one.step_s), written(one.device_s),
+         f"{min(one.device_s / one.step_s, 1):.0%}", written(one.device_cold_s))
+        for one in each.itertuples()
+    ]  # fmt: skip
+    share = (each["device_s"] / each["step_s"]).clip(upper=1)
+    cold = each["device_cold_s"] / each["device_s"] - 1
+    worst = each.loc[cold.idxmax()]
+    head = ("a step makes", "expressions x points", "", "a step of a sample", "on the device alone", "share",
+            "with a cold L2")  # fmt: skip
+    few, many = (share[each["n_points"].eq(number)] for number in (BENCHMARKS[2][1], BENCHMARKS[3][1]))
+    said = [f"with {BENCHMARKS[n][1]:,} points it works {span(some, '{:.0%}'.format)} of the time"
+            for n, some in ((2, few), (3, many)) if len(some)]  # fmt: skip
+    return (
+        f"{'; '.join(said)[:1].upper()}{'; '.join(said)[1:]}: the rest is the host, which hands over each step's"
+        f" parameters and takes its errors. A cold second-level cache costs at most {cold.max():.0%}"
+        f" ({worst['makes']}, {worst['n_exprs']:,} x {worst['n_points']:,}).\n\n{table(head, lines)}"
     )
 
 
@@ -260,23 +474,24 @@ QUESTIONS: tuple[tuple[str, Part, Part, str], ...] = (
     (
         "When is the GPU faster than the CPU?", gpu_theirs, gpu_ours,
         "The thesis launches one kernel an expression, so that few points leave the GPU idle. Here a whole population"
-        " is one launch, and the work of a launch is expressions times points: the number of points alone decides"
-        " nothing any more. Our CPU backend is also far faster than the thesis's, which moves the boundary back. The"
-        " machines differ: ratios within a machine say more than those between them.",
+        " is one launch, and what counts is how much there is to evaluate, expressions times points times steps: little"
+        " of it is left to the CPU, which prepares and begins sooner. Our CPU backend is far faster than the thesis's,"
+        " too, which moves the boundary back. The machines differ: ratios within a machine say more than those between"
+        " them.",
     ),
     (
         "When does the transpiler beat the interpreter?", transpiler_theirs, transpiler_ours,
-        "Compiling costs its time once for each new structure, and a step gains what decoding costs the interpreter,"
-        " which decodes a word once for many points of a thread. Steps that write every result wait for memory either"
-        " way; where they only sum errors, compiled code is faster: from how many steps on that pays stands in"
-        " `data/results/h200_ptx.md`. Structures are compiled in batches and in parallel: benchmark 1 takes seconds,"
-        " not hours.",
+        "Compiling costs its time once for each new structure; a step gains what decoding costs the interpreter, which"
+        " decodes a word once for many points of a thread. Steps that write every result wait for memory either way;"
+        " where errors are summed, compiled code is faster. Structures are compiled in batches and in parallel:"
+        " benchmark 1 takes seconds, not hours.",
     ),
     (
-        "How does the cost depend on expressions, points, variables, parameters and tokens?", size_theirs, size_ours,
+        "How does the cost depend on expressions, points, variables, parameters, tokens and steps?",
+        size_theirs, size_ours,
         "Launches were the thesis's limit, so that its cost followed the number of expressions. Here cost follows the"
-        " node evaluations once the device is full. Variables of a tile lie in shared memory, parameters are numbers"
-        " in the program.",
+        " node evaluations once the device is full; below that, a GPU's step takes what a launch takes. Variables of a"
+        " tile lie in shared memory, parameters are numbers in the program.",
     ),
     (
         "Which block size?", block_theirs, block_ours,
@@ -286,5 +501,11 @@ QUESTIONS: tuple[tuple[str, Part, Part, str], ...] = (
     (
         "What is one launch for all worth?", launches_theirs, launches_ours,
         "Both ways were timed on the same device with the same expressions, so this is the cleanest comparison here.",
+    ),
+    (
+        "Is the GPU kept busy?", busy_theirs, busy_ours,
+        "The share is the time of a step on the device alone over that of a step in a sample, parameters sent from the"
+        " host each time. Programs and data of so few points fit into the cache, but are read once a step and little"
+        " beside what is computed and written.",
     ),
 )  # fmt: skip

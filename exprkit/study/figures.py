@@ -1,6 +1,6 @@
 """The study's figures, each from the recorded results: the thesis's own, and those that go past it.
 
-Reads the files of ``records`` and the thesis's published samples; ``plots`` draws.
+Draws what ``measured`` makes of the recorded samples, by means of ``plots``.
 All of them, as ``python -m exprkit figures`` does:
 
     >>> from exprkit.study import figures
@@ -28,13 +28,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit import data
 from exprkit.errors import brought_by
-from exprkit.study import bench, plots, records
+from exprkit.study import bench, measured, plots, records
+from exprkit.study.measured import Results, kernel_table, machines, medians, of, read_results, results_of, with_code
 from exprkit.study.plots import Drawing, colour_of, quiet, short, written
 
 with brought_by("notebooks"):
@@ -46,14 +46,12 @@ with brought_by("notebooks"):
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Results", "drawings", "kernel_table", "medians", "read_results", "results_of", "write_all"]
+__all__ = ["Results", "drawings", "kernel_table", "machines", "medians", "read_results", "results_of", "write_all"]
 
 SWEEP = "python -m exprkit sweep notebooks/benchmark.ipynb data/studies/{file}.yaml"
 THESIS = "The thesis: 50 samples, Intel i5-12500 (12 threads) and RTX 3060 Ti."
 NEEDS_GPU = "Ours on a GPU is not measured yet."
 CROSSOVER_STEPS = (1, 10, 100, 1000)
-WARPS_OF_A_MULTIPROCESSOR = 64
-LANES = 128  # arithmetic units of a multiprocessor
 AXES = (  # study, column, what the axis is called
     ("map", "n_exprs", "expressions"),
     ("map", "n_points", "points"),
@@ -63,35 +61,6 @@ AXES = (  # study, column, what the axis is called
     ("steps_axis", "n_steps", "steps a sample"),
 )
 AT = {"n_exprs": ("n_points", 10_000, "points"), "n_points": ("n_exprs", 1000, "expressions")}  # the others' size
-
-
-class Results(NamedTuple):
-    """What the figures are made from: ``samples`` (warm ones), the thesis's samples and steps, and the records."""
-
-    samples: pd.DataFrame
-    thesis: pd.DataFrame
-    steps: pd.DataFrame
-    records: dict[str, dict[str, Any]]
-
-
-def read_results(folder: str | Path | None = None) -> Results:
-    """Everything that is recorded in a folder; by default what was published with exprkit."""
-    folder = records.recorded() if folder is None else folder
-    return results_of(records.read(folder), records.read_records(folder))
-
-
-def results_of(samples: pd.DataFrame, known: dict[str, dict[str, Any]] | None = None) -> Results:
-    """Samples with what each figure wants to know of every one."""
-    if len(samples):
-        samples = samples[~samples["cold"]].reset_index(drop=True) if "cold" in samples else samples
-        where = samples["backend"] + ", " + samples["device"].map(short)
-        each = {name: samples[f"n_{name}"] / samples["n_exprs"] for name in ("tokens", "params")}
-        samples = samples.assign(
-            evaluator=plots.evaluator_of(samples), where=where,
-            tokens_each=each["tokens"].round().astype(int), params_each=each["params"].round().astype(int),
-            file=samples.get("file", "own"),
-        )  # fmt: skip
-    return Results(samples, data.thesis_samples(), data.thesis_steps(), known or {})
 
 
 def drawings(results: Results) -> list[Drawing]:
@@ -114,31 +83,6 @@ def write_all(results: str | Path, out: str | Path) -> list[Path]:
     return [*paths, records.write(out / "README.md", lambda path: path.write_text(text, encoding="utf-8"))]
 
 
-def medians(results: Results) -> pd.DataFrame:
-    """Median and quartiles of every evaluator on every benchmark, the thesis's and ours, in seconds."""
-    parts = [plots.thesis_samples(results.thesis), plots.own_samples(results.samples)]
-    table = pd.concat([part for part in parts if len(part)], ignore_index=True)
-    table = table[table["panel"] != plots.OTHER]
-    table["evaluator"] = table["evaluator"].str.replace("\n", " ")
-    seconds = table.groupby(["panel", "evaluator"], sort=False)["seconds"]
-    found = pd.DataFrame({
-        "samples": seconds.size(), "median": seconds.median(), "q25": seconds.quantile(0.25),
-        "q75": seconds.quantile(0.75),
-    })  # fmt: skip
-    return found.reset_index().rename(columns={"panel": "benchmark"}).sort_values(["benchmark", "median"])
-
-
-def of(results: Results, *studies: str, **equal: Any) -> pd.DataFrame:
-    """The samples of some studies whose columns have these values."""
-    samples = results.samples
-    if samples.empty:
-        return samples
-    rows = samples["bench"].isin(studies)
-    for name, value in equal.items():
-        rows &= samples[name].eq(value)
-    return samples[rows]
-
-
 def caption(what: str, rows: pd.DataFrame, *more: str) -> str:
     """What is shown; on what it was measured; by which command."""
     if rows.empty:
@@ -158,10 +102,10 @@ def caption(what: str, rows: pd.DataFrame, *more: str) -> str:
 
 def benchmark(results: Results) -> Drawing:
     """All evaluators together."""
-    rows = _benchmarks(results)
-    figure = plots.comparison(rows, results.thesis)
+    rows = measured.benchmarks(results)
+    figure = plots.comparison(rows, results.thesis, stacked=len(rows) > 0)
     what = "Seconds of a sample (parsing, preparing, 100 parameter steps): the thesis's evaluators and ours."
-    return Drawing("benchmark", figure, caption(what, rows, THESIS))
+    return Drawing("benchmark", figure, caption(what, rows, *_notes(rows), THESIS))
 
 
 def interpreter(results: Results) -> Drawing:
@@ -175,22 +119,30 @@ def transpiler(results: Results) -> Drawing:
 
 
 def _one_kind(results: Results, name: str, theirs: str, ours: str, words: str) -> Drawing:
-    rows = _benchmarks(results)
+    rows = measured.benchmarks(results)
     rows = rows[rows["backend"] == ours] if len(rows) else rows
     figure = plots.comparison(rows, results.thesis[results.thesis["evaluator"] == theirs])
     what = f"Seconds of a sample: the thesis's {words}, and ours."
-    return Drawing(name, figure, caption(what, rows, THESIS, *([] if len(rows) else [NEEDS_GPU])))
+    return Drawing(name, figure, caption(what, rows, *_notes(rows), THESIS, *([] if len(rows) else [NEEDS_GPU])))
 
 
-def _benchmarks(results: Results) -> pd.DataFrame:
-    rows = of(results, "benchmarks", "benchmark")
-    return rows[plots.benchmark_of(rows) != plots.OTHER] if len(rows) else rows
+def _notes(rows: pd.DataFrame) -> list[str]:
+    """What some of the evaluators' names mean."""
+    found = []
+    if len(rows) and rows["dispatch"].ne("").any():
+        found.append("per-expression: one launch an expression, as the thesis does; measured with 10 steps and scaled.")
+    if len(rows) and rows["code"].eq("kept").any():
+        found.append("compiling: each sample compiles every structure; from cache: it finds the machine code there.")
+    return found
 
 
 def steps(results: Results) -> Drawing:
     """Each optimisation step before and after."""
     rows = of(results, "steps")
-    figure, axes = plt.subplots(1, 2 if len(rows) else 1, figsize=(11 if len(rows) else 6, 3.6), layout="constrained",
+    if len(rows):
+        whole = of(results, "benchmarks", backend="ptx", n_exprs=10_000, n_points=10_860, source=plots.SOURCES[0])
+        rows = pd.concat([rows, whole])
+    figure, axes = plt.subplots(1, 2 if len(rows) else 1, figsize=(12 if len(rows) else 6, 3.9), layout="constrained",
                                 squeeze=False)  # fmt: skip
     theirs = results.steps.assign(name=results.steps["evaluator"].str.removeprefix("gpu_"))
     _steps_panel(axes[0][0], [
@@ -199,39 +151,22 @@ def steps(results: Results) -> Drawing:
     ])  # fmt: skip
     axes[0][0].set(title="the thesis, benchmark 1", xlabel="time of a sample, first version = 1", xlim=(0, 1.25))
     if len(rows):
-        _steps_panel(axes[0][1], [
-            (name, seconds, written(seconds), colour_of(f"cuda {name}")) for name, seconds in own_steps(rows)
-        ])  # fmt: skip
-        axes[0][1].set(title="exprkit, benchmark 3", xlabel="seconds of a sample")
+        ours = measured.own_steps(rows)
+        names, seconds = [name for name, _ in ours], [seconds for _, seconds in ours]
+        for place, (name, value) in enumerate(ours):  # points, for a bar's length means nothing on a log axis
+            colour = colour_of(f"{'ptx' if name.startswith('transpiler') else 'cuda'} {name}")
+            axes[0][1].plot(value, place, "o", color=colour, markersize=8)
+            axes[0][1].annotate(written(value), (value, place), (8, 0), textcoords="offset points", va="center")
+        axes[0][1].set_yticks(range(len(names)), names)
+        axes[0][1].invert_yaxis()
         axes[0][1].semilogx()
-        axes[0][1].margins(x=0.4)
+        axes[0][1].set(title="exprkit, benchmark 3", xlabel="seconds of a sample",
+                       xlim=(min(seconds) / 2, max(seconds) * 10))  # fmt: skip
+        axes[0][1].grid(alpha=0.3)
     plt.close(figure)
     what = "What each optimisation step brings, before above after. The thesis's are the gains that its text gives."
     note = "Ours: 100 steps; with everything anew at each step, and with a launch an expression, 1 and 10 steps scaled."
     return Drawing("steps", figure, caption(what, rows, note if len(rows) else NEEDS_GPU))
-
-
-def own_steps(rows: pd.DataFrame) -> list[tuple[str, float]]:
-    """From the thesis's way to ours: what it is, and the seconds of a sample of 100 steps."""
-    found = []
-    variants = rows.groupby(["dispatch", "n_steps", "points_per_thread", "block_size", "precision"], dropna=False)
-    for (dispatch, n_steps, points, block, precision), one in variants:
-        seconds = seconds_for(one, plots.THESIS_STEPS).median()
-        if n_steps == 1:
-            name, seconds = "everything anew at every step", one["total_s"].median() * plots.THESIS_STEPS
-        elif dispatch:
-            name = dispatch
-        elif not pd.isna(points):
-            name = f"one launch, {points} points a thread, block {block}"
-        else:
-            name = "as exprkit chooses" + ("" if precision == "fast" else f", {precision}")
-        found.append((name, seconds))
-    return sorted(found, key=lambda one: -one[1])
-
-
-def seconds_for(samples: pd.DataFrame, n_steps: int) -> pd.Series:
-    """What each sample would have taken with another number of steps: all but the first cost the same."""
-    return samples["total_s"] - samples["evaluate_s"] + (n_steps - 1) * samples["step_s"]
 
 
 def _steps_panel(axis: Axes, bars: Iterable[tuple[str, float, str, Any]]) -> None:
@@ -255,32 +190,26 @@ def block_sizes(results: Results) -> Drawing:
     plots.violins(axes[0][0], pd.DataFrame({"evaluator": names, "seconds": theirs["seconds"]}))
     axes[0][0].set(title="the thesis, benchmark 3", ylabel="seconds a sample")
     if len(rows):
-        best = best_points(rows)
-        with quiet():
-            sns.lineplot(
-                best, x="block_size", y="step_s", hue="evaluator", style="evaluator", markers=True, dashes=False,
-                estimator="median", errorbar=("pi", 50), ax=axes[0][1],
-                palette={name: colour_of(name) for name in best["evaluator"].unique()},
-            )  # fmt: skip
-        axes[0][1].set(title="exprkit, benchmark 3", xlabel="threads a block", ylabel="seconds a step")
-        axes[0][1].loglog()
-        axes[0][1].minorticks_off()
-        sizes = sorted(best["block_size"].unique())
-        axes[0][1].set_xticks(sizes, [str(size) for size in sizes], rotation=60, fontsize=8)
-        axes[0][1].legend(title=None, fontsize=8)
-        axes[0][1].grid(alpha=0.3)
+        table = measured.relative_to_best(results)
+        axis = axes[0][1]
+        sizes = list(table.columns)
+        for (name, times), marker in zip(table.iterrows(), "osD^vP", strict=False):
+            thesis = str(name).startswith("thesis")
+            there = times.dropna()
+            axis.plot([sizes.index(size) for size in there.index], there, marker=marker, label=name,
+                      color=colour_of(str(name)), linestyle=":" if thesis else "-",
+                      markerfacecolor="white" if thesis else None)  # fmt: skip
+        axis.set_xticks(range(len(sizes)), [str(size) for size in sizes])
+        axis.set(title="relative to the best size of each", xlabel="threads a block",
+                 ylabel="times the shortest", ylim=(0.9, None))  # fmt: skip
+        axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
+        axis.grid(alpha=0.3)
     plt.close(figure)
-    what = "Block sizes on benchmark 3: the thesis's samples, and one step of ours (the best points a thread)."
+    what = (
+        "Block sizes on benchmark 3: the thesis's samples; at the right the thesis's samples and one step of ours (at"
+        " the best number of points a thread) over the shortest of each."
+    )
     return Drawing("block_sizes", figure, caption(what, rows, THESIS, *([] if len(rows) else [NEEDS_GPU])))
-
-
-def best_points(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of each evaluator and block size the samples with the best number of points a thread."""
-    rows = rows.assign(evaluator=rows["evaluator"].str.replace("\n", " "), points=rows["points_per_thread"].fillna(0))
-    keys = ["evaluator", "block_size"]
-    each = rows.groupby([*keys, "points"], as_index=False)["step_s"].median()
-    best = each.loc[each.groupby(keys)["step_s"].idxmin(), [*keys, "points"]]
-    return rows.merge(best, on=[*keys, "points"]).astype({"block_size": int})
 
 
 # ── past the thesis ──────────────────────────────────────────────────────────────────
@@ -288,7 +217,7 @@ def best_points(rows: pd.DataFrame) -> pd.DataFrame:
 
 def phases(results: Results) -> Drawing | None:
     """Where the time of a sample goes."""
-    rows = _benchmarks(results)
+    rows = measured.benchmarks(results)
     if rows.empty:
         return None
     rows = rows.assign(panel=plots.benchmark_of(rows))
@@ -300,9 +229,9 @@ def phases(results: Results) -> Drawing | None:
     labels = table["panel"].astype(str) + ": " + names_of
     figure, axis = plt.subplots(figsize=(9, 0.9 + 0.36 * len(table)), layout="constrained")
     left = np.zeros(len(table))
-    for name, colour in zip(names, sns.color_palette("colorblind"), strict=False):
+    for name, colour in zip(names, sns.color_palette("viridis", len(names)), strict=True):  # in grey from dark to light
         share = (table[name] / table[names].sum(axis=1)).to_numpy()
-        axis.barh(labels, share, left=left, color=colour, label=name.removesuffix("_s"), height=0.75)
+        axis.barh(labels, share, left=left, color=colour, label=name.removesuffix("_s"), height=0.75, edgecolor="white")
         left += share
     for place, total in enumerate(table["total_s"]):
         axis.annotate(written(total), (1.01, place), va="center", annotation_clip=False)
@@ -310,7 +239,8 @@ def phases(results: Results) -> Drawing | None:
     axis.invert_yaxis()
     axis.legend(ncols=len(names), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
     plt.close(figure)
-    return Drawing("phases", figure, caption("Phases of a sample on benchmarks 1, 2 and 3 (medians).", rows))
+    what = "Phases of a sample on benchmarks 1, 2 and 3 (medians)."
+    return Drawing("phases", figure, caption(what, rows, *_notes(rows)))
 
 
 def tuning(results: Results) -> Drawing | None:
@@ -321,7 +251,8 @@ def tuning(results: Results) -> Drawing | None:
         return None
     figure, axes = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained", width_ratios=(1, 1, 0.9))
     rows = rows.assign(
-        ms=1e3 * rows["step_s"], warps=rows["resident_blocks"] * rows["block_used"] / 32 / WARPS_OF_A_MULTIPROCESSOR
+        ms=1e3 * rows["step_s"],
+        warps=rows["resident_blocks"] * rows["block_used"] / 32 / measured.WARPS_OF_A_MULTIPROCESSOR,
     )
     for axis, column, title, text in (
         (axes[0], "ms", "milliseconds a step", ".3f"), (axes[1], "warps", "occupancy and registers a thread", ""),
@@ -338,17 +269,6 @@ def tuning(results: Results) -> Drawing | None:
     plt.close(figure)
     what = "The CUDA interpreter on benchmark 3 over block size and points a thread; occupancy: resident warps over 64."
     return Drawing("tuning", figure, caption(what, rows, "Right: idle threads, by arithmetic."))
-
-
-def kernel_table(results: Results) -> pd.DataFrame:
-    """Of every block size and number of points a thread: step time, registers, spills, shared memory, occupancy."""
-    rows = of(results, "blocks")
-    rows = rows[rows["points_per_thread"].notna() & rows["registers"].notna()] if len(rows) else rows
-    if rows.empty:
-        return pd.DataFrame()
-    rows = rows.assign(occupancy=rows["resident_blocks"] * rows["block_used"] / 32 / WARPS_OF_A_MULTIPROCESSOR)
-    shown = ["step_s", "registers", "local_bytes", "shared_bytes", "resident_blocks", "occupancy"]
-    return rows.groupby(["where", "block_size", "points_per_thread"])[shown].median().reset_index()
 
 
 def _with_registers(rows: pd.DataFrame, table: pd.DataFrame) -> Any:
@@ -384,8 +304,14 @@ def scaling(results: Results) -> Drawing | None:
     used = [(of(results, study), column, title) for study, column, title in AXES]
     if all(rows.empty for rows, *_ in used):
         return None
-    figure, axes = plt.subplots(2, 3, figsize=(13, 7), layout="constrained")
-    palette = {name: colour_of(name.partition(",")[0]) for name in results.samples["where"].unique()}
+    figure, axes = plt.subplots(2, 3, figsize=(13, 7.5), layout="constrained")
+    used = [(with_code(rows, both=column == "n_steps"), column, title) for rows, column, title in used]
+    kept = f", {plots.CODE['kept']}"  # which all other panels show
+    used = [(rows.assign(where=rows["where"].str.removesuffix(kept)), *rest) if len(rows) else (rows, *rest)
+            for rows, *rest in used]  # fmt: skip
+    names = sorted({name for rows, *_ in used if len(rows) for name in rows["where"]})
+    palette = {name: colour_of(name.partition(",")[0]) for name in names}
+    legend: dict[str, Any] = {}
     for axis, (rows, column, title) in zip(axes.flat, used, strict=True):
         if rows.empty:
             axis.set_axis_off()
@@ -395,24 +321,31 @@ def scaling(results: Results) -> Drawing | None:
             at = other[1] if rows[other[0]].eq(other[1]).any() else rows[other[0]].max()
             rows, title = rows[rows[other[0]] == at], f"{title}, {at:,} {other[2]}"
         size, label = (1, "seconds a step") if other else (rows["n_exprs"] * rows["n_points"] / 1e9, "ns an evaluation")
-        step = rows["total_s"] / rows["n_steps"] if column == "n_steps" else rows["step_s"]
+        alone = rows["device_s"].fillna(rows["step_s"])
+        step = rows["total_s"] / rows["n_steps"] if column == "n_steps" else alone
         with quiet():
             sns.lineplot(
                 rows.assign(cost=step / size), x=column, y="cost", hue="where", style="where", markers=True,
-                dashes=False, palette=palette, estimator="median", errorbar=("pi", 50), ax=axis,
+                hue_order=names, style_order=names, palette=palette, estimator="median", errorbar=("pi", 50), ax=axis,
             )  # fmt: skip
+        legend |= dict(zip(*axis.get_legend_handles_labels()[::-1], strict=True))
         axis.set(xlabel=title, ylabel=f"{label}, all included" if column == "n_steps" else label)
         axis.semilogy()
+        low, high = axis.get_ylim()
+        wider = max(np.sqrt(10 * low / high), 1)  # a decade at least, or noise would look like growth
+        axis.set_ylim(low / wider, high * wider)
         if column.startswith("n_") and column != "n_vars":
             axis.semilogx()
-        axis.legend(title=None, fontsize=7)
+        axis.legend().remove()
         axis.grid(alpha=0.3)
+    figure.legend([legend[name] for name in names], names, loc="outside upper center", ncols=6)
     plt.close(figure)
     rows = pd.concat([rows for rows, *_ in used])
     what = (
         "Cost of the steps that give every expression's squared error, against one size at a time; random trees of 10"
-        " to 50 tokens above, of 21 tokens, 5 variables and 2 parameters below where these do not vary; medians and"
-        " quartiles. An evaluation is one expression at one point. Last panel: whole samples, with parsing."
+        " to 50 tokens in the first two panels, of 21 tokens, 5 variables and 2 parameters where these do not vary in"
+        " the others; on a GPU the time of the device alone; medians and quartiles. An evaluation is one expression at"
+        " one point. Last panel: whole samples, with parsing."
     )
     return Drawing("scaling", figure, caption(what, rows))
 
@@ -423,38 +356,21 @@ def crossover(results: Results) -> Drawing | None:
     files = [file for file, some in rows.groupby("file") if some["where"].nunique() > 1] if len(rows) else []
     if not files:
         return None
-    figure, axes = plt.subplots(len(files), len(CROSSOVER_STEPS), figsize=(14, 3.4 * len(files)), layout="constrained",
+    maps = [(file, some) for file in files for some in measured.maps_of(rows[rows["file"] == file])]
+    figure, axes = plt.subplots(len(maps), len(CROSSOVER_STEPS), figsize=(14, 3.3 * len(maps)), layout="constrained",
                                 squeeze=False)  # fmt: skip
-    for line, file in zip(axes, files, strict=True):
-        some = rows[rows["file"] == file]
+    for line, (_, some) in zip(axes, maps, strict=True):
         for axis, n_steps in zip(line, CROSSOVER_STEPS, strict=True):
-            _winners(axis, winners(some, n_steps))
+            _winners(axis, measured.winners(some, n_steps))
             axis.set_title(f"{n_steps:,} step{'s' if n_steps > 1 else ''}", fontsize=10)
-        line[0].set_ylabel("expressions")
+        compiling = f"\nptx {plots.CODE[some['code'].max()]}" if some["code"].ne("").any() else ""
+        line[0].set_ylabel(f"{', '.join(dict.fromkeys(some['device'].map(short)))}{compiling}\nexpressions")
     plt.close(figure)
     what = (
         "The backend with the shortest sample at each size, and how many times longer the next one takes: parsing,"
         " preparing and so many steps of squared errors; random trees of 10 to 50 tokens."
     )
     return Drawing("crossover", figure, caption(what, rows[rows["file"].isin(files)]))
-
-
-def winners(rows: pd.DataFrame, n_steps: int) -> pd.DataFrame:
-    """For each size the fastest backend for so many steps, and by how much.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns n_exprs, n_points, where (the fastest), seconds, factor (of the next one).
-    """
-    timed = rows.assign(seconds=seconds_for(rows, n_steps))
-    each = timed.groupby(["n_exprs", "n_points", "where"], as_index=False)["seconds"].median()
-    each = each.sort_values("seconds")
-    groups = each.groupby(["n_exprs", "n_points"])
-    best = groups.first()
-    best["factor"] = groups["seconds"].nth(1).set_axis(groups.nth(1).set_index(["n_exprs", "n_points"]).index)
-    best["factor"] /= best["seconds"]
-    return best.dropna(subset="factor").reset_index()  # where there are two to compare
 
 
 def _winners(axis: Axes, table: pd.DataFrame) -> None:
@@ -469,7 +385,7 @@ def _winners(axis: Axes, table: pd.DataFrame) -> None:
     )  # fmt: skip
     axis.invert_yaxis()
     axis.set(xlabel="points", ylabel="")
-    axis.tick_params(labelsize=8)
+    axis.tick_params(labelsize=8, rotation=0)
 
 
 def roofline(results: Results) -> Drawing | None:
@@ -477,20 +393,21 @@ def roofline(results: Results) -> Drawing | None:
     rows = of(results, "benchmarks", "results", "map", "tokens")
     if len(rows):
         rows = rows[rows["n_points"].ge(10_000) & rows["backend"].ne("numpy") & rows["dispatch"].eq("")]
+        rows = rows[rows["results"].ne("every")]  # which is bound by the way to the host
+        rows = with_code(rows, both=False)
     if rows.empty:
         return None
-    table = kernels(rows)
+    table = measured.kernels(rows)
     files = list(dict.fromkeys(table["file"]))
     figure, axes = plt.subplots(1, len(files), figsize=(6.5 * len(files), 4.6), layout="constrained", squeeze=False)
     for axis, file in zip(axes[0], files, strict=True):
         some = table[table["file"] == file]
         with quiet():
             sns.scatterplot(
-                some, x="nodes_per_byte", y="nodes_per_s", hue="where", style="results", s=60, ax=axis,
-                style_order=bench.RESULTS,
+                some, x="nodes_per_byte", y="nodes_per_s", hue="where", style="where", s=60, ax=axis,
                 palette={name: colour_of(name.partition(",")[0]) for name in some["where"].unique()},
             )  # fmt: skip
-        for name, bytes_per_s, nodes_per_s in roofs_of(results.records.get(file, {})):
+        for name, bytes_per_s, nodes_per_s in measured.roofs_of(results.records.get(file, {})):
             reach = np.geomspace(some["nodes_per_byte"].min() / 3, some["nodes_per_byte"].max() * 3)
             axis.plot(reach, np.minimum(bytes_per_s * reach, nodes_per_s), "--", linewidth=1, label=f"roof, {name}")
         axis.loglog()
@@ -501,34 +418,11 @@ def roofline(results: Results) -> Drawing | None:
         axis.grid(alpha=0.3)
     plt.close(figure)
     what = (
-        "Roofline: medians of each configuration with 10,000 points or more. Roofs: the measured rate of copying, and"
-        " on a GPU one instruction a node on every arithmetic unit at the highest clock."
+        "Roofline: medians of each configuration with 10,000 points or more; at the left steps that write the matrix,"
+        " at the right those that sum errors; on a GPU one step on the device alone. Roofs: the measured rate of"
+        " copying, and on a GPU one instruction a node on every arithmetic unit at the highest clock."
     )
     return Drawing("roofline", figure, caption(what, rows))
-
-
-def kernels(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rate and intensity of the steps of each configuration; on a GPU by its own clock."""
-    timed = rows.assign(seconds=rows["kernel_s"].fillna(rows["step_s"]))
-    keys = ["file", "where", "results", "dtype", "n_exprs", "n_points", "n_vars", "n_tokens", "dispatch", "source"]
-    table = timed.groupby(keys, as_index=False, dropna=False)["seconds"].median()
-    nodes = table["n_tokens"] * table["n_points"]
-    size = table["dtype"].map({"float32": 4, "float64": 8})
-    matrix = table["results"].ne("loss") * table["n_exprs"] * table["n_points"] * size
-    moved = matrix + table["n_points"] * (table["n_vars"] + 1) * size + 8 * table["n_tokens"]
-    return table.assign(nodes_per_s=nodes / table["seconds"], nodes_per_byte=nodes / moved)
-
-
-def roofs_of(record: dict[str, Any]) -> list[tuple[str, float, float]]:
-    """Name, bytes a second and node evaluations a second of the roofs of a record."""
-    found, roofs = [], record.get("roofs", {})
-    if "host_bytes_per_s" in roofs and "gpu_bytes_per_s" not in roofs:
-        found.append(("host memory", roofs["host_bytes_per_s"], np.inf))
-    if "gpu_bytes_per_s" in roofs:
-        gpu = next(machine["gpu"] for machine in record["machines"] if "gpu" in machine)
-        clock = 1e6 * (gpu["most_sm_mhz"] or np.inf)
-        found.append((gpu["name"], roofs["gpu_bytes_per_s"], gpu["multiprocessors"] * LANES * clock))
-    return found
 
 
 ALL: tuple[Callable[[Results], Drawing | None], ...] = (

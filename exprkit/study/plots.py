@@ -41,6 +41,7 @@ SOURCES = ("exhaustive", "esr")  # of expressions like the thesis's; the first i
 THESIS_STEPS = 100
 THESIS_BEST_BLOCK = {"gpu_interpreter": 128, "gpu_transpiler": 160}
 OTHER = "other"
+CODE = {"anew": "compiling", "kept": "from cache"}  # what a sample of the transpiler does about machine code
 REPEATED = "247 repeated"
 
 # seaborn's colour-blind palette; the thesis's evaluators have the colour of what exprkit has in their place
@@ -60,7 +61,9 @@ class Drawing(NamedTuple):
 # ── samples as the figures want them ─────────────────────────────────────────────────
 
 
-def comparison(samples: pd.DataFrame | None = None, thesis: pd.DataFrame | None = None) -> Figure:
+def comparison(
+    samples: pd.DataFrame | None = None, thesis: pd.DataFrame | None = None, stacked: bool = False
+) -> Figure:
     """Seconds of a sample, a panel for each of the thesis's benchmarks, one more for runs of other sizes.
 
     Parameters
@@ -69,27 +72,37 @@ def comparison(samples: pd.DataFrame | None = None, thesis: pd.DataFrame | None 
         From ``bench.measure``, of one run or several put together.
     thesis
         From ``data.thesis_samples``; at its best block size.
+    stacked
+        The panels below each other, for many evaluators on a narrow page.
 
     Returns
     -------
     matplotlib.figure.Figure
     """
     parts = [part for part in (thesis_samples(thesis), own_samples(samples)) if len(part)]
-    return panels(pd.concat(parts, ignore_index=True))
+    return panels(pd.concat(parts, ignore_index=True), stacked)
 
 
-def panels(table: pd.DataFrame) -> Figure:
+def panels(table: pd.DataFrame, stacked: bool = False) -> Figure:
     """Violins of a table with columns ``panel``, ``evaluator``, ``seconds``."""
     shown = [panel for panel in (*BENCHMARKS, OTHER) if (table["panel"] == panel).any()]
     counts = [table.loc[table["panel"] == panel, "evaluator"].nunique() for panel in shown]
-    figure, axes = plt.subplots(
-        1, len(shown), figsize=(1.0 + 0.85 * sum(counts), 4.4), sharey=True, layout="constrained", squeeze=False,
-        width_ratios=counts,
-    )  # fmt: skip
-    for axis, panel in zip(axes[0], shown, strict=True):
+    if stacked:
+        figure, axes = plt.subplots(
+            len(shown), 1, figsize=(1.0 + 0.95 * max(counts), 3.0 * len(shown)), sharey=True, layout="constrained",
+            squeeze=False,
+        )  # fmt: skip
+    else:
+        figure, axes = plt.subplots(
+            1, len(shown), figsize=(1.0 + 0.85 * sum(counts), 4.4), sharey=True, layout="constrained", squeeze=False,
+            width_ratios=counts,
+        )  # fmt: skip
+    for axis, panel in zip(axes.flat, shown, strict=True):
         violins(axis, table[table["panel"] == panel])
-        axis.set_title(title_of(panel))
-    axes[0][0].set_ylabel("seconds a sample")
+        axis.set_title(title_of(panel).replace("\n", ", " if stacked else "\n"))
+        axis.margins(y=0.2 if stacked else 0.1)  # for the medians above
+    for axis in axes[:, 0]:
+        axis.set_ylabel("seconds a sample")
     plt.close(figure)  # a notebook shows what a cell returns; once is enough
     return figure
 
@@ -141,9 +154,11 @@ def benchmark_of(samples: pd.DataFrame) -> pd.Series:
 
 def evaluator_of(samples: pd.DataFrame) -> pd.Series:
     """What each row is called in a figure: backend, how it launches, precision, where it ran."""
-    dispatch = samples["dispatch"].fillna("") if "dispatch" in samples else pd.Series("", samples.index)
-    where = samples["device"] if "device" in samples else pd.Series("", samples.index)
-    parts = ["exprkit\n" + samples["backend"], dispatch, samples["precision"], where.map(short)]
+    nothing = pd.Series("", samples.index)
+    dispatch = samples["dispatch"].fillna("") if "dispatch" in samples else nothing
+    code = samples["code"].map(CODE).fillna("") if "code" in samples else nothing
+    where = samples.get("device", nothing)
+    parts = ["exprkit\n" + samples["backend"], dispatch, code, samples["precision"], where.map(short)]
     names = parts[0]
     for part in parts[1:]:
         names = names + ("\n" + part).where(part != "", "")

@@ -11,12 +11,14 @@ file's marks; a test compares what stands there with what would be put.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from exprkit import ops
 from exprkit.errors import brought_by
+from exprkit.study import markdown
 
 MARKS = "<!-- {}: made by `make readme` -->", "<!-- end of {} -->"
 
@@ -36,17 +38,13 @@ def _between(begin: str, end: str, table: str, text: str) -> str:
     return f"{before}{begin}\n{table}\n{end}{after}"
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows))
-
-
 # ── operators ────────────────────────────────────────────────────────────────────────
 
 
 def operators() -> str:
     """A row an operator; errors in units of the last place."""
     head = ("written", "means", "largest error, float32 / float64", 'with `precision="fast"`')
-    return _table(head, map(_operator, ops.OPERATORS))
+    return markdown.table(head, map(_operator, ops.OPERATORS))
 
 
 def _operator(row: ops.Operator) -> tuple[str, ...]:
@@ -71,12 +69,10 @@ def _pair(errors: tuple[float, float]) -> str:
 
 def results(folder: str | Path) -> str:
     """Median seconds of a sample for each of the thesis's benchmarks, and the machines they are from."""
-    from exprkit.study import bench, figures, plots, workload
+    from exprkit.study import bench, measured, plots, workload
 
-    found = figures.read_results(folder)
-    rows = figures.of(found, "benchmarks", "benchmark")
-    rows = rows.assign(benchmark=plots.benchmark_of(rows)) if len(rows) else rows
-    rows = rows[rows["benchmark"] != plots.OTHER] if len(rows) else rows
+    found = measured.read_results(folder)
+    rows = measured.benchmarks(found)
     if rows.empty:
         return "Nothing has been measured yet: `make study`."
     theirs = found.thesis.groupby(["benchmark", "evaluator", "block_size"], dropna=False)["seconds"].median()
@@ -87,12 +83,15 @@ def results(folder: str | Path) -> str:
     ours = ("benchmark", "expressions x points", "exprkit", "on", "median", "quartiles", "of it parsing")
     head = (*ours, "thesis, CPU", "thesis, best GPU")
     lines = [_result(row, theirs) for _, row in ordered.iterrows()]
-    return _table(head, lines) + "\n\n" + "\n".join(_machines(folder))
+    return markdown.table(head, lines) + "\n\n" + "\n".join(_machines(folder))
 
 
 def _result(row: Any, thesis: Any) -> tuple[str, ...]:
     seconds = thesis[row["benchmark"]]
-    way = f" {row['dispatch']}" if row["dispatch"] else ""
+    from exprkit.study import plots
+
+    way = f" {row['dispatch']} (10 steps, scaled)" if row["dispatch"] else ""
+    way += f" {plots.CODE[row['code']]}" if row["code"] else ""
     return (
         str(row["benchmark"]),
         f"{row['n_exprs']:,} ({row['source']}) x {row['n_points']:,}",
@@ -121,6 +120,12 @@ def _machines(folder: str | Path) -> list[str]:
             gpu = machine.get("gpu")
             on = f"{gpu['name']}, driver {gpu['driver']}, beside " if gpu else ""
             lines.append(f"Measured on {on}{machine['cpu']}, {machine['cores']} threads ({versions}).")
+        if clock := record.get("sm_mhz"):
+            ends = dict.fromkeys(f"{clock[end]:,.0f}" for end in ("least", "most"))
+            lines.append(
+                f"The GPU's clock, asked for after each of {record['samples_on_gpu']:,} samples: {' to '.join(ends)}"
+                f" MHz, held back by power or heat {record['throttled_samples']} times."
+            )
     return list(dict.fromkeys(lines))
 
 
@@ -148,9 +153,17 @@ def peers(folder: str | Path) -> str:
         return "Nothing has been measured yet: `make peers`."
     tables = [pd.read_csv(path) for path in paths]
     whole = [table[table["method"].isin((*PEERS, *OURS)) & table["n_exprs"].gt(COPIES)] for table in tables]
-    shown = [_peers_table(table) for table in whole]
+    shown = [f"{_measured_on(table)}{_peers_table(table)}" for table in whole]
     beside_numpy = [_operators_beside_numpy(table) for table in tables if table["method"].eq("ieee").any()]
     return "\n\n".join([*shown, *beside_numpy])
+
+
+def _measured_on(table: Any) -> str:
+    """``On NVIDIA H200:``, where the file tells."""
+    if "device" not in table:
+        return ""
+    names = dict.fromkeys(name.rpartition(", ")[0] or name for name in table["device"])  # without the threads
+    return f"On {' and '.join(names)}:\n\n"
 
 
 COPIES = 64  # of an operator, where one is measured at a time
@@ -161,7 +174,7 @@ def _peers_table(table: Any) -> str:
     there = table["method"].unique()
     theirs, ours = ([name for name in names if name in there] for names in (PEERS, OURS))
     head = ("expressions", "points", "threads", *theirs, *ours)
-    return _table(head, [
+    return markdown.table(head, [
         _peer(key, group.set_index("method")["seconds"], theirs, ours)
         for key, group in table.groupby(list(_SIZE), sort=False)
     ])  # fmt: skip
@@ -187,6 +200,54 @@ def _operators_beside_numpy(table: Any) -> str:
     )
 
 
+# ── fits ─────────────────────────────────────────────────────────────────────────────
+
+
+def fits(folder: str | Path) -> str:
+    """What ``tests/gpu_fit_speed.py`` measured where there was an aim."""
+    path = Path(folder) / "h200_fit.csv"
+    if not path.exists():
+        return "Nothing has been measured yet: `python tests/gpu_fit_speed.py --out data/results` on a GPU."
+    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
+    lines = [
+        (_grouped(row["what"]), f"**{_in_unit(row['value'], row['unit'])}**", _in_unit(row["target"], row["unit"]))
+        for row in rows if row["target"]
+    ]  # fmt: skip
+    return markdown.table(("on one H200", "measured", "aim"), lines)
+
+
+def _grouped(text: str) -> str:
+    """Long numbers in groups of three digits."""
+    return re.sub(r"(?<![\d,.])\d{4,}", lambda found: f"{int(found[0]):,}", text)
+
+
+def _in_unit(value: str, unit: str) -> str:
+    return _seconds(float(value) * {"s": 1.0, "ms": 1e-3, "us": 1e-6}[unit])
+
+
+def fit_peers(folder: str | Path) -> str:
+    """What ``tests/bench_fit_peers.py`` measured: time of a fit, and how often each method found the best."""
+    with brought_by("notebooks"):
+        import pandas as pd
+
+        from exprkit.study.plots import written
+
+    path = Path(folder) / "fit_peers.csv"
+    if not path.exists():
+        return "Nothing has been measured yet: `python tests/bench_fit_peers.py --csv data/results/fit_peers.csv`."
+    found = pd.read_csv(path)
+    found = found.sort_values(["n_points", "us_per_fit"], kind="stable", na_position="last")
+    head = ("points", "", "a fit takes", "reaches the best known loss")
+    return markdown.table(head, [
+        (
+            f"{row.n_points:,}", row.method, "" if pd.isna(row.us_per_fit) else written(row.us_per_fit * 1e-6),
+            f"{row.reached:,} of {row.expressions:,}" if row.expressions else
+            f"{row.reached_of_sample:,} of {row.of_sample:,}",
+        )
+        for row in found.itertuples()
+    ])  # fmt: skip
+
+
 # ── what only a GPU shows ────────────────────────────────────────────────────────────
 
 
@@ -197,7 +258,7 @@ def accuracy(folder: str | Path) -> str:
         return "Nothing has been measured yet: `python tests/gpu_accuracy.py data/results` on a GPU."
     ieee, fast = (list(csv.DictReader(path.read_text(encoding="utf-8").splitlines())) for path in paths)
     head = ("operator", "ieee, any input", "at", "ieee, over the domain", "fast, over the domain", "domain", "allowed")
-    return _table(head, (_accuracy(one, other) for one, other in zip(ieee, fast, strict=True)))
+    return markdown.table(head, (_accuracy(one, other) for one, other in zip(ieee, fast, strict=True)))
 
 
 def _accuracy(ieee: dict[str, str], fast: dict[str, str]) -> tuple[str, ...]:
@@ -212,7 +273,7 @@ def interpreter(folder: str | Path) -> str:
     if not path.exists():
         return "Nothing has been measured yet: `python tests/gpu_speed.py` on a GPU."
     head = ("what", "measured", "target", "least possible", "")
-    return _table(head, map(_measured, csv.DictReader(path.read_text(encoding="utf-8").splitlines())))
+    return markdown.table(head, map(_measured, csv.DictReader(path.read_text(encoding="utf-8").splitlines())))
 
 
 def _measured(row: dict[str, str]) -> tuple[str, ...]:
@@ -227,6 +288,8 @@ SECTIONS: dict[str, Callable[[str | Path], str]] = {  # name between the marks: 
     "results": results,
     "conclusions": conclusions,
     "peers": peers,
+    "fits": fits,
+    "fit peers": fit_peers,
     "accuracy": accuracy,
     "interpreter": interpreter,
 }

@@ -124,6 +124,7 @@ def collect(folders: Iterable[str | Path], target: str | Path) -> list[Path]:
         old = pd.read_parquet(target)
         samples = pd.concat([old[~old["run"].isin(samples["run"])], samples], ignore_index=True)
         record = _joined(json.loads(target.with_suffix(".json").read_text(encoding="utf-8")), record)
+    record |= _clock(samples)
     target.parent.mkdir(parents=True, exist_ok=True)
     return [write_json(target.with_suffix(".json"), record), write_samples(target, samples)][::-1]
 
@@ -140,8 +141,18 @@ def _together(runs: list[dict[str, Any]]) -> dict[str, Any]:
         "machines": _different(machines),
         "time": [min(run["time"] for run in runs), max(run["time"] for run in runs)],
         "roofs": {name: max(run["roofs"].get(name, 0) for run in runs) for name in runs[0]["roofs"]},
-        "warnings": [f"{_named(run)}: {sentence}" for run in runs for sentence in run["warnings"]],
+        "warnings": _different([f"{_named(run)}: {sentence}" for run in runs for sentence in run["warnings"]]),
     }
+
+
+def _clock(samples: pd.DataFrame) -> dict[str, Any]:
+    """The clocks that a GPU's multiprocessors had after the samples, and how often they were held back."""
+    clocks = samples["sm_mhz"].dropna() if "sm_mhz" in samples else pd.Series(dtype=float)
+    if clocks.empty:
+        return {}
+    held = int(samples.loc[clocks.index, "throttled"].astype(bool).sum())
+    return {"sm_mhz": {"least": float(clocks.min()), "median": float(clocks.median()), "most": float(clocks.max())},
+            "samples_on_gpu": len(clocks), "throttled_samples": held}  # fmt: skip
 
 
 def _joined(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

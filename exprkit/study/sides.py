@@ -4,8 +4,8 @@ Used by ``bench`` alone.  ``Host`` is for backends whose results lie in the host
 ``Gpu`` for those of a CUDA device; both offer the same.
 
     >>> from exprkit.study.sides import side_of
-    >>> side_of("cpu").device.count("threads")
-    1
+    >>> side_of("cpu", threads=2).device.rpartition(", ")[2]
+    '2 threads'
 
 What a GPU does is timed by CUDA events around each step; its clock and whether it is held
 back are asked of the driver between two samples, through NVIDIA's nvidia-ml-py where that is
@@ -14,8 +14,12 @@ installed (else those columns are empty).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
+import os
+import tempfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any
@@ -25,9 +29,12 @@ import numpy as np
 from exprkit import machine
 from exprkit.backends import card, load
 from exprkit.errors import brought_by
+from exprkit.transpiler import link
 
 NOT_HELD_BACK = 0x1 | 0x2  # NVML's reasons for a lower clock that are none: idle, and a clock that somebody chose
 COPIED, COPIES = 256 << 20, 7  # bytes, times
+WRITTEN, WRITTEN_TIMES = 256 << 20, 32  # bytes, times: longer than the host takes to queue two steps
+FOLDER = "EXPRKIT_CACHE_DIR"
 KERNEL_FACTS = ("registers", "local_bytes", "shared_bytes", "block_used", "points_used", "resident_blocks")
 
 
@@ -40,7 +47,8 @@ class Host:
     """The host: copies are made by NumPy, and nothing has to be waited for."""
 
     def __init__(self, threads: int | None = None) -> None:
-        self.device = f"{machine.cpu_model()}, {threads or machine.cores()} threads"
+        count = threads or machine.cores()
+        self.device = f"{machine.cpu_model()}, {count} thread{'s' if count > 1 else ''}"
 
     def put(self, array: np.ndarray) -> np.ndarray:
         """A fresh copy, as a user's array would be."""
@@ -59,9 +67,12 @@ class Host:
         """Results in the host's memory."""
         return np.asarray(array)
 
-    def mark(self) -> Any:
-        """A moment of the device's own clock."""
+    def event(self) -> Any:
+        """What a moment of the device's own clock is noted in."""
         return None
+
+    def mark(self, event: Any) -> None:
+        """Note a moment."""
 
     def wait(self) -> None:
         """Until everything is done."""
@@ -69,6 +80,10 @@ class Host:
     def seconds(self, marks: list[tuple[Any, Any]]) -> float:
         """Between the marks of each pair, added up."""
         return np.nan
+
+    def alone(self, step: Callable[[], Any], of_many: bool) -> dict[str, float]:
+        """A step by the device's own clock."""
+        return {"device_s": np.nan, "device_cold_s": np.nan}
 
     def state(self) -> dict[str, Any]:
         """The clock, and whether something holds it back."""
@@ -116,11 +131,13 @@ class Gpu:
         """Results in the host's memory, complete."""
         return array if isinstance(array, np.ndarray) else array.get(out=place)
 
-    def mark(self) -> Any:
-        """An event on the current stream."""
-        event = self.cupy.cuda.Event()
+    def event(self) -> Any:
+        """An event, not yet recorded."""
+        return self.cupy.cuda.Event()
+
+    def mark(self, event: Any) -> None:
+        """Record an event on the current stream."""
         event.record()
-        return event
 
     def wait(self) -> None:
         """Until everything on the device is done."""
@@ -129,6 +146,32 @@ class Gpu:
     def seconds(self, marks: list[tuple[Any, Any]]) -> float:
         """Between the events of each pair, added up."""
         return sum(self.cupy.cuda.get_elapsed_time(*pair) for pair in marks) / 1e3
+
+    def alone(self, step: Callable[[], Any], of_many: bool) -> dict[str, float]:
+        """One step by the device's own clock, all of it queued while the device is busy with other work.
+
+        That work writes more than the second-level cache holds: ``device_cold_s`` follows it at once,
+        ``device_s`` after another step.  nan for a step ``of_many`` launches or copies, which the queue does not hold.
+        """
+        if of_many:
+            return {"device_s": np.nan, "device_cold_s": np.nan}
+        found = {}
+        for name, before in (("device_s", step), ("device_cold_s", None)):
+            pair = self.event(), self.event()
+            self._write_over()
+            if before:
+                before()
+            self.mark(pair[0])
+            step()
+            self.mark(pair[1])
+            self.wait()
+            found[name] = self.seconds([pair])
+        return found
+
+    def _write_over(self) -> None:
+        memory = _written_over(self.index)
+        for turn in range(WRITTEN_TIMES):  # about 2 ms on an H200
+            memory.fill(turn)
 
     def state(self) -> dict[str, Any]:
         """The clock of the multiprocessors in MHz, and whether power or heat holds it back; nan if nobody tells."""
@@ -165,6 +208,31 @@ def _nvml(bus: str) -> tuple[Any, Any]:
 
 
 @functools.cache
+def _written_over(device: int) -> Any:
+    """Memory of a device that is several times as large as its second-level cache."""
+    import cupy
+
+    return cupy.zeros(WRITTEN // 4, np.float32)
+
+
+@contextlib.contextmanager
+def empty_cache() -> Iterator[None]:
+    """Machine code of expressions is kept in an empty folder, which goes at the end, and none from before is found."""
+    before = os.environ.get(FOLDER)
+    with tempfile.TemporaryDirectory(prefix="exprkit-") as folder:
+        os.environ[FOLDER] = folder
+        link.forget()
+        try:
+            yield
+        finally:
+            link.forget()
+            if before is None:
+                del os.environ[FOLDER]
+            else:
+                os.environ[FOLDER] = before
+
+
+@functools.cache
 def roofs() -> dict[str, float]:
     """Bytes a second that copying moves, read plus written, on the host and on the device: what nothing can beat."""
     found = {"host_bytes_per_s": _host_copy()}
@@ -173,11 +241,11 @@ def roofs() -> dict[str, float]:
 
         side, source = Gpu("cuda"), cupy.zeros(COPIED // 4, np.float32)
         target = cupy.empty_like(source)
-        marks = []
-        for _ in range(COPIES):
-            before = side.mark()
+        marks = [(side.event(), side.event()) for _ in range(COPIES)]
+        for before, after in marks:
+            side.mark(before)
             cupy.copyto(target, source)
-            marks.append((before, side.mark()))
+            side.mark(after)
         side.wait()
         found["gpu_bytes_per_s"] = 2 * source.nbytes / min(side.seconds([pair]) for pair in marks)
     return found

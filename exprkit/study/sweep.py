@@ -27,7 +27,9 @@ from __future__ import annotations
 import difflib
 import itertools
 import json
+import logging
 import os
+import re
 import subprocess
 import sys
 import traceback
@@ -161,8 +163,8 @@ def sweep(
 
 
 def _check_workers(workers: int | str, plain: Any) -> None:
-    if isinstance(workers, int) and workers < 1:
-        raise ArgumentError(f"workers must be 1 or more, or a scheduler's address, not {workers!r}")
+    if workers < 1 if isinstance(workers, int) else not re.fullmatch(r"(\w+://)?[^/\s]+:\d+/?", workers):
+        raise ArgumentError(f"workers must be 1 or more, or a scheduler's address as tcp://host:8786, not {workers!r}")
     if plain is not None and workers != 1:
         raise ArgumentError("runs in this process go one after the other: workers must be 1")
 
@@ -293,12 +295,16 @@ def _run_all(
     on_cpu = [job for job in jobs if job not in on_gpu]
     # a worker only waits for papermill's process, so that threads do
     cluster: Any = workers if isinstance(workers, str) else LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None
+        n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None, silence_logs=logging.ERROR
     )  # fmt: skip
     devices: SimpleQueue[int] = SimpleQueue()
     for device in range(_device_count() if on_gpu else 0):
         devices.put(device)
-    with Client(cluster) as client, ThreadPoolExecutor(max(1, devices.qsize())) as threads:
+    try:
+        connected = Client(cluster)
+    except OSError as error:
+        raise ArgumentError(f"there is no dask scheduler at {workers}: {error}") from None
+    with connected as client, ThreadPoolExecutor(max(1, devices.qsize())) as threads:
         on_device = [threads.submit(_run_on_a_device, job, devices, end) for job in on_gpu]
         for future in in_turn(client.map(_run, on_cpu, end=end, pure=False)) if on_cpu else ():
             yield future.result()

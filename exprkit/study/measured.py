@@ -1,0 +1,266 @@
+"""What was measured, as the figures and the conclusions want it: tables out of the recorded samples.
+
+Reads the files of ``records`` and the thesis's published samples; ``figures`` draws, ``conclusions``
+tells what is computed here.
+
+    >>> from exprkit.study import measured
+    >>> results = measured.read_results("data/results")
+    >>> set(results.thesis["benchmark"])
+    {1, 2, 3}
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit import data
+from exprkit.errors import brought_by
+from exprkit.study import bench, plots, records
+from exprkit.study.plots import short
+
+with brought_by("notebooks"):
+    import pandas as pd
+
+__all__ = [
+    "Results", "benchmarks", "best_points", "kernel_table", "kernels", "machines", "maps_of", "medians", "of",
+    "own_steps", "per_expression", "read_results", "relative_to_best", "results_of", "roofs_of", "seconds_for",
+    "winners", "with_code",
+]  # fmt: skip
+
+WARPS_OF_A_MULTIPROCESSOR = 64
+LANES = 128  # arithmetic units of a multiprocessor
+
+
+class Results(NamedTuple):
+    """What the figures are made from: ``samples`` (warm ones), the thesis's samples and steps, and the records."""
+
+    samples: pd.DataFrame
+    thesis: pd.DataFrame
+    steps: pd.DataFrame
+    records: dict[str, dict[str, Any]]
+
+
+def read_results(folder: str | Path | None = None) -> Results:
+    """Everything that is recorded in a folder; by default what was published with exprkit."""
+    folder = records.recorded() if folder is None else folder
+    return results_of(records.read(folder, cold=True), records.read_records(folder))
+
+
+def results_of(samples: pd.DataFrame, known: dict[str, dict[str, Any]] | None = None) -> Results:
+    """Samples with what each figure wants to know of every one."""
+    if len(samples):
+        compiled = samples["backend"].map({"ptx": "anew"}).fillna("")  # before there was a choice
+        samples = _with_steps(samples)
+        samples = _warm(samples.assign(
+            code=samples["code"].fillna(compiled) if "code" in samples else compiled, file=samples.get("file", "own"),
+            **{name: np.nan for name in ("device_s", "device_cold_s") if name not in samples},
+        ))  # fmt: skip
+        where = samples["backend"] + ", " + samples["device"].map(short)
+        each = {name: samples[f"n_{name}"] / samples["n_exprs"] for name in ("tokens", "params")}
+        samples = samples.assign(
+            evaluator=plots.evaluator_of(samples), where=where,
+            tokens_each=each["tokens"].round().astype(int), params_each=each["params"].round().astype(int),
+        )  # fmt: skip
+    return Results(samples, data.thesis_samples(), data.thesis_steps(), known or {})
+
+
+def _with_steps(samples: pd.DataFrame) -> pd.DataFrame:
+    """Files from before there was ``steps_s``: waiting for a step's losses was counted as downloading them."""
+    n_steps, known = samples["n_steps"], samples.get("steps_s", pd.Series(np.nan, samples.index))
+    waited = (samples["download_s"] * (n_steps - 1) / n_steps).where(samples["results"].ne("last"), 0.0)
+    steps = known.fillna(samples["evaluate_s"] + waited)
+    step = samples["step_s"].mask(known.isna() & n_steps.gt(1), steps / (n_steps - 1).clip(lower=1))
+    return samples.assign(steps_s=steps, step_s=step)
+
+
+def _warm(samples: pd.DataFrame) -> pd.DataFrame:
+    """The warm samples; where none compiled what later ones took from the cache, the cold one that did so."""
+    if "cold" not in samples:
+        return samples
+    keys = samples[[name for name in (*bench.CONFIGURATION, "file") if name in samples]].assign(code="anew")
+    keys = pd.Series([str(row) for row in keys.itertuples(index=False, name=None)], samples.index)
+    measured = keys[samples["code"].eq("anew") & ~samples["cold"]]
+    compiled = samples["cold"] & samples["code"].eq("kept") & ~keys.isin(measured)
+    found = samples.assign(code=samples["code"].mask(compiled, "anew"), cold=samples["cold"] & ~compiled)
+    return found[~found["cold"]].reset_index(drop=True)
+
+
+def machines(results: Results) -> pd.DataFrame:
+    """What each file of results was measured on, the GPU's clock meanwhile, and what speaks against trusting it."""
+    lines = {}
+    for name, record in results.records.items():
+        ran = record.get("machines", [record])
+        gpus = [f"{one['gpu']['name']}, driver {one['gpu']['driver']}" for one in ran if "gpu" in one]
+        clock = record.get("sm_mhz")
+        lines[name] = {
+            "CPU": "; ".join(dict.fromkeys(one["cpu"] for one in ran)),
+            "GPU": "; ".join(dict.fromkeys(gpus)),
+            "GPU clock": f"{clock['least']:.0f} to {clock['most']:.0f} MHz" if clock else "",
+            "held back": f"{record['throttled_samples']} of {record['samples_on_gpu']} samples" if clock else "",
+            "warnings": "; ".join(record.get("warnings", ())) or "none",
+        }
+    return pd.DataFrame.from_dict(lines, orient="index")
+
+
+def of(results: Results, *studies: str, **equal: Any) -> pd.DataFrame:
+    """The samples of some studies whose columns have these values."""
+    samples = results.samples
+    if samples.empty:
+        return samples
+    rows = samples["bench"].isin(studies)
+    for name, value in equal.items():
+        rows &= samples[name].eq(value)
+    return samples[rows]
+
+
+def medians(results: Results) -> pd.DataFrame:
+    """Median and quartiles of every evaluator on every benchmark, the thesis's and ours, in seconds."""
+    parts = [plots.thesis_samples(results.thesis), plots.own_samples(results.samples)]
+    table = pd.concat([part for part in parts if len(part)], ignore_index=True)
+    table = table[table["panel"] != plots.OTHER]
+    table["evaluator"] = table["evaluator"].str.replace("\n", " ")
+    seconds = table.groupby(["panel", "evaluator"], sort=False)["seconds"]
+    found = pd.DataFrame({
+        "samples": seconds.size(), "median": seconds.median(), "q25": seconds.quantile(0.25),
+        "q75": seconds.quantile(0.75),
+    })  # fmt: skip
+    return found.reset_index().rename(columns={"panel": "benchmark"}).sort_values(["benchmark", "median"])
+
+
+def benchmarks(results: Results) -> pd.DataFrame:
+    """Our samples of the thesis's benchmarks."""
+    rows = pd.concat([of(results, "benchmarks", "benchmark"), per_expression(results)])
+    return rows[plots.benchmark_of(rows) != plots.OTHER] if len(rows) else rows
+
+
+def per_expression(results: Results) -> pd.DataFrame:
+    """Samples of a few steps with a launch an expression, as they would have been with the thesis's 100."""
+    rows = of(results, "launches", "steps", "benchmarks")
+    if rows.empty:
+        return rows
+    rows = rows[rows["dispatch"].ne("") & rows["block_size"].isna() & rows["n_steps"].between(2, plots.THESIS_STEPS)]
+    few = rows["n_steps"].lt(plots.THESIS_STEPS)
+    whole = rows[few].assign(total_s=seconds_for(rows[few], plots.THESIS_STEPS), n_steps=plots.THESIS_STEPS)
+    steps = whole["step_s"] * (plots.THESIS_STEPS - 1)
+    return whole.assign(evaluate_s=steps, steps_s=steps)
+
+
+def seconds_for(samples: pd.DataFrame, n_steps: int) -> pd.Series:
+    """What each sample would have taken with another number of steps: all but the first cost the same."""
+    return samples["total_s"] - samples["steps_s"] + (n_steps - 1) * samples["step_s"]
+
+
+def own_steps(rows: pd.DataFrame) -> list[tuple[str, float]]:
+    """From the thesis's way to ours: what it is, and the seconds of a sample of 100 steps."""
+    found = []
+    keys = ["backend", "code", "dispatch", "n_steps", "points_per_thread", "block_size", "precision"]
+    for (backend, code, dispatch, n_steps, points, block, precision), one in rows.groupby(keys, dropna=False):
+        seconds = seconds_for(one, plots.THESIS_STEPS).median()
+        if n_steps == 1:
+            name, seconds = "everything anew at every step", one["total_s"].median() * plots.THESIS_STEPS
+        elif dispatch:
+            name = dispatch
+        elif backend == "ptx":
+            name = "compiled once" if code == "anew" else "machine code from the cache"
+        elif not pd.isna(points):
+            name = f"one launch, {points} points a thread, block {block}"
+        else:
+            name = "as exprkit chooses" + ("" if precision == "fast" else f", {precision}")
+        found.append((backend == "ptx", ("transpiler: " if backend == "ptx" else "interpreter: ") + name, seconds))
+    return [(name, seconds) for _, name, seconds in sorted(found, key=lambda one: (one[0], -one[2]))]
+
+
+def relative_to_best(results: Results) -> pd.DataFrame:
+    """Time over the shortest of each evaluator (rows), by block size (columns): the thesis's samples, our steps."""
+    theirs = results.thesis[(results.thesis["benchmark"] == 3) & results.thesis["block_size"].notna()]
+    seconds = theirs.groupby(["evaluator", "block_size"])["seconds"].median().reset_index()
+    seconds["evaluator"] = "thesis " + seconds["evaluator"].str.replace("_", " ")
+    rows = of(results, "blocks", "launches")
+    if len(rows):
+        ours = best_points(rows[rows["block_size"].notna() & rows["n_points"].eq(10_860)])
+        step = ours.groupby(["evaluator", "block_size"])["step_s"].median().rename("seconds").reset_index()
+        seconds = pd.concat([seconds, step], ignore_index=True)
+    table = seconds.astype({"block_size": int}).pivot(index="evaluator", columns="block_size", values="seconds")
+    return table.div(table.min(axis=1), axis=0)
+
+
+def best_points(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of each evaluator and block size the samples with the best number of points a thread."""
+    rows = rows[rows["code"].ne("anew") | ~rows["code"].eq("kept").any()]
+    rows = rows.assign(evaluator=rows["evaluator"].str.replace("\n", " "), points=rows["points_per_thread"].fillna(0))
+    keys = ["evaluator", "block_size"]
+    each = rows.groupby([*keys, "points"], as_index=False)["step_s"].median()
+    best = each.loc[each.groupby(keys)["step_s"].idxmin(), [*keys, "points"]]
+    return rows.merge(best, on=[*keys, "points"]).astype({"block_size": int})
+
+
+def kernel_table(results: Results) -> pd.DataFrame:
+    """Of every block size and number of points a thread: step time, registers, spills, shared memory, occupancy."""
+    rows = of(results, "blocks")
+    rows = rows[rows["points_per_thread"].notna() & rows["registers"].notna()] if len(rows) else rows
+    if rows.empty:
+        return pd.DataFrame()
+    rows = rows.assign(occupancy=rows["resident_blocks"] * rows["block_used"] / 32 / WARPS_OF_A_MULTIPROCESSOR)
+    shown = ["step_s", "registers", "local_bytes", "shared_bytes", "resident_blocks", "occupancy"]
+    return rows.groupby(["where", "block_size", "points_per_thread"])[shown].median().reset_index()
+
+
+def with_code(rows: pd.DataFrame, both: bool) -> pd.DataFrame:
+    """Rows whose machine code is kept; or both kinds, told apart by their names."""
+    if rows.empty:
+        return rows
+    if not both:
+        return rows[rows["code"].ne("anew") | ~rows["code"].eq("kept").any()]
+    return rows.assign(where=rows["where"] + (", " + rows["code"].map(plots.CODE)).fillna(""))
+
+
+def maps_of(rows: pd.DataFrame) -> list[pd.DataFrame]:
+    """The samples with code compiled anew, then those with code from the cache; all together where none is compiled."""
+    codes = [code for code in bench.CODE if rows["code"].eq(code).any()]
+    return [rows[rows["code"].isin(("", code))] for code in codes] or [rows]
+
+
+def winners(rows: pd.DataFrame, n_steps: int) -> pd.DataFrame:
+    """For each size the fastest backend for so many steps, and by how much.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns n_exprs, n_points, where (the fastest), seconds, factor (of the next one).
+    """
+    timed = rows.assign(seconds=seconds_for(rows, n_steps))
+    each = timed.groupby(["n_exprs", "n_points", "where"], as_index=False)["seconds"].median()
+    each = each.sort_values("seconds")
+    groups = each.groupby(["n_exprs", "n_points"])
+    best = groups.first()
+    best["factor"] = groups["seconds"].nth(1).set_axis(groups.nth(1).set_index(["n_exprs", "n_points"]).index)
+    best["factor"] /= best["seconds"]
+    return best.dropna(subset="factor").reset_index()  # where there are two to compare
+
+
+def kernels(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rate and intensity of the steps of each configuration; on a GPU by its own clock."""
+    timed = rows.assign(seconds=rows["device_s"].fillna(rows["kernel_s"]).fillna(rows["step_s"]))
+    sizes = ["n_exprs", "n_points", "n_vars", "n_tokens"]
+    keys = ["file", "where", "results", "precision", "dtype", "dispatch", "source", *sizes]
+    table = timed.groupby(keys, as_index=False, dropna=False)["seconds"].median()
+    nodes = table["n_tokens"] * table["n_points"]
+    size = table["dtype"].map({"float32": 4, "float64": 8})
+    matrix = table["results"].ne("loss") * table["n_exprs"] * table["n_points"] * size
+    moved = matrix + table["n_points"] * (table["n_vars"] + 1) * size + 8 * table["n_tokens"]
+    return table.assign(nodes_per_s=nodes / table["seconds"], nodes_per_byte=nodes / moved)
+
+
+def roofs_of(record: dict[str, Any]) -> list[tuple[str, float, float]]:
+    """Name, bytes a second and node evaluations a second of the roofs of a record."""
+    found, roofs = [], record.get("roofs", {})
+    if "host_bytes_per_s" in roofs and "gpu_bytes_per_s" not in roofs:
+        found.append(("host memory", roofs["host_bytes_per_s"], np.inf))
+    if "gpu_bytes_per_s" in roofs:
+        gpu = next(machine["gpu"] for machine in record["machines"] if "gpu" in machine)
+        clock = 1e6 * (gpu["most_sm_mhz"] or np.inf)
+        found.append((gpu["name"], roofs["gpu_bytes_per_s"], gpu["multiprocessors"] * LANES * clock))
+    return found
