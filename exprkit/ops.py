@@ -18,7 +18,7 @@ numpy        the definition, on NumPy float64 arrays
 vector       the formula on SIMD vectors (``vecmath.py``), float32 and float64
 fast_vector  the formula under ``precision="fast"``, where it differs
 cuda         the formula in CUDA C over ``a``, ``b`` (of a pair: ``a_low``, ``y_low``) and the type
-             ``T``, for float and double; its functions are CUDA's or stand in ``interpreter.cu``
+             ``T``, for float and double; its functions are CUDA's or stand in ``arithmetic.cu``
 cuda_fast    the same under ``precision="fast"``, where it differs
 cuda_fast_ulp  largest float32 error of ``cuda_fast`` over ``domain``, of max(|y|, 1)'s last place
 ptx          the formula as PTX where that is an instruction, the one that the compiler makes of ``cuda``:

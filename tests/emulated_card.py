@@ -1,4 +1,4 @@
-"""A card that is not there: interpreter.cu compiled as C++ and run on the CPU, for tests without a GPU.
+"""A card that is not there: the interpreter's kernels compiled as C++ and run on the CPU, for tests without a GPU.
 
 A warp has one lane and a block one warp, so launches are loops; everything else, from the
 words of a program to the segments of a launch, is what runs on a GPU.

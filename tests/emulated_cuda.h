@@ -1,4 +1,4 @@
-// CUDA C for a C++ compiler: interpreter.cu as a plain program, one thread at a time, a warp of one lane.
+// CUDA C for a C++ compiler: the interpreter's kernels as a plain program, one thread at a time, a warp of one lane.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -1,7 +1,7 @@
 """Every unary operator of the GPU on every float32: ``PYTHONPATH=. python tests/gpu_accuracy.py data/results``.
 
 Writes ``accuracy_ieee.csv``, ``accuracy_fast.csv`` and ``accuracy.md``.  What is measured is the
-shipped code: function ``scalar`` of interpreter.cu, compiled as for an evaluation.  It is
+shipped code: function ``scalar`` of support.cu, compiled as for an evaluation.  It is
 compared on the device with the same table's formulas in float64, whose errors are far below
 float32's last place.
 

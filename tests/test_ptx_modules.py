@@ -1,7 +1,7 @@
 """The transpiler's modules, run as they are written on a machine for PTX: no GPU needed, but NVRTC.
 
 The whole engine runs: its modules' text on ``ptx_machine``, so that a wrong but valid instruction,
-operand, address or barrier shows here; the small kernels of interpreter.cu before and after, which
+operand, address or barrier shows here; the small kernels of support.cu before and after, which
 ``test_interpreter_logic`` tests, are a few lines of NumPy.
 """
 
@@ -75,7 +75,7 @@ def scalar(code, precision, a, a_low=0.0, b=0.0):
 
 
 class SmallKernel:
-    """A kernel of interpreter.cu that comes before or after the modules."""
+    """A kernel of support.cu that comes before or after the modules."""
 
     def __init__(self, name, precision, dtype):
         self.run, self.precision, self.dtype = getattr(self, name), precision, dtype

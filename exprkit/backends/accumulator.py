@@ -28,7 +28,7 @@ from exprkit.compiled import compiled
 from exprkit.errors import BackendError
 from exprkit.lower import COLUMN, SLOT, UNIFORM, Program
 
-END, LOAD, SPILL, FROM_SLOT = 1, 2, 4, 8  # of a word's action, as in interpreter.cu
+END, LOAD, SPILL, FROM_SLOT = 1, 2, 4, 8  # of a word's action, as in job.cu
 PARAMETER, CONSTANT, RESULT = 1, 2, 3  # where a number comes from
 MAX_COLUMNS = 1 << 16  # a word holds 16 bits for one
 _CASE, _SPILL_SLOT, _LOADED = 16, 8, 16  # shifts

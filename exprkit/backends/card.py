@@ -146,7 +146,7 @@ class Card:
 
     @functools.cache  # noqa: B019  a card lives as long as the process
     def kernel(self, name: str, settings: Precision, text: str | None = None, **macros: Any) -> Kernel:
-        """A kernel of interpreter.cu (or of another ``text``), compiled for these macros."""
+        """A kernel of the interpreter's text (or of another ``text``), compiled for these macros."""
         code = cubins.compiled(settings.architecture or self.architecture, settings, text, **macros)
         module = self.xp.cuda.function.Module()
         module.load(code)

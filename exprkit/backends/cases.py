@@ -1,4 +1,4 @@
-"""The text of the CUDA kernels: ``interpreter.cu`` with the operators' cases from the table.
+"""The text of the CUDA kernels: that of ``PARTS``, with the operators' cases from the table.
 
 Between the operator table and ``cubins``: a word of a GPU program names a *case*, which is
 an operator together with where its operand comes from.  This module numbers the cases, for
@@ -23,13 +23,15 @@ BOTH            acc = f(pair of columns, number)
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from exprkit import ops
 
+HEAD = "job.cu", "arithmetic.cu"  # that other kernels begin with, too
+PARTS = *HEAD, "interpreter.cu", "support.cu"
 ALONE, MEMORY, MEMORY_FIRST, NUMBER, NUMBER_FIRST, BOTH = range(6)
 N_FORMS = 6
 _NO_CASE = -1
@@ -66,6 +68,11 @@ def numbers() -> np.ndarray:
     return table
 
 
+def joined(parts: Iterable[str]) -> str:
+    """The texts of these files, one behind the other."""
+    return "\n".join(Path(__file__).with_name(part).read_text() for part in parts)
+
+
 @functools.cache
 def source(operators: str) -> str:
     """The CUDA C of all kernels.
@@ -75,7 +82,7 @@ def source(operators: str) -> str:
     operators : {"ieee", "fast"}
         Which of the table's formulas to use.
     """
-    text = Path(__file__).with_name("interpreter.cu").read_text()
+    text = joined(PARTS)
     for mark, common in (("common", True), ("other", False)):
         cases = "\n".join(line for row in rows(common) for line in _cases(row, operators))
         text = text.replace(f"            //{{{mark} cases}}", cases)

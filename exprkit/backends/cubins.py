@@ -22,7 +22,7 @@ from exprkit.backends.geometry import resident_threads
 from exprkit.precision import Precision
 
 PACKAGES = ("cuda-core", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")  # besides NVRTC's own version in the key
-MACROS: dict[str, Any] = {  # what interpreter.cu expects; its head explains them
+MACROS: dict[str, Any] = {  # what job.cu expects, and explains
     "REAL": "float",
     "LANES": 32,
     "VECTORS": 4,
@@ -41,7 +41,7 @@ MACROS: dict[str, Any] = {  # what interpreter.cu expects; its head explains the
 
 
 def macros(settings: Precision, chosen: Mapping[str, Any]) -> dict[str, str]:
-    """All that interpreter.cu expects to be defined: the settings', the chosen and the usual values."""
+    """All that job.cu expects to be defined: the settings', the chosen and the usual values."""
     own = {
         "APPROXIMATE_DIVISION": int(bool(settings.approximate_division)),
         "APPROXIMATE_ROOT": int(bool(settings.approximate_root)),

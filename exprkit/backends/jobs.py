@@ -1,4 +1,4 @@
-"""Launching the kernels of ``interpreter.cu``: their argument, and the arrays that stay on the device.
+"""Launching the interpreter's kernels: their argument, and the arrays that stay on the device.
 
 Between ``card`` and ``cuda``.
 
@@ -46,7 +46,7 @@ def too_large(what: str, card: Any) -> MemoryError:
 
 
 class Job(ctypes.Structure):
-    """struct Job of interpreter.cu."""
+    """struct Job of job.cu."""
 
     _fields_ = [
         *((name, ctypes.c_uint64) for name in _POINTERS),

@@ -1,11 +1,10 @@
 // Values with derivatives: what a program does to an accumulator that has TANGENTS derivatives beside every value.
 //
-// The first of three texts, which the host joins behind the arithmetic of interpreter.cu: tangents.cu, equations.cu,
-// fit.cu.  Programs are those of the interpreter, words with an accumulator.  A value that does not depend on a
-// parameter has no tangent for it, and what an operator's derivative is there (perhaps inf) does not matter;
-// ``active`` has a bit for each tangent that counts.
+// The host joins it behind job.cu and arithmetic.cu; equations.cu and fit.cu follow.  Programs are those of the
+// interpreter, words with an accumulator.  A value that does not depend on a parameter has no tangent for it, and
+// what an operator's derivative is there (perhaps inf) does not matter; ``active`` has a bit for each tangent that counts.
 //
-// The host defines, besides the macros of interpreter.cu:
+// The host defines, besides the macros of job.cu:
 //
 //     TANGENTS      1 to 4                                    RARE      1 where uncommon operators are used
 //     ENTRY_BYTES   the size of an entry

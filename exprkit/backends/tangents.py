@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from exprkit import ops
 from exprkit.backends import cases
@@ -25,8 +24,7 @@ from exprkit.population import CONSTANT, OPERATOR
 from exprkit.text.parser import parse
 
 LETTERS = ["a", "b", "y"]  # what a derivative is written over
-PARTS = "tangents.cu", "equations.cu", "fit.cu"
-_ARITHMETIC_ENDS = "#if !SUPPORT\n"  # in interpreter.cu
+PARTS = *cases.HEAD, "tangents.cu", "equations.cu", "fit.cu"
 
 
 @functools.cache
@@ -38,9 +36,7 @@ def source(operators: str) -> str:
     operators : {"ieee", "fast"}
         Which of the table's formulas to use, in the derivatives too.
     """
-    here = Path(__file__)
-    text = here.with_name("interpreter.cu").read_text().partition(_ARITHMETIC_ENDS)[0]
-    text += "".join(here.with_name(part).read_text() for part in PARTS)
+    text = cases.joined(PARTS)
     rows = [ops.BY_CODE[code] for code in sorted(ops.BY_CODE)]
     usual = [row for row in rows if not is_rare(row)]
     for mark, some, usual_number in (

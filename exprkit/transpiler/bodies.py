@@ -1,7 +1,7 @@
 """The operators as PTX: what stands in a generated kernel for one operator.
 
 Between the operator table and the emitter.  Where the table has a PTX cell, that is the
-body.  Every other operator is its CUDA C cell (``ops.py``, ``interpreter.cu``), compiled by
+body.  Every other operator is its CUDA C cell (``ops.py``, ``arithmetic.cu``), compiled by
 NVRTC once, with the interpreter's options, so that interpreter and transpiler make the same
 bits; the compiler's PTX is taken apart here and made a template.
 
@@ -33,7 +33,6 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +47,6 @@ PLACEHOLDERS = ("y", "y_low", "a", "a_low", "b", "n")
 VERSION, TARGET = "6.4", "sm_75"  # the lowest that have all instructions used; modules declare them
 MOST_PASTED = 48  # instructions of a body that is pasted rather than called
 SOURCE_TARGET = "compute_75"  # one text for all architectures
-ARITHMETIC_ENDS = "// ── shared memory by its 32-bit address"  # the line of interpreter.cu behind its formulas
 MISSING = "the operators' PTX needs {}: pip install 'exprkit[cuda13]' (or [cuda12] for a CUDA 12 driver)"
 
 
@@ -168,10 +166,9 @@ def _name(code: int) -> str:
 
 
 def source(operators: str) -> str:
-    """CUDA C with one function for every operator: interpreter.cu's arithmetic and the table's formulas."""
-    before, _, rest = Path(cases.__file__).with_name("interpreter.cu").read_text().partition("#if !SUPPORT")
-    arithmetic = before + rest.partition(ARITHMETIC_ENDS)[0]  # with the formulas for usual operands
-    return arithmetic + "\n".join(_function(ops.BY_CODE[code], operators) for code in sorted(ops.BY_CODE)) + "\n"
+    """CUDA C with one function for every operator: arithmetic.cu and the table's formulas."""
+    functions = [_function(ops.BY_CODE[code], operators) for code in sorted(ops.BY_CODE)]
+    return "\n".join([cases.joined(cases.HEAD), *functions, ""])
 
 
 def _function(row: ops.Operator, operators: str) -> str:

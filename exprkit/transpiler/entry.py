@@ -37,7 +37,7 @@ tile            points first, first + stride, ... before first + extent and stop
 columns         [chunk of 32 points][column][32]: a thread reaches all columns from one address
 instances       [row of a bundle][structure]: first number, expression (32 bits each); where columns are
                 given, behind these the structure's columns, filled up to vectors of 4
-numbers         [set][number] pairs: high and low part (see ``make_numbers`` in interpreter.cu)
+numbers         [set][number] pairs: high and low part (see ``make_numbers`` in support.cu)
 out             [set][expression][point]; of sums: [set][expression][tile], float64
 target, weights [point]
 ==============  ===================================================================================

@@ -1,0 +1,217 @@
+// The arithmetic that the table's cells (ops.py) are written in, for float and double.
+
+// ── the hardware's approximations ────────────────────────────────────────────────────
+
+#ifndef EMULATED
+#define APPROXIMATION(name, instruction)                                                   \
+    INLINE float approximate_##name(float a)                                               \
+    {                                                                                      \
+        float y;                                                                           \
+        asm(instruction ".approx" FLUSH ".f32 %0, %1;" : "=f"(y) : "f"(a));                  \
+        return y;                                                                          \
+    }
+APPROXIMATION(exp2, "ex2")
+APPROXIMATION(log2, "lg2")
+APPROXIMATION(reciprocal, "rcp")
+APPROXIMATION(root, "sqrt")
+APPROXIMATION(sin, "sin")
+APPROXIMATION(cos, "cos")
+INLINE float approximate_quotient(float a, float b)
+{
+    float y;
+    asm("div.approx" FLUSH ".f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+#endif
+
+// ── arithmetic that the table's cells use ────────────────────────────────────────────
+
+constexpr double LARGEST = sizeof(T) == 4 ? 3.4028234663852886e38 : 1.7976931348623157e308;
+constexpr T LN2 = T(0.69314718055994530942);
+
+INLINE double quotient(double a, double b) { return a / b; }
+INLINE float quotient(float a, float b) { return APPROXIMATE_DIVISION ? approximate_quotient(a, b) : a / b; }
+INLINE double reciprocal(double a) { return 1.0 / a; }
+INLINE float reciprocal(float a) { return APPROXIMATE_DIVISION ? approximate_reciprocal(a) : 1.0f / a; }
+INLINE double root(double a) { return sqrt(a); }
+INLINE float root(float a) { return APPROXIMATE_ROOT ? approximate_root(a) : sqrt(a); }
+
+INLINE double fast_exp2(double a) { return exp2(a); }
+INLINE float fast_exp2(float a) { return approximate_exp2(a); }
+INLINE double fast_exp(double a) { return exp(a); }
+INLINE float fast_exp(float a) { return approximate_exp2(a * 1.4426950408889634f); }
+INLINE double fast_log2(double a) { return log2(a); }
+INLINE float fast_log2(float a) { return approximate_log2(a); }
+INLINE double fast_log(double a) { return log(a); }
+INLINE float fast_log(float a) { return approximate_log2(a) * float(LN2); }
+INLINE double fast_log10(double a) { return log10(a); }
+INLINE float fast_log10(float a) { return approximate_log2(a) * 0.30102999566398120f; }
+
+// The hardware's sine is good within one turn: take off whole turns first.
+INLINE float within_turn(float a)
+{
+    const float turns = rint(a * 0.15915494309189535f);
+    return fma(turns, 1.7484555314695172e-7f, fma(turns, -6.2831854820251465f, a));
+}
+INLINE double fast_sin(double a) { return sin(a); }
+INLINE float fast_sin(float a) { return approximate_sin(within_turn(a)); }
+INLINE double fast_cos(double a) { return cos(a); }
+INLINE float fast_cos(float a) { return approximate_cos(within_turn(a)); }
+INLINE double fast_tan(double a) { return tan(a); }
+INLINE float fast_tan(float a) { return quotient(fast_sin(a), fast_cos(a)); }
+
+INLINE T sign_of(T a) { return a > T(0) ? T(1) : a < T(0) ? T(-1) : a == T(0) ? T(0) : a; }
+
+INLINE T sigmoid(T a)
+{
+    const T e = exp(-fabs(a));
+    return (a < T(0) ? e : T(1)) / (T(1) + e);
+}
+
+INLINE float analytic_quotient(float a, float b) { return float(a / sqrt(1.0 + double(b) * b)); }
+INLINE double analytic_quotient(double a, double b) { return a / hypot(1.0, b); }
+
+// a - floor(a / b) b: the remainder with the sign of b.
+INLINE T floor_mod(T a, T b)
+{
+    const T r = fmod(a, b);
+    if (r == T(0)) return copysign(T(0), b);
+    return (r < T(0)) == (b < T(0)) ? r : r + b;
+}
+
+// log2 |a| as an unevaluated sum of two numbers.
+INLINE float log2_pair(float a, float &low)
+{
+    const double l = log2(fabs(double(a)));
+    const float high = float(l);
+    low = l - l == 0.0 ? float(l - double(high)) : 0.0f;
+    return high;
+}
+
+INLINE double log2_pair(double a, double &low)
+{
+    int k;
+    double m = frexp(fabs(a), &k);  // in [0.5, 1)
+    low = 0.0;
+    if (!(fabs(a) > 0.0 && fabs(a) <= LARGEST)) return log2(fabs(a));
+    if (m < 0.70710678118654752) { m += m; k -= 1; }
+    // log2 m = 2 / ln 2 (f + f^3 / 3 + f^5 / 5 + ...) with f = (m - 1) / (m + 1); the first two terms in two parts
+    const double d = m - 1.0, s = m + 1.0, s_low = m - (s - 1.0);
+    const double f = d / s, f_low = (fma(-f, s, d) - f * s_low) / s;
+    const double q = f * f, q_low = fma(f, f, -q) + 2.0 * f * f_low;
+    const double c = q * f, c_low = fma(q, f, -c) + q * f_low + q_low * f;
+    const double t = c / 3.0, t_low = (fma(-t, 3.0, c) + c_low) / 3.0;
+    const double rest = c * q * (1.0 / 5 + q * (1.0 / 7 + q * (1.0 / 9 + q * (1.0 / 11 + q * (1.0 / 13
+                      + q * (1.0 / 15 + q * (1.0 / 17 + q * (1.0 / 19 + q / 21))))))));
+    const double g = f + t, g_low = (f - g) + t + (f_low + t_low + rest);
+    const double scale = 2.8853900817779268, scale_low = 4.0710547481862066e-17;  // 2 / ln 2
+    const double y = g * scale, y_low = fma(g, scale, -y) + (g * scale_low + g_low * scale);
+    const double sum = k + y, rest_of_sum = (k - sum) + y + y_low, high = sum + rest_of_sum;
+    low = (sum - high) + rest_of_sum;
+    return high;
+}
+
+// With 0 and inf as the largest numbers there are, 0 * b is 0 and not nan for b = 0.
+INLINE T log2_pair_bounded(T a, T &low)
+{
+    const T high = log2_pair(a, low);
+    return high > T(LARGEST) ? T(LARGEST) : high < T(-LARGEST) ? T(-LARGEST) : high;
+}
+
+// 2^((high + low) b), 1 where high or b is 0.
+INLINE T exp2_of_product(T high, T low, T b)
+{
+    const T p = high * b, rest = (fma(high, b, -p) + low * b) * LN2;
+    const T y = exp2(p), corrected = fma(y, rest, y);
+    const T result = corrected == corrected ? corrected : y;  // nan: out of range, where there is nothing to correct
+    return high == T(0) || b == T(0) ? T(1) : result;
+}
+INLINE double fast_exp2_of_product(double high, double low, double b) { return exp2_of_product(high, low, b); }
+INLINE float fast_exp2_of_product(float high, float low, float b) { return approximate_exp2(high * b); }
+
+INLINE double fast_pow(double a, double b) { return a < 0.0 ? nan("") : pow(a, b); }
+INLINE float fast_pow(float a, float b) { return b == 0.0f ? 1.0f : approximate_exp2(b * approximate_log2(a)); }
+
+// a^b for whole b; with fast operators as a product of squares, from 64 on through the logarithm.
+INLINE double whole_power(double a, double b) { return pow(a, b); }
+INLINE float whole_power(float a, float b)
+{
+    if (PAIRS) return pow(a, b);
+    const float size = fabs(b);
+    if (size >= 64.0f) {
+        const float y = approximate_exp2(b * approximate_log2(fabs(a)));
+        return a < 0.0f && fmod(size, 2.0f) == 1.0f ? -y : y;
+    }
+    float y = 1.0f, square = a;
+    for (int n = int(size); n > 0; n >>= 1) {
+        if (n & 1) y *= square;
+        if (n > 1) square *= square;
+    }
+    return b < 0.0f ? reciprocal(y) : y;
+}
+
+// ── formulas for the usual operands ──────────────────────────────────────────────────
+
+// Each makes ``holds`` false where the whole formula is needed: for zeros, infinities and what is very large or small, but
+// not for nan that gives nan, which in random expressions is common.  They have no branches, so that those of many points
+// run side by side.
+
+#ifndef EMULATED
+INLINE float flushed_reciprocal(float a)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a));
+    return y;
+}
+
+INLINE float flushed_exp2(float a)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a));
+    return y;
+}
+#endif
+
+INLINE double usual_quotient(double a, double b, bool &) { return a / b; }
+INLINE float usual_quotient(float a, float b, bool &holds)
+{
+    if (APPROXIMATE_DIVISION) return a / b;
+    float r = flushed_reciprocal(b);
+    r = fma(fma(-b, r, 1.0f), r, r);
+    float y = a * r;
+    y = fma(fma(-b, y, a), r, y);
+    y = fma(fma(-b, y, a), r, y);  // rounded as it should be, unless something on the way was out of range
+    const bool is_nan = a + b != a + b;  // or inf - inf, whose quotient is nan too
+    holds = holds & (((fabs(a) >= 1e-21f) & (fabs(y) >= 1e-21f) & (fabs(y) <= 1e38f)) | is_nan);
+    return y;
+}
+
+INLINE double usual_exp2_of_product(double high, double low, double b, bool &) { return exp2_of_product(high, low, b); }
+INLINE float usual_exp2_of_product(float high, float low, float b, bool &holds)
+{
+    const float p = high * b, rest = (fma(high, b, -p) + low * b) * LN2;
+    const float power = flushed_exp2(p), y = fma(power, rest, power);
+    holds = holds & (((y == y) & (p >= -126.0f)) | ((p != p) & (high != 0.0f) & (b != 0.0f)));
+    return y;
+}
+
+INLINE double usual_power(double a, double b, bool &) { return pow(a, b); }
+
+// 2^(b log2 a) with log2 a in two parts, good to two units of the last place besides 2^x.
+INLINE float usual_power(float a, float b, bool &holds)
+{
+    const int i = __float_as_int(a), k = (i - 0x3f3504f3) >> 23;  // a = m 2^k, m from sqrt(1/2) to sqrt(2)
+    const float m = __int_as_float(i - (k << 23)), whole = __int_as_float(0x4b400000 + k) - 12582912.0f;
+    // log2 m = 2 / ln 2 (s + s^3 / 3 + s^5 / 5 + ...) with s = (m - 1) / (m + 1); s in two parts
+    const float t = fma(0.0f, a, m - 1.0f), u = m + 1.0f, u_low = m - (u - 1.0f), r = flushed_reciprocal(u);
+    const float s = t * r, s_low = fma(-s, u_low, fma(-s, u, t)) * r, q = s * s;
+    const float rest = q * fma(fma(fma(0.1179143041f, q, 0.1426863670f), q, 0.2000016719f), q, 0.3333333433f);
+    const float scale = 2.8853900432586670f, scale_low = 3.8519260e-8f;  // 2 / ln 2
+    const float y = s * scale;
+    const float y_low = fma(fma(s, rest, s_low), scale, fma(s, scale_low, fma(s, scale, -y)));
+    const float sum = whole + y, left = (whole - sum) + y + y_low, high = sum + left, low = (sum - high) + left;
+    const float p = high * b, p_low = (fma(high, b, -p) + low * b) * LN2, power = flushed_exp2(p);
+    const bool is_nan = ((a != a) & (b != 0.0f)) | ((b != b) & (a != 1.0f));
+    holds = holds & (((a >= 1.17549435e-38f) & (a <= 3.4e38f) & (fabs(p) <= 32.0f)) | is_nan);
+    return fma(power, p_low, power);
+}
