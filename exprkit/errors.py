@@ -42,10 +42,10 @@ class MissingError(ExprkitError, ImportError):
     """A package that an extra of exprkit brings is not installed; says which command installs it."""
 
 
-def one_of(what: str, value: Any, choices: tuple[str, ...]) -> Any:
-    """The value; an ArgumentError if it is none of the choices."""
+def one_of(what: str, value: Any, choices: tuple[str, ...], error: type[ExprkitError] = ArgumentError) -> Any:
+    """The value; an error if it is none of the choices."""
     if value not in choices:
-        raise ArgumentError(f"{what} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+        raise error(f"{what} must be one of {', '.join(map(repr, choices))}, not {value!r}")
     return value
 
 

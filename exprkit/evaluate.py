@@ -18,7 +18,7 @@ import numpy as np
 
 from exprkit import arrays
 from exprkit.backends import choice, load, status
-from exprkit.errors import ArgumentError, BackendError, DataError
+from exprkit.errors import ArgumentError, BackendError, DataError, one_of
 from exprkit.population import Population
 from exprkit.precision import Precision
 from exprkit.precision import precision as precision_of
@@ -87,7 +87,7 @@ class Evaluator:
         self.pop = arrays.population(pop)
         settings = precision_of(precision)
         self.precision = settings.operators
-        self.dtype = np.dtype(_one_of("dtype", arrays.dtype_name(dtype), DTYPES))
+        self.dtype = np.dtype(one_of("dtype", arrays.dtype_name(dtype), DTYPES, DataError))
         self.threads = _check_threads(threads)
         self.n_steps = _check_steps(n_steps)
         self._choice = self._chosen(X, settings, tuple(options)) if backend == "auto" else None
@@ -184,7 +184,7 @@ class Evaluator:
         DataError
             If ``params``, ``y`` or ``weights`` does not fit.
         """
-        summed, finish = LOSSES[_one_of("kind", kind, tuple(LOSSES))]
+        summed, finish = LOSSES[one_of("kind", kind, tuple(LOSSES), DataError)]
         sets, lead, target, w = self._against(params, y, weights)
         counts = np.zeros((len(sets), len(self.pop), 2), np.int64) if count_nonfinite else None
         if counts is not None and getattr(self._engine, "counts_losses", False):
@@ -269,7 +269,7 @@ class Evaluator:
             If the backend makes no derivatives.
         """
         compute = self._ability("loss_and_grad")
-        summed, finish = LOSSES[_one_of("kind", kind, tuple(LOSSES))]
+        summed, finish = LOSSES[one_of("kind", kind, tuple(LOSSES), DataError)]
         sets, lead, target, w = self._against(params, y, weights)
         sums, gradient = compute(sets, target, w, summed)
         total = np.float64(self.n_points if w is None else float(np.sum(w, dtype=np.float64)))
@@ -382,12 +382,6 @@ class Evaluator:
             f"Evaluator({len(self.pop)} expressions x {self.n_points} points, backend={self.backend!r}, "
             f"precision={self.precision!r}, dtype={self.dtype.name!r})"
         )
-
-
-def _one_of(what: str, value: Any, choices: tuple[str, ...]) -> str:
-    if value not in choices:
-        raise DataError(f"{what} must be one of {', '.join(map(repr, choices))}, not {value!r}")
-    return value
 
 
 def _check_threads(threads: Any) -> int | None:

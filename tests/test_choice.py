@@ -110,8 +110,8 @@ def test_little_work_is_done_before_a_gpu_is_asked_for(monkeypatch):
 def test_the_table_can_be_read(gpu):
     assert choice.choose(work(n_steps=100, cores=2)).table() == (
         "            set-up    a step     100 steps   to host\n"
-        "cpu        2.05 ms   20.4 ms        2.04 s         -\n"
-        "cuda       6.45 ms    132 us       19.6 ms   27.5 ms  chosen: the least\n"
+        "cpu        2.90 ms   29.0 ms        2.90 s         -\n"
+        "cuda       8.07 ms    124 us       20.4 ms   27.5 ms  chosen: the least\n"
         "ptx         5.61 s    116 us        5.63 s   27.5 ms\n"
         "estimates for 9,880 expressions, 53,352 tokens, 10,860 points; "
         "results stay where they are made, to host: a matrix moved"

@@ -65,18 +65,18 @@ class Costs:
 
 
 COSTS = {
-    # data/results/cpu.parquet (prepare_s: 2.0 ms for 53,886 tokens, 62 ms for 2,110,381) and
-    # data/results/peers.csv (thesis, one thread: 14.2e9 nodes a second for losses, 16.4e9 for matrices)
+    # data/results/cpu.parquet (prepare_s: 2.2 ms for 53,886 tokens, 102 ms for 2,110,381) and
+    # data/results/peers.csv (thesis, one thread: 1.0e10 nodes a second for losses, 1.07e10 for matrices)
     "cpu": Costs(
-        start=5e-4, token=2.9e-8, step=2e-5, nodes=(1.42e10, 1.42e10), double=0.45, bytes=1.2e10, on_device=False
+        start=5e-4, token=4.5e-8, step=2e-5, nodes=(1.0e10, 1.0e10), double=0.45, bytes=1.2e10, on_device=False
     ),
-    # data/results/h200_interpreter.csv: prepare 6.4 ms for 53,886 tokens, 154 ms for 2,110,381; 18.8 us a step;
-    # losses of thesis expressions 8.3e12 and of trees 5.0e12 nodes a second (fast), 2.8e12 and 1.1e12 to 2.0e12 (ieee);
-    # matrices 3.79 TB/s
-    "cuda": Costs(start=2.6e-3, token=7.2e-8, step=1.9e-5, nodes=(2.0e12, 6.5e12), double=0.3, bytes=3.8e12),
-    # data/results/h200_ptx.csv and .md, the same H200, 16 cores: 14 us a step; losses of trees 8.4e12 and 10.3e12 nodes
-    # a second (fast), ieee a third of fast; matrices 3.8 to 4.2 TB/s; compiling: trees of 30 tokens 3.6 s for 9,801
-    # structures (fast), ieee 3.2 times as long
+    # data/results/h200_interpreter.csv: prepare 8.1 ms for 53,886 tokens, 173 ms for 2,110,381; 15 to 22 us a step;
+    # losses of thesis expressions 8.8e12 and of trees 5.6e12 nodes a second (fast), 2.9e12 and 1.0e12 to 1.9e12 (ieee);
+    # matrices 4.1 TB/s
+    "cuda": Costs(start=3.8e-3, token=8.0e-8, step=1.9e-5, nodes=(2.0e12, 6.5e12), double=0.3, bytes=4.1e12),
+    # data/results/h200_ptx.csv and .md, the same H200, 16 cores: 15 us a step; losses of trees 8.7e12 and 10.3e12 nodes
+    # a second (fast), ieee a third of fast; matrices 3.7 to 4.2 TB/s; compiling: trees of 30 tokens 3.1 s for 9,801
+    # structures (fast), an earlier run 3.6 s; ieee 3.2 times as long
     "ptx": Costs(
         start=5e-3, token=1.4e-7, step=1.4e-5, nodes=(3.0e12, 1.0e13), double=0.3, bytes=4.2e12, code=(4.8e-4, 1.4e-4)
     ),

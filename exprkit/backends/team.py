@@ -76,12 +76,11 @@ class Board:
         self._serve = serve
         self._held: Any = None  # the memory that the call's addresses are of
 
-    def run(
-        self, numbers: Sequence[int], pieces: int, threads: int, work: Callable[[], bool], held: Any
-    ) -> None:
-        """Do all pieces: this thread by ``work()``, which takes some and says whether any are left, and others."""
-        if self._held is not None:  # a call was interrupted while threads worked for it
-            self._close()
+    def run(self, numbers: Sequence[int], pieces: int, threads: int, work: Callable[[], bool], held: Any) -> None:
+        """Do all pieces: this thread by ``work()``, which takes some and says whether any are left, and others.
+
+        A board whose call was interrupted is not to be used again: a thread may still work for that call.
+        """
         self._held = held
         self.numbers[NUMBERS : NUMBERS + len(numbers)] = numbers
         self.numbers[PIECES] = pieces
