@@ -20,8 +20,8 @@ from exprkit import ops
 from exprkit.compiled import compiled
 from exprkit.errors import ArgumentError, PopulationError
 from exprkit.graph import (
+    FULL,
     NO_RULE,
-    Graph,
     clear,
     derivative_rules,
     make_graph,
@@ -53,8 +53,7 @@ def diff(pop: Population, name: str, errors: str = "raise") -> Population:
     if errors not in ("raise", "mask"):
         raise ArgumentError(f'errors={errors!r}: expected "raise" or "mask"')
     kind, index = _leaf(pop, name)
-    graph = make_graph(pop, np.zeros(max(int(pop.n_vars), 1), np.bool_), reverse=False, loose=False)
-    kinds, values, offsets, problems = _all(pop, graph, kind, index)
+    kinds, values, offsets, problems = _all(pop, kind, index)
     faults = dict(sorted({**pop._faults, **_faults(pop, problems)}.items()))
     result = Population._of_parser(kinds, values, offsets, Names(pop.variables, pop.parameters), faults)
     if errors == "raise" and np.any(problems != FINE):
@@ -83,12 +82,12 @@ def _leaf(pop: Population, name: str) -> tuple[int, int]:
     raise ArgumentError(f"there is no variable or parameter {name!r}: {hint}")
 
 
-def _all(
-    pop: Population, graph: Graph, kind: int, index: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    room = FIRST_ROOM * len(pop.kinds) + len(pop)
+def _all(pop: Population, kind: int, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    room, graph_room = FIRST_ROOM * len(pop.kinds) + len(pop), 1
     rules, derivatives = no_rewriting(), derivative_rules()
+    known_positive = np.zeros(max(int(pop.n_vars), 1), np.bool_)
     while True:
+        graph = make_graph(pop, known_positive, reverse=False, loose=False, room=graph_room)
         kinds, values = np.empty(room, np.uint8), np.empty(room, np.uint64)
         offsets, problems = np.zeros(len(pop) + 1, np.int64), np.zeros(len(pop), np.uint8)
         numbers = pop.values.view(np.float64)
@@ -97,7 +96,10 @@ def _all(
         if enough:
             n = offsets[-1]
             return kinds[:n].copy(), values[:n].copy(), offsets, problems
-        room *= 4
+        if graph.counts[FULL]:
+            graph_room *= 2
+        else:
+            room *= 4
 
 
 def _faults(pop: Population, problems: np.ndarray) -> dict[int, Fault]:
@@ -131,6 +133,8 @@ def _diff_all(tokens, graph, rules, derivatives, kind, index, kinds, values, off
             leaf = _find(graph, root, kind, index)
             found = tangent(graph, rules, derivatives, root, leaf) if leaf >= 0 else np.int64(-1)
             found = number(graph, 0.0) if found < 0 else found
+            if graph.counts[FULL]:
+                return False
             if graph.counts[NO_RULE]:
                 problems[i] = NO_DERIVATIVE
             else:

@@ -11,7 +11,7 @@ leaves the point loop as in ``lower``.
     t0 = mul u1, c0
     t0 = exp t0
     t1 = mul u0, t0
-    t2 = mul c0, t1
+    t2 = strong_product c0, t1
     value = t1; by p1: t0; by p2: t2
 
 Forward or reverse mode, whichever needs fewer instructions.  A ``GradientProgram`` is a
@@ -33,8 +33,10 @@ from exprkit import ops
 from exprkit.compiled import compiled
 from exprkit.graph import (
     FORWARD_MOST,
+    FULL,
     NODES,
     NOTHING,
+    Graph,
     adjoints,
     clear,
     derivative_rules,
@@ -66,6 +68,7 @@ POINT_COST = 16  # of an instruction for every point, beside one that runs once
 FIRST_ROOM = 6  # instructions for each token; grows
 COPY, ADD, MUL = np.int64(ops.COPY), np.int64(ops.ADD), np.int64(ops.MUL)
 LOW = np.int64(-2)  # as operand b: the low part of the pair that is operand a
+SLOTS, UNIFORMS, COLUMNS, NEEDED = range(4)  # of ``counts``: the most of each, and the room that was too small
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,15 +109,9 @@ def lower_gradients(
     """
     n_vars, n_exprs = int(pop.n_vars), len(pop)
     positive = np.zeros(max(n_vars, 1), np.bool_) if positive is None else positive
-    graph = make_graph(pop, positive, reverse=True, loose=True)
     with np.errstate(over="ignore", invalid="ignore"):
         numbers = pop.values.view(np.float64).astype(dtype).astype(np.float64)
     tokens = _Tokens(pop.kinds, pop.values, numbers, pop.offsets, np.asarray(pop.n_params, np.int32))
-    size, most = len(graph.group), pop.max_params + 1
-    scratch = _Scratch(
-        np.zeros(size, np.bool_), np.zeros(size, np.int32), np.zeros(size, np.int32), np.zeros(size, np.int32),
-        np.zeros(size + 2, np.bool_), np.zeros(most, np.int32), np.zeros(most, np.int32),
-    )  # fmt: skip
     columns = Columns(
         np.full(256 * max(n_vars, 1), -1, np.int32), np.empty(512 * max(n_vars, 1), np.uint8),
         np.empty(512 * max(n_vars, 1), np.int32),
@@ -126,23 +123,27 @@ def lower_gradients(
         offsets, first_const, np.zeros(n_exprs, np.int32), np.zeros(n_exprs, np.int32),
         np.zeros(first_result[-1], np.int32), first_result,
     )  # fmt: skip
-    room, done, parts = FIRST_ROOM * len(pop.kinds) + 64, 0, []
-    while True:
+    rules = table_rules(precision), derivative_rules(), _logs()
+    graph_room, room, done, parts = 1, FIRST_ROOM * len(pop.kinds) + 64, 0, []
+    graph = make_graph(pop, positive, reverse=True, loose=True)
+    scratch = _Scratch.make(graph, pop.max_params)
+    while done < n_exprs or not parts:
         part = _Room(*(np.empty(room, dtype) for dtype in (np.uint8, np.int32, np.int32, np.int32, np.float64)))
         before = done
-        rules = table_rules(precision), derivative_rules(), _logs()
         done = _lower_from(done, tokens, graph, *rules, columns, scratch, made, part, counts)
         n_instr = made.offsets[done] - made.offsets[before]
         n_const = made.first_const[done] - made.first_const[before]
         parts.append([array[:n].copy() for array, n in zip(part, (n_instr,) * 4 + (n_const,), strict=True)])
-        if done == n_exprs:
-            break
-        room = max(room, 2 * size)
+        room = max(room, int(counts[NEEDED]))
+        if graph.counts[FULL]:
+            graph_room *= 2
+            graph = make_graph(pop, positive, reverse=True, loose=True, room=graph_room)
+            scratch = _Scratch.make(graph, pop.max_params)
     code, a, b, dst, constants = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     return GradientProgram(
         code=code, a=a, b=b, dst=dst, offsets=offsets, n_prologue=made.n_prologue, constants=constants,
-        first_const=first_const, n_params=tokens.n_params, column_code=columns.code[: counts[2]].copy(),
-        column_var=columns.var[: counts[2]].copy(), n_slots=int(counts[0]), n_uniforms=int(counts[1]),
+        first_const=first_const, n_params=tokens.n_params, column_code=columns.code[: counts[COLUMNS]].copy(),
+        column_var=columns.var[: counts[COLUMNS]].copy(), n_slots=int(counts[SLOTS]), n_uniforms=int(counts[UNIFORMS]),
         precision=precision, results=made.results, first_result=first_result, n_value=made.n_value,
     )  # fmt: skip
 
@@ -170,15 +171,25 @@ class _Tokens(NamedTuple):
 
 
 class _Scratch(NamedTuple):
-    """For one expression; all but the last three by node."""
+    """For one expression; by node but for the last three."""
 
     live: np.ndarray
     uses: np.ndarray  # by instructions that are still to come, and by results
     place: np.ndarray  # operand, -1: not there yet
     stack: np.ndarray
-    taken: np.ndarray  # by slot
+    copied: np.ndarray  # operand of the copy that a uniform result has been given, -1: none
+    taken: np.ndarray  # by slot: up to two a node (a pair's), and the copies
     forward: np.ndarray  # result -> node
     backward: np.ndarray
+
+    @classmethod
+    def make(cls, graph: Graph, max_params: int) -> _Scratch:
+        size, most = len(graph.group), max_params + 1
+        return cls(
+            np.zeros(size, np.bool_), np.zeros(size, np.int32), np.zeros(size, np.int32), np.zeros(size, np.int32),
+            np.zeros(size, np.int32), np.zeros(3 * size + 2, np.bool_), np.zeros(most, np.int32),
+            np.zeros(most, np.int32),
+        )  # fmt: skip
 
 
 class _Made(NamedTuple):
@@ -205,7 +216,11 @@ _part = compiled(forceinline=True)
 
 @compiled
 def _lower_from(first, tokens, graph, rules, derivatives, logs, columns, scratch, made, room, counts):
-    """Lower the expressions from ``first`` on until all are done or the room is full; says how far it came."""
+    """Lower the expressions from ``first`` on until all are done or there is no more room; says how far it came.
+
+    There is room for an expression where there is some for all its nodes and for a copy of each.  Where there is
+    none, NEEDED says for how many instructions, or the graph is FULL.
+    """
     tokens, graph, rules, derivatives = lent(tokens), lent(graph), lent(rules), lent(derivatives)
     columns, scratch, made, room = lent(columns), lent(scratch), lent(made), lent(room)
     start_instr, start_const = made.offsets[first], made.first_const[first]
@@ -219,8 +234,12 @@ def _lower_from(first, tokens, graph, rules, derivatives, logs, columns, scratch
             _results(graph, rules, derivatives, scratch, root, n_params)
             results = scratch.forward[: n_params + 1]
             _stage(graph, rules, logs, scratch, results)
+            if graph.counts[FULL]:
+                return i
             _mark(graph, scratch, results)
-            if graph.counts[NODES] + n_params + 1 > len(room.code) - max(instr, const) and i > first:
+            needed = 2 * graph.counts[NODES]
+            if needed > len(room.code) - max(instr, const):
+                counts[NEEDED] = needed
                 return i
             uniforms, n_const, n_prologue = _place(graph, rules, scratch, columns, counts, room, instr, const, n_params)
             n_value, last, slots = _emit(
@@ -228,7 +247,7 @@ def _lower_from(first, tokens, graph, rules, derivatives, logs, columns, scratch
             )
             made.n_prologue[i], made.n_value[i] = n_prologue, n_value - instr
             instr, const = last, const + n_const
-            counts[0], counts[1] = max(counts[0], slots), max(counts[1], uniforms)
+            counts[SLOTS], counts[UNIFORMS] = max(counts[SLOTS], slots), max(counts[UNIFORMS], uniforms)
         made.offsets[i + 1], made.first_const[i + 1] = instr + start_instr, const + start_const
     return len(tokens.offsets) - 1
 
@@ -370,10 +389,10 @@ def _column(code, var, rules, columns, counts):
     """The column of ``code(variable)``, made where there is none yet."""
     column = columns.of[var * 256 + code]
     if column < 0:
-        column = columns.of[var * 256 + code] = counts[2]
+        column = columns.of[var * 256 + code] = counts[COLUMNS]
         for part in range(rules.width[code]):
             columns.code[column + part], columns.var[column + part] = code, var
-        counts[2] += rules.width[code]
+        counts[COLUMNS] += rules.width[code]
     return column
 
 
@@ -383,7 +402,8 @@ def _emit(graph, rules, scratch, results, room, instr, places, first):
 
     Gives the end of the value's instructions, of all, and the number of slots.
     """
-    scratch.taken[: graph.counts[NODES] + 2] = False
+    scratch.taken[: 3 * graph.counts[NODES] + 2] = False
+    scratch.copied[: graph.counts[NODES]] = -1
     n_slots, n_value = 0, instr
     for k, result in enumerate(results):
         depth = 1
@@ -412,13 +432,15 @@ def _emit(graph, rules, scratch, results, room, instr, places, first):
                 instr += 1
         places[first + k] = scratch.place[result]
         if is_uniform(result, graph):
-            slot = _free_slots(scratch, np.uint8(1))
-            n_slots = max(n_slots, slot + 1)
-            places[first + k] = (slot << 2) | SLOT
-            room.code[instr], room.a[instr], room.b[instr], room.dst[instr] = (
-                COPY, scratch.place[result], -1, (slot << 2) | SLOT
-            )  # fmt: skip
-            instr += 1
+            if scratch.copied[result] < 0:
+                slot = _free_slots(scratch, np.uint8(1))
+                n_slots = max(n_slots, slot + 1)
+                scratch.copied[result] = (slot << 2) | SLOT
+                room.code[instr], room.a[instr], room.b[instr], room.dst[instr] = (
+                    COPY, scratch.place[result], -1, (slot << 2) | SLOT
+                )  # fmt: skip
+                instr += 1
+            places[first + k] = scratch.copied[result]
         if k == 0:
             n_value = instr
     return n_value, instr, n_slots

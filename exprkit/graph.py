@@ -23,8 +23,10 @@ and in reverse mode, by all parameters at once::
             adjoint[operand] += rule(a, b, y) * adjoint[node]
 
 Terms that are known to be 0 are left out and factors that are known to be 1 dropped, so that a
-derivative does not explode; the value itself stays as the user wrote it.  All functions work
-on a ``Graph``, which holds one expression at a time.
+derivative does not explode; the value itself stays as the user wrote it.  In a derivative that is
+to be computed (LOOSE) 0 times anything is 0, where a product could meet it (the table's ``strong``):
+at x = 0 the derivative of x^p by p is 0, not 0 * log(0).  All functions work on a ``Graph``, which
+holds one expression at a time.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -40,11 +42,12 @@ from exprkit.compiled import compiled
 from exprkit.lower import NONE, UNIFORM_NODE, Rules, group_of, is_uniform, rewrite
 from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Population
 
-NODES, NUMBERS, STAMP, LOOSE, NO_RULE = range(5)  # of ``Graph.counts``
+NODES, NUMBERS, STAMP, LOOSE, NO_RULE, FULL = range(6)  # of ``Graph.counts``
 FORWARD_MOST = 8  # parameters; more are differentiated in reverse only
 # with a type: of a plain Python number that is handed over, Numba makes every function anew for its value
 ADD, SUB, MUL, DIV = np.int64(ops.ADD), np.int64(ops.SUB), np.int64(ops.MUL), np.int64(ops.DIV)
 POW, NEG, INV, COPY = np.int64(ops.POW), np.int64(ops.NEG), np.int64(ops.INV), np.int64(ops.COPY)
+STRONG_MUL, STRONG_DIV = np.int64(ops.STRONG_MUL), np.int64(ops.STRONG_DIV)
 NOTHING = np.int64(-1)  # where there is no operand
 
 
@@ -63,7 +66,8 @@ class Graph(NamedTuple):
     stack: np.ndarray
     tangent: np.ndarray  # by node of the value, -1: is 0
     rule: np.ndarray  # [2 * node + operand] -> the node of its derivative, -1: not made yet
-    counts: np.ndarray  # NODES, NUMBERS, STAMP; LOOSE: rounding may differ; NO_RULE: a derivative is missing
+    # NODES, NUMBERS, STAMP; LOOSE: rounding may differ; NO_RULE: a derivative is missing; FULL: there was no room
+    counts: np.ndarray
 
 
 class Derivatives(NamedTuple):
@@ -108,24 +112,25 @@ def no_rewriting() -> Rules:
     )  # fmt: skip
 
 
-def make_graph(pop: Population, positive: np.ndarray, *, reverse: bool, loose: bool) -> Graph:
+def make_graph(pop: Population, positive: np.ndarray, *, reverse: bool, loose: bool, room: int = 1) -> Graph:
     """Room for any expression of the population.
 
     ``reverse``: for ``adjoints`` and all ``tangents`` of up to FORWARD_MOST parameters, else for one tangent.
-    ``loose``: derivatives may be rounded otherwise than written, where that is cheaper.
+    ``loose``: derivatives are to be computed, and may be rounded otherwise than written where that is cheaper.
+    ``room``: so many times what has always been enough; FULL says that it was not.
     """
     longest = int((derivative_rules().stop - derivative_rules().start).max())
     tokens = np.diff(pop.offsets)
     ways = np.minimum(pop.n_params, FORWARD_MOST) + 1 if reverse else np.ones(len(pop), np.int64)
-    most = int((tokens * (4 * longest + 8 * ways + 4)).max(initial=0)) + 64
+    most = room * (int((tokens * (4 * longest + 8 * ways + 4)).max(initial=0)) + 64)
     n_values = int(tokens.max(initial=0)) + 4
     size = 1 << (2 * most).bit_length()
-    numbers = np.empty(most)
+    numbers = np.empty(most + 1)  # one more: where a number stands while it is looked up
     return Graph(
         np.empty(most, np.uint8), np.empty(most, np.uint8), np.empty(most, np.int32), np.empty(most, np.int32),
         numbers, numbers.view(np.uint64), positive,
         np.zeros(size, np.int32), np.zeros(size, np.int32), np.empty(most, np.int32),
-        np.empty(n_values, np.int32), np.empty(2 * n_values, np.int32), np.array([0, 0, 0, loose, 0], np.int64),
+        np.empty(n_values, np.int32), np.empty(2 * n_values, np.int32), np.array([0, 0, 0, loose, 0, 0], np.int64),
     )  # fmt: skip
 
 
@@ -138,7 +143,7 @@ _part = compiled(forceinline=True)
 @_part
 def clear(graph):
     """Make room for the next expression."""
-    graph.counts[NODES] = graph.counts[NUMBERS] = graph.counts[NO_RULE] = 0
+    graph.counts[NODES] = graph.counts[NUMBERS] = graph.counts[NO_RULE] = graph.counts[FULL] = 0
     graph.counts[STAMP] += 1
     if graph.counts[STAMP] == 1 << 31:
         graph.stamp[:] = 0
@@ -146,8 +151,8 @@ def clear(graph):
 
 
 @compiled
-def node(graph, group, code, a, b, bits):
-    """The node of these contents, made where there is none yet; ``bits`` are those of a constant, else 0."""
+def slot_of(graph, group, code, a, b, bits):
+    """Where in the hash table the node of these contents is, or would be."""
     h = np.uint64(group) | np.uint64(code) << np.uint64(8)
     h ^= (np.uint64(a + 1) * np.uint64(0x9E3779B97F4A7C15)) ^ (np.uint64(b + 1) * np.uint64(0xC2B2AE3D27D4EB4F)) ^ bits
     h *= np.uint64(0x9E3779B97F4A7C15)
@@ -158,9 +163,21 @@ def node(graph, group, code, a, b, bits):
         n = graph.place[slot]
         alike = graph.group[n] == group and graph.code[n] == code and graph.b[n] == b
         if alike and (graph.values[graph.a[n]] == bits if group == CONSTANT else graph.a[n] == a):
-            return np.int64(n)
+            break
         slot = (slot + np.uint64(1)) & mask
+    return slot
+
+
+@compiled
+def node(graph, group, code, a, b, bits):
+    """The node of these contents, made where there is none yet; ``bits`` are those of a constant, else 0."""
+    slot, stamp = slot_of(graph, group, code, a, b, bits), graph.counts[STAMP]
+    if graph.stamp[slot] == stamp:
+        return np.int64(graph.place[slot])
     n = graph.counts[NODES]
+    if n == len(graph.group):
+        graph.counts[FULL] = 1
+        return np.int64(n - 1)
     graph.counts[NODES] = n + 1
     if group == CONSTANT:
         a = graph.counts[NUMBERS]
@@ -224,6 +241,11 @@ def is_number(graph, a):
 
 
 @_part
+def is_finite_number(graph, a):
+    return graph.group[a] == CONSTANT and np.isfinite(graph.numbers[graph.a[a]])
+
+
+@_part
 def value_of(graph, a):
     return graph.numbers[graph.a[a]]
 
@@ -241,6 +263,20 @@ def without_sign(graph, a):
     if is_exactly(graph, a, -1.0):
         return number(graph, 1.0), True
     return np.int64(a), False
+
+
+@compiled
+def strong_if_needed(graph, a, b):
+    """The operator of a product: the strong one in a derivative where one factor may be 0 beside inf or nan.
+
+    Not where the product is part of the value: where that is nan it either spoils all, or ends in something flat.
+    """
+    plain = a == b or is_finite_number(graph, a) or is_finite_number(graph, b)
+    leaves = graph.group[a] < UNIFORM_NODE and graph.group[b] < UNIFORM_NODE
+    if not graph.counts[LOOSE] or plain or leaves:
+        return MUL
+    there = slot_of(graph, np.int64(group_of(a, b, graph)), MUL, a, b, np.uint64(0))
+    return MUL if graph.stamp[there] == graph.counts[STAMP] else STRONG_MUL
 
 
 @compiled
@@ -269,11 +305,12 @@ def product(graph, rules, a, b):
     else:
         if graph.counts[LOOSE] and is_uniform(b, graph) and not is_uniform(a, graph):
             a, b = b, a
-        if graph.counts[LOOSE] and is_uniform(a, graph) and graph.code[b] == MUL:  # what is uniform comes first
+        inner_product = graph.code[b] == MUL or graph.code[b] == STRONG_MUL
+        if graph.counts[LOOSE] and is_uniform(a, graph) and inner_product:  # what is uniform comes first
             inner, other = np.int64(graph.a[b]), np.int64(graph.b[b])
             if is_uniform(inner, graph) and not is_uniform(other, graph):
-                a, b = operation(graph, rules, MUL, a, inner), other
-        y = operation(graph, rules, MUL, a, b)
+                a, b = operation(graph, rules, strong_if_needed(graph, a, inner), a, inner), other
+        y = operation(graph, rules, strong_if_needed(graph, a, b), a, b)
     return negated(graph, rules, y) if minus_a != minus_b else y
 
 
@@ -292,7 +329,8 @@ def quotient(graph, rules, a, b):
     elif graph.counts[LOOSE] and (is_uniform(b, graph) or graph.group[b] == VARIABLE):  # 1 / b is made once
         y = product(graph, rules, a, operation(graph, rules, INV, b, NOTHING))
     else:
-        y = operation(graph, rules, DIV, a, b)
+        strong = graph.counts[LOOSE] and not is_number(graph, a)
+        y = operation(graph, rules, STRONG_DIV if strong else DIV, a, b)
     return negated(graph, rules, y) if minus_a != minus_b else y
 
 

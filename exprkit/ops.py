@@ -19,6 +19,7 @@ vector       the formula on SIMD vectors (``vecmath.py``), float32 and float64
 fast_vector  the formula under ``precision="fast"``, where it differs
 cuda         the formula in CUDA C over ``a``, ``b`` (of a pair: ``a_low``, ``y_low``) and the type
              ``T``, for float and double; its functions are CUDA's or stand in ``arithmetic.cu``
+             (of a derivative in ``tangents.cu``)
 cuda_fast    the same under ``precision="fast"``, where it differs
 cuda_fast_ulp  largest float32 error of ``cuda_fast`` over ``domain``, of max(|y|, 1)'s last place
 ptx          the formula as PTX where that is an instruction, the one that the compiler makes of ``cuda``:
@@ -49,6 +50,7 @@ staged       (first, rest): ``op(a, b) == rest(first(a), b)``, so that ``first``
              done once where ``a`` does not depend on the data point or is one column
 of_first     (first, number): ``op(a)`` is the number times both parts of the pair ``first(a)``: a
              derivative takes it from there instead of making it anew
+strong       other: what this is in a derivative that is computed, where 0 times anything is 0
 whole_b      other: what op(a, number) is lowered to under ``precision="fast"`` where the
              number is whole
 width        how many numbers the result is: 2 for a pair (high part, low part)
@@ -111,6 +113,7 @@ class Operator:
     positive_a: str | None = None
     staged: tuple[str, str] | None = None
     of_first: tuple[str, float] | None = None
+    strong: str | None = None
     whole_b: str | None = None
     width: int = 1
     commutative: bool = False
@@ -204,14 +207,14 @@ _row(
 _row(
     3, "mul", 2, "a * b; 0 * inf = nan",
     commutative=True, infix="*", precedence=2, chain=True, method="__mul__", latex=r"{a} \cdot {b}",
-    numpy=np.multiply, vector=vecmath.mul, derivative=("b", "a"), ulp=(0.5, 0.5),
+    numpy=np.multiply, vector=vecmath.mul, derivative=("b", "a"), ulp=(0.5, 0.5), strong="strong_product",
     cuda="a * b", ptx="mul.rn{f}.{t} {y}, {a}, {b};",
     sympy=lambda s, a, b: s.Mul(a, b), sympy_class=("Mul",),
 )
 _row(
     4, "div", 2, "a / b; a / 0 = +-inf by the signs, 0 / 0 = nan",
     infix="/", precedence=2, method="__truediv__", latex=r"\frac{{{a}}}{{{b}}}",
-    numpy=np.divide, vector=vecmath.div, derivative=("1 / b", "-y / b"), ulp=(0.5, 0.5),
+    numpy=np.divide, vector=vecmath.div, derivative=("1 / b", "-y / b"), ulp=(0.5, 0.5), strong="strong_quotient",
     cuda="a / b", cuda_usual="usual_quotient(a, b, holds)", cuda_fast="quotient(a, b)", long_code=True, cuda_fast_ulp=4, ptx="div{full}{f}.{t} {y}, {a}, {b};", ptx_fast="div{quick}{f}.{t} {y}, {a}, {b};",
     sympy=lambda s, a, b: s.Mul(a, s.Pow(b, -1)),
 )
@@ -272,7 +275,7 @@ _row(
 _row(
     12, "cbrt", 1, "real cube root, odd: cbrt(-8) = -2",
     latex=r"\sqrt[3]{{{a}}}",
-    numpy=np.cbrt, vector=vecmath.cbrt, derivative=("y / (3 * a)",), ulp=(2, 2),
+    numpy=np.cbrt, vector=vecmath.cbrt, derivative=("1 / (3 * y * y)",), ulp=(2, 2),
     cuda="cbrt(a)", long_code=True,
     sympy=lambda s, a: s.sign(a) * s.Abs(a) ** s.Rational(1, 3), sympy_class=("Cbrt",),
 )
@@ -391,7 +394,7 @@ _row(
     29, "min", 2, "the smaller; a number wins over nan, either zero of +-0 may come back",
     aliases=("fmin",), chain=True, latex=r"\min\left({a}, {b}\right)",
     commutative=True,
-    numpy=np.fmin, vector=vecmath.min, derivative=("lessequal(a, b)", "greater(a, b)"), ulp=(0, 0),
+    numpy=np.fmin, vector=vecmath.min, derivative=("lessequal(a, y)", "1 - lessequal(a, y)"), ulp=(0, 0),
     cuda="fmin(a, b)", ptx="min{f}.{t} {y}, {a}, {b};",
     sympy=lambda s, a, b: s.Min(a, b), sympy_class=("Min",),
 )
@@ -399,7 +402,7 @@ _row(
     30, "max", 2, "the larger; a number wins over nan, either zero of +-0 may come back",
     aliases=("fmax",), chain=True, latex=r"\max\left({a}, {b}\right)",
     commutative=True,
-    numpy=np.fmax, vector=vecmath.max, derivative=("greaterequal(a, b)", "less(a, b)"), ulp=(0, 0),
+    numpy=np.fmax, vector=vecmath.max, derivative=("greaterequal(a, y)", "1 - greaterequal(a, y)"), ulp=(0, 0),
     cuda="fmax(a, b)", ptx="max{f}.{t} {y}, {a}, {b};",
     sympy=lambda s, a, b: s.Max(a, b), sympy_class=("Max",),
 )
@@ -454,7 +457,8 @@ _row(
 )
 _row(
     38, "atan2", 2, "the angle of the point (b, a) in [-pi, pi], signed zeros as in C",
-    numpy=np.arctan2, vector=vecmath.atan2, derivative=("b / (a * a + b * b)", "-a / (a * a + b * b)"), ulp=(4, 4),
+    numpy=np.arctan2, vector=vecmath.atan2, ulp=(4, 4),
+    derivative=("b * inv(hypot(a, b)) * inv(hypot(a, b))", "-a * inv(hypot(a, b)) * inv(hypot(a, b))"),
     cuda="atan2(a, b)", long_code=True,
     sympy=lambda s, a, b: s.atan2(a, b), sympy_class=("atan2",),
 )
@@ -468,7 +472,7 @@ _row(
 _row(
     40, "mod", 2, "a - floor(a / b) * b, exact, with the sign of b; nan for b = 0",
     method="__mod__",
-    numpy=np.mod, vector=vecmath.mod, derivative=("1", "-floor(a / b)"), ulp=(0.5, 0.5),
+    numpy=np.mod, vector=vecmath.mod, derivative=("1", "round((y - a) / b)"), ulp=(0.5, 0.5),
     cuda="floor_mod(a, b)", long_code=True,
     sympy=lambda s, a, b: s.Mod(a, b), sympy_class=("Mod",),
 )
@@ -546,30 +550,26 @@ _row(
 )
 _row(
     51, "greater", 2, "1 where a > b, else 0 (also for nan)",
-    latex=r"\left[{a} > {b}\right]",
+    latex=r"\left[{a} > {b}\right]", cuda="T(a > b)",
     numpy=lambda a, b: np.greater(a, b) * 1.0, vector=vecmath.greater, derivative=("0", "0"), ulp=(0, 0),
-    cuda="T(a > b)",
     sympy=lambda s, a, b: s.Piecewise((1, a > b), (0, True)), sympy_class=("StrictGreaterThan",),
 )
 _row(
     52, "less", 2, "1 where a < b, else 0 (also for nan)",
-    latex=r"\left[{a} < {b}\right]",
+    latex=r"\left[{a} < {b}\right]", cuda="T(a < b)",
     numpy=lambda a, b: np.less(a, b) * 1.0, vector=vecmath.less, derivative=("0", "0"), ulp=(0, 0),
-    cuda="T(a < b)",
     sympy=lambda s, a, b: s.Piecewise((1, a < b), (0, True)), sympy_class=("StrictLessThan",),
 )
 _row(
     53, "greaterequal", 2, "1 where a >= b, else 0 (also for nan)",
-    latex=r"\left[{a} \ge {b}\right]",
+    latex=r"\left[{a} \ge {b}\right]", cuda="T(a >= b)",
     numpy=lambda a, b: np.greater_equal(a, b) * 1.0, vector=vecmath.greaterequal, derivative=("0", "0"), ulp=(0, 0),
-    cuda="T(a >= b)",
     sympy=lambda s, a, b: s.Piecewise((1, a >= b), (0, True)), sympy_class=("GreaterThan",),
 )
 _row(
     54, "lessequal", 2, "1 where a <= b, else 0 (also for nan)",
-    latex=r"\left[{a} \le {b}\right]",
+    latex=r"\left[{a} \le {b}\right]", cuda="T(a <= b)",
     numpy=lambda a, b: np.less_equal(a, b) * 1.0, vector=vecmath.lessequal, derivative=("0", "0"), ulp=(0, 0),
-    cuda="T(a <= b)",
     sympy=lambda s, a, b: s.Piecewise((1, a <= b), (0, True)), sympy_class=("LessThan",),
 )
 _row(
@@ -582,16 +582,14 @@ _row(
     56, "logical_and", 2, "1 where a > 0 and b > 0, else 0",
     commutative=True,
     numpy=lambda a, b: (np.greater(a, 0) & np.greater(b, 0)) * 1.0, vector=vecmath.logical_and,
-    cuda="T(a > T(0) && b > T(0))",
-    derivative=("0", "0"), ulp=(0, 0), chain=True, sympy_class=("And",),
+    cuda="T(a > T(0) && b > T(0))", derivative=("0", "0"), ulp=(0, 0), chain=True, sympy_class=("And",),
     sympy=lambda s, a, b: s.Piecewise((1, s.And(a > 0, b > 0)), (0, True)),
 )
 _row(
     57, "logical_or", 2, "1 where a > 0 or b > 0, else 0",
     commutative=True,
     numpy=lambda a, b: (np.greater(a, 0) | np.greater(b, 0)) * 1.0, vector=vecmath.logical_or,
-    cuda="T(a > T(0) || b > T(0))",
-    derivative=("0", "0"), ulp=(0, 0), chain=True, sympy_class=("Or",),
+    cuda="T(a > T(0) || b > T(0))", derivative=("0", "0"), ulp=(0, 0), chain=True, sympy_class=("Or",),
     sympy=lambda s, a, b: s.Piecewise((1, s.Or(a > 0, b > 0)), (0, True)),
 )
 
@@ -619,8 +617,20 @@ _internal(
     cuda="whole_power(a, b)", long_code=True, cuda_fast_ulp=128,
 )
 
+# what does not change with a parameter has no slope, however steep the rest is there
+_internal(
+    203, "strong_product", 2, "a * b in a derivative: 0 where a or b is 0, whatever the other is", derivative=("b", "a"), ulp=(0.5, 0.5),
+    numpy=lambda a, b: np.where(np.equal(a, 0) | np.equal(b, 0), 0.0, np.multiply(a, b)), vector=vecmath.strong_product, cuda="strong_product(a, b)",
+)
+_internal(
+    204, "strong_quotient", 2, "a / b in a derivative: 0 where a is 0, whatever b is", derivative=("1 / b", "-y / b"), ulp=(0.5, 0.5),
+    numpy=lambda a, b: np.where(np.equal(a, 0), 0.0, np.divide(a, b)), vector=vecmath.strong_quotient,
+    cuda="strong_quotient(a, b)", cuda_fast="strong_fast_quotient(a, b)",
+)
+
 BY_NAME: dict[str, Operator] = {row.name: row for row in (*OPERATORS, *INTERNAL)}
 BY_CODE: dict[int, Operator] = {row.code: row for row in (*OPERATORS, *INTERNAL)}
+IN_VALUES = {code: row for code, row in BY_CODE.items() if row.name not in {other.strong for other in OPERATORS}}  # in programs without derivatives
 BY_SPELLING: dict[str, Operator] = {
     name: row for row in OPERATORS for name in (row.name, *row.aliases) if name.isidentifier()
 }
@@ -628,6 +638,7 @@ BY_SPELLING: dict[str, Operator] = {
 COPY = BY_NAME["copy"].code  # the operator that leaves its operand as it is
 # those that a derivative is put together with, and simplified by
 ADD, SUB, MUL, DIV, POW, NEG, INV = (BY_NAME[name].code for name in ("add", "sub", "mul", "div", "pow", "neg", "inv"))
+STRONG_MUL, STRONG_DIV = (BY_NAME[BY_CODE[code].strong or ""].code for code in (MUL, DIV))
 ARITY = np.zeros(256, np.uint8)  # by code, for compiled loops; 0 where there is no operator
 for _operator in BY_CODE.values():
     ARITY[_operator.code] = _operator.arity

@@ -29,7 +29,7 @@ PAIR, OF_PAIR = (ops.BY_NAME[name] for name in ops.BY_NAME["powabs"].staged)
 WHOLE = (ops.BY_NAME["pow_whole"],)  # defined for whole b only
 ABSOLUTE = ("lgamma",)  # CUDA promises an absolute error where it crosses 0
 FAR = ("aq",)  # b * b overflows beyond 1e154
-ALONE = [row for row in ops.BY_CODE.values() if row not in (PAIR, OF_PAIR)]
+ALONE = [row for row in ops.IN_VALUES.values() if row not in (PAIR, OF_PAIR)]
 
 
 def missing():
@@ -163,7 +163,7 @@ def test_a_power_in_two_steps_agrees_with_its_definition(machines, precision, dt
 
 
 def test_forms_of_an_operator_make_the_same_bits(machines):
-    for row in (row for row in ops.BY_CODE.values() if row is not OF_PAIR):
+    for row in (row for row in ops.IN_VALUES.values() if row is not OF_PAIR):
         a, b = inputs(row, "float32")
         pasted, called = (run(machines("ieee", "float32", form), row, a, b) for form in ("pasted", "called"))
         assert np.array_equal(pasted, called, equal_nan=True), row.name
@@ -240,7 +240,7 @@ def test_a_changed_instruction_is_noticed(precision, dtype):
 def test_the_table_s_cells_are_what_the_compiler_makes_of_the_formulas(settings):
     for double in (False, True) if settings == Precision(settings.operators) else (False,):
         functions, _ = ptx._parse(ptx.compiled(settings, double))
-        cells = [(row, cell) for row in ops.BY_CODE.values() if (cell := ptx._cell(row, settings, double))]
+        cells = [(row, cell) for row in ops.IN_VALUES.values() if (cell := ptx._cell(row, settings, double))]
         assert len(cells) >= 15
         for row, cell in cells:
             pasted = ptx._pasted(functions[f"op_{row.name}"], row, double, ()).text
@@ -256,7 +256,7 @@ def test_templates_use_no_names_of_their_own_that_an_emitter_could_have(precisio
         assert "%" not in filled and "ret;" not in filled
         assert "{y}" in body.text and all(name in chosen.parts for name in body.parts)
         assert not set(re.findall(r"L\{n\}_\w+(?=;)", body.text)) - set(re.findall(r"L\{n\}_\w+(?=:)", body.text))
-    assert set(chosen.of) == set(ops.BY_CODE)
+    assert set(chosen.of) == set(ops.IN_VALUES)
 
 
 def test_settings_show_in_the_text():
@@ -298,7 +298,7 @@ def resources(precision, dtype, level=3):
     for architecture in ARCHITECTURES:
         (linked,) = link.compile_modules([text], architecture, Precision(optimisation=level), workers=1, cache=False)
         used = link.usage(linked.report)
-        assert set(used) == {f"k{code}" for code in ops.BY_CODE}
+        assert set(used) == {f"k{code}" for code in ops.IN_VALUES}
         found[architecture] = max(x.registers for x in used.values()), sum(x.spill_stores for x in used.values())
     return found
 
@@ -319,7 +319,7 @@ def test_every_operator_assembles_without_optimisation():
     for choice in CHOICES:
         text = operator_kernels(ptx.bodies(Precision(choice[0]), choice[1]))
         (linked,) = link.compile_modules([text], "sm_90", Precision(optimisation=0), cache=False)
-        assert len(link.usage(linked.report)) == len(ops.BY_CODE)
+        assert len(link.usage(linked.report)) == len(ops.IN_VALUES)
 
 
 def test_the_lowest_version_and_target_are_enough():

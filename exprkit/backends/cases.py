@@ -86,9 +86,14 @@ def source(operators: str) -> str:
     for mark, common in (("common", True), ("other", False)):
         cases = "\n".join(line for row in rows(common) for line in _cases(row, operators))
         text = text.replace(f"            //{{{mark} cases}}", cases)
-    scalars = "\n".join(_scalar_case(ops.BY_CODE[code], operators) for code in sorted(ops.BY_CODE))
+    scalars = "\n".join(_scalar_case(row, operators) for row in all_rows())
     n_common = sum(len(forms(row)) for row in rows(common=True))
     return text.replace("    //{scalar cases}", scalars).replace("COMMON_CASES", str(n_common))
+
+
+def all_rows() -> list[ops.Operator]:
+    """The operators that programs hold, by their codes."""
+    return [ops.IN_VALUES[code] for code in sorted(ops.IN_VALUES)]
 
 
 def rows(common: bool) -> list[ops.Operator]:
@@ -97,7 +102,7 @@ def rows(common: bool) -> list[ops.Operator]:
     A compiler makes a tree of comparisons of a switch: that of the common ones is small.
     """
     usual = {*ops.SETS["esr"], *_PAIR_FIRST}
-    return [ops.BY_CODE[code] for code in sorted(ops.BY_CODE) if (ops.BY_CODE[code].name in usual) == common]
+    return [row for row in all_rows() if (row.name in usual) == common]
 
 
 def formula(row: ops.Operator, operators: str) -> str:

@@ -114,8 +114,8 @@ INLINE void run_prologue(const FitJob &job, int e, const double *params, Result 
         result.active = active_a | active_b;
 #pragma unroll
         for (int t = 0; t < TANGENTS; ++t) {
-            T rate = active_a >> t & 1 ? da * a.rate[t] : T(0);
-            if (active_b >> t & 1) rate = fma(db, b.rate[t], rate);
+            T rate = active_a >> t & 1 ? strong_product(da, a.rate[t]) : T(0);
+            if (active_b >> t & 1) rate = with_strong_product(rate, db, b.rate[t]);
             result.rate[t] = rate;
         }
     }

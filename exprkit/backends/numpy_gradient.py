@@ -3,6 +3,7 @@
 Beside ``backends/numpy.py``, which calls it.  Forward mode: beside the value of every token
 goes its derivative by each parameter, an array or None where it is 0; the rules are the
 table's ``derivative`` cells, applied to what the user wrote.  What a cell says is 0 is None.
+In rules and in the chain rule 0 times anything is 0 (the table's ``strong``).
 
     >>> import exprkit as ek
     >>> ek.Evaluator(ek.parse(["p1 ^ 2 * x1"]), [[3.0]], backend="numpy").jacobian([[2.0]])
@@ -65,7 +66,7 @@ def _chained(row: ops.Operator, operands: list[tuple[np.ndarray, Tangent]], y: n
         rule = _rules().get((row.code, k))
         factor = np.full(len(y), np.nan) if rule is None else rule(values, y)
         for j in active:
-            part = factor * tangent[j]
+            part = _strong(ops.BY_CODE[ops.MUL]).numpy(factor, tangent[j])
             found[j] = part if found[j] is None else found[j] + part
     return found
 
@@ -80,8 +81,13 @@ def _rules() -> dict[tuple[int, int], Callable[[list[np.ndarray], np.ndarray], n
             columns = np.stack([operands[0], operands[-1], y])
             constants = rules.values.view(np.float64)
             none = np.empty(0)
-            return value_and_derivatives(rules, i, columns, constants, none, lambda row, _: row.numpy)[0]
+            return value_and_derivatives(rules, i, columns, constants, none, lambda row, _: _strong(row).numpy)[0]
 
         return evaluated
 
     return {place: rule(i) for i, place in enumerate(places)}
+
+
+def _strong(row: ops.Operator) -> ops.Operator:
+    """What the operator is in a derivative."""
+    return ops.BY_NAME[row.strong] if row.strong else row

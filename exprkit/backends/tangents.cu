@@ -7,7 +7,7 @@
 // The host defines, besides the macros of job.cu:
 //
 //     TANGENTS      1 to 4                                    RARE      1 where uncommon operators are used
-//     ENTRY_BYTES   the size of an entry
+//     ENTRY_BYTES   the size of an entry                      STRONG    1: 0 times anything is 0 in a derivative
 
 constexpr double MOST = 1.7976931348623157e308;
 
@@ -21,6 +21,14 @@ static_assert(sizeof(Entry) == ENTRY_BYTES, "the host and the kernel disagree ab
 INLINE double shared_quotient(double a, double b) { return a / b; }
 INLINE float shared_quotient(float a, float b) { return APPROXIMATE_DIVISION ? a * approximate_reciprocal(b) : a / b; }
 #define quotient shared_quotient
+
+// In a derivative 0 times anything is 0, also beside inf and nan: what does not change with a parameter has no slope.
+// Where STRONG is 0 that is left out, and who finds a nan does all again with it: it is rare and costs as much as the rest.
+INLINE bool is_zero(T a) { return STRONG && a == T(0); }
+INLINE T strong_product(T a, T b) { return is_zero(a) || is_zero(b) ? T(0) : a * b; }
+INLINE T strong_quotient(T a, T b) { return is_zero(a) ? T(0) : a / b; }
+INLINE T strong_fast_quotient(T a, T b) { return is_zero(a) ? T(0) : quotient(a, b); }
+INLINE T with_strong_product(T sum, T a, T b) { return is_zero(a) || is_zero(b) ? sum : fma(a, b, sum); }
 
 #ifndef EMULATED
 INLINE double approximate_inverse(double a)
@@ -108,7 +116,7 @@ INLINE void chain(Dual &acc, const T (&da)[POINTS])
         if (!acc.has(t)) continue;
         asm volatile("");
 #pragma unroll
-        for (int k = 0; k < POINTS; ++k) acc.rate[t][k] *= da[k];
+        for (int k = 0; k < POINTS; ++k) acc.rate[t][k] = strong_product(acc.rate[t][k], da[k]);
     }
 }
 
@@ -156,7 +164,7 @@ template <class F> INLINE void with_number(Dual &acc, const Entry &now, F f)
         if (!(active >> t & 1)) continue;
         asm volatile("");
 #pragma unroll
-        for (int k = 0; k < POINTS; ++k) acc.rate[t][k] = fma(db[k], now.rate[t], acc.rate[t][k]);
+        for (int k = 0; k < POINTS; ++k) acc.rate[t][k] = with_strong_product(acc.rate[t][k], db[k], now.rate[t]);
     }
     acc.active |= active;
 }
@@ -191,8 +199,8 @@ template <class F> INLINE void with_slot(Dual &acc, const Frame &frame, unsigned
 #pragma unroll
             for (int k = 0; k < WIDTH; ++k) {
                 T &mine = acc.rate[t][j * WIDTH + k];
-                if (acc.has(t)) mine *= da[k];
-                if (active >> t & 1) mine = fma(db[k], rate.at[k], mine);
+                if (acc.has(t)) mine = strong_product(mine, da[k]);
+                if (active >> t & 1) mine = with_strong_product(mine, db[k], rate.at[k]);
             }
         }
     }
@@ -243,7 +251,7 @@ template <class F> INLINE void go_round(Dual &acc, F f)
 #pragma unroll
         for (int t = 0; t < TANGENTS; ++t) {
 #pragma unroll
-            for (int k = 0; k < WIDTH; ++k) y[k] = acc.has(t) ? acc.rate[t][k] * da[k] : T(0);
+            for (int k = 0; k < WIDTH; ++k) y[k] = acc.has(t) ? strong_product(acc.rate[t][k], da[k]) : T(0);
             shift_in(acc.rate[t], y);
         }
     }
@@ -295,8 +303,8 @@ INLINE void take(Dual &acc, const Other &other, const T (&y)[WIDTH], const T (&d
         T rate[WIDTH];
 #pragma unroll
         for (int k = 0; k < WIDTH; ++k) {
-            rate[k] = acc.has(t) ? acc.rate[t][k] * da[k] : T(0);
-            if (other.active >> t & 1) rate[k] = fma(db[k], other.rate[t].at[k], rate[k]);
+            rate[k] = acc.has(t) ? strong_product(acc.rate[t][k], da[k]) : T(0);
+            if (other.active >> t & 1) rate[k] = with_strong_product(rate[k], db[k], other.rate[t].at[k]);
         }
         shift_in(acc.rate[t], rate);
     }

@@ -7,7 +7,7 @@ CUDA C by the table's own formulas.
     >>> from exprkit import ops
     >>> from exprkit.backends import tangents
     >>> tangents.derivatives(ops.BY_NAME["div"], "ieee")
-    ('T(1.0) / b', '(-y) / b')
+    ('T(1.0) / b', 'strong_quotient((-y), b)')
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from exprkit.text.parser import parse
 
 LETTERS = ["a", "b", "y"]  # what a derivative is written over
 PARTS = *cases.HEAD, "tangents.cu", "equations.cu", "fit.cu"
+_NUMBER = r"T\([\d.e-]+\)"  # in CUDA C; the table's derivatives hold none that is 0, inf or nan
 
 
 @functools.cache
@@ -37,7 +38,7 @@ def source(operators: str) -> str:
         Which of the table's formulas to use, in the derivatives too.
     """
     text = cases.joined(PARTS)
-    rows = [ops.BY_CODE[code] for code in sorted(ops.BY_CODE)]
+    rows = cases.all_rows()
     usual = [row for row in rows if not is_rare(row)]
     for mark, some, usual_number in (
         ("common", usual, True), ("few", usual, False), ("rare", [row for row in rows if is_rare(row)], False),
@@ -62,7 +63,10 @@ def is_rare(row: ops.Operator) -> bool:
 
 
 def _in_c(text: str, of: ops.Operator, operators: str) -> str:
-    """exprkit's own text as CUDA C.  In the derivative of a power with whole exponents all powers are such."""
+    """exprkit's own text as CUDA C, with strong zeros.
+
+    In the derivative of a power with whole exponents all powers are such.
+    """
     pop, stack = parse(text, variables=LETTERS), []
     numbers = pop.values.view("float64")
     for kind, value, number in zip(pop.kinds, pop.values, numbers, strict=True):
@@ -73,6 +77,8 @@ def _in_c(text: str, of: ops.Operator, operators: str) -> str:
         else:
             row = ops.BY_CODE[int(value)]
             row = of if row.whole_b == of.name else row
+            if row.strong and not any(re.fullmatch(_NUMBER, text) for text in stack[-row.arity :]):
+                row = ops.BY_NAME[row.strong]
             operands = dict(zip("ab", map(_enclosed, stack[-row.arity :]), strict=False))
             del stack[-row.arity :]
             parts = re.split(r"\b([ab])\b", formula(row, operators))
@@ -81,7 +87,7 @@ def _in_c(text: str, of: ops.Operator, operators: str) -> str:
 
 
 def _enclosed(text: str) -> str:
-    return text if re.fullmatch(r"\w+|T\([\d.e-]+\)", text) else f"({text})"
+    return text if re.fullmatch(rf"\w+|{_NUMBER}", text) else f"({text})"
 
 
 def _scalar_case(row: ops.Operator, operators: str) -> str:

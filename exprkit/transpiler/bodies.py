@@ -125,16 +125,16 @@ def _bodies(operators: str, division: bool, root: bool, flush: bool, contract: b
     settings = Precision(operators, division, root, flush, contract)
     functions, tables = _parse(compiled(settings, double))
     parts = _in_order(functions, tables)
-    cells = {code: _cell(row, settings, double) for code, row in ops.BY_CODE.items()}
+    cells = {code: _cell(row, settings, double) for code, row in ops.IN_VALUES.items()}
     simple = {code: Body(f"\t{text}\n", 1) for code, text in cells.items() if text}
     called, pasted = dict(simple), dict(simple)
-    for code in ops.BY_CODE.keys() - simple.keys():
+    for code in ops.IN_VALUES.keys() - simple.keys():
         name = _name(code)
         row, needs = ops.BY_CODE[code], _needs(name, functions, tables)
         called[code] = _called(name, functions[name], row, double, (*needs, name))
         pasted[code] = _pasted(functions[name], row, double, needs)
     chosen = {
-        code: (pasted if pasted[code].instructions <= MOST_PASTED else called)[code] for code in sorted(ops.BY_CODE)
+        code: (pasted if pasted[code].instructions <= MOST_PASTED else called)[code] for code in sorted(ops.IN_VALUES)
     }
     return Bodies(chosen, pasted, called, parts, "f64" if double else "f32", ".ftz" if flush else "")
 
@@ -167,7 +167,7 @@ def _name(code: int) -> str:
 
 def source(operators: str) -> str:
     """CUDA C with one function for every operator: arithmetic.cu and the table's formulas."""
-    functions = [_function(ops.BY_CODE[code], operators) for code in sorted(ops.BY_CODE)]
+    functions = [_function(row, operators) for row in cases.all_rows()]
     return "\n".join([cases.joined(cases.HEAD), *functions, ""])
 
 

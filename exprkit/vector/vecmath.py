@@ -76,6 +76,14 @@ def div(a: Vec, b: Vec) -> Vec:
     return a / b
 
 
+def strong_product(a: Vec, b: Vec) -> Vec:
+    return where((a == 0.0) | (b == 0.0), 0.0, a * b)
+
+
+def strong_quotient(a: Vec, b: Vec) -> Vec:
+    return where(a == 0.0, 0.0, a / b)
+
+
 def neg(a: Vec) -> Vec:
     return -a
 
