@@ -77,12 +77,15 @@ class _Problem:
 
     def __call__(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Losses (inf where not finite) and gradients (0 where not finite)."""
+        loss, gradient = self.raw(p)
+        gradient = np.where(np.isfinite(gradient) & self.fits[:, None], gradient, 0.0)
+        return np.where(np.isfinite(loss), loss, np.inf), gradient
+
+    def raw(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         self.evaluations += len(p)
         if self.total == 0:
             return np.zeros(len(p)), np.zeros(p.shape)
-        loss, gradient = self.ev.loss_and_grad(p, self.y, self.kind, self.w)
-        gradient = np.where(np.isfinite(gradient) & self.fits[:, None], gradient, 0.0)
-        return np.where(np.isfinite(loss), loss, np.inf), gradient
+        return self.ev.loss_and_grad(p, self.y, self.kind, self.w)
 
     def free(self, p: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """The gradient, 0 where a bound stops the descent."""
@@ -92,6 +95,8 @@ class _Problem:
     def ended(self, p: np.ndarray, loss: np.ndarray, iterations: np.ndarray, status: np.ndarray) -> Fitted:
         counts = len(self.y) > 0 if self.w is None else bool(np.any(self.w > 0))
         status = status.copy()
+        stopped = np.isin(status, objective.CONVERGED) & ~np.isfinite(self.raw(p)[1]).all(axis=1)
+        status[stopped] = objective.NO_SLOPE
         status[~np.isfinite(loss)] = objective.NOT_FINITE
         status[self.pop.valid & ~self.fits] = objective.NO_DERIVATIVE
         status[self.pop.n_params == 0] = objective.NO_PARAMETERS

@@ -204,7 +204,8 @@ def fit(
         Of all that is drawn: the same seed gives the same starts.
     backend, precision, dtype, threads, **options
         As for ``Evaluator``.  float32 makes values in float32 and sums in float64; an expression whose
-        loss overflows there at every start, or whose derivatives all vanish, is fitted in float64 instead.
+        loss overflows there at every start, whose derivatives all vanish, or one of whose derivatives is
+        not finite where it ends, is fitted in float64 instead.
 
     Returns
     -------
@@ -359,8 +360,8 @@ def _pair(bounds: Any) -> tuple[Any, Any]:
 def _in_float64(
     fitted: Fitted, pop: Population, X: Any, y: Any, weights: Any, starts: np.ndarray, told: Options, *where: Any
 ) -> Fitted:
-    """Fit anew, in float64, what overflows in float32 at every start, or stands where all derivatives vanish there."""
-    again = np.flatnonzero(np.isin(fitted.status, (objective.NOT_FINITE, objective.FLAT)))
+    """Fit anew, in float64, what overflows in float32 at every start, or stands where derivatives vanish or overflow."""
+    again = np.flatnonzero(np.isin(fitted.status, (objective.NOT_FINITE, objective.FLAT, objective.NO_SLOPE)))
     if not len(again):
         return fitted
     backend, precision, threads, options = where

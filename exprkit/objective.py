@@ -37,7 +37,9 @@ import numpy as np
 
 SQUARES, ABSOLUTE, HUBER, POISSON = range(4)
 
-FTOL, XTOL, GTOL, MAX_ITER, STUCK, NOT_FINITE, NO_PARAMETERS, NO_WEIGHT, INVALID, NO_DERIVATIVE, FLAT = range(11)
+(
+    FTOL, XTOL, GTOL, MAX_ITER, STUCK, NOT_FINITE, NO_PARAMETERS, NO_WEIGHT, INVALID, NO_DERIVATIVE, FLAT, NO_SLOPE,
+) = range(12)  # fmt: skip
 CONVERGED = (FTOL, XTOL, GTOL, FLAT)
 REASONS = {
     FTOL: "the loss no longer falls",
@@ -51,6 +53,7 @@ REASONS = {
     INVALID: "the expression could not be read",
     NO_DERIVATIVE: "a parameter is inside an operator that has no derivative",
     FLAT: "no parameter changes the values",
+    NO_SLOPE: "a derivative is not finite, so that its parameter could not follow",
 }
 
 # The steps of Levenberg and Marquardt; data/results/fit_steps.md has what others reach

@@ -30,8 +30,8 @@ from exprkit.objective import Fitted, Options
 
 FTOL, XTOL, GTOL, MAX_ITER, STUCK = range(5)
 NOT_FINITE, NO_PARAMETERS, NO_DERIVATIVE = objective.NOT_FINITE, objective.NO_PARAMETERS, objective.NO_DERIVATIVE
-FLAT, FADING, FREE, HARDER, EASIER = (
-    objective.FLAT, objective.FADING, objective.FREE, objective.HARDER, objective.EASIER,
+FLAT, NO_SLOPE, FADING, FREE, HARDER, EASIER = (
+    objective.FLAT, objective.NO_SLOPE, objective.FADING, objective.FREE, objective.HARDER, objective.EASIER,
 )  # fmt: skip
 FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = objective.FIRST_DAMPING, objective.LEAST_DAMPING, objective.MOST_DAMPING
 START, LINEAR, TRIAL = range(3)  # what is evaluated: the start, the linear parameters solved, a step
@@ -124,6 +124,7 @@ class _State(NamedTuple):
     scale: np.ndarray  # the largest diagonal of late
     share: np.ndarray  # of the damping
     d: np.ndarray  # the step
+    way: np.ndarray  # from there to the least value of the model, of the active ones
     trial: np.ndarray
     active: np.ndarray  # numbers of the parameters that can move
     A: np.ndarray
@@ -132,7 +133,7 @@ class _State(NamedTuple):
     def make(cls, width: int) -> _State:
         n = max(width, 1)
         return cls(
-            np.zeros(n), np.zeros((n, n)), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n),
+            np.zeros(n), np.zeros((n, n)), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n),
             np.zeros(n, np.int64), np.zeros((n, n)),
         )  # fmt: skip
 
@@ -176,17 +177,13 @@ def _fit_row(machine, goal, loop, rows, scratch, state, row, expr):
             loss = new
             status = _at_start(n, loop.differentiable[expr], new)
             if status >= 0:
-                loss = new if np.isfinite(new) else np.nan
+                loss = np.nan if status == NOT_FINITE else new
                 continue
         elif phase == TRIAL:
             gain = loss - new
-            done = not gain > loop.tol * loss and predicted <= loop.tol * loss
-            if done:
+            if not gain > loop.tol * loss and 0 <= predicted <= loop.tol * loss:
                 status = FTOL
-            if gain > 0:
-                damping = max(LEAST_DAMPING, damping * max(EASIER, 1 - (2 * gain / predicted - 1) ** 3))
-            else:
-                damping *= HARDER
+            damping = max(LEAST_DAMPING, damping * (_eased(gain, predicted) if gain > 0 else HARDER))
         if phase == START or new < loss:
             loss = limit = new
             _accept(scratch, state, p, n, 0.0 if phase < TRIAL else FADING)
@@ -195,7 +192,7 @@ def _fit_row(machine, goal, loop, rows, scratch, state, row, expr):
         phase += 1
         if phase == LINEAR and status < 0:
             if loop.linear[expr] != 0 and _step(
-                state, n, _choose(state, p, n, lower, upper, loop.linear[expr]), LEAST_DAMPING
+                state, p, n, _choose(state, p, n, lower, upper, loop.linear[expr]), LEAST_DAMPING, lower, upper
             ):
                 _move(state, p, n, lower, upper)
                 continue
@@ -204,14 +201,15 @@ def _fit_row(machine, goal, loop, rows, scratch, state, row, expr):
             status = GTOL
         phase = TRIAL
         while status < 0:
-            if damping > MOST_DAMPING:
-                status = STUCK
-                break
             if iteration == loop.max_iter:
                 status = MAX_ITER
                 break
+            if damping > MOST_DAMPING:
+                status = STUCK
+                break
             iteration += 1
-            if not _step(state, n, _choose(state, p, n, lower, upper, np.uint64(0)), damping):
+            n_active = _choose(state, p, n, lower, upper, np.uint64(0))
+            if not _step(state, p, n, n_active, damping, lower, upper):
                 damping *= HARDER
                 continue
             if _move(state, p, n, lower, upper) <= loop.tol:
@@ -220,6 +218,8 @@ def _fit_row(machine, goal, loop, rows, scratch, state, row, expr):
             break
     if status == GTOL and not _any_is_sound(state, n):
         status = FLAT
+    if status in (FTOL, XTOL, GTOL, FLAT) and not _all_finite(state, n):
+        status = NO_SLOPE
     rows.loss[row], rows.status[row], rows.iterations[row] = loss, status, iteration
 
 
@@ -234,11 +234,22 @@ def _at_start(n, differentiable, loss):
 
 
 @_part
+def _eased(gain, predicted):
+    """What the damping is multiplied with after a step that helped: less, the better the model foretold it."""
+    return max(EASIER, 1 - (2 * gain / predicted - 1) ** 3) if predicted > 0 else HARDER
+
+
+@_part
 def _move(state, p, n, lower, upper):
-    """Take the step within the bounds; gives the tolerance that it is within."""
+    """Take the step within the bounds, one that meets a bound exactly there; gives the tolerance that it is within."""
     largest = 0.0
     for j in range(n):
-        state.trial[j] = min(max(p[j] + state.d[j], lower[j]), upper[j])
+        trial = p[j] + state.d[j]
+        if state.d[j] >= upper[j] - p[j]:
+            trial = upper[j]
+        elif state.d[j] <= lower[j] - p[j]:
+            trial = lower[j]
+        state.trial[j] = min(max(trial, lower[j]), upper[j])
         state.d[j] = state.trial[j] - p[j]
         size, place = abs(state.d[j]), abs(p[j])
         if size > 0:  # size <= tol * (place + tol), solved for tol
@@ -285,6 +296,15 @@ def _any_is_sound(state, n):
 
 
 @_part
+def _all_finite(state, n):
+    """Every derivative is a number."""
+    finite = True
+    for j in range(n):
+        finite &= np.isfinite(state.jtr[j]) and np.isfinite(state.jtj[j, j])
+    return finite
+
+
+@_part
 def _is_in(mask, j):
     return j < 64 and (mask >> np.uint64(j)) & np.uint64(1) != 0
 
@@ -326,11 +346,45 @@ def _predicted(state, n):
 
 
 @_part
-def _step(state, n, n_active, damping):
-    """Solve the damped equations of the active parameters by Cholesky's method; 0 for the others."""
-    A, d, active = state.A, state.d, state.active
-    for j in range(n):
-        d[j] = 0.0
+def _step(state, p, n, n_active, damping, lower, upper):
+    """The damped step of the active parameters, 0 for the others; False: the equations have no solution.
+
+    Where the way meets a bound, that parameter stays there and the rest is solved anew for the others.
+    """
+    state.d[:n] = 0.0
+    found = n_active > 0
+    while n_active > 0:
+        if not _solve(state, n, n_active, damping):
+            return False
+        share = 1.0
+        for k in range(n_active):
+            share = min(share, _share(state, p, state.active[k], lower, upper))
+        left = 0
+        for k in range(n_active):
+            j = state.active[k]
+            if share < 1 and _share(state, p, j, lower, upper) <= share:
+                state.d[j] = upper[j] - p[j] if state.way[j] > 0 else lower[j] - p[j]
+                continue
+            state.d[j] += share * state.way[j]
+            state.active[left] = j
+            left += 1
+        n_active = left if share < 1 else 0
+    return found
+
+
+@_part
+def _share(state, p, j, lower, upper):
+    """How much of its way a parameter can go until it meets a bound; 1 or more: all."""
+    way = state.way[j]
+    if way == 0:
+        return 1.0
+    return ((upper[j] if way > 0 else lower[j]) - p[j] - state.d[j]) / way
+
+
+@_part
+def _solve(state, n, n_active, damping):
+    """Solve the damped equations of the active parameters by Cholesky's method, from where the step has come to."""
+    A, way, active = state.A, state.way, state.active
     for i in range(n_active):
         for k in range(i + 1):
             total = state.jtj[active[i], active[k]]
@@ -345,16 +399,19 @@ def _step(state, n, n_active, damping):
             else:
                 return False
     for i in range(n_active):  # the lower triangle, then its transpose
-        total = -state.jtr[active[i]]
+        j = active[i]
+        total = -state.jtr[j] - damping * state.share[j] * state.scale[j] * state.d[j]
+        for m in range(n):
+            if state.d[m] != 0:
+                total -= state.jtj[j, m] * state.d[m]
         for m in range(i):
-            total -= A[i, m] * d[active[m]]
-        d[active[i]] = total / A[i, i]
+            total -= A[i, m] * way[active[m]]
+        way[j] = total / A[i, i]
     for i in range(n_active - 1, -1, -1):
-        total = d[active[i]]
+        total = way[active[i]]
         for m in range(i + 1, n_active):
-            total -= A[m, i] * d[active[m]]
-        d[active[i]] = total / A[i, i]
-    for i in range(n_active):
-        if not np.isfinite(d[active[i]]):
+            total -= A[m, i] * way[active[m]]
+        way[active[i]] = total / A[i, i]
+        if not np.isfinite(way[active[i]]):
             return False
-    return n_active > 0
+    return True

@@ -18,10 +18,11 @@
 // The last of three texts (tangents.cu says which): the steps of a fit, and the kernels.  The host defines, besides
 // the macros of equations.cu:
 //
-//     GLOBAL_ARENA  1 where shared memory is too little
+//     GLOBAL_ARENA  1 where shared memory is too little       BOUNDED  1 where parameters have bounds
 //     FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING, HARDER, EASIER, FADING, FREE  as in objective.py
 
-enum { FTOL, XTOL, GTOL, MAX_ITER, STUCK, NOT_FINITE, FLAT = 10, RUNNING = 255 };  // why a fit ended, as in objective.py
+enum { FTOL, XTOL, GTOL, MAX_ITER, STUCK, NOT_FINITE, FLAT = 10, NO_SLOPE };  // why a fit ended, as in objective.py
+enum { AGAIN = 254, RUNNING = 255 };  // a derivative was nan, which with STRONG it may not be; it has not ended
 enum { AT_START, AT_LINEAR_STEP, AT_STEP }; // what the latest evaluation was
 
 // ── Levenberg-Marquardt, by one thread ───────────────────────────────────────────────
@@ -63,11 +64,30 @@ INLINE State state_of(const FitJob &job, char *arena, int n)
 struct Bounds {
     const double *lower, *upper;
 
-    INLINE double low(int i) const { return lower ? lower[i] : -MOST; }
-    INLINE double high(int i) const { return upper ? upper[i] : MOST; }
+    INLINE double low(int i) const { return BOUNDED && lower ? lower[i] : -MOST; }
+    INLINE double high(int i) const { return BOUNDED && upper ? upper[i] : MOST; }
     // What is evaluated: a parameter of type T within its bounds.
     INLINE double nearest(double p, int i) const { return p != p ? p : min(max(double(T(p)), low(i)), high(i)); }
+    // The same after a step, exactly at a bound that the step meets.
+    INLINE double after(double p, double step, int i) const
+    {
+        if (!BOUNDED) return nearest(p + step, i);
+        return step >= high(i) - p ? high(i) : step <= low(i) - p ? low(i) : nearest(p + step, i);
+    }
 };
+
+// What a fit of one expression is told.
+struct Terms {
+    double tol, gtol;
+    int max_iter, verdict;
+    unsigned long long linear;  // bits of the parameters that the expression is linear in
+    Bounds bounds;
+};
+
+INLINE Terms terms_of(const FitJob &job, int e, const Bounds &bounds)
+{
+    return Terms{job.tol, job.gtol, job.max_iter, job.verdicts[e], job.linear ? job.linear[e] : 0, bounds};
+}
 
 // Whether a parameter changes the values, by numbers that can be reckoned with.
 INLINE bool is_sound(const State &s, int i) { return s.a(i, i) > 0.0 && is_finite(s.a(i, i)) && is_finite(s.g(i)); }
@@ -78,16 +98,30 @@ INLINE bool is_active(const State &s, const Bounds &bounds, int i)
     return !(s.p(i) <= bounds.low(i) && s.g(i) > 0.0) && !(s.p(i) >= bounds.high(i) && s.g(i) < 0.0);
 }
 
+// What the trial, as far as it stands beside p, adds to a parameter's J'r; ``pivot``: its damped diagonal.
+INLINE double slope_of_trial(const State &s, int i, double pivot)
+{
+    double slope = s.trial(i) != 0.0 ? pivot * s.trial(i) : 0.0;
+#pragma unroll
+    for (int j = 0; j < s.n(); ++j)
+        if (j != i && s.trial(j) != 0.0) slope = fma(i > j ? s.a(i, j) : s.a(j, i), s.trial(j), slope);
+    return slope;
+}
+
 // Solve (J'J + damping D) step = -J'r for the active parameters that ``mask`` allows; false if that is not definite.
 // Parameters in which the expression is linear have a small share of the damping.
 // The factor holds L times its pivots below the diagonal, and on it the pivots' inverses, 0 for what takes no part.
-INLINE bool solve(const State &s, const Bounds &bounds, double damping, unsigned long long linear, unsigned long long mask)
+// ``onward``: what takes part is known, and the step begins where the trial stands beside p.
+INLINE bool solve_once(
+    const State &s, const Terms &terms, double damping, unsigned long long mask, bool onward)
 {
 #pragma unroll
     for (int i = 0; i < s.n(); ++i) {
-        const bool takes_part = is_active(s, bounds, i) && (i < 64 ? mask >> i & 1 : mask == ~0ull);
-        const double share = i < 64 && linear >> i & 1 ? FREE : 1.0;
+        const bool allowed = is_active(s, terms.bounds, i) && (i < 64 ? mask >> i & 1 : mask == ~0ull);
+        const bool takes_part = onward ? s.factor(i, i) > 0.0 : allowed;
+        const double share = i < 64 && terms.linear >> i & 1 ? FREE : 1.0;
         double rest = takes_part ? -s.g(i) : 0.0, pivot = fma(damping * share, s.scale(i), s.a(i, i));
+        if (onward && takes_part) rest -= slope_of_trial(s, i, pivot);
 #pragma unroll
         for (int j = 0; j < i; ++j) {
             double left = takes_part && s.factor(j, j) > 0.0 ? s.a(i, j) : 0.0;
@@ -112,13 +146,53 @@ INLINE bool solve(const State &s, const Bounds &bounds, double damping, unsigned
     return true;
 }
 
+// How much of its step a parameter can go from where the trial stands until it meets a bound; 1 or more: all.
+INLINE double share_of_step(const State &s, const Bounds &bounds, int i)
+{
+    const double step = s.step(i);
+    if (!(s.factor(i, i) > 0.0) || step == 0.0) return 1.0;
+    return ((step > 0.0 ? bounds.high(i) : bounds.low(i)) - s.p(i) - s.trial(i)) / step;
+}
+
+// The step of the active parameters, 0 for the others; false if the equations have no solution.  Where the way meets a
+// bound, that parameter stays there and the rest is solved anew for the others; the trial holds how far all have come.
+INLINE bool solve(const State &s, const Terms &terms, double damping, unsigned long long mask)
+{
+    const Bounds &bounds = terms.bounds;
+    for (bool onward = false, left = true; left; onward = true) {
+        if (!solve_once(s, terms, damping, mask, onward)) return false;
+        if (!BOUNDED) return true;
+        double share = 1.0;
+#pragma unroll
+        for (int i = 0; i < s.n(); ++i) {
+            if (!onward) s.trial(i) = 0.0;
+            share = min(share, share_of_step(s, bounds, i));
+        }
+        left = false;
+#pragma unroll
+        for (int i = 0; i < s.n(); ++i) {
+            if (!(s.factor(i, i) > 0.0)) continue;
+            if (share < 1.0 && share_of_step(s, bounds, i) <= share) {
+                s.trial(i) = (s.step(i) > 0.0 ? bounds.high(i) : bounds.low(i)) - s.p(i);
+                s.factor(i, i) = 0.0;
+            } else {
+                s.trial(i) = fma(share, s.step(i), s.trial(i));
+                left |= share < 1.0;
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < s.n(); ++i) s.step(i) = s.trial(i);
+    return true;
+}
+
 // Make the trial and the step that really leads there; the loss that the step should take off.
 INLINE void make_trial(const State &s, const Bounds &bounds)
 {
     double predicted = 0.0;
 #pragma unroll
     for (int i = 0; i < s.n(); ++i) {
-        s.trial(i) = bounds.nearest(s.p(i) + s.step(i), i);
+        s.trial(i) = bounds.after(s.p(i), s.step(i), i);
         s.step(i) = s.trial(i) - s.p(i);
         if (s.step(i) == 0.0) continue;  // perhaps of derivatives that are not finite
         double row = s.g(i);
@@ -163,45 +237,60 @@ INLINE void accept(const State &s, bool anew)
     }
 }
 
+// What the damping is multiplied with after a step that helped: less, the better the model foretold it.
+INLINE double eased(double less, double predicted)
+{
+    const double way = 2.0 * less * inverse(predicted) - 1.0;
+    return predicted > 0.0 ? max(EASIER, 1.0 - way * way * way) : HARDER;
+}
+
 // Judge the step that was evaluated last; the status if the fit ends with it.
-INLINE int judge(const FitJob &job, const State &s, const Bounds &bounds)
+INLINE int judge(const State &s, const Terms &terms)
 {
     const double loss = s.next()[0], less = s.loss() - loss, predicted = s.progress().predicted;
     const bool better = less > 0.0 && is_finite(loss);
-    const bool settled = !(less > job.tol * s.loss()) && predicted <= job.tol * s.loss();
+    const bool settled = !(less > terms.tol * s.loss()) && 0.0 <= predicted && predicted <= terms.tol * s.loss();
+    s.progress().damping = max(LEAST_DAMPING, s.progress().damping * (better ? eased(less, predicted) : HARDER));
     if (better) {
-        const double way = 2.0 * less * inverse(predicted) - 1.0;
-        s.progress().damping = max(LEAST_DAMPING, s.progress().damping * max(EASIER, 1.0 - way * way * way));
         accept(s, false);
-    } else {
-        s.progress().damping *= HARDER;
+        if (is_flat(s, terms.bounds, terms.gtol)) return flat_status(s);
     }
-    if (settled) return FTOL;
-    return better && is_flat(s, bounds, job.gtol) ? flat_status(s) : RUNNING;
+    return settled ? FTOL : RUNNING;
 }
 
 // Find the next trial; the status if there is none.
-INLINE int propose(const FitJob &job, const State &s, const Bounds &bounds, unsigned long long linear)
+INLINE int propose(const State &s, const Terms &terms)
 {
     while (true) {
-        if (s.progress().iterations >= job.max_iter) return MAX_ITER;
+        if (s.progress().iterations >= terms.max_iter) return MAX_ITER;
         if (!(s.progress().damping <= MOST_DAMPING)) return STUCK;
         ++s.progress().iterations;
-        if (solve(s, bounds, s.progress().damping, linear, ~0ull)) break;
+        if (solve(s, terms, s.progress().damping, ~0ull)) break;
         s.progress().damping *= HARDER;
     }
-    make_trial(s, bounds);
+    make_trial(s, terms.bounds);
     bool still = true;
 #pragma unroll
     for (int i = 0; i < s.n(); ++i)
-        if (is_active(s, bounds, i) && !(fabs(s.step(i)) <= job.tol * (fabs(s.p(i)) + job.tol))) still = false;
+        if (is_active(s, terms.bounds, i) && !(fabs(s.step(i)) <= terms.tol * (fabs(s.p(i)) + terms.tol))) still = false;
     return still ? XTOL : RUNNING;
 }
 
-INLINE bool propose_linear(const State &s, const Bounds &bounds, unsigned long long linear)
+// The status, unless a derivative is not finite: then that of success is another, and without STRONG there is none.
+INLINE int checked(const State &s, int status)
 {
-    if (!linear || !solve(s, bounds, LEAST_DAMPING, linear, linear)) return false;
-    make_trial(s, bounds);
+    bool known = true;
+#pragma unroll
+    for (int i = 0; i < s.n(); ++i) known = known && is_finite(s.a(i, i)) && is_finite(s.g(i));
+    if (known) return status;
+    if (!STRONG) return AGAIN;
+    return status == FTOL || status == XTOL || status == GTOL || status == FLAT ? NO_SLOPE : status;
+}
+
+INLINE bool propose_linear(const State &s, const Terms &terms)
+{
+    if (!terms.linear || !solve(s, terms, LEAST_DAMPING, terms.linear)) return false;
+    make_trial(s, terms.bounds);
     bool moves = false;
 #pragma unroll
     for (int i = 0; i < s.n(); ++i) moves |= s.step(i) != 0.0;
@@ -209,28 +298,29 @@ INLINE bool propose_linear(const State &s, const Bounds &bounds, unsigned long l
 }
 
 // After an evaluation: take it in, and say where the next one is.
-INLINE void advance(const FitJob &job, const State &s, const Bounds &bounds, int e)
+INLINE void advance(const State &s, const Terms &terms)
 {
     ++s.progress().evaluations;
-    const unsigned long long linear = job.linear ? job.linear[e] : 0;
     int status = RUNNING;
     if (s.progress().phase == AT_STEP) {
-        status = judge(job, s, bounds);
+        status = judge(s, terms);
     } else {
         if (s.progress().phase == AT_START || s.next()[0] < s.loss()) accept(s, true);
-        if (job.verdicts[e] != RUNNING) status = job.verdicts[e];
+        if (terms.verdict != RUNNING) status = terms.verdict;
         else if (!is_finite(s.loss())) status = NOT_FINITE;
-        else if (s.progress().phase == AT_START && propose_linear(s, bounds, linear)) {
+        else if (s.progress().phase == AT_START && propose_linear(s, terms)) {
             s.progress().phase = AT_LINEAR_STEP;
             return;
-        } else if (is_flat(s, bounds, job.gtol)) status = flat_status(s);
+        } else if (is_flat(s, terms.bounds, terms.gtol)) status = flat_status(s);
     }
     s.progress().phase = AT_STEP;
-    s.progress().status = status == RUNNING ? propose(job, s, bounds, linear) : status;
+    if (status == RUNNING) status = propose(s, terms);
+    const bool fitted = terms.verdict == RUNNING && status != NOT_FINITE;
+    s.progress().status = fitted ? checked(s, status) : status;
 }
 
 // The same, of few parameters in registers.
-INLINE void advance_in_registers(const FitJob &job, const State &stored, const Bounds &bounds, int e)
+INLINE void advance_in_registers(const State &stored, const Terms &terms)
 {
     constexpr int TRIANGLE = TANGENTS * (TANGENTS + 1) / 2, SUMS = 1 + TANGENTS + TRIANGLE, KEPT = 4 * TANGENTS + SUMS;
     Progress progress = *stored.now_at;
@@ -238,7 +328,7 @@ INLINE void advance_in_registers(const FitJob &job, const State &stored, const B
     const State s = {&progress, numbers, TANGENTS};
 #pragma unroll
     for (int i = 0; i < KEPT + SUMS; ++i) numbers[i] = stored.numbers[i];
-    advance(job, s, bounds, e);
+    advance(s, terms);
 #pragma unroll
     for (int i = 0; i < KEPT; ++i) stored.numbers[i] = numbers[i];
     *stored.now_at = progress;
@@ -346,8 +436,9 @@ INLINE void optimise(const FitJob &job, const Item &item, const Frame &frame, ch
         }
         if (TASK == NORMAL) return write_normal(job, item, state);
         if (threadIdx.x == 0) {
-            if (MANY) advance(job, state, bounds, item.e);
-            else advance_in_registers(job, state, bounds, item.e);
+            const Terms terms = terms_of(job, item.e, bounds);
+            if (MANY || BOUNDED) advance(state, terms);
+            else advance_in_registers(state, terms);
         }
         sync();
         if (state.progress().status != RUNNING) return finish_fit(job, item, state);

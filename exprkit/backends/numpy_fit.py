@@ -15,8 +15,20 @@ in the others: whatever the rest does, they follow at once, as in variable proje
 V. Pereyra, SIAM J. Numer. Anal. 10, 1973).  A parameter whose diagonal is 0 or
 not finite stays where it is, so that Jacobians of deficient rank, common among machine-made
 expressions, do no harm (G. Kronberger, "Local optimization often is ill-conditioned in genetic
-programming for symbolic regression", arXiv 2209.00942).  A trial whose loss is not finite is a
-rejected step.
+programming for symbolic regression", arXiv 2209.00942); a fit that ends where a derivative is not
+finite has not converged.  A trial whose loss is not finite is a rejected step.
+
+Bounds: the step goes towards the least value of the damped quadratic model; where it meets a bound
+that parameter stays there, and the rest of the way is solved anew for the others.  The model falls
+along all of this way, which a step that is solved at once and then clipped does not promise.
+
+What is looked at, in this order (all backends keep it):
+
+=====================  =====================================================================
+before a step          MAX_ITER, STUCK (the damping is at its most), XTOL (a step that small)
+after one that helps   GTOL or FLAT (nothing slopes), then FTOL
+after another          FTOL, where the model did not promise more either
+=====================  =====================================================================
 """
 
 from __future__ import annotations
@@ -78,21 +90,38 @@ def fit_all(
 
 
 def step(
-    jtj: np.ndarray, jtr: np.ndarray, scale: np.ndarray, damping: float, fixed: np.ndarray | None = None
-) -> np.ndarray | None:
-    """The damped step of the parameters that can move, 0 for the others; None: the equations have no solution."""
+    jtj: np.ndarray, jtr: np.ndarray, scale: np.ndarray, damping: float, fixed: np.ndarray | None = None,
+    least: np.ndarray | None = None, most: np.ndarray | None = None,
+) -> np.ndarray | None:  # fmt: skip
+    """The damped step of the parameters that can move, 0 for the others; None: the equations have no solution.
+
+    ``least`` and ``most`` are what the bounds leave of it.
+    """
+    n = len(jtr)
+    least, most = (np.full(n, side) if given is None else given for given, side in ((least, -np.inf), (most, np.inf)))
     active = is_sound(jtj, jtr)
     if fixed is not None:
         active &= ~fixed
-    d = np.zeros(len(jtr))
-    if np.any(active):
-        A = (jtj + damping * np.diag(scale))[np.ix_(active, active)]
+    A, d = jtj + damping * np.diag(scale), np.zeros(n)
+    while np.any(active):
+        moved = d != 0
+        slope = jtr[active] + A[np.ix_(active, moved)] @ d[moved]
         try:
-            L = np.linalg.cholesky(A)
+            L = np.linalg.cholesky(A[np.ix_(active, active)])
         except np.linalg.LinAlgError:
             return None
-        d[active] = np.linalg.solve(L.T, np.linalg.solve(L, -jtr[active]))
-    return d if np.all(np.isfinite(d)) else None
+        way = np.zeros(n)
+        way[active] = np.linalg.solve(L.T, np.linalg.solve(L, -slope))
+        if not np.all(np.isfinite(way)):
+            return None
+        bound = np.where(way > 0, most, least)
+        share = np.where(way == 0, np.inf, (bound - d) / way)  # of the way, up to each one's bound
+        if np.min(share) >= 1:
+            return d + way
+        met = share <= np.min(share)
+        d = np.where(met, bound, d + np.min(share) * way)
+        active &= ~met
+    return d
 
 
 def is_sound(jtj: np.ndarray, jtr: np.ndarray) -> np.ndarray:
@@ -103,6 +132,19 @@ def is_sound(jtj: np.ndarray, jtr: np.ndarray) -> np.ndarray:
 def flat_status(now: Equations) -> int:
     """Why a fit ends where there is no slope."""
     return objective.GTOL if np.any(is_sound(now.jtj, now.jtr)) else objective.FLAT
+
+
+def eased(gain: float, predicted: float) -> float:
+    """What the damping is multiplied with after a step that helped: less, the better the model foretold it."""
+    if not predicted > 0:
+        return objective.HARDER
+    return max(objective.EASIER, 1 - (2 * gain / predicted - 1) ** 3)
+
+
+def final_status(status: int, now: Equations) -> int:
+    """The status, unless it is that of success where a derivative is not finite."""
+    known = np.all(np.isfinite(now.jtr) & np.isfinite(np.diag(now.jtj)))
+    return objective.NO_SLOPE if status in objective.CONVERGED and not known else status
 
 
 class _Fit:
@@ -120,7 +162,6 @@ class _Fit:
 
     def run(self, start: np.ndarray) -> tuple[np.ndarray, float, int, int]:
         """(parameters, loss, iterations, status)"""
-        o = self.options
         if not np.any(self.some):
             return start, 0.0, 0, objective.NO_WEIGHT
         p = np.clip(start, self.lower, self.upper)
@@ -129,50 +170,62 @@ class _Fit:
             return p, now.loss, 0, objective.NO_DERIVATIVE if len(p) else objective.NO_PARAMETERS
         if not np.isfinite(now.loss):
             return start, np.nan, 0, objective.NOT_FINITE
-        p, now = self.solved_linear(p, now)
+        p, now, iterations, status = self.descend(*self.solved_linear(p, now))
+        return p, now.loss, iterations, final_status(status, now)
+
+    def descend(self, p: np.ndarray, now: Equations) -> tuple[np.ndarray, Equations, int, int]:
+        """Step after step, until one of the reasons to end."""
+        tol = self.options.tol
         damping, scale = objective.FIRST_DAMPING, np.diag(now.jtj)
         if self.flat(p, now):
-            return p, now.loss, 0, flat_status(now)
-        for iteration in range(1, o.max_iter + 1):
+            return p, now, 0, flat_status(now)
+        for iteration in range(1, self.options.max_iter + 1):
             if damping > objective.MOST_DAMPING:
-                return p, now.loss, iteration - 1, objective.STUCK
-            d = step(now.jtj, now.jtr, self.share * scale, damping, self.held(p, now))
+                return p, now, iteration - 1, objective.STUCK
+            d = step(
+                now.jtj, now.jtr, self.share * scale, damping, self.held(p, now), self.lower - p, self.upper - p,
+            )  # fmt: skip
             if d is None:
                 damping *= objective.HARDER
                 continue
-            trial = np.clip(p + d, self.lower, self.upper)
+            trial = self.moved(p, d)
             d = trial - p
-            if np.all(np.abs(d) <= o.tol * (np.abs(p) + o.tol)):
-                return p, now.loss, iteration, objective.XTOL
+            if np.all(np.abs(d) <= tol * (np.abs(p) + tol)):
+                return p, now, iteration, objective.XTOL
             new = self.equations(trial)
             predicted = -(2 * now.jtr[d != 0] @ d[d != 0] + _quadratic(now.jtj, d))
             gain = now.loss - new.loss
-            done = not gain > o.tol * now.loss and predicted <= o.tol * now.loss
-            if not gain > 0:
-                if done:
-                    return p, now.loss, iteration, objective.FTOL
+            done = not gain > tol * now.loss and 0 <= predicted <= tol * now.loss
+            if gain > 0:
+                damping *= eased(gain, predicted)
+                damping = max(objective.LEAST_DAMPING, damping)
+                p, now = trial, new
+                scale = np.fmax(objective.FADING * scale, np.diag(now.jtj))
+                if self.flat(p, now):
+                    return p, now, iteration, flat_status(now)
+            else:
                 damping *= objective.HARDER
-                continue
-            easier = max(objective.EASIER, 1 - (2 * gain / predicted - 1) ** 3)
-            damping = max(objective.LEAST_DAMPING, damping * easier)
-            p, now = trial, new
-            scale = np.fmax(objective.FADING * scale, np.diag(now.jtj))
-            if self.flat(p, now):
-                return p, now.loss, iteration, flat_status(now)
             if done:
-                return p, now.loss, iteration, objective.FTOL
-        return p, now.loss, o.max_iter, objective.MAX_ITER
+                return p, now, iteration, objective.FTOL
+        return p, now, self.options.max_iter, objective.MAX_ITER
 
     def solved_linear(self, p: np.ndarray, now: Equations) -> tuple[np.ndarray, Equations]:
         """The parameters that the expression is linear in at their best, if that lowers the loss."""
         if not np.any(self.linear):
             return p, now
-        d = step(now.jtj, now.jtr, self.share * np.diag(now.jtj), objective.LEAST_DAMPING, ~self.linear)
+        fixed = ~self.linear | self.held(p, now)
+        scale = self.share * np.diag(now.jtj)
+        d = step(now.jtj, now.jtr, scale, objective.LEAST_DAMPING, fixed, self.lower - p, self.upper - p)
         if d is None or not np.any(d):
             return p, now
-        trial = np.clip(p + d, self.lower, self.upper)
+        trial = self.moved(p, d)
         new = self.equations(trial)
         return (trial, new) if new.loss < now.loss else (p, now)
+
+    def moved(self, p: np.ndarray, d: np.ndarray) -> np.ndarray:
+        """The parameters after a step, those that meet a bound exactly there."""
+        trial = np.where(d >= self.upper - p, self.upper, np.where(d <= self.lower - p, self.lower, p + d))
+        return np.clip(trial, self.lower, self.upper)
 
     def held(self, p: np.ndarray, now: Equations) -> np.ndarray:
         """Parameters at a bound that the loss pushes against."""
