@@ -225,7 +225,7 @@ NUMBERS = {
     "float": _numbers("float", 5, 12, dict(
         far=1e5, exp_range=(-104.0, 89.0), exp2_range=(-151.0, 129.0), expm1_range=(-20.0, 89.0),
         cbrt_start=float(0x54A1F000)), FLOAT),
-    "double": _numbers("double", 4, 40, dict(
+    "double": _numbers("double", 4, 39, dict(
         far=1e9, exp_range=(-746.0, 710.0), exp2_range=(-1076.0, 1025.0), expm1_range=(-45.0, 710.0),
         cbrt_start=6142605136871354368.0), DOUBLE),
 }

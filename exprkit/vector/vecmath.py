@@ -397,7 +397,7 @@ def _signed_power(a: Vec, b: Vec, y: Vec) -> Vec:
 
 
 def log2abs_pair(a: Vec) -> Pair:
-    """log2 |a| with a relative error below 2^-29 (double: 2^-62); the low part is up to 1/64 (1/32) of it.
+    """log2 |a| with a relative error below 2^-28.8 (double: 2^-60.6); the low part is up to 1/60 (1/700) of it.
 
     Where the high part is inf, the low part is nan.
     """
@@ -429,7 +429,8 @@ def _double_log2_near_1(m: Vec, c: Vec) -> Pair:
     square = half * r
     log = r - square
     rest = ((r - log) - square) - half.fma(r, -square)
-    rest = (r * r * r).fma(_polynomial(r, _of(r).log2_tail), rest + (-r).fma(r_lo, r_lo))
+    rest_of_product = (square - log).fma(r_lo, r_lo)  # r_lo (1 - r + r^2)
+    rest = (r * r * r).fma(_polynomial(r, _of(r).log2_tail), rest + rest_of_product)
     k_hi, k_lo = _of(r).log2_e
     h = log * k_hi
     return h, rest.fma(k_hi, log.fma(k_lo, log.fma(k_hi, -h)))
