@@ -242,7 +242,7 @@ FITS = [  # name, what (of r or of t = r^2), relative to what, from, to, error i
     ("expm1", lambda r: mp.expm1(r) / r, lambda r: mp.expm1(r) / r, -H, H, -26.1, -55.4),
     ("cosh", lambda t: mp.cosh(mp.sqrt(t)), lambda t: 1, 1e-9, H * H, -33.2, -67.3),
     ("sinh", lambda t: mp.sinh(mp.sqrt(t)) / mp.sqrt(t), lambda t: 1, 1e-9, H * H, -26.1, -61.6),
-    ("sin", lambda t: (mp.sin(mp.sqrt(t)) / mp.sqrt(t) - 1) / t, lambda t: mp.sin(mp.sqrt(t)) / mp.sqrt(t) / t, 1e-9,
+    ("sin", lambda t: mp.sin(mp.sqrt(t)) / mp.sqrt(t), lambda t: mp.sin(mp.sqrt(t)) / mp.sqrt(t), 1e-9,
      math.pi**2 / 4, -27.2, -57.0),
     ("asin", lambda t: mp.asin(mp.sqrt(t)) / mp.sqrt(t), lambda t: 1, 1e-9, 0.25, -27.5, -55.8),
     ("atan", lambda t: mp.atan(mp.sqrt(t)) / mp.sqrt(t), lambda t: mp.atan(mp.sqrt(t)) / mp.sqrt(t), 1e-9, 1, -25.8,
