@@ -164,6 +164,42 @@ def test_float64_is_right(op, level):
                 assert error <= op.ulp[1], (float(x), float(z), float(found), float(error))
 
 
+# ── values that no rounding may carry them beyond ────────────────────────────────────
+
+RANGES = {
+    "sin": (-1, 1), "cos": (-1, 1), "tanh": (-1, 1), "erf": (-1, 1), "erfc": (0, 2), "logistic": (0, 1),
+    "asin": (-math.pi / 2, math.pi / 2), "acos": (0, math.pi), "atan": (-math.pi / 2, math.pi / 2),
+    "atan2": (-math.pi, math.pi), "cosh": (1, math.inf), "exp": (0, math.inf), "exp2": (0, math.inf),
+    "expm1": (-1, math.inf), "acosh": (0, math.inf), "sqrt": (0, math.inf), "sqrtabs": (0, math.inf),
+    "powabs": (0, math.inf), "abs": (0, math.inf), "sqr": (0, math.inf), "relu": (0, math.inf), "sign": (-1, 1),
+    "hypot": (lambda a, b: np.fmax(np.abs(a), np.abs(b)), math.inf),
+    "aq": (lambda a, b: -np.abs(a), lambda a, b: np.abs(a)),
+    "log1p": (lambda a, b: np.where(a < 0, -np.inf, 0), lambda a, b: np.where(a > 0, np.inf, 0)),
+}  # fmt: skip
+
+
+def close_to_extremes(dtype, rng):
+    """Numbers of every size, small ones, and those next to multiples of a quarter turn."""
+    wide = np.exp2(rng.uniform(-40, 40, 20_000)) * rng.choice([-1, 1], 20_000)
+    turns = np.concatenate([np.arange(-5000, 5000), rng.integers(-(2**30), 2**30, 10_000)]) * (math.pi / 2)
+    near = turns.astype(dtype)
+    near = near + np.spacing(near) * rng.integers(-40, 41, near.size).astype(dtype)
+    small = np.exp2(rng.uniform(-16, 0, 20_000)) * rng.choice([-1, 1], 20_000)
+    return np.concatenate([wide.astype(dtype), near, small.astype(dtype), np.array(AWKWARD + EDGES[dtype], dtype)])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", sorted(RANGES))
+def test_no_result_leaves_its_mathematical_range(name, dtype, level):
+    row, rng = ops.BY_NAME[name], np.random.default_rng(0)
+    a, b = close_to_extremes(dtype, rng), rng.permutation(close_to_extremes(dtype, rng))
+    low, high = (np.asarray(end(a, b) if callable(end) else end).astype(dtype) for end in RANGES[name])
+    for precision in ("ieee", "fast"):
+        y = run(simd.kernels(dtype, precision, level), row, a, b)
+        left = (y < low) | (y > high)
+        assert not left.any(), f"{y[left][0]!r} for {a[left][0]!r}, {b[left][0]!r}"
+
+
 ALL = sorted(ops.BY_CODE)
 
 

@@ -493,15 +493,15 @@ def sin(a: Vec) -> Vec:
     z = a.abs()
     n, n_bits = _nearest(z, 1 / math.pi)
     y = _with_sign_of(a, _flipped(_sine(_minus(z, n, _of(a).pi)), n_bits))
-    return unless(_far(a), y, lambda: where(_far(a), a.each("@sin"), y))
+    return _from_afar(a, y, "@sin")
 
 
 def cos(a: Vec) -> Vec:
-    """-sin r, where r = a - (n + 1/2) pi: exact where cos a is small."""
+    """sin r, a minus for odd n, where r = (n + 1/2) pi - a: exact where cos a is small."""
     shifted = a.fma(1 / math.pi, -0.5) + _of(a).magic
     n = (shifted - _of(a).magic) + 0.5
-    y = _flipped(-_sine(_minus(a, n, _of(a).pi)), shifted.bits())
-    return unless(_far(a), y, lambda: where(_far(a), a.each("@cos"), y))
+    y = _flipped(_sine(_minus(-a, -n, _of(a).pi)), shifted.bits())
+    return _from_afar(a, y, "@cos")
 
 
 def tan(a: Vec) -> Vec:
@@ -513,11 +513,12 @@ def tan(a: Vec) -> Vec:
     top, bottom = _odd(r, t, _of(a).tan_top), _polynomial(t, _of(a).tan_bottom)
     odd = (n_bits & 1) != 0
     y = _with_sign_of(a, where(odd, -bottom, top) / where(odd, top, bottom))
-    return unless(_far(a), y, lambda: where(_far(a), a.each("@tan"), y))
+    return _from_afar(a, y, "@tan")
 
 
 def _sine(r: Vec) -> Vec:
-    return _odd(r, r * r, _of(r).sin)
+    """sin r for |r| <= pi / 2, which rounding does not carry beyond 1."""
+    return _clamp(_odd(r, r * r, _of(r).sin), (-1.0, 1.0))
 
 
 def _flipped(y: Vec, n: Vec) -> Vec:
@@ -531,10 +532,11 @@ def _with_sign_of(a: Vec, y: Vec) -> Vec:
     return (y.bits() ^ (a.bits() & _of(a).sign)).real()
 
 
-def _far(a: Vec) -> Vec:
-    """Finite numbers so large that pi in three parts is not exact enough."""
+def _from_afar(a: Vec, y: Vec, function: str) -> Vec:
+    """y, and the C function of finite numbers so large that pi in three parts is not exact enough."""
     z = a.abs()
-    return (z > _of(a).far) & (z < INF)
+    far, finite = z > _of(a).far, z < INF
+    return unless(far, y, lambda: unless(far & finite, y, lambda: where(far & finite, a.each(function), y)))
 
 
 def asin(a: Vec) -> Vec:
