@@ -5,12 +5,15 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+from fractions import Fraction
+from functools import cache
 from itertools import product
 
 import mpmath as mp
 import numpy as np
 import pytest
 import sympy
+from hard_inputs import NAMES, hard_inputs
 
 from exprkit import ops
 from exprkit.backends import objects, simd
@@ -99,7 +102,9 @@ def awkward(row, dtype):
 def ulps(y, reference):
     """Errors in units of the last place; inf counts as the first number that is too large."""
     kind = np.finfo(y.dtype)
-    size = np.spacing(np.minimum(np.abs(reference), kind.max).astype(y.dtype)).astype(np.longdouble)
+    below = np.minimum(np.abs(reference), kind.max).astype(y.dtype)
+    below = np.where(below > np.abs(reference), np.nextafter(below, y.dtype.type(0)), below)
+    size = np.spacing(below).astype(np.longdouble)
     first = np.longdouble(2.0) ** kind.maxexp
     wide = [np.clip(x.astype(np.longdouble), -first, first) for x in (y, reference)]
     return np.abs(wide[0] - wide[1]) / size
@@ -140,27 +145,107 @@ def test_float64_special_values_are_those_of_the_definition(op, level):
     assert same[special].all(), (a[special & ~same], b[special & ~same])
 
 
+@cache
+def formula(name):
+    """An operator's formula in SymPy as a function of mpmath's numbers."""
+    row = ops.BY_NAME[name]
+    symbols = sympy.symbols("a b")[: row.arity]
+    return sympy.lambdify(symbols, row.sympy(sympy, *symbols), "mpmath")
+
+
+@cache
+def exact(name, *operands):
+    """The formula's value, to 50 digits even where 1 + a is formed on the way."""
+    size = min(abs(v) for v in operands) or 1.0
+    with mp.workdps(50 + max(0, -math.floor(math.log10(size)))):
+        return mp.re(formula(name)(*map(mp.mpf, operands)))
+
+
+def true_error(y, wanted):
+    """The error of one number in units of the last place of the exact value."""
+    kind = np.finfo(y.dtype)
+    last_place = max(mp.frexp(wanted)[1], kind.minexp + 1) - kind.nmant - 1
+    with mp.workdps(50):
+        return float(mp.ldexp(abs(mp.mpf(float(y)) - wanted), -last_place))
+
+
+def assert_right(row, y, limit, a, b):
+    """Every finite result within the limit of the exact value."""
+    for x, z, found in zip(a.tolist(), b.tolist(), y, strict=True):
+        if np.isfinite(found):
+            error = true_error(found, exact(row.name, *(x, z)[: row.arity]))
+            assert error <= limit, f"{row.name}: {error:.4g} ulp: {found!r} for {x!r}, {z!r}"
+
+
+def everywhere(row, n, rng):
+    """float64 numbers from the row's domain, near 1, and of every size and sign; the second operand from its domain."""
+    (low, high), (b_low, b_high) = (row.domain * 2)[:2]
+    near_1 = 1 + np.exp2(rng.uniform(-40, -1, n // 4))
+    wide = np.exp2(rng.uniform(-1074, 1024, n // 4)) * rng.choice([-1, 1], n // 4)
+    middle = np.exp2(rng.uniform(-60, 20, n // 4)) * rng.choice([-1, 1], n // 4)
+    a = np.concatenate([rng.uniform(low, high, n), near_1, wide, middle])
+    return a, rng.uniform(b_low, b_high, len(a))
+
+
 def test_float64_is_right(op, level):
     """Against 50 digits where the row has a formula in SymPy, else against NumPy, exactly."""
-    rng = np.random.default_rng(op.code)
-    n = 240 if level == LEVELS_HERE[-1] else 60
-    a, b = (
-        np.concatenate([rng.uniform(low, high, n), 1 + np.exp2(rng.uniform(-40, -1, n // 4))])
-        for low, high in (op.domain * 2)[:2]
-    )
-    rng.shuffle(b)
-    y = run(simd.kernels("float64", "ieee", level), op, a, b)
+    a, b = everywhere(op, 200 if level == LEVELS_HERE[-1] else 60, np.random.default_rng(op.code))
+    y, reference = run(simd.kernels("float64", "ieee", level), op, a, b), defined(op, "ieee", a, b)
     if op.ulp[1] <= 0.5:
-        assert np.array_equal(y, defined(op, "ieee", a, b), equal_nan=True)
+        assert np.array_equal(y, reference, equal_nan=True)
         return
-    symbols = sympy.symbols("a b")[: op.arity]
-    exact = sympy.lambdify(symbols, op.sympy(sympy, *symbols), "mpmath")
-    with mp.workdps(50):
-        for x, z, found in zip(a, b, y, strict=True):
-            wanted = exact(*(mp.mpf(float(v)) for v in (x, z)[: op.arity]))
-            if math.isfinite(found):
-                error = abs(mp.mpf(float(found)) - wanted) / mp.mpf(float(np.spacing(abs(found))))
-                assert error <= op.ulp[1], (float(x), float(z), float(found), float(error))
+    ordinary = np.isfinite(reference) & (reference != 0)
+    assert np.isfinite(y[ordinary]).all()
+    assert_right(op, y[ordinary], op.ulp[1], a[ordinary], b[ordinary])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", NAMES)
+def test_hard_inputs_are_within_the_errors_of_their_row(name, dtype, level):
+    """At the worst inputs found by a search, in both precisions."""
+    row = ops.BY_NAME[name]
+    a, b = hard_inputs(name, dtype)
+    for precision in ("ieee", "fast") if row.fast_vector else ("ieee",):
+        y = run(simd.kernels(dtype, precision, level), row, a, b)
+        usual = slice(None) if precision == "ieee" else a > 0
+        assert_right(row, y[usual], tolerance(row, precision, dtype), a[usual], b[usual])
+
+
+# ── values that no rounding may carry them beyond ────────────────────────────────────
+
+RANGES = {
+    "sin": (-1, 1), "cos": (-1, 1), "tanh": (-1, 1), "erf": (-1, 1), "erfc": (0, 2), "logistic": (0, 1),
+    "asin": (-math.pi / 2, math.pi / 2), "acos": (0, math.pi), "atan": (-math.pi / 2, math.pi / 2),
+    "atan2": (-math.pi, math.pi), "cosh": (1, math.inf), "exp": (0, math.inf), "exp2": (0, math.inf),
+    "expm1": (-1, math.inf), "acosh": (0, math.inf), "sqrt": (0, math.inf), "sqrtabs": (0, math.inf),
+    "powabs": (0, math.inf), "abs": (0, math.inf), "sqr": (0, math.inf), "relu": (0, math.inf), "sign": (-1, 1),
+    "hypot": (lambda a, b: np.fmax(np.abs(a), np.abs(b)), math.inf),
+    "aq": (lambda a, b: -np.abs(a), lambda a, b: np.abs(a)),
+    "log1p": (lambda a, b: np.where(a < 0, -np.inf, 0), lambda a, b: np.where(a > 0, np.inf, 0)),
+}  # fmt: skip
+
+
+def close_to_extremes(dtype, rng):
+    """Numbers of every size, small ones, and those next to multiples of a quarter turn."""
+    wide = np.exp2(rng.uniform(-40, 40, 20_000)) * rng.choice([-1, 1], 20_000)
+    turns = np.concatenate([np.arange(-5000, 5000), rng.integers(-(2**30), 2**30, 10_000)]) * (math.pi / 2)
+    near = turns.astype(dtype)
+    near = near + np.spacing(near) * rng.integers(-40, 41, near.size).astype(dtype)
+    small = np.exp2(rng.uniform(-16, 0, 20_000)) * rng.choice([-1, 1], 20_000)
+    return np.concatenate([wide.astype(dtype), near, small.astype(dtype), np.array(AWKWARD + EDGES[dtype], dtype)])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", sorted(RANGES))
+def test_no_result_leaves_its_mathematical_range(name, dtype, level):
+    row, rng = ops.BY_NAME[name], np.random.default_rng(0)
+    a, b = close_to_extremes(dtype, rng), rng.permutation(close_to_extremes(dtype, rng))
+    a, b = (np.concatenate(pair) for pair in zip((a, b), hard_inputs(name, dtype), strict=True))
+    low, high = (np.asarray(end(a, b) if callable(end) else end).astype(dtype) for end in RANGES[name])
+    for precision in ("ieee", "fast"):
+        y = run(simd.kernels(dtype, precision, level), row, a, b)
+        left = (y < low) | (y > high)
+        assert not left.any(), f"{y[left][0]!r} for {a[left][0]!r}, {b[left][0]!r}"
 
 
 ALL = sorted(ops.BY_CODE)
@@ -214,6 +299,8 @@ def test_staged_operators_may_be_done_in_two_steps(row, dtype, level):
     first, rest = (ops.BY_NAME[name] for name in row.staged)
     a, b = (x[: simd.TILE] for x in ordinary(row, dtype, simd.TILE, np.random.default_rng(1)))
     a[:60], b[:60] = (np.resize(x, 60) for x in awkward(row, dtype))
+    hard = hard_inputs(row.name, dtype)
+    a[60 : 60 + len(hard[0])], b[60 : 60 + len(hard[0])] = hard
     n = simd.TILE // kernels.lanes
     pair, y = np.empty(2 * simd.TILE, dtype), np.empty(simd.TILE, dtype)
     kernels.function(first.code, simd.VV)(pair.ctypes.data, a.ctypes.data, None, n)
@@ -241,7 +328,7 @@ FITS = [  # name, what (of r or of t = r^2), relative to what, from, to, error i
     ("expm1", lambda r: mp.expm1(r) / r, lambda r: mp.expm1(r) / r, -H, H, -26.1, -55.4),
     ("cosh", lambda t: mp.cosh(mp.sqrt(t)), lambda t: 1, 1e-9, H * H, -33.2, -67.3),
     ("sinh", lambda t: mp.sinh(mp.sqrt(t)) / mp.sqrt(t), lambda t: 1, 1e-9, H * H, -26.1, -61.6),
-    ("sin", lambda t: (mp.sin(mp.sqrt(t)) / mp.sqrt(t) - 1) / t, lambda t: mp.sin(mp.sqrt(t)) / mp.sqrt(t) / t, 1e-9,
+    ("sin", lambda t: mp.sin(mp.sqrt(t)) / mp.sqrt(t), lambda t: mp.sin(mp.sqrt(t)) / mp.sqrt(t), 1e-9,
      math.pi**2 / 4, -27.2, -57.0),
     ("asin", lambda t: mp.asin(mp.sqrt(t)) / mp.sqrt(t), lambda t: 1, 1e-9, 0.25, -27.5, -55.8),
     ("atan", lambda t: mp.atan(mp.sqrt(t)) / mp.sqrt(t), lambda t: mp.atan(mp.sqrt(t)) / mp.sqrt(t), 1e-9, 1, -25.8,
@@ -321,7 +408,8 @@ def test_tables_are_what_they_say(real):
             log = -mp.log(c)
             assert natural == used([float(log)])[0]
             assert abs(mp.mpf(hi) + mp.mpf(lo) - log / mp.log(2)) < mp.mpf(2) ** (-36 if real == "float" else -90)
-            assert np.float32(hi + 149) - np.float32(149) == hi or real == "double"  # adding a whole number is exact
+            for k in (range(-149, 129) if real == "float" else (-1074, -1025, -1022, -1, 1, 1023)):
+                assert Fraction(used([k + hi])[0]) == k + Fraction(hi)  # of a subnormal number, too
 
 
 @pytest.mark.parametrize("real", ["float", "double"])

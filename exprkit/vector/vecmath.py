@@ -46,6 +46,11 @@ def _polynomial(x: Vec, coefficients: tuple[float, ...]) -> Vec:
     return rest.fma(x, head[1]).fma(x, head[0])
 
 
+def _odd(r: Vec, x: Vec, coefficients: tuple[float, ...]) -> Vec:
+    """r (1 + c1 x + c2 x^2 + ...) as r + r x (...): nearly all of the error is the last addition's."""
+    return (r * x).fma(_polynomial(x, coefficients[1:]), r)
+
+
 def _horner(x: Vec, coefficients: tuple[float, ...]) -> Vec:
     y = x.like(coefficients[-1])
     for c in coefficients[-2::-1]:
@@ -233,9 +238,9 @@ def exp2(a: Vec) -> Vec:
 
 
 def expm1(a: Vec) -> Vec:
-    """2^n p + (2^n - 1), where p = e^r - 1; halved on the way, as 2^n may overflow."""
-    p, half = _expm1_parts(_clamp(a, _of(a).expm1_range))
-    y = p.fma(half, half - 0.5)
+    """2^n r^2 P(r) + (2^n r + (2^n - 1)), the small terms first; halved on the way, as 2^n may overflow."""
+    r, half = _halved(_clamp(a, _of(a).expm1_range))
+    y = (r * r * half).fma(_polynomial(r, _of(a).expm1[1:]), r.fma(half, half - 0.5))
     return where(a.abs() < 2.0**-60, a, y + y)
 
 
@@ -255,7 +260,8 @@ def cosh(a: Vec) -> Vec:
 def tanh(a: Vec) -> Vec:
     """(e^2z - 1) / (e^2z + 1) for z = |a|."""
     z = a.abs().at_most(20.0)
-    p, half = _expm1_parts(z + z)
+    r, half = _halved(z + z)
+    p = _odd(r, r, _of(a).expm1)
     return (p.fma(half, half - 0.5) / p.fma(half, half + 0.5)).copysign(a)
 
 
@@ -285,12 +291,12 @@ def _minus(a: Vec, n: Vec, unit: tuple[float, ...]) -> Vec:
     return a
 
 
-def _expm1_parts(a: Vec) -> tuple[Vec, Vec]:
-    """(p, h) with e^a = 2h (1 + p), 2h a power of two."""
+def _halved(a: Vec) -> tuple[Vec, Vec]:
+    """(r, h) with e^a = 2h e^r, 2h a power of two."""
     n, n_bits = _nearest(a, LOG2_E)
     r = _minus(a, n, _of(a).ln2)
     half = ((n_bits - 1) << _of(a).mantissa) + _of(a).one
-    return r * _polynomial(r, _of(a).expm1), half.real()
+    return r, half.real()
 
 
 def _hyperbolic(a: Vec) -> tuple[Vec, Vec, Vec, Vec]:
@@ -302,7 +308,7 @@ def _hyperbolic(a: Vec) -> tuple[Vec, Vec, Vec, Vec]:
     shrunk = sixteenth - power  # no normal number any more where n is large: 0
     grown, shrunk = (power + sixteenth).real(), where(shrunk < 0, 0, shrunk).real()
     t = r * r
-    return _polynomial(t, _of(a).cosh), r * _polynomial(t, _of(a).sinh), grown - shrunk, grown + shrunk
+    return _polynomial(t, _of(a).cosh), _odd(r, t, _of(a).sinh), grown - shrunk, grown + shrunk
 
 
 # ── logarithms: a = 2^k m and m = (1 + r) / c, c from a table ────────────────────────
@@ -361,7 +367,7 @@ def asinh(a: Vec) -> Vec:
     """log(z + sqrt(z^2 + 1)) for z = |a|; a polynomial up to 1/2, log 2z beyond 2^60."""
     z = a.abs()
     t = z * z
-    y = where(z < 0.5, z * _polynomial(t, _of(a).asinh), log(z + (t + 1.0).sqrt()))
+    y = where(z < 0.5, _odd(z, t, _of(a).asinh), log(z + (t + 1.0).sqrt()))
     return unless(~(z < 2.0**60), y, lambda: where(z < 2.0**60, y, log(z) + math.log(2))).copysign(a)
 
 
@@ -405,7 +411,7 @@ def _signed_power(a: Vec, b: Vec, y: Vec) -> Vec:
 
 
 def log2abs_pair(a: Vec) -> Pair:
-    """log2 |a| with a relative error below 2^-29 (double: 2^-62); the low part is up to 1/64 (1/32) of it.
+    """log2 |a| with a relative error below 2^-28.8 (double: 2^-60.6); the low part is up to 1/60 (1/700) of it.
 
     Where the high part is inf, the low part is nan.
     """
@@ -437,7 +443,8 @@ def _double_log2_near_1(m: Vec, c: Vec) -> Pair:
     square = half * r
     log = r - square
     rest = ((r - log) - square) - half.fma(r, -square)
-    rest = (r * r * r).fma(_polynomial(r, _of(r).log2_tail), rest + (-r).fma(r_lo, r_lo))
+    rest_of_product = (square - log).fma(r_lo, r_lo)  # r_lo (1 - r + r^2)
+    rest = (r * r * r).fma(_polynomial(r, _of(r).log2_tail), rest + rest_of_product)
     k_hi, k_lo = _of(r).log2_e
     h = log * k_hi
     return h, rest.fma(k_hi, log.fma(k_lo, log.fma(k_hi, -h)))
@@ -494,15 +501,15 @@ def sin(a: Vec) -> Vec:
     z = a.abs()
     n, n_bits = _nearest(z, 1 / math.pi)
     y = _with_sign_of(a, _flipped(_sine(_minus(z, n, _of(a).pi)), n_bits))
-    return unless(_far(a), y, lambda: where(_far(a), a.each("@sin"), y))
+    return _from_afar(a, y, "@sin")
 
 
 def cos(a: Vec) -> Vec:
-    """-sin r, where r = a - (n + 1/2) pi: exact where cos a is small."""
+    """sin r, a minus for odd n, where r = (n + 1/2) pi - a: exact where cos a is small."""
     shifted = a.fma(1 / math.pi, -0.5) + _of(a).magic
     n = (shifted - _of(a).magic) + 0.5
-    y = _flipped(-_sine(_minus(a, n, _of(a).pi)), shifted.bits())
-    return unless(_far(a), y, lambda: where(_far(a), a.each("@cos"), y))
+    y = _flipped(_sine(_minus(-a, -n, _of(a).pi)), shifted.bits())
+    return _from_afar(a, y, "@cos")
 
 
 def tan(a: Vec) -> Vec:
@@ -511,15 +518,15 @@ def tan(a: Vec) -> Vec:
     n, n_bits = _nearest(z, 2 / math.pi)
     r = _minus(z, n, _of(a).half_pi)
     t = r * r
-    top, bottom = r * _polynomial(t, _of(a).tan_top), _polynomial(t, _of(a).tan_bottom)
+    top, bottom = _odd(r, t, _of(a).tan_top), _polynomial(t, _of(a).tan_bottom)
     odd = (n_bits & 1) != 0
     y = _with_sign_of(a, where(odd, -bottom, top) / where(odd, top, bottom))
-    return unless(_far(a), y, lambda: where(_far(a), a.each("@tan"), y))
+    return _from_afar(a, y, "@tan")
 
 
 def _sine(r: Vec) -> Vec:
-    t = r * r
-    return (r * t).fma(_polynomial(t, _of(r).sin), r)
+    """sin r for |r| <= pi / 2, which rounding does not carry beyond 1."""
+    return _clamp(_odd(r, r * r, _of(r).sin), (-1.0, 1.0))
 
 
 def _flipped(y: Vec, n: Vec) -> Vec:
@@ -533,10 +540,11 @@ def _with_sign_of(a: Vec, y: Vec) -> Vec:
     return (y.bits() ^ (a.bits() & _of(a).sign)).real()
 
 
-def _far(a: Vec) -> Vec:
-    """Finite numbers so large that pi in three parts is not exact enough."""
+def _from_afar(a: Vec, y: Vec, function: str) -> Vec:
+    """y, and the C function of finite numbers so large that pi in three parts is not exact enough."""
     z = a.abs()
-    return (z > _of(a).far) & (z < INF)
+    far, finite = z > _of(a).far, z < INF
+    return unless(far, y, lambda: unless(far & finite, y, lambda: where(far & finite, a.each(function), y)))
 
 
 def asin(a: Vec) -> Vec:
@@ -556,7 +564,7 @@ def _asin_parts(a: Vec) -> tuple[Vec, Vec]:
     z = a.abs()
     big = z > 0.5
     w = where(big, z.fma(-0.5, 0.5), z * z)
-    return big, where(big, w.sqrt(), z) * _polynomial(w, _of(a).asin)
+    return big, _odd(where(big, w.sqrt(), z), w, _of(a).asin)
 
 
 def atan(a: Vec) -> Vec:
@@ -577,7 +585,7 @@ def atan2(a: Vec, b: Vec) -> Vec:
 
 
 def _angle(q: Vec, steep: Vec) -> Vec:
-    p = q * _polynomial(q * q, _of(q).atan)
+    p = _odd(q, q * q, _of(q).atan)
     return where(steep, math.pi / 2 - p, p)
 
 
