@@ -30,6 +30,7 @@ from numba import config, njit
 from numba.core import serialize
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
+from numba.core.compiler_lock import global_compiler_lock
 
 from exprkit.backends import objects
 
@@ -39,6 +40,8 @@ SHARED = (
     "backends/simd", "backends/simd_sums", "backends/cases", "backends/accumulator", "backends/cpu_tiles",
     "backends/team", "backends/cpu_gradient",
 )  # fmt: skip
+
+objects.free_at_fork(global_compiler_lock)
 
 
 def compiled(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:

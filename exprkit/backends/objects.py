@@ -19,6 +19,10 @@ EXPRKIT_CACHE_BYTES what all kernels together may take, and all loops; by defaul
 Any number of processes may use a folder at once, and any of them may be killed at any time:
 an entry appears under its name complete or not at all, what a killed process leaves behind is
 removed later, and two processes that miss the same entry both compile it.
+
+A process that is forked has the forking thread alone, and every lock as it was at that moment: one
+that another thread held is never released.  What it guarded may be half done as well, as in LLVM,
+which has locks of its own.  So a fork waits for those who hold a lock of ``free_at_fork``.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ import time
 import warnings
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from exprkit.errors import ArgumentError
 
@@ -45,8 +50,20 @@ ANOTHER = "EXPRKIT_CACHE_DIR names another folder."
 OTHERS_WRITE = 0o022  # of a mode
 _SHARE = 16  # the folder is looked through again when this part of its size has been written
 _warned = False
-_lock = threading.Lock()
 _since: dict[tuple[Path, str], int] = {}  # bytes of a kind written to a folder since it was looked through
+
+
+def free_at_fork(lock: Any) -> Any:
+    """The re-entrant lock, held by no other thread whenever this process is forked.
+
+    Of two locks that a thread may hold at once, the one that it takes last must be registered first.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    return lock
+
+
+_lock = free_at_fork(threading.RLock())
 
 
 def folder() -> Path | None:
