@@ -22,13 +22,11 @@ import numpy as np
 
 from exprkit import ops
 from exprkit.errors import PopulationError
-from exprkit.population import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE
+from exprkit.population import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, Words
 from exprkit.text.names import NUMBERED, PLURAL, Given, Names
 
 if TYPE_CHECKING:
     import sympy
-
-Words = tuple[str, ...] | None
 
 SHOWN = 200  # characters of a repr
 TYPESET = 500  # tokens; notebooks show longer expressions as text

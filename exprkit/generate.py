@@ -276,7 +276,7 @@ def _population(sizes: list[_Size], alphabet: _Alphabet, spelled_out: bool) -> P
     position = 0
     for size in sizes:
         position = _spell(size.symbols, kinds, values, arity, inner, *tokens, position)
-    return _made(*tokens, offsets)
+    return Population._adopt(*tokens, offsets)
 
 
 def _spelling(alphabet: _Alphabet, spelled_out: bool) -> tuple[np.ndarray, ...]:
@@ -415,7 +415,7 @@ def random(
     _random_sizes(state, sizes, offsets)
     kinds, values = np.empty(offsets[-1], np.uint8), np.empty(offsets[-1], np.uint64)
     _random_tokens(state, offsets, codes, n_unary, n_vars, n_params, low, high, share, kinds, values)
-    return _made(kinds, values, offsets)
+    return Population._adopt(kinds, values, offsets)
 
 
 def _feasible_sizes(n_tokens: tuple[int, int], n_unary: int, n_binary: int) -> np.ndarray:
@@ -552,13 +552,6 @@ def _postfix_start(drawn, n, n_unary):
         if height <= lowest:
             lowest, first = height, k + 1
     return first
-
-
-def _made(kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray) -> Population:
-    """The population of these arrays, which it takes over without a copy."""
-    for array in (kinds, values, offsets):
-        array.flags.writeable = False
-    return Population(kinds, values, offsets)
 
 
 # ── arguments ────────────────────────────────────────────────────────────────────────

@@ -36,11 +36,74 @@ def test_arrays(pop):
             getattr(pop, name)[0] = 1
 
 
-def test_arrays_of_ones_own_are_copied():
-    kinds, values = np.array([VARIABLE], np.uint8), np.array([0], np.uint64)
-    pop = Population(kinds, values, [0, 1])
-    kinds[0], values[0] = CONSTANT, 7
-    assert pop.texts() == ["x1"]
+TOKENS = np.array([VARIABLE, VARIABLE, OPERATOR], np.uint8), np.array([0, 1, 1], np.uint64), np.array([0, 3])
+
+
+def given_plainly(array, _):
+    return array, array
+
+
+def given_as_a_view_that_is_read_only(array, _):
+    view = array.view()
+    view.flags.writeable = False
+    return array, view
+
+
+def given_read_only_with_a_view_from_before(array, _):
+    view = array.view()
+    array.flags.writeable = False
+    return view, array
+
+
+def given_as_a_file(array, folder):
+    path = folder / f"{array.dtype}.bin"
+    array.tofile(path)
+    return np.memmap(path, array.dtype, "r+"), np.memmap(path, array.dtype, "r")
+
+
+def given_as_bytes(array, _):
+    memory = bytearray(array.tobytes())
+    return np.frombuffer(memory, array.dtype), np.frombuffer(memoryview(memory).toreadonly(), array.dtype)
+
+
+@pytest.mark.parametrize("give", [given_plainly, given_as_a_view_that_is_read_only,
+    given_read_only_with_a_view_from_before, given_as_a_file, given_as_bytes])  # fmt: skip
+def test_nobody_can_write_to_what_has_been_checked(give, tmp_path):
+    pairs = [give(array.copy(), tmp_path) for array in TOKENS]
+    pop = Population(*(array for _, array in pairs))
+    for memory, _ in pairs:
+        memory[:] = 200
+    assert pop.texts() == ["x1 + x2"] and pop.offsets.tolist() == [0, 3]
+    for array in (pop.kinds, pop.values, pop.offsets, pop.valid):
+        assert array.base is None and type(array) is np.ndarray and not array.flags.writeable
+    values = ek.Evaluator(pop, [[1.0, 2.0]], backend="cpu").evaluate()
+    assert values.tolist() == [[3.0]]
+
+
+def test_nobody_can_write_to_what_was_unpickled(pop):
+    buffers = []
+    data = pickle.dumps(pop, protocol=5, buffer_callback=buffers.append)
+    memory = [bytearray(buffer.raw()) for buffer in buffers]
+    twin = pickle.loads(data, buffers=memory)
+    for part in memory:
+        part[:] = bytes([255]) * len(part)
+    assert memory and twin == pop and twin.n_params.tolist() == pop.n_params.tolist()
+
+
+def test_arrays_that_are_made_inside_are_not_copied(pop, monkeypatch):
+    monkeypatch.setattr("exprkit.population._own", None)
+    assert ek.parse(TEXTS)[1:3].texts() == TEXTS[1:3]
+    assert len(pop + pop) == 12 and len(pop.diff("x1")) == 6
+    assert len(ek.generate.exhaustive(3, n_vars=1)) and len(ek.generate.random(10, n_vars=1))
+
+
+def test_a_list_of_bits_and_small_numbers_keeps_every_bit():
+    bits = np.float64(-2.5).view(np.uint64)
+    for constant in (bits, int(bits)):
+        pop = Population([CONSTANT, VARIABLE, OPERATOR], [constant, 0, ops.BY_NAME["mul"].code], [0, 3])
+        assert pop.texts() == ["-2.5 * x1"]
+    with pytest.raises(PopulationError, match="values must be a list of whole numbers, not float64 of shape"):
+        Population([VARIABLE, VARIABLE], [0, 0.5], [0, 1, 2])
 
 
 def test_empty():
