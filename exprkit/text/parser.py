@@ -235,7 +235,7 @@ def _exactly(literal: str, flags: int) -> np.uint64:
         above, below = literal.split("//")
         number = nearest_float(Fraction(int(above), int(below))) if int(below) else float("inf")
     elif flags & shunting.SLOW_SINGLE:
-        number = nearest_single(Fraction(literal.replace("f", "e")))
+        number = nearest_single(literal.replace("f", "e"))
     else:
         number = float(literal)
     return np.float64(-number if flags & shunting.SLOW_NEGATIVE else number).view(np.uint64)
