@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from postfix_text import random_population
 
 import exprkit as ek
-from exprkit import ops, population_file
+from exprkit import files, ops
 from exprkit.errors import ParseError, PopulationError
 from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Population
 
@@ -310,7 +310,7 @@ def test_a_failing_save_leaves_the_old_file(tmp_path, pop, monkeypatch):
     def full(*_):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(population_file.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(OSError, match="no space left"):
         ek.parse("x1").save(path)
     assert os.listdir(tmp_path) == ["population.npz"] and Population.load(path) == pop
@@ -356,3 +356,52 @@ def test_other_files_are_refused(tmp_path, pop):
     path.write_text("x1 + 1")
     with pytest.raises(PopulationError, match="is not a saved population"):
         Population.load(path)
+
+
+def test_a_text_file_is_refused_without_bad_advice(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("x1,x2\n1,2\n")
+    with pytest.raises(PopulationError) as caught:
+        Population.load(path)
+    assert str(caught.value) == f"{str(path)!r} is not a saved population, or is damaged: File is not a zip file"
+
+
+def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_refused_before(tmp_path, monkeypatch):
+    path, n = tmp_path / "bomb.npz", 1 << 24
+    np.savez_compressed(path, format=1, kinds=np.ones(n, np.uint8), values=np.zeros(n, np.uint64), offsets=np.arange(2))
+    size, read = path.stat().st_size, []
+    monkeypatch.setattr(np.lib.format, "read_array", lambda *_, **options: read.append(1))
+    message = rf"a file of {size:,} bytes that holds 15\d,\d+,\d+, more than 100 times as much"
+    with pytest.raises(PopulationError, match=message):
+        Population.load(path)
+    assert not read
+
+
+def test_arrays_that_are_not_needed_are_not_read(tmp_path, pop, monkeypatch):
+    path = tmp_path / "more.npz"
+    arrays = {name: getattr(pop, name) for name in ("kinds", "values", "offsets")}
+    np.savez_compressed(path, format=1, **arrays, unused=np.zeros(1 << 24))
+    read, read_array = [], np.lib.format.read_array
+
+    def counted(file, **options):
+        read.append(file.name)
+        return read_array(file, **options)
+
+    monkeypatch.setattr(np.lib.format, "read_array", counted)
+    assert Population.load(path) == pop
+    assert read == ["format.npy", "kinds.npy", "values.npy", "offsets.npy"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_a_file_has_the_mode_of_any_new_file(umask, tmp_path, pop):
+    records = pytest.importorskip("exprkit.study.records")
+    before = os.umask(umask)
+    try:
+        pop.save(tmp_path / "a.npz")
+        records.write_json(tmp_path / "a.json", {})
+    finally:
+        os.umask(before)
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == dict.fromkeys(
+        ("a.npz", "a.json"), 0o666 & ~umask
+    )
