@@ -24,7 +24,6 @@ beginning of a longer one, on every machine.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -32,7 +31,7 @@ import numpy as np
 
 from exprkit import ops
 from exprkit.compiled import compiled
-from exprkit.errors import ArgumentError
+from exprkit.errors import ArgumentError, nearest
 from exprkit.machine import available_memory
 from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Population
 
@@ -574,8 +573,8 @@ def _rows(operators: Operators) -> list[ops.Operator]:
 
 
 def _unknown(what: str, name: str, possible: Sequence[str] | dict) -> str:
-    near = difflib.get_close_matches(str(name), list(possible), 1)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(possible)}"
+    near = nearest(str(name), possible)
+    hint = f"; did you mean {near!r}?" if near else f"; there are {', '.join(possible)}"
     return f"there is no {what} {name!r}{hint}"
 
 

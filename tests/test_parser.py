@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from postfix_text import words
 
 import exprkit as ek
-from exprkit import ops
-from exprkit.errors import ExprkitError, ParseError
+from exprkit import errors, ops
+from exprkit.errors import ArgumentError, ExprkitError, ParseError
 from exprkit.text import decimals, parse_errors, shunting
 
 # ── grammar ──────────────────────────────────────────────────────────────────────────
@@ -460,7 +460,7 @@ def test_sources():
     for source in (5, None, {"x1"}, {"x1": 1}):
         with pytest.raises(TypeError, match="cannot parse a"):
             ek.parse(source)
-    with pytest.raises(ValueError, match='expected "raise" or "mask"'):
+    with pytest.raises(ValueError, match="errors must be one of 'raise', 'mask', not "):
         ek.parse("x1", errors="ignore")
 
 
@@ -471,6 +471,43 @@ def test_named_expressions_among_texts():
     assert bad.errors[1] == (
         "expression 1: expressions with different variables: (x1, …) and (r, s); name them together, in one call"
     )
+
+
+def test_a_misspelt_name_is_compared_with_few_of_many(monkeypatch):
+    names, compared = [f"variable_number_{i}" for i in range(65_535)], []
+    close = errors.difflib.get_close_matches
+    monkeypatch.setattr(
+        errors.difflib, "get_close_matches", lambda word, names, n: compared.append(len(names)) or close(word, names, n)
+    )
+    for word, meant in (("variable_numbr_1", 1), ("varable_number_41237", 41237), ("variable_number_7_", 7)):
+        with pytest.raises(ParseError, match=f"did you mean 'variable_number_{meant}'"):
+            ek.parse(word, variables=names)
+    with pytest.raises(ArgumentError, match="did you mean 'variable_number_30'"):
+        ek.parse("variable_number_1", variables=names).diff("variable_numbr_30")
+    with pytest.raises(ArgumentError, match=r"'unlike': there are (variable_number_\d, ){8}…$"):
+        ek.parse("variable_number_1", variables=names).diff("unlike")
+    assert max(compared) == errors.LOOKED_AT
+
+
+def test_names_of_populations_of_the_past_are_forgotten():
+    from exprkit.expression import checked_names
+
+    for i in range(100):
+        ek.parse(f"v{i} + x", variables=[f"v{i}", "x"])
+    assert checked_names.cache_info().currsize <= 16
+
+
+@pytest.mark.parametrize("value", [np.array(["raise", "mask"]), ["raise"], None, 1, "x" * 1000])
+def test_a_choice_of_any_kind_is_answered_by_an_error_of_ours(value):
+    calls = [lambda: ek.parse("x1", errors=value), lambda: ek.parse("x1").diff("x1", errors=value),
+             lambda: ek.Evaluator(ek.parse("x1"), [[1.0]], backend="numpy", precision=value),
+             lambda: ek.Evaluator(ek.parse("x1"), [[1.0]], backend="numpy").loss(None, [1.0], kind=value)]  # fmt: skip
+    for call in calls:
+        with pytest.raises(ExprkitError, match="must be one of") as caught:
+            call()
+        assert len(str(caught.value)) < 150
+    with pytest.raises(ArgumentError, match="there is no variable or parameter"):
+        ek.parse("x1").diff(value)
 
 
 def test_blocks_and_long_batches_agree_with_single_texts():
