@@ -9,24 +9,28 @@ Beside the pipeline: every loop of the package that Numba compiles is decorated 
     >>> twice(21)
     42
 
-Numba looks only at the file of a function to see whether its machine code is still good, not
-at the files it takes constants and functions from; a function laid down with an older
-``native`` would crash.  So the folder is named by the text of all those files (``SHARED``).
-Where no folder can be written to, the code is compiled anew by every process.
+Numba's own cache loads whatever lies in its files, and looks only at the file of a function to see
+whether its machine code is still good.  Here the machine code is kept among the ``objects``, which
+check every file before anything in it is used, and the name of an entry is made of all that the code
+depends on: also the text of the files that it takes constants and functions from (``SHARED``).
 """
 
 from __future__ import annotations
 
 import functools
 import os
-import shutil
-import tempfile
+import sys
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numba
 from numba import config, njit
+from numba.core import serialize
+from numba.core.caching import NullCache
+from numba.core.compiler import CompileResult
+from numba.core.compiler_lock import global_compiler_lock
 
 from exprkit.backends import objects
 
@@ -36,45 +40,67 @@ SHARED = (
     "backends/simd", "backends/simd_sums", "backends/cases", "backends/accumulator", "backends/cpu_tiles",
     "backends/team", "backends/cpu_gradient",
 )  # fmt: skip
-KEPT = 8  # folders of other versions; older ones go
+
+objects.free_at_fork(global_compiler_lock)
 
 
 def compiled(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Decorator: ``njit(nogil=True, **options)``, its machine code kept in ``folder()``."""
+    """Decorator: ``njit(nogil=True, **options)``, its machine code kept with that of the kernels."""
     if function is None:
         return functools.partial(compiled, **options)
-    place, before = folder(), config.CACHE_DIR
-    if place is None or not os.path.isfile(function.__code__.co_filename):  # typed in, not from a file
-        return njit(nogil=True, **options)(function)
-    config.CACHE_DIR = str(place)  # read where the decorator is applied; other packages keep their own
-    try:
-        return njit(nogil=True, cache=True, **options)(function)
-    finally:
-        config.CACHE_DIR = before
+    dispatcher = njit(nogil=True, **options)(function)
+    if folder() is not None and os.path.isfile(function.__code__.co_filename):  # not typed in
+        dispatcher._cache = Kept(function)  # what njit(cache=True) does, with a cache of Numba's
+    return dispatcher
 
 
 @functools.cache
 def folder() -> Path | None:
-    """Where the machine code is kept: in NUMBA_CACHE_DIR, else with the kernels (``objects``); None: nowhere."""
-    home = Path(config.CACHE_DIR) if config.CACHE_DIR else objects.folder()
-    if home is None:
-        return None
+    """Where the machine code of loops is kept as long as this process lives; None: nowhere."""
+    return objects.folder()
+
+
+class Kept(NullCache):
+    """The machine code of one function on disk: what a dispatcher of Numba asks before it compiles."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        code = function.__code__
+        self._parts = (
+            "loop", numba.__version__, f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}",
+            repr((config.OPT, config.BOUNDSCHECK)), _shared(), _text_of(code.co_filename),
+            function.__module__, function.__qualname__, str(code.co_firstlineno), code.co_code,
+        )  # fmt: skip
+
+    def load_overload(self, sig: Any, target_context: Any) -> CompileResult | None:
+        """The machine code for arguments of these types, or None."""
+        target_context.refresh()
+        kept = objects.read(self._name(sig, target_context), objects.LOOP, folder())
+        if kept is None:
+            return None
+        try:
+            meant, parts = serialize.loads(kept)
+            return CompileResult._rebuild(target_context, *parts) if meant == sig else None
+        except Exception as error:  # an entry in good order that this Numba or Python cannot use
+            objects.warn(f"machine code kept in {folder()} can't be used, it is compiled anew ({error!r})")
+            return None
+
+    def save_overload(self, sig: Any, found: CompileResult) -> None:
+        """Keep what has been compiled."""
+        if not found.library.has_dynamic_globals:  # addresses of this process
+            kept = serialize.dumps((sig, found._reduce()))
+            objects.write(self._name(sig, found.target_context), kept, objects.LOOP, folder())
+
+    def _name(self, sig: Any, target_context: Any) -> str:
+        return objects.key(*self._parts, str(sig), repr(target_context.codegen().magic_tuple()))
+
+
+@functools.cache
+def _shared() -> bytes:
+    """A digest of all shared modules."""
     package = Path(__file__).parent
-    texts = (package.joinpath(f"{name}.py").read_bytes() for name in SHARED)
-    place = home / f"loops-{sha256(b''.join(texts)).hexdigest()[:16]}"
-    try:
-        new = not place.exists()
-        place.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=place).close()
-        if new:
-            _remove_oldest(home)
-    except OSError as error:
-        objects.warn(home, error)
-        return None
-    return place
+    return b"".join(_text_of(str(package / f"{name}.py")) for name in SHARED)
 
 
-def _remove_oldest(home: Path) -> None:
-    places = sorted(home.glob("loops-*"), key=lambda place: place.stat().st_mtime, reverse=True)
-    for place in places[1 + KEPT :]:
-        shutil.rmtree(place, ignore_errors=True)
+@functools.cache
+def _text_of(path: str) -> bytes:
+    return sha256(Path(path).read_bytes()).digest()

@@ -11,14 +11,13 @@ Beside the pipeline: takes a population and gives one, by the rules of the opera
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from exprkit import ops
 from exprkit.compiled import compiled
-from exprkit.errors import ArgumentError, PopulationError
+from exprkit.errors import ArgumentError, PopulationError, nearest, one_of
 from exprkit.graph import (
     FULL,
     NO_RULE,
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 FINE, NO_DERIVATIVE, TOO_LONG = range(3)
 LETTERS = {VARIABLE: "x", PARAMETER: "p"}
 FIRST_ROOM = 16  # tokens of a derivative for each one of its expression; grows
+SHOWN = 8  # names in a message
 
 
 def diff(pop: Population, name: str, errors: str = "raise") -> Population:
@@ -50,8 +50,7 @@ def diff(pop: Population, name: str, errors: str = "raise") -> Population:
     """
     from exprkit.text.names import Names
 
-    if errors not in ("raise", "mask"):
-        raise ArgumentError(f'errors={errors!r}: expected "raise" or "mask"')
+    one_of("errors", errors, ("raise", "mask"))
     kind, index = _leaf(pop, name)
     kinds, values, offsets, problems = _all(pop, kind, index)
     faults = dict(sorted({**pop._faults, **_faults(pop, problems)}.items()))
@@ -74,11 +73,12 @@ def _leaf(pop: Population, name: str) -> tuple[int, int]:
     found = []
     for kind, names, n in ((VARIABLE, pop.variables, pop.n_vars), (PARAMETER, pop.parameters, pop.max_params)):
         known = [f"{LETTERS[kind]}{k + 1}" for k in range(n)] if names is None else list(names)
-        if name in known:
+        if isinstance(name, str) and name in known:
             return kind, known.index(name)
         found += known
-    near = difflib.get_close_matches(str(name), found, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(found) or 'none'}"
+    near = nearest(str(name), found)
+    listed = ", ".join(found[:SHOWN]) + ", …" * (len(found) > SHOWN)
+    hint = f"did you mean {near!r}?" if near else f"there are {listed or 'none'}"
     raise ArgumentError(f"there is no variable or parameter {name!r}: {hint}")
 
 

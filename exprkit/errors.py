@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import difflib
+import heapq
+import reprlib
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+LOOKED_AT = 200  # names that a misspelt one is compared with in full
 
 
 class ExprkitError(Exception):
@@ -44,9 +49,35 @@ class MissingError(ExprkitError, ImportError):
 
 def one_of(what: str, value: Any, choices: tuple[str, ...], error: type[ExprkitError] = ArgumentError) -> Any:
     """The value; an error if it is none of the choices."""
-    if value not in choices:
-        raise error(f"{what} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+    if not isinstance(value, str) or value not in choices:  # an array would be compared element by element
+        raise error(f"{what} must be one of {', '.join(map(repr, choices))}, not {_SHORT.repr(value)}")
     return value
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+
+
+def nearest(word: str, names: Iterable[str]) -> str | None:
+    """The name that a misspelt one is most like, if any is; quick among any number of names."""
+    found = list(names)
+    if len(found) > LOOKED_AT:
+        found = heapq.nlargest(LOOKED_AT, found, key=lambda name: _likeness(word, name))
+    return next(iter(difflib.get_close_matches(word, found, 1)), None)
+
+
+def _likeness(a: str, b: str) -> tuple[int, int]:
+    """With how many of the same characters both begin and end, then how little their lengths differ."""
+    return _common(a, b) + _common(a[::-1], b[::-1]), -abs(len(a) - len(b))
+
+
+def _common(a: str, b: str) -> int:
+    n = 0
+    for one, other in zip(a, b, strict=False):
+        if one != other:
+            break
+        n += 1
+    return n
 
 
 def number_of(n: int, what: str) -> str:

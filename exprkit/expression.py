@@ -14,7 +14,7 @@ new ones; ``ek.parse`` takes lists of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +22,11 @@ import numpy as np
 
 from exprkit import ops
 from exprkit.errors import PopulationError
-from exprkit.population import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE
+from exprkit.population import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, Words
 from exprkit.text.names import NUMBERED, PLURAL, Given, Names
 
 if TYPE_CHECKING:
     import sympy
-
-Words = tuple[str, ...] | None
 
 SHOWN = 200  # characters of a repr
 TYPESET = 500  # tokens; notebooks show longer expressions as text
@@ -289,7 +287,7 @@ def common_names(named: Iterable[tuple[Words, bool]], kind: int) -> Words:
     return used[0] if used else next((names for names, _ in pairs if names is not None), None)
 
 
-@cache
+@lru_cache(maxsize=16)  # of the populations in use: a set of names may be large
 def checked_names(variables: Words, parameters: Words) -> Names:
     """The names of a population, once they are known to differ from each other and from functions."""
     return Names(variables, parameters)

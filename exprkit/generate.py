@@ -24,7 +24,6 @@ beginning of a longer one, on every machine.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -32,7 +31,7 @@ import numpy as np
 
 from exprkit import ops
 from exprkit.compiled import compiled
-from exprkit.errors import ArgumentError
+from exprkit.errors import ArgumentError, nearest
 from exprkit.machine import available_memory
 from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Population
 
@@ -276,7 +275,7 @@ def _population(sizes: list[_Size], alphabet: _Alphabet, spelled_out: bool) -> P
     position = 0
     for size in sizes:
         position = _spell(size.symbols, kinds, values, arity, inner, *tokens, position)
-    return _made(*tokens, offsets)
+    return Population._adopt(*tokens, offsets)
 
 
 def _spelling(alphabet: _Alphabet, spelled_out: bool) -> tuple[np.ndarray, ...]:
@@ -415,7 +414,7 @@ def random(
     _random_sizes(state, sizes, offsets)
     kinds, values = np.empty(offsets[-1], np.uint8), np.empty(offsets[-1], np.uint64)
     _random_tokens(state, offsets, codes, n_unary, n_vars, n_params, low, high, share, kinds, values)
-    return _made(kinds, values, offsets)
+    return Population._adopt(kinds, values, offsets)
 
 
 def _feasible_sizes(n_tokens: tuple[int, int], n_unary: int, n_binary: int) -> np.ndarray:
@@ -554,13 +553,6 @@ def _postfix_start(drawn, n, n_unary):
     return first
 
 
-def _made(kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray) -> Population:
-    """The population of these arrays, which it takes over without a copy."""
-    for array in (kinds, values, offsets):
-        array.flags.writeable = False
-    return Population(kinds, values, offsets)
-
-
 # ── arguments ────────────────────────────────────────────────────────────────────────
 
 
@@ -581,8 +573,8 @@ def _rows(operators: Operators) -> list[ops.Operator]:
 
 
 def _unknown(what: str, name: str, possible: Sequence[str] | dict) -> str:
-    near = difflib.get_close_matches(str(name), list(possible), 1)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(possible)}"
+    near = nearest(str(name), possible)
+    hint = f"; did you mean {near!r}?" if near else f"; there are {', '.join(possible)}"
     return f"there is no {what} {name!r}{hint}"
 
 

@@ -42,6 +42,8 @@ CONSTANT, VARIABLE, PARAMETER, OPERATOR = range(4)
 MAX_TOKENS = 65_535  # of an expression
 MAX_INDEX = 65_535  # of a variable or parameter; a larger one is a typing error, not a data set
 
+Words = tuple[str, ...] | None  # names; None: the usual ones
+
 SHOWN = 8  # rows of the picture in a notebook
 
 _USER_ARITY = ops.ARITY.copy()  # what lowering makes does not belong into a population
@@ -54,7 +56,7 @@ class Population:
     Parameters
     ----------
     kinds, values, offsets : array_like
-        as in the table; copied, unless they are read-only arrays of the right kind.
+        as in the table; copied, for compiled loops trust what has been checked here.
     variables, parameters : tuple of str, optional
         names; None for ``x1, x2, …`` and ``p1, p2, …``.
     valid : array_like of bool, optional
@@ -86,25 +88,36 @@ class Population:
         parameters: Iterable[str] | None = None,
         valid: Any = None,
     ) -> None:
-        self.kinds = _frozen(kinds, np.uint8, "kinds")
-        self.values = _frozen(values, np.uint64, "values")
-        self.offsets = _frozen(offsets, np.int64, "offsets")
-        self.valid = _frozen(np.diff(self.offsets) > 0 if valid is None else valid, np.bool_, "valid")
+        arrays = _own(kinds, np.uint8, "kinds"), _own(values, np.uint64, "values"), _own(offsets, np.int64, "offsets")
+        self._fill(*arrays, variables, parameters, None if valid is None else _own(valid, np.bool_, "valid"))
+
+    def _fill(
+        self, kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, variables: Iterable[str] | None,
+        parameters: Iterable[str] | None, valid: np.ndarray | None = None,
+    ) -> None:  # fmt: skip
+        self.kinds, self.values, self.offsets = map(_read_only, (kinds, values, offsets))
+        self.valid = _read_only(np.diff(offsets) > 0 if valid is None else valid)
         self.variables = None if variables is None else tuple(variables)
         self.parameters = None if parameters is None else tuple(parameters)
         self._faults: dict[int, Fault] = {}  # the parser's, by index
         self.verify()
 
     @classmethod
+    def _adopt(
+        cls, kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray,
+        variables: Words = None, parameters: Words = None, faults: dict[int, Fault] | None = None,
+    ) -> Population:  # fmt: skip
+        """Arrays of the right kind that nobody else has, taken over without a copy."""
+        population = cls.__new__(cls)
+        population._fill(kinds, values, offsets, variables, parameters)
+        population._faults = faults or {}
+        return population
+
+    @classmethod
     def _of_parser(
         cls, kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, names: Names, faults: dict[int, Fault]
     ) -> Population:
-        """The parser's arrays, taken over without a copy."""
-        for array in (kinds, values, offsets):
-            array.flags.writeable = False
-        population = cls(kinds, values, offsets, variables=names.variables, parameters=names.parameters)
-        population._faults = faults
-        return population
+        return cls._adopt(kinds, values, offsets, names.variables, names.parameters, faults)
 
     @classmethod
     def concatenate(cls, populations: Iterable[Population]) -> Population:
@@ -124,12 +137,12 @@ class Population:
         parameters = common_names(((part.parameters, part._uses(PARAMETER)) for part in parts), PARAMETER)
         starts = np.cumsum([0, *(len(part.kinds) for part in parts)])
         offsets = [part.offsets[:-1] + start for part, start in zip(parts, starts, strict=False)]
-        population = cls(
-            _read_only(np.concatenate([part.kinds for part in parts])),
-            _read_only(np.concatenate([part.values for part in parts])),
-            _read_only(np.concatenate([*offsets, starts[-1:]])),
-            variables=variables,
-            parameters=parameters,
+        population = cls._adopt(
+            np.concatenate([part.kinds for part in parts]),
+            np.concatenate([part.values for part in parts]),
+            np.concatenate([*offsets, starts[-1:]]),
+            variables,
+            parameters,
         )
         done = 0
         for part in parts:
@@ -256,12 +269,12 @@ class Population:
     def _take(self, order: np.ndarray) -> Population:
         from exprkit import postfix
 
-        population = Population(
-            _read_only(postfix.gather(self.kinds, self.offsets, order)),
-            _read_only(postfix.gather(self.values, self.offsets, order)),
-            _read_only(np.concatenate([[0], np.cumsum(self.n_tokens[order])]).astype(np.int64)),
-            variables=self.variables,
-            parameters=self.parameters,
+        population = Population._adopt(
+            postfix.gather(self.kinds, self.offsets, order),
+            postfix.gather(self.values, self.offsets, order),
+            np.concatenate([[0], np.cumsum(self.n_tokens[order])]).astype(np.int64),
+            self.variables,
+            self.parameters,
         )
         if self._faults:
             population._faults = {
@@ -293,10 +306,10 @@ class Population:
         return hash(tuple(part.tobytes() if isinstance(part, np.ndarray) else part for part in self._state()))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """What was pickled or copied (NumPy forgets that an array was read-only)."""
+        """What was pickled or copied; its arrays may lie in a buffer or a file that others can write to."""
         self.__dict__.update(state)
-        for part in (self.kinds, self.values, self.offsets, self.valid, self.n_params):
-            part.flags.writeable = False
+        for name in ("kinds", "values", "offsets", "valid", "n_params"):
+            setattr(self, name, _read_only(np.array(state[name])))
 
     # ── looking at it ──
 
@@ -399,14 +412,21 @@ def _read_only(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _frozen(data: Any, dtype: type, name: str) -> np.ndarray:
-    """The data as a read-only array of its own, or as it is where it is one."""
-    array = np.asarray(data)
-    if array.dtype == dtype and not array.flags.writeable and array.flags.c_contiguous and array.ndim == 1:
-        return array
+def _own(data: Any, dtype: type, name: str) -> np.ndarray:
+    """A copy of the data as an array of this kind."""
+    array = _exact(data)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iub"):
         raise PopulationError(f"{name} must be a list of whole numbers, not {array.dtype} of shape {array.shape}")
-    converted: np.ndarray = array.astype(dtype)
-    if array.size and not np.array_equal(converted, array):
+    converted: np.ndarray = array.astype(dtype, order="C")
+    if array.dtype != dtype and not np.array_equal(converted, array):
         raise PopulationError(f"{name} holds numbers that do not fit into {np.dtype(dtype)}")
-    return _read_only(converted)
+    return converted
+
+
+def _exact(data: Any) -> np.ndarray:
+    """As an array, without the rounding of NumPy, which makes float64 of 2**63 beside 0."""
+    array = np.asarray(data)
+    rounded = array.dtype.kind == "f" and isinstance(data, (list, tuple))
+    if rounded and all(isinstance(number, (int, np.integer)) for number in data) and min(data, default=-1) >= 0:
+        return np.array(data, np.uint64)
+    return array

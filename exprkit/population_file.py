@@ -20,55 +20,65 @@ array            dtype    what it holds
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
-import tempfile
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from exprkit import files
 from exprkit.errors import PopulationError
 from exprkit.population import Population
 
 FORMAT = 1
 ARRAYS = ("kinds", "values", "offsets")
 NAMES = ("variables", "parameters")
+MOST = 100  # times its size that a file may hold; others compress populations to a twentieth
 
 
 def save(population: Population, path: str | os.PathLike[str]) -> None:
-    """Write to a temporary file beside ``path``, then rename it: a reader never sees half a file."""
-    target = Path(path)
+    """Write a new file, then put it in the place of ``path``: a reader never sees half a file."""
     arrays = {name: getattr(population, name) for name in ARRAYS}
     for name in NAMES:
         if getattr(population, name) is not None:
             arrays[name] = np.array(getattr(population, name), dtype=np.str_)
-    handle, temporary = tempfile.mkstemp(dir=target.parent or ".", prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
+
+    def fill(beside: Path) -> None:
+        with open(beside, "wb") as file:
             np.savez(file, allow_pickle=False, format=np.int64(FORMAT), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+
+    files.write(Path(path), fill)
 
 
 def load(path: str | os.PathLike[str]) -> Population:
     """Read what ``save`` wrote; every token is checked."""
-    content = Path(path).read_bytes()  # at once, for np.load forgets to close a file that it cannot read
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            found = {name: archive[name] for name in archive.files}
-        version = int(found["format"])
-        arrays = [found[name] for name in ARRAYS] if version == FORMAT else []
-        names = {name: tuple(map(str, found[name])) for name in NAMES if name in found}
-    except Exception as error:  # damaged bytes make zipfile and NumPy raise nearly anything
-        raise PopulationError(f"{os.fspath(path)!r} is not a saved population, or is damaged: {error}") from error
+    with open(path, "rb") as file:
+        try:
+            version, arrays, names = _read(file)
+        except Exception as error:  # damaged bytes make zipfile and NumPy raise nearly anything
+            raise PopulationError(f"{os.fspath(path)!r} is not a saved population, or is damaged: {error}") from error
     if version != FORMAT:
         raise PopulationError(f"{os.fspath(path)!r} has format {version}; this exprkit reads {FORMAT}")
-    for array in arrays:
-        array.flags.writeable = False
     return Population(*arrays, **names)
+
+
+def _read(file: Any) -> tuple[int, list[np.ndarray], dict[str, tuple[str, ...]]]:
+    """(format, arrays, names); nothing is unpacked before it is known to be of a reasonable size."""
+    with zipfile.ZipFile(file) as archive:
+        held = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+        wanted = [held[name] for name in ("format", *ARRAYS, *NAMES) if name in held]
+        size, unpacked = os.fstat(file.fileno()).st_size, sum(entry.file_size for entry in wanted)
+        if unpacked > MOST * size:
+            raise PopulationError(f"a file of {size:,} bytes that holds {unpacked:,}, more than {MOST} times as much")
+        version = int(_array(archive, held["format"]))
+        if version != FORMAT:
+            return version, [], {}
+        names = {name: tuple(map(str, _array(archive, held[name]))) for name in NAMES if name in held}
+        return version, [_array(archive, held[name]) for name in ARRAYS], names
+
+
+def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(entry) as file:
+        found: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
+    return found

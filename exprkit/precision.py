@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from exprkit.errors import DataError
+from exprkit.errors import DataError, one_of
 
 NAMES = ("ieee", "fast")
 
@@ -54,8 +54,7 @@ class Precision:
     line_info: bool = False
 
     def __post_init__(self) -> None:
-        if self.operators not in NAMES:
-            raise DataError(f"precision must be one of {', '.join(map(repr, NAMES))}, not {self.operators!r}")
+        one_of("precision", self.operators, NAMES, DataError)
         for name in ("approximate_division", "approximate_root", "flush_subnormals"):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, self.operators == "fast")

@@ -1,59 +1,303 @@
-"""Machine code of loops on disk: never stale, and never in the way."""
+"""Machine code of loops on disk: never stale, never in the way, and never somebody else's."""
 
 from __future__ import annotations
 
 import ast
+import errno
+import importlib.util
 import os
+import re
+import shlex
+import stat
 import subprocess
 import sys
 
+import pytest
+
 from exprkit import compiled
+from exprkit.backends import objects
+from exprkit.errors import ArgumentError
 
 PROGRAM = """
 import numpy as np, exprkit as ek
 print(ek.Evaluator(ek.parse("x1 + p1"), np.ones((2, 1)), backend="cpu").evaluate([[1]]).tolist())
 """
+LOOP = """
+from exprkit.compiled import compiled
+
+@compiled
+def twice(a):
+    return 2 * a
+"""
+modes = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no such modes")
 
 
-def run(cache):
+def run(cache, program=PROGRAM):
     return subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env={**os.environ, "EXPRKIT_CACHE_DIR": cache}
+        [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, "EXPRKIT_CACHE_DIR": cache}
     )
+
+
+# ── whole processes ──
 
 
 def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path):
     path = tmp_path / "a file"
     path.write_text("")
-    done = run(str(path / "cache"))
-    assert done.stdout == "[[2.0, 2.0]]\n"
+    done = run(str(path / "cache"), "from exprkit.text import decimals; print(decimals.nearest(0, 1))")
+    assert done.stdout == "0\n"
     assert done.stderr.count("RuntimeWarning") == 1 and "EXPRKIT_CACHE_DIR names another folder" in done.stderr
 
 
-def test_loops_are_kept_where_the_user_says(tmp_path):
+def test_loops_are_kept_where_the_user_says_and_damaged_ones_are_made_again(tmp_path):
     assert run(str(tmp_path)).stdout == "[[2.0, 2.0]]\n"
-    (loops,) = tmp_path.glob("loops-*")
-    kept = {path: path.stat().st_mtime_ns for path in loops.rglob("*.nb?")}
-    assert kept and run(str(tmp_path)).stdout == "[[2.0, 2.0]]\n"
-    assert kept == {path: path.stat().st_mtime_ns for path in loops.rglob("*.nb?")}
+    kept = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for path in kept:
+        os.utime(path, (0, 0))
+    assert run(str(tmp_path)).stdout == "[[2.0, 2.0]]\n"
+    used = [path for path in tmp_path.glob("*.loop") if path.stat().st_mtime > 0]
+    assert len(used) > 3 and kept == {path: path.read_bytes() for path in tmp_path.iterdir()}, "all comes from there"
+    few = sorted(used, key=lambda path: len(kept[path]))[:3]
+    for path, damage in zip(few, ("empty", "half", "a bit at 5001"), strict=True):
+        path.write_bytes(DAMAGES[damage](kept[path]))
+    done = run(str(tmp_path))
+    assert done.stdout == "[[2.0, 2.0]]\n"
+    assert done.stderr.count("RuntimeWarning") == 1 and "is damaged" in done.stderr
+    assert kept.keys() == set(tmp_path.iterdir())
+    assert all(objects.read(path.stem, objects.LOOP, tmp_path) for path in few)
 
 
-def test_another_version_of_a_shared_module_has_another_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(compiled.objects, "folder", lambda: tmp_path)
-    places = []
-    for shared in (compiled.SHARED, compiled.SHARED[1:]):  # as if the text of one were another
-        monkeypatch.setattr(compiled, "SHARED", shared)
-        compiled.folder.cache_clear()
-        places.append(compiled.folder())
-    compiled.folder.cache_clear()
-    assert places[0] != places[1]
+# ── one loop ──
 
 
-def test_only_the_newest_folders_stay(tmp_path):
-    for age in range(12):
-        (tmp_path / f"loops-{age}").mkdir()
-        os.utime(tmp_path / f"loops-{age}", (100 - age, 100 - age))
-    compiled._remove_oldest(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {f"loops-{age}" for age in range(1 + compiled.KEPT)}
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty folder of this test's own, about which there has been no warning."""
+    cache = tmp_path / "cache"
+    monkeypatch.setattr(compiled, "folder", lambda: cache)
+    monkeypatch.setattr(objects, "_warned", False)
+    monkeypatch.setattr(objects, "_since", {})
+    return cache
+
+
+@pytest.fixture
+def twice(tmp_path, cache):
+    """Makes a function anew, as another process would: call and say whether it came from the folder."""
+    path = tmp_path / "loop.py"
+    path.write_text(LOOP)
+
+    def call():
+        spec = importlib.util.spec_from_file_location("loop", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        assert module.twice(21) == 42
+        return module.twice.stats.cache_hits.total() == 1
+
+    return call
+
+
+def flipped(place):
+    """One bit at a place, counted round and round."""
+
+    def damage(data):
+        at = place % len(data)
+        return data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :]
+
+    return damage
+
+
+DAMAGES = {
+    "empty": lambda data: b"",
+    "a head alone": lambda data: data[:40],
+    "half": lambda data: data[: len(data) // 2],
+    "a byte less": lambda data: data[:-1],
+    "a byte more": lambda data: data + b"\0",
+    "zeros": lambda data: bytes(len(data)),
+    **{f"a bit at {place}": flipped(place) for place in (0, 7, 8, 39, 40, 41, 60, 500, 3_000, 5_001, -700, -1)},
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_a_miss_with_one_warning_and_is_made_again(damage, twice, cache):
+    assert not twice() and twice()
+    (entry,) = cache.iterdir()
+    entry.write_bytes(DAMAGES[damage](entry.read_bytes()))
+    with pytest.warns(RuntimeWarning) as warned:
+        assert not twice()
+    assert [str(warning.message) for warning in warned] == [f"{entry} is damaged: it is compiled anew and replaced"]
+    assert [entry] == list(cache.iterdir()) and twice()
+
+
+def test_what_cannot_be_unpickled_is_a_miss_with_one_warning(twice, cache, monkeypatch):
+    assert not twice()
+    (entry,) = cache.iterdir()
+    objects.write(entry.stem, b"no pickle", objects.LOOP, cache)  # in good order, of another Numba say
+    with pytest.warns(RuntimeWarning, match="can't be used, it is compiled anew") as warned:
+        assert not twice()
+    assert len(warned) == 1 and twice()
+
+
+def test_nothing_is_unpickled_that_does_not_match_its_digest(twice, cache, monkeypatch):
+    assert not twice()
+    (entry,) = cache.iterdir()
+    entry.write_bytes(entry.read_bytes()[:-1])
+    monkeypatch.setattr(compiled.serialize, "loads", lambda data: pytest.fail("unpickled"))
+    with pytest.warns(RuntimeWarning, match="is damaged"):
+        assert not twice()
+
+
+def test_another_text_of_a_loop_or_of_a_shared_module_is_another_entry(twice, cache, tmp_path, monkeypatch):
+    assert not twice()
+    (tmp_path / "loop.py").write_text(LOOP.replace("2 * a", "a + a"))
+    compiled._text_of.cache_clear()
+    assert not twice() and twice() and len(list(cache.iterdir())) == 2
+    monkeypatch.setattr(compiled, "_shared", lambda: b"another")
+    assert not twice() and twice() and len(list(cache.iterdir())) == 3
+    monkeypatch.setattr(compiled.config, "BOUNDSCHECK", 1)
+    assert not twice()
+
+
+def test_a_full_disk_is_one_warning(twice, cache, monkeypatch):
+    def full(*given, **options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(objects.os, "fdopen", full)
+    with pytest.warns(RuntimeWarning, match="machine code can't be kept in") as warned:
+        assert not twice() and not twice()
+    assert len(warned) == 1 and os.strerror(errno.ENOSPC) in str(warned[0].message)
+    assert not list(cache.iterdir())
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 64 kB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", str(place)]
+    try:
+        if subprocess.run(mount, capture_output=True).returncode:
+            pytest.skip("this user may not mount")
+    except FileNotFoundError:
+        pytest.skip("there is no mount")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_disk_that_is_really_full_is_one_warning(small_disk, twice, monkeypatch):
+    cache = small_disk / "cache"
+    monkeypatch.setattr(compiled, "folder", lambda: cache)
+    cache.mkdir(0o700)
+    (cache / "much").write_bytes(bytes(60 << 10))
+    with pytest.warns(RuntimeWarning, match="machine code can't be kept in") as warned:
+        assert not twice() and not twice()
+    assert len(warned) == 1 and [path.name for path in cache.iterdir()] == ["much"]
+
+
+# ── whose files they are ──
+
+
+@modes
+def test_folders_are_made_for_the_user_alone_whatever_the_umask(twice, cache, monkeypatch):
+    place = cache / "in" / "folders"
+    monkeypatch.setattr(compiled, "folder", lambda: place)
+    before = os.umask(0)
+    try:
+        assert not twice()
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (cache, cache / "in", place)] == [0o700] * 3
+    assert [stat.S_IMODE(path.stat().st_mode) for path in place.iterdir()] == [0o600]
+
+
+@modes
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702, 0o1777])
+def test_a_folder_that_others_may_write_to_is_not_used(mode, twice, cache):
+    assert not twice()
+    before = {path: path.read_bytes() for path in cache.iterdir()}
+    cache.chmod(mode)
+    with pytest.warns(RuntimeWarning) as warned:
+        assert not twice() and not twice()
+    assert len(warned) == 1 and before == {path: path.read_bytes() for path in cache.iterdir()}
+    assert f"others may write to {cache}: chmod go-w {shlex.quote(str(cache))}" in str(warned[0].message)
+    command = re.search(r"chmod [^)]*", str(warned[0].message))[0]
+    subprocess.run(shlex.split(command), check=True)
+    assert twice()
+
+
+@modes
+def test_a_file_that_others_may_write_to_is_not_used_and_replaced(twice, cache):
+    assert not twice()
+    (entry,) = cache.iterdir()
+    entry.chmod(0o666)
+    with pytest.warns(RuntimeWarning, match=f"others may write to {re.escape(str(entry))}: chmod go-w ") as warned:
+        assert not twice()
+    assert len(warned) == 1 and stat.S_IMODE(entry.stat().st_mode) == 0o600 and twice()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("whose", ["the folder", "the file"])
+def test_nothing_is_taken_from_another_user(whose, twice, cache, monkeypatch):
+    assert not twice()
+    (entry,) = cache.iterdir()
+    path = cache if whose == "the folder" else entry
+    os.chown(path, 65_534, 65_534)
+    monkeypatch.setattr(compiled.serialize, "loads", lambda data: pytest.fail("unpickled"))
+    with pytest.warns(RuntimeWarning, match=f"{re.escape(str(path))} belongs to another user") as warned:
+        assert not twice()
+    assert len(warned) == 1
+
+
+def test_the_kernels_files_keep_the_same_rule(cache):
+    objects.write("name", b"code", home=cache)
+    assert objects.read("name", home=cache) == b"code"
+    if hasattr(os, "geteuid"):
+        cache.chmod(0o777)
+        with pytest.warns(RuntimeWarning, match="others may write to"):
+            assert objects.read("name", home=cache) is None
+        objects.write("other", b"code", home=cache)
+        assert [path.name for path in cache.iterdir()] == ["name.o"]
+
+
+@modes
+def test_a_folder_that_is_only_read_is_used(twice, cache):
+    assert not twice()
+    cache.chmod(0o500)
+    try:
+        assert twice()
+    finally:
+        cache.chmod(0o700)
+
+
+def test_loops_and_kernels_have_their_room_each(cache, monkeypatch):
+    monkeypatch.setenv("EXPRKIT_CACHE_BYTES", "250")
+    objects.write("loop", bytes(60), objects.LOOP, cache)
+    os.utime(cache / "loop.loop", (0, 0))
+    for i, name in enumerate("abcd"):
+        objects.write(name, bytes(60), home=cache)
+        os.utime(cache / f"{name}.o", (i, i))
+    assert sorted(path.name for path in cache.iterdir()) == ["c.o", "d.o", "loop.loop"]
+
+
+# ── where they are ──
+
+
+def test_the_folder_may_be_named_from_home(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.setenv("EXPRKIT_CACHE_DIR", os.path.join("~", "x"))
+    assert objects.folder() == tmp_path / "x"
+    monkeypatch.setenv("EXPRKIT_CACHE_DIR", "~no such user/x")
+    if os.name != "nt":
+        with pytest.raises(ArgumentError, match="EXPRKIT_CACHE_DIR=~no such user/x: there is no such home folder"):
+            objects.folder()
+
+
+def test_a_size_of_thousands_of_digits_is_refused_in_a_few_words(monkeypatch):
+    monkeypatch.setenv("EXPRKIT_CACHE_BYTES", "9" * 5000)
+    with pytest.raises(ArgumentError, match=r"EXPRKIT_CACHE_BYTES must be a whole number of bytes, not '9{37}…'$"):
+        objects.most_bytes()
+    monkeypatch.setenv("EXPRKIT_CACHE_BYTES", "1" + "0" * 20)
+    assert objects.most_bytes() == 10**20
 
 
 def test_shared_modules_are_all_that_compiled_loops_draw_upon(root):

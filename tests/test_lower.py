@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 
 import exprkit as ek
 from exprkit import ops
-from exprkit.errors import PopulationError
+from exprkit.backends.accumulator import accumulate
+from exprkit.errors import BackendError, PopulationError
 from exprkit.lower import COLUMN, OUT, SLOT, UNIFORM, lower, verify
 from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Population
 from exprkit.study.agreement import disagreement
+from exprkit.transpiler.program import parts
+from exprkit.transpiler.structures import to_compile
 
 POSITIVE = np.array([True, False])  # x1 has no negative value in `data`, x2 has
 CONSTANTS = [0.0, -0.0, 0.5, 1.0, 2.0, 3.0, -1.0, -2.0, 4.0, 2.5, math.inf, math.nan]
@@ -248,3 +251,16 @@ def test_a_damaged_program_is_found_and_shown(array):
                 verify(damaged)
             found += 1
     assert found >= 5
+
+
+def test_more_columns_than_a_word_can_name_are_refused():
+    """The transpiler, whose columns are whole numbers of 32 bits, takes them."""
+    n_vars = 65_535
+    pop = ek.parse([f"{f}(x{i + 1})" for f in ("sin", "cos") for i in range(n_vars)])
+    program = lower(pop, positive=np.zeros(n_vars, bool))
+    with pytest.raises(BackendError, match=r"uses 131070 columns .* the GPU interpreter can name 65536: evaluate"):
+        accumulate(program)
+    found = to_compile(program)
+    (transpiled,) = parts(program, found, "values", 1000, 4)
+    assert np.array_equal(np.sort(found.columns), np.arange(2 * n_vars))
+    assert np.array_equal(transpiled.grouped.instances[1::2, 0], found.columns[transpiled.grouped.instances[::2, 1]])

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import decimal
 import io
 import re
 import sys
@@ -12,14 +13,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from postfix_text import words
 
 import exprkit as ek
-from exprkit import ops
-from exprkit.errors import ExprkitError, ParseError
-from exprkit.text import parse_errors, shunting
+from exprkit import errors, ops
+from exprkit.errors import ArgumentError, ExprkitError, ParseError
+from exprkit.text import decimals, parse_errors, shunting
 
 # ── grammar ──────────────────────────────────────────────────────────────────────────
 
@@ -169,6 +170,82 @@ def test_float32_literals_are_rounded_once():
     edges = ["3.5e38", "1f-60", "3.5f38", "3.4028235677973367f38", "3.4028235677973366f38"]
     largest = float(np.finfo(np.float32).max)
     assert _bits(edges).view(np.float64).tolist() == [3.5e38, 0, np.inf, np.inf, largest]
+
+
+def single(number: Fraction) -> float:
+    """The float32 nearest to a positive number, ties to even, by whole numbers."""
+    exponent = max(number.numerator.bit_length() - number.denominator.bit_length() - 24, -149)
+    while number / Fraction(2) ** exponent >= 1 << 24:
+        exponent += 1
+    if exponent > 104:
+        return float("inf")
+    rounded = round(number / Fraction(2) ** exponent) * Fraction(2) ** exponent  # to even
+    return float(rounded) if rounded < 1 << 128 else float("inf")
+
+
+@st.composite
+def literals(draw):
+    """Literals in all forms; many of them near the middle of two float32 or at the ends of their range."""
+    if draw(st.booleans()):
+        digits = draw(st.integers(0, 10 ** draw(st.integers(0, 60))))
+        exponent = draw(st.integers(-400, 400) | st.integers(-60, 60))
+    else:
+        below = draw(st.integers(0, 0x7F7FFFFF))
+        low = Fraction(float(np.uint32(below).view(np.float32)))
+        high = Fraction(float(np.uint32(below + 1).view(np.float32))) if below < 0x7F7FFFFF else Fraction(2) ** 128
+        digits = (low + high) / 2 * 10**160 // 1 + draw(st.sampled_from([-(10**140), -1, 0, 1, 10**130]))
+        exponent = -160
+    digits = str(max(digits, 0))
+    point = draw(st.integers(0, len(digits)))
+    text = f"{draw(st.sampled_from(['', '0', '000']))}{digits[:point]}.{digits[point:]}"
+    exponent += len(digits) - point
+    return text if text[0] != "." or len(text) > 1 else "0.", exponent
+
+
+@settings(max_examples=500)
+@given(literals(), st.sampled_from("fffeE"))
+def test_every_literal_is_rounded_once(literal, letter):
+    text, exponent = literal
+    number = Fraction(text) * Fraction(10) ** exponent
+    expected = single(number) if letter == "f" else float(f"{text}e{exponent}")
+    assert ek.parse(f"{text}{letter}{exponent}").values.view(np.float64).tolist() == [expected]
+
+
+HUGE = [f"{digits}{letter}{sign}{exponent}" for digits in ("1.2345678901234567890123", ".00012345678901234567890123",
+    "99999999999999999999999999", "1" * 900, "0." + "0" * 900 + "9" * 30) for letter in "eEf" for sign in ("", "+", "-")
+    for exponent in ("999999", "99999", "9999999999", "9" * 60)]  # fmt: skip
+
+
+def test_literals_far_outside_take_no_time():
+    texts = [text for text in HUGE for _ in range(60)]
+    values = _bits(texts).view(np.float64)
+    assert len(texts) > 10_000
+    assert values.tolist() == [0.0 if "-" in text else np.inf for text in texts]
+    together = ek.parse(" + ".join(HUGE)).values.view(np.float64)
+    assert np.isin(values[:: 60], together).all()
+
+
+@pytest.mark.parametrize("text", ["1" * 10**6, "0." + "0" * 10**6 + "1", "1e" + "9" * 10**6, "1//" + "7" * 10**6])
+def test_a_million_digits_are_refused_at_once(text):
+    with pytest.raises(ParseError, match=r"the number has too many digits; the limit is 1,000"):
+        ek.parse(text)
+
+
+def test_exact_values_are_small_numbers(monkeypatch):
+    """Only in the middle of two float32 is the exact value of a literal looked at."""
+    seen = []
+
+    class Counting(decimal.Decimal):
+        def __new__(cls, value):
+            seen.append(value)
+            return super().__new__(cls, value)
+
+    monkeypatch.setattr(decimals, "Decimal", Counting)
+    assert decimals.nearest_single("1.00000005960464477540") > 1
+    assert decimals.nearest_single("1.2345678901234567890123e999999") == np.inf
+    assert decimals.nearest_single("1.2345678901234567890123e-999999") == 0
+    assert decimals.nearest_single("1.2345678901234567890123") == np.float32(1.2345679)
+    assert seen == ["1.00000005960464477540"]
 
 
 def test_fractions_are_correctly_rounded():
@@ -383,7 +460,7 @@ def test_sources():
     for source in (5, None, {"x1"}, {"x1": 1}):
         with pytest.raises(TypeError, match="cannot parse a"):
             ek.parse(source)
-    with pytest.raises(ValueError, match='expected "raise" or "mask"'):
+    with pytest.raises(ValueError, match="errors must be one of 'raise', 'mask', not "):
         ek.parse("x1", errors="ignore")
 
 
@@ -394,6 +471,43 @@ def test_named_expressions_among_texts():
     assert bad.errors[1] == (
         "expression 1: expressions with different variables: (x1, …) and (r, s); name them together, in one call"
     )
+
+
+def test_a_misspelt_name_is_compared_with_few_of_many(monkeypatch):
+    names, compared = [f"variable_number_{i}" for i in range(65_535)], []
+    close = errors.difflib.get_close_matches
+    monkeypatch.setattr(
+        errors.difflib, "get_close_matches", lambda word, names, n: compared.append(len(names)) or close(word, names, n)
+    )
+    for word, meant in (("variable_numbr_1", 1), ("varable_number_41237", 41237), ("variable_number_7_", 7)):
+        with pytest.raises(ParseError, match=f"did you mean 'variable_number_{meant}'"):
+            ek.parse(word, variables=names)
+    with pytest.raises(ArgumentError, match="did you mean 'variable_number_30'"):
+        ek.parse("variable_number_1", variables=names).diff("variable_numbr_30")
+    with pytest.raises(ArgumentError, match=r"'unlike': there are (variable_number_\d, ){8}…$"):
+        ek.parse("variable_number_1", variables=names).diff("unlike")
+    assert max(compared) == errors.LOOKED_AT
+
+
+def test_names_of_populations_of_the_past_are_forgotten():
+    from exprkit.expression import checked_names
+
+    for i in range(100):
+        ek.parse(f"v{i} + x", variables=[f"v{i}", "x"])
+    assert checked_names.cache_info().currsize <= 16
+
+
+@pytest.mark.parametrize("value", [np.array(["raise", "mask"]), ["raise"], None, 1, "x" * 1000])
+def test_a_choice_of_any_kind_is_answered_by_an_error_of_ours(value):
+    calls = [lambda: ek.parse("x1", errors=value), lambda: ek.parse("x1").diff("x1", errors=value),
+             lambda: ek.Evaluator(ek.parse("x1"), [[1.0]], backend="numpy", precision=value),
+             lambda: ek.Evaluator(ek.parse("x1"), [[1.0]], backend="numpy").loss(None, [1.0], kind=value)]  # fmt: skip
+    for call in calls:
+        with pytest.raises(ExprkitError, match="must be one of") as caught:
+            call()
+        assert len(str(caught.value)) < 150
+    with pytest.raises(ArgumentError, match="there is no variable or parameter"):
+        ek.parse("x1").diff(value)
 
 
 def test_blocks_and_long_batches_agree_with_single_texts():

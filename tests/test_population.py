@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from postfix_text import random_population
 
 import exprkit as ek
-from exprkit import ops, population_file
+from exprkit import files, ops
 from exprkit.errors import ParseError, PopulationError
 from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Population
 
@@ -36,11 +36,74 @@ def test_arrays(pop):
             getattr(pop, name)[0] = 1
 
 
-def test_arrays_of_ones_own_are_copied():
-    kinds, values = np.array([VARIABLE], np.uint8), np.array([0], np.uint64)
-    pop = Population(kinds, values, [0, 1])
-    kinds[0], values[0] = CONSTANT, 7
-    assert pop.texts() == ["x1"]
+TOKENS = np.array([VARIABLE, VARIABLE, OPERATOR], np.uint8), np.array([0, 1, 1], np.uint64), np.array([0, 3])
+
+
+def given_plainly(array, _):
+    return array, array
+
+
+def given_as_a_view_that_is_read_only(array, _):
+    view = array.view()
+    view.flags.writeable = False
+    return array, view
+
+
+def given_read_only_with_a_view_from_before(array, _):
+    view = array.view()
+    array.flags.writeable = False
+    return view, array
+
+
+def given_as_a_file(array, folder):
+    path = folder / f"{array.dtype}.bin"
+    array.tofile(path)
+    return np.memmap(path, array.dtype, "r+"), np.memmap(path, array.dtype, "r")
+
+
+def given_as_bytes(array, _):
+    memory = bytearray(array.tobytes())
+    return np.frombuffer(memory, array.dtype), np.frombuffer(memoryview(memory).toreadonly(), array.dtype)
+
+
+@pytest.mark.parametrize("give", [given_plainly, given_as_a_view_that_is_read_only,
+    given_read_only_with_a_view_from_before, given_as_a_file, given_as_bytes])  # fmt: skip
+def test_nobody_can_write_to_what_has_been_checked(give, tmp_path):
+    pairs = [give(array.copy(), tmp_path) for array in TOKENS]
+    pop = Population(*(array for _, array in pairs))
+    for memory, _ in pairs:
+        memory[:] = 200
+    assert pop.texts() == ["x1 + x2"] and pop.offsets.tolist() == [0, 3]
+    for array in (pop.kinds, pop.values, pop.offsets, pop.valid):
+        assert array.base is None and type(array) is np.ndarray and not array.flags.writeable
+    values = ek.Evaluator(pop, [[1.0, 2.0]], backend="cpu").evaluate()
+    assert values.tolist() == [[3.0]]
+
+
+def test_nobody_can_write_to_what_was_unpickled(pop):
+    buffers = []
+    data = pickle.dumps(pop, protocol=5, buffer_callback=buffers.append)
+    memory = [bytearray(buffer.raw()) for buffer in buffers]
+    twin = pickle.loads(data, buffers=memory)
+    for part in memory:
+        part[:] = bytes([255]) * len(part)
+    assert memory and twin == pop and twin.n_params.tolist() == pop.n_params.tolist()
+
+
+def test_arrays_that_are_made_inside_are_not_copied(pop, monkeypatch):
+    monkeypatch.setattr("exprkit.population._own", None)
+    assert ek.parse(TEXTS)[1:3].texts() == TEXTS[1:3]
+    assert len(pop + pop) == 12 and len(pop.diff("x1")) == 6
+    assert len(ek.generate.exhaustive(3, n_vars=1)) and len(ek.generate.random(10, n_vars=1))
+
+
+def test_a_list_of_bits_and_small_numbers_keeps_every_bit():
+    bits = np.float64(-2.5).view(np.uint64)
+    for constant in (bits, int(bits)):
+        pop = Population([CONSTANT, VARIABLE, OPERATOR], [constant, 0, ops.BY_NAME["mul"].code], [0, 3])
+        assert pop.texts() == ["-2.5 * x1"]
+    with pytest.raises(PopulationError, match="values must be a list of whole numbers, not float64 of shape"):
+        Population([VARIABLE, VARIABLE], [0, 0.5], [0, 1, 2])
 
 
 def test_empty():
@@ -247,7 +310,7 @@ def test_a_failing_save_leaves_the_old_file(tmp_path, pop, monkeypatch):
     def full(*_):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(population_file.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(OSError, match="no space left"):
         ek.parse("x1").save(path)
     assert os.listdir(tmp_path) == ["population.npz"] and Population.load(path) == pop
@@ -293,3 +356,52 @@ def test_other_files_are_refused(tmp_path, pop):
     path.write_text("x1 + 1")
     with pytest.raises(PopulationError, match="is not a saved population"):
         Population.load(path)
+
+
+def test_a_text_file_is_refused_without_bad_advice(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("x1,x2\n1,2\n")
+    with pytest.raises(PopulationError) as caught:
+        Population.load(path)
+    assert str(caught.value) == f"{str(path)!r} is not a saved population, or is damaged: File is not a zip file"
+
+
+def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_refused_before(tmp_path, monkeypatch):
+    path, n = tmp_path / "bomb.npz", 1 << 24
+    np.savez_compressed(path, format=1, kinds=np.ones(n, np.uint8), values=np.zeros(n, np.uint64), offsets=np.arange(2))
+    size, read = path.stat().st_size, []
+    monkeypatch.setattr(np.lib.format, "read_array", lambda *_, **options: read.append(1))
+    message = rf"a file of {size:,} bytes that holds 15\d,\d+,\d+, more than 100 times as much"
+    with pytest.raises(PopulationError, match=message):
+        Population.load(path)
+    assert not read
+
+
+def test_arrays_that_are_not_needed_are_not_read(tmp_path, pop, monkeypatch):
+    path = tmp_path / "more.npz"
+    arrays = {name: getattr(pop, name) for name in ("kinds", "values", "offsets")}
+    np.savez_compressed(path, format=1, **arrays, unused=np.zeros(1 << 24))
+    read, read_array = [], np.lib.format.read_array
+
+    def counted(file, **options):
+        read.append(file.name)
+        return read_array(file, **options)
+
+    monkeypatch.setattr(np.lib.format, "read_array", counted)
+    assert Population.load(path) == pop
+    assert read == ["format.npy", "kinds.npy", "values.npy", "offsets.npy"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_a_file_has_the_mode_of_any_new_file(umask, tmp_path, pop):
+    records = pytest.importorskip("exprkit.study.records")
+    before = os.umask(umask)
+    try:
+        pop.save(tmp_path / "a.npz")
+        records.write_json(tmp_path / "a.json", {})
+    finally:
+        os.umask(before)
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == dict.fromkeys(
+        ("a.npz", "a.json"), 0o666 & ~umask
+    )

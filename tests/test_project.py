@@ -24,7 +24,7 @@ SOURCES = sorted((ROOT / "exprkit").rglob("*.py"))
 
 # Each module imports, at its top, from earlier lines only.
 LAYERS = """
-    errors machine vector.lanes objective
+    errors files machine vector.lanes objective
     backends.objects
     compiled
     native text.decimals

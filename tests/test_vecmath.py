@@ -520,14 +520,16 @@ def answer():
     return y[0]
 
 
-def test_machine_code_is_kept_and_a_damaged_file_is_made_again(cache):
+def test_machine_code_is_kept_and_a_damaged_file_is_made_again(cache, monkeypatch):
     assert answer() == 6
     (entry,) = cache.iterdir()
     kept = entry.read_bytes()
     assert objects.read(entry.stem) == kept[40:]
     for damaged in (b"", kept[:20], kept[:-1], kept[:-1] + bytes([kept[-1] ^ 1])):
         entry.write_bytes(damaged)
-        assert objects.read(entry.stem) is None
+        monkeypatch.setattr(objects, "_warned", False)
+        with pytest.warns(RuntimeWarning, match="is damaged: it is compiled anew and replaced"):
+            assert objects.read(entry.stem) is None
         assert answer() == 6
         assert entry.read_bytes() == kept
     assert [entry] == list(cache.iterdir())

@@ -41,7 +41,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import functools
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -107,6 +106,7 @@ class Engine:
         self._tiles = tiles_of(X, self.program, self.kernels)
         self._machine = machine_of(self.program, self._tiles, self.n_points, self.kernels)
         self._can_write_past = False  # the kernels for it are made when first needed
+        self._gradients: Gradients | None = None
         self._plans: dict[int, _Plan] = {}  # by the number of parameter sets
         self._scratch: collections.deque[_Scratch] = collections.deque()
         self._boards: collections.deque[Board] = collections.deque()
@@ -156,12 +156,16 @@ class Engine:
 
         return fit(self.gradients, starts, y, weights, options)
 
-    @functools.cached_property
+    @property
     def gradients(self) -> Gradients:
         """What makes derivatives; prepared when first asked for."""
-        from exprkit.backends.cpu_gradient import Gradients
+        if self._gradients is None:  # no cached_property: in Python 3.11 it has a lock, and forks would meet it held
+            from exprkit.backends.cpu_gradient import Gradients
 
-        return Gradients(self.pop, self.X, precision=self.program.precision, dtype=self.dtype, threads=self.threads)
+            self._gradients = Gradients(
+                self.pop, self.X, precision=self.program.precision, dtype=self.dtype, threads=self.threads
+            )
+        return self._gradients
 
     def _run(self, params: np.ndarray, result: _Result, *owners: np.ndarray | None) -> None:
         """Do the work of one call: this thread, and as many more as it is worth.

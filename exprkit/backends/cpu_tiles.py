@@ -18,10 +18,12 @@ import numpy as np
 from exprkit import ops
 from exprkit.backends import simd
 from exprkit.compiled import compiled
+from exprkit.errors import BackendError
 from exprkit.lower import OUT, UNIFORM, Program
 from exprkit.native import call
 
 TILE, FORMS = simd.TILE, 2 * simd.PAST
+WORD_BYTES = 1 << 31  # that an operand of a word can lie apart from the first one
 LINE = 64  # bytes of a cache line; neighbouring tiles share so much
 
 
@@ -44,6 +46,25 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     raw = np.empty(size + 64, np.uint8)
     start = -raw.ctypes.data % 64
     return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def check_places(program: Program, itemsize: int) -> None:
+    """A word names a column or a temporary by the bytes from the first one to it, in 32 bits.
+
+    Raises
+    ------
+    BackendError
+        If there are more than that.
+    """
+    most = WORD_BYTES // (TILE * itemsize)
+    counts = {"columns (variables and functions of one variable)": len(program.column_code),
+              "temporaries": program.n_slots}  # fmt: skip
+    for what, n in counts.items():
+        if n > most:
+            raise BackendError(
+                f"the population uses {n:,} {what}, the CPU backend can name {most:,} in float{8 * itemsize}: "
+                "evaluate it in parts"
+            )
 
 
 def program_words(program: Program, itemsize: int) -> np.ndarray:
@@ -74,6 +95,7 @@ def step_of(dtype: np.dtype) -> int:
 
 def tiles_of(X: np.ndarray, program: Program, kernels: simd.Kernels) -> np.ndarray:
     """The data as the programs want it, (n_tiles, n_columns, TILE)."""
+    check_places(program, X.itemsize)
     table = kernels.table((code, simd.VV) for code in program.column_code.tolist()).reshape(-1)
     step, n_columns = step_of(X.dtype), len(program.column_code)
     n_tiles = max(1, -(-(len(X) + step - TILE) // step)) if len(X) else 0

@@ -60,6 +60,8 @@ LEVEL = "EXPRKIT_CPU_FEATURES"  # environment: avx512, avx2 or baseline instead 
 NONTEMPORAL = "!1 = !{i32 1}"  # what a store past the caches refers to
 PAIR_OPERAND = {row.staged[1] for row in ops.BY_CODE.values() if row.staged}
 
+_compiling = objects.free_at_fork(threading.RLock())  # one thread at a time: LLVM is not left half-way
+
 Request = tuple[int, int]  # operator code and form
 Operand = Vec | tuple[Vec, ...]
 BASES = ("%a", "%b")
@@ -299,11 +301,10 @@ class Kernels:
         self._addresses = np.zeros((256, 8), np.int64)
         self._functions: dict[str, dict[str, int]] = {}
         self._engines: list[Any] = []
-        self._lock = threading.Lock()
 
     def table(self, requests: Iterable[Request]) -> np.ndarray:
         """Addresses by operator code and form, int64 (256, 8); 0 where nothing was asked for so far."""
-        with self._lock:
+        with _compiling:
             missing = sorted({request for request in requests if not self._addresses[request]})
             if missing:
                 names = [name_of(*request) for request in missing]
@@ -333,7 +334,7 @@ class Kernels:
 
         ``made_of``: the source of ``write``, where it is not in this file.
         """
-        with self._lock:
+        with _compiling:
             if names[0] not in self._functions:
                 found = self._load(names, lambda: write(self.target, self.dtype), made_of)
                 self._functions.update(dict.fromkeys(names, found))

@@ -169,10 +169,18 @@ def together(threads: int, at_once: int, counter: np.ndarray, work: Callable[[in
                 other.result()
 
 
-@functools.cache
+_pools: list[tuple[int, ThreadPoolExecutor]] = []  # how many threads, and the pool of them
+
+
 def _pool(n: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(n, thread_name_prefix="exprkit")
+    """The one pool, of the most threads that any call has asked for; those of a smaller one end when they are idle."""
+    for most, pool in _pools:
+        if most >= n:
+            return pool
+    pool = ThreadPoolExecutor(n, thread_name_prefix="exprkit")
+    _pools[:] = [(n, pool)]
+    return pool
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a fork

@@ -133,8 +133,7 @@ def renamed(pop: Population, points: Points) -> Population:
     if used > points.dataset.X.shape[1]:
         have = ", ".join(points.dataset.variables)
         raise DataError(f"{used} variables are used, the data has {have}")
-    arrays = pop.kinds, pop.values, pop.offsets
-    return Population(*arrays, variables=points.variables, parameters=pop.parameters, valid=pop.valid)
+    return Population._adopt(pop.kinds, pop.values, pop.offsets, points.variables, pop.parameters)
 
 
 # ── the aspects ──────────────────────────────────────────────────────────────────────

@@ -18,13 +18,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from exprkit.errors import ArgumentError, DataError, brought_by
+from exprkit.files import write
 
 with brought_by("notebooks"):
     import pandas as pd
@@ -38,22 +37,6 @@ OF_A_RUN = ("parameters", "warnings", "time", "load", "memory_available", "roofs
 def key_of(*parts: Any) -> str:
     """Eight hexadecimal digits out of everything given."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:8]
-
-
-def write(path: Path, fill: Callable[[Path], Any]) -> Path:
-    """Let ``fill`` fill a file beside ``path``, then put it in place at one stroke."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=path.suffix)
-    os.close(handle)
-    beside = Path(name)
-    try:
-        fill(beside)
-        with open(beside, "rb+") as file:
-            os.fsync(file.fileno())
-        os.chmod(beside, 0o644)  # mkstemp's files are for their owner alone
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
-    return path
 
 
 def write_json(path: Path, content: Any) -> Path:

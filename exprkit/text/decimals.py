@@ -14,6 +14,7 @@ number parsing without fallback", 2023).
 
 from __future__ import annotations
 
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -131,12 +132,22 @@ def nearest_float(number: Fraction) -> float:
         return float("inf") if number > 0 else float("-inf")
 
 
-def nearest_single(number: Fraction) -> float:
-    """The float32 nearest to a positive fraction, ties to even."""
-    if number >= Fraction(2) ** 128 - Fraction(2) ** 103:  # half a step above the largest one
-        return float("inf")
-    middle = np.float32(min(nearest_float(number), float(np.finfo(np.float32).max)))
+def nearest_single(literal: str) -> float:
+    """The float32 nearest to a decimal literal without a sign, ties to even.
+
+    The nearest float64 has it already, unless it lies in the middle of two float32: then it matters on which side
+    of the middle the literal is.  Only there is the literal's exact value wanted, which is no huge number.
+    """
+    near = float(literal)
     with np.errstate(over="ignore"):
-        near = [middle, *(np.nextafter(middle, np.float32(side)) for side in (0, np.inf))]
-    choices = [single for single in near if np.isfinite(single)]
-    return float(min(choices, key=lambda s: (abs(Fraction(float(s)) - number), int(s.view(np.uint32)) & 1)))
+        single = np.float32(near)
+    other = np.nextafter(single, np.float32(np.inf if near > float(single) else 0))
+    middle = (_as_if_finite(single) + _as_if_finite(other)) / 2
+    if near == middle != float(single) and (exact := Decimal(literal)) != near:
+        single = max(single, other) if exact > near else min(single, other)
+    return float(single)
+
+
+def _as_if_finite(single: np.float32) -> float:
+    """inf is what the next power of two is rounded to."""
+    return 2.0**128 if np.isinf(single) else float(single)

@@ -10,14 +10,13 @@ made when somebody reads them.
 
 from __future__ import annotations
 
-import difflib
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from exprkit import ops
-from exprkit.errors import ParseError
+from exprkit.errors import ParseError, nearest
 from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 from exprkit.text import shunting
 from exprkit.text.names import MAX_INDEX, NUMBERED, PLURAL, Names
@@ -165,8 +164,8 @@ def closest(word: str, candidates: Sequence[str]) -> str:
     if len(word) > 40:
         return ""
     by_lower = {candidate.lower(): candidate for candidate in reversed(candidates)}
-    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
-    return f"; did you mean '{by_lower[close[0]]}'?" if close else ""
+    close = nearest(word.lower(), by_lower)
+    return f"; did you mean '{by_lower[close]}'?" if close else ""
 
 
 # ── one function per error ───────────────────────────────────────────────────────────

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, ExprkitError, ParseError
+from exprkit.errors import ExprkitError, ParseError, one_of
 from exprkit.population import Population
 from exprkit.text.names import USUAL, Given, Names
 
@@ -71,8 +71,7 @@ def parse(
     Limits, each with its own message: 65,535 tokens an expression, 1,000,000 nested parentheses, 16 MiB of
     text an expression, 1,000 digits a number, ``x65535`` and ``p65535``.
     """
-    if errors not in ("raise", "mask"):
-        raise ArgumentError(f'errors={errors!r}: expected "raise" or "mask"')
+    one_of("errors", errors, ("raise", "mask"))
     batch = _read(source)
     batch.names = names = _names(batch, variables, parameters)
     kinds, values, offsets, faults = _parse_texts(batch)
@@ -235,7 +234,7 @@ def _exactly(literal: str, flags: int) -> np.uint64:
         above, below = literal.split("//")
         number = nearest_float(Fraction(int(above), int(below))) if int(below) else float("inf")
     elif flags & shunting.SLOW_SINGLE:
-        number = nearest_single(Fraction(literal.replace("f", "e")))
+        number = nearest_single(literal.replace("f", "e"))
     else:
         number = float(literal)
     return np.float64(-number if flags & shunting.SLOW_NEGATIVE else number).view(np.uint64)

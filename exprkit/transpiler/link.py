@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from importlib import metadata
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any, NamedTuple
 
 from exprkit import machine
@@ -191,7 +191,7 @@ class _Memory:
     def __init__(self) -> None:
         self._kept: OrderedDict[str, bytes] = OrderedDict()
         self._size = 0
-        self._lock = Lock()
+        self._lock = objects.free_at_fork(RLock())
 
     def get(self, key: str) -> bytes | None:
         with self._lock:

@@ -1,0 +1,76 @@
+"""Processes that are forked while other threads work, and threads that are not left behind."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import exprkit as ek
+from exprkit.backends import team
+
+FORKING = """
+import os, signal, threading, time
+import numpy as np, exprkit as ek
+from exprkit import ops
+from exprkit.backends import objects, simd
+from exprkit.compiled import compiled
+
+X = np.ones((5, 1))
+LATER = ["sinh", "cosh", "add", "mul"]
+ek.Evaluator(ek.parse("x1"), X, backend="cpu").evaluate()
+objects.read, compiling = lambda *where: None, []  # everything is made anew
+
+def kernels():
+    for row in ops.OPERATORS:
+        if row.name not in LATER:
+            simd.kernels("float32", "ieee").table([(row.code, simd.VV), (row.code, simd.UU)])
+
+def loops():
+    while compiling[0].is_alive():
+        compiled(lambda a: a + 1)(1)
+
+def child():
+    signal.alarm(60)  # ends a process that hangs
+    values = ek.Evaluator(ek.parse("x1 + sinh(x1) * cosh(x1)"), X, backend="cpu").evaluate()
+    os._exit(not np.allclose(values, 1 + np.sinh(1) * np.cosh(1)) or compiled(lambda a: a + 2)(1) != 3)
+
+compiling += [threading.Thread(target=kernels), threading.Thread(target=loops)]
+for thread in compiling:
+    thread.start()
+children = []
+while compiling[0].is_alive() and len(children) < 8:
+    time.sleep(0.02)
+    children.append(os.fork() or child())
+print([os.waitpid(pid, 0)[1] for pid in children])
+for thread in compiling:
+    thread.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_process_forked_while_other_threads_compile_does_not_hang():
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKING], capture_output=True, text=True, timeout=300)
+    ends = ast.literal_eval(done.stdout or done.stderr)
+    assert len(ends) > 3 and set(ends) == {0}
+
+
+def test_threads_of_smaller_pools_end():
+    pop, X, y, params = ek.parse(["sin(x1) * p1"] * 400), np.ones((10_000, 1)), np.ones(10_000), np.ones((400, 1))
+    wanted = ek.Evaluator(pop, X, backend="cpu", threads=2).loss(params, y)
+    team._pool(1).submit(int).result()  # what threads run has been compiled
+    for threads in range(2, 30):
+        assert np.array_equal(ek.Evaluator(pop, X, backend="cpu", threads=threads).loss(params, y), wanted)
+    most = max(size for size, _ in team._pools)
+    for _ in range(100):
+        ours = [thread for thread in threading.enumerate() if thread.name.startswith("exprkit_")]
+        if len(ours) <= most:
+            return
+        time.sleep(0.1)
+    pytest.fail(f"{len(ours)} threads, though no call has asked for more than {most}")
