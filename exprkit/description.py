@@ -106,6 +106,31 @@ def function_length(pop: Population) -> np.ndarray:
     return length
 
 
+def front(cost: np.ndarray, loss: np.ndarray, tolerance: np.ndarray) -> np.ndarray:
+    """The Pareto front: what nothing of the same cost or less beats in its loss, the cheapest first.
+
+    Parameters
+    ----------
+    cost, loss, tolerance : arrays, (n,)
+        What costs more has to lower the loss by more than its ``tolerance``, or both count as one, and the
+        cheaper stays; of equally cheap ones the first.  What has no finite loss is left out.
+
+    Returns
+    -------
+    int64 array
+        Indices.
+    """
+    cost = np.round(cost, 9)
+    order = np.lexsort((loss, cost))
+    order = order[np.isfinite(loss[order])]
+    order = order[loss[order] < np.minimum.accumulate(np.append(np.inf, loss[order]))[:-1]]
+    kept: list[int] = []
+    for i in order.tolist():
+        if not kept or loss[i] < loss[kept[-1]] - tolerance[i]:
+            kept.append(int(np.argmax((cost == cost[i]) & (loss <= loss[i] + tolerance[i]))))
+    return np.array(kept, np.int64)
+
+
 # ── parameters, as they are told ─────────────────────────────────────────────────────
 
 

@@ -1,4 +1,4 @@
-"""Description length, against cases computed by hand and lengths made with mpmath."""
+"""Description length, against cases computed by hand and lengths made with mpmath; fronts and ranking by it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 from description_reference import Expression, told
 
 import exprkit as ek
-from exprkit.description import function_length
+from exprkit.description import front, function_length
 from exprkit.errors import ArgumentError
+from exprkit.study import ranking
 
 X = np.linspace(1.0, 2.0, 50)[:, None]
 Y = 3 * X[:, 0] + 0.1 * np.random.default_rng(0).standard_normal(50)
@@ -206,3 +207,27 @@ def test_what_has_no_likelihood():
     assert np.isnan(length.residuals).tolist() == [False, True, True, False]
     assert np.isposinf(length.total[1:]).all()
     assert len(ek.description_length(ek.fit(ek.parse([]), X, Y, loss="gaussian")).total) == 0
+
+
+# ── fronts and ranking ──
+
+
+def test_a_front_has_no_two_that_differ_by_rounding():
+    cost = np.array([5.0, 6, 7, 8, 9, 9, 3, 1])
+    loss = np.array([-677.77734, -677.77736, -677.77737, -678.0, -679.001, -679.003, np.nan, np.inf])
+    assert front(cost, loss, np.full(8, 0.01)).tolist() == [0, 3, 4], "of equally cheap ones the first"
+    assert front(cost, loss, np.zeros(8)).tolist() == [0, 1, 2, 3, 5]
+    assert front(np.empty(0), np.empty(0), np.empty(0)).tolist() == []
+
+
+def test_many_small_gains_are_one_gain():
+    loss = -0.004 * np.arange(10.0)
+    assert front(np.arange(10.0), loss, np.full(10, 0.01)).tolist() == [0, 3, 6, 9]
+
+
+def test_the_ranking_and_its_front_hold_a_function_once():
+    texts = ["p1 * x1", "x1 * p1 + 0", "x1 / inv(p1)", "p1 * x1 + p2 * x1", "(x1 - x1) / p1", "p1"]
+    ranked = ranking.table(ek.fit(ek.parse(texts), X, Y, loss="gaussian"))
+    assert ranked.expression[0] == "p1 * x1" and np.isnan(ranked.description_length.iloc[-1])
+    assert ranked.expression.iloc[-1] == "(x1 - x1) / p1"
+    assert ranking.front(ranked).expression.tolist() == ["p1", "p1 * x1"]
