@@ -307,6 +307,12 @@ def test_nothing_beats_the_front(table):
     assert len(titles) == len(front) + 1 and titles[-1].startswith("3: ")
 
 
+def test_a_front_does_not_tell_rounding_apart():
+    table = Table(ek.parse(["x1", "x1 * 1", "x1 * 1 * 1", "x1 * 1 * 1 * 1"]), POINTS)
+    table.loss = table.loss[0] * np.array([1, 1 - 1e-7, 1 - 1e-8, 0.5])
+    assert table.front().tolist() == [0, 3]
+
+
 def test_files_hold_every_expression_and_every_bit(table, tmp_path):
     pop = ek.parse(["x1 + 0.1", "x1 +", "p1 * x2"], errors="mask")
     table = Table(pop, POINTS)
