@@ -46,6 +46,7 @@ STARTS = ("ones", "normal")
 FLOOR = 1e-6  # of abs r in the weights of "mae", beside the spread of y
 
 Bounds = tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | np.ndarray | None
+Sides = tuple[np.ndarray | None, np.ndarray | None]  # lower and upper bounds, (n_exprs, max_params) each, or None
 
 
 @dataclass(eq=False)
@@ -62,12 +63,15 @@ class FitResult:
     ``iterations``       int32 (n_exprs,), of the best start
     ``status``           uint8 (n_exprs,), why it ended: a number of ``objective.REASONS``
     ``converged``        bool (n_exprs,)
-    ``reason``           the same in words, a list
+    ``reason``           the same in words, a list, with the parameters that ended at a bound
+    ``at_bound``         bool (n_exprs, max_params): the parameter ended at a finite bound of its own, so that
+                         it is what it was told and not what the data say
     ``r2``               float64 (n_exprs,): 1 - sum w r^2 / sum w (y - mean y)^2
     ``n_evaluations``    normal equations (or gradients) made, of all expressions and starts
     ``seconds``          the time it took
     ``covariance``       float64 (n_exprs, max_params, max_params) of the parameters, made when first
-                         asked for; nan where the data do not determine them, and for "mae"
+                         asked for; nan for those that the data do not determine or that are at a bound
+                         (the others' are made with them held there), and for "mae"
     ``standard_errors``  float64 (n_exprs, max_params): roots of its diagonal
     ===================  ==========================================================================
     """
@@ -81,11 +85,13 @@ class FitResult:
     n_evaluations: int
     seconds: float
     kind: str
+    at_bound: np.ndarray
     _evaluator: Evaluator | None = field(repr=False)
     _X: np.ndarray = field(repr=False)
     _y: np.ndarray = field(repr=False)
     _weights: np.ndarray | None = field(repr=False)
     _delta: float = field(repr=False)
+    _bounds: Sides = field(repr=False)
 
     @property
     def converged(self) -> np.ndarray:
@@ -93,7 +99,17 @@ class FitResult:
 
     @property
     def reason(self) -> list[str]:
-        return [objective.REASONS[status] for status in self.status.tolist()]
+        words = [objective.REASONS[status] for status in self.status.tolist()]
+        for i in np.flatnonzero(self.at_bound.any(axis=1)).tolist():
+            names = [name for name, there in zip(self._names, self.at_bound[i], strict=True) if there]
+            head = objective.REASONS[objective.FTOL] if self.status[i] == objective.GTOL else words[i]
+            words[i] = f"{head}; {' and '.join(names)} at {'its bound' if len(names) == 1 else 'their bounds'}"
+        return words
+
+    @property
+    def _names(self) -> list[str]:
+        width = self.params.shape[1]
+        return list(self.pop.parameters or (f"p{j + 1}" for j in range(width)))[:width]
 
     @property
     def evaluator(self) -> Evaluator:
@@ -104,7 +120,9 @@ class FitResult:
 
     @functools.cached_property
     def covariance(self) -> np.ndarray:
-        return covariance(self.evaluator, self._X, self.params, self._y, self._weights, self.kind, self._delta)
+        return covariance(
+            self.evaluator, self._X, self.params, self._y, self._weights, self.kind, self._delta, self.at_bound
+        )
 
     @functools.cached_property
     def standard_errors(self) -> np.ndarray:
@@ -120,7 +138,7 @@ class FitResult:
         with brought_by("notebooks"):
             import pandas as pd
 
-        names = self.pop.parameters or [f"p{j + 1}" for j in range(self.params.shape[1])]
+        names = self._names
         columns: dict[str, Any] = {
             "expression": self.pop.texts(), "loss": self.loss, "r2": self.r2, "iterations": self.iterations,
             "converged": self.converged, "reason": self.reason,
@@ -243,7 +261,7 @@ def fit(
             fitted = _in_float64(fitted, pop, X, y, weights, starts, told, chosen, precision, threads, options)
     else:
         fitted = descent.minimise(ev, method, starts, target, w, kind, max_iter, tol, lower, upper)
-    return _result(ev, fitted, _host(X), target, w, loss, float(delta), begin)
+    return _result(ev, fitted, _host(X), target, w, loss, float(delta), (lower, upper), begin)
 
 
 # ── arguments ────────────────────────────────────────────────────────────────────────
@@ -387,8 +405,9 @@ def _in_float64(
 
 
 def _result(
-    ev: Evaluator, fitted: Fitted, X: Any, y: np.ndarray, w: np.ndarray | None, loss: str, delta: float, begin: float
-) -> FitResult:
+    ev: Evaluator, fitted: Fitted, X: Any, y: np.ndarray, w: np.ndarray | None, loss: str, delta: float, sides: Sides,
+    begin: float,
+) -> FitResult:  # fmt: skip
     sse = fitted.loss if KINDS[loss] == objective.SQUARES else sums_of_squares(ev, fitted.params, y, w)
     sse = np.where(np.isfinite(fitted.loss), sse, np.nan)
     y, w = _host(y), None if w is None else _host(w)
@@ -400,8 +419,17 @@ def _result(
         value = _in_terms_of(loss, fitted.loss, y, w, total)
     return FitResult(
         ev.pop, fitted.params, value, fitted.iterations, fitted.status, r2, fitted.evaluations,
-        time.perf_counter() - begin, loss, ev, X, y, w, delta,
+        time.perf_counter() - begin, loss, _at_bound(fitted.params, sides, ev.dtype), ev, X, y, w, delta, sides,
     )  # fmt: skip
+
+
+def _at_bound(params: np.ndarray, sides: Sides, dtype: np.dtype) -> np.ndarray:
+    """Which parameters are equal to a finite bound of their own, as numbers of ``dtype``."""
+    found = np.zeros(params.shape, bool)
+    with np.errstate(over="ignore"):
+        for side in (side for side in sides if side is not None):
+            found |= np.isfinite(side) & (params.astype(dtype) == side.astype(dtype))
+    return found
 
 
 def _host(array: Any) -> Any:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pickle
 
+import mpmath as mp
 import numpy as np
 import pytest
+import sympy
 
 import exprkit as ek
 from exprkit import objective
@@ -350,6 +352,82 @@ def test_starts():
     assert drawn.params[0, 0] == pytest.approx(7)
     normal = [ek.fit(pop, X, y, init="normal", seed=seed).params for seed in (1, 1, 2)]
     assert np.array_equal(normal[0], normal[1]) and not np.array_equal(normal[0], normal[2])
+
+
+WAYS = [("lm", "cpu"), ("lm", "numpy"), ("lbfgs", "cpu"), ("adam", "cpu")]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("method", "engine"), WAYS)
+def test_a_parameter_at_its_bound_is_said_to_be_there(method, engine, dtype):
+    texts, options = ["p1 * x1 + p2", "p1 * x1"], {"method": method, "backend": engine, "dtype": dtype}
+    low, free = (fit(texts, bounds=bounds, max_iter=2000, **options) for bounds in ({"p1": (0.1, 0.3)}, None))
+    assert low.at_bound.tolist() == [[True, False], [True, False]] and not free.at_bound.any()
+    assert all(reason.endswith("; p1 at its bound") for reason in low.reason)
+    assert not any("gradient is 0" in reason for reason in low.reason)
+    both = fit(texts[:1], bounds=((0.1, 0.2), (0.3, 0.25)), **options)
+    assert both.reason[0].endswith("; p1 and p2 at their bounds")
+    errors = low.standard_errors
+    assert errors[0, 1] == pytest.approx(np.sqrt(low.loss[0] / 59 / 60), rel=1e-5), "p1 is a constant to p2"
+    assert np.isnan(errors[0, 0]) and np.isnan(errors[1]).all()
+    assert np.isnan(low.covariance[0, 0]).all() and np.isnan(low.covariance[0, :, 0]).all()
+    copy = pickle.loads(pickle.dumps(low))
+    assert copy.at_bound.tolist() == low.at_bound.tolist() and copy.reason == low.reason
+
+
+def test_bounds_that_do_not_hold_a_parameter_change_nothing():
+    wide, free = (fit(["p1 * x1 / (p2 + x1)"], bounds=bounds) for bounds in ((-50, 50), None))
+    assert not wide.at_bound.any() and wide.reason == free.reason
+    assert wide.covariance.tolist() == free.covariance.tolist()
+
+
+def test_a_table_gives_no_error_for_a_parameter_at_its_bound():
+    found = ek.fit(ek.parse("r * k + c", variables=["r"], parameters=["k", "c"]), X, Y, bounds={"k": (2, 3)})
+    row = found.to_pandas().iloc[0]
+    assert row.k == 2 and np.isnan(row.k_error) and row.c_error > 0
+    assert row.reason == "the loss no longer falls; k at its bound"
+
+
+# ── how sure the parameters are ──
+
+
+def exact_errors(text, params, free):
+    """Standard errors by SymPy's derivatives and an inverse of 40 digits."""
+    pop = ek.parse([text])
+    symbols = sympy.symbols(f"x1 p1:{len(params) + 1}")
+    formula = pop[0].sympy().subs({s: sympy.Symbol(str(s)) for s in pop[0].sympy().free_symbols})
+    with mp.workdps(40):
+        values = [sympy.lambdify(symbols, part, "mpmath") for part in (formula, *(
+            sympy.diff(formula, symbols[1 + j]) for j in free
+        ))]  # fmt: skip
+        rows = [[value(mp.mpf(x), *map(mp.mpf, params)) for value in values] for x in X[:, 0]]
+        variance = sum((row[0] - y) ** 2 for row, y in zip(rows, Y, strict=True)) / (60 - len(free))
+        J = mp.matrix([row[1:] for row in rows])
+        inverse = (J.T * J) ** -1
+        return [float(mp.sqrt(inverse[k, k] * variance)) for k in range(len(free))]
+
+
+DETERMINED = {  # 1: by the data; 0: not; x: not, but the others are what they are beside it
+    "p1 * x1 / (p2 + x1)": "11", "p1 * exp(p2 * x1)": "11", "powabs(x1, p1) * p2": "11", "p1 + p2": "00",
+    "p1 * x1^6 + p2 * x1^7 + p3 * x1^8 + p4 * x1^9": "1111", "1e8 * p1 + 1e-8 * p2 * x1": "11",
+    "p1 + p2 + p3 * x1": "x01", "p1 * p2 * x1 + p3": "x01", "p1 * p2 * x1": "00", "p1 * exp(p2 + p3 * x1)": "x01",
+    "p1^2 * x1 + p2 * p3": "1x0", "p1 * x1 + p2 * 0 + p3": "101", "p2 * x1": "01",
+    "(p1 + p2 * x1) / (p3 + p4 * x1)": "0000",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", DETERMINED)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_errors_are_given_where_the_data_determine_a_parameter(text, dtype):
+    found, signs = fit([text], dtype=dtype), DETERMINED[text]
+    known = np.array([sign == "1" for sign in signs])
+    assert np.isfinite(found.standard_errors[0]).tolist() == known.tolist()
+    assert np.isfinite(found.covariance[0]).tolist() == np.outer(known, known).tolist()
+    if known.any():
+        free = [j for j, sign in enumerate(signs) if sign != "0"]
+        expected = exact_errors(text, found.params[0].tolist(), free)
+        expected = [error for j, error in zip(free, expected, strict=True) if known[j]]
+        assert found.standard_errors[0, known] == pytest.approx(expected, rel=1e-3 if dtype == "float32" else 1e-6)
 
 
 # ── troubles of one expression ──

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.data import Dataset
+from exprkit.description import front
 from exprkit.errors import DataError
 from exprkit.evaluate import Evaluator
 from exprkit.explorer import svg
@@ -31,6 +32,7 @@ ROWS = 12  # of a page
 COLUMNS = ("number", "tokens", "structure", "parameters", "loss")
 AT_ONCE = 5000  # expressions that are fitted between two looks at the stop button
 START = 1.0  # of every parameter, until it is fitted
+SHARE = 1e-6  # of a loss or the target that makes no difference
 
 Progress = Callable[[int, int], None]
 
@@ -111,11 +113,12 @@ class Table:
     # ── the front ──
 
     def front(self) -> np.ndarray:
-        """Numbers of the expressions that no shorter or equally long one beats, shortest first."""
-        order = np.lexsort((np.arange(len(self)), self.loss, self.pop.n_tokens))
-        order = order[np.isfinite(self.loss[order])]
-        best = np.minimum.accumulate(np.append(np.inf, self.loss[order]))
-        return order[self.loss[order] < best[:-1]]
+        """Numbers of the expressions that no shorter or equally long one beats, shortest first.
+
+        A loss that is less by a millionth of itself or of the target's size is not: values are rounded.
+        """
+        size = np.sqrt(np.mean(np.square(self.points.y, dtype=np.float64)))
+        return front(self.pop.n_tokens, self.loss, SHARE * np.maximum(self.loss, size))
 
     def front_chart(self, chosen: int | None = None, drawn: int = 2000) -> str:
         """Loss over tokens: all as dots, the front as marks that say their text; SVG."""

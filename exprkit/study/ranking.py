@@ -7,8 +7,8 @@ After ``fit`` and ``description``, for ``notebooks/fit.ipynb``.
     >>> data = ek.data.rough_pipe()
     >>> pop = ek.generate.exhaustive(3, "esr")
     >>> table = ranking.table(ek.fit(pop, data.X, data.y, loss="gaussian"))
-    >>> len(table) == len(pop), bool(table.description_length.dropna().is_monotonic_increasing)
-    (True, True)
+    >>> len(table) == len(pop), table.expression[0]
+    (True, 'powabs(x1, p1)')
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from exprkit.description import description_length
+from exprkit import description
 from exprkit.errors import brought_by
 from exprkit.evaluate import Evaluator
 
@@ -34,30 +34,38 @@ if TYPE_CHECKING:
 __all__ = ["best_figure", "front", "front_figure", "table"]
 
 SHOWN = 60  # characters of an expression in a title
+NATS = 0.01  # a likelihood ratio of one per cent says nothing; less is rounding, or where a fit stopped ...
+SHARE = 1e-6  # ... as this is of a large likelihood, which is a sum over many points
 
 
 def table(result: FitResult) -> pd.DataFrame:
-    """One row an expression, the shortest description first.
+    """One row an expression, the shortest description first; of those that differ by less than ``NATS`` the simplest.
 
     Columns ``index`` (in the population), ``expression``, ``nodes``, ``description_length`` and its
     parts ``residuals`` (the negative log-likelihood), ``parameters`` and ``function``, ``r2``.
-    Expressions without a likelihood come last.
+    Expressions without a description length come last.
     """
-    length = description_length(result)
+    length = description.description_length(result)
     columns = {
         "index": np.arange(len(result)), "expression": result.pop.texts(), "nodes": result.pop.n_tokens,
         "description_length": length.total, "residuals": length.residuals, "parameters": length.parameters,
         "function": length.function, "r2": result.r2,
     }  # fmt: skip
     ranked = pd.DataFrame(columns).replace([np.inf, -np.inf], np.nan)
-    return ranked.sort_values("description_length", kind="stable", ignore_index=True)
+    in_nats = (ranked["description_length"] / NATS).round()
+    order = ranked.assign(in_nats=in_nats).sort_values(["in_nats", "function", "nodes"], kind="stable").index
+    return ranked.loc[order].reset_index(drop=True)
 
 
 def front(ranked: pd.DataFrame) -> pd.DataFrame:
-    """The Pareto front: expressions such that no simpler one (by ``function``) tells the data as well."""
-    found = ranked.dropna(subset=["residuals"]).sort_values(["function", "residuals"], kind="stable")
-    least = found["residuals"].cummin()
-    return found[(found["residuals"] <= least) & (least < least.shift(fill_value=np.inf))].reset_index(drop=True)
+    """The Pareto front: expressions such that no simpler one (by ``function``) tells the data as well.
+
+    As well is to ``NATS``, or ``SHARE`` of the number; expressions without a description length do not count.
+    """
+    found = ranked.dropna(subset=["description_length"])
+    residuals = found["residuals"].to_numpy()
+    tolerance = np.maximum(NATS, SHARE * np.abs(residuals))
+    return found.iloc[description.front(found["function"].to_numpy(), residuals, tolerance)].reset_index(drop=True)
 
 
 def front_figure(ranked: pd.DataFrame) -> Figure:
