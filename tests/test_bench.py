@@ -51,6 +51,13 @@ def test_measure_gives_a_row_a_sample(backend):
 
 
 def test_options_of_a_gpu_are_left_out_for_others():
+@pytest.mark.parametrize(("name", "threads"), [("numpy", 1), ("cpu", 2)])
+def test_a_sample_names_the_threads_that_its_backend_uses(name, threads):
+    table = small(backends=[name], threads=2, n_samples=1)
+    assert set(table["threads"]) == {threads}
+    assert set(table["device"].map(plots.short)) == {"1 thread" if threads == 1 else "2 threads"}
+
+
     table = small(backends=["numpy"], block_size=128, points_per_thread=4)
     assert table["block_size"].isna().all() and table["points_per_thread"].isna().all()
     with pytest.raises(ArgumentError, match="'numpy' has no dispatch='per-expression'"):

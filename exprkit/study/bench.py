@@ -26,7 +26,7 @@ download   results to the host's memory (nothing to do for a backend that runs t
 ``step_s`` one of them (the first where there is no other), ``kernel_s`` the same on the GPU's own
 clock, from event to event; where steps are short, both wait for the host, which queues them.
 ``lower_s`` (lowering) and ``compile_s`` are what the engine says of itself; where it is silent,
-lowering is timed once more by itself.
+lowering is timed once more by itself.  ``device`` and ``threads`` are what a sample's backend used.
 
 After each sample, outside its total, two more steps are timed on the GPU's clock alone, queued
 behind other work, their parameters on the device: ``device_s`` with the second-level cache (L2) as
@@ -253,7 +253,7 @@ def measure(
     for name, value, allowed in (("results", results, RESULTS), ("code", code, CODE)):
         if value not in allowed:
             raise ArgumentError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
-    sides = {name: side_of(name, threads) for name in backends}
+    sides = {name: side_of(name) for name in backends}
     pop = parse(texts)
     parameters = _parameters(pop, min(n_steps, PARAMETER_SETS), seed, dtype)
     general = {"precision": precision, "dtype": dtype, "threads": threads}
@@ -268,8 +268,7 @@ def measure(
     rows = []
     for name in backends:
         own = _options(name, chosen, code)
-        facts |= {option: own.get(option) for option in chosen} | {"device": sides[name].device}
-        facts |= {"code": code if "cache" in own else ""}
+        facts |= {option: own.get(option) for option in chosen} | {"device": "", "code": code if "cache" in own else ""}
         one = _Run(texts, points, parameters, name, n_steps, results, general | own, sides[name], n_checked, seed)
         for sample, timed in enumerate(_samples(one, pop, n_samples, seconds), start=-1):
             rows.append({"backend": name, "sample": sample, "cold": sample < 0} | facts | timed)
@@ -370,7 +369,8 @@ def _sample(run: _Run, kept: Any, place: Any) -> tuple[dict[str, Any], np.ndarra
         (lambda: evaluator.evaluate(given, out=kept)) if y is None else lambda: evaluator.loss(given, y, "sse"),
         of_many=bool(run.options.get("dispatch")) or run.results == "every",
     )
-    return named | {"total_s": total} | parts | side.state() | side.kernel_facts(evaluator), result
+    facts = side.used_by(evaluator) | side.state() | side.kernel_facts(evaluator)
+    return named | {"total_s": total} | parts | facts, result
 
 
 def _lowering(run: _Run, pop: Population) -> float:
