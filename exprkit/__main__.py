@@ -6,6 +6,7 @@
 
 Results go to standard output, messages to standard error; the exit code is 0 if all went
 well, 1 if something failed, 2 for a command that cannot be understood, 130 after Ctrl-C.
+Without a command it shows its help, and the exit code is 2.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 from exprkit.errors import ArgumentError, ExprkitError
 
+NO_COMMAND = 2
 STOPPED = 130  # the shell's exit code after Ctrl-C
 EXAMPLES = """examples:
   python -m exprkit sweep notebooks/benchmark.ipynb data/studies/cpu.yaml
@@ -29,7 +31,11 @@ EXAMPLES = """examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; its exit code."""
-    given = _parser().parse_args(arguments)
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if given.command is None:
+        parser.print_help(sys.stderr)
+        return NO_COMMAND
     try:
         return given.command(given)
     except ExprkitError as error:
@@ -41,10 +47,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    from exprkit import __version__
+
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("python -m exprkit", description="exprkit's studies.", epilog=EXAMPLES,
                                      formatter_class=raw)  # fmt: skip
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    parser.add_argument("--version", action="version", version=f"exprkit {__version__}")
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(metavar="COMMAND")
 
     sweep = commands.add_parser("sweep", help="run a notebook once for every configuration of a study", epilog=EXAMPLES,
                                 formatter_class=raw)  # fmt: skip
@@ -53,12 +63,13 @@ def _parser() -> argparse.ArgumentParser:
     sweep.add_argument("study", type=Path, help="YAML: blocks of fixed, points, grid")
     sweep.add_argument("--out", type=Path, help="folder of the runs (results/NAME OF THE STUDY)")
     sweep.add_argument("--workers", default="1", help="CPU runs side by side, or a dask scheduler's address (1)")
-    sweep.add_argument("--plain", action="store_true", help="without papermill, in this process")
+    sweep.add_argument("--plain", action="store_true",
+                       help="without papermill, in this process: saves starting a notebook for each run")  # fmt: skip
     sweep.add_argument("--into", type=Path, help="put all samples together into this parquet file")
     sweep.add_argument("--only", help="only the runs with this value of the parameter 'study'")
     sweep.add_argument("--minutes", type=float, help="start no run after so long")
     sweep.add_argument("--check", action="store_true", help="check the study, list its runs, run nothing")
-    sweep.add_argument("--json", action="store_true", help="the outcomes as JSON")
+    sweep.add_argument("--json", action="store_true", help="the outcomes, or what is listed, as JSON")
 
     figures = commands.add_parser("figures", help="draw every figure again from the results")
     figures.set_defaults(command=_figures)
@@ -79,8 +90,8 @@ def _sweep(given: argparse.Namespace) -> int:
     workers = int(given.workers) if given.workers.isdigit() else given.workers
     if given.check:
         jobs = sweeps.jobs_of(given.notebook, given.study, out, given.only)
-        for job in jobs:
-            print(f"{job.folder.name}  {json.dumps(job.parameters)}")
+        listed = [{"folder": str(job.folder), "parameters": job.parameters} for job in jobs]
+        print(json.dumps(listed, indent=1) if given.json else sweeps.listing(jobs, given.into))
         return 0
     from tqdm.auto import tqdm
 
@@ -95,6 +106,7 @@ def _sweep(given: argparse.Namespace) -> int:
         print(json.dumps([{**one._asdict(), "folder": str(one.folder)} for one in outcomes], indent=1))
     else:
         print(sweeps.summary(outcomes))
+        print(f"results: a folder for each run in {out}{f'; all samples in {given.into}' if given.into else ''}")
     return int(any(one.state == "failed" for one in outcomes))
 
 
@@ -128,12 +140,13 @@ def _figures(given: argparse.Namespace) -> int:
 
 
 def _readme(given: argparse.Namespace) -> int:
-    from exprkit.study import readme
+    from exprkit.study import readme, records
 
     if not given.readme.is_file():
         raise ArgumentError(f"there is no file {given.readme}: name it by --readme")
     text = given.readme.read_text(encoding="utf-8")
-    given.readme.write_text(readme.refreshed(text, given.results), encoding="utf-8")
+    fresh = readme.refreshed(text, given.results)
+    records.write(given.readme, lambda path: path.write_text(fresh, encoding="utf-8"))
     return 0
 
 

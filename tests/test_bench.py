@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -17,7 +18,7 @@ import timing
 import exprkit as ek
 from exprkit import data
 from exprkit.backends import load, objects
-from exprkit.errors import ArgumentError, BackendError, ParseError
+from exprkit.errors import ArgumentError, BackendError, DataError, ParseError
 from exprkit.study import bench, plots, records, sides
 from exprkit.study.agreement import disagreement
 
@@ -48,6 +49,13 @@ def test_measure_gives_a_row_a_sample(backend):
     assert (table["steps_s"] >= table["evaluate_s"]).all()
     on_gpu = hasattr(load(backend), "empty")
     assert table["block_size"].isna().all() and table["kernel_s"].notna().all() == on_gpu
+
+
+@pytest.mark.parametrize(("name", "threads"), [("numpy", 1), ("cpu", 2)])
+def test_a_sample_names_the_threads_that_its_backend_uses(name, threads):
+    table = small(backends=[name], threads=2, n_samples=1)
+    assert set(table["threads"]) == {threads}
+    assert set(table["device"].map(plots.short)) == {"1 thread" if threads == 1 else "2 threads"}
 
 
 def test_options_of_a_gpu_are_left_out_for_others():
@@ -321,8 +329,8 @@ def test_a_slow_clock_is_told():
     samples = table(total_s=[1.0] * 5)
     samples = samples.assign(sm_mhz=[1980.0, 1980, 1200, 1980, 1980], throttled=[False, True, False, False, False])
     found = " ".join(bench.unsteady(samples))
-    assert "held the clock back after 1 samples" in found
-    assert "below three quarters of its highest after 1 samples" in found
+    assert "held the clock back after 1 sample " in f"{found} "
+    assert "below three quarters of its highest after 1 sample " in f"{found} "
 
 
 @pytest.mark.parametrize(
@@ -358,6 +366,7 @@ def test_save_writes_samples_record_and_figure(tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(pd.read_parquet(paths[0]), samples, check_dtype=False)
     record = json.loads(paths[1].read_text())
     assert record["parameters"] == {"n_exprs": 5, "backends": ["numpy"]}
+    assert record["made_by"] == "exprkit.bench" and record["roofs"] == {"host_bytes_per_s": 1e10}
     assert record["cores"] >= 1 and record["cpu"] and record["versions"]["numpy"] == np.__version__
     assert any("only 4 samples" in sentence for sentence in record["warnings"])
     again = bench.save(samples, tmp_path / "new" / "folder", {"n_exprs": 5, "backends": ["numpy"]}, figure=figure)
@@ -366,17 +375,81 @@ def test_save_writes_samples_record_and_figure(tmp_path, monkeypatch):
     assert not set(other) & set(paths)
 
 
+def full(*arguments):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_a_write_that_fails_leaves_the_old_file(tmp_path):
     path = tmp_path / "results.json"
     path.write_text("old")
 
     def fail(beside):
         beside.write_text("half")
-        raise OSError("disk full")
+        full()
 
-    with pytest.raises(OSError, match="disk full"):
+    message = r"results.json cannot be written: No space left on device; nothing half-written is left; make room there"
+    with pytest.raises(DataError, match=message):
         records.write(path, fail)
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_told_with_the_file_and_leaves_nothing_half_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "roofs", lambda: {"host_bytes_per_s": 1e10})
+    samples = small(backends=["numpy"], n_samples=1)
+    monkeypatch.setattr(records.os, "fsync", full)
+    with pytest.raises(DataError, match=r"benchmark-\w+\.json cannot be written: No space left"):
+        bench.save(samples, tmp_path, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["file/inside", "nul\0byte", "n" * 300])
+def test_a_folder_that_cannot_be_made_is_named(tmp_path, place):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataError, match="cannot be written: "):
+        records.folder_at(tmp_path / place)
+
+
+NO_NAMES = ["../../x", "/abs", "a/b", "..", ".hidden", "", "nul\0byte", "n" * 300, "two\nlines"]
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_a_study_s_name_leads_to_no_other_folder(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(bench, "measure", lambda *a, **k: pytest.fail("nothing is to be measured"))
+    with pytest.raises(ArgumentError, match="study must be a plain name"):
+        bench.run_and_save({"study": name, "results_dir": str(tmp_path / "in")})
+    with pytest.raises(ArgumentError, match="study must be a plain name"):
+        bench.save(pd.DataFrame({"bench": [name]}), tmp_path / "in", {})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["benchmark", "steps_axis", "1st try", "größe", "a.b-c+d"])
+def test_a_plain_name_is_taken(name):
+    assert records.checked_name(name) == name
+    with pytest.raises(ArgumentError, match="study must be a plain name"):
+        records.checked_name(f"{name}\ud800")  # half a character, which no file's name can hold
+
+
+@pytest.mark.parametrize("name", ["nul\0byte", "n" * 300])
+def test_expressions_that_can_be_no_file_are_named_as_any_other(name):
+    with pytest.raises(ArgumentError, match="is neither esr, exhaustive or random nor a file"):
+        bench.expressions(name, 3)
+
+
+def test_a_file_of_expressions_that_is_no_text_is_named(tmp_path):
+    path = tmp_path / "latin.txt"
+    path.write_bytes(b"x1\n# caf\xe9\n")
+    with pytest.raises(ArgumentError, match=r"the expressions in .*latin.txt cannot be read: 'utf-8' codec"):
+        bench.expressions(str(path), 3)
+
+
+def test_files_that_are_no_results_are_named(tmp_path):
+    (tmp_path / "x.parquet").write_bytes(b"no parquet")
+    for read in (records.read, lambda folder: records.runs_in(folder / "x.parquet")):
+        with pytest.raises(DataError, match=r"x.parquet cannot be read as a file of samples"):
+            read(tmp_path)
+    (tmp_path / "x.json").write_text("{ half")
+    with pytest.raises(DataError, match=r"x.json cannot be read as the record of x.parquet"):
+        records.read_records(tmp_path)
 
 
 def test_results_of_many_runs_become_one_file(tmp_path, monkeypatch):
@@ -395,13 +468,17 @@ def test_results_of_many_runs_become_one_file(tmp_path, monkeypatch):
     assert "sm_mhz" not in record  # nothing ran on a GPU
     assert len(record["machines"]) == 1 and record["machines"][0]["cores"] >= 1
     assert "parameters" not in record["machines"][0] and record["roofs"] == {"host_bytes_per_s": 1e10}
-    assert sum("only 1 samples" in sentence for sentence in record["warnings"]) == 2
+    assert sum("only 1 sample;" in sentence for sentence in record["warnings"]) == 2
     clocked = table(total_s=[1.0, 1.0, 1.0]).assign(sm_mhz=[1980.0, 1200.0, np.nan], throttled=[False, True, True])
     records.write_samples(tmp_path / "b" / next((tmp_path / "b").glob("*.parquet")).name, clocked)
     records.collect([tmp_path / "b"], target)
     record = records.read_records(tmp_path / "all")["one"]
     assert record["sm_mhz"] == {"least": 1200, "median": 1590, "most": 1980}
     assert (record["samples_on_gpu"], record["throttled_samples"]) == (2, 1)
+    assert record["made_by"] == [records.UNKNOWN]
+    records.collect([tmp_path / "b"], target, "python -m exprkit sweep n.ipynb s.yaml")
+    made_by = records.read_records(tmp_path / "all")["one"]["made_by"]
+    assert made_by == [records.UNKNOWN, "python -m exprkit sweep n.ipynb s.yaml"]
     with pytest.raises(ArgumentError, match="no samples"):
         records.collect([tmp_path / "all" / "none"], target)
 

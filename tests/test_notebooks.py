@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pandas as pd
 import pytest
 
 from exprkit.errors import ArgumentError
+from exprkit.study import measured
 from exprkit.study.notebook import check_parameters
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,6 +55,15 @@ def test_notebook_has_one_parameters_cell_and_the_guard_behind_it(path):
     for line in cells[0]["source"]:
         assert line.count(":") >= 1 and "  # " in line, f"every parameter has a type and a comment: {line}"
     assert "check_parameters(globals())" in "".join(cells[1]["source"])
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_headings_claim_nothing_that_a_run_may_not_show(path):
+    headings = [line for cell in cells_of(path, "markdown") for line in cell["source"] if line.startswith("#")]
+    assert headings and not [line for line in headings if re.search(CLAIMS, line)]
+
+
+CLAIMS = r"\b(faster|slower|fastest|best size|makes|finishes|decides|not into|should|beats)\b"
 
 
 # ── the guard ──
@@ -141,6 +152,10 @@ def test_benchmark_notebook_measures_and_writes(tmp_path):
     outputs = [output for cell in out["cells"] for output in cell.get("outputs", [])]
     printed = "".join("".join(output.get("text", "")) for output in outputs)
     assert str(files[".parquet"]) in printed
+    assert "300 expressions x 100 points x 3 steps in " in printed
+    made = measured.provenance([files[".json"].stem], {files[".json"].stem: record})
+    assert made.startswith("by `notebooks/benchmark.ipynb` with n_exprs=300, n_points=100, n_steps=3, n_samples=5,")
+    assert f"({files['.json'].name}: " in made
     assert sum("image/png" in output.get("data", {}) for output in outputs) == 1  # the figure, once
 
 
@@ -187,7 +202,7 @@ def shown_by(path):
 
 
 def test_comparison_notebook_draws_the_thesis_s_figures_and_concludes(tmp_path):
-    from exprkit.study import conclusions, figures
+    from exprkit.study import conclusions, figures, plots
 
     done = papermill(ROOT / "notebooks" / "comparison.ipynb", tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -195,7 +210,7 @@ def test_comparison_notebook_draws_the_thesis_s_figures_and_concludes(tmp_path):
     recorded = figures.read_results()
     drawn = (figures.interpreter, figures.transpiler, figures.steps, figures.block_sizes, figures.benchmark,
              figures.phases, figures.crossover, figures.roofline)  # fmt: skip
-    expected = [drawing for drawing in (draw(recorded) for draw in drawn) if drawing]
+    expected = [made for made in (draw(recorded) for draw in drawn) if isinstance(made, plots.Drawing)]
     assert n_figures == len(expected) >= 5
     assert all(drawing.caption in markdown for drawing in expected)
     assert conclusions.page(recorded) in markdown
@@ -208,7 +223,7 @@ def test_tuning_notebook_tunes_what_there_is_and_shows_what_is_recorded(tmp_path
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     printed, _, _ = shown_by(tmp_path / "out.ipynb")
-    assert "tuned here: cpu" in printed and "no GPU that exprkit can use; the figures below are recorded" in printed
+    assert "tuned here: cpu" in printed and "no GPU was tuned here; what follows is from recorded results" in printed
     (path,) = (tmp_path / "results").glob("*.parquet")
     samples = pd.read_parquet(path)
     assert set(samples["threads"]) == {1, 2} and set(samples["bench"]) == {"blocks"}
@@ -228,7 +243,10 @@ def test_scaling_notebook_measures_each_axis(tmp_path):
     sizes = pd.read_parquet(path).groupby("bench")["n_exprs"].size()
     assert sizes.to_dict() == {"map": 24, "vars": 12, "params": 6, "tokens": 6, "steps_axis": 12}
     _, markdown, n_figures = shown_by(tmp_path / "out.ipynb")
-    assert n_figures >= 2 and "this notebook" in markdown  # the crossover map and the axes measured here
+    assert n_figures >= 2 and "by this notebook" in markdown  # the crossover map and the axes measured here
+    assert "A roofline is not drawn: no step of 10,000 points or more is measured" in markdown
+    record = json.loads(path.with_suffix(".json").read_text())
+    assert record["made_by"] == "notebooks/scaling.ipynb" and record["roofs"]["host_bytes_per_s"] > 1e8
 
 
 def test_medians_of_the_thesis_are_those_of_its_text():

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+from datetime import UTC, datetime
+
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings, strategies
 
 from exprkit import data
-from exprkit.study import conclusions, figures, measured, plots, readme, records
+from exprkit.errors import DataError
+from exprkit.study import bench, conclusions, figures, measured, plots, readme, records, sweep
 
 MAP = {"bench": "map", "results": "loss", "n_steps": 11, "source": "random"}
 FILES = {"cpu": ("C, 2 threads", ["cpu", "numpy"]), "gpu": ("NVIDIA H200", ["cuda", "ptx"])}
@@ -52,9 +58,9 @@ def study():
                 work += 0.1 if file == "gpu" else 0
                 made.append(samples(backend, work, n_exprs=exprs, n_points=points, **MAP))
         axes = {"vars": "n_vars", "params": "n_params", "tokens": "n_tokens", "steps_axis": "n_steps"}
-        for bench, column in axes.items():
+        for kind, column in axes.items():
             for value in (10_000, 80_000) if column in ("n_params", "n_tokens") else (2, 20):
-                made.append(samples(backend, scale * value, bench=bench, results="loss", **{column: value}))
+                made.append(samples(backend, scale * value, bench=kind, results="loss", **{column: value}))
         parts += [one.assign(file=file) for one in made]
         if backend == "ptx":  # what compiled the structures: 1 s more, at once
             cold = [one[one["sample"] == 0].assign(cold=True, file=file) for one in made]
@@ -77,13 +83,22 @@ def study():
     return pd.concat(parts, ignore_index=True)
 
 
+SWEEP = "python -m exprkit sweep n.ipynb s.yaml"
 RECORDS = {
-    "cpu": {"machines": [{"cpu": "C"}], "roofs": {"host_bytes_per_s": 4e10}},
+    "cpu": {
+        "made_by": [SWEEP], "machines": [{"cpu": "C", "commit": "0123456789+"}], "roofs": {"host_bytes_per_s": 4e10},
+        "time": ["2026-11-21T23:25:27+00:00", "2026-11-22T01:00:00+00:00"],
+    },
     "gpu": {
+        "made_by": [SWEEP],
         "machines": [{"cpu": "G", "gpu": {"name": "NVIDIA H200", "multiprocessors": 132, "most_sm_mhz": 1980}}],
         "roofs": {"host_bytes_per_s": 1e11, "gpu_bytes_per_s": 4e12},
     },
 }
+
+
+STUDY = study()
+KINDS = list(zip(STUDY["bench"], STUDY["backend"], STUDY["n_points"], strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -150,14 +165,240 @@ def test_every_figure_is_drawn(drawn):
 
 def test_captions_say_on_what_and_by_which_command(drawn):
     for drawing in drawn.values():
-        assert "Measured on " in drawing.caption and "samples each" in drawing.caption, drawing.name
-        assert "`python -m exprkit sweep notebooks/benchmark.ipynb data/studies/" in drawing.caption
+        assert "Measured on " in drawing.caption and " each; " in drawing.caption, drawing.name
+        assert f"by `{SWEEP}`" in drawing.caption and "data/studies" not in drawing.caption
+    when = "(cpu.json and 1 more: commit 0123456+, 2026-11-21 to 2026-11-22)"
+    assert drawn["phases"].caption.endswith(f"by `{SWEEP}` {when}.")
 
 
 def test_without_results_the_thesis_s_figures_are_left_and_say_what_lacks():
-    empty = figures.drawings(figures.results_of(pd.DataFrame()))
+    results = figures.results_of(pd.DataFrame())
+    empty = figures.drawings(results)
     assert [drawing.name for drawing in empty] == ["benchmark", "interpreter", "transpiler", "steps", "block_sizes"]
-    assert all("not measured yet" in drawing.caption for drawing in empty[1:])
+    assert all("not measured yet" in drawing.caption for drawing in empty)
+    lacking = [made for made in (draw(results) for draw in figures.ALL) if isinstance(made, plots.Lacking)]
+    assert [made.name for made in lacking] == ["phases", "tuning", "scaling", "crossover", "roofline"]
+    assert all(re.search(r"not measured yet|is not drawn", made.caption) for made in lacking)
+
+
+def test_the_files_and_commands_that_captions_send_to_are_there(root):
+    results = figures.results_of(pd.DataFrame())
+    said = " ".join([*(draw(results).caption for draw in figures.ALL), conclusions.page(results)])
+    makefile = (root / "Makefile").read_text()
+    for target in re.findall(r"`make ([\w-]+)`", said):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    for path in re.findall(r"`(\w+/[\w/.]+)`", said):
+        assert (root / path).is_file(), path
+
+
+# ── what made the samples ──
+
+
+def test_a_single_run_s_caption_names_what_made_it_and_what_was_asked_of_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "roofs", lambda: {})
+    monkeypatch.setattr(bench.machine, "commit", lambda: "abcdef0123456789")
+    rows = samples("cpu", [1.0, 1.1], bench="benchmark").drop(columns=["block_used"])
+    given = bench.DEFAULTS | {"seconds": 3.0, "results_dir": "elsewhere"}
+    path, *_ = bench.save(rows, tmp_path, given, made_by="notebooks/benchmark.ipynb")
+    drawing = figures.phases(figures.read_results(tmp_path))
+    day = datetime.now(UTC).date().isoformat()
+    made = f"by `notebooks/benchmark.ipynb` with seconds=3.0 ({path.stem}.json: commit abcdef0, {day})."
+    assert drawing.caption.endswith(f"Measured on C, 2 threads; 2 samples each; float32, fast; {made}")
+    assert ".yaml" not in drawing.caption
+
+
+@pytest.mark.parametrize(
+    ("files", "known", "told"),
+    [
+        (["own"], {"own": {"made_by": "notebooks/scaling.ipynb"}}, "by this notebook"),
+        (["x"], {}, "by a command that is not recorded"),
+        (["x"], {"x": {"cpu": "C", "commit": None}}, "by a command that is not recorded (x.json)"),
+        (["x"], {"x": {"made_by": ["a", ""]}}, "by `a` and a command that is not recorded (x.json)"),
+        (["x"], {"x": {"made_by": "a", "parameters": {"table": 3, "seed": 7}}}, "by `a` (x.json)"),
+        (["x", "y"], {"x": {"made_by": "a"}, "y": {"made_by": "b"}}, "by `a` (x.json) and by `b` (y.json)"),
+        (["x", "y", "z"], {name: {"made_by": "a", "parameters": {"seed": 1}} for name in "xyz"},
+         "by `a` (x.json and 2 more)"),
+    ],
+)  # fmt: skip
+def test_provenance_is_what_the_records_tell(files, known, told):
+    assert measured.provenance(files, known) == told
+
+
+def test_the_published_records_name_the_studies_that_made_them(root):
+    for file in ("cpu", "h200"):
+        record = records.read_records(root / "data" / "results")[file]
+        (command,) = record["made_by"]
+        study = root / re.search(r"data/studies/\w+\.yaml", command)[0]
+        assert study.is_file() and (root / "notebooks" / "benchmark.ipynb").is_file()
+        found = pd.read_parquet(root / "data" / "results" / f"{file}.parquet")
+        jobs = sweep.jobs_of(root / "notebooks" / "benchmark.ipynb", study, "out")
+        assert {job.parameters["study"] for job in jobs} == set(found["bench"]) and len(jobs) == found["run"].nunique()
+
+
+def test_a_folder_of_results_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"there is no folder of results .*gone"):
+        figures.read_results(tmp_path / "gone")
+    (tmp_path / "other.json").write_text("{}")  # of something else
+    assert figures.read_results(tmp_path).records == {}
+
+
+# ── only a part is measured ──
+
+SAYS = {  # what a sentence is about
+    "cpu": r"\bcpus?\b", "numpy": r"\bnumpy\b", "cuda": r"\bcuda\b|interpreter",
+    "ptx": r"\bptx\b|transpiler|compil", "gpu": r"\bgpus?\b|H200|launch|\bdevice\b|shared memory",
+}  # fmt: skip
+NOT_OURS = r"thesis|not measured yet|is not drawn|`make study|\.ipynb|\?\*\*$"  # the thesis's, nobody's, or a question
+
+
+@pytest.fixture
+def without_violins(monkeypatch):
+    """Names in the places of violins, which take a second each."""
+
+    def names(table, *, ax, **options):
+        found = list(dict.fromkeys(table["evaluator"]))
+        ax.set_xticks(range(len(found)), found)
+
+    monkeypatch.setattr(plots.sns, "violinplot", names)
+
+
+def split(text):
+    return re.split(r"(?<=\.) (?=[A-Z])|; |\n", text)
+
+
+def ours(texts):
+    return [text for text in texts if not re.search(NOT_OURS, text, re.IGNORECASE)]
+
+
+def in_axis(axis):
+    """What an axis tells of our measurements; nothing if it holds but the thesis's."""
+    ticks = [label.get_text().replace("\n", " ") for label in (*axis.get_xticklabels(), *axis.get_yticklabels())]
+    names = [tick for tick in ticks if re.search("[a-z]", tick) and "mathdefault" not in tick]  # not the numbers
+    own = ours([*names, *axis.get_legend_handles_labels()[1]])
+    title = axis.get_title().replace("\n", ", ")
+    return ours([title, axis.get_xlabel(), *own]) if own and "thesis" not in title else []
+
+
+def told(results):
+    """All that is said of our own measurements: captions, what stands in the figures, conclusions."""
+    made = [draw(results) for draw in figures.ALL]
+    captions = [text for one in made for text in split(one.caption)]
+    axes = [axis for one in made if isinstance(one, plots.Drawing) for axis in one.figure.axes]
+    return [*ours(captions), *(text for axis in axes for text in in_axis(axis)), *concluded(results)]
+
+
+def concluded(results):
+    """What the conclusions tell, without what they quote of the thesis."""
+    lines = [line for line in conclusions.page(results).splitlines() if not line.startswith("**The thesis.**")]
+    return ours(split("\n".join(lines)))
+
+
+def about(name, texts):
+    return [text for text in texts if re.search(SAYS[name], text, re.IGNORECASE)]
+
+
+def part_of(rows):
+    return figures.results_of(rows.reset_index(drop=True), {name: RECORDS[name] for name in set(rows["file"])})
+
+
+@pytest.mark.parametrize("there", [["cpu", "numpy"], ["numpy"], ["cuda"], ["ptx"]], ids="-".join)
+def test_nothing_is_said_of_a_backend_that_is_not_measured(there, without_violins):
+    said = told(part_of(STUDY[STUDY["backend"].isin(there)]))
+    lacking = {"cpu", "numpy", "cuda", "ptx"} - set(there)
+    for name in lacking if {"cuda", "ptx"} - lacking else {*lacking, "gpu"}:
+        assert about(name, said) == [], name
+    assert all(about(name, said) for name in there)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_nothing_is_said_of_a_benchmark_that_is_not_measured(number, without_violins):
+    n_exprs, n_points = plots.BENCHMARKS[number]
+    rows = STUDY[STUDY["bench"].eq("benchmarks") & STUDY["n_exprs"].eq(n_exprs) & STUDY["n_points"].eq(n_points)]
+    said = " ".join(told(part_of(rows)))
+    assert f"benchmark {number}" in said and "benchmarks" not in said
+    assert not any(f"benchmark {other}" in said for other in plots.BENCHMARKS if other != number)
+
+
+@settings(max_examples=15)
+@given(strategies.lists(strategies.sampled_from(sorted(set(KINDS))), unique=True, min_size=1))
+def test_conclusions_of_any_part_of_a_study_name_only_what_is_measured(kinds):
+    rows = STUDY[[kind in kinds for kind in KINDS]]
+    said = concluded(part_of(rows))
+    assert not any(re.search(r"\b(nan|inf)\b", text) for text in said)
+    for name in {"cpu", "cuda", "ptx"} - set(rows["backend"]):
+        assert about(name, said) == []
+
+
+def test_samples_that_measured_nothing_are_left_out():
+    spoiled = STUDY.assign(total_s=STUDY["total_s"].mask(STUDY["backend"].eq("cuda"), np.nan))
+    found = part_of(spoiled)
+    assert set(found.samples["backend"]) == {"cpu", "numpy", "ptx"}
+    assert about("cuda", concluded(found)) == []
+
+
+def test_a_cpu_s_tuning_repeats_no_block_size_of_the_thesis():
+    rows = pd.concat([samples("cpu", [1.0], bench="blocks", n_points=10_860, threads=n) for n in (1, 2)])
+    results = figures.results_of(rows)
+    assert "not measured yet" in figures.block_sizes(results).caption and "C, 2 threads" not in figures.block_sizes(
+        results).caption  # fmt: skip
+    assert conclusions.block_ours(results).startswith("Not measured yet")
+    small = samples("cuda", [1.0], bench="blocks", n_exprs=1000, n_points=10_860, block_size=128, points_per_thread=4)
+    tuned = figures.results_of(small)
+    assert "on 1,000 expressions x 10,860 points" in figures.tuning(tuned).caption
+    assert "not measured yet" in figures.block_sizes(tuned).caption
+
+
+def test_maps_of_different_sizes_have_no_winner():
+    rows = pd.concat([samples("cpu", [1.0], n_exprs=10, **MAP), samples("numpy", [1.0], n_exprs=20, **MAP)])
+    assert isinstance(figures.crossover(figures.results_of(rows)), plots.Lacking)
+
+
+def test_files_of_one_machine_are_of_one_host():
+    rows = pd.concat([samples("cpu", [1.0]).assign(file="a"), samples("cuda", [0.5]).assign(file="b")])
+    here, gpu = {"host": "h", "cpu": "C", "cpus": 2}, {"gpu": {"name": "NVIDIA H200"}}
+    for other, whose in ((here | gpu, "its own host"), (here | gpu | {"host": "i"}, "another machine")):
+        text = conclusions.gpu_ours(figures.results_of(rows, {"a": here, "b": other}))
+        assert f"on 1 of 1 benchmark that both were measured on: `cpu, 2 threads` of {whose} takes 2 times as" in text
+
+
+def test_precisions_and_dtypes_are_told_apart():
+    kinds = [{}, {"precision": "ieee"}, {"dtype": "float64"}]
+    rows = pd.concat([samples("cpu", [n + 1.0], **columns) for n, columns in enumerate(kinds)])
+    names = ["cpu, 2 threads", "cpu, 2 threads, float64", "cpu, 2 threads, ieee"]
+    found = conclusions.own_medians(figures.results_of(rows)).loc[2]
+    assert found.to_dict() == dict(zip(names, [1, 3, 2], strict=True))
+
+
+def test_older_files_of_numpy_are_read_as_of_one_thread():
+    rows = pd.concat([samples("numpy", [1.0]), samples("cpu", [1.0])])
+    found = figures.results_of(rows).samples.set_index("backend")
+    assert found["where"].to_dict() == {"numpy": "numpy, 1 thread", "cpu": "cpu, 2 threads"}
+    assert found["threads"].to_dict() == {"numpy": 1, "cpu": 2}
+    again = figures.results_of(rows.assign(device="C, 1 thread", threads=1)).samples
+    assert set(again["where"]) == {"numpy, 1 thread", "cpu, 1 thread"}
+
+
+def test_the_published_samples_of_numpy_are_of_one_thread(root):
+    found = figures.read_results(root / "data" / "results").samples
+    assert set(found.loc[found["backend"] == "numpy", "where"]) == {"numpy, 1 thread"}
+    assert {"cpu, 1 thread", "cpu, 2 threads", "cpu, 16 threads"} <= set(found["where"])
+
+
+def test_titles_of_narrow_panels_do_not_overlap():
+    thesis = data.thesis_samples()
+    figure = plots.comparison(thesis=thesis[thesis["evaluator"] == "gpu_interpreter"])
+    figure.canvas.draw()
+    boxes = [axis.title.get_window_extent() for axis in figure.axes]
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
+
+
+def test_a_run_is_told_in_words_beside_the_thesis_s_of_its_size():
+    rows = pd.concat([samples("cpu", [0.15]), samples("cpu", [0.02], n_exprs=50)])
+    assert measured.in_words(rows) == [
+        "cpu, 2 threads: 10,000 expressions x 362 points x 100 steps in 0.15 s (quartiles 0.15 s to 0.15 s);"
+        " the thesis, on its machine: cpu interpreter 3.77 s, gpu interpreter 21.2 s, gpu transpiler 19.6 s",
+        "cpu, 2 threads: 50 expressions x 362 points x 100 steps in 20 ms (quartiles 20 ms to 20 ms)",
+    ]
 
 
 def test_winners(results):
@@ -234,13 +475,33 @@ def test_the_kernels_are_a_table(results):
 
 
 def test_the_roofs(results):
-    (_, bytes_per_s, nodes_per_s), = measured.roofs_of(RECORDS["gpu"])
+    (_, bytes_per_s, nodes_per_s), = measured.roofs_of(RECORDS["gpu"], ["cuda"])
     assert (bytes_per_s, nodes_per_s) == (4e12, 132 * 128 * 1980e6)
+    assert measured.roofs_of(RECORDS["gpu"], ["cpu"]) == [("host memory", 1e11, np.inf)]
+    assert len(measured.roofs_of(RECORDS["gpu"], ["cpu", "ptx"])) == 2 and measured.roofs_of({}, ["cpu", "ptx"]) == []
+    single = RECORDS["gpu"] | RECORDS["gpu"]["machines"][0]  # as the record of one run
+    del single["machines"]
+    assert measured.roofs_of(single, ["cuda"]) == measured.roofs_of(RECORDS["gpu"], ["cuda"])
     table = measured.kernels(measured.of(results, "benchmarks", backend="cuda", n_points=10_860))
     row = table.iloc[0]
     assert row["nodes_per_s"] == pytest.approx(60_000 * 10_860 / row["seconds"])
     moved = 10_000 * 10_860 * 4 + 10_860 * 3 * 4 + 60_000 * 8
     assert row["nodes_per_byte"] == pytest.approx(60_000 * 10_860 / moved)
+
+
+def test_own_samples_have_the_roofs_of_their_machine_or_no_roofline(monkeypatch):
+    monkeypatch.setattr(bench, "roofs", lambda: {"host_bytes_per_s": 4e10})
+    rows = samples("cpu", [1.0], n_exprs=10, n_points=10_000, **MAP)
+    record = bench.record_of(rows, {}, "notebooks/scaling.ipynb")
+    drawing = figures.roofline(figures.results_of(rows, {"own": record | {"cpu": "My CPU"}}))
+    (axis,) = drawing.figure.axes
+    assert axis.get_title() == "My CPU" and "roof, host memory" in axis.get_legend_handles_labels()[1]
+    (roof,) = [line for line in axis.lines if line.get_label() == "roof, host memory"]
+    assert roof.get_ydata().min() < axis.get_ylim()[1]  # it is in the picture
+    assert "Roofs: the measured rate of copying." in drawing.caption and "by this notebook" in drawing.caption
+    without = figures.roofline(figures.results_of(rows))
+    assert without.caption.startswith("A roofline is not drawn: no record tells how fast the machine copies")
+    assert isinstance(without, plots.Lacking)
 
 
 def test_medians_are_a_table(results):
@@ -279,7 +540,8 @@ def test_conclusions_hold_the_numbers(results):
     for said in (
         "4.1 times and 5.6 times",  # the thesis's CPU on benchmarks 1 and 2
         "160 takes 2.4 times and 192 3.3 times as long",
-        "The GPU wins on all of them, against `cpu, 2 threads` of another machine by 50 times, 50 times and 50 times",
+        "The GPU wins on all of them: `cpu, 2 threads` of another machine takes 50 times, 50 times and 50 times as",
+        "The thesis's CPU interpreter takes 1.7 to 102 times as long as our best CPU, which moves the boundary back",
         "| benchmark 2 | 3.77 s | 19.6 s | 2.2 s | **44 ms** | 1.1 s | 0.11 s |",
         "| 1,000 | 0 of 1 | none | 1 | 0 | 15 times at 100 x 100 |",
         "only sums errors of 10,000 points or more, the interpreter takes 2 times as long as the transpiler",
@@ -303,7 +565,7 @@ def test_conclusions_without_results_invent_nothing():
 
 
 def test_the_readme_s_table_of_results(tmp_path):
-    assert readme.results(tmp_path) == "Nothing has been measured yet: `make study`."
+    assert readme.results(tmp_path) == "None of the thesis's benchmarks is measured yet: `make study`."
     records.write_samples(tmp_path / "x.parquet", samples("cpu", [1.0, 2.0, 3.0]).assign(run="r"))
     head, _, row = readme.results(tmp_path).splitlines()[:3]
     assert head.startswith("| benchmark | expressions x points | exprkit | on | median |")

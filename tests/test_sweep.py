@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -15,7 +17,7 @@ import pytest
 import exprkit as ek
 from exprkit.__main__ import main
 from exprkit.backends import Status
-from exprkit.errors import ArgumentError, BackendError, MissingError
+from exprkit.errors import ArgumentError, BackendError, DataError, MissingError
 from exprkit.study import bench, sweep
 from exprkit.study.notebook import checked, defaults
 
@@ -100,6 +102,11 @@ def test_a_study_is_blocks_of_fixed_points_and_grid():
         ({"points": []}, "block 1 of the study: points must be a list of runs, not []"),
         ({"points": [3]}, "block 1 of the study: a run of points must be parameters as in  n_points: 362, not 3"),
         ({"points": [{"n": 5}, {"n": 5.0}]}, "the study has this configuration twice: {'n': 5.0}"),
+        ({"fixed": {1: 2}}, "there is no parameter '1'; there are n, name, results_dir"),
+        ({"grid": {name: list(range(300)) for name in "abc"}},
+         "the study has 27,000,000 runs, and 10,000 are the most: make its grid smaller"),
+        ([{"grid": {"n": list(range(6000))}}] * 2,
+         "the study has 12,000 runs, and 10,000 are the most: make its grid smaller"),
     ],
 )
 def test_a_wrong_study_is_named_before_anything_runs(small, tmp_path, study, message):
@@ -110,11 +117,39 @@ def test_a_wrong_study_is_named_before_anything_runs(small, tmp_path, study, mes
     assert calls == [] and not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", ["../../x", "/abs", "a/b", ".", "", "nul\0byte", "n" * 300, "\ud800"])
+def test_no_study_is_written_outside_its_folder(tmp_path, name):
+    path, calls = notebook(tmp_path, PARAMETERS + '\nstudy: str = "s"  # its name'), Calls()
+    with pytest.raises(ArgumentError, match="study must be a plain name, for files are named by it"):
+        sweep.sweep(path, {"fixed": {"study": name}}, out=tmp_path / "in" / "out", plain=calls)
+    assert calls == [] and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("content", [b"fixed: {n: [1}", b"fixed: {n: \xe9}", b"fixed: {n: \x00}", b"fixed: {n: [1, 2"])
+def test_a_study_s_syntax_error_names_its_file_and_place(small, tmp_path, content):
+    bad = tmp_path / "bad.yaml"
+    bad.write_bytes(content)
+    message = r"(?s)^the study '.*bad.yaml' cannot be read: .*bad.yaml\", (line|position) "
+    with pytest.raises(ArgumentError, match=message):
+        sweep.sweep(small, bad)
+
+
+@pytest.mark.parametrize("name", ["nul\0byte", "n" * 300, "gone.yaml", "."])
+def test_a_study_that_cannot_be_opened_is_named(small, tmp_path, name):
+    with pytest.raises(ArgumentError, match=r"^the study '.*' cannot be read: "):
+        sweep.sweep(small, tmp_path / name)
+
+
+def test_a_study_that_is_nested_without_end_is_refused(small, tmp_path):
+    deep = tmp_path / "deep.yaml"
+    deep.write_text("[" * 3000)
+    with pytest.raises(ArgumentError, match="it is nested too deeply"):
+        sweep.sweep(small, deep)
+
+
 def test_a_file_that_is_no_study_or_notebook(small, tmp_path):
     bad = tmp_path / "bad.yaml"
     bad.write_text("fixed: [")
-    with pytest.raises(ArgumentError, match=r"the study .*bad.yaml cannot be read"):
-        sweep.sweep(small, bad)
     with pytest.raises(ArgumentError, match=r"bad.yaml is no notebook that can be read"):
         sweep.sweep(bad, {"fixed": {}})
     with pytest.raises(ArgumentError, match="line 2 of its parameters is no  name: type = value"):
@@ -122,7 +157,7 @@ def test_a_file_that_is_no_study_or_notebook(small, tmp_path):
 
 
 def test_every_value_of_a_notebook_is_checked():
-    given = checked(BENCHMARK, {"n_exprs": 1e3, "backends": ["numpy"]})
+    given = checked(defaults(BENCHMARK), {"n_exprs": 1e3, "backends": ["numpy"]})
     assert given["n_exprs"] == 1000 and type(given["n_exprs"]) is int and given["backends"] == ["numpy"]
     assert {name: value for name, (_, value) in defaults(BENCHMARK).items()} == bench.DEFAULTS
 
@@ -206,9 +241,28 @@ def test_a_backend_that_cannot_run_is_skipped_and_one_that_is_not_there_stops(tm
     outcomes = sweep.sweep(path, {"grid": {"backends": [["cpu"], ["cpu", "cuda"]]}}, out=tmp_path, plain=calls)
     assert states(outcomes) == ["done", "skipped"] and calls == [1]
     assert outcomes[1].detail == "cuda: no driver"
-    assert sweep.summary(outcomes) == "1 done, 1 skipped\nskipped, 1 runs: cuda: no driver"
+    assert sweep.summary(outcomes) == "1 done, 1 skipped\nskipped, 1 run: cuda: no driver"
     with pytest.raises(BackendError, match="there is no backend 'cupu'; did you mean 'cpu'"):
         sweep.sweep(path, {"grid": {"backends": [["cpu"], ["cupu"]]}}, out=tmp_path, plain=calls)
+
+
+def test_a_full_disk_stops_a_sweep_with_the_file_s_name_and_keeps_what_is_finished(small, tmp_path, monkeypatch):
+    def until_full(parameters):
+        Calls()(parameters)
+        if parameters["n"] == 5:
+            monkeypatch.setattr(sweep.records.os, "fsync", full)
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(DataError, match=r"finished.json cannot be written: No space left on device; .*make room there"):
+        sweep.sweep(small, {"grid": {"n": [1, 5, 6]}}, out=tmp_path / "out", plain=until_full)
+    monkeypatch.undo()
+    left = [path.name for path in (tmp_path / "out").rglob("*") if path.name.startswith(".")]
+    assert left == []
+    assert states(sweep.sweep(small, {"grid": {"n": [1, 5, 6]}}, out=tmp_path / "out", plain=Calls())) == [
+        "finished before", "done", "done",
+    ]  # fmt: skip
 
 
 def test_no_run_is_started_when_the_time_is_up(small, tmp_path):
@@ -245,6 +299,12 @@ def test_results_are_put_together(tmp_path):
     assert set(records.read(into.parent)["n_points"]) == {6}
     ek.sweep(BENCHMARK, study, out=tmp_path, plain=bench.run_and_save, into=into)
     assert set(records.read(into.parent)["n_points"]) == {5, 6}
+    (tmp_path / "s.yaml").write_text(json.dumps(study))
+    ek.sweep(BENCHMARK, tmp_path / "s.yaml", out=tmp_path, plain=bench.run_and_save, into=into, only="two")
+    assert records.read_records(into.parent)["cpu"]["made_by"] == [
+        f"exprkit.sweep({str(BENCHMARK)!r}, ...)",
+        f"python -m exprkit sweep {BENCHMARK} {tmp_path / 's.yaml'} --plain --only two",
+    ]
     elsewhere = ek.sweep(BENCHMARK, study, out=tmp_path / "new", plain=bench.run_and_save, into=into)
     assert states(elsewhere) == ["finished before"] * 2  # for they are in the file
     with pytest.raises(ArgumentError, match="no configuration named 'three'"):
@@ -333,8 +393,8 @@ def test_cpu_runs_go_side_by_side_from_a_shell(small, tmp_path):
     (tmp_path / "study.yaml").write_text("grid: {n: [1, 2]}")
     done = shell(tmp_path, "sweep", small, "study.yaml", "--workers", "2")
     assert done.returncode == 1
-    first, failed = done.stdout.splitlines()
-    assert first == "1 done, 1 failed"
+    first, failed, where = done.stdout.splitlines()
+    assert first == "1 done, 1 failed" and where == "results: a folder for each run in results/study"
     assert failed.startswith("failed: results/study/small-") and failed.endswith("two is too many (exit 1)")
 
 
@@ -342,12 +402,17 @@ def test_the_command_line(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.yaml").write_text("fixed: {n_exprs: 20, n_points: 5, n_steps: 2, n_samples: 1, backends: [numpy]}")
     assert main(["sweep", str(BENCHMARK), "s.yaml", "--check"]) == 0
-    assert '"n_exprs": 20' in capsys.readouterr().out and not (tmp_path / "results").exists()
+    assert "n_exprs=20" in capsys.readouterr().out and not (tmp_path / "results").exists()
+    assert main(["sweep", str(BENCHMARK), "s.yaml", "--check", "--json"]) == 0
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert listed["parameters"]["n_exprs"] == 20 and listed["folder"].startswith("results/s/benchmark-")
     assert main(["sweep", str(BENCHMARK), "s.yaml", "--plain", "--json", "--into", "all.parquet"]) == 0
     (outcome,) = json.loads(capsys.readouterr().out)
     assert outcome["state"] == "done" and (tmp_path / "all.parquet").exists()
     assert main(["sweep", str(BENCHMARK), "s.yaml", "--plain"]) == 0
-    assert capsys.readouterr().out == "1 finished before\n"
+    assert capsys.readouterr().out == "1 finished before\nresults: a folder for each run in results/s\n"
+    assert main(["sweep", str(BENCHMARK), "s.yaml", "--plain", "--into", "all.parquet"]) == 0
+    assert capsys.readouterr().out.endswith("in results/s; all samples in all.parquet\n")
     assert main(["sweep", str(ROOT / "notebooks" / "comparison.ipynb"), "s.yaml", "--plain"]) == 1
     assert "needs papermill" in capsys.readouterr().err
     with pytest.raises(SystemExit) as caught:
@@ -356,6 +421,60 @@ def test_the_command_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sweep, "sweep", interrupted)
     assert main(["sweep", str(BENCHMARK), "s.yaml"]) == 130
     assert "what is finished is kept" in capsys.readouterr().err
+
+
+def test_a_check_lists_what_differs_how_many_and_how_long(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text(
+        "- {fixed: {study: one, n_exprs: 20, seconds: 90}, grid: {n_points: [5, 6]}}\n"
+        "- {fixed: {study: two, n_exprs: 20, seconds: 90, backends: [cpu, numpy]}}\n"
+    )
+    assert main(["sweep", str(BENCHMARK), "s.yaml", "--check"]) == 0
+    lines = [re.sub(r"-\w{8} ?", "- ", line).rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "one: 2 runs, all with n_exprs=20 seconds=90.0",
+        "  one- n_points=5",
+        "  one- n_points=6",
+        'two: 1 run, all with n_exprs=20 seconds=90.0 backends=["cpu", "numpy"]',
+        "  two-",
+        "3 runs in results/s, 3 of them to be started; measuring takes up to 6 min 0 s (their parameter seconds),"
+        " preparing aside",
+    ]
+
+
+def test_a_check_tells_no_limit_where_there_is_none(tmp_path):
+    jobs = sweep.jobs_of(BENCHMARK, {"fixed": {"seconds": float("inf")}}, tmp_path)
+    assert sweep.listing(jobs).splitlines()[-1].endswith("1 of them to be started")
+
+
+def test_a_check_tells_what_is_finished_and_no_time_that_it_does_not_know(small, tmp_path):
+    study = {"grid": {"n": [1, 5]}}
+    sweep.sweep(small, {"fixed": {"n": 1}}, out=tmp_path / "out", plain=Calls())
+    lines = sweep.listing(sweep.jobs_of(small, study, tmp_path / "out")).splitlines()
+    assert lines[0] == "small: 2 runs"
+    assert lines[-2:] == [f"2 runs in {tmp_path / 'out'}, 1 of them to be started", "1 finished before"]
+
+
+def test_the_command_line_tells_its_version_and_without_a_command_its_help(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0 and capsys.readouterr().out == f"exprkit {ek.__version__}\n"
+    assert main([]) == 2
+    shown = capsys.readouterr().err
+    assert "run a notebook once for every configuration" in shown and "examples:" in shown
+
+
+def test_a_readme_is_replaced_as_a_whole_or_left(tmp_path, capsys, monkeypatch):
+    page = tmp_path / "README.md"
+    page.write_text("before\n<!-- results: made by `make readme` -->\nold\n<!-- end of results -->\n")
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sweep.records.os, "fsync", full)
+    assert main(["readme", "--readme", str(page), "--results", str(tmp_path)]) == 1
+    assert "README.md cannot be written: No space left on device" in capsys.readouterr().err
+    assert "old" in page.read_text() and list(tmp_path.iterdir()) == [page]
 
 
 def interrupted(*arguments, **options):
@@ -375,5 +494,5 @@ def test_figures_and_readme_from_the_command_line(tmp_path, capsys):
     page = tmp_path / "README.md"
     page.write_text("before\n<!-- results: made by `make readme` -->\nold\n<!-- end of results -->\nafter\n")
     assert main(["readme", "--readme", str(page), "--results", str(tmp_path)]) == 0
-    assert page.read_text().splitlines()[2] == "Nothing has been measured yet: `make study`."
+    assert page.read_text().splitlines()[2] == "None of the thesis's benchmarks is measured yet: `make study`."
     assert page.read_text().startswith("before\n") and page.read_text().endswith("after\n")

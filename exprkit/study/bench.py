@@ -26,7 +26,7 @@ download   results to the host's memory (nothing to do for a backend that runs t
 ``step_s`` one of them (the first where there is no other), ``kernel_s`` the same on the GPU's own
 clock, from event to event; where steps are short, both wait for the host, which queues them.
 ``lower_s`` (lowering) and ``compile_s`` are what the engine says of itself; where it is silent,
-lowering is timed once more by itself.
+lowering is timed once more by itself.  ``device`` and ``threads`` are what a sample's backend used.
 
 After each sample, outside its total, two more steps are timed on the GPU's clock alone, queued
 behind other work, their parameters on the device: ``device_s`` with the second-level cache (L2) as
@@ -63,7 +63,7 @@ import numpy as np
 
 from exprkit import data, machine
 from exprkit.backends import load
-from exprkit.errors import ArgumentError, BackendError, brought_by
+from exprkit.errors import ArgumentError, BackendError, brought_by, number_of
 from exprkit.evaluate import Evaluator
 from exprkit.lower import lower
 from exprkit.population import Population
@@ -77,8 +77,8 @@ with brought_by("notebooks"):
     import pandas as pd
 
 __all__ = [
-    "DEFAULTS", "PHASES", "dataset", "expressions", "measure", "medians", "run", "run_and_save", "run_grid", "save",
-    "unsteady",
+    "DEFAULTS", "PHASES", "dataset", "expressions", "measure", "medians", "record_of", "run", "run_and_save",
+    "run_grid", "save", "unsteady",
 ]  # fmt: skip
 
 PHASES = ("parse", "upload", "prepare", "first", "evaluate", "download")
@@ -145,6 +145,7 @@ def run(parameters: dict[str, Any], progress: Callable[..., Any] | None = None) 
     if unknown:
         raise ArgumentError(f"there is no parameter {', '.join(sorted(unknown))}; there are {', '.join(DEFAULTS)}")
     given: dict[str, Any] = {**DEFAULTS, **parameters}
+    records.checked_name(given["study"])
     names = ("n_exprs", "n_points", "n_vars", "n_tokens", "n_params", "expressions", "dataset", "seed", "results_dir")
     n_exprs, n_points, n_vars, n_tokens, n_params, source, points, seed, _ = (given.pop(name) for name in names)
     texts = _texts(source, n_exprs, n_vars, n_tokens, n_params, seed)
@@ -172,7 +173,7 @@ def run_grid(
 
 def run_and_save(parameters: dict[str, Any]) -> list[Path]:
     """``run`` and ``save``: what ``benchmark.ipynb`` does, without a notebook."""
-    return save(run(parameters), parameters["results_dir"], parameters)
+    return save(run(parameters), parameters["results_dir"], parameters, made_by="exprkit.bench.run_and_save")
 
 
 def measure(
@@ -253,7 +254,7 @@ def measure(
     for name, value, allowed in (("results", results, RESULTS), ("code", code, CODE)):
         if value not in allowed:
             raise ArgumentError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
-    sides = {name: side_of(name, threads) for name in backends}
+    sides = {name: side_of(name) for name in backends}
     pop = parse(texts)
     parameters = _parameters(pop, min(n_steps, PARAMETER_SETS), seed, dtype)
     general = {"precision": precision, "dtype": dtype, "threads": threads}
@@ -268,8 +269,7 @@ def measure(
     rows = []
     for name in backends:
         own = _options(name, chosen, code)
-        facts |= {option: own.get(option) for option in chosen} | {"device": sides[name].device}
-        facts |= {"code": code if "cache" in own else ""}
+        facts |= {option: own.get(option) for option in chosen} | {"device": "", "code": code if "cache" in own else ""}
         one = _Run(texts, points, parameters, name, n_steps, results, general | own, sides[name], n_checked, seed)
         for sample, timed in enumerate(_samples(one, pop, n_samples, seconds), start=-1):
             rows.append({"backend": name, "sample": sample, "cold": sample < 0} | facts | timed)
@@ -370,7 +370,8 @@ def _sample(run: _Run, kept: Any, place: Any) -> tuple[dict[str, Any], np.ndarra
         (lambda: evaluator.evaluate(given, out=kept)) if y is None else lambda: evaluator.loss(given, y, "sse"),
         of_many=bool(run.options.get("dispatch")) or run.results == "every",
     )
-    return named | {"total_s": total} | parts | side.state() | side.kernel_facts(evaluator), result
+    facts = side.used_by(evaluator) | side.state() | side.kernel_facts(evaluator)
+    return named | {"total_s": total} | parts | facts, result
 
 
 def _lowering(run: _Run, pop: Population) -> float:
@@ -491,7 +492,7 @@ def unsteady(samples: pd.DataFrame) -> list[str]:
         mean = total.mean()
         spread = np.ptp(total)
         if len(total) < 5:
-            found.append(f"{backend}: only {len(total)} samples; take 5 or more")
+            found.append(f"{backend}: only {number_of(len(total), 'sample')}; take 5 or more")
         elif total.std() >= 0.1 * mean:
             found.append(f"{backend}: the standard deviation is {total.std() / mean:.0%} of the mean")
         if spread and max(total.max() - mean, mean - total.min()) >= 0.5 * mean:
@@ -499,9 +500,11 @@ def unsteady(samples: pd.DataFrame) -> list[str]:
         if total.min() < 1e-3:
             found.append(f"{backend}: a sample took less than 1 ms; take more steps")
         if "throttled" in rows and rows["throttled"].any():
-            found.append(f"{backend}: power or heat held the clock back after {rows['throttled'].sum()} samples")
+            held = number_of(int(rows["throttled"].sum()), "sample")
+            found.append(f"{backend}: power or heat held the clock back after {held}")
         if "sm_mhz" in rows and (slow := rows["sm_mhz"] < 0.75 * rows["sm_mhz"].max()).any():
-            found.append(f"{backend}: the clock was below three quarters of its highest after {slow.sum()} samples")
+            low = number_of(int(slow.sum()), "sample")
+            found.append(f"{backend}: the clock was below three quarters of its highest after {low}")
     return found
 
 
@@ -509,23 +512,48 @@ def _named(row: pd.Series, n_configurations: int) -> str:
     return row["backend"] if n_configurations == 1 else f"{row['backend']}, {row['n_exprs']:,} x {row['n_points']:,}"
 
 
-def save(samples: pd.DataFrame, folder: str | Path, parameters: dict[str, Any], *, figure: Any = None) -> list[Path]:
+def record_of(samples: pd.DataFrame, parameters: dict[str, Any], made_by: str) -> dict[str, Any]:
+    """The record of a run: what made it, on which machine under which roofs, and what speaks against trusting it."""
+    record = {"made_by": made_by} | machine.record() | gpu_record()
+    return record | {"roofs": roofs(), "parameters": parameters, "warnings": unsteady(samples)}
+
+
+def save(
+    samples: pd.DataFrame, folder: str | Path, parameters: dict[str, Any], *, figure: Any = None,
+    made_by: str = "exprkit.bench",
+) -> list[Path]:  # fmt: skip
     """Write the samples (parquet), the record of the run (JSON) and the figure (SVG and PNG).
 
     The files are named by the benchmark and a hash of the parameters and the code's
     commit, so that the same run again replaces its own files and no other's.  Each is
     complete or absent, whenever the process is killed.
 
+    Parameters
+    ----------
+    samples, parameters
+        Of the run.
+    folder
+        Made if it is not there.
+    figure
+        A figure of the samples, if there is one.
+    made_by
+        The notebook or command that measured, for the record.
+
     Returns
     -------
     list of Path
         The files, samples first.
+
+    Raises
+    ------
+    ArgumentError
+        If no file can be named by the benchmark's name.
+    DataError
+        If a file cannot be written.
     """
-    folder = Path(folder).expanduser()
-    folder.mkdir(parents=True, exist_ok=True)
-    record = machine.record() | gpu_record()
-    record |= {"roofs": roofs(), "parameters": parameters, "warnings": unsteady(samples)}
-    stem = folder / f"{samples['bench'].iloc[0]}-{records.key_of(parameters, record['commit'])}"
+    name, folder = records.checked_name(samples["bench"].iloc[0]), records.folder_at(folder)
+    record = record_of(samples, parameters, made_by)
+    stem = folder / f"{name}-{records.key_of(parameters, record['commit'])}"
     written = [records.write_json(stem.with_suffix(".json"), record)]
     if figure is not None:
         from exprkit.study.plots import write_figure

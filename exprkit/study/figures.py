@@ -8,7 +8,8 @@ All of them, as ``python -m exprkit figures`` does:
     >>> drawings[0].name
     'benchmark'
 
-A figure whose measurements are missing is left out, and one that lacks a part says so.
+A figure whose measurements are missing is a ``Lacking``, which says what measures them; one that lacks a part says
+so in its caption.  Titles and captions tell what is in the samples, and what made them is in their records.
 
 =============  ================================================================================
 benchmark      CPU, interpreter and transpiler together, benchmarks 1, 2 and 3
@@ -26,6 +27,7 @@ roofline       each kernel under the machine's roofs
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +37,8 @@ import numpy as np
 from exprkit.errors import brought_by
 from exprkit.study import bench, measured, plots, records
 from exprkit.study.measured import Results, kernel_table, machines, medians, of, read_results, results_of, with_code
-from exprkit.study.plots import Drawing, colour_of, quiet, short, written
+from exprkit.study.plots import BENCHMARKS, Drawing, Lacking, colour_of, quiet, written
+from exprkit.study.workload import SOURCES
 
 with brought_by("notebooks"):
     import matplotlib.pyplot as plt
@@ -48,9 +51,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Results", "drawings", "kernel_table", "machines", "medians", "read_results", "results_of", "write_all"]
 
-SWEEP = "python -m exprkit sweep notebooks/benchmark.ipynb data/studies/{file}.yaml"
 THESIS = "The thesis: 50 samples, Intel i5-12500 (12 threads) and RTX 3060 Ti."
-NEEDS_GPU = "Ours on a GPU is not measured yet."
+MAKE_STUDY = "`make study` measures it on this machine's CPU"
+MAKE_STUDY_GPU = "`make study-gpu` measures it on a machine with an NVIDIA GPU"
 CROSSOVER_STEPS = (1, 10, 100, 1000)
 AXES = (  # study, column, what the axis is called
     ("map", "n_exprs", "expressions"),
@@ -60,41 +63,55 @@ AXES = (  # study, column, what the axis is called
     ("tokens", "tokens_each", "tokens an expression"),
     ("steps_axis", "n_steps", "steps a sample"),
 )
+FIXED = (("tokens_each", "tokens"), ("n_vars", "variables"), ("params_each", "parameters"))
 AT = {"n_exprs": ("n_points", 10_000, "points"), "n_points": ("n_exprs", 1000, "expressions")}  # the others' size
 
 
 def drawings(results: Results) -> list[Drawing]:
     """Every figure that the results are enough for."""
     made = (draw(results) for draw in ALL)
-    return [drawing for drawing in made if drawing is not None]
+    return [drawing for drawing in made if isinstance(drawing, Drawing)]
 
 
 def write_all(results: str | Path, out: str | Path) -> list[Path]:
     """Draw every figure as SVG and PNG, and a page with all of them and their captions; the files."""
-    out = Path(out)
-    out.mkdir(parents=True, exist_ok=True)
+    out = records.folder_at(out)
     made, paths = drawings(read_results(results)), []
     for drawing in made:
         for suffix in (".svg", ".png"):
-            paths.append(out / f"{drawing.name}{suffix}")
-            plots.write_figure(drawing.figure, paths[-1])
+            write = functools.partial(plots.write_figure, drawing.figure)
+            paths.append(records.write(out / f"{drawing.name}{suffix}", write))
     page = "\n\n".join(f"![{one.name}]({one.name}.png)\n\n{one.caption}" for one in made)
     text = f"# Figures\n\n{page}\n"
     return [*paths, records.write(out / "README.md", lambda path: path.write_text(text, encoding="utf-8"))]
 
 
-def caption(what: str, rows: pd.DataFrame, *more: str) -> str:
-    """What is shown; on what it was measured; by which command."""
+def caption(results: Results, what: str, rows: pd.DataFrame, *more: str) -> str:
+    """What is shown; on what it was measured; what made it, by its record."""
     if rows.empty:
         return " ".join([what, *more])
     counts = rows.groupby([*bench.CONFIGURATION, "file"], dropna=False).size()
     devices = "; ".join(dict.fromkeys(rows["device"]))
     kinds = ", ".join(dict.fromkeys(rows["dtype"])) + ", " + ", ".join(dict.fromkeys(rows["precision"]))
-    number = f"{counts.min()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
-    only = f" --only {rows['bench'].iloc[0]}" if rows["bench"].nunique() == 1 else ""
-    files = [file for file in dict.fromkeys(rows["file"]) if file != "own"]
-    commands = " and ".join(f"`{SWEEP.format(file=file)}{only}`" for file in files) or "this notebook"
-    return " ".join([what, *more, f"Measured on {devices}; {number} samples each; {kinds}; by {commands}."])
+    number = "1 sample" if counts.max() == 1 else f"{between(counts)} samples"
+    made = measured.provenance(dict.fromkeys(rows["file"]), results.records)
+    return " ".join([what, *more, f"Measured on {devices}; {number} each; {kinds}; {made}."])
+
+
+def between(values: Iterable[Any]) -> str:
+    """``5``, or ``5 to 41``: the least and the most."""
+    return " to ".join(dict.fromkeys(f"{end:,}" for end in (min(values), max(values))))
+
+
+def sources(rows: pd.DataFrame) -> str:
+    """What kind of expressions were measured."""
+    return " and ".join(SOURCES.get(source, source) for source in dict.fromkeys(rows["source"]))
+
+
+def listed(numbers: Iterable[int]) -> str:
+    """``benchmark 2``, ``benchmarks 1, 2 and 3``."""
+    *first, last = map(str, numbers)
+    return f"benchmarks {', '.join(first)} and {last}" if first else f"benchmark {last}"
 
 
 # ── the thesis's figures ─────────────────────────────────────────────────────────────
@@ -104,8 +121,12 @@ def benchmark(results: Results) -> Drawing:
     """All evaluators together."""
     rows = measured.benchmarks(results)
     figure = plots.comparison(rows, results.thesis, stacked=len(rows) > 0)
-    what = "Seconds of a sample (parsing, preparing, 100 parameter steps): the thesis's evaluators and ours."
-    return Drawing("benchmark", figure, caption(what, rows, *_notes(rows), THESIS))
+    ours = " and ours" if len(rows) else ""
+    what = f"Seconds of a sample (parsing, preparing, 100 parameter steps): the thesis's evaluators{ours}."
+    there = set(rows["backend"]) if len(rows) else set()
+    lacks = [f"Ours on a {name} is not measured yet: {way}." for name, way, kinds in
+             (("CPU", MAKE_STUDY, {"cpu"}), ("GPU", MAKE_STUDY_GPU, measured.ON_GPU)) if not there & kinds]  # fmt: skip
+    return Drawing("benchmark", figure, caption(results, what, rows, *_notes(rows), *lacks, THESIS))
 
 
 def interpreter(results: Results) -> Drawing:
@@ -122,26 +143,40 @@ def _one_kind(results: Results, name: str, theirs: str, ours: str, words: str) -
     rows = measured.benchmarks(results)
     rows = rows[rows["backend"] == ours] if len(rows) else rows
     figure = plots.comparison(rows, results.thesis[results.thesis["evaluator"] == theirs])
-    what = f"Seconds of a sample: the thesis's {words}, and ours."
-    return Drawing(name, figure, caption(what, rows, *_notes(rows), THESIS, *([] if len(rows) else [NEEDS_GPU])))
+    what = f"Seconds of a sample: the thesis's {words}{', and ours' if len(rows) else ''}."
+    lacks = _not_measured(rows)
+    return Drawing(name, figure, caption(results, what, rows, *_notes(rows), *lacks, THESIS))
+
+
+def _not_measured(rows: pd.DataFrame) -> list[str]:
+    """Of the thesis's benchmarks those that the rows of a GPU's backend lack, and what measures them."""
+    there = set(plots.benchmark_of(rows)) if len(rows) else set()
+    numbers = [number for number in BENCHMARKS if number not in there]
+    on = f" on {listed(numbers)}" if there and numbers else ""
+    return [f"Ours{on} is not measured yet: {MAKE_STUDY_GPU}."] if numbers else []
 
 
 def _notes(rows: pd.DataFrame) -> list[str]:
     """What some of the evaluators' names mean."""
-    found = []
-    if len(rows) and rows["dispatch"].ne("").any():
-        found.append("per-expression: one launch an expression, as the thesis does; measured with 10 steps and scaled.")
-    if len(rows) and rows["code"].eq("kept").any():
-        found.append("compiling: each sample compiles every structure; from cache: it finds the machine code there.")
-    return found
+    found: list[str] = []
+    if rows.empty:
+        return found
+    if rows["dispatch"].ne("").any():
+        few = rows["scaled_from"].dropna().astype(int) if "scaled_from" in rows else []
+        scaled = f"; measured with {between(few)} steps and scaled" if len(few) else ""
+        found.append(f"per-expression: one launch an expression, as the thesis does{scaled}.")
+    meanings = {"anew": "each sample compiles every structure", "kept": "it finds the machine code there"}
+    said = [f"{plots.CODE[code]}: {meanings[code]}" for code in plots.CODE if rows["code"].eq(code).any()]
+    return [*found, f"{'; '.join(said)}."] if said else found
 
 
 def steps(results: Results) -> Drawing:
     """Each optimisation step before and after."""
-    rows = of(results, "steps")
+    size = dict(zip(("n_exprs", "n_points"), BENCHMARKS[3], strict=True))
+    rows = of(results, "steps", **size)
+    rows = rows[rows["backend"].isin(measured.ON_GPU)] if len(rows) else rows
     if len(rows):
-        whole = of(results, "benchmarks", backend="ptx", n_exprs=10_000, n_points=10_860, source=plots.SOURCES[0])
-        rows = pd.concat([rows, whole])
+        rows = pd.concat([rows, of(results, "benchmarks", backend="ptx", source=plots.SOURCES[0], **size)])
     figure, axes = plt.subplots(1, 2 if len(rows) else 1, figsize=(12 if len(rows) else 6, 3.9), layout="constrained",
                                 squeeze=False)  # fmt: skip
     theirs = results.steps.assign(name=results.steps["evaluator"].str.removeprefix("gpu_"))
@@ -165,8 +200,10 @@ def steps(results: Results) -> Drawing:
         axes[0][1].grid(alpha=0.3)
     plt.close(figure)
     what = "What each optimisation step brings, before above after. The thesis's are the gains that its text gives."
-    note = "Ours: 100 steps; with everything anew at each step, and with a launch an expression, 1 and 10 steps scaled."
-    return Drawing("steps", figure, caption(what, rows, note if len(rows) else NEEDS_GPU))
+    few = sorted({int(n) for n in rows["n_steps"]} - {plots.THESIS_STEPS}) if len(rows) else []
+    scaled = f"; where {' or '.join(map(str, few))} were measured, scaled" if few else ""
+    note = f"Ours: seconds of 100 steps{scaled}." if len(rows) else f"Ours is not measured yet: {MAKE_STUDY_GPU}."
+    return Drawing("steps", figure, caption(results, what, rows, note))
 
 
 def _steps_panel(axis: Axes, bars: Iterable[tuple[str, float, str, Any]]) -> None:
@@ -181,7 +218,7 @@ def _steps_panel(axis: Axes, bars: Iterable[tuple[str, float, str, Any]]) -> Non
 
 def block_sizes(results: Results) -> Drawing:
     """128, 160 and 192 as in the thesis, then the whole range."""
-    rows = of(results, "blocks", "launches")
+    rows = measured.blocks(results)
     theirs = results.thesis[(results.thesis["benchmark"] == 3) & results.thesis["block_size"].notna()]
     figure, axes = plt.subplots(1, 2 if len(rows) else 1, figsize=(11 if len(rows) else 6, 4), layout="constrained",
                                 squeeze=False)  # fmt: skip
@@ -205,21 +242,23 @@ def block_sizes(results: Results) -> Drawing:
         axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
         axis.grid(alpha=0.3)
     plt.close(figure)
-    what = (
-        "Block sizes on benchmark 3: the thesis's samples; at the right the thesis's samples and one step of ours (at"
-        " the best number of points a thread) over the shortest of each."
-    )
-    return Drawing("block_sizes", figure, caption(what, rows, THESIS, *([] if len(rows) else [NEEDS_GPU])))
+    ours = (
+        "; at the right the thesis's samples and one step of ours (at the best number of points a thread) over the"
+        " shortest of each" if len(rows) else ""
+    )  # fmt: skip
+    what = f"Block sizes on benchmark 3: the thesis's samples{ours}."
+    lacks = [] if len(rows) else [f"Ours is not measured yet: {MAKE_STUDY_GPU}."]
+    return Drawing("block_sizes", figure, caption(results, what, rows, THESIS, *lacks))
 
 
 # ── past the thesis ──────────────────────────────────────────────────────────────────
 
 
-def phases(results: Results) -> Drawing | None:
+def phases(results: Results) -> Drawing | Lacking:
     """Where the time of a sample goes."""
     rows = measured.benchmarks(results)
     if rows.empty:
-        return None
+        return Lacking("phases", f"Where the time goes on benchmarks 1, 2 and 3 is not measured yet: {MAKE_STUDY}.")
     rows = rows.assign(panel=plots.benchmark_of(rows))
     rows = rows[~plots.beside_others(rows, rows["source"].eq(plots.SOURCES[1]))]
     names = [f"{phase}_s" for phase in bench.PHASES]
@@ -239,16 +278,19 @@ def phases(results: Results) -> Drawing | None:
     axis.invert_yaxis()
     axis.legend(ncols=len(names), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
     plt.close(figure)
-    what = "Phases of a sample on benchmarks 1, 2 and 3 (medians)."
-    return Drawing("phases", figure, caption(what, rows, *_notes(rows)))
+    what = f"Phases of a sample on {listed(sorted(set(rows['panel'])))} (medians)."
+    return Drawing("phases", figure, caption(results, what, rows, *_notes(rows)))
 
 
-def tuning(results: Results) -> Drawing | None:
+def tuning(results: Results) -> Drawing | Lacking:
     """Heat maps over block size and points a thread, and the threads that find no point."""
     rows = of(results, "blocks", backend="cuda")
-    rows = rows[rows["points_per_thread"].notna()] if len(rows) else rows
+    rows = rows[rows["points_per_thread"].notna() & rows["block_size"].notna()] if len(rows) else rows
     if rows.empty:
-        return None
+        what = "The CUDA interpreter over block size and points a thread is not measured yet"
+        return Lacking("tuning", f"{what}: `notebooks/tuning.ipynb` measures it on a machine with an NVIDIA GPU.")
+    n_exprs, n_points = rows[["n_exprs", "n_points"]].value_counts().idxmax()  # times of one size, not of several
+    rows = rows[rows["n_exprs"].eq(n_exprs) & rows["n_points"].eq(n_points)]
     figure, axes = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained", width_ratios=(1, 1, 0.9))
     rows = rows.assign(
         ms=1e3 * rows["step_s"],
@@ -267,8 +309,11 @@ def tuning(results: Results) -> Drawing | None:
         axis.set(title=title, xlabel="threads a block", ylabel="points a thread")
     _excess_panel(axes[2])
     plt.close(figure)
-    what = "The CUDA interpreter on benchmark 3 over block size and points a thread; occupancy: resident warps over 64."
-    return Drawing("tuning", figure, caption(what, rows, "Right: idle threads, by arithmetic."))
+    what = (
+        f"The CUDA interpreter on {n_exprs:,} expressions x {n_points:,} points over block size and points a thread;"
+        " occupancy: resident warps over 64."
+    )
+    return Drawing("tuning", figure, caption(results, what, rows, "Right: idle threads, by arithmetic."))
 
 
 def _with_registers(rows: pd.DataFrame, table: pd.DataFrame) -> Any:
@@ -299,11 +344,12 @@ def _excess_panel(axis: Axes) -> None:
     axis.legend(fontsize=8)
 
 
-def scaling(results: Results) -> Drawing | None:
+def scaling(results: Results) -> Drawing | Lacking:
     """Cost against everything that a population can have more of."""
-    used = [(of(results, study), column, title) for study, column, title in AXES]
+    used = [(of(results, study, results="loss"), column, title) for study, column, title in AXES]
     if all(rows.empty for rows, *_ in used):
-        return None
+        what = "What more expressions, points, variables, parameters, tokens and steps cost is not measured yet"
+        return Lacking("scaling", f"{what}: `notebooks/scaling.ipynb` measures it in small, `make study` in full.")
     figure, axes = plt.subplots(2, 3, figsize=(13, 7.5), layout="constrained")
     used = [(with_code(rows, both=column == "n_steps"), column, title) for rows, column, title in used]
     kept = f", {plots.CODE['kept']}"  # which all other panels show
@@ -340,37 +386,54 @@ def scaling(results: Results) -> Drawing | None:
         axis.grid(alpha=0.3)
     figure.legend([legend[name] for name in names], names, loc="outside upper center", ncols=6)
     plt.close(figure)
-    rows = pd.concat([rows for rows, *_ in used])
-    what = (
-        "Cost of the steps that give every expression's squared error, against one size at a time; random trees of 10"
-        " to 50 tokens in the first two panels, of 21 tokens, 5 variables and 2 parameters where these do not vary in"
-        " the others; on a GPU the time of the device alone; medians and quartiles. An evaluation is one expression at"
-        " one point. Last panel: whole samples, with parsing."
-    )
-    return Drawing("scaling", figure, caption(what, rows))
+    return Drawing("scaling", figure, caption(results, *_of_scaling([(rows, column) for rows, column, _ in used])))
 
 
-def crossover(results: Results) -> Drawing | None:
+def _of_scaling(panels: list[tuple[pd.DataFrame, str]]) -> tuple[str, pd.DataFrame]:
+    """What the panels show, and all their rows."""
+    rows = pd.concat([rows for rows, _ in panels])
+    said = ["Cost of the steps that give every expression's squared error, against one size at a time"]
+    maps = pd.concat([rows for rows, column in panels if column in AT])
+    if len(maps):
+        said.append(f"{sources(maps)} of {between(maps['tokens_each'])} tokens on average in the first two panels")
+    others = [(rows, column) for rows, column in panels if column not in AT and len(rows)]
+    fixed = [(name, [rows[column] for rows, own in others if own != column]) for column, name in FIXED]
+    sizes = [f"{between(pd.concat(values))} {name}" for name, values in fixed if values]
+    if others:
+        kinds = sources(pd.concat([rows for rows, _ in others]))
+        said.append(f"{kinds} of {', '.join(sizes[:-1])} and {sizes[-1]} where these do not vary in the others")
+    if rows["device_s"].notna().any():
+        said.append("on a GPU the time of the device alone")
+    whole = " Last panel: whole samples, with parsing." if any(column == "n_steps" for _, column in others) else ""
+    return f"{'; '.join([*said, 'medians and quartiles'])}. An evaluation is one expression at one point.{whole}", rows
+
+
+def crossover(results: Results) -> Drawing | Lacking:
     """Which backend wins where, for searches of 1 to 1,000 steps."""
-    rows = of(results, "map")
-    files = [file for file, some in rows.groupby("file") if some["where"].nunique() > 1] if len(rows) else []
-    if not files:
-        return None
-    maps = [(file, some) for file in files for some in measured.maps_of(rows[rows["file"] == file])]
-    figure, axes = plt.subplots(len(maps), len(CROSSOVER_STEPS), figsize=(14, 3.3 * len(maps)), layout="constrained",
-                                squeeze=False)  # fmt: skip
-    for line, (_, some) in zip(axes, maps, strict=True):
+    rows = of(results, "map", results="loss")
+    files = rows.groupby("file", sort=False) if len(rows) else ()
+    maps = [some for _, one in files for some in measured.maps_of(one) if len(measured.winners(some, 1))]
+    shown = [some["file"].iloc[0] for some in maps]
+    if not maps:
+        what = "Which backend wins where is not measured yet: that takes the same sizes on two backends of one machine"
+        return Lacking("crossover", f"{what}, as `notebooks/scaling.ipynb` measures them, or `make study`.")
+    figure = plt.figure(figsize=(14, 3.5 * len(maps)), layout="constrained")
+    for part, some in zip(figure.subfigures(len(maps), 1, squeeze=False)[:, 0], maps, strict=True):
+        line = part.subplots(1, len(CROSSOVER_STEPS))
         for axis, n_steps in zip(line, CROSSOVER_STEPS, strict=True):
             _winners(axis, measured.winners(some, n_steps))
             axis.set_title(f"{n_steps:,} step{'s' if n_steps > 1 else ''}", fontsize=10)
-        compiling = f"\nptx {plots.CODE[some['code'].max()]}" if some["code"].ne("").any() else ""
-        line[0].set_ylabel(f"{', '.join(dict.fromkeys(some['device'].map(short)))}{compiling}\nexpressions")
+        names = some["where"] + some["code"].map(plots.CODE).map(" ({})".format).where(some["code"].ne(""), "")
+        part.suptitle("; ".join(sorted(set(names))), fontsize=11)
+        line[0].set_ylabel("expressions")
     plt.close(figure)
+    rows = rows[rows["file"].isin(shown)]
     what = (
         "The backend with the shortest sample at each size, and how many times longer the next one takes: parsing,"
-        " preparing and so many steps of squared errors; random trees of 10 to 50 tokens."
+        f" preparing and so many steps of squared errors; {sources(rows)} of {between(rows['tokens_each'])} tokens on"
+        " average."
     )
-    return Drawing("crossover", figure, caption(what, rows[rows["file"].isin(files)]))
+    return Drawing("crossover", figure, caption(results, what, rows))
 
 
 def _winners(axis: Axes, table: pd.DataFrame) -> None:
@@ -388,7 +451,7 @@ def _winners(axis: Axes, table: pd.DataFrame) -> None:
     axis.tick_params(labelsize=8, rotation=0)
 
 
-def roofline(results: Results) -> Drawing | None:
+def roofline(results: Results) -> Drawing | Lacking:
     """Node evaluations a second over node evaluations a byte, under what the machine can do."""
     rows = of(results, "benchmarks", "results", "map", "tokens")
     if len(rows):
@@ -396,35 +459,56 @@ def roofline(results: Results) -> Drawing | None:
         rows = rows[rows["results"].ne("every")]  # which is bound by the way to the host
         rows = with_code(rows, both=False)
     if rows.empty:
-        return None
+        what = "A roofline is not drawn: no step of 10,000 points or more is measured"
+        return Lacking("roofline", f"{what}, as `notebooks/scaling.ipynb` and `make study` measure them.")
+    roofs = {file: measured.roofs_of(results.records.get(file, {}), some["backend"])
+             for file, some in rows.groupby("file", sort=False)}  # fmt: skip
+    rows = rows[rows["file"].isin([file for file in roofs if roofs[file]])]
+    if rows.empty:
+        what = "A roofline is not drawn: no record tells how fast the machine copies"
+        return Lacking("roofline", f"{what}; results that are measured anew have it in theirs.")
     table = measured.kernels(rows)
     files = list(dict.fromkeys(table["file"]))
     figure, axes = plt.subplots(1, len(files), figsize=(6.5 * len(files), 4.6), layout="constrained", squeeze=False)
     for axis, file in zip(axes[0], files, strict=True):
-        some = table[table["file"] == file]
-        with quiet():
-            sns.scatterplot(
-                some, x="nodes_per_byte", y="nodes_per_s", hue="where", style="where", s=60, ax=axis,
-                palette={name: colour_of(name.partition(",")[0]) for name in some["where"].unique()},
-            )  # fmt: skip
-        for name, bytes_per_s, nodes_per_s in measured.roofs_of(results.records.get(file, {})):
-            reach = np.geomspace(some["nodes_per_byte"].min() / 3, some["nodes_per_byte"].max() * 3)
-            axis.plot(reach, np.minimum(bytes_per_s * reach, nodes_per_s), "--", linewidth=1, label=f"roof, {name}")
-        axis.loglog()
-        axis.set(xlabel="node evaluations a byte moved at least",
-                 ylabel="node evaluations a second", title=file,
-                 ylim=(some["nodes_per_s"].min() / 3, some["nodes_per_s"].max() * 20))  # fmt: skip
-        axis.legend(fontsize=7)
-        axis.grid(alpha=0.3)
+        _roofline(axis, table[table["file"] == file], roofs[file])
+        axis.set_title(measured.machine_of(file, results.records[file]))
     plt.close(figure)
-    what = (
-        "Roofline: medians of each configuration with 10,000 points or more; at the left steps that write the matrix,"
-        " at the right those that sum errors; on a GPU one step on the device alone. Roofs: the measured rate of"
-        " copying, and on a GPU one instruction a node on every arithmetic unit at the highest clock."
-    )
-    return Drawing("roofline", figure, caption(what, rows))
+    return Drawing("roofline", figure, caption(results, _of_roofline(rows, roofs), rows))
 
 
-ALL: tuple[Callable[[Results], Drawing | None], ...] = (
+def _roofline(axis: Axes, table: pd.DataFrame, roofs: list[tuple[str, float, float]]) -> None:
+    with quiet():
+        sns.scatterplot(
+            table, x="nodes_per_byte", y="nodes_per_s", hue="where", style="where", s=60, ax=axis,
+            palette={name: colour_of(name.partition(",")[0]) for name in table["where"].unique()},
+        )  # fmt: skip
+    reach = np.geomspace(table["nodes_per_byte"].min() / 3, table["nodes_per_byte"].max() * 3)
+    for (name, bytes_per_s, nodes_per_s), style in zip(roofs, ("--", ":"), strict=False):
+        axis.plot(reach, np.minimum(bytes_per_s * reach, nodes_per_s), style, color="0.3", linewidth=1,
+                  label=f"roof, {name}")  # fmt: skip
+    axis.loglog()
+    least = table["nodes_per_byte"].min()
+    tops = [min(bytes_per_s * least, nodes_per_s) for _, bytes_per_s, nodes_per_s in roofs]  # the roofs are to be seen
+    axis.set(xlabel="node evaluations a byte moved at least", ylabel="node evaluations a second",
+             ylim=(table["nodes_per_s"].min() / 3, max(20 * table["nodes_per_s"].max(), 2 * min(tops))))  # fmt: skip
+    axis.legend(fontsize=7)
+    axis.grid(alpha=0.3)
+
+
+def _of_roofline(rows: pd.DataFrame, roofs: dict[str, list[tuple[str, float, float]]]) -> str:
+    errors = rows["results"].eq("loss")
+    matrix, sums = "steps that write the matrix", "steps that sum errors"
+    kinds = f"at the left {matrix}, at the right those that sum errors" if errors.any() and not errors.all() else (
+        sums if errors.all() else matrix
+    )  # fmt: skip
+    alone = "; on a GPU one step on the device alone" if rows["device_s"].notna().any() else ""
+    units = any(np.isfinite(nodes_per_s) for some in roofs.values() for *_, nodes_per_s in some)
+    rate = ", and on a GPU one instruction a node on every arithmetic unit at the highest clock" if units else ""
+    what = f"Roofline: medians of each configuration with 10,000 points or more; {kinds}{alone}."
+    return f"{what} Roofs: the measured rate of copying{rate}."
+
+
+ALL: tuple[Callable[[Results], Drawing | Lacking], ...] = (
     benchmark, interpreter, transpiler, steps, block_sizes, phases, tuning, scaling, crossover, roofline,
 )  # fmt: skip

@@ -11,13 +11,14 @@ tells what is computed here.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from exprkit import data
-from exprkit.errors import brought_by
+from exprkit.errors import DataError, brought_by
 from exprkit.study import bench, plots, records
 from exprkit.study.plots import short
 
@@ -25,12 +26,16 @@ with brought_by("notebooks"):
     import pandas as pd
 
 __all__ = [
-    "Results", "benchmarks", "best_points", "kernel_table", "kernels", "machines", "maps_of", "medians", "of",
-    "own_steps", "per_expression", "read_results", "relative_to_best", "results_of", "roofs_of", "seconds_for",
-    "winners", "with_code",
+    "Results", "benchmarks", "best_points", "blocks", "host_of", "in_words", "kernel_table", "kernels", "machine_of",
+    "machines", "maps_of", "medians", "of", "own_steps", "per_expression", "provenance", "read_results",
+    "relative_to_best", "results_of", "roofs_of", "seconds_for", "winners", "with_code",
 ]  # fmt: skip
 
+OWN = "own"  # in a file's place, for samples that a notebook has just taken
+ON_ONE_THREAD = ("numpy",)  # backends whose older samples name as many threads as the machine had
 WARPS_OF_A_MULTIPROCESSOR = 64
+WARNINGS = 3  # so many are shown of a record's
+ON_GPU = {"cuda", "ptx"}
 LANES = 128  # arithmetic units of a multiprocessor
 
 
@@ -44,8 +49,16 @@ class Results(NamedTuple):
 
 
 def read_results(folder: str | Path | None = None) -> Results:
-    """Everything that is recorded in a folder; by default what was published with exprkit."""
-    folder = records.recorded() if folder is None else folder
+    """Everything that is recorded in a folder; by default what was published with exprkit.
+
+    Raises
+    ------
+    DataError
+        If there is no such folder, or a file in it cannot be read.
+    """
+    folder = records.recorded() if folder is None else Path(folder).expanduser()
+    if not folder.is_dir():
+        raise DataError(f"there is no folder of results {folder}")
     return results_of(records.read(folder, cold=True), records.read_records(folder))
 
 
@@ -53,12 +66,15 @@ def results_of(samples: pd.DataFrame, known: dict[str, dict[str, Any]] | None = 
     """Samples with what each figure wants to know of every one."""
     if len(samples):
         compiled = samples["backend"].map({"ptx": "anew"}).fillna("")  # before there was a choice
-        samples = _with_steps(samples)
+        samples = _with_threads(_with_steps(samples))
         samples = _warm(samples.assign(
-            code=samples["code"].fillna(compiled) if "code" in samples else compiled, file=samples.get("file", "own"),
+            code=samples["code"].fillna(compiled) if "code" in samples else compiled, file=samples.get("file", OWN),
             **{name: np.nan for name in ("device_s", "device_cold_s") if name not in samples},
         ))  # fmt: skip
+        samples = samples[samples[["total_s", "step_s"]].notna().all(axis=1)]  # the others measured nothing
         where = samples["backend"] + ", " + samples["device"].map(short)
+        for name, usual in (("precision", "fast"), ("dtype", "float32")):  # as the thesis computes
+            where += (", " + samples[name]).where(samples[name].ne(usual), "")
         each = {name: samples[f"n_{name}"] / samples["n_exprs"] for name in ("tokens", "params")}
         samples = samples.assign(
             evaluator=plots.evaluator_of(samples), where=where,
@@ -74,6 +90,13 @@ def _with_steps(samples: pd.DataFrame) -> pd.DataFrame:
     steps = known.fillna(samples["evaluate_s"] + waited)
     step = samples["step_s"].mask(known.isna() & n_steps.gt(1), steps / (n_steps - 1).clip(lower=1))
     return samples.assign(steps_s=steps, step_s=step)
+
+
+def _with_threads(samples: pd.DataFrame) -> pd.DataFrame:
+    """Files from before a sample told the threads of its own backend."""
+    alone = samples["backend"].isin(ON_ONE_THREAD)
+    device = samples["device"].str.replace(r"\d+ threads$", "1 thread", regex=True)
+    return samples.assign(device=device.where(alone, samples["device"]), threads=samples["threads"].mask(alone, 1))
 
 
 def _warm(samples: pd.DataFrame) -> pd.DataFrame:
@@ -100,12 +123,88 @@ def machines(results: Results) -> pd.DataFrame:
             "GPU": "; ".join(dict.fromkeys(gpus)),
             "GPU clock": f"{clock['least']:.0f} to {clock['most']:.0f} MHz" if clock else "",
             "held back": f"{record['throttled_samples']} of {record['samples_on_gpu']} samples" if clock else "",
-            "warnings": "; ".join(record.get("warnings", ())) or "none",
+            "warnings": _first(record.get("warnings", [])) or "none",
         }
     return pd.DataFrame.from_dict(lines, orient="index")
 
 
-def of(results: Results, *studies: str, **equal: Any) -> pd.DataFrame:
+def machine_of(file: str, record: dict[str, Any]) -> str:
+    """The machine that a file's samples are from, as their record names it: its GPU, if it has one, and its CPU."""
+    ran = record.get("machines", [record])
+    names = [one["gpu"]["name"] for one in ran if "gpu" in one] + [one["cpu"] for one in ran if "cpu" in one]
+    return ", ".join(dict.fromkeys(names)) or file
+
+
+def _first(sentences: list[str]) -> str:
+    """Some of them, and how many more the record has."""
+    more = [f"and {len(sentences) - WARNINGS} more"] if len(sentences) > WARNINGS else []
+    return "; ".join([*sentences[:WARNINGS], *more])
+
+
+def host_of(file: str, record: dict[str, Any]) -> Any:
+    """What tells the host of one file's samples from that of another's; of a file without a record its own name."""
+    ran = record.get("machines", [record])
+    return tuple(dict.fromkeys((one.get("host"), one["cpu"], one.get("cpus")) for one in ran if "cpu" in one)) or file
+
+
+def provenance(files: Iterable[str], known: dict[str, dict[str, Any]]) -> str:
+    """What made files of samples, at which commits and on which days: as their records tell, and no more than that."""
+    made: dict[str, list[str]] = {}
+    for file in files:
+        made.setdefault("this notebook" if file == OWN else _made_by(known.get(file, {})), []).append(file)
+    return " and ".join(f"by {way}{_changed(some, known)}{_when(some, known)}" for way, some in made.items())
+
+
+def _made_by(record: dict[str, Any]) -> str:
+    made = record.get("made_by", records.UNKNOWN)
+    ways = [made] if isinstance(made, str) else made
+    return " and ".join(f"`{way}`" if way else "a command that is not recorded" for way in ways)
+
+
+def _changed(files: list[str], known: dict[str, dict[str, Any]]) -> str:
+    """The parameters of ``benchmark.ipynb`` that a single run was given, but for the place of its results."""
+    given = known.get(files[0], {}).get("parameters", {}) if len(files) == 1 else {}
+    if not set(given) <= set(bench.DEFAULTS):  # another notebook's
+        return ""
+    changed = [f"{name}={value}" for name, value in given.items()
+               if name != "results_dir" and value != bench.DEFAULTS[name]]  # fmt: skip
+    return f" with {', '.join(changed)}" if changed else ""
+
+
+def _when(files: list[str], known: dict[str, dict[str, Any]]) -> str:
+    """`` (cpu.json: commit cea0d60, 2026-11-21)``; a ``+`` behind a commit whose files had been changed."""
+    files = [file for file in files if file in known and file != OWN]
+    if not files:
+        return ""
+    runs = [known[file] for file in files]
+    commits = [one.get("commit") for run in runs for one in run.get("machines", [run])]
+    short = dict.fromkeys(f"commit {commit[:7]}{'+' * commit.endswith('+')}" for commit in commits if commit)
+    times = [run["time"] for run in runs if "time" in run]
+    days = sorted(time[:10] for one in times for time in ([one] if isinstance(one, str) else one))
+    named = f"{files[0]}.json" if len(files) == 1 else f"{files[0]}.json and {len(files) - 1} more"
+    told = ", ".join([*short, *([" to ".join(dict.fromkeys((days[0], days[-1])))] if days else [])])
+    return f" ({named}: {told})" if told else f" ({named})"
+
+
+def in_words(samples: pd.DataFrame) -> list[str]:
+    """A sentence on each configuration: how long a sample took; and the thesis's, where it measured the same."""
+    theirs = plots.thesis_samples(data.thesis_samples())
+    sentences = []
+    table = bench.medians(samples)
+    for (_, row), number in zip(table.iterrows(), plots.benchmark_of(table), strict=True):
+        spread = f"{plots.written(row['q25_s'])} to {plots.written(row['q75_s'])}"
+        said = (
+            f"{row['backend']}, {short(row['device'])}: {row['n_exprs']:,} expressions x {row['n_points']:,} points x"
+            f" {row['n_steps']:,} steps in {plots.written(row['median_s'])} (quartiles {spread})"
+        )
+        thesis = theirs[theirs["panel"] == number].groupby("evaluator", sort=False)["seconds"].median()
+        beside = [f"{name.removeprefix('thesis ')} {plots.written(seconds)}"
+                  for name, seconds in thesis.rename(lambda name: name.replace("\n", " ")).items()]  # fmt: skip
+        sentences.append(f"{said}; the thesis, on its machine: {', '.join(beside)}" if beside else said)
+    return sentences
+
+
+def of(results: Results, /, *studies: str, **equal: Any) -> pd.DataFrame:
     """The samples of some studies whose columns have these values."""
     samples = results.samples
     if samples.empty:
@@ -137,13 +236,14 @@ def benchmarks(results: Results) -> pd.DataFrame:
 
 
 def per_expression(results: Results) -> pd.DataFrame:
-    """Samples of a few steps with a launch an expression, as they would have been with the thesis's 100."""
+    """Samples of ``scaled_from`` steps with a launch an expression, as they would have been with the thesis's 100."""
     rows = of(results, "launches", "steps", "benchmarks")
     if rows.empty:
         return rows
     rows = rows[rows["dispatch"].ne("") & rows["block_size"].isna() & rows["n_steps"].between(2, plots.THESIS_STEPS)]
     few = rows["n_steps"].lt(plots.THESIS_STEPS)
-    whole = rows[few].assign(total_s=seconds_for(rows[few], plots.THESIS_STEPS), n_steps=plots.THESIS_STEPS)
+    whole = rows[few].assign(total_s=seconds_for(rows[few], plots.THESIS_STEPS), n_steps=plots.THESIS_STEPS,
+                             scaled_from=rows.loc[few, "n_steps"])  # fmt: skip
     steps = whole["step_s"] * (plots.THESIS_STEPS - 1)
     return whole.assign(evaluate_s=steps, steps_s=steps)
 
@@ -173,14 +273,23 @@ def own_steps(rows: pd.DataFrame) -> list[tuple[str, float]]:
     return [(name, seconds) for _, name, seconds in sorted(found, key=lambda one: (one[0], -one[2]))]
 
 
+def blocks(results: Results) -> pd.DataFrame:
+    """Our samples of benchmark 3 with a chosen block size."""
+    rows = of(results, "blocks", "launches")
+    if rows.empty:
+        return rows
+    n_exprs, n_points = plots.BENCHMARKS[3]
+    return rows[rows["block_size"].notna() & rows["n_exprs"].eq(n_exprs) & rows["n_points"].eq(n_points)]
+
+
 def relative_to_best(results: Results) -> pd.DataFrame:
     """Time over the shortest of each evaluator (rows), by block size (columns): the thesis's samples, our steps."""
     theirs = results.thesis[(results.thesis["benchmark"] == 3) & results.thesis["block_size"].notna()]
     seconds = theirs.groupby(["evaluator", "block_size"])["seconds"].median().reset_index()
     seconds["evaluator"] = "thesis " + seconds["evaluator"].str.replace("_", " ")
-    rows = of(results, "blocks", "launches")
+    rows = blocks(results)
     if len(rows):
-        ours = best_points(rows[rows["block_size"].notna() & rows["n_points"].eq(10_860)])
+        ours = best_points(rows)
         step = ours.groupby(["evaluator", "block_size"])["step_s"].median().rename("seconds").reset_index()
         seconds = pd.concat([seconds, step], ignore_index=True)
     table = seconds.astype({"block_size": int}).pivot(index="evaluator", columns="block_size", values="seconds")
@@ -254,13 +363,13 @@ def kernels(rows: pd.DataFrame) -> pd.DataFrame:
     return table.assign(nodes_per_s=nodes / table["seconds"], nodes_per_byte=nodes / moved)
 
 
-def roofs_of(record: dict[str, Any]) -> list[tuple[str, float, float]]:
-    """Name, bytes a second and node evaluations a second of the roofs of a record."""
-    found, roofs = [], record.get("roofs", {})
-    if "host_bytes_per_s" in roofs and "gpu_bytes_per_s" not in roofs:
+def roofs_of(record: dict[str, Any], backends: Iterable[str]) -> list[tuple[str, float, float]]:
+    """Name, bytes a second and node evaluations a second of the roofs in a record that some backends work under."""
+    found, roofs, used = [], record.get("roofs", {}), set(backends)
+    if "host_bytes_per_s" in roofs and used - ON_GPU:
         found.append(("host memory", roofs["host_bytes_per_s"], np.inf))
-    if "gpu_bytes_per_s" in roofs:
-        gpu = next(machine["gpu"] for machine in record["machines"] if "gpu" in machine)
-        clock = 1e6 * (gpu["most_sm_mhz"] or np.inf)
-        found.append((gpu["name"], roofs["gpu_bytes_per_s"], gpu["multiprocessors"] * LANES * clock))
+    gpus = [machine["gpu"] for machine in record.get("machines", [record]) if "gpu" in machine]
+    if "gpu_bytes_per_s" in roofs and gpus and used & ON_GPU:
+        clock = 1e6 * (gpus[0]["most_sm_mhz"] or np.inf)
+        found.append((gpus[0]["name"], roofs["gpu_bytes_per_s"], gpus[0]["multiprocessors"] * LANES * clock))
     return found

@@ -67,7 +67,7 @@ def code_of(notebook: str | Path) -> list[str]:
     """The texts of a notebook's code cells, the one tagged ``parameters`` first."""
     try:
         cells = json.loads(Path(notebook).read_text(encoding="utf-8"))["cells"]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise ArgumentError(f"{notebook} is no notebook that can be read: {error}") from None
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     tagged = [cell for cell in code if TAG in cell.get("metadata", {}).get("tags", [])]
@@ -96,9 +96,8 @@ def defaults(notebook: str | Path) -> dict[str, tuple[type, Any]]:
     return found
 
 
-def checked(notebook: str | Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    """All parameters of a notebook with ``given`` in place of some defaults; raises as ``check_parameters`` does."""
-    declared = defaults(notebook)
+def checked(declared: Mapping[str, tuple[type, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
+    """All parameters that ``defaults`` found, ``given`` in place of some; raises as ``check_parameters`` does."""
     _check_names(dict(given), {name: kind for name, (kind, _) in declared.items()}, every=True)
     return {name: _converted(name, given.get(name, value), kind) for name, (kind, value) in declared.items()}
 
@@ -112,6 +111,7 @@ def _declared(namespace: MutableMapping[str, Any]) -> dict[str, type]:
 
 def _check_names(namespace: MutableMapping[str, Any], declared: dict[str, type], every: bool = False) -> None:
     for name, value in namespace.items():
+        name = str(name)  # a study's YAML may hold others
         of_jupyter = name.startswith("_") or name in ("In", "Out") or not isinstance(value, PLAIN)
         if name in declared or (of_jupyter and not every):
             continue

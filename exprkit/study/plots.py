@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "Drawing", "benchmark_of", "comparison", "evaluator_of", "own_samples", "show", "thesis_samples",
+    "Drawing", "Lacking", "benchmark_of", "comparison", "evaluator_of", "own_samples", "show", "thesis_samples",
     "violins", "write_figure",
 ]  # fmt: skip
 
@@ -55,6 +55,13 @@ class Drawing(NamedTuple):
 
     name: str
     figure: Figure
+    caption: str
+
+
+class Lacking(NamedTuple):
+    """A figure that cannot be drawn: what is not measured for it, and what measures it."""
+
+    name: str
     caption: str
 
 
@@ -87,6 +94,7 @@ def panels(table: pd.DataFrame, stacked: bool = False) -> Figure:
     """Violins of a table with columns ``panel``, ``evaluator``, ``seconds``."""
     shown = [panel for panel in (*BENCHMARKS, OTHER) if (table["panel"] == panel).any()]
     counts = [table.loc[table["panel"] == panel, "evaluator"].nunique() for panel in shown]
+    widths = [max(count, 2) for count in counts]  # room for a panel's title above a single violin
     if stacked:
         figure, axes = plt.subplots(
             len(shown), 1, figsize=(1.0 + 0.95 * max(counts), 3.0 * len(shown)), sharey=True, layout="constrained",
@@ -94,8 +102,8 @@ def panels(table: pd.DataFrame, stacked: bool = False) -> Figure:
         )  # fmt: skip
     else:
         figure, axes = plt.subplots(
-            1, len(shown), figsize=(1.0 + 0.85 * sum(counts), 4.4), sharey=True, layout="constrained", squeeze=False,
-            width_ratios=counts,
+            1, len(shown), figsize=(1.0 + 0.85 * sum(widths), 4.4), sharey=True, layout="constrained", squeeze=False,
+            width_ratios=widths,
         )  # fmt: skip
     for axis, panel in zip(axes.flat, shown, strict=True):
         violins(axis, table[table["panel"] == panel])
@@ -235,14 +243,13 @@ def written(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} us"
 
 
-def show(drawing: Drawing | None) -> None:
-    """A figure and its caption in a notebook; or that there is nothing to show."""
+def show(drawing: Drawing | Lacking) -> None:
+    """A figure and its caption in a notebook; or what lacks."""
     from IPython.display import Markdown, display
 
-    if drawing is None:
-        display(Markdown("Nothing is measured for this figure yet."))
-    else:
-        display(drawing.figure, Markdown(drawing.caption))
+    if isinstance(drawing, Drawing):
+        display(drawing.figure)
+    display(Markdown(drawing.caption))
 
 
 def write_figure(figure: Figure, path: str | Path) -> None:

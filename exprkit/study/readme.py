@@ -69,14 +69,20 @@ def _pair(errors: tuple[float, float]) -> str:
 
 def results(folder: str | Path) -> str:
     """Median seconds of a sample for each of the thesis's benchmarks, and the machines they are from."""
-    from exprkit.study import bench, measured, plots, workload
+    with brought_by("notebooks"):
+        import pandas as pd
+
+        from exprkit.study import bench, measured, plots, workload
 
     found = measured.read_results(folder)
     rows = measured.benchmarks(found)
     if rows.empty:
-        return "Nothing has been measured yet: `make study`."
+        return "None of the thesis's benchmarks is measured yet: `make study`."
     theirs = found.thesis.groupby(["benchmark", "evaluator", "block_size"], dropna=False)["seconds"].median()
-    table = bench.medians(rows)
+    if "scaled_from" not in rows:
+        rows = rows.assign(scaled_from=float("nan"))
+    table = pd.concat([bench.medians(some).assign(scaled_from=steps)
+                       for steps, some in rows.groupby("scaled_from", dropna=False)], ignore_index=True)  # fmt: skip
     table["benchmark"] = plots.benchmark_of(table)
     table["source"] = table["source"].map(workload.SOURCES)
     ordered = table.sort_values(["benchmark", "source", "median_s"])
@@ -87,10 +93,13 @@ def results(folder: str | Path) -> str:
 
 
 def _result(row: Any, thesis: Any) -> tuple[str, ...]:
-    seconds = thesis[row["benchmark"]]
+    import pandas as pd
+
     from exprkit.study import plots
 
-    way = f" {row['dispatch']} (10 steps, scaled)" if row["dispatch"] else ""
+    seconds = thesis[row["benchmark"]]
+    way = f" {row['dispatch']}" if row["dispatch"] else ""
+    way += "" if pd.isna(row["scaled_from"]) else f" ({row['scaled_from']:.0f} steps, scaled)"
     way += f" {plots.CODE[row['code']]}" if row["code"] else ""
     return (
         str(row["benchmark"]),
@@ -185,18 +194,20 @@ def _peer(key: Any, seconds: Any, theirs: list[str], ours: list[str]) -> tuple[s
     workload, n_exprs, n_points, threads = key
     best = seconds[[name for name in theirs if name in seconds]].min()
     peers = (_seconds(seconds[name]) if name in seconds else "" for name in theirs)
-    own = (f"{_seconds(seconds[m])} (**{best / seconds[m]:.1f}x**)" if m in seconds else "" for m in ours)
+    faster = {name: f" (**{best / seconds[name]:.1f}x**)" if best > 0 else "" for name in ours if name in seconds}
+    own = (f"{_seconds(seconds[name])}{faster[name]}" if name in seconds else "" for name in ours)
     return f"{workload}, {n_exprs:,}", f"{n_points:,}", str(threads), *peers, *own
 
 
 def _operators_beside_numpy(table: Any) -> str:
     ratio = table[table["method"] == "ieee"].set_index("workload")["ratio"]
     slower = [f"`{name}` {ratio[name]:.2f}x" for name in ratio.index[ratio < 1]]
-    least = f"the least {ratio[ratio >= 1].min():.2f}x (`{ratio[ratio >= 1].idxmin()}`)"
+    faster = ratio[ratio >= 1]
+    least = f", the least {faster.min():.2f}x (`{faster.idxmin()}`)" if len(faster) else ""
     behind = f"; slower: {', '.join(slower)}" if slower else ""
     return (
         f"One operator at a time, ieee, one thread, beside NumPy's function (SciPy's where NumPy has none): "
-        f"{len(ratio) - len(slower)} of {len(ratio)} are faster, the median {ratio.median():.1f}x, {least}{behind}."
+        f"{len(ratio) - len(slower)} of {len(ratio)} are faster, the median {ratio.median():.1f}x{least}{behind}."
     )
 
 

@@ -4,8 +4,8 @@ Used by ``bench`` alone.  ``Host`` is for backends whose results lie in the host
 ``Gpu`` for those of a CUDA device; both offer the same.
 
     >>> from exprkit.study.sides import side_of
-    >>> side_of("cpu", threads=2).device.rpartition(", ")[2]
-    '2 threads'
+    >>> type(side_of("cpu")).__name__
+    'Host'
 
 What a GPU does is timed by CUDA events around each step; its clock and whether it is held
 back are asked of the driver between two samples, through NVIDIA's nvidia-ml-py where that is
@@ -28,7 +28,7 @@ import numpy as np
 
 from exprkit import machine
 from exprkit.backends import card, load
-from exprkit.errors import brought_by
+from exprkit.errors import brought_by, number_of
 from exprkit.transpiler import link
 
 NOT_HELD_BACK = 0x1 | 0x2  # NVML's reasons for a lower clock that are none: idle, and a clock that somebody chose
@@ -38,17 +38,18 @@ FOLDER = "EXPRKIT_CACHE_DIR"
 KERNEL_FACTS = ("registers", "local_bytes", "shared_bytes", "block_used", "points_used", "resident_blocks")
 
 
-def side_of(backend: str, threads: int | None = None) -> Host | Gpu:
+def side_of(backend: str) -> Host | Gpu:
     """Where the backend of that name runs."""
-    return Gpu(backend) if hasattr(load(backend), "empty") else Host(threads)
+    return Gpu(backend) if hasattr(load(backend), "empty") else Host()
 
 
 class Host:
     """The host: copies are made by NumPy, and nothing has to be waited for."""
 
-    def __init__(self, threads: int | None = None) -> None:
-        count = threads or machine.cores()
-        self.device = f"{machine.cpu_model()}, {count} thread{'s' if count > 1 else ''}"
+    def used_by(self, evaluator: Any) -> dict[str, Any]:
+        """What an evaluator ran on; an engine that shares nothing out has the caller's thread alone."""
+        threads = getattr(evaluator._engine, "threads", 1)
+        return {"device": f"{machine.cpu_model()}, {number_of(threads, 'thread')}", "threads": threads}
 
     def put(self, array: np.ndarray) -> np.ndarray:
         """A fresh copy, as a user's array would be."""
@@ -103,6 +104,10 @@ class Gpu:
         self.cupy = cupy
         self.index = cupy.cuda.runtime.getDevice()
         self.device = cupy.cuda.runtime.getDeviceProperties(self.index)["name"].decode()
+
+    def used_by(self, evaluator: Any) -> dict[str, Any]:
+        """What an evaluator ran on."""
+        return {"device": self.device}
 
     def put(self, array: np.ndarray) -> Any:
         """A copy on the device, complete."""

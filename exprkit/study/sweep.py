@@ -28,8 +28,10 @@ import difflib
 import itertools
 import json
 import logging
+import math
 import os
 import re
+import reprlib
 import subprocess
 import sys
 import traceback
@@ -41,17 +43,18 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from exprkit.backends import NAMES, load, status
-from exprkit.errors import ArgumentError, brought_by
+from exprkit.errors import ArgumentError, brought_by, number_of
 from exprkit.study import notebook as notebooks
 from exprkit.study import records
 
-__all__ = ["Outcome", "configurations", "jobs_of", "summary", "sweep"]
+__all__ = ["Outcome", "configurations", "jobs_of", "listing", "summary", "sweep"]
 
 BLOCK = ("fixed", "points", "grid")
 FINISHED = "finished.json"
 SETTINGS = "parameters.json"
 UNLUCKY = "Kernel died before replying"  # papermill's race for ports, seen when several start at once
 STATES = ("done", "finished before", "skipped", "failed", "not started")
+MOST = 10_000  # runs of a study
 
 
 class Outcome(NamedTuple):
@@ -127,24 +130,19 @@ def sweep(
     ------
     ArgumentError
         Before anything runs: for a study that cannot be read, a parameter that the notebook
-        does not have, a value of the wrong type, and two configurations that are the same.
+        does not have, a value of the wrong type, two configurations that are the same, more than
+        10,000 of them, and a name of the study that would lead out of ``out``.
     BackendError
         Before anything runs: for a backend that does not exist.
+    DataError
+        If the system refuses to write, as where the disk is full; what is finished is kept.
     MissingError
         If several workers are wanted and dask is not installed.
     """
     jobs = jobs_of(notebook, study, out, only)
     _check_workers(workers, plain)
-    waiting, outcomes = [], {}
-    collected = records.runs_in(into) if into is not None else set()
-    for job in jobs:
-        reason = unavailable(job.parameters)
-        if reason:
-            outcomes[job.folder] = Outcome(job.parameters, "skipped", reason, job.folder, 0.0)
-        elif job.folder.name in collected or finished(job.folder):
-            outcomes[job.folder] = Outcome(job.parameters, "finished before", "", job.folder, 0.0)
-        else:
-            waiting.append(job)
+    waiting, before = _waiting(jobs, into)
+    outcomes = {outcome.folder: outcome for outcome in before}
     bar = progress(total=len(waiting)) if progress else None
     end = None if minutes is None else perf_counter() + 60 * minutes
     try:
@@ -158,8 +156,31 @@ def sweep(
             bar.close()
         complete = [job.folder for job in jobs if finished(job.folder)]
         if into is not None and complete:
-            records.collect(complete, into)
+            records.collect(complete, into, _command(notebook, study, plain, only))
     return [outcomes[job.folder] for job in jobs]
+
+
+def _waiting(jobs: list[_Job], into: str | Path | None) -> tuple[list[_Job], list[Outcome]]:
+    """The runs that are to be started, and what is known of the others."""
+    waiting, known = [], []
+    collected = records.runs_in(into) if into is not None else set()
+    for job in jobs:
+        reason = unavailable(job.parameters)
+        if reason:
+            known.append(Outcome(job.parameters, "skipped", reason, job.folder, 0.0))
+        elif job.folder.name in collected or finished(job.folder):
+            known.append(Outcome(job.parameters, "finished before", "", job.folder, 0.0))
+        else:
+            waiting.append(job)
+    return waiting, known
+
+
+def _command(notebook: str | Path, study: Any, plain: Any, only: str | None) -> str:
+    """What a user types for the same runs."""
+    if not isinstance(study, str | Path):
+        return f"exprkit.sweep({str(notebook)!r}, ...)"
+    options = " --plain" * (plain is not None) + (f" --only {only}" if only else "")
+    return f"python -m exprkit sweep {notebook} {study}{options}"
 
 
 def _check_workers(workers: int | str, plain: Any) -> None:
@@ -175,11 +196,56 @@ def summary(outcomes: Iterable[Outcome]) -> str:
     counts = {state: sum(one.state == state for one in outcomes) for state in STATES}
     lines = [", ".join(f"{count} {state}" for state, count in counts.items() if count)]
     for reason in dict.fromkeys(one.detail for one in outcomes if one.state == "skipped"):
-        lines.append(f"skipped, {sum(one.detail == reason for one in outcomes)} runs: {reason}")
+        skipped = sum(one.state == "skipped" and one.detail == reason for one in outcomes)
+        lines.append(f"skipped, {number_of(skipped, 'run')}: {reason}")
     lines += [f"failed: {one.detail}" for one in outcomes if one.state == "failed"]
     if counts["not started"]:
         lines.append("the time was up: start the same command again for the rest")
     return "\n".join(lines)
+
+
+def listing(jobs: list[_Job], into: str | Path | None = None) -> str:
+    """What would run: for every name of a study what its runs share, and a line a run with what differs; how many.
+
+    Of the time they take only the limit is told that they set to themselves by ``seconds``, if they have that.
+    """
+    groups: dict[str, list[_Job]] = {}
+    for job in jobs:
+        groups.setdefault(job.folder.name.rpartition("-")[0], []).append(job)
+    usual = {name: _text(value) for name, (_, value) in notebooks.defaults(jobs[0].notebook).items()}
+    lines = [line for name, some in groups.items() for line in _group(name, some, usual)]
+    waiting, known = _waiting(jobs, into)
+    runs = f"{number_of(len(jobs), 'run')} in {jobs[0].folder.parent}, {len(waiting):,} of them to be started"
+    lines.append(runs + _limit(waiting))
+    return "\n".join([*lines, *(summary(known).splitlines() if known else ())])
+
+
+def _group(name: str, jobs: list[_Job], usual: dict[str, str]) -> Iterator[str]:
+    """Lines on the runs of one name: what all of them have that the notebook has not by itself, then what differs."""
+    named = ("study", "results_dir")  # which the folder's name tells
+    texts = [{name: _text(value) for name, value in job.parameters.items() if name not in named} for job in jobs]
+    differing = {parameter for parameter in texts[0] if len({text[parameter] for text in texts}) > 1}
+    shared = {parameter for parameter in texts[0] if texts[0][parameter] != usual[parameter]} - differing
+    written = [" ".join(f"{parameter}={text[parameter]}" for parameter in text if parameter in differing)
+               for text in texts]  # fmt: skip
+    all_have = ", all with " + " ".join(f"{one}={texts[0][one]}" for one in texts[0] if one in shared) if shared else ""
+    yield f"{name}: {number_of(len(jobs), 'run')}{all_have}"
+    yield from (f"  {job.folder.name} {text}".rstrip() for job, text in zip(jobs, written, strict=True))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) and value else json.dumps(value)
+
+
+def _limit(jobs: list[_Job]) -> str:
+    """How long the runs measure at most, if they have a limit."""
+    if not jobs or not {"seconds", "backends"} <= set(jobs[0].parameters):
+        return ""
+    seconds = sum(job.parameters["seconds"] * len(job.parameters["backends"]) for job in jobs)
+    if not math.isfinite(seconds):
+        return ""
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    return f"; measuring takes up to {minutes} min {rest} s (their parameter seconds), preparing aside"
 
 
 # ── what to run ──────────────────────────────────────────────────────────────────────
@@ -188,12 +254,16 @@ def summary(outcomes: Iterable[Outcome]) -> str:
 def configurations(study: str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The parameters of every run of a study, those that it names."""
     content = _read(study) if isinstance(study, str | Path) else study
-    if isinstance(content, str | int | float):
-        raise ArgumentError(f"a study is a block or a list of blocks, not {content!r}")
+    if not isinstance(content, Mapping) and (isinstance(content, str) or not isinstance(content, Iterable | None)):
+        raise ArgumentError(f"a study is a block or a list of blocks, not {reprlib.repr(content)}")
     blocks = [content] if isinstance(content, Mapping) else list(content or ())
     if not blocks:
         raise ArgumentError("the study is empty")
-    return [one for number, block in enumerate(blocks) for one in _of_block(number, block)]
+    checked = [_checked_block(number, block) for number, block in enumerate(blocks)]
+    count = sum(len(block.points) * math.prod(map(len, block.grid.values())) for block in checked)
+    if count > MOST:
+        raise ArgumentError(f"the study has {count:,} runs, and {MOST:,} are the most: make its grid smaller")
+    return [one for block in checked for one in block.runs()]
 
 
 def _read(path: str | Path) -> Any:
@@ -201,15 +271,31 @@ def _read(path: str | Path) -> Any:
         import yaml
 
     try:
-        return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise ArgumentError(f"the study {path} cannot be read: {error}") from None
+        with open(path, "rb") as file:  # so that YAML's errors name the file
+            return yaml.safe_load(file)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ArgumentError(f"the study {str(path)!r} cannot be read: {error}") from None
+    except RecursionError:
+        raise ArgumentError(f"the study {str(path)!r} cannot be read: it is nested too deeply") from None
 
 
-def _of_block(number: int, block: Any) -> Iterator[dict[str, Any]]:
+class _Block(NamedTuple):
+    """A block of a study, checked."""
+
+    fixed: Mapping[str, Any]
+    points: list[Mapping[str, Any]]
+    grid: Mapping[str, list[Any]]
+
+    def runs(self) -> Iterator[dict[str, Any]]:
+        for point in self.points:
+            for values in itertools.product(*self.grid.values()):
+                yield {**self.fixed, **point, **dict(zip(self.grid, values, strict=True))}
+
+
+def _checked_block(number: int, block: Any) -> _Block:
     where = f"block {number + 1} of the study"
     if not isinstance(block, Mapping):
-        raise ArgumentError(f"{where} must hold some of {', '.join(BLOCK)}, not {block!r}")
+        raise ArgumentError(f"{where} must hold some of {', '.join(BLOCK)}, not {reprlib.repr(block)}")
     for name in block:
         if name not in BLOCK:
             near = difflib.get_close_matches(str(name), BLOCK, 1)
@@ -217,30 +303,31 @@ def _of_block(number: int, block: Any) -> Iterator[dict[str, Any]]:
             raise ArgumentError(f"{where} has no {name!r}; {hint}")
     fixed, points, grid = block.get("fixed", {}), block.get("points", [{}]), block.get("grid", {})
     if not isinstance(points, list) or not points:
-        raise ArgumentError(f"{where}: points must be a list of runs, not {points!r}")
+        raise ArgumentError(f"{where}: points must be a list of runs, not {reprlib.repr(points)}")
     for part, given in (("fixed", fixed), *(("a run of points", point) for point in points), ("grid", grid)):
         if not isinstance(given, Mapping):
-            raise ArgumentError(f"{where}: {part} must be parameters as in  n_points: 362, not {given!r}")
+            shown = reprlib.repr(given)
+            raise ArgumentError(f"{where}: {part} must be parameters as in  n_points: 362, not {shown}")
     for name, values in grid.items():
         if not isinstance(values, list) or not values:
-            raise ArgumentError(f"{where}: grid needs a list of values for {name!r}, not {values!r}")
-    for point in points:
-        for values in itertools.product(*grid.values()):
-            yield {**fixed, **point, **dict(zip(grid, values, strict=True))}
+            shown = reprlib.repr(values)
+            raise ArgumentError(f"{where}: grid needs a list of values for {name!r}, not {shown}")
+    return _Block(fixed, points, grid)
 
 
 def jobs_of(notebook: str | Path, study: Any, out: str | Path, only: str | None = None) -> list[_Job]:
     """All runs of a study, checked; ``sweep`` says what is raised."""
     notebook, out = Path(notebook), Path(out)
-    code, jobs = notebooks.code_of(notebook), {}
+    code, declared, jobs = notebooks.code_of(notebook), notebooks.defaults(notebook), {}
     for given in configurations(study):
-        parameters = notebooks.checked(notebook, given)
+        parameters = notebooks.checked(declared, given)
         if only is not None and parameters.get("study") != only:
             continue
         for backend in parameters.get("backends", ()):
             _status(backend)
         named = {name: value for name, value in parameters.items() if name != "results_dir"}
-        folder = out / f"{parameters.get('study', notebook.stem)}-{records.key_of(code, named)}"
+        name = records.checked_name(str(parameters["study"])) if "study" in parameters else notebook.stem
+        folder = out / f"{name}-{records.key_of(code, named)}"
         if folder in jobs:
             raise ArgumentError(f"the study has this configuration twice: {given}")
         if "results_dir" in parameters:
@@ -335,7 +422,7 @@ def _run(
     begin = perf_counter()
     if end is not None and begin > end:
         return Outcome(job.parameters, "not started", "the time was up", job.folder, 0.0)
-    job.folder.mkdir(parents=True, exist_ok=True)
+    records.folder_at(job.folder)
     for old in (*job.folder.glob(f"*{records.SAMPLES}"), job.folder / FINISHED):
         old.unlink(missing_ok=True)  # of an earlier run that did not end well
     records.write_json(job.folder / SETTINGS, job.parameters)
@@ -374,7 +461,8 @@ def _call(job: _Job, plain: Callable[..., Any]) -> tuple[str, Path]:
     try:
         plain(job.parameters)
     except Exception as error:  # whatever a configuration raises, the others go on
-        report.write_text(traceback.format_exc(), encoding="utf-8")
+        text = traceback.format_exc()
+        records.write(report, lambda path: path.write_text(text, encoding="utf-8", errors="backslashreplace"))
         last = [line for line in str(error).splitlines() if line.strip()][-1:] or [""]
         return f"{type(error).__name__}: {last[0]}", report
     return "", report

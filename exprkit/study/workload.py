@@ -10,6 +10,7 @@ The first stage of a measurement, before ``bench``; the notebooks' parameters ``
 
 from __future__ import annotations
 
+import reprlib
 from pathlib import Path
 
 import numpy as np
@@ -68,11 +69,9 @@ def expressions(
         nodes = next(size for size in range(1, 50) if generate.count_exhaustive(size, n_vars=n_vars) >= n)
         everything = generate.exhaustive(nodes, n_vars=n_vars, spelled_out=True)
         return everything[np.arange(n) * len(everything) // n].texts()
-    if Path(source).is_file():
-        parse(Path(source))  # an error names the line of the file
-        lines = map(str.strip, Path(source).read_text(encoding="utf-8").splitlines())
-        return _cycle([line for line in lines if line and not line.startswith("#")], n)  # as parse reads a file
-    raise ArgumentError(f"expressions={source!r} is neither esr, exhaustive or random nor a file")
+    if _is_file(source):
+        return _cycle(_lines(Path(source)), n)
+    raise ArgumentError(f"expressions={reprlib.repr(source)} is neither esr, exhaustive or random nor a file")
 
 
 def dataset(name: str, n_points: int, *, n_vars: int = 2, seed: int = 0) -> data.Dataset:
@@ -91,6 +90,23 @@ def dataset(name: str, n_points: int, *, n_vars: int = 2, seed: int = 0) -> data
     if n_vars != found.X.shape[1]:
         raise ArgumentError(f"{name} has {found.X.shape[1]} variables, not {n_vars}; dataset='uniform' has any number")
     return found.repeat_to(n_points)
+
+
+def _is_file(source: str) -> bool:
+    try:
+        return Path(source).is_file()
+    except (OSError, ValueError):  # no file can be named so
+        return False
+
+
+def _lines(path: Path) -> list[str]:
+    """The expressions of a file, as ``parse`` reads one."""
+    try:
+        parse(path)  # an error names the line of the file
+        lines = map(str.strip, path.read_text(encoding="utf-8").splitlines())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"the expressions in {path} cannot be read: {error}") from None
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def _cycle(texts: list[str], n: int) -> list[str]:
