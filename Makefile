@@ -1,4 +1,4 @@
-# make benchmark | lab | test | lint | study | study-gpu | peers | figures | readme | clean: everything in .venv, installed once.
+# make benchmark | lab | test | bounds | lint | study | study-gpu | peers | figures | readme | clean: everything in .venv, installed once.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -17,7 +17,7 @@ TESTS     := $(VENV)/.test$(subst $(comma),-,$(EXTRA))
 
 STUDY := TQDM_MININTERVAL=5 $(BIN)/python -m exprkit sweep notebooks/benchmark.ipynb --plain
 
-.PHONY: benchmark lab test lint study study-gpu peers figures readme clean
+.PHONY: benchmark lab test bounds lint study study-gpu peers figures readme clean
 
 benchmark: $(NOTEBOOKS)
 	@mkdir -p $(RESULTS)
@@ -32,6 +32,11 @@ lab: $(NOTEBOOKS)
 
 test: $(TESTS)
 	$(BIN)/python -m pytest -n auto
+
+# Lowering, derivatives and fits once more, with every index of a compiled loop checked: minutes, mostly of compiling.
+bounds: $(TESTS)
+	NUMBA_BOUNDSCHECK=1 EXPRKIT_CACHE_DIR=$(VENV)/bounds $(BIN)/python -m pytest -n auto \
+	    tests/test_memory.py tests/test_lower.py tests/test_gradient.py tests/test_fit.py
 
 lint: $(TESTS)
 	$(BIN)/ruff check .

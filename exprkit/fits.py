@@ -378,7 +378,7 @@ def _pair(bounds: Any) -> tuple[Any, Any]:
 def _in_float64(
     fitted: Fitted, pop: Population, X: Any, y: Any, weights: Any, starts: np.ndarray, told: Options, *where: Any
 ) -> Fitted:
-    """Fit anew, in float64, what overflows in float32 at every start, or stands where derivatives vanish or overflow."""
+    """Fit anew, in float64, what in float32 overflows at every start, or ends where derivatives vanish or overflow."""
     again = np.flatnonzero(np.isin(fitted.status, (objective.NOT_FINITE, objective.FLAT, objective.NO_SLOPE)))
     if not len(again):
         return fitted

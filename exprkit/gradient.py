@@ -124,7 +124,8 @@ def lower_gradients(
         np.zeros(first_result[-1], np.int32), first_result,
     )  # fmt: skip
     rules = table_rules(precision), derivative_rules(), _logs()
-    graph_room, room, done, parts = 1, FIRST_ROOM * len(pop.kinds) + 64, 0, []
+    graph_room, room, done = 1, FIRST_ROOM * len(pop.kinds) + 64, 0
+    parts: list[list[np.ndarray]] = []
     graph = make_graph(pop, positive, reverse=True, loose=True)
     scratch = _Scratch.make(graph, pop.max_params)
     while done < n_exprs or not parts:

@@ -393,16 +393,14 @@ _row(
 _row(
     29, "min", 2, "the smaller; a number wins over nan, either zero of +-0 may come back",
     aliases=("fmin",), chain=True, latex=r"\min\left({a}, {b}\right)",
-    commutative=True,
-    numpy=np.fmin, vector=vecmath.min, derivative=("lessequal(a, y)", "1 - lessequal(a, y)"), ulp=(0, 0),
+    commutative=True, numpy=np.fmin, vector=vecmath.min, derivative=("lessequal(a, y)", "1 - lessequal(a, y)"), ulp=(0, 0),
     cuda="fmin(a, b)", ptx="min{f}.{t} {y}, {a}, {b};",
     sympy=lambda s, a, b: s.Min(a, b), sympy_class=("Min",),
 )
 _row(
     30, "max", 2, "the larger; a number wins over nan, either zero of +-0 may come back",
     aliases=("fmax",), chain=True, latex=r"\max\left({a}, {b}\right)",
-    commutative=True,
-    numpy=np.fmax, vector=vecmath.max, derivative=("greaterequal(a, y)", "1 - greaterequal(a, y)"), ulp=(0, 0),
+    commutative=True, numpy=np.fmax, vector=vecmath.max, derivative=("greaterequal(a, y)", "1 - greaterequal(a, y)"), ulp=(0, 0),
     cuda="fmax(a, b)", ptx="max{f}.{t} {y}, {a}, {b};",
     sympy=lambda s, a, b: s.Max(a, b), sympy_class=("Max",),
 )
@@ -435,23 +433,20 @@ _row(
 )
 _row(
     35, "asinh", 1, "inverse hyperbolic sine",
-    aliases=("arcsinh",),
-    numpy=np.arcsinh, vector=vecmath.asinh, derivative=("1 / sqrt(a * a + 1)",), ulp=(4, 5),
+    aliases=("arcsinh",), numpy=np.arcsinh, vector=vecmath.asinh, derivative=("1 / sqrt(a * a + 1)",), ulp=(4, 5),
     cuda="asinh(a)", long_code=True,
     sympy=lambda s, a: s.asinh(a), sympy_class=("asinh",),
 )
 _row(
     36, "acosh", 1, "inverse hyperbolic cosine; nan for a < 1",
-    aliases=("arccosh",),
-    numpy=np.arccosh, vector=vecmath.acosh, derivative=("1 / (sqrt(a - 1) * sqrt(a + 1))",), ulp=(4, 4),
+    aliases=("arccosh",), numpy=np.arccosh, vector=vecmath.acosh, derivative=("1 / (sqrt(a - 1) * sqrt(a + 1))",), ulp=(4, 4),
     cuda="acosh(a)", long_code=True,
     domain=((1.0, 10.0),),
     sympy=lambda s, a: s.acosh(a), sympy_class=("acosh",),
 )
 _row(
     37, "atanh", 1, "inverse hyperbolic tangent; atanh(+-1) = +-inf, nan for |a| > 1",
-    aliases=("arctanh",),
-    numpy=np.arctanh, vector=vecmath.atanh, derivative=("1 / (1 - a * a)",), ulp=(4, 4), domain=((-0.999, 0.999),),
+    aliases=("arctanh",), numpy=np.arctanh, vector=vecmath.atanh, derivative=("1 / (1 - a * a)",), ulp=(4, 4), domain=((-0.999, 0.999),),
     cuda="atanh(a)", long_code=True,
     sympy=lambda s, a: s.atanh(a), sympy_class=("atanh",),
 )
@@ -464,8 +459,7 @@ _row(
 )
 _row(
     39, "hypot", 2, "sqrt(a^2 + b^2) without overflow between; inf wins over nan",
-    commutative=True,
-    numpy=np.hypot, vector=vecmath.hypot, derivative=("a / y", "b / y"), ulp=(4, 4),
+    commutative=True, numpy=np.hypot, vector=vecmath.hypot, derivative=("a / y", "b / y"), ulp=(4, 4),
     cuda="hypot(a, b)", long_code=True,
     sympy=lambda s, a, b: s.sqrt(a**2 + b**2), sympy_class=("hypot",),
 )
@@ -512,8 +506,7 @@ _row(
 )
 _row(
     46, "logistic", 1, "1 / (1 + exp(-a))",
-    aliases=("sigmoid",),
-    numpy=lambda a: 1 / (1 + np.exp(-a)), vector=vecmath.logistic, derivative=("y * (1 - y)",), ulp=(4, 4),
+    aliases=("sigmoid",), numpy=lambda a: 1 / (1 + np.exp(-a)), vector=vecmath.logistic, derivative=("y * (1 - y)",), ulp=(4, 4),
     cuda="sigmoid(a)", long_code=True,
     sympy=lambda s, a: 1 / (1 + s.exp(-a)), sympy_class=("logistic",),
 )
@@ -580,15 +573,13 @@ _row(
 )
 _row(
     56, "logical_and", 2, "1 where a > 0 and b > 0, else 0",
-    commutative=True,
-    numpy=lambda a, b: (np.greater(a, 0) & np.greater(b, 0)) * 1.0, vector=vecmath.logical_and,
+    commutative=True, numpy=lambda a, b: (np.greater(a, 0) & np.greater(b, 0)) * 1.0, vector=vecmath.logical_and,
     cuda="T(a > T(0) && b > T(0))", derivative=("0", "0"), ulp=(0, 0), chain=True, sympy_class=("And",),
     sympy=lambda s, a, b: s.Piecewise((1, s.And(a > 0, b > 0)), (0, True)),
 )
 _row(
     57, "logical_or", 2, "1 where a > 0 or b > 0, else 0",
-    commutative=True,
-    numpy=lambda a, b: (np.greater(a, 0) | np.greater(b, 0)) * 1.0, vector=vecmath.logical_or,
+    commutative=True, numpy=lambda a, b: (np.greater(a, 0) | np.greater(b, 0)) * 1.0, vector=vecmath.logical_or,
     cuda="T(a > T(0) || b > T(0))", derivative=("0", "0"), ulp=(0, 0), chain=True, sympy_class=("Or",),
     sympy=lambda s, a, b: s.Piecewise((1, s.Or(a > 0, b > 0)), (0, True)),
 )

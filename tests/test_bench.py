@@ -396,7 +396,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path):
 def test_a_full_disk_is_told_with_the_file_and_leaves_nothing_half_written(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "roofs", lambda: {"host_bytes_per_s": 1e10})
     samples = small(backends=["numpy"], n_samples=1)
-    monkeypatch.setattr(records.os, "fsync", full)
+    monkeypatch.setattr(records.files.os, "fsync", full)
     with pytest.raises(DataError, match=r"benchmark-\w+\.json cannot be written: No space left"):
         bench.save(samples, tmp_path, {})
     assert list(tmp_path.iterdir()) == []

@@ -250,7 +250,7 @@ def test_a_full_disk_stops_a_sweep_with_the_file_s_name_and_keeps_what_is_finish
     def until_full(parameters):
         Calls()(parameters)
         if parameters["n"] == 5:
-            monkeypatch.setattr(sweep.records.os, "fsync", full)
+            monkeypatch.setattr(sweep.records.files.os, "fsync", full)
 
     def full(handle):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -471,7 +471,7 @@ def test_a_readme_is_replaced_as_a_whole_or_left(tmp_path, capsys, monkeypatch):
     def full(handle):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(sweep.records.os, "fsync", full)
+    monkeypatch.setattr(sweep.records.files.os, "fsync", full)
     assert main(["readme", "--readme", str(page), "--results", str(tmp_path)]) == 1
     assert "README.md cannot be written: No space left on device" in capsys.readouterr().err
     assert "old" in page.read_text() and list(tmp_path.iterdir()) == [page]
