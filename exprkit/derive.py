@@ -75,7 +75,7 @@ def _leaf(pop: Population, name: str) -> tuple[int, int]:
     found = []
     for kind, names, n in ((VARIABLE, pop.variables, pop.n_vars), (PARAMETER, pop.parameters, pop.max_params)):
         known = [f"{LETTERS[kind]}{k + 1}" for k in range(n)] if names is None else list(names)
-        if name in known:
+        if isinstance(name, str) and name in known:
             return kind, known.index(name)
         found += known
     near = difflib.get_close_matches(str(name), found, 1)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import difflib
+import heapq
+import reprlib
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+LOOKED_AT = 200  # names that a misspelt one is compared with in full
 
 
 class ExprkitError(Exception):
@@ -44,14 +49,62 @@ class MissingError(ExprkitError, ImportError):
 
 def one_of(what: str, value: Any, choices: tuple[str, ...], error: type[ExprkitError] = ArgumentError) -> Any:
     """The value; an error if it is none of the choices."""
-    if value not in choices:
-        raise error(f"{what} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+    if not isinstance(value, str) or value not in choices:  # an array would be compared element by element
+        raise error(f"{what} must be one of {', '.join(map(repr, choices))}, not {_SHORT.repr(value)}")
     return value
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+
+
+def nearest(word: str, names: Iterable[str]) -> str | None:
+    """The name that a misspelt one is most like, if any is; quick among any number of names."""
+    found = list(names)
+    if len(found) > LOOKED_AT:
+        found = heapq.nlargest(LOOKED_AT, found, key=lambda name: _likeness(word, name))
+    return next(iter(difflib.get_close_matches(word, found, 1)), None)
+
+
+def _likeness(a: str, b: str) -> tuple[int, int]:
+    """With how many of the same characters both begin and end, then how little their lengths differ."""
+    return _common(a, b) + _common(a[::-1], b[::-1]), -abs(len(a) - len(b))
+
+
+def _common(a: str, b: str) -> int:
+    n = 0
+    for one, other in zip(a, b, strict=False):
+        if one != other:
+            break
+        n += 1
+    return n
 
 
 def number_of(n: int, what: str) -> str:
     """As "1 column" and "2,000 columns"."""
     return f"{n:,} {what}{'s' * (n != 1)}"
+
+
+def whole_number(value: Any) -> int | None:
+    """The value, if it is a whole number; flags and time spans are none."""
+    try:
+        return None if isinstance(value, bool) else int(type(value).__index__(value))
+    except (AttributeError, TypeError):
+        return None
+
+
+def brief(value: Any, most: int = 100) -> str:
+    """What was given, as an error shows it."""
+    text = repr(value)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def did_you_mean(name: str, possible: Iterable[str], other_words: dict[str, str] | None = None) -> str:
+    """A hint at what was meant, or nothing; ``other_words`` are what the same is called elsewhere."""
+    possible = list(possible)
+    meant = (other_words or {}).get(name)
+    meant = meant if meant in possible else nearest(name, possible)
+    return f"; did you mean {meant!r}?" if meant else ""
 
 
 @contextlib.contextmanager
