@@ -11,6 +11,7 @@ Beside the pipeline: gives the ``X`` and ``y`` that an ``Evaluator`` takes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, DataError, brought_by
+from exprkit import tables
+from exprkit.errors import ArgumentError, DataError, brief, brought_by, whole_number
+from exprkit.machine import available_memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,14 +64,17 @@ class Dataset:
 
     def repeat_to(self, n_points: int) -> Dataset:
         """The points over and over, cut at ``n_points`` (the thesis: 362 x 30 = 10,860)."""
-        if n_points < 1:
-            raise ArgumentError(f"n_points must be 1 or more, not {n_points!r}")
+        _check_counts(n_points=n_points, columns=self.X.shape[1] + 1)
+        if not len(self):
+            raise ArgumentError(f"{self.name} has no points to repeat")
         rows = np.arange(n_points) % len(self)
         return replace(self, X=self.X[rows], y=self.y[rows])
 
 
 def repeat(dataset: Dataset, n_points: int) -> Dataset:
     """The points of ``dataset`` over and over, cut at ``n_points``."""
+    if not isinstance(dataset, Dataset):
+        raise ArgumentError(f"repeat takes a Dataset, not {type(dataset).__name__}")
     return dataset.repeat_to(n_points)
 
 
@@ -91,9 +97,8 @@ def rough_pipe(n_points: int = 362, seed: int = 0) -> Dataset:
     ArgumentError
         If ``n_points`` is less than 1.
     """
-    if n_points < 1:
-        raise ArgumentError(f"n_points must be 1 or more, not {n_points!r}")
-    random = np.random.Generator(np.random.PCG64(seed))
+    _check_counts(n_points=n_points, columns=len(PIPES) + 3)
+    random = _random(seed)
     pipe = np.arange(n_points) * len(PIPES) // n_points
     r_k, low, high = np.array(PIPES)[::-1][pipe].T  # as in his table, the smoothest pipe first
     log_re = low + (high - low) * random.random(n_points)
@@ -124,11 +129,27 @@ def friction_factor(r_k: np.ndarray, log_re: np.ndarray) -> np.ndarray:
 
 def uniform(n_points: int = 362, n_vars: int = 2, seed: int = 0) -> Dataset:
     """Points spread evenly over [-2, 2] in each of ``n_vars`` variables; the target is standard normal."""
-    if n_points < 1 or n_vars < 1:
-        raise ArgumentError(f"n_points and n_vars must be 1 or more, not {n_points!r} and {n_vars!r}")
-    random = np.random.Generator(np.random.PCG64(seed))
+    _check_counts(n_points=n_points, n_vars=n_vars)
+    random = _random(seed)
     X = random.uniform(-2, 2, (n_points, n_vars))
     return Dataset(X, random.standard_normal(n_points), tuple(f"x{i + 1}" for i in range(n_vars)), "uniform")
+
+
+def _check_counts(**counts: Any) -> None:
+    for name, count in counts.items():
+        if (whole_number(count) or 0) < 1:
+            raise ArgumentError(f"{name} must be 1 or more, not {brief(count)}")
+    needed, available = 8 * math.prod(map(int, counts.values())), available_memory()
+    if available is not None and needed > available:
+        asked = ", ".join(f"{name}={brief(count)}" for name, count in counts.items())
+        raise ArgumentError(f"{asked} need more memory than the {available / 1e9:,.1f} GB that are available")
+
+
+def _random(seed: Any) -> np.random.Generator:
+    number = whole_number(seed)
+    if number is None or number < 0:
+        raise ArgumentError(f"seed must be a whole number, 0 or more, not {brief(seed)}")
+    return np.random.Generator(np.random.PCG64(number))
 
 
 def nikuradse() -> Dataset:
@@ -187,11 +208,14 @@ def from_table(table: Any, target: str | None = None) -> Dataset:
     elif not isinstance(table, pd.DataFrame):
         if not isinstance(table, Mapping):
             raise DataError(f"a table is a DataFrame, columns by name or a CSV file's path, not {type(table).__name__}")
-        table = pd.DataFrame(table)
+        try:
+            table = pd.DataFrame(table)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"the columns are no table: {error}") from error
     columns = [str(column) for column in table.columns]
     target = columns[-1] if target is None and columns else target
-    if target not in columns or len(columns) < 2 or len(set(columns)) < len(columns):
-        raise DataError(f"the columns must be a target and others, each once: {target!r} of {', '.join(columns)}")
+    if not isinstance(target, str) or target not in columns or len(columns) < 2 or len(set(columns)) < len(columns):
+        raise DataError(f"the columns must be a target and others, each once: {brief(target)} of {', '.join(columns)}")
     numbers = [_numbers(table.iloc[:, place], column) for place, column in enumerate(columns)]
     y = numbers.pop(columns.index(target))
     return Dataset(np.column_stack(numbers), y, tuple(column for column in columns if column != target), name)
@@ -208,8 +232,8 @@ def _read_csv(path: Path, pd: Any) -> Any:
 
 def _numbers(column: Any, name: str) -> np.ndarray:
     try:
-        values = np.asarray(column, np.float64)
-    except (TypeError, ValueError) as error:
+        values = tables.numbers("a column", column).astype(np.float64)
+    except DataError as error:
         raise DataError(f"column {name!r} holds something else than numbers: {error}") from error
     lacking = int(np.isnan(values).sum())
     if lacking:

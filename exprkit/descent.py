@@ -43,7 +43,8 @@ def minimise(
     best: Fitted | None = None
     for start in starts:
         problem = _Problem(ev, y, w, kind, lower, upper)
-        found = problem.ended(*run(problem, problem.within(start), steps, tol))
+        with np.errstate(over="ignore", invalid="ignore"):  # a step too far is inf or nan, which is no better
+            found = problem.ended(*run(problem, problem.within(start), steps, tol))
         if best is None:
             best = found
             continue
@@ -161,8 +162,7 @@ def _lbfgs(problem: _Problem, start: np.ndarray, max_iter: int, tol: float) -> F
             d *= np.minimum(1, 1 / np.maximum(np.linalg.norm(free, axis=1), TINY))[:, None]
         new_p, new_loss, new_gradient, moved = _halved(problem, p, loss, gradient, d, active)
         iterations += active
-        with np.errstate(invalid="ignore"):
-            gain = loss - new_loss
+        gain = loss - new_loss
         stuck, done = active & ~moved, active & moved & (gain <= tol * loss)
         still = active & moved & np.all(np.abs(new_p - p) <= tol * (np.abs(p) + tol), axis=1)
         status[stuck], status[still], status[done] = objective.STUCK, objective.XTOL, objective.FTOL

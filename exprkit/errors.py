@@ -85,6 +85,28 @@ def number_of(n: int, what: str) -> str:
     return f"{n:,} {what}{'s' * (n != 1)}"
 
 
+def whole_number(value: Any) -> int | None:
+    """The value, if it is a whole number; flags and time spans are none."""
+    try:
+        return None if isinstance(value, bool) else int(type(value).__index__(value))
+    except (AttributeError, TypeError):
+        return None
+
+
+def brief(value: Any, most: int = 100) -> str:
+    """What was given, as an error shows it."""
+    text = repr(value)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def did_you_mean(name: str, possible: Iterable[str], other_words: dict[str, str] | None = None) -> str:
+    """A hint at what was meant, or nothing; ``other_words`` are what the same is called elsewhere."""
+    possible = list(possible)
+    meant = (other_words or {}).get(name)
+    meant = meant if meant in possible else nearest(name, possible)
+    return f"; did you mean {meant!r}?" if meant else ""
+
+
 @contextlib.contextmanager
 def brought_by(extra: str) -> Iterator[None]:
     """Around the imports of packages that are installed with an extra."""

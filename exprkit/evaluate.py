@@ -12,13 +12,25 @@ Checks and converts what the user hands over, then calls the backend's ``Engine`
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from exprkit import arrays
-from exprkit.backends import choice, load, status
-from exprkit.errors import ArgumentError, BackendError, DataError, one_of
+from exprkit import arrays, tables
+from exprkit.backends import NAMES, choice, load, offered, status
+from exprkit.errors import (
+    ArgumentError,
+    BackendError,
+    DataError,
+    brief,
+    did_you_mean,
+    number_of,
+    one_of,
+    whole_number,
+)  # fmt: skip
 from exprkit.population import Population
 from exprkit.precision import Precision
 from exprkit.precision import precision as precision_of
@@ -31,6 +43,10 @@ LOSSES = {  # name: (what is summed over the points, how the sum and the sum of 
 }
 DTYPES = ("float32", "float64")
 MOST_THREADS = 4096
+OTHER_WORDS = {  # what arguments are called in other libraries
+    "random_state": "seed", "rng": "seed", "sample_weight": "weights", "p0": "init", "x0": "init", "n_jobs": "threads",
+    "workers": "threads", "max_nfev": "max_iter", "device": "backend",
+}  # fmt: skip
 COUNTED_BYTES = 64 << 20  # of a matrix in which nan and inf are counted
 
 
@@ -40,11 +56,12 @@ class Evaluator:
     Parameters
     ----------
     pop : Population
-        The expressions, from ``parse``.
+        The expressions, from ``parse``; or a text or an Expression.
     X : array, (n_points, n_vars)
-        The data, one column a variable: NumPy, pandas, nested lists, or any array with
-        ``__dlpack__`` (PyTorch, JAX, ...).  Converted to ``dtype`` and prepared once; the
-        GPU backends take arrays that lie on the device as they are.
+        The data, one column a variable: NumPy, nested lists, or any array with ``__dlpack__`` (PyTorch,
+        JAX, ...), for the GPU backends also one that lies on the device.  Or a DataFrame or a dict of columns:
+        by the population's names; without, by the names x1, x2, … if it has all that are used, else in their
+        order.  Copied and prepared once: what becomes of it later does not matter.
     backend : str
         ``"auto"`` (the fastest that can run here, by ``explain``'s estimates) or a name from
         ``backends()``.
@@ -54,7 +71,8 @@ class Evaluator:
         exponent is a constant whole number; on a GPU, approximate functions as well.  A
         ``Precision`` chooses each setting of a GPU's compiler.
     dtype : {"float32", "float64"}
-        Type of the data, the parameters, the arithmetic and the results.
+        Type of the data, the parameters, the arithmetic and the results.  Data that float32 would spoil (time
+        stamps that become equal, numbers beyond its range) is an error.
     threads : int, optional
         CPU threads; by default all that this process may use.
     n_steps : int
@@ -66,7 +84,7 @@ class Evaluator:
     Raises
     ------
     DataError
-        If ``X`` does not fit the population.
+        If ``X`` does not fit the population, or ``dtype`` spoils it.
     BackendError
         If the backend can't run here; says why and what mends it.
     ArgumentError
@@ -84,22 +102,26 @@ class Evaluator:
         n_steps: int = 1,
         **options: Any,
     ) -> None:
-        self.pop = arrays.population(pop)
+        self.pop = pop = arrays.population(pop)
         settings = precision_of(precision)
         self.precision = settings.operators
         self.dtype = np.dtype(one_of("dtype", arrays.dtype_name(dtype), DTYPES, DataError))
         self.threads = _check_threads(threads)
         self.n_steps = _check_steps(n_steps)
-        self._choice = self._chosen(X, settings, tuple(options)) if backend == "auto" else None
+        check_options(options, Evaluator)
+        auto = isinstance(backend, str) and backend == "auto"
+        self._choice = self._chosen(X, settings, tuple(options)) if auto else None
         module = load(self._choice.name if self._choice else backend)
         self.backend = module.__name__.rpartition(".")[2]
-        _check_options(self.backend, options, getattr(module, "OPTIONS", ()))
+        _check_offered(self.backend, options, getattr(module, "OPTIONS", ()))
         self._adopt = getattr(module, "adopt", arrays.no_device)
-        data, self._give_back = arrays.data_matrix(X, pop, self.dtype, self._adopt)
-        self._fresh = None if isinstance(data, np.ndarray) else module.empty
-        self.n_points = len(data)
+        self._X, self._give_back, self._name_of = arrays.data_matrix(X, pop, self.dtype, self._adopt)
+        self._rounded: Any = None  # the y that was looked at last
+        self._asked: Any = None  # the same, of a loss that stayed on the device
+        self._fresh = None if isinstance(self._X, np.ndarray) else module.empty
+        self.n_points = len(self._X)
         self._make_engine = lambda pop: module.Engine(
-            pop, data, precision=_for_backend(settings, module), dtype=self.dtype, threads=self.threads, **options
+            pop, self._X, precision=_for_backend(settings, module), dtype=self.dtype, threads=self.threads, **options
         )
         self._engine = self._make_engine(pop)
 
@@ -133,9 +155,11 @@ class Evaluator:
         DataError
             If ``params`` or ``out`` does not fit; nothing is computed then.
         """
+        count_nonfinite = _check_flag("count_nonfinite", count_nonfinite)
         sets, lead = arrays.parameter_sets(params, self.pop, self.dtype, self._adopt)
         shape = (*lead, len(self.pop), self.n_points)
         array = arrays.result_array(out, shape, self.dtype, self._adopt, self._fresh)
+        sets = arrays.apart(sets, array)
         values = array.reshape(len(sets), len(self.pop), self.n_points)
         if not count_nonfinite:
             self._engine.evaluate(sets, values)
@@ -182,9 +206,11 @@ class Evaluator:
         Raises
         ------
         DataError
-            If ``params``, ``y`` or ``weights`` does not fit.
+            If ``params``, ``y`` or ``weights`` does not fit, or values are missing: y or a column of X that the
+            population uses is nan at a point that counts and ``count_nonfinite`` is not asked for.
         """
         summed, finish = LOSSES[one_of("kind", kind, tuple(LOSSES), DataError)]
+        count_nonfinite = _check_flag("count_nonfinite", count_nonfinite)
         sets, lead, target, w = self._against(params, y, weights)
         counts = np.zeros((len(sets), len(self.pop), 2), np.int64) if count_nonfinite else None
         if counts is not None and getattr(self._engine, "counts_losses", False):
@@ -193,6 +219,8 @@ class Evaluator:
             sums = self._engine.loss_sums(sets, target, w, summed)
             if counts is not None:
                 self._count(sets, w, counts)
+        if counts is None:
+            self._check_complete(sums, y, target, w)
         total = self.n_points if w is None else float(np.sum(w, dtype=np.float64))
         with np.errstate(divide="ignore", invalid="ignore"):
             loss = self._give_back(finish(sums, np.float64(total)).reshape(*lead, len(self.pop)))
@@ -243,6 +271,7 @@ class Evaluator:
         sets, lead = arrays.parameter_sets(params, self.pop, self.dtype, self._adopt)
         shape = (*lead, len(self.pop), self.n_points, self.pop.max_params)
         array = arrays.result_array(out, shape, self.dtype, self._adopt, self._fresh)
+        sets = arrays.apart(sets, array)
         compute(sets, array.reshape(len(sets), *shape[len(lead) :]))
         return out if out is not None else self._give_back(array)
 
@@ -264,7 +293,8 @@ class Evaluator:
         Raises
         ------
         DataError
-            If ``params``, ``y`` or ``weights`` does not fit.
+            If ``params``, ``y`` or ``weights`` does not fit, or values are missing: y or a column of X that the
+            population uses is nan at a point that counts.
         BackendError
             If the backend makes no derivatives.
         """
@@ -272,6 +302,7 @@ class Evaluator:
         summed, finish = LOSSES[one_of("kind", kind, tuple(LOSSES), DataError)]
         sets, lead, target, w = self._against(params, y, weights)
         sums, gradient = compute(sets, target, w, summed)
+        self._check_complete(sums, y, target, w)
         total = np.float64(self.n_points if w is None else float(np.sum(w, dtype=np.float64)))
         with np.errstate(divide="ignore", invalid="ignore"):
             loss = finish(sums, total)
@@ -296,13 +327,15 @@ class Evaluator:
         Raises
         ------
         DataError
-            If ``params``, ``y`` or ``weights`` does not fit.
+            If ``params``, ``y`` or ``weights`` does not fit, or values are missing: y or a column of X that the
+            population uses is nan at a point that counts.
         BackendError
             If the backend makes no derivatives.
         """
         compute = self._ability("normal_equations")
         sets, lead, target, w = self._against(params, y, weights)
         jtj, jtr, sse = compute(sets, target, w)
+        self._check_complete(sse, y, target, w)
         shape = (*lead, len(self.pop))
         return tuple(self._give_back(array.reshape(*shape, *array.shape[2:])) for array in (jtj, jtr, sse))
 
@@ -333,9 +366,10 @@ class Evaluator:
         return str(self._ability("sass", "makes no code of an expression; backend='ptx' does")(number))
 
     def _number(self, i: int) -> int:
-        if not isinstance(i, (int, np.integer)) or isinstance(i, bool) or not 0 <= i < len(self.pop):
-            raise ArgumentError(f"there is no expression {i!r}: they are numbered 0 to {len(self.pop) - 1}")
-        return int(i)
+        number = whole_number(i)
+        if number is None or not 0 <= number < len(self.pop):
+            raise ArgumentError(f"there is no expression {brief(i)}: they are numbered 0 to {len(self.pop) - 1}")
+        return number
 
     def _ability(self, name: str, otherwise: str = "makes no derivatives; backend='cpu' does") -> Any:
         """The engine's method of that name."""
@@ -349,8 +383,44 @@ class Evaluator:
     ) -> tuple[np.ndarray, tuple[int, ...], np.ndarray, np.ndarray | None]:
         """Parameters, their leading shape, the target and the weights, checked."""
         sets, lead = arrays.parameter_sets(params, self.pop, self.dtype, self._adopt)
-        target = arrays.point_vector("y", y, self.n_points, self.dtype, self._adopt)
-        return sets, lead, target, arrays.weights_vector(weights, self.n_points, self.dtype, self._adopt)
+        known = y is self._rounded
+        target = arrays.point_vector("y", y, self.n_points, self.dtype, self._adopt, checked=known)
+        w = arrays.weights_vector(weights, self.n_points, self.dtype, self._adopt)
+        self._rounded = y
+        return sets, lead, target, w
+
+    def _check_complete(self, sums: Any, given: Any, y: Any, w: Any) -> None:
+        """Where a loss came out nan: an error if values are missing.
+
+        To ask a device is to wait for it, so of the same ``given`` y it is asked once.
+        """
+        on_device = not isinstance(sums, np.ndarray)
+        if on_device and given is self._asked:
+            return
+        self._asked = given if on_device else None
+        if bool(np.isnan(sums).any()):
+            self.check_complete(y, w)
+
+    def check_complete(self, y: Any, w: Any) -> None:
+        """An error if ``y`` or a column that the population uses is nan at a point that counts."""
+        gaps = [("y", arrays.on_host(missing))] if bool((missing := np.isnan(y)).any()) else []
+        for what, missing in (*gaps, *self._gaps):
+            n = int(np.sum(missing if w is None else missing & arrays.on_host(w > 0)))
+            if n:
+                raise DataError(
+                    f"{what} lacks {n:,} of {number_of(self.n_points, 'value')}: drop or fill those rows, "
+                    "or give them weight 0"
+                )
+
+    @functools.cached_property
+    def _gaps(self) -> list[tuple[str, np.ndarray]]:
+        """The columns that the population uses and that are not complete, with the points where they are nan."""
+        found = []
+        for i in tables.used_columns(self.pop):
+            missing = np.isnan(self._X[:, i])
+            if bool(missing.any()):
+                found.append((f"column {self._name_of(i)} of X", arrays.on_host(missing)))
+        return found
 
     def explain(self) -> str:
         """Which backend runs and on what, and what each is estimated to take (``backends.choice``)."""
@@ -363,7 +433,7 @@ class Evaluator:
 
     def _chosen(self, X: Any, settings: Precision, options: tuple[str, ...]) -> choice.Choice:
         """What "auto" takes; data that is no table of numbers is complained of later."""
-        n_points = len(X) if hasattr(X, "__len__") else 0
+        n_points = arrays.length(X)
         work = choice.work_of(self.pop, n_points, **self._expected(choice.lies_on_device(X)))
         special = settings != Precision(settings.operators)
         return choice.choose(work, pop=self.pop, options=options, settings=special)
@@ -385,22 +455,38 @@ class Evaluator:
 
 
 def _check_threads(threads: Any) -> int | None:
-    whole = isinstance(threads, (int, np.integer)) and not isinstance(threads, bool)
-    if threads is not None and not (whole and 1 <= threads <= MOST_THREADS):
-        raise DataError(f"threads must be a whole number from 1 to {MOST_THREADS:,}, not {threads!r}")
-    return None if threads is None else int(threads)
+    number = whole_number(threads)
+    if threads is not None and (number is None or not 1 <= number <= MOST_THREADS):
+        raise DataError(f"threads must be a whole number from 1 to {MOST_THREADS:,}, not {brief(threads)}")
+    return number
 
 
 def _check_steps(n_steps: Any) -> int:
-    if not isinstance(n_steps, (int, np.integer)) or isinstance(n_steps, bool) or n_steps < 1:
-        raise DataError(f"n_steps must be a whole number from 1, not {n_steps!r}")
-    return int(n_steps)
+    number = whole_number(n_steps)
+    if number is None or number < 1:
+        raise DataError(f"n_steps must be a whole number from 1, not {brief(n_steps)}")
+    return number
 
 
-def _check_options(backend: str, options: dict[str, Any], offered: tuple[str, ...]) -> None:
+def _check_flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise DataError(f"{name} must be True or False, not {brief(value)}")
+    return bool(value)
+
+
+def check_options(options: dict[str, Any], called: Callable[..., Any]) -> None:
+    """An error for what is neither an argument of ``called`` nor an option of any backend; names the nearest one."""
     for name in options:
-        if name not in offered:
-            what = f"its options are {', '.join(offered)}" if offered else "it has none"
+        known = [option for backend in NAMES for option in offered(backend)]
+        if name not in known:
+            hint = did_you_mean(name, [*inspect.signature(called).parameters, *known], OTHER_WORDS)
+            raise ArgumentError(f"{called.__name__} has no option {name!r}{hint}")
+
+
+def _check_offered(backend: str, options: dict[str, Any], has: tuple[str, ...]) -> None:
+    for name in options:
+        if name not in has:
+            what = f"its options are {', '.join(has)}" if has else "it has none"
             raise ArgumentError(f"backend {backend!r} has no option {name!r}: {what}")
 
 

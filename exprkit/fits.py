@@ -17,6 +17,7 @@ the starts, lets the backend's ``Engine.fit`` run Levenberg-Marquardt for all ex
 from __future__ import annotations
 
 import functools
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,10 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit import arrays, descent, objective
+from exprkit import arrays, descent, objective, tables
 from exprkit.backends import NAMES, load, status
-from exprkit.errors import ArgumentError, BackendError, DataError, brought_by, number_of, one_of
-from exprkit.evaluate import Evaluator
+from exprkit.errors import ArgumentError, BackendError, DataError, brief, brought_by, number_of, one_of, whole_number
+from exprkit.evaluate import Evaluator, check_options
 from exprkit.likelihood import LIKELIHOODS, covariance, negative_log_likelihood, sums_of_squares
 from exprkit.objective import Fitted, Options
 from exprkit.population import Population
@@ -43,6 +44,9 @@ KINDS = {
 LM_STEPS = 200  # steep expressions lose a few powers of ten a step; 50 are enough for 97 of 100
 METHODS = ("lm", *descent.METHODS)
 STARTS = ("ones", "normal")
+MOST_STEPS = 2**31 - 1  # that fit into 32 bits
+MOST_RESTARTS = 1_000_000
+LARGEST = sys.float_info.max
 FLOOR = 1e-6  # of abs r in the weights of "mae", beside the spread of y
 
 Bounds = tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | np.ndarray | None
@@ -190,7 +194,7 @@ def fit(
     ----------
     pop : Population
     X : array, (n_points, n_vars)
-        As for ``Evaluator``.
+        As for ``Evaluator``; complete, as ``y`` is, at the points that count and in the columns that are used.
     y : array, (n_points,)
         The target.
     weights : array, (n_points,), optional
@@ -243,13 +247,17 @@ def fit(
     """
     begin = time.perf_counter()
     _check(method, loss, delta, max_iter, tol, restarts, seed)
-    arrays.population(pop)
+    check_options(options, fit)
+    tol = float(tol)
+    pop = arrays.population(pop)
     lower, upper = _bounds(bounds, pop)
     starts = _starts(init, pop, restarts, seed)
     chosen = _backend(backend) if method == "lm" else backend
     ev = Evaluator(pop, X, chosen, precision, dtype, threads, **options)
-    target = arrays.point_vector("y", y, ev.n_points, ev.dtype, ev._adopt)
-    w = arrays.weights_vector(weights, ev.n_points, ev.dtype, ev._adopt)
+    given, X = X, ev._X  # what becomes of the user's data later does not matter
+    target = arrays.point_vector("y", y, ev.n_points, ev.dtype, ev._adopt, own=True)
+    w = arrays.weights_vector(weights, ev.n_points, ev.dtype, ev._adopt, own=True)
+    ev.check_complete(target, w)
     _check_target(target, w, loss)
     kind = KINDS[loss]
     scale = _floor(target, w) if kind == objective.ABSOLUTE else float(delta)
@@ -258,7 +266,7 @@ def fit(
         told = Options(kind, scale, most, tol, tol, lower, upper)
         fitted = ev._ability("fit")(starts, target, w, told)
         if ev.dtype == np.float32:
-            fitted = _in_float64(fitted, pop, X, y, weights, starts, told, chosen, precision, threads, options)
+            fitted = _in_float64(fitted, pop, given, y, weights, starts, told, chosen, precision, threads, options)
     else:
         fitted = descent.minimise(ev, method, starts, target, w, kind, max_iter, tol, lower, upper)
     return _result(ev, fitted, _host(X), target, w, loss, float(delta), (lower, upper), begin)
@@ -273,20 +281,30 @@ def _check(method: str, loss: str, delta: float, max_iter: Any, tol: float, rest
     if method != "lm" and KINDS[loss] not in (objective.SQUARES, objective.ABSOLUTE):
         able = "loss='squares', 'gaussian' or 'mae'"
         raise ArgumentError(f"method={method!r} takes {able}; for {loss!r} use method='lm'")
-    for name, value, least in (("max_iter", max_iter, 0), ("restarts", restarts, 0), ("seed", seed, 0)):
+    counts = ("max_iter", max_iter, MOST_STEPS), ("restarts", restarts, MOST_RESTARTS), ("seed", seed, None)
+    for name, value, most in counts:
         if value is None and name == "max_iter":
             continue
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-            raise ArgumentError(f"{name} must be a whole number >= {least}, not {value!r}")
-    for name, number in (("tol", tol), ("delta", delta)):
-        real = isinstance(number, (int, float, np.floating, np.integer)) and not isinstance(number, bool)
-        if not (real and 0 <= number < np.inf and (number > 0 or name == "tol")):
-            raise ArgumentError(f"{name} must be a {'positive ' if name == 'delta' else ''}number, not {number!r}")
+        number = whole_number(value)
+        if number is None or number < 0:
+            raise ArgumentError(f"{name} must be a whole number >= 0, not {brief(value)}")
+        if most is not None and number > most:
+            raise ArgumentError(f"{name} must be at most {most:,}, not {brief(value)}")
+    if not 0 <= _size(tol) <= 1:
+        raise ArgumentError(f"tol must be a number from 0 to 1, not {brief(tol)}")
+    if not 0 < _size(delta) <= LARGEST:
+        raise ArgumentError(f"delta must be a positive number, not {brief(delta)}")
+
+
+def _size(number: Any) -> float:
+    """A real number; nan for anything else."""
+    whole = whole_number(number)
+    return float(number) if isinstance(number, float | np.floating) else np.nan if whole is None else whole
 
 
 def _backend(name: str) -> str:
     """The backend of a fit: of "auto", the first that can run here and fits."""
-    if name != "auto":
+    if not isinstance(name, str) or name != "auto":
         return name
     for name in NAMES:
         if status(name).available and hasattr(load(name).Engine, "fit"):
@@ -294,8 +312,12 @@ def _backend(name: str) -> str:
     raise BackendError("no backend can fit here")
 
 
-def _check_target(y: np.ndarray, w: np.ndarray | None, loss: str) -> None:
-    if loss == "poisson" and bool(np.any((y < 0) & (True if w is None else w > 0))):
+def _check_target(y: Any, w: Any, loss: str) -> None:
+    counts = True if w is None else arrays.on_host(w > 0)  # y and w need not lie on the same side
+    if endless := int(np.sum(arrays.on_host(np.isinf(y)) & counts)):
+        found = f"{endless:,} of {number_of(len(y), 'value')}"
+        raise DataError(f"y is infinite in {found}: drop those rows, or give them weight 0")
+    if loss == "poisson" and bool(np.any(arrays.on_host(y < 0) & counts)):
         raise DataError("loss='poisson' needs counts: y must not be negative")
 
 
@@ -316,14 +338,19 @@ def _starts(init: Any, pop: Population, restarts: int, seed: int) -> np.ndarray:
         one_of("init", init, STARTS)
         first = _random(seed, 0).standard_normal(shape)[None]
     elif callable(init):
-        drawn = np.asarray(init(_random(seed, 0), shape), np.float64)
+        drawn = tables.numbers("what init gives", init(_random(seed, 0), shape), gaps=False).astype(np.float64)
         if drawn.shape != shape:
             raise DataError(f"init must give an array of shape {shape}, not {drawn.shape}")
         first = drawn[None]
     else:
         first = arrays.parameter_sets(init, pop, np.dtype(np.float64))[0]
-    more = [_random(seed, 1 + k).standard_normal(shape) for k in range(restarts)]
-    return np.ascontiguousarray(np.concatenate([first, np.array(more).reshape(restarts, *shape)]))
+    n_more = int(restarts) if first[0].size else 0  # without a parameter all starts are the same
+    arrays.check_memory("the starts", (len(first) + n_more, *shape), first.dtype, "take fewer restarts or expressions")
+    starts = np.empty((len(first) + n_more, *shape))
+    starts[: len(first)] = first
+    for k in range(n_more):
+        starts[len(first) + k] = _random(seed, 1 + k).standard_normal(shape)
+    return starts
 
 
 def _random(seed: int, stream: int) -> np.random.Generator:
@@ -347,12 +374,11 @@ def _bounds(bounds: Bounds, pop: Population) -> tuple[np.ndarray | None, np.ndar
         low, high = sides
     else:
         low, high = _pair(bounds)
+    sides = [tables.numbers("bounds", side if given is None else given, gaps=False)
+             for given, side in ((low, -np.inf), (high, np.inf))]  # fmt: skip
     try:
-        lower, upper = (
-            np.array(np.broadcast_to(np.asarray(side if given is None else given, np.float64), shape))
-            for given, side in ((low, -np.inf), (high, np.inf))
-        )
-    except (TypeError, ValueError):
+        lower, upper = (np.array(np.broadcast_to(side.astype(np.float64), shape)) for side in sides)
+    except ValueError:
         fitting = f"None, a number or an array of shape {shape[1:]} or {shape}"
         raise DataError(f"bounds must be (low, high), each {fitting}") from None
     bad = ~(lower <= upper)
@@ -363,15 +389,15 @@ def _bounds(bounds: Bounds, pop: Population) -> tuple[np.ndarray | None, np.ndar
 
 
 def _number(name: str, given: Any) -> float:
-    try:
-        return float(given)
-    except (TypeError, ValueError):
-        raise DataError(f"bounds of {name} must be (low, high), each None or a number, not {given!r}") from None
+    if not hasattr(given, "__float__") or np.ndim(given):
+        raise DataError(f"bounds of {name} must be (low, high), each None or a number, not {brief(given)}")
+    return float(tables.numbers(f"bounds of {name}", given, gaps=False))
 
 
 def _pair(bounds: Any) -> tuple[Any, Any]:
-    if not hasattr(bounds, "__len__") or len(bounds) != 2:
-        raise DataError(f"bounds must be (low, high), not {bounds!r}")
+    several = isinstance(bounds, list | tuple) or (isinstance(bounds, np.ndarray) and bounds.ndim > 0)
+    if not several or len(bounds) != 2:
+        raise DataError(f"bounds must be (low, high), not {brief(bounds)}")
     return bounds[0], bounds[1]
 
 

@@ -29,14 +29,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exprkit import ops
+from exprkit import errors, ops
 from exprkit.compiled import compiled
 from exprkit.errors import ArgumentError, nearest
 from exprkit.machine import available_memory
-from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Population
+from exprkit.population import CONSTANT, MAX_INDEX, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, Population
 
 __all__ = ["count_exhaustive", "exhaustive", "random"]
 
+MOST_NODES = 1000  # of expressions that are counted
 BYTES_PER_TOKEN = 9  # of a population: kind and value
 BYTES_PER_EXPRESSION = 13  # of a population: offset, parameter count, validity
 
@@ -96,6 +97,9 @@ def exhaustive(
     D. J. Bartlett, H. Desmond, P. G. Ferreira, "Exhaustive Symbolic Regression", IEEE
     Transactions on Evolutionary Computation 28 (2024).
     """
+    max_nodes = _whole("max_nodes", max_nodes, 1, MOST_NODES)
+    if not isinstance(spelled_out, bool | np.bool_):
+        raise ArgumentError(f"spelled_out must be True or False, not {errors.brief(spelled_out)}")
     alphabet = _alphabet(max_nodes, operators, n_vars, n_params, constants)
     counts = [sum(of_size) for of_size in _counts(max_nodes, alphabet)]
     counts = _first(counts, limit)
@@ -113,6 +117,7 @@ def count_exhaustive(
     constants: Sequence[float] = (),
 ) -> int:
     """How many expressions ``exhaustive`` of the same arguments makes, without making them."""
+    max_nodes = _whole("max_nodes", max_nodes, 1, MOST_NODES)
     alphabet = _alphabet(max_nodes, operators, n_vars, n_params, constants)
     return sum(sum(of_size) for of_size in _counts(max_nodes, alphabet))
 
@@ -136,11 +141,12 @@ class _Alphabet(NamedTuple):
 def _alphabet(
     max_nodes: int, operators: Operators, n_vars: int, n_params: int, constants: Sequence[float]
 ) -> _Alphabet:
-    _check_at_least("max_nodes", max_nodes, 1)
-    _check_at_least("n_vars", n_vars, 0)
-    _check_at_least("n_params", n_params, 0)
+    n_vars, n_params = _whole("n_vars", n_vars, 0), _whole("n_params", n_params, 0)
+    numbers = _numbers("constants", constants)
+    if numbers.ndim != 1:
+        raise ArgumentError(f"constants must be a list of numbers, not {errors.brief(constants)}")
     most_leaves = (max_nodes + 1) // 2
-    alphabet = _Alphabet(n_vars, np.array(constants, np.float64), min(n_params, most_leaves), _rows(operators))
+    alphabet = _Alphabet(n_vars, numbers, min(n_params, most_leaves), _rows(operators))
     if alphabet.parameter + len(alphabet.operators) > 255:
         raise ArgumentError("variables, constants and operators are more than 255 together")
     return alphabet
@@ -187,7 +193,7 @@ def _first(counts: list[int], limit: int | None) -> list[int]:
     """The counts by size when only the first ``limit`` expressions are wanted."""
     if limit is None:
         return counts
-    _check_at_least("limit", limit, 0)
+    limit = _whole("limit", limit, 0)
     kept = []
     for count in counts:
         kept.append(min(count, limit))
@@ -199,11 +205,15 @@ def _check_memory(counts: list[int], max_nodes: int) -> None:
     # The matrices of symbols and the population live side by side for a moment; an
     # operator that is spelled out takes a second token.
     needed = sum(n * (size * (1 + 1.5 * BYTES_PER_TOKEN) + BYTES_PER_EXPRESSION + 16) for size, n in enumerate(counts))
+    what = f"up to {max_nodes} nodes there are {sum(counts):,} expressions, which"
+    _check_available(needed, what, "take fewer nodes, operators, variables or parameters, or limit=")
+
+
+def _check_available(needed: float, what: str, remedy: str) -> None:
     available = available_memory()
     if available is not None and needed > available:
         raise ArgumentError(
-            f"up to {max_nodes} nodes there are {sum(counts):,} expressions, which need about {needed / 1e9:,.1f} GB;"
-            f" {available / 1e9:,.1f} GB are available: take fewer nodes, operators, variables or parameters, or limit="
+            f"{what} need about {needed / 1e9:,.1f} GB; {available / 1e9:,.1f} GB are available: {remedy}"
         )
 
 
@@ -399,17 +409,16 @@ def random(
     ArgumentError
         If a name is unknown or a number does not make sense.
     """
-    _check_at_least("n", n, 0)
-    _check_at_least("n_vars", n_vars, 1)
-    _check_at_least("n_params", n_params, 0)
+    n, n_vars = _whole("n", n, 0, 2**40), _whole("n_vars", n_vars, 1, MAX_INDEX)
+    n_params, state = _whole("n_params", n_params, 0, MAX_INDEX), np.uint64(_whole("seed", seed, None) % 2**64)
     rows = sorted(_rows(operators), key=lambda row: row.arity)
     codes = np.array([row.code for row in rows], np.uint64)
     n_unary = sum(row.arity == 1 for row in rows)
     sizes = _feasible_sizes(n_tokens, n_unary, len(rows) - n_unary)
     low, high = _thousandths(constant_range)
-    share = int(constant_share * 2**32) if constant_range is not None else 0
-
-    state = np.uint64(seed % 2**64)
+    share = int(_share(constant_share) * 2**32) if constant_range is not None else 0
+    needed = n * (float(sizes.mean()) * BYTES_PER_TOKEN + BYTES_PER_EXPRESSION)
+    _check_available(needed, "so many expressions", "take fewer, or shorter ones")
     offsets = np.zeros(n + 1, np.int64)
     _random_sizes(state, sizes, offsets)
     kinds, values = np.empty(offsets[-1], np.uint8), np.empty(offsets[-1], np.uint64)
@@ -418,8 +427,7 @@ def random(
 
 
 def _feasible_sizes(n_tokens: tuple[int, int], n_unary: int, n_binary: int) -> np.ndarray:
-    low, high = n_tokens
-    _check_at_least("n_tokens[0]", low, 1)
+    low, high = (_whole("n_tokens", size, 1, MAX_TOKENS) for size in _pair_of("n_tokens", n_tokens))
     sizes = np.arange(low, high + 1)
     if not n_unary:
         sizes = sizes[sizes % 2 == 1]
@@ -433,7 +441,10 @@ def _feasible_sizes(n_tokens: tuple[int, int], n_unary: int, n_binary: int) -> n
 def _thousandths(interval: tuple[float, float] | None) -> tuple[int, int]:
     if interval is None:
         return 0, 0
-    low, high = int(np.ceil(interval[0] * 1000)), int(np.floor(interval[1] * 1000))
+    ends = 1000 * _numbers("constant_range", _pair_of("constant_range", interval))
+    if ends.shape != (2,) or not np.all(np.abs(ends) < 2**31):
+        raise ArgumentError(f"constant_range must be two numbers of at most 2 million, not {errors.brief(interval)}")
+    low, high = int(np.ceil(ends[0])), int(np.floor(ends[1]))
     if low > high:
         raise ArgumentError(f"constant_range={interval} holds no multiple of 0.001")
     return low, high
@@ -564,8 +575,10 @@ def _rows(operators: Operators) -> list[ops.Operator]:
         operators = ops.SETS[operators]
     symbols = {row.infix: row for row in ops.OPERATORS if row.infix and row.arity == 2}
     rows: dict[int, ops.Operator] = {}
+    if not hasattr(operators, "__iter__") or getattr(operators, "ndim", 1) == 0:
+        raise ArgumentError(f"operators must be a set's name or a list of names, not {errors.brief(operators)}")
     for name in operators:
-        row = symbols.get(name) or ops.BY_SPELLING.get(name)
+        row = (symbols.get(name) or ops.BY_SPELLING.get(name)) if isinstance(name, str) else None
         if row is None:
             raise ArgumentError(_unknown("operator", name, ops.BY_SPELLING))
         rows.setdefault(row.code, row)
@@ -578,6 +591,32 @@ def _unknown(what: str, name: str, possible: Sequence[str] | dict) -> str:
     return f"there is no {what} {name!r}{hint}"
 
 
-def _check_at_least(name: str, value: int, least: int) -> None:
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-        raise ArgumentError(f"{name} must be a whole number, {least} or more, not {value!r}")
+def _whole(name: str, value: object, least: int | None, most: int | None = None) -> int:
+    number = errors.whole_number(value)
+    if number is None or (least is not None and number < least):
+        bound = "" if least is None else f", {least} or more"
+        raise ArgumentError(f"{name} must be a whole number{bound}, not {errors.brief(value)}")
+    if most is not None and number > most:
+        raise ArgumentError(f"{name} must be at most {most:,}, not {errors.brief(value)}")
+    return number
+
+
+def _pair_of(name: str, value: object) -> Sequence[float]:
+    if isinstance(value, np.ndarray) and value.ndim:
+        value = value.tolist()
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise ArgumentError(f"{name} must be two numbers, not {errors.brief(value)}")
+    return value
+
+
+def _numbers(name: str, values: object) -> np.ndarray:
+    from exprkit import tables
+
+    return tables.numbers(name, values, gaps=False).astype(np.float64)
+
+
+def _share(value: object) -> float:
+    found = _numbers("constant_share", value)
+    if found.ndim or not 0 <= found <= 1:
+        raise ArgumentError(f"constant_share must be a number from 0 to 1, not {errors.brief(value)}")
+    return float(found)

@@ -282,10 +282,14 @@ def test_losses_count_nan_and_inf_at_the_points_that_count(backend, weighted, mo
     y, params = np.ones(5), [[[], [], [1.0], [1.0, 2.0]], [[], [], [np.inf], [0.0, 0.0]]]
     ev = ek.Evaluator(pop, X, backend=backend)
     loss, counts = ev.loss(params, y, "mse", weights, count_nonfinite=True)
-    np.testing.assert_array_equal(loss, ev.loss(params, y, "mse", weights))
+    complete = np.where(np.isnan(X[:, 0]), 0.0, 1.0 if weights is None else weights)  # else it is an error
+    np.testing.assert_array_equal(
+        ev.loss(params, y, "mse", complete, count_nonfinite=True)[0], ev.loss(params, y, "mse", complete)
+    )
     assert counts.dtype == np.int64 and counts.shape == (2, 4, 2)
     chosen = [1, 3, 4] if weighted else slice(None)
-    for found, one_set in zip(counts, params, strict=True):
+    for means, found, one_set in zip(loss, counts, params, strict=True):
         values = ev.evaluate(one_set)[:, chosen]
+        np.testing.assert_allclose(means, np.mean((values - 1.0) ** 2, axis=1), rtol=1e-6)
         np.testing.assert_array_equal(found, np.stack([np.isnan(values).sum(1), np.isinf(values).sum(1)], axis=1))
     assert ev.loss(params[0], y, count_nonfinite=True)[1].shape == (4, 2)

@@ -458,8 +458,9 @@ def test_constant_columns_nan_and_no_points(fits):
     pop = ek.parse(["p1 + p2 * x1"])
     constant = ek.fit(pop, np.ones((9, 1)), np.arange(9.0), dtype="float64", backend=fits)
     assert constant.loss[0] == pytest.approx(60)
-    assert ek.fit(pop, np.full((9, 1), np.nan), np.arange(9.0), backend=fits).status[0] == objective.NOT_FINITE
-    assert ek.fit(pop, np.ones((9, 1)), np.full(9, np.nan), backend=fits).status[0] == objective.NOT_FINITE
+    for data, y in ((np.full((9, 1), np.nan), np.arange(9.0)), (np.ones((9, 1)), np.full(9, np.nan))):
+        engine = load(fits).Engine(pop, data, precision="ieee", dtype=F64)
+        assert engine.fit(np.ones((1, 1, 2)), y, None, Options()).status[0] == objective.NOT_FINITE
     assert ek.fit(pop, np.empty((0, 1)), [], backend=fits).status[0] == objective.NO_WEIGHT
     assert len(ek.fit(ek.parse([]), np.ones((9, 1)), np.ones(9), backend=fits)) == 0
 

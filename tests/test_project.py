@@ -30,8 +30,9 @@ LAYERS = """
     native text.decimals
     vector.llvm_text vector.coefficients precision
     vector.vecmath
-    ops
+    ops rounding
     population
+    tables
     text.names text.infix postfix text.shunting population_file data study.notebook
     text.printer text.parse_errors text.listing text.tree
     expression

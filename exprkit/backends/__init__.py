@@ -16,16 +16,16 @@ Adding a backend is adding such a module and its name to ``NAMES``.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from exprkit.errors import BackendError
+from exprkit.errors import BackendError, brief, did_you_mean
 from exprkit.population import Population
 
 NAMES = ("cpu", "cuda", "ptx", "numpy")  # what "auto" takes of them: ``choice``
+OTHER_WORDS = {"gpu": "cuda", "nvidia": "cuda", "host": "cpu"}
 
 
 class Engine(Protocol):
@@ -65,11 +65,12 @@ def load(name: str) -> Any:
     BackendError
         If there is no backend of that name, or it cannot run here.
     """
+    if not isinstance(name, str):
+        raise BackendError(f"there is no backend {brief(name)} (there are: auto, {', '.join(NAMES)})")
     if name == "auto":
         name = next(name for name in NAMES if status(name).available)
     if name not in NAMES:
-        near = difflib.get_close_matches(str(name).lower(), NAMES, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(name.lower(), NAMES, OTHER_WORDS)
         raise BackendError(f"there is no backend {name!r}{hint} (there are: auto, {', '.join(NAMES)})")
     found = status(name)
     if not found.available:

@@ -79,7 +79,7 @@ class Gradients:
 
     def jacobian(self, params: np.ndarray, out: np.ndarray) -> None:
         """Write the derivatives into ``out``, (n_sets, n_exprs, n_points, max_params)."""
-        rows = out.reshape(-1, self.n_points, out.shape[3])
+        rows = out.reshape(out.shape[0] * out.shape[1], *out.shape[2:])
         rows[...] = 0
         goal = self.goal(None, None, objective.SQUARES, 1.0)
         self.shared(params, lambda job, scratch, most: _drive_jacobian(self.machine, goal, job, scratch, rows, most))
@@ -91,7 +91,7 @@ class Gradients:
         """J'WJ, J'Wr and the sum of w r^2."""
         n_sets, n_exprs, width = params.shape
         sums = self._sums(params, self.goal(y, weights, objective.SQUARES, 1.0), True)
-        sums = sums.reshape(n_sets, n_exprs, -1)
+        sums = sums.reshape(n_sets, n_exprs, sums.shape[1])
         jtj = np.zeros((n_sets, n_exprs, width, width))
         jtj[(..., *np.triu_indices(width))] = sums[..., 1 + width :]
         jtj[(..., *np.triu_indices(width)[::-1])] = sums[..., 1 + width :]
@@ -102,7 +102,8 @@ class Gradients:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Sums of w r^2 or w abs r, and their gradients."""
         number = objective.SQUARES if kind == "square" else objective.ABSOLUTE
-        sums = self._sums(params, self.goal(y, weights, number, SMALLEST), False).reshape(*params.shape[:2], -1)
+        sums = self._sums(params, self.goal(y, weights, number, SMALLEST), False)
+        sums = sums.reshape(*params.shape[:2], sums.shape[1])
         return sums[..., 0].copy(), 2 * sums[..., 1:]
 
     def _sums(self, params: np.ndarray, goal: Goal, pairs: bool) -> np.ndarray:
@@ -118,7 +119,7 @@ class Gradients:
         total = sums[0]
         for more in sums[1:]:
             total = total + more
-        total.reshape(*params.shape[:2], -1)[:, ~self.pop.valid] = np.nan
+        total.reshape(*params.shape[:2], total.shape[1])[:, ~self.pop.valid] = np.nan
         return total
 
     def goal(self, y: np.ndarray | None, weights: np.ndarray | None, kind: int, delta: float) -> Goal:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from exprkit import arrays
-from exprkit.errors import ArgumentError, DataError, number_of
+from exprkit.errors import ArgumentError, DataError, brief, number_of, one_of, whole_number
 from exprkit.lower import lower
 from exprkit.population import Population
 from exprkit.precision import Precision
@@ -29,6 +29,7 @@ from exprkit.transpiler.structures import to_compile
 
 TASKS = (VALUES, SQUARE, ABSOLUTE)
 DTYPES = ("float32", "float64")
+MOST_WORKERS = 4096
 MANY_POINTS = 1 << 20  # for which code is made
 
 
@@ -119,21 +120,24 @@ def compile_ptx(
     ArgumentError, DataError
         If a choice does not exist.
     """
-    arrays.population(pop)
-    if arrays.dtype_name(dtype) not in DTYPES:
-        raise DataError(f"dtype must be one of {', '.join(map(repr, DTYPES))}, not {dtype!r}")
-    settings, number = settings_of(precision), np.dtype(arrays.dtype_name(dtype))
-    if task not in TASKS:
-        raise ArgumentError(f"task must be one of {', '.join(map(repr, TASKS))}, not {task!r}")
-    if points_per_thread not in (None, 1, 2, 16 // number.itemsize):
-        raise ArgumentError(f"points_per_thread must be 1, 2 or 4 (float64: 1 or 2), not {points_per_thread!r}")
-    if block_size is not None and block_size not in range(WARP, 1025, WARP):
-        raise ArgumentError(f"block_size must be a multiple of {WARP} up to 1024, not {block_size!r}")
+    pop = arrays.population(pop)
+    settings, number = settings_of(precision), np.dtype(one_of("dtype", arrays.dtype_name(dtype), DTYPES, DataError))
+    one_of("task", task, TASKS)
+    points, block = whole_number(points_per_thread), whole_number(block_size)
+    if points_per_thread is not None and points not in (1, 2, 16 // number.itemsize):
+        raise ArgumentError(f"points_per_thread must be 1, 2 or 4 (float64: 1 or 2), not {brief(points_per_thread)}")
+    if block_size is not None and block not in range(WARP, 1025, WARP):
+        raise ArgumentError(f"block_size must be a multiple of {WARP} up to 1024, not {brief(block_size)}")
+    if workers is not None and whole_number(workers) not in range(1, MOST_WORKERS + 1):
+        raise ArgumentError(f"workers must be a whole number from 1 to {MOST_WORKERS:,}, not {brief(workers)}")
+    if not isinstance(cache, bool):
+        raise ArgumentError(f"cache must be True or False, not {brief(cache)}")
+    if progress is not None and not callable(progress):
+        raise ArgumentError(f"progress must be a function of the number of modules done, not {brief(progress)}")
 
     def changed(usual: Shape) -> Shape:
         return Shape(
-            points_per_thread or usual.points, block_size or usual.block, usual.structures,
-            usual.resident if block_size is None else None,
+            points or usual.points, block or usual.block, usual.structures, usual.resident if block is None else None,
         )  # fmt: skip
 
     program = lower(pop, precision=settings.operators, dtype=number)
