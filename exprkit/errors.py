@@ -31,6 +31,18 @@ class PopulationError(ExprkitError, ValueError):
     """Arrays that are not a population; shows the listing with the bad token marked."""
 
 
+class SelectionError(ExprkitError, IndexError):
+    """A number, a list of numbers or a mask that selects no expressions of a population."""
+
+
+class FileError(ExprkitError, OSError):
+    """A file that cannot be read or written; says which and why."""
+
+
+class NoSuchFileError(FileError, FileNotFoundError):
+    """A file that is not there."""
+
+
 class DataError(ExprkitError, ValueError):
     """Data, parameters or an output array whose shape or kind does not fit the population."""
 
@@ -41,6 +53,10 @@ class BackendError(ExprkitError, RuntimeError):
 
 class ArgumentError(ExprkitError, ValueError):
     """An argument that is none of those possible; says which are, and the nearest one to a misspelt name."""
+
+
+class OperandError(ExprkitError, TypeError):
+    """An operator that is given too few operands, too many, or something that is no expression and no number."""
 
 
 class MissingError(ExprkitError, ImportError):
@@ -90,6 +106,14 @@ def whole_number(value: Any) -> int | None:
     try:
         return None if isinstance(value, bool) else int(type(value).__index__(value))
     except (AttributeError, TypeError):
+        return None
+
+
+def listed(values: Any) -> tuple[Any, ...] | None:
+    """What a list holds; None for what is none, as a text."""
+    try:
+        return None if isinstance(values, (str, bytes)) else tuple(values)
+    except TypeError:
         return None
 
 

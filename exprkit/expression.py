@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from exprkit import ops
-from exprkit.errors import PopulationError
+from exprkit.errors import OperandError, PopulationError
 from exprkit.population import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, Words
 from exprkit.text.names import NUMBERED, PLURAL, Given, Names
 
@@ -215,8 +215,11 @@ def _leaf(kind: int, value: int, **names: Words) -> Expression:
 
 
 def constant(number: float) -> Expression:
-    """A number as an expression."""
-    exact = np.float64(number)
+    """A number as an expression; one too large for float64 is inf, as in a text."""
+    try:
+        exact = np.float64(number)
+    except OverflowError:
+        exact = np.float64(np.inf if number > 0 else -np.inf)
     return _leaf(CONSTANT, int(np.float64(np.nan if np.isnan(exact) else exact).view(np.uint64)))
 
 
@@ -234,10 +237,11 @@ def function(name: str) -> Callable[..., Expression]:
     def apply(*operands: Expression | float) -> Expression:
         if len(operands) < row.arity or (len(operands) > row.arity and not row.chain):
             more = " or more" if row.chain else ""
-            raise TypeError(f"{name}() takes {row.arity}{more} argument{'s' * (row.arity > 1)}, {len(operands)} given")
+            takes = f"{row.arity}{more} argument{'s' * (row.arity > 1)}"
+            raise OperandError(f"{name}() takes {takes}, {len(operands)} given")
         for operand in operands:
             if not _is_operand(operand):
-                raise TypeError(f"{name}() takes Expressions and numbers, not {type(operand).__name__}")
+                raise OperandError(f"{name}() takes Expressions and numbers, not {type(operand).__name__}")
         result = applied(row, *operands[: row.arity])
         for operand in operands[row.arity :]:
             result = applied(row, result, operand)

@@ -10,11 +10,26 @@ Below everything that writes a file which a user named.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from exprkit.errors import FileError, NoSuchFileError
+
+
+@contextlib.contextmanager
+def told(path: Any, what: str) -> Iterator[None]:
+    """Around what reads or writes a file: what goes wrong is an error that says so; ``what``: "read" or "written"."""
+    try:
+        yield
+    except FileError:
+        raise
+    except OSError as error:
+        kind = NoSuchFileError if isinstance(error, FileNotFoundError) else FileError
+        raise kind(f"{os.fspath(path)!r} cannot be {what}: {error.strerror or error}") from error
 
 
 def write(path: Path, fill: Callable[[Path], Any]) -> Path:

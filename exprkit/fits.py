@@ -135,7 +135,10 @@ class FitResult:
 
     def best(self, n: int = 1) -> np.ndarray:
         """The numbers of the ``n`` expressions of least loss, the best first; those without a loss last."""
-        return np.argsort(np.where(np.isnan(self.loss), np.inf, self.loss), kind="stable")[:n]
+        number = whole_number(n)
+        if number is None or number < 0:
+            raise ArgumentError(f"n must be a whole number >= 0, not {brief(n)}")
+        return np.argsort(np.where(np.isnan(self.loss), np.inf, self.loss), kind="stable")[:number]
 
     def to_pandas(self) -> pd.DataFrame:
         """A row an expression: its text, loss, R2, why it ended, parameters and their standard errors."""
@@ -467,4 +470,4 @@ def _in_terms_of(loss: str, found: np.ndarray, y: np.ndarray, w: np.ndarray | No
     """The objective as the loss that was asked for."""
     if loss in LIKELIHOODS:
         return negative_log_likelihood(loss, found, y, w)
-    return found / total if loss == "mae" else found / 2 if loss == "huber" else found
+    return found / (total or 1.0) if loss == "mae" else found / 2 if loss == "huber" else found

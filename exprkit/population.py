@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from exprkit import ops
-from exprkit.errors import PopulationError, number_of
+from exprkit.errors import PopulationError, SelectionError, brief, listed, number_of, whole_number
 
 if TYPE_CHECKING:
     import os
@@ -45,6 +45,7 @@ MAX_INDEX = 65_535  # of a variable or parameter; a larger one is a typing error
 Words = tuple[str, ...] | None  # names; None: the usual ones
 
 SHOWN = 8  # rows of the picture in a notebook
+SELECTS = "a population takes a number, a slice, a list of numbers or a mask"
 
 _USER_ARITY = ops.ARITY.copy()  # what lowering makes does not belong into a population
 _USER_ARITY[[row.code for row in ops.INTERNAL]] = 0
@@ -97,8 +98,7 @@ class Population:
     ) -> None:  # fmt: skip
         self.kinds, self.values, self.offsets = map(_read_only, (kinds, values, offsets))
         self.valid = _read_only(np.diff(offsets) > 0 if valid is None else valid)
-        self.variables = None if variables is None else tuple(variables)
-        self.parameters = None if parameters is None else tuple(parameters)
+        self.variables, self.parameters = _words("variables", variables), _words("parameters", parameters)
         self._faults: dict[int, Fault] = {}  # the parser's, by index
         self.verify()
 
@@ -130,7 +130,10 @@ class Population:
         """
         from exprkit.expression import common_names
 
-        parts = list(populations)
+        parts = listed(populations)
+        for part in [populations] if parts is None else parts:
+            if not isinstance(part, Population):
+                raise PopulationError(f"concatenate takes a list of populations, and there is a {type(part).__name__}")
         if not parts:
             return cls([], [], [0])
         variables = common_names(((part.variables, part._uses(VARIABLE)) for part in parts), VARIABLE)
@@ -234,15 +237,14 @@ class Population:
     def __getitem__(self, index: slice | np.ndarray | list[int] | list[bool]) -> Population: ...
     def __getitem__(self, index: Any) -> Expression | Population:
         """An Expression for a number; a Population for a slice, an array of numbers or a mask."""
-        if isinstance(index, (int, np.integer)) and not isinstance(index, (bool, np.bool_)):
-            return self._expression(int(index))
-        return self._take(self._order(index))
+        number = whole_number(index)
+        return self._take(self._order(index)) if number is None else self._expression(number)
 
     def _expression(self, index: int) -> Expression:
         from exprkit.expression import Expression
 
         if not -len(self) <= index < len(self):
-            raise IndexError(f"expression {index} of a population of {len(self):,}")
+            raise SelectionError(f"expression {index} of a population of {len(self):,}")
         index %= len(self)
         span = slice(self.offsets[index], self.offsets[index + 1])
         return Expression(self.kinds[span], self.values[span], self.variables, self.parameters)
@@ -250,20 +252,21 @@ class Population:
     def _order(self, index: Any) -> np.ndarray:
         """The indices that a slice, an array or a mask selects."""
         if isinstance(index, slice):
-            return np.arange(*index.indices(len(self)))
-        chosen = np.asarray(index)
+            return np.arange(*_steps(index).indices(len(self)))
+        try:
+            chosen = np.asarray(index)
+        except ValueError:
+            raise SelectionError(SELECTS) from None
         if chosen.dtype == bool:
             if chosen.shape != (len(self),):
-                raise IndexError(f"a mask of shape {chosen.shape} for a population of {len(self):,}")
+                raise SelectionError(f"a mask of shape {chosen.shape} for a population of {len(self):,}")
             return np.flatnonzero(chosen)
-        if chosen.size == 0:
-            return np.empty(0, np.int64)
-        if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
-            raise IndexError("a population takes a number, a slice, a list of numbers or a mask")
-        order = chosen.astype(np.int64)
-        outside = order[(order < -len(self)) | (order >= len(self))]
+        if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+            raise SelectionError(SELECTS)
+        outside = chosen[(chosen < -len(self)) | (chosen >= len(self))] if chosen.size else chosen
         if len(outside):
-            raise IndexError(f"expression {outside[0]} of a population of {len(self):,}")
+            raise SelectionError(f"expression {outside[0]} of a population of {len(self):,}")
+        order = chosen.astype(np.int64)
         return np.where(order < 0, order + len(self), order)
 
     def _take(self, order: np.ndarray) -> Population:
@@ -407,6 +410,24 @@ def _short(text: str) -> str:
     return text if len(text) <= 120 else text[:117] + " …"
 
 
+def _words(what: str, words: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Names as they are kept."""
+    if words is None:
+        return None
+    names = listed(words)
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise PopulationError(f"{what} must be a list of names, not {brief(words)}")
+    return names
+
+
+def _steps(chosen: slice) -> slice:
+    if any(number is not None and whole_number(number) is None for number in (chosen.start, chosen.stop, chosen.step)):
+        raise SelectionError(SELECTS)
+    if chosen.step == 0:
+        raise SelectionError("a slice's step can't be 0")
+    return chosen
+
+
 def _read_only(array: np.ndarray) -> np.ndarray:
     array.flags.writeable = False
     return array
@@ -425,7 +446,10 @@ def _own(data: Any, dtype: type, name: str) -> np.ndarray:
 
 def _exact(data: Any) -> np.ndarray:
     """As an array, without the rounding of NumPy, which makes float64 of 2**63 beside 0."""
-    array = np.asarray(data)
+    try:
+        array = np.asarray(data)
+    except ValueError:
+        return np.empty((0, 0), object)
     rounded = array.dtype.kind == "f" and isinstance(data, (list, tuple))
     if rounded and all(isinstance(number, (int, np.integer)) for number in data) and min(data, default=-1) >= 0:
         return np.array(data, np.uint64)

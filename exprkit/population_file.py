@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from exprkit import files
-from exprkit.errors import PopulationError
+from exprkit.errors import ArgumentError, PopulationError, brief
 from exprkit.population import Population
 
 FORMAT = 1
@@ -48,12 +48,14 @@ def save(population: Population, path: str | os.PathLike[str]) -> None:
         with open(beside, "wb") as file:
             np.savez(file, allow_pickle=False, format=np.int64(FORMAT), **arrays)
 
-    files.write(Path(path), fill)
+    with files.told(path := _path(path), "written"):
+        files.write(path, fill)
 
 
 def load(path: str | os.PathLike[str]) -> Population:
     """Read what ``save`` wrote; every token is checked."""
-    with open(path, "rb") as file:
+    path = _path(path)
+    with files.told(path, "read"), open(path, "rb") as file:
         try:
             version, arrays, names = _read(file)
         except Exception as error:  # damaged bytes make zipfile and NumPy raise nearly anything
@@ -61,6 +63,18 @@ def load(path: str | os.PathLike[str]) -> Population:
     if version != FORMAT:
         raise PopulationError(f"{os.fspath(path)!r} has format {version}; this exprkit reads {FORMAT}")
     return Population(*arrays, **names)
+
+
+def _path(path: Any) -> Path:
+    """The path, if it can be one."""
+    try:
+        os.fsencode(path)
+        named = "\0" not in os.fsdecode(path) and Path(os.fsdecode(path)).name != ""
+    except (TypeError, ValueError):
+        named = False
+    if not named:
+        raise ArgumentError(f"a file's path must be a text or a pathlib.Path, not {brief(path)}")
+    return Path(os.fsdecode(path))
 
 
 def _read(file: Any) -> tuple[int, list[np.ndarray], dict[str, tuple[str, ...]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import tempfile
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -190,6 +191,26 @@ OTHERS = {
         "n": 3, "n_tokens": (3, 5), "operators": "gp", "n_vars": 2, "n_params": 1, "constant_range": (-1.0, 1.0),
         "constant_share": 0.2, "seed": 0,
     }),
+}  # fmt: skip
+TOKENS = {"kinds": [1, 0, 3], "values": [0, 4611686018427387904, 1], "offsets": [0, 3]}
+WORDS = {"variables": None, "parameters": None}
+
+
+def saved(path):
+    POP.save(path)
+    return ek.Population.load(path)
+
+
+OTHERS |= {
+    "parse": Call(ek.parse, {"source": ["x1 + p1"], "errors": "raise", **WORDS}),
+    "Population": Call(ek.Population, {**TOKENS, **WORDS, "valid": None}),
+    "a part": Call(lambda index: POP[index], {"index": [0, 1]}),
+    "concatenate": Call(ek.Population.concatenate, {"populations": [POP, POP]}),
+    "save and load": Call(saved, {"path": Path(tempfile.mkdtemp()) / "population.npz"}),
+    "variables": Call(lambda names: ek.variables(names), {"names": 2}),
+    "parameters": Call(lambda names: ek.parameters(names), {"names": 2}),
+    "best": Call(ek.fit(POP, X, Y, backend="numpy").best, {"n": 1}),
+    "an operator": Call(lambda a, b: ek.max(a, b), {"a": POP[0], "b": 1.0}),
 }  # fmt: skip
 FAMILIES = {"data, numpy": data_calls("numpy"), "data, cpu": data_calls("cpu"), "fits, numpy": fit_calls("numpy"),
             "fits, cpu": fit_calls("cpu"), "others": OTHERS}  # fmt: skip

@@ -458,7 +458,7 @@ def test_sources():
     assert ek.parse(x1).texts() == ["x1"] and ek.parse(b"x1").texts() == ["x1"]
     assert ek.parse(["x1\0", "x\0\0", "x2"], errors="mask").valid.tolist() == [False, False, True]
     for source in (5, None, {"x1"}, {"x1": 1}):
-        with pytest.raises(TypeError, match="cannot parse a"):
+        with pytest.raises(ParseError, match="cannot parse a"):
             ek.parse(source)
     with pytest.raises(ValueError, match="errors must be one of 'raise', 'mask', not "):
         ek.parse("x1", errors="ignore")

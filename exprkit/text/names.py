@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from exprkit import ops
-from exprkit.errors import ParseError
+from exprkit.errors import ParseError, brief, listed, whole_number
 from exprkit.population import CONSTANT, MAX_INDEX, OPERATOR, PARAMETER, VARIABLE
 
 CONSTANTS: dict[str, float] = {
@@ -146,17 +146,18 @@ def _given(words: Given, kind: int) -> tuple[tuple[str, ...] | None, int]:
     what, letter = PLURAL[kind], NUMBERED[kind]
     if words is None:
         return None, MAX_INDEX
-    if isinstance(words, (int, np.integer)) and not isinstance(words, bool):
-        if not 0 <= words <= MAX_INDEX:
-            raise ParseError(f"{what}: {words} is not a count between 0 and {MAX_INDEX:,}")
-        return None, int(words)
-    if isinstance(words, (str, bool)) or not isinstance(words, Iterable):
+    count = whole_number(words)
+    if count is not None:
+        if not 0 <= count <= MAX_INDEX:
+            raise ParseError(f"{what}: {brief(words)} is not a count between 0 and {MAX_INDEX:,}")
+        return None, count
+    names = listed(words)
+    if names is None:
         meant = f", [{words!r}]," if isinstance(words, str) else ""
         raise ParseError(f"{what}: give a list of names{meant} or how many {letter}1, {letter}2, … there are")
-    names = tuple(words)
     for word in names:
         if not isinstance(word, str) or not word.isidentifier():
-            raise ParseError(f"{what}: {word!r} is not a name: letters, digits and _, and no digit first")
+            raise ParseError(f"{what}: {brief(word)} is not a name: letters, digits and _, and no digit first")
     if all(NUMBERED[kind] + str(i) == word for i, word in enumerate(names, 1)):
         return None, len(names)  # the usual names, in the usual order
     if len(names) > MAX_INDEX:

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from exprkit import files
 from exprkit.errors import ExprkitError, ParseError, one_of
 from exprkit.population import Population
 from exprkit.text.names import USUAL, Given, Names
@@ -119,14 +120,17 @@ def _read(source: Any) -> Batch:
     if isinstance(source, (str, bytes)):
         return _from_items([source], alone=True)
     if isinstance(source, os.PathLike):
-        return _from_lines(Path(source).read_bytes())
+        with files.told(source, "read"):
+            return _from_lines(Path(source).read_bytes())
     if hasattr(source, "read"):
         content = source.read()
         return _from_lines(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content)
     if _is_object(source):
         return _from_items([source], alone=True)
     if isinstance(source, (Set, Mapping)) or not isinstance(source, Iterable):
-        raise TypeError(f"cannot parse a {type(source).__name__}: give a text, a list of texts, a path or an open file")
+        raise ParseError(
+            f"cannot parse a {type(source).__name__}: give a text, a list of texts, a path or an open file"
+        )
     return _from_items(source.tolist() if isinstance(source, np.ndarray) else list(source))
 
 
