@@ -84,7 +84,7 @@ def fit_launches(of, starts, y):
         "params": cupy.empty(starts.shape), "loss": cupy.zeros(shape), "iterations": cupy.zeros(shape, np.int32),
         "evaluations": cupy.zeros(shape, np.int32), "status": cupy.zeros(shape, np.uint8),
     }  # fmt: skip
-    return lambda: d._launch_fits(starts, {**given, **made}, OPTIONS.kind), made
+    return lambda: d._launch_all("FIT", starts, given, True, kind=OPTIONS.kind, **made), made
 
 
 def floors(of, evaluations):

@@ -283,7 +283,7 @@ def built(line):
 
     itemsize, sizes = 4 if line["real"] == "float" else 8, (int(line[name]) for name in cuda_fit.Shape._fields[:3])
     shape, settings = cuda_fit.Shape(*sizes, 32, itemsize), precision(line["operators"])
-    chosen = cuda_fit.macros_of(shape, settings, TASK="FIT", MANY=int(line["many"]), STRONG=0, PROLOGUES=0, RARE=0)
+    chosen = cuda_fit.macros_of(shape, settings, TASK="FIT", MANY=int(line["many"]), PROLOGUES=0, RARE=0)
     text, architecture = tangents.source(line["operators"]), f"sm_{line['architecture']}"
     _, report = cubins.build(architecture, settings, text, **chosen)
     fit = report[report.index("'fit'") :]

@@ -24,7 +24,8 @@ SOURCES = sorted((ROOT / "exprkit").rglob("*.py"))
 
 # Each module imports, at its top, from earlier lines only.
 LAYERS = """
-    errors files machine vector.lanes objective
+    errors machine vector.lanes objective
+    files
     backends.objects
     compiled
     native text.decimals

@@ -37,7 +37,7 @@ WORK_BYTES = 1 << 30  # of starts and results, and of arenas in global memory, a
 SMALL_ARENA = 6 << 10  # bytes of shared memory a warp that do not keep warps away
 FOLD_POINTS = 32  # of a thread, whose sums are made in the data's type
 FLOAT32_TOL = 2.0**-22  # a loss of float32 values is no better than that
-AGAIN, RUNNING = 254, 255  # of a status: a derivative was nan without STRONG; of a verdict: it is to be fitted
+RUNNING = 255  # of a verdict: it is to be fitted
 _LONG = 65_535  # words; which of two longer programs comes first does not matter
 _CODE = 16  # shift of a word's case
 _PROGRESS_BYTES = 32
@@ -269,19 +269,10 @@ class Derivatives:
         for first in range(0, n_starts, at_once):
             some = self._on_device(starts[first : first + at_once])
             places = {name: array[first_row : first_row + len(some)] for name, array in made.items()}
-            self._launch_fits(some, {**given, **places}, options.kind)
+            self._launch_all("FIT", some, given, True, kind=options.kind, **places)
             self._choose(first_row + len(some), made)
             first_row = 1
         return self._fitted(made)
-
-    def _launch_fits(self, starts: Any, given: dict[str, Any], kind: int) -> None:
-        """Fit all; then those again where a derivative was nan, with strong zeros."""
-        bounded = int(given["lower"] is not None or given["upper"] is not None)
-        self._launch_all("FIT", starts, given, True, kind=kind, macros={"STRONG": 0, "BOUNDED": bounded})
-        again = np.flatnonzero((_on_host(given["status"]) == AGAIN).any(axis=0))
-        if len(again):
-            batches = [(batch, self.card.xp.asarray(batch.order)) for batch in self._make_batches(True, again)]
-            self._launch_all("FIT", starts, given, True, kind=kind, macros={"BOUNDED": bounded}, batches=batches)
 
     def _fitted(self, made: dict[str, Any]) -> Fitted:
         names = "params", "loss", "iterations", "status", "evaluations"
@@ -324,15 +315,14 @@ class Derivatives:
     # ── launches ─────────────────────────────────────────────────────────────────────
 
     def _launch_all(
-        self, task: str, starts: Any, given: dict[str, Any], rows: bool, kind: int = objective.SQUARES,
-        macros: dict[str, int] | None = None, batches: list[tuple[Batch, Any]] | None = None, **results: Any,
-    ) -> None:  # fmt: skip
-        """Run ``task`` on every valid expression, or those of ``batches``, with every set of ``starts``."""
+        self, task: str, starts: Any, given: dict[str, Any], rows: bool, kind: int = objective.SQUARES, **results: Any
+    ) -> None:
+        """Run ``task`` on every valid expression with every set of ``starts``."""
         n_sets = len(starts)
-        weighted = int(given.get("weights") is not None)
+        weighted, *bounds = (int(given.get(name) is not None) for name in ("weights", "lower", "upper"))
         fields = {**given, **results, "starts": starts, "n_sets": n_sets}
         launches = []
-        for batch, order in self._batches_for(rows) if batches is None else batches:
+        for batch, order in self._batches_for(rows):
             shared, threads = batch.arena["arena_bytes"], batch.shape.warps * batch.shape.lanes
             n_items, arena, at_once = n_sets * len(batch.order), None, 1 << 30
             if shared > self.card.shared_per_block:
@@ -340,7 +330,7 @@ class Derivatives:
                 arena, shared = self.card.xp.empty(at_once * shared, np.uint8), 0
             kernel = self._kernel(
                 "fit", batch.shape, TASK=task, KIND=kind, WEIGHTED=weighted, MANY=int(batch.many),
-                GLOBAL_ARENA=int(arena is not None), **(macros or {}),
+                GLOBAL_ARENA=int(arena is not None), BOUNDED=max(bounds),
             )  # fmt: skip
             kernel.resident(threads, shared)
             launches.append([
@@ -399,11 +389,8 @@ class Derivatives:
             self._batches[rows] = [(batch, asarray(batch.order)) for batch in self._make_batches(rows)]
         return self._batches[rows]
 
-    def _make_batches(self, rows: bool, of: np.ndarray | None = None) -> Iterator[Batch]:
-        """The launches for the expressions ``of``; default: all."""
+    def _make_batches(self, rows: bool) -> Iterator[Batch]:
         n_params, valid = self.pop.n_params, self.pop.valid
-        if of is not None:
-            valid = valid & np.isin(np.arange(self.n_exprs), of)
         for n in range(1, MOST_TANGENTS + 2):
             here = n_params > MOST_TANGENTS if n > MOST_TANGENTS else n_params == n
             if n == 1:
@@ -458,7 +445,7 @@ def macros_of(shape: Shape, settings: Precision, **chosen: Any) -> dict[str, Any
     points = shape.vectors * VECTOR_BYTES // shape.itemsize
     return {
         "TASK": "NORMAL", "KIND": objective.SQUARES, "WEIGHTED": 0, "MANY": 0, "GLOBAL_ARENA": 0,
-        "STRONG": 1, "BOUNDED": 0, **_DAMPING,
+        "BOUNDED": 0, **_DAMPING,
         "REAL": REAL[shape.itemsize], "LANES": shape.lanes, "VECTORS": shape.vectors, "TANGENTS": shape.tangents,
         "BLOCK": shape.warps * shape.lanes, "ENTRY_BYTES": shape.entry_bytes, "RESULT_BYTES": shape.result_bytes,
         "FOLD": max(1, FOLD_POINTS // points), "MIN_BLOCKS": min_blocks(shape, settings.operators == "fast"), **chosen,

@@ -263,8 +263,24 @@ INLINE bool in_range(const T (&sum)[N_SUMS])
     return all <= T(LARGEST);
 }
 
+// Whether no derivative's sum is nan; a fit does not ask where the loss is not finite.
+template <class S> INLINE bool are_known(const S (&sum)[N_SUMS])
+{
+    bool known = true;
+#pragma unroll
+    for (int t = 0; t < TANGENTS; ++t) {
+        const S slope = sum[TASK == GRADIENT ? 1 + t : 1 + TANGENTS + t * (t + 3) / 2];
+        known = known && slope == slope;
+    }
+    return known || (TASK == FIT && !(fabs(sum[0]) <= S(LARGEST)));
+}
+
+INLINE bool all_lanes(bool yes) { return __all_sync(0xffffffffu, yes); }
+
 // This thread's sums over its points.  They are made in T over FOLD tiles; where that overflows, once more in float64.
-INLINE void sum_points(const FitJob &job, const Frame &frame, const Entry *entries, double (&sum)[N_SUMS])
+// Where a derivative is nan, all is made once more with strong zeros, and so are the sums that follow: ``strong``.
+INLINE void sum_points(
+    const FitJob &job, const Frame &frame, const Entry *entries, double (&sum)[N_SUMS], bool &strong)
 {
     const int lane = threadIdx.x % LANES * WIDTH, first = threadIdx.x / LANES * TILE;
     T part[N_SUMS];
@@ -273,24 +289,32 @@ INLINE void sum_points(const FitJob &job, const Frame &frame, const Entry *entri
     bool wide = false;
     for (int tile = first, start = first, n_tiles = 0; tile < job.n_points;) {
         Dual acc;
-        run(frame.at(tile + lane), entries, acc);
+        if (strong) run_strongly(frame.at(tile + lane), entries, acc);
+        else Operators<false>::run(frame.at(tile + lane), entries, acc);
         const Goal goal = goal_at(job, tile + lane);
         if (wide) add_points<double>(job, acc, goal, sum);
         else add_points<T>(job, acc, goal, part);
         tile += WARPS * TILE;
         if (++n_tiles < FOLD && tile < job.n_points) continue;
-        if (sizeof(T) == 4 && !wide && !__all_sync(0xffffffffu, in_range(part))) {
+        n_tiles = 0;
+        const bool sound = all_lanes(wide ? are_known(sum) : in_range(part));
+        if (!sound && !strong && !all_lanes(wide ? are_known(sum) : are_known(part))) {
+            strong = true;
+            wide = false;
+            tile = start = first;
+#pragma unroll
+            for (int s = 0; s < N_SUMS; ++s) sum[s] = 0.0;
+        } else if (!sound && !wide && sizeof(T) == 4) {
             wide = true;
             tile = start;
         } else {
 #pragma unroll
             for (int s = 0; s < N_SUMS; ++s) if (!wide) sum[s] += double(part[s]);
             start = tile;
-            if (TASK == FIT && !__all_sync(0xffffffffu, is_finite(sum[0]))) break;  // no step that could be taken
+            if (TASK == FIT && !all_lanes(is_finite(sum[0]))) break;  // no step that could be taken
         }
 #pragma unroll
         for (int s = 0; s < N_SUMS; ++s) part[s] = T(0);
-        n_tiles = 0;
     }
 }
 
@@ -374,24 +398,35 @@ struct Rows {
 };
 
 // Sums over all points by way of rows; ``entries`` holds the programs of all groups of parameters, one after the other.
-INLINE void sum_rows(const FitJob &job, const Frame &frame, char *arena, const Entry *entries, int n, double *total)
+// Where they are nan, a warp makes them once more with strong zeros, and so the sums that follow: ``strong``.
+INLINE void sum_rows(
+    const FitJob &job, const Frame &frame, char *arena, const Entry *entries, int n, double *total, bool &strong)
 {
     const int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES, n_sums = 1 + n + n * (n + 1) / 2;
     char *own = arena + job.slots + warp * job.warp_bytes;
     const Rows rows = {reinterpret_cast<T *>(own + job.rows), reinterpret_cast<double *>(own + job.products), n};
-    for (int s = lane; s < n_sums; s += LANES) rows.products[s] = 0.0;
-    double loss = 0.0;
-    for (int tile = warp * TILE; tile < job.n_points; tile += WARPS * TILE) {
-        const int at = tile + lane * WIDTH;
-        const Goal goal = goal_at(job, at);
-        for (int first = 0; first < n; first += TANGENTS) {
-            Dual acc;
-            run(frame.at(at), entries + first / TANGENTS * job.max_words, acc);
-            rows.write(acc, goal, first, T(job.delta), loss);
+    double loss;
+    while (true) {
+        loss = 0.0;
+        for (int s = lane; s < n_sums; s += LANES) rows.products[s] = 0.0;
+        for (int tile = warp * TILE; tile < job.n_points; tile += WARPS * TILE) {
+            const int at = tile + lane * WIDTH;
+            const Goal goal = goal_at(job, at);
+            for (int first = 0; first < n; first += TANGENTS) {
+                const Entry *group = entries + first / TANGENTS * job.max_words;
+                Dual acc;
+                if (strong) run_strongly(frame.at(at), group, acc);
+                else Operators<false>::run(frame.at(at), group, acc);
+                rows.write(acc, goal, first, T(job.delta), loss);
+            }
+            __syncwarp();
+            rows.add_products();
+            __syncwarp();
         }
-        __syncwarp();
-        rows.add_products();
-        __syncwarp();
+        bool known = true;
+        for (int s = lane; s < n_sums; s += LANES) known = known && rows.products[s] == rows.products[s];
+        if (strong || all_lanes(known)) break;
+        strong = true;
     }
     for (int step = LANES / 2; step > 0; step /= 2) loss += __shfl_xor_sync(0xffffffffu, loss, step);
     if (lane == 0) rows.products[0] = loss;

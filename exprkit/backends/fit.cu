@@ -22,7 +22,7 @@
 //     FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING, HARDER, EASIER, FADING, FREE  as in objective.py
 
 enum { FTOL, XTOL, GTOL, MAX_ITER, STUCK, NOT_FINITE, FLAT = 10, NO_SLOPE };  // why a fit ended, as in objective.py
-enum { AGAIN = 254, RUNNING = 255 };  // a derivative was nan, which with STRONG it may not be; it has not ended
+enum { RUNNING = 255 };  // it has not ended
 enum { AT_START, AT_LINEAR_STEP, AT_STEP }; // what the latest evaluation was
 
 // ── Levenberg-Marquardt, by one thread ───────────────────────────────────────────────
@@ -276,14 +276,13 @@ INLINE int propose(const State &s, const Terms &terms)
     return still ? XTOL : RUNNING;
 }
 
-// The status, unless a derivative is not finite: then that of success is another, and without STRONG there is none.
+// The status, unless a derivative is not finite: then that of success is another.
 INLINE int checked(const State &s, int status)
 {
     bool known = true;
 #pragma unroll
     for (int i = 0; i < s.n(); ++i) known = known && is_finite(s.a(i, i)) && is_finite(s.g(i));
     if (known) return status;
-    if (!STRONG) return AGAIN;
     return status == FTOL || status == XTOL || status == GTOL || status == FLAT ? NO_SLOPE : status;
 }
 
@@ -406,7 +405,8 @@ INLINE void derive(const FitJob &job, const Item &item, const Frame &frame, char
             continue;
         }
         double sum[N_SUMS];
-        sum_points(job, frame, entries, sum);
+        bool strong = false;
+        sum_points(job, frame, entries, sum, strong);
         add_threads(sum, scratch, total);
         for (int t = threadIdx.x; t < TANGENTS; t += BLOCK)
             if (first + t < item.n_params) job.jtr[item.row * job.max_params + first + t] = total[1 + t];
@@ -421,6 +421,7 @@ INLINE void optimise(const FitJob &job, const Item &item, const Frame &frame, ch
     const State state = state_of(job, arena, item.n_params);
     const Long at = Long(item.e) * job.max_params;
     const Bounds bounds = {job.lower ? job.lower + at : nullptr, job.upper ? job.upper + at : nullptr};
+    bool strong = false;
     if (threadIdx.x == 0) begin(job, state, bounds, start, item.n_params);
     sync();
     while (true) {
@@ -428,10 +429,10 @@ INLINE void optimise(const FitJob &job, const Item &item, const Frame &frame, ch
             make_entries(job, item.e, item.program, arena, &state.trial(0), first, entries + first / TANGENTS * job.max_words);
         sync();
         if (MANY) {
-            sum_rows(job, frame, arena, entries, item.n_params, state.next());
+            sum_rows(job, frame, arena, entries, item.n_params, state.next(), strong);
         } else {
             double sum[N_SUMS];
-            sum_points(job, frame, entries, sum);
+            sum_points(job, frame, entries, sum, strong);
             add_threads(sum, reinterpret_cast<double *>(arena + job.sums), state.next());
         }
         if (TASK == NORMAL) return write_normal(job, item, state);

@@ -7,7 +7,7 @@
 // The host defines, besides the macros of job.cu:
 //
 //     TANGENTS      1 to 4                                    RARE      1 where uncommon operators are used
-//     ENTRY_BYTES   the size of an entry                      STRONG    1: 0 times anything is 0 in a derivative
+//     ENTRY_BYTES   the size of an entry
 
 constexpr double MOST = 1.7976931348623157e308;
 
@@ -23,12 +23,10 @@ INLINE float shared_quotient(float a, float b) { return APPROXIMATE_DIVISION ? a
 #define quotient shared_quotient
 
 // In a derivative 0 times anything is 0, also beside inf and nan: what does not change with a parameter has no slope.
-// Where STRONG is 0 that is left out, and who finds a nan does all again with it: it is rare and costs as much as the rest.
-INLINE bool is_zero(T a) { return STRONG && a == T(0); }
-INLINE T strong_product(T a, T b) { return is_zero(a) || is_zero(b) ? T(0) : a * b; }
-INLINE T strong_quotient(T a, T b) { return is_zero(a) ? T(0) : a / b; }
-INLINE T strong_fast_quotient(T a, T b) { return is_zero(a) ? T(0) : quotient(a, b); }
-INLINE T with_strong_product(T sum, T a, T b) { return is_zero(a) || is_zero(b) ? sum : fma(a, b, sum); }
+INLINE T strong_product(T a, T b) { return a == T(0) || b == T(0) ? T(0) : a * b; }
+INLINE T strong_quotient(T a, T b) { return a == T(0) ? T(0) : a / b; }
+INLINE T strong_fast_quotient(T a, T b) { return a == T(0) ? T(0) : quotient(a, b); }
+INLINE T with_strong_product(T sum, T a, T b) { return a == T(0) || b == T(0) ? sum : fma(a, b, sum); }
 
 #ifndef EMULATED
 INLINE double approximate_inverse(double a)
@@ -51,14 +49,6 @@ INLINE void sync() { if (WARPS > 1) __syncthreads(); else __syncwarp(); }
 
 // ── values with tangents ─────────────────────────────────────────────────────────────
 
-// The accumulator: POINTS values and their derivatives; a rate that is not active is 0.
-struct Dual {
-    T value[POINTS], rate[TANGENTS][POINTS];
-    unsigned active;
-
-    INLINE bool has(int t) const { return active >> t & 1; }
-};
-
 // Where this lane finds the operands of its points.
 struct Frame {
     const T *columns;
@@ -73,317 +63,384 @@ struct Frame {
 INLINE unsigned active_of(const Entry &now) { return now.action >> 4 & 15u; }
 INLINE Vector vector_of(const T *column, int j) { return *reinterpret_cast<const Vector *>(column + j * CHUNK); }
 
-// A part (value, or one tangent) of a slot.
-INLINE Vector *part_of(Vector *slot, int part, int j) { return slot + (part * VECTORS + j) * LANES; }
+// ── operators, and programs of them ──────────────────────────────────────────────────
 
-INLINE Vector *slot_of(const Frame &frame, unsigned index) { return frame.slots + index * (1 + TANGENTS) * VECTORS * LANES; }
+// What operators do to an accumulator.  Where not STRONG, products are the plain ones, which is much faster: who finds
+// a nan among his sums, which is rare, makes them once more with STRONG.
+template <bool STRONG> struct Operators {
+    static constexpr int N_VECTORS = STRONG ? 1 : VECTORS, N = N_VECTORS * WIDTH;
 
-INLINE void load(Dual &acc, const T *column)
-{
-    acc.active = 0;
-#pragma unroll
-    for (int j = 0; j < VECTORS; ++j) {
-        const Vector v = vector_of(column, j);
-#pragma unroll
-        for (int k = 0; k < WIDTH; ++k) acc.value[j * WIDTH + k] = v.at[k];
+    // The accumulator: N values and their derivatives; a rate that is not active is 0.
+    struct Dual {
+        T value[N], rate[TANGENTS][N];
+        unsigned active;
+
+        INLINE bool has(int t) const { return active >> t & 1; }
+    };
+
+    // The other operand of an operator of long code: WIDTH points of it and their tangents.
+    struct Other { Vector value, rate[TANGENTS]; unsigned active; };
+
+    static INLINE T strong_product(T a, T b) { return STRONG ? ::strong_product(a, b) : a * b; }
+    static INLINE T strong_quotient(T a, T b) { return STRONG ? ::strong_quotient(a, b) : a / b; }
+    static INLINE T strong_fast_quotient(T a, T b) { return STRONG ? ::strong_fast_quotient(a, b) : quotient(a, b); }
+    static INLINE T with_strong_product(T sum, T a, T b)
+    {
+        return STRONG ? ::with_strong_product(sum, a, b) : fma(a, b, sum);
     }
-#pragma unroll
-    for (int t = 0; t < TANGENTS; ++t)
-#pragma unroll
-        for (int k = 0; k < POINTS; ++k) acc.rate[t][k] = T(0);
-}
 
-INLINE void spill(const Dual &acc, const Frame &frame, unsigned index)
-{
-    Vector *slot = slot_of(frame, index);
-    frame.actives[index * LANES] = acc.active;
+    // A part (value, or one tangent) of a slot.
+    static INLINE Vector *part_of(Vector *slot, int part, int j) { return slot + (part * N_VECTORS + j) * LANES; }
+
+    static INLINE Vector *slot_of(const Frame &frame, unsigned index)
+    {
+        return frame.slots + index * (1 + TANGENTS) * N_VECTORS * LANES;
+    }
+
+    static INLINE void load(Dual &acc, const T *column)
+    {
+        acc.active = 0;
 #pragma unroll
-    for (int part = 0; part <= TANGENTS; ++part)
+        for (int j = 0; j < N_VECTORS; ++j) {
+            const Vector v = vector_of(column, j);
 #pragma unroll
-        for (int j = 0; j < VECTORS; ++j) {
-            Vector v;
-#pragma unroll
-            for (int k = 0; k < WIDTH; ++k) v.at[k] = part ? acc.rate[part ? part - 1 : 0][j * WIDTH + k] : acc.value[j * WIDTH + k];
-            *part_of(slot, part, j) = v;
+            for (int k = 0; k < WIDTH; ++k) acc.value[j * WIDTH + k] = v.at[k];
         }
-}
-
-// The chain rule for the accumulator's own tangents.  The compiler would compute and then choose; it shall branch.
-INLINE void chain(Dual &acc, const T (&da)[POINTS])
-{
-#pragma unroll
-    for (int t = 0; t < TANGENTS; ++t) {
-        if (!acc.has(t)) continue;
-        asm volatile("");
-#pragma unroll
-        for (int k = 0; k < POINTS; ++k) acc.rate[t][k] = strong_product(acc.rate[t][k], da[k]);
-    }
-}
-
-// Only these tangents are left: of an operator that has no slope by what the others came from.
-INLINE void only(Dual &acc, unsigned active)
-{
-    acc.active &= active;
-#pragma unroll
-    for (int t = 0; t < TANGENTS; ++t)
-#pragma unroll
-        for (int k = 0; k < POINTS; ++k) acc.rate[t][k] = acc.has(t) ? acc.rate[t][k] : T(0);
-}
-
-// acc = f(acc)
-template <class F> INLINE void alone(Dual &acc, F f)
-{
-    T da[POINTS];
-#pragma unroll
-    for (int k = 0; k < POINTS; ++k) acc.value[k] = f(acc.value[k], da[k]);
-    chain(acc, da);
-}
-
-// acc = number
-INLINE void from_number(Dual &acc, const Entry &now)
-{
-    acc.active = active_of(now);
-#pragma unroll
-    for (int k = 0; k < POINTS; ++k) {
-        acc.value[k] = now.high;
-#pragma unroll
-        for (int t = 0; t < TANGENTS; ++t) acc.rate[t][k] = now.rate[t];
-    }
-}
-
-// acc = f(acc, number)
-template <class F> INLINE void with_number(Dual &acc, const Entry &now, F f)
-{
-    const unsigned active = active_of(now);
-    T da[POINTS], db[POINTS];
-#pragma unroll
-    for (int k = 0; k < POINTS; ++k) acc.value[k] = f(acc.value[k], now.high, da[k], db[k]);
-    chain(acc, da);
-#pragma unroll
-    for (int t = 0; t < TANGENTS; ++t) {
-        if (!(active >> t & 1)) continue;
-        asm volatile("");
-#pragma unroll
-        for (int k = 0; k < POINTS; ++k) acc.rate[t][k] = with_strong_product(acc.rate[t][k], db[k], now.rate[t]);
-    }
-    acc.active |= active;
-}
-
-// acc = f(acc, column)
-template <class F> INLINE void with_column(Dual &acc, const T *column, F f)
-{
-    T da[POINTS], db;
-#pragma unroll
-    for (int j = 0; j < VECTORS; ++j) {
-        const Vector b = vector_of(column, j);
-#pragma unroll
-        for (int k = j * WIDTH; k < (j + 1) * WIDTH; ++k) acc.value[k] = f(acc.value[k], b.at[k % WIDTH], da[k], db);
-    }
-    chain(acc, da);
-}
-
-// acc = f(acc, slot)
-template <class F> INLINE void with_slot(Dual &acc, const Frame &frame, unsigned index, F f)
-{
-    Vector *slot = slot_of(frame, index);
-    const unsigned active = frame.actives[index * LANES];
-#pragma unroll
-    for (int j = 0; j < VECTORS; ++j) {
-        const Vector b = *part_of(slot, 0, j);
-        T da[WIDTH], db[WIDTH];
-#pragma unroll
-        for (int k = 0; k < WIDTH; ++k) acc.value[j * WIDTH + k] = f(acc.value[j * WIDTH + k], b.at[k], da[k], db[k]);
-#pragma unroll
-        for (int t = 0; t < TANGENTS; ++t) {
-            const Vector rate = *part_of(slot, 1 + t, j);
-#pragma unroll
-            for (int k = 0; k < WIDTH; ++k) {
-                T &mine = acc.rate[t][j * WIDTH + k];
-                if (acc.has(t)) mine = strong_product(mine, da[k]);
-                if (active >> t & 1) mine = with_strong_product(mine, db[k], rate.at[k]);
-            }
-        }
-    }
-    acc.active |= active;
-}
-
-// acc = f(acc, column or slot)
-template <class F> INLINE void with_memory(Dual &acc, const Frame &frame, const Entry &now, F f)
-{
-    const unsigned index = now.places & 0xffffu;
-    if (now.action & SLOT) with_slot(acc, frame, index, f);
-    else with_column(acc, frame.column(index), f);
-}
-
-// acc = f(acc, pair of columns)
-template <class F> INLINE void with_pair(Dual &acc, const Frame &frame, const Entry &now, F f)
-{
-    const T *high = frame.column(now.places & 0xffffu), *low = high + frame.pitch;
-    T da[POINTS], db;
-#pragma unroll
-    for (int j = 0; j < VECTORS; ++j) {
-        const Vector a = vector_of(high, j), a_low = PAIRS ? vector_of(low, j) : a;
-#pragma unroll
-        for (int k = j * WIDTH; k < (j + 1) * WIDTH; ++k)
-            acc.value[k] = f(acc.value[k], a.at[k % WIDTH], a_low.at[k % WIDTH], da[k], db);
-    }
-    chain(acc, da);
-}
-
-// Move all points up by one vector; ``y`` becomes the last.
-INLINE void shift_in(T (&all)[POINTS], const T (&y)[WIDTH])
-{
-#pragma unroll
-    for (int k = 0; k < POINTS - WIDTH; ++k) all[k] = all[k + WIDTH];
-#pragma unroll
-    for (int k = 0; k < WIDTH; ++k) all[POINTS - WIDTH + k] = y[k];
-}
-
-// Operators of long code: it stands there once for WIDTH points, and the accumulator goes round.
-template <class F> INLINE void go_round(Dual &acc, F f)
-{
-#pragma unroll 1
-    for (int j = 0; j < VECTORS; ++j) {
-        T y[WIDTH], da[WIDTH];
-#pragma unroll
-        for (int k = 0; k < WIDTH; ++k) y[k] = f(acc.value[k], da[k]);
-        shift_in(acc.value, y);
-#pragma unroll
-        for (int t = 0; t < TANGENTS; ++t) {
-#pragma unroll
-            for (int k = 0; k < WIDTH; ++k) y[k] = acc.has(t) ? strong_product(acc.rate[t][k], da[k]) : T(0);
-            shift_in(acc.rate[t], y);
-        }
-    }
-}
-
-// The other operand of such an operator: WIDTH points of it and their tangents.
-struct Other { Vector value, rate[TANGENTS]; unsigned active; };
-
-INLINE Other number_of(const Entry &now)
-{
-    Other other;
-    other.active = active_of(now);
-#pragma unroll
-    for (int k = 0; k < WIDTH; ++k) {
-        other.value.at[k] = now.high;
-#pragma unroll
-        for (int t = 0; t < TANGENTS; ++t) other.rate[t].at[k] = now.rate[t];
-    }
-    return other;
-}
-
-INLINE Other operand_of(const Frame &frame, const Entry &now, int j)
-{
-    const unsigned index = now.places & 0xffffu;
-    Other other;
-    if (now.action & SLOT) {
-        Vector *slot = slot_of(frame, index);
-        other.active = frame.actives[index * LANES];
-        other.value = *part_of(slot, 0, j);
-#pragma unroll
-        for (int t = 0; t < TANGENTS; ++t) other.rate[t] = *part_of(slot, 1 + t, j);
-    } else {
-        other.active = 0;
-        other.value = vector_of(frame.column(index), j);
 #pragma unroll
         for (int t = 0; t < TANGENTS; ++t)
 #pragma unroll
-            for (int k = 0; k < WIDTH; ++k) other.rate[t].at[k] = T(0);
+            for (int k = 0; k < N; ++k) acc.rate[t][k] = T(0);
     }
-    return other;
-}
 
-// Take in WIDTH results with their derivatives by the accumulator (da) and by the other operand (db).
-INLINE void take(Dual &acc, const Other &other, const T (&y)[WIDTH], const T (&da)[WIDTH], const T (&db)[WIDTH])
-{
-    shift_in(acc.value, y);
+    static INLINE void spill(const Dual &acc, const Frame &frame, unsigned index)
+    {
+        Vector *slot = slot_of(frame, index);
+        frame.actives[index * LANES] = acc.active;
 #pragma unroll
-    for (int t = 0; t < TANGENTS; ++t) {
-        T rate[WIDTH];
+        for (int part = 0; part <= TANGENTS; ++part)
+#pragma unroll
+            for (int j = 0; j < N_VECTORS; ++j) {
+                const T (&from)[N] = part ? acc.rate[part ? part - 1 : 0] : acc.value;
+                Vector v;
+#pragma unroll
+                for (int k = 0; k < WIDTH; ++k) v.at[k] = from[j * WIDTH + k];
+                *part_of(slot, part, j) = v;
+            }
+    }
+
+    // Move all points up by one vector; ``y`` becomes the last.
+    static INLINE void shift_in(T (&all)[N], const T (&y)[WIDTH])
+    {
+#pragma unroll
+        for (int k = 0; k < N - WIDTH; ++k) all[k] = all[k + WIDTH];
+#pragma unroll
+        for (int k = 0; k < WIDTH; ++k) all[N - WIDTH + k] = y[k];
+    }
+
+    // The chain rule for the accumulator's own tangents.  The compiler would compute and then choose; it shall branch.
+    static INLINE void chain(Dual &acc, const T (&da)[N])
+    {
+#pragma unroll
+        for (int t = 0; t < TANGENTS; ++t) {
+            if (!acc.has(t)) continue;
+            asm volatile("");
+#pragma unroll
+            for (int k = 0; k < N; ++k) acc.rate[t][k] = strong_product(acc.rate[t][k], da[k]);
+        }
+    }
+
+    // Only these tangents are left: of an operator that has no slope by what the others came from.
+    static INLINE void only(Dual &acc, unsigned active)
+    {
+        acc.active &= active;
+#pragma unroll
+        for (int t = 0; t < TANGENTS; ++t)
+#pragma unroll
+            for (int k = 0; k < N; ++k) acc.rate[t][k] = acc.has(t) ? acc.rate[t][k] : T(0);
+    }
+
+    // acc = f(acc)
+    template <class F> static INLINE void alone(Dual &acc, F f)
+    {
+        T da[N];
+#pragma unroll
+        for (int k = 0; k < N; ++k) acc.value[k] = f(acc.value[k], da[k]);
+        chain(acc, da);
+    }
+
+    // acc = number
+    static INLINE void from_number(Dual &acc, const Entry &now)
+    {
+        acc.active = active_of(now);
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            acc.value[k] = now.high;
+#pragma unroll
+            for (int t = 0; t < TANGENTS; ++t) acc.rate[t][k] = now.rate[t];
+        }
+    }
+
+    // acc = f(acc, number)
+    template <class F> static INLINE void with_number(Dual &acc, const Entry &now, F f)
+    {
+        const unsigned active = active_of(now);
+        T da[N], db[N];
+#pragma unroll
+        for (int k = 0; k < N; ++k) acc.value[k] = f(acc.value[k], now.high, da[k], db[k]);
+        chain(acc, da);
+#pragma unroll
+        for (int t = 0; t < TANGENTS; ++t) {
+            if (!(active >> t & 1)) continue;
+            asm volatile("");
+#pragma unroll
+            for (int k = 0; k < N; ++k) acc.rate[t][k] = with_strong_product(acc.rate[t][k], db[k], now.rate[t]);
+        }
+        acc.active |= active;
+    }
+
+    // acc = f(acc, column)
+    template <class F> static INLINE void with_column(Dual &acc, const T *column, F f)
+    {
+        T da[N], db;
+#pragma unroll
+        for (int j = 0; j < N_VECTORS; ++j) {
+            const Vector b = vector_of(column, j);
+#pragma unroll
+            for (int k = j * WIDTH; k < (j + 1) * WIDTH; ++k) acc.value[k] = f(acc.value[k], b.at[k % WIDTH], da[k], db);
+        }
+        chain(acc, da);
+    }
+
+    // acc = f(acc, slot)
+    template <class F> static INLINE void with_slot(Dual &acc, const Frame &frame, unsigned index, F f)
+    {
+        Vector *slot = slot_of(frame, index);
+        const unsigned active = frame.actives[index * LANES];
+#pragma unroll
+        for (int j = 0; j < N_VECTORS; ++j) {
+            const Vector b = *part_of(slot, 0, j);
+            T da[WIDTH], db[WIDTH];
+#pragma unroll
+            for (int k = 0; k < WIDTH; ++k) acc.value[j * WIDTH + k] = f(acc.value[j * WIDTH + k], b.at[k], da[k], db[k]);
+#pragma unroll
+            for (int t = 0; t < TANGENTS; ++t) {
+                const Vector rate = *part_of(slot, 1 + t, j);
+#pragma unroll
+                for (int k = 0; k < WIDTH; ++k) {
+                    T &mine = acc.rate[t][j * WIDTH + k];
+                    if (acc.has(t)) mine = strong_product(mine, da[k]);
+                    if (active >> t & 1) mine = with_strong_product(mine, db[k], rate.at[k]);
+                }
+            }
+        }
+        acc.active |= active;
+    }
+
+    // acc = f(acc, column or slot)
+    template <class F> static INLINE void with_memory(Dual &acc, const Frame &frame, const Entry &now, F f)
+    {
+        const unsigned index = now.places & 0xffffu;
+        if (now.action & SLOT) with_slot(acc, frame, index, f);
+        else with_column(acc, frame.column(index), f);
+    }
+
+    // acc = f(acc, pair of columns)
+    template <class F> static INLINE void with_pair(Dual &acc, const Frame &frame, const Entry &now, F f)
+    {
+        const T *high = frame.column(now.places & 0xffffu), *low = high + frame.pitch;
+        T da[N], db;
+#pragma unroll
+        for (int j = 0; j < N_VECTORS; ++j) {
+            const Vector a = vector_of(high, j), a_low = PAIRS ? vector_of(low, j) : a;
+#pragma unroll
+            for (int k = j * WIDTH; k < (j + 1) * WIDTH; ++k)
+                acc.value[k] = f(acc.value[k], a.at[k % WIDTH], a_low.at[k % WIDTH], da[k], db);
+        }
+        chain(acc, da);
+    }
+
+    // Operators of long code: it stands there once for WIDTH points, and the accumulator goes round.
+    template <class F> static INLINE void go_round(Dual &acc, F f)
+    {
+#pragma unroll 1
+        for (int j = 0; j < N_VECTORS; ++j) {
+            T y[WIDTH], da[WIDTH];
+#pragma unroll
+            for (int k = 0; k < WIDTH; ++k) y[k] = f(acc.value[k], da[k]);
+            shift_in(acc.value, y);
+#pragma unroll
+            for (int t = 0; t < TANGENTS; ++t) {
+#pragma unroll
+                for (int k = 0; k < WIDTH; ++k) y[k] = acc.has(t) ? strong_product(acc.rate[t][k], da[k]) : T(0);
+                shift_in(acc.rate[t], y);
+            }
+        }
+    }
+
+    static INLINE Other number_of(const Entry &now)
+    {
+        Other other;
+        other.active = active_of(now);
 #pragma unroll
         for (int k = 0; k < WIDTH; ++k) {
-            rate[k] = acc.has(t) ? strong_product(acc.rate[t][k], da[k]) : T(0);
-            if (other.active >> t & 1) rate[k] = with_strong_product(rate[k], db[k], other.rate[t].at[k]);
-        }
-        shift_in(acc.rate[t], rate);
-    }
-}
-
-template <class F> INLINE void go_round(Dual &acc, int form, const Frame &frame, const Entry &now, F f)
-{
-    const bool first = form & 1, is_number = form & 2;
-    unsigned active = 0;
-#pragma unroll 1
-    for (int j = 0; j < VECTORS; ++j) {
-        const Other other = is_number ? number_of(now) : operand_of(frame, now, j);
-        const bool mine = acc.active, its = other.active;
-        T y[WIDTH], da[WIDTH], db[WIDTH];
-        active = other.active;
+            other.value.at[k] = now.high;
 #pragma unroll
-        for (int k = 0; k < WIDTH; ++k) {
-            const T left = first ? other.value.at[k] : acc.value[k], right = first ? acc.value[k] : other.value.at[k];
-            T d_left = T(0), d_right = T(0);
-            y[k] = f(left, right, first ? its : mine, first ? mine : its, d_left, d_right);
-            da[k] = first ? d_right : d_left;
-            db[k] = first ? d_left : d_right;
+            for (int t = 0; t < TANGENTS; ++t) other.rate[t].at[k] = now.rate[t];
         }
-        take(acc, other, y, da, db);
+        return other;
     }
-    acc.active |= active;
-}
 
-// The same for operators that take a pair: its columns (form 0) or numbers (1) with the accumulator, or columns
-// with a number (2).
-template <class F> INLINE void go_round_pair(Dual &acc, int form, const Frame &frame, const Entry &now, F f)
-{
-    const T *high = frame.column(now.places & 0xffffu), *low = high + frame.pitch;
-    if (form == 2) from_number(acc, now);
-    Other other = number_of(now);
-    if (form != 1) other.active = 0;
-#pragma unroll 1
-    for (int j = 0; j < VECTORS; ++j) {
-        Vector a_low;
-        if (form != 1) {
-            other.value = vector_of(high, j);
-            a_low = vector_of(low, j);
+    static INLINE Other operand_of(const Frame &frame, const Entry &now, int j)
+    {
+        const unsigned index = now.places & 0xffffu;
+        Other other;
+        if (now.action & SLOT) {
+            Vector *slot = slot_of(frame, index);
+            other.active = frame.actives[index * LANES];
+            other.value = *part_of(slot, 0, j);
+#pragma unroll
+            for (int t = 0; t < TANGENTS; ++t) other.rate[t] = *part_of(slot, 1 + t, j);
         } else {
+            other.active = 0;
+            other.value = vector_of(frame.column(index), j);
 #pragma unroll
-            for (int k = 0; k < WIDTH; ++k) a_low.at[k] = now.low;
+            for (int t = 0; t < TANGENTS; ++t)
+#pragma unroll
+                for (int k = 0; k < WIDTH; ++k) other.rate[t].at[k] = T(0);
         }
-        T y[WIDTH], da[WIDTH], db[WIDTH];
-#pragma unroll
-        for (int k = 0; k < WIDTH; ++k) y[k] = f(acc.value[k], other.value.at[k], a_low.at[k], da[k], db[k]);
-        take(acc, other, y, da, db);
+        return other;
     }
-    acc.active |= other.active;
+
+    // Take in WIDTH results with their derivatives by the accumulator (da) and by the other operand (db).
+    static INLINE void take(Dual &acc, const Other &other, const T (&y)[WIDTH], const T (&da)[WIDTH], const T (&db)[WIDTH])
+    {
+        shift_in(acc.value, y);
+#pragma unroll
+        for (int t = 0; t < TANGENTS; ++t) {
+            T rate[WIDTH];
+#pragma unroll
+            for (int k = 0; k < WIDTH; ++k) {
+                rate[k] = acc.has(t) ? strong_product(acc.rate[t][k], da[k]) : T(0);
+                if (other.active >> t & 1) rate[k] = with_strong_product(rate[k], db[k], other.rate[t].at[k]);
+            }
+            shift_in(acc.rate[t], rate);
+        }
+    }
+
+    template <class F> static INLINE void go_round(Dual &acc, int form, const Frame &frame, const Entry &now, F f)
+    {
+        const bool first = form & 1, is_number = form & 2;
+        unsigned active = 0;
+#pragma unroll 1
+        for (int j = 0; j < N_VECTORS; ++j) {
+            const Other other = is_number ? number_of(now) : operand_of(frame, now, j);
+            const bool mine = acc.active, its = other.active;
+            T y[WIDTH], da[WIDTH], db[WIDTH];
+            active = other.active;
+#pragma unroll
+            for (int k = 0; k < WIDTH; ++k) {
+                const T left = first ? other.value.at[k] : acc.value[k], right = first ? acc.value[k] : other.value.at[k];
+                T d_left = T(0), d_right = T(0);
+                y[k] = f(left, right, first ? its : mine, first ? mine : its, d_left, d_right);
+                da[k] = first ? d_right : d_left;
+                db[k] = first ? d_left : d_right;
+            }
+            take(acc, other, y, da, db);
+        }
+        acc.active |= active;
+    }
+
+    // The same for operators that take a pair: its columns (form 0) or numbers (1) with the accumulator, or columns
+    // with a number (2).
+    template <class F> static INLINE void go_round_pair(Dual &acc, int form, const Frame &frame, const Entry &now, F f)
+    {
+        const T *high = frame.column(now.places & 0xffffu), *low = high + frame.pitch;
+        if (form == 2) from_number(acc, now);
+        Other other = number_of(now);
+        if (form != 1) other.active = 0;
+#pragma unroll 1
+        for (int j = 0; j < N_VECTORS; ++j) {
+            Vector a_low;
+            if (form != 1) {
+                other.value = vector_of(high, j);
+                a_low = vector_of(low, j);
+            } else {
+#pragma unroll
+                for (int k = 0; k < WIDTH; ++k) a_low.at[k] = now.low;
+            }
+            T y[WIDTH], da[WIDTH], db[WIDTH];
+#pragma unroll
+            for (int k = 0; k < WIDTH; ++k) y[k] = f(acc.value[k], other.value.at[k], a_low.at[k], da[k], db[k]);
+            take(acc, other, y, da, db);
+        }
+        acc.active |= other.active;
+    }
+
+    // Run a program on N points of this thread.
+    static INLINE void run(const Frame &frame, const Entry *entries, Dual &acc)
+    {
+        Entry next = *entries;
+        acc.active = 0;
+        while (true) {
+            const Entry now = next;
+            if (!(now.action & END)) next = *++entries;
+            if (now.action & SPILL) spill(acc, frame, now.action >> 8 & 0xffu);
+            if (now.action & LOAD) load(acc, frame.column(now.places >> 16));
+            const int form = now.action >> 16;
+            if (form < COMMON_CASES) {
+                switch (form) {
+            //{common cases}
+                default: __builtin_unreachable();
+                }
+            } else {
+                switch (form) {
+            //{few cases}
+#if RARE
+            //{rare cases}
+#endif
+                default: __builtin_unreachable();
+                }
+            }
+            if (now.action & END) return;
+        }
+    }
+};
+
+using Dual = Operators<false>::Dual;
+
+// Run with STRONG.  It is called, and takes WIDTH points at a time: what is rare shall cost the rest no registers, and
+// the compiler little time.
+__device__ __noinline__ void run_in_parts(Frame frame, const Entry *entries, Dual *all)
+{
+#pragma unroll 1
+    for (int j = 0; j < VECTORS; ++j) {
+        Operators<true>::Dual acc;
+        Operators<true>::run(frame.at(j * CHUNK), entries, acc);
+        all->active = acc.active;
+#pragma unroll
+        for (int k = 0; k < WIDTH; ++k) {
+            all->value[j * WIDTH + k] = acc.value[k];
+#pragma unroll
+            for (int t = 0; t < TANGENTS; ++t) all->rate[t][j * WIDTH + k] = acc.rate[t][k];
+        }
+    }
+}
+
+INLINE void run_strongly(const Frame &frame, const Entry *entries, Dual &acc)
+{
+    Dual all;  // in memory, unlike ``acc``
+    run_in_parts(frame, entries, &all);
+    acc = all;
 }
 
 // Run a program on this thread's points.
 INLINE void run(const Frame &frame, const Entry *entries, Dual &acc)
 {
-    Entry next = *entries;
-    acc.active = 0;
-    while (true) {
-        const Entry now = next;
-        if (!(now.action & END)) next = *++entries;
-        if (now.action & SPILL) spill(acc, frame, now.action >> 8 & 0xffu);
-        if (now.action & LOAD) load(acc, frame.column(now.places >> 16));
-        const int form = now.action >> 16;
-        if (form < COMMON_CASES) {
-            switch (form) {
-            //{common cases}
-            default: __builtin_unreachable();
-            }
-        } else {
-            switch (form) {
-            //{few cases}
-#if RARE
-            //{rare cases}
-#endif
-            default: __builtin_unreachable();
-            }
-        }
-        if (now.action & END) return;
-    }
+    Operators<false>::run(frame, entries, acc);
+    bool known = true;
+#pragma unroll
+    for (int t = 0; t < TANGENTS; ++t)
+#pragma unroll
+        for (int k = 0; k < POINTS; ++k) known = known && acc.rate[t][k] == acc.rate[t][k];
+    if (!__all_sync(0xffffffffu, known)) run_strongly(frame, entries, acc);
 }
