@@ -31,12 +31,12 @@ lab: $(NOTEBOOKS)
 	$(BIN)/jupyter lab notebooks/explore.ipynb
 
 test: $(TESTS)
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
-# Lowering, derivatives and fits once more, with every index of a compiled loop checked: minutes, mostly of compiling.
+# Parsing, lowering, derivatives and fits once more, with every index of a compiled loop checked: minutes, mostly of compiling.
 bounds: $(TESTS)
-	NUMBA_BOUNDSCHECK=1 EXPRKIT_CACHE_DIR=$(VENV)/bounds $(BIN)/python -m pytest -n auto \
-	    tests/test_memory.py tests/test_lower.py tests/test_gradient.py tests/test_fit.py
+	NUMBA_BOUNDSCHECK=1 EXPRKIT_CACHE_DIR=$(VENV)/bounds $(BIN)/python -m pytest -n auto --dist worksteal \
+	    tests/test_memory.py tests/test_parser.py tests/test_lower.py tests/test_gradient.py tests/test_fit.py
 
 lint: $(TESTS)
 	$(BIN)/ruff check .

@@ -89,7 +89,7 @@ MORE_KERNELS = {  # of one architecture
         ("ieee", {"VECTORS": 4, "BLOCK": 128, "REAL": "double"}),
     ]
 }
-ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
+ARCHITECTURES = (75, 80, 90, 100, 120)  # 86 and 89 are compiled as 80 is
 
 
 def _resources(architecture, operators, macros):

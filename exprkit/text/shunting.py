@@ -184,7 +184,8 @@ def _decimal(digits, exponent, inexact, single):
 def _symbol(text, j, rules):
     """The infix operator at a place: its code, ``RATIONAL_SIGN``, or 0."""
     c = text[j]
-    return rules[DOUBLED, c] if text[j + 1] == c and rules[DOUBLED, c] else rules[INFIX, c]
+    doubled = rules[DOUBLED, c]  # 0 for the last byte, which has no next one
+    return doubled if doubled and text[j + 1] == c else rules[INFIX, c]
 
 
 @compiled
