@@ -5,9 +5,9 @@
     >>> ek.Evaluator(pop, [[1.0, 2.0], [4.0, 0.5]]).evaluate(params=[[3.0], []]).shape
     (2, 2)
 
-The way of the data, one module a stage:
-``text.parser -> population -> lower -> backends`` behind ``Evaluator``; ``ops`` is the table
-of operators that all of them read.  Names are looked up when first used, so that importing
+The way of the data, a folder a stage:
+``operators -> text -> expressions -> programs -> backends -> evaluate -> fitting``; ``runtime`` keeps compiled
+code, ``study`` and ``explorer`` stand on top.  Names are looked up when first used, so that importing
 exprkit costs next to nothing.
 """
 
@@ -19,18 +19,20 @@ from typing import TYPE_CHECKING, Any
 from exprkit.backends import backends  # at once: later the name would stand for the package of that name
 
 if TYPE_CHECKING:
-    from exprkit import data, generate, ops
-    from exprkit.description import description_length
-    from exprkit.evaluate import Evaluator
+    from exprkit import data
+    from exprkit.backends.precision import Precision
+    from exprkit.evaluate.compile_ptx import compile_ptx
+    from exprkit.evaluate.evaluator import Evaluator
     from exprkit.explorer.view import explore
-    from exprkit.expression import Expression, parameters, variables
-    from exprkit.fits import FitResult, fit
-    from exprkit.population import Population
-    from exprkit.precision import Precision
+    from exprkit.expressions import generate
+    from exprkit.expressions.expression import Expression, parameters, variables
+    from exprkit.expressions.parser import parse
+    from exprkit.expressions.population import Population
+    from exprkit.fitting.description_length import description_length
+    from exprkit.fitting.fit import FitResult, fit
+    from exprkit.operators import ops
     from exprkit.study import bench
     from exprkit.study.sweep import sweep
-    from exprkit.text.parser import parse
-    from exprkit.transpiler.compiled import compile_ptx
 
 __version__ = "0.1.0"
 
@@ -56,21 +58,21 @@ __all__ = [
 ]
 
 _HOME = {
-    "Evaluator": "evaluate",
-    "Expression": "expression",
-    "FitResult": "fits",
-    "Population": "population",
-    "Precision": "precision",
-    "description_length": "description",
+    "Evaluator": "evaluate.evaluator",
+    "Expression": "expressions.expression",
+    "FitResult": "fitting.fit",
+    "Population": "expressions.population",
+    "Precision": "backends.precision",
+    "description_length": "fitting.description_length",
     "explore": "explorer.view",
-    "fit": "fits",
-    "compile_ptx": "transpiler.compiled",
-    "parameters": "expression",
-    "parse": "text.parser",
+    "fit": "fitting.fit",
+    "compile_ptx": "evaluate.compile_ptx",
+    "parameters": "expressions.expression",
+    "parse": "expressions.parser",
     "sweep": "study.sweep",
-    "variables": "expression",
+    "variables": "expressions.expression",
 }
-_SUBMODULES = {"bench": "study.bench", "data": "data", "generate": "generate", "ops": "ops"}
+_SUBMODULES = {"bench": "study.bench", "data": "data", "generate": "expressions.generate", "ops": "operators.ops"}
 
 
 def __getattr__(name: str) -> Any:
@@ -80,14 +82,14 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
     if not name.startswith("_"):
-        from exprkit import ops
+        from exprkit.operators import ops
 
         if name in ops.BY_SPELLING:
-            return importlib.import_module(f"{__name__}.expression").function(name)
+            return importlib.import_module(f"{__name__}.expressions.expression").function(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    from exprkit import ops
+    from exprkit.operators import ops
 
     return sorted({*__all__, *ops.BY_SPELLING})

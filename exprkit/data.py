@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit import tables
 from exprkit.errors import ArgumentError, DataError, brief, brought_by, whole_number
-from exprkit.machine import available_memory
+from exprkit.numbers import as_numbers
+from exprkit.runtime.machine import available_memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -232,7 +232,7 @@ def _read_csv(path: Path, pd: Any) -> Any:
 
 def _numbers(column: Any, name: str) -> np.ndarray:
     try:
-        values = tables.numbers("a column", column).astype(np.float64)
+        values = as_numbers("a column", column).astype(np.float64)
     except DataError as error:
         raise DataError(f"column {name!r} holds something else than numbers: {error}") from error
     lacking = int(np.isnan(values).sum())

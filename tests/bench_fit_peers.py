@@ -27,10 +27,11 @@ from bench_peers import Pyoperon
 from timing import listed, seconds_of
 
 import exprkit as ek
-from exprkit import ops
-from exprkit.backends import cpu
-from exprkit.objective import Options
-from exprkit.population import OPERATOR, PARAMETER, Population
+from exprkit.backends.cpu import engine as cpu
+from exprkit.backends.objective import Options
+from exprkit.expressions.population import Population
+from exprkit.operators import ops
+from exprkit.text.tokens import OPERATOR, PARAMETER
 
 WITHIN = 1e-6
 MAX_ITER = 50

@@ -36,9 +36,11 @@ import numpy as np
 from timing import listed, seconds_of
 
 import exprkit as ek
-from exprkit import machine, ops
-from exprkit.backends import cpu
-from exprkit.population import CONSTANT, OPERATOR, VARIABLE, Population
+from exprkit.backends.cpu import engine as cpu
+from exprkit.expressions.population import Population
+from exprkit.operators import ops
+from exprkit.runtime import machine
+from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 SAMPLE_SECONDS = 0.05  # a sample repeats a short call for so long
 MOST_DIFFERENT = 0.01  # share of the values that may differ: cancellation makes a few do so honestly

@@ -11,8 +11,8 @@ import math
 import mpmath as mp
 import numpy as np
 
-from exprkit import ops
-from exprkit.population import CONSTANT, PARAMETER, VARIABLE
+from exprkit.operators import ops
+from exprkit.text.tokens import CONSTANT, PARAMETER, VARIABLE
 
 DIGITS = 30
 REGULAR = {  # on finite numbers

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from exprkit.backends import cases, cubins
+from exprkit.backends.gpu import nvrtc, opcodes
 
 SHARED_BYTES = 1 << 20
 HEADER = Path(__file__).with_name("emulated_cuda.h")
@@ -56,7 +56,7 @@ class EmulatedKernel:
 
 
 class EmulatedCard:
-    """What ``exprkit.backends.card.Card`` is, in NumPy."""
+    """What ``exprkit.backends.gpu.device.Card`` is, in NumPy."""
 
     xp = np
     lanes = 1
@@ -70,10 +70,10 @@ class EmulatedCard:
         self._kernels = {}
 
     def kernel(self, name, settings, text=None, **chosen):
-        defined = cubins.macros(settings, chosen)
+        defined = nvrtc.macros(settings, chosen)
         key = name, settings, text, *sorted(defined.items())
         if key not in self._kernels:
-            self._kernels[key] = EmulatedKernel(self._build(name, text or cases.source(settings.operators), defined))
+            self._kernels[key] = EmulatedKernel(self._build(name, text or opcodes.source(settings.operators), defined))
         return self._kernels[key]
 
     def _build(self, name, source, defined):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 import exprkit as ek
-from exprkit import objective
-from exprkit.backends import numpy as definition
-from exprkit.backends.numpy_fit import losses_and_weights
+from exprkit.backends import objective
+from exprkit.backends.reference import engine as definition
+from exprkit.backends.reference.levenberg_marquardt import losses_and_weights
 
 F4, F8 = np.dtype("float32"), np.dtype("float64")
 COMMON = (  # 0 to 7 parameters, prologues, pairs and slots, of operators that the small kernels have

@@ -33,9 +33,9 @@ from pathlib import Path
 import cupy
 import numpy as np
 
-from exprkit import ops
-from exprkit.backends import card, cases, cubins
-from exprkit.precision import Precision
+from exprkit.backends.gpu import device, nvrtc, opcodes
+from exprkit.backends.precision import Precision
+from exprkit.operators import ops
 
 CHUNK = 1 << 27
 COMPARE = r"""
@@ -99,8 +99,8 @@ extern "C" __global__ void compare(
 
 def built(architecture, real, name):
     """Machine code of the table's formulas and of the comparison."""
-    text = cases.source(name) + COMPARE
-    return cubins.build(architecture, Precision(name), text, REAL=real, SUPPORT=1)[0]
+    text = opcodes.source(name) + COMPARE
+    return nvrtc.build(architecture, Precision(name), text, REAL=real, SUPPORT=1)[0]
 
 
 def module(code):
@@ -153,7 +153,7 @@ def main(folder):
     wanted = [("double", "ieee"), ("float", "ieee"), ("float", "fast")]
     started = time.perf_counter()
     with ProcessPoolExecutor(3, multiprocessing.get_context("spawn")) as pool:
-        codes = pool.map(functools.partial(built, card.current().architecture), *zip(*wanted, strict=True))
+        codes = pool.map(functools.partial(built, device.current().architecture), *zip(*wanted, strict=True))
         double, ieee, fast = map(module, codes)
     compiled = time.perf_counter()
     comparison = Comparison(double, ieee=ieee, fast=fast)
@@ -177,9 +177,9 @@ def main(folder):
 
 | | |
 |---|---|
-| device | {card.current().name}, {card.current().architecture} |
+| device | {device.current().name}, {device.current().architecture} |
 | driver | CUDA {driver // 1000}.{driver % 1000 // 10} |
-| compiler | {cubins.compiler_version()} |
+| compiler | {nvrtc.compiler_version()} |
 | CuPy | {metadata.version("cupy-cuda13x")} |
 | seconds | {seconds:.1f} |
 """)

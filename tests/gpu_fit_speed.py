@@ -19,10 +19,13 @@ import timing
 from timing import microseconds
 
 import exprkit as ek
-from exprkit import generate, machine, ops
-from exprkit.backends import cuda, cuda_fit
-from exprkit.backends import numpy as definition
-from exprkit.objective import Options
+from exprkit.backends.interpreter import derivatives as cuda_fit
+from exprkit.backends.interpreter import engine as cuda
+from exprkit.backends.objective import Options
+from exprkit.backends.reference import engine as definition
+from exprkit.expressions import generate
+from exprkit.operators import ops
+from exprkit.runtime import machine
 
 TABLE = timing.Table(width=58)
 report = TABLE.report
@@ -92,7 +95,7 @@ def floors(of, evaluations):
     import cupy
 
     programs, n = of.programs, of.pop.n_params
-    codes = cuda_fit.cases.numbers()
+    codes = cuda_fit.opcodes.numbers()
     special = np.zeros(1 << 16)
     for name, count in SPECIAL.items():
         special[codes[ops.BY_NAME[name].code][codes[ops.BY_NAME[name].code] >= 0]] = count

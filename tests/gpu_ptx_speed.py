@@ -20,10 +20,11 @@ import numpy as np
 import timing
 
 import exprkit as ek
-from exprkit import generate
-from exprkit.backends import cuda, ptx
-from exprkit.transpiler import link
-from exprkit.transpiler.structures import structures
+from exprkit.backends.interpreter import engine as cuda
+from exprkit.backends.transpiler import assembler
+from exprkit.backends.transpiler import engine as ptx
+from exprkit.backends.transpiler.structures import structures
+from exprkit.expressions import generate
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = timing.Table(width=72)
@@ -271,7 +272,7 @@ def end_to_end():
         for what, options in (("cold", {"cache": False}), ("warm", {})):
             samples = []
             for k in range(4 if what == "warm" else 3):
-                link.forget()  # what the process itself keeps
+                assembler.forget()  # what the process itself keeps
                 samples.append(run(texts_of, n_points, 100, "ptx", **options))
                 if what == "warm" and k == 0:
                     samples.pop()  # fills the cache on disk
@@ -343,5 +344,5 @@ def main():
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        link.objects.folder = lambda: Path(folder)  # a cache of its own: cold means cold
+        assembler.disk_cache.folder = lambda: Path(folder)  # a cache of its own: cold means cold
         main()

@@ -9,7 +9,7 @@ import cupy
 import numpy as np
 
 import exprkit as ek
-from exprkit import generate
+from exprkit.expressions import generate
 
 cupy.cuda.set_allocator(None)
 pop = generate.random(40, n_tokens=(1, 60), operators="thesis", n_vars=3, n_params=2, seed=1)

@@ -21,9 +21,11 @@ import numpy as np
 import timing
 
 import exprkit as ek
-from exprkit import generate
-from exprkit.backends import card, cubins, cuda
-from exprkit.precision import Precision
+from exprkit.backends.gpu import device as card
+from exprkit.backends.gpu import nvrtc
+from exprkit.backends.interpreter import engine as cuda
+from exprkit.backends.precision import Precision
+from exprkit.expressions import generate
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = timing.Table()
@@ -237,7 +239,7 @@ def compile_kernel(architecture, operators, task=None, vectors=0, block=0, wide=
         "WIDE": wide, "REDUCTION": "SHUFFLE", "TASK": task, "COUNTED": 0,
         **({} if task == "VALUES" else {"WEIGHTED": 0}),
     }  # fmt: skip
-    cubins.compiled(architecture, Precision(operators), **chosen)
+    nvrtc.compiled(architecture, Precision(operators), **chosen)
 
 
 def compile_ahead():

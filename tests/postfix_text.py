@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import exprkit as ek
-from exprkit import ops
-from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE
+from exprkit.operators import ops
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 AWKWARD = [0.0, -0.0, 1.0, -1.0, 2.0, -2.5, 0.1, 1 / 3, np.pi, -np.pi, 1e300, -1e300, 1e-300, 5e-324]
 AWKWARD += [np.inf, -np.inf, np.nan]

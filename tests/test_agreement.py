@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import exprkit as ek
-from exprkit import ops
+from exprkit.operators import ops
 from exprkit.study.agreement import disagreement
 
 FAST = [name for name, status in ek.backends().items() if status.available and name != "numpy"]

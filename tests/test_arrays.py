@@ -11,11 +11,12 @@ import pytest
 from emulated_card import EmulatedCard, compiler
 
 import exprkit as ek
-from exprkit import arrays, evaluate, rounding
-from exprkit.backends import cuda
-from exprkit.backends import numpy as definition
+from exprkit.backends.interpreter import engine as cuda
+from exprkit.backends.objective import Options
+from exprkit.backends.reference import engine as definition
 from exprkit.errors import ArgumentError, BackendError, DataError, ParseError, one_of
-from exprkit.objective import Options
+from exprkit.evaluate import evaluator, rounding
+from exprkit.evaluate import inputs as arrays
 
 F4, F8 = np.dtype("float32"), np.dtype("float64")
 HERE = ("numpy", "cpu")
@@ -95,10 +96,10 @@ class DeviceEngine(definition.Engine):
 def on_card(monkeypatch):
     """Evaluators whose backend works on the card."""
     backend = types.SimpleNamespace(
-        __name__="exprkit.backends.card", adopt=adopt, empty=lambda shape, dtype: Device(np.empty(shape, dtype)),
+        __name__="exprkit.backends.gpu.device", adopt=adopt, empty=lambda shape, dtype: Device(np.empty(shape, dtype)),
         Engine=DeviceEngine,
     )  # fmt: skip
-    monkeypatch.setattr(evaluate, "load", lambda name: backend)
+    monkeypatch.setattr(evaluator, "load", lambda name: backend)
     return lambda pop, X, **options: ek.Evaluator(pop, Device(X), "card", **options)
 
 
@@ -326,7 +327,7 @@ def test_data_is_copied_no_more_than_once(monkeypatch):
     X = random.uniform(1, 2, (1000, 3)).astype(F4)
     found = arrays.data_matrix(X, ek.parse("x1"), F4).values
     assert found.flags.owndata and not np.may_share_memory(found, X)
-    monkeypatch.setattr(arrays.tables, "numbers", lambda *args: X)  # what a list becomes is nobody else's
+    monkeypatch.setattr(arrays, "as_numbers", lambda *args: X)  # what a list becomes is nobody else's
     assert arrays.data_matrix(X.tolist(), ek.parse("x1"), F4).values is X
 
 

@@ -17,8 +17,9 @@ import timing
 
 import exprkit as ek
 from exprkit import data
-from exprkit.backends import load, objects
+from exprkit.backends import load
 from exprkit.errors import ArgumentError, BackendError, DataError, ParseError
+from exprkit.runtime import disk_cache
 from exprkit.study import bench, plots, records, sides
 from exprkit.study.agreement import disagreement
 
@@ -73,7 +74,7 @@ def test_code_is_made_anew_or_kept_in_an_empty_cache_of_its_own(code, monkeypatc
 
     class Compiling(ek.Evaluator):
         def __init__(self, *given, cache, **options):
-            folder = objects.folder()
+            folder = disk_cache.folder()
             seen.append((cache, folder == tmp_path, sorted(path.name for path in folder.iterdir())))
             (folder / "own.o").write_bytes(b"")
             super().__init__(*given, **options)

@@ -6,28 +6,29 @@ import numpy as np
 import pytest
 
 import exprkit as ek
-from exprkit import generate
-from exprkit.backends import Status, card, choice, status
+from exprkit.backends import Status, cost_model, status
+from exprkit.backends.gpu import device
+from exprkit.backends.transpiler.structures import to_compile
 from exprkit.errors import DataError
-from exprkit.lower import lower
-from exprkit.transpiler.structures import to_compile
+from exprkit.expressions import generate
+from exprkit.programs.lower import lower
 
-H200 = choice.Device()
-SMALL_CARD = choice.Device(multiprocessors=20, bandwidth=2.5e11)
+H200 = cost_model.Device()
+SMALL_CARD = cost_model.Device(multiprocessors=20, bandwidth=2.5e11)
 
 
 def work(n_exprs=9_880, tokens=5.4, n_points=10_860, n_steps=1, cores=16, structures=1.0, **others):
     n, itemsize, fast = int(n_exprs * tokens), others.pop("itemsize", 4), others.pop("fast", True)
     own = int(n_exprs * structures)
-    return choice.Work(n_exprs, n, own, int(n * structures), n_points, 2, itemsize, n_steps, fast, cores, **others)
+    return cost_model.Work(n_exprs, n, own, int(n * structures), n_points, 2, itemsize, n_steps, fast, cores, **others)
 
 
 @pytest.fixture
 def gpu(monkeypatch):
     """A GPU that can be asked about; its kind can be changed."""
     kind = {"device": H200}
-    monkeypatch.setattr(choice, "status", lambda name: Status(True, f"a {name}"))
-    monkeypatch.setattr(choice, "device", lambda: kind["device"])
+    monkeypatch.setattr(cost_model, "status", lambda name: Status(True, f"a {name}"))
+    monkeypatch.setattr(cost_model, "device", lambda: kind["device"])
     return kind
 
 
@@ -50,65 +51,65 @@ def gpu(monkeypatch):
     ids=str,
 )
 def test_decisions(gpu, what, backend):
-    assert choice.choose(work(**what)).name == backend
+    assert cost_model.choose(work(**what)).name == backend
 
 
 def test_more_steps_never_lead_back_to_what_takes_longer_a_step(gpu):
     for n_points in (100, 10_000, 1_000_000):
-        order = [choice.choose(work(tokens=30, n_points=n_points, n_steps=10**k)) for k in range(7)]
+        order = [cost_model.choose(work(tokens=30, n_points=n_points, n_steps=10**k)) for k in range(7)]
         steps = [{row.name: row.estimate.step for row in one.rows if row.estimate}[one.name] for one in order[1:]]
         assert steps == sorted(steps, reverse=True)
 
 
 def test_a_smaller_card_and_more_cores_count(gpu):
     what = {"n_exprs": 3_000, "n_points": 10_000, "cores": 4, "n_steps": 10}
-    assert choice.choose(work(**what)).name == "cuda"
+    assert cost_model.choose(work(**what)).name == "cuda"
     gpu["device"] = SMALL_CARD
-    assert choice.choose(work(**{**what, "cores": 128})).name == "cpu"
-    slower = choice.estimate(work(), choice.COSTS["cuda"], SMALL_CARD).step
-    assert slower > 5 * choice.estimate(work(), choice.COSTS["cuda"], H200).step
-    one, many = (choice.estimate(work(cores=cores), choice.COSTS["ptx"], H200).setup for cores in (1, 16))
+    assert cost_model.choose(work(**{**what, "cores": 128})).name == "cpu"
+    slower = cost_model.estimate(work(), cost_model.COSTS["cuda"], SMALL_CARD).step
+    assert slower > 5 * cost_model.estimate(work(), cost_model.COSTS["cuda"], H200).step
+    one, many = (cost_model.estimate(work(cores=cores), cost_model.COSTS["ptx"], H200).setup for cores in (1, 16))
     assert 10 < one / many < 16
 
 
 def test_options_and_settings_leave_out_who_has_them_not(gpu):
-    assert choice.choose(work(n_exprs=1), options=("reduction",)).name == "cuda"
-    assert choice.choose(work(n_exprs=1), settings=True).name == "cuda"
-    found = choice.choose(work(n_exprs=1), options=("structures_per_module",))
+    assert cost_model.choose(work(n_exprs=1), options=("reduction",)).name == "cuda"
+    assert cost_model.choose(work(n_exprs=1), settings=True).name == "cuda"
+    found = cost_model.choose(work(n_exprs=1), options=("structures_per_module",))
     assert found.name == "ptx" and "has no option 'structures_per_module'" in found.table()
 
 
 def test_without_a_gpu_it_is_the_cpu_and_the_table_says_why(monkeypatch):
-    monkeypatch.setattr(choice, "status", lambda name: Status(name == "cpu", "no card: pip install one"))
-    found = choice.choose(work(n_steps=1_000))
+    monkeypatch.setattr(cost_model, "status", lambda name: Status(name == "cpu", "no card: pip install one"))
+    found = cost_model.choose(work(n_steps=1_000))
     assert found.name == "cpu"
     assert "chosen: the only one" in found.table() and "can't run here: no card: pip install one" in found.table()
 
 
 def test_structures_are_counted_where_they_would_be_compiled(gpu):
     pop = ek.parse(["x1 + 1.5", "x1 + 2.5", "x1 * x2"] * 1_000)
-    bound = choice.work_of(pop, 10**6, dtype="float32", fast=True, n_steps=1, threads=None, on_device=False)
+    bound = cost_model.work_of(pop, 10**6, dtype="float32", fast=True, n_steps=1, threads=None, on_device=False)
     assert (bound.n_structures, bound.structure_tokens) == (3_000, 9_000)
-    found = choice.choose(bound, pop=pop).work
+    found = cost_model.choose(bound, pop=pop).work
     assert (found.n_structures, found.structure_tokens) == (2, 6)
 
 
 def test_structures_that_share_code_are_counted_once(gpu):
     pop = generate.exhaustive(6)
-    bound = choice.work_of(pop, 10**6, dtype="float32", fast=True, n_steps=1, threads=None, on_device=False)
-    found = choice.choose(bound, pop=pop).work
+    bound = cost_model.work_of(pop, 10**6, dtype="float32", fast=True, n_steps=1, threads=None, on_device=False)
+    found = cost_model.choose(bound, pop=pop).work
     compiled = len(to_compile(lower(pop, precision="fast")))
     assert compiled <= found.n_structures < len(pop.structures()[0]) / 2
     assert found.n_structures < 4 * compiled  # what depends on one variable alone is a column as well
 
 
 def test_little_work_is_done_before_a_gpu_is_asked_for(monkeypatch):
-    monkeypatch.setattr(choice, "status", lambda name: pytest.fail("asked"))
-    assert choice.choose(work(n_exprs=10, n_points=100)).name == "cpu"
+    monkeypatch.setattr(cost_model, "status", lambda name: pytest.fail("asked"))
+    assert cost_model.choose(work(n_exprs=10, n_points=100)).name == "cpu"
 
 
 def test_the_table_can_be_read(gpu):
-    assert choice.choose(work(n_steps=100, cores=2)).table() == (
+    assert cost_model.choose(work(n_steps=100, cores=2)).table() == (
         "            set-up    a step     100 steps   to host\n"
         "cpu        2.90 ms   29.0 ms        2.90 s         -\n"
         "cuda       8.07 ms    124 us       20.4 ms   27.5 ms  chosen: the least\n"
@@ -125,13 +126,13 @@ def test_constants_stand_beside_a_measurement(root):
     with (root / "data" / "results" / "h200_interpreter.csv").open() as file:
         measured = {row["what"]: float(row["value"]) for row in csv.DictReader(file)}
     for points in (362, 10_860, 108_600):
-        seconds = choice.estimate(work(n_points=points), choice.COSTS["cuda"]).step
+        seconds = cost_model.estimate(work(n_points=points), cost_model.COSTS["cuda"]).step
         assert 0.5 < seconds * 1e6 / measured[f"predictions {points} points fast {{}}"] < 2
     with (root / "data" / "results" / "peers.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["workload"] == "thesis" and row["method"] == "fast sse"]
     for row in rows:
         own = work(n_points=int(row["n_points"]), cores=int(row["threads"]))
-        assert 0.5 < choice.estimate(own, choice.COSTS["cpu"]).step / float(row["seconds"]) < 2
+        assert 0.5 < cost_model.estimate(own, cost_model.COSTS["cpu"]).step / float(row["seconds"]) < 2
 
 
 def test_a_device_is_read_from_the_driver(monkeypatch):
@@ -144,8 +145,8 @@ def test_a_device_is_read_from_the_driver(monkeypatch):
         multiprocessors, index = 132, 0
         xp = type("xp", (), {"cuda": type("cuda", (), {"runtime": Runtime})})
 
-    monkeypatch.setattr(card, "current", Card)
-    found = choice.device()
+    monkeypatch.setattr(device, "current", Card)
+    found = cost_model.device()
     assert found.multiprocessors == 132 and found.bandwidth == pytest.approx(4.917e12, rel=1e-3)
 
 
@@ -154,12 +155,12 @@ def test_where_data_lies():
         def __dlpack_device__(self):
             return 2, 0
 
-    assert choice.lies_on_device(OnDevice()) and not choice.lies_on_device(np.ones(3))
-    assert not choice.lies_on_device([[1.0]]) and not choice.lies_on_device(None)
+    assert cost_model.lies_on_device(OnDevice()) and not cost_model.lies_on_device(np.ones(3))
+    assert not cost_model.lies_on_device([[1.0]]) and not cost_model.lies_on_device(None)
 
 
 def test_many_steps_have_a_column_of_their_own():
-    first = choice.choose(work(n_steps=10**9), forced="cpu").table().splitlines()[0]
+    first = cost_model.choose(work(n_steps=10**9), forced="cpu").table().splitlines()[0]
     assert "  1,000,000,000 steps" in first
 
 

@@ -14,16 +14,15 @@ import sys
 
 import pytest
 
-from exprkit import compiled
-from exprkit.backends import objects
 from exprkit.errors import ArgumentError
+from exprkit.runtime import disk_cache, jit
 
 PROGRAM = """
 import numpy as np, exprkit as ek
 print(ek.Evaluator(ek.parse("x1 + p1"), np.ones((2, 1)), backend="cpu").evaluate([[1]]).tolist())
 """
 LOOP = """
-from exprkit.compiled import compiled
+from exprkit.runtime.jit import compiled
 
 @compiled
 def twice(a):
@@ -64,7 +63,7 @@ def test_loops_are_kept_where_the_user_says_and_damaged_ones_are_made_again(tmp_
     assert done.stdout == "[[2.0, 2.0]]\n"
     assert done.stderr.count("RuntimeWarning") == 1 and "is damaged" in done.stderr
     assert kept.keys() == set(tmp_path.iterdir())
-    assert all(objects.read(path.stem, objects.LOOP, tmp_path) for path in few)
+    assert all(disk_cache.read(path.stem, disk_cache.LOOP, tmp_path) for path in few)
 
 
 # ── one loop ──
@@ -74,9 +73,9 @@ def test_loops_are_kept_where_the_user_says_and_damaged_ones_are_made_again(tmp_
 def cache(tmp_path, monkeypatch):
     """An empty folder of this test's own, about which there has been no warning."""
     cache = tmp_path / "cache"
-    monkeypatch.setattr(compiled, "folder", lambda: cache)
-    monkeypatch.setattr(objects, "_warned", False)
-    monkeypatch.setattr(objects, "_since", {})
+    monkeypatch.setattr(jit, "folder", lambda: cache)
+    monkeypatch.setattr(disk_cache, "_warned", False)
+    monkeypatch.setattr(disk_cache, "_since", {})
     return cache
 
 
@@ -131,7 +130,7 @@ def test_a_damaged_file_is_a_miss_with_one_warning_and_is_made_again(damage, twi
 def test_what_cannot_be_unpickled_is_a_miss_with_one_warning(twice, cache, monkeypatch):
     assert not twice()
     (entry,) = cache.iterdir()
-    objects.write(entry.stem, b"no pickle", objects.LOOP, cache)  # in good order, of another Numba say
+    disk_cache.write(entry.stem, b"no pickle", disk_cache.LOOP, cache)  # in good order, of another Numba say
     with pytest.warns(RuntimeWarning, match="can't be used, it is compiled anew") as warned:
         assert not twice()
     assert len(warned) == 1 and twice()
@@ -141,7 +140,7 @@ def test_nothing_is_unpickled_that_does_not_match_its_digest(twice, cache, monke
     assert not twice()
     (entry,) = cache.iterdir()
     entry.write_bytes(entry.read_bytes()[:-1])
-    monkeypatch.setattr(compiled.serialize, "loads", lambda data: pytest.fail("unpickled"))
+    monkeypatch.setattr(jit.serialize, "loads", lambda data: pytest.fail("unpickled"))
     with pytest.warns(RuntimeWarning, match="is damaged"):
         assert not twice()
 
@@ -149,11 +148,11 @@ def test_nothing_is_unpickled_that_does_not_match_its_digest(twice, cache, monke
 def test_another_text_of_a_loop_or_of_a_shared_module_is_another_entry(twice, cache, tmp_path, monkeypatch):
     assert not twice()
     (tmp_path / "loop.py").write_text(LOOP.replace("2 * a", "a + a"))
-    compiled._text_of.cache_clear()
+    jit._text_of.cache_clear()
     assert not twice() and twice() and len(list(cache.iterdir())) == 2
-    monkeypatch.setattr(compiled, "_shared", lambda: b"another")
+    monkeypatch.setattr(jit, "_shared", lambda: b"another")
     assert not twice() and twice() and len(list(cache.iterdir())) == 3
-    monkeypatch.setattr(compiled.config, "BOUNDSCHECK", 1)
+    monkeypatch.setattr(jit.config, "BOUNDSCHECK", 1)
     assert not twice()
 
 
@@ -161,7 +160,7 @@ def test_a_full_disk_is_one_warning(twice, cache, monkeypatch):
     def full(*given, **options):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(objects.os, "fdopen", full)
+    monkeypatch.setattr(disk_cache.os, "fdopen", full)
     with pytest.warns(RuntimeWarning, match="machine code can't be kept in") as warned:
         assert not twice() and not twice()
     assert len(warned) == 1 and os.strerror(errno.ENOSPC) in str(warned[0].message)
@@ -185,7 +184,7 @@ def small_disk(tmp_path):
 
 def test_a_disk_that_is_really_full_is_one_warning(small_disk, twice, monkeypatch):
     cache = small_disk / "cache"
-    monkeypatch.setattr(compiled, "folder", lambda: cache)
+    monkeypatch.setattr(jit, "folder", lambda: cache)
     cache.mkdir(0o700)
     (cache / "much").write_bytes(bytes(60 << 10))
     with pytest.warns(RuntimeWarning, match="machine code can't be kept in") as warned:
@@ -199,7 +198,7 @@ def test_a_disk_that_is_really_full_is_one_warning(small_disk, twice, monkeypatc
 @modes
 def test_folders_are_made_for_the_user_alone_whatever_the_umask(twice, cache, monkeypatch):
     place = cache / "in" / "folders"
-    monkeypatch.setattr(compiled, "folder", lambda: place)
+    monkeypatch.setattr(jit, "folder", lambda: place)
     before = os.umask(0)
     try:
         assert not twice()
@@ -241,20 +240,20 @@ def test_nothing_is_taken_from_another_user(whose, twice, cache, monkeypatch):
     (entry,) = cache.iterdir()
     path = cache if whose == "the folder" else entry
     os.chown(path, 65_534, 65_534)
-    monkeypatch.setattr(compiled.serialize, "loads", lambda data: pytest.fail("unpickled"))
+    monkeypatch.setattr(jit.serialize, "loads", lambda data: pytest.fail("unpickled"))
     with pytest.warns(RuntimeWarning, match=f"{re.escape(str(path))} belongs to another user") as warned:
         assert not twice()
     assert len(warned) == 1
 
 
 def test_the_kernels_files_keep_the_same_rule(cache):
-    objects.write("name", b"code", home=cache)
-    assert objects.read("name", home=cache) == b"code"
+    disk_cache.write("name", b"code", home=cache)
+    assert disk_cache.read("name", home=cache) == b"code"
     if hasattr(os, "geteuid"):
         cache.chmod(0o777)
         with pytest.warns(RuntimeWarning, match="others may write to"):
-            assert objects.read("name", home=cache) is None
-        objects.write("other", b"code", home=cache)
+            assert disk_cache.read("name", home=cache) is None
+        disk_cache.write("other", b"code", home=cache)
         assert [path.name for path in cache.iterdir()] == ["name.o"]
 
 
@@ -270,10 +269,10 @@ def test_a_folder_that_is_only_read_is_used(twice, cache):
 
 def test_loops_and_kernels_have_their_room_each(cache, monkeypatch):
     monkeypatch.setenv("EXPRKIT_CACHE_BYTES", "250")
-    objects.write("loop", bytes(60), objects.LOOP, cache)
+    disk_cache.write("loop", bytes(60), disk_cache.LOOP, cache)
     os.utime(cache / "loop.loop", (0, 0))
     for i, name in enumerate("abcd"):
-        objects.write(name, bytes(60), home=cache)
+        disk_cache.write(name, bytes(60), home=cache)
         os.utime(cache / f"{name}.o", (i, i))
     assert sorted(path.name for path in cache.iterdir()) == ["c.o", "d.o", "loop.loop"]
 
@@ -285,29 +284,29 @@ def test_the_folder_may_be_named_from_home(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     monkeypatch.setenv("EXPRKIT_CACHE_DIR", os.path.join("~", "x"))
-    assert objects.folder() == tmp_path / "x"
+    assert disk_cache.folder() == tmp_path / "x"
     monkeypatch.setenv("EXPRKIT_CACHE_DIR", "~no such user/x")
     if os.name != "nt":
         with pytest.raises(ArgumentError, match="EXPRKIT_CACHE_DIR=~no such user/x: there is no such home folder"):
-            objects.folder()
+            disk_cache.folder()
 
 
 def test_a_size_of_thousands_of_digits_is_refused_in_a_few_words(monkeypatch):
     monkeypatch.setenv("EXPRKIT_CACHE_BYTES", "9" * 5000)
     with pytest.raises(ArgumentError, match=r"EXPRKIT_CACHE_BYTES must be a whole number of bytes, not '9{37}…'$"):
-        objects.most_bytes()
+        disk_cache.most_bytes()
     monkeypatch.setenv("EXPRKIT_CACHE_BYTES", "1" + "0" * 20)
-    assert objects.most_bytes() == 10**20
+    assert disk_cache.most_bytes() == 10**20
 
 
 def test_shared_modules_are_all_that_compiled_loops_draw_upon(root):
     """What a module with compiled loops imports from exprkit is shared, or has nothing that could be compiled in."""
-    harmless = {"exprkit.errors", "exprkit.machine"}
-    shared = {f"exprkit.{name.replace('/', '.')}" for name in compiled.SHARED}
+    harmless = {"exprkit.errors", "exprkit.numbers", "exprkit.runtime.machine", "exprkit.expressions.population"}
+    shared = {f"exprkit.{name.replace('/', '.')}" for name in jit.SHARED}
     users = 0
     for path in (root / "exprkit").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
-        if "@compiled" not in text or path.stem == "compiled":
+        if "@compiled" not in text or path.stem == "jit":
             continue
         users += 1
         for node in ast.parse(text).body:

@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 import exprkit as ek
-from exprkit import ops
-from exprkit.backends import cpu, cpu_tiles, team
-from exprkit.backends import numpy as definition
+from exprkit.backends.cpu import engine as cpu
+from exprkit.backends.cpu import threads as team
+from exprkit.backends.cpu import tiles
+from exprkit.backends.reference import engine as definition
 from exprkit.errors import BackendError
+from exprkit.operators import ops
 from exprkit.study.agreement import disagreement
 
 TILE = cpu.TILE
@@ -342,18 +344,18 @@ def test_more_columns_than_a_word_can_name_are_refused(dtype, most):
     itemsize = np.dtype(dtype).itemsize
     assert (most - 1) * TILE * itemsize | 3 <= np.iinfo(np.int32).max < most * TILE * itemsize
     program = SimpleNamespace(column_code=np.zeros(most, np.uint8), n_slots=0)
-    cpu_tiles.check_places(program, itemsize)
+    tiles.check_places(program, itemsize)
     program.column_code = np.zeros(most + 1, np.uint8)
     message = rf"uses {most + 1:,} columns .* the CPU backend can name {most:,} in {dtype}: evaluate it in parts"
     with pytest.raises(BackendError, match=message):
-        cpu_tiles.check_places(program, itemsize)
+        tiles.check_places(program, itemsize)
 
 
 def test_columns_are_counted_before_any_work(monkeypatch):
-    monkeypatch.setattr(cpu_tiles, "WORD_BYTES", 3 * TILE * 8)
+    monkeypatch.setattr(tiles, "WORD_BYTES", 3 * TILE * 8)
     pop, X = ek.parse(["x1 + p1", "sin(x1)", "cos(x1) * p1"]), np.ones((4, 1))
     ek.Evaluator(pop, X, backend="cpu", dtype="float64").evaluate(np.ones((3, 1)))
     more = pop + ek.parse("exp(x1)")
-    monkeypatch.setattr(cpu_tiles, "aligned", None)
+    monkeypatch.setattr(tiles, "aligned", None)
     with pytest.raises(BackendError, match="uses 4 columns"):
         ek.Evaluator(more, X, backend="cpu", dtype="float64")

@@ -14,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import exprkit as ek
-from exprkit import generate, ops
-from exprkit.backends import card, cubins, cuda
+from exprkit.backends.gpu import device, nvrtc
+from exprkit.backends.interpreter import engine as cuda
+from exprkit.backends.precision import Precision
 from exprkit.errors import ArgumentError, BackendError, DataError
-from exprkit.precision import Precision
+from exprkit.expressions import generate
+from exprkit.operators import ops
 from exprkit.study.agreement import disagreement
 
 on_gpu = pytest.mark.gpu
@@ -26,7 +28,7 @@ TILES = (0, 1, 127, 128, 129, 362, 383, 385, 511, 512, 513, 1023, 1025, 2049)  #
 
 @pytest.fixture(autouse=True)
 def _needs_gpu(request):
-    if request.node.get_closest_marker("gpu") and (reason := card.missing()):
+    if request.node.get_closest_marker("gpu") and (reason := device.missing()):
         pytest.skip(reason)
 
 
@@ -56,8 +58,8 @@ def test_importing_exprkit_imports_no_cupy():
 
 
 def test_what_is_missing_is_said_with_what_mends_it(monkeypatch):
-    monkeypatch.setattr(card, "_installed", lambda module: module != "cupy")
-    assert card.missing() == (
+    monkeypatch.setattr(device, "_installed", lambda module: module != "cupy")
+    assert device.missing() == (
         "CuPy is not installed: pip install 'exprkit[cuda13]' (or [cuda12] for a CUDA 12 driver)"
     )
     with pytest.raises(BackendError, match=r"backend 'cuda' can't run here: CuPy is not installed: pip install"):
@@ -94,9 +96,9 @@ ARCHITECTURES = (75, 80, 90, 100, 120)  # 86 and 89 are compiled as 80 is
 
 def _resources(architecture, operators, macros):
     """A row of kernels.csv."""
-    _, report = cubins.build(f"sm_{architecture}", Precision(operators), **macros)
+    _, report = nvrtc.build(f"sm_{architecture}", Precision(operators), **macros)
     registers, spilled = re.search(r"Used (\d+) registers", report), re.search(r"(\d+) bytes spill stores", report)
-    every = {**cubins.MACROS, **macros}
+    every = {**nvrtc.MACROS, **macros}
     chosen = {name.lower(): str(every[name]) for name in ("REAL", "TASK", "VECTORS", "BLOCK", "WIDE", "COLUMNS_SHARED")}
     found = {"registers": int(registers[1]), "spilled": int(spilled[1])}
     return {"architecture": str(architecture), "operators": operators, **chosen, **found}

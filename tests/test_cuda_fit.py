@@ -7,16 +7,19 @@ import pytest
 from fit_checks import COMMON, F4, F8, check_derivatives, check_optimum, data, parameters, values
 
 import exprkit as ek
-from exprkit import generate, objective, ops
-from exprkit.backends import card, cuda
-from exprkit.backends import numpy as definition
+from exprkit.backends import objective
+from exprkit.backends.gpu import device
+from exprkit.backends.interpreter import engine as cuda
+from exprkit.backends.reference import engine as definition
+from exprkit.expressions import generate
+from exprkit.operators import ops
 
 pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(autouse=True)
 def _needs_gpu():
-    if reason := card.missing():
+    if reason := device.missing():
         pytest.skip(reason)
 
 

@@ -9,8 +9,8 @@ import pytest
 from description_reference import Expression, told
 
 import exprkit as ek
-from exprkit.description import front, function_length
 from exprkit.errors import ArgumentError
+from exprkit.fitting.description_length import front, function_length
 from exprkit.study import ranking
 
 X = np.linspace(1.0, 2.0, 50)[:, None]

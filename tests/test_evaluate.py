@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import exprkit as ek
-from exprkit import evaluate
 from exprkit.errors import BackendError, DataError, ExprkitError
+from exprkit.evaluate import evaluator
 
 TEXTS = ["x1 + 2.5", "p1 * x2 ^ 2", "p1 * x1 + p2", "sqrt(x1)"]
 PARAMS = [[], [3.0], [2.0, -1.0], []]
@@ -275,7 +275,7 @@ def test_explain_names_the_backend(pop, X, backend):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_losses_count_nan_and_inf_at_the_points_that_count(backend, weighted, monkeypatch):
-    monkeypatch.setattr(evaluate, "COUNTED_BYTES", 50)  # two expressions at a time
+    monkeypatch.setattr(evaluator, "COUNTED_BYTES", 50)  # two expressions at a time
     pop = ek.parse(["log(x1)", "1 / x1", "x1 * p1", "p1 + p2 + x1"])
     X = np.array([[-1.0], [0.0], [0.0], [2.0], [np.nan]], np.float32)
     weights = [0, 1, 0, 1, 1] if weighted else None

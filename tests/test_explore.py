@@ -22,7 +22,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import exprkit as ek
-from exprkit import ops
 from exprkit.errors import ArgumentError, BackendError, DataError, ParseError
 from exprkit.explorer import curve, gpu, svg
 from exprkit.explorer.aspects import ASPECTS, Points, Subject, complaint, formula, page, renamed, usable_names
@@ -30,6 +29,7 @@ from exprkit.explorer.meter import Meter
 from exprkit.explorer.race import Lap, chart, race, spoken, standings
 from exprkit.explorer.table import COLUMNS, ROWS, Table
 from exprkit.explorer.work import Desk
+from exprkit.operators import ops
 
 TEXTS = (
     "p1 * x1 + exp(-x2)^p2", "2.5", "x2", "abs(x1)^p1 - sin(x1 * x2) / (p2 ^ x1)", "(x1 + x2) * (x1 - x2) / (x1 * p1)",

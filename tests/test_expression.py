@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from postfix_text import AWKWARD, random_population, words
 
 import exprkit as ek
-from exprkit import ops
 from exprkit.errors import ParseError, PopulationError
-from exprkit.expression import Expression, applied, constant
+from exprkit.expressions.expression import Expression, applied, constant
+from exprkit.operators import ops
 
 x1, x2 = ek.variables(2)
 (p1,) = ek.parameters(1)

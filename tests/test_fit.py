@@ -10,11 +10,11 @@ import pytest
 import sympy
 
 import exprkit as ek
-from exprkit import objective
-from exprkit.backends import cpu, load
-from exprkit.backends import numpy as definition
+from exprkit.backends import load, objective
+from exprkit.backends.cpu import engine as cpu
+from exprkit.backends.objective import REASONS, Options
+from exprkit.backends.reference import engine as definition
 from exprkit.errors import ArgumentError, DataError
-from exprkit.objective import REASONS, Options
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 X = np.linspace(0.1, 3.0, 60)[:, None]

@@ -15,11 +15,16 @@ from emulated_card import EmulatedCard, compiler
 from fit_checks import COMMON, F4, F8, check_derivatives, check_fit, data, parameters
 
 import exprkit as ek
-from exprkit import generate, objective, ops
-from exprkit.backends import cases, cuda, cuda_fit, tangents
-from exprkit.backends import numpy as definition
-from exprkit.dependence import dependence
-from exprkit.objective import Options
+from exprkit.backends import objective
+from exprkit.backends.gpu import opcodes
+from exprkit.backends.interpreter import derivatives as cuda_fit
+from exprkit.backends.interpreter import dual_opcodes
+from exprkit.backends.interpreter import engine as cuda
+from exprkit.backends.objective import Options
+from exprkit.backends.reference import engine as definition
+from exprkit.expressions import generate
+from exprkit.operators import ops
+from exprkit.programs.linearity import dependence
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C++ compiler: install g++ to run the kernels here")
 
@@ -221,21 +226,21 @@ def test_bits_do_not_depend_on_the_company(engine_of):
 
 
 def test_derivatives_are_written_by_the_table_s_own_formulas():
-    assert tangents.derivatives(ops.BY_NAME["div"], "fast") == (
+    assert dual_opcodes.derivatives(ops.BY_NAME["div"], "fast") == (
         "quotient(T(1.0), b)", "strong_fast_quotient((-y), b)",
     )  # fmt: skip
-    assert tangents.derivatives(ops.BY_NAME["cos"], "ieee") == ("-(sin(a))",)
-    assert "nan" in tangents.derivatives(ops.BY_NAME["gamma"], "ieee")[0]
-    whole = tangents.derivatives(ops.BY_NAME["pow_whole"], "fast")[0]
+    assert dual_opcodes.derivatives(ops.BY_NAME["cos"], "ieee") == ("-(sin(a))",)
+    assert "nan" in dual_opcodes.derivatives(ops.BY_NAME["gamma"], "ieee")[0]
+    whole = dual_opcodes.derivatives(ops.BY_NAME["pow_whole"], "fast")[0]
     assert "whole_power" in whole and "fast_pow" not in whole, "a negative base has whole powers"
 
 
 @pytest.mark.parametrize("operators", ["ieee", "fast"])
 def test_every_case_of_a_word_is_there(operators):
-    text = tangents.source(operators)
+    text = dual_opcodes.source(operators)
     assert "//{" not in text
     numbers = [int(n) for n in re.findall(r"case (\d+):", text[text.index("void run(") : text.index("struct Source")])]
-    table = cases.numbers()
+    table = opcodes.numbers()
     assert sorted(numbers) == sorted(table[table >= 0])
 
 
@@ -278,13 +283,13 @@ def test_registers_and_spills_of_the_kernels(root):
 
 def built(line):
     """Registers and spilled bytes of a kernel."""
-    from exprkit.backends import cubins
-    from exprkit.precision import precision
+    from exprkit.backends.gpu import nvrtc
+    from exprkit.backends.precision import precision
 
     itemsize, sizes = 4 if line["real"] == "float" else 8, (int(line[name]) for name in cuda_fit.Shape._fields[:3])
     shape, settings = cuda_fit.Shape(*sizes, 32, itemsize), precision(line["operators"])
     chosen = cuda_fit.macros_of(shape, settings, TASK="FIT", MANY=int(line["many"]), PROLOGUES=0, RARE=0)
-    text, architecture = tangents.source(line["operators"]), f"sm_{line['architecture']}"
-    _, report = cubins.build(architecture, settings, text, **chosen)
+    text, architecture = dual_opcodes.source(line["operators"]), f"sm_{line['architecture']}"
+    _, report = nvrtc.build(architecture, settings, text, **chosen)
     fit = report[report.index("'fit'") :]
     return int(re.search(r"Used (\d+) registers", fit)[1]), int(re.search(r"(\d+) bytes spill stores", fit)[1])

@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 
 import exprkit as ek
-from exprkit.backends import team
+from exprkit.backends.cpu import threads as team
 
 FORKING = """
 import os, signal, threading, time
 import numpy as np, exprkit as ek
-from exprkit import ops
-from exprkit.backends import objects, simd
-from exprkit.compiled import compiled
+from exprkit.operators import ops
+from exprkit.backends.cpu import kernels as simd
+from exprkit.runtime import disk_cache as objects
+from exprkit.runtime.jit import compiled
 
 X = np.ones((5, 1))
 LATER = ["sinh", "cosh", "add", "mul"]

@@ -8,9 +8,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from exprkit import generate, ops
 from exprkit.errors import ArgumentError, ExprkitError
-from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE
+from exprkit.expressions import generate
+from exprkit.operators import ops
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 
 def trees(pop):

@@ -11,13 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import exprkit as ek
-from exprkit import ops
-from exprkit.backends import cpu, load, simd, simd_sums
-from exprkit.backends import numpy as definition
-from exprkit.backends.numpy_fit import losses_and_weights
-from exprkit.dependence import dependence
+from exprkit.backends import load
+from exprkit.backends.cpu import engine as cpu
+from exprkit.backends.cpu import kernels, reductions
+from exprkit.backends.reference import engine as definition
+from exprkit.backends.reference.levenberg_marquardt import losses_and_weights
 from exprkit.errors import ArgumentError, BackendError, DataError, PopulationError
-from exprkit.gradient import lower_gradients
+from exprkit.operators import ops
+from exprkit.programs.gradient import lower_gradients
+from exprkit.programs.linearity import dependence
 
 SMOOTH = [row for row in ops.OPERATORS if row.derivative]
 POINTS = 40
@@ -390,7 +392,7 @@ def test_losses_and_equations_at_every_level(level, dtype):
     import ctypes
 
     try:
-        functions = simd_sums.functions(simd.kernels(dtype, "ieee", level))
+        functions = reductions.functions(kernels.kernels(dtype, "ieee", level))
     except BackendError as error:
         pytest.skip(str(error))
     random, address, n = np.random.default_rng(0), ctypes.c_void_p, 77
@@ -402,7 +404,7 @@ def test_losses_and_equations_at_every_level(level, dtype):
     q, v, delta = np.zeros(512, dtype), np.zeros(512, dtype), np.array([0.3])
     some = w[:n] > 0
     r = (f[:n].astype(float) - y[:n])[some]
-    for kind in simd_sums.KINDS:
+    for kind in reductions.KINDS:
         loss = real(functions[f"loss_{kind}"])(*(a.ctypes.data for a in (f, y, w, q, v, delta)), n)
         L, Q = losses_and_weights(kind, 0.3, f[:n][some].astype(float), y[:n][some].astype(float))
         Q = Q * w[:n][some]

@@ -13,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import exprkit as ek
-from exprkit import generate, ops
-from exprkit.backends import cases, cuda
-from exprkit.backends import numpy as definition
-from exprkit.backends.accumulator import FROM_SLOT, SPILL, accumulate
-from exprkit.backends.geometry import Deal, plan, shapes
-from exprkit.lower import lower
+from exprkit.backends.gpu import opcodes
+from exprkit.backends.gpu.bytecode import FROM_SLOT, SPILL, accumulate
+from exprkit.backends.gpu.schedule import Deal, plan, shapes
+from exprkit.backends.interpreter import engine as cuda
+from exprkit.backends.reference import engine as definition
+from exprkit.expressions import generate
+from exprkit.operators import ops
+from exprkit.programs.lower import lower
 from exprkit.study.agreement import disagreement
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C++ compiler: install g++ to run the interpreter here")
@@ -354,11 +356,11 @@ def test_memory_that_runs_out_at_any_allocation(card, often, monkeypatch):
 
 
 def test_every_operator_has_its_cases():
-    numbers = cases.numbers()
+    numbers = opcodes.numbers()
     made = numbers[numbers >= 0]
     assert sorted(made) == list(range(len(made)))
     for row in ops.IN_VALUES.values():
-        assert bool(cases.forms(row)) == (row.width == 1), row.name
+        assert bool(opcodes.forms(row)) == (row.width == 1), row.name
         assert row.cuda
 
 

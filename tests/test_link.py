@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from exprkit.backends import objects
+from exprkit.backends.precision import Precision
+from exprkit.backends.transpiler import assembler
 from exprkit.errors import ArgumentError, BackendError
-from exprkit.precision import Precision
-from exprkit.transpiler import link
+from exprkit.runtime import disk_cache
 
 SETTINGS = Precision()
 TEXT = """.version 6.4
@@ -39,7 +39,7 @@ TEXT = """.version 6.4
 
 def missing():
     try:
-        link.version("nvjitlink")
+        assembler.version("nvjitlink")
     except BackendError as error:
         return str(error)
     return None
@@ -53,24 +53,24 @@ def texts(n, first=0):
 
 
 def linked(given, **options):
-    found = list(link.compile_modules(given, "sm_90", SETTINGS, **options))
+    found = list(assembler.compile_modules(given, "sm_90", SETTINGS, **options))
     return [x.cubin for x in sorted(found, key=lambda x: x.index)]
 
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("EXPRKIT_CACHE_DIR", str(tmp_path / "cache"))
-    link.forget()
+    assembler.forget()
     yield tmp_path / "cache"
-    link.forget()
+    assembler.forget()
 
 
 @pytest.fixture
 def compiled(monkeypatch):
     """Counts what reaches the compiler."""
     seen = []
-    real = link._nvjitlink
-    monkeypatch.setattr(link, "_nvjitlink", lambda *given: seen.append(given[0]) or real(*given))
+    real = assembler._nvjitlink
+    monkeypatch.setattr(assembler, "_nvjitlink", lambda *given: seen.append(given[0]) or real(*given))
     return seen
 
 
@@ -79,17 +79,17 @@ def compiled(monkeypatch):
 
 def test_modules_come_with_their_index_and_progress(cache):
     done = []
-    found = list(link.compile_modules(texts(9), "sm_90", SETTINGS, workers=3, progress=done.append))
+    found = list(assembler.compile_modules(texts(9), "sm_90", SETTINGS, workers=3, progress=done.append))
     assert sorted(x.index for x in found) == list(range(9)) and done == list(range(1, 10))
     for x in found:
         assert x.cubin[:4] == b"\x7fELF"
         assert f"add_{x.index}".encode() in x.cubin
-        assert link.usage(x.report)[f"add_{x.index}"].registers > 0
+        assert assembler.usage(x.report)[f"add_{x.index}"].registers > 0
 
 
 def test_the_machine_code_does_not_depend_on_threads_or_the_cache(cache):
     seen = {tuple(linked(texts(6), workers=workers, cache=keep)) for workers in (1, 4) for keep in (False, True)}
-    link.forget()
+    assembler.forget()
     assert seen == {tuple(linked(texts(6)))}
 
 
@@ -102,25 +102,25 @@ def test_texts_are_taken_as_they_are_needed(cache):
         for last in taken:
             yield TEXT.format(n=last)
 
-    results = link.compile_modules(endless(), "sm_90", SETTINGS, workers=2)
+    results = assembler.compile_modules(endless(), "sm_90", SETTINGS, workers=2)
     for _ in range(5):
         next(results)
-    assert last <= 5 + 2 * link.WAITING + 2
+    assert last <= 5 + 2 * assembler.WAITING + 2
     results.close()
     assert threading.active_count() < 50
 
 
 def test_a_slow_reader_holds_up_the_compiler(cache):
-    results = link.compile_modules(iter(texts(100)), "sm_90", SETTINGS, workers=2)
+    results = assembler.compile_modules(iter(texts(100)), "sm_90", SETTINGS, workers=2)
     next(results)
     time.sleep(0.2)
-    assert len(list(cache.glob("*.o"))) <= 1 + 2 * link.WAITING + 1
+    assert len(list(cache.glob("*.o"))) <= 1 + 2 * assembler.WAITING + 1
     results.close()
 
 
-@pytest.mark.parametrize("compiler", link.COMPILERS)
+@pytest.mark.parametrize("compiler", assembler.COMPILERS)
 def test_a_refused_module_is_shown_with_its_line_and_kernel(cache, compiler):
-    if compiler == "ptxas" and link.tool("ptxas") is None:
+    if compiler == "ptxas" and assembler.tool("ptxas") is None:
         pytest.skip("ptxas is not installed: pip install nvidia-cuda-nvcc")
     bad = TEXT.format(n=7).replace("add.rn.f32", "add.foo.f32")
     with pytest.raises(BackendError) as raised:
@@ -134,13 +134,13 @@ def test_options_reach_the_assembler(cache):
     (plain,) = linked(texts(1))
     sizes = set()
     for level in range(4):
-        (made,) = link.compile_modules(texts(1), "sm_90", Precision(optimisation=level))
+        (made,) = assembler.compile_modules(texts(1), "sm_90", Precision(optimisation=level))
         sizes.add(len(made.cubin))
     assert len(sizes) >= 2
-    (debug,) = link.compile_modules(texts(1), "sm_90", Precision(line_info=True))
+    (debug,) = assembler.compile_modules(texts(1), "sm_90", Precision(line_info=True))
     assert b"debug_line" in debug.cubin and b"debug_line" not in plain
-    (few,) = link.compile_modules(texts(1), "sm_90", Precision(max_registers=24))
-    assert link.usage(few.report)["add_0"].registers <= 24
+    (few,) = assembler.compile_modules(texts(1), "sm_90", Precision(max_registers=24))
+    assert assembler.usage(few.report)["add_0"].registers <= 24
 
 
 def test_arguments_are_checked():
@@ -150,12 +150,12 @@ def test_arguments_are_checked():
         ({"compiler": "nvcc"}, "compiler must be one of 'nvjitlink', 'ptxas', not 'nvcc'"),
     ):
         with pytest.raises(ArgumentError, match=message):
-            link.compile_modules([], options.pop("architecture", "sm_90"), SETTINGS, **options)
+            assembler.compile_modules([], options.pop("architecture", "sm_90"), SETTINGS, **options)
 
 
 def test_an_architecture_that_there_is_not_is_named(cache):
     with pytest.raises(BackendError, match=r"nvJitLink takes no such options .*-arch=sm_33"):
-        list(link.compile_modules(texts(1), "sm_33", SETTINGS))
+        list(assembler.compile_modules(texts(1), "sm_33", SETTINGS))
 
 
 def test_no_modules_are_no_work(cache):
@@ -163,37 +163,38 @@ def test_no_modules_are_no_work(cache):
 
 
 def test_without_the_compiler_there_is_one_line_with_the_command(monkeypatch):
-    link._nvjitlink_module.cache_clear()
-    link.version.cache_clear()
+    assembler._nvjitlink_module.cache_clear()
+    assembler.version.cache_clear()
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     with pytest.raises(BackendError, match=r"PTX needs cuda-bindings: pip install 'exprkit\[cuda13\]'"):
         linked(texts(1))
-    monkeypatch.setattr(link, "tool", lambda name: None)
+    monkeypatch.setattr(assembler, "tool", lambda name: None)
     with pytest.raises(BackendError, match="ptxas is not installed: pip install nvidia-cuda-nvcc"):
         linked(texts(1), compiler="ptxas")
     with pytest.raises(BackendError, match="pip install nvidia-cuda-nvdisasm"):
-        link.disassemble(b"")
+        assembler.disassemble(b"")
 
 
-@pytest.mark.skipif(link.tool("ptxas") is None, reason="ptxas is not installed: pip install nvidia-cuda-nvcc")
+@pytest.mark.skipif(assembler.tool("ptxas") is None, reason="ptxas is not installed: pip install nvidia-cuda-nvcc")
 def test_ptxas_makes_code_of_the_same_kernels(cache):
-    by_both = [next(iter(link.compile_modules(texts(1), "sm_90", SETTINGS, compiler=c))) for c in link.COMPILERS]
-    first, second = (link.usage(x.report)["add_0"] for x in by_both)
+    made = (assembler.compile_modules(texts(1), "sm_90", SETTINGS, compiler=one) for one in assembler.COMPILERS)
+    by_both = [next(iter(linked)) for linked in made]
+    first, second = (assembler.usage(x.report)["add_0"] for x in by_both)
     assert abs(first.registers - second.registers) <= 16
     assert first.spill_stores == second.spill_stores == 0 and all(b"add_0" in x.cubin for x in by_both)
 
 
 @pytest.mark.skipif(
-    link.tool("nvdisasm") is None and link.tool("cuobjdump") is None,
+    assembler.tool("nvdisasm") is None and assembler.tool("cuobjdump") is None,
     reason="neither nvdisasm nor cuobjdump is installed: pip install nvidia-cuda-nvdisasm",
 )
 def test_machine_code_can_be_read(cache):
     (cubin,) = linked([TEXT.format(n=0) + TEXT.format(n=1).partition("// 1")[2]])
-    text = link.disassemble(cubin, "add_1")
+    text = assembler.disassemble(cubin, "add_1")
     assert "FADD" in text and "add_0" not in text.replace("add_0)", "")
-    assert "FADD" in link.disassemble(cubin)
+    assert "FADD" in assembler.disassemble(cubin)
     with pytest.raises(ArgumentError, match="no kernel 'add_2'"):
-        link.disassemble(cubin, "add_2")
+        assembler.disassemble(cubin, "add_2")
 
 
 # ── the cache ────────────────────────────────────────────────────────────────────────
@@ -202,29 +203,29 @@ def test_machine_code_can_be_read(cache):
 def test_a_module_is_compiled_once(cache, compiled):
     first = linked(texts(3))
     assert len(compiled) == 3 and linked(texts(3)) == first and len(compiled) == 3
-    link.forget()
+    assembler.forget()
     assert linked(texts(3)) == first and len(compiled) == 3
     linked(texts(3), cache=False)
     assert len(compiled) == 6
-    list(link.compile_modules(texts(1), "sm_80", SETTINGS))
-    list(link.compile_modules(texts(1), "sm_90", Precision(optimisation=0)))
+    list(assembler.compile_modules(texts(1), "sm_80", SETTINGS))
+    list(assembler.compile_modules(texts(1), "sm_90", Precision(optimisation=0)))
     assert len(compiled) == 8 and len(list(cache.iterdir())) == 5
 
 
 def test_without_a_cache_nothing_is_written(cache, compiled):
     linked(texts(2), cache=False)
-    assert not cache.exists() and not link._memory._kept
+    assert not cache.exists() and not assembler._memory._kept
 
 
 def test_a_damaged_file_is_compiled_again(cache, compiled, monkeypatch):
-    monkeypatch.setattr(objects, "_warned", True)  # test_compiled looks at the warning
+    monkeypatch.setattr(disk_cache, "_warned", True)  # test_compiled looks at the warning
     wanted = linked(texts(1))
     (entry,) = cache.iterdir()
     whole = entry.read_bytes()
     middle = len(whole) // 2
     for damaged in (b"", whole[:20], whole[:-1], whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]):
         entry.write_bytes(damaged)
-        link.forget()
+        assembler.forget()
         assert linked(texts(1)) == wanted
         assert entry.read_bytes() == whole
     assert len(compiled) == 5
@@ -243,32 +244,32 @@ def test_a_folder_that_cannot_be_made_means_one_warning(cache, monkeypatch):
 
 
 def check_unwritable(monkeypatch):
-    monkeypatch.setattr(objects, "_warned", False)
+    monkeypatch.setattr(disk_cache, "_warned", False)
     with pytest.warns(RuntimeWarning, match="EXPRKIT_CACHE_DIR names another folder") as warned:
         assert len(linked(texts(3))) == 3
     assert len(warned) == 1
-    link.forget()
+    assembler.forget()
     assert len(linked(texts(3))) == 3
 
 
 def test_those_not_used_for_the_longest_time_go_first(cache, monkeypatch):
     monkeypatch.setenv("EXPRKIT_CACHE_BYTES", "400")
     for name in "abc":
-        objects.write(name, bytes(60))
+        disk_cache.write(name, bytes(60))
         os.utime(cache / f"{name}.o", (ord(name), ord(name)))
-    assert objects.read("a") == bytes(60)  # used now
-    objects.write("d", bytes(60))
-    objects.write("e", bytes(60))
+    assert disk_cache.read("a") == bytes(60)  # used now
+    disk_cache.write("d", bytes(60))
+    disk_cache.write("e", bytes(60))
     assert sorted(path.stem for path in cache.iterdir()) == ["a", "c", "d", "e"]
 
 
 def test_the_size_is_checked_and_zero_means_none(cache, monkeypatch):
     monkeypatch.setenv("EXPRKIT_CACHE_BYTES", "much")
     with pytest.raises(ArgumentError, match="EXPRKIT_CACHE_BYTES must be a whole number of bytes, not 'much'"):
-        objects.folder()
+        disk_cache.folder()
     monkeypatch.setenv("EXPRKIT_CACHE_BYTES", "0")
-    objects.write("a", b"code")
-    assert objects.folder() is None and objects.read("a") is None and not cache.exists()
+    disk_cache.write("a", b"code")
+    assert disk_cache.folder() is None and disk_cache.read("a") is None and not cache.exists()
 
 
 def test_what_a_killed_process_left_is_removed_later(cache):
@@ -277,8 +278,8 @@ def test_what_a_killed_process_left_is_removed_later(cache):
     for path in (old, new):
         path.write_bytes(b"half")
     os.utime(old, (1, 1))
-    objects._since.clear()
-    objects.write("a", b"code")
+    disk_cache._since.clear()
+    disk_cache.write("a", b"code")
     assert sorted(path.name for path in cache.iterdir()) == ["a.o", "new.tmp"]
 
 
@@ -303,7 +304,7 @@ def test_two_processes_may_use_a_folder_at_once(cache):
     both = [start(cache, 20) for _ in "ab"]
     assert [process.communicate(timeout=120)[0].split() for process in both] == [[b"begun", b"done"]] * 2
     assert len(list(cache.iterdir())) == 20
-    assert all(objects.read(path.stem) for path in cache.iterdir())
+    assert all(disk_cache.read(path.stem) for path in cache.iterdir())
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
@@ -315,7 +316,7 @@ def test_a_kill_while_compiling_breaks_nothing(cache, compiled):
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=60)
         kept = list(cache.glob("*.o"))
-        assert all(objects.read(path.stem) is not None for path in kept)
+        assert all(disk_cache.read(path.stem) is not None for path in kept)
     before = len(kept)
     assert len(linked(texts(30))) == 30
     assert len(compiled) >= 30 - before
@@ -325,4 +326,4 @@ def test_kernels_stand_before_the_functions_they_call():
     head, last = "\t.target sm_90\n", "//-------- SYMBOLS --------\n"
     called = "//-------- .text.op --------\nop:\n"
     kernel = '//-------- .text.values --------\n.other values,@"STO_CUDA_ENTRY STV_DEFAULT"\n'
-    assert link._entries_first(head + called + kernel + last) == head + kernel + called + last
+    assert assembler._entries_first(head + called + kernel + last) == head + kernel + called + last

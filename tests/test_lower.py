@@ -11,14 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import exprkit as ek
-from exprkit import ops
-from exprkit.backends.accumulator import accumulate
+from exprkit.backends.gpu.bytecode import accumulate
+from exprkit.backends.transpiler.program import parts
+from exprkit.backends.transpiler.structures import to_compile
 from exprkit.errors import BackendError, PopulationError
-from exprkit.lower import COLUMN, OUT, SLOT, UNIFORM, lower, verify
-from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Population
+from exprkit.expressions.population import Population
+from exprkit.operators import ops
+from exprkit.programs.lower import COLUMN, OUT, SLOT, UNIFORM, lower, verify
 from exprkit.study.agreement import disagreement
-from exprkit.transpiler.program import parts
-from exprkit.transpiler.structures import to_compile
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 POSITIVE = np.array([True, False])  # x1 has no negative value in `data`, x2 has
 CONSTANTS = [0.0, -0.0, 0.5, 1.0, 2.0, 3.0, -1.0, -2.0, 4.0, 2.5, math.inf, math.nan]

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from postfix_text import words
 
 import exprkit as ek
-from exprkit import errors, ops
+from exprkit import errors
 from exprkit.errors import ArgumentError, ExprkitError, ParseError
-from exprkit.text import decimals, parse_errors, shunting
+from exprkit.operators import ops
+from exprkit.text import decimals, parse_errors, shunting_yard
 
 # ── grammar ──────────────────────────────────────────────────────────────────────────
 
@@ -332,7 +333,7 @@ def test_message(text):
 
 
 def test_every_error_has_a_message_that_is_pinned():
-    limits = {shunting.TOO_MANY_BYTES, shunting.TOO_MANY_TOKENS, shunting.TOO_DEEP, shunting.TOO_MANY_DIGITS}
+    limits = {shunting_yard.TOO_MANY_BYTES, shunting_yard.TOO_MANY_TOKENS, shunting_yard.TOO_DEEP, shunting_yard.TOO_MANY_DIGITS}
     pop = ek.parse(list(MESSAGES), errors="mask")
     seen = {fault.code for fault in pop._faults.values()}
     assert set(parse_errors.REASONS) == seen | limits
@@ -490,7 +491,7 @@ def test_a_misspelt_name_is_compared_with_few_of_many(monkeypatch):
 
 
 def test_names_of_populations_of_the_past_are_forgotten():
-    from exprkit.expression import checked_names
+    from exprkit.expressions.expression import checked_names
 
     for i in range(100):
         ek.parse(f"v{i} + x", variables=[f"v{i}", "x"])

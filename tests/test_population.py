@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from postfix_text import random_population
 
 import exprkit as ek
-from exprkit import files, ops
 from exprkit.errors import ParseError, PopulationError
-from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Population
+from exprkit.expressions.population import Population
+from exprkit.operators import ops
+from exprkit.runtime import files
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 TEXTS = ["x1 + 2.5", "p2 * x3", "-x1", "exp(x2) ^ 0.1", "p1", "1"]
 
@@ -91,7 +93,7 @@ def test_nobody_can_write_to_what_was_unpickled(pop):
 
 
 def test_arrays_that_are_made_inside_are_not_copied(pop, monkeypatch):
-    monkeypatch.setattr("exprkit.population._own", None)
+    monkeypatch.setattr("exprkit.expressions.population._own", None)
     assert ek.parse(TEXTS)[1:3].texts() == TEXTS[1:3]
     assert len(pop + pop) == 12 and len(pop.diff("x1")) == 6
     assert len(ek.generate.exhaustive(3, n_vars=1)) and len(ek.generate.random(10, n_vars=1))
@@ -280,9 +282,9 @@ def test_structures_of_many_agree_with_a_dictionary():
 
 
 def test_a_collision_of_hashes_is_no_equality(monkeypatch):
-    from exprkit import postfix
+    from exprkit.expressions import checks
 
-    same_hash = postfix.structures.py_func
+    same_hash = checks.structures.py_func
     monkeypatch.setitem(same_hash.__globals__, "_hash", lambda *tokens: np.uint64(1))
     pop = ek.parse(["x1 + 2", "x2", "x1 + 3", "x2 + 1"])
     with np.errstate(over="ignore"):

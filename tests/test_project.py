@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import doctest
+import graphlib
 import importlib
 import io
 import re
@@ -16,75 +17,22 @@ import numpy as np
 import pytest
 
 import exprkit as ek
-from exprkit import ops
+from exprkit.operators import ops
 from exprkit.study import readme
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "exprkit").rglob("*.py"))
 
-# Each module imports, at its top, from earlier lines only.
-LAYERS = """
-    errors machine vector.lanes objective
-    files
-    backends.objects
-    compiled
-    native text.decimals
-    vector.llvm_text vector.coefficients precision
-    vector.vecmath
-    ops rounding
-    population
-    tables
-    text.names text.infix postfix text.shunting population_file data study.notebook
-    text.printer text.parse_errors text.listing text.tree
-    expression
-    text.sympy_io text.parser generate
-    lower dependence
-    graph
-    derive gradient
-    backends.numpy_gradient backends.numpy_fit
-    backends.numpy backends.cases backends.geometry
-    backends.simd backends.accumulator backends.cubins backends.tangents
-    transpiler.bodies transpiler.link transpiler.loops transpiler.writer transpiler.entry
-    transpiler.structures
-    transpiler.bundles
-    transpiler.emit
-    transpiler.program
-    backends.simd_sums backends.cpu_tiles backends.team
-    backends.cpu_gradient
-    backends.cpu_fit backends.card
-    backends.cpu
-    backends.jobs
-    backends.per_expression backends.cuda_fit
-    backends.loaded
-    backends.cuda backends.launches
-    backends.ptx
-    backends
-    backends.choice
-    arrays
-    transpiler.compiled
-    evaluate
-    descent likelihood
-    fits
-    description
-    text vector study transpiler
-    study.agreement study.records study.workload study.sides study.markdown
-    study.bench study.plots study.ranking
-    study.sweep study.measured
-    study.figures
-    study.conclusions
-    study.readme
-    explorer explorer.work explorer.svg
-    explorer.gpu explorer.curve explorer.table explorer.race
-    explorer.aspects
-    explorer.meter
-    explorer.tuner explorer.many explorer.contest
-    explorer.view
-    __main__
-"""
+# Each folder (or file) imports from those before it only, also inside functions and for types.
+LAYERS = [
+    "errors", "numbers", "operators", "runtime", "text", "expressions", "data", "programs",
+    "backends", "backends.reference", "backends.gpu", "backends.cpu", "backends.interpreter", "backends.transpiler",
+    "backends.cost_model", "evaluate", "fitting", "study", "explorer", "__main__",
+]  # fmt: skip
 TOP = "exprkit"  # the package itself, which every user imports and no module of its own
 
 # The names of LLVM's instructions, which happen to be names of operators as well
-LLVM = {"lanes.py": {"add", "sub", "mul"}, "native.py": {"add"}}
+LLVM = {"simd_values.py": {"add", "sub", "mul"}, "intrinsics.py": {"add"}}
 
 
 def module_name(path):
@@ -104,28 +52,42 @@ def source(request):
 # ── structure ──
 
 
-def imported_at_top(path):
-    """Modules of exprkit that a module imports when it is imported."""
-    body = [node for node in tree_of(path).body if isinstance(node, (ast.Import, ast.ImportFrom))]
-    for node in body:
+def imported(path):
+    """Modules of exprkit that a module imports, wherever it does."""
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "exprkit")
-        elif node.module and node.module.split(".")[0] == "exprkit":
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == TOP)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == TOP:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
                 yield inner if inner in MODULES else node.module
 
 
 MODULES = {module_name(path) for path in SOURCES}
+IMPORTS = {module_name(path): {*imported(path)} - {TOP} for path in SOURCES if module_name(path) != TOP}
+
+
+def layer_of(module):
+    """The longest beginning of a module's name that is a layer, as its number."""
+    parts = module.split(".")[1:]
+    return max(LAYERS.index(".".join(parts[:n])) for n in range(1, len(parts) + 1) if ".".join(parts[:n]) in LAYERS)
 
 
 def test_imports_flow_one_way():
-    layer_of = {f"exprkit.{name}": i for i, line in enumerate(LAYERS.split("\n")) for name in line.split()}
-    assert not MODULES ^ {*layer_of, TOP}, "every module has its layer, and every layer's module exists"
-    for path in SOURCES:
-        name = module_name(path)
-        for other in imported_at_top(path) if name != TOP else ():
-            assert layer_of[other] < layer_of[name], f"{name} imports {other}, which is not below it"
+    for name, others in IMPORTS.items():
+        for other in others:
+            assert layer_of(other) <= layer_of(name), f"{name} imports {other}, which is not below it"
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    sorter = graphlib.TopologicalSorter({name: others - {name} for name, others in IMPORTS.items()})
+    sorter.prepare()  # raises CycleError with the circle
+
+
+def test_folders_stay_small_and_say_what_they_are():
+    for folder in {path.parent for path in SOURCES} - {ROOT / TOP}:
+        assert len([path for path in folder.iterdir() if path.suffix in (".py", ".cu")]) <= 15, folder
+        assert len(ast.get_docstring(tree_of(folder / "__init__.py")).splitlines()) >= 1
 
 
 def test_files_stay_small(source):

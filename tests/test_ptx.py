@@ -13,16 +13,19 @@ import numpy as np
 import pytest
 
 import exprkit as ek
-from exprkit import generate, ops
-from exprkit.backends import card, cuda, ptx
+from exprkit.backends.gpu import device
+from exprkit.backends.interpreter import engine as cuda
+from exprkit.backends.precision import Precision
+from exprkit.backends.transpiler import assembler, operator_ptx, program
+from exprkit.backends.transpiler import engine as ptx
+from exprkit.backends.transpiler.bundles import bundles, modules
+from exprkit.backends.transpiler.program import Shape, Transpiled, parts, shape_of
+from exprkit.backends.transpiler.structures import MOST_GIVEN, structures, to_compile
+from exprkit.backends.transpiler.templates import ABSOLUTE, SQUARE, VALUES
 from exprkit.errors import ArgumentError, BackendError, DataError
-from exprkit.lower import COLUMN, lower
-from exprkit.precision import Precision
-from exprkit.transpiler import bodies, link, program
-from exprkit.transpiler.bundles import bundles, modules
-from exprkit.transpiler.entry import ABSOLUTE, SQUARE, VALUES
-from exprkit.transpiler.program import Shape, Transpiled, parts, shape_of
-from exprkit.transpiler.structures import MOST_GIVEN, structures, to_compile
+from exprkit.expressions import generate
+from exprkit.operators import ops
+from exprkit.programs.lower import COLUMN, lower
 
 GOLDEN = Path(__file__).with_name("ptx")
 F4, F8 = np.dtype("float32"), np.dtype("float64")
@@ -35,7 +38,7 @@ AWKWARD += [-a for a in AWKWARD[2:-3]]
 def missing():
     """Why operators cannot be made PTX here."""
     try:
-        bodies.bodies(Precision(), F4)
+        operator_ptx.bodies(Precision(), F4)
     except BackendError as error:
         return str(error)
 
@@ -358,7 +361,7 @@ class NoKernel:
 
 def as_text(texts, architecture, settings):
     for index, text in enumerate(texts):
-        yield link.Linked(index, text, "")
+        yield assembler.Linked(index, text, "")
 
 
 def idle_engine(pop, X, card, **options):
@@ -437,7 +440,7 @@ def test_wrong_options_are_named(options, said):
 
 @pytest.fixture
 def gpu():
-    if reason := card.missing():
+    if reason := device.missing():
         pytest.skip(reason)
 
 

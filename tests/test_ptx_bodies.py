@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from ptx_machine import Machine, PtxError, operator_kernels
 
-from exprkit import ops
+from exprkit.backends.precision import Precision
+from exprkit.backends.transpiler import assembler
+from exprkit.backends.transpiler import operator_ptx as ptx
 from exprkit.errors import BackendError
-from exprkit.precision import Precision
-from exprkit.transpiler import bodies as ptx
-from exprkit.transpiler import link
+from exprkit.operators import ops
 
 AWKWARD = [
     0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 7.0, -2.5, 1 / 3, 0.75, 1.5, 1e-8, -1e-8, 1e5, -1e20,
@@ -35,7 +35,7 @@ ALONE = [row for row in ops.IN_VALUES.values() if row not in (PAIR, OF_PAIR)]
 def missing():
     try:
         ptx.bodies(Precision(), "float32")
-        link.version("nvjitlink")
+        assembler.version("nvjitlink")
     except BackendError as error:
         return str(error)
     return None
@@ -296,8 +296,9 @@ def resources(precision, dtype, level=3):
     text = operator_kernels(ptx.bodies(Precision(precision), dtype), "pasted")
     found = {}
     for architecture in ARCHITECTURES:
-        (linked,) = link.compile_modules([text], architecture, Precision(optimisation=level), workers=1, cache=False)
-        used = link.usage(linked.report)
+        settings = Precision(optimisation=level)
+        (linked,) = assembler.compile_modules([text], architecture, settings, workers=1, cache=False)
+        used = assembler.usage(linked.report)
         assert set(used) == {f"k{code}" for code in ops.IN_VALUES}
         found[architecture] = max(x.registers for x in used.values()), sum(x.spill_stores for x in used.values())
     return found
@@ -318,10 +319,10 @@ def test_every_operator_assembles_everywhere_with_the_registers_pinned(root):
 def test_every_operator_assembles_without_optimisation():
     for choice in CHOICES:
         text = operator_kernels(ptx.bodies(Precision(choice[0]), choice[1]))
-        (linked,) = link.compile_modules([text], "sm_90", Precision(optimisation=0), cache=False)
-        assert len(link.usage(linked.report)) == len(ops.IN_VALUES)
+        (linked,) = assembler.compile_modules([text], "sm_90", Precision(optimisation=0), cache=False)
+        assert len(assembler.usage(linked.report)) == len(ops.IN_VALUES)
 
 
 def test_the_lowest_version_and_target_are_enough():
     text = operator_kernels(ptx.bodies(Precision(), "float64"), version=ptx.VERSION, target=ptx.TARGET)
-    assert next(iter(link.compile_modules([text], ptx.TARGET, Precision(), cache=False))).cubin
+    assert next(iter(assembler.compile_modules([text], ptx.TARGET, Precision(), cache=False))).cubin

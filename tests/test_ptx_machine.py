@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ptx_machine import Machine, PtxError, fma, operator_kernels
 
-from exprkit import ops
-from exprkit.backends import card
+from exprkit.backends.gpu import device
+from exprkit.backends.precision import Precision
+from exprkit.backends.transpiler import assembler, operator_ptx
 from exprkit.errors import BackendError
-from exprkit.precision import Precision
-from exprkit.transpiler import bodies, link
+from exprkit.operators import ops
 
 HEAD = ".version 6.4\n.target sm_75\n.address_size 64\n"
 F4, F8, U4, U8, I4 = (np.dtype(x) for x in ("f4", "f8", "u4", "u8", "i4"))
@@ -194,17 +194,17 @@ def test_its_example_runs():
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision, dtype", [(p, d) for p in ("ieee", "fast") for d in ("float32", "float64")])
 def test_a_gpu_computes_the_same(precision, dtype):
-    if reason := card.missing():
+    if reason := device.missing():
         pytest.skip(reason)
     import cupy
     from test_ptx_bodies import ALONE, approximate, inputs
 
     try:
-        text = operator_kernels(bodies.bodies(Precision(precision), dtype), "pasted")
+        text = operator_kernels(operator_ptx.bodies(Precision(precision), dtype), "pasted")
     except BackendError as error:
         pytest.skip(str(error))
     machine, module = Machine(text), cupy.cuda.function.Module()
-    (linked,) = link.compile_modules([text], card.current().architecture, Precision(precision))
+    (linked,) = assembler.compile_modules([text], device.current().architecture, Precision(precision))
     module.load(linked.cubin)
     exact, far = [], []
     for row in ALONE:
@@ -227,18 +227,18 @@ def test_a_gpu_computes_the_same(precision, dtype):
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["ieee", "fast"])
 def test_levels_of_optimisation_and_assemblers_make_the_same_bits(precision):
-    if reason := card.missing():
+    if reason := device.missing():
         pytest.skip(reason)
     import cupy
     from test_ptx_bodies import ALONE, inputs
 
-    text = operator_kernels(bodies.bodies(Precision(precision), "float32"))
-    variants = [("nvjitlink", 0), ("nvjitlink", 3), *([("ptxas", 3)] if link.tool("ptxas") else [])]
+    text = operator_kernels(operator_ptx.bodies(Precision(precision), "float32"))
+    variants = [("nvjitlink", 0), ("nvjitlink", 3), *([("ptxas", 3)] if assembler.tool("ptxas") else [])]
     found = {}
     for compiler, level in variants:
         settings, module = Precision(precision, optimisation=level), cupy.cuda.function.Module()
-        architecture = card.current().architecture
-        module.load(next(iter(link.compile_modules([text], architecture, settings, compiler=compiler))).cubin)
+        architecture = device.current().architecture
+        module.load(next(iter(assembler.compile_modules([text], architecture, settings, compiler=compiler))).cubin)
         for row in ALONE:
             a, b = (cupy.asarray(x[:512]) for x in inputs(row, "float32"))
             made = cupy.zeros((2, len(a)), np.float32)

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 from ptx_machine import Machine, Memory, PtxError
 
 import exprkit as ek
-from exprkit import generate, ops
-from exprkit.backends import numpy as definition
-from exprkit.backends import ptx
+from exprkit.backends.precision import Precision
+from exprkit.backends.reference import engine as definition
+from exprkit.backends.transpiler import assembler, operator_ptx
+from exprkit.backends.transpiler import engine as ptx
 from exprkit.errors import BackendError
-from exprkit.precision import Precision
+from exprkit.expressions import generate
+from exprkit.operators import ops
 from exprkit.study.agreement import disagreement
-from exprkit.transpiler import bodies, link
 
 F4, F8 = np.dtype("float32"), np.dtype("float64")
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
@@ -34,7 +35,7 @@ OF_PAIRS = {row.staged[1] for row in ops.OPERATORS if row.staged}
 
 def missing():
     try:
-        bodies.bodies(Precision(), "float32")
+        operator_ptx.bodies(Precision(), "float32")
     except BackendError as error:
         return str(error)
     return None
@@ -137,7 +138,7 @@ class SmallKernel:
 
 
 class PtxCard:
-    """What ``exprkit.backends.card.Card`` is, in NumPy; its machine code is PTX text."""
+    """What ``exprkit.backends.gpu.device.Card`` is, in NumPy; its machine code is PTX text."""
 
     xp, lanes, architecture, multiprocessors = np, 32, "sm_90", 3
     shared_per_block = shared_per_multiprocessor = 1 << 16
@@ -162,7 +163,7 @@ class PtxCard:
 def as_text(texts, architecture, settings):
     """In place of the compiler: the text itself."""
     for index, text in enumerate(texts):
-        yield link.Linked(index, text, "")
+        yield assembler.Linked(index, text, "")
 
 
 def engine(pop, X, precision="ieee", change=None, **options):
@@ -346,7 +347,7 @@ def test_a_changed_instruction_of_a_module_is_noticed(options):
 @pytest.mark.parametrize("precision", ["ieee", "fast"])
 def test_modules_assemble_everywhere(precision):
     try:
-        link.version("nvjitlink")
+        assembler.version("nvjitlink")
     except BackendError as error:
         pytest.skip(str(error))
     pop = generate.random(10, n_tokens=(1, 15), operators="thesis", n_vars=3, n_params=2, seed=1)
@@ -360,8 +361,8 @@ def test_modules_assemble_everywhere(precision):
             texts += made.card.texts
         for architecture in ARCHITECTURES:
             chosen = Precision(precision)
-            for linked in link.compile_modules(texts, architecture, chosen, workers=2, cache=False):
-                for used in link.usage(linked.report).values():
+            for linked in assembler.compile_modules(texts, architecture, chosen, workers=2, cache=False):
+                for used in assembler.usage(linked.report).values():
                     assert used.registers <= 168 and used.spill_stores == 0
-        for linked in link.compile_modules(texts, "sm_90", Precision(precision, optimisation=0), cache=False):
-            assert link.usage(linked.report)
+        for linked in assembler.compile_modules(texts, "sm_90", Precision(precision, optimisation=0), cache=False):
+            assert assembler.usage(linked.report)

@@ -13,10 +13,10 @@ from sympy.codegen import cfunctions
 from sympy.core import relational
 
 import exprkit as ek
-from exprkit import ops
 from exprkit.errors import ExprkitError, ParseError
-from exprkit.expression import applied, constant
-from exprkit.population import CONSTANT
+from exprkit.expressions.expression import applied, constant
+from exprkit.operators import ops
+from exprkit.text.tokens import CONSTANT
 
 x1, x2, p1 = symbols("x1 x2 p1")
 

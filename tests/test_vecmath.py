@@ -15,11 +15,11 @@ import pytest
 import sympy
 from hard_inputs import NAMES, hard_inputs
 
-from exprkit import ops
-from exprkit.backends import objects, simd
+from exprkit.backends.cpu import kernels as simd
 from exprkit.errors import BackendError
-from exprkit.vector import coefficients, llvm_text
-from exprkit.vector.coefficients import NUMBERS
+from exprkit.operators import llvm_writer, ops, polynomials
+from exprkit.operators.polynomials import NUMBERS
+from exprkit.runtime import disk_cache
 
 LEVELS = ["baseline", "avx2", "avx512"]
 POINTER = ctypes.c_void_p
@@ -399,7 +399,7 @@ def test_tables_are_what_they_say(real):
     numbers, used = NUMBERS[real], precise(real)
     count = len(numbers.cells)
     for m in np.linspace(0.75, 1.5, 4001)[:-1]:
-        c = numbers.cells[(coefficients.bits(m, real) >> numbers.cell_shift) % count]
+        c = numbers.cells[(polynomials.bits(m, real) >> numbers.cell_shift) % count]
         r = float(np.float32(m)) * c - 1 if real == "float" else m * c - 1
         assert abs(r) <= 1 / count
         assert real == "double" or np.float32(r) == r
@@ -492,7 +492,7 @@ def test_everything_can_be_assembled_for_arm(dtype):
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    arm = llvm_text.target("aarch64")
+    arm = llvm_writer.target("aarch64")
     machine = llvm.Target.from_triple(arm.triple).create_target_machine(cpu=arm.cpu, features=arm.features)
     requests = [(code, form) for code in ALL for form in (simd.VV, simd.UU)]
     for text in (simd.kernels_text(arm, dtype, "ieee", requests), simd.results_text(arm, dtype)):
@@ -524,12 +524,12 @@ def test_machine_code_is_kept_and_a_damaged_file_is_made_again(cache, monkeypatc
     assert answer() == 6
     (entry,) = cache.iterdir()
     kept = entry.read_bytes()
-    assert objects.read(entry.stem) == kept[40:]
+    assert disk_cache.read(entry.stem) == kept[40:]
     for damaged in (b"", kept[:20], kept[:-1], kept[:-1] + bytes([kept[-1] ^ 1])):
         entry.write_bytes(damaged)
-        monkeypatch.setattr(objects, "_warned", False)
+        monkeypatch.setattr(disk_cache, "_warned", False)
         with pytest.warns(RuntimeWarning, match="is damaged: it is compiled anew and replaced"):
-            assert objects.read(entry.stem) is None
+            assert disk_cache.read(entry.stem) is None
         assert answer() == 6
         assert entry.read_bytes() == kept
     assert [entry] == list(cache.iterdir())
@@ -537,7 +537,7 @@ def test_machine_code_is_kept_and_a_damaged_file_is_made_again(cache, monkeypatc
 
 def test_a_folder_that_cannot_be_written_means_no_cache_and_one_warning(cache, monkeypatch):
     cache.write_text("a file where the folder should be")
-    monkeypatch.setattr(objects, "_warned", False)
+    monkeypatch.setattr(disk_cache, "_warned", False)
     with pytest.warns(RuntimeWarning, match="EXPRKIT_CACHE_DIR names another folder"):
         assert answer() == 6
     assert answer() == 6
@@ -545,14 +545,14 @@ def test_a_folder_that_cannot_be_written_means_no_cache_and_one_warning(cache, m
 
 def test_an_empty_name_means_memory_only(monkeypatch):
     monkeypatch.setenv("EXPRKIT_CACHE_DIR", "")
-    assert objects.folder() is None
+    assert disk_cache.folder() is None
     assert answer() == 6
 
 
 def test_the_oldest_files_go_when_the_cache_is_full(cache, monkeypatch):
-    monkeypatch.setattr(objects, "MOST_BYTES", 250)
+    monkeypatch.setattr(disk_cache, "MOST_BYTES", 250)
     for i, name in enumerate("abc"):
-        objects.write(name, bytes(60))
+        disk_cache.write(name, bytes(60))
         os.utime(cache / f"{name}.o", (i, i))
-    objects.write("d", bytes(60))
+    disk_cache.write("d", bytes(60))
     assert sorted(file.stem for file in cache.iterdir()) == ["c", "d"]

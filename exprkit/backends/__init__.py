@@ -1,13 +1,13 @@
 """The backends and which of them can run here.
 
-A backend is a module of this package named as the user names it.  It holds
+A backend is a module (``MODULES``), which holds
 
 - ``unavailable() -> str | None``: why it cannot run here and the one command that mends it;
 - ``describe() -> str``: what it runs on, in a few words;
 - ``Engine(pop, X, *, precision, dtype, threads)`` with ``evaluate`` and ``loss_sums``
   (see ``Engine`` below).
 
-Adding a backend is adding such a module and its name to ``NAMES``.
+Adding a backend is adding such a module to ``MODULES``.
 
     >>> import exprkit as ek
     >>> ek.backends()["numpy"].available
@@ -22,9 +22,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from exprkit.errors import BackendError, brief, did_you_mean
-from exprkit.population import Population
+from exprkit.expressions.population import Population
 
-NAMES = ("cpu", "cuda", "ptx", "numpy")  # what "auto" takes of them: ``choice``
+MODULES = {  # what "auto" takes of them: ``cost_model``
+    "cpu": "cpu.engine", "cuda": "interpreter.engine", "ptx": "transpiler.engine", "numpy": "reference.engine",
+}  # fmt: skip
+NAMES = tuple(MODULES)
 OTHER_WORDS = {"gpu": "cuda", "nvidia": "cuda", "host": "cpu"}
 
 
@@ -96,4 +99,4 @@ def offered(name: str) -> tuple[str, ...]:
 
 
 def _module(name: str) -> Any:
-    return importlib.import_module(f"{__name__}.{name}")
+    return importlib.import_module(f"{__name__}.{MODULES[name]}")

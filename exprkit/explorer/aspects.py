@@ -24,13 +24,14 @@ import numpy as np
 
 from exprkit import data
 from exprkit.errors import DataError, ExprkitError, ParseError
+from exprkit.evaluate.compile_ptx import compile_ptx
 from exprkit.explorer import gpu, svg
-from exprkit.expression import TYPESET, Expression
-from exprkit.population import PARAMETER, VARIABLE, Population
+from exprkit.expressions.expression import TYPESET, Expression
+from exprkit.expressions.parser import parse
+from exprkit.expressions.population import Population
 from exprkit.text.names import NUMBERED, Names
-from exprkit.text.parser import parse
 from exprkit.text.printer import word_latex
-from exprkit.transpiler.compiled import compile_ptx
+from exprkit.text.tokens import PARAMETER, VARIABLE
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
 SASS_OF = "sm_90"

@@ -15,15 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from exprkit import data, generate
+from exprkit import data
 from exprkit.backends import backends
 from exprkit.errors import brought_by
-from exprkit.evaluate import Evaluator
+from exprkit.evaluate.evaluator import Evaluator
 from exprkit.explorer import race
 from exprkit.explorer.aspects import Points, Shown, code_page, complaint, page
 from exprkit.explorer.meter import Meter, Progress
-from exprkit.population import Population
-from exprkit.text.parser import parse
+from exprkit.expressions import generate
+from exprkit.expressions.parser import parse
+from exprkit.expressions.population import Population
 
 with brought_by("notebooks"):
     import ipywidgets as widgets

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.data import Dataset
-from exprkit.evaluate import LOSSES, Evaluator
+from exprkit.evaluate.evaluator import LOSSES, Evaluator
 from exprkit.explorer import svg
 
 DRAWN = 2000  # points at the most; of more, evenly many are left out

@@ -18,20 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from exprkit import ops
-from exprkit.backends import cases
-from exprkit.backends.accumulator import (
-    CONSTANT,
-    END,
-    FROM_SLOT,
-    LOAD,
-    PARAMETER,
-    SPILL,
-    Accumulated,
-    accumulate,
-)
-from exprkit.lower import Program, lower
-from exprkit.population import Population
+from exprkit.backends.gpu import opcodes
+from exprkit.backends.gpu.bytecode import CONSTANT, END, FROM_SLOT, LOAD, PARAMETER, SPILL, Accumulated, accumulate
+from exprkit.expressions.population import Population
+from exprkit.operators import ops
+from exprkit.programs.lower import Program, lower
 from exprkit.text.printer import number_text
 
 CASE = re.compile(r"^ *((?:case \d+: ?)+)(.*)$", re.MULTILINE)
@@ -71,7 +62,7 @@ def cuda(pop: Population, index: int = 0, X: Any = None, precision: str = "ieee"
     made = program(pop[index : index + 1], X, precision, dtype)[1]
     used = set((made.words[:, 0] >> 16).tolist())
     found = []
-    for labels, code in CASE.findall(cases.source(precision)):
+    for labels, code in CASE.findall(opcodes.source(precision)):
         numbers = {int(number) for number in re.findall(r"\d+", labels)}
         if numbers & used and "acc" in code:
             found.append(f"{labels.strip()} {code.strip()}")
@@ -80,7 +71,7 @@ def cuda(pop: Population, index: int = 0, X: Any = None, precision: str = "ieee"
 
 def _meanings() -> dict[int, tuple[ops.Operator, int]]:
     """(operator, form) of every case."""
-    numbers = cases.numbers()
+    numbers = opcodes.numbers()
     return {int(numbers[code, form]): (ops.BY_CODE[int(code)], int(form))
             for code, form in zip(*np.nonzero(numbers >= 0), strict=True)}  # fmt: skip
 
@@ -92,9 +83,9 @@ def _described(
     place = f"{'t' if action & FROM_SLOT else 'c'}{places & 0xFFFF}"
     number = _number(source, made)
     operands = {
-        cases.ALONE: ("acc", ""), cases.MEMORY: ("acc", place), cases.MEMORY_FIRST: (place, "acc"),
-        cases.NUMBER: ("acc", number) if row.arity == 2 else (number, ""), cases.NUMBER_FIRST: (number, "acc"),
-        cases.BOTH: (place, number),
+        opcodes.ALONE: ("acc", ""), opcodes.MEMORY: ("acc", place), opcodes.MEMORY_FIRST: (place, "acc"),
+        opcodes.NUMBER: ("acc", number) if row.arity == 2 else (number, ""), opcodes.NUMBER_FIRST: (number, "acc"),
+        opcodes.BOTH: (place, number),
     }[form]  # fmt: skip
     steps = [f"t{action >> 8 & 0xFF} = acc"] if action & SPILL else []
     steps += [f"acc = c{places >> 16}"] if action & LOAD else []

@@ -22,13 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from exprkit import data, generate
+from exprkit import data
 from exprkit.errors import DataError, brought_by
 from exprkit.explorer.aspects import Points, code_page, complaint, renamed
 from exprkit.explorer.meter import Meter, Progress
 from exprkit.explorer.table import COLUMNS, ROWS, Row, Table
-from exprkit.population import Population
-from exprkit.text.parser import parse
+from exprkit.expressions import generate
+from exprkit.expressions.parser import parse
+from exprkit.expressions.population import Population
 
 with brought_by("notebooks"):
     import ipywidgets as widgets

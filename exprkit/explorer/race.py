@@ -20,9 +20,9 @@ import numpy as np
 
 from exprkit.backends import load
 from exprkit.errors import ArgumentError
-from exprkit.evaluate import Evaluator
+from exprkit.evaluate.evaluator import Evaluator
 from exprkit.explorer import svg
-from exprkit.population import Population
+from exprkit.expressions.population import Population
 
 PARAMETER_SETS = 8  # made beforehand and taken in turn
 PARAMETER_RANGE = (-2.0, 2.0)

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 from exprkit.text.tree import nodes
 
 if TYPE_CHECKING:
-    from exprkit.expression import Expression
+    from exprkit.expressions.expression import Expression
 
 # Okabe and Ito's colours, which most people can tell apart
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (

@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.data import Dataset
-from exprkit.description import front
 from exprkit.errors import DataError
-from exprkit.evaluate import Evaluator
+from exprkit.evaluate.evaluator import Evaluator
 from exprkit.explorer import svg
-from exprkit.fits import fit
-from exprkit.population import Population
+from exprkit.expressions.population import Population
+from exprkit.fitting.description_length import front
+from exprkit.fitting.fit import fit
 
 ROWS = 12  # of a page
 COLUMNS = ("number", "tokens", "structure", "parameters", "loss")

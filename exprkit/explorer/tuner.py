@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from exprkit.errors import ExprkitError, brought_by
-from exprkit.evaluate import Evaluator
+from exprkit.evaluate.evaluator import Evaluator
 from exprkit.explorer import curve
 from exprkit.explorer.aspects import Subject, code_page, complaint
 from exprkit.explorer.work import Desk
-from exprkit.fits import LOSSES, FitResult, fit
-from exprkit.population import PARAMETER
+from exprkit.fitting.fit import LOSSES, FitResult, fit
 from exprkit.text.names import NUMBERED
+from exprkit.text.tokens import PARAMETER
 
 with brought_by("notebooks"):
     import ipywidgets as widgets

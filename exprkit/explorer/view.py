@@ -18,7 +18,7 @@ import numpy as np
 from exprkit import data
 from exprkit.backends import backends
 from exprkit.errors import ArgumentError, ExprkitError, brought_by
-from exprkit.evaluate import Evaluator
+from exprkit.evaluate.evaluator import Evaluator
 from exprkit.explorer.aspects import (
     ASPECTS,
     Points,
@@ -35,9 +35,9 @@ from exprkit.explorer.many import PopulationPanel
 from exprkit.explorer.meter import Meter
 from exprkit.explorer.tuner import Numbers, Tuner
 from exprkit.explorer.work import Desk
-from exprkit.expression import Expression
-from exprkit.population import Population
-from exprkit.text.parser import parse
+from exprkit.expressions.expression import Expression
+from exprkit.expressions.parser import parse
+from exprkit.expressions.population import Population
 
 with brought_by("notebooks"):
     import ipywidgets as widgets

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from exprkit import ops
-from exprkit.backends import numpy as definition
-from exprkit.population import Population
+from exprkit.backends.reference import engine as definition
+from exprkit.expressions.population import Population
+from exprkit.operators import ops
 
 __all__ = ["disagreement"]
 

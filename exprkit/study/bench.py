@@ -61,17 +61,18 @@ from typing import Any
 
 import numpy as np
 
-from exprkit import data, machine
+from exprkit import data
 from exprkit.backends import load
 from exprkit.errors import ArgumentError, BackendError, brought_by, number_of
-from exprkit.evaluate import Evaluator
-from exprkit.lower import lower
-from exprkit.population import Population
+from exprkit.evaluate.evaluator import Evaluator
+from exprkit.expressions.parser import parse
+from exprkit.expressions.population import Population
+from exprkit.programs.lower import lower
+from exprkit.runtime import machine
 from exprkit.study import records
 from exprkit.study.agreement import disagreement
 from exprkit.study.sides import Gpu, Host, empty_cache, gpu_record, roofs, side_of
 from exprkit.study.workload import dataset, expressions
-from exprkit.text.parser import parse
 
 with brought_by("notebooks"):
     import pandas as pd

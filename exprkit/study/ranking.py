@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from exprkit import description
 from exprkit.errors import brought_by
-from exprkit.evaluate import Evaluator
+from exprkit.evaluate.evaluator import Evaluator
+from exprkit.fitting import description_length
 
 with brought_by("notebooks"):
     import matplotlib.pyplot as plt
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from exprkit.data import Dataset
-    from exprkit.fits import FitResult
+    from exprkit.fitting.fit import FitResult
 
 __all__ = ["best_figure", "front", "front_figure", "table"]
 
@@ -45,7 +45,7 @@ def table(result: FitResult) -> pd.DataFrame:
     parts ``residuals`` (the negative log-likelihood), ``parameters`` and ``function``, ``r2``.
     Expressions without a description length come last.
     """
-    length = description.description_length(result)
+    length = description_length.description_length(result)
     columns = {
         "index": np.arange(len(result)), "expression": result.pop.texts(), "nodes": result.pop.n_tokens,
         "description_length": length.total, "residuals": length.residuals, "parameters": length.parameters,
@@ -65,7 +65,8 @@ def front(ranked: pd.DataFrame) -> pd.DataFrame:
     found = ranked.dropna(subset=["description_length"])
     residuals = found["residuals"].to_numpy()
     tolerance = np.maximum(NATS, SHARE * np.abs(residuals))
-    return found.iloc[description.front(found["function"].to_numpy(), residuals, tolerance)].reset_index(drop=True)
+    best = description_length.front(found["function"].to_numpy(), residuals, tolerance)
+    return found.iloc[best].reset_index(drop=True)
 
 
 def front_figure(ranked: pd.DataFrame) -> Figure:

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from exprkit import ops
 from exprkit.errors import brought_by
+from exprkit.operators import ops
 from exprkit.study import markdown
 
 MARKS = "<!-- {}: made by `make readme` -->", "<!-- end of {} -->"

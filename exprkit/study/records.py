@@ -26,8 +26,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from exprkit import files
 from exprkit.errors import ArgumentError, DataError, brought_by
+from exprkit.runtime import files
 
 with brought_by("notebooks"):
     import pandas as pd

@@ -26,10 +26,11 @@ from typing import Any
 
 import numpy as np
 
-from exprkit import machine
-from exprkit.backends import card, load
+from exprkit.backends import load
+from exprkit.backends.gpu import device as card
+from exprkit.backends.transpiler import assembler
 from exprkit.errors import brought_by, number_of
-from exprkit.transpiler import link
+from exprkit.runtime import machine
 
 NOT_HELD_BACK = 0x1 | 0x2  # NVML's reasons for a lower clock that are none: idle, and a clock that somebody chose
 COPIED, COPIES = 256 << 20, 7  # bytes, times
@@ -226,11 +227,11 @@ def empty_cache() -> Iterator[None]:
     before = os.environ.get(FOLDER)
     with tempfile.TemporaryDirectory(prefix="exprkit-") as folder:
         os.environ[FOLDER] = folder
-        link.forget()
+        assembler.forget()
         try:
             yield
         finally:
-            link.forget()
+            assembler.forget()
             if before is None:
                 del os.environ[FOLDER]
             else:

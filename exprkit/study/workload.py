@@ -15,9 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from exprkit import data, generate
+from exprkit import data
 from exprkit.errors import ArgumentError
-from exprkit.text.parser import parse
+from exprkit.expressions import generate
+from exprkit.expressions.parser import parse
 
 __all__ = ["SOURCES", "dataset", "expressions"]
 

@@ -1,1 +1,13 @@
-"""Text, SymPy and printing: what people write and read, to and from the postfix form."""
+"""Text and SymPy to tokens, and tokens to text; it knows one expression and many, but no objects for them.
+
+In: strings, SymPy, the table.  Out: tokens in postfix order (``tokens``), and what users read.
+
+===========================  ==================================================================
+``tokens``                   what a token is, and how many there may be
+``reader``                   texts to tokens, by way of ``shunting_yard`` (compiled), ``decimals``
+``names``, ``parse_errors``  what users call variables; what is wrong with a text
+``printer``, ``notation``    tokens to text and LaTeX
+``listing``, ``tree``        tokens as cells, and as a tree of lines
+``sympy_bridge``             tokens to SymPy and back
+===========================  ==================================================================
+"""

@@ -19,7 +19,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from exprkit.compiled import compiled
+from exprkit.runtime.jit import compiled
 
 SMALLEST_POWER, LARGEST_POWER = -342, 308  # 10**q beyond these gives 0 or inf for any 64-bit mantissa
 INFINITY_BITS = np.uint64(0x7FF0000000000000)

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from exprkit import ops
-from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE
+from exprkit.operators import ops
 from exprkit.text.names import NUMBERED
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 WIDTH = 110  # columns of a row of cells
 AROUND = 12  # tokens shown on either side of a marked one

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exprkit import ops
 from exprkit.errors import ParseError, brief, listed, whole_number
-from exprkit.population import CONSTANT, MAX_INDEX, OPERATOR, PARAMETER, VARIABLE
+from exprkit.operators import ops
+from exprkit.text.tokens import CONSTANT, MAX_INDEX, OPERATOR, PARAMETER, VARIABLE
 
 CONSTANTS: dict[str, float] = {
     "inf": math.inf, "Inf": math.inf, "Inf32": math.inf,

@@ -1,6 +1,6 @@
 """The parser's messages: which expression, its text, a caret, what was expected.
 
-``parser`` hands over the numbers that ``shunting`` left for each bad text; the words are
+``parser`` hands over the numbers that ``shunting_yard`` left for each bad text; the words are
 made when somebody reads them.
 
     >>> import exprkit as ek
@@ -15,11 +15,11 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from exprkit import ops
 from exprkit.errors import ParseError, nearest
-from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE
-from exprkit.text import shunting
+from exprkit.operators import ops
+from exprkit.text import shunting_yard
 from exprkit.text.names import MAX_INDEX, NUMBERED, PLURAL, Names
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 SHOWN = 5  # so many bad expressions are spelt out when a batch fails
 WIDTH = 76  # of the part of a text that is shown
@@ -109,10 +109,10 @@ def _reason(fault: Fault) -> tuple[str, int, int]:
     start = fault.column
     if fault.reason:
         return fault.reason, start, 0
-    if fault.code == shunting.EMPTY:
+    if fault.code == shunting_yard.EMPTY:
         return REASONS[fault.code](fault), start, 0
     word = fault.found() if fault.extent == 1 else fault.text_of_extent()
-    if fault.code in (shunting.UNKNOWN_NAME, shunting.OPERATOR_EXPECTED):
+    if fault.code in (shunting_yard.UNKNOWN_NAME, shunting_yard.OPERATOR_EXPECTED):
         for offset, character in enumerate(word):
             if not character.isascii() and not ("a" + character).isidentifier():  # not a name after all
                 return _character(character), start + offset, 1
@@ -287,22 +287,22 @@ def _limit(what: str, limit: int) -> Callable[[Fault], str]:
 
 
 REASONS: dict[int, Callable[[Fault], str]] = {
-    shunting.EMPTY: _empty,
-    shunting.ILLEGAL: _illegal,
-    shunting.OPERAND_EXPECTED: _operand_expected,
-    shunting.OPERATOR_EXPECTED: _operator_expected,
-    shunting.UNKNOWN_NAME: _unknown_name,
-    shunting.BARE_FUNCTION: _bare_function,
-    shunting.NOT_OPENED: _not_opened,
-    shunting.NOT_CLOSED: _not_closed,
-    shunting.STRAY_COMMA: _stray_comma,
-    shunting.ARGUMENTS: _arguments,
-    shunting.RATIONAL: _rational,
-    shunting.RATIONAL_POWER: _rational_power,
-    shunting.RATIONAL_ZERO: _rational_zero,
-    shunting.INDEX: _index,
-    shunting.TOO_MANY_BYTES: _limit("the text has too many bytes", shunting.MAX_BYTES),
-    shunting.TOO_MANY_TOKENS: _limit("the expression has too many tokens", shunting.MAX_TOKENS),
-    shunting.TOO_DEEP: _limit("parentheses are nested too deep", shunting.MAX_DEPTH),
-    shunting.TOO_MANY_DIGITS: _limit("the number has too many digits", shunting.MAX_DIGITS),
+    shunting_yard.EMPTY: _empty,
+    shunting_yard.ILLEGAL: _illegal,
+    shunting_yard.OPERAND_EXPECTED: _operand_expected,
+    shunting_yard.OPERATOR_EXPECTED: _operator_expected,
+    shunting_yard.UNKNOWN_NAME: _unknown_name,
+    shunting_yard.BARE_FUNCTION: _bare_function,
+    shunting_yard.NOT_OPENED: _not_opened,
+    shunting_yard.NOT_CLOSED: _not_closed,
+    shunting_yard.STRAY_COMMA: _stray_comma,
+    shunting_yard.ARGUMENTS: _arguments,
+    shunting_yard.RATIONAL: _rational,
+    shunting_yard.RATIONAL_POWER: _rational_power,
+    shunting_yard.RATIONAL_ZERO: _rational_zero,
+    shunting_yard.INDEX: _index,
+    shunting_yard.TOO_MANY_BYTES: _limit("the text has too many bytes", shunting_yard.MAX_BYTES),
+    shunting_yard.TOO_MANY_TOKENS: _limit("the expression has too many tokens", shunting_yard.MAX_TOKENS),
+    shunting_yard.TOO_DEEP: _limit("parentheses are nested too deep", shunting_yard.MAX_DEPTH),
+    shunting_yard.TOO_MANY_DIGITS: _limit("the number has too many digits", shunting_yard.MAX_DIGITS),
 }

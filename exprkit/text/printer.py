@@ -1,4 +1,4 @@
-"""Population to text and LaTeX: the tables that ``infix`` writes formulas from.
+"""Population to text and LaTeX: the tables that ``notation`` writes formulas from.
 
 The text of an expression is the shortest that ``parse`` reads back to the same tokens.
 
@@ -15,10 +15,10 @@ from functools import cache
 
 import numpy as np
 
-from exprkit import ops
-from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE
-from exprkit.text import infix
+from exprkit.operators import ops
+from exprkit.text import notation as infix
 from exprkit.text.names import NUMBERED
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 Words = tuple[str, ...] | None
 

@@ -13,17 +13,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from exprkit import ops
-from exprkit.population import CONSTANT, OPERATOR, PARAMETER, VARIABLE
+from exprkit.operators import ops
 from exprkit.text.names import NUMBERED
-
-if TYPE_CHECKING:
-    from exprkit.expression import Expression
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Tokens
 
 
-def tree(expression: Expression, max_depth: int) -> str:
+def tree(expression: Tokens, max_depth: int) -> str:
     """The lines; a subtree below ``max_depth`` is one line that tells its size."""
     labels, children, sizes = nodes(expression)
     lines: list[str] = []
@@ -40,7 +35,7 @@ def tree(expression: Expression, max_depth: int) -> str:
     return "\n".join(lines) or "(no tokens)"
 
 
-def nodes(expression: Expression) -> tuple[list[str], list[list[int]], list[int]]:
+def nodes(expression: Tokens) -> tuple[list[str], list[list[int]], list[int]]:
     """(label, children, size) of every token."""
     labels: list[str] = []
     children: list[list[int]] = []

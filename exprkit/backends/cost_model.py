@@ -1,0 +1,284 @@
+"""Which backend ``backend="auto"`` takes, and why: a cost model with measured constants.
+
+In: the size of the work.  Out: the backend and the reason.  Every backend's time is estimated as
+``set-up + n_steps * a step``, plainly:
+
+    set-up = start + tokens lowered + tokens of structures compiled / cores + data uploaded
+    a step = launch + the longer of: node evaluations computed, matrix written
+
+and the least total wins among those that can run here, have the options asked for and reach the
+data.  A step leaves its results where they are made: a loss, or a matrix on the device.  What a
+matrix takes on its way to the host is shown beside, not counted.
+
+    >>> from exprkit.backends import cost_model
+    >>> work = cost_model.Work(10, 50, 10, 50, 100, 1, 4, n_steps=1, fast=True, cores=2)
+    >>> cost_model.estimate(work, cost_model.COSTS["cpu"]).total < 0.001
+    True
+
+Not counted either: what happens once on a machine (compiling the interpreter's kernels) or in a
+process (starting CUDA).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.backends import NAMES, Status, offered, status
+from exprkit.backends.transpiler.structures import FEWER, MANY
+from exprkit.errors import number_of
+from exprkit.expressions import checks
+from exprkit.expressions.population import Population
+from exprkit.runtime import machine
+from exprkit.text.tokens import VARIABLE
+
+NOT_WORTH_ASKING = 0.002  # seconds: work so short is done before a GPU is found
+H200_MULTIPROCESSORS, H200_BANDWIDTH = 132, 4.9e12  # that the constants of the GPU were measured on
+MEMORY_CLOCK, MEMORY_BITS = 36, 37  # cudaDevAttrMemoryClockRate, cudaDevAttrGlobalMemoryBusWidth
+CUDA_MEMORY = 2  # kDLCUDA
+UPLOAD = 15.6e9  # bytes a second between pageable host memory and an H200: 429 MB in 28 ms
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a backend takes; seconds, and work a second (on the GPU: of an H200).
+
+    ==========  ==============================================================================
+    start       seconds of every evaluator
+    token       seconds to lower a token of the population
+    code        core-seconds to compile a token of a structure, at one point a thread
+    step        seconds of a step without work: launches
+    nodes       node evaluations a second, float32: (ieee, fast); on the CPU: of one core
+    double      what of that remains in float64
+    bytes       of the matrix written a second; on the CPU: by one core
+    ==========  ==============================================================================
+    """
+
+    start: float
+    token: float
+    step: float
+    nodes: tuple[float, float]
+    double: float
+    bytes: float
+    code: tuple[float, float] = (0.0, 0.0)  # (ieee, fast)
+    on_device: bool = True
+
+
+COSTS = {
+    # data/results/cpu.parquet (prepare_s: 2.2 ms for 53,886 tokens, 102 ms for 2,110,381) and
+    # data/results/peers.csv (thesis, one thread: 1.0e10 nodes a second for losses, 1.07e10 for matrices)
+    "cpu": Costs(
+        start=5e-4, token=4.5e-8, step=2e-5, nodes=(1.0e10, 1.0e10), double=0.45, bytes=1.2e10, on_device=False
+    ),
+    # data/results/h200_interpreter.csv: prepare 8.1 ms for 53,886 tokens, 173 ms for 2,110,381; 15 to 22 us a step;
+    # losses of thesis expressions 8.8e12 and of trees 5.6e12 nodes a second (fast), 2.9e12 and 1.0e12 to 1.9e12 (ieee);
+    # matrices 4.1 TB/s
+    "cuda": Costs(start=3.8e-3, token=8.0e-8, step=1.9e-5, nodes=(2.0e12, 6.5e12), double=0.3, bytes=4.1e12),
+    # data/results/h200_ptx.csv and .md, the same H200, 16 cores: 15 us a step; losses of trees 8.7e12 and 10.3e12 nodes
+    # a second (fast), ieee a third of fast; matrices 3.7 to 4.2 TB/s; compiling: trees of 30 tokens 3.1 s for 9,801
+    # structures (fast), an earlier run 3.6 s; ieee 3.2 times as long
+    "ptx": Costs(
+        start=5e-3, token=1.4e-7, step=1.4e-5, nodes=(3.0e12, 1.0e13), double=0.3, bytes=4.2e12, code=(4.8e-4, 1.4e-4)
+    ),
+}
+VECTOR_CODE = ((2_000, 1.5), (0, 1.0))  # from so many points on: how much more code there is for vectors of points
+OF_A_MODULE = 120  # structures that one core compiles
+
+
+class Work(NamedTuple):
+    """What is to be done."""
+
+    n_exprs: int
+    n_tokens: int
+    n_structures: int
+    structure_tokens: int  # each structure counted once
+    n_points: int
+    n_vars: int
+    itemsize: int
+    n_steps: int
+    fast: bool
+    cores: int
+    on_device: bool = False  # the data lies on a GPU
+
+    @property
+    def nodes(self) -> float:
+        """Node evaluations of a step."""
+        return float(self.n_tokens) * self.n_points
+
+    @property
+    def matrix(self) -> float:
+        """Bytes of all results of a step."""
+        return float(self.n_exprs) * self.n_points * self.itemsize
+
+
+class Device(NamedTuple):
+    """What of a GPU the estimates are scaled by."""
+
+    multiprocessors: int = H200_MULTIPROCESSORS
+    bandwidth: float = H200_BANDWIDTH  # bytes a second
+
+
+class Estimate(NamedTuple):
+    """Seconds."""
+
+    setup: float
+    step: float
+    total: float
+    to_host: float  # of one matrix; not in the total
+
+
+class Row(NamedTuple):
+    """A backend's line of the table."""
+
+    name: str
+    estimate: Estimate | None
+    reason: str
+
+
+class Choice(NamedTuple):
+    """The backend taken, and the table that says why."""
+
+    name: str
+    work: Work
+    rows: tuple[Row, ...]
+
+    def table(self) -> str:
+        """The estimates, a line a backend."""
+        steps = "1 step" if self.work.n_steps == 1 else f"{self.work.n_steps:,} steps"
+        widths = (10, 10, max(14, len(steps) + 2), 10)
+        heads = ("set-up", "a step", steps, "to host")
+        lines = [" " * 8 + "".join(f"{head:>{width}}" for head, width in zip(heads, widths, strict=True))]
+        for row in self.rows:
+            cells = "".join(map(_cell, row.estimate, widths)) + "  " if row.estimate else ""
+            lines.append(f"{row.name:8}{cells}{row.reason}".rstrip())
+        sizes = {"expression": self.work.n_exprs, "token": self.work.n_tokens, "point": self.work.n_points}
+        size = ", ".join(number_of(n, what) for what, n in sizes.items())
+        lines.append(f"estimates for {size}; results stay where they are made, to host: a matrix moved")
+        return "\n".join(lines)
+
+
+def work_of(
+    pop: Population, n_points: int, *, dtype: Any, fast: bool, n_steps: int, threads: int | None, on_device: bool
+) -> Work:
+    """The numbers of a population that the estimates need; its structures are counted later, if at all."""
+    return Work(
+        n_exprs=len(pop),
+        n_tokens=len(pop.kinds),
+        n_structures=len(pop),
+        structure_tokens=len(pop.kinds),
+        n_points=n_points,
+        n_vars=pop.n_vars,
+        itemsize=np.dtype(dtype).itemsize,
+        n_steps=n_steps,
+        fast=fast,
+        cores=threads or machine.cores(),
+        on_device=on_device,
+    )
+
+
+def counted(work: Work, pop: Population) -> Work:
+    """With the population's structures counted, as the transpiler compiles them."""
+    representatives, _ = pop.structures()
+    if len(representatives) >= MANY:
+        slots = np.full(1 << max(2 * len(pop), 1).bit_length(), -1, np.int64)
+        values = np.where(pop.kinds == VARIABLE, 0, pop.values)
+        shared, _ = checks.structures(pop.kinds, values, pop.offsets, slots)
+        representatives = shared if FEWER * len(shared) <= len(representatives) else representatives
+    tokens = int(np.diff(pop.offsets)[representatives].sum())
+    return work._replace(n_structures=len(representatives), structure_tokens=tokens)
+
+
+def estimate(work: Work, costs: Costs, device: Device | None = None) -> Estimate:
+    """Seconds that a backend would take."""
+    device = device or Device()
+    speed = device.multiprocessors / H200_MULTIPROCESSORS if costs.on_device else work.cores
+    width = device.bandwidth / H200_BANDWIDTH if costs.on_device else work.cores
+    nodes = costs.nodes[work.fast] * speed * (costs.double if work.itemsize == 8 else 1.0)
+    step = costs.step + max(work.nodes / nodes, work.matrix / (costs.bytes * width))
+    compiling = max(1, min(work.cores, work.n_structures // OF_A_MODULE))
+    code = costs.code[work.fast] * work.structure_tokens / compiling
+    code *= next(factor for points, factor in VECTOR_CODE if work.n_points >= points)
+    moved = costs.on_device and not work.on_device
+    upload = work.n_points * work.n_vars * work.itemsize / UPLOAD if moved else 0.0
+    setup = costs.start + costs.token * work.n_tokens + code + upload
+    return Estimate(setup, step, setup + work.n_steps * step, work.matrix / UPLOAD if moved else 0.0)
+
+
+def choose(
+    work: Work,
+    *,
+    pop: Population | None = None,
+    options: tuple[str, ...] = (),
+    settings: bool = False,
+    forced: str | None = None,
+) -> Choice:
+    """The backend with the least estimated time, and all estimates.
+
+    Parameters
+    ----------
+    work : Work
+    pop : Population, optional
+        Whose structures are to be counted, where the transpiler can run.
+    options : names, optional
+        Of the options given: a backend that lacks one does not count.
+    settings : bool
+        The precision is more than a name: only backends that compile for a GPU take that.
+    forced : str, optional
+        The backend that the user asked for: the table is made, nothing is chosen.
+    """
+    on_cpu = estimate(work, COSTS["cpu"])
+    if forced is None and not (options or settings or work.on_device) and on_cpu.total < NOT_WORTH_ASKING:
+        return Choice("cpu", work, (Row("cpu", on_cpu, "chosen: too short for anything else"),))
+    rows, able = [], {}
+    for name in (name for name in NAMES if name in COSTS):
+        found = status(name)
+        if pop is not None and found.available and COSTS[name].code[work.fast]:
+            work = counted(work, pop)
+        obstacle = _obstacle(name, found, work, options, settings)
+        seconds = estimate(work, COSTS[name], device() if COSTS[name].on_device else None) if found.available else None
+        rows.append(Row(name, seconds, obstacle))
+        if seconds and not obstacle:
+            able[name] = seconds.total
+    best = forced or (min(able, key=lambda name: able[name]) if able else "cpu")
+    said = "as asked" if forced else "chosen: the least" if len(able) > 1 else "chosen: the only one"
+    return Choice(best, work, tuple(row._replace(reason=said) if row.name == best else row for row in rows))
+
+
+def _obstacle(name: str, found: Status, work: Work, options: tuple[str, ...], settings: bool) -> str:
+    """Why a backend can't do this; empty if it can."""
+    if not found.available:
+        return f"can't run here: {found.detail}"
+    if work.on_device and not COSTS[name].on_device:
+        return "the data lies on the device"
+    if missing := [option for option in options if option not in offered(name)]:
+        return f"has no option {missing[0]!r}"
+    if settings and not COSTS[name].on_device:
+        return "takes precision by name only"
+    return ""
+
+
+def device() -> Device:
+    """The current GPU."""
+    from exprkit.backends.gpu import device as card
+
+    current = card.current()
+    attribute = current.xp.cuda.runtime.deviceGetAttribute
+    kilohertz, bits = attribute(MEMORY_CLOCK, current.index), attribute(MEMORY_BITS, current.index)
+    bandwidth = 2 * 1e3 * kilohertz * bits / 8  # two transfers a clock
+    return Device(current.multiprocessors, bandwidth or H200_BANDWIDTH * current.multiprocessors / H200_MULTIPROCESSORS)
+
+
+def lies_on_device(X: Any) -> bool:
+    """Whether data is in a GPU's memory."""
+    if hasattr(X, "__cuda_array_interface__"):
+        return True
+    return hasattr(X, "__dlpack_device__") and X.__dlpack_device__()[0] == CUDA_MEMORY
+
+
+def _cell(seconds: float, width: int) -> str:
+    for unit, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= unit:
+            return f"{f'{seconds / unit:#.3g}'.rstrip('.')} {name}".rjust(width)
+    return "-".rjust(width)

@@ -1,0 +1,411 @@
+"""Machine code for every operator: loops over tiles of points, made from the table.
+
+The backend's loops call these kernels by address.  A kernel applies one
+operator to vectors of one tile, ``void k(T* y, const T* a, const T* b, int64 n)`` with
+n counted in vectors of ``Kernels.lanes`` numbers; what it computes is the row's formula
+in ``simd_formulas``.
+
+    >>> import numpy as np
+    >>> from exprkit.operators import ops
+    >>> from exprkit.backends.cpu import kernels
+    >>> made = kernels.kernels("float32", "ieee")
+    >>> a, y = np.full(kernels.TILE, 2.0, np.float32), np.empty(kernels.TILE, np.float32)
+    >>> sqrt = made.function(ops.BY_NAME["sqrt"].code, kernels.VV)
+    >>> sqrt(y.ctypes.data, a.ctypes.data, None, kernels.TILE // made.lanes); float(y[-1])
+    1.4142135381698608
+
+========  =====================================================================
+form      operands
+========  =====================================================================
+VV = 0    vectors (also every unary operator)
+VS = 1    a vector and the address of a scalar
+SV = 2    the address of a scalar and a vector
+UU = 3    scalars: one value is computed and nothing but ``y[0]`` is written
++ PAST    the same, but results go past the caches: ``y`` must be aligned to a
+          vector, and ``fence`` must be called before others read them
+========  =====================================================================
+
+``y`` may be ``a`` or ``b``; no address need be aligned to a vector.  A pair (high and
+low part) lies at ``a[i]`` and ``a[i + TILE]``, a scalar pair at ``a[0]`` and ``a[1]``;
+results that are pairs are written alike.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from exprkit.errors import BackendError
+from exprkit.operators import llvm_writer, ops, polynomials, simd_formulas, simd_values
+from exprkit.operators.llvm_writer import LEVELS, Code, Target
+from exprkit.operators.simd_values import SIZE, Vec, literal, where
+from exprkit.runtime import disk_cache
+
+TILE = 512  # points that are evaluated together
+VV, VS, SV, UU = range(4)
+PAST = 4
+UNROLL = 2  # vectors side by side in one iteration: their chains of dependent operations overlap
+REAL = {"float32": "float", "float64": "double"}
+LEVEL = "EXPRKIT_CPU_FEATURES"  # environment: avx512, avx2 or baseline instead of all this machine has
+NONTEMPORAL = "!1 = !{i32 1}"  # what a store past the caches refers to
+PAIR_OPERAND = {row.staged[1] for row in ops.BY_CODE.values() if row.staged}
+
+_compiling = disk_cache.free_at_fork(threading.RLock())  # one thread at a time: LLVM is not left half-way
+
+Request = tuple[int, int]  # operator code and form
+Operand = Vec | tuple[Vec, ...]
+BASES = ("%a", "%b")
+
+
+# ── the processor ────────────────────────────────────────────────────────────────────
+
+
+@cache
+def host(level: str | None = None) -> Target:
+    """This machine's processor, or a lower feature level of it (EXPRKIT_CPU_FEATURES)."""
+    llvm = _llvm()
+    triple, features = llvm.get_default_triple(), _features()
+    levels = ["baseline", "avx2", "avx512"] if triple.startswith("x86_64") else []
+    if levels and not all(features.get(f"avx512{part}") for part in ("f", "dq", "bw", "vl")):
+        levels.remove("avx512")
+    if levels and not (features.get("avx2") and features.get("fma")):
+        levels = levels[:1]
+    if level is None:
+        best = LEVELS[levels[-1] if levels else "aarch64"]
+        return replace(best, triple=triple, cpu=llvm.get_host_cpu_name(), features=_flat(features))
+    if level not in levels:
+        raise BackendError(f"{LEVEL}={level}: this machine has {', '.join(levels) or 'no levels to choose from'}.")
+    return replace(LEVELS[level], triple=triple)
+
+
+def _features() -> dict[str, bool]:
+    try:
+        return dict(_llvm().get_host_cpu_features())
+    except RuntimeError:  # LLVM cannot tell on some systems
+        return {}
+
+
+def _flat(features: dict[str, bool]) -> str:
+    return ",".join(("+" if there else "-") + name for name, there in sorted(features.items()))
+
+
+# ── text of the kernels ──────────────────────────────────────────────────────────────
+
+
+def name_of(operator: int, form: int) -> str:
+    return f"k{operator}_{form}"
+
+
+def kernels_text(target: Target, dtype: str, precision: str, requests: Iterable[Request]) -> str:
+    """The LLVM text of the kernels asked for, to look at and to compile."""
+    return module_text([
+        (_kernel(target, REAL[dtype], precision, *request), name_of(*request), "ptr %y, ptr %a, ptr %b, i64 %n", "void")
+        for request in requests
+    ])
+
+
+def module_text(functions: list[tuple[Code, str, str, str]]) -> str:
+    declarations = {'!0 = !{!"branch_weights", i32 1, i32 1000}'}
+    declarations = declarations.union(*(code.declarations for code, *_ in functions))
+    return "\n".join([*sorted(declarations), *(code.function(*head) for code, *head in functions)])
+
+
+def _kernel(target: Target, real: str, precision: str, operator: int, form: int) -> Code:
+    row = ops.BY_CODE[operator]
+    formula = (row.fast_vector if precision == "fast" else None) or row.vector
+    width = target.width // SIZE[real]
+    how, form = _nontemporal(target) if form & PAST else "", form & 3
+    code = Code(target, real, width)
+    if form == UU:
+        _write(code, formula(*_scalars(code, row, (0, 1))), 0, form)
+        code.line("ret void")
+        return code
+    code.declarations.add(NONTEMPORAL)
+    end = code.let(f"mul i64 %n, {width}")
+    first: str | int = 0
+    for step in (UNROLL * width, width):
+        code.lanes = step
+        scalars = _scalars(code, row, {VS: (1,), SV: (0,)}.get(form, ()))
+        last = code.let(f"and i64 {end}, {-step}")
+
+        def body(i: str, scalars: list[Operand | None] = scalars) -> None:
+            operands = [scalars[k] or _vector(code, row, k, i) for k in range(row.arity)]
+            _write(code, formula(*operands), i, form, how)
+
+        code.loop(first, last, step, body)
+        first = last
+    code.line("ret void")
+    return code
+
+
+def _parts(row: ops.Operator, k: int) -> int:
+    """How many numbers operand k is made of."""
+    return 2 if k == 0 and row.name in PAIR_OPERAND else 1
+
+
+def _scalars(code: Code, row: ops.Operator, which: tuple[int, ...]) -> list[Operand | None]:
+    """The operands that are one number for all points, in every lane."""
+    found: list[Operand | None] = [None] * row.arity
+    for k in which[: row.arity]:
+        parts = tuple(code.scalar(code.place(BASES[k], part)) for part in range(_parts(row, k)))
+        found[k] = parts if len(parts) > 1 else parts[0]
+    return found
+
+
+def _vector(code: Code, row: ops.Operator, k: int, i: str) -> Operand:
+    parts = tuple(code.load(code.place(BASES[k], i, part * TILE)) for part in range(_parts(row, k)))
+    return parts if len(parts) > 1 else parts[0]
+
+
+def _write(code: Code, y: Operand, i: str | int, form: int, how: str = "") -> None:
+    for part, value in enumerate(y if isinstance(y, tuple) else (y,)):
+        if form == UU:
+            code.store_first(value, code.place("%y", part))
+        else:
+            code.store(value, code.place("%y", i, part * TILE), how)
+
+
+def _nontemporal(target: Target) -> str:
+    return f"align {target.width}, !nontemporal !1"
+
+
+# ── what happens to results: losses and copies ───────────────────────────────────────
+
+
+def results_text(target: Target, dtype: str) -> str:
+    """The LLVM text of the functions that take a tile's results further."""
+    real = REAL[dtype]
+    loss, copy = "ptr %a, ptr %target, ptr %w, i64 %n", "ptr %y, ptr %a, i64 %n"
+    return module_text([
+        (_loss(target, real, lambda d: d * d), "loss_square", loss, "double"),
+        (_loss(target, real, lambda d: d.abs()), "loss_absolute", loss, "double"),
+        (_stream(target, real), "stream", copy, "void"),
+        (_copy(target, real), "copy_points", copy, "void"),
+        (_fence(target, real), "fence", "", "void"),
+    ])
+
+
+def _loss(target: Target, real: str, measure: Any) -> Code:
+    """The sum over n points of w * measure(a - target), as a double; w may be null (1 everywhere).
+
+    float32 sums of four registers side by side, each over an eighth of a tile, have a relative
+    error around 1e-7.  Where such a sum overflows, or is so small that its terms may have
+    underflown, it is made again in float64.
+    """
+    code = Code(target, real, 4 * target.width // SIZE[real])
+    plain, weighted = code.fresh("plain"), code.fresh("weighted")
+    code.line(f"br i1 {code.let('icmp eq ptr %w, null')}, label %{plain}, label %{weighted}")
+    for label in (plain, weighted):
+        code.label(label)
+        total = _loss_sum(code, measure, label == weighted, wide=real == "double")
+        if real == "float":
+            again, done = code.fresh("again"), code.fresh("done")
+            enough = code.let(f"fcmp oge double {total}, {literal(1e-30, 'double')}")
+            finite = code.let(f"fcmp olt double {total}, {literal(math.inf, 'double')}")
+            code.line(f"br i1 {code.let(f'and i1 {enough}, {finite}')}, label %{done}, label %{again}")
+            code.label(again)
+            code.line(f"ret double {_loss_sum(code, measure, label == weighted, wide=True)}")
+            code.label(done)
+        code.line(f"ret double {total}")
+    return code
+
+
+def _loss_sum(code: Code, measure: Any, weighted: bool, wide: bool) -> str:
+    step, whole = code.lanes, code.let(f"and i64 %n, {-code.lanes}")
+
+    def number(base: str, i: str, mask: Vec | None) -> Vec:
+        place = code.place(base, i)
+        a = code.load(place) if mask is None else code.load_part(place, mask)
+        return a.widen() if wide and not a.double else a
+
+    def add(i: str, total: Vec, mask: Vec | None = None) -> Vec:
+        term = measure(number("%a", i, mask) - number("%target", i, mask))
+        if weighted:
+            w = number("%w", i, mask)
+            term = where(w == 0.0, 0.0, term * w)
+        return total + term
+
+    total = code.fold(0, whole, step, add, code.constant(0.0, "double" if wide else code.real))
+    rest = code.first_lanes(code.let(f"sub i64 %n, {whole}"))
+    return code.total(where(rest, add(whole, total, rest), total))
+
+
+def _stream(target: Target, real: str) -> Code:
+    """Copy n points past the caches: whole aligned registers, single points before and after."""
+    lanes_ = target.width // SIZE[real]
+    code = Code(target, real, lanes_)
+    address = code.let("ptrtoint ptr %y to i64")
+    before = code.let(f"and i64 {code.let(f'sub i64 0, {address}')}, {target.width - 1}")  # bytes
+    ahead = code.let(f"udiv i64 {before}, {SIZE[real]}")
+    ahead = code.let(f"call i64 @llvm.umin.i64(i64 {ahead}, i64 %n)")
+    code.declarations.add("declare i64 @llvm.umin.i64(i64, i64)")
+    left = code.let(f"sub i64 %n, {ahead}")
+    whole = code.let(f"and i64 {left}, {-lanes_}")
+    _copy_part(code, "%y", "%a", ahead)
+    y, a = code.place("%y", ahead), code.place("%a", ahead)
+    code.declarations.add(NONTEMPORAL)
+    code.loop(0, whole, lanes_, lambda i: code.store(
+        code.load(code.place(a, i)), code.place(y, i), _nontemporal(target)))
+    _copy_part(code, code.place(y, whole), code.place(a, whole), code.let(f"sub i64 {left}, {whole}"))
+    code.line("ret void")
+    return code
+
+
+def _copy(target: Target, real: str) -> Code:
+    code = Code(target, real, target.width // SIZE[real])
+    whole = code.let(f"and i64 %n, {-code.lanes}")
+    code.loop(0, whole, code.lanes, lambda i: code.store(code.load(code.place("%a", i)), code.place("%y", i)))
+    _copy_part(code, code.place("%y", whole), code.place("%a", whole), code.let(f"sub i64 %n, {whole}"))
+    code.line("ret void")
+    return code
+
+
+def _copy_part(code: Code, y: str, a: str, count: str) -> None:
+    """Copy fewer points than a register holds."""
+    mask = code.first_lanes(count)
+    code.store_part(code.load_part(a, mask), y, mask)
+
+
+def _fence(target: Target, real: str) -> Code:
+    """Make streamed results visible to other threads: after the last ``stream`` of a thread."""
+    code = Code(target, real, 1)
+    if target.triple.startswith("x86_64"):
+        code.run("llvm.x86.sse.sfence")
+    else:
+        code.line("fence seq_cst")
+    code.line("ret void")
+    return code
+
+
+# ── compiling ────────────────────────────────────────────────────────────────────────
+
+
+class Kernels:
+    """The machine code of one dtype and precision; operators are compiled when asked for."""
+
+    def __init__(self, dtype: str, precision: str, target: Target) -> None:
+        self.dtype = dtype
+        self.precision = precision
+        self.target = target
+        self.lanes = target.width // SIZE[REAL[dtype]]  # numbers in a vector
+        self._addresses = np.zeros((256, 8), np.int64)
+        self._functions: dict[str, dict[str, int]] = {}
+        self._engines: list[Any] = []
+
+    def table(self, requests: Iterable[Request]) -> np.ndarray:
+        """Addresses by operator code and form, int64 (256, 8); 0 where nothing was asked for so far."""
+        with _compiling:
+            missing = sorted({request for request in requests if not self._addresses[request]})
+            if missing:
+                names = [name_of(*request) for request in missing]
+                found = self._load(
+                    names, lambda: kernels_text(self.target, self.dtype, self.precision, missing), repr(missing)
+                )
+                for request in missing:
+                    self._addresses[request] = found[name_of(*request)]
+        return self._addresses
+
+    def address(self, operator: int, form: int) -> int:
+        return int(self.table([(operator, form)])[operator, form])
+
+    def function(self, operator: int, form: int) -> Any:
+        """The kernel as a ctypes function, for tests and for trying out."""
+        pointer = ctypes.c_void_p
+        return ctypes.CFUNCTYPE(None, pointer, pointer, pointer, ctypes.c_int64)(self.address(operator, form))
+
+    def result(self, name: str) -> int:
+        """The address of a function of ``RESULTS``, by name."""
+        return self.functions(RESULTS, results_text)[name]
+
+    def functions(
+        self, names: Sequence[str], write: Callable[[Target, str], str], made_of: str = ""
+    ) -> dict[str, int]:
+        """The addresses of the functions in the text ``write(target, dtype)``, by name.
+
+        ``made_of``: the source of ``write``, where it is not in this file.
+        """
+        with _compiling:
+            if names[0] not in self._functions:
+                found = self._load(names, lambda: write(self.target, self.dtype), made_of)
+                self._functions.update(dict.fromkeys(names, found))
+        return self._functions[names[0]]
+
+    def _load(self, names: Sequence[str], write: Callable[[], str], made_of: str) -> dict[str, int]:
+        llvm = _llvm()
+        machine = _machine(self.target)
+        what = repr(names), made_of, self.dtype, self.precision, repr(self.target), llvm_version(), _source()
+        key = disk_cache.key(*what)
+        data = disk_cache.read(key)
+        if data is None:
+            module = llvm.parse_assembly(write())
+            module.verify()
+            data = machine.emit_object(module)
+            disk_cache.write(key, data)
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+        engine.finalize_object()
+        self._engines.append(engine)
+        return {name: engine.get_function_address(name) for name in names}
+
+
+RESULTS = ("loss_square", "loss_absolute", "stream", "copy_points", "fence")
+
+
+def kernels(dtype: str, precision: str, level: str | None = None) -> Kernels:
+    """The kernels of a dtype ("float32", "float64") and precision ("ieee", "fast").
+
+    ``level`` (or EXPRKIT_CPU_FEATURES) chooses less than all this machine can do.
+    """
+    return _kernels(dtype, precision, level or os.environ.get(LEVEL) or None)
+
+
+@cache
+def _kernels(dtype: str, precision: str, level: str | None) -> Kernels:
+    return Kernels(dtype, precision, host(level))
+
+
+@cache
+def _llvm() -> Any:
+    from llvmlite import binding
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    for name, address in _c_functions():
+        binding.add_symbol(name, address)
+    return binding
+
+
+def _c_functions() -> Iterator[tuple[str, int]]:
+    """The C functions that formulas call, from the C library of this process."""
+    library = ctypes.CDLL("ucrtbase" if os.name == "nt" else None)
+    for name in simd_values.C_FUNCTIONS:
+        for spelling in (name, name + "f"):
+            yield spelling, ctypes.cast(getattr(library, spelling), ctypes.c_void_p).value or 0
+
+
+def _machine(target: Target) -> Any:
+    llvm = _llvm()
+    return llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.features, opt=2, jit=True)
+
+
+def llvm_version() -> str:
+    import llvmlite
+
+    return f"{llvmlite.__version__} {_llvm().llvm_version_info}"
+
+
+@cache
+def _source() -> str:
+    """The text of everything that writes code: kernels on disk are used while it is unchanged."""
+    files = (module.__file__ for module in (simd_values, llvm_writer, polynomials, simd_formulas, ops))
+    return "".join(Path(file or "").read_text("utf-8") for file in (*files, __file__))

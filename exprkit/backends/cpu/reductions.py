@@ -1,0 +1,201 @@
+"""Machine code of a fit's sums: what a tile's values are worth, and its normal equations.
+
+A kernel of ``kernels`` makes values out of values, here a tile's values and derivatives become sums in float64.
+
+    >>> import numpy as np
+    >>> from exprkit.backends.cpu import kernels, reductions
+    >>> found = reductions.functions(kernels.kernels("float32", "ieee"))
+    >>> sorted(found)[:3]
+    ['equations_1', 'equations_2', 'equations_3']
+
+==========================================  =====================================================
+function                                    what it does
+==========================================  =====================================================
+``loss_k(f, y, w, q, v, delta, n)``         the sum of w L over n points, as a double, for the
+                                            objective of kind k; writes w q to ``q`` and w q r to
+                                            ``v`` (L, q and r as in ``objective``)
+``equations_m(sums, J, q, v, n)``           adds to ``sums`` J'v (m numbers), then the upper
+                                            half of J' diag(q) J, a row after the other; J
+                                            holds the addresses of m columns
+``product(a, b, q, n)``                     the sum of q a b, as a double
+``slope(a, v, q, n)``                       the sum of a v where q is not 0, as a double
+==========================================  =====================================================
+
+``w`` may be null (1 everywhere), ``q`` as well (1 everywhere; of SQUARES without weights it is
+not written).  A point of weight 0 does not count, whatever the other numbers are there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from exprkit.backends import objective
+from exprkit.backends.cpu.kernels import REAL, Kernels, module_text
+from exprkit.operators import simd_formulas
+from exprkit.operators.llvm_writer import Code, Target
+from exprkit.operators.simd_values import SIZE, Vec, where
+
+COLUMNS = 5  # more derivatives than this are multiplied pair by pair: the sums would not fit in registers
+KINDS = (objective.SQUARES, objective.ABSOLUTE, objective.HUBER, objective.POISSON)
+NAMES = (*(f"loss_{kind}" for kind in KINDS), *(f"equations_{m}" for m in range(1, COLUMNS + 1)), "product", "slope")
+
+
+def functions(kernels: Kernels) -> dict[str, int]:
+    """The addresses of all functions, by name."""
+    return kernels.functions(NAMES, text, _source())
+
+
+@cache
+def _source() -> str:
+    return Path(__file__).read_text("utf-8")
+
+
+def text(target: Target, dtype: str) -> str:
+    """The LLVM text of all functions."""
+    real = REAL[dtype]
+    loss = "ptr %f, ptr %y, ptr %w, ptr %q, ptr %v, ptr %delta, i64 %n"
+    equations = "ptr %sums, ptr %J, ptr %q, ptr %v, i64 %n"
+    return module_text([
+        *((_loss(target, real, kind), f"loss_{kind}", loss, "double") for kind in KINDS),
+        *((_equations(target, real, m), f"equations_{m}", equations, "void") for m in range(1, COLUMNS + 1)),
+        (_product(target, real, scaled=True), "product", "ptr %a, ptr %b, ptr %q, i64 %n", "double"),
+        (_product(target, real, scaled=False), "slope", "ptr %a, ptr %b, ptr %q, i64 %n", "double"),
+    ])
+
+
+def _either_way(code: Code, pointer: str, write: Callable[[bool], None]) -> None:
+    """Write the code twice: for a null pointer (``write(False)``) and for another one."""
+    plain, given = code.fresh("plain"), code.fresh("given")
+    code.line(f"br i1 {code.let(f'icmp eq ptr {pointer}, null')}, label %{plain}, label %{given}")
+    for label in (plain, given):
+        code.label(label)
+        write(label == given)
+
+
+def _load(code: Code, base: str, i: str, mask: Vec | None) -> Vec:
+    place = code.place(base, i)
+    return code.load(place) if mask is None else code.load_part(place, mask)
+
+
+def _store(code: Code, a: Vec, base: str, i: str, mask: Vec | None) -> None:
+    a = a.narrow() if a.element != code.real else a
+    if mask is None:
+        code.store(a, code.place(base, i))
+    else:
+        code.store_part(a, code.place(base, i), mask)
+
+
+def _wide(a: Vec) -> Vec:
+    return a if a.double else a.widen()
+
+
+def _times_plus(a: Vec, b: Vec, c: Vec) -> Vec:
+    """a * b + c, rounded once where an instruction does it."""
+    return a.fma(b, c) if a.code.target.fma else a * b + c
+
+
+def _in_whole_vectors(
+    code: Code, body: Callable[[str, list[Vec], Vec | None], list[Vec]], totals: list[Vec]
+) -> list[Vec]:
+    """totals = body(i, totals, mask) over n points; the mask is None but for the last points."""
+    whole = code.let(f"and i64 %n, {-code.lanes}")
+    totals = code.folds(0, whole, code.lanes, lambda i, sums: body(i, sums, None), totals)
+    rest = code.first_lanes(code.let(f"sub i64 %n, {whole}"))
+    return [where(rest, new, old) for new, old in zip(body(whole, totals, rest), totals, strict=True)]
+
+
+# ── losses ───────────────────────────────────────────────────────────────────────────
+
+
+def _loss(target: Target, real: str, kind: int) -> Code:
+    code = Code(target, real, 2 * target.width // SIZE[real])
+    delta = code.broadcast(code.let("load double, ptr %delta"), "double")
+
+    def write(weighted: bool) -> None:
+        def body(i: str, totals: list[Vec], mask: Vec | None) -> list[Vec]:
+            f, y = _load(code, "%f", i, mask), _load(code, "%y", i, mask)
+            r = _wide(f - y)
+            loss, q = _loss_and_weight(kind, r, f, y, delta)
+            if weighted:
+                w = _wide(_load(code, "%w", i, mask))
+                none = w == 0.0
+                loss, q = where(none, 0.0, loss * w), where(none, 0.0, w if q is None else q * w)
+                r = where(none, 0.0, r)
+            if q is not None:
+                _store(code, q, "%q", i, mask)
+                r = r * q
+            _store(code, r, "%v", i, mask)
+            return [totals[0] + loss]
+
+        code.line(f"ret double {code.total(_in_whole_vectors(code, body, [code.constant(0.0, 'double')])[0])}")
+
+    _either_way(code, "%w", write)
+    return code
+
+
+def _loss_and_weight(kind: int, r: Vec, f: Vec, y: Vec, delta: Vec) -> tuple[Vec, Vec | None]:
+    """L and q of the objective; None for a q that is 1 everywhere."""
+    if kind == objective.SQUARES:
+        return r * r, None
+    size = r.abs()
+    if kind == objective.ABSOLUTE:
+        return size, 0.5 / where(size < delta, delta, size)
+    if kind == objective.HUBER:
+        small = size <= delta
+        return where(small, r * r, delta * (size + size - delta)), where(small, r.like(1.0), delta / size)
+    f, y = _wide(f), _wide(y)
+    log = where(y > 0.0, y * simd_formulas.log(y / f), 0.0)
+    return where(f > 0.0, 2.0 * (log - (y - f)), math.nan), 1.0 / f
+
+
+# ── normal equations ─────────────────────────────────────────────────────────────────
+
+
+def _equations(target: Target, real: str, m: int) -> Code:
+    """One pass over the points, all sums in registers."""
+    lanes = target.width // SIZE[real]
+    code = Code(target, real, lanes if m <= 2 or real == "double" else lanes // 2)
+    columns = [code.let(f"load ptr, ptr {code.let(f'getelementptr ptr, ptr %J, i64 {k}')}") for k in range(m)]
+    pairs = [(j, k) for j in range(m) for k in range(j, m)]
+
+    def write(weighted: bool) -> None:
+        def body(i: str, totals: list[Vec], mask: Vec | None) -> list[Vec]:
+            J, v = [_wide(_load(code, column, i, mask)) for column in columns], _wide(_load(code, "%v", i, mask))
+            scaled = J
+            if weighted:
+                q = _wide(_load(code, "%q", i, mask))
+                J = [where(q == 0.0, 0.0, column) for column in J]
+                scaled = [column * q for column in J]
+            sums = [_times_plus(column, v, total) for column, total in zip(J, totals, strict=False)]
+            return sums + [_times_plus(J[j], scaled[k], totals[m + n]) for n, (j, k) in enumerate(pairs)]
+
+        zeros = [code.constant(0.0, "double")] * (m + len(pairs))
+        for n, total in enumerate(_in_whole_vectors(code, body, zeros)):
+            place = code.let(f"getelementptr double, ptr %sums, i64 {n}")
+            before = code.let(f"load double, ptr {place}")
+            code.line(f"store double {code.let(f'fadd double {before}, {code.total(total)}')}, ptr {place}")
+        code.line("ret void")
+
+    _either_way(code, "%q", write)
+    return code
+
+
+def _product(target: Target, real: str, scaled: bool) -> Code:
+    code = Code(target, real, 2 * target.width // SIZE[real])
+
+    def write(weighted: bool) -> None:
+        def body(i: str, totals: list[Vec], mask: Vec | None) -> list[Vec]:
+            a, b = (_wide(_load(code, base, i, mask)) for base in ("%a", "%b"))
+            if weighted:
+                q = _wide(_load(code, "%q", i, mask))
+                b = where(q == 0.0, 0.0, b * q if scaled else b)
+                a = where(q == 0.0, 0.0, a)
+            return [_times_plus(a, b, totals[0])]
+
+        code.line(f"ret double {code.total(_in_whole_vectors(code, body, [code.constant(0.0, 'double')])[0])}")
+
+    _either_way(code, "%q", write)
+    return code

@@ -1,0 +1,199 @@
+"""What the CPU backend's loops share: data in tiles, programs as words.
+
+In: a data matrix and programs.  Out: the same, as ``engine`` and ``derivatives`` run over them.
+
+    >>> import numpy as np
+    >>> from exprkit.backends.cpu.tiles import shares
+    >>> shares(np.array([0, 2, 4, 6, 8]), n_sets=1, n=2)  # four programs of two instructions, for two threads
+    array([0, 2, 4])
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from exprkit.backends.cpu import kernels as simd
+from exprkit.errors import BackendError
+from exprkit.operators import ops
+from exprkit.programs.lower import OUT, UNIFORM, Program
+from exprkit.runtime.intrinsics import call
+from exprkit.runtime.jit import compiled
+
+TILE, FORMS = simd.TILE, 2 * simd.PAST
+WORD_BYTES = 1 << 31  # that an operand of a word can lie apart from the first one
+LINE = 64  # bytes of a cache line; neighbouring tiles share so much
+
+
+# ── preparation ──────────────────────────────────────────────────────────────────────
+
+
+def never_negative(X: np.ndarray) -> np.ndarray:
+    """For each variable: it has no value below 0 and no -0."""
+    return ~np.any(np.signbit(X) & ~np.isnan(X), axis=0)
+
+
+def cast(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return numbers.astype(dtype)
+
+
+def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Memory that starts at a cache line."""
+    size = int(np.prod(shape)) * dtype.itemsize
+    raw = np.empty(size + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def check_places(program: Program, itemsize: int) -> None:
+    """A word names a column or a temporary by the bytes from the first one to it, in 32 bits.
+
+    Raises
+    ------
+    BackendError
+        If there are more than that.
+    """
+    most = WORD_BYTES // (TILE * itemsize)
+    counts = {"columns (variables and functions of one variable)": len(program.column_code),
+              "temporaries": program.n_slots}  # fmt: skip
+    for what, n in counts.items():
+        if n > most:
+            raise BackendError(
+                f"the population uses {n:,} {what}, the CPU backend can name {most:,} in float{8 * itemsize}: "
+                "evaluate it in parts"
+            )
+
+
+def program_words(program: Program, itemsize: int) -> np.ndarray:
+    """The instructions as int32 (n + 1, 4); the last one is what an invalid expression runs."""
+    step = np.array([TILE * itemsize, TILE * itemsize, itemsize, 0])  # by kind of operand
+    n = len(program.code)
+    words = np.zeros((n + 1, 4), np.int32)
+    for k, operands in enumerate((program.a, program.b, program.dst), start=1):
+        kind = operands & 3
+        words[:n, k] = np.where(operands < 0, 0, (operands >> 2) * step[kind] | kind)
+    uniform_a, uniform_b = ((x >= 0) & (x & 3 == UNIFORM) for x in (program.a, program.b))
+    once = program.dst & 3 == UNIFORM
+    form = np.where(once, simd.UU, uniform_a * simd.SV + uniform_b * simd.VS)
+    words[:n, 0] = program.code.astype(np.int32) * FORMS + form
+    words[n] = ops.COPY * FORMS + simd.SV, UNIFORM, 0, OUT
+    return words
+
+
+def requests(words: np.ndarray) -> list[tuple[int, int]]:
+    """The kernels that the words need: (code, form)."""
+    return [divmod(k, FORMS) for k in np.flatnonzero(np.bincount(words[:, 0])).tolist()]
+
+
+def step_of(dtype: np.dtype) -> int:
+    """Points from the start of one tile to the start of the next."""
+    return TILE - LINE // dtype.itemsize
+
+
+def tiles_of(X: np.ndarray, program: Program, kernels: simd.Kernels) -> np.ndarray:
+    """The data as the programs want it, (n_tiles, n_columns, TILE)."""
+    check_places(program, X.itemsize)
+    table = kernels.table((code, simd.VV) for code in program.column_code.tolist()).reshape(-1)
+    step, n_columns = step_of(X.dtype), len(program.column_code)
+    n_tiles = max(1, -(-(len(X) + step - TILE) // step)) if len(X) else 0
+    room = aligned((n_tiles * n_columns + 1, TILE), X.dtype)
+    room[-1] = 1  # may be read, is never used
+    tiles = room[:-1].reshape(n_tiles, n_columns, TILE)
+    if n_tiles == 0:
+        return tiles
+    padded = aligned((n_tiles * step + TILE,), X.dtype)
+    for column, (code, var) in enumerate(zip(program.column_code.tolist(), program.column_var.tolist(), strict=True)):
+        if column and (code, var) == (program.column_code[column - 1], program.column_var[column - 1]):
+            continue  # the low part of a pair, made together with the high part
+        padded[: len(X)], padded[len(X) :] = X[:, var], X[-1, var]
+        y = tiles.ctypes.data + column * tiles.strides[1]
+        kernel = table[code * FORMS + simd.VV]
+        _derive(kernel, y, tiles.strides[0], padded.ctypes.data, step * X.itemsize, n_tiles, TILE // kernels.lanes)
+    return tiles
+
+
+@compiled
+def _derive(kernel, y, y_step, a, a_step, n_tiles, n_vectors):
+    for tile in range(n_tiles):
+        call(kernel, (y + tile * y_step, a + tile * a_step, 0, n_vectors))
+
+
+def shares(offsets: np.ndarray, n_sets: int, n: int) -> np.ndarray:
+    """First row of each of at most ``n`` chunks of about equal work, and the end."""
+    n_exprs = len(offsets) - 1
+    if n_exprs == 0:
+        return np.zeros(1, np.int64)
+    cost = offsets + np.arange(n_exprs + 1)  # an instruction is one unit of work, so is a row
+    goals = np.arange(n) * int(cost[-1]) * n_sets // n
+    rows = goals // cost[-1] * n_exprs + np.searchsorted(cost, goals % cost[-1])
+    return np.unique(np.append(rows, n_sets * n_exprs))
+
+
+# ── programs and data for compiled loops ──────────────────────────────────────────────
+
+
+class Machine(NamedTuple):
+    """Programs and data; plain numbers are addresses, counts and bytes."""
+
+    words: np.ndarray
+    table: np.ndarray  # address of the kernel of operator * FORMS + form
+    offsets: np.ndarray
+    n_prologue: np.ndarray
+    constants: np.ndarray
+    first_const: np.ndarray
+    n_params: np.ndarray
+    tiles: int
+    n_points: int
+    lanes: int
+    itemsize: int
+    tile_step: int
+    step: int  # points from tile to tile
+
+
+def machine_of(program: Program, tiles: np.ndarray, n_points: int, kernels: simd.Kernels) -> Machine:
+    """Programs and data, ready to run."""
+    dtype = tiles.dtype
+    words = program_words(program, dtype.itemsize)
+    return Machine(
+        words.reshape(-1), kernels.table(requests(words)).reshape(-1), program.offsets, program.n_prologue,
+        cast(program.constants, dtype), program.first_const, program.n_params, tiles.ctypes.data, n_points,
+        kernels.lanes, dtype.itemsize, tiles.strides[0], step_of(dtype),
+    )  # fmt: skip
+
+
+_part = compiled(forceinline=True)
+_U1, _U2, _U3 = np.uint64(1), np.uint64(2), np.uint64(3)
+ZERO, ONE = np.int64(0), np.int64(1)  # with a type: of a plain number Numba makes every function anew
+
+
+@_part
+def begin(machine, job, scratch, row, expr, line):
+    """Fill a row's uniforms: parameters, constants, results of the prologue."""
+    n_params, first = machine.n_params[expr], machine.first_const[expr]
+    for k in range(n_params):
+        scratch.uniforms[line, k] = job.params[row, k]
+    for k in range(machine.first_const[expr + 1] - first):
+        scratch.uniforms[line, n_params + k] = machine.constants[first + k]
+    start = machine.offsets[expr]
+    if start == machine.offsets[expr + 1]:
+        scratch.uniforms[line, 0] = np.nan
+    scratch.base[UNIFORM] = line_address(machine, scratch, line)
+    for k in range(start, start + machine.n_prologue[expr]):
+        execute(machine, scratch, k, ONE, ZERO)
+
+
+@_part
+def line_address(machine, scratch, line):
+    return scratch.uniforms.ctypes.data + line * scratch.uniforms.shape[1] * machine.itemsize
+
+
+@_part
+def execute(machine, scratch, k, n_vectors, past):
+    """Run an instruction; ``past`` is added to the kernel's form."""
+    words, base, at = machine.words, scratch.base, np.uint64(4 * k)  # unsigned: no look for indices from the end
+    kernel, a, b, y = np.uint64(words[at] + past), words[at + _U1], words[at + _U2], words[at + _U3]
+    a_at, b_at, y_at = base[a & 3] + (a & ~3), base[b & 3] + (b & ~3), base[y & 3] + (y & ~3)
+    call(machine.table[kernel], (y_at, a_at, b_at, n_vectors))

@@ -1,0 +1,201 @@
+"""The GPU as the backends use it: CuPy's arrays, and kernels made by ``nvrtc``.
+
+``Card`` is all that the backends know of a device; the tests
+put another one in its place that runs the same kernels' text on the CPU.
+
+    >>> from exprkit.backends.gpu import device
+    >>> device.missing() is None or "pip install" in device.missing() or "driver" in device.missing()
+    True
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from exprkit.backends.gpu import nvrtc
+from exprkit.backends.precision import Precision
+
+NEEDED = {"cupy": "CuPy", "cuda.core": "cuda-core", "cuda.bindings": "cuda-bindings"}
+_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_OVERLAP = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+_REGISTERS, _LOCAL_BYTES = 4, 3  # CU_FUNC_ATTRIBUTE_NUM_REGS, ..._LOCAL_SIZE_BYTES
+
+
+def missing() -> str | None:
+    """Why there is no GPU to use, and what mends it; None if there is one."""
+    for module, name in NEEDED.items():
+        if not _installed(module):
+            return f"{name} is not installed: pip install 'exprkit[cuda13]' (or [cuda12] for a CUDA 12 driver)"
+    import cupy
+
+    if cupy.cuda.is_available():
+        return None
+    if cupy.cuda.runtime.driverGetVersion() == 0:
+        return "there is no NVIDIA driver: install one (https://www.nvidia.com/drivers), or use backend='cpu'"
+    return "the NVIDIA driver shows no device: see nvidia-smi and CUDA_VISIBLE_DEVICES, or use backend='cpu'"
+
+
+def _installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+class Kernel:
+    """A kernel on the device."""
+
+    def __init__(self, module: Any, name: str, can_overlap: bool = False) -> None:
+        from cupy.cuda import driver
+
+        self._can_overlap = can_overlap
+        self._driver = driver
+        self._module = module  # keeps the code loaded
+        self._pointer = module.get_function(name).ptr
+        self.registers = driver.funcGetAttribute(_REGISTERS, self._pointer)
+        self.local_bytes = driver.funcGetAttribute(_LOCAL_BYTES, self._pointer)
+
+    def resident(self, threads: int, shared: int) -> int:
+        """How many blocks a multiprocessor holds at a time; 0 if one needs too much of something."""
+        self._driver.funcSetAttribute(self._pointer, _MAX_DYNAMIC_SHARED, shared)
+        return self._driver.occupancyMaxActiveBlocksPerMultiprocessor(self._pointer, threads, shared)
+
+    def prepare(
+        self, blocks: tuple[int, int], threads: int, shared: int, job: Any, overlaps: bool = False
+    ) -> Callable[[], None]:
+        """A function that starts the kernel on CuPy's current stream with ``job`` as it is then.
+
+        One that ``overlaps`` may begin before the launch before it has ended, and waits for that by itself.
+        """
+        import cupy
+
+        addresses = (ctypes.c_void_p * 1)(ctypes.addressof(job))
+        stream, place, kernel = cupy.cuda.get_current_stream, ctypes.addressof(addresses), self._pointer
+        launch: Any = self._driver.launchKernel
+        if overlaps and self._can_overlap:
+            launch, attribute = _overlapping(), _Attribute(_OVERLAP, 1)
+            config = _Config(blocks[0], blocks[1], 1, threads, 1, 1, shared, None, ctypes.addressof(attribute), 1)
+            where, function = ctypes.byref(config), ctypes.c_void_p(kernel)
+            values = ctypes.c_void_p(place)
+
+            def start_early(keep: Any = (self, job, addresses, attribute)) -> None:
+                config.stream = stream().ptr
+                if status := launch(where, function, values, None):
+                    raise self._driver.CUDADriverError(status)
+
+            return start_early
+
+        def start(keep: Any = (self, job, addresses)) -> None:
+            launch(kernel, blocks[0], blocks[1], 1, threads, 1, 1, shared, stream().ptr, place, 0)
+
+        return start
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute."""
+
+    _fields_ = [("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int), ("rest", ctypes.c_byte * 60)]
+
+    def __init__(self, number: int, value: int) -> None:
+        super().__init__(id=number, value=value)
+
+
+class _Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = [
+        *((name, ctypes.c_uint) for name in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "shared")),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("n_attributes", ctypes.c_uint),
+    ]
+
+
+@functools.cache
+def _overlapping() -> Any:
+    """The driver's launch that takes attributes."""
+    launch = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1").cuLaunchKernelEx
+    launch.argtypes = [ctypes.c_void_p] * 4
+    return launch
+
+
+class Card:
+    """A device with CUDA."""
+
+    def __init__(self, index: int) -> None:
+        import cupy
+
+        self.xp = cupy
+        self.index = index
+        properties = cupy.cuda.runtime.getDeviceProperties(index)
+        self.name = properties["name"].decode()
+        self.architecture = f"sm_{properties['major']}{properties['minor']}"
+        self.is_hopper = int(properties["major"]) >= 9  # or newer: bulk copies, launches that overlap
+        self.multiprocessors = int(properties["multiProcessorCount"])
+        self.shared_per_block = int(properties["sharedMemPerBlockOptin"])
+        self.shared_per_multiprocessor = int(properties["sharedMemPerMultiprocessor"])
+        self.lanes = 32
+        self.out_of_memory: type[Exception] = cupy.cuda.memory.OutOfMemoryError
+
+    @functools.cache  # noqa: B019  a card lives as long as the process
+    def kernel(self, name: str, settings: Precision, text: str | None = None, **macros: Any) -> Kernel:
+        """A kernel of the interpreter's text (or of another ``text``), compiled for these macros."""
+        code = nvrtc.compiled(settings.architecture or self.architecture, settings, text, **macros)
+        module = self.xp.cuda.function.Module()
+        module.load(code)
+        return Kernel(module, name, self.is_hopper)
+
+    def free_bytes(self) -> int:
+        """What can still be taken: the device's free memory and that of CuPy's pool."""
+        pool = self.xp.get_default_memory_pool()
+        return int(self.xp.cuda.runtime.memGetInfo()[0]) + int(pool.free_bytes())
+
+    def release(self) -> None:
+        """Give back what the pool keeps."""
+        self.xp.get_default_memory_pool().free_all_blocks()
+
+    def pinned(self, n_bytes: int) -> np.ndarray:
+        """Page-locked host memory, which kernels can read, as uint8."""
+        memory = self.xp.cuda.alloc_pinned_memory(n_bytes)
+        return np.frombuffer(memory, np.uint8, n_bytes)
+
+    def event(self) -> Any:
+        """A mark to record on a stream and to wait for."""
+        return self.xp.cuda.Event(block=False, disable_timing=True)
+
+    def stream(self) -> Any:
+        """A second stream, for copies."""
+        return self.xp.cuda.Stream(non_blocking=True)
+
+    def current_stream(self) -> Any:
+        """The stream on which everything runs."""
+        return self.xp.cuda.get_current_stream()
+
+    def to_host(self, device: Any, host: np.ndarray, stream: Any) -> None:
+        """Start copying a contiguous array into a contiguous host array, on ``stream``."""
+        kind = self.xp.cuda.runtime.memcpyDeviceToHost
+        self.xp.cuda.runtime.memcpyAsync(host.ctypes.data, device.data.ptr, host.nbytes, kind, stream.ptr)
+
+    def pointer(self, array: Any) -> int:
+        """Where an array's data is: on the device, or in page-locked memory."""
+        return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+
+
+@functools.cache
+def card(index: int) -> Card:
+    """The device of that number."""
+    return Card(index)
+
+
+def current() -> Card:
+    """CuPy's current device."""
+    import cupy
+
+    return card(cupy.cuda.runtime.getDevice())

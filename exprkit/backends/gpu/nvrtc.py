@@ -1,0 +1,113 @@
+"""CUDA C to machine code for one GPU architecture, kept in the cache on disk.
+
+In: a text and macros.  Out: a cubin, and what the compiler says of it.  NVRTC runs through ``cuda-core``, with
+the architecture given, so that it works on a machine without a GPU too; CuPy's own compiler
+would flush subnormals in everything.
+
+    >>> from exprkit.backends.gpu import nvrtc
+    >>> nvrtc.MACROS["LANES"]
+    32
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+from exprkit.backends.gpu import opcodes
+from exprkit.backends.gpu.schedule import resident_threads
+from exprkit.backends.precision import Precision
+from exprkit.runtime import disk_cache
+
+PACKAGES = ("cuda-core", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")  # besides NVRTC's own version in the key
+MACROS: dict[str, Any] = {  # what job.cu expects, and explains
+    "REAL": "float",
+    "LANES": 32,
+    "VECTORS": 4,
+    "BLOCK": 256,
+    "WIDE": 1,
+    "MIN_BLOCKS": 1,
+    "TASK": "VALUES",
+    "REDUCTION": "SHUFFLE",
+    "WEIGHTED": 0,
+    "COUNTED": 0,
+    "COLUMNS_SHARED": 1,
+    "SUPPORT": 0,
+    "STACK": 32,
+    "ADDERS": "LANES",
+}
+
+
+def macros(settings: Precision, chosen: Mapping[str, Any]) -> dict[str, str]:
+    """All that job.cu expects to be defined: the settings', the chosen and the usual values."""
+    own = {
+        "APPROXIMATE_DIVISION": int(bool(settings.approximate_division)),
+        "APPROXIMATE_ROOT": int(bool(settings.approximate_root)),
+        "PAIRS": int(settings.operators != "fast" or chosen.get("REAL") == "double"),
+        "FLUSH": '".ftz"' if settings.flush_subnormals else '""',
+    }
+    together = {**MACROS, **own, **chosen}
+    if "MIN_BLOCKS" not in chosen and settings.max_registers is None:
+        threads = resident_threads(
+            together["VECTORS"], 8 if together["REAL"] == "double" else 4, together["COLUMNS_SHARED"],
+            settings.operators == "fast",
+        )  # fmt: skip
+        together["MIN_BLOCKS"] = max(1, threads // together["BLOCK"])
+    return {name: str(value) for name, value in together.items()}
+
+
+def compiled(architecture: str, settings: Precision, text: str | None = None, **chosen: Any) -> bytes:
+    """Machine code (a cubin) of the kernels, from the cache or the compiler.
+
+    Parameters
+    ----------
+    architecture : str
+        As ``"sm_90"``.
+    settings : Precision
+    text : str, optional
+        The kernels' CUDA C; by default that of ``cases.source``.
+    **chosen
+        Macros that differ from ``MACROS``.
+    """
+    source, defined = text or opcodes.source(settings.operators), macros(settings, chosen)
+    key = disk_cache.key(source, architecture, repr(sorted(defined.items())), repr(settings), compiler_version())
+    code = disk_cache.read(key)
+    if code is None:
+        code, _ = build(architecture, settings, source, **chosen)
+        disk_cache.write(key, code)
+    return code
+
+
+def build(architecture: str, settings: Precision, text: str | None = None, **chosen: Any) -> tuple[bytes, str]:
+    """Machine code and the assembler's report (registers, spills), always compiled anew."""
+    from cuda.core import Program, ProgramOptions
+
+    report = io.StringIO()
+    options = ProgramOptions(
+        arch=architecture,
+        std="c++17",
+        define_macro=list(macros(settings, chosen).items()),
+        ftz=bool(settings.flush_subnormals),
+        prec_div=not settings.approximate_division,
+        prec_sqrt=not settings.approximate_root,
+        fma=settings.contract,
+        max_register_count=settings.max_registers,
+        lineinfo=settings.line_info or None,
+        ptxas_options=["-v", f"-O{settings.optimisation}"],
+    )
+    code = Program(text or opcodes.source(settings.operators), "c++", options).compile("cubin", logs=report)
+    return bytes(code.code), report.getvalue()
+
+
+def compiler_version() -> str:
+    """Name and full version of everything that makes the code."""
+    from cuda.bindings import nvrtc
+
+    found = [f"NVRTC {nvrtc.nvrtcVersion()[1:]}"]
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found.append(f"{name} {metadata.version(name)}")
+    return ", ".join(found)

@@ -1,0 +1,11 @@
+"""The backend "cuda": one kernel that interprets the bytecode of every expression.
+
+In: bytecode and data on the device.  Out: values, losses, derivatives, fits.
+
+==================  ==================================================================
+``engine``          values and losses (``interpreter.cu``)
+``derivatives``     derivatives and fits (``tangents.cu``, ``equations.cu``, ``fit.cu``)
+``dual_opcodes``    the cases of values with derivatives
+``per_expression``  a launch an expression, as the thesis's baseline
+==================  ==================================================================
+"""

@@ -1,0 +1,75 @@
+"""The thesis's way on a GPU, kept to compare with: one launch for each expression.
+
+A choice of the CUDA backend (``dispatch="per-expression"``).  The postfix forms stand in a
+matrix, padded with a stop token; each launch runs one row on all points, a point a thread,
+with a stack in local memory.
+
+    >>> import exprkit as ek
+    >>> from exprkit.backends.interpreter.per_expression import stack_depth
+    >>> stack_depth(ek.parse(["x1 + x2 * x3", "x1"]))
+    3
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from exprkit.backends.gpu.launch import Launcher
+from exprkit.expressions.population import Population
+from exprkit.operators import ops
+from exprkit.text.tokens import OPERATOR
+
+STOP = OPERATOR + 1
+BINARY = 1 << 8  # beside an operator's code
+
+
+class Baseline:
+    """A population as a padded matrix of tokens."""
+
+    def __init__(self, pop: Population, launcher: Launcher, block_size: int) -> None:
+        self.launcher, self.block_size, self.n_exprs = launcher, block_size, len(pop)
+        self.stack = 1 << (stack_depth(pop) - 1).bit_length()
+        lengths = np.diff(pop.offsets)
+        self.max_tokens = int(lengths.max(initial=0)) + 1
+        inside = np.arange(self.max_tokens) < lengths[:, None]
+        kinds = np.full(inside.shape, STOP, np.uint8)
+        values, numbers = np.zeros(inside.shape, np.int32), np.zeros(inside.shape, launcher.dtype)
+        kinds[inside], values[inside] = pop.kinds, _values(pop)
+        with np.errstate(over="ignore", invalid="ignore"):
+            numbers[inside] = pop.values.view(np.float64).astype(launcher.dtype)
+        asarray = launcher.card.xp.asarray
+        self.tokens = {
+            "token_kinds": asarray(kinds), "token_values": asarray(values), "token_numbers": asarray(numbers),
+        }  # fmt: skip
+
+    def evaluate(self, params: Any, out: Any) -> None:
+        """Write every element of ``out``, (n_sets, n_exprs, n_points)."""
+        xp = self.launcher.card.xp
+        kernel = self.launcher.support("per_expression", STACK=self.stack)
+        blocks = -(-out.shape[-1] // self.block_size), 1
+        for one_set, place in zip(params, out, strict=True):
+            result = xp.empty(place.shape, place.dtype) if isinstance(place, np.ndarray) else place
+            given = xp.asarray(one_set)
+            launch = self.launcher.launch(
+                kernel, blocks, self.block_size, max_tokens=self.max_tokens,
+                out=result, params=given, max_params=given.shape[-1], **self.tokens,
+            )  # fmt: skip
+            for i in range(self.n_exprs if out.shape[-1] else 0):
+                launch(expression=i)
+            if result is not place:
+                place[...] = result.get() if hasattr(result, "get") else result
+
+
+def stack_depth(pop: Population) -> int:
+    """The most values that any expression keeps at a time."""
+    change = np.where(pop.kinds == OPERATOR, 1 - ops.ARITY[pop.values & np.uint64(0xFF)].astype(np.int64), 1)
+    height = np.cumsum(change) - np.repeat(np.cumsum(pop.valid) - pop.valid, np.diff(pop.offsets))
+    return int(height.max(initial=1))
+
+
+def _values(pop: Population) -> np.ndarray:
+    """Of an operator its code and whether it has two operands, else the index."""
+    index = (pop.values & np.uint64(0x7FFFFFFF)).astype(np.int32)
+    return np.where(pop.kinds == OPERATOR, index | BINARY * (ops.ARITY[index & 0xFF] == 2), index).astype(np.int32)

@@ -1,0 +1,86 @@
+"""What a fit minimises, and the words for how it ended.
+
+``fit`` makes the ``Options``, a backend's ``Engine.fit`` reads them and
+gives back what it ``Fitted``.
+
+    >>> from exprkit.backends import objective
+    >>> objective.REASONS[objective.FTOL]
+    'the loss no longer falls'
+
+With f an expression's value at a point, y the target, w the point's weight and r = f - y, a
+kind of objective is a loss L and a working weight q, such that
+
+- the loss is the sum of w L,
+- its gradient 2 * the sum of w q r J,
+- the Gauss-Newton matrix the sum of w q J J',
+
+where J holds the derivatives of f by the parameters.  With them as the normal equations one
+Levenberg-Marquardt loop serves every kind.
+
+========  =============================================  ==============================
+kind      L                                              q
+========  =============================================  ==============================
+SQUARES   r^2                                            1
+ABSOLUTE  abs r                                          1 / (2 max(abs r, delta))
+HUBER     r^2; beyond delta: 2 delta abs r - delta^2     1; beyond delta: delta / abs r
+POISSON   2 (y log(y / f) - (y - f)); nan for f <= 0     1 / f
+========  =============================================  ==============================
+
+A point of weight 0 does not count, whatever f, y and J are there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+SQUARES, ABSOLUTE, HUBER, POISSON = range(4)
+
+(
+    FTOL, XTOL, GTOL, MAX_ITER, STUCK, NOT_FINITE, NO_PARAMETERS, NO_WEIGHT, INVALID, NO_DERIVATIVE, FLAT, NO_SLOPE,
+) = range(12)  # fmt: skip
+CONVERGED = (FTOL, XTOL, GTOL, FLAT)
+REASONS = {
+    FTOL: "the loss no longer falls",
+    XTOL: "the parameters no longer change",
+    GTOL: "the gradient is 0",
+    MAX_ITER: "max_iter was reached",
+    STUCK: "no step lowers the loss",
+    NOT_FINITE: "the loss is not finite at any start",
+    NO_PARAMETERS: "no parameters to fit",
+    NO_WEIGHT: "no data point counts",
+    INVALID: "the expression could not be read",
+    NO_DERIVATIVE: "a parameter is inside an operator that has no derivative",
+    FLAT: "no parameter changes the values",
+    NO_SLOPE: "a derivative is not finite, so that its parameter could not follow",
+}
+
+# The steps of Levenberg and Marquardt; data/results/fit_steps.md has what others reach
+FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 0.1, 1e-8, 1e16
+HARDER, EASIER = 4.0, 0.1  # what the damping is multiplied with: after a rejected step, and at least after a taken one
+FADING = 0.1  # of the scale, from step to step
+FREE = 1e-4  # share of the damping that parameters have which the expression is linear in
+
+
+class Options(NamedTuple):
+    """What a backend's ``Engine.fit`` is told."""
+
+    kind: int = SQUARES
+    delta: float = 1.0  # of ABSOLUTE (a small floor) and HUBER
+    max_iter: int = 50
+    tol: float = 1e-8
+    gtol: float = 1e-8
+    lower: np.ndarray | None = None  # float64 (n_exprs, max_params), -inf where there is no bound
+    upper: np.ndarray | None = None
+    linear: bool = True  # solve the linear parameters exactly before the first step, and hardly damp them later
+
+
+class Fitted(NamedTuple):
+    """What it gives back: each expression's best start."""
+
+    params: np.ndarray  # float64 (n_exprs, max_params), nan where an expression has fewer
+    loss: np.ndarray  # float64 (n_exprs,): the objective
+    iterations: np.ndarray  # int32 (n_exprs,)
+    status: np.ndarray  # uint8 (n_exprs,)
+    evaluations: int  # normal equations made, of all expressions and starts

@@ -1,0 +1,82 @@
+"""What ``precision=`` may be: "ieee", "fast", or a choice of each setting.
+
+The settings are those of a GPU compiler.
+
+    >>> import exprkit as ek
+    >>> ek.Precision("fast", flush_subnormals=False).approximate_division
+    True
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from exprkit.errors import DataError, one_of
+
+NAMES = ("ieee", "fast")
+FLAGS = ("approximate_division", "approximate_root", "flush_subnormals")
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Settings of the compiler for a GPU; None: as the named precision has it.
+
+    Parameters
+    ----------
+    operators : {"ieee", "fast"}
+        Which of the operator table's formulas are used.
+    approximate_division, approximate_root : bool
+        The hardware's division and square root instead of correctly rounded ones
+        (float32; a divisor beyond 2^126 gives 0).
+    flush_subnormals : bool
+        Whether float32 numbers below 1.2e-38 count as 0.
+    contract : bool
+        Whether a * b + c inside an operator may be rounded once.  False in both
+        precisions: the bits then depend on nothing but the operator.
+    optimisation : int, 0 to 3
+        Of the assembler.
+    max_registers : int, optional
+        Of a thread.
+    architecture : str, optional
+        As ``"sm_90"``; by default that of the device.
+    line_info : bool
+        Keep source lines for profilers.
+    """
+
+    operators: str = "ieee"
+    approximate_division: bool | None = None
+    approximate_root: bool | None = None
+    flush_subnormals: bool | None = None
+    contract: bool = False
+    optimisation: int = 3
+    max_registers: int | None = None
+    architecture: str | None = None
+    line_info: bool = False
+
+    def __post_init__(self) -> None:
+        one_of("precision", self.operators, NAMES, DataError)
+        for name in ("approximate_division", "approximate_root", "flush_subnormals"):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, self.operators == "fast")
+        for name in (*FLAGS, "contract", "line_info"):
+            if not isinstance(getattr(self, name), bool):
+                raise DataError(f"{name} must be True or False, not {getattr(self, name)!r}")
+        for name, least, most in (("optimisation", 0, 3), ("max_registers", 1, 255)):
+            number = getattr(self, name)
+            whole = isinstance(number, int) and not isinstance(number, bool) and least <= number <= most
+            if not whole and not (number is None and name == "max_registers"):
+                raise DataError(f"{name} must be a whole number from {least} to {most}, not {number!r}")
+        if not isinstance(self.architecture, str | None):
+            raise DataError(f'architecture must be as "sm_90", not {self.architecture!r}')
+
+
+def precision(value: Any) -> Precision:
+    """``value`` as settings: a Precision itself, or the name of one.
+
+    Raises
+    ------
+    DataError
+        If it is neither.
+    """
+    return value if isinstance(value, Precision) else Precision(value)

@@ -1,0 +1,400 @@
+"""PTX to machine code: many modules at once, kept on disk, as they finish.
+
+In: PTX.  Out: cubins.  nvJitLink (or ``ptxas``) compiles for the architecture
+given, so that no GPU is needed; it runs in threads, which it uses well: the driver's own
+compiler would take one module after the other.
+
+    >>> from exprkit.backends.transpiler.assembler import usage
+    >>> usage("ptxas info    : Compiling entry function 'k0' for 'sm_90'\\n"
+    ...       "ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\\n"
+    ...       "ptxas info    : Used 24 registers, used 0 barriers\\n")
+    {'k0': Usage(registers=24, spill_stores=0, spill_loads=0, stack=0)}
+
+Texts are taken from the iterable as they are needed and results are given as they are made, so
+that no more than a few modules a thread are in memory, however many there are.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from importlib import metadata
+from pathlib import Path
+from threading import RLock
+from typing import Any, NamedTuple
+
+from exprkit.backends.precision import Precision
+from exprkit.errors import ArgumentError, BackendError
+from exprkit.runtime import disk_cache, machine
+
+COMPILERS = ("nvjitlink", "ptxas")
+WAITING = 2  # modules a thread has in hand: one in the compiler, one waiting
+MEMORY_BYTES = 64 << 20  # of machine code kept in this process as well
+_NVJITLINK = "compiling PTX needs {}: pip install 'exprkit[cuda13]' (or [cuda12] for a CUDA 12 driver)"
+_SHOWN = 2  # lines of PTX before and after a bad one
+
+
+class Linked(NamedTuple):
+    """A module's machine code."""
+
+    index: int  # type: ignore[assignment]  # of the text; tuples have a method of that name
+    cubin: bytes
+    report: str  # the assembler's; ``usage`` reads it
+
+
+class Usage(NamedTuple):
+    """What a kernel needs of a thread: registers, and bytes of local memory."""
+
+    registers: int
+    spill_stores: int
+    spill_loads: int
+    stack: int
+
+
+def compile_modules(
+    texts: Iterable[str | bytes],
+    architecture: str,
+    settings: Precision,
+    *,
+    compiler: str = "nvjitlink",
+    workers: int | None = None,
+    progress: Callable[[int], None] | None = None,
+    cache: bool = True,
+) -> Iterator[Linked]:
+    """Machine code of PTX modules, in the order in which they are done.
+
+    Parameters
+    ----------
+    texts : iterable of str or bytes
+        PTX, a module each.  Taken one by one, in the caller's thread.
+    architecture : str
+        As ``"sm_90"``.
+    settings : Precision
+        ``optimisation``, ``max_registers`` and ``line_info`` are the assembler's options.
+    compiler : {"nvjitlink", "ptxas"}
+        ptxas runs in processes of its own and must be installed besides.
+    workers : int, optional
+        How many compile at once; by default as many as this process has CPUs.
+    progress : callable, optional
+        Called with the number of modules done so far, after each.
+    cache : bool
+        False: compiled anew whatever has been kept, and nothing is kept.
+
+    Yields
+    ------
+    Linked
+        From the cache on disk where it is there, else compiled and kept.
+
+    Raises
+    ------
+    BackendError
+        If the compiler is not installed (says which command brings it) or refuses a module
+        (shows the line of PTX and the kernel it stands in).
+    """
+    if compiler not in COMPILERS:
+        raise ArgumentError(f"compiler must be one of {', '.join(map(repr, COMPILERS))}, not {compiler!r}")
+    if not re.fullmatch(r"sm_\d{2,3}[af]?", str(architecture)):
+        raise ArgumentError(f"architecture must be as 'sm_90', not {architecture!r}")
+    compile_one = functools.partial(
+        _kept if cache else _compiled,
+        architecture=architecture,
+        settings=settings,
+        compiler=compiler,
+    )
+    version(compiler)  # here and not in a thread: whether it is installed
+    return _in_threads(compile_one, texts, workers or machine.cores(), progress)
+
+
+def _in_threads(
+    compile_one: Callable[[int, bytes], Linked],
+    texts: Iterable[str | bytes],
+    workers: int,
+    progress: Callable[[int], None] | None,
+) -> Iterator[Linked]:
+    waiting: set[Future[Linked]] = set()
+    done = 0
+    pool = ThreadPoolExecutor(workers, "exprkit-ptx")
+    try:
+        for index, text in enumerate(texts):
+            waiting.add(pool.submit(compile_one, index, text.encode("ascii") if isinstance(text, str) else bytes(text)))
+            del text
+            while len(waiting) >= WAITING * workers or any(future.done() for future in waiting):
+                for linked in _finished(waiting):
+                    done += 1
+                    if progress:
+                        progress(done)
+                    yield linked
+        while waiting:
+            for linked in _finished(waiting):
+                done += 1
+                if progress:
+                    progress(done)
+                yield linked
+    finally:  # also when the caller stops early or an error ends it: nothing new is begun
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _finished(waiting: set[Future[Linked]]) -> list[Linked]:
+    """Wait for at least one and take those that are done away from ``waiting``."""
+    ready, _ = wait(waiting, return_when=FIRST_COMPLETED)
+    waiting -= ready
+    return sorted((future.result() for future in ready), key=lambda linked: linked.index)
+
+
+# ── one module ───────────────────────────────────────────────────────────────────────
+
+
+def _kept(index: int, text: bytes, *, architecture: str, settings: Precision, compiler: str) -> Linked:
+    """From this process's memory or the disk, else compiled and kept there."""
+    key = disk_cache.key("ptx", text, architecture, *_options(settings, compiler), compiler, version(compiler))
+    kept = _memory.get(key) or disk_cache.read(key)
+    if kept is None:
+        linked = _compiled(index, text, architecture=architecture, settings=settings, compiler=compiler)
+        report = linked.report.encode()
+        kept = len(report).to_bytes(8, "little") + report + linked.cubin
+        disk_cache.write(key, kept)
+    _memory.put(key, kept)
+    size = 8 + int.from_bytes(kept[:8], "little")
+    return Linked(index, kept[size:], kept[8:size].decode())
+
+
+def _compiled(index: int, text: bytes, *, architecture: str, settings: Precision, compiler: str) -> Linked:
+    run = _nvjitlink if compiler == "nvjitlink" else _ptxas
+    cubin, report = run(text, architecture, _options(settings, compiler))
+    lines = report.decode(errors="replace").splitlines()
+    return Linked(index, cubin, "\n".join(line for line in lines if "Compile time" not in line))
+
+
+def _options(settings: Precision, compiler: str) -> list[str]:
+    """Of the assembler."""
+    level = f"-O{settings.optimisation}"
+    options = [level if compiler == "ptxas" else f"-Xptxas={level}"]  # nvJitLink itself knows only -O0 and -O3
+    if settings.max_registers is not None:
+        options.append(f"-maxrregcount={settings.max_registers}")
+    if settings.line_info:
+        options.append("-lineinfo")
+    return options
+
+
+class _Memory:
+    """The last machine code used by this process."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._size = 0
+        self._lock = disk_cache.free_at_fork(RLock())
+
+    def get(self, key: str) -> bytes | None:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def put(self, key: str, code: bytes) -> None:
+        with self._lock:
+            self._size += len(code) - len(self._kept.get(key, b""))
+            self._kept[key] = code
+            self._kept.move_to_end(key)
+            while self._size > MEMORY_BYTES:
+                self._size -= len(self._kept.popitem(last=False)[1])
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
+            self._size = 0
+
+
+_memory = _Memory()
+
+
+def forget() -> None:
+    """Empty the process's own store of machine code (not the disk's)."""
+    _memory.clear()
+
+
+# ── nvJitLink ────────────────────────────────────────────────────────────────────────
+
+
+@functools.cache
+def _nvjitlink_module() -> Any:
+    try:
+        from cuda.bindings import nvjitlink
+    except ImportError:
+        raise BackendError(_NVJITLINK.format("cuda-bindings")) from None
+    try:
+        nvjitlink.version()
+    except RuntimeError:  # the library is in a package of its own
+        raise BackendError(_NVJITLINK.format("nvJitLink (nvidia-nvjitlink)")) from None
+    return nvjitlink
+
+
+def _nvjitlink(text: bytes, architecture: str, options: list[str]) -> tuple[bytes, bytes]:
+    linker = _nvjitlink_module()
+    given = [f"-arch={architecture}", "-verbose", "-no-cache", *options]  # it keeps code on disk itself, without bound
+    try:
+        handle = linker.create(len(given), given)
+    except linker.nvJitLinkError as error:
+        raise BackendError(f"nvJitLink takes no such options ({error}): {' '.join(given)}") from None
+    try:
+        linker.add_data(handle, linker.InputType.PTX, text, len(text), "module.ptx")
+        linker.complete(handle)
+        cubin = bytearray(linker.get_linked_cubin_size(handle))
+        linker.get_linked_cubin(handle, cubin)
+        return bytes(cubin), _log(linker.get_info_log_size, linker.get_info_log, handle)
+    except linker.nvJitLinkError as error:
+        log = _log(linker.get_error_log_size, linker.get_error_log, handle).decode(errors="replace")
+        raise BackendError(_refusal("nvJitLink", text, log or str(error), architecture)) from None
+    finally:
+        linker.destroy(handle)
+
+
+def _log(size: Callable[[int], int], read: Callable[[int, bytearray], None], handle: int) -> bytes:
+    log = bytearray(size(handle))
+    if log:
+        read(handle, log)
+    return bytes(log).rstrip(b"\0")
+
+
+# ── ptxas ────────────────────────────────────────────────────────────────────────────
+
+
+def tool(name: str) -> str | None:
+    """The path of a CUDA program: in the PATH, a pip package or a toolkit; None if there is none."""
+    own = [Path(place) / "nvidia" for place in sys.path if place]
+    places = [folder for place in own for folder in (*place.glob("cu*/bin"), *place.glob("cuda_*/bin"))]
+    toolkit = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+    for folder in (*map(str, sorted(places, reverse=True)), None, str(Path(toolkit) / "bin")):
+        if found := shutil.which(name, path=folder):
+            return found
+    return None
+
+
+def _need(name: str, package: str) -> str:
+    found = tool(name)
+    if found is None:
+        raise BackendError(f"{name} is not installed: pip install {package}")
+    return found
+
+
+def _ptxas(text: bytes, architecture: str, options: list[str]) -> tuple[bytes, bytes]:
+    with tempfile.TemporaryDirectory(prefix="exprkit-") as folder:
+        source, cubin = Path(folder, "module.ptx"), Path(folder, "module.cubin")
+        source.write_bytes(text)
+        command = [_need("ptxas", "nvidia-cuda-nvcc"), "-v", f"-arch={architecture}", *options, str(source), "-o"]
+        done = subprocess.run([*command, str(cubin)], capture_output=True, stdin=subprocess.DEVNULL)
+        if done.returncode or not cubin.exists():
+            log = done.stderr.decode(errors="replace") or f"exit status {done.returncode}"
+            raise BackendError(_refusal("ptxas", text, log, architecture))
+        return cubin.read_bytes(), done.stderr
+
+
+# ── what compilers say ───────────────────────────────────────────────────────────────
+
+
+@functools.cache
+def version(compiler: str) -> str:
+    """Name and full version of a compiler: the machine code depends on it.
+
+    Raises
+    ------
+    BackendError
+        If it is not installed.
+    """
+    if compiler == "ptxas":
+        command = [_need("ptxas", "nvidia-cuda-nvcc"), "--version"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    found = ["nvJitLink", *map(str, _nvjitlink_module().version())]
+    for name in ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12"):
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return " ".join(found)
+
+
+_KERNEL = re.compile(r"(?:Compiling entry function|Function properties for) '?(\w+)")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers")
+
+
+def usage(report: str) -> dict[str, Usage]:
+    """Registers and spills of every kernel, out of an assembler's report."""
+    found: dict[str, Usage] = {}
+    name, stack, stores, loads = "", 0, 0, 0
+    for line in report.splitlines():
+        if kernel := _KERNEL.search(line):
+            if name != kernel[1]:
+                stack = stores = loads = 0
+            name = kernel[1]
+        elif spills := _STACK.search(line):
+            stack, stores, loads = map(int, spills.groups())
+        elif used := _USED.search(line):
+            found[name] = Usage(int(used[1]), stores, loads, stack)
+    return found
+
+
+def _refusal(compiler: str, text: bytes, log: str, architecture: str) -> str:
+    """What a compiler complains of, with the line of PTX and the kernel it stands in."""
+    said = [line for line in log.splitlines() if re.search(r"line \d+|error|fatal", line, re.IGNORECASE)]
+    message = f"{compiler} refuses the PTX for {architecture}: {said[0].strip() if said else log.strip()}"
+    place = re.search(r"line (\d+)", message)
+    return f"{message}\n{_excerpt(text, int(place[1]))}" if place else message
+
+
+def _excerpt(text: bytes, number: int) -> str:
+    lines = text.decode(errors="replace").splitlines()
+    head = next((line for line in reversed(lines[:number]) if re.search(r"\.(entry|func)\b", line)), "")
+    shown = range(max(number - 1 - _SHOWN, 0), min(number + _SHOWN, len(lines)))
+    rows = [f"{'>' if i == number - 1 else ' '} {i + 1:6}  {lines[i].strip()}" for i in shown]
+    return "\n".join([*([f"in {head.strip()}"] if head else []), *rows])
+
+
+def disassemble(cubin: bytes, kernel: str | None = None) -> str:
+    """A module's machine code as text (SASS).
+
+    Parameters
+    ----------
+    cubin : bytes
+    kernel : str, optional
+        Only this one.
+
+    Raises
+    ------
+    BackendError
+        If neither nvdisasm nor cuobjdump is installed: says which command brings one.
+    ArgumentError
+        If the module has no such kernel.
+    """
+    program = tool("nvdisasm") or tool("cuobjdump")
+    if program is None:
+        raise BackendError("showing machine code needs nvdisasm: pip install nvidia-cuda-nvdisasm")
+    with tempfile.TemporaryDirectory(prefix="exprkit-") as folder:
+        path = Path(folder, "module.cubin")
+        path.write_bytes(cubin)
+        options = ["-c"] if Path(program).stem == "nvdisasm" else ["-sass"]
+        done = subprocess.run([program, *options, str(path)], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise BackendError(f"{Path(program).stem} can't read the machine code: {done.stderr.strip()}")
+    return _entries_first(done.stdout) if kernel is None else _one_kernel(done.stdout, kernel)
+
+
+def _entries_first(text: str) -> str:
+    """The kernels before the functions that they call."""
+    head, *sections = re.split(r"(?m)^(?=//-{8,} )", text)
+    return head + "".join(sorted(sections, key=lambda section: "STO_CUDA_ENTRY" not in section))
+
+
+def _one_kernel(text: str, kernel: str) -> str:
+    parts = re.split(r"(?m)^(?=\s*\.section|\s*Function : |//---)", text)
+    own = [part for part in parts if re.match(rf"\s*(?:\.section\s+\.text\.{kernel}\b|Function : {kernel}\b)", part)]
+    if not own:
+        raise ArgumentError(f"the machine code has no kernel {kernel!r}")
+    return "".join(own)

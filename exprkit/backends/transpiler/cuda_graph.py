@@ -1,0 +1,210 @@
+"""The table of blocks of a population's kernels, and all their launches as one CUDA graph.
+
+In: modules on the device and data.  Out: launches that are replayed for every step.
+
+    >>> from exprkit.backends.transpiler.cuda_graph import window
+    >>> window(0, 10_860, 512, 3)
+    Window(start=0, stop=10860, n_tiles=3, spacing=512, extent=10860, stride=1536)
+
+==========  ============================================================================
+window      the points of one launch
+tile        the points that a block works on, turn by turn
+row         one expression for each structure of a bundle (see ``bundles``)
+block       one row of one bundle with one parameter set on one tile; by row (see ``templates``): some
+            rows, one after the other
+==========  ============================================================================
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.backends.transpiler.modules import Code, Given
+from exprkit.backends.transpiler.program import Transpiled
+from exprkit.backends.transpiler.templates import FIELDS
+
+STREAMS = 16  # on which the modules' launches lie side by side
+WORK_BYTES = 16  # of a block
+
+
+class Window(NamedTuple):
+    """Consecutive points and how they are shared out."""
+
+    start: int
+    stop: int
+    n_tiles: int
+    spacing: int  # from a tile's first point to the next tile's
+    extent: int  # from a tile's first point to where it ends
+    stride: int  # from one turn of a block to its next
+
+
+def window(start: int, stop: int, of_a_turn: int, n_tiles: int) -> Window:
+    """Tiles for the points from ``start`` to ``stop``.
+
+    Tiles are interleaved: blocks that run at the same time then work side by side, which the
+    device's memory likes.
+
+    Parameters
+    ----------
+    start, stop : int
+        ``start`` must be a multiple of 32.
+    of_a_turn : int
+        Points that a block takes at a time.
+    n_tiles : int
+    """
+    return Window(start, stop, n_tiles, of_a_turn, stop - start, n_tiles * of_a_turn)
+
+
+class Work(NamedTuple):
+    """The blocks of all modules."""
+
+    table: np.ndarray  # uint32 (n_blocks, 4): bundle in its module, first instance, set, tile
+    first: np.ndarray  # (n_modules + 1): a module's blocks
+    rows: list[np.ndarray]  # of each module: where in its part of the table each row begins
+
+
+def work(transpiled: Transpiled, n_sets: int, n_tiles: int, at_once: int = 0) -> Work:
+    """Blocks for all rows, sets and tiles; of a module those with the most work come first, or as they write.
+
+    ``at_once``: rows of a block that takes one after the other (``Kind.by_row``); 0 for one that does not.
+    """
+    grouped = transpiled.grouped
+    module = np.repeat(np.arange(len(transpiled)), [len(chosen) for chosen in transpiled.ranges])
+    start = np.array([chosen.start for chosen in transpiled.ranges], np.int64)
+    order = np.lexsort((-grouped.cost, module))
+    rows = -(-grouped.rows[order].astype(np.int64) // (at_once or 1))
+    bundle = np.repeat(order, rows)
+    row = (at_once or 1) * (np.arange(rows.sum()) - np.repeat(np.cumsum(rows) - rows, rows))
+    width = (np.diff(grouped.first) * grouped.slots)[bundle]
+    if transpiled.in_order:
+        written = grouped.instances[grouped.first_instance[bundle] + row * width, 1]
+        by_place = np.lexsort([written, module[bundle]])
+        bundle, row, width = bundle[by_place], row[by_place], width[by_place]
+    number = bundle - start[module[bundle]]
+    if at_once:
+        number = number << 16 | grouped.slots[bundle] << 8 | np.minimum(grouped.rows[bundle] - row, at_once)
+    table = np.empty((len(bundle), n_sets, n_tiles, 4), np.uint32)
+    table[..., 0] = number[:, None, None]
+    table[..., 1] = (grouped.first_instance[bundle] + row * width)[:, None, None]
+    table[..., 2] = np.arange(n_sets)[None, :, None]
+    table[..., 3] = np.arange(n_tiles)[None, None, :]
+    of_a_row = n_sets * n_tiles
+    n_rows = np.bincount(module[bundle], minlength=len(transpiled))
+    first = np.concatenate([[0], np.cumsum(n_rows)]) * of_a_row
+    return Work(table.reshape(-1, 4), first, [np.arange(n) * of_a_row for n in n_rows])
+
+
+class Job:
+    """What all blocks of a pass are told, on the device; sent again where a field has changed."""
+
+    def __init__(self, card: Any) -> None:
+        self.card = card
+        self.host = np.zeros(len(FIELDS), np.uint64)
+        self.device = card.xp.zeros(len(FIELDS), np.uint64)
+        self._held: dict[str, Any] = {}  # arrays that the job points to
+        self._numbers: dict[str, int] = {}
+
+    def set(self, **fields: Any) -> None:
+        """Set fields: whole numbers, or arrays, which stand for their addresses (None for no address)."""
+        changed = False
+        for name, value in fields.items():
+            if not isinstance(value, int):
+                if self._held.get(name, self) is value:
+                    continue
+                self._held[name] = value
+                value = 0 if value is None else self.card.pointer(value)
+            elif self._numbers.get(name) == value:
+                continue
+            self._numbers[name] = value
+            self.host[FIELDS[name] // 8] = value % (1 << 64)
+            changed = True
+        if changed:
+            self._send()
+
+    def _send(self) -> None:
+        if self.card.xp is np:
+            self.device[...] = self.host
+        else:  # pageable memory: the driver has taken it when the call returns
+            self.device.data.copy_from_host_async(self.host.ctypes.data, self.host.nbytes, self.card.current_stream())
+
+
+class Pass:
+    """All launches for some parameter sets and tiles, which can be repeated with another job."""
+
+    def __init__(self, card: Any, code: Code, n_sets: int, n_tiles: int, at_once: int) -> None:
+        self.card, self.code, self.job = card, code, Job(card)
+        made = work(code.transpiled, n_sets, n_tiles, at_once)
+        self._first, self._rows = made.first, made.rows
+        self._table = card.xp.asarray(made.table)
+        self._starts: list[Callable[[], None]] = []
+        self._graph: Any = None
+        self._is_ready = False
+        code.watchers.add(self)
+
+    def forget(self) -> None:
+        """Let go of all kernels."""
+        self._graph, self._starts, self._is_ready = None, [], False
+
+    def launch(self) -> None:
+        """Start all kernels: by the graph, or one by one, the first time as they are compiled."""
+        if not self._is_ready:
+            self.forget()
+            before = self.code.generation
+            for i, kernels in self.code.all():
+                starts = self._of_module(i, kernels)
+                for start in starts:
+                    start()
+                if self.code.generation == before:
+                    self._starts += starts
+            self._is_ready = self.code.generation == before
+            return
+        if self._graph is None and len(self._starts) > 1 and not self.code.separate and self.card.xp is not np:
+            self._graph = self._captured()
+        if self._graph is not None:
+            self._graph.launch(self.card.current_stream())
+            return
+        for start in self._starts:
+            start()
+
+    def _of_module(self, i: int, kernels: list[Any]) -> list[Callable[[], None]]:
+        """The launches of a module: one, or one for each row of its bundles."""
+        first, stop = int(self._first[i]), int(self._first[i + 1])
+        threads = self.code.kind.block
+        if not self.code.separate:
+            return [kernels[0].prepare((stop - first, 1), threads, 0, self._given(first))]
+        edges = [first + int(row) for row in self._rows[i]] + [stop]
+        own = self._table[first:stop, 0]
+        bundle = own.get() if hasattr(own, "get") else own
+        return [
+            kernels[int(bundle[a - first])].prepare((b - a, 1), threads, 0, self._given(a))
+            for a, b in itertools.pairwise(edges)
+        ]
+
+    def _given(self, first: int) -> Given:
+        pointer = self.card.pointer
+        return Given(pointer(self.job.device), pointer(self._table) + first * WORK_BYTES)
+
+    def _captured(self) -> Any:
+        """All launches side by side as one CUDA graph."""
+        cuda = self.card.xp.cuda
+        main, sides = cuda.Stream(non_blocking=True), []
+        with main:
+            main.begin_capture()
+            fork = cuda.Event(disable_timing=True)
+            fork.record(main)
+            for _ in range(min(STREAMS, len(self._starts))):
+                sides.append(cuda.Stream(non_blocking=True))
+                sides[-1].wait_event(fork)
+        for i, start in enumerate(self._starts):
+            with sides[i % len(sides)]:
+                start()
+        with main:
+            for side in sides:
+                joined = cuda.Event(disable_timing=True)
+                joined.record(side)
+                main.wait_event(joined)
+            return main.end_capture()

@@ -1,0 +1,474 @@
+"""The PTX backend: a population transpiled to machine code of its own, on an NVIDIA GPU.
+
+In: a population and data.  Out: values and losses.
+
+    >>> import exprkit as ek
+    >>> status = ek.backends()["ptx"]
+    >>> status.available or "pip install" in status.detail or "driver" in status.detail
+    True
+
+Structures are compiled, not expressions: constants and parameters are data, so new ones
+compile nothing, and where there are many structures, those that differ in their columns alone
+share code.  Code is made when an evaluation first needs it, module by module, each launched as
+soon as it is compiled; from then on a step is one launch for the numbers and one replay of a
+graph of all modules' launches.
+
+Losses: a thread adds the errors of at most 128 points in float32, everything else is added in
+float64, in an order that depends on the number of points and the options alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from exprkit.backends.gpu import device as cards
+from exprkit.backends.gpu.launch import THREADS, Launch, Launcher, Numbers, store_width
+from exprkit.backends.interpreter.engine import adopt, empty
+from exprkit.backends.precision import Precision
+from exprkit.backends.precision import precision as settings_of
+from exprkit.backends.transpiler.assembler import compile_modules, disassemble
+from exprkit.backends.transpiler.cuda_graph import WORK_BYTES as WORK_ITEM
+from exprkit.backends.transpiler.cuda_graph import Pass, window
+from exprkit.backends.transpiler.modules import Code
+from exprkit.backends.transpiler.program import MANY, Shape, Transpiled, parts, shape_of
+from exprkit.backends.transpiler.structures import to_compile
+from exprkit.backends.transpiler.templates import CHUNK, LINE, VALUES, WARP, Kind
+from exprkit.errors import ArgumentError, DataError, one_of
+from exprkit.expressions.population import Population
+from exprkit.programs.lower import Program, lower
+
+__all__ = ["Engine", "adopt", "describe", "empty", "unavailable"]
+
+TAKES_SETTINGS = True  # precision= may be a Precision
+OPTIONS = (
+    "block_size", "points_per_thread", "dispatch", "structures_per_module", "structures_per_bundle", "share_code",
+    "cache", "progress", "code_bytes",
+)  # fmt: skip
+DISPATCHES = ("module", "per-expression")
+CODE_BYTES = 1 << 30  # of machine code on the device; the modules used longest ago go first
+WORK_BYTES = 512 << 20  # numbers, partial sums and the table of work of one pass
+FLOAT32_TERMS = 128  # that a thread adds in float32
+MOST_VECTOR = 4  # points
+MOST_ROWS = 16  # of a block that takes one after the other
+BUSY_BLOCKS = 16  # of a multiprocessor in a launch, before they have more rows
+VALUES_TURNS, SUM_TURNS = 2, 8  # of a block's loop over its tile, at the most; twice that from MANY points on
+BASELINE_BLOCK = 160  # of the kernels of an expression each, as the thesis found best
+SPAN_TILES = 128  # tiles whose sums are added before they join the total
+MOST_PASSES = 64  # that are kept ready; each holds a table of work on the device
+MOST_ROW_BYTES = 1 << 31  # 32 bits hold the length of a row
+
+
+def unavailable() -> str | None:
+    """Why this backend can't run here and what mends it; None if it can."""
+    return cards.missing()
+
+
+def describe() -> str:
+    """What this backend runs on."""
+    device = cards.current()
+    return f"{device.name} ({device.architecture}, {device.multiprocessors} multiprocessors)"
+
+
+class Engine:
+    """A population made ready for one data set (the protocol is in ``backends/__init__.py``).
+
+    Parameters
+    ----------
+    block_size : int, optional
+        Threads of a block, a multiple of 32.
+    points_per_thread : int, optional
+        1, 2 or 4 (float64: 1 or 2): a thread's vector.
+    dispatch : {"module", "per-expression"}
+        Few launches for all, or (a baseline) a kernel and a launch for each expression.
+    structures_per_module, structures_per_bundle : int, optional
+        How many structures are compiled at a time, and how many run in one loop.
+    share_code : bool, optional
+        Whether structures that differ in their columns alone share machine code: there is less to compile, and
+        sums over very many points take longer.  By default where there are many structures and it at least halves
+        them.
+    cache : bool
+        Keep machine code on disk, and take it from there.
+    progress : bool
+        Show how compiling goes on.
+    code_bytes : int
+        Machine code on the device at a time; more makes room for itself.
+
+    Attributes
+    ----------
+    seconds : dict
+        Wall seconds spent so far: "lower", "group", "emit", "compile" (waited for), "load".
+    """
+
+    counts = True  # evaluate can count nan and inf
+
+    def __init__(
+        self,
+        pop: Population,
+        X: Any,
+        *,
+        precision: str | Precision,
+        dtype: np.dtype,
+        threads: int | None = None,
+        block_size: int | None = None,
+        points_per_thread: int | None = None,
+        dispatch: str = "module",
+        structures_per_module: int | None = None,
+        structures_per_bundle: int | None = None,
+        share_code: bool | None = None,
+        cache: bool = True,
+        progress: bool = False,
+        code_bytes: int = CODE_BYTES,
+        card: Any = None,
+        compiler: Callable[..., Any] | None = None,
+    ) -> None:
+        self.card = card or cards.current()
+        self.pop, self.settings, self.dtype = pop, settings_of(precision), np.dtype(dtype)
+        self.n_exprs, self.n_points = len(pop), len(X)
+        most = MOST_ROW_BYTES // self.dtype.itemsize
+        if self.n_points > most:
+            raise DataError(f"{self.n_points} points are more than {most}: take them in parts and add the sums")
+        self._invalid = np.flatnonzero(~pop.valid)
+        self.host_results = isinstance(X, np.ndarray)
+        self.separate = one_of("dispatch", dispatch, DISPATCHES) == "per-expression"
+        self._chosen = _check_block(block_size), _check_points(points_per_thread, self.dtype.itemsize)
+        self._of_a_bundle = 1 if self.separate else _check_count("structures_per_bundle", structures_per_bundle)
+        self._of_a_module = _check_count("structures_per_module", structures_per_module)
+        self.seconds: dict[str, float] = {}
+        self._options: dict[str, Any] = {"compiler": compiler or _compiler(threads, cache), "most_bytes": code_bytes,
+                         "seconds": self.seconds, "progress": progress, "separate": self.separate}  # fmt: skip
+        started = time.perf_counter()
+        self.program = _lowered(pop, X, self.settings, self.dtype, self.card.xp)
+        self.seconds["lower"] = time.perf_counter() - started
+        started = time.perf_counter()
+        self.found = to_compile(self.program, share_code)
+        self.seconds["group"] = time.perf_counter() - started
+        self._make_columns(X)
+        self._parts: dict[str, list[tuple[Transpiled, Any]]] = {}
+        self._codes: dict[tuple[int, Kind], Code] = {}
+        self._ready: dict[tuple[Any, ...], Pass] = {}
+        self._adding: dict[tuple[Any, ...], Launch] = {}
+
+    def _make_columns(self, X: Any) -> None:
+        """Make the columns, chunk by chunk of points, and get ready to make numbers."""
+        columns = self.program.column_code, self.program.column_var
+        launcher = Launcher(self.card, self.settings, self.dtype, self.found.numbers, columns, X)
+        made = launcher._held.pop("columns").reshape(-1, launcher.pitch)
+        padded = self.card.xp.zeros((len(made), -(-self.n_points // CHUNK) * CHUNK), self.dtype)
+        padded[:, : made.shape[1]] = made[:, : padded.shape[1]]
+        by_chunk = padded.reshape(len(made), padded.shape[1] // CHUNK, CHUNK).transpose(1, 0, 2)
+        self._columns = self.card.xp.ascontiguousarray(by_chunk)
+        self._launcher = launcher
+        self._numbers = Numbers(launcher)
+
+    def parts(self, task: str) -> list[tuple[Transpiled, Any]]:
+        """The structures in bundles and modules for a task, and each part's instances on the device."""
+        if task not in self._parts:
+            started = time.perf_counter()
+            made = parts(
+                self.program, self.found, task, self.n_points, self.dtype.itemsize, self._changed, self._of_a_module
+            )
+            self._parts[task] = [(part, self.card.xp.asarray(part.grouped.instances)) for part in made]
+            self.seconds["group"] += time.perf_counter() - started
+        return self._parts[task]
+
+    def _changed(self, usual: Shape) -> Shape:
+        """A shape as the options say."""
+        block, points = self._chosen
+        if self.separate:
+            usual = Shape(1, BASELINE_BLOCK, 1, None)
+        return Shape(
+            points or usual.points, block or usual.block, self._of_a_bundle or usual.structures,
+            usual.resident if block is None else None,
+        )  # fmt: skip
+
+    def _widest(self, task: str) -> int:
+        """Points of the longest vector that a thread loads or stores."""
+        return max(part.shape.points for part, _ in self.parts(task))
+
+    # ── values ───────────────────────────────────────────────────────────────────────
+
+    def evaluate(self, params: Any, out: Any, counts: Any = None) -> None:
+        """Write every element of ``out``, (n_sets, n_exprs, n_points), on the host or the device.
+
+        ``counts`` (n_sets, n_exprs, 2) int64 takes how many nan and inf each expression gave.
+        """
+        if out.size:
+            if isinstance(out, np.ndarray) and self.card.xp is not np:
+                self._to_host(params, out)
+            else:
+                self._values(params, out)
+        if counts is not None:
+            _count(out, counts)
+
+    def _values(self, params: Any, out: Any) -> None:
+        """Into a device array."""
+        width = store_width(out, self.card) // self.dtype.itemsize
+        for sets in self._passes(params, VALUES):
+            self._run_values(out[sets], 0, self.n_points, width, self.n_points)
+
+    def _run_values(self, out: Any, start: int, stop: int, width: int, wanted: int) -> None:
+        """All sets whose numbers are there, at some points.
+
+        ``out`` is (n_sets, n_exprs, points from ``start`` on), of which ``wanted`` may be written,
+        ``width`` at a time.
+        """
+        of_a_row = out.shape[-1] * self.dtype.itemsize
+        first = self.card.pointer(out) - start * self.dtype.itemsize
+        for part, instances in self.parts(VALUES):
+            store = min(width, part.shape.points)
+            masked = wanted % part.shape.points != 0 and store < part.shape.points
+            made = self._pass(part, instances, (VALUES, store, masked, False), len(out), start, stop)
+            made.job.set(out=first, row_bytes=of_a_row, out_set_bytes=of_a_row * self.n_exprs)
+            made.launch()
+
+    def _to_host(self, params: Any, out: np.ndarray) -> None:
+        """Into a host array by way of the device: some sets at a time, or some points of one set."""
+        of_a_point = self.dtype.itemsize * self.n_exprs
+        fit = max(self.card.free_bytes() // 2 // of_a_point, 1)  # points of one set
+        length = -(-self.n_points // 4) * 4
+        sets = max(1, fit // length)
+        if fit < length:
+            length = max(fit // CHUNK, 1) * CHUNK
+        while True:
+            try:
+                return self._copy_parts(params, out, sets, length)
+            except self.card.out_of_memory:
+                self._ready.clear()
+            self.card.release()  # not before the failed run's arrays are gone
+            if sets == 1 and length <= CHUNK:
+                raise MemoryError(
+                    f"{self.n_exprs} expressions on {length} points need {of_a_point * length / 1e9:.3g} GB on the "
+                    f"device besides the data, {self.card.free_bytes() / 1e9:.3g} GB are free: take fewer at a time"
+                )
+            sets, length = (sets // 2, length) if sets > 1 else (1, max(length // 2 // CHUNK, 1) * CHUNK)
+
+    def _copy_parts(self, params: Any, out: np.ndarray, sets: int, length: int) -> None:
+        """``sets`` sets at a time, and of them ``length`` points at a time, a whole number of vectors."""
+        for chosen in self._passes(params, VALUES, sets):
+            place = out[chosen]
+            buffer = self.card.xp.empty((len(place), self.n_exprs, length), self.dtype)
+            for start in range(0, self.n_points, length):
+                stop = min(start + length, self.n_points)
+                self._run_values(buffer, start, stop, 4, length)
+                _copy_rows(self.card, buffer, place, start, stop)
+        if self.card.xp is not np:
+            self.card.current_stream().synchronize()
+
+    # ── losses ───────────────────────────────────────────────────────────────────────
+
+    def loss_sums(self, params: Any, y: Any, weights: Any, kind: str) -> Any:
+        """Sum of weighted squared or absolute errors, float64 (n_sets, n_exprs); on the device if the data is."""
+        xp = self.card.xp
+        sums = (xp.empty if self.n_points else xp.zeros)(params.shape[:2], np.float64)
+        if self.n_points and sums.size:
+            target, w = self._padded(y, kind), None if weights is None else self._padded(weights, kind)
+            for chosen in self._passes(params, kind):
+                self._sums(sums[chosen], kind, target, w)
+        if len(self._invalid):
+            sums[:, xp.asarray(self._invalid)] = np.nan
+        return sums.get() if self.host_results and hasattr(sums, "get") else sums
+
+    def _padded(self, values: Any, task: str) -> Any:
+        """One number a point on the device, where a thread can load a whole vector; zeros behind the last one."""
+        xp = self.card.xp
+        given = xp.asarray(values)
+        if self.n_points % self._widest(task) == 0 and self.card.pointer(given) % 16 == 0:
+            return given
+        padded = xp.zeros(self.n_points + -self.n_points % 4, self.dtype)
+        padded[: self.n_points] = given
+        return padded
+
+    def _sums(self, sums: Any, task: str, target: Any, weights: Any) -> None:
+        """The sums of all sets whose numbers are there, one span of points after the other."""
+        span = SPAN_TILES * self._turn(task) * self._most_turns(task)
+        for start in range(0, self.n_points, span):
+            stop = min(start + span, self.n_points)
+            n_tiles = self._n_tiles(task, start, stop)
+            alone = self.n_points <= span and n_tiles == 1
+            partials = sums if alone else self.card.xp.empty((sums.size, n_tiles), np.float64)
+            for part, instances in self.parts(task):
+                # where points have weights, those of 0 stand behind the last one
+                masked = self.n_points % part.shape.points != 0 and weights is None
+                how = task, 1, masked, weights is not None
+                made = self._pass(part, instances, how, len(sums), start, stop)
+                made.job.set(out=partials, target=target, weights=weights)
+                made.launch()
+            if not alone:
+                self._add(partials, sums, start > 0)
+
+    def _add(self, partials: Any, sums: Any, add: bool) -> None:
+        """Add the tiles' sums of every row in float64."""
+        key = partials.shape, add
+        if key not in self._adding:
+            kernel = self.card.kernel("add_chunks", self.settings, REAL="double", LANES=self.card.lanes, SUPPORT=1)
+            n_items, n_chunks = partials.shape
+            self._adding[key] = self._launcher.launch(
+                kernel, (-(-n_items * self.card.lanes // THREADS), 1), THREADS,
+                n_items=n_items, n_chunks=n_chunks, add_to_sums=int(add),
+            )  # fmt: skip
+        self._adding[key](partials=partials, sums=sums)
+
+    # ── passes ───────────────────────────────────────────────────────────────────────
+
+    def _shared_out(self, part: Transpiled, task: str, n_sets: int, start: int, stop: int) -> tuple[int, int]:
+        """How many tiles share some points, and how many rows a block takes one after the other (0: one at once).
+
+        Of sums, the tiles depend on nothing but the number of points and the options.
+        """
+        turn = part.shape.block * part.shape.points
+        if task != VALUES:
+            return self._n_tiles(task, start, stop), 0
+        if not self._is_by_row(part, task):
+            return -(-(stop - start) // (turn * self._most_turns(task))), 0
+        tiles = -(-(stop - start + LINE // self.dtype.itemsize) // turn)
+        rows = int(part.grouped.rows.sum()) * n_sets * tiles // (BUSY_BLOCKS * self.card.multiprocessors)
+        return tiles, min(max(rows, 1), MOST_ROWS)
+
+    def _is_by_row(self, part: Transpiled, task: str) -> bool:
+        return part.kind(task).by_row and not self.separate
+
+    def _turn(self, task: str) -> int:
+        """The fewest points that a block takes at a time, with any structure."""
+        shapes = (self._changed(shape_of(task, self.n_points, self.dtype.itemsize, small)) for small in (True, False))
+        return min(shape.block * shape.points for shape in shapes)
+
+    def _most_turns(self, task: str) -> int:
+        """Of a block in one tile: it bounds the numbers that are added in float32."""
+        more = 1 if self.n_points < MANY else 2
+        if task == VALUES:
+            return 1 if self.separate else more * VALUES_TURNS
+        return min(more * SUM_TURNS, FLOAT32_TERMS // MOST_VECTOR)
+
+    def _n_tiles(self, task: str, start: int, stop: int) -> int:
+        """How many tiles of sums share some points."""
+        return -(-(stop - start) // (self._turn(task) * self._most_turns(task)))
+
+    def _passes(self, params: Any, task: str, at_once: int | None = None) -> Iterator[slice]:
+        """Make the numbers of as many parameter sets as fit; gives the sets that can run now."""
+        n_sets = len(params)
+        if n_sets > 1:
+            of_a_set = self._launcher.bytes_of_a_set
+            for part, _ in self.parts(task):
+                tiles = self._shared_out(part, task, n_sets, 0, self.n_points)[0]
+                tiles = tiles if task == VALUES else min(tiles, SPAN_TILES)
+                of_a_set += (8 * self.n_exprs * (task != VALUES) + WORK_ITEM * int(part.grouped.rows.sum())) * tiles
+            n_sets = min(max(1, WORK_BYTES // of_a_set), at_once or n_sets)
+        for first in range(0, len(params), n_sets):
+            chosen = slice(first, min(first + n_sets, len(params)))
+            self._numbers.make(params[chosen])
+            yield chosen
+
+    def _pass(
+        self, part: Transpiled, instances: Any, how: tuple[str, int, bool, bool], n_sets: int, start: int, stop: int
+    ) -> Pass:
+        """The launches of a part for some sets and points; of its job, what is to be written is left to set.
+
+        ``how``: task, store, masked and weighted of the ``Kind``.
+        """
+        key = id(part), how, n_sets, start, stop
+        made = self._ready.get(key)
+        if made is None:
+            while len(self._ready) >= MOST_PASSES:
+                del self._ready[next(iter(self._ready))]
+            task, store, masked, weighted = how
+            by_row = self._is_by_row(part, task)
+            kind = part.kind(task, by_row=by_row, store=store, masked=masked, weighted=weighted)
+            made = self._ready[key] = self._prepared(part, instances, kind, n_sets, start, stop)
+        made.job.set(numbers=self._numbers.arrays["numbers"])
+        return made
+
+    def _prepared(self, part: Transpiled, instances: Any, kind: Kind, n_sets: int, start: int, stop: int) -> Pass:
+        if (id(part), kind) not in self._codes:
+            self._codes[id(part), kind] = Code(self.card, part, kind, self.settings, **self._options)
+        tiles, rows = self._shared_out(part, kind.task, n_sets, start, stop)
+        points = window(start, stop, kind.block * kind.points, tiles)
+        made = Pass(self.card, self._codes[id(part), kind], n_sets, tiles, rows)
+        itemsize = self.dtype.itemsize
+        made.job.set(
+            columns=self._columns, chunk_bytes=self._columns.shape[1] * CHUNK * itemsize, instances=instances,
+            numbers_set_bytes=2 * itemsize * self._launcher.n_words, n_exprs=self.n_exprs, **points._asdict(),
+        )  # fmt: skip
+        return made
+
+    # ── what was made ────────────────────────────────────────────────────────────────
+
+    def ptx(self, i: int) -> str:
+        """The PTX of expression ``i``'s structure, as a module of its own."""
+        part = next(part for part, _ in self.parts(VALUES) if part.holds(i))
+        kind = part.kind(VALUES, store=part.shape.points)
+        return part.one(i, kind, self.settings, str(self.pop[i])).text.decode()
+
+    def sass(self, i: int) -> str:
+        """The machine code of expression ``i``'s structure, disassembled.
+
+        Raises
+        ------
+        BackendError
+            If no disassembler is installed.
+        """
+        architecture = self.settings.architecture or self.card.architecture
+        return disassemble(next(iter(compile_modules([self.ptx(i)], architecture, self.settings))).cubin)
+
+    def kernels(self) -> list[dict[str, Any]]:
+        """What has been compiled: a line for each kernel."""
+        return [line for code in self._codes.values() for line in code.described()]
+
+
+def _lowered(pop: Population, X: Any, settings: Precision, dtype: np.dtype, xp: Any) -> Program:
+    device = np if isinstance(X, np.ndarray) else xp
+    # one column at a time: CuPy reduces a whole array on all multiprocessors, but an axis on few
+    columns = [device.ascontiguousarray(X[:, v]) for v in range(X.shape[1] if len(X) else 0)]
+    negative = [bool((device.signbit(x) & ~device.isnan(x)).view(np.uint8).max()) for x in columns]
+    positive = ~np.array(negative or [False] * X.shape[1], bool)
+    return lower(pop, precision=settings.operators, positive=positive, dtype=dtype)
+
+
+def _copy_rows(card: Any, buffer: Any, place: np.ndarray, start: int, stop: int) -> None:
+    """Points ``start`` to ``stop`` of every row, from the device to the host."""
+    if card.xp is np:
+        place[..., start:stop] = buffer[..., : stop - start]
+        return
+    runtime, itemsize, width = card.xp.cuda.runtime, place.itemsize, stop - start
+    stream = card.current_stream().ptr
+    if width == buffer.shape[-1] == place.shape[-1]:
+        runtime.memcpyAsync(place.ctypes.data, buffer.data.ptr, place.nbytes, runtime.memcpyDeviceToHost, stream)
+        return
+    runtime.memcpy2DAsync(
+        place.ctypes.data + start * itemsize, place.shape[-1] * itemsize, buffer.data.ptr, buffer.shape[-1] * itemsize,
+        width * itemsize, len(place) * place.shape[1], runtime.memcpyDeviceToHost, stream,
+    )  # fmt: skip
+
+
+def _count(out: Any, counts: Any) -> None:
+    """How many nan and inf there are in each row."""
+    for k, is_one in enumerate((np.isnan, np.isinf)):  # of CuPy's arrays, they call CuPy's own
+        found = is_one(out).sum(-1)
+        counts[..., k] = found.get() if hasattr(found, "get") else found
+
+
+def _check_count(name: str, value: int | None) -> int | None:
+    if value is not None and (not isinstance(value, int) or value < 1):
+        raise ArgumentError(f"{name} must be a whole number above 0, not {value!r}")
+    return value
+
+
+def _compiler(threads: int | None, cache: bool) -> Callable[..., Any]:
+    return functools.partial(compile_modules, workers=threads, cache=cache)
+
+
+def _check_block(size: int | None) -> int | None:
+    if size is not None and (not isinstance(size, int) or size < WARP or size % WARP or size > 1024):
+        raise ArgumentError(f"block_size must be a multiple of {WARP} up to 1024, not {size!r}")
+    return size
+
+
+def _check_points(points: int | None, itemsize: int) -> int | None:
+    choices = [v for v in (1, 2, 4) if v * itemsize <= 16]
+    if points is not None and points not in choices:
+        raise ArgumentError(f"points_per_thread must be one of {', '.join(map(str, choices))}, not {points!r}")
+    return points

@@ -1,0 +1,392 @@
+"""The operators as PTX: what stands in a generated kernel for one operator.
+
+In: the operator table.  Out: a template an operator.  Where the table has a PTX cell, that is the
+body.  Every other operator is its CUDA C cell (``ops``, ``arithmetic.cu``), compiled by
+NVRTC once, with the interpreter's options, so that interpreter and transpiler make the same
+bits; the compiler's PTX is taken apart here and made a template.
+
+    >>> from exprkit.backends.transpiler.operator_ptx import PLACEHOLDERS
+    >>> PLACEHOLDERS
+    ('y', 'y_low', 'a', 'a_low', 'b', 'n')
+
+A body reads ``{a}``, ``{b}`` (of a pair: ``{a_low}``) and writes ``{y}`` (``{y_low}``), names
+of registers of the emitter, all ``.f32`` or ``.f64`` or untyped of that size.  Its own names
+never begin with ``%`` and stand in a scope of their own, so that the emitter's must begin with
+``%``; ``{n}`` is a number that makes labels unique.  ``{y}`` is written last: it may be one of
+the operands.  Braces around anything but these names are PTX's own.
+
+==========  ==========================================================================
+a body      that is
+==========  ==========================================================================
+from a cell one instruction
+pasted      the compiler's instructions in braces, where there are few of them
+called      a call of a ``.func``, which stands once in the module, where there are many
+==========  ==========================================================================
+
+Functions and tables that a body needs stand in ``Bodies.parts``; ``Bodies.head`` gives those
+that a module needs, in order.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from exprkit.backends.gpu import nvrtc as cubins
+from exprkit.backends.gpu import opcodes
+from exprkit.backends.precision import Precision
+from exprkit.errors import BackendError
+from exprkit.operators import ops
+from exprkit.runtime import disk_cache
+
+PLACEHOLDERS = ("y", "y_low", "a", "a_low", "b", "n")
+VERSION, TARGET = "6.4", "sm_75"  # the lowest that have all instructions used; modules declare them
+MOST_PASTED = 48  # instructions of a body that is pasted rather than called
+SOURCE_TARGET = "compute_75"  # one text for all architectures
+MISSING = "the operators' PTX needs {}: pip install 'exprkit[cuda13]' (or [cuda12] for a CUDA 12 driver)"
+
+
+class Body(NamedTuple):
+    """One operator: its template, how many instructions that is, and the module's parts it needs."""
+
+    text: str
+    instructions: int
+    parts: tuple[str, ...] = ()
+
+    def fill(self, **names: str | int) -> str:
+        """The text with the emitter's names in place of the placeholders."""
+        return _PLACEHOLDER.sub(lambda found: str(names[found[1]]), self.text)
+
+
+@dataclass(frozen=True)
+class Bodies:
+    """All operators for one precision and type.
+
+    Attributes
+    ----------
+    of : {operator's code: Body}
+        What the emitter writes for each operator: from a cell, pasted or called.
+    pasted, called : {operator's code: Body}
+        The same in one form throughout, for an emitter that chooses by itself.
+    parts : {name: text}
+        Functions and tables of a module, each after those that it needs.
+    real : str
+        ``f32`` or ``f64``.
+    flush : str
+        ``.ftz`` or empty.
+    """
+
+    of: Mapping[int, Body]
+    pasted: Mapping[int, Body] = field(repr=False)
+    called: Mapping[int, Body] = field(repr=False)
+    parts: Mapping[str, str] = field(repr=False)
+    real: str
+    flush: str
+
+    def head(self, used: Iterable[Body]) -> str:
+        """The functions and tables that these bodies need, each once, in the order of ``parts``."""
+        wanted = {name for body in used for name in body.parts}
+        return "".join(text for name, text in self.parts.items() if name in wanted)
+
+
+_PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
+
+
+def bodies(settings: Precision, dtype: DTypeLike) -> Bodies:
+    """Every operator of the table as PTX.
+
+    Parameters
+    ----------
+    settings : Precision
+    dtype : float32 or float64
+
+    Raises
+    ------
+    BackendError
+        If NVRTC is not installed: says which package brings it.
+    """
+    double = np.dtype(dtype) == np.float64
+    return _bodies(
+        settings.operators,
+        bool(settings.approximate_division),
+        bool(settings.approximate_root),
+        bool(settings.flush_subnormals) and not double,
+        settings.contract,
+        double,
+    )
+
+
+@functools.cache
+def _bodies(operators: str, division: bool, root: bool, flush: bool, contract: bool, double: bool) -> Bodies:
+    settings = Precision(operators, division, root, flush, contract)
+    functions, tables = _parse(compiled(settings, double))
+    parts = _in_order(functions, tables)
+    cells = {code: _cell(row, settings, double) for code, row in ops.IN_VALUES.items()}
+    simple = {code: Body(f"\t{text}\n", 1) for code, text in cells.items() if text}
+    called, pasted = dict(simple), dict(simple)
+    for code in ops.IN_VALUES.keys() - simple.keys():
+        name = _name(code)
+        row, needs = ops.BY_CODE[code], _needs(name, functions, tables)
+        called[code] = _called(name, functions[name], row, double, (*needs, name))
+        pasted[code] = _pasted(functions[name], row, double, needs)
+    chosen = {
+        code: (pasted if pasted[code].instructions <= MOST_PASTED else called)[code] for code in sorted(ops.IN_VALUES)
+    }
+    return Bodies(chosen, pasted, called, parts, "f64" if double else "f32", ".ftz" if flush else "")
+
+
+# ── from the table's cells ───────────────────────────────────────────────────────────
+
+
+def _cell(row: ops.Operator, settings: Precision, double: bool) -> str:
+    """The table's PTX for an operator; empty where it has none for this precision and type."""
+    fast = settings.operators == "fast" and row.cuda_fast
+    cell = row.ptx_fast if fast else row.ptx
+    if double and ".f32" in cell:
+        return ""
+    words = {
+        "t": "f64" if double else "f32",
+        "f": ".ftz" if settings.flush_subnormals and not double else "",
+        "full": ".full" if settings.approximate_division and not double else ".rn",
+        "quick": ".approx" if settings.approximate_division and not double else ".rn",
+        "root": ".approx" if settings.approximate_root and not double else ".rn",
+    }
+    return re.sub(r"\{(\w+)\}", lambda found: words.get(found[1], found[0]), cell)
+
+
+# ── from the compiler ────────────────────────────────────────────────────────────────
+
+
+def _name(code: int) -> str:
+    return f"op_{ops.BY_CODE[code].name}"
+
+
+def source(operators: str) -> str:
+    """CUDA C with one function for every operator: arithmetic.cu and the table's formulas."""
+    functions = [_function(row, operators) for row in opcodes.all_rows()]
+    return "\n".join([opcodes.joined(opcodes.HEAD), *functions, ""])
+
+
+def _function(row: ops.Operator, operators: str) -> str:
+    formula = opcodes.formula(row, operators)
+    if row.width > 1:
+        result, body = "Number", f"T y_low = T(0); const T y = {formula}; return Number{{y, y_low}};"
+    elif row.cuda_usual and not row.ptx and opcodes.is_long(row, operators):  # the interpreter's bits
+        result = "T"
+        body = f"bool holds = true; const T y = {row.cuda_usual}; return holds ? y : {formula};"
+    else:
+        result, body = "T", f"return {formula};"
+    given = ", ".join(f"T {x}" for x in operands(row))
+    return f'extern "C" __device__ {result} {_name(row.code)}({given}) {{ {body} }}'
+
+
+def operands(row: ops.Operator) -> tuple[str, ...]:
+    """The placeholders of an operator's operands, in the order of its function's arguments."""
+    if opcodes.takes_pair(row):
+        return "a", "a_low", "b"
+    return ("a",) if row.arity == 1 else ("a", "b")
+
+
+def compiled(settings: Precision, double: bool) -> str:
+    """What NVRTC makes of ``source``, from the cache on disk or the compiler."""
+    _nvrtc()
+    real, text = "double" if double else "float", source(settings.operators)
+    defined = cubins.macros(settings, {"REAL": real, "SUPPORT": 1})
+    options = [
+        f"--gpu-architecture={SOURCE_TARGET}",
+        "--std=c++17",
+        "--relocatable-device-code=true",  # keeps functions that nothing calls
+        "--diag-suppress=177",  # a constant that is not used here
+        f"--ftz={_word(settings.flush_subnormals)}",
+        f"--prec-div={_word(not settings.approximate_division)}",
+        f"--prec-sqrt={_word(not settings.approximate_root)}",
+        f"--fmad={_word(settings.contract)}",
+        *(f"--define-macro={name}={value}" for name, value in sorted(defined.items())),
+    ]
+    key = disk_cache.key("operators", text, *options, cubins.compiler_version())
+    found = disk_cache.read(key)
+    if found is None:
+        found = _compile(text, options)
+        disk_cache.write(key, found)
+    return found.decode("ascii")
+
+
+def _word(value: Any) -> str:
+    return "true" if value else "false"
+
+
+def _nvrtc() -> Any:
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError:
+        raise BackendError(MISSING.format("cuda-bindings")) from None
+    try:
+        nvrtc.nvrtcVersion()
+    except RuntimeError:  # the library is in a package of its own
+        raise BackendError(MISSING.format("NVRTC (nvidia-cuda-nvrtc)")) from None
+    return nvrtc
+
+
+def _compile(text: str, options: list[str]) -> bytes:
+    nvrtc = _nvrtc()
+    _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"operators.cu", 0, [], [])
+    (error,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+    if error != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        log = b" " * nvrtc.nvrtcGetProgramLogSize(program)[1]
+        nvrtc.nvrtcGetProgramLog(program, log)
+        raise BackendError(f"NVRTC can't compile the operators ({error}):\n{log.decode().strip(chr(0))}")
+    ptx = b" " * nvrtc.nvrtcGetPTXSize(program)[1]
+    nvrtc.nvrtcGetPTX(program, ptx)
+    nvrtc.nvrtcDestroyProgram(program)
+    return ptx.rstrip(b"\0")
+
+
+# ── the compiler's PTX taken apart ───────────────────────────────────────────────────
+
+
+class _Function(NamedTuple):
+    result: str  # as declared: ".param .b32 func_retval0"
+    parameters: tuple[str, ...]  # as declared
+    statements: tuple[str, ...]  # without their semicolons; braces and labels stand alone
+
+
+_FUNCTION = re.compile(
+    r"^(?:\.visible )?\.func\s+\((?P<result>[^)]*)\)\s*(?P<name>\w+)\s*\((?P<parameters>[^)]*)\)\s*"
+    r"\{\n(?P<body>.*?)^\}",
+    re.MULTILINE | re.DOTALL,
+)
+_TABLE = re.compile(r"^\.global [^=;]*?(\w+)\[\d+\] = \{[^}]*\};$", re.MULTILINE)
+_STATEMENT = re.compile(r"\s*(?:(?P<label>\$\w+:)|(?P<brace>[{}])|(?P<text>[^;]+);)")
+_REGISTER = re.compile(r"%(\w+)")
+_LOAD = re.compile(r"ld\.param\.\w+ (%\w+), \[\w+_param_(\d+)\]")
+_STORE = re.compile(r"st\.param\.(?:v2\.)?\w+ \[func_retval0(?:\+(\d+))?\], (.+)")
+_LABEL = re.compile(r"\$L__\w*?_(\d+)")
+
+
+def _parse(ptx: str) -> tuple[dict[str, _Function], dict[str, str]]:
+    """The functions and the tables of a module, by name."""
+    text = re.sub(r"//[^\n]*", "", ptx)
+    functions = {
+        found["name"]: _Function(
+            found["result"].strip(),
+            tuple(part.strip() for part in found["parameters"].split(",")),
+            tuple(_statements(found["body"])),
+        )
+        for found in _FUNCTION.finditer(text)
+    }
+    return functions, {found[1]: found[0] + "\n" for found in _TABLE.finditer(text)}
+
+
+def _statements(body: str) -> Iterator[str]:
+    for found in _STATEMENT.finditer(body):
+        yield re.sub(r"\s+", " ", found["label"] or found["brace"] or found["text"])
+
+
+def _is_instruction(statement: str) -> bool:
+    return not _stands_alone(statement) and not statement.startswith(".")
+
+
+def _stands_alone(statement: str) -> bool:
+    """Braces and labels, which have no semicolon."""
+    return statement in ("{", "}") or statement.endswith(":")
+
+
+def _needs(name: str, functions: Mapping[str, _Function], tables: Mapping[str, str]) -> tuple[str, ...]:
+    """The functions and tables that a function needs, without itself."""
+    found: dict[str, None] = {}
+    wanted = [name]
+    while wanted:
+        words = set(re.findall(r"\w+", " ".join(functions[wanted.pop()].statements)))
+        more = [part for part in (*tables, *functions) if part in words and part not in found]
+        found.update(dict.fromkeys(more))
+        wanted += [part for part in more if part in functions]
+    return tuple(found)
+
+
+def _in_order(functions: Mapping[str, _Function], tables: Mapping[str, str]) -> dict[str, str]:
+    """The text of every part of a module, each behind those that it needs."""
+    texts = dict(tables)
+    for name in sorted(functions, key=lambda name: (len(_needs(name, functions, {})), name)):
+        function = functions[name]
+        body = "".join(f"\t{line}\n" for line in _lines(function.statements))
+        texts[name] = f".func ({function.result}) {name}({', '.join(function.parameters)})\n{{\n{body}}}\n"
+    return texts
+
+
+def _lines(statements: Iterable[str]) -> Iterator[str]:
+    for statement in statements:
+        yield statement if _stands_alone(statement) else f"{statement};"
+
+
+def _called(name: str, function: _Function, row: ops.Operator, double: bool, parts: tuple[str, ...]) -> Body:
+    """A call of an operator's function."""
+    bits, size = ("b64", 8) if double else ("b32", 4)
+    given = [f"in_{x}" for x in operands(row)]
+    lines = ["{", *(f".param .{bits} {x}" for x in given), function.result.replace("func_retval0", "made")]
+    lines += [f"st.param.{bits} [{place}], {{{x}}}" for place, x in zip(given, operands(row), strict=True)]
+    lines.append(f"call (made), {name}, ({', '.join(given)})")
+    lines += [f"ld.param.{bits} {{{y}}}, [made+{i * size}]" for i, y in enumerate(results(row))]
+    return Body(_text([*lines, "}"]), sum(map(_is_instruction, lines)), parts)
+
+
+def results(row: ops.Operator) -> tuple[str, ...]:
+    """The placeholders of an operator's results."""
+    return ("y", "y_low")[: row.width]
+
+
+def _pasted(function: _Function, row: ops.Operator, double: bool, parts: tuple[str, ...]) -> Body:
+    """An operator's instructions, its operands and results replaced by placeholders."""
+    names: dict[str, str] = {}  # the compiler's register -> what stands for it
+    lines: list[str] = []
+    made = dict(zip(results(row), _made(function), strict=True))
+    last = len(function.statements) - 1
+    for place, statement in enumerate(function.statements):
+        if load := _LOAD.fullmatch(statement):
+            names[load[1]] = f"{{{operands(row)[int(load[2])]}}}"
+        elif _STORE.fullmatch(statement):
+            continue
+        elif statement != "ret":
+            lines.append(statement)
+        elif place == last and len(made) == 1 and _is_made_last(made["y"], lines):
+            names[made["y"]] = "{y}"
+        else:
+            lines += [f"mov.{'b64' if double else 'b32'} {{{y}}}, {x}" for y, x in made.items()]
+            lines += [] if place == last else ["bra.uni L{n}_end"]
+    if "bra.uni L{n}_end" in lines:
+        lines.append("L{n}_end:")
+    lines = [_LABEL.sub(r"L{n}_\1", _REGISTER.sub(lambda found: names.get(found[0], found[1]), line)) for line in lines]
+    used = set(re.findall(r"(?<![\w.])[A-Za-z_]\w*", " ".join(line for line in lines if not line.startswith(".reg"))))
+    lines = [line for line in lines if not line.startswith(".reg") or _declares_any(line, used)]
+    scoped = ["{", *lines, "}"] if any(line.startswith(".") for line in lines) else lines
+    return Body(_text(scoped), sum(map(_is_instruction, lines)), parts)
+
+
+def _made(function: _Function) -> list[str]:
+    """The registers that a function gives back; it has one ``ret``, not always at its end."""
+    stores = [store[2] for statement in function.statements if (store := _STORE.fullmatch(statement))]
+    return [x for names in stores for x in re.findall(r"%\w+|0[fd]\w+", names)]
+
+
+def _is_made_last(register: str, lines: list[str]) -> bool:
+    """Whether the last instruction makes this register, nothing else does and nothing reads it."""
+    uses = [line for line in lines if register in _REGISTER_USE.findall(line)]
+    return uses == lines[-1:] and _REGISTER_USE.findall(lines[-1]).count(register) == 1 and lines[-1][0] != "@"
+
+
+_REGISTER_USE = re.compile(r"%\w+")
+
+
+def _declares_any(declaration: str, used: set[str]) -> bool:
+    """Whether any of the registers that ``.reg .f32 f<7>`` declares is used."""
+    stem, _, many = declaration.split()[-1].partition("<")
+    return stem in used if not many else any(re.fullmatch(rf"{stem}\d+", name) for name in used)
+
+
+def _text(statements: Iterable[str]) -> str:
+    return "".join(f"\t{line}\n" for line in _lines(statements))

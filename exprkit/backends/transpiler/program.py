@@ -1,0 +1,191 @@
+"""The modules of a population: structures, bundles and texts together.
+
+In: a population.  Out: PTX, which the backend runs and ``compile_ptx`` assembles without a GPU.
+
+    >>> from exprkit.backends.transpiler.program import shape_of
+    >>> shape_of("values", 108_600, 4).points, shape_of("square", 108_600, 4).points
+    (4, 4)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.backends.precision import Precision
+from exprkit.backends.transpiler.bundles import Bundles, bundles, modules
+from exprkit.backends.transpiler.emit import Emitter, Module
+from exprkit.backends.transpiler.structures import Structures
+from exprkit.backends.transpiler.templates import VALUES, Kind
+from exprkit.programs.lower import Program
+
+VECTOR_BYTES = 16
+SMALL = 8  # instructions of a small structure, at the most
+MOST_INSTRUCTIONS = 400  # of a bundle, before they are repeated for the points of a vector
+COLUMN_REGISTERS = 96  # of a bundle
+IN_ORDER = True  # results: bundles of consecutive expressions, blocks in the order of what they write
+FEW, MANY = 2_000, 50_000  # points from which code for more points a thread pays
+OF_A_MODULE = 120  # structures that are compiled at a time; smaller modules compile sooner and run slower
+MOST_OF_A_MODULE = 1 << 15  # an entry's bundles are numbered with 16 bits
+ROWS = 4  # expressions of a structure, on average, from which results are made row by row
+
+
+class Shape(NamedTuple):
+    """How code is laid out; measured on an H200 (``data/results/h200_ptx.md``).
+
+    More points a thread need fewer instructions for loads, stores and the loop, and take longer to
+    compile; more structures a bundle share more columns and need more registers.  Long code wants
+    many threads that run it together, out of one cache.
+    """
+
+    points: int  # of a thread's vector
+    block: int  # threads
+    structures: int  # of a bundle, at the most
+    resident: int | None  # blocks of a multiprocessor, for which registers are saved
+
+
+def shape_of(
+    task: str, n_points: int, itemsize: int, small: bool = True, by_row: bool = False, given: bool = False
+) -> Shape:
+    """The usual shape for structures of at most ``SMALL`` instructions, or for others.
+
+    That of sums depends on nothing but the first arguments, except for how many structures a bundle has, so that
+    the sum of an expression's errors has the same bits in every population (in fast precision nearly: the
+    assembler makes 2^-x of 1 / 2^x where nothing else in the bundle wants 2^x).
+
+    Parameters
+    ----------
+    task, n_points, itemsize
+    small : bool
+        At most ``SMALL`` instructions.
+    by_row : bool
+        There are ``ROWS`` expressions or more to a structure: results are made row by row.
+    given : bool
+        Columns are given: structures of a bundle share none.
+    """
+    wide = VECTOR_BYTES // itemsize
+    most = 4 if given else 8
+    if n_points < FEW:
+        return Shape(wide // 2, 128, 1, None) if task == VALUES and by_row and given else Shape(1, 128, most, 4)
+    if task == VALUES and small:
+        if by_row:
+            return Shape(wide, 256, 1, None)
+        return Shape(wide, 128, 4, None) if n_points < MANY else Shape(wide, 256, 2, None)
+    if task != VALUES and not by_row:  # more code than the caches hold: registers matter more than shared columns
+        most = 4
+    return Shape(wide, 128, most, None) if small else Shape(1, 128 * wide, most, 2)
+
+
+def of_a_module_of(n_structures: int) -> int:
+    """How many structures are compiled at a time: fewer where all cores would not be busy otherwise."""
+    return OF_A_MODULE // 2 if 4 * OF_A_MODULE <= n_structures < 16 * OF_A_MODULE else OF_A_MODULE
+
+
+class Transpiled:
+    """A population's structures in bundles and modules; texts are made when asked for.
+
+    Parameters
+    ----------
+    program : Program
+        The lowered population.
+    found : Structures
+        Its structures.
+    shape : Shape
+    itemsize : int
+        Of a number.
+    chosen : int array, optional
+        The structures to compile; by default all.
+    of_a_module : int, optional
+        Structures that are compiled at a time.
+    in_order : bool
+        Bundles of expressions that follow one another; their blocks run in that order.
+    """
+
+    def __init__(
+        self, program: Program, found: Structures, shape: Shape, itemsize: int, chosen: np.ndarray | None = None,
+        of_a_module: int | None = None, in_order: bool = False,
+    ) -> None:  # fmt: skip
+        self.program, self.found, self.shape, self.in_order = program, found, shape, in_order
+        columns = max(COLUMN_REGISTERS * 4 // (shape.points * itemsize), 1)
+        self.grouped: Bundles = bundles(
+            found, program, chosen, most=shape.structures, columns=columns, instructions=MOST_INSTRUCTIONS,
+            in_order=in_order,
+        )  # fmt: skip
+        usual = of_a_module_of(len(self.grouped.order))
+        self.ranges = modules(np.diff(self.grouped.first), min(of_a_module or usual, MOST_OF_A_MODULE))
+        self.itemsize = itemsize
+        self._emitters: dict[tuple[Kind, Precision], Emitter] = {}
+
+    def __len__(self) -> int:
+        return len(self.ranges)
+
+    def kind(self, task: str, *, by_row: bool | None = None, **how: Any) -> Kind:
+        """Code of this shape; ``how``: the other fields of ``Kind``."""
+        shape = self.shape
+        return Kind(
+            task, self.itemsize, shape.points, shape.block, resident=shape.resident, given=self.found.given,
+            by_row=task == VALUES and shape.structures == 1 if by_row is None else by_row, **how,
+        )  # fmt: skip
+
+    def holds(self, expression: int) -> bool:
+        """Whether the structure of an expression is among these."""
+        return bool(np.isin(self.found.of[expression], self.grouped.order))
+
+    def modules(self, kind: Kind, settings: Precision, *, separate: bool = False) -> Iterator[Module]:
+        """All modules, one after the other; ``separate``: with an entry for every bundle."""
+        for i in range(len(self)):
+            yield self.module(i, kind, settings, separate=separate)
+
+    def module(self, i: int, kind: Kind, settings: Precision, *, separate: bool = False) -> Module:
+        """Module ``i``."""
+        key = kind, settings
+        if key not in self._emitters:
+            n_columns = len(self.program.column_code)
+            self._emitters[key] = Emitter(self.found, self.grouped, kind, settings, n_columns)
+        emitter = self._emitters[key]
+        return (emitter.separate if separate else emitter.module)(self.ranges[i])
+
+    def one(self, expression: int, kind: Kind, settings: Precision, comment: str) -> Module:
+        """A module with nothing but the structure of one expression, and a comment above it."""
+        s = int(self.found.of[expression])
+        alone = replace(
+            self.grouped, order=np.array([s], np.int32), first=np.array([0, 1], np.int32), rows=np.ones(1, np.int32),
+            first_instance=np.zeros(1, np.int64), slots=np.ones(1, np.int64), cost=self.grouped.cost[:1],
+            instances=np.zeros((0, 2), np.uint32),
+        )  # fmt: skip
+        emitter = Emitter(self.found, alone, kind, settings, len(self.program.column_code))
+        columns = ", ".join(f"column {c} = {text}" for c, text in enumerate(self.program.columns()))
+        return emitter.module(range(1), {s: f"{comment}    ({columns or 'no columns'})"})
+
+
+def parts(
+    program: Program, found: Structures, task: str, n_points: int, itemsize: int,
+    changed: Callable[[Shape], Shape] | None = None, of_a_module: int | None = None,
+) -> list[Transpiled]:  # fmt: skip
+    """All structures, the small ones and the others each in the shape for them.
+
+    Parameters
+    ----------
+    program, found
+        The lowered population and its structures.
+    task, n_points, itemsize
+        What the shapes depend on.
+    changed : callable, optional
+        What to make of the usual shapes.
+    of_a_module : int, optional
+        Structures that are compiled at a time.
+    """
+    is_small = np.diff(found.first) <= SMALL
+    by_row = len(found.of) >= ROWS * len(found)
+    shapes = [shape_of(task, n_points, itemsize, small, by_row, found.given) for small in (True, False)]
+    shapes = [changed(shape) for shape in shapes] if changed else shapes
+    chosen = [np.flatnonzero(is_small), np.flatnonzero(~is_small)]
+    if shapes[0] == shapes[1]:
+        shapes, chosen = shapes[:1], [np.arange(len(found))]
+    return [
+        Transpiled(program, found, shape, itemsize, some, of_a_module, IN_ORDER and task == VALUES)
+        for shape, some in zip(shapes, chosen, strict=True) if len(some)
+    ]  # fmt: skip

@@ -1,0 +1,10 @@
+"""Evaluation as a user calls it.
+
+In: a ``Population``, X and parameters of any kind.  Out: values, losses, derivatives; PTX.
+
+===============  ==================================================================
+``evaluator``    ``Evaluator``: one population on one data set
+``inputs``       checks of what the user gives, and its way to the backend
+``compile_ptx``  a population as PTX, without a GPU
+===============  ==================================================================
+"""

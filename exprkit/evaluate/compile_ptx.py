@@ -1,0 +1,158 @@
+"""A population as PTX and machine code, without a GPU: ``exprkit.compile_ptx``.
+
+In: a population and an architecture.  Out: PTX, machine code and what each kernel needs.
+
+    >>> import exprkit as ek
+    >>> made = ek.compile_ptx(ek.parse(["x1 + p1", "x1 * x2"]), arch="sm_90")  # doctest: +SKIP
+    >>> len(made.cubins), made.registers.max() < 64                            # doctest: +SKIP
+    (1, True)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from exprkit.backends.precision import Precision
+from exprkit.backends.precision import precision as settings_of
+from exprkit.backends.transpiler.assembler import compile_modules, disassemble, usage
+from exprkit.backends.transpiler.program import Shape, Transpiled, parts
+from exprkit.backends.transpiler.structures import to_compile
+from exprkit.backends.transpiler.templates import ABSOLUTE, SQUARE, VALUES, WARP, Kind
+from exprkit.errors import ArgumentError, DataError, brief, number_of, one_of, whole_number
+from exprkit.evaluate import inputs
+from exprkit.expressions.population import Population
+from exprkit.programs.lower import lower
+
+TASKS = (VALUES, SQUARE, ABSOLUTE)
+DTYPES = ("float32", "float64")
+MOST_WORKERS = 4096
+MANY_POINTS = 1 << 20  # for which code is made
+
+
+class CompiledPtx:
+    """Modules of a population as text and as machine code.
+
+    Attributes
+    ----------
+    modules : list of str
+        PTX.
+    cubins : list of bytes
+        The machine code of each module.
+    registers, spills : int array, (n_modules,)
+        Of a thread: registers, and bytes that did not fit into them.
+    structure : int32 array, (n_exprs,)
+        Which structure each expression has; ``n_structures`` is how many were compiled.
+    """
+
+    def __init__(self, pop: Population, made: list[Transpiled], task: str, settings: Precision, arch: str) -> None:
+        self.pop, self.arch = pop, arch
+        self.structure = made[0].found.of if made else np.zeros(0, np.int32)
+        self.n_structures = len(made[0].found) if made else 0
+        self._parts, self._task, self._settings = made, task, settings
+        self.modules: list[str] = []
+        self.cubins: list[bytes] = []
+        self.registers = self.spills = np.zeros(0, np.int64)
+
+    def ptx(self, i: int) -> str:
+        """The PTX of expression ``i``'s structure as a module of its own, the expression in a comment."""
+        i = range(len(self.pop))[i]
+        part = next(part for part in self._parts if part.holds(i))
+        return part.one(i, _kind(part, self._task), self._settings, str(self.pop[i])).text.decode()
+
+    def sass(self, i: int) -> str:
+        """The machine code of expression ``i``'s structure, disassembled.
+
+        Raises
+        ------
+        BackendError
+            If no disassembler is installed.
+        """
+        return disassemble(next(iter(compile_modules([self.ptx(i)], self.arch, self._settings))).cubin)
+
+    def __repr__(self) -> str:
+        sizes = {"expression": len(self.pop), "structure": self.n_structures, "module": len(self.cubins)}
+        return f"CompiledPtx({', '.join(number_of(n, what) for what, n in sizes.items())})"
+
+
+def compile_ptx(
+    pop: Population,
+    arch: str = "sm_90",
+    *,
+    precision: str | Precision = "ieee",
+    dtype: Any = "float32",
+    task: str = VALUES,
+    points_per_thread: int | None = None,
+    block_size: int | None = None,
+    workers: int | None = None,
+    cache: bool = True,
+    progress: Callable[[int], None] | None = None,
+) -> CompiledPtx:
+    """Transpile a population and assemble it, on any machine.
+
+    Parameters
+    ----------
+    pop : Population
+    arch : str
+        As ``"sm_90"``.
+    precision : {"ieee", "fast"} or Precision
+    dtype : {"float32", "float64"}
+    task : {"values", "square", "absolute"}
+        What the kernels make: all results, or sums of squared or absolute errors.
+    points_per_thread : int, optional
+        1, 2 or 4 (float64: 1 or 2); by default as the backend chooses for many points.
+    block_size : int, optional
+        Threads of a block, a multiple of 32.
+    workers : int, optional
+        Threads that compile; by default as many as this process has CPUs.
+    cache : bool
+        Keep machine code on disk, and take it from there.
+    progress : callable, optional
+        Called with the number of modules done so far.
+
+    Raises
+    ------
+    BackendError
+        If a package is missing; says which.
+    ArgumentError, DataError
+        If a choice does not exist.
+    """
+    pop = inputs.population(pop)
+    settings, number = settings_of(precision), np.dtype(one_of("dtype", inputs.dtype_name(dtype), DTYPES, DataError))
+    one_of("task", task, TASKS)
+    points, block = whole_number(points_per_thread), whole_number(block_size)
+    if points_per_thread is not None and points not in (1, 2, 16 // number.itemsize):
+        raise ArgumentError(f"points_per_thread must be 1, 2 or 4 (float64: 1 or 2), not {brief(points_per_thread)}")
+    if block_size is not None and block not in range(WARP, 1025, WARP):
+        raise ArgumentError(f"block_size must be a multiple of {WARP} up to 1024, not {brief(block_size)}")
+    if workers is not None and whole_number(workers) not in range(1, MOST_WORKERS + 1):
+        raise ArgumentError(f"workers must be a whole number from 1 to {MOST_WORKERS:,}, not {brief(workers)}")
+    if not isinstance(cache, bool):
+        raise ArgumentError(f"cache must be True or False, not {brief(cache)}")
+    if progress is not None and not callable(progress):
+        raise ArgumentError(f"progress must be a function of the number of modules done, not {brief(progress)}")
+
+    def changed(usual: Shape) -> Shape:
+        return Shape(
+            points or usual.points, block or usual.block, usual.structures, usual.resident if block is None else None,
+        )  # fmt: skip
+
+    program = lower(pop, precision=settings.operators, dtype=number)
+    every = parts(program, to_compile(program), task, MANY_POINTS, number.itemsize, changed)
+    made = CompiledPtx(pop, every, task, settings, arch)
+    texts = (part.modules(_kind(part, task), settings) for part in every)
+    made.modules = [module.text.decode() for some in texts for module in some]
+    compiler = functools.partial(compile_modules, workers=workers, progress=progress, cache=cache)
+    linked = sorted(compiler(made.modules, arch, settings), key=lambda one: one.index)
+    made.cubins = [one.cubin for one in linked]
+    used = [next(iter(usage(one.report).values())) for one in linked]
+    made.registers = np.array([one.registers for one in used], np.int64)
+    made.spills = np.array([one.spill_stores + one.spill_loads for one in used], np.int64)
+    return made
+
+
+def _kind(part: Transpiled, task: str) -> Kind:
+    return part.kind(task, store=part.shape.points if task == VALUES else 1)

@@ -1,0 +1,500 @@
+"""The evaluator: a population on one data set, whatever backend runs it.
+
+Checks and converts what the user hands over, then calls the backend's ``Engine``.
+``parse -> Evaluator (lower, prepare) -> evaluate | loss``.
+
+    >>> import exprkit as ek, numpy as np
+    >>> ev = ek.Evaluator(ek.parse(["x1 + p1", "x1 * x2"]), np.ones((3, 2)))
+    >>> ev.evaluate(params=[[2.0], []])
+    array([[3., 3., 3.],
+           [1., 1., 1.]], dtype=float32)
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from exprkit.backends import NAMES, cost_model, load, offered, status
+from exprkit.backends.precision import Precision
+from exprkit.backends.precision import precision as precision_of
+from exprkit.errors import (
+    ArgumentError,
+    BackendError,
+    DataError,
+    brief,
+    did_you_mean,
+    number_of,
+    one_of,
+    whole_number,
+)  # fmt: skip
+from exprkit.evaluate import inputs, tables
+from exprkit.expressions.population import Population
+
+LOSSES = {  # name: (what is summed over the points, how the sum and the sum of weights make the loss)
+    "sse": ("square", lambda sums, weight: sums),
+    "mse": ("square", lambda sums, weight: sums / weight),
+    "rmse": ("square", lambda sums, weight: np.sqrt(sums / weight)),
+    "mae": ("absolute", lambda sums, weight: sums / weight),
+}
+DTYPES = ("float32", "float64")
+MOST_THREADS = 4096
+OTHER_WORDS = {  # what arguments are called in other libraries
+    "random_state": "seed", "rng": "seed", "sample_weight": "weights", "p0": "init", "x0": "init", "n_jobs": "threads",
+    "workers": "threads", "max_nfev": "max_iter", "device": "backend",
+}  # fmt: skip
+COUNTED_BYTES = 64 << 20  # of a matrix in which nan and inf are counted
+
+
+class Evaluator:
+    """A population made ready for one data set.
+
+    Parameters
+    ----------
+    pop : Population
+        The expressions, from ``parse``; or a text or an Expression.
+    X : array, (n_points, n_vars)
+        The data, one column a variable: NumPy, nested lists, or any array with ``__dlpack__`` (PyTorch,
+        JAX, ...), for the GPU backends also one that lies on the device.  Or a DataFrame or a dict of columns:
+        by the population's names; without, by the names x1, x2, … if it has all that are used, else in their
+        order.  Copied and prepared once: what becomes of it later does not matter.
+    backend : str
+        ``"auto"`` (the fastest that can run here, by ``explain``'s estimates) or a name from
+        ``backends()``.
+    precision : {"ieee", "fast"} or Precision
+        ``"ieee"``: every operator to the tolerance of its row in ``ops``, special values
+        included.  ``"fast"``: cheaper powers, with nan for a negative base unless the
+        exponent is a constant whole number; on a GPU, approximate functions as well.  A
+        ``Precision`` chooses each setting of a GPU's compiler.
+    dtype : {"float32", "float64"}
+        Type of the data, the parameters, the arithmetic and the results.  Data that float32 would spoil (time
+        stamps that become equal, numbers beyond its range) is an error.
+    threads : int, optional
+        CPU threads; by default all that this process may use.
+    n_steps : int
+        How many evaluations are expected; ``"auto"`` weighs them against what setting up takes.
+    **options
+        What the backend offers besides: see its ``Engine`` (``exprkit.backends.interpreter.engine`` has
+        ``block_size``, ``points_per_thread``, ``reduction`` and ``dispatch``).
+
+    Raises
+    ------
+    DataError
+        If ``X`` does not fit the population, or ``dtype`` spoils it.
+    BackendError
+        If the backend can't run here; says why and what mends it.
+    ArgumentError
+        If the backend has no such option.
+    """
+
+    def __init__(
+        self,
+        pop: Population,
+        X: Any,
+        backend: str = "auto",
+        precision: str | Precision = "ieee",
+        dtype: Any = "float32",
+        threads: int | None = None,
+        n_steps: int = 1,
+        **options: Any,
+    ) -> None:
+        self.pop = pop = inputs.population(pop)
+        settings = precision_of(precision)
+        self.precision = settings.operators
+        self.dtype = np.dtype(one_of("dtype", inputs.dtype_name(dtype), DTYPES, DataError))
+        self.threads = _check_threads(threads)
+        self.n_steps = _check_steps(n_steps)
+        check_options(options, Evaluator)
+        auto = isinstance(backend, str) and backend == "auto"
+        self._choice = self._chosen(X, settings, tuple(options)) if auto else None
+        self.backend = self._choice.name if self._choice else backend
+        module = load(self.backend)
+        _check_offered(self.backend, options, getattr(module, "OPTIONS", ()))
+        self._adopt = getattr(module, "adopt", inputs.no_device)
+        self._X, self._give_back, self._name_of = inputs.data_matrix(X, pop, self.dtype, self._adopt)
+        self._rounded: Any = None  # the y that was looked at last
+        self._asked: Any = None  # the same, of a loss that stayed on the device
+        self._fresh = None if isinstance(self._X, np.ndarray) else module.empty
+        self.n_points = len(self._X)
+        self._make_engine = lambda pop: module.Engine(
+            pop, self._X, precision=_for_backend(settings, self.backend, module), dtype=self.dtype,
+            threads=self.threads, **options,
+        )
+        self._engine = self._make_engine(pop)
+
+    def evaluate(self, params: Any = None, out: Any = None, count_nonfinite: bool = False) -> Any:
+        """Every expression at every data point.
+
+        Parameters
+        ----------
+        params : optional
+            A list of vectors, one an expression, each as long as the expression has
+            parameters; or an array (n_exprs, max_params), padded with anything; or
+            (n_sets, n_exprs, max_params) for many parameter sets at once.
+        out : array, optional
+            C-contiguous array of the evaluator's dtype and the result's shape, in the host's
+            memory or on the backend's device.  Reuse it: fresh memory for a large result
+            costs more than filling it.  A GPU writes rows fastest where n_points is a multiple
+            of 32 (float32; 16 of float64), and needs up to a quarter longer where it is odd.
+        count_nonfinite : bool
+            Also give how many nan and how many inf each expression made.
+
+        Returns
+        -------
+        array of dtype, (n_exprs, n_points) or (n_sets, n_exprs, n_points)
+            ``out`` itself if given, else the kind of array that ``X`` was.  nan for
+            expressions that are not ``pop.valid``.
+        int64 array, (n_exprs, 2) or (n_sets, n_exprs, 2)
+            Only with ``count_nonfinite``, behind the first: how many nan and inf.
+
+        Raises
+        ------
+        DataError
+            If ``params`` or ``out`` does not fit; nothing is computed then.
+        """
+        count_nonfinite = _check_flag("count_nonfinite", count_nonfinite)
+        sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self._adopt)
+        shape = (*lead, len(self.pop), self.n_points)
+        array = inputs.result_array(out, shape, self.dtype, self._adopt, self._fresh)
+        sets = inputs.apart(sets, array)
+        values = array.reshape(len(sets), len(self.pop), self.n_points)
+        if not count_nonfinite:
+            self._engine.evaluate(sets, values)
+            return out if out is not None else self._give_back(array)
+        counts = np.zeros((len(sets), len(self.pop), 2), np.int64)
+        if getattr(self._engine, "counts", False):
+            self._engine.evaluate(sets, values, counts)
+        else:
+            self._engine.evaluate(sets, values)
+            counts[..., 0], counts[..., 1] = np.isnan(values).sum(-1), np.isinf(values).sum(-1)
+        # not before the results are on their way: what takes a device array over waits for what was started by then
+        result = out if out is not None else self._give_back(array)
+        return result, counts.reshape(*lead, len(self.pop), 2)
+
+    def loss(
+        self, params: Any, y: Any, kind: str = "sse", weights: Any = None, count_nonfinite: bool = False
+    ) -> Any:
+        """The error of every expression against ``y``, without making the matrix.
+
+        Parameters
+        ----------
+        params
+            As for ``evaluate``; None where no expression has parameters.
+        y : array, (n_points,)
+            The target.
+        kind : {"sse", "mse", "mae", "rmse"}
+            Sum or mean of squared errors, mean absolute error, root of the mean square.
+        weights : array, (n_points,), optional
+            A weight >= 0 for every point; means are weighted means.  A point of weight 0
+            does not count, whatever an expression gives there.
+        count_nonfinite : bool
+            Also give how many nan and how many inf each expression made at the points that
+            count.  Free with ``"cuda"``; elsewhere the expressions are evaluated once more,
+            a part of the population at a time.
+
+        Returns
+        -------
+        float64 array, (n_exprs,) or (n_sets, n_exprs)
+            nan where an expression is nan at a point that counts.  With float32 data,
+            ``"cuda"`` squares in float32: errors beyond 1.8e19 make a squared loss inf.
+        int64 array, (n_exprs, 2) or (n_sets, n_exprs, 2)
+            Only with ``count_nonfinite``, behind the first: how many nan and inf.
+
+        Raises
+        ------
+        DataError
+            If ``params``, ``y`` or ``weights`` does not fit, or values are missing: y or a column of X that the
+            population uses is nan at a point that counts and ``count_nonfinite`` is not asked for.
+        """
+        summed, finish = LOSSES[one_of("kind", kind, tuple(LOSSES), DataError)]
+        count_nonfinite = _check_flag("count_nonfinite", count_nonfinite)
+        sets, lead, target, w = self._against(params, y, weights)
+        counts = np.zeros((len(sets), len(self.pop), 2), np.int64) if count_nonfinite else None
+        if counts is not None and getattr(self._engine, "counts_losses", False):
+            sums = self._engine.loss_sums(sets, target, w, summed, counts)
+        else:
+            sums = self._engine.loss_sums(sets, target, w, summed)
+            if counts is not None:
+                self._count(sets, w, counts)
+        if counts is None:
+            self._check_complete(sums, y, target, w)
+        total = self.n_points if w is None else float(np.sum(w, dtype=np.float64))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            loss = self._give_back(finish(sums, np.float64(total)).reshape(*lead, len(self.pop)))
+        return loss if counts is None else (loss, counts.reshape(*lead, len(self.pop), 2))
+
+    def _count(self, sets: Any, w: Any, counts: np.ndarray) -> None:
+        """How many nan and inf every expression gives where ``w`` is not 0; of some expressions at a time."""
+        rows = max(1, COUNTED_BYTES // max(self.n_points * self.dtype.itemsize, 1))
+        for start in range(0, len(self.pop), rows):
+            part = slice(start, start + rows)
+            engine = self._make_engine(self.pop[part])
+            width = self.pop[part].max_params
+            for one_set, found in zip(sets, counts, strict=True):
+                values = inputs.result_array(
+                    None, (1, len(self.pop[part]), self.n_points), self.dtype, self._adopt, self._fresh
+                )
+                engine.evaluate(np.ascontiguousarray(one_set[None, part, :width]), values)
+                given = values[0] if w is None else values[0][:, w != 0]
+                for k, kind in enumerate((given != given, abs(given) == np.inf)):
+                    number = kind.sum(-1)
+                    found[part, k] = number.get() if hasattr(number, "get") else number
+
+    def jacobian(self, params: Any = None, out: Any = None) -> Any:
+        """The derivatives of every expression by its parameters, at every data point.
+
+        Where an operator has no derivative (``abs`` at 0, ``floor``, ``min``, ...) it is what its row in
+        ``ops`` says; terms that are 0 whatever the data are left out.
+
+        Parameters
+        ----------
+        params, out
+            As for ``evaluate``.
+
+        Returns
+        -------
+        array of dtype, (n_exprs, n_points, max_params) or (n_sets, n_exprs, n_points, max_params)
+            0 where an expression has fewer parameters; nan for expressions that are not ``pop.valid``
+            and for parameters inside an operator without a derivative (``gamma``).
+
+        Raises
+        ------
+        DataError
+            If ``params`` or ``out`` does not fit.
+        BackendError
+            If the backend makes no derivatives.
+        """
+        compute = self._ability("jacobian")
+        sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self._adopt)
+        shape = (*lead, len(self.pop), self.n_points, self.pop.max_params)
+        array = inputs.result_array(out, shape, self.dtype, self._adopt, self._fresh)
+        sets = inputs.apart(sets, array)
+        compute(sets, array.reshape(len(sets), *shape[len(lead) :]))
+        return out if out is not None else self._give_back(array)
+
+    def loss_and_grad(self, params: Any, y: Any, kind: str = "sse", weights: Any = None) -> tuple[Any, Any]:
+        """The error of every expression against ``y`` and its gradient by the parameters, without the matrix.
+
+        Parameters
+        ----------
+        params, y, kind, weights
+            As for ``loss``.
+
+        Returns
+        -------
+        float64 array, (n_exprs,) or (n_sets, n_exprs)
+            What ``loss`` gives.
+        float64 array, (n_exprs, max_params) or (n_sets, n_exprs, max_params)
+            Its gradient; 0 where an expression has fewer parameters.
+
+        Raises
+        ------
+        DataError
+            If ``params``, ``y`` or ``weights`` does not fit, or values are missing: y or a column of X that the
+            population uses is nan at a point that counts.
+        BackendError
+            If the backend makes no derivatives.
+        """
+        compute = self._ability("loss_and_grad")
+        summed, finish = LOSSES[one_of("kind", kind, tuple(LOSSES), DataError)]
+        sets, lead, target, w = self._against(params, y, weights)
+        sums, gradient = compute(sets, target, w, summed)
+        self._check_complete(sums, y, target, w)
+        total = np.float64(self.n_points if w is None else float(np.sum(w, dtype=np.float64)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            loss = finish(sums, total)
+            slope = 0.5 / (loss * total) if kind == "rmse" else 1.0 if kind == "sse" else 1.0 / total
+            gradient = gradient * np.asarray(slope)[..., None]
+        shape = (*lead, len(self.pop))
+        return self._give_back(loss.reshape(shape)), self._give_back(gradient.reshape(*shape, gradient.shape[-1]))
+
+    def normal_equations(self, params: Any, y: Any, weights: Any = None) -> tuple[Any, Any, Any]:
+        """What a step of Gauss and Newton is made from: J'WJ, J'Wr and the sum of w r^2, with r = f - y.
+
+        Parameters
+        ----------
+        params, y, weights
+            As for ``loss``.
+
+        Returns
+        -------
+        float64 arrays, (..., max_params, max_params), (..., max_params) and (...)
+            with ``...`` (n_exprs,) or (n_sets, n_exprs); 0 where an expression has fewer parameters.
+
+        Raises
+        ------
+        DataError
+            If ``params``, ``y`` or ``weights`` does not fit, or values are missing: y or a column of X that the
+            population uses is nan at a point that counts.
+        BackendError
+            If the backend makes no derivatives.
+        """
+        compute = self._ability("normal_equations")
+        sets, lead, target, w = self._against(params, y, weights)
+        jtj, jtr, sse = compute(sets, target, w)
+        self._check_complete(sse, y, target, w)
+        shape = (*lead, len(self.pop))
+        return tuple(self._give_back(array.reshape(*shape, *array.shape[2:])) for array in (jtj, jtr, sse))
+
+    def ptx(self, i: int) -> str:
+        """The PTX of expression ``i`` as a module of its own.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such expression.
+        BackendError
+            If the backend makes no code of its own for an expression.
+        """
+        number = self._number(i)
+        return str(self._ability("ptx", "makes no PTX of an expression; backend='ptx' does")(number))
+
+    def sass(self, i: int) -> str:
+        """The machine code of expression ``i``, disassembled.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such expression.
+        BackendError
+            If the backend makes no code of its own for an expression, or no disassembler is installed.
+        """
+        number = self._number(i)
+        return str(self._ability("sass", "makes no code of an expression; backend='ptx' does")(number))
+
+    def _number(self, i: int) -> int:
+        number = whole_number(i)
+        if number is None or not 0 <= number < len(self.pop):
+            raise ArgumentError(f"there is no expression {brief(i)}: they are numbered 0 to {len(self.pop) - 1}")
+        return number
+
+    def _ability(self, name: str, otherwise: str = "makes no derivatives; backend='cpu' does") -> Any:
+        """The engine's method of that name."""
+        method = getattr(self._engine, name, None)
+        if method is None:
+            raise BackendError(f"backend {self.backend!r} {otherwise}")
+        return method
+
+    def _against(
+        self, params: Any, y: Any, weights: Any
+    ) -> tuple[np.ndarray, tuple[int, ...], np.ndarray, np.ndarray | None]:
+        """Parameters, their leading shape, the target and the weights, checked."""
+        sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self._adopt)
+        known = y is self._rounded
+        target = inputs.point_vector("y", y, self.n_points, self.dtype, self._adopt, checked=known)
+        w = inputs.weights_vector(weights, self.n_points, self.dtype, self._adopt)
+        self._rounded = y
+        return sets, lead, target, w
+
+    def _check_complete(self, sums: Any, given: Any, y: Any, w: Any) -> None:
+        """Where a loss came out nan: an error if values are missing.
+
+        To ask a device is to wait for it, so of the same ``given`` y it is asked once.
+        """
+        on_device = not isinstance(sums, np.ndarray)
+        if on_device and given is self._asked:
+            return
+        self._asked = given if on_device else None
+        if bool(np.isnan(sums).any()):
+            self.check_complete(y, w)
+
+    def check_complete(self, y: Any, w: Any) -> None:
+        """An error if ``y`` or a column that the population uses is nan at a point that counts."""
+        gaps = [("y", inputs.on_host(missing))] if bool((missing := np.isnan(y)).any()) else []
+        for what, missing in (*gaps, *self._gaps):
+            n = int(np.sum(missing if w is None else missing & inputs.on_host(w > 0)))
+            if n:
+                raise DataError(
+                    f"{what} lacks {n:,} of {number_of(self.n_points, 'value')}: drop or fill those rows, "
+                    "or give them weight 0"
+                )
+
+    @functools.cached_property
+    def _gaps(self) -> list[tuple[str, np.ndarray]]:
+        """The columns that the population uses and that are not complete, with the points where they are nan."""
+        found = []
+        for i in tables.used_columns(self.pop):
+            missing = np.isnan(self._X[:, i])
+            if bool(missing.any()):
+                found.append((f"column {self._name_of(i)} of X", inputs.on_host(missing)))
+        return found
+
+    def explain(self) -> str:
+        """Which backend runs and on what, and what each is estimated to take (``backends.choice``)."""
+        head = f"{self.backend}: {status(self.backend).detail}; precision {self.precision}, {self.dtype}"
+        found = self._choice
+        if found is None:
+            work = cost_model.work_of(self.pop, self.n_points, **self._expected(self._fresh is not None))
+            found = cost_model.choose(work, pop=self.pop, forced=self.backend)
+        return f"{head}\n{found.table()}"
+
+    def _chosen(self, X: Any, settings: Precision, options: tuple[str, ...]) -> cost_model.Choice:
+        """What "auto" takes; data that is no table of numbers is complained of later."""
+        n_points = inputs.length(X)
+        work = cost_model.work_of(self.pop, n_points, **self._expected(cost_model.lies_on_device(X)))
+        special = settings != Precision(settings.operators)
+        return cost_model.choose(work, pop=self.pop, options=options, settings=special)
+
+    def _expected(self, on_device: bool) -> dict[str, Any]:
+        return {
+            "dtype": self.dtype, "fast": self.precision == "fast", "n_steps": self.n_steps, "threads": self.threads,
+            "on_device": on_device,
+        }  # fmt: skip
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an Evaluator stays in its process: hand the Population and the data over, and make it there")
+
+    def __repr__(self) -> str:
+        return (
+            f"Evaluator({len(self.pop)} expressions x {self.n_points} points, backend={self.backend!r}, "
+            f"precision={self.precision!r}, dtype={self.dtype.name!r})"
+        )
+
+
+def _check_threads(threads: Any) -> int | None:
+    number = whole_number(threads)
+    if threads is not None and (number is None or not 1 <= number <= MOST_THREADS):
+        raise DataError(f"threads must be a whole number from 1 to {MOST_THREADS:,}, not {brief(threads)}")
+    return number
+
+
+def _check_steps(n_steps: Any) -> int:
+    number = whole_number(n_steps)
+    if number is None or number < 1:
+        raise DataError(f"n_steps must be a whole number from 1, not {brief(n_steps)}")
+    return number
+
+
+def _check_flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise DataError(f"{name} must be True or False, not {brief(value)}")
+    return bool(value)
+
+
+def check_options(options: dict[str, Any], called: Callable[..., Any]) -> None:
+    """An error for what is neither an argument of ``called`` nor an option of any backend; names the nearest one."""
+    for name in options:
+        known = [option for backend in NAMES for option in offered(backend)]
+        if name not in known:
+            hint = did_you_mean(name, [*inspect.signature(called).parameters, *known], OTHER_WORDS)
+            raise ArgumentError(f"{called.__name__} has no option {name!r}{hint}")
+
+
+def _check_offered(backend: str, options: dict[str, Any], has: tuple[str, ...]) -> None:
+    for name in options:
+        if name not in has:
+            what = f"its options are {', '.join(has)}" if has else "it has none"
+            raise ArgumentError(f"backend {backend!r} has no option {name!r}: {what}")
+
+
+def _for_backend(settings: Precision, name: str, module: Any) -> Any:
+    """The settings for a backend that compiles for a GPU, the name for others."""
+    if getattr(module, "TAKES_SETTINGS", False):
+        return settings
+    if settings != Precision(settings.operators):
+        raise ArgumentError(f"{name!r} takes precision by name only: 'ieee' or 'fast'")
+    return settings.operators

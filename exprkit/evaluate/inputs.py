@@ -1,0 +1,352 @@
+"""What the user hands over, checked and made into arrays the backends can take.
+
+In: lists, arrays, tables, of any library and any device.  Out: arrays of the evaluator's dtype. 
+Every shape is checked against the population before any work starts, and an error says what fits,
+what came, and what to do.
+
+Arrays that lie on a device stay there: a backend that can use them has a function ``adopt``,
+which gives a view of such an array in the backend's own library, and None for anything else.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+from collections.abc import Callable, Mapping, Set
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.errors import DataError, brief, number_of
+from exprkit.evaluate import rounding, tables
+from exprkit.expressions.expression import Expression
+from exprkit.expressions.parser import parse
+from exprkit.expressions.population import Population
+from exprkit.numbers import as_numbers
+from exprkit.text.tokens import VARIABLE
+
+Adopt = Callable[[Any], Any]
+MOST_NESTED = 4  # lists; sets of vectors are 3
+NO_NUMBERS = (type(None), str, bytes, bytearray, complex, Mapping, Set, np.ma.MaskedArray)
+
+
+def no_device(values: Any) -> None:
+    """The ``adopt`` of a backend that works in the host's memory."""
+
+
+def population(pop: Any) -> Population:
+    """``pop`` itself, or of one expression, a text or an Expression, the population."""
+    if isinstance(pop, str | Expression):
+        return parse(pop)
+    if not isinstance(pop, Population):
+        raise DataError(f"the first argument must be a Population, not {type(pop).__name__}: use exprkit.parse(...)")
+    return pop
+
+
+def weights_vector(
+    weights: Any, n_points: int, dtype: np.dtype, adopt: Adopt = no_device, own: bool = False
+) -> Any | None:
+    """Weights of the points, finite and not negative; None for none."""
+    if weights is None:
+        return None
+    given = _vector("weights", weights, n_points, adopt)
+    least, most = (float(given.min()), float(given.max())) if n_points else (0.0, 0.0)
+    if not (least >= 0 and most < np.inf):
+        raise DataError("weights must be finite and not negative")
+    limits = rounding.limits_of(dtype)
+    spoilt = f"up to {most:.6g} are too large for {dtype}" if most >= limits.endless else None
+    if least <= limits.nothing and rounding.loses_digits(given.dtype, dtype):
+        lost = (given > 0) & (given <= limits.nothing)
+        spoilt = f"down to {float(given[lost].min()):.6g} become 0 in {dtype}" if bool(lost.any()) else spoilt
+    if spoilt:
+        raise DataError(f"weights {spoilt}: scale them, or use dtype=\"float64\"")
+    return _cast(given, dtype, own)
+
+
+def dtype_name(dtype: Any) -> str:
+    """``"float32"`` for np.float32, np.dtype("float32") and "float32" alike."""
+    if not isinstance(dtype, str | type | np.dtype):  # NumPy takes many things, None for float64 among them
+        return brief(dtype)
+    try:
+        return np.dtype(dtype).name
+    except (TypeError, ValueError, DeprecationWarning):
+        return str(dtype)
+
+
+class Data(NamedTuple):
+    """The data in memory of its own, what turns results into the kind of array it was, and its columns' names."""
+
+    values: Any  # C-contiguous (n_points, n_vars) of the evaluator's dtype
+    give_back: Callable[[Any], Any]
+    names: Callable[[int], str]
+
+
+def data_matrix(X: Any, pop: Population, dtype: np.dtype, adopt: Adopt = no_device) -> Data:
+    """What the user hands over as ``X``, checked and converted."""
+    if tables.is_table(X):
+        return _table(X, pop, dtype)
+    array, give_back = _as_array("X", X, adopt)
+    if array.ndim != 2:
+        hint = "; one variable is X.reshape(-1, 1)" if array.ndim == 1 else ""
+        raise DataError(f"X must have shape (n_points, n_vars), not {array.shape}{hint}")
+    _check_columns(array.shape, pop)
+    names = functools.partial(_column_name, pop)
+    if rounding.loses_digits(array.dtype, dtype):
+        for i in range(array.shape[1]):
+            _check_rounding(_contiguous(array[:, i]), i, pop, dtype, names(i))
+    return Data(_cast(array, dtype, own=not isinstance(X, list | tuple)), give_back, names)
+
+
+def _table(X: Any, pop: Population, dtype: np.dtype) -> Data:
+    columns = tables.columns(X, pop)
+    n_points = next((len(column) for column in columns.values() if column is not None), tables.length(X))
+    values = np.full((n_points, len(columns)), np.nan, dtype)
+    _check_columns(values.shape, pop)
+    for i, (name, column) in enumerate(columns.items()):
+        if column is not None:
+            _check_rounding(column, i, pop, dtype, name)
+            values[:, i] = _cast(column, dtype)
+    return Data(values, _same, list(columns).__getitem__)
+
+
+def _column_name(pop: Population, i: int) -> str:
+    return f"x{i + 1}" if pop.variables is None else repr(pop.variables[i])
+
+
+def _check_rounding(column: Any, i: int, pop: Population, dtype: np.dtype, name: str) -> None:
+    """An error if rounding spoils a column that some expression uses."""
+    if (harm := rounding.harm(column, dtype)) and i in tables.used_columns(pop):
+        raise DataError(f"column {name} of X: {harm}")
+
+
+def parameter_sets(
+    params: Any, pop: Population, dtype: np.dtype, adopt: Adopt = no_device
+) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Parameters as (n_sets, n_exprs, max_params), and the leading shape of the result, () or (n_sets,)."""
+    n_exprs, width = len(pop), pop.max_params
+    if params is None:
+        if width:
+            raise DataError(f"params are missing: {_first_needing(pop, 0)}")
+        return np.zeros((1, n_exprs, 0), dtype), ()
+    padded = _padded(params, pop, adopt)
+    if padded.ndim not in (2, 3) or padded.shape[-2] != n_exprs:
+        raise DataError(
+            f"params must be a list of {n_exprs} vectors, or have shape ({n_exprs}, {width}) "
+            f"or (n_sets, {n_exprs}, {width}), not {padded.shape}"
+        )
+    if padded.shape[-1] < width:
+        raise DataError(f"params holds {padded.shape[-1]} an expression: {_first_needing(pop, padded.shape[-1])}")
+    lead = padded.shape[:-2]
+    n_sets = lead[0] if lead else 1
+    return _cast(padded[..., :width].reshape(n_sets, n_exprs, width), dtype), lead
+
+
+def point_vector(
+    name: str, values: Any, n_points: int, dtype: np.dtype, adopt: Adopt = no_device, own: bool = False,
+    checked: bool = False,
+) -> Any:  # fmt: skip
+    """``y`` as a contiguous (n_points,) array of dtype; with ``own``, in memory that the user has not."""
+    array = _vector(name, values, n_points, adopt)
+    if not checked and (harm := rounding.harm(array, dtype)):
+        raise DataError(f"{name}: {harm}")
+    return _cast(array, dtype, own)
+
+
+def _vector(name: str, values: Any, n_points: int, adopt: Adopt) -> Any:
+    """One number a data point, (n_points,)."""
+    array, _ = _as_array(name, values, adopt)
+    if array.shape == (n_points, 1):
+        array = array[:, 0]
+    if array.shape != (n_points,):
+        raise DataError(f"{name} must have shape ({n_points},), one value a data point, not {array.shape}")
+    return array
+
+
+def result_array(
+    out: Any, shape: tuple[int, ...], dtype: np.dtype, adopt: Adopt = no_device, fresh: Callable[..., Any] | None = None
+) -> np.ndarray:
+    """``out`` checked (of a device, a view of it), or fresh memory of that shape."""
+    if out is None and fresh is not None:
+        return fresh(shape, dtype)
+    if out is None:
+        remedy = "take fewer expressions at a time, use loss(), or pass a np.memmap as out="
+        check_memory("the result", shape, dtype, remedy)
+        return np.empty(shape, dtype)
+    array = adopt(out)
+    if array is None:
+        if not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray):
+            raise DataError(f"out must be a NumPy array, not {type(out).__name__}")
+        array = out.view(np.ndarray)
+    if array.shape != shape or array.dtype != dtype:
+        raise DataError(f"out must have shape {shape} and dtype {dtype.name}, not {array.shape} and {array.dtype.name}")
+    if not (array.flags.c_contiguous and getattr(array.flags, "writeable", True)):
+        raise DataError("out must be C-contiguous and writeable")
+    return array
+
+
+def apart(params: Any, out: Any) -> Any:
+    """The parameters, copied where writing ``out`` may change them."""
+    return params.copy() if type(params) is type(out) and np.may_share_memory(params, out) else params
+
+
+def on_host(array: Any) -> Any:
+    """The array in the host's memory."""
+    return array.get() if hasattr(array, "get") and hasattr(array, "device") else array
+
+
+def length(X: Any) -> int:
+    """How many data points there seem to be; what is no table of numbers is complained of later."""
+    try:
+        return tables.length(X) if tables.is_table(X) else len(X)
+    except TypeError:
+        return 0
+
+
+def _padded(params: Any, pop: Population, adopt: Adopt) -> np.ndarray:
+    """Parameters as an array of 2 or 3 dimensions; vectors of different lengths are padded with 0."""
+    if isinstance(params, list | tuple):
+        depth = _depth(params)
+        if depth == 3:
+            sets = [_pad_vectors(one_set, pop) for one_set in params]
+            width = min(one_set.shape[1] for one_set in sets)
+            return np.stack([one_set[:, :width] for one_set in sets])
+        return _pad_vectors([params] if depth == 1 and len(pop) == 1 else params, pop)
+    array, _ = _as_array("params", params, adopt, gaps=False)
+    return array[None] if array.ndim == 1 and len(pop) == 1 else array
+
+
+def _depth(values: Any) -> int:
+    """How deeply lists and arrays are nested, seen along the first entries."""
+    depth = 0
+    while isinstance(values, list | tuple) and depth < MOST_NESTED:
+        depth += 1
+        if not values:
+            return depth
+        values = values[0]
+    return depth if depth == MOST_NESTED else depth + np.ndim(values)
+
+
+def _pad_vectors(vectors: Any, pop: Population) -> np.ndarray:
+    """The thesis's vector of vectors as (n_exprs, max_params)."""
+    count = len(vectors) if hasattr(vectors, "__len__") and getattr(vectors, "ndim", True) else brief(vectors)
+    if count != len(pop):
+        raise DataError(f"params holds {count} vectors for {len(pop)} expressions")
+    try:
+        lengths = np.fromiter(map(len, vectors), np.int64, len(vectors))
+        flat = _flat(vectors)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"params must be a list of vectors of numbers, one an expression: {error}") from None
+    wrong = np.flatnonzero(lengths != pop.n_params)
+    too_many = isinstance(vectors, list | tuple) and lengths.max(initial=0) > pop.max_params  # an array may be wider
+    if len(wrong) and (too_many or not np.all(lengths == lengths[0])):
+        i = int(wrong[0])
+        raise DataError(f"params[{i}] holds {lengths[i]} numbers, but {_describe(pop, i)} has {pop.n_params[i]}")
+    padded = np.zeros((len(pop), int(lengths.max(initial=0))))
+    padded[np.arange(padded.shape[1]) < lengths[:, None]] = flat
+    return padded
+
+
+def _flat(vectors: Any) -> np.ndarray:
+    """All numbers of the vectors, float64."""
+    _check_kinds({*map(type, vectors)})
+    numbers = list(chain.from_iterable(vectors))
+    found = np.array(numbers) if numbers else np.empty(0)
+    if found.dtype.kind in "fiub":
+        return found.astype(np.float64)
+    _check_kinds({*map(type, numbers)})
+    return np.fromiter(numbers, np.float64, len(numbers))
+
+
+def _check_kinds(kinds: set[type]) -> None:
+    """An error for what Python would turn into numbers and is none."""
+    for kind in kinds:
+        if issubclass(kind, NO_NUMBERS) or (issubclass(kind, np.generic) and np.dtype(kind).kind not in "fiub"):
+            raise TypeError(f"there is a {kind.__name__} among them")
+
+
+def _first_needing(pop: Population, given: int) -> str:
+    i = int(np.argmax(pop.n_params > given))
+    return f"{_describe(pop, i)} has {pop.n_params[i]}"
+
+
+def _describe(pop: Population, i: int) -> str:
+    text = str(pop[i])
+    return f"expression {i} ({text if len(text) <= 60 else text[:57] + '...'})"
+
+
+def _check_columns(shape: tuple[int, ...], pop: Population) -> None:
+    n_points, n_columns = shape
+    there = f"X has {number_of(n_columns, 'column')}"
+    transposed = "; X is (n_points, n_vars): did you mean X.T?" if n_points == pop.n_vars != n_columns else ""
+    if pop.variables is not None and n_columns != len(pop.variables):
+        raise DataError(f"{there}, but the population's variables are {', '.join(pop.variables)}{transposed}")
+    if n_columns < pop.n_vars:
+        tokens = (pop.kinds == VARIABLE) & (pop.values >= n_columns)
+        i = int(np.searchsorted(pop.offsets, np.argmax(tokens), side="right")) - 1
+        raise DataError(f"{there}, but {_describe(pop, i)} needs {pop.n_vars}{transposed}")
+
+
+def _as_array(
+    name: str, values: Any, adopt: Adopt, gaps: bool = True
+) -> tuple[Any, Callable[[np.ndarray], Any]]:
+    """A real-valued array, of NumPy or the backend's device, and the way back to the caller's kind of array."""
+    array = adopt(values)
+    if array is None:
+        array, give_back = _as_numpy(name, values, gaps)
+    else:
+        give_back = _same if array is values else _library(values).from_dlpack
+        if array.dtype.kind not in "fiub":
+            raise DataError(f"{name} must hold real numbers, not {array.dtype}")
+    return array, give_back
+
+
+def _as_numpy(name: str, values: Any, gaps: bool) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:
+    give_back: Callable[[np.ndarray], Any] = _same
+    if not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__"):
+        values, give_back = _from_dlpack(name, values)
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise DataError(f"{name} has masked values: fill them with numbers, or leave those points out")
+    return as_numbers(name, values, gaps), give_back
+
+
+def _from_dlpack(name: str, values: Any) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:
+    library = _library(values)
+    values = values.detach() if hasattr(values, "detach") else values
+    try:
+        return np.from_dlpack(values), library.from_dlpack
+    except (BufferError, RuntimeError, TypeError, AttributeError) as error:
+        raise DataError(f"{name} can't be read from {type(values).__name__} on this device: {error}") from None
+
+
+def _library(values: Any) -> Any:
+    """The module that an array's class comes from, with its ``from_dlpack``."""
+    return importlib.import_module(type(values).__module__.partition(".")[0].replace("jaxlib", "jax.numpy"))
+
+
+def _same(array: np.ndarray) -> np.ndarray:
+    return array
+
+
+def _contiguous(column: Any) -> Any:
+    return column if column.flags.c_contiguous else column.copy()
+
+
+def _cast(array: Any, dtype: np.dtype, own: bool = False) -> Any:
+    """C-contiguous and of dtype; ``own``: a copy in any case.  What compiled loops take is aligned and writeable."""
+    with np.errstate(over="ignore"):  # a float64 too large for float32 is inf, as IEEE says
+        cast = array.astype(dtype, order="C", copy=own)
+    return cast if not isinstance(cast, np.ndarray) or cast.flags.carray else cast.copy()
+
+
+def check_memory(what: str, shape: tuple[int, ...], dtype: np.dtype, remedy: str) -> None:
+    """What can't fit raises here, before Linux grants memory it does not have."""
+    needed = int(np.prod(shape, dtype=np.float64)) * dtype.itemsize
+    if not hasattr(os, "sysconf") or "SC_PHYS_PAGES" not in os.sysconf_names:
+        return
+    present = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > present:
+        raise MemoryError(
+            f"{what} {shape} needs {needed / 1e9:.1f} GB and this machine has {present / 1e9:.1f} GB: {remedy}"
+        )

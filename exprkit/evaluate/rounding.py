@@ -1,0 +1,108 @@
+"""What a column of numbers loses when it is rounded to the evaluator's dtype.
+
+In: a column.  Out: None, or in words what would be lost and what mends it.
+
+    >>> import numpy as np
+    >>> from exprkit.evaluate.rounding import harm
+    >>> harm(1.7e9 + np.arange(200.0), np.dtype("float32"))
+    '200 different numbers, from 1700000000 to 1700000199, become 3 in float32: subtract ... dtype="float64"'
+    >>> harm(np.linspace(285, 295, 200), np.dtype("float32")) is None
+    True
+
+Rounding alone does no harm: of a million random numbers between 0 and 1 some become equal in float32, and nobody can
+tell.  It does where different numbers become equal and the rounding is no longer small beside the range of the column
+(time stamps), or the numbers are whole (identifiers), and where numbers leave the range of the type.  Arrays of a
+device stay there: what is called here they have as well.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+COARSE = 1e-5  # of a column's range: rounding errors below it do no harm; temperatures in kelvin have a tenth of that
+LOST = 0.01  # share of the different numbers that may become equal to others
+
+
+class Limits(NamedTuple):
+    """Of a type of real numbers."""
+
+    endless: float  # numbers from here on are rounded to inf
+    nothing: float  # numbers up to here are rounded to 0
+    error: float  # of rounding, at most, as a share of the number
+    whole: float  # up to here all whole numbers are there
+
+
+def harm(values: Any, dtype: np.dtype) -> str | None:
+    """What rounding the numbers, (n,), to ``dtype`` would spoil and what mends it, in words; None: nothing."""
+    if not loses_digits(values.dtype, dtype) or not values.size:
+        return None
+    low, high = _range(values)
+    largest, limits = max(-low, high), limits_of(dtype)
+    if largest < limits.endless:
+        if max(largest * limits.error, limits.nothing) <= COARSE * (high - low) and largest <= limits.whole:
+            return None
+        return _merged(values, dtype, low, high, largest, limits)
+    most = np.finfo(dtype).max
+    end = f"{dtype}, which ends at {most:.3g}"
+    return f"numbers up to {largest:.6g} are too large for {end}: scale them{_double(dtype)}"
+
+
+def _merged(values: Any, dtype: np.dtype, low: Any, high: Any, largest: Any, limits: Limits) -> str | None:
+    """Whether different numbers become equal, where the first look left it open."""
+    if 0 < largest <= limits.nothing:
+        return f"all numbers, at most {largest:.6g}, become 0 in {dtype}: scale them{_double(dtype)}"
+    error = largest * limits.error
+    if max(error, limits.nothing) <= COARSE * (high - low) and not _are_whole(values):
+        return None
+    before, after = _different(values, dtype)
+    if before - after <= LOST * before:
+        return None
+    remedy = "subtract the least of them" if error > limits.nothing else "scale them"
+    return (
+        f"{before:,} different numbers, from {low:.12g} to {high:.12g}, become {after:,} in {dtype}: "
+        f"{remedy}{_double(dtype)}"
+    )
+
+
+@functools.cache
+def limits_of(dtype: np.dtype) -> Limits:
+    """What decides how a type rounds."""
+    found = np.finfo(dtype)
+    error = float(found.eps) / 2
+    return Limits(
+        float(found.max) * (1 + error / 2), float(found.smallest_subnormal) / 2, error, 2.0 ** (found.nmant + 1)
+    )
+
+
+@functools.cache
+def loses_digits(given: np.dtype, dtype: np.dtype) -> bool:
+    """Whether a type of real numbers has some that the other one rounds."""
+    digits = 8 * given.itemsize if given.kind in "iu" else np.finfo(given).nmant + 1 if given.kind == "f" else 1
+    return bool(digits > np.finfo(dtype).nmant + 1)
+
+
+def _double(dtype: np.dtype) -> str:
+    return ', or use dtype="float64"' if dtype.itemsize == 4 else ""
+
+
+def _range(values: Any) -> tuple[Any, Any]:
+    """The least and the largest of the finite numbers; 0 and 0 if there is none."""
+    low, high = values.min().item(), values.max().item()
+    if -np.inf < low and high < np.inf:
+        return low, high
+    finite = values[np.isfinite(values)]
+    return _range(finite) if finite.size else (0.0, 0.0)
+
+
+def _are_whole(values: Any) -> bool:
+    return values.dtype.kind in "iu" or not bool(((values != np.floor(values)) & np.isfinite(values)).any())
+
+
+def _different(values: Any, dtype: np.dtype) -> tuple[int, int]:
+    """How many different finite numbers there are, and how many once they are rounded, which keeps their order."""
+    ordered = np.sort(values if values.dtype.kind in "iu" else values[np.isfinite(values)])
+    rounded = ordered.astype(dtype)
+    return 1 + int((ordered[1:] != ordered[:-1]).sum()), 1 + int((rounded[1:] != rounded[:-1]).sum())

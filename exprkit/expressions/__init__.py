@@ -1,0 +1,14 @@
+"""Expressions: one, and whole populations of them.
+
+In: what a user gives, or an alphabet.  Out: ``Population`` (postfix tokens in five arrays) and ``Expression``.
+
+===================  ==================================================================
+``parser``           text, SymPy and Expressions to a population
+``generate``         random and exhaustive populations
+``expression``       one expression, written with Python's operators
+``population``       many; ``population_file``: on disk; ``checks``: what must hold of them
+``rewrite``          the table's rewrite rules
+``dag``              an expression without common subexpressions, and its derivatives
+``differentiate``    derivatives as expressions
+===================  ==================================================================
+"""

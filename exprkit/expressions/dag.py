@@ -1,0 +1,484 @@
+"""One expression as a graph, in which equal parts are there once, and its derivatives in it.
+
+In: the tokens of an expression.  Out: numbered nodes, from which ``differentiate`` writes a derivative as
+postfix tokens again, and ``gradient`` a program of a value and its derivatives.  The rules are the
+table's ``derivative`` cells, text over a, b and y, read once:
+
+    >>> from exprkit.expressions import dag
+    >>> rules = dag.derivative_rules()
+    >>> int(rules.there.sum()) > 60
+    True
+
+What is computed, plainly (forward mode, by one leaf)::
+
+    for node in nodes of the value, operands first:
+        tangent[node] = 1 if it is that leaf
+                        else sum of  rule(a, b, y) * tangent[operand]  over its operands
+
+and in reverse mode, by all parameters at once::
+
+    adjoint[root] = 1
+    for node in nodes of the value, operands last:
+        for operand of node:
+            adjoint[operand] += rule(a, b, y) * adjoint[node]
+
+Terms that are known to be 0 are left out and factors that are known to be 1 dropped, so that a
+derivative does not explode; the value itself stays as the user wrote it.  In a derivative that is
+to be computed (LOOSE) 0 times anything is 0, where a product could meet it (the table's ``strong``):
+at x = 0 the derivative of x^p by p is 0, not 0 * log(0).  All functions work on a ``Graph``, which
+holds one expression at a time.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from exprkit.expressions.rewrite import NONE, UNIFORM_NODE, Rules, group_of, is_uniform, rewrite
+from exprkit.operators import ops
+from exprkit.runtime.jit import compiled
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, TokenArrays
+
+NODES, NUMBERS, STAMP, LOOSE, NO_RULE, FULL = range(6)  # of ``Graph.counts``
+FORWARD_MOST = 8  # parameters; more are differentiated in reverse only
+# with a type: of a plain Python number that is handed over, Numba makes every function anew for its value
+ADD, SUB, MUL, DIV = np.int64(ops.ADD), np.int64(ops.SUB), np.int64(ops.MUL), np.int64(ops.DIV)
+POW, NEG, INV, COPY = np.int64(ops.POW), np.int64(ops.NEG), np.int64(ops.INV), np.int64(ops.COPY)
+STRONG_MUL, STRONG_DIV = np.int64(ops.STRONG_MUL), np.int64(ops.STRONG_DIV)
+NOTHING = np.int64(-1)  # where there is no operand
+
+
+class Graph(NamedTuple):
+    """The nodes of one expression; operands have smaller numbers than what uses them."""
+
+    group: np.ndarray  # CONSTANT, VARIABLE, PARAMETER or, as in ``lower``, what kind of operator
+    code: np.ndarray  # of an operator, else NONE
+    a: np.ndarray  # operand; of a leaf its index
+    b: np.ndarray  # operand or -1
+    numbers: np.ndarray  # of the constants
+    values: np.ndarray  # the same as bits
+    positive: np.ndarray  # by variable: known to be neither negative nor -0
+    place: np.ndarray  # where a node is looked for: a hash table of node numbers ...
+    stamp: np.ndarray  # ... that count only with the present expression's stamp
+    stack: np.ndarray
+    tangent: np.ndarray  # by node of the value, -1: is 0
+    rule: np.ndarray  # [2 * node + operand] -> the node of its derivative, -1: not made yet
+    # NODES, NUMBERS, STAMP; LOOSE: rounding may differ; NO_RULE: a derivative is missing; FULL: there was no room
+    counts: np.ndarray
+
+
+class Texts(NamedTuple):
+    """Texts without parameters as postfix tokens, one behind the other."""
+
+    kinds: np.ndarray
+    values: np.ndarray
+    offsets: np.ndarray
+    n_params: np.ndarray
+
+
+class Derivatives(NamedTuple):
+    """The table's ``derivative`` cells as postfix tokens; variables 0, 1, 2 are a, b and y."""
+
+    start: np.ndarray  # [code, operand]
+    stop: np.ndarray
+    there: np.ndarray
+    kinds: np.ndarray
+    values: np.ndarray
+    numbers: np.ndarray  # the same 8 bytes, as a constant
+
+
+@functools.cache
+def derivative_rules() -> Derivatives:
+    """The rules of all operators, parsed."""
+    pop = rule_texts()[1]
+    start, stop = np.zeros((256, 2), np.int64), np.zeros((256, 2), np.int64)
+    there = np.zeros((256, 2), np.bool_)
+    for i, place in enumerate(rule_texts()[0]):
+        start[place], stop[place], there[place] = pop.offsets[i], pop.offsets[i + 1], True
+    return Derivatives(start, stop, there, pop.kinds, pop.values, pop.values.view(np.float64))
+
+
+@functools.cache
+def rule_texts() -> tuple[list[tuple[int, int]], Texts]:
+    """(operator's code, operand) of every rule, and the rules' tokens over a, b and y."""
+    from exprkit.text import reader
+    from exprkit.text.names import Names
+
+    rows = [row for row in ops.BY_CODE.values() if row.derivative]
+    places = [(row.code, k) for row in rows for k in range(row.arity)]
+    batch = reader.from_items([text for row in rows for text in row.derivative])
+    batch.names = Names(["a", "b", "y"], None)
+    kinds, values, offsets, faults = reader.tokens_of(batch)
+    assert not faults, "the table's own texts can be read"
+    return places, Texts(kinds, values, offsets, np.zeros(len(offsets) - 1, np.int32))
+
+
+@functools.cache
+def no_rewriting() -> Rules:
+    """Rules that leave every operator as it is."""
+    none, empty = np.full(256, NONE, np.uint8), np.empty(0)
+    return Rules(
+        ops.ARITY.copy(), np.ones(256, np.uint8), np.full((256, 256), NONE, np.uint8), none, none, none, none,
+        np.zeros(257, np.int64), empty, empty.astype(np.uint8),
+    )  # fmt: skip
+
+
+def make_graph(pop: TokenArrays, positive: np.ndarray, *, reverse: bool, loose: bool, room: int = 1) -> Graph:
+    """Room for any expression of the population.
+
+    ``reverse``: for ``adjoints`` and all ``tangents`` of up to FORWARD_MOST parameters, else for one tangent.
+    ``loose``: derivatives are to be computed, and may be rounded otherwise than written where that is cheaper.
+    ``room``: so many times what has always been enough; FULL says that it was not.
+    """
+    longest = int((derivative_rules().stop - derivative_rules().start).max())
+    tokens = np.diff(pop.offsets)
+    ways = np.minimum(pop.n_params, FORWARD_MOST) + 1 if reverse else np.ones(len(tokens), np.int64)
+    most = room * (int((tokens * (4 * longest + 8 * ways + 4)).max(initial=0)) + 64)
+    n_values = int(tokens.max(initial=0)) + 4
+    size = 1 << (2 * most).bit_length()
+    numbers = np.empty(most + 1)  # one more: where a number stands while it is looked up
+    return Graph(
+        np.empty(most, np.uint8), np.empty(most, np.uint8), np.empty(most, np.int32), np.empty(most, np.int32),
+        numbers, numbers.view(np.uint64), positive,
+        np.zeros(size, np.int32), np.zeros(size, np.int32), np.empty(most, np.int32),
+        np.empty(n_values, np.int32), np.empty(2 * n_values, np.int32), np.array([0, 0, 0, loose, 0, 0], np.int64),
+    )  # fmt: skip
+
+
+_part = compiled(forceinline=True)
+
+
+# ── nodes ────────────────────────────────────────────────────────────────────────────
+
+
+@_part
+def clear(graph):
+    """Make room for the next expression."""
+    graph.counts[NODES] = graph.counts[NUMBERS] = graph.counts[NO_RULE] = graph.counts[FULL] = 0
+    graph.counts[STAMP] += 1
+    if graph.counts[STAMP] == 1 << 31:
+        graph.stamp[:] = 0
+        graph.counts[STAMP] = 1
+
+
+@compiled
+def slot_of(graph, group, code, a, b, bits):
+    """Where in the hash table the node of these contents is, or would be."""
+    h = np.uint64(group) | np.uint64(code) << np.uint64(8)
+    h ^= (np.uint64(a + 1) * np.uint64(0x9E3779B97F4A7C15)) ^ (np.uint64(b + 1) * np.uint64(0xC2B2AE3D27D4EB4F)) ^ bits
+    h *= np.uint64(0x9E3779B97F4A7C15)
+    h ^= h >> np.uint64(29)
+    mask = np.uint64(len(graph.place) - 1)
+    slot, stamp = h & mask, graph.counts[STAMP]
+    while graph.stamp[slot] == stamp:
+        n = graph.place[slot]
+        alike = graph.group[n] == group and graph.code[n] == code and graph.b[n] == b
+        if alike and (graph.values[graph.a[n]] == bits if group == CONSTANT else graph.a[n] == a):
+            break
+        slot = (slot + np.uint64(1)) & mask
+    return slot
+
+
+@compiled
+def node(graph, group, code, a, b, bits):
+    """The node of these contents, made where there is none yet; ``bits`` are those of a constant, else 0."""
+    slot, stamp = slot_of(graph, group, code, a, b, bits), graph.counts[STAMP]
+    if graph.stamp[slot] == stamp:
+        return np.int64(graph.place[slot])
+    n = graph.counts[NODES]
+    if n == len(graph.group):
+        graph.counts[FULL] = 1
+        return np.int64(n - 1)
+    graph.counts[NODES] = n + 1
+    if group == CONSTANT:
+        a = graph.counts[NUMBERS]
+        graph.counts[NUMBERS] = a + 1
+        graph.values[a] = bits
+    graph.group[n], graph.code[n], graph.a[n], graph.b[n] = group, code, a, b
+    graph.place[slot], graph.stamp[slot] = n, stamp
+    return n
+
+
+@compiled
+def number(graph, value):
+    """The node of a constant."""
+    room = graph.counts[NUMBERS]  # where it goes if it is new
+    graph.numbers[room] = value
+    return node(graph, np.int64(CONSTANT), np.int64(NONE), np.int64(0), NOTHING, graph.values[room])
+
+
+@_part
+def leaf(graph, kind, index):
+    """The node of a variable or a parameter."""
+    return node(graph, np.int64(kind), np.int64(NONE), np.int64(index), NOTHING, np.uint64(0))
+
+
+@compiled
+def operation(graph, rules, code, a, b):
+    """The node of an operator, as the table's rules rewrite it."""
+    code, a, b = rewrite(code, a, b, graph, rules, graph)
+    if code == COPY:
+        return np.int64(a)
+    return node(graph, np.int64(group_of(a, b, graph)), code, np.int64(a), np.int64(b), np.uint64(0))
+
+
+@compiled
+def read(graph, rules, kinds, values, numbers, begin, end):
+    """The graph of the postfix tokens begin:end; gives the root."""
+    depth = 0
+    for t in range(begin, end):
+        if kinds[t] == OPERATOR:
+            code, b = np.int64(values[t]), np.int64(-1)
+            if rules.arity[code] == 2:
+                depth -= 1
+                b = np.int64(graph.stack[depth])
+            y = operation(graph, rules, code, np.int64(graph.stack[depth - 1]), b)
+            graph.stack[depth - 1] = y
+            continue
+        if kinds[t] == CONSTANT:
+            graph.stack[depth] = number(graph, numbers[t])
+        else:
+            graph.stack[depth] = leaf(graph, kinds[t], values[t])
+        depth += 1
+    return np.int64(graph.stack[0])
+
+
+# ── terms of a derivative, simplified ────────────────────────────────────────────────
+
+
+@_part
+def is_number(graph, a):
+    return graph.group[a] == CONSTANT
+
+
+@_part
+def is_finite_number(graph, a):
+    return graph.group[a] == CONSTANT and np.isfinite(graph.numbers[graph.a[a]])
+
+
+@_part
+def value_of(graph, a):
+    return graph.numbers[graph.a[a]]
+
+
+@_part
+def is_exactly(graph, a, value):
+    return graph.group[a] == CONSTANT and graph.numbers[graph.a[a]] == value
+
+
+@_part
+def without_sign(graph, a):
+    """(the node without a minus in front of it, whether there was one)."""
+    if graph.code[a] == NEG:
+        return np.int64(graph.a[a]), True
+    if is_exactly(graph, a, -1.0):
+        return number(graph, 1.0), True
+    return np.int64(a), False
+
+
+@compiled
+def strong_if_needed(graph, a, b):
+    """The operator of a product: the strong one in a derivative where one factor may be 0 beside inf or nan.
+
+    Not where the product is part of the value: where that is nan it either spoils all, or ends in something flat.
+    """
+    plain = a == b or is_finite_number(graph, a) or is_finite_number(graph, b)
+    leaves = graph.group[a] < UNIFORM_NODE and graph.group[b] < UNIFORM_NODE
+    if not graph.counts[LOOSE] or plain or leaves:
+        return MUL
+    there = slot_of(graph, np.int64(group_of(a, b, graph)), MUL, a, b, np.uint64(0))
+    return MUL if graph.stamp[there] == graph.counts[STAMP] else STRONG_MUL
+
+
+@compiled
+def negated(graph, rules, a):
+    if is_number(graph, a):
+        return number(graph, -value_of(graph, a))
+    if graph.code[a] == NEG:
+        return np.int64(graph.a[a])
+    if graph.code[a] == SUB:
+        return operation(graph, rules, SUB, np.int64(graph.b[a]), np.int64(graph.a[a]))
+    return operation(graph, rules, NEG, a, NOTHING)
+
+
+@compiled
+def product(graph, rules, a, b):
+    a, minus_a = without_sign(graph, a)
+    b, minus_b = without_sign(graph, b)
+    if is_exactly(graph, a, 0.0) or is_exactly(graph, b, 0.0):
+        return number(graph, 0.0)
+    if is_exactly(graph, a, 1.0):
+        y = b
+    elif is_exactly(graph, b, 1.0):
+        y = a
+    elif is_number(graph, a) and is_number(graph, b):
+        y = number(graph, value_of(graph, a) * value_of(graph, b))
+    else:
+        if graph.counts[LOOSE] and is_uniform(b, graph) and not is_uniform(a, graph):
+            a, b = b, a
+        inner_product = graph.code[b] == MUL or graph.code[b] == STRONG_MUL
+        if graph.counts[LOOSE] and is_uniform(a, graph) and inner_product:  # what is uniform comes first
+            inner, other = np.int64(graph.a[b]), np.int64(graph.b[b])
+            if is_uniform(inner, graph) and not is_uniform(other, graph):
+                a, b = operation(graph, rules, strong_if_needed(graph, a, inner), a, inner), other
+        y = operation(graph, rules, strong_if_needed(graph, a, b), a, b)
+    return negated(graph, rules, y) if minus_a != minus_b else y
+
+
+@compiled
+def quotient(graph, rules, a, b):
+    if is_exactly(graph, a, 0.0):
+        return number(graph, 0.0)
+    a, minus_a = without_sign(graph, a)
+    b, minus_b = without_sign(graph, b)
+    if is_exactly(graph, b, 1.0):
+        y = a
+    elif is_number(graph, a) and is_number(graph, b) and value_of(graph, b) != 0.0:
+        y = number(graph, value_of(graph, a) / value_of(graph, b))
+    elif graph.counts[LOOSE] and is_exactly(graph, a, 1.0):
+        y = operation(graph, rules, INV, b, NOTHING)
+    elif graph.counts[LOOSE] and (is_uniform(b, graph) or graph.group[b] == VARIABLE):  # 1 / b is made once
+        y = product(graph, rules, a, operation(graph, rules, INV, b, NOTHING))
+    else:
+        strong = graph.counts[LOOSE] and not is_number(graph, a)
+        y = operation(graph, rules, STRONG_DIV if strong else DIV, a, b)
+    return negated(graph, rules, y) if minus_a != minus_b else y
+
+
+@compiled
+def difference(graph, rules, a, b):
+    if is_exactly(graph, b, 0.0):
+        return np.int64(a)
+    if is_number(graph, a) and is_number(graph, b):
+        return number(graph, value_of(graph, a) - value_of(graph, b))
+    if is_exactly(graph, a, 0.0):
+        return negated(graph, rules, b)
+    b, minus = without_sign(graph, b)
+    return operation(graph, rules, ADD if minus else SUB, a, b)
+
+
+@compiled
+def total(graph, rules, a, b):
+    if is_exactly(graph, a, 0.0):
+        return np.int64(b)
+    if is_exactly(graph, b, 0.0):
+        return np.int64(a)
+    if is_number(graph, a) and is_number(graph, b):
+        return number(graph, value_of(graph, a) + value_of(graph, b))
+    inner, minus = without_sign(graph, b)
+    if minus:
+        return operation(graph, rules, SUB, a, inner)
+    inner, minus = without_sign(graph, a)
+    if minus:
+        return operation(graph, rules, SUB, b, inner)
+    return operation(graph, rules, ADD, a, b)
+
+
+@compiled
+def term(graph, rules, code, a, b):
+    """``code(a, b)`` in a derivative: simplified."""
+    if code == MUL:
+        return product(graph, rules, a, b)
+    if code == DIV:
+        return quotient(graph, rules, a, b)
+    if code == ADD:
+        return total(graph, rules, a, b)
+    if code == SUB:
+        return difference(graph, rules, a, b)
+    if code == NEG:
+        return negated(graph, rules, a)
+    if code == POW and is_exactly(graph, b, 1.0):
+        return np.int64(a)
+    return operation(graph, rules, code, a, b)
+
+
+# ── derivatives ──────────────────────────────────────────────────────────────────────
+
+
+@compiled
+def derivative(graph, rules, derivatives, y, k):
+    """The derivative of node ``y`` by its operand k (0: a, 1: b), as a node; nan where there is no rule."""
+    if graph.rule[2 * y + k] >= 0:
+        return np.int64(graph.rule[2 * y + k])
+    code = graph.code[y]
+    if not derivatives.there[code, k]:
+        graph.counts[NO_RULE] = 1
+        return number(graph, np.nan)
+    depth = 0
+    for t in range(derivatives.start[code, k], derivatives.stop[code, k]):
+        kind = derivatives.kinds[t]
+        if kind == CONSTANT:
+            graph.stack[depth] = number(graph, derivatives.numbers[t])
+        elif kind == VARIABLE:
+            of = derivatives.values[t]
+            graph.stack[depth] = y if of == 2 else graph.b[y] if of == 1 else graph.a[y]
+        else:
+            inner, b = np.int64(derivatives.values[t]), np.int64(-1)
+            if rules.arity[inner] == 2:
+                depth -= 1
+                b = np.int64(graph.stack[depth])
+            found = term(graph, rules, inner, np.int64(graph.stack[depth - 1]), b)
+            graph.stack[depth - 1] = found
+            continue
+        depth += 1
+    graph.rule[2 * y + k] = graph.stack[0]
+    return np.int64(graph.stack[0])
+
+
+@compiled
+def tangent(graph, rules, derivatives, root, leaf):
+    """The derivative of ``root`` by the node ``leaf``, forwards; -1 where it is 0."""
+    for n in range(root + 1):
+        graph.tangent[n] = -1
+        if n == leaf:
+            graph.tangent[n] = number(graph, 1.0)
+            continue
+        if graph.group[n] < UNIFORM_NODE:
+            continue
+        found = np.int64(-1)
+        for k in range(2):
+            operand = graph.a[n] if k == 0 else graph.b[n]
+            if operand < 0 or graph.tangent[operand] < 0:
+                continue
+            factor = derivative(graph, rules, derivatives, n, k)
+            part = product(graph, rules, factor, np.int64(graph.tangent[operand]))
+            found = part if found < 0 else total(graph, rules, found, part)
+        if found >= 0 and is_exactly(graph, found, 0.0):
+            found = np.int64(-1)
+        graph.tangent[n] = found
+    return np.int64(graph.tangent[root])
+
+
+@compiled
+def adjoints(graph, rules, derivatives, root):
+    """The derivatives of ``root`` by all its parameters, backwards: left in ``graph.tangent`` of their nodes."""
+    for n in range(root + 1):  # 0: has parameters below, -1: has none
+        active = graph.group[n] == PARAMETER
+        if graph.group[n] >= UNIFORM_NODE:
+            active = graph.tangent[graph.a[n]] >= -1 or (graph.b[n] >= 0 and graph.tangent[graph.b[n]] >= -1)
+        graph.tangent[n] = -1 if active else -2
+    if graph.tangent[root] >= -1:
+        graph.tangent[root] = number(graph, 1.0)
+    for n in range(root, -1, -1):
+        if graph.tangent[n] < 0 or graph.group[n] < UNIFORM_NODE:
+            continue
+        for k in range(2):
+            operand = graph.a[n] if k == 0 else graph.b[n]
+            if operand < 0 or graph.tangent[operand] < -1:
+                continue
+            factor = derivative(graph, rules, derivatives, n, k)
+            part = product(graph, rules, factor, np.int64(graph.tangent[n]))
+            if is_exactly(graph, part, 0.0):
+                continue
+            before = np.int64(graph.tangent[operand])
+            graph.tangent[operand] = part if before < 0 else total(graph, rules, before, part)
+
+
+@_part
+def start_derivatives(graph, root):
+    """To be called once between ``read`` and the first derivative."""
+    for k in range(2 * (root + 1)):
+        graph.rule[k] = -1

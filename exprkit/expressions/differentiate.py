@@ -1,0 +1,205 @@
+"""Derivatives as expressions: a population's derivative by one variable or parameter.
+
+In: a population.  Out: the tokens of its derivatives, by the rules of the operator table.
+``Population.diff`` makes a population of them.
+
+    >>> import exprkit as ek
+    >>> ek.parse(["p1 * x1^2 + exp(-x2)", "sin(x1) / x2"]).diff("x1").texts()
+    ['p1 * (2 * x1)', '1 / x2 * cos(x1)']
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from exprkit.errors import ArgumentError, nearest
+from exprkit.expressions.dag import (
+    FULL,
+    NO_RULE,
+    clear,
+    derivative_rules,
+    make_graph,
+    no_rewriting,
+    number,
+    read,
+    start_derivatives,
+    tangent,
+)  # fmt: skip
+from exprkit.expressions.rewrite import UNIFORM_NODE
+from exprkit.operators import ops
+from exprkit.runtime.intrinsics import lent
+from exprkit.runtime.jit import compiled
+from exprkit.text.tokens import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, TokenArrays, Words
+
+if TYPE_CHECKING:
+    from exprkit.text.parse_errors import Fault
+
+FINE, NO_DERIVATIVE, TOO_LONG = range(3)
+LETTERS = {VARIABLE: "x", PARAMETER: "p"}
+FIRST_ROOM = 16  # tokens of a derivative for each one of its expression; grows
+SHOWN = 8  # names in a message
+
+
+class Differentiable(TokenArrays, Protocol):
+    """What a derivative is asked of: a population."""
+
+    @property
+    def n_vars(self) -> int: ...
+
+    @property
+    def max_params(self) -> int: ...
+
+    @property
+    def variables(self) -> Words: ...
+
+    @property
+    def parameters(self) -> Words: ...
+
+
+def differentiate(pop: Differentiable, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, Fault]]:
+    """The derivative of every expression by the variable or parameter ``name``.
+
+    Returns
+    -------
+    kinds, values, offsets : arrays
+        the derivatives' tokens; none where there is no derivative
+    faults : dict of int to Fault
+        why, for those
+    """
+    kinds, values, offsets, problems = _all(pop, *_leaf(pop, name))
+    return kinds, values, offsets, _faults(pop, problems)
+
+
+def first_problem(faults: dict[int, Fault], text: str) -> str:
+    """What is wrong with the first expression that has no derivative, which reads ``text``."""
+    i = min(faults)
+    kept = 'errors="mask" keeps those that have a derivative'
+    return f"expression {i} ({text}): {faults[i].reason}{_others(len(faults) - 1)}; {kept}"
+
+
+def _others(n: int) -> str:
+    return f" (and {n:,} other{'s' * (n != 1)})" if n else ""
+
+
+def _leaf(pop: Differentiable, name: str) -> tuple[int, int]:
+    """(VARIABLE or PARAMETER, index) of a name."""
+    found = []
+    for kind, names, n in ((VARIABLE, pop.variables, pop.n_vars), (PARAMETER, pop.parameters, pop.max_params)):
+        known = [f"{LETTERS[kind]}{k + 1}" for k in range(n)] if names is None else list(names)
+        if isinstance(name, str) and name in known:
+            return kind, known.index(name)
+        found += known
+    near = nearest(str(name), found)
+    listed = ", ".join(found[:SHOWN]) + ", …" * (len(found) > SHOWN)
+    hint = f"did you mean {near!r}?" if near else f"there are {listed or 'none'}"
+    raise ArgumentError(f"there is no variable or parameter {name!r}: {hint}")
+
+
+def _all(pop: Differentiable, kind: int, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    room, graph_room = FIRST_ROOM * len(pop.kinds) + len(pop.offsets), 1
+    rules, derivatives = no_rewriting(), derivative_rules()
+    known_positive = np.zeros(max(int(pop.n_vars), 1), np.bool_)
+    while True:
+        graph = make_graph(pop, known_positive, reverse=False, loose=False, room=graph_room)
+        kinds, values = np.empty(room, np.uint8), np.empty(room, np.uint64)
+        offsets, problems = np.zeros(len(pop.offsets), np.int64), np.zeros(len(pop.offsets) - 1, np.uint8)
+        numbers = pop.values.view(np.float64)
+        tokens = pop.kinds, pop.values, numbers, pop.offsets
+        enough = _diff_all(tokens, graph, rules, derivatives, kind, index, kinds, values, offsets, problems, MAX_TOKENS)
+        if enough:
+            n = offsets[-1]
+            return kinds[:n].copy(), values[:n].copy(), offsets, problems
+        if graph.counts[FULL]:
+            graph_room *= 2
+        else:
+            room *= 4
+
+
+def _faults(pop: Differentiable, problems: np.ndarray) -> dict[int, Fault]:
+    from exprkit.text.names import Names
+    from exprkit.text.parse_errors import Fault
+
+    names = Names(pop.variables, pop.parameters)
+    missing = [row.code for row in ops.OPERATORS if not row.derivative]
+    faults = {}
+    for i in np.flatnonzero(problems).tolist():
+        reason = f"its derivative has more than {MAX_TOKENS:,} tokens"
+        if problems[i] == NO_DERIVATIVE:
+            span = slice(pop.offsets[i], pop.offsets[i + 1])
+            codes = pop.values[span][pop.kinds[span] == OPERATOR]
+            named = sorted({ops.BY_CODE[int(code)].name for code in codes if code in missing})
+            reason = f"there is no derivative of {' and '.join(named)}"
+        faults[i] = Fault(names, reason=reason)
+    return faults
+
+
+@compiled
+def _diff_all(tokens, graph, rules, derivatives, kind, index, kinds, values, offsets, problems, most):
+    token_kinds, token_values, numbers, token_offsets = tokens
+    graph, rules, derivatives = lent(graph), lent(rules), lent(derivatives)
+    n = 0
+    for i in range(len(token_offsets) - 1):
+        if token_offsets[i] < token_offsets[i + 1]:
+            clear(graph)
+            root = read(graph, rules, token_kinds, token_values, numbers, token_offsets[i], token_offsets[i + 1])
+            start_derivatives(graph, root)
+            leaf = _find(graph, root, kind, index)
+            found = tangent(graph, rules, derivatives, root, leaf) if leaf >= 0 else np.int64(-1)
+            found = number(graph, 0.0) if found < 0 else found
+            if graph.counts[FULL]:
+                return False
+            if graph.counts[NO_RULE]:
+                problems[i] = NO_DERIVATIVE
+            else:
+                end = _spell(graph, found, kinds, values, n, min(most, len(kinds) - n))
+                if end < 0 and len(kinds) - n <= most:
+                    return False
+                if end < 0:
+                    problems[i] = TOO_LONG
+                else:
+                    n = end
+        offsets[i + 1] = n
+    return True
+
+
+@compiled
+def _find(graph, root, kind, index):
+    for n in range(root + 1):
+        if graph.group[n] == kind and graph.a[n] == index:
+            return n
+    return -1
+
+
+@compiled
+def _spell(graph, root, kinds, values, start, room):
+    """Write the tokens of node ``root`` from ``start`` on; gives the end, -1 where ``room`` is too small.
+
+    Written backwards first, operator before operands, then turned round: the stack holds what is still to come.
+    """
+    n, depth = start, 1
+    graph.stack[0] = root
+    while depth > 0:
+        depth -= 1
+        a = graph.stack[depth]
+        if n - start + depth >= room or depth + 2 >= len(graph.stack):
+            return -1
+        if graph.group[a] >= UNIFORM_NODE:
+            kinds[n], values[n] = OPERATOR, graph.code[a]
+            graph.stack[depth] = graph.a[a]
+            depth += 1
+            if graph.b[a] >= 0:
+                graph.stack[depth] = graph.b[a]
+                depth += 1
+        elif graph.group[a] == CONSTANT:
+            kinds[n], values[n] = CONSTANT, graph.values[graph.a[a]]
+        else:
+            kinds[n], values[n] = graph.group[a], graph.a[a]
+        n += 1
+    for k in range((n - start) // 2):
+        i, j = start + k, n - 1 - k
+        kinds[i], kinds[j] = kinds[j], kinds[i]
+        values[i], values[j] = values[j], values[i]
+    return n

@@ -1,0 +1,321 @@
+"""One expression of a population, for people: to look at, and to build by hand.
+
+    >>> import exprkit as ek
+    >>> x1, x2 = ek.variables(2)
+    >>> p1, = ek.parameters(1)
+    >>> print(p1 * x1**2 + ek.exp(-x2))
+    p1 * x1 ^ 2 + exp(-x2)
+
+An Expression is a view of its tokens, which cannot be changed.  Operators of Python,
+NumPy's functions and the table's functions (``ek.exp``) on Expressions and numbers make
+new ones; ``ek.parse`` takes lists of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache, lru_cache
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from exprkit.errors import OperandError, PopulationError
+from exprkit.operators import ops
+from exprkit.text.names import NUMBERED, PLURAL, Given, Names
+from exprkit.text.tokens import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, Words
+
+if TYPE_CHECKING:
+    import sympy
+
+SHOWN = 200  # characters of a repr
+TYPESET = 500  # tokens; notebooks show longer expressions as text
+
+BY_METHOD = {row.method: row for row in ops.OPERATORS if row.method}
+BY_UFUNC = {row.numpy: row for row in reversed(ops.OPERATORS) if isinstance(row.numpy, np.ufunc)}
+
+
+def _operator(method: str) -> Callable[..., Expression]:
+    """Python's special method ``method`` as the table has it."""
+    row = BY_METHOD[method]
+    if row.arity == 1:
+        return lambda self: applied(row, self)
+    return lambda self, other: applied(row, self, other) if _is_operand(other) else NotImplemented
+
+
+def _reflected(method: str) -> Callable[[Expression, Any], Expression]:
+    row = BY_METHOD[method]
+    return lambda self, other: applied(row, other, self) if _is_operand(other) else NotImplemented
+
+
+class Expression:
+    """A view of one expression's postfix tokens.
+
+    Attributes
+    ----------
+    kinds : uint8 array, shape (n_tokens,)
+    values : uint64 array, shape (n_tokens,)
+        as in ``population``; no tokens for an expression that could not be read
+    variables, parameters : tuple of str or None
+        names; None for ``x1, x2, …`` and ``p1, p2, …``
+    """
+
+    __slots__ = ("kinds", "parameters", "values", "variables")
+
+    def __init__(
+        self, kinds: np.ndarray, values: np.ndarray, variables: Words = None, parameters: Words = None
+    ) -> None:
+        self.kinds = kinds
+        self.values = values
+        self.variables = variables
+        self.parameters = parameters
+
+    # ── building ──
+
+    __add__, __radd__ = _operator("__add__"), _reflected("__add__")
+    __sub__, __rsub__ = _operator("__sub__"), _reflected("__sub__")
+    __mul__, __rmul__ = _operator("__mul__"), _reflected("__mul__")
+    __truediv__, __rtruediv__ = _operator("__truediv__"), _reflected("__truediv__")
+    __pow__, __rpow__ = _operator("__pow__"), _reflected("__pow__")
+    __mod__, __rmod__ = _operator("__mod__"), _reflected("__mod__")
+    __neg__, __abs__ = _operator("__neg__"), _operator("__abs__")
+    __round__, __floor__, __ceil__ = _operator("__round__"), _operator("__floor__"), _operator("__ceil__")
+
+    def __pos__(self) -> Expression:
+        return self
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *operands: Any, **options: Any) -> Any:
+        """NumPy's functions on Expressions and numbers: ``np.exp(x1)``, ``np.float64(2) * x1``."""
+        row = BY_UFUNC.get(ufunc)
+        if row is None or method != "__call__" or options or not all(map(_is_operand, operands)):
+            return NotImplemented
+        return applied(row, *operands)
+
+    # ── looking at it ──
+
+    @property
+    def valid(self) -> bool:
+        """False for an expression that could not be read."""
+        return len(self.kinds) > 0
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.kinds)
+
+    @property
+    def n_vars(self) -> int:
+        return self._count(VARIABLE) if self.variables is None else len(self.variables)
+
+    @property
+    def n_params(self) -> int:
+        return self._count(PARAMETER)
+
+    def _count(self, kind: int) -> int:
+        """The largest index of a kind + 1."""
+        used = self.values[self.kinds == kind]
+        return int(used.max()) + 1 if len(used) else 0
+
+    def __str__(self) -> str:
+        """The shortest text that ``parse`` reads back to the same tokens."""
+        from exprkit.text.printer import texts
+
+        return texts(*self._arrays())[0]
+
+    def __repr__(self) -> str:
+        text = str(self) if self.valid else "not valid"
+        return f"<Expression: {text if len(text) <= SHOWN else text[: SHOWN - 2] + ' …'}>"
+
+    def latex(self) -> str:
+        """LaTeX without dollar signs."""
+        from exprkit.text.printer import latex
+
+        return latex(*self._arrays())[0]
+
+    def _repr_latex_(self) -> str | None:
+        return f"${self.latex()}$" if 0 < self.n_tokens <= TYPESET else None
+
+    def listing(self) -> str:
+        """The postfix tokens as a row of cells: kind, text, bits or index or code."""
+        from exprkit.text.listing import listing
+
+        return listing(self.kinds, self.values, self.variables, self.parameters)
+
+    def tree(self, max_depth: int = 40) -> str:
+        """The tree, an operator or leaf a line; what lies deeper is only counted."""
+        from exprkit.text.tree import tree
+
+        return tree(self, max_depth)
+
+    def sympy(self) -> sympy.Expr:
+        """The SymPy object, not simplified; constants keep their bits."""
+        from exprkit.text.sympy_bridge import write
+
+        return write(self)
+
+    def _arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, Words, Words]:
+        return self.kinds, self.values, np.array([0, len(self.kinds)]), self.variables, self.parameters
+
+    # ── as a value ──
+
+    def _state(self) -> tuple[Any, ...]:
+        variables = self.variables if self._count(VARIABLE) else None
+        parameters = self.parameters if self._count(PARAMETER) else None
+        return self.kinds.tobytes(), self.values.tobytes(), variables, parameters
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all tokens (constants bit by bit) and the names that matter are the same."""
+        return self._state() == other._state() if isinstance(other, Expression) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._state())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (self.kinds, self.values, self.variables, self.parameters)
+
+
+def _rebuilt(kinds: np.ndarray, values: np.ndarray, variables: Words, parameters: Words) -> Expression:
+    """What was pickled (NumPy forgets that an array was read-only)."""
+    return Expression(_frozen(kinds, np.uint8), _frozen(values, np.uint64), variables, parameters)
+
+
+# ── making expressions ───────────────────────────────────────────────────────────────
+
+
+def variables(*names: int | str | Iterable[str]) -> tuple[Expression, ...]:
+    """Variables to build with: ``variables(2)`` or ``variables("r_k", "log_Re")``.
+
+    Raises
+    ------
+    ParseError
+        for a name that is no identifier, is taken, or comes twice.
+    """
+    return _leaves(VARIABLE, names)
+
+
+def parameters(*names: int | str | Iterable[str]) -> tuple[Expression, ...]:
+    """Parameters to build with: ``parameters(1)`` or ``parameters("slope", "offset")``."""
+    return _leaves(PARAMETER, names)
+
+
+def _leaves(kind: int, given: tuple[Any, ...]) -> tuple[Expression, ...]:
+    words: Given = given[0] if len(given) == 1 and not isinstance(given[0], str) else given
+    if kind == VARIABLE:
+        checked = Names(variables=words)
+        named, count = checked.variables, checked.max_x
+    else:
+        checked = Names(parameters=words)
+        named, count = checked.parameters, checked.max_p
+    return tuple(
+        _leaf(kind, index, **{PLURAL[kind]: named}) for index in range(count if named is None else len(named))
+    )
+
+
+def _leaf(kind: int, value: int, **names: Words) -> Expression:
+    return Expression(_frozen([kind], np.uint8), _frozen([value], np.uint64), **names)
+
+
+def constant(number: float) -> Expression:
+    """A number as an expression; one too large for float64 is inf, as in a text."""
+    try:
+        exact = np.float64(number)
+    except OverflowError:
+        exact = np.float64(np.inf if number > 0 else -np.inf)
+    return _leaf(CONSTANT, int(np.float64(np.nan if np.isnan(exact) else exact).view(np.uint64)))
+
+
+@cache
+def function(name: str) -> Callable[..., Expression]:
+    """The table's function of this name, for Expressions and numbers; ``exprkit.<name>`` is the same.
+
+    Raises
+    ------
+    KeyError
+        for a name that the table does not have.
+    """
+    row = ops.BY_SPELLING[name]
+
+    def apply(*operands: Expression | float) -> Expression:
+        if len(operands) < row.arity or (len(operands) > row.arity and not row.chain):
+            more = " or more" if row.chain else ""
+            takes = f"{row.arity}{more} argument{'s' * (row.arity > 1)}"
+            raise OperandError(f"{name}() takes {takes}, {len(operands)} given")
+        for operand in operands:
+            if not _is_operand(operand):
+                raise OperandError(f"{name}() takes Expressions and numbers, not {type(operand).__name__}")
+        result = applied(row, *operands[: row.arity])
+        for operand in operands[row.arity :]:
+            result = applied(row, result, operand)
+        return result
+
+    apply.__name__ = apply.__qualname__ = name
+    apply.__doc__ = row.meaning
+    return apply
+
+
+def applied(row: ops.Operator, *operands: Expression | float) -> Expression:
+    """An operator on its operands.
+
+    Raises
+    ------
+    PopulationError
+        where the operands' variables or parameters have different names, or for too many tokens.
+    """
+    parts = [operand if isinstance(operand, Expression) else constant(operand) for operand in operands]
+    n_tokens = sum(part.n_tokens for part in parts) + 1
+    if not all(part.valid for part in parts):
+        raise PopulationError(f"an operand of {row.name} is an expression that could not be read")
+    if n_tokens > MAX_TOKENS:
+        raise PopulationError(f"an expression of {n_tokens:,} tokens; the limit is {MAX_TOKENS:,}")
+    named = [common_names(((getattr(part, PLURAL[kind]), kind in part.kinds) for part in parts), kind)
+             for kind in (VARIABLE, PARAMETER)]  # fmt: skip
+    checked_names(*named)
+    return Expression(
+        _frozen(np.concatenate([*(part.kinds for part in parts), [OPERATOR]]), np.uint8),
+        _frozen(np.concatenate([*(part.values for part in parts), np.array([row.code], np.uint64)]), np.uint64),
+        *named,
+    )
+
+
+def common_names(named: Iterable[tuple[Words, bool]], kind: int) -> Words:
+    """The names that all of ``(names, whether one is used)`` agree on.
+
+    Raises
+    ------
+    PopulationError
+    """
+    pairs = list(named)
+    used = list(dict.fromkeys(names for names, is_used in pairs if is_used))
+    if len(used) > 1:
+        shown = " and ".join(f"({', '.join(names or (NUMBERED[kind] + '1', '…'))})" for names in used[:2])
+        raise PopulationError(f"expressions with different {PLURAL[kind]}: {shown}; name them together, in one call")
+    return used[0] if used else next((names for names, _ in pairs if names is not None), None)
+
+
+@lru_cache(maxsize=16)  # of the populations in use: a set of names may be large
+def checked_names(variables: Words, parameters: Words) -> Names:
+    """The names of a population, once they are known to differ from each other and from functions."""
+    return Names(variables, parameters)
+
+
+def tokens_under(expression: Expression, names: Names) -> tuple[np.ndarray, np.ndarray]:
+    """(kinds, values) of an expression that is to stand among others with these names.
+
+    Raises
+    ------
+    PopulationError
+        where its own names are others.
+    """
+    for kind in (VARIABLE, PARAMETER):
+        target = getattr(names, PLURAL[kind])
+        common_names([(target, True), (getattr(expression, PLURAL[kind]), kind in expression.kinds)], kind)
+    return expression.kinds, expression.values
+
+
+def _is_operand(operand: object) -> bool:
+    return isinstance(operand, Expression) or (isinstance(operand, Real) and not isinstance(operand, bool))
+
+
+def _frozen(data: Any, dtype: type) -> np.ndarray:
+    array: np.ndarray = np.array(data, dtype)
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,457 @@
+"""A population: many expressions in postfix form, as flat immutable arrays.
+
+``parse`` and ``generate`` make one, ``lower`` makes programs of it.
+
+=============  ========  ==========  ==================================================
+array          dtype     shape       what it holds
+=============  ========  ==========  ==================================================
+``kinds``      uint8     n_tokens    CONSTANT, VARIABLE, PARAMETER or OPERATOR
+``values``     uint64    n_tokens    a constant's float64 bits, an index from 0, or an
+                                     operator's code
+``offsets``    int64     n_exprs+1   expression i is tokens ``offsets[i]:offsets[i+1]``
+``n_params``   int32     n_exprs     parameters of each expression: its largest index + 1
+``valid``      bool      n_exprs     False: could not be read; has no tokens, gives nan
+=============  ========  ==========  ==================================================
+
+    >>> import exprkit as ek
+    >>> pop = ek.parse(["x1 + 2.5", "p1 * x2"])
+    >>> len(pop), pop.n_vars, pop.n_params.tolist()
+    (2, 2, [0, 1])
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from exprkit.errors import PopulationError, SelectionError, brief, listed, number_of, one_of, whole_number
+from exprkit.operators import ops
+from exprkit.text.tokens import MAX_INDEX, MAX_TOKENS, PARAMETER, VARIABLE, Words
+
+if TYPE_CHECKING:
+    import os
+
+    from exprkit.expressions.expression import Expression
+    from exprkit.text.names import Names
+    from exprkit.text.parse_errors import Fault, Faults
+
+SHOWN = 8  # rows of the picture in a notebook
+SELECTS = "a population takes a number, a slice, a list of numbers or a mask"
+
+_USER_ARITY = ops.ARITY.copy()  # what lowering makes does not belong into a population
+_USER_ARITY[[row.code for row in ops.INTERNAL]] = 0
+
+
+class Population:
+    """An ordered batch of expressions (see the module's table for the arrays).
+
+    Parameters
+    ----------
+    kinds, values, offsets : array_like
+        as in the table; copied, for compiled loops trust what has been checked here.
+    variables, parameters : tuple of str, optional
+        names; None for ``x1, x2, …`` and ``p1, p2, …``.
+    valid : array_like of bool, optional
+        default: every expression that has tokens.
+
+    Attributes
+    ----------
+    n_tokens : int64 array, shape (n_exprs,)
+    max_params : int
+        the largest of ``n_params``
+    n_vars : int
+        columns that the data must have: the number of names, or else the largest index used
+    errors : mapping of int to str
+        why the expressions that are not valid could not be read
+
+    Raises
+    ------
+    PopulationError
+        for arrays that are no population; the message shows the listing with the bad token marked.
+    """
+
+    def __init__(
+        self,
+        kinds: Any,
+        values: Any,
+        offsets: Any,
+        *,
+        variables: Iterable[str] | None = None,
+        parameters: Iterable[str] | None = None,
+        valid: Any = None,
+    ) -> None:
+        arrays = _own(kinds, np.uint8, "kinds"), _own(values, np.uint64, "values"), _own(offsets, np.int64, "offsets")
+        self._fill(*arrays, variables, parameters, None if valid is None else _own(valid, np.bool_, "valid"))
+
+    def _fill(
+        self, kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, variables: Iterable[str] | None,
+        parameters: Iterable[str] | None, valid: np.ndarray | None = None,
+    ) -> None:  # fmt: skip
+        self.kinds, self.values, self.offsets = map(_read_only, (kinds, values, offsets))
+        self.valid = _read_only(np.diff(offsets) > 0 if valid is None else valid)
+        self.variables, self.parameters = _words("variables", variables), _words("parameters", parameters)
+        self._faults: dict[int, Fault] = {}  # the parser's, by index
+        self.verify()
+
+    @classmethod
+    def _adopt(
+        cls, kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray,
+        variables: Words = None, parameters: Words = None, faults: dict[int, Fault] | None = None,
+    ) -> Population:  # fmt: skip
+        """Arrays of the right kind that nobody else has, taken over without a copy."""
+        population = cls.__new__(cls)
+        population._fill(kinds, values, offsets, variables, parameters)
+        population._faults = faults or {}
+        return population
+
+    @classmethod
+    def _of_parser(
+        cls, kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, names: Names, faults: dict[int, Fault]
+    ) -> Population:
+        return cls._adopt(kinds, values, offsets, names.variables, names.parameters, faults)
+
+    @classmethod
+    def concatenate(cls, populations: Iterable[Population]) -> Population:
+        """All expressions of the populations, one population after the other.
+
+        Raises
+        ------
+        PopulationError
+            where their variables or parameters have different names.
+        """
+        from exprkit.expressions.expression import common_names
+
+        parts = listed(populations)
+        for part in [populations] if parts is None else parts:
+            if not isinstance(part, Population):
+                raise PopulationError(f"concatenate takes a list of populations, and there is a {type(part).__name__}")
+        if not parts:
+            return cls([], [], [0])
+        variables = common_names(((part.variables, part._uses(VARIABLE)) for part in parts), VARIABLE)
+        parameters = common_names(((part.parameters, part._uses(PARAMETER)) for part in parts), PARAMETER)
+        starts = np.cumsum([0, *(len(part.kinds) for part in parts)])
+        offsets = [part.offsets[:-1] + start for part, start in zip(parts, starts, strict=False)]
+        population = cls._adopt(
+            np.concatenate([part.kinds for part in parts]),
+            np.concatenate([part.values for part in parts]),
+            np.concatenate([*offsets, starts[-1:]]),
+            variables,
+            parameters,
+        )
+        done = 0
+        for part in parts:
+            population._faults.update({done + index: fault for index, fault in part._faults.items()})
+            done += len(part)
+        return population
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Population:
+        """Read what ``save`` wrote.
+
+        Raises
+        ------
+        PopulationError
+            for a file that is damaged or something else.
+        """
+        from exprkit.expressions.population_file import load
+
+        arrays, names = load(path)
+        return cls(*arrays, **names)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the population to ``path`` as npz: whole or not at all, and without pickle.
+
+        The texts of expressions that could not be read are not kept.
+        """
+        from exprkit.expressions.population_file import save
+
+        save(self, path)
+
+    def verify(self) -> None:
+        """Check every token; called for every population that is made.
+
+        Raises
+        ------
+        PopulationError
+        """
+        from exprkit.expressions import checks
+        from exprkit.expressions.expression import checked_names
+
+        checked_names(self.variables, self.parameters)
+        if self.valid.shape != (max(len(self.offsets) - 1, 0),) or self.kinds.shape != self.values.shape:
+            raise PopulationError(
+                f"kinds {self.kinds.shape} and values {self.values.shape} must be equally long, "
+                f"offsets {self.offsets.shape} one longer than valid {self.valid.shape}"
+            )
+        n_params = np.zeros(len(self.valid), np.int32)
+        limits = [MAX_INDEX if names is None else len(names) for names in (self.variables, self.parameters)]
+        problem, index, token, n_vars = checks.check(
+            self.kinds, self.values, self.offsets, self.valid, _USER_ARITY, MAX_TOKENS, *limits, n_params
+        )
+        if problem != checks.FINE:
+            raise PopulationError(self._complaint(problem, index, token, limits))
+        self.n_params = _read_only(n_params)
+        self.n_vars = int(n_vars) if self.variables is None else len(self.variables)
+
+    def _complaint(self, problem: int, index: int, token: int, limits: list[int]) -> str:
+        from exprkit.expressions import checks
+
+        words = {
+            checks.OFFSETS: f"offsets must rise from 0 to the number of tokens, {len(self.kinds)}",
+            checks.KIND: "a token is of no known kind",
+            checks.CODE: "no operator has this code",
+            checks.OPERANDS: "an operator lacks operands",
+            checks.LEFT_OVER: "operands are left over at the end",
+            checks.NO_TOKENS: "it is valid but has no tokens",
+            checks.INVALID_TOKENS: "it is not valid but has tokens",
+            checks.VARIABLE_INDEX: f"a variable's index is not below {limits[0]}",
+            checks.PARAMETER_INDEX: f"a parameter's index is not below {limits[1]}",
+            checks.TOO_LONG: f"it has more than {MAX_TOKENS:,} tokens",
+        }[problem]
+        if problem == checks.OFFSETS:
+            return words
+        from exprkit.text.listing import listing
+
+        span = slice(self.offsets[index], self.offsets[index + 1])
+        return f"expression {index}: {words}\n{listing(self.kinds[span], self.values[span], marked=token)}"
+
+    def _uses(self, kind: int) -> bool:
+        return bool((self.kinds == kind).any())
+
+    # ── as a sequence ──
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int | np.integer[Any]) -> Expression: ...
+    @overload
+    def __getitem__(self, index: slice | np.ndarray | list[int] | list[bool]) -> Population: ...
+    def __getitem__(self, index: Any) -> Expression | Population:
+        """An Expression for a number; a Population for a slice, an array of numbers or a mask."""
+        number = whole_number(index)
+        return self._take(self._order(index)) if number is None else self._expression(number)
+
+    def _expression(self, index: int) -> Expression:
+        from exprkit.expressions.expression import Expression
+
+        if not -len(self) <= index < len(self):
+            raise SelectionError(f"expression {index} of a population of {len(self):,}")
+        index %= len(self)
+        span = slice(self.offsets[index], self.offsets[index + 1])
+        return Expression(self.kinds[span], self.values[span], self.variables, self.parameters)
+
+    def _order(self, index: Any) -> np.ndarray:
+        """The indices that a slice, an array or a mask selects."""
+        if isinstance(index, slice):
+            return np.arange(*_steps(index).indices(len(self)))
+        try:
+            chosen = np.asarray(index)
+        except ValueError:
+            raise SelectionError(SELECTS) from None
+        if chosen.dtype == bool:
+            if chosen.shape != (len(self),):
+                raise SelectionError(f"a mask of shape {chosen.shape} for a population of {len(self):,}")
+            return np.flatnonzero(chosen)
+        if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+            raise SelectionError(SELECTS)
+        outside = chosen[(chosen < -len(self)) | (chosen >= len(self))] if chosen.size else chosen
+        if len(outside):
+            raise SelectionError(f"expression {outside[0]} of a population of {len(self):,}")
+        order = chosen.astype(np.int64)
+        return np.where(order < 0, order + len(self), order)
+
+    def _take(self, order: np.ndarray) -> Population:
+        from exprkit.expressions import checks
+
+        population = Population._adopt(
+            checks.gather(self.kinds, self.offsets, order),
+            checks.gather(self.values, self.offsets, order),
+            np.concatenate([[0], np.cumsum(self.n_tokens[order])]).astype(np.int64),
+            self.variables,
+            self.parameters,
+        )
+        if self._faults:
+            population._faults = {
+                new: self._faults[old] for new, old in enumerate(order.tolist()) if old in self._faults
+            }
+        return population
+
+    def __iter__(self) -> Iterator[Expression]:
+        return map(self._expression, range(len(self)))
+
+    def __add__(self, other: Population) -> Population:
+        return Population.concatenate([self, other]) if isinstance(other, Population) else NotImplemented
+
+    # ── as a value ──
+
+    def _state(self) -> tuple[Any, ...]:
+        return self.variables, self.parameters, self.kinds, self.values, self.offsets
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all tokens (constants bit by bit) and names are the same."""
+        if not isinstance(other, Population):
+            return NotImplemented
+        return all(
+            np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b
+            for a, b in zip(self._state(), other._state(), strict=True)
+        )
+
+    def __hash__(self) -> int:
+        return hash(tuple(part.tobytes() if isinstance(part, np.ndarray) else part for part in self._state()))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """What was pickled or copied; its arrays may lie in a buffer or a file that others can write to."""
+        self.__dict__.update(state)
+        for name in ("kinds", "values", "offsets", "valid", "n_params"):
+            setattr(self, name, _read_only(np.array(state[name])))
+
+    # ── looking at it ──
+
+    @property
+    def n_tokens(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    @property
+    def max_params(self) -> int:
+        return int(self.n_params.max(initial=0))
+
+    @property
+    def errors(self) -> Faults:
+        from exprkit.text.parse_errors import Faults
+
+        return Faults(self._faults)
+
+    def structures(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which expressions are the same but for the values of their constants.
+
+        Returns
+        -------
+        representatives : int64 array, shape (n_structures,)
+            the first expression of each structure, in ascending order
+        inverse : int64 array, shape (n_exprs,)
+            ``representatives[inverse[i]]`` has the structure of expression i
+        """
+        from exprkit.expressions import checks
+
+        slots = np.full(1 << max(2 * len(self), 1).bit_length(), -1, np.int64)
+        return checks.structures(self.kinds, self.values, self.offsets, slots)
+
+    def diff(self, name: str, errors: str = "raise") -> Population:
+        """The derivative of every expression by a variable or a parameter, as a population.
+
+        Parameters
+        ----------
+        name : str
+            ``"x1"``, ``"p2"``, or one of the population's own names.
+        errors : "raise" or "mask"
+            "raise": an expression without a derivative (``gamma``, or one that becomes too long) is an
+            error.  "mask": such expressions are not ``valid``, and ``errors`` says why.
+
+        Returns
+        -------
+        Population
+            Of the same length and names.  Where ``abs``, ``min``, ``floor`` and the like have no
+            derivative it is what their row in ``ops`` says; terms that are 0 are left out even where
+            their other factor is inf or nan.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such variable or parameter.
+        PopulationError
+            With ``errors="raise"``, where there is no derivative.
+        """
+        from exprkit.expressions.differentiate import differentiate, first_problem
+        from exprkit.text.names import Names
+
+        one_of("errors", errors, ("raise", "mask"))
+        kinds, values, offsets, missing = differentiate(self, name)
+        if errors == "raise" and missing:
+            raise PopulationError(first_problem(missing, str(self[min(missing)])))
+        faults = dict(sorted({**self._faults, **missing}.items()))
+        return Population._of_parser(kinds, values, offsets, Names(self.variables, self.parameters), faults)
+
+    def texts(self) -> list[str]:
+        """All expressions as text that ``parse`` reads back; empty for those that are not valid."""
+        from exprkit.text.printer import texts
+
+        return texts(self.kinds, self.values, self.offsets, self.variables, self.parameters)
+
+    def __repr__(self) -> str:
+        bad = len(self) - int(self.valid.sum())
+        return f"<Population: {self._summary()}{f', {bad:,} not valid' if bad else ''}>"
+
+    def _summary(self) -> str:
+        counts = {"expression": len(self), "token": len(self.kinds), "variable": self.n_vars}
+        words = [number_of(n, what) for what, n in counts.items()]
+        return ", ".join([*words, f"up to {number_of(self.max_params, 'parameter')}"])
+
+    def _repr_html_(self) -> str:
+        first = self[:SHOWN]
+        rows: list[tuple[Any, ...]] = []
+        for index, text in enumerate(first.texts()):
+            shown = f"<code>{html.escape(_short(text))}</code>" if text else self._reason_html(index)
+            rows.append((index, shown, first.n_tokens[index], first.n_params[index]))
+        if len(self) > SHOWN:
+            rows.append(("…", f"{len(self) - SHOWN:,} more", "", ""))
+        body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+        head = "<tr><th></th><th>expression</th><th>tokens</th><th>parameters</th></tr>"
+        return f"<p>{html.escape(repr(self))}</p><table><thead>{head}</thead><tbody>{body}</tbody></table>"
+
+    def _reason_html(self, index: int) -> str:
+        reason = self.errors[index].splitlines()[0] if index in self.errors else "not valid"
+        return f"<em>{html.escape(reason)}</em>"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 120 else text[:117] + " …"
+
+
+def _words(what: str, words: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Names as they are kept."""
+    if words is None:
+        return None
+    names = listed(words)
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise PopulationError(f"{what} must be a list of names, not {brief(words)}")
+    return names
+
+
+def _steps(chosen: slice) -> slice:
+    if any(number is not None and whole_number(number) is None for number in (chosen.start, chosen.stop, chosen.step)):
+        raise SelectionError(SELECTS)
+    if chosen.step == 0:
+        raise SelectionError("a slice's step can't be 0")
+    return chosen
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False
+    return array
+
+
+def _own(data: Any, dtype: type, name: str) -> np.ndarray:
+    """A copy of the data as an array of this kind."""
+    array = _exact(data)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iub"):
+        raise PopulationError(f"{name} must be a list of whole numbers, not {array.dtype} of shape {array.shape}")
+    converted: np.ndarray = array.astype(dtype, order="C")
+    if array.dtype != dtype and not np.array_equal(converted, array):
+        raise PopulationError(f"{name} holds numbers that do not fit into {np.dtype(dtype)}")
+    return converted
+
+
+def _exact(data: Any) -> np.ndarray:
+    """As an array, without the rounding of NumPy, which makes float64 of 2**63 beside 0."""
+    try:
+        array = np.asarray(data)
+    except ValueError:
+        return np.empty((0, 0), object)
+    rounded = array.dtype.kind == "f" and isinstance(data, (list, tuple))
+    if rounded and all(isinstance(number, (int, np.integer)) for number in data) and min(data, default=-1) >= 0:
+        return np.array(data, np.uint64)
+    return array

@@ -1,0 +1,98 @@
+"""Populations on disk: npz without pickle, written whole or not at all.
+
+    >>> import exprkit as ek, tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "population.npz"
+    >>> ek.parse(["x1 + 1"]).save(path)
+    >>> ek.Population.load(path).texts()
+    ['x1 + 1']
+
+===============  =======  ======================================================
+array            dtype    what it holds
+===============  =======  ======================================================
+``format``       int64    FORMAT
+``kinds``        uint8    as in ``population``, likewise the next two
+``values``       uint64
+``offsets``      int64
+``variables``    str      names; missing where they are x1, x2, …
+``parameters``   str      names; missing where they are p1, p2, …
+===============  =======  ======================================================
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from exprkit.errors import ArgumentError, PopulationError, brief
+from exprkit.runtime import files
+from exprkit.text.tokens import TokenArrays
+
+FORMAT = 1
+ARRAYS = ("kinds", "values", "offsets")
+NAMES = ("variables", "parameters")
+MOST = 100  # times its size that a file may hold; others compress populations to a twentieth
+
+
+def save(population: TokenArrays, path: str | os.PathLike[str]) -> None:
+    """Write a new file, then put it in the place of ``path``: a reader never sees half a file."""
+    arrays = {name: getattr(population, name) for name in ARRAYS}
+    for name in NAMES:
+        if getattr(population, name) is not None:
+            arrays[name] = np.array(getattr(population, name), dtype=np.str_)
+
+    def fill(beside: Path) -> None:
+        with open(beside, "wb") as file:
+            np.savez(file, allow_pickle=False, format=np.int64(FORMAT), **arrays)
+
+    with files.told(path := _path(path), "written"):
+        files.write(path, fill)
+
+
+def load(path: str | os.PathLike[str]) -> tuple[list[np.ndarray], dict[str, tuple[str, ...]]]:
+    """What ``save`` wrote, (arrays, names), unchecked."""
+    path = _path(path)
+    with files.told(path, "read"), open(path, "rb") as file:
+        try:
+            version, arrays, names = _read(file)
+        except Exception as error:  # damaged bytes make zipfile and NumPy raise nearly anything
+            raise PopulationError(f"{os.fspath(path)!r} is not a saved population, or is damaged: {error}") from error
+    if version != FORMAT:
+        raise PopulationError(f"{os.fspath(path)!r} has format {version}; this exprkit reads {FORMAT}")
+    return arrays, names
+
+
+def _path(path: Any) -> Path:
+    """The path, if it can be one."""
+    try:
+        os.fsencode(path)
+        named = "\0" not in os.fsdecode(path) and Path(os.fsdecode(path)).name != ""
+    except (TypeError, ValueError):
+        named = False
+    if not named:
+        raise ArgumentError(f"a file's path must be a text or a pathlib.Path, not {brief(path)}")
+    return Path(os.fsdecode(path))
+
+
+def _read(file: Any) -> tuple[int, list[np.ndarray], dict[str, tuple[str, ...]]]:
+    """(format, arrays, names); nothing is unpacked before it is known to be of a reasonable size."""
+    with zipfile.ZipFile(file) as archive:
+        held = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+        wanted = [held[name] for name in ("format", *ARRAYS, *NAMES) if name in held]
+        size, unpacked = os.fstat(file.fileno()).st_size, sum(entry.file_size for entry in wanted)
+        if unpacked > MOST * size:
+            raise PopulationError(f"a file of {size:,} bytes that holds {unpacked:,}, more than {MOST} times as much")
+        version = int(_array(archive, held["format"]))
+        if version != FORMAT:
+            return version, [], {}
+        names = {name: tuple(map(str, _array(archive, held[name]))) for name in NAMES if name in held}
+        return version, [_array(archive, held[name]) for name in ARRAYS], names
+
+
+def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(entry) as file:
+        found: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
+    return found

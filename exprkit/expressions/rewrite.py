@@ -1,0 +1,126 @@
+"""The table's rewrite rules as compiled functions: ``x1 ^ 2`` is ``sqr x1``, ``neg neg x1`` is ``x1``.
+
+In: the code of an operator and its operands among nodes; out: the code and operands that stand for it.
+Lowering asks for every operator that it reads, differentiation for every one that it makes.
+
+    >>> from exprkit.expressions.rewrite import table_rules
+    >>> from exprkit.operators import ops
+    >>> rules = table_rules("ieee")
+    >>> first, end = rules.constant_start[ops.POW : ops.POW + 2]
+    >>> [ops.BY_CODE[int(code)].name for code in rules.constant_code[first:end]]  # for certain exponents
+    ['copy', 'sqr', 'cube', 'inv']
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from exprkit.operators import ops
+from exprkit.runtime.jit import compiled
+from exprkit.text.tokens import CONSTANT, PARAMETER, VARIABLE
+
+NONE = 255  # in a rule: does not apply
+
+# What a node is.  Leaves keep their token's kind (CONSTANT, VARIABLE, PARAMETER).
+UNIFORM_NODE = 4  # an operator of uniforms only
+COLUMN_NODE = 5  # a unary operator of a variable
+POINT_NODE = 6  # everything else: computed for every data point
+
+
+class Rules(NamedTuple):
+    """The cells of the table that rewriting and lowering read; NONE where a row has no such cell."""
+
+    arity: np.ndarray
+    width: np.ndarray
+    fused: np.ndarray  # [op, inner] -> other
+    positive_a: np.ndarray
+    whole_b: np.ndarray
+    first: np.ndarray
+    rest: np.ndarray
+    constant_start: np.ndarray  # constant_b of a code: entries start[code]:start[code + 1]
+    constant_value: np.ndarray
+    constant_code: np.ndarray
+
+
+@functools.cache
+def table_rules(precision: str) -> Rules:
+    def code(name: str | None) -> int:
+        return NONE if name is None else ops.BY_NAME[name].code
+
+    def cells(default: int) -> np.ndarray:
+        return np.full(256, default, np.uint8)
+
+    width, positive_a, whole_b, first, rest = cells(1), cells(NONE), cells(NONE), cells(NONE), cells(NONE)
+    fused = np.full((256, 256), NONE, np.uint8)
+    start, value, other = np.zeros(257, np.int64), [], []
+    for row in sorted(ops.BY_CODE.values(), key=lambda row: row.code):
+        width[row.code] = row.width
+        positive_a[row.code] = code(row.positive_a)
+        if precision == "fast":
+            whole_b[row.code] = code(row.whole_b)
+        if row.staged:
+            first[row.code], rest[row.code] = map(code, row.staged)
+        for inner, outcome in row.fused.items():
+            fused[row.code, code(inner)] = code(outcome)
+        value += list(row.constant_b)
+        other += [code(name) for name in row.constant_b.values()]
+        start[row.code + 1 :] = len(value)
+    return Rules(
+        ops.ARITY.copy(), width, fused, positive_a, whole_b, first, rest,
+        start, np.array(value, np.float64), np.array(other, np.uint8),
+    )  # fmt: skip
+
+
+# ── rules, applied ───────────────────────────────────────────────────────────────────
+
+_part = compiled(forceinline=True)
+
+
+@_part
+def rewrite(code, a, b, tokens, rules, nodes):
+    """``code(a, b)`` by the rules: a special constant, a fused pair of operators, a base known positive."""
+    code, b = _constant_rule(code, b, tokens, rules, nodes)
+    while rules.fused[code, nodes.code[a]] != NONE:
+        code, a = np.int64(rules.fused[code, nodes.code[a]]), nodes.a[a]
+    if rules.positive_a[code] != NONE and _is_positive(a, tokens, nodes):
+        code = np.int64(rules.positive_a[code])
+    code, b = _constant_rule(code, b, tokens, rules, nodes)
+    if rules.whole_b[code] != NONE and nodes.group[b] == CONSTANT:
+        number = tokens.numbers[nodes.a[b]]
+        if number == np.floor(number) and abs(number) < np.inf:
+            code = np.int64(rules.whole_b[code])
+    return code, a, b
+
+
+@_part
+def _constant_rule(code, b, tokens, rules, nodes):
+    if b >= 0 and nodes.group[b] == CONSTANT:
+        number = tokens.numbers[nodes.a[b]]
+        for k in range(rules.constant_start[code], rules.constant_start[code + 1]):
+            if number == rules.constant_value[k]:
+                return np.int64(rules.constant_code[k]), -1
+    return code, b
+
+
+@_part
+def _is_positive(a, tokens, nodes):
+    """Known to be neither negative nor -0."""
+    if nodes.group[a] == VARIABLE:
+        return tokens.positive[nodes.a[a]]
+    return nodes.group[a] == CONSTANT and (tokens.values[nodes.a[a]] >> np.uint64(63)) == 0
+
+
+@_part
+def is_uniform(a, nodes):
+    group = nodes.group[a]
+    return group in (CONSTANT, PARAMETER, UNIFORM_NODE)
+
+
+@_part
+def group_of(a, b, nodes):
+    if is_uniform(a, nodes) and (b < 0 or is_uniform(b, nodes)):
+        return UNIFORM_NODE
+    return COLUMN_NODE if b < 0 and nodes.group[a] == VARIABLE else POINT_NODE

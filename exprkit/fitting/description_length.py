@@ -1,0 +1,212 @@
+"""Description length: how many nats an expression and the data, told by it, take to write down.
+
+In: a ``FitResult``.  Out: nats by expression.  Ranks expressions by what they explain against what they cost.
+
+    >>> import exprkit as ek, numpy as np
+    >>> x = np.linspace(0, 1, 20)[:, None]
+    >>> pop = ek.parse(["p1 + p2 * x1", "p1 + p2 * x1 + p3 * x1^2"])
+    >>> noise = 0.01 * np.random.default_rng(0).standard_normal(20)
+    >>> int(np.argmin(ek.description_length(ek.fit(pop, x, 1 + x[:, 0] + noise, loss="gaussian")).total))
+    0
+
+The sum of three terms (D. J. Bartlett, H. Desmond, P. G. Ferreira, "Exhaustive Symbolic
+Regression", arXiv 2211.11461, equation 6):
+
+- the residuals: the negative log-likelihood at its least;
+- the parameters: sum over them of log |theta| + log(I) / 2 - log(3) / 2, where I is the observed
+  information, the second derivative of the negative log-likelihood by the parameter: its size in steps
+  of its precision sqrt(12 / I), and its sign;
+- the function: k log n + the sum of the sizes of log |c| of the constants c in it, where k counts its
+  nodes and n the different operators, variables and constants among them (a parameter is one kind).
+
+A parameter of less than a step is set to 0 and costs nothing; the likelihood is taken anew.  So a
+parameter that is told costs log 2 or more.  Where 0 is outside a parameter's bounds or leaves no finite
+likelihood (it stands in a denominator, say), an expression can not be told: its length is inf.  Of an
+expression with several such parameters
+
+1. all are set to 0 together;
+2. where that can not be, one after the other, always the one of the fewest steps that can be 0, and what
+   the others' steps are is found anew each time; the length is inf if one of less than a step is left.
+
+It is inf as well where there is no likelihood, and where a fit did not end at a maximum of it: where an
+information is not finite, or negative and not as good as 0 (its size makes no step).  A parameter at a
+bound (``FitResult.at_bound``) is no free number but a constant that was told, and costs what a constant
+does, the size of log |theta|.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from exprkit.errors import ArgumentError
+from exprkit.expressions import checks
+from exprkit.expressions.population import Population
+from exprkit.fitting.fit import FitResult
+from exprkit.fitting.likelihood import LIKELIHOODS, Likelihood, points_of
+from exprkit.text.tokens import PARAMETER
+
+
+@dataclass(frozen=True, eq=False)
+class DescriptionLength:
+    """In nats, float64 (n_exprs,) each.
+
+    ``total`` is the sum of ``residuals`` (the negative log-likelihood; nan where there is none), ``parameters``
+    (never negative) and ``function``; inf, never nan, where an expression or its parameters can not be told.
+    ``params`` are the fit's, with 0 for those of less than a step of their precision.
+    """
+
+    total: np.ndarray
+    residuals: np.ndarray
+    parameters: np.ndarray
+    function: np.ndarray
+    params: np.ndarray
+
+
+def description_length(result: FitResult) -> DescriptionLength:
+    """The description length of every expression of a fit.
+
+    Parameters
+    ----------
+    result : FitResult
+        Of ``ek.fit(..., loss="gaussian")`` or ``"poisson"``.
+
+    Returns
+    -------
+    DescriptionLength
+
+    Raises
+    ------
+    ArgumentError
+        For a fit of another loss: it has no likelihood.
+    """
+    if not isinstance(result, FitResult):
+        raise ArgumentError(f"description_length takes what ek.fit gives, not {type(result).__name__}")
+    if result.kind not in LIKELIHOODS:
+        raise ArgumentError(f"a fit of loss={result.kind!r} has no likelihood: use loss='gaussian' or 'poisson'")
+    likelihood = _likelihood(result)
+    told = _as_fitted(result, likelihood)
+    _set_to_0(told, likelihood)
+    with np.errstate(all="ignore"):
+        free = np.where(told.free, np.where(told.steps >= 1, np.log(2 * told.steps), np.inf), 0.0)
+        bound = np.where(result.at_bound & (told.params != 0), np.abs(np.log(np.abs(told.params))), 0.0)
+    parameters = np.where(np.isnan(told.residuals), np.nan, (free + bound).sum(axis=1))
+    function = function_length(result.pop)
+    total = told.residuals + parameters + function
+    return DescriptionLength(
+        np.where(np.isnan(total), np.inf, total), told.residuals, parameters, function, told.params
+    )
+
+
+def function_length(pop: Population) -> np.ndarray:
+    """k log n and what the constants take of every expression, float64 (n_exprs,); nan where it could not be read."""
+    length = np.full(len(pop), np.nan)
+    checks.function_lengths(pop.kinds, pop.values, pop.values.view(np.float64), pop.offsets, length)
+    return length
+
+
+def front(cost: np.ndarray, loss: np.ndarray, tolerance: np.ndarray) -> np.ndarray:
+    """The Pareto front: what nothing of the same cost or less beats in its loss, the cheapest first.
+
+    Parameters
+    ----------
+    cost, loss, tolerance : arrays, (n,)
+        What costs more has to lower the loss by more than its ``tolerance``, or both count as one, and the
+        cheaper stays; of equally cheap ones the first.  What has no finite loss is left out.
+
+    Returns
+    -------
+    int64 array
+        Indices.
+    """
+    cost = np.round(cost, 9)
+    order = np.lexsort((loss, cost))
+    order = order[np.isfinite(loss[order])]
+    order = order[loss[order] < np.minimum.accumulate(np.append(np.inf, loss[order]))[:-1]]
+    kept: list[int] = []
+    for i in order.tolist():
+        if not kept or loss[i] < loss[kept[-1]] - tolerance[i]:
+            kept.append(int(np.argmax((cost == cost[i]) & (loss <= loss[i] + tolerance[i]))))
+    return np.array(kept, np.int64)
+
+
+# ── parameters, as they are told ─────────────────────────────────────────────────────
+
+
+class _Told(NamedTuple):
+    """What is told of every expression; arrays (n_exprs, max_params) but the first two."""
+
+    pop: Population
+    residuals: np.ndarray  # (n_exprs,)
+    params: np.ndarray
+    free: np.ndarray  # in the expression, not at a bound and not set to 0
+    steps: np.ndarray  # its size by its precision; nan where there is no maximum of the likelihood
+    may_be_0: np.ndarray  # 0 is within its bounds
+
+
+def _likelihood(result: FitResult) -> Likelihood:
+    points = points_of(result.pop, result._X, result._y, result._weights)
+    threads = None if result._evaluator is None else result._evaluator.threads
+    return Likelihood(result.kind, points, result._y, result._weights, threads)
+
+
+def _as_fitted(result: FitResult, likelihood: Likelihood) -> _Told:
+    pop, params = result.pop, result.params
+    free = _parameters_of(pop) & ~result.at_bound & np.isfinite(result.loss)[:, None]
+    low, high = (np.zeros(1) if side is None else side for side in result._bounds)
+    rows = np.flatnonzero(free.any(axis=1))
+    steps = np.zeros(params.shape)
+    steps[rows] = _steps(params[rows], likelihood.information(pop[rows], params[rows]))
+    return _Told(pop, result.loss.copy(), params.copy(), free, steps, (low <= 0) & (high >= 0) & free)
+
+
+def _parameters_of(pop: Population) -> np.ndarray:
+    """Which parameters are in an expression, bool (n_exprs, max_params)."""
+    found = np.zeros((len(pop), pop.max_params), bool)
+    there = pop.kinds == PARAMETER
+    found[np.repeat(np.arange(len(pop)), pop.n_tokens)[there], pop.values[there]] = True
+    return found
+
+
+def _steps(params: np.ndarray, information: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        steps = np.abs(params) * np.sqrt(np.abs(information) / 12)
+        return np.where((information > 0) | (steps < 1), steps, np.nan)
+
+
+def _set_to_0(told: _Told, likelihood: Likelihood) -> None:
+    """All parameters of less than a step, where that can be."""
+    small = told.free & (told.steps < 1)
+    rows = np.flatnonzero(small.any(axis=1))
+    if not len(rows):
+        return
+    trial = np.where(small[rows], 0.0, told.params[rows])
+    found = likelihood.at(told.pop[rows], trial)
+    fine = np.isfinite(found) & (told.may_be_0 | ~small)[rows].all(axis=1)
+    done = rows[fine]
+    told.params[done], told.residuals[done] = trial[fine], found[fine]
+    told.free[done] &= ~small[done]
+    _one_by_one(told, likelihood, rows[~fine])
+
+
+def _one_by_one(told: _Told, likelihood: Likelihood, rows: np.ndarray) -> None:
+    """The smallest parameter of each of these expressions, until none is of less than a step or can be 0."""
+    tried = np.zeros(told.params.shape, bool)
+    while True:
+        left = told.free & (told.steps < 1) & told.may_be_0 & ~tried
+        rows = rows[left[rows].any(axis=1)]
+        if not len(rows):
+            return
+        j = np.argmin(np.where(left[rows], told.steps[rows], np.inf), axis=1)
+        trial = told.params[rows]
+        trial[np.arange(len(rows)), j] = 0.0
+        found = likelihood.at(told.pop[rows], trial)
+        fine = np.isfinite(found)
+        tried[rows[~fine], j[~fine]] = True
+        done = rows[fine]
+        if len(done):
+            told.params[done], told.residuals[done] = trial[fine], found[fine]
+            told.free[done, j[fine]], tried[done] = False, False
+            told.steps[done] = _steps(trial[fine], likelihood.information(told.pop[done], trial[fine]))

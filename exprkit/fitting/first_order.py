@@ -1,0 +1,210 @@
+"""Gradient methods for fits, all expressions of a population side by side: Adam and L-BFGS.
+
+In: a function of losses and gradients, and starts.  Out: parameters.  Plain NumPy over arrays
+(n_exprs, max_params); the gradients are the backend's ``loss_and_grad``.  Within bounds both
+project: a step ends at the nearest point that is allowed, and a parameter at a bound that the loss
+pushes against stays there (of L-BFGS, D. P. Bertsekas, "Projected Newton methods for optimization
+problems with simple constraints", SIAM J. Control Optim. 20, 1982; of Adam, S. J. Reddi, S. Kale,
+S. Kumar, "On the convergence of Adam and beyond", ICLR 2018).
+
+    >>> from exprkit.fitting.first_order import METHODS
+    >>> METHODS
+    ('lbfgs', 'adam')
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from exprkit.backends import objective
+from exprkit.backends.objective import Fitted
+from exprkit.programs.linearity import dependence
+
+METHODS = ("lbfgs", "adam")
+MAX_ITER = {"lbfgs": 200, "adam": 1000}
+MEMORY = 8  # steps that L-BFGS remembers
+HALVINGS = 30  # of a step of L-BFGS
+RATE, FIRST, SECOND, TINY = 0.05, 0.9, 0.999, 1e-12  # of Adam: step, decay of both moments, floor
+
+
+def minimise(
+    ev: Any, method: str, starts: np.ndarray, y: np.ndarray, w: np.ndarray | None, kind: int, max_iter: int | None,
+    tol: float, lower: np.ndarray | None, upper: np.ndarray | None,
+) -> Fitted:  # fmt: skip
+    """Minimise the sum of w r^2 or w abs r from every start, (n_starts, n_exprs, max_params); the best one counts.
+
+    ``lower`` and ``upper`` are bounds, (n_exprs, max_params), or None.
+    """
+    run = {"lbfgs": _lbfgs, "adam": _adam}[method]
+    steps = MAX_ITER[method] if max_iter is None else int(max_iter)
+    best: Fitted | None = None
+    for start in starts:
+        problem = _Problem(ev, y, w, kind, lower, upper)
+        with np.errstate(over="ignore", invalid="ignore"):  # a step too far is inf or nan, which is no better
+            found = problem.ended(*run(problem, problem.within(start), steps, tol))
+        if best is None:
+            best = found
+            continue
+        better = found.loss < np.where(np.isnan(best.loss), np.inf, best.loss)
+        best = Fitted(
+            np.where(better[:, None], found.params, best.params), np.where(better, found.loss, best.loss),
+            np.where(better, found.iterations, best.iterations), np.where(better, found.status, best.status),
+            best.evaluations + found.evaluations,
+        )  # fmt: skip
+    assert best is not None
+    return best
+
+
+class _Problem:
+    """The loss and its gradient of every expression, and what can be said without them."""
+
+    def __init__(
+        self, ev: Any, y: np.ndarray, w: np.ndarray | None, kind: int, lower: np.ndarray | None,
+        upper: np.ndarray | None,
+    ) -> None:  # fmt: skip
+        self.lower, self.upper = -np.inf if lower is None else lower, np.inf if upper is None else upper
+        self.ev, self.y, self.w, self.pop = ev, y, w, ev.pop
+        self.kind = "sse" if kind == objective.SQUARES else "mae"
+        self.total = 1.0 if self.kind == "sse" else float(len(y) if w is None else np.sum(w, dtype=np.float64))
+        self.fits = self.pop.valid & (self.pop.n_params > 0) & dependence(self.pop).differentiable
+        self.evaluations = 0
+
+    def within(self, p: np.ndarray) -> np.ndarray:
+        """The nearest parameters within the bounds."""
+        return np.clip(p, self.lower, self.upper)
+
+    def __call__(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Losses (inf where not finite) and gradients (0 where not finite)."""
+        loss, gradient = self.raw(p)
+        gradient = np.where(np.isfinite(gradient) & self.fits[:, None], gradient, 0.0)
+        return np.where(np.isfinite(loss), loss, np.inf), gradient
+
+    def raw(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        self.evaluations += len(p)
+        if self.total == 0:
+            return np.zeros(len(p)), np.zeros(p.shape)
+        return self.ev.loss_and_grad(p, self.y, self.kind, self.w)
+
+    def free(self, p: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """The gradient, 0 where a bound stops the descent."""
+        held = ((p <= self.lower) & (gradient > 0)) | ((p >= self.upper) & (gradient < 0))
+        return np.where(held, 0.0, gradient)
+
+    def ended(self, p: np.ndarray, loss: np.ndarray, iterations: np.ndarray, status: np.ndarray) -> Fitted:
+        counts = len(self.y) > 0 if self.w is None else bool(np.any(self.w > 0))
+        status = status.copy()
+        stopped = np.isin(status, objective.CONVERGED) & ~np.isfinite(self.raw(p)[1]).all(axis=1)
+        status[stopped] = objective.NO_SLOPE
+        status[~np.isfinite(loss)] = objective.NOT_FINITE
+        status[self.pop.valid & ~self.fits] = objective.NO_DERIVATIVE
+        status[self.pop.n_params == 0] = objective.NO_PARAMETERS
+        if not counts:
+            status[:], loss = objective.NO_WEIGHT, np.zeros(len(p))
+        status[~self.pop.valid] = objective.INVALID
+        p = np.where((np.arange(p.shape[1]) < self.pop.n_params[:, None]) & self.pop.valid[:, None], p, np.nan)
+        loss = np.where(self.pop.valid & np.isfinite(loss), loss * (self.total or 1.0), np.nan)
+        iterations = np.where(self.fits, iterations, 0)
+        return Fitted(p, loss, iterations.astype(np.int32), status.astype(np.uint8), self.evaluations)
+
+
+Found = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _adam(problem: _Problem, start: np.ndarray, max_iter: int, tol: float) -> Found:
+    """D. P. Kingma, J. Ba, "Adam", arXiv 1412.6980, with a step that shrinks to 0 over the iterations."""
+    p = start.copy()
+    loss, gradient = problem(p)
+    best, best_loss = p.copy(), loss.copy()
+    m, v = np.zeros(p.shape), np.zeros(p.shape)
+    iterations, status = np.zeros(len(p), np.int32), np.full(len(p), objective.MAX_ITER)
+    active = problem.fits & np.isfinite(loss)
+    for k in range(1, max_iter + 1):
+        if not np.any(active):
+            break
+        m, v = FIRST * m + (1 - FIRST) * gradient, SECOND * v + (1 - SECOND) * gradient**2
+        rate = RATE * (1 - (k - 1) / max_iter)
+        d = -rate * (m / (1 - FIRST**k)) / (np.sqrt(v / (1 - SECOND**k)) + TINY)
+        p, before = np.where(active[:, None], problem.within(p + d), p), p
+        d = p - before
+        iterations += active
+        loss, gradient = problem(p)
+        better = active & (loss < best_loss)
+        best[better], best_loss[better] = p[better], loss[better]
+        still = active & np.all(np.abs(d) <= tol * (np.abs(p) + tol), axis=1)
+        flat = active & np.all(problem.free(p, gradient) == 0, axis=1) & np.isfinite(loss)
+        status[still], status[flat] = objective.XTOL, objective.GTOL
+        active &= ~(still | flat)
+    return best, best_loss, iterations, status
+
+
+def _lbfgs(problem: _Problem, start: np.ndarray, max_iter: int, tol: float) -> Found:
+    """J. Nocedal's two-loop recursion with halved steps until the loss falls enough, expression by expression."""
+    p = start.copy()
+    loss, gradient = problem(p)
+    iterations, status = np.zeros(len(p), np.int32), np.full(len(p), objective.MAX_ITER)
+    active = problem.fits & np.isfinite(loss)
+    steps: list[np.ndarray] = []
+    changes: list[np.ndarray] = []
+    for _ in range(max_iter):
+        free = problem.free(p, gradient)
+        flat = active & np.all(free == 0, axis=1)
+        status[flat] = objective.GTOL
+        active &= ~flat
+        if not np.any(active):
+            break
+        d = np.where(free == gradient, _direction(free, steps, changes), 0.0)  # what a bound holds stays there
+        uphill = ~(np.sum(d * free, axis=1) < 0)
+        d[uphill] = -free[uphill]
+        if not steps:  # nothing is known of the scale yet
+            d *= np.minimum(1, 1 / np.maximum(np.linalg.norm(free, axis=1), TINY))[:, None]
+        new_p, new_loss, new_gradient, moved = _halved(problem, p, loss, gradient, d, active)
+        iterations += active
+        gain = loss - new_loss
+        stuck, done = active & ~moved, active & moved & (gain <= tol * loss)
+        still = active & moved & np.all(np.abs(new_p - p) <= tol * (np.abs(p) + tol), axis=1)
+        status[stuck], status[still], status[done] = objective.STUCK, objective.XTOL, objective.FTOL
+        steps, changes = [*steps, new_p - p][-MEMORY:], [*changes, new_gradient - gradient][-MEMORY:]
+        p, loss, gradient = new_p, new_loss, new_gradient
+        active &= ~(stuck | done | still)
+    return p, loss, iterations, status
+
+
+def _direction(gradient: np.ndarray, steps: list[np.ndarray], changes: list[np.ndarray]) -> np.ndarray:
+    """- H gradient for every expression; a pair without positive curvature is left out."""
+    d, kept = -gradient, []
+    for s, c in zip(reversed(steps), reversed(changes), strict=True):
+        curve = np.sum(s * c, axis=1)
+        sound = curve > TINY * np.sum(c * c, axis=1)
+        rho = np.where(sound, 1 / np.where(sound, curve, 1.0), 0.0)
+        a = rho * np.sum(s * d, axis=1)
+        d = d - a[:, None] * c
+        kept.append((s, c, rho, a))
+    scaled = np.zeros(len(d), bool)
+    for _, c, rho, _ in kept:  # the newest sound pair gives the scale
+        size = np.where((rho > 0) & ~scaled, 1 / np.where(rho > 0, rho * np.sum(c * c, axis=1), 1.0), 1.0)
+        scaled |= rho > 0
+        d = d * size[:, None]
+    for s, c, rho, a in reversed(kept):
+        d = d + (a - rho * np.sum(c * d, axis=1))[:, None] * s
+    return d
+
+
+def _halved(
+    problem: _Problem, p: np.ndarray, loss: np.ndarray, gradient: np.ndarray, d: np.ndarray, active: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    """Steps along ``d``, halved for each expression until its loss falls; (p, loss, gradient, whether it fell)."""
+    new_p, new_loss, new_gradient = p.copy(), loss.copy(), gradient.copy()
+    waiting, size = active.copy(), np.ones(len(p))
+    for _ in range(HALVINGS):
+        trial = np.where(waiting[:, None], problem.within(p + size[:, None] * d), new_p)
+        trial_loss, trial_gradient = problem(trial)
+        slope = np.sum(gradient * (trial - p), axis=1)
+        fell = waiting & (trial_loss <= loss + 1e-4 * slope) & (trial_loss < loss)
+        new_p[fell], new_loss[fell], new_gradient[fell] = trial[fell], trial_loss[fell], trial_gradient[fell]
+        waiting &= ~fell
+        if not np.any(waiting):
+            break
+        size = np.where(waiting, size / 2, size)
+    return new_p, new_loss, new_gradient, active & ~waiting

@@ -1,0 +1,475 @@
+"""Fits: the parameters of every expression of a population, at their best for one data set.
+
+In: a population, X and y.  Out: a ``FitResult``.  Checks what the user hands over, chooses
+the starts, lets the backend's ``Engine.fit`` run Levenberg-Marquardt for all expressions, or
+``first_order`` a gradient method, and puts the results into words and numbers.
+
+    >>> import exprkit as ek, numpy as np
+    >>> x = np.linspace(0, 1, 20)[:, None]
+    >>> found = ek.fit(ek.parse(["p1 * exp(p2 * x1)", "p1 + p2 * x1"]), x, 3 * np.exp(-x[:, 0]))
+    >>> found.params.round(2)
+    array([[ 3.  , -1.  ],
+           [ 2.84, -1.87]])
+    >>> found.converged
+    array([ True,  True])
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from exprkit.backends import NAMES, load, objective, status
+from exprkit.backends.objective import Fitted, Options
+from exprkit.errors import ArgumentError, BackendError, DataError, brief, brought_by, number_of, one_of, whole_number
+from exprkit.evaluate import inputs
+from exprkit.evaluate.evaluator import Evaluator, check_options
+from exprkit.expressions.population import Population
+from exprkit.fitting import first_order
+from exprkit.fitting.likelihood import LIKELIHOODS, covariance, negative_log_likelihood, sums_of_squares
+from exprkit.numbers import as_numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LOSSES = ("squares", "mae", "huber", "gaussian", "poisson")
+KINDS = {
+    "squares": objective.SQUARES, "gaussian": objective.SQUARES, "mae": objective.ABSOLUTE,
+    "huber": objective.HUBER, "poisson": objective.POISSON,
+}  # fmt: skip
+LM_STEPS = 200  # steep expressions lose a few powers of ten a step; 50 are enough for 97 of 100
+METHODS = ("lm", *first_order.METHODS)
+STARTS = ("ones", "normal")
+MOST_STEPS = 2**31 - 1  # that fit into 32 bits
+MOST_RESTARTS = 1_000_000
+LARGEST = sys.float_info.max
+FLOOR = 1e-6  # of abs r in the weights of "mae", beside the spread of y
+
+Bounds = tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | np.ndarray | None
+Sides = tuple[np.ndarray | None, np.ndarray | None]  # lower and upper bounds, (n_exprs, max_params) each, or None
+
+
+@dataclass(eq=False)
+class FitResult:
+    """What a fit found, expression by expression.
+
+    ===================  ==========================================================================
+    attribute            what it holds
+    ===================  ==========================================================================
+    ``params``           float64 (n_exprs, max_params); nan where an expression has fewer
+    ``loss``             float64 (n_exprs,), in the terms of the loss that was asked for: the sum of
+                         w r^2 ("squares"), the weighted mean of abs r ("mae"), the sum of w times
+                         Huber's loss ("huber"), the negative log-likelihood ("gaussian", "poisson")
+    ``iterations``       int32 (n_exprs,), of the best start
+    ``status``           uint8 (n_exprs,), why it ended: a number of ``objective.REASONS``
+    ``converged``        bool (n_exprs,)
+    ``reason``           the same in words, a list, with the parameters that ended at a bound
+    ``at_bound``         bool (n_exprs, max_params): the parameter ended at a finite bound of its own, so that
+                         it is what it was told and not what the data say
+    ``r2``               float64 (n_exprs,): 1 - sum w r^2 / sum w (y - mean y)^2
+    ``n_evaluations``    normal equations (or gradients) made, of all expressions and starts
+    ``seconds``          the time it took
+    ``covariance``       float64 (n_exprs, max_params, max_params) of the parameters, made when first
+                         asked for; nan for those that the data do not determine or that are at a bound
+                         (the others' are made with them held there), and for "mae"
+    ``standard_errors``  float64 (n_exprs, max_params): roots of its diagonal
+    ===================  ==========================================================================
+    """
+
+    pop: Population
+    params: np.ndarray
+    loss: np.ndarray
+    iterations: np.ndarray
+    status: np.ndarray
+    r2: np.ndarray
+    n_evaluations: int
+    seconds: float
+    kind: str
+    at_bound: np.ndarray
+    _evaluator: Evaluator | None = field(repr=False)
+    _X: np.ndarray = field(repr=False)
+    _y: np.ndarray = field(repr=False)
+    _weights: np.ndarray | None = field(repr=False)
+    _delta: float = field(repr=False)
+    _bounds: Sides = field(repr=False)
+
+    @property
+    def converged(self) -> np.ndarray:
+        return np.isin(self.status, objective.CONVERGED)
+
+    @property
+    def reason(self) -> list[str]:
+        words = [objective.REASONS[status] for status in self.status.tolist()]
+        for i in np.flatnonzero(self.at_bound.any(axis=1)).tolist():
+            names = [name for name, there in zip(self._names, self.at_bound[i], strict=True) if there]
+            head = objective.REASONS[objective.FTOL] if self.status[i] == objective.GTOL else words[i]
+            words[i] = f"{head}; {' and '.join(names)} at {'its bound' if len(names) == 1 else 'their bounds'}"
+        return words
+
+    @property
+    def _names(self) -> list[str]:
+        width = self.params.shape[1]
+        return list(self.pop.parameters or (f"p{j + 1}" for j in range(width)))[:width]
+
+    @property
+    def evaluator(self) -> Evaluator:
+        """The evaluator of the fit; after pickling one of the CPU."""
+        if self._evaluator is None:
+            self._evaluator = Evaluator(self.pop, self._X, "cpu", dtype=self._y.dtype)
+        return self._evaluator
+
+    @functools.cached_property
+    def covariance(self) -> np.ndarray:
+        return covariance(
+            self.evaluator, self._X, self.params, self._y, self._weights, self.kind, self._delta, self.at_bound
+        )
+
+    @functools.cached_property
+    def standard_errors(self) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2))
+
+    def best(self, n: int = 1) -> np.ndarray:
+        """The numbers of the ``n`` expressions of least loss, the best first; those without a loss last."""
+        number = whole_number(n)
+        if number is None or number < 0:
+            raise ArgumentError(f"n must be a whole number >= 0, not {brief(n)}")
+        return np.argsort(np.where(np.isnan(self.loss), np.inf, self.loss), kind="stable")[:number]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row an expression: its text, loss, R2, why it ended, parameters and their standard errors."""
+        with brought_by("notebooks"):
+            import pandas as pd
+
+        names = self._names
+        columns: dict[str, Any] = {
+            "expression": self.pop.texts(), "loss": self.loss, "r2": self.r2, "iterations": self.iterations,
+            "converged": self.converged, "reason": self.reason,
+        }  # fmt: skip
+        columns |= {name: self.params[:, j] for j, name in enumerate(names)}
+        columns |= {f"{name}_error": self.standard_errors[:, j] for j, name in enumerate(names)}
+        return pd.DataFrame(columns)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: the evaluator stays in its process."""
+        return self.__dict__ | {"_evaluator": None}
+
+    def __len__(self) -> int:
+        return len(self.pop)
+
+    def __repr__(self) -> str:
+        least = np.nanmin(self.loss, initial=np.inf)
+        found = f"least {self.kind} {least:.6g}, " if np.isfinite(least) else ""
+        return (
+            f"<FitResult: {number_of(len(self), 'expression')}, {int(self.converged.sum()):,} converged, "
+            f"{found}{self.seconds:.3g} s>"
+        )
+
+
+def fit(
+    pop: Population,
+    X: Any,
+    y: Any,
+    *,
+    weights: Any = None,
+    init: Any = None,
+    method: str = "lm",
+    loss: str = "squares",
+    delta: float = 1.0,
+    max_iter: int | None = None,
+    tol: float = 1e-8,
+    restarts: int = 0,
+    bounds: Bounds = None,
+    seed: int = 0,
+    backend: str = "auto",
+    precision: Any = "ieee",
+    dtype: Any = "float32",
+    threads: int | None = None,
+    **options: Any,
+) -> FitResult:
+    """Fit the parameters of every expression to ``y``.
+
+    Parameters
+    ----------
+    pop : Population
+    X : array, (n_points, n_vars)
+        As for ``Evaluator``; complete, as ``y`` is, at the points that count and in the columns that are used.
+    y : array, (n_points,)
+        The target.
+    weights : array, (n_points,), optional
+        A weight >= 0 for every point; 1 / variance where known.  A point of weight 0 does not count,
+        whatever an expression gives there.
+    init : optional
+        The start: "ones" (the default), "normal" (drawn from the standard normal distribution), parameters
+        as for ``Evaluator.evaluate`` (also of several sets: so many starts), or a function of a
+        ``numpy.random.Generator`` and a shape (n_exprs, max_params).
+    method : {"lm", "lbfgs", "adam"}
+        Levenberg-Marquardt, or a gradient method ("squares", "gaussian" and "mae" only).
+    loss : {"squares", "mae", "huber", "gaussian", "poisson"}
+        Squared errors; absolute errors, by reweighting; Huber's loss (``delta``); the likelihood of
+        normal errors, whose variance is 1 / ``weights`` or, without weights, the mean square; the
+        likelihood of counts y >= 0, whose mean is the expression.
+    delta : float
+        Where Huber's loss turns from squares to absolute errors.
+    max_iter : int, optional
+        Default: 200 ("lm", "lbfgs"), 1000 ("adam").
+    tol : float
+        A fit has converged when neither loss nor parameters change by more than this share.
+    restarts : int
+        So many more starts, drawn from the standard normal distribution; the best counts.
+    bounds : optional
+        (low, high) for all parameters, each a number, None or an array (max_params,) or (n_exprs,
+        max_params); or a dict of (low, high) by the parameters' names.  All methods keep them; of "lbfgs" and
+        "adam" by projection (``first_order`` says whose).
+    seed : int
+        Of all that is drawn: the same seed gives the same starts.
+    backend, precision, dtype, threads, **options
+        As for ``Evaluator``.  float32 makes values in float32 and sums in float64; an expression whose
+        loss overflows there at every start, whose derivatives all vanish, or one of whose derivatives is
+        not finite where it ends, is fitted in float64 instead.
+
+    Returns
+    -------
+    FitResult
+        One expression's troubles (no parameters, nan, more parameters than points, ...) are its own:
+        ``status`` and ``reason`` say how each one ended.
+
+    Raises
+    ------
+    ArgumentError, DataError, BackendError
+        Before any work is done.
+
+    References
+    ----------
+    J. J. More, "The Levenberg-Marquardt algorithm: implementation and theory", Numerical Analysis (1978);
+    H. B. Nielsen, "Damping parameter in Marquardt's method", IMM-REP-1999-05.
+    """
+    begin = time.perf_counter()
+    _check(method, loss, delta, max_iter, tol, restarts, seed)
+    check_options(options, fit)
+    tol = float(tol)
+    pop = inputs.population(pop)
+    lower, upper = _bounds(bounds, pop)
+    starts = _starts(init, pop, restarts, seed)
+    chosen = _backend(backend) if method == "lm" else backend
+    ev = Evaluator(pop, X, chosen, precision, dtype, threads, **options)
+    given, X = X, ev._X  # what becomes of the user's data later does not matter
+    target = inputs.point_vector("y", y, ev.n_points, ev.dtype, ev._adopt, own=True)
+    w = inputs.weights_vector(weights, ev.n_points, ev.dtype, ev._adopt, own=True)
+    ev.check_complete(target, w)
+    _check_target(target, w, loss)
+    kind = KINDS[loss]
+    scale = _floor(target, w) if kind == objective.ABSOLUTE else float(delta)
+    if method == "lm":
+        most = LM_STEPS if max_iter is None else int(max_iter)
+        told = Options(kind, scale, most, tol, tol, lower, upper)
+        fitted = ev._ability("fit")(starts, target, w, told)
+        if ev.dtype == np.float32:
+            fitted = _in_float64(fitted, pop, given, y, weights, starts, told, chosen, precision, threads, options)
+    else:
+        fitted = first_order.minimise(ev, method, starts, target, w, kind, max_iter, tol, lower, upper)
+    return _result(ev, fitted, _host(X), target, w, loss, float(delta), (lower, upper), begin)
+
+
+# ── arguments ────────────────────────────────────────────────────────────────────────
+
+
+def _check(method: str, loss: str, delta: float, max_iter: Any, tol: float, restarts: Any, seed: Any) -> None:
+    one_of("method", method, METHODS)
+    one_of("loss", loss, LOSSES)
+    if method != "lm" and KINDS[loss] not in (objective.SQUARES, objective.ABSOLUTE):
+        able = "loss='squares', 'gaussian' or 'mae'"
+        raise ArgumentError(f"method={method!r} takes {able}; for {loss!r} use method='lm'")
+    counts = ("max_iter", max_iter, MOST_STEPS), ("restarts", restarts, MOST_RESTARTS), ("seed", seed, None)
+    for name, value, most in counts:
+        if value is None and name == "max_iter":
+            continue
+        number = whole_number(value)
+        if number is None or number < 0:
+            raise ArgumentError(f"{name} must be a whole number >= 0, not {brief(value)}")
+        if most is not None and number > most:
+            raise ArgumentError(f"{name} must be at most {most:,}, not {brief(value)}")
+    if not 0 <= _size(tol) <= 1:
+        raise ArgumentError(f"tol must be a number from 0 to 1, not {brief(tol)}")
+    if not 0 < _size(delta) <= LARGEST:
+        raise ArgumentError(f"delta must be a positive number, not {brief(delta)}")
+
+
+def _size(number: Any) -> float:
+    """A real number; nan for anything else."""
+    whole = whole_number(number)
+    return float(number) if isinstance(number, float | np.floating) else np.nan if whole is None else whole
+
+
+def _backend(name: str) -> str:
+    """The backend of a fit: of "auto", the first that can run here and fits."""
+    if not isinstance(name, str) or name != "auto":
+        return name
+    for name in NAMES:
+        if status(name).available and hasattr(load(name).Engine, "fit"):
+            return name
+    raise BackendError("no backend can fit here")
+
+
+def _check_target(y: Any, w: Any, loss: str) -> None:
+    counts = True if w is None else inputs.on_host(w > 0)  # y and w need not lie on the same side
+    if endless := int(np.sum(inputs.on_host(np.isinf(y)) & counts)):
+        found = f"{endless:,} of {number_of(len(y), 'value')}"
+        raise DataError(f"y is infinite in {found}: drop those rows, or give them weight 0")
+    if loss == "poisson" and bool(np.any(inputs.on_host(y < 0) & counts)):
+        raise DataError("loss='poisson' needs counts: y must not be negative")
+
+
+def _floor(y: np.ndarray, w: np.ndarray | None) -> float:
+    """Errors smaller than this weigh as if they were as large ("mae"): a millionth of the spread of y."""
+    counted = np.asarray(_host(y if w is None else y[w > 0]), np.float64)
+    counted = counted[np.isfinite(counted)]
+    spread = float(np.mean(np.abs(counted - np.median(counted)))) if len(counted) else 0.0
+    return FLOOR * (spread or float(np.max(np.abs(counted), initial=0.0)) or 1.0)
+
+
+def _starts(init: Any, pop: Population, restarts: int, seed: int) -> np.ndarray:
+    """Where to begin, float64 (n_starts, n_exprs, max_params)."""
+    shape = (len(pop), pop.max_params)
+    if init is None or (isinstance(init, str) and init == "ones"):
+        first = np.ones((1, *shape))
+    elif isinstance(init, str):
+        one_of("init", init, STARTS)
+        first = _random(seed, 0).standard_normal(shape)[None]
+    elif callable(init):
+        drawn = as_numbers("what init gives", init(_random(seed, 0), shape), gaps=False).astype(np.float64)
+        if drawn.shape != shape:
+            raise DataError(f"init must give an array of shape {shape}, not {drawn.shape}")
+        first = drawn[None]
+    else:
+        first = inputs.parameter_sets(init, pop, np.dtype(np.float64))[0]
+    n_more = int(restarts) if first[0].size else 0  # without a parameter all starts are the same
+    inputs.check_memory("the starts", (len(first) + n_more, *shape), first.dtype, "take fewer restarts or expressions")
+    starts = np.empty((len(first) + n_more, *shape))
+    starts[: len(first)] = first
+    for k in range(n_more):
+        starts[len(first) + k] = _random(seed, 1 + k).standard_normal(shape)
+    return starts
+
+
+def _random(seed: int, stream: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64([seed, stream]))
+
+
+def _bounds(bounds: Bounds, pop: Population) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Lower and upper bounds, float64 (n_exprs, max_params) each, or None."""
+    if bounds is None:
+        return None, None
+    shape = (len(pop), pop.max_params)
+    if isinstance(bounds, Mapping):
+        names = list(pop.parameters or (f"p{j + 1}" for j in range(pop.max_params)))
+        sides = [np.full(pop.max_params, -np.inf), np.full(pop.max_params, np.inf)]
+        for name, pair in bounds.items():
+            if name not in names:
+                raise ArgumentError(f"bounds: there is no parameter {name!r}; there are {', '.join(names) or 'none'}")
+            for side, given in zip(sides, _pair(pair), strict=True):
+                if given is not None:
+                    side[names.index(name)] = _number(name, given)
+        low, high = sides
+    else:
+        low, high = _pair(bounds)
+    sides = [as_numbers("bounds", side if given is None else given, gaps=False)
+             for given, side in ((low, -np.inf), (high, np.inf))]  # fmt: skip
+    try:
+        lower, upper = (np.array(np.broadcast_to(side.astype(np.float64), shape)) for side in sides)
+    except ValueError:
+        fitting = f"None, a number or an array of shape {shape[1:]} or {shape}"
+        raise DataError(f"bounds must be (low, high), each {fitting}") from None
+    bad = ~(lower <= upper)
+    if np.any(bad):
+        i, j = np.argwhere(bad)[0]
+        raise DataError(f"bounds of p{j + 1} of expression {i}: {lower[i, j]} is not at most {upper[i, j]}")
+    return lower, upper
+
+
+def _number(name: str, given: Any) -> float:
+    if not hasattr(given, "__float__") or np.ndim(given):
+        raise DataError(f"bounds of {name} must be (low, high), each None or a number, not {brief(given)}")
+    return float(as_numbers(f"bounds of {name}", given, gaps=False))
+
+
+def _pair(bounds: Any) -> tuple[Any, Any]:
+    several = isinstance(bounds, list | tuple) or (isinstance(bounds, np.ndarray) and bounds.ndim > 0)
+    if not several or len(bounds) != 2:
+        raise DataError(f"bounds must be (low, high), not {brief(bounds)}")
+    return bounds[0], bounds[1]
+
+
+def _in_float64(
+    fitted: Fitted, pop: Population, X: Any, y: Any, weights: Any, starts: np.ndarray, told: Options, *where: Any
+) -> Fitted:
+    """Fit anew, in float64, what in float32 overflows at every start, or ends where derivatives vanish or overflow."""
+    again = np.flatnonzero(np.isin(fitted.status, (objective.NOT_FINITE, objective.FLAT, objective.NO_SLOPE)))
+    if not len(again):
+        return fitted
+    backend, precision, threads, options = where
+    some = pop[again]
+    width = some.max_params
+    ev = Evaluator(some, X, backend, precision, "float64", threads, **options)
+    target = inputs.point_vector("y", y, ev.n_points, ev.dtype, ev._adopt)
+    w = inputs.weights_vector(weights, ev.n_points, ev.dtype, ev._adopt)
+    bounds = [side if side is None else np.ascontiguousarray(side[again, :width]) for side in (told.lower, told.upper)]
+    first = np.ascontiguousarray(starts[:, again, :width])
+    more = ev._ability("fit")(first, target, w, told._replace(lower=bounds[0], upper=bounds[1]))
+    better = ~(more.loss >= fitted.loss[again])
+    again = again[better]
+    for old, new in zip(fitted[:4], more[:4], strict=True):
+        if old.ndim == 2:
+            old[again, :width] = new[better]
+        else:
+            old[again] = new[better]
+    return fitted._replace(evaluations=fitted.evaluations + more.evaluations)
+
+
+# ── results ──────────────────────────────────────────────────────────────────────────
+
+
+def _result(
+    ev: Evaluator, fitted: Fitted, X: Any, y: np.ndarray, w: np.ndarray | None, loss: str, delta: float, sides: Sides,
+    begin: float,
+) -> FitResult:  # fmt: skip
+    sse = fitted.loss if KINDS[loss] == objective.SQUARES else sums_of_squares(ev, fitted.params, y, w)
+    sse = np.where(np.isfinite(fitted.loss), sse, np.nan)
+    y, w = _host(y), None if w is None else _host(w)
+    counted = np.ones(len(y)) if w is None else w.astype(np.float64)
+    some, total = counted > 0, float(counted.sum())
+    with np.errstate(all="ignore"):
+        mean = np.sum(counted[some] * y[some]) / total
+        r2 = 1 - sse / np.sum(counted[some] * (y[some] - mean) ** 2)
+        value = _in_terms_of(loss, fitted.loss, y, w, total)
+    return FitResult(
+        ev.pop, fitted.params, value, fitted.iterations, fitted.status, r2, fitted.evaluations,
+        time.perf_counter() - begin, loss, _at_bound(fitted.params, sides, ev.dtype), ev, X, y, w, delta, sides,
+    )  # fmt: skip
+
+
+def _at_bound(params: np.ndarray, sides: Sides, dtype: np.dtype) -> np.ndarray:
+    """Which parameters are equal to a finite bound of their own, as numbers of ``dtype``."""
+    found = np.zeros(params.shape, bool)
+    with np.errstate(over="ignore"):
+        for side in (side for side in sides if side is not None):
+            found |= np.isfinite(side) & (params.astype(dtype) == side.astype(dtype))
+    return found
+
+
+def _host(array: Any) -> Any:
+    """The array in the host's memory."""
+    return array.get() if hasattr(array, "get") and hasattr(array, "device") else array
+
+
+def _in_terms_of(loss: str, found: np.ndarray, y: np.ndarray, w: np.ndarray | None, total: float) -> np.ndarray:
+    """The objective as the loss that was asked for."""
+    if loss in LIKELIHOODS:
+        return negative_log_likelihood(loss, found, y, w)
+    return found / (total or 1.0) if loss == "mae" else found / 2 if loss == "huber" else found

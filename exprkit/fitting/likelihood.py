@@ -1,0 +1,296 @@
+"""Likelihoods of a fit, and how well the data determine its parameters.
+
+In: a fit's losses and normal equations.  Out: negative log-likelihoods, covariances, standard errors.
+
+    >>> from exprkit.fitting.likelihood import negative_log_likelihood
+    >>> import numpy as np
+    >>> y = np.array([1.0, 2.0])
+    >>> negative_log_likelihood("gaussian", np.array([2.0]), y, np.ones(2)).round(4)  # both errors are 1
+    array([2.8379])
+
+What the data say of a parameter is the second derivative of the negative log-likelihood by it, the observed
+information.  With f an expression's value at a point, y the target and w the point's weight, it is the sum of
+curve (df/dp)^2 + slope d2f/dp2 over the points:
+
+========  ==============================================  =====================  =========================
+kind      negative log-likelihood of a point              slope                  curve
+========  ==============================================  =====================  =========================
+gaussian  w (f - y)^2 / 2 v + log(2 pi v / w) / 2         w (f - y) / v          w / v
+poisson   w (f - y log f + log y!)                        w (1 - y / f)          w y / f^2
+========  ==============================================  =====================  =========================
+
+v is 1 where the weights are 1 / variance, else the mean square of f - y.  Without its second term the sum is
+Gauss's and Newton's (of Poisson's likelihood, its expectation: Fisher's), of which a covariance is made; with
+it, it is made by differences of the exact gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.evaluate import inputs
+from exprkit.evaluate.evaluator import Evaluator
+from exprkit.expressions.population import Population
+from exprkit.programs.linearity import dependence
+
+LIKELIHOODS = ("gaussian", "poisson")
+CHUNK = 1 << 24  # numbers of the matrices in use at a time
+MATRICES = 4  # (n_exprs, n_points), beside a jacobian
+SINGULAR = {"float32": 1e-11, "float64": 1e-13}  # share of the largest eigenvalue that is 0 but for rounding
+FREE_OF = 1e-6  # part in what is not determined below which a parameter has none
+SHARES = (1e-2, 1e-4, 1e-6)  # how far a difference reaches: of a standard error or a tenth of the parameter
+AGREE = 0.01  # share that half as long a difference may differ by; else there is a kink near, or no derivative
+LITTLE = 1.0  # parameter^2 times the derivative, if less: it is smaller than its precision whatever the digits are
+
+_log_gamma = np.vectorize(math.lgamma, otypes=[np.float64])
+
+
+def negative_log_likelihood(kind: str, found: np.ndarray, y: np.ndarray, w: np.ndarray | None) -> np.ndarray:
+    """Of the objective ``found`` (sum of squares or Poisson's deviance) at its least.
+
+    "gaussian": the weights are 1 / variance; without weights the variance is the mean square (``variance``).
+    "poisson": the expression is the mean of y.
+    """
+    y64 = np.asarray(y, np.float64)
+    counted = np.ones(len(y64)) if w is None else np.asarray(w, np.float64)
+    some = counted > 0
+    n, w64, y64 = int(some.sum()), counted[some], y64[some]
+    with np.errstate(all="ignore"):
+        if kind == "poisson":
+            log = np.where(y64 > 0, y64 * np.log(y64), 0.0)
+            return found / 2 + np.sum(w64 * (y64 - log + _log_gamma(y64 + 1))) if n else found / 2
+        if w is None:
+            v = variance(found, y)
+            return n / 2 * np.log(2 * np.pi * v) + found / (2 * v)
+        return found / 2 + np.sum(np.log(2 * np.pi / w64)) / 2
+
+
+def variance(found: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The mean of the squared errors, whose sums are ``found``, but no less than y's own rounding makes.
+
+    What tells the data exactly, or to their last digit, would have an infinite likelihood or that of noise.
+    """
+    y = np.asarray(y)
+    eps = np.finfo(y.dtype if y.dtype.kind == "f" else np.float64).eps
+    with np.errstate(all="ignore"):
+        least = np.mean((eps * y.astype(np.float64)) ** 2) + np.finfo(np.float64).tiny if len(y) else np.nan
+        return np.maximum(found / max(len(y), 1), least)
+
+
+def sums_of_squares(ev: Evaluator, params: np.ndarray, y: np.ndarray, w: np.ndarray | None) -> np.ndarray:
+    """The sum of w r^2 of every expression, (n_exprs,)."""
+    return ev._engine.loss_sums(_one_set(ev, params), y, w, "square")[0]
+
+
+class Points(NamedTuple):
+    """The points that count, in float64, but with the numbers that the fit had."""
+
+    X: np.ndarray
+    y: np.ndarray
+    w: np.ndarray
+
+
+def points_of(pop: Population, X: Any, y: np.ndarray, w: np.ndarray | None) -> Points:
+    """The points of a fit of weight above 0."""
+    w = np.ones(len(y)) if w is None else w.astype(np.float64)
+    data = inputs.data_matrix(X, pop, y.dtype)[0]
+    return Points(data[w > 0].astype(np.float64), y[w > 0].astype(np.float64), w[w > 0])
+
+
+# ── the observed information ─────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """The likelihood of a fit's data under any expressions: ``at`` parameters, and its second derivatives there.
+
+    In float64 on the CPU.  ``y`` and ``w`` are the fit's.
+    """
+
+    kind: str
+    points: Points
+    y: np.ndarray
+    w: np.ndarray | None
+    threads: int | None
+
+    def at(self, pop: Population, params: np.ndarray) -> np.ndarray:
+        """The negative log-likelihood of every expression, (n_exprs,); nan where it has none."""
+        found = np.empty(len(pop))
+        for part, p, ev in _parts(pop, self.points, params, MATRICES, self.threads):
+            found[part] = self._objective(ev.evaluate(p))
+        return negative_log_likelihood(self.kind, found, self.y, self.w)
+
+    def information(self, pop: Population, params: np.ndarray) -> np.ndarray:
+        """Its second derivative by every parameter, (n_exprs, P); nan where there is none.
+
+        By differences of the exact gradient, but where an expression is linear in a parameter.
+        """
+        found = np.zeros(params.shape)
+        linear = dependence(pop).linear
+        for part, p, ev in _parts(pop, self.points, params, MATRICES + params.shape[1], self.threads):
+            v = self._variance(ev.evaluate(p))
+            newton = self._newton(ev, p, v)
+            for j in range(p.shape[1]):
+                bit = np.uint64(1 << j) if j < 64 else np.uint64(0)
+                bent = np.flatnonzero((linear[part] & bit == 0) & (ev.pop.n_params > j) & np.isfinite(newton[:, j]))
+                newton[bent, j] = self._by_differences(ev.pop[bent], p[bent], v[bent], j, newton[bent, j])
+            found[part, : p.shape[1]] = newton
+        return np.where(np.isfinite(found), found, np.nan)
+
+    def _by_differences(
+        self, pop: Population, params: np.ndarray, v: np.ndarray, j: int, newton: np.ndarray
+    ) -> np.ndarray:
+        """The second derivative by parameter j, extrapolated from two differences that agree, or shorter ones."""
+        found, waiting = np.full(len(pop), np.nan), np.arange(len(pop))
+        with np.errstate(all="ignore"):
+            length = np.fmin(1 / np.sqrt(newton), 0.1 * np.where(params[:, j] == 0, 1, np.abs(params[:, j])))
+            for share in SHARES:
+                if not len(waiting):
+                    break
+                some = pop[waiting]
+                p, h = params[waiting, : some.max_params], share * length[waiting]
+                ev = Evaluator(some, self.points.X, "cpu", dtype="float64", threads=self.threads)
+                long, short = (self._difference(ev, p, v[waiting], j, step) for step in (h, h / 2))
+                little = np.maximum(np.abs(long), np.abs(short)) * p[:, j] ** 2 < LITTLE
+                agree = (np.abs(long - short) <= AGREE * np.abs(short)) | little
+                found[waiting[agree]] = ((4 * short - long) / 3)[agree]
+                waiting = waiting[~agree]
+        return found
+
+    def _difference(self, ev: Evaluator, p: np.ndarray, v: np.ndarray, j: int, h: np.ndarray) -> np.ndarray:
+        below, above = p.copy(), p.copy()
+        below[:, j] -= h
+        above[:, j] += h
+        change = self._gradient(ev, above, v, j) - self._gradient(ev, below, v, j)
+        return change / (above - below)[:, j]
+
+    def _gradient(self, ev: Evaluator, p: np.ndarray, v: np.ndarray, j: int) -> np.ndarray:
+        if self.kind == "gaussian":
+            return ev.loss_and_grad(p, self.points.y, "sse", self.points.w)[1][:, j] / (2 * v[:, 0])
+        return np.einsum("ep,ep->e", self._weights(ev.evaluate(p), v)[0], ev.jacobian(p)[:, :, j])
+
+    def _newton(self, ev: Evaluator, p: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """The sum of curve (df/dp)^2."""
+        with np.errstate(all="ignore"):
+            if self.kind == "gaussian":
+                A = ev.normal_equations(p, self.points.y, self.points.w)[0]
+                return np.diagonal(A, axis1=1, axis2=2) / v
+            return np.einsum("ep,epj->ej", self._weights(ev.evaluate(p), v)[1], ev.jacobian(p) ** 2)
+
+    def _objective(self, f: np.ndarray) -> np.ndarray:
+        """The sum of w r^2 or Poisson's deviance."""
+        _, y, w = self.points
+        with np.errstate(all="ignore"):
+            if self.kind == "gaussian":
+                return (f - y) ** 2 @ w
+            log = np.where(y > 0, y * np.log(y / f), 0.0)
+            return np.where(f > 0, 2 * (log - (y - f)), np.nan) @ w
+
+    def _variance(self, f: np.ndarray) -> np.ndarray:
+        known = self.kind == "poisson" or self.w is not None
+        return np.ones((len(f), 1)) if known else variance(self._objective(f), self.y)[:, None]
+
+    def _weights(self, f: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Slope and curve of every point (the table of the module)."""
+        _, y, w = self.points
+        if self.kind == "poisson":
+            return w * (1 - y / f), w * y / f**2
+        return w * (f - y) / v, w / v
+
+
+def _parts(
+    pop: Population, points: Points, params: np.ndarray, width: int, threads: int | None
+) -> Iterator[tuple[slice, np.ndarray, Evaluator]]:
+    """The population in parts whose matrices fit in memory: where, parameters, an evaluator in float64."""
+    at_once = max(1, CHUNK // max(len(points.X) * width, 1))
+    for first in range(0, len(params), at_once):
+        part = slice(first, min(first + at_once, len(params)))
+        some = pop[part]
+        p = np.nan_to_num(params[part, : some.max_params], nan=0.0)
+        yield part, p, Evaluator(some, points.X, "cpu", dtype="float64", threads=threads)
+
+
+# ── the covariance ───────────────────────────────────────────────────────────────────
+
+
+def information(
+    ev: Evaluator, X: Any, params: np.ndarray, y: np.ndarray, w: np.ndarray | None, kind: str, delta: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """J'QJ of the objective at ``params``, (n_exprs, P, P), and the spread of its gradient, J' (QR)^2 J."""
+    if kind in ("squares", "gaussian"):
+        jtj = ev._engine.normal_equations(_one_set(ev, params), np.ascontiguousarray(y), w)[0][0]
+        return jtj, jtj
+    n_exprs, width = params.shape
+    A, B = np.zeros((n_exprs, width, width)), np.zeros((n_exprs, width, width))
+    points = points_of(ev.pop, X, y, w)
+    for part, p, made in _parts(ev.pop, points, params, max(width, 1), ev.threads):
+        f, J = made.evaluate(p), made.jacobian(p)
+        n, r = p.shape[1], f - points.y
+        with np.errstate(all="ignore"):
+            q = points.w / f if kind == "poisson" else points.w * np.minimum(1.0, delta / np.abs(r))
+            A[part, :n, :n] = np.einsum("epi,ep,epj->eij", J, q, J)
+            B[part, :n, :n] = np.einsum("epi,ep,epj->eij", J, (q * r) ** 2, J)
+    return A, B
+
+
+def _one_set(ev: Evaluator, params: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(np.nan_to_num(params, nan=0.0)[None].astype(ev.dtype))
+
+
+def covariance(
+    ev: Evaluator, X: Any, params: np.ndarray, y: np.ndarray, w: np.ndarray | None, kind: str, delta: float,
+    held: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """The parameters' covariance, (n_exprs, P, P); nan for those that the data do not determine or that are ``held``.
+
+    "squares", and "gaussian" without weights: (J'WJ)^-1 times the residual variance; "gaussian" with
+    weights and "poisson": the inverse of Fisher's information; "huber": the sandwich of an M-estimator.
+    "mae": nan, as it would need the density of the errors at 0.  Held parameters are constants to the others.
+    """
+    n_exprs, width = params.shape
+    found = np.full((n_exprs, width, width), np.nan)
+    if kind == "mae" or width == 0:
+        return found
+    fixed = held[:, :, None] | held[:, None, :]
+    A, B = (np.where(fixed, 0.0, M) for M in information(ev, X, params, y, w, kind, delta))
+    n_points = len(y) if w is None else int(np.sum(w > 0))
+    scaled = kind == "squares" or (kind == "gaussian" and w is None)
+    sse = sums_of_squares(ev, params, y, w) if scaled else np.ones(n_exprs)
+    for n in np.unique(ev.pop.n_params[ev.pop.valid & (ev.pop.n_params > 0)]).tolist():
+        which = np.flatnonzero((ev.pop.n_params == n) & ev.pop.valid)
+        inverse, lost, rank = _inverses(A[which, :n, :n], SINGULAR[ev.dtype.name])
+        free = n_points - rank
+        with np.errstate(all="ignore"):
+            if kind == "huber":
+                inverse = inverse @ B[which, :n, :n] @ inverse
+            if scaled:
+                inverse *= np.where(free > 0, sse[which] / np.maximum(free, 1), np.nan)[:, None, None]
+        found[which, :n, :n] = np.where(lost[:, :, None] | lost[:, None, :], np.nan, inverse)
+    return found
+
+
+def _inverses(A: np.ndarray, singular: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The pseudo-inverses of symmetric matrices, (m, n, n), which unknowns they do not determine, and their ranks.
+
+    Of equations that have many solutions an unknown is determined where it is the same in all of them: where it
+    has no part in what the equations leave open.
+    """
+    with np.errstate(all="ignore"):
+        diagonal = np.diagonal(A, axis1=1, axis2=2)
+        scale = np.where(diagonal > 0, 1 / np.sqrt(diagonal), 0.0)
+        both = scale[:, :, None] * scale[:, None, :]
+        scaled = A * both
+        bad = ~np.isfinite(scaled).all(axis=(1, 2))
+        scaled[bad] = 0.0
+        values, vectors = np.linalg.eigh(scaled)
+        open_ones = values <= singular * values[:, -1:]
+        roots = vectors * np.where(open_ones, 0.0, 1 / np.sqrt(values))[:, None, :]
+        inverse = roots @ roots.transpose(0, 2, 1) * both
+    lost = np.linalg.norm(np.where(open_ones[:, None, :], vectors, 0.0), axis=2) > FREE_OF
+    return inverse, lost | bad[:, None], np.sum(~open_ones, axis=1)

@@ -1,0 +1,43 @@
+"""Numbers as a user gives them: a list, an array, a column, read as an array of real numbers or refused by name.
+
+    >>> from exprkit.numbers import as_numbers
+    >>> as_numbers("y", [1, None, 2.5])
+    array([1. , nan, 2.5])
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from exprkit.errors import DataError, brief
+
+
+def as_numbers(what: str, values: Any, gaps: bool = True) -> np.ndarray:
+    """An array of real numbers; nan where one is missing, if there may be ``gaps``."""
+    try:
+        array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    except ValueError:
+        raise DataError(f"{what} must be an array of numbers; its rows have different lengths") from None
+    except (TypeError, OverflowError, RuntimeError) as error:
+        raise DataError(f"{what} must be an array of numbers: {error}") from None
+    if array.dtype.kind in "fiub":
+        return array
+    if array.dtype.kind == "O":
+        return np.array([_as_number(what, one, gaps) for one in array.flat], np.float64).reshape(array.shape)
+    raise DataError(f"{what} must hold real numbers, not {array.dtype}")
+
+
+def _as_number(what: str, value: Any, gaps: bool) -> float:
+    """What a Python object is as a number."""
+    if gaps and (value is None or type(value).__name__ == "NAType"):
+        return np.nan
+    try:
+        if isinstance(value, (Real, Decimal, np.bool_)):
+            return float(value)
+    except OverflowError:
+        raise DataError(f"{what} holds a number too large for float64") from None
+    raise DataError(f"{what} must hold real numbers, not {brief(value)}")

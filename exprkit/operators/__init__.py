@@ -1,0 +1,12 @@
+"""What an operator is: its meaning, its formulas on every backend, its derivative, how it is written.
+
+In: nothing.  Out: rows of one table (``ops``), which every later stage reads, and the CPU's vector kernels.
+
+=================  ==================================================================
+``ops``            the table: a row an operator
+``simd_formulas``  the rows' formulas on vectors of numbers
+``simd_values``    those vectors: what a formula may do with them
+``polynomials``    coefficients of the formulas
+``llvm_writer``    the text of LLVM's instructions that the vectors become
+=================  ==================================================================
+"""

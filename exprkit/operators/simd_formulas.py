@@ -1,0 +1,608 @@
+"""The operators' formulas on SIMD vectors: one small function per operator.
+
+Named by the table's ``vector`` cells and called by the CPU's ``kernels`` with ``Vec``
+arguments; a call writes the instructions of a kernel.  One text serves float32 and
+float64, the numbers in it come from ``polynomials``.
+
+    >>> from exprkit.operators import simd_formulas
+    >>> from exprkit.operators.llvm_writer import Code, target
+    >>> code = Code(target("avx2"), "float", 8)
+    >>> y = simd_formulas.exp2(code.vec("%a"))
+    >>> print(code.lines[4])
+      %t5 = call <8 x float> @llvm.rint.v8f32(<8 x float> %t4)
+
+What is written with care, everywhere: results are right for 0, -0, subnormal and huge
+numbers, inf and nan; errors stay within the row's ``ulp``.  Compensated steps (``x * y``
+followed by ``x.fma(y, -product)``) give what a rounding lost.  Rare arguments are mended
+behind a branch (``unless``), so that the usual ones do not pay for them.
+"""
+
+from __future__ import annotations
+
+import math
+
+from exprkit.operators.polynomials import NUMBERS, TEN, TWO, E, Numbers
+from exprkit.operators.simd_values import Vec, unless, where
+
+Pair = tuple[Vec, Vec]  # a number as the sum of a high and a low part
+INF, NAN = math.inf, math.nan
+LOG2_E = math.log2(math.e)
+
+
+def _of(a: Vec) -> Numbers:
+    """The numbers of a's precision."""
+    return NUMBERS[a.element]
+
+
+def _polynomial(x: Vec, coefficients: tuple[float, ...]) -> Vec:
+    """c0 + c1 x + c2 x^2 + ..., by Horner's rule.
+
+    Long ones: from the third coefficient on as even and odd part, two chains that overlap.
+    """
+    if len(coefficients) < 8:
+        return _horner(x, coefficients)
+    head, tail, t = coefficients[:2], coefficients[2:], x * x
+    rest = _horner(t, tail[1::2]).fma(x, _horner(t, tail[::2]))
+    return rest.fma(x, head[1]).fma(x, head[0])
+
+
+def _odd(r: Vec, x: Vec, coefficients: tuple[float, ...]) -> Vec:
+    """r (1 + c1 x + c2 x^2 + ...) as r + r x (...): nearly all of the error is the last addition's."""
+    return (r * x).fma(_polynomial(x, coefficients[1:]), r)
+
+
+def _horner(x: Vec, coefficients: tuple[float, ...]) -> Vec:
+    y = x.like(coefficients[-1])
+    for c in coefficients[-2::-1]:
+        y = y.fma(x, c)
+    return y
+
+
+# ── arithmetic ───────────────────────────────────────────────────────────────────────
+
+
+def copy(a: Vec) -> Vec:
+    return a
+
+
+def add(a: Vec, b: Vec) -> Vec:
+    return a + b
+
+
+def sub(a: Vec, b: Vec) -> Vec:
+    return a - b
+
+
+def mul(a: Vec, b: Vec) -> Vec:
+    return a * b
+
+
+def div(a: Vec, b: Vec) -> Vec:
+    return a / b
+
+
+def strong_product(a: Vec, b: Vec) -> Vec:
+    return where((a == 0.0) | (b == 0.0), 0.0, a * b)
+
+
+def strong_quotient(a: Vec, b: Vec) -> Vec:
+    return where(a == 0.0, 0.0, a / b)
+
+
+def neg(a: Vec) -> Vec:
+    return -a
+
+
+def abs(a: Vec) -> Vec:
+    return a.abs()
+
+
+def inv(a: Vec) -> Vec:
+    return 1.0 / a
+
+
+def sqr(a: Vec) -> Vec:
+    return a * a
+
+
+def cube(a: Vec) -> Vec:
+    return a * a * a
+
+
+def sqrt(a: Vec) -> Vec:
+    return a.sqrt()
+
+
+def sqrtabs(a: Vec) -> Vec:
+    return a.abs().sqrt()
+
+
+def floor(a: Vec) -> Vec:
+    return a.floor()
+
+
+def ceil(a: Vec) -> Vec:
+    return a.ceil()
+
+
+def round(a: Vec) -> Vec:
+    return a.rint()
+
+
+def min(a: Vec, b: Vec) -> Vec:
+    """The smaller; b where a is nan, a where b is."""
+    return where(a.isnan(), b, a.at_most(b))
+
+
+def max(a: Vec, b: Vec) -> Vec:
+    """The larger; b where a is nan, a where b is."""
+    return where(a.isnan(), b, a.at_least(b))
+
+
+def relu(a: Vec) -> Vec:
+    return where(a <= 0.0, 0.0, a)
+
+
+def sign(a: Vec) -> Vec:
+    return where(a == 0.0, 0.0, where(a.isnan(), a, a.like(1.0).copysign(a)))
+
+
+def mod(a: Vec, b: Vec) -> Vec:
+    """a - floor(a / b) b, one rounding: exact as long as the quotient is; else C's fmod."""
+    q = (a / b).floor()
+    r = q.fma(-b, a)
+    far = ~(q.abs() < 2.0 ** _of(a).mantissa) | r.isnan()
+    r = unless(far, r, lambda: a.each("@fmod", b))
+    return where(r == 0.0, r.like(0.0).copysign(b), where((r < 0.0) != (b < 0.0), r + b, r))
+
+
+def hypot(a: Vec, b: Vec) -> Vec:
+    """The square root of the sum of squares, which no float can make overflow in double."""
+    if a.double:
+        y = _double_hypot(a, b)
+    else:
+        x, z = a.widen(), b.widen()
+        y = x.fma(x, z * z).sqrt().narrow()
+    return unless(y.isnan(), y, lambda: where((a.abs() == INF) | (b.abs() == INF), INF, y))
+
+
+def _double_hypot(a: Vec, b: Vec) -> Vec:
+    y = a.fma(a, b * b).sqrt()
+    far = ~(y < 2.0**500) | (y < 2.0**-450)
+
+    def scaled() -> Vec:
+        s = where(y < 1.0, y.like(2.0**600), 2.0**-600)
+        x, z = a * s, b * s
+        return where(far, x.fma(x, z * z).sqrt() / s, y)
+
+    return unless(far, y, scaled)
+
+
+def aq(a: Vec, b: Vec) -> Vec:
+    """a / sqrt(1 + b^2); where b^2 might overflow, the root is |b|."""
+    far = b.abs() > 2.0**60
+    root = b.fma(b, 1.0).sqrt()
+    return a / unless(far, root, lambda: where(far, b.abs(), root))
+
+
+# ── conditions: 1 or 0 ───────────────────────────────────────────────────────────────
+
+
+def _one_where(mask: Vec, a: Vec) -> Vec:
+    return where(mask, a.like(1.0), 0.0)
+
+
+def greater(a: Vec, b: Vec) -> Vec:
+    return _one_where(a > b, a)
+
+
+def less(a: Vec, b: Vec) -> Vec:
+    return _one_where(a < b, a)
+
+
+def greaterequal(a: Vec, b: Vec) -> Vec:
+    return _one_where(a >= b, a)
+
+
+def lessequal(a: Vec, b: Vec) -> Vec:
+    return _one_where(a <= b, a)
+
+
+def cond(a: Vec, b: Vec) -> Vec:
+    return where(a > 0.0, b, 0.0)
+
+
+def logical_and(a: Vec, b: Vec) -> Vec:
+    return _one_where((a > 0.0) & (b > 0.0), a)
+
+
+def logical_or(a: Vec, b: Vec) -> Vec:
+    return _one_where((a > 0.0) | (b > 0.0), a)
+
+
+# ── exponentials: a = n ln 2 + r, so that e^a = 2^n e^r with |r| <= ln(2) / 2 ────────
+
+
+def exp(a: Vec) -> Vec:
+    """2^n P(r)."""
+    a = _clamp(a, _of(a).exp_range)
+    n = (a * LOG2_E).rint()
+    return _polynomial(_minus(a, n, _of(a).ln2), _of(a).exp).scale(n)
+
+
+def exp2(a: Vec) -> Vec:
+    """2^n P(r), a = n + r exactly."""
+    a = _clamp(a, _of(a).exp2_range)
+    n = a.rint()
+    return _polynomial(a - n, _of(a).exp2).scale(n)
+
+
+def expm1(a: Vec) -> Vec:
+    """2^n r^2 P(r) + (2^n r + (2^n - 1)), the small terms first; halved on the way, as 2^n may overflow."""
+    r, half = _halved(_clamp(a, _of(a).expm1_range))
+    y = (r * r * half).fma(_polynomial(r, _of(a).expm1[1:]), r.fma(half, half - 0.5))
+    return where(a.abs() < 2.0**-60, a, y + y)
+
+
+def sinh(a: Vec) -> Vec:
+    """sinh(n ln 2) cosh r + cosh(n ln 2) sinh r, for |a|: nothing cancels."""
+    cosh_r, sinh_r, difference, total = _hyperbolic(a)
+    y = cosh_r.fma(difference, sinh_r * total) * 8.0
+    return where(a.abs() < 2.0**-60, a, y.copysign(a))
+
+
+def cosh(a: Vec) -> Vec:
+    """cosh(n ln 2) cosh r + sinh(n ln 2) sinh r."""
+    cosh_r, sinh_r, difference, total = _hyperbolic(a)
+    return cosh_r.fma(total, sinh_r * difference) * 8.0
+
+
+def tanh(a: Vec) -> Vec:
+    """(e^2z - 1) / (e^2z + 1) for z = |a|."""
+    z = a.abs().at_most(20.0)
+    r, half = _halved(z + z)
+    p = _odd(r, r, _of(a).expm1)
+    return (p.fma(half, half - 0.5) / p.fma(half, half + 0.5)).copysign(a)
+
+
+def logistic(a: Vec) -> Vec:
+    """1 / (1 + t) or, on the left, t / (1 + t), with t = e^-|a|."""
+    t = exp(-a.abs())
+    return where(a < 0.0, t, 1.0) / (t + 1.0)
+
+
+def _clamp(a: Vec, between: tuple[float, float]) -> Vec:
+    return a.at_most(between[1]).at_least(between[0])
+
+
+def _nearest(a: Vec, per: float) -> tuple[Vec, Vec]:
+    """n = a * per rounded to a whole number: as a real one, and as bits whose low end is n.
+
+    1.5 * 2^23 (double: 2^52) is so large that adding it leaves no bits for a fraction.
+    """
+    shifted = a.fma(per, _of(a).magic)
+    return shifted - _of(a).magic, shifted.bits()
+
+
+def _minus(a: Vec, n: Vec, unit: tuple[float, ...]) -> Vec:
+    """a - n * unit, the unit being a sum of numbers."""
+    for part in unit:
+        a = n.fma(-part, a)
+    return a
+
+
+def _halved(a: Vec) -> tuple[Vec, Vec]:
+    """(r, h) with e^a = 2h e^r, 2h a power of two."""
+    n, n_bits = _nearest(a, LOG2_E)
+    r = _minus(a, n, _of(a).ln2)
+    half = ((n_bits - 1) << _of(a).mantissa) + _of(a).one
+    return r, half.real()
+
+
+def _hyperbolic(a: Vec) -> tuple[Vec, Vec, Vec, Vec]:
+    """cosh r, sinh r and sinh(n ln 2) / 8, cosh(n ln 2) / 8, where |a| = n ln 2 + r."""
+    z = a.abs().at_most(_of(a).exp_range[1] + 1.0)
+    n, n_bits = _nearest(z, LOG2_E)
+    r = _minus(z, n, _of(a).ln2)
+    power, sixteenth = n_bits << _of(a).mantissa, a.like(0.0625).bits()
+    shrunk = sixteenth - power  # no normal number any more where n is large: 0
+    grown, shrunk = (power + sixteenth).real(), where(shrunk < 0, 0, shrunk).real()
+    t = r * r
+    return _polynomial(t, _of(a).cosh), _odd(r, t, _of(a).sinh), grown - shrunk, grown + shrunk
+
+
+# ── logarithms: a = 2^k m and m = (1 + r) / c, c from a table ────────────────────────
+
+
+def log(a: Vec) -> Vec:
+    return _log(a, E)
+
+
+def log2(a: Vec) -> Vec:
+    return _log(a, TWO)
+
+
+def log10(a: Vec) -> Vec:
+    return _log(a, TEN)
+
+
+def logabs(a: Vec) -> Vec:
+    return _log(a.abs(), E)
+
+
+def _log(a: Vec, base: float) -> Vec:
+    """k log 2 - log c + r P(r)."""
+    k, m = a.around_one()
+    cell = m.bits() >> _of(a).cell_shift
+    r = m.fma(cell.lookup(_of(a).cells), -1.0)
+    s = k.fma(_of(a).log_of_2[base], cell.lookup(_of(a).logs[base]))
+    return r.fma(_polynomial(r, _of(a).log[base]), s)
+
+
+def log1p(a: Vec) -> Vec:
+    """As log of 1 + a, for -1 <= a < 2^60; log(1 + a) itself where nothing of a is left."""
+    rare = ~(a < 2.0**60) | ~(a >= -1.0)
+    y = _log1p(a)
+    return unless(rare, y, lambda: where(rare, log(a + 1.0), y)).copysign(a)
+
+
+def _log1p(a: Vec) -> Vec:
+    """log: with m - 1 = 2^-k a + (2^-k - 1), which keeps the digits of a that 1 + a loses."""
+    k, m = (a + 1.0).around_one()
+    shrink = _power_of_two(-k)
+    f = a.fma(shrink, shrink - 1.0)
+    cell = m.bits() >> _of(a).cell_shift
+    c = cell.lookup(_of(a).cells)
+    r = f.fma(c, c - 1.0)
+    s = k.fma(_of(a).log_of_2[E], cell.lookup(_of(a).logs[E]))
+    return r.fma(_polynomial(r, _of(a).log[E]), s)
+
+
+def _power_of_two(n: Vec) -> Vec:
+    """2^n for a whole-valued real n in the range of exponents."""
+    return (((n + _of(n).magic).bits() << _of(n).mantissa) + _of(n).one).real()
+
+
+def asinh(a: Vec) -> Vec:
+    """log(z + sqrt(z^2 + 1)) for z = |a|; a polynomial up to 1/2, log 2z beyond 2^60."""
+    z = a.abs()
+    t = z * z
+    y = where(z < 0.5, _odd(z, t, _of(a).asinh), log(z + (t + 1.0).sqrt()))
+    return unless(~(z < 2.0**60), y, lambda: where(z < 2.0**60, y, log(z) + math.log(2))).copysign(a)
+
+
+def acosh(a: Vec) -> Vec:
+    """log1p(t + sqrt(t^2 + 2t)) for t = a - 1; log 2a beyond 2^60."""
+    t = a - 1.0
+    y = _log1p(t + t.fma(t, t + t).sqrt())
+    usual = (a.bits() - _of(a).one).below(a.like(2.0**60).bits() - _of(a).one)
+    return unless(~usual, y, lambda: where(usual, y, where(a < 1.0, NAN, log(a) + math.log(2))))
+
+
+def atanh(a: Vec) -> Vec:
+    """log1p(2z / (1 - z)) / 2 for z = |a|."""
+    z = a.abs()
+    return (log1p((z + z) / (1.0 - z)) * 0.5).copysign(a)
+
+
+# ── powers: |a|^b = 2^(b log2 |a|), the logarithm to half as many digits again ───────
+
+
+def pow(a: Vec, b: Vec) -> Vec:
+    """C's pow: |a|^b, and where a has a sign, what that does to it."""
+    y = powabs(a, b)
+    return unless(a.bits() < 0, y, lambda: _signed_power(a, b, y))
+
+
+def fast_pow(a: Vec, b: Vec) -> Vec:
+    return where(a < 0.0, NAN, powabs(a, b))
+
+
+def powabs(a: Vec, b: Vec) -> Vec:
+    return exp2_product(log2abs_pair(a), b)
+
+
+def _signed_power(a: Vec, b: Vec, y: Vec) -> Vec:
+    """y = |a|^b with a minus for odd b, and nan for a finite a < 0 where b is not whole."""
+    half = b * 0.5
+    whole, even = b == b.floor(), half == half.floor()
+    negative = where(whole, where(even, y, -y), where(a > -INF, NAN, y))
+    return where(a < 0.0, negative, where((a == 0.0) & whole & ~even, y.copysign(a), y))
+
+
+def log2abs_pair(a: Vec) -> Pair:
+    """log2 |a| with a relative error below 2^-28.8 (double: 2^-60.6); the low part is up to 1/60 (1/700) of it.
+
+    Where the high part is inf, the low part is nan.
+    """
+    z = a.abs()
+    k, m = z.around_one()
+    cell = m.bits() >> _of(a).cell_shift
+    c = cell.lookup(_of(a).cells)
+    log2_m, rest = _double_log2_near_1(m, c) if a.double else _float_log2_near_1(m, c)
+    hi, lo = (cell.lookup(table) for table in _of(a).log2_pairs)
+    hi = k + hi  # exact
+    total = hi + log2_m
+    return total, (log2_m - (total - hi)) + (rest + lo)
+
+
+def _float_log2_near_1(m: Vec, c: Vec) -> Pair:
+    """log2(1 + r) = r / ln 2 + r^2 P(r) for r = m c - 1, which is exact: the first term in two parts."""
+    r = m.fma(c, -1.0)
+    k_hi, k_lo = _of(r).log2_e
+    h = r * k_hi
+    rest = r.fma(k_lo, r.fma(k_hi, -h))
+    return h, (r * r).fma(_polynomial(r, _of(r).log2_tail), rest)
+
+
+def _double_log2_near_1(m: Vec, c: Vec) -> Pair:
+    """(r - r^2 / 2 + r^3 P(r)) / ln 2, the first two terms in two parts, r = m c - 1 too."""
+    product = m * c
+    r, r_lo = product - 1.0, m.fma(c, -product)
+    half = r * 0.5
+    square = half * r
+    log = r - square
+    rest = ((r - log) - square) - half.fma(r, -square)
+    rest_of_product = (square - log).fma(r_lo, r_lo)  # r_lo (1 - r + r^2)
+    rest = (r * r * r).fma(_polynomial(r, _of(r).log2_tail), rest + rest_of_product)
+    k_hi, k_lo = _of(r).log2_e
+    h = log * k_hi
+    return h, rest.fma(k_hi, log.fma(k_lo, log.fma(k_hi, -h)))
+
+
+def exp2_product(a: Pair, b: Vec) -> Vec:
+    """2^(b a) for a pair a; 1 where a is 0 (the base is 1) or b is, even for nan and inf."""
+    hi, lo = a
+    t = b * hi
+    rest = b.fma(lo, b.fma(hi, -t))
+    n = (t + rest).rint()
+    f = (t - n) + rest
+    near = t.abs() < 4096.0
+
+    def far() -> Vec:
+        """Beyond, it is 0, inf or nan, for which t will do."""
+        y = _polynomial(where(near, f, 0.0), _of(b).exp2).scale(where(near, n, t))
+        return where((b == 0.0) | (hi == 0.0), 1.0, y)
+
+    return unless(~near, _polynomial(f, _of(b).exp2).scale(n), far)
+
+
+def cbrt(a: Vec) -> Vec:
+    """z q, where q is 1 / cbrt(z)^2, for z = |a|, and a last step of Newton's method."""
+    z = a.abs()
+    usual = (z.bits() - _of(a).smallest).below(_of(a).largest - _of(a).smallest)
+    y = _cbrt(z)
+
+    def unusual() -> Vec:
+        """Subnormal and largest numbers times 2^66 and 2^-66; 0, inf and nan are their own roots."""
+        tiny = z < 1.0
+        ranged = _cbrt(z * where(tiny, z.like(2.0**66), 2.0**-66)) * where(tiny, z.like(2.0**-22), 2.0**22)
+        return where((z == 0.0) | ~(z < INF), z, where(usual, y, ranged))
+
+    return unless(~usual, y, unusual).copysign(a)
+
+
+def _cbrt(z: Vec) -> Vec:
+    """1 / cbrt z: the bits over -3 are a first guess (10 %), (1 - e)^(-1/3) makes it better."""
+    y = z.bits().to_real().fma(-1 / 3, _of(z).cbrt_start).to_whole().real()
+    for coefficients in _of(z).cbrt:
+        e = (z * y).fma(-(y * y), 1.0)
+        y = y * _polynomial(e, coefficients)
+    q = y * y
+    x = z * q
+    return ((x * x).fma(x, -z) * (-1 / 3)).fma(q, x)
+
+
+# ── trigonometry: a = n pi + r with |r| <= pi / 2 ────────────────────────────────────
+
+
+def sin(a: Vec) -> Vec:
+    """sin r for |a|, a minus for odd n and for a < 0."""
+    z = a.abs()
+    n, n_bits = _nearest(z, 1 / math.pi)
+    y = _with_sign_of(a, _flipped(_sine(_minus(z, n, _of(a).pi)), n_bits))
+    return _from_afar(a, y, "@sin")
+
+
+def cos(a: Vec) -> Vec:
+    """sin r, a minus for odd n, where r = (n + 1/2) pi - a: exact where cos a is small."""
+    shifted = a.fma(1 / math.pi, -0.5) + _of(a).magic
+    n = (shifted - _of(a).magic) + 0.5
+    y = _flipped(_sine(_minus(-a, -n, _of(a).pi)), shifted.bits())
+    return _from_afar(a, y, "@cos")
+
+
+def tan(a: Vec) -> Vec:
+    """tan r or, for odd n, -1 / tan r, where r = a - n pi / 2: a quotient of polynomials in r^2."""
+    z = a.abs()
+    n, n_bits = _nearest(z, 2 / math.pi)
+    r = _minus(z, n, _of(a).half_pi)
+    t = r * r
+    top, bottom = _odd(r, t, _of(a).tan_top), _polynomial(t, _of(a).tan_bottom)
+    odd = (n_bits & 1) != 0
+    y = _with_sign_of(a, where(odd, -bottom, top) / where(odd, top, bottom))
+    return _from_afar(a, y, "@tan")
+
+
+def _sine(r: Vec) -> Vec:
+    """sin r for |r| <= pi / 2, which rounding does not carry beyond 1."""
+    return _clamp(_odd(r, r * r, _of(r).sin), (-1.0, 1.0))
+
+
+def _flipped(y: Vec, n: Vec) -> Vec:
+    """-y where n is odd."""
+    sign_place = 63 if y.double else 31
+    return (y.bits() ^ (n << sign_place)).real()
+
+
+def _with_sign_of(a: Vec, y: Vec) -> Vec:
+    """-y where a is negative or -0."""
+    return (y.bits() ^ (a.bits() & _of(a).sign)).real()
+
+
+def _from_afar(a: Vec, y: Vec, function: str) -> Vec:
+    """y, and the C function of finite numbers so large that pi in three parts is not exact enough."""
+    z = a.abs()
+    far, finite = z > _of(a).far, z < INF
+    return unless(far, y, lambda: unless(far & finite, y, lambda: where(far & finite, a.each(function), y)))
+
+
+def asin(a: Vec) -> Vec:
+    """s P(s^2) for s = |a| up to 1/2, pi/2 - 2 asin(s) for s = sqrt((1 - |a|) / 2) above."""
+    big, p = _asin_parts(a)
+    return where(big, p.fma(-2.0, math.pi / 2), p).copysign(a)
+
+
+def acos(a: Vec) -> Vec:
+    """pi/2 - asin(a); near 1, 2 asin(s) itself, near -1, pi less that."""
+    big, p = _asin_parts(a)
+    twice = p + p
+    return where(big, where(a < 0.0, math.pi - twice, twice), math.pi / 2 - p.copysign(a))
+
+
+def _asin_parts(a: Vec) -> tuple[Vec, Vec]:
+    z = a.abs()
+    big = z > 0.5
+    w = where(big, z.fma(-0.5, 0.5), z * z)
+    return big, _odd(where(big, w.sqrt(), z), w, _of(a).asin)
+
+
+def atan(a: Vec) -> Vec:
+    """q P(q^2) for q = |a| up to 1, pi/2 - atan(1 / |a|) above."""
+    z = a.abs()
+    steep = z > 1.0
+    return _angle(where(steep, 1.0 / z, z), steep).copysign(a)
+
+
+def atan2(a: Vec, b: Vec) -> Vec:
+    """The angle of (|b|, |a|) from the smaller over the larger, put into its quadrant by the signs."""
+    z, x = a.abs(), b.abs()
+    steep = z > x
+    q = where(steep, x, z) / where(steep, z, x)
+    q = unless(q.isnan(), q, lambda: where(z == x, where(z == 0.0, z, 1.0), q))  # 0 / 0 and inf / inf
+    y = _angle(q, steep)
+    return where(b.bits() < 0, math.pi - y, y).copysign(a)
+
+
+def _angle(q: Vec, steep: Vec) -> Vec:
+    p = _odd(q, q * q, _of(q).atan)
+    return where(steep, math.pi / 2 - p, p)
+
+
+# ── the C library's functions, a lane at a time ──────────────────────────────────────
+
+
+def erf(a: Vec) -> Vec:
+    return a.each("@erf")
+
+
+def erfc(a: Vec) -> Vec:
+    return a.each("@erfc")
+
+
+def gamma(a: Vec) -> Vec:
+    return a.each("@tgamma")
+
+
+def lgamma(a: Vec) -> Vec:
+    return a.each("@lgamma")

@@ -1,0 +1,135 @@
+"""Which parameters an expression is linear in, and whether it can be differentiated by them.
+
+In: a population.  Out: bits by expression, which the fits of all backends read.  One walk over the
+tokens, with no derivative written down.  What an operator's derivatives depend on is read off the table's
+``derivative`` cells; two parameters that meet there have a mixed second derivative.  Where
+a cell says 0 a parameter ends: ``floor(p1)`` has no slope, whatever it stands in.
+
+    >>> import exprkit as ek
+    >>> from exprkit.programs.linearity import dependence
+    >>> dependence(ek.parse(["p1 * x1 + p2", "p1 * p2 + x1", "exp(p1) * p2", "gamma(p1)"])).linear.tolist()
+    [3, 1, 2, 0]
+    >>> dependence(ek.parse(["gamma(p1)", "gamma(x1) * p1", "gamma(floor(p1))"])).differentiable
+    array([False,  True,  True])
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from exprkit.expressions.population import Population
+from exprkit.operators import ops
+from exprkit.runtime.jit import compiled
+from exprkit.text.tokens import OPERATOR, PARAMETER
+
+_A_OF_A, _B_OF_A, _A_OF_B, _B_OF_B = 1, 2, 4, 8  # dy/da depends on a, on b; dy/db on a, on b
+_NO_A, _NO_B, _NO_RULE = 16, 32, 64  # dy/da, dy/db is 0 everywhere; there is none
+_LAST = 63  # bit of all parameters from the 64th on, which are never taken for linear
+
+
+class Dependence(NamedTuple):
+    """What ``dependence`` finds, by expression.
+
+    ``linear`` (uint64): bit j is set for parameter j of a set that the expression is jointly
+    linear in; of several possible sets the one that takes the parameters in their order.
+    ``differentiable`` (bool): False where a parameter that makes a difference is inside an operator
+    without a derivative.
+    """
+
+    linear: np.ndarray
+    differentiable: np.ndarray
+
+
+def dependence(pop: Population) -> Dependence:
+    """Linear parameters and differentiability of every expression."""
+    found = Dependence(np.zeros(len(pop), np.uint64), np.ones(len(pop), np.bool_))
+    stack = np.zeros(int(np.diff(pop.offsets).max(initial=1)), np.uint64)
+    meets = np.zeros(_LAST + 1, np.uint64)
+    _walk_all(pop.kinds, pop.values, pop.offsets, ops.ARITY.copy(), _uses(), stack, meets, *found)
+    return found
+
+
+@functools.cache
+def no_slope() -> frozenset[tuple[int, int]]:
+    """(operator's code, operand) of every derivative that is 0 everywhere."""
+    return frozenset((row.code, k) for row in ops.OPERATORS for k, text in enumerate(row.derivative) if text == "0")
+
+
+@functools.cache
+def _uses() -> np.ndarray:
+    """By code: what the operator's derivatives depend on."""
+    uses = np.zeros(256, np.uint8)
+    for row in ops.OPERATORS:
+        uses[row.code] = 0 if row.derivative else _NO_RULE | _A_OF_A | _B_OF_A | _A_OF_B | _B_OF_B
+        for text, of_a, of_b in zip(row.derivative, (_A_OF_A, _A_OF_B), (_B_OF_A, _B_OF_B), strict=False):
+            letters = set(re.findall(r"\b[aby]\b", text))
+            uses[row.code] |= of_a * bool(letters & {"a", "y"}) | of_b * bool(letters & {"b", "y"})
+    for code, operand in no_slope():
+        uses[code] |= _NO_B if operand else _NO_A
+    return uses
+
+
+@compiled
+def _walk_all(kinds, values, offsets, arity, uses, stack, meets, linear, differentiable):
+    """Walk over all expressions.
+
+    ``stack``: the parameters that an operand has a derivative by.  ``meets``, all 0: by parameter, those it
+    has a second derivative with.
+    """
+    for i in range(len(linear)):
+        depth = 0
+        for t in range(offsets[i], offsets[i + 1]):
+            if kinds[t] != OPERATOR:
+                mine = np.uint64(0)
+                if kinds[t] == PARAMETER:
+                    mine = np.uint64(1) << np.uint64(min(values[t], np.uint64(_LAST)))
+                stack[depth] = mine
+                depth += 1
+                continue
+            code = values[t]
+            use, a, b = uses[code], stack[depth - arity[code]], np.uint64(0)
+            if arity[code] == 2:
+                b = stack[depth - 1]
+            depth -= arity[code] - 1
+            stack[depth - 1] = a | b
+            if use & _NO_RULE and (a | b) != 0:
+                differentiable[i] = False
+            if use & _NO_A:
+                stack[depth - 1] = b
+            if use & _NO_B:
+                stack[depth - 1] = np.uint64(0) if use & _NO_A else a
+            _meet(meets, a, (a if use & _A_OF_A else np.uint64(0)) | (b if use & _B_OF_A else np.uint64(0)))
+            _meet(meets, b, (a if use & _A_OF_B else np.uint64(0)) | (b if use & _B_OF_B else np.uint64(0)))
+        every = stack[0] if depth else np.uint64(0)
+        linear[i] = _jointly_linear(meets, every)
+
+
+@compiled
+def _meet(meets, these, those):
+    """Note that the derivatives by ``these`` depend on ``those``."""
+    if these == 0 or those == 0:
+        return
+    for j in range(_LAST + 1):
+        bit = np.uint64(1) << np.uint64(j)
+        if these & bit:
+            meets[j] |= those
+        if those & bit:
+            meets[j] |= these
+
+
+@compiled
+def _jointly_linear(meets, every):
+    """Take the parameters in order, each that meets neither itself nor one taken before; clears ``meets``."""
+    taken = np.uint64(0)
+    for j in range(_LAST):
+        bit = np.uint64(1) << np.uint64(j)
+        if every & bit and meets[j] & (taken | bit) == 0:
+            taken |= bit
+        meets[j] = 0
+    meets[_LAST] = 0
+    return taken

@@ -1,0 +1,12 @@
+"""What compiled Python needs around it; it knows nothing of expressions.
+
+In: functions and files.  Out: machine code that is kept between processes.
+
+==============  ==================================================================
+``jit``         the decorator of every loop that Numba compiles
+``intrinsics``  what such loops need beyond Numba: addresses, atomics, calls
+``disk_cache``  machine code on disk, checked before it is used
+``files``       files that are whole or not there
+``machine``     what this machine is and has
+==============  ==================================================================
+"""

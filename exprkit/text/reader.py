@@ -1,0 +1,131 @@
+"""Texts to tokens: all texts of a batch joined into one array of bytes, which compiled code reads.
+
+In: a ``Batch``.  Out: kinds, values and offsets of the tokens, and what is wrong with which text.
+``shunting_yard`` is the compiled code, ``parse_errors`` words what is wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from exprkit.text.names import USUAL, Names
+
+if TYPE_CHECKING:
+    from exprkit.text.parse_errors import Fault
+
+BLOCK = 1 << 18  # bytes of text that are parsed at a time; what they become stays in the cache
+
+
+@dataclass(slots=True)
+class Batch:
+    """What is to be parsed: the texts as bytes, each followed by a 0, and what is not text."""
+
+    data: bytes
+    starts: np.ndarray
+    ends: np.ndarray
+    lines: np.ndarray | None = None  # line in the file, counted from 1
+    objects: dict[int, Any] = field(default_factory=dict)  # these have an empty text
+    alone: bool = False  # the user gave one expression, not a list
+    names: Names = USUAL
+
+    def raw(self, index: int) -> bytes:
+        return self.data[self.starts[index] : self.ends[index]]
+
+    def fault(self, index: int, code: int = 0, place: int = 0, extent: int = 1, count: int = 0, **why: str) -> Fault:
+        from exprkit.text.parse_errors import Fault
+
+        line = None if self.lines is None else int(self.lines[index])
+        raw = None if index in self.objects else self.raw(index)
+        return Fault(self.names, raw, line, code, place, extent, count, **why)
+
+
+def from_items(items: list[Any], alone: bool = False) -> Batch:
+    objects = {}
+    try:
+        joined = "\0".join(items)
+    except TypeError:  # not all of them are texts
+        items = [item.decode("utf-8", "surrogateescape") if isinstance(item, bytes) else item for item in items]
+        objects = {index: item for index, item in enumerate(items) if not isinstance(item, str)}
+        items = ["" if index in objects else item for index, item in enumerate(items)]
+        joined = "\0".join(items)
+    if joined.count("\0") != len(items) - 1:  # a text holds the separator; \1 is as wrong there as \0
+        joined = "\0".join([item.replace("\0", "\1") for item in items])
+    try:
+        data = joined.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        data = joined.encode("utf-8", "surrogatepass")
+    batch = _separated(data + b"\0") if items else Batch(b"", *np.zeros((2, 0), np.int64))
+    batch.objects, batch.alone = objects, alone
+    return batch
+
+
+def from_lines(data: bytes) -> Batch:
+    """One expression a line; lines that are blank or begin with # do not count."""
+    from exprkit.text.shunting_yard import first_bytes, rules
+
+    data = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    batch = _separated(data.replace(b"\0", b"\1").replace(b"\n", b"\0") + b"\0")
+    first = first_bytes(np.frombuffer(batch.data, np.uint8), batch.starts, rules())
+    kept = np.flatnonzero((first != 0) & (first != ord("#")))
+    return Batch(batch.data, batch.starts[kept], batch.ends[kept], lines=kept + 1)
+
+
+def _separated(data: bytes) -> Batch:
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == 0)
+    starts = np.empty_like(ends)
+    starts[0], starts[1:] = 0, ends[:-1] + 1
+    return Batch(data, starts, ends)
+
+
+def tokens_of(batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, Fault]]:
+    """(kinds, values, offsets, faults by index) of all texts."""
+    from exprkit.text import shunting_yard
+
+    n = len(batch.starts)
+    longest = min(int((batch.ends - batch.starts).max(initial=0)), shunting_yard.MAX_BYTES)
+    work = shunting_yard.workspace(max(BLOCK, longest), longest)
+    found = np.zeros((4, n), np.int32)
+    text, names, rules = np.frombuffer(batch.data, np.uint8), tuple(batch.names.table), shunting_yard.rules()
+    offsets = np.zeros(n + 1, np.int64)
+    kinds, values = [], []
+    done = total = 0
+    while done < n:
+        first = done
+        done, n_tokens, n_slow = shunting_yard.parse_block(
+            text, batch.starts, batch.ends, first, names, rules, tuple(work), offsets, found
+        )
+        for token, start, end, flags in work.slow[:n_slow].tolist():
+            work.values[token] = _exactly(batch.data[start:end].decode(), flags)
+        kinds.append(work.kinds[:n_tokens].copy())
+        values.append(work.values[:n_tokens].copy())
+        offsets[first + 1 : done + 1] += total
+        total += n_tokens
+    faults = {
+        index: batch.fault(index, *found[:, index].tolist())
+        for index in np.flatnonzero(found[0]).tolist()
+        if index not in batch.objects
+    }
+    return _joined(kinds, np.uint8), _joined(values, np.uint64), offsets, faults
+
+
+def _joined(parts: list[np.ndarray], dtype: type) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, dtype), *parts])
+
+
+def _exactly(literal: str, flags: int) -> np.uint64:
+    """Bits of a literal whose first 19 digits do not decide them (and of fractions of large numbers)."""
+    from exprkit.text import shunting_yard
+    from exprkit.text.decimals import nearest_float, nearest_single
+
+    if flags & shunting_yard.SLOW_RATIONAL:
+        above, below = literal.split("//")
+        number = nearest_float(Fraction(int(above), int(below))) if int(below) else float("inf")
+    elif flags & shunting_yard.SLOW_SINGLE:
+        number = nearest_single(literal.replace("f", "e"))
+    else:
+        number = float(literal)
+    return np.float64(-number if flags & shunting_yard.SLOW_NEGATIVE else number).view(np.uint64)

@@ -1,0 +1,57 @@
+"""The tokens of an expression: what kinds there are, and how many of them, and of what, there may be.
+
+A token is a kind and a value, and an expression is its tokens in postfix order: ``x1 + 2.5`` is
+
+========  ============================
+kind      value
+========  ============================
+VARIABLE  0, an index counted from 0
+CONSTANT  the bits of a float64
+OPERATOR  an operator's code
+========  ============================
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+CONSTANT, VARIABLE, PARAMETER, OPERATOR = range(4)
+
+MAX_TOKENS = 65_535  # of an expression
+MAX_INDEX = 65_535  # of a variable or parameter; a larger one is a typing error, not a data set
+
+Words = tuple[str, ...] | None  # names; None: the usual ones
+
+
+class Tokens(Protocol):
+    """The tokens of one expression, and what its variables and parameters are called."""
+
+    @property
+    def kinds(self) -> np.ndarray: ...  # uint8 (n_tokens,)
+
+    @property
+    def values(self) -> np.ndarray: ...  # uint64 (n_tokens,)
+
+    @property
+    def variables(self) -> Words: ...
+
+    @property
+    def parameters(self) -> Words: ...
+
+
+class TokenArrays(Protocol):
+    """The tokens of many expressions, one behind the other: a population is such arrays, and more."""
+
+    @property
+    def kinds(self) -> np.ndarray: ...  # uint8 (n_tokens,)
+
+    @property
+    def values(self) -> np.ndarray: ...  # uint64 (n_tokens,)
+
+    @property
+    def offsets(self) -> np.ndarray: ...  # int64 (n_exprs + 1,)
+
+    @property
+    def n_params(self) -> np.ndarray: ...  # int32 (n_exprs,)
