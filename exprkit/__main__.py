@@ -12,6 +12,7 @@ Without a command it shows its help, and the exit code is 2.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -76,9 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     figures.add_argument("--results", type=Path, default=Path("data/results"))
     figures.add_argument("--out", type=Path, default=Path("figures"))
 
-    readme = commands.add_parser("readme", help="make the README's tables again from the results")
+    readme = commands.add_parser("readme", help="make the tables of all pages named README.md again")
     readme.set_defaults(command=_readme)
-    readme.add_argument("--readme", type=Path, default=Path("README.md"))
+    readme.add_argument("--readme", type=Path, help="this page only")
     readme.add_argument("--results", type=Path, default=Path("data/results"))
     return parser
 
@@ -142,11 +143,11 @@ def _figures(given: argparse.Namespace) -> int:
 def _readme(given: argparse.Namespace) -> int:
     from exprkit.study import readme, records
 
-    if not given.readme.is_file():
-        raise ArgumentError(f"there is no file {given.readme}: name it by --readme")
-    text = given.readme.read_text(encoding="utf-8")
-    fresh = readme.refreshed(text, given.results)
-    records.write(given.readme, lambda path: path.write_text(fresh, encoding="utf-8"))
+    for page in [given.readme] if given.readme else map(Path, readme.PAGES):
+        if not page.is_file():
+            raise ArgumentError(f"there is no file {page}: name it by --readme")
+        fresh = readme.refreshed(page.read_text(encoding="utf-8"), given.results)
+        records.write(page, functools.partial(Path.write_text, data=fresh, encoding="utf-8"))
     return 0
 
 

@@ -201,8 +201,10 @@ def test_derivatives_agree_with_central_differences(op):
 # ── documents ──
 
 
-def test_readme_s_tables_are_fresh():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", readme.PAGES)
+def test_tables_are_fresh(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert "made by `make readme`" in text
     assert readme.refreshed(text, ROOT / "data" / "results") == text, "run: make readme"
 
 
@@ -228,6 +230,13 @@ def test_readme_names_what_exists():
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"make {target}"
     for path in re.findall(r"`((?:exprkit|notebooks|data|figures)/[\w./]+)`", text):
         assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("page", readme.PAGES)
+def test_links_lead_somewhere(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+        assert ((ROOT / page).parent / link).exists(), link
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))

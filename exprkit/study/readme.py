@@ -1,7 +1,7 @@
-"""The README's tables: operators from ``ops``, results and peers from ``data/results``.
+"""The tables of the pages named README.md: operators from ``ops``, results and peers from ``data/results``.
 
-Beside the pipeline: ``python -m exprkit readme`` (``make readme``) puts fresh tables between the
-file's marks; a test compares what stands there with what would be put.
+In: a page and a folder of results.  Out: the page with fresh tables between its marks (``make readme``); a
+test compares what stands there with what would be put.
 
     >>> from exprkit.study import readme
     >>> readme.operators().splitlines()[0]
@@ -20,6 +20,7 @@ from exprkit.errors import brought_by
 from exprkit.operators import ops
 from exprkit.study import markdown
 
+PAGES = "README.md", "data/results/README.md", "exprkit/operators/README.md"
 MARKS = "<!-- {}: made by `make readme` -->", "<!-- end of {} -->"
 
 
@@ -67,8 +68,51 @@ def _pair(errors: tuple[float, float]) -> str:
 # ── results ──────────────────────────────────────────────────────────────────────────
 
 
-def results(folder: str | Path) -> str:
-    """Median seconds of a sample for each of the thesis's benchmarks, and the machines they are from."""
+NOT_MEASURED = "None of the thesis's benchmarks is measured yet: `make study`."
+
+
+def headline(folder: str | Path) -> str:
+    """The few numbers that matter most, and what stands beside them."""
+    with brought_by("notebooks"):
+        import pandas as pd
+
+        from exprkit.study.plots import written
+
+    table, theirs = _samples(folder)
+    lines = []
+    if table is not None:  # a search's expressions are all different, and new in every sample
+        table = table[table["source"].eq("all different") & table["code"].ne("kept") & table["scaled_from"].isna()]
+    for benchmark, rows in () if table is None else table.groupby("benchmark"):
+        best, cpu = rows.loc[rows["median_s"].idxmin()], rows[rows["backend"] == "cpu"]
+        both = [best, *([cpu.loc[cpu["median_s"].idxmin()]] if len(cpu) and best["backend"] != "cpu" else [])]
+        ours = "; ".join(f"**{_seconds(row['median_s'])}** `{row['backend']}`, {row['device']}" for row in both)
+        thesis = theirs[benchmark]
+        cpu_and_gpu = thesis["cpu_interpreter"].min(), thesis.drop("cpu_interpreter").min()
+        size = f"{best['n_exprs']:,} expressions x {best['n_points']:,}"
+        what = f"benchmark {benchmark}: {size} points, parsed, prepared, 100 steps"
+        lines.append((what, ours, "the thesis: {} on its CPU, {} on its GPU".format(*map(_seconds, cpu_and_gpu))))
+    path = Path(folder) / "peers.csv"
+    if path.exists():
+        seconds = pd.read_csv(path).set_index(["workload", "n_points", "threads", "method"])["seconds"]
+        for points, threads, peer in ((362, 1, "pyoperon"), (10_860, 1, "pyoperon"), (10_860, 2, "jax")):
+            ours, peers = (seconds.get(("thesis", points, threads, method)) for method in ("ieee matrix", peer))
+            if ours and peers:
+                what = f"9,880 expressions x {points:,}, every result, CPU, {threads} thread{'s' * (threads > 1)}"
+                lines.append((what, f"**{_seconds(ours)}**", f"{peer}: {_seconds(peers)} ({peers / ours:.1f}x)"))
+    path = Path(folder) / "fit_peers.csv"
+    if path.exists():
+        fits = pd.read_csv(path).query("n_points == 362").set_index("method")
+        ours, peer = fits.loc["exprkit"], fits.loc["pyoperon"]
+        lines.append((
+            "a fit from a random start x 362, one CPU thread", f"**{written(ours['us_per_fit'] * 1e-6)}**, "
+            f"reaches the best known loss in {ours['reached'] / ours['expressions']:.0%}",
+            f"pyoperon: {written(peer['us_per_fit'] * 1e-6)}, {peer['reached'] / peer['expressions']:.0%}",
+        ))  # fmt: skip
+    return markdown.table(("what", "exprkit", "beside it"), lines) if lines else NOT_MEASURED
+
+
+def _samples(folder: str | Path) -> tuple[Any, Any]:
+    """Medians of the thesis's benchmarks by configuration, fastest first, and the thesis's; None without any."""
     with brought_by("notebooks"):
         import pandas as pd
 
@@ -77,7 +121,7 @@ def results(folder: str | Path) -> str:
     found = measured.read_results(folder)
     rows = measured.benchmarks(found)
     if rows.empty:
-        return "None of the thesis's benchmarks is measured yet: `make study`."
+        return None, None
     theirs = found.thesis.groupby(["benchmark", "evaluator", "block_size"], dropna=False)["seconds"].median()
     if "scaled_from" not in rows:
         rows = rows.assign(scaled_from=float("nan"))
@@ -85,7 +129,14 @@ def results(folder: str | Path) -> str:
                        for steps, some in rows.groupby("scaled_from", dropna=False)], ignore_index=True)  # fmt: skip
     table["benchmark"] = plots.benchmark_of(table)
     table["source"] = table["source"].map(workload.SOURCES)
-    ordered = table.sort_values(["benchmark", "source", "median_s"])
+    return table.sort_values(["benchmark", "source", "median_s"]), theirs
+
+
+def results(folder: str | Path) -> str:
+    """Median seconds of a sample for each of the thesis's benchmarks, and the machines they are from."""
+    ordered, theirs = _samples(folder)
+    if ordered is None:
+        return NOT_MEASURED
     ours = ("benchmark", "expressions x points", "exprkit", "on", "median", "quartiles", "of it parsing")
     head = (*ours, "thesis, CPU", "thesis, best GPU")
     lines = [_result(row, theirs) for _, row in ordered.iterrows()]
@@ -295,6 +346,7 @@ def _measured(row: dict[str, str]) -> tuple[str, ...]:
 
 
 SECTIONS: dict[str, Callable[[str | Path], str]] = {  # name between the marks: what makes it from the results
+    "headline": headline,
     "operators": lambda folder: operators(),
     "results": results,
     "conclusions": conclusions,
