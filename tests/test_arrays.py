@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import types
 
 import numpy as np
 import pandas as pd
@@ -11,6 +10,7 @@ import pytest
 from emulated_card import EmulatedCard, compiler
 
 import exprkit as ek
+from exprkit.backends import contract
 from exprkit.backends.interpreter import engine as cuda
 from exprkit.backends.objective import Options
 from exprkit.backends.reference import engine as definition
@@ -95,9 +95,9 @@ class DeviceEngine(definition.Engine):
 @pytest.fixture
 def on_card(monkeypatch):
     """Evaluators whose backend works on the card."""
-    backend = types.SimpleNamespace(
-        __name__="exprkit.backends.gpu.device", adopt=adopt, empty=lambda shape, dtype: Device(np.empty(shape, dtype)),
-        Engine=DeviceEngine,
+    backend = contract.Backend(
+        lambda: None, lambda: "a card", DeviceEngine, adopt=adopt,
+        empty=lambda shape, dtype: Device(np.empty(shape, dtype)),
     )  # fmt: skip
     monkeypatch.setattr(evaluator, "load", lambda name: backend)
     return lambda pop, X, **options: ek.Evaluator(pop, Device(X), "card", **options)
@@ -320,7 +320,7 @@ def test_data_on_a_card_is_copied_there(on_card):
     X = random.uniform(1, 2, (9, 1))
     ev = on_card("x1", X, dtype=F8)
     X[:] = 0
-    assert ev._X.array.min() >= 1
+    assert ev.X.array.min() >= 1
 
 
 def test_data_is_copied_no_more_than_once(monkeypatch):
@@ -353,7 +353,7 @@ def test_results_may_be_written_over_the_parameters(here):
     given[:] = params
     assert np.array_equal(ev.jacobian(given, out=room[: n * 16].reshape(n, 4, 4)), slopes)
     over = X.reshape(1, 4)
-    assert np.array_equal(ek.Evaluator("x1 * 2", X, here).evaluate(out=over), 2 * ev._X.T)
+    assert np.array_equal(ek.Evaluator("x1 * 2", X, here).evaluate(out=over), 2 * ev.X.T)
 
 
 @pytest.mark.parametrize("spoil", ["read-only", "unaligned", "strided", "big-endian"])

@@ -20,7 +20,8 @@ SMALL_CARD = cost_model.Device(multiprocessors=20, bandwidth=2.5e11)
 def work(n_exprs=9_880, tokens=5.4, n_points=10_860, n_steps=1, cores=16, structures=1.0, **others):
     n, itemsize, fast = int(n_exprs * tokens), others.pop("itemsize", 4), others.pop("fast", True)
     own = int(n_exprs * structures)
-    return cost_model.Work(n_exprs, n, own, int(n * structures), n_points, 2, itemsize, n_steps, fast, cores, **others)
+    sizes = n_exprs, n, own, int(n * structures), n_points
+    return cost_model.Workload(*sizes, 2, itemsize, n_steps, fast, cores, **others)
 
 
 @pytest.fixture

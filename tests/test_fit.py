@@ -24,7 +24,7 @@ Y = 2 * X[:, 0] / (0.5 + X[:, 0]) + NOISE
 
 @pytest.fixture
 def fits(backend):
-    if not hasattr(load(backend).Engine, "fit"):
+    if not load(backend).differentiates:
         pytest.skip(f"{backend} does not fit")
     return backend
 
@@ -459,7 +459,7 @@ def test_constant_columns_nan_and_no_points(fits):
     constant = ek.fit(pop, np.ones((9, 1)), np.arange(9.0), dtype="float64", backend=fits)
     assert constant.loss[0] == pytest.approx(60)
     for data, y in ((np.full((9, 1), np.nan), np.arange(9.0)), (np.ones((9, 1)), np.full(9, np.nan))):
-        engine = load(fits).Engine(pop, data, precision="ieee", dtype=F64)
+        engine = load(fits).engine(pop, data, precision="ieee", dtype=F64)
         assert engine.fit(np.ones((1, 1, 2)), y, None, Options()).status[0] == objective.NOT_FINITE
     assert ek.fit(pop, np.empty((0, 1)), [], backend=fits).status[0] == objective.NO_WEIGHT
     assert len(ek.fit(ek.parse([]), np.ones((9, 1)), np.ones(9), backend=fits)) == 0

@@ -260,7 +260,7 @@ def test_shapes_fit_the_points(n_points, tangents_):
 
 
 def test_parts_of_an_arena_do_not_overlap():
-    shape = cuda_fit.Shape(4, 1, 2, 32, 4)
+    shape = cuda_fit.FitShape(4, 1, 2, 32, 4)
     arena = cuda_fit.arena_of(shape, n_params=7, many=True, words=9, results=3, slots=2)
     assert [arena[name] % 16 for name in arena] == [0] * len(arena)
     assert arena["entries"] == 0 and arena["results"] >= 2 * 9 * shape.entry_bytes
@@ -286,8 +286,8 @@ def built(line):
     from exprkit.backends.gpu import nvrtc
     from exprkit.backends.precision import precision
 
-    itemsize, sizes = 4 if line["real"] == "float" else 8, (int(line[name]) for name in cuda_fit.Shape._fields[:3])
-    shape, settings = cuda_fit.Shape(*sizes, 32, itemsize), precision(line["operators"])
+    itemsize, sizes = 4 if line["real"] == "float" else 8, (int(line[name]) for name in cuda_fit.FitShape._fields[:3])
+    shape, settings = cuda_fit.FitShape(*sizes, 32, itemsize), precision(line["operators"])
     chosen = cuda_fit.macros_of(shape, settings, TASK="FIT", MANY=int(line["many"]), PROLOGUES=0, RARE=0)
     text, architecture = dual_opcodes.source(line["operators"]), f"sm_{line['architecture']}"
     _, report = nvrtc.build(architecture, settings, text, **chosen)

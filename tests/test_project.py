@@ -10,6 +10,7 @@ import io
 import re
 import subprocess
 import sys
+from collections import Counter
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -82,6 +83,14 @@ def test_imports_flow_one_way():
 def test_no_module_imports_itself_by_way_of_others():
     sorter = graphlib.TopologicalSorter({name: others - {name} for name, others in IMPORTS.items()})
     sorter.prepare()  # raises CycleError with the circle
+
+
+def test_a_noun_is_one_class():
+    counts = Counter(
+        node.name.lstrip("_") for path in SOURCES for node in tree_of(path).body if isinstance(node, ast.ClassDef)
+    )
+    del counts["Engine"]  # the protocol, and every backend's
+    assert not [name for name, n in counts.items() if n > 1]
 
 
 def test_folders_stay_small_and_say_what_they_are():

@@ -19,7 +19,7 @@ from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler import assembler, operator_ptx, program
 from exprkit.backends.transpiler import engine as ptx
 from exprkit.backends.transpiler.bundles import bundles, modules
-from exprkit.backends.transpiler.program import Shape, Transpiled, parts, shape_of
+from exprkit.backends.transpiler.program import CodeShape, Transpiled, parts, shape_of
 from exprkit.backends.transpiler.structures import MOST_GIVEN, structures, to_compile
 from exprkit.backends.transpiler.templates import ABSOLUTE, SQUARE, VALUES
 from exprkit.errors import ArgumentError, BackendError, DataError
@@ -184,15 +184,17 @@ def test_large_structures_stand_apart():
 # ── the text ──
 
 CASES = {  # file: (expressions, task, shape, precision, dtype, other fields of the kind)
-    "values_by_row": (["x1 + p1 * x2", "x1"], VALUES, Shape(4, 128, 1, None), "fast", F4, {"store": 2, "masked": True}),
-    "values_given": (["x1 * p1 - x2", "x2 * p1 - x1"], VALUES, Shape(2, 128, 1, None), "fast", F4, {"store": 2}),
-    "square_given": (["x1 ^ p1 + x2", "x2 / x1"], SQUARE, Shape(1, 64, 8, 2), "fast", F4, {}),
-    "values_fast": (["x1 + p1 * x2", "x2 / (x1 + x2)"], VALUES, Shape(4, 128, 8, None), "fast", F4, {"store": 4}),
-    "values_masked": (["x1 * x2"], VALUES, Shape(4, 32, 8, None), "fast", F4, {"store": 2, "masked": True}),
-    "values_two_bundles": (["x1 + x2", "p1"], VALUES, Shape(1, 128, 1, 4), "ieee", F4, {}),
-    "values_float64": (["sqrt(x1) - x2"], VALUES, Shape(2, 128, 8, None), "ieee", F8, {"store": 2}),
-    "square": (["x1 + p1", "x1 - p1"], SQUARE, Shape(1, 64, 8, 2), "fast", F4, {}),
-    "absolute_weighted": (["x1 - x2 * 3"], ABSOLUTE, Shape(2, 32, 8, None), "ieee", F4, {"weighted": True}),
+    "values_by_row": (
+        ["x1 + p1 * x2", "x1"], VALUES, CodeShape(4, 128, 1, None), "fast", F4, {"store": 2, "masked": True},
+    ),
+    "values_given": (["x1 * p1 - x2", "x2 * p1 - x1"], VALUES, CodeShape(2, 128, 1, None), "fast", F4, {"store": 2}),
+    "square_given": (["x1 ^ p1 + x2", "x2 / x1"], SQUARE, CodeShape(1, 64, 8, 2), "fast", F4, {}),
+    "values_fast": (["x1 + p1 * x2", "x2 / (x1 + x2)"], VALUES, CodeShape(4, 128, 8, None), "fast", F4, {"store": 4}),
+    "values_masked": (["x1 * x2"], VALUES, CodeShape(4, 32, 8, None), "fast", F4, {"store": 2, "masked": True}),
+    "values_two_bundles": (["x1 + x2", "p1"], VALUES, CodeShape(1, 128, 1, 4), "ieee", F4, {}),
+    "values_float64": (["sqrt(x1) - x2"], VALUES, CodeShape(2, 128, 8, None), "ieee", F8, {"store": 2}),
+    "square": (["x1 + p1", "x1 - p1"], SQUARE, CodeShape(1, 64, 8, 2), "fast", F4, {}),
+    "absolute_weighted": (["x1 - x2 * 3"], ABSOLUTE, CodeShape(2, 32, 8, None), "ieee", F4, {"weighted": True}),
 }
 
 
@@ -219,7 +221,7 @@ def test_the_text_is_as_it_was(case):
 @needs_bodies
 def test_what_is_computed_alike_is_computed_once():
     program = lowered(["exp(x1 * x2) + exp(x1 * x2)", "exp(x1 * x2) - p1"])
-    made = Transpiled(program, structures(program), Shape(1, 128, 8, None), 4)
+    made = Transpiled(program, structures(program), CodeShape(1, 128, 8, None), 4)
     text = made.module(0, made.kind(VALUES), Precision("fast")).text.decode()
     assert len(re.findall(r"ex2\.approx", text)) == 1 and len(re.findall(r"mul\.rn\.ftz\.f32 %v", text)) == 1
     assert len(re.findall(r"ld\.global\.nc\.f32 %x", text)) == 2
@@ -228,7 +230,7 @@ def test_what_is_computed_alike_is_computed_once():
 @needs_bodies
 def test_a_column_is_loaded_once_a_vector_for_a_bundle():
     program = lowered(["x1 + x2", "x1 * x2 + 1", "x1 - x2", "x2 - x1"])
-    made = Transpiled(program, structures(program), Shape(4, 128, 8, None), 4)
+    made = Transpiled(program, structures(program), CodeShape(4, 128, 8, None), 4)
     text = made.module(0, made.kind(VALUES, store=4), Precision("fast")).text.decode()
     assert text.count("[%columns+") == 2
 
@@ -237,7 +239,7 @@ def test_a_column_is_loaded_once_a_vector_for_a_bundle():
 def test_every_sum_and_product_is_rounded_by_itself():
     pop = generate.random(60, n_tokens=(5, 25), n_vars=3, n_params=2, seed=2)
     program = lower(pop, dtype=F4)
-    made = Transpiled(program, structures(program), Shape(1, 128, 8, None), 4)
+    made = Transpiled(program, structures(program), CodeShape(1, 128, 8, None), 4)
     for task in (VALUES, SQUARE):
         for module in made.modules(made.kind(task), Precision()):
             entry = module.text.decode().partition(".entry")[2]
@@ -248,7 +250,7 @@ def test_every_sum_and_product_is_rounded_by_itself():
 @pytest.mark.parametrize("name", ["x_1", "a */ ret; //", "line\nbreak", "<img onerror>", "\u00e9\u2028"])
 def test_names_in_comments_stay_in_their_line(name):
     program = lowered(["x1 + x2"])
-    made = Transpiled(program, structures(program), Shape(1, 128, 8, None), 4)
+    made = Transpiled(program, structures(program), CodeShape(1, 128, 8, None), 4)
     text = made.one(0, made.kind(VALUES), Precision("fast"), name).text
     plain = made.one(0, made.kind(VALUES), Precision("fast"), "").text
     assert [line for line in text.splitlines() if not line.strip().startswith(b"//")] == [

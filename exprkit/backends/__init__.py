@@ -1,13 +1,6 @@
 """The backends and which of them can run here.
 
-A backend is a module (``MODULES``), which holds
-
-- ``unavailable() -> str | None``: why it cannot run here and the one command that mends it;
-- ``describe() -> str``: what it runs on, in a few words;
-- ``Engine(pop, X, *, precision, dtype, threads)`` with ``evaluate`` and ``loss_sums``
-  (see ``Engine`` below).
-
-Adding a backend is adding such a module to ``MODULES``.
+A backend is a module that ``MODULES`` names, with a ``BACKEND``: ``contract`` says what that is.
 
     >>> import exprkit as ek
     >>> ek.backends()["numpy"].available
@@ -17,40 +10,16 @@ Adding a backend is adding such a module to ``MODULES``.
 from __future__ import annotations
 
 import importlib
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
-import numpy as np
-
+from exprkit.backends.contract import Backend
 from exprkit.errors import BackendError, brief, did_you_mean
-from exprkit.expressions.population import Population
 
 MODULES = {  # what "auto" takes of them: ``cost_model``
     "cpu": "cpu.engine", "cuda": "interpreter.engine", "ptx": "transpiler.engine", "numpy": "reference.engine",
 }  # fmt: skip
 NAMES = tuple(MODULES)
 OTHER_WORDS = {"gpu": "cuda", "nvidia": "cuda", "host": "cpu"}
-
-
-class Engine(Protocol):
-    """A population made ready for one data set on one backend.
-
-    Arrays come checked: C-contiguous, of the evaluator's dtype, ``params`` padded to
-    (n_sets, n_exprs, max_params).  Invalid expressions give nan.
-    """
-
-    def __init__(
-        self, pop: Population, X: np.ndarray, *, precision: str, dtype: np.dtype, threads: int | None
-    ) -> None: ...
-
-    def evaluate(self, params: np.ndarray, out: np.ndarray) -> None:
-        """Write every element of ``out``, (n_sets, n_exprs, n_points)."""
-
-    def loss_sums(self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None, kind: str) -> np.ndarray:
-        """Sum over the points of w (f - y)^2 (kind "square") or w |f - y| ("absolute").
-
-        ``y`` and ``weights`` are (n_points,); the result is float64 (n_sets, n_exprs).
-        A point of weight 0 does not count, whatever f is there.
-        """
 
 
 class Status(NamedTuple):
@@ -60,8 +29,8 @@ class Status(NamedTuple):
     detail: str
 
 
-def load(name: str) -> Any:
-    """The module of a backend.
+def load(name: str) -> Backend:
+    """A backend that can run here.
 
     Raises
     ------
@@ -78,7 +47,7 @@ def load(name: str) -> Any:
     found = status(name)
     if not found.available:
         raise BackendError(f"backend {name!r} can't run here: {found.detail}")
-    return _module(name)
+    return _backend(name)
 
 
 def backends() -> dict[str, Status]:
@@ -88,15 +57,16 @@ def backends() -> dict[str, Status]:
 
 def status(name: str) -> Status:
     """Whether the backend of that name can run here."""
-    module = _module(name)
-    reason = module.unavailable()
-    return Status(True, module.describe()) if reason is None else Status(False, reason)
+    backend = _backend(name)
+    reason = backend.unavailable()
+    return Status(True, backend.describe()) if reason is None else Status(False, reason)
 
 
 def offered(name: str) -> tuple[str, ...]:
     """The options of a backend."""
-    return tuple(getattr(_module(name), "OPTIONS", ()))
+    return _backend(name).options
 
 
-def _module(name: str) -> Any:
-    return importlib.import_module(f"{__name__}.{MODULES[name]}")
+def _backend(name: str) -> Backend:
+    found: Backend = importlib.import_module(f"{__name__}.{MODULES[name]}").BACKEND
+    return found

@@ -87,7 +87,7 @@ VECTOR_CODE = ((2_000, 1.5), (0, 1.0))  # from so many points on: how much more 
 OF_A_MODULE = 120  # structures that one core compiles
 
 
-class Work(NamedTuple):
+class Workload(NamedTuple):
     """What is to be done."""
 
     n_exprs: int
@@ -129,7 +129,7 @@ class Estimate(NamedTuple):
     to_host: float  # of one matrix; not in the total
 
 
-class Row(NamedTuple):
+class Candidate(NamedTuple):
     """A backend's line of the table."""
 
     name: str
@@ -141,8 +141,8 @@ class Choice(NamedTuple):
     """The backend taken, and the table that says why."""
 
     name: str
-    work: Work
-    rows: tuple[Row, ...]
+    work: Workload
+    rows: tuple[Candidate, ...]
 
     def table(self) -> str:
         """The estimates, a line a backend."""
@@ -161,9 +161,9 @@ class Choice(NamedTuple):
 
 def work_of(
     pop: Population, n_points: int, *, dtype: Any, fast: bool, n_steps: int, threads: int | None, on_device: bool
-) -> Work:
+) -> Workload:
     """The numbers of a population that the estimates need; its structures are counted later, if at all."""
-    return Work(
+    return Workload(
         n_exprs=len(pop),
         n_tokens=len(pop.kinds),
         n_structures=len(pop),
@@ -178,7 +178,7 @@ def work_of(
     )
 
 
-def counted(work: Work, pop: Population) -> Work:
+def counted(work: Workload, pop: Population) -> Workload:
     """With the population's structures counted, as the transpiler compiles them."""
     representatives, _ = pop.structures()
     if len(representatives) >= MANY:
@@ -190,7 +190,7 @@ def counted(work: Work, pop: Population) -> Work:
     return work._replace(n_structures=len(representatives), structure_tokens=tokens)
 
 
-def estimate(work: Work, costs: Costs, device: Device | None = None) -> Estimate:
+def estimate(work: Workload, costs: Costs, device: Device | None = None) -> Estimate:
     """Seconds that a backend would take."""
     device = device or Device()
     speed = device.multiprocessors / H200_MULTIPROCESSORS if costs.on_device else work.cores
@@ -207,7 +207,7 @@ def estimate(work: Work, costs: Costs, device: Device | None = None) -> Estimate
 
 
 def choose(
-    work: Work,
+    work: Workload,
     *,
     pop: Population | None = None,
     options: tuple[str, ...] = (),
@@ -230,7 +230,7 @@ def choose(
     """
     on_cpu = estimate(work, COSTS["cpu"])
     if forced is None and not (options or settings or work.on_device) and on_cpu.total < NOT_WORTH_ASKING:
-        return Choice("cpu", work, (Row("cpu", on_cpu, "chosen: too short for anything else"),))
+        return Choice("cpu", work, (Candidate("cpu", on_cpu, "chosen: too short for anything else"),))
     rows, able = [], {}
     for name in (name for name in NAMES if name in COSTS):
         found = status(name)
@@ -238,7 +238,7 @@ def choose(
             work = counted(work, pop)
         obstacle = _obstacle(name, found, work, options, settings)
         seconds = estimate(work, COSTS[name], device() if COSTS[name].on_device else None) if found.available else None
-        rows.append(Row(name, seconds, obstacle))
+        rows.append(Candidate(name, seconds, obstacle))
         if seconds and not obstacle:
             able[name] = seconds.total
     best = forced or (min(able, key=lambda name: able[name]) if able else "cpu")
@@ -246,7 +246,7 @@ def choose(
     return Choice(best, work, tuple(row._replace(reason=said) if row.name == best else row for row in rows))
 
 
-def _obstacle(name: str, found: Status, work: Work, options: tuple[str, ...], settings: bool) -> str:
+def _obstacle(name: str, found: Status, work: Workload, options: tuple[str, ...], settings: bool) -> str:
     """Why a backend can't do this; empty if it can."""
     if not found.available:
         return f"can't run here: {found.detail}"

@@ -19,7 +19,7 @@ import numpy as np
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as settings_of
 from exprkit.backends.transpiler.assembler import compile_modules, disassemble, usage
-from exprkit.backends.transpiler.program import Shape, Transpiled, parts
+from exprkit.backends.transpiler.program import CodeShape, Transpiled, parts
 from exprkit.backends.transpiler.structures import to_compile
 from exprkit.backends.transpiler.templates import ABSOLUTE, SQUARE, VALUES, WARP, Kind
 from exprkit.errors import ArgumentError, DataError, brief, number_of, one_of, whole_number
@@ -135,8 +135,8 @@ def compile_ptx(
     if progress is not None and not callable(progress):
         raise ArgumentError(f"progress must be a function of the number of modules done, not {brief(progress)}")
 
-    def changed(usual: Shape) -> Shape:
-        return Shape(
+    def changed(usual: CodeShape) -> CodeShape:
+        return CodeShape(
             points or usual.points, block or usual.block, usual.structures, usual.resident if block is None else None,
         )  # fmt: skip
 

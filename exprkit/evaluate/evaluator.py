@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.backends import NAMES, cost_model, load, offered, status
+from exprkit.backends import NAMES, contract, cost_model, load, offered, status
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as precision_of
 from exprkit.errors import (
@@ -81,6 +81,15 @@ class Evaluator:
         What the backend offers besides: see its ``Engine`` (``exprkit.backends.interpreter.engine`` has
         ``block_size``, ``points_per_thread``, ``reduction`` and ``dispatch``).
 
+    Attributes
+    ----------
+    pop, backend, precision, dtype, threads, n_steps
+        what was chosen
+    X : array, (n_points, n_vars)
+        the data, checked, in memory of the evaluator's own
+    engine : exprkit.backends.contract.Engine
+        the population made ready; its methods take checked arrays only
+
     Raises
     ------
     DataError
@@ -112,19 +121,19 @@ class Evaluator:
         auto = isinstance(backend, str) and backend == "auto"
         self._choice = self._chosen(X, settings, tuple(options)) if auto else None
         self.backend = self._choice.name if self._choice else backend
-        module = load(self.backend)
-        _check_offered(self.backend, options, getattr(module, "OPTIONS", ()))
-        self._adopt = getattr(module, "adopt", inputs.no_device)
-        self._X, self._give_back, self._name_of = inputs.data_matrix(X, pop, self.dtype, self._adopt)
+        chosen = load(self.backend)
+        _check_offered(self.backend, options, chosen.options)
+        self.adopt = chosen.adopt
+        self.X, self._give_back, self._name_of = inputs.data_matrix(X, pop, self.dtype, self.adopt)
         self._rounded: Any = None  # the y that was looked at last
         self._asked: Any = None  # the same, of a loss that stayed on the device
-        self._fresh = None if isinstance(self._X, np.ndarray) else module.empty
-        self.n_points = len(self._X)
-        self._make_engine = lambda pop: module.Engine(
-            pop, self._X, precision=_for_backend(settings, self.backend, module), dtype=self.dtype,
+        self._fresh = None if isinstance(self.X, np.ndarray) else chosen.empty
+        self.n_points = len(self.X)
+        self._make_engine = lambda pop: chosen.engine(
+            pop, self.X, precision=_for_backend(settings, self.backend, chosen.takes_settings), dtype=self.dtype,
             threads=self.threads, **options,
         )
-        self._engine = self._make_engine(pop)
+        self.engine = self._make_engine(pop)
 
     def evaluate(self, params: Any = None, out: Any = None, count_nonfinite: bool = False) -> Any:
         """Every expression at every data point.
@@ -157,19 +166,20 @@ class Evaluator:
             If ``params`` or ``out`` does not fit; nothing is computed then.
         """
         count_nonfinite = _check_flag("count_nonfinite", count_nonfinite)
-        sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self._adopt)
+        sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self.adopt)
         shape = (*lead, len(self.pop), self.n_points)
-        array = inputs.result_array(out, shape, self.dtype, self._adopt, self._fresh)
+        array = inputs.result_array(out, shape, self.dtype, self.adopt, self._fresh)
         sets = inputs.apart(sets, array)
         values = array.reshape(len(sets), len(self.pop), self.n_points)
         if not count_nonfinite:
-            self._engine.evaluate(sets, values)
+            self.engine.evaluate(sets, values)
             return out if out is not None else self._give_back(array)
         counts = np.zeros((len(sets), len(self.pop), 2), np.int64)
-        if getattr(self._engine, "counts", False):
-            self._engine.evaluate(sets, values, counts)
+        counting: Any = self.engine
+        if counting.counts:
+            counting.evaluate(sets, values, counts)
         else:
-            self._engine.evaluate(sets, values)
+            self.engine.evaluate(sets, values)
             counts[..., 0], counts[..., 1] = np.isnan(values).sum(-1), np.isinf(values).sum(-1)
         # not before the results are on their way: what takes a device array over waits for what was started by then
         result = out if out is not None else self._give_back(array)
@@ -214,10 +224,11 @@ class Evaluator:
         count_nonfinite = _check_flag("count_nonfinite", count_nonfinite)
         sets, lead, target, w = self._against(params, y, weights)
         counts = np.zeros((len(sets), len(self.pop), 2), np.int64) if count_nonfinite else None
-        if counts is not None and getattr(self._engine, "counts_losses", False):
-            sums = self._engine.loss_sums(sets, target, w, summed, counts)
+        counting: Any = self.engine
+        if counts is not None and counting.counts_losses:
+            sums = counting.loss_sums(sets, target, w, summed, counts)
         else:
-            sums = self._engine.loss_sums(sets, target, w, summed)
+            sums = self.engine.loss_sums(sets, target, w, summed)
             if counts is not None:
                 self._count(sets, w, counts)
         if counts is None:
@@ -236,7 +247,7 @@ class Evaluator:
             width = self.pop[part].max_params
             for one_set, found in zip(sets, counts, strict=True):
                 values = inputs.result_array(
-                    None, (1, len(self.pop[part]), self.n_points), self.dtype, self._adopt, self._fresh
+                    None, (1, len(self.pop[part]), self.n_points), self.dtype, self.adopt, self._fresh
                 )
                 engine.evaluate(np.ascontiguousarray(one_set[None, part, :width]), values)
                 given = values[0] if w is None else values[0][:, w != 0]
@@ -268,10 +279,10 @@ class Evaluator:
         BackendError
             If the backend makes no derivatives.
         """
-        compute = self._ability("jacobian")
-        sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self._adopt)
+        compute = self.derivatives().jacobian
+        sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self.adopt)
         shape = (*lead, len(self.pop), self.n_points, self.pop.max_params)
-        array = inputs.result_array(out, shape, self.dtype, self._adopt, self._fresh)
+        array = inputs.result_array(out, shape, self.dtype, self.adopt, self._fresh)
         sets = inputs.apart(sets, array)
         compute(sets, array.reshape(len(sets), *shape[len(lead) :]))
         return out if out is not None else self._give_back(array)
@@ -299,7 +310,7 @@ class Evaluator:
         BackendError
             If the backend makes no derivatives.
         """
-        compute = self._ability("loss_and_grad")
+        compute = self.derivatives().loss_and_grad
         summed, finish = LOSSES[one_of("kind", kind, tuple(LOSSES), DataError)]
         sets, lead, target, w = self._against(params, y, weights)
         sums, gradient = compute(sets, target, w, summed)
@@ -333,7 +344,7 @@ class Evaluator:
         BackendError
             If the backend makes no derivatives.
         """
-        compute = self._ability("normal_equations")
+        compute = self.derivatives().normal_equations
         sets, lead, target, w = self._against(params, y, weights)
         jtj, jtr, sse = compute(sets, target, w)
         self._check_complete(sse, y, target, w)
@@ -351,7 +362,7 @@ class Evaluator:
             If the backend makes no code of its own for an expression.
         """
         number = self._number(i)
-        return str(self._ability("ptx", "makes no PTX of an expression; backend='ptx' does")(number))
+        return self._compiled("makes no PTX of an expression").ptx(number)
 
     def sass(self, i: int) -> str:
         """The machine code of expression ``i``, disassembled.
@@ -364,7 +375,7 @@ class Evaluator:
             If the backend makes no code of its own for an expression, or no disassembler is installed.
         """
         number = self._number(i)
-        return str(self._ability("sass", "makes no code of an expression; backend='ptx' does")(number))
+        return self._compiled("makes no code of an expression").sass(number)
 
     def _number(self, i: int) -> int:
         number = whole_number(i)
@@ -372,21 +383,31 @@ class Evaluator:
             raise ArgumentError(f"there is no expression {brief(i)}: they are numbered 0 to {len(self.pop) - 1}")
         return number
 
-    def _ability(self, name: str, otherwise: str = "makes no derivatives; backend='cpu' does") -> Any:
-        """The engine's method of that name."""
-        method = getattr(self._engine, name, None)
-        if method is None:
-            raise BackendError(f"backend {self.backend!r} {otherwise}")
-        return method
+    def derivatives(self) -> contract.Differentiable:
+        """The engine, of a backend that makes derivatives and fits; for those its methods take checked arrays only.
+
+        Raises
+        ------
+        BackendError
+            If the backend makes none.
+        """
+        if not isinstance(self.engine, contract.Differentiable):
+            raise BackendError(f"backend {self.backend!r} makes no derivatives; backend='cpu' does")
+        return self.engine
+
+    def _compiled(self, otherwise: str) -> contract.Compiling:
+        if not isinstance(self.engine, contract.Compiling):
+            raise BackendError(f"backend {self.backend!r} {otherwise}; backend='ptx' does")
+        return self.engine
 
     def _against(
         self, params: Any, y: Any, weights: Any
     ) -> tuple[np.ndarray, tuple[int, ...], np.ndarray, np.ndarray | None]:
         """Parameters, their leading shape, the target and the weights, checked."""
-        sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self._adopt)
+        sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self.adopt)
         known = y is self._rounded
-        target = inputs.point_vector("y", y, self.n_points, self.dtype, self._adopt, checked=known)
-        w = inputs.weights_vector(weights, self.n_points, self.dtype, self._adopt)
+        target = inputs.point_vector("y", y, self.n_points, self.dtype, self.adopt, checked=known)
+        w = inputs.weights_vector(weights, self.n_points, self.dtype, self.adopt)
         self._rounded = y
         return sets, lead, target, w
 
@@ -418,7 +439,7 @@ class Evaluator:
         """The columns that the population uses and that are not complete, with the points where they are nan."""
         found = []
         for i in tables.used_columns(self.pop):
-            missing = np.isnan(self._X[:, i])
+            missing = np.isnan(self.X[:, i])
             if bool(missing.any()):
                 found.append((f"column {self._name_of(i)} of X", inputs.on_host(missing)))
         return found
@@ -491,9 +512,9 @@ def _check_offered(backend: str, options: dict[str, Any], has: tuple[str, ...]) 
             raise ArgumentError(f"backend {backend!r} has no option {name!r}: {what}")
 
 
-def _for_backend(settings: Precision, name: str, module: Any) -> Any:
+def _for_backend(settings: Precision, name: str, takes_settings: bool) -> Any:
     """The settings for a backend that compiles for a GPU, the name for others."""
-    if getattr(module, "TAKES_SETTINGS", False):
+    if takes_settings:
         return settings
     if settings != Precision(settings.operators):
         raise ArgumentError(f"{name!r} takes precision by name only: 'ieee' or 'fast'")

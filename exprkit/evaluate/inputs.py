@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from exprkit.backends.contract import no_device
 from exprkit.errors import DataError, brief, number_of
 from exprkit.evaluate import rounding, tables
 from exprkit.expressions.expression import Expression
@@ -30,10 +31,6 @@ from exprkit.text.tokens import VARIABLE
 Adopt = Callable[[Any], Any]
 MOST_NESTED = 4  # lists; sets of vectors are 3
 NO_NUMBERS = (type(None), str, bytes, bytearray, complex, Mapping, Set, np.ma.MaskedArray)
-
-
-def no_device(values: Any) -> None:
-    """The ``adopt`` of a backend that works in the host's memory."""
 
 
 def population(pop: Any) -> Population:

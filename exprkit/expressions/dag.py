@@ -79,7 +79,7 @@ class Texts(NamedTuple):
     n_params: np.ndarray
 
 
-class Derivatives(NamedTuple):
+class DerivativeRules(NamedTuple):
     """The table's ``derivative`` cells as postfix tokens; variables 0, 1, 2 are a, b and y."""
 
     start: np.ndarray  # [code, operand]
@@ -91,14 +91,14 @@ class Derivatives(NamedTuple):
 
 
 @functools.cache
-def derivative_rules() -> Derivatives:
+def derivative_rules() -> DerivativeRules:
     """The rules of all operators, parsed."""
     pop = rule_texts()[1]
     start, stop = np.zeros((256, 2), np.int64), np.zeros((256, 2), np.int64)
     there = np.zeros((256, 2), np.bool_)
     for i, place in enumerate(rule_texts()[0]):
         start[place], stop[place], there[place] = pop.offsets[i], pop.offsets[i + 1], True
-    return Derivatives(start, stop, there, pop.kinds, pop.values, pop.values.view(np.float64))
+    return DerivativeRules(start, stop, there, pop.kinds, pop.values, pop.values.view(np.float64))
 
 
 @functools.cache

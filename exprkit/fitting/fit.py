@@ -259,9 +259,9 @@ def fit(
     starts = _starts(init, pop, restarts, seed)
     chosen = _backend(backend) if method == "lm" else backend
     ev = Evaluator(pop, X, chosen, precision, dtype, threads, **options)
-    given, X = X, ev._X  # what becomes of the user's data later does not matter
-    target = inputs.point_vector("y", y, ev.n_points, ev.dtype, ev._adopt, own=True)
-    w = inputs.weights_vector(weights, ev.n_points, ev.dtype, ev._adopt, own=True)
+    given, X = X, ev.X  # what becomes of the user's data later does not matter
+    target = inputs.point_vector("y", y, ev.n_points, ev.dtype, ev.adopt, own=True)
+    w = inputs.weights_vector(weights, ev.n_points, ev.dtype, ev.adopt, own=True)
     ev.check_complete(target, w)
     _check_target(target, w, loss)
     kind = KINDS[loss]
@@ -269,7 +269,7 @@ def fit(
     if method == "lm":
         most = LM_STEPS if max_iter is None else int(max_iter)
         told = Options(kind, scale, most, tol, tol, lower, upper)
-        fitted = ev._ability("fit")(starts, target, w, told)
+        fitted = ev.derivatives().fit(starts, target, w, told)
         if ev.dtype == np.float32:
             fitted = _in_float64(fitted, pop, given, y, weights, starts, told, chosen, precision, threads, options)
     else:
@@ -312,7 +312,7 @@ def _backend(name: str) -> str:
     if not isinstance(name, str) or name != "auto":
         return name
     for name in NAMES:
-        if status(name).available and hasattr(load(name).Engine, "fit"):
+        if status(name).available and load(name).differentiates:
             return name
     raise BackendError("no backend can fit here")
 
@@ -417,11 +417,11 @@ def _in_float64(
     some = pop[again]
     width = some.max_params
     ev = Evaluator(some, X, backend, precision, "float64", threads, **options)
-    target = inputs.point_vector("y", y, ev.n_points, ev.dtype, ev._adopt)
-    w = inputs.weights_vector(weights, ev.n_points, ev.dtype, ev._adopt)
+    target = inputs.point_vector("y", y, ev.n_points, ev.dtype, ev.adopt)
+    w = inputs.weights_vector(weights, ev.n_points, ev.dtype, ev.adopt)
     bounds = [side if side is None else np.ascontiguousarray(side[again, :width]) for side in (told.lower, told.upper)]
     first = np.ascontiguousarray(starts[:, again, :width])
-    more = ev._ability("fit")(first, target, w, told._replace(lower=bounds[0], upper=bounds[1]))
+    more = ev.derivatives().fit(first, target, w, told._replace(lower=bounds[0], upper=bounds[1]))
     better = ~(more.loss >= fitted.loss[again])
     again = again[better]
     for old, new in zip(fitted[:4], more[:4], strict=True):

@@ -84,10 +84,10 @@ def variance(found: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def sums_of_squares(ev: Evaluator, params: np.ndarray, y: np.ndarray, w: np.ndarray | None) -> np.ndarray:
     """The sum of w r^2 of every expression, (n_exprs,)."""
-    return ev._engine.loss_sums(_one_set(ev, params), y, w, "square")[0]
+    return ev.engine.loss_sums(_one_set(ev, params), y, w, "square")[0]
 
 
-class Points(NamedTuple):
+class CountedPoints(NamedTuple):
     """The points that count, in float64, but with the numbers that the fit had."""
 
     X: np.ndarray
@@ -95,11 +95,11 @@ class Points(NamedTuple):
     w: np.ndarray
 
 
-def points_of(pop: Population, X: Any, y: np.ndarray, w: np.ndarray | None) -> Points:
+def points_of(pop: Population, X: Any, y: np.ndarray, w: np.ndarray | None) -> CountedPoints:
     """The points of a fit of weight above 0."""
     w = np.ones(len(y)) if w is None else w.astype(np.float64)
     data = inputs.data_matrix(X, pop, y.dtype)[0]
-    return Points(data[w > 0].astype(np.float64), y[w > 0].astype(np.float64), w[w > 0])
+    return CountedPoints(data[w > 0].astype(np.float64), y[w > 0].astype(np.float64), w[w > 0])
 
 
 # ── the observed information ─────────────────────────────────────────────────────────
@@ -113,7 +113,7 @@ class Likelihood:
     """
 
     kind: str
-    points: Points
+    points: CountedPoints
     y: np.ndarray
     w: np.ndarray | None
     threads: int | None
@@ -204,7 +204,7 @@ class Likelihood:
 
 
 def _parts(
-    pop: Population, points: Points, params: np.ndarray, width: int, threads: int | None
+    pop: Population, points: CountedPoints, params: np.ndarray, width: int, threads: int | None
 ) -> Iterator[tuple[slice, np.ndarray, Evaluator]]:
     """The population in parts whose matrices fit in memory: where, parameters, an evaluator in float64."""
     at_once = max(1, CHUNK // max(len(points.X) * width, 1))
@@ -223,7 +223,7 @@ def information(
 ) -> tuple[np.ndarray, np.ndarray]:
     """J'QJ of the objective at ``params``, (n_exprs, P, P), and the spread of its gradient, J' (QR)^2 J."""
     if kind in ("squares", "gaussian"):
-        jtj = ev._engine.normal_equations(_one_set(ev, params), np.ascontiguousarray(y), w)[0][0]
+        jtj = ev.derivatives().normal_equations(_one_set(ev, params), np.ascontiguousarray(y), w)[0][0]
         return jtj, jtj
     n_exprs, width = params.shape
     A, B = np.zeros((n_exprs, width, width)), np.zeros((n_exprs, width, width))

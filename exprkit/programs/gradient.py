@@ -100,7 +100,7 @@ def lower_gradients(
     positive = np.zeros(max(n_vars, 1), np.bool_) if positive is None else positive
     with np.errstate(over="ignore", invalid="ignore"):
         numbers = pop.values.view(np.float64).astype(dtype).astype(np.float64)
-    tokens = _Tokens(pop.kinds, pop.values, numbers, pop.offsets, np.asarray(pop.n_params, np.int32))
+    tokens = _GradientTokens(pop.kinds, pop.values, numbers, pop.offsets, np.asarray(pop.n_params, np.int32))
     columns = Columns(
         np.full(256 * max(n_vars, 1), -1, np.int32), np.empty(512 * max(n_vars, 1), np.uint8),
         np.empty(512 * max(n_vars, 1), np.int32),
@@ -108,7 +108,7 @@ def lower_gradients(
     offsets, first_const = np.zeros(n_exprs + 1, np.int64), np.zeros(n_exprs + 1, np.int64)
     first_result = np.concatenate([[0], np.cumsum(pop.n_params.astype(np.int64) + 1)])
     counts = np.zeros(4, np.int64)
-    made = _Made(
+    made = _GradientArrays(
         offsets, first_const, np.zeros(n_exprs, np.int32), np.zeros(n_exprs, np.int32),
         np.zeros(first_result[-1], np.int32), first_result,
     )  # fmt: skip
@@ -116,7 +116,7 @@ def lower_gradients(
     graph_room, room, done = 1, FIRST_ROOM * len(pop.kinds) + 64, 0
     parts: list[list[np.ndarray]] = []
     graph = make_graph(pop, positive, reverse=True, loose=True)
-    scratch = _Scratch.make(graph, pop.max_params)
+    scratch = _NodeScratch.make(graph, pop.max_params)
     while done < n_exprs or not parts:
         part = _Room(*(np.empty(room, dtype) for dtype in (np.uint8, np.int32, np.int32, np.int32, np.float64)))
         before = done
@@ -128,7 +128,7 @@ def lower_gradients(
         if graph.counts[FULL]:
             graph_room *= 2
             graph = make_graph(pop, positive, reverse=True, loose=True, room=graph_room)
-            scratch = _Scratch.make(graph, pop.max_params)
+            scratch = _NodeScratch.make(graph, pop.max_params)
     code, a, b, dst, constants = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     return GradientProgram(
         code=code, a=a, b=b, dst=dst, offsets=offsets, n_prologue=made.n_prologue, constants=constants,
@@ -152,7 +152,7 @@ def _logs() -> tuple[np.ndarray, np.ndarray]:
 # ── the compiled pass ────────────────────────────────────────────────────────────────
 
 
-class _Tokens(NamedTuple):
+class _GradientTokens(NamedTuple):
     kinds: np.ndarray
     values: np.ndarray
     numbers: np.ndarray
@@ -160,7 +160,7 @@ class _Tokens(NamedTuple):
     n_params: np.ndarray
 
 
-class _Scratch(NamedTuple):
+class _NodeScratch(NamedTuple):
     """For one expression; by node but for the last three."""
 
     live: np.ndarray
@@ -173,7 +173,7 @@ class _Scratch(NamedTuple):
     backward: np.ndarray
 
     @classmethod
-    def make(cls, graph: Graph, max_params: int) -> _Scratch:
+    def make(cls, graph: Graph, max_params: int) -> _NodeScratch:
         size, most = len(graph.group), max_params + 1
         return cls(
             np.zeros(size, np.bool_), np.zeros(size, np.int32), np.zeros(size, np.int32), np.zeros(size, np.int32),
@@ -182,7 +182,7 @@ class _Scratch(NamedTuple):
         )  # fmt: skip
 
 
-class _Made(NamedTuple):
+class _GradientArrays(NamedTuple):
     offsets: np.ndarray
     first_const: np.ndarray
     n_prologue: np.ndarray

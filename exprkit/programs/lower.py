@@ -140,7 +140,7 @@ def lower(
     Program
     """
     n_vars, n_exprs, n_tokens = int(pop.n_vars), len(pop), len(pop.kinds)
-    tokens = _Tokens(
+    tokens = _LowerTokens(
         pop.kinds, pop.values, _rounded(pop.values.view(np.float64), dtype), pop.offsets,
         np.asarray(pop.n_params, np.int32), np.zeros(n_vars, np.bool_) if positive is None else positive,
     )  # fmt: skip
@@ -190,7 +190,7 @@ _part = compiled(forceinline=True)
 # ── the compiled pass over all tokens ────────────────────────────────────────────────
 
 
-class _Tokens(NamedTuple):
+class _LowerTokens(NamedTuple):
     kinds: np.ndarray
     values: np.ndarray
     numbers: np.ndarray  # the same 8 bytes as a constant, rounded to the type of the data

@@ -288,7 +288,7 @@ def _check_counts(counts: dict[str, int]) -> None:
 
 def _options(backend: str, chosen: dict[str, Any], code: str) -> dict[str, Any]:
     """The chosen options that the backend has; and whether expressions once compiled are kept."""
-    offered = getattr(load(backend), "OPTIONS", ())
+    offered = load(backend).options
     if chosen["dispatch"] and "dispatch" not in offered:
         raise ArgumentError(f"backend {backend!r} has no dispatch={chosen['dispatch']!r}")
     own = {name: value for name, value in chosen.items() if name in offered and value is not None}
@@ -357,7 +357,7 @@ def _sample(run: _Run, kept: Any, place: Any) -> tuple[dict[str, Any], np.ndarra
     result = side.get(result, place)
     lap("download")
     total = perf_counter() - begin
-    told = getattr(evaluator._engine, "seconds", None) or {}
+    told = evaluator.engine.seconds
     others = marks[1:] or marks
     parts = {
         "steps_s": steps, "step_s": steps / (run.n_steps - 1) if run.n_steps > 1 else seconds["first"],
@@ -377,7 +377,7 @@ def _sample(run: _Run, kept: Any, place: Any) -> tuple[dict[str, Any], np.ndarra
 
 def _lowering(run: _Run, pop: Population) -> float:
     """Seconds of lowering alone, done once more, for a backend that lowers and does not tell."""
-    if not hasattr(load(run.backend), "lower"):
+    if not load(run.backend).lowers:
         return np.nan
     begin = perf_counter()
     lower(pop, precision=run.options["precision"], dtype=run.dtype)

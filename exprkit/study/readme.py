@@ -341,7 +341,7 @@ def interpreter(folder: str | Path) -> str:
 def _measured(row: dict[str, str]) -> tuple[str, ...]:
     unit = row["unit"]
     target, least = (f"{row.get(name)} {unit}" if row.get(name) else "" for name in ("target", "least"))
-    note = row["note"].partition(", Shape(")[0]
+    note = re.split(r", \w*Shape\(", row["note"])[0]
     return row["what"].replace(" {}", ""), f"**{float(row['value']):.4g}** {unit}", target, least, note
 
 

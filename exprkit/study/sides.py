@@ -41,7 +41,7 @@ KERNEL_FACTS = ("registers", "local_bytes", "shared_bytes", "block_used", "point
 
 def side_of(backend: str) -> Host | Gpu:
     """Where the backend of that name runs."""
-    return Gpu(backend) if hasattr(load(backend), "empty") else Host()
+    return Gpu(backend) if load(backend).empty else Host()
 
 
 class Host:
@@ -49,7 +49,7 @@ class Host:
 
     def used_by(self, evaluator: Any) -> dict[str, Any]:
         """What an evaluator ran on; an engine that shares nothing out has the caller's thread alone."""
-        threads = getattr(evaluator._engine, "threads", 1)
+        threads = evaluator.engine.threads
         return {"device": f"{machine.cpu_model()}, {number_of(threads, 'thread')}", "threads": threads}
 
     def put(self, array: np.ndarray) -> np.ndarray:
@@ -194,8 +194,7 @@ class Gpu:
 
     def kernel_facts(self, evaluator: Any) -> dict[str, Any]:
         """Registers, memory and occupancy, the most of all kernels that ran; nan where the engine does not tell."""
-        tell = getattr(evaluator._engine, "kernels", None)
-        launched = list(tell()) if callable(tell) else []
+        launched = evaluator.engine.kernels()
         names = {"block_used": "block_size", "points_used": "points_per_thread"}
         return {fact: max((one.get(names.get(fact, fact), np.nan) for one in launched), default=np.nan)
                 for fact in KERNEL_FACTS}  # fmt: skip

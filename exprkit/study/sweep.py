@@ -67,7 +67,7 @@ class Outcome(NamedTuple):
     seconds: float
 
 
-class _Job(NamedTuple):
+class _Configuration(NamedTuple):
     """One configuration to run."""
 
     notebook: Path
@@ -160,7 +160,7 @@ def sweep(
     return [outcomes[job.folder] for job in jobs]
 
 
-def _waiting(jobs: list[_Job], into: str | Path | None) -> tuple[list[_Job], list[Outcome]]:
+def _waiting(jobs: list[_Configuration], into: str | Path | None) -> tuple[list[_Configuration], list[Outcome]]:
     """The runs that are to be started, and what is known of the others."""
     waiting, known = [], []
     collected = records.runs_in(into) if into is not None else set()
@@ -204,12 +204,12 @@ def summary(outcomes: Iterable[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def listing(jobs: list[_Job], into: str | Path | None = None) -> str:
+def listing(jobs: list[_Configuration], into: str | Path | None = None) -> str:
     """What would run: for every name of a study what its runs share, and a line a run with what differs; how many.
 
     Of the time they take only the limit is told that they set to themselves by ``seconds``, if they have that.
     """
-    groups: dict[str, list[_Job]] = {}
+    groups: dict[str, list[_Configuration]] = {}
     for job in jobs:
         groups.setdefault(job.folder.name.rpartition("-")[0], []).append(job)
     usual = {name: _text(value) for name, (_, value) in notebooks.defaults(jobs[0].notebook).items()}
@@ -220,7 +220,7 @@ def listing(jobs: list[_Job], into: str | Path | None = None) -> str:
     return "\n".join([*lines, *(summary(known).splitlines() if known else ())])
 
 
-def _group(name: str, jobs: list[_Job], usual: dict[str, str]) -> Iterator[str]:
+def _group(name: str, jobs: list[_Configuration], usual: dict[str, str]) -> Iterator[str]:
     """Lines on the runs of one name: what all of them have that the notebook has not by itself, then what differs."""
     named = ("study", "results_dir")  # which the folder's name tells
     texts = [{name: _text(value) for name, value in job.parameters.items() if name not in named} for job in jobs]
@@ -237,7 +237,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) and value else json.dumps(value)
 
 
-def _limit(jobs: list[_Job]) -> str:
+def _limit(jobs: list[_Configuration]) -> str:
     """How long the runs measure at most, if they have a limit."""
     if not jobs or not {"seconds", "backends"} <= set(jobs[0].parameters):
         return ""
@@ -315,7 +315,7 @@ def _checked_block(number: int, block: Any) -> _Block:
     return _Block(fixed, points, grid)
 
 
-def jobs_of(notebook: str | Path, study: Any, out: str | Path, only: str | None = None) -> list[_Job]:
+def jobs_of(notebook: str | Path, study: Any, out: str | Path, only: str | None = None) -> list[_Configuration]:
     """All runs of a study, checked; ``sweep`` says what is raised."""
     notebook, out = Path(notebook), Path(out)
     code, declared, jobs = notebooks.code_of(notebook), notebooks.defaults(notebook), {}
@@ -332,7 +332,7 @@ def jobs_of(notebook: str | Path, study: Any, out: str | Path, only: str | None 
             raise ArgumentError(f"the study has this configuration twice: {given}")
         if "results_dir" in parameters:
             parameters["results_dir"] = str(folder.resolve())
-        jobs[folder] = _Job(notebook, parameters, folder)
+        jobs[folder] = _Configuration(notebook, parameters, folder)
     if not jobs:
         raise ArgumentError(f"the study has no configuration named {only!r}")
     return list(jobs.values())
@@ -351,8 +351,8 @@ def unavailable(parameters: dict[str, Any]) -> str:
     return "; ".join(f"{name}: {one.detail}" for name, one in found.items() if not one.available)
 
 
-def _on_gpu(job: _Job) -> bool:
-    return any(hasattr(load(name), "empty") for name in job.parameters.get("backends", ()))
+def _on_gpu(job: _Configuration) -> bool:
+    return any(load(name).empty for name in job.parameters.get("backends", ()))
 
 
 def finished(folder: Path) -> bool:
@@ -368,7 +368,7 @@ def finished(folder: Path) -> bool:
 
 
 def _run_all(
-    jobs: list[_Job], workers: int | str, plain: Callable[..., Any] | None, end: float | None
+    jobs: list[_Configuration], workers: int | str, plain: Callable[..., Any] | None, end: float | None
 ) -> Iterator[Outcome]:
     """Outcomes as they come."""
     if workers == 1:
@@ -407,7 +407,7 @@ def _device_count() -> int:
     return int(cupy.cuda.runtime.getDeviceCount())
 
 
-def _run_on_a_device(job: _Job, devices: SimpleQueue[int], end: float | None) -> Outcome:
+def _run_on_a_device(job: _Configuration, devices: SimpleQueue[int], end: float | None) -> Outcome:
     device = devices.get()
     try:
         return _run(job, None, device, end)
@@ -416,7 +416,7 @@ def _run_on_a_device(job: _Job, devices: SimpleQueue[int], end: float | None) ->
 
 
 def _run(
-    job: _Job, plain: Callable[..., Any] | None = None, device: int | None = None, end: float | None = None
+    job: _Configuration, plain: Callable[..., Any] | None = None, device: int | None = None, end: float | None = None
 ) -> Outcome:
     """Run one configuration, unless the time is up, and note it as finished if it is."""
     begin = perf_counter()
@@ -437,7 +437,7 @@ def _run(
     return Outcome(job.parameters, "done", "", job.folder, seconds)
 
 
-def _papermill(job: _Job, device: int | None) -> tuple[str, Path]:
+def _papermill(job: _Configuration, device: int | None) -> tuple[str, Path]:
     """The last error line, empty if it ended well, and the executed notebook."""
     environment = os.environ | {"TQDM_MININTERVAL": "5"}
     if device is not None:
@@ -454,7 +454,7 @@ def _papermill(job: _Job, device: int | None) -> tuple[str, Path]:
     return (lines[-1].strip() if lines else "no error was written") + f" (exit {done.returncode})", job.report
 
 
-def _call(job: _Job, plain: Callable[..., Any]) -> tuple[str, Path]:
+def _call(job: _Configuration, plain: Callable[..., Any]) -> tuple[str, Path]:
     """The same for a function in this process; its traceback goes to a file."""
     report = job.folder / "error.txt"
     report.unlink(missing_ok=True)

@@ -33,7 +33,7 @@ NUMBERED = {VARIABLE: "x", PARAMETER: "p"}
 PLURAL = {VARIABLE: "variables", PARAMETER: "parameters"}
 
 
-class Table(NamedTuple):
+class NameTable(NamedTuple):
     """The names as arrays, for the compiled parser: an open-addressed hash table of byte strings."""
 
     spellings: np.ndarray  # uint8: all names, one after the other
@@ -114,7 +114,7 @@ class Names:
         return listed
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> NameTable:
         """The same for the compiled parser."""
         words = [word.encode() for word in self._meanings]
         slots = np.full(1 << (4 * len(words) - 1).bit_length(), -1, np.int32)
@@ -125,7 +125,7 @@ class Names:
             slots[slot] = index
         ends = np.cumsum([0, *map(len, words)])
         meanings = np.array(list(self._meanings.values()), np.uint64)
-        return Table(
+        return NameTable(
             spellings=np.frombuffer(b"".join(words), np.uint8),
             entries=np.column_stack([ends[:-1].astype(np.uint64), ends[1:].astype(np.uint64), meanings]),
             slots=slots,

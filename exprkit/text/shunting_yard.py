@@ -293,7 +293,7 @@ def parse_block(text, starts, ends, first, names, rules, work, offsets, found):
         text i is ``text[starts[i]:ends[i]]``.
     first : int
     names : tuple of arrays
-        a Table; as a plain tuple, since a class in the signature would be looked up when numba loads its cache.
+        a NameTable; as a plain tuple, since a class in the signature would be looked up when numba loads its cache.
     rules : uint8 array, shape (9, 256)
     work : tuple of arrays
         a Work.

@@ -133,7 +133,7 @@ class Gradients:
         )  # fmt: skip
 
     def shared(
-        self, params: np.ndarray, drive: Callable[[Job, Scratch, int], bool], tiles: np.ndarray | None = None
+        self, params: np.ndarray, drive: Callable[[GradientJob, Scratch, int], bool], tiles: np.ndarray | None = None
     ) -> None:
         """Share the rows of ``params``, (n_sets, n_exprs, max_params), and the ranges of tiles among the threads."""
         n_sets, n_exprs, width = params.shape
@@ -145,7 +145,7 @@ class Gradients:
         rows = shares(self.program.offsets, n_sets, chunks).astype(np.int64)
         tiles = np.array([0, len(self._tiles)]) if tiles is None else tiles
         pieces = (len(rows) - 1) * (len(tiles) - 1)
-        job = Job(params.reshape(n_sets * n_exprs, width), rows, tiles, np.zeros(1, np.int64))
+        job = GradientJob(params.reshape(n_sets * n_exprs, width), rows, tiles, np.zeros(1, np.int64))
 
         def one(most: int) -> bool:
             scratch = self.scratch()
@@ -155,10 +155,10 @@ class Gradients:
 
         together(threads, max(1, pieces * PIECE // max(work, 1)), job.counter, one)
 
-    def each_row(self, n_rows: int, at_once: int, drive: Callable[[Job, Scratch, int], bool]) -> None:
+    def each_row(self, n_rows: int, at_once: int, drive: Callable[[GradientJob, Scratch, int], bool]) -> None:
         """Let all threads take rows one by one; ``at_once`` between two looks for Ctrl-C."""
         nothing = np.zeros(2, np.int64)
-        job = Job(np.empty((0, 0), self.dtype), nothing, nothing, np.zeros(1, np.int64))
+        job = GradientJob(np.empty((0, 0), self.dtype), nothing, nothing, np.zeros(1, np.int64))
 
         def some(most: int) -> bool:
             scratch = self.scratch()
@@ -198,7 +198,7 @@ class Goal(NamedTuple):
     n_tiles: int
 
 
-class Job(NamedTuple):
+class GradientJob(NamedTuple):
     params: np.ndarray  # (n_rows, max_params)
     rows: np.ndarray  # chunk k is rows[k:k+2] ...
     tiles: np.ndarray  # ... over a range of tiles

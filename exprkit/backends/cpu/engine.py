@@ -47,6 +47,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numba import carray
 
+from exprkit.backends import contract
 from exprkit.backends.cpu import kernels
 from exprkit.backends.cpu.threads import DONE, NUMBERS, PIECES, WORKING, Board, wait
 from exprkit.backends.cpu.tiles import (
@@ -92,8 +93,8 @@ def describe() -> str:
     return f"{machine.cpu_model()}, {machine.cores()} threads"
 
 
-class Engine:
-    """A population made ready for one data set (the protocol is in ``backends/__init__.py``)."""
+class Engine(contract.Differentiable):
+    """A population made ready for one data set."""
 
     def __init__(
         self, pop: Population, X: np.ndarray, *, precision: str, dtype: np.dtype, threads: int | None = None
@@ -107,8 +108,8 @@ class Engine:
         self._machine = machine_of(self.program, self._tiles, self.n_points, self.kernels)
         self._can_write_past = False  # the kernels for it are made when first needed
         self._gradients: Gradients | None = None
-        self._plans: dict[int, _Plan] = {}  # by the number of parameter sets
-        self._scratch: collections.deque[_Scratch] = collections.deque()
+        self._plans: dict[int, _SharedOut] = {}  # by the number of parameter sets
+        self._scratch: collections.deque[_ThreadScratch] = collections.deque()
         self._boards: collections.deque[Board] = collections.deque()
 
     def evaluate(self, params: np.ndarray, out: np.ndarray) -> None:
@@ -202,14 +203,14 @@ class Engine:
         _serve(self._machine, board, scratch, looks)
         self._scratch.append(scratch)
 
-    def _own_scratch(self) -> _Scratch:
+    def _own_scratch(self) -> _ThreadScratch:
         """Memory for one thread."""
         try:
             return self._scratch.pop()
         except IndexError:
-            return _Scratch.make(self.program, self.dtype)
+            return _ThreadScratch.make(self.program, self.dtype)
 
-    def _plan(self, n_sets: int) -> _Plan:
+    def _plan(self, n_sets: int) -> _SharedOut:
         """How a call with so many parameter sets is shared out."""
         if n_sets not in self._plans:
             n_rows, n_tiles = n_sets * len(self.pop), len(self._tiles)
@@ -219,11 +220,11 @@ class Engine:
             tiles = np.append(np.arange(0, max(n_tiles, 1), SPAN if few else max(n_tiles, 1)), n_tiles)
             rows = shares(self.program.offsets, n_sets, max(1 if threads == 1 else CHUNKS * threads, work // PIECE))
             at_once = max(1, (len(rows) - 1) * (len(tiles) - 1) * PIECE // max(work, 1))
-            self._plans[n_sets] = _Plan.make(threads, at_once, rows.astype(np.int64), tiles.astype(np.int64))
+            self._plans[n_sets] = _SharedOut.make(threads, at_once, rows.astype(np.int64), tiles.astype(np.int64))
         return self._plans[n_sets]
 
 
-class _Plan(NamedTuple):
+class _SharedOut(NamedTuple):
     """How a call is shared out; a piece is a chunk of rows on a range of tiles."""
 
     threads: int
@@ -234,7 +235,7 @@ class _Plan(NamedTuple):
     numbers: tuple[int, ...]  # of rows and tiles, for the board
 
     @classmethod
-    def make(cls, threads: int, at_once: int, rows: np.ndarray, tiles: np.ndarray) -> _Plan:
+    def make(cls, threads: int, at_once: int, rows: np.ndarray, tiles: np.ndarray) -> _SharedOut:
         numbers = (rows.ctypes.data, len(rows), tiles.ctypes.data, len(tiles))
         return cls(threads, at_once, rows, tiles, (len(rows) - 1) * (len(tiles) - 1), numbers)
 
@@ -249,8 +250,8 @@ def _last_requests(words: np.ndarray, program: Program) -> list[tuple[int, int]]
 # ── the compiled loops ───────────────────────────────────────────────────────────────
 
 
-class _Job(NamedTuple):
-    """A call's parameters, and how its work is shared out (see ``_Plan``)."""
+class _EvaluationJob(NamedTuple):
+    """A call's parameters, and how its work is shared out (see ``_SharedOut``)."""
 
     params: np.ndarray  # (n_rows, max_params)
     rows: np.ndarray
@@ -270,7 +271,7 @@ class _Result(NamedTuple):
     sums: np.ndarray  # (ranges of tiles, n_rows)
 
 
-class _Scratch(NamedTuple):
+class _ThreadScratch(NamedTuple):
     """What one thread works in."""
 
     slots: np.ndarray
@@ -279,7 +280,7 @@ class _Scratch(NamedTuple):
     base: np.ndarray  # where the byte offsets of words start, by kind
 
     @classmethod
-    def make(cls, program: Program, dtype: np.dtype) -> _Scratch:
+    def make(cls, program: Program, dtype: np.dtype) -> _ThreadScratch:
         slots = aligned((program.n_slots + 2, TILE), dtype)  # two more: for a result, and to read past the end
         slots[:] = 1
         uniforms = np.full((BLOCK, max(program.n_uniforms, 1)), np.nan, dtype)
@@ -308,7 +309,7 @@ def _drive(machine, board, scratch, most):
         return False
     told = carray(pointer(board + 8 * NUMBERS), 15, np.int64)  # as Engine._run wrote them
     rows, tiles = carray(pointer(told[3]), told[4], np.int64), carray(pointer(told[5]), told[6], np.int64)
-    job = lent(_Job(carray(pointer(told[0]), (told[2], told[1]), scratch.uniforms.dtype), rows, tiles))
+    job = lent(_EvaluationJob(carray(pointer(told[0]), (told[2], told[1]), scratch.uniforms.dtype), rows, tiles))
     sums = carray(pointer(told[14]), (len(tiles) - 1, told[2]), np.float64)
     result = lent(_Result(told[7], told[8], told[9], told[10], told[11], told[12], told[13], sums))
     return _pieces(lent(machine), job, result, lent(scratch), board, k, most)
@@ -444,3 +445,4 @@ def _write_past(machine, result, scratch, k, place, tile, last_tile, left):
         _write_part(machine, result, scratch, k, rest, place + rest * machine.itemsize, end - rest)
 
 
+BACKEND = contract.Backend(unavailable, describe, Engine, lowers=True)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.backends.cpu.derivatives import Gradients, Job, Scratch, equations
+from exprkit.backends.cpu.derivatives import GradientJob, Gradients, Scratch, equations
 from exprkit.backends.cpu.tiles import ZERO, begin
 from exprkit.backends.objective import Fitted, Options
 from exprkit.programs.linearity import dependence
@@ -44,7 +44,7 @@ def fit(
     """Fit every expression from each of its starts, (n_starts, n_exprs, max_params); the best one counts."""
     n_starts, n_exprs, width = starts.shape
     n_rows = n_starts * n_exprs
-    rows = _Rows(
+    rows = _FitRows(
         np.array(starts.reshape(n_rows, width)), np.full(n_rows, np.nan), np.zeros(n_rows, np.int32),
         np.full(n_rows, objective.INVALID, np.uint8), np.zeros(n_rows, np.int64),
     )  # fmt: skip
@@ -55,7 +55,7 @@ def fit(
     return _best(gradients, rows, n_starts, n_exprs, width)
 
 
-def _run(gradients: Gradients, rows: _Rows, y: np.ndarray, weights: np.ndarray | None, options: Options) -> None:
+def _run(gradients: Gradients, rows: _FitRows, y: np.ndarray, weights: np.ndarray | None, options: Options) -> None:
     n_exprs, width = len(gradients.pop), rows.params.shape[1]
     unbounded = options.lower is None and options.upper is None
     shape = (1, width) if unbounded else (n_exprs, width)
@@ -71,14 +71,14 @@ def _run(gradients: Gradients, rows: _Rows, y: np.ndarray, weights: np.ndarray |
     )  # fmt: skip
     goal = gradients.goal(y, weights, options.kind, options.delta)
 
-    def drive(job: Job, scratch: Scratch, most: int) -> bool:
+    def drive(job: GradientJob, scratch: Scratch, most: int) -> bool:
         return _drive(gradients.machine, goal, loop, rows, job, scratch, _State.make(width), most)
 
     at_once = max(1, ROWS_AT_ONCE * n_exprs // max(gradients.n_points * len(gradients.program.code), 1))
     gradients.each_row(len(rows.loss), at_once, drive)
 
 
-def _best(gradients: Gradients, rows: _Rows, n_starts: int, n_exprs: int, width: int) -> Fitted:
+def _best(gradients: Gradients, rows: _FitRows, n_starts: int, n_exprs: int, width: int) -> Fitted:
     """Of each expression the start with the least finite loss, the earliest of equals."""
     loss = rows.loss.reshape(n_starts, n_exprs)
     best = np.argmin(np.where(np.isfinite(loss), loss, np.inf), axis=0) * n_exprs + np.arange(n_exprs)
@@ -93,7 +93,7 @@ def _best(gradients: Gradients, rows: _Rows, n_starts: int, n_exprs: int, width:
 # ── the compiled loop ────────────────────────────────────────────────────────────────
 
 
-class _Rows(NamedTuple):
+class _FitRows(NamedTuple):
     """What every row begins and ends with."""
 
     params: np.ndarray  # (n_rows, max_params): the start, then the end

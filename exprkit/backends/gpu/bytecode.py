@@ -82,12 +82,12 @@ def accumulate(program: Program) -> Accumulated:
     n_exprs = len(program)
     n_steps = int(program.n_prologue.sum())
     n_words = len(program.code) - n_steps + int(np.count_nonzero(np.diff(program.offsets) == 0))
-    made = _Made(
+    made = _Bytecode(
         np.zeros((n_words, 2), np.uint32), np.zeros(n_exprs, np.int32), np.zeros(n_words, np.int32),
         np.zeros((n_steps, 4), np.int32), np.zeros(n_exprs + 1, np.int32), np.zeros(n_exprs + 1, np.int64),
     )  # fmt: skip
-    rows = _Rows(opcodes.numbers(), *_by_code(program.precision))
-    lowered = _Lowered(
+    rows = _OperatorRows(opcodes.numbers(), *_by_code(program.precision))
+    lowered = _Programs(
         program.code, program.a, program.b, program.dst, program.offsets, program.n_prologue,
         program.first_const, program.n_params,
     )  # fmt: skip
@@ -101,7 +101,7 @@ def accumulate(program: Program) -> Accumulated:
     )
 
 
-class _Rows(NamedTuple):
+class _OperatorRows(NamedTuple):
     case: np.ndarray  # [code, form]
     arity: np.ndarray
     width: np.ndarray
@@ -110,7 +110,7 @@ class _Rows(NamedTuple):
     cost: np.ndarray
 
 
-class _Lowered(NamedTuple):
+class _Programs(NamedTuple):
     code: np.ndarray
     a: np.ndarray
     b: np.ndarray
@@ -121,7 +121,7 @@ class _Lowered(NamedTuple):
     n_params: np.ndarray
 
 
-class _Made(NamedTuple):
+class _Bytecode(NamedTuple):
     words: np.ndarray
     first_word: np.ndarray
     sources: np.ndarray

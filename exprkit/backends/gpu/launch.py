@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends.gpu.bytecode import Accumulated
-from exprkit.backends.gpu.schedule import LINE, TILES_END, VECTOR_BYTES, Shape
+from exprkit.backends.gpu.schedule import LINE, TILES_END, VECTOR_BYTES, LaunchShape
 from exprkit.backends.precision import Precision
 from exprkit.operators import ops
 
@@ -114,7 +114,7 @@ class Launcher:
         start = kernel.prepare(blocks, threads, shared, job, **({"overlaps": True} if overlaps else {}))
         return Launch(self.card, start, job, (dict(self._held), fields))
 
-    def interpreter(self, shape: Shape, **macros: Any) -> Any:
+    def interpreter(self, shape: LaunchShape, **macros: Any) -> Any:
         """The variant of the interpreter for these macros."""
         return self.card.kernel(
             "interpret", self.settings, REAL=REAL[self.dtype.itemsize], LANES=shape.lanes, VECTORS=shape.vectors,
@@ -147,7 +147,7 @@ class Launcher:
         )()  # fmt: skip
 
 
-class Numbers:
+class UniformNumbers:
     """The numbers of all words, for one or more parameter sets."""
 
     def __init__(self, launcher: Launcher) -> None:

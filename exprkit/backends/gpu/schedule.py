@@ -34,7 +34,7 @@ _HALF_SPEED = 26  # warps on a multiprocessor that hide half of the time an inst
 _RECORD_NUMBERS = 2
 
 
-class Shape(NamedTuple):
+class LaunchShape(NamedTuple):
     """The variant of the interpreter that is compiled and launched."""
 
     vectors: int
@@ -82,7 +82,7 @@ def shapes(
     n_points: int, n_items: int, n_columns: int, n_slots: int, *, itemsize: int, lanes: int, block: int | None,
     multiprocessors: int, shared_per_block: int, shared_per_multiprocessor: int, fast: bool,
     vectors: int | None = None, wide: bool = False,
-) -> list[Shape]:  # fmt: skip
+) -> list[LaunchShape]:  # fmt: skip
     """Variants that fit the device, the best first.
 
     Parameters
@@ -109,7 +109,7 @@ def shapes(
             if v == 3 and n_points > v * lanes * VECTOR_BYTES // itemsize and vectors is None:
                 continue  # good where one tile is enough, else it takes longer than four
             for threads in BLOCKS if block is None else [block]:
-                shape = Shape(v, threads, columns_shared, lanes, itemsize, wide)
+                shape = LaunchShape(v, threads, columns_shared, lanes, itemsize, wide)
                 shared = shape.shared_bytes(n_columns, n_slots, 2, True)
                 if shared > shared_per_block:
                     continue

@@ -4,8 +4,8 @@ In: what an engine has on the device.  Out: Jacobians, normal equations, gradien
 takes one expression with one parameter set (of a fit: one start) from beginning to end, so a fit is
 a launch or a few, whatever the number of its iterations.
 
-    >>> from exprkit.backends.interpreter.derivatives import Shape
-    >>> Shape(tangents=2, vectors=1, warps=1, lanes=32, itemsize=4).entry_bytes
+    >>> from exprkit.backends.interpreter.derivatives import FitShape
+    >>> FitShape(tangents=2, vectors=1, warps=1, lanes=32, itemsize=4).entry_bytes
     32
 
 Expressions of 1, 2, 3 and 4 parameters have kernels of their own, with a tangent for each
@@ -68,7 +68,7 @@ class FitJob(ctypes.Structure):
     ]
 
 
-class Shape(NamedTuple):
+class FitShape(NamedTuple):
     """The variant of the kernel that is compiled and launched."""
 
     tangents: int
@@ -94,10 +94,10 @@ class Shape(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class FitBatch:
     """The expressions of one launch."""
 
-    shape: Shape
+    shape: FitShape
     many: bool  # J'J by way of rows
     order: np.ndarray  # int32, the longest first
     arena: dict[str, int]  # offsets in a block's memory, and its size as ``arena_bytes``
@@ -108,7 +108,7 @@ def _aligned(size: int) -> int:
     return -(-size // VECTOR_BYTES) * VECTOR_BYTES
 
 
-def arena_of(shape: Shape, *, n_params: int, many: bool, words: int, results: int, slots: int) -> dict[str, int]:
+def arena_of(shape: FitShape, *, n_params: int, many: bool, words: int, results: int, slots: int) -> dict[str, int]:
     """Where things are in a block's memory; equations.cu says what they are.
 
     Parameters
@@ -143,13 +143,13 @@ def arena_of(shape: Shape, *, n_params: int, many: bool, words: int, results: in
     return {**offsets, "warp_bytes": own, "arena_bytes": end + shape.warps * own}
 
 
-def shape_of(n_points: int, n_tangents: int, *, itemsize: int, lanes: int, fast: bool) -> Shape:
+def shape_of(n_points: int, n_tangents: int, *, itemsize: int, lanes: int, fast: bool) -> FitShape:
     """The variant for so many points; nothing else decides, so that the bits depend on nothing else."""
     most = {1: 3, 2: 3}.get(n_tangents, 2) if fast and itemsize == 4 and lanes > 1 else 1
     best = None
     for vectors in range(1, most + 1):
         for warps in (1, 2, 4, 8) if lanes > 1 else (1,):
-            shape = Shape(n_tangents, vectors, warps, lanes, itemsize)
+            shape = FitShape(n_tangents, vectors, warps, lanes, itemsize)
             tiles = -(-n_points // shape.tile)
             if warps > max(1, tiles // 4):
                 continue
@@ -177,7 +177,7 @@ class Derivatives:
         self.n_points = int(launcher.fields["n_points"])
         self._fast = launcher.settings.operators == "fast"
         self._text = dual_opcodes.source(launcher.settings.operators)
-        self._batches: dict[bool, list[tuple[Batch, Any]]] = {}
+        self._batches: dict[bool, list[tuple[FitBatch, Any]]] = {}
         self._streams: list[Any] = []
         self._measure()
         asarray, (linear, differentiable) = self.card.xp.asarray, dependence(pop)
@@ -345,11 +345,11 @@ class Derivatives:
 
     def _choose(self, n_sets: int, made: dict[str, Any]) -> None:
         if n_sets > 1:
-            kernel = self._kernel("choose", Shape(1, 1, 1, self.card.lanes, self.dtype.itemsize))
+            kernel = self._kernel("choose", FitShape(1, 1, 1, self.card.lanes, self.dtype.itemsize))
             threads = THREADS if self.card.lanes > 1 else 1
             self._launch(kernel, (-(-self.n_exprs // threads), 1), threads, 0, n_sets=n_sets, **made)()
 
-    def _kernel(self, name: str, shape: Shape, **macros: Any) -> Any:
+    def _kernel(self, name: str, shape: FitShape, **macros: Any) -> Any:
         """The kernel of fit.cu for these macros."""
         settings, prologues = self.launcher.settings, int(bool(len(self.launcher.programs.steps)))
         chosen = macros_of(shape, settings, PROLOGUES=prologues, RARE=int(self._rare), **macros)
@@ -383,14 +383,14 @@ class Derivatives:
 
     # ── who is launched with whom ────────────────────────────────────────────────────
 
-    def _batches_for(self, rows: bool) -> list[tuple[Batch, Any]]:
+    def _batches_for(self, rows: bool) -> list[tuple[FitBatch, Any]]:
         """All launches; ``rows``: whether J'J of many parameters is made."""
         if rows not in self._batches:
             asarray = self.card.xp.asarray
             self._batches[rows] = [(batch, asarray(batch.order)) for batch in self._make_batches(rows)]
         return self._batches[rows]
 
-    def _make_batches(self, rows: bool) -> Iterator[Batch]:
+    def _make_batches(self, rows: bool) -> Iterator[FitBatch]:
         n_params, valid = self.pop.n_params, self.pop.valid
         for n in range(1, MOST_TANGENTS + 2):
             here = n_params > MOST_TANGENTS if n > MOST_TANGENTS else n_params == n
@@ -401,7 +401,7 @@ class Derivatives:
             shape = shape_of(self.n_points, min(n, MOST_TANGENTS), itemsize=itemsize, lanes=lanes, fast=self._fast)
             yield from self._by_size(np.flatnonzero(here & valid), shape, many)
 
-    def _by_size(self, members: np.ndarray, shape: Shape, many: bool) -> Iterator[Batch]:
+    def _by_size(self, members: np.ndarray, shape: FitShape, many: bool) -> Iterator[FitBatch]:
         """Expressions that fit easily, those that fit into shared memory at all, and the rest: a launch each."""
         shortness = (_LONG - np.minimum(self._n_words[members], _LONG)).astype(np.uint16)  # quick to sort
         rest = members[np.argsort(shortness, kind="stable")].astype(np.int32)
@@ -411,10 +411,11 @@ class Derivatives:
                 fits = self._arena(rest, shape, many, one_by_one)["arena_bytes"] <= limit
             if fits.any():
                 some = rest[fits]
-                yield Batch(shape, many, some, self._arena(some, shape, many, largest), int(self._n_words[some].max()))
+                longest = int(self._n_words[some].max())
+                yield FitBatch(shape, many, some, self._arena(some, shape, many, largest), longest)
             rest = rest[~fits]
 
-    def _arena(self, members: np.ndarray, shape: Shape, many: bool, most: Any) -> dict[str, Any]:
+    def _arena(self, members: np.ndarray, shape: FitShape, many: bool, most: Any) -> dict[str, Any]:
         """``arena_of`` for what ``most`` makes of the members' needs."""
         return arena_of(
             shape, many=many, n_params=most(self.pop.n_params[members]), words=most(self._n_words[members]),
@@ -441,7 +442,7 @@ def one_by_one(needs: np.ndarray) -> np.ndarray:
     return needs.astype(np.int64)
 
 
-def macros_of(shape: Shape, settings: Precision, **chosen: Any) -> dict[str, Any]:
+def macros_of(shape: FitShape, settings: Precision, **chosen: Any) -> dict[str, Any]:
     """What the kernels' text expects to be defined: the shape's, the chosen and the usual values."""
     points = shape.vectors * VECTOR_BYTES // shape.itemsize
     return {
@@ -453,7 +454,7 @@ def macros_of(shape: Shape, settings: Precision, **chosen: Any) -> dict[str, Any
     }  # fmt: skip
 
 
-def min_blocks(shape: Shape, fast: bool) -> int:
+def min_blocks(shape: FitShape, fast: bool) -> int:
     """Blocks that a multiprocessor has to hold: limits the registers of a thread."""
     if shape.lanes == 1:
         return 1

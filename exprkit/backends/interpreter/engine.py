@@ -25,10 +25,11 @@ from typing import Any
 
 import numpy as np
 
+from exprkit.backends import contract
 from exprkit.backends.gpu import device as cards
 from exprkit.backends.gpu.bytecode import Accumulated, accumulate
-from exprkit.backends.gpu.launch import Launch, Launcher, Numbers, too_large
-from exprkit.backends.gpu.schedule import VECTOR_BYTES, VECTORS, Deal, Shape, plan, shapes
+from exprkit.backends.gpu.launch import Launch, Launcher, UniformNumbers, too_large
+from exprkit.backends.gpu.schedule import VECTOR_BYTES, VECTORS, Deal, LaunchShape, plan, shapes
 from exprkit.backends.interpreter.derivatives import Derivatives
 from exprkit.backends.objective import Fitted, Options
 from exprkit.backends.precision import Precision
@@ -37,7 +38,6 @@ from exprkit.errors import ArgumentError, one_of
 from exprkit.expressions.population import Population
 from exprkit.programs.lower import lower
 
-TAKES_SETTINGS = True  # precision= may be a Precision
 OPTIONS = ("block_size", "points_per_thread", "reduction", "dispatch")
 REDUCTIONS = ("shuffle", "shared", "atomic")
 DISPATCHES = ("interpreter", "per-expression")
@@ -85,8 +85,8 @@ def empty(shape: tuple[int, ...], dtype: np.dtype) -> Any:
     return cupy.empty(shape, dtype)
 
 
-class Engine:
-    """A population made ready for one data set (the protocol is in ``backends/__init__.py``).
+class Engine(contract.Differentiable):
+    """A population made ready for one data set.
 
     Parameters
     ----------
@@ -131,14 +131,14 @@ class Engine:
         except self.card.out_of_memory as error:
             size = X.size * self.dtype.itemsize / 1e9
             raise too_large(f"the data ({size:.3g} GB), its columns and the programs", self.card) from error
-        self._numbers = Numbers(self._launcher)
+        self._numbers = UniformNumbers(self._launcher)
         self._baseline = None
         if one_of("dispatch", dispatch, DISPATCHES) != "interpreter":
             from exprkit.backends.interpreter.per_expression import Baseline
 
             self._baseline = Baseline(pop, self._launcher, block_size or BASELINE_BLOCK)
         self._launches: dict[tuple[Any, ...], Launch] = {}
-        self._shapes: dict[tuple[int, bool, bool], Shape] = {}
+        self._shapes: dict[tuple[int, bool, bool], LaunchShape] = {}
         self._launched: dict[Any, dict[str, Any]] = {}
 
     # ── values ───────────────────────────────────────────────────────────────────────
@@ -402,7 +402,7 @@ class Engine:
         is_fast = self.settings.operators == "fast" and self.dtype.itemsize == 4
         return (VALUES_DEAL if values else LOSSES_DEAL)[is_fast]
 
-    def _shape(self, n_items: int, wide: bool = False, values: bool = False) -> Shape:
+    def _shape(self, n_items: int, wide: bool = False, values: bool = False) -> LaunchShape:
         """The best variant for so many items."""
         if (n_items, wide, values) not in self._shapes:
             device = self.card
@@ -443,3 +443,7 @@ def _check_points(points: int | None, itemsize: int) -> int | None:
         raise ArgumentError(f"points_per_thread must be one of {', '.join(map(str, choices))}, not {points!r}")
     return points // width
 
+
+BACKEND = contract.Backend(
+    unavailable, describe, Engine, options=OPTIONS, takes_settings=True, lowers=True, adopt=adopt, empty=empty
+)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from exprkit.backends import contract
 from exprkit.backends.objective import Fitted, Options
 from exprkit.backends.reference.derivatives import value_and_derivatives
 from exprkit.backends.reference.levenberg_marquardt import fit_all
@@ -31,8 +32,8 @@ def describe() -> str:
     return f"the definition: NumPy {np.__version__}, float64, one thread"
 
 
-class Engine:
-    """Evaluates token by token (the protocol is in ``backends/__init__.py``)."""
+class Engine(contract.Differentiable):
+    """Evaluates token by token."""
 
     def __init__(
         self, pop: Population, X: np.ndarray, *, precision: str, dtype: np.dtype, threads: int | None = None
@@ -134,3 +135,6 @@ class Engine:
         """The function of the operator at token ``t``: a constant whole operand b is never fast."""
         whole = self.pop.kinds[t - 1] == CONSTANT and float(self.constants[t - 1]).is_integer()
         return row.fast if self.fast and row.fast is not None and not whole else row.numpy
+
+
+BACKEND = contract.Backend(unavailable, describe, Engine)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.backends.transpiler.modules import Code, Given
+from exprkit.backends.transpiler.modules import Given, ModuleCode
 from exprkit.backends.transpiler.program import Transpiled
 from exprkit.backends.transpiler.templates import FIELDS
 
@@ -59,7 +59,7 @@ def window(start: int, stop: int, of_a_turn: int, n_tiles: int) -> Window:
     return Window(start, stop, n_tiles, of_a_turn, stop - start, n_tiles * of_a_turn)
 
 
-class Work(NamedTuple):
+class BlockTable(NamedTuple):
     """The blocks of all modules."""
 
     table: np.ndarray  # uint32 (n_blocks, 4): bundle in its module, first instance, set, tile
@@ -67,7 +67,7 @@ class Work(NamedTuple):
     rows: list[np.ndarray]  # of each module: where in its part of the table each row begins
 
 
-def work(transpiled: Transpiled, n_sets: int, n_tiles: int, at_once: int = 0) -> Work:
+def work(transpiled: Transpiled, n_sets: int, n_tiles: int, at_once: int = 0) -> BlockTable:
     """Blocks for all rows, sets and tiles; of a module those with the most work come first, or as they write.
 
     ``at_once``: rows of a block that takes one after the other (``Kind.by_row``); 0 for one that does not.
@@ -95,10 +95,10 @@ def work(transpiled: Transpiled, n_sets: int, n_tiles: int, at_once: int = 0) ->
     of_a_row = n_sets * n_tiles
     n_rows = np.bincount(module[bundle], minlength=len(transpiled))
     first = np.concatenate([[0], np.cumsum(n_rows)]) * of_a_row
-    return Work(table.reshape(-1, 4), first, [np.arange(n) * of_a_row for n in n_rows])
+    return BlockTable(table.reshape(-1, 4), first, [np.arange(n) * of_a_row for n in n_rows])
 
 
-class Job:
+class PassArguments:
     """What all blocks of a pass are told, on the device; sent again where a field has changed."""
 
     def __init__(self, card: Any) -> None:
@@ -135,8 +135,8 @@ class Job:
 class Pass:
     """All launches for some parameter sets and tiles, which can be repeated with another job."""
 
-    def __init__(self, card: Any, code: Code, n_sets: int, n_tiles: int, at_once: int) -> None:
-        self.card, self.code, self.job = card, code, Job(card)
+    def __init__(self, card: Any, code: ModuleCode, n_sets: int, n_tiles: int, at_once: int) -> None:
+        self.card, self.code, self.job = card, code, PassArguments(card)
         made = work(code.transpiled, n_sets, n_tiles, at_once)
         self._first, self._rows = made.first, made.rows
         self._table = card.xp.asarray(made.table)

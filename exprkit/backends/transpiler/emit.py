@@ -34,7 +34,15 @@ from exprkit.backends.transpiler.bundles import Bundles
 from exprkit.backends.transpiler.operator_ptx import TARGET, VERSION, Bodies, bodies
 from exprkit.backends.transpiler.structures import Structures
 from exprkit.backends.transpiler.templates import VALUES, Kind
-from exprkit.backends.transpiler.writer import LINES, MOST_DIGITS, WHAT, Sources, Table, Templates, write_bundles
+from exprkit.backends.transpiler.writer import (
+    LINES,
+    MOST_DIGITS,
+    WHAT,
+    ComputedTable,
+    Sources,
+    Templates,
+    write_bundles,
+)
 
 
 @dataclass(frozen=True)
@@ -107,7 +115,7 @@ class Emitter:
         out = np.empty(room, np.uint8)
         counts, used = np.zeros(4, np.int64), np.zeros(256, np.bool_)
         most = int(np.add.reduceat(size, first[:-1] - first[0]).max(initial=1))
-        table = Table(*(np.full(1 << (2 * most + 8).bit_length(), -1, np.int64) for _ in range(5)))
+        table = ComputedTable(*(np.full(1 << (2 * most + 8).bit_length(), -1, np.int64) for _ in range(5)))
         shape = self.kind.points, self.kind.itemsize, self.kind.block, self.kind.task == VALUES, self.kind.given
         n_columns = max(self.n_columns, int(np.add.reduceat(given, first[:-1] - first[0]).max(initial=1)))
         n = write_bundles(

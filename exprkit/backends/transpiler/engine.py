@@ -26,16 +26,17 @@ from typing import Any
 
 import numpy as np
 
+from exprkit.backends import contract
 from exprkit.backends.gpu import device as cards
-from exprkit.backends.gpu.launch import THREADS, Launch, Launcher, Numbers, store_width
+from exprkit.backends.gpu.launch import THREADS, Launch, Launcher, UniformNumbers, store_width
 from exprkit.backends.interpreter.engine import adopt, empty
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as settings_of
 from exprkit.backends.transpiler.assembler import compile_modules, disassemble
 from exprkit.backends.transpiler.cuda_graph import WORK_BYTES as WORK_ITEM
 from exprkit.backends.transpiler.cuda_graph import Pass, window
-from exprkit.backends.transpiler.modules import Code
-from exprkit.backends.transpiler.program import MANY, Shape, Transpiled, parts, shape_of
+from exprkit.backends.transpiler.modules import ModuleCode
+from exprkit.backends.transpiler.program import MANY, CodeShape, Transpiled, parts, shape_of
 from exprkit.backends.transpiler.structures import to_compile
 from exprkit.backends.transpiler.templates import CHUNK, LINE, VALUES, WARP, Kind
 from exprkit.errors import ArgumentError, DataError, one_of
@@ -44,7 +45,6 @@ from exprkit.programs.lower import Program, lower
 
 __all__ = ["Engine", "adopt", "describe", "empty", "unavailable"]
 
-TAKES_SETTINGS = True  # precision= may be a Precision
 OPTIONS = (
     "block_size", "points_per_thread", "dispatch", "structures_per_module", "structures_per_bundle", "share_code",
     "cache", "progress", "code_bytes",
@@ -74,8 +74,8 @@ def describe() -> str:
     return f"{device.name} ({device.architecture}, {device.multiprocessors} multiprocessors)"
 
 
-class Engine:
-    """A population made ready for one data set (the protocol is in ``backends/__init__.py``).
+class Engine(contract.Compiling):
+    """A population made ready for one data set.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class Engine:
         self.seconds["group"] = time.perf_counter() - started
         self._make_columns(X)
         self._parts: dict[str, list[tuple[Transpiled, Any]]] = {}
-        self._codes: dict[tuple[int, Kind], Code] = {}
+        self._codes: dict[tuple[int, Kind], ModuleCode] = {}
         self._ready: dict[tuple[Any, ...], Pass] = {}
         self._adding: dict[tuple[Any, ...], Launch] = {}
 
@@ -163,7 +163,7 @@ class Engine:
         by_chunk = padded.reshape(len(made), padded.shape[1] // CHUNK, CHUNK).transpose(1, 0, 2)
         self._columns = self.card.xp.ascontiguousarray(by_chunk)
         self._launcher = launcher
-        self._numbers = Numbers(launcher)
+        self._numbers = UniformNumbers(launcher)
 
     def parts(self, task: str) -> list[tuple[Transpiled, Any]]:
         """The structures in bundles and modules for a task, and each part's instances on the device."""
@@ -176,12 +176,12 @@ class Engine:
             self.seconds["group"] += time.perf_counter() - started
         return self._parts[task]
 
-    def _changed(self, usual: Shape) -> Shape:
+    def _changed(self, usual: CodeShape) -> CodeShape:
         """A shape as the options say."""
         block, points = self._chosen
         if self.separate:
-            usual = Shape(1, BASELINE_BLOCK, 1, None)
-        return Shape(
+            usual = CodeShape(1, BASELINE_BLOCK, 1, None)
+        return CodeShape(
             points or usual.points, block or usual.block, self._of_a_bundle or usual.structures,
             usual.resident if block is None else None,
         )  # fmt: skip
@@ -384,7 +384,7 @@ class Engine:
 
     def _prepared(self, part: Transpiled, instances: Any, kind: Kind, n_sets: int, start: int, stop: int) -> Pass:
         if (id(part), kind) not in self._codes:
-            self._codes[id(part), kind] = Code(self.card, part, kind, self.settings, **self._options)
+            self._codes[id(part), kind] = ModuleCode(self.card, part, kind, self.settings, **self._options)
         tiles, rows = self._shared_out(part, kind.task, n_sets, start, stop)
         points = window(start, stop, kind.block * kind.points, tiles)
         made = Pass(self.card, self._codes[id(part), kind], n_sets, tiles, rows)
@@ -472,3 +472,8 @@ def _check_points(points: int | None, itemsize: int) -> int | None:
     if points is not None and points not in choices:
         raise ArgumentError(f"points_per_thread must be one of {', '.join(map(str, choices))}, not {points!r}")
     return points
+
+
+BACKEND = contract.Backend(
+    unavailable, describe, Engine, options=OPTIONS, takes_settings=True, lowers=True, adopt=adopt, empty=empty
+)

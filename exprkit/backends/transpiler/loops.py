@@ -24,7 +24,7 @@ from exprkit.runtime.jit import compiled
 _COPY = ops.COPY
 
 
-class Lowered(NamedTuple):
+class PointPrograms(NamedTuple):
     code: np.ndarray
     a: np.ndarray
     b: np.ndarray

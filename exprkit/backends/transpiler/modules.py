@@ -38,7 +38,7 @@ class OnDevice(NamedTuple):
     n_bytes: int
 
 
-class Code:
+class ModuleCode:
     """The modules of one kind.
 
     Parameters

@@ -33,7 +33,7 @@ MOST_OF_A_MODULE = 1 << 15  # an entry's bundles are numbered with 16 bits
 ROWS = 4  # expressions of a structure, on average, from which results are made row by row
 
 
-class Shape(NamedTuple):
+class CodeShape(NamedTuple):
     """How code is laid out; measured on an H200 (``data/results/h200_ptx.md``).
 
     More points a thread need fewer instructions for loads, stores and the loop, and take longer to
@@ -49,7 +49,7 @@ class Shape(NamedTuple):
 
 def shape_of(
     task: str, n_points: int, itemsize: int, small: bool = True, by_row: bool = False, given: bool = False
-) -> Shape:
+) -> CodeShape:
     """The usual shape for structures of at most ``SMALL`` instructions, or for others.
 
     That of sums depends on nothing but the first arguments, except for how many structures a bundle has, so that
@@ -69,14 +69,14 @@ def shape_of(
     wide = VECTOR_BYTES // itemsize
     most = 4 if given else 8
     if n_points < FEW:
-        return Shape(wide // 2, 128, 1, None) if task == VALUES and by_row and given else Shape(1, 128, most, 4)
+        return CodeShape(wide // 2, 128, 1, None) if task == VALUES and by_row and given else CodeShape(1, 128, most, 4)
     if task == VALUES and small:
         if by_row:
-            return Shape(wide, 256, 1, None)
-        return Shape(wide, 128, 4, None) if n_points < MANY else Shape(wide, 256, 2, None)
+            return CodeShape(wide, 256, 1, None)
+        return CodeShape(wide, 128, 4, None) if n_points < MANY else CodeShape(wide, 256, 2, None)
     if task != VALUES and not by_row:  # more code than the caches hold: registers matter more than shared columns
         most = 4
-    return Shape(wide, 128, most, None) if small else Shape(1, 128 * wide, most, 2)
+    return CodeShape(wide, 128, most, None) if small else CodeShape(1, 128 * wide, most, 2)
 
 
 def of_a_module_of(n_structures: int) -> int:
@@ -105,7 +105,7 @@ class Transpiled:
     """
 
     def __init__(
-        self, program: Program, found: Structures, shape: Shape, itemsize: int, chosen: np.ndarray | None = None,
+        self, program: Program, found: Structures, shape: CodeShape, itemsize: int, chosen: np.ndarray | None = None,
         of_a_module: int | None = None, in_order: bool = False,
     ) -> None:  # fmt: skip
         self.program, self.found, self.shape, self.in_order = program, found, shape, in_order
@@ -163,7 +163,7 @@ class Transpiled:
 
 def parts(
     program: Program, found: Structures, task: str, n_points: int, itemsize: int,
-    changed: Callable[[Shape], Shape] | None = None, of_a_module: int | None = None,
+    changed: Callable[[CodeShape], CodeShape] | None = None, of_a_module: int | None = None,
 ) -> list[Transpiled]:  # fmt: skip
     """All structures, the small ones and the others each in the shape for them.
 

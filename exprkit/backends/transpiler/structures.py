@@ -33,7 +33,7 @@ import numpy as np
 
 from exprkit.backends.gpu import opcodes
 from exprkit.backends.gpu.bytecode import Accumulated
-from exprkit.backends.transpiler.loops import Lowered, Made, find_all
+from exprkit.backends.transpiler.loops import Made, PointPrograms, find_all
 from exprkit.operators import ops
 from exprkit.programs.lower import COLUMN, Program
 
@@ -96,7 +96,7 @@ def structures(program: Program, given: bool = False) -> Structures:
         Expressions that differ in their columns alone have the same structure.
     """
     n_exprs, n_instr = len(program), len(program.code)
-    lowered = Lowered(
+    lowered = PointPrograms(
         program.code, program.a, program.b, program.dst, program.offsets, program.n_prologue,
         program.first_const, program.n_params, *_by_code(),
     )  # fmt: skip

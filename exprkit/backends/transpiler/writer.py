@@ -57,7 +57,7 @@ class Sources(NamedTuple):
     takes_low: np.ndarray  # by code: its text reads the low part of operand a
 
 
-class Table(NamedTuple):
+class ComputedTable(NamedTuple):
     """What a bundle has computed: (code, a, b) -> result, by open addressing."""
 
     code: np.ndarray

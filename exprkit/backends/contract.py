@@ -1,0 +1,98 @@
+"""What a backend is: everything that ``Evaluator``, ``fit`` and the study may ask of one.
+
+In: nothing.  Out: ``Backend``, what is known of one before it runs, and ``Engine``, a population made ready on it.
+A backend is a module with a ``BACKEND``; ``backends.MODULES`` names it.
+
+    >>> from exprkit.backends import load
+    >>> load("numpy").options, load("numpy").differentiates
+    ((), True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.backends.objective import Fitted, Options
+
+
+class Engine:
+    """A population made ready for one data set on one backend.
+
+    It is made by ``Engine(pop, X, *, precision, dtype, threads, **options)``.  Arrays come checked: C-contiguous, of
+    the evaluator's dtype, ``params`` padded to (n_sets, n_exprs, max_params).  Invalid expressions give nan.  Where a
+    backend works on a device, arrays may lie there, and results do if X did.
+    """
+
+    counts = False  # ``evaluate`` takes an int64 (n_sets, n_exprs, 2) as well: how many nan, how many inf
+    counts_losses = False  # ``loss_sums`` does
+    threads = 1  # that work on a call
+    seconds: Mapping[str, float] = MappingProxyType({})  # what setting up took, by phase
+
+    def evaluate(self, params: Any, out: Any) -> None:
+        """Write every element of ``out``, (n_sets, n_exprs, n_points)."""
+        raise NotImplementedError
+
+    def loss_sums(self, params: Any, y: Any, weights: Any, kind: str) -> Any:
+        """Sum over the points of w (f - y)^2 (kind "square") or w |f - y| ("absolute").
+
+        ``y`` and ``weights`` are (n_points,); the result is float64 (n_sets, n_exprs).
+        A point of weight 0 does not count, whatever f is there.
+        """
+        raise NotImplementedError
+
+
+class Differentiable(Engine):
+    """An engine that makes derivatives by the parameters, and fits."""
+
+    def jacobian(self, params: Any, out: Any) -> None:
+        """Write every element of ``out``, (n_sets, n_exprs, n_points, max_params)."""
+        raise NotImplementedError
+
+    def normal_equations(self, params: Any, y: Any, weights: Any) -> tuple[Any, ...]:
+        """J'WJ, J'Wr with r = f - y, and the sum of w r^2: float64, (n_sets, n_exprs, ...)."""
+        raise NotImplementedError
+
+    def loss_and_grad(self, params: Any, y: Any, weights: Any, kind: str) -> tuple[Any, ...]:
+        """What ``loss_sums`` gives, and its derivatives, (n_sets, n_exprs, max_params): float64."""
+        raise NotImplementedError
+
+    def fit(self, starts: Any, y: Any, weights: Any, options: Options) -> Fitted:
+        """Every expression's best fit from the starts, (n_starts, n_exprs, max_params)."""
+        raise NotImplementedError
+
+
+class Compiling(Engine):
+    """An engine that makes code of its own for every expression."""
+
+    def ptx(self, i: int) -> str:
+        """The PTX of expression ``i``."""
+        raise NotImplementedError
+
+    def sass(self, i: int) -> str:
+        """Its machine code, disassembled."""
+        raise NotImplementedError
+
+
+def no_device(values: Any) -> None:
+    """The ``adopt`` of a backend that works on the host."""
+
+
+class Backend(NamedTuple):
+    """A backend as data."""
+
+    unavailable: Callable[[], str | None]  # why it cannot run here and the one command that mends it
+    describe: Callable[[], str]  # what it runs on, in a few words
+    engine: Callable[..., Engine]  # the class
+    options: tuple[str, ...] = ()  # arguments of the engine that are its own
+    takes_settings: bool = False  # ``precision`` may be a ``Precision``
+    lowers: bool = False  # it runs programs of ``lower``
+    adopt: Callable[[Any], Any | None] = no_device  # an array on its device as a view of its own library, else None
+    empty: Callable[[tuple[int, ...], np.dtype], Any] | None = None  # new memory on its device; None: it has none
+
+    @property
+    def differentiates(self) -> bool:
+        return isinstance(self.engine, type) and issubclass(self.engine, Differentiable)
