@@ -44,6 +44,10 @@ class Engine:
         """
         raise NotImplementedError
 
+    def kernels(self) -> list[dict[str, Any]]:
+        """Registers, memory and shape of every kernel that was launched on a GPU."""
+        return []
+
 
 class Differentiable(Engine):
     """An engine that makes derivatives by the parameters, and fits."""

@@ -11,7 +11,7 @@ data.  A step leaves its results where they are made: a loss, or a matrix on the
 matrix takes on its way to the host is shown beside, not counted.
 
     >>> from exprkit.backends import cost_model
-    >>> work = cost_model.Work(10, 50, 10, 50, 100, 1, 4, n_steps=1, fast=True, cores=2)
+    >>> work = cost_model.Workload(10, 50, 10, 50, 100, 1, 4, n_steps=1, fast=True, cores=2)
     >>> cost_model.estimate(work, cost_model.COSTS["cpu"]).total < 0.001
     True
 

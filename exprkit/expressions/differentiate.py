@@ -43,7 +43,7 @@ FIRST_ROOM = 16  # tokens of a derivative for each one of its expression; grows
 SHOWN = 8  # names in a message
 
 
-class Differentiable(TokenArrays, Protocol):
+class NamedTokens(TokenArrays, Protocol):
     """What a derivative is asked of: a population."""
 
     @property
@@ -59,7 +59,7 @@ class Differentiable(TokenArrays, Protocol):
     def parameters(self) -> Words: ...
 
 
-def differentiate(pop: Differentiable, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, Fault]]:
+def differentiate(pop: NamedTokens, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, Fault]]:
     """The derivative of every expression by the variable or parameter ``name``.
 
     Returns
@@ -84,7 +84,7 @@ def _others(n: int) -> str:
     return f" (and {n:,} other{'s' * (n != 1)})" if n else ""
 
 
-def _leaf(pop: Differentiable, name: str) -> tuple[int, int]:
+def _leaf(pop: NamedTokens, name: str) -> tuple[int, int]:
     """(VARIABLE or PARAMETER, index) of a name."""
     found = []
     for kind, names, n in ((VARIABLE, pop.variables, pop.n_vars), (PARAMETER, pop.parameters, pop.max_params)):
@@ -98,7 +98,7 @@ def _leaf(pop: Differentiable, name: str) -> tuple[int, int]:
     raise ArgumentError(f"there is no variable or parameter {name!r}: {hint}")
 
 
-def _all(pop: Differentiable, kind: int, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _all(pop: NamedTokens, kind: int, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     room, graph_room = FIRST_ROOM * len(pop.kinds) + len(pop.offsets), 1
     rules, derivatives = no_rewriting(), derivative_rules()
     known_positive = np.zeros(max(int(pop.n_vars), 1), np.bool_)
@@ -118,7 +118,7 @@ def _all(pop: Differentiable, kind: int, index: int) -> tuple[np.ndarray, np.nda
             room *= 4
 
 
-def _faults(pop: Differentiable, problems: np.ndarray) -> dict[int, Fault]:
+def _faults(pop: NamedTokens, problems: np.ndarray) -> dict[int, Fault]:
     from exprkit.text.names import Names
     from exprkit.text.parse_errors import Fault
 

@@ -41,7 +41,7 @@ KERNEL_FACTS = ("registers", "local_bytes", "shared_bytes", "block_used", "point
 
 def side_of(backend: str) -> Host | Gpu:
     """Where the backend of that name runs."""
-    return Gpu(backend) if load(backend).empty else Host()
+    return Host() if load(backend).empty is None else Gpu(backend)
 
 
 class Host:

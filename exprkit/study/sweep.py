@@ -352,7 +352,7 @@ def unavailable(parameters: dict[str, Any]) -> str:
 
 
 def _on_gpu(job: _Configuration) -> bool:
-    return any(load(name).empty for name in job.parameters.get("backends", ()))
+    return any(load(name).empty is not None for name in job.parameters.get("backends", ()))
 
 
 def finished(folder: Path) -> bool:

@@ -103,9 +103,9 @@ class Engine(contract.Differentiable):
         self.dtype = np.dtype(dtype)
         self.threads = threads or machine.cores()
         self.program = lower(pop, precision=precision, positive=never_negative(X), dtype=self.dtype)
-        self.kernels = kernels.kernels(self.dtype.name, precision)
-        self._tiles = tiles_of(X, self.program, self.kernels)
-        self._machine = machine_of(self.program, self._tiles, self.n_points, self.kernels)
+        self._kernels = kernels.kernels(self.dtype.name, precision)
+        self._tiles = tiles_of(X, self.program, self._kernels)
+        self._machine = machine_of(self.program, self._tiles, self.n_points, self._kernels)
         self._can_write_past = False  # the kernels for it are made when first needed
         self._gradients: Gradients | None = None
         self._plans: dict[int, _SharedOut] = {}  # by the number of parameter sets
@@ -116,9 +116,9 @@ class Engine(contract.Differentiable):
         """Write every element of ``out``, (n_sets, n_exprs, n_points)."""
         past = out.nbytes > PAST_BYTES and len(self._tiles) > 1 and out.ctypes.data % self.dtype.itemsize == 0
         if past and not self._can_write_past:
-            self.kernels.table(_last_requests(self._machine.words, self.program))
+            self._kernels.table(_last_requests(self._machine.words, self.program))
             self._can_write_past = True
-        functions = self.kernels.result("copy_points"), self.kernels.result("fence")
+        functions = self._kernels.result("copy_points"), self._kernels.result("fence")
         self._run(params, _Result(out.ctypes.data, kernels.PAST * past, *functions, 0, 0, 0, _NO_SUMS), out)
 
     def loss_sums(self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None, kind: str) -> np.ndarray:
@@ -126,7 +126,7 @@ class Engine(contract.Differentiable):
         plan = self._plan(params.shape[0])
         sums = np.zeros((len(plan.tiles) - 1, params.shape[0] * params.shape[1]))
         w = 0 if weights is None else weights.ctypes.data
-        loss = self.kernels.result(f"loss_{kind}")
+        loss = self._kernels.result(f"loss_{kind}")
         self._run(params, _Result(0, 0, 0, 0, loss, y.ctypes.data, w, sums), y, weights)
         total = sums[0]
         for more in sums[1:]:
