@@ -445,7 +445,7 @@ class Evaluator:
         return found
 
     def explain(self) -> str:
-        """Which backend runs and on what, and what each is estimated to take (``backends.choice``)."""
+        """Which backend runs and on what, and what each is estimated to take (``backends.cost_model``)."""
         head = f"{self.backend}: {status(self.backend).detail}; precision {self.precision}, {self.dtype}"
         found = self._choice
         if found is None:

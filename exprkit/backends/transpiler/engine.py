@@ -43,8 +43,6 @@ from exprkit.errors import ArgumentError, DataError, one_of
 from exprkit.expressions.population import Population
 from exprkit.programs.lower import Program, lower
 
-__all__ = ["Engine", "adopt", "describe", "empty", "unavailable"]
-
 OPTIONS = (
     "block_size", "points_per_thread", "dispatch", "structures_per_module", "structures_per_bundle", "share_code",
     "cache", "progress", "code_bytes",
