@@ -119,7 +119,7 @@ def test_kernels_compile_for_every_architecture_within_their_registers(root, arc
         registers, spilled = (int(then.pop(name)) for name in ("registers", "spilled"))
         assert then.items() <= now.items()
         # another release of NVRTC may need a few registers more
-        assert now["registers"] <= registers + 8 and now["spilled"] <= spilled + 8, now
+        assert now["registers"] <= registers + 8 and now["spilled"] <= spilled + 16, now
 
 
 # ── on a GPU ─────────────────────────────────────────────────────────────────────────
