@@ -146,7 +146,7 @@ def line(row, precision, worst, counts):
 
 def allowed(row, precision):
     """What the table says of the error over the domain."""
-    return row.cuda_fast_ulp if precision == "fast" and row.cuda_fast_ulp is not None else row.ulp[0]
+    return row.cuda.fast_ulp if precision == "fast" and row.cuda.fast_ulp is not None else row.ulp[0]
 
 
 def main(folder):

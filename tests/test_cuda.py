@@ -153,7 +153,7 @@ def test_fast_functions_stay_within_their_published_error(row):
     y = ek.Evaluator(pop, X, "cuda", "fast").evaluate().astype(np.float64)
     wanted = ek.Evaluator(pop, X.astype(np.float64), "numpy", "ieee", "float64").evaluate()
     error = np.abs(y - wanted) / np.spacing(np.maximum(np.abs(wanted), 1).astype(np.float32))
-    assert np.max(error) <= (row.cuda_fast_ulp or row.ulp[0]) + 0.5
+    assert np.max(error) <= (row.cuda.fast_ulp or row.ulp[0]) + 0.5
 
 
 @on_gpu

@@ -172,8 +172,8 @@ def test_codes_and_names_are_used_once():
 
 
 def test_other_operators_that_a_row_names_exist(op):
-    named = [*op.fused, *op.fused.values(), *op.constant_b.values(), *(op.staged or ())]
-    named += [name for name in (op.positive_a, op.whole_b) if name]
+    named = [*op.rewrite.inner, *op.rewrite.inner.values(), *op.rewrite.constant_b.values(), *(op.rewrite.split or ())]
+    named += [name for name in (op.rewrite.positive_a, op.rewrite.whole_b) if name]
     assert set(named) <= set(ops.BY_NAME)
 
 

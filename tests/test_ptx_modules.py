@@ -30,7 +30,7 @@ F4, F8 = np.dtype("float32"), np.dtype("float64")
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 
 
-OF_PAIRS = {row.staged[1] for row in ops.OPERATORS if row.staged}
+OF_PAIRS = {row.rewrite.split[1] for row in ops.OPERATORS if row.rewrite.split}
 
 
 def missing():
@@ -70,7 +70,7 @@ def scalar(code, precision, a, a_low=0.0, b=0.0):
         if row.name in OF_PAIRS:
             y = np.exp2((wide(a) + wide(a_low)) * wide(b))
             return np.where((a == 0) | (b == 0), 1, y).astype(a.dtype), a * 0
-        meaning = (row.fast if precision == "fast" else None) or row.numpy
+        meaning = (row.numpy_fast if precision == "fast" else None) or row.numpy
         y = np.asarray(meaning(*(np.float64(x) for x in (a, b)[: row.arity])))
         return y.astype(a.dtype), y.astype(a.dtype) * 0
 

@@ -67,7 +67,7 @@ def run(kernels, row, a, b, form=simd.VV):
 
 
 def defined(row, precision, a, b):
-    definition = (row.fast if precision == "fast" else None) or row.numpy
+    definition = (row.numpy_fast if precision == "fast" else None) or row.numpy
     with np.errstate(all="ignore"):
         return np.asarray(definition(*(x.astype(np.float64) for x in (a, b)[: row.arity])))
 
@@ -205,7 +205,7 @@ def test_hard_inputs_are_within_the_errors_of_their_row(name, dtype, level):
     """At the worst inputs found by a search, in both precisions."""
     row = ops.BY_NAME[name]
     a, b = hard_inputs(name, dtype)
-    for precision in ("ieee", "fast") if row.fast_vector else ("ieee",):
+    for precision in ("ieee", "fast") if row.simd_fast else ("ieee",):
         y = run(simd.kernels(dtype, precision, level), row, a, b)
         usual = slice(None) if precision == "ieee" else a > 0
         assert_right(row, y[usual], tolerance(row, precision, dtype), a[usual], b[usual])
@@ -291,12 +291,12 @@ def test_all_forms_give_the_same_bits(code, dtype):
             assert same(run(kernels, row, a[i:], b, simd.SV), run(kernels, row, ends[0], b))
 
 
-@pytest.mark.parametrize("row", [row for row in ops.OPERATORS if row.staged], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [row for row in ops.OPERATORS if row.rewrite.split], ids=lambda row: row.name)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_staged_operators_may_be_done_in_two_steps(row, dtype, level):
     """``rest(first(a), b)`` with the pair in a tile, or as two scalars, is as exact as the operator."""
     kernels = simd.kernels(dtype, "ieee", level)
-    first, rest = (ops.BY_NAME[name] for name in row.staged)
+    first, rest = (ops.BY_NAME[name] for name in row.rewrite.split)
     a, b = (x[: simd.TILE] for x in ordinary(row, dtype, simd.TILE, np.random.default_rng(1)))
     a[:60], b[:60] = (np.resize(x, 60) for x in awkward(row, dtype))
     hard = hard_inputs(row.name, dtype)

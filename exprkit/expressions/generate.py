@@ -308,7 +308,7 @@ def _spelling(alphabet: _Alphabet, spelled_out: bool) -> tuple[np.ndarray, ...]:
 def _two_in_one(row: ops.Operator) -> tuple[ops.Operator, int]:
     """The operator and the code of the one on its operand a that ``row`` is made of, where it is two in one."""
     for outer in ops.OPERATORS:
-        for inner, fused in outer.fused.items():
+        for inner, fused in outer.rewrite.inner.items():
             if fused == row.name and outer is not row:
                 return outer, ops.BY_NAME[inner].code
     return row, 0

@@ -58,15 +58,15 @@ def table_rules(precision: str) -> Rules:
     start, value, other = np.zeros(257, np.int64), [], []
     for row in sorted(ops.BY_CODE.values(), key=lambda row: row.code):
         width[row.code] = row.width
-        positive_a[row.code] = code(row.positive_a)
+        positive_a[row.code] = code(row.rewrite.positive_a)
         if precision == "fast":
-            whole_b[row.code] = code(row.whole_b)
-        if row.staged:
-            first[row.code], rest[row.code] = map(code, row.staged)
-        for inner, outcome in row.fused.items():
+            whole_b[row.code] = code(row.rewrite.whole_b)
+        if row.rewrite.split:
+            first[row.code], rest[row.code] = map(code, row.rewrite.split)
+        for inner, outcome in row.rewrite.inner.items():
             fused[row.code, code(inner)] = code(outcome)
-        value += list(row.constant_b)
-        other += [code(name) for name in row.constant_b.values()]
+        value += list(row.rewrite.constant_b)
+        other += [code(name) for name in row.rewrite.constant_b.values()]
         start[row.code + 1 :] = len(value)
     return Rules(
         ops.ARITY.copy(), width, fused, positive_a, whole_b, first, rest,

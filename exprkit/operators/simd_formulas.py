@@ -20,9 +20,10 @@ behind a branch (``unless``), so that the usual ones do not pay for them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from exprkit.operators.polynomials import NUMBERS, TEN, TWO, E, Numbers
-from exprkit.operators.simd_values import Vec, unless, where
+from exprkit.operators.simd_values import C_FUNCTIONS, Vec, unless, where
 
 Pair = tuple[Vec, Vec]  # a number as the sum of a high and a low part
 INF, NAN = math.inf, math.nan
@@ -399,7 +400,7 @@ def fast_pow(a: Vec, b: Vec) -> Vec:
 
 
 def powabs(a: Vec, b: Vec) -> Vec:
-    return exp2_product(log2abs_pair(a), b)
+    return exp2_product(log2abs_hi_lo(a), b)
 
 
 def _signed_power(a: Vec, b: Vec, y: Vec) -> Vec:
@@ -410,7 +411,7 @@ def _signed_power(a: Vec, b: Vec, y: Vec) -> Vec:
     return where(a < 0.0, negative, where((a == 0.0) & whole & ~even, y.copysign(a), y))
 
 
-def log2abs_pair(a: Vec) -> Pair:
+def log2abs_hi_lo(a: Vec) -> Pair:
     """log2 |a| with a relative error below 2^-28.8 (double: 2^-60.6); the low part is up to 1/60 (1/700) of it.
 
     Where the high part is inf, the low part is nan.
@@ -592,17 +593,10 @@ def _angle(q: Vec, steep: Vec) -> Vec:
 # ── the C library's functions, a lane at a time ──────────────────────────────────────
 
 
-def erf(a: Vec) -> Vec:
-    return a.each("@erf")
-
-
-def erfc(a: Vec) -> Vec:
-    return a.each("@erfc")
-
-
-def gamma(a: Vec) -> Vec:
-    return a.each("@tgamma")
-
-
-def lgamma(a: Vec) -> Vec:
-    return a.each("@lgamma")
+def c_function(call: str) -> Callable[..., Vec]:
+    """The formula of an operator that has none here: the C function that its CUDA C, as "erf(a)", calls."""
+    name, _, operands = call.partition("(")
+    if operands not in ("a)", "a, b)"):
+        raise ValueError(f"{call} is no call of a C function: write a formula for it")
+    C_FUNCTIONS.add(name)
+    return lambda a, *others: a.each(f"@{name}", *others)

@@ -143,9 +143,9 @@ def _logs() -> tuple[np.ndarray, np.ndarray]:
     """By the code of a pair's operator: the operator that is a multiple of its high part, and the factor."""
     code, factor = np.full(256, NONE, np.uint8), np.zeros(256)
     for row in ops.BY_CODE.values():
-        if row.of_first:
-            first = ops.BY_NAME[row.of_first[0]].code
-            code[first], factor[first] = row.code, row.of_first[1]
+        if row.rewrite.multiple_of:
+            first = ops.BY_NAME[row.rewrite.multiple_of[0]].code
+            code[first], factor[first] = row.code, row.rewrite.multiple_of[1]
     return code, factor
 
 
@@ -319,7 +319,7 @@ def _cost(graph, scratch, results):
 
 @compiled
 def _stage(graph, rules, logs, scratch, results):
-    """Do the first of two stages once where it can be (``staged`` and ``of_first`` of the table)."""
+    """Do the first of two stages once where it can be (``split`` and ``multiple_of`` of the table)."""
     _mark(graph, scratch, results)
     log_of, factor = logs
     n_nodes = graph.counts[NODES]

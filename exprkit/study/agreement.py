@@ -57,7 +57,7 @@ def disagreement(
     dtype, precision
         What it was made with.
     approximate
-        Whether a GPU's approximate functions may have been used (``cuda_fast_ulp`` of their rows).
+        Whether a GPU's approximate functions may have been used (``cuda.fast_ulp`` of their rows).
 
     Returns
     -------
@@ -116,7 +116,7 @@ class _Watched(definition.Engine):
             return value
         ulp = (getattr(row, self.tolerances) or row.ulp)[self.limits.dtype.itemsize == 8]
         error = ulp * value
-        if self.approximate and row.cuda_fast_ulp is not None:
-            error = np.maximum(ulp * size, row.cuda_fast_ulp * np.maximum(size, 1))
+        if self.approximate and row.cuda.fast_ulp is not None:
+            error = np.maximum(ulp * size, row.cuda.fast_ulp * np.maximum(size, 1))
         change = self.limits.eps * error * self.random.uniform(-1, 1, value.shape)
         return np.where(np.isfinite(value), value + change, value)  # inf stays inf, not inf - inf

@@ -211,7 +211,7 @@ def _raised(base: Any, exponent: Any) -> list[Item]:
 
 def _inverse() -> Token:
     """The operator that a power of -1 is lowered to."""
-    return OPERATOR, ops.BY_NAME[BY_METHOD["__pow__"].constant_b[-1.0]].code
+    return OPERATOR, ops.BY_NAME[BY_METHOD["__pow__"].rewrite.constant_b[-1.0]].code
 
 
 def _cases(cases: list[tuple[Any, Any]]) -> list[Item]:

@@ -57,7 +57,7 @@ UNROLL = 2  # vectors side by side in one iteration: their chains of dependent o
 REAL = {"float32": "float", "float64": "double"}
 LEVEL = "EXPRKIT_CPU_FEATURES"  # environment: avx512, avx2 or baseline instead of all this machine has
 NONTEMPORAL = "!1 = !{i32 1}"  # what a store past the caches refers to
-PAIR_OPERAND = {row.staged[1] for row in ops.BY_CODE.values() if row.staged}
+PAIR_OPERAND = {row.rewrite.split[1] for row in ops.BY_CODE.values() if row.rewrite.split}
 
 _compiling = disk_cache.free_at_fork(threading.RLock())  # one thread at a time: LLVM is not left half-way
 
@@ -121,7 +121,7 @@ def module_text(functions: list[tuple[Code, str, str, str]]) -> str:
 
 def _kernel(target: Target, real: str, precision: str, operator: int, form: int) -> Code:
     row = ops.BY_CODE[operator]
-    formula = (row.fast_vector if precision == "fast" else None) or row.vector
+    formula = (row.simd_fast if precision == "fast" else None) or row.simd
     width = target.width // SIZE[real]
     how, form = _nontemporal(target) if form & PAST else "", form & 3
     code = Code(target, real, width)

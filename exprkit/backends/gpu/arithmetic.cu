@@ -80,7 +80,7 @@ INLINE T floor_mod(T a, T b)
 }
 
 // log2 |a| as an unevaluated sum of two numbers.
-INLINE float log2_pair(float a, float &low)
+INLINE float log2_hi_lo(float a, float &low)
 {
     const double l = log2(fabs(double(a)));
     const float high = float(l);
@@ -88,7 +88,7 @@ INLINE float log2_pair(float a, float &low)
     return high;
 }
 
-INLINE double log2_pair(double a, double &low)
+INLINE double log2_hi_lo(double a, double &low)
 {
     int k;
     double m = frexp(fabs(a), &k);  // in [0.5, 1)
@@ -112,9 +112,9 @@ INLINE double log2_pair(double a, double &low)
 }
 
 // With 0 and inf as the largest numbers there are, 0 * b is 0 and not nan for b = 0.
-INLINE T log2_pair_bounded(T a, T &low)
+INLINE T log2_hi_lo_bounded(T a, T &low)
 {
-    const T high = log2_pair(a, low);
+    const T high = log2_hi_lo(a, low);
     return high > T(LARGEST) ? T(LARGEST) : high < T(-LARGEST) ? T(-LARGEST) : high;
 }
 
@@ -152,9 +152,9 @@ INLINE float whole_power(float a, float b)
 
 // ── formulas for the usual operands ──────────────────────────────────────────────────
 
-// Each makes ``holds`` false where the whole formula is needed: for zeros, infinities and what is very large or small, but
-// not for nan that gives nan, which in random expressions is common.  They have no branches, so that those of many points
-// run side by side.
+// Each makes ``in_range`` false where the whole formula is needed: for zeros, infinities and what is very large or small,
+// but not for nan that gives nan, which in random expressions is common.  They have no branches, so that those of many
+// points run side by side.
 
 #ifndef EMULATED
 INLINE float flushed_reciprocal(float a)
@@ -172,8 +172,8 @@ INLINE float flushed_exp2(float a)
 }
 #endif
 
-INLINE double usual_quotient(double a, double b, bool &) { return a / b; }
-INLINE float usual_quotient(float a, float b, bool &holds)
+INLINE double in_range_quotient(double a, double b, bool &) { return a / b; }
+INLINE float in_range_quotient(float a, float b, bool &in_range)
 {
     if (APPROXIMATE_DIVISION) return a / b;
     float r = flushed_reciprocal(b);
@@ -182,23 +182,23 @@ INLINE float usual_quotient(float a, float b, bool &holds)
     y = fma(fma(-b, y, a), r, y);
     y = fma(fma(-b, y, a), r, y);  // rounded as it should be, unless something on the way was out of range
     const bool is_nan = a + b != a + b;  // or inf - inf, whose quotient is nan too
-    holds = holds & (((fabs(a) >= 1e-21f) & (fabs(y) >= 1e-21f) & (fabs(y) <= 1e38f)) | is_nan);
+    in_range = in_range & (((fabs(a) >= 1e-21f) & (fabs(y) >= 1e-21f) & (fabs(y) <= 1e38f)) | is_nan);
     return y;
 }
 
-INLINE double usual_exp2_of_product(double high, double low, double b, bool &) { return exp2_of_product(high, low, b); }
-INLINE float usual_exp2_of_product(float high, float low, float b, bool &holds)
+INLINE double in_range_exp2_of_product(double high, double low, double b, bool &) { return exp2_of_product(high, low, b); }
+INLINE float in_range_exp2_of_product(float high, float low, float b, bool &in_range)
 {
     const float p = high * b, rest = (fma(high, b, -p) + low * b) * LN2;
     const float power = flushed_exp2(p), y = fma(power, rest, power);
-    holds = holds & (((y == y) & (p >= -126.0f)) | ((p != p) & (high != 0.0f) & (b != 0.0f)));
+    in_range = in_range & (((y == y) & (p >= -126.0f)) | ((p != p) & (high != 0.0f) & (b != 0.0f)));
     return y;
 }
 
-INLINE double usual_power(double a, double b, bool &) { return pow(a, b); }
+INLINE double in_range_power(double a, double b, bool &) { return pow(a, b); }
 
 // 2^(b log2 a) with log2 a in two parts, good to two units of the last place besides 2^x.
-INLINE float usual_power(float a, float b, bool &holds)
+INLINE float in_range_power(float a, float b, bool &in_range)
 {
     const int i = __float_as_int(a), k = (i - 0x3f3504f3) >> 23;  // a = m 2^k, m from sqrt(1/2) to sqrt(2)
     const float m = __int_as_float(i - (k << 23)), whole = __int_as_float(0x4b400000 + k) - 12582912.0f;
@@ -212,6 +212,6 @@ INLINE float usual_power(float a, float b, bool &holds)
     const float sum = whole + y, left = (whole - sum) + y + y_low, high = sum + left, low = (sum - high) + left;
     const float p = high * b, p_low = (fma(high, b, -p) + low * b) * LN2, power = flushed_exp2(p);
     const bool is_nan = ((a != a) & (b != 0.0f)) | ((b != b) & (a != 1.0f));
-    holds = holds & (((a >= 1.17549435e-38f) & (a <= 3.4e38f) & (fabs(p) <= 32.0f)) | is_nan);
+    in_range = in_range & (((a >= 1.17549435e-38f) & (a <= 3.4e38f) & (fabs(p) <= 32.0f)) | is_nan);
     return fma(power, p_low, power);
 }

@@ -134,8 +134,8 @@ def _by_code(precision: str) -> tuple[np.ndarray, ...]:
     """The table's cells that matter here, by code: arity, width, takes a pair, commutative, cost."""
     arrays = tuple(np.zeros(256, np.int64) for _ in range(5))
     for row in ops.BY_CODE.values():
-        short = not row.long_code or (precision == "fast" and row.cuda_fast)
-        cost = (11 if row.cuda_fast else 4) if short else 40
+        short = row.cuda.inline or (precision == "fast" and row.cuda.fast)
+        cost = (11 if row.cuda.fast else 4) if short else 40
         cells = row.arity, row.width, opcodes.takes_pair(row), opcodes.MEMORY_FIRST not in opcodes.forms(row), cost
         for array, cell in zip(arrays, cells, strict=True):
             array[row.code] = cell

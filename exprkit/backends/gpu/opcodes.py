@@ -35,7 +35,8 @@ PARTS = *HEAD, "interpreter/interpreter.cu", "gpu/support.cu"
 ALONE, MEMORY, MEMORY_FIRST, NUMBER, NUMBER_FIRST, BOTH = range(6)
 N_FORMS = 6
 _NO_CASE = -1
-_PAIR_FIRST = frozenset(row.staged[1] for row in ops.BY_CODE.values() if row.staged)  # these take a pair as operand a
+# these take a double-double as operand a
+_PAIR_FIRST = frozenset(row.rewrite.split[1] for row in ops.BY_CODE.values() if row.rewrite.split)
 
 
 def takes_pair(row: ops.Operator) -> bool:
@@ -51,7 +52,7 @@ def forms(row: ops.Operator) -> tuple[int, ...]:
         return MEMORY_FIRST, NUMBER_FIRST, BOTH
     if row.arity == 1:
         return (ALONE, NUMBER) if row.code == ops.COPY else (ALONE,)
-    short = row.commutative and not row.long_code
+    short = row.commutative and row.cuda.inline
     return (MEMORY, NUMBER) if short else (MEMORY, MEMORY_FIRST, NUMBER, NUMBER_FIRST)
 
 
@@ -108,12 +109,12 @@ def rows(common: bool) -> list[ops.Operator]:
 
 def formula(row: ops.Operator, operators: str) -> str:
     """The operator's CUDA C under a named precision."""
-    return row.cuda_fast if operators == "fast" and row.cuda_fast else row.cuda
+    return row.cuda.fast if operators == "fast" and row.cuda.fast else row.cuda.formula
 
 
 def is_long(row: ops.Operator, operators: str) -> bool:
     """Whether a kernel holds the operator's code once and loops over it."""
-    return row.long_code and not (operators == "fast" and row.cuda_fast)
+    return not row.cuda.inline and not (operators == "fast" and row.cuda.fast)
 
 
 def _scalar_case(row: ops.Operator, operators: str) -> str:
@@ -127,9 +128,9 @@ def _cases(row: ops.Operator, operators: str) -> Iterator[str]:
         first = numbers()[row.code, forms(row)[0]]
         labels = " ".join(f"case {numbers()[row.code, form]}:" for form in forms(row))
         call = _LONG_CALLS[row.arity, takes_pair(row)]
-        if row.cuda_usual:
-            usual = call[call.rindex("[") : call.rindex(")")].replace(")", ", bool &holds)", 1)
-            usual = usual.replace("{}", f"-> T {{ return {row.cuda_usual}; }}")
+        if row.cuda.fast_path:
+            usual = call[call.rindex("[") : call.rindex(")")].replace(")", ", bool &in_range)", 1)
+            usual = usual.replace("{}", f"-> T {{ return {row.cuda.fast_path}; }}")
             call = call.replace("[]", f"{usual}, []")
         call = call.replace("{first}", str(first)).replace("{}", body)
         yield f"            {labels} {call}; break;  // {row.name}"

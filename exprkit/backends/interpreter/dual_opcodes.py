@@ -76,9 +76,9 @@ def _in_c(text: str, of: ops.Operator, operators: str) -> str:
             stack.append(LETTERS[int(value)])
         else:
             row = ops.BY_CODE[int(value)]
-            row = of if row.whole_b == of.name else row
-            if row.strong and not any(re.fullmatch(_NUMBER, text) for text in stack[-row.arity :]):
-                row = ops.BY_NAME[row.strong]
+            row = of if row.rewrite.whole_b == of.name else row
+            if row.rewrite.in_derivative and not any(re.fullmatch(_NUMBER, text) for text in stack[-row.arity :]):
+                row = ops.BY_NAME[row.rewrite.in_derivative]
             operands = dict(zip("ab", map(_enclosed, stack[-row.arity :]), strict=False))
             del stack[-row.arity :]
             parts = re.split(r"\b([ab])\b", formula(row, operators))

@@ -90,4 +90,4 @@ def _rules() -> dict[tuple[int, int], Callable[[list[np.ndarray], np.ndarray], n
 
 def _strong(row: ops.Operator) -> ops.Operator:
     """What the operator is in a derivative."""
-    return ops.BY_NAME[row.strong] if row.strong else row
+    return ops.BY_NAME[row.rewrite.in_derivative] if row.rewrite.in_derivative else row

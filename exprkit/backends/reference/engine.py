@@ -134,7 +134,7 @@ class Engine(contract.Differentiable):
     def _meaning(self, row: ops.Operator, t: int) -> ops.Callable:
         """The function of the operator at token ``t``: a constant whole operand b is never fast."""
         whole = self.pop.kinds[t - 1] == CONSTANT and float(self.constants[t - 1]).is_integer()
-        return row.fast if self.fast and row.fast is not None and not whole else row.numpy
+        return row.numpy_fast if self.fast and row.numpy_fast is not None and not whole else row.numpy
 
 
 BACKEND = contract.Backend(unavailable, describe, Engine)

@@ -146,8 +146,8 @@ def _bodies(operators: str, division: bool, root: bool, flush: bool, contract: b
 
 def _cell(row: ops.Operator, settings: Precision, double: bool) -> str:
     """The table's PTX for an operator; empty where it has none for this precision and type."""
-    fast = settings.operators == "fast" and row.cuda_fast
-    cell = row.ptx_fast if fast else row.ptx
+    fast = settings.operators == "fast" and row.cuda.fast
+    cell = row.ptx.fast if fast else row.ptx.formula
     if double and ".f32" in cell:
         return ""
     words = {
@@ -177,9 +177,9 @@ def _function(row: ops.Operator, operators: str) -> str:
     formula = opcodes.formula(row, operators)
     if row.width > 1:
         result, body = "Number", f"T y_low = T(0); const T y = {formula}; return Number{{y, y_low}};"
-    elif row.cuda_usual and not row.ptx and opcodes.is_long(row, operators):  # the interpreter's bits
+    elif row.cuda.fast_path and not row.ptx.formula and opcodes.is_long(row, operators):  # the interpreter's bits
         result = "T"
-        body = f"bool holds = true; const T y = {row.cuda_usual}; return holds ? y : {formula};"
+        body = f"bool in_range = true; const T y = {row.cuda.fast_path}; return in_range ? y : {formula};"
     else:
         result, body = "T", f"return {formula};"
     given = ", ".join(f"T {x}" for x in operands(row))
