@@ -404,7 +404,7 @@ def test_tables_are_what_they_say(real):
         assert abs(r) <= 1 / count
         assert real == "double" or np.float32(r) == r
     with mp.workdps(40):
-        for c, natural, hi, lo in zip(numbers.cells, numbers.logs[math.e], *numbers.log2_pairs, strict=True):
+        for c, natural, hi, lo in zip(numbers.cells, numbers.logs[math.e], *numbers.log2_hi_lo, strict=True):
             log = -mp.log(c)
             assert natural == used([float(log)])[0]
             assert abs(mp.mpf(hi) + mp.mpf(lo) - log / mp.log(2)) < mp.mpf(2) ** (-36 if real == "float" else -90)

@@ -3,7 +3,7 @@
 In: nothing.  Out: rows of one table (``ops``), which every later stage reads, and the CPU's vector kernels.
 
 =================  ==================================================================
-``ops``            the table: a row an operator
+``ops``            the table: a row per operator
 ``simd_formulas``  the rows' formulas on vectors of numbers
 ``simd_values``    those vectors: what a formula may do with them
 ``polynomials``    coefficients of the formulas

@@ -84,36 +84,25 @@ class Code:
         self.lines.append(f"{name}:")
         self.block = name
 
-    def loop(self, first: str | int, end: str | int, step: int, body: Callable[[str], None]) -> None:
+    def loop(self, first: str | int, end: str | int, step: int, body: Callable[[str], object]) -> None:
         """for (i = first; i < end; i += step) body(i), where ``end - first`` is whole steps."""
 
-        def nothing(i: str, _: list[Vec]) -> list[Vec]:
+
+        def without_totals(i: str, _: list[Vec]) -> list[Vec]:
             body(i)
             return []
 
-        self._loop(first, end, step, nothing, [])
+        self.folds(first, end, step, without_totals, [])
 
-    def fold(
-        self, first: str | int, end: str | int, step: int, body: Callable[[str, Vec], Vec], total: Vec
-    ) -> Vec:
+    def fold(self, first: str | int, end: str | int, step: int, body: Callable[[str, Vec], Vec], total: Vec) -> Vec:
         """As ``loop``, with total = body(i, total)."""
-        return self._loop(first, end, step, lambda i, totals: [body(i, *totals)], [total])[0]
+        return self.folds(first, end, step, lambda i, totals: [body(i, *totals)], [total])[0]
 
     def folds(
         self, first: str | int, end: str | int, step: int, body: Callable[[str, list[Vec]], list[Vec]],
         totals: list[Vec],
     ) -> list[Vec]:  # fmt: skip
         """As ``fold``, with several totals."""
-        return self._loop(first, end, step, body, totals)
-
-    def _loop(
-        self,
-        first: str | int,
-        end: str | int,
-        step: int,
-        body: Callable[[str, list[Vec]], list[Vec]],
-        totals: list[Vec],
-    ) -> list[Vec]:
         before, head, done = self.block, self.fresh("loop"), self.fresh("done")
         i, after = self.fresh("%i"), self.fresh("%i")
         running = [Vec(self, total.element, self.fresh("%total")) for total in totals]
@@ -122,19 +111,19 @@ class Code:
         self.label(head)
         start = len(self.lines)
         new = body(i, running)
-        ways = [
+        merges = [
             f"phi {self.type(a.element)} [ {a.name}, %{before} ], [ {b.name}, %{self.block} ]"
             for a, b in zip(totals, new, strict=True)
         ]
         self.lines[start:start] = [
             f"  {i} = phi i64 [ {first}, %{before} ], [ {after}, %{self.block} ]",
-            *(f"  {a.name} = {way}" for a, way in zip(running, ways, strict=True)),
+            *(f"  {a.name} = {merge}" for a, merge in zip(running, merges, strict=True)),
         ]
         self.line(f"{after} = add i64 {i}, {step}")
         more = self.let(f"icmp ult i64 {after}, {end}")
         self.line(f"br i1 {more}, label %{head}, label %{done}")
         self.label(done)
-        return [Vec(self, a.element, self.let(way)) for a, way in zip(totals, ways, strict=True)]
+        return [Vec(self, a.element, self.let(merge)) for a, merge in zip(totals, merges, strict=True)]
 
     def function(self, name: str, parameters: str, result: str = "void") -> str:
         """The whole text of the function."""

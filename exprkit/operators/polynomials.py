@@ -46,7 +46,7 @@ class Numbers:
     smallest: int  # bits of the smallest normal number
     largest: int  # bits of half the largest power of two
     sign: int  # the sign bit
-    far: float  # sin, cos and tan reduce their argument up to here
+    far: float  # sin, cos and tan reduce their argument up to here, as far as three parts of pi are exact enough
     ln2: tuple[float, ...]  # ln 2 as a sum of numbers
     pi: tuple[float, ...]
     half_pi: tuple[float, ...]
@@ -58,8 +58,8 @@ class Numbers:
     cells: tuple[float, ...]  # c near 1 / m
     logs: dict[float, tuple[float, ...]]  # by base: -log c
     log_of_2: dict[float, float]
-    log2_pairs: tuple[tuple[float, ...], ...]  # -log2 c, high and low parts
-    cbrt_start: float
+    log2_hi_lo: tuple[tuple[float, ...], ...]  # -log2 c as double-doubles: the high parts, the low parts
+    cbrt_start: float  # bits of 1 times 4/3, less what evens out the error of the first guess
     exp: tuple[float, ...]
     exp2: tuple[float, ...]
     expm1: tuple[float, ...]
@@ -215,7 +215,7 @@ def _numbers(real: str, cell_bits: int, short: int, ranges: dict[str, Any], fits
             cells=cells,
             logs={base: tuple(_parts(log / unit, real)[0] for log in logs) for base, unit in bases.items()},
             log_of_2={base: _parts(ln2 / unit, real)[0] for base, unit in bases.items()},
-            log2_pairs=tuple(zip(*((_parts(log / ln2, real, short) if log else (0.0, 0.0)) for log in logs),
+            log2_hi_lo=tuple(zip(*((_parts(log / ln2, real, short) if log else (0.0, 0.0)) for log in logs),
                                  strict=True)),
             **ranges, **fits,
         )

@@ -1,6 +1,6 @@
 """The operators' formulas on SIMD vectors: one small function per operator.
 
-Named by the table's ``vector`` cells and called by the CPU's ``kernels`` with ``Vec``
+Found by the operators' names and called by the CPU's ``kernels`` with ``Vec``
 arguments; a call writes the instructions of a kernel.  One text serves float32 and
 float64, the numbers in it come from ``polynomials``.
 
@@ -11,21 +11,26 @@ float64, the numbers in it come from ``polynomials``.
     >>> print(code.lines[4])
       %t5 = call <8 x float> @llvm.rint.v8f32(<8 x float> %t4)
 
-What is written with care, everywhere: results are right for 0, -0, subnormal and huge
-numbers, inf and nan; errors stay within the row's ``ulp``.  Compensated steps (``x * y``
-followed by ``x.fma(y, -product)``) give what a rounding lost.  Rare arguments are mended
-behind a branch (``unless``), so that the usual ones do not pay for them.
+Everywhere results are right for 0, -0, subnormal and huge numbers, inf and nan.  Compensated
+steps (``x * y`` followed by ``x.fma(y, -product)``) give what a rounding lost.  Rare arguments
+take a slow path behind a branch (``unless``), so that the others do not pay for them.
+
+``[0.9, 0.8]`` behind a formula is the largest error that was measured, in units of the last place of
+float32 and float64 (400,000 and 3,000 arguments of each ordinary range, against NumPy's float64 and
+mpmath); a row's ``ulp`` is what the tests allow.  Reductions of arguments are those of W. J. Cody and
+W. Waite, "Software Manual for the Elementary Functions" (1980); polynomials are exprkit's own.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 
 from exprkit.operators.polynomials import NUMBERS, TEN, TWO, E, Numbers
 from exprkit.operators.simd_values import C_FUNCTIONS, Vec, unless, where
 
-Pair = tuple[Vec, Vec]  # a number as the sum of a high and a low part
+HiLo = tuple[Vec, Vec]  # a double-double: a number as the sum of a high and a low part
 INF, NAN = math.inf, math.nan
 LOG2_E = math.log2(math.e)
 
@@ -61,25 +66,12 @@ def _horner(x: Vec, coefficients: tuple[float, ...]) -> Vec:
 
 # ── arithmetic ───────────────────────────────────────────────────────────────────────
 
+add, sub, mul, div, neg = operator.add, operator.sub, operator.mul, operator.truediv, operator.neg
+abs, sqrt, floor, ceil, round = Vec.abs, Vec.sqrt, Vec.floor, Vec.ceil, Vec.rint
+
 
 def copy(a: Vec) -> Vec:
     return a
-
-
-def add(a: Vec, b: Vec) -> Vec:
-    return a + b
-
-
-def sub(a: Vec, b: Vec) -> Vec:
-    return a - b
-
-
-def mul(a: Vec, b: Vec) -> Vec:
-    return a * b
-
-
-def div(a: Vec, b: Vec) -> Vec:
-    return a / b
 
 
 def strong_product(a: Vec, b: Vec) -> Vec:
@@ -88,14 +80,6 @@ def strong_product(a: Vec, b: Vec) -> Vec:
 
 def strong_quotient(a: Vec, b: Vec) -> Vec:
     return where(a == 0.0, 0.0, a / b)
-
-
-def neg(a: Vec) -> Vec:
-    return -a
-
-
-def abs(a: Vec) -> Vec:
-    return a.abs()
 
 
 def inv(a: Vec) -> Vec:
@@ -110,24 +94,8 @@ def cube(a: Vec) -> Vec:
     return a * a * a
 
 
-def sqrt(a: Vec) -> Vec:
-    return a.sqrt()
-
-
 def sqrtabs(a: Vec) -> Vec:
     return a.abs().sqrt()
-
-
-def floor(a: Vec) -> Vec:
-    return a.floor()
-
-
-def ceil(a: Vec) -> Vec:
-    return a.ceil()
-
-
-def round(a: Vec) -> Vec:
-    return a.rint()
 
 
 def min(a: Vec, b: Vec) -> Vec:
@@ -149,7 +117,7 @@ def sign(a: Vec) -> Vec:
 
 
 def mod(a: Vec, b: Vec) -> Vec:
-    """a - floor(a / b) b, one rounding: exact as long as the quotient is; else C's fmod."""
+    """a - floor(a / b) b, one rounding: exact as long as the quotient is; else C's fmod. [0.5, 0.5]"""
     q = (a / b).floor()
     r = q.fma(-b, a)
     far = ~(q.abs() < 2.0 ** _of(a).mantissa) | r.isnan()
@@ -158,7 +126,7 @@ def mod(a: Vec, b: Vec) -> Vec:
 
 
 def hypot(a: Vec, b: Vec) -> Vec:
-    """The square root of the sum of squares, which no float can make overflow in double."""
+    """The square root of the sum of squares, which no float can make overflow in double. [0.5, 1.0]"""
     if a.double:
         y = _double_hypot(a, b)
     else:
@@ -180,7 +148,7 @@ def _double_hypot(a: Vec, b: Vec) -> Vec:
 
 
 def aq(a: Vec, b: Vec) -> Vec:
-    """a / sqrt(1 + b^2); where b^2 might overflow, the root is |b|."""
+    """a / sqrt(1 + b^2); where b^2 might overflow, the root is |b|. [1.9, 1.7]"""
     far = b.abs() > 2.0**60
     root = b.fma(b, 1.0).sqrt()
     return a / unless(far, root, lambda: where(far, b.abs(), root))
@@ -193,20 +161,11 @@ def _one_where(mask: Vec, a: Vec) -> Vec:
     return where(mask, a.like(1.0), 0.0)
 
 
-def greater(a: Vec, b: Vec) -> Vec:
-    return _one_where(a > b, a)
+def _condition(compare: Callable[[Vec, Vec], Vec]) -> Callable[[Vec, Vec], Vec]:
+    return lambda a, b: _one_where(compare(a, b), a)
 
 
-def less(a: Vec, b: Vec) -> Vec:
-    return _one_where(a < b, a)
-
-
-def greaterequal(a: Vec, b: Vec) -> Vec:
-    return _one_where(a >= b, a)
-
-
-def lessequal(a: Vec, b: Vec) -> Vec:
-    return _one_where(a <= b, a)
+greater, less, greaterequal, lessequal = map(_condition, (operator.gt, operator.lt, operator.ge, operator.le))
 
 
 def cond(a: Vec, b: Vec) -> Vec:
@@ -225,41 +184,41 @@ def logical_or(a: Vec, b: Vec) -> Vec:
 
 
 def exp(a: Vec) -> Vec:
-    """2^n P(r)."""
+    """2^n P(r). [0.9, 0.8]"""
     a = _clamp(a, _of(a).exp_range)
     n = (a * LOG2_E).rint()
     return _polynomial(_minus(a, n, _of(a).ln2), _of(a).exp).scale(n)
 
 
 def exp2(a: Vec) -> Vec:
-    """2^n P(r), a = n + r exactly."""
+    """2^n P(r), a = n + r exactly. [0.8, 0.8]"""
     a = _clamp(a, _of(a).exp2_range)
     n = a.rint()
     return _polynomial(a - n, _of(a).exp2).scale(n)
 
 
 def expm1(a: Vec) -> Vec:
-    """2^n r^2 P(r) + (2^n r + (2^n - 1)), the small terms first; halved on the way, as 2^n may overflow."""
+    """2^n r^2 P(r) + (2^n r + (2^n - 1)), the small terms first; halved, as 2^n may overflow. [1.3, 1.3]"""
     r, half = _halved(_clamp(a, _of(a).expm1_range))
     y = (r * r * half).fma(_polynomial(r, _of(a).expm1[1:]), r.fma(half, half - 0.5))
     return where(a.abs() < 2.0**-60, a, y + y)
 
 
 def sinh(a: Vec) -> Vec:
-    """sinh(n ln 2) cosh r + cosh(n ln 2) sinh r, for |a|: nothing cancels."""
+    """sinh(n ln 2) cosh r + cosh(n ln 2) sinh r, for |a|: nothing cancels. [2.8, 2.7]"""
     cosh_r, sinh_r, difference, total = _hyperbolic(a)
     y = cosh_r.fma(difference, sinh_r * total) * 8.0
     return where(a.abs() < 2.0**-60, a, y.copysign(a))
 
 
 def cosh(a: Vec) -> Vec:
-    """cosh(n ln 2) cosh r + sinh(n ln 2) sinh r."""
+    """cosh(n ln 2) cosh r + sinh(n ln 2) sinh r. [2.5, 1.8]"""
     cosh_r, sinh_r, difference, total = _hyperbolic(a)
     return cosh_r.fma(total, sinh_r * difference) * 8.0
 
 
 def tanh(a: Vec) -> Vec:
-    """(e^2z - 1) / (e^2z + 1) for z = |a|."""
+    """(e^2z - 1) / (e^2z + 1) for z = |a|. [2.8, 2.4]"""
     z = a.abs().at_most(20.0)
     r, half = _halved(z + z)
     p = _odd(r, r, _of(a).expm1)
@@ -267,7 +226,7 @@ def tanh(a: Vec) -> Vec:
 
 
 def logistic(a: Vec) -> Vec:
-    """1 / (1 + t) or, on the left, t / (1 + t), with t = e^-|a|."""
+    """1 / (1 + t) or, on the left, t / (1 + t), with t = e^-|a|. [2.3, 1.8]"""
     t = exp(-a.abs())
     return where(a < 0.0, t, 1.0) / (t + 1.0)
 
@@ -313,6 +272,9 @@ def _hyperbolic(a: Vec) -> tuple[Vec, Vec, Vec, Vec]:
 
 
 # ── logarithms: a = 2^k m and m = (1 + r) / c, c from a table ────────────────────────
+#
+# P. T. P. Tang, "Table-driven implementation of the logarithm function in IEEE floating-point arithmetic", ACM
+# Transactions on Mathematical Software 16 (1990).
 
 
 def log(a: Vec) -> Vec:
@@ -332,7 +294,7 @@ def logabs(a: Vec) -> Vec:
 
 
 def _log(a: Vec, base: float) -> Vec:
-    """k log 2 - log c + r P(r)."""
+    """k log 2 - log c + r P(r). log [1.8, 2.0], log2 [1.6, 1.5], log10 [2.2, 1.2]"""
     k, m = a.around_one()
     cell = m.bits() >> _of(a).cell_shift
     r = m.fma(cell.lookup(_of(a).cells), -1.0)
@@ -341,7 +303,7 @@ def _log(a: Vec, base: float) -> Vec:
 
 
 def log1p(a: Vec) -> Vec:
-    """As log of 1 + a, for -1 <= a < 2^60; log(1 + a) itself where nothing of a is left."""
+    """As log of 1 + a, for -1 <= a < 2^60; log(1 + a) itself where nothing of a is left. [1.8, 2.0]"""
     rare = ~(a < 2.0**60) | ~(a >= -1.0)
     y = _log1p(a)
     return unless(rare, y, lambda: where(rare, log(a + 1.0), y)).copysign(a)
@@ -365,7 +327,7 @@ def _power_of_two(n: Vec) -> Vec:
 
 
 def asinh(a: Vec) -> Vec:
-    """log(z + sqrt(z^2 + 1)) for z = |a|; a polynomial up to 1/2, log 2z beyond 2^60."""
+    """log(z + sqrt(z^2 + 1)) for z = |a|; a polynomial up to 1/2, log 2z beyond 2^60. [3.8, 2.6]"""
     z = a.abs()
     t = z * z
     y = where(z < 0.5, _odd(z, t, _of(a).asinh), log(z + (t + 1.0).sqrt()))
@@ -373,24 +335,27 @@ def asinh(a: Vec) -> Vec:
 
 
 def acosh(a: Vec) -> Vec:
-    """log1p(t + sqrt(t^2 + 2t)) for t = a - 1; log 2a beyond 2^60."""
+    """log1p(t + sqrt(t^2 + 2t)) for t = a - 1; log 2a beyond 2^60. [2.0, 2.0]"""
     t = a - 1.0
     y = _log1p(t + t.fma(t, t + t).sqrt())
-    usual = (a.bits() - _of(a).one).below(a.like(2.0**60).bits() - _of(a).one)
-    return unless(~usual, y, lambda: where(usual, y, where(a < 1.0, NAN, log(a) + math.log(2))))
+    in_range = (a.bits() - _of(a).one).below(a.like(2.0**60).bits() - _of(a).one)
+    return unless(~in_range, y, lambda: where(in_range, y, where(a < 1.0, NAN, log(a) + math.log(2))))
 
 
 def atanh(a: Vec) -> Vec:
-    """log1p(2z / (1 - z)) / 2 for z = |a|."""
+    """log1p(2z / (1 - z)) / 2 for z = |a|. [2.4, 1.9]"""
     z = a.abs()
     return (log1p((z + z) / (1.0 - z)) * 0.5).copysign(a)
 
 
-# ── powers: |a|^b = 2^(b log2 |a|), the logarithm to half as many digits again ───────
+# ── powers: |a|^b = 2^(b log2 |a|), the logarithm as a double-double (hi, lo) ────────
+#
+# T. J. Dekker, "A floating-point technique for extending the available precision", Numerische Mathematik 18 (1971);
+# half as many digits again are enough.
 
 
 def pow(a: Vec, b: Vec) -> Vec:
-    """C's pow: |a|^b, and where a has a sign, what that does to it."""
+    """C's pow: |a|^b, and where a has a sign, what that does to it. [0.9, 0.8]"""
     y = powabs(a, b)
     return unless(a.bits() < 0, y, lambda: _signed_power(a, b, y))
 
@@ -411,7 +376,7 @@ def _signed_power(a: Vec, b: Vec, y: Vec) -> Vec:
     return where(a < 0.0, negative, where((a == 0.0) & whole & ~even, y.copysign(a), y))
 
 
-def log2abs_hi_lo(a: Vec) -> Pair:
+def log2abs_hi_lo(a: Vec) -> HiLo:
     """log2 |a| with a relative error below 2^-28.8 (double: 2^-60.6); the low part is up to 1/60 (1/700) of it.
 
     Where the high part is inf, the low part is nan.
@@ -421,13 +386,13 @@ def log2abs_hi_lo(a: Vec) -> Pair:
     cell = m.bits() >> _of(a).cell_shift
     c = cell.lookup(_of(a).cells)
     log2_m, rest = _double_log2_near_1(m, c) if a.double else _float_log2_near_1(m, c)
-    hi, lo = (cell.lookup(table) for table in _of(a).log2_pairs)
+    hi, lo = (cell.lookup(table) for table in _of(a).log2_hi_lo)
     hi = k + hi  # exact
     total = hi + log2_m
     return total, (log2_m - (total - hi)) + (rest + lo)
 
 
-def _float_log2_near_1(m: Vec, c: Vec) -> Pair:
+def _float_log2_near_1(m: Vec, c: Vec) -> HiLo:
     """log2(1 + r) = r / ln 2 + r^2 P(r) for r = m c - 1, which is exact: the first term in two parts."""
     r = m.fma(c, -1.0)
     k_hi, k_lo = _of(r).log2_e
@@ -436,7 +401,7 @@ def _float_log2_near_1(m: Vec, c: Vec) -> Pair:
     return h, (r * r).fma(_polynomial(r, _of(r).log2_tail), rest)
 
 
-def _double_log2_near_1(m: Vec, c: Vec) -> Pair:
+def _double_log2_near_1(m: Vec, c: Vec) -> HiLo:
     """(r - r^2 / 2 + r^3 P(r)) / ln 2, the first two terms in two parts, r = m c - 1 too."""
     product = m * c
     r, r_lo = product - 1.0, m.fma(c, -product)
@@ -451,8 +416,8 @@ def _double_log2_near_1(m: Vec, c: Vec) -> Pair:
     return h, rest.fma(k_hi, log.fma(k_lo, log.fma(k_hi, -h)))
 
 
-def exp2_product(a: Pair, b: Vec) -> Vec:
-    """2^(b a) for a pair a; 1 where a is 0 (the base is 1) or b is, even for nan and inf."""
+def exp2_product(a: HiLo, b: Vec) -> Vec:
+    """2^(b a) for a double-double a; 1 where a is 0 (the base is 1) or b is, even for nan and inf."""
     hi, lo = a
     t = b * hi
     rest = b.fma(lo, b.fma(hi, -t))
@@ -469,22 +434,25 @@ def exp2_product(a: Pair, b: Vec) -> Vec:
 
 
 def cbrt(a: Vec) -> Vec:
-    """z q, where q is 1 / cbrt(z)^2, for z = |a|, and a last step of Newton's method."""
+    """z q, where q is 1 / cbrt(z)^2, for z = |a|, and a last step of Newton's method. [0.9, 0.7]"""
     z = a.abs()
-    usual = (z.bits() - _of(a).smallest).below(_of(a).largest - _of(a).smallest)
+    in_range = (z.bits() - _of(a).smallest).below(_of(a).largest - _of(a).smallest)
     y = _cbrt(z)
 
-    def unusual() -> Vec:
+    def out_of_range() -> Vec:
         """Subnormal and largest numbers times 2^66 and 2^-66; 0, inf and nan are their own roots."""
         tiny = z < 1.0
-        ranged = _cbrt(z * where(tiny, z.like(2.0**66), 2.0**-66)) * where(tiny, z.like(2.0**-22), 2.0**22)
-        return where((z == 0.0) | ~(z < INF), z, where(usual, y, ranged))
+        scaled = _cbrt(z * where(tiny, z.like(2.0**66), 2.0**-66)) * where(tiny, z.like(2.0**-22), 2.0**22)
+        return where((z == 0.0) | ~(z < INF), z, where(in_range, y, scaled))
 
-    return unless(~usual, y, unusual).copysign(a)
+    return unless(~in_range, y, out_of_range).copysign(a)
 
 
 def _cbrt(z: Vec) -> Vec:
-    """1 / cbrt z: the bits over -3 are a first guess (10 %), (1 - e)^(-1/3) makes it better."""
+    """1 / cbrt z: the bits over -3 are a first guess (10 %), (1 - e)^(-1/3) makes it better.
+
+    The guess is W. Kahan's, "Computing a real cube root" (1991).
+    """
     y = z.bits().to_real().fma(-1 / 3, _of(z).cbrt_start).to_whole().real()
     for coefficients in _of(z).cbrt:
         e = (z * y).fma(-(y * y), 1.0)
@@ -498,7 +466,7 @@ def _cbrt(z: Vec) -> Vec:
 
 
 def sin(a: Vec) -> Vec:
-    """sin r for |a|, a minus for odd n and for a < 0."""
+    """sin r for |a|, a minus for odd n and for a < 0. [1.6, 1.5]"""
     z = a.abs()
     n, n_bits = _nearest(z, 1 / math.pi)
     y = _with_sign_of(a, _flipped(_sine(_minus(z, n, _of(a).pi)), n_bits))
@@ -506,7 +474,7 @@ def sin(a: Vec) -> Vec:
 
 
 def cos(a: Vec) -> Vec:
-    """sin r, a minus for odd n, where r = (n + 1/2) pi - a: exact where cos a is small."""
+    """sin r, a minus for odd n, where r = (n + 1/2) pi - a: exact where cos a is small. [1.7, 1.5]"""
     shifted = a.fma(1 / math.pi, -0.5) + _of(a).magic
     n = (shifted - _of(a).magic) + 0.5
     y = _flipped(_sine(_minus(-a, -n, _of(a).pi)), shifted.bits())
@@ -514,7 +482,7 @@ def cos(a: Vec) -> Vec:
 
 
 def tan(a: Vec) -> Vec:
-    """tan r or, for odd n, -1 / tan r, where r = a - n pi / 2: a quotient of polynomials in r^2."""
+    """tan r or, for odd n, -1 / tan r, where r = a - n pi / 2: a quotient of polynomials in r^2. [2.9, 2.5]"""
     z = a.abs()
     n, n_bits = _nearest(z, 2 / math.pi)
     r = _minus(z, n, _of(a).half_pi)
@@ -549,13 +517,13 @@ def _from_afar(a: Vec, y: Vec, function: str) -> Vec:
 
 
 def asin(a: Vec) -> Vec:
-    """s P(s^2) for s = |a| up to 1/2, pi/2 - 2 asin(s) for s = sqrt((1 - |a|) / 2) above."""
+    """s P(s^2) for s = |a| up to 1/2, pi/2 - 2 asin(s) for s = sqrt((1 - |a|) / 2) above. [2.2, 1.9]"""
     big, p = _asin_parts(a)
     return where(big, p.fma(-2.0, math.pi / 2), p).copysign(a)
 
 
 def acos(a: Vec) -> Vec:
-    """pi/2 - asin(a); near 1, 2 asin(s) itself, near -1, pi less that."""
+    """pi/2 - asin(a); near 1, 2 asin(s) itself, near -1, pi less that. [1.2, 1.1]"""
     big, p = _asin_parts(a)
     twice = p + p
     return where(big, where(a < 0.0, math.pi - twice, twice), math.pi / 2 - p.copysign(a))
@@ -569,14 +537,14 @@ def _asin_parts(a: Vec) -> tuple[Vec, Vec]:
 
 
 def atan(a: Vec) -> Vec:
-    """q P(q^2) for q = |a| up to 1, pi/2 - atan(1 / |a|) above."""
+    """q P(q^2) for q = |a| up to 1, pi/2 - atan(1 / |a|) above. [1.9, 1.7]"""
     z = a.abs()
     steep = z > 1.0
     return _angle(where(steep, 1.0 / z, z), steep).copysign(a)
 
 
 def atan2(a: Vec, b: Vec) -> Vec:
-    """The angle of (|b|, |a|) from the smaller over the larger, put into its quadrant by the signs."""
+    """The angle of (|b|, |a|) from the smaller over the larger, its quadrant by the signs. [1.9, 1.5]"""
     z, x = a.abs(), b.abs()
     steep = z > x
     q = where(steep, x, z) / where(steep, z, x)

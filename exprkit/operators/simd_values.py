@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 BITS = {"float": "i32", "double": "i64"}  # the whole numbers of the same size
 REAL = {whole: real for real, whole in BITS.items()}
@@ -44,26 +44,28 @@ def literal(value: float, element: str) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 
-class Writer(Protocol):
-    """What writes the lines: ``llvm_writer.Code``."""
+def _binary(real: str, whole: str) -> Callable[[Vec, Vec | float], Vec]:
+    """The method that writes an instruction on two operands: its name for reals, for whole numbers."""
+    return lambda a, b: a._new(f"{whole if a.element[0] == 'i' else real} {a.typed}, {a.like(b).name}")
 
-    lanes: int
-    target: Any  # llvm_writer.Target
-    block: str
 
-    def type(self, element: str, lanes: int | None = None) -> str: ...
-    def line(self, text: str) -> None: ...
-    def let(self, text: str) -> str: ...
-    def fresh(self, stem: str) -> str: ...
-    def label(self, name: str) -> None: ...
-    def loop(self, first: str | int, end: str | int, step: int, body: Callable[[str], None]) -> None: ...
-    def call(self, result: str, function: str, *operands: str) -> str: ...
-    def constant(self, value: float, element: str | None = None) -> Vec: ...
-    def split(self, a: Vec, lanes: int) -> list[str]: ...
-    def join(self, names: list[str], element: str) -> Vec: ...
-    def table(self, numbers: Sequence[float], real: str) -> str: ...
-    def room(self, kind: str) -> str: ...
-    def place(self, base: str, *steps: str | int) -> str: ...
+def _comparison(real: str, whole: str) -> Callable[[Vec, Vec | float], Vec]:
+    def compare(a: Vec, b: Vec | float) -> Vec:
+        condition = f"icmp {whole}" if a.element[0] == "i" else f"fcmp {real}"
+        return a._new(f"{condition} {a.typed}, {a.like(b).name}", "i1")
+
+    return compare
+
+
+def _intrinsic(name: str) -> Callable[..., Vec]:
+    """The method that calls one of LLVM's functions on vectors."""
+
+    def call(a: Vec, *others: Vec | float) -> Vec:
+        operands = [a.typed, *(a.like(b).typed for b in others)]
+        function = f"{name}.v{a.code.lanes}{SUFFIX[a.element]}"
+        return Vec(a.code, a.element, a.code.call(a.code.type(a.element), function, *operands))
+
+    return call
 
 
 class Vec:
@@ -76,8 +78,8 @@ class Vec:
     __hash__ = None  # type: ignore[assignment]
     __slots__ = ("code", "element", "name")
 
-    def __init__(self, code: Writer, element: str, name: str) -> None:
-        self.code = code
+    def __init__(self, code: Any, element: str, name: str) -> None:
+        self.code = code  # the ``llvm_writer.Code`` that the lines are written to
         self.element = element
         self.name = name
 
@@ -97,33 +99,12 @@ class Vec:
     def _new(self, text: str, element: str | None = None) -> Vec:
         return Vec(self.code, element or self.element, self.code.let(text))
 
-    def _binary(self, real: str, whole: str, b: Vec | float) -> Vec:
-        operation = whole if self.element[0] == "i" else real
-        return self._new(f"{operation} {self.typed}, {self.like(b).name}")
-
-    def _compare(self, real: str, whole: str, b: Vec | float) -> Vec:
-        operation = f"icmp {whole}" if self.element[0] == "i" else f"fcmp {real}"
-        return self._new(f"{operation} {self.typed}, {self.like(b).name}", "i1")
-
-    def _intrinsic(self, name: str, *others: Vec | float) -> Vec:
-        kind = self.code.type(self.element)
-        operands = [self.typed, *(self.like(b).typed for b in others)]
-        text = self.code.call(kind, f"{name}.v{self.code.lanes}{SUFFIX[self.element]}", *operands)
-        return Vec(self.code, self.element, text)
-
     # ── arithmetic ──
 
-    def __add__(self, b: Vec | float) -> Vec:
-        return self._binary("fadd", "add", b)
-
-    def __sub__(self, b: Vec | float) -> Vec:
-        return self._binary("fsub", "sub", b)
-
-    def __mul__(self, b: Vec | float) -> Vec:
-        return self._binary("fmul", "mul", b)
-
-    def __truediv__(self, b: Vec | float) -> Vec:
-        return self._binary("fdiv", "sdiv", b)
+    __add__ = _binary("fadd", "add")
+    __sub__ = _binary("fsub", "sub")
+    __mul__ = _binary("fmul", "mul")
+    __truediv__ = _binary("fdiv", "sdiv")
 
     def __radd__(self, b: float) -> Vec:
         return self.like(b) + self
@@ -144,29 +125,16 @@ class Vec:
         """a * b + c, rounded once."""
         if self.element == "float" and not self.code.target.fma:
             return (self.widen() * self.like(b).widen() + self.like(c).widen()).narrow()
-        return self._intrinsic("llvm.fma", b, c)
+        return self._fma(b, c)
 
-    def sqrt(self) -> Vec:
-        return self._intrinsic("llvm.sqrt")
-
-    def rint(self) -> Vec:
-        return self._intrinsic("llvm.rint")
-
-    def floor(self) -> Vec:
-        return self._intrinsic("llvm.floor")
-
-    def ceil(self) -> Vec:
-        return self._intrinsic("llvm.ceil")
-
-    def trunc(self) -> Vec:
-        return self._intrinsic("llvm.trunc")
-
-    def abs(self) -> Vec:
-        return self._intrinsic("llvm.fabs")
-
-    def copysign(self, b: Vec | float) -> Vec:
-        """The size of a with the sign of b."""
-        return self._intrinsic("llvm.copysign", b)
+    _fma = _intrinsic("llvm.fma")
+    sqrt = _intrinsic("llvm.sqrt")
+    rint = _intrinsic("llvm.rint")
+    floor = _intrinsic("llvm.floor")
+    ceil = _intrinsic("llvm.ceil")
+    trunc = _intrinsic("llvm.trunc")
+    abs = _intrinsic("llvm.fabs")
+    copysign = _intrinsic("llvm.copysign")  # the size of a with the sign of b
 
     def at_least(self, b: Vec | float) -> Vec:
         """The larger of a and b; a where either is nan."""
@@ -178,49 +146,25 @@ class Vec:
 
     # ── comparisons (False with nan, except !=), masks and whole numbers ──
 
-    def __lt__(self, b: Vec | float) -> Vec:
-        return self._compare("olt", "slt", b)
-
-    def __le__(self, b: Vec | float) -> Vec:
-        return self._compare("ole", "sle", b)
-
-    def __gt__(self, b: Vec | float) -> Vec:
-        return self._compare("ogt", "sgt", b)
-
-    def __ge__(self, b: Vec | float) -> Vec:
-        return self._compare("oge", "sge", b)
-
-    def __eq__(self, b: Vec | float) -> Vec:  # type: ignore[override]
-        return self._compare("oeq", "eq", b)
-
-    def __ne__(self, b: Vec | float) -> Vec:  # type: ignore[override]
-        return self._compare("une", "ne", b)
-
-    def below(self, b: Vec | int) -> Vec:
-        """a < b, both taken as unsigned."""
-        return self._compare("", "ult", b)
+    __lt__ = _comparison("olt", "slt")
+    __le__ = _comparison("ole", "sle")
+    __gt__ = _comparison("ogt", "sgt")
+    __ge__ = _comparison("oge", "sge")
+    __eq__ = _comparison("oeq", "eq")  # type: ignore[assignment]
+    __ne__ = _comparison("une", "ne")  # type: ignore[assignment]
+    below = _comparison("", "ult")  # both taken as unsigned
 
     def isnan(self) -> Vec:
         return self != self
 
-    def __and__(self, b: Vec | int) -> Vec:
-        return self._binary("", "and", b)
-
-    def __or__(self, b: Vec | int) -> Vec:
-        return self._binary("", "or", b)
-
-    def __xor__(self, b: Vec | int) -> Vec:
-        return self._binary("", "xor", b)
+    __and__ = _binary("", "and")
+    __or__ = _binary("", "or")
+    __xor__ = _binary("", "xor")
+    __lshift__ = _binary("", "shl")
+    __rshift__ = _binary("", "ashr")  # copies of the sign come in from the left
 
     def __invert__(self) -> Vec:
         return self ^ -1
-
-    def __lshift__(self, n: Vec | int) -> Vec:
-        return self._binary("", "shl", n)
-
-    def __rshift__(self, n: Vec | int) -> Vec:
-        """Arithmetic shift: copies of the sign come in from the left."""
-        return self._binary("", "ashr", n)
 
     # ── conversions ──
 
@@ -269,14 +213,14 @@ class Vec:
             return self._native("mask.scalef", self, n, tail=["i32 4"])
         shift, most = MANTISSA[self.element], BIAS[self.element] - 1
         whole = (n + 1.5 * 2.0**shift).bits()
-        usual = n.abs() < most
+        in_range = n.abs() < most
 
         def steps() -> Vec:
             m = n.at_most(2 * most).at_least(-2 * most).to_whole()
             half = m >> 1
             return where(n.isnan(), n, self * half.power_of_two() * (m - half).power_of_two())
 
-        return unless(~usual, (self.bits() + (whole << shift)).real(), steps)
+        return unless(~in_range, (self.bits() + (whole << shift)).real(), steps)
 
     def around_one(self) -> tuple[Vec, Vec]:
         """(k, m) with a = 2^k m, k whole and 3/4 <= m < 3/2.
@@ -300,8 +244,8 @@ class Vec:
             k = where(self == 0.0, -math.inf, where(tiny, k - 64.0, where(self < math.inf, k, self)))
             return k, where(self < 0.0, math.nan, m)
 
-        usual = (self.bits() - smallest.bits()).below(self.like(math.inf).bits() - smallest.bits())
-        return unless_both(~usual, normal(self), special)
+        in_range = (self.bits() - smallest.bits()).below(self.like(math.inf).bits() - smallest.bits())
+        return unless_both(~in_range, normal(self), special)
 
     # ── instructions that LLVM has no general name for ──
 
@@ -347,30 +291,30 @@ class Vec:
 
     def _permute_quarters(self, numbers: Sequence[float]) -> Vec:
         code, kind = self.code, "<8 x float>"
-        found = []
+        quarters = []
         for start in range(0, 32, 8):
             quarter = ", ".join(f"float {literal(v, 'float')}" for v in numbers[start : start + 8])
-            found.append(code.join([
+            quarters.append(code.join([
                 code.call(kind, "llvm.x86.avx2.permps", f"{kind} <{quarter}>", piece) for piece in code.split(self, 8)
             ], "float"))
         upper = (self & 8) != 0
-        return where((self & 16) != 0, where(upper, found[3], found[2]), where(upper, found[1], found[0]))
+        return where((self & 16) != 0, where(upper, quarters[3], quarters[2]), where(upper, quarters[1], quarters[0]))
 
     def each(self, function: str, *others: Vec) -> Vec:
         """A C function ("@erf"), called for one lane after the other (slow)."""
         code, real, kind = self.code, self.element, self.code.type(self.element)
         function = function[1:] + ("" if self.double else "f")
-        rooms = [code.room(kind) for _ in (self, *others)]
-        for a, room in zip((self, *others), rooms, strict=True):
-            code.line(f"store {a.typed}, ptr {room}")
+        arrays = [code.room(kind) for _ in (self, *others)]
+        for a, array in zip((self, *others), arrays, strict=True):
+            code.line(f"store {a.typed}, ptr {array}")
 
         def one(i: str) -> None:
-            places = [code.place(room, i) for room in rooms]
+            places = [code.place(array, i) for array in arrays]
             numbers = [f"{real} " + code.let(f"load {real}, ptr {place}") for place in places]
             code.line(f"store {real} {code.call(real, function, *numbers)}, ptr {places[0]}")
 
         code.loop(0, code.lanes, 1, one)
-        return Vec(code, real, code.let(f"load {kind}, ptr {rooms[0]}"))
+        return Vec(code, real, code.let(f"load {kind}, ptr {arrays[0]}"))
 
 
 def where(mask: Vec, a: Vec | float, b: Vec | float) -> Vec:
@@ -379,31 +323,31 @@ def where(mask: Vec, a: Vec | float, b: Vec | float) -> Vec:
     return a._new(f"select {mask.typed}, {a.typed}, {a.like(b).typed}")
 
 
-def unless(rare: Vec, y: Vec, mend: Callable[[], Vec]) -> Vec:
-    """y, or ``mend()`` for all lanes where any lane of the mask ``rare`` is set.
+def unless(rare: Vec, y: Vec, slow_path: Callable[[], Vec]) -> Vec:
+    """y, or ``slow_path()`` for all lanes where any lane of the mask ``rare`` is set.
 
-    A branch that is seldom taken: what ``mend`` computes costs nothing otherwise.
+    A branch that is seldom taken: what the slow path computes costs nothing otherwise.
     """
-    return _choose(rare, [y], lambda: [mend()])[0]
+    return _choose(rare, [y], lambda: [slow_path()])[0]
 
 
-def unless_both(rare: Vec, y: tuple[Vec, Vec], mend: Callable[[], tuple[Vec, Vec]]) -> tuple[Vec, Vec]:
+def unless_both(rare: Vec, y: tuple[Vec, Vec], slow_path: Callable[[], tuple[Vec, Vec]]) -> tuple[Vec, Vec]:
     """``unless`` for two results of one branch."""
-    first, second = _choose(rare, y, mend)
+    first, second = _choose(rare, y, slow_path)
     return first, second
 
 
-def _choose(rare: Vec, y: Sequence[Vec], mend: Callable[[], Sequence[Vec]]) -> list[Vec]:
+def _choose(rare: Vec, y: Sequence[Vec], slow_path: Callable[[], Sequence[Vec]]) -> list[Vec]:
     code, kind = rare.code, rare.code.type("i1")
-    found = code.call("i1", f"llvm.vector.reduce.or.v{code.lanes}i1", f"{kind} {rare.name}")
+    any_lane = code.call("i1", f"llvm.vector.reduce.or.v{code.lanes}i1", f"{kind} {rare.name}")
     before, slow, done = code.block, code.fresh("rare"), code.fresh("done")
-    code.line(f"br i1 {found}, label %{slow}, label %{done}, !prof !0")
+    code.line(f"br i1 {any_lane}, label %{slow}, label %{done}, !prof !0")
     code.label(slow)
-    mended = mend()
+    results = slow_path()
     code.line(f"br label %{done}")
     end = code.block
     code.label(done)
     return [
         a._new(f"phi {code.type(a.element)} [ {a.name}, %{before} ], [ {b.name}, %{end} ]")
-        for a, b in zip(y, mended, strict=True)
+        for a, b in zip(y, results, strict=True)
     ]
