@@ -16,46 +16,28 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from exprkit.backends import backends  # at once: later the name would stand for the package of that name
+from exprkit.backends import backends as backends  # at once: later the name would stand for the package
 
-if TYPE_CHECKING:
-    from exprkit import data
-    from exprkit.backends.precision import Precision
-    from exprkit.evaluate.compile_ptx import compile_ptx
-    from exprkit.evaluate.evaluator import Evaluator
-    from exprkit.explorer.view import explore
-    from exprkit.expressions import generate
-    from exprkit.expressions.expression import Expression, parameters, variables
-    from exprkit.expressions.parser import parse
-    from exprkit.expressions.population import Population
-    from exprkit.fitting.description_length import description_length
-    from exprkit.fitting.fit import FitResult, fit
-    from exprkit.operators import ops
-    from exprkit.study import bench
-    from exprkit.study.sweep import sweep
+if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
+    from exprkit import data as data
+    from exprkit.backends.precision import Precision as Precision
+    from exprkit.evaluate.compile_ptx import compile_ptx as compile_ptx
+    from exprkit.evaluate.evaluator import Evaluator as Evaluator
+    from exprkit.explorer.view import explore as explore
+    from exprkit.expressions import generate as generate
+    from exprkit.expressions.expression import Expression as Expression
+    from exprkit.expressions.expression import parameters as parameters
+    from exprkit.expressions.expression import variables as variables
+    from exprkit.expressions.parser import parse as parse
+    from exprkit.expressions.population import Population as Population
+    from exprkit.fitting.description_length import description_length as description_length
+    from exprkit.fitting.fit import FitResult as FitResult
+    from exprkit.fitting.fit import fit as fit
+    from exprkit.operators import ops as ops
+    from exprkit.study import bench as bench
+    from exprkit.study.sweep import sweep as sweep
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "Evaluator",
-    "Expression",
-    "FitResult",
-    "Population",
-    "Precision",
-    "backends",
-    "bench",
-    "compile_ptx",
-    "data",
-    "description_length",
-    "explore",
-    "fit",
-    "generate",
-    "ops",
-    "parameters",
-    "parse",
-    "sweep",
-    "variables",
-]
 
 _HOME = {
     "Evaluator": "evaluate.evaluator",
@@ -73,6 +55,7 @@ _HOME = {
     "variables": "expressions.expression",
 }
 _SUBMODULES = {"bench": "study.bench", "data": "data", "generate": "expressions.generate", "ops": "operators.ops"}
+__all__ = sorted(["backends", *_HOME, *_SUBMODULES])
 
 
 def __getattr__(name: str) -> Any:

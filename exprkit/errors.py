@@ -9,7 +9,7 @@ import reprlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-LOOKED_AT = 200  # names that a misspelt one is compared with in full
+MOST_CANDIDATES = 200  # names that a misspelt one is compared with in full, which is slow
 
 
 class ExprkitError(Exception):
@@ -76,10 +76,10 @@ _SHORT.maxstring = _SHORT.maxother = 60
 
 def nearest(word: str, names: Iterable[str]) -> str | None:
     """The name that a misspelt one is most like, if any is; quick among any number of names."""
-    found = list(names)
-    if len(found) > LOOKED_AT:
-        found = heapq.nlargest(LOOKED_AT, found, key=lambda name: _likeness(word, name))
-    return next(iter(difflib.get_close_matches(word, found, 1)), None)
+    candidates = list(names)
+    if len(candidates) > MOST_CANDIDATES:
+        candidates = heapq.nlargest(MOST_CANDIDATES, candidates, key=lambda name: _likeness(word, name))
+    return next(iter(difflib.get_close_matches(word, candidates, 1)), None)
 
 
 def _likeness(a: str, b: str) -> tuple[int, int]:
@@ -88,12 +88,7 @@ def _likeness(a: str, b: str) -> tuple[int, int]:
 
 
 def _common(a: str, b: str) -> int:
-    n = 0
-    for one, other in zip(a, b, strict=False):
-        if one != other:
-            break
-        n += 1
-    return n
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def number_of(n: int, what: str) -> str:
@@ -118,7 +113,7 @@ def listed(values: Any) -> tuple[Any, ...] | None:
 
 
 def brief(value: Any, most: int = 100) -> str:
-    """What was given, as an error shows it."""
+    """A value as an error shows it."""
     text = repr(value)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 

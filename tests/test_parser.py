@@ -487,7 +487,7 @@ def test_a_misspelt_name_is_compared_with_few_of_many(monkeypatch):
         ek.parse("variable_number_1", variables=names).diff("variable_numbr_30")
     with pytest.raises(ArgumentError, match=r"'unlike': there are (variable_number_\d, ){8}…$"):
         ek.parse("variable_number_1", variables=names).diff("unlike")
-    assert max(compared) == errors.LOOKED_AT
+    assert max(compared) == errors.MOST_CANDIDATES
 
 
 def test_names_of_populations_of_the_past_are_forgotten():

@@ -1,7 +1,19 @@
 """The evaluator: a population on one data set, whatever backend runs it.
 
-Checks and converts what the user hands over, then calls the backend's ``Engine``.
-``parse -> Evaluator (lower, prepare) -> evaluate | loss``.
+In: a ``Population`` and what the user hands over.  Out: what the backend's ``Engine`` makes of it.  On its way there an
+argument is checked once, by a function of ``inputs``:
+
+===========  ======================  ===============================================================
+argument     goes through            and comes to the engine as
+===========  ======================  ===============================================================
+``X``        ``data_matrix``         (n_points, n_vars) of dtype, memory of the evaluator's own
+``params``   ``parameter_sets``      (n_sets, n_exprs, max_params) of dtype
+``y``        ``point_vector``        (n_points,) of dtype
+``weights``  ``weights_vector``      (n_points,) of dtype, or None
+``out``      ``result_array``        itself or new memory, (n_sets, n_exprs, n_points, ...) of dtype
+===========  ======================  ===============================================================
+
+Arrays on the backend's device stay there, and results go back as the kind of array that ``X`` was.
 
     >>> import exprkit as ek, numpy as np
     >>> ev = ek.Evaluator(ek.parse(["x1 + p1", "x1 * x2"]), np.ones((3, 2)))
@@ -84,7 +96,7 @@ class Evaluator:
     Attributes
     ----------
     pop, backend, precision, dtype, threads, n_steps
-        what was chosen
+        the settings in use
     X : array, (n_points, n_vars)
         the data, checked, in memory of the evaluator's own
     engine : exprkit.backends.contract.Engine
@@ -119,18 +131,18 @@ class Evaluator:
         self.n_steps = _check_steps(n_steps)
         check_options(options, Evaluator)
         auto = isinstance(backend, str) and backend == "auto"
-        self._choice = self._chosen(X, settings, tuple(options)) if auto else None
+        self._choice = self._choose(X, settings, tuple(options)) if auto else None
         self.backend = self._choice.name if self._choice else backend
-        chosen = load(self.backend)
-        _check_offered(self.backend, options, chosen.options)
-        self.adopt = chosen.adopt
-        self.X, self._give_back, self._name_of = inputs.data_matrix(X, pop, self.dtype, self.adopt)
-        self._rounded: Any = None  # the y that was looked at last
-        self._asked: Any = None  # the same, of a loss that stayed on the device
-        self._fresh = None if isinstance(self.X, np.ndarray) else chosen.empty
+        backend_ = load(self.backend)
+        _check_offered(self.backend, options, backend_.options)
+        self._adopt = backend_.adopt
+        self.X, self._give_back, self._column_name = inputs.data_matrix(X, pop, self.dtype, self._adopt)
         self.n_points = len(self.X)
-        self._make_engine = lambda pop: chosen.engine(
-            pop, self.X, precision=_for_backend(settings, self.backend, chosen.takes_settings), dtype=self.dtype,
+        self._empty = None if isinstance(self.X, np.ndarray) else backend_.empty
+        self._checked_y: Any = None  # the y whose rounding was checked last
+        self._complete_y: Any = None  # the y that was looked through last for what is missing, on a device
+        self._make_engine = lambda pop: backend_.engine(
+            pop, self.X, precision=_for_backend(settings, self.backend, backend_.takes_settings), dtype=self.dtype,
             threads=self.threads, **options,
         )
         self.engine = self._make_engine(pop)
@@ -166,24 +178,19 @@ class Evaluator:
             If ``params`` or ``out`` does not fit; nothing is computed then.
         """
         count_nonfinite = _check_flag("count_nonfinite", count_nonfinite)
-        sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self.adopt)
-        shape = (*lead, len(self.pop), self.n_points)
-        array = inputs.result_array(out, shape, self.dtype, self.adopt, self._fresh)
-        sets = inputs.apart(sets, array)
-        values = array.reshape(len(sets), len(self.pop), self.n_points)
-        if not count_nonfinite:
-            self.engine.evaluate(sets, values)
-            return out if out is not None else self._give_back(array)
-        counts = np.zeros((len(sets), len(self.pop), 2), np.int64)
-        counting: Any = self.engine
-        if counting.counts:
-            counting.evaluate(sets, values, counts)
+        sets, array = self._sets_and_result(params, out, self.n_points)
+        values = array.reshape(len(sets), *array.shape[-2:])
+        counts = self._zero_counts(sets) if count_nonfinite else None
+        engine: Any = self.engine
+        if counts is not None and engine.counts:
+            engine.evaluate(sets, values, counts)
         else:
-            self.engine.evaluate(sets, values)
-            counts[..., 0], counts[..., 1] = np.isnan(values).sum(-1), np.isinf(values).sum(-1)
-        # not before the results are on their way: what takes a device array over waits for what was started by then
+            engine.evaluate(sets, values)
+            if counts is not None:
+                counts[..., 0], counts[..., 1] = np.isnan(values).sum(-1), np.isinf(values).sum(-1)
+        # after the kernels are queued: exporting a device array synchronises with everything queued so far
         result = out if out is not None else self._give_back(array)
-        return result, counts.reshape(*lead, len(self.pop), 2)
+        return result if counts is None else (result, counts.reshape(*array.shape[:-1], 2))
 
     def loss(
         self, params: Any, y: Any, kind: str = "sse", weights: Any = None, count_nonfinite: bool = False
@@ -223,37 +230,37 @@ class Evaluator:
         summed, finish = LOSSES[one_of("kind", kind, tuple(LOSSES), DataError)]
         count_nonfinite = _check_flag("count_nonfinite", count_nonfinite)
         sets, lead, target, w = self._against(params, y, weights)
-        counts = np.zeros((len(sets), len(self.pop), 2), np.int64) if count_nonfinite else None
-        counting: Any = self.engine
-        if counts is not None and counting.counts_losses:
-            sums = counting.loss_sums(sets, target, w, summed, counts)
+        counts = self._zero_counts(sets) if count_nonfinite else None
+        engine: Any = self.engine
+        if counts is not None and engine.counts_losses:
+            sums = engine.loss_sums(sets, target, w, summed, counts)
         else:
-            sums = self.engine.loss_sums(sets, target, w, summed)
-            if counts is not None:
-                self._count(sets, w, counts)
+            sums = engine.loss_sums(sets, target, w, summed)
         if counts is None:
             self._check_complete(sums, y, target, w)
-        total = self.n_points if w is None else float(np.sum(w, dtype=np.float64))
+        elif not engine.counts_losses:
+            self._count(sets, w, counts)
         with np.errstate(divide="ignore", invalid="ignore"):
-            loss = self._give_back(finish(sums, np.float64(total)).reshape(*lead, len(self.pop)))
+            loss = self._give_back(finish(sums, self._total(w)).reshape(*lead, len(self.pop)))
         return loss if counts is None else (loss, counts.reshape(*lead, len(self.pop), 2))
+
+    def _zero_counts(self, sets: Any) -> np.ndarray:
+        """Room for how many nan and how many inf every expression makes."""
+        return np.zeros((len(sets), len(self.pop), 2), np.int64)
 
     def _count(self, sets: Any, w: Any, counts: np.ndarray) -> None:
         """How many nan and inf every expression gives where ``w`` is not 0; of some expressions at a time."""
         rows = max(1, COUNTED_BYTES // max(self.n_points * self.dtype.itemsize, 1))
         for start in range(0, len(self.pop), rows):
             part = slice(start, start + rows)
-            engine = self._make_engine(self.pop[part])
-            width = self.pop[part].max_params
-            for one_set, found in zip(sets, counts, strict=True):
-                values = inputs.result_array(
-                    None, (1, len(self.pop[part]), self.n_points), self.dtype, self.adopt, self._fresh
-                )
-                engine.evaluate(np.ascontiguousarray(one_set[None, part, :width]), values)
-                given = values[0] if w is None else values[0][:, w != 0]
-                for k, kind in enumerate((given != given, abs(given) == np.inf)):
-                    number = kind.sum(-1)
-                    found[part, k] = number.get() if hasattr(number, "get") else number
+            pop = self.pop[part]
+            engine, shape = self._make_engine(pop), (1, len(pop), self.n_points)
+            for one_set, counts_of_set in zip(sets, counts, strict=True):
+                values = inputs.result_array(None, shape, self.dtype, self._adopt, self._empty)
+                engine.evaluate(np.ascontiguousarray(one_set[None, part, : pop.max_params]), values)
+                counted = values[0] if w is None else values[0][:, w != 0]
+                for k, mask in enumerate((counted != counted, abs(counted) == np.inf)):
+                    counts_of_set[part, k] = inputs.on_host(mask.sum(-1))
 
     def jacobian(self, params: Any = None, out: Any = None) -> Any:
         """The derivatives of every expression by its parameters, at every data point.
@@ -280,11 +287,8 @@ class Evaluator:
             If the backend makes no derivatives.
         """
         compute = self.derivatives().jacobian
-        sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self.adopt)
-        shape = (*lead, len(self.pop), self.n_points, self.pop.max_params)
-        array = inputs.result_array(out, shape, self.dtype, self.adopt, self._fresh)
-        sets = inputs.apart(sets, array)
-        compute(sets, array.reshape(len(sets), *shape[len(lead) :]))
+        sets, array = self._sets_and_result(params, out, self.n_points, self.pop.max_params)
+        compute(sets, array.reshape(len(sets), *array.shape[-3:]))
         return out if out is not None else self._give_back(array)
 
     def loss_and_grad(self, params: Any, y: Any, kind: str = "sse", weights: Any = None) -> tuple[Any, Any]:
@@ -315,7 +319,7 @@ class Evaluator:
         sets, lead, target, w = self._against(params, y, weights)
         sums, gradient = compute(sets, target, w, summed)
         self._check_complete(sums, y, target, w)
-        total = np.float64(self.n_points if w is None else float(np.sum(w, dtype=np.float64)))
+        total = self._total(w)
         with np.errstate(divide="ignore", invalid="ignore"):
             loss = finish(sums, total)
             slope = 0.5 / (loss * total) if kind == "rmse" else 1.0 if kind == "sse" else 1.0 / total
@@ -400,28 +404,40 @@ class Evaluator:
             raise BackendError(f"backend {self.backend!r} {otherwise}; backend='ptx' does")
         return self.engine
 
-    def _against(
-        self, params: Any, y: Any, weights: Any
-    ) -> tuple[np.ndarray, tuple[int, ...], np.ndarray, np.ndarray | None]:
+    def _sets_and_result(self, params: Any, out: Any, *shape: int) -> tuple[Any, Any]:
+        """Parameters, (n_sets, n_exprs, max_params), and ``out`` or memory, (n_exprs, *shape) or (n_sets, ...)."""
+        sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self._adopt)
+        array = inputs.result_array(out, (*lead, len(self.pop), *shape), self.dtype, self._adopt, self._empty)
+        return inputs.apart(sets, array), array
+
+    def _against(self, params: Any, y: Any, weights: Any) -> tuple[Any, tuple[int, ...], Any, Any]:
         """Parameters, their leading shape, the target and the weights, checked."""
-        sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self.adopt)
-        known = y is self._rounded
-        target = inputs.point_vector("y", y, self.n_points, self.dtype, self.adopt, checked=known)
-        w = inputs.weights_vector(weights, self.n_points, self.dtype, self.adopt)
-        self._rounded = y
+        sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self._adopt)
+        target, w = self.target(y, weights)
+        self._checked_y = y
         return sets, lead, target, w
 
-    def _check_complete(self, sums: Any, given: Any, y: Any, w: Any) -> None:
+    def target(self, y: Any, weights: Any = None, own: bool = False) -> tuple[Any, Any]:
+        """``y`` and ``weights`` as the engine takes them; with ``own``, in memory that the user has not."""
+        known = y is self._checked_y and not own
+        target = inputs.point_vector("y", y, self.n_points, self.dtype, self._adopt, own, checked=known)
+        return target, inputs.weights_vector(weights, self.n_points, self.dtype, self._adopt, own)
+
+    def _total(self, w: Any) -> np.float64:
+        """The sum of the weights."""
+        return np.float64(self.n_points if w is None else float(np.sum(w, dtype=np.float64)))
+
+    def _check_complete(self, sums: Any, y: Any, target: Any, w: Any) -> None:
         """Where a loss came out nan: an error if values are missing.
 
-        To ask a device is to wait for it, so of the same ``given`` y it is asked once.
+        To ask a device is to wait for it, so of the same ``y`` of the user's it is asked once.
         """
         on_device = not isinstance(sums, np.ndarray)
-        if on_device and given is self._asked:
+        if on_device and y is self._complete_y:
             return
-        self._asked = given if on_device else None
+        self._complete_y = y if on_device else None
         if bool(np.isnan(sums).any()):
-            self.check_complete(y, w)
+            self.check_complete(target, w)
 
     def check_complete(self, y: Any, w: Any) -> None:
         """An error if ``y`` or a column that the population uses is nan at a point that counts."""
@@ -437,34 +453,29 @@ class Evaluator:
     @functools.cached_property
     def _gaps(self) -> list[tuple[str, np.ndarray]]:
         """The columns that the population uses and that are not complete, with the points where they are nan."""
-        found = []
-        for i in tables.used_columns(self.pop):
-            missing = np.isnan(self.X[:, i])
-            if bool(missing.any()):
-                found.append((f"column {self._name_of(i)} of X", inputs.on_host(missing)))
-        return found
+        gaps = ((i, np.isnan(self.X[:, i])) for i in tables.used_columns(self.pop))
+        return [(f"column {self._column_name(i)} of X", inputs.on_host(gap)) for i, gap in gaps if bool(gap.any())]
 
     def explain(self) -> str:
         """Which backend runs and on what, and what each is estimated to take (``backends.cost_model``)."""
         head = f"{self.backend}: {status(self.backend).detail}; precision {self.precision}, {self.dtype}"
-        found = self._choice
-        if found is None:
-            work = cost_model.work_of(self.pop, self.n_points, **self._expected(self._fresh is not None))
-            found = cost_model.choose(work, pop=self.pop, forced=self.backend)
-        return f"{head}\n{found.table()}"
+        choice = self._choice
+        if choice is None:
+            work = self._work(self.n_points, self._empty is not None)
+            choice = cost_model.choose(work, pop=self.pop, forced=self.backend)
+        return f"{head}\n{choice.table()}"
 
-    def _chosen(self, X: Any, settings: Precision, options: tuple[str, ...]) -> cost_model.Choice:
+    def _choose(self, X: Any, settings: Precision, options: tuple[str, ...]) -> cost_model.Choice:
         """What "auto" takes; data that is no table of numbers is complained of later."""
-        n_points = inputs.length(X)
-        work = cost_model.work_of(self.pop, n_points, **self._expected(cost_model.lies_on_device(X)))
+        work = self._work(inputs.length(X), cost_model.lies_on_device(X))
         special = settings != Precision(settings.operators)
         return cost_model.choose(work, pop=self.pop, options=options, settings=special)
 
-    def _expected(self, on_device: bool) -> dict[str, Any]:
-        return {
-            "dtype": self.dtype, "fast": self.precision == "fast", "n_steps": self.n_steps, "threads": self.threads,
-            "on_device": on_device,
-        }  # fmt: skip
+    def _work(self, n_points: int, on_device: bool) -> Any:
+        return cost_model.work_of(
+            self.pop, n_points, dtype=self.dtype, fast=self.precision == "fast", n_steps=self.n_steps,
+            threads=self.threads, on_device=on_device,
+        )  # fmt: skip
 
     def __reduce__(self) -> Any:
         raise TypeError("an Evaluator stays in its process: hand the Population and the data over, and make it there")

@@ -1,8 +1,7 @@
-"""What the user hands over, checked and made into arrays the backends can take.
+"""What the user hands over, checked and made into arrays that the backends can take.
 
-In: lists, arrays, tables, of any library and any device.  Out: arrays of the evaluator's dtype. 
-Every shape is checked against the population before any work starts, and an error says what fits,
-what came, and what to do.
+In: lists, arrays, tables, of any library and any device.  Out: arrays of the evaluator's dtype.  Every shape is checked
+against the population before any work starts, and an error says what fits, what came, and what to do.
 
 Arrays that lie on a device stay there: a backend that can use them has a function ``adopt``,
 which gives a view of such an array in the backend's own library, and None for anything else.
@@ -48,18 +47,18 @@ def weights_vector(
     """Weights of the points, finite and not negative; None for none."""
     if weights is None:
         return None
-    given = _vector("weights", weights, n_points, adopt)
-    least, most = (float(given.min()), float(given.max())) if n_points else (0.0, 0.0)
+    array = _vector("weights", weights, n_points, adopt)
+    least, most = (float(array.min()), float(array.max())) if n_points else (0.0, 0.0)
     if not (least >= 0 and most < np.inf):
         raise DataError("weights must be finite and not negative")
     limits = rounding.limits_of(dtype)
-    spoilt = f"up to {most:.6g} are too large for {dtype}" if most >= limits.endless else None
-    if least <= limits.nothing and rounding.loses_digits(given.dtype, dtype):
-        lost = (given > 0) & (given <= limits.nothing)
-        spoilt = f"down to {float(given[lost].min()):.6g} become 0 in {dtype}" if bool(lost.any()) else spoilt
-    if spoilt:
-        raise DataError(f"weights {spoilt}: scale them, or use dtype=\"float64\"")
-    return _cast(given, dtype, own)
+    harm = f"up to {most:.6g} are too large for {dtype}" if most >= limits.overflow else None
+    if least <= limits.underflow and rounding.loses_digits(array.dtype, dtype):
+        lost = (array > 0) & (array <= limits.underflow)
+        harm = f"down to {float(array[lost].min()):.6g} become 0 in {dtype}" if bool(lost.any()) else harm
+    if harm:
+        raise DataError(f"weights {harm}: scale them, or use dtype=\"float64\"")
+    return _cast(array, dtype, own)
 
 
 def dtype_name(dtype: Any) -> str:
@@ -249,9 +248,9 @@ def _flat(vectors: Any) -> np.ndarray:
     """All numbers of the vectors, float64."""
     _check_kinds({*map(type, vectors)})
     numbers = list(chain.from_iterable(vectors))
-    found = np.array(numbers) if numbers else np.empty(0)
-    if found.dtype.kind in "fiub":
-        return found.astype(np.float64)
+    array = np.array(numbers) if numbers else np.empty(0)
+    if array.dtype.kind in "fiub":
+        return array.astype(np.float64)
     _check_kinds({*map(type, numbers)})
     return np.fromiter(numbers, np.float64, len(numbers))
 
@@ -263,8 +262,8 @@ def _check_kinds(kinds: set[type]) -> None:
             raise TypeError(f"there is a {kind.__name__} among them")
 
 
-def _first_needing(pop: Population, given: int) -> str:
-    i = int(np.argmax(pop.n_params > given))
+def _first_needing(pop: Population, more_than: int) -> str:
+    i = int(np.argmax(pop.n_params > more_than))
     return f"{_describe(pop, i)} has {pop.n_params[i]}"
 
 

@@ -29,10 +29,10 @@ LOST = 0.01  # share of the different numbers that may become equal to others
 class Limits(NamedTuple):
     """Of a type of real numbers."""
 
-    endless: float  # numbers from here on are rounded to inf
-    nothing: float  # numbers up to here are rounded to 0
+    overflow: float  # numbers from here on are rounded to inf
+    underflow: float  # numbers up to here are rounded to 0
     error: float  # of rounding, at most, as a share of the number
-    whole: float  # up to here all whole numbers are there
+    whole_to: float  # up to here all whole numbers are there
 
 
 def harm(values: Any, dtype: np.dtype) -> str | None:
@@ -41,8 +41,8 @@ def harm(values: Any, dtype: np.dtype) -> str | None:
         return None
     low, high = _range(values)
     largest, limits = max(-low, high), limits_of(dtype)
-    if largest < limits.endless:
-        if max(largest * limits.error, limits.nothing) <= COARSE * (high - low) and largest <= limits.whole:
+    if largest < limits.overflow:
+        if max(largest * limits.error, limits.underflow) <= COARSE * (high - low) and largest <= limits.whole_to:
             return None
         return _merged(values, dtype, low, high, largest, limits)
     most = np.finfo(dtype).max
@@ -52,15 +52,15 @@ def harm(values: Any, dtype: np.dtype) -> str | None:
 
 def _merged(values: Any, dtype: np.dtype, low: Any, high: Any, largest: Any, limits: Limits) -> str | None:
     """Whether different numbers become equal, where the first look left it open."""
-    if 0 < largest <= limits.nothing:
+    if 0 < largest <= limits.underflow:
         return f"all numbers, at most {largest:.6g}, become 0 in {dtype}: scale them{_double(dtype)}"
     error = largest * limits.error
-    if max(error, limits.nothing) <= COARSE * (high - low) and not _are_whole(values):
+    if max(error, limits.underflow) <= COARSE * (high - low) and not _are_whole(values):
         return None
     before, after = _different(values, dtype)
     if before - after <= LOST * before:
         return None
-    remedy = "subtract the least of them" if error > limits.nothing else "scale them"
+    remedy = "subtract the least of them" if error > limits.underflow else "scale them"
     return (
         f"{before:,} different numbers, from {low:.12g} to {high:.12g}, become {after:,} in {dtype}: "
         f"{remedy}{_double(dtype)}"
@@ -70,17 +70,15 @@ def _merged(values: Any, dtype: np.dtype, low: Any, high: Any, largest: Any, lim
 @functools.cache
 def limits_of(dtype: np.dtype) -> Limits:
     """What decides how a type rounds."""
-    found = np.finfo(dtype)
-    error = float(found.eps) / 2
-    return Limits(
-        float(found.max) * (1 + error / 2), float(found.smallest_subnormal) / 2, error, 2.0 ** (found.nmant + 1)
-    )
+    info = np.finfo(dtype)
+    error = float(info.eps) / 2
+    return Limits(float(info.max) * (1 + error / 2), float(info.smallest_subnormal) / 2, error, 2.0 ** (info.nmant + 1))
 
 
 @functools.cache
-def loses_digits(given: np.dtype, dtype: np.dtype) -> bool:
+def loses_digits(source: np.dtype, dtype: np.dtype) -> bool:
     """Whether a type of real numbers has some that the other one rounds."""
-    digits = 8 * given.itemsize if given.kind in "iu" else np.finfo(given).nmant + 1 if given.kind == "f" else 1
+    digits = 8 * source.itemsize if source.kind in "iu" else np.finfo(source).nmant + 1 if source.kind == "f" else 1
     return bool(digits > np.finfo(dtype).nmant + 1)
 
 

@@ -38,21 +38,21 @@ def length(table: Any) -> int:
 def columns(table: Any, pop: Population) -> dict[str, np.ndarray | None]:
     """The numbers of the variables' columns by what errors call them; None for one that is not there nor used."""
     names = list(table if isinstance(table, Mapping) else table.columns)
-    found = {name: None if place is None else _column(table, names[place], place, f"column {name} of X")
-             for name, place in _places(names, pop)}  # fmt: skip
-    lengths = {name: len(values) for name, values in found.items() if values is not None}
+    arrays = {name: None if place is None else _column(table, names[place], place, f"column {name} of X")
+              for name, place in _places(names, pop)}  # fmt: skip
+    lengths = {name: len(values) for name, values in arrays.items() if values is not None}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} {n:,}" for name, n in lengths.items())
         raise DataError(f"the columns of X have different lengths: {listed}")
-    return found
+    return arrays
 
 
 def _column(table: Any, name: Any, place: int, what: str) -> np.ndarray:
     """Its numbers, (n_points,)."""
-    found = as_numbers(what, table.iloc[:, place] if hasattr(table, "iloc") else table[name])
-    if found.ndim != 1:
-        raise DataError(f"{what} must have one number a data point, not shape {found.shape}")
-    return found
+    numbers = as_numbers(what, table.iloc[:, place] if hasattr(table, "iloc") else table[name])
+    if numbers.ndim != 1:
+        raise DataError(f"{what} must have one number a data point, not shape {numbers.shape}")
+    return numbers
 
 
 def used_columns(pop: Population) -> list[int]:
@@ -64,19 +64,19 @@ def _places(names: list[Any], pop: Population) -> list[tuple[str, int | None]]:
     """For every variable what its column is called, and which one it is."""
     if pop.variables is not None:
         return [(repr(name), _place(names, name)) for name in pop.variables]
-    usual = [f"x{i + 1}" for i in range(pop.n_vars)]
-    used = {usual[i] for i in used_columns(pop)}
-    lacking = [name for name in usual if name in used and name not in names]
+    defaults = [f"x{i + 1}" for i in range(pop.n_vars)]
+    used = {defaults[i] for i in used_columns(pop)}
+    lacking = [name for name in defaults if name in used and name not in names]
     if used and not lacking:
-        return [(name, _place(names, name) if name in used else None) for name in usual]
-    here = list(zip(names, usual, strict=False))
-    if astray := [name for name in usual if name in used and name in names and (name, name) not in here]:
+        return [(name, _place(names, name) if name in used else None) for name in defaults]
+    here = list(zip(names, defaults, strict=False))
+    if astray := [name for name in defaults if name in used and name in names and (name, name) not in here]:
         raise DataError(
             f"X has a column {astray[0]!r}, but none is called {lacking[0]!r}: name all columns that are used, or none "
             "of them, to be taken in their order"
         )
-    return [(name if given == name else f"{name} ({str(given)!r})", place)
-            for place, (given, name) in enumerate(here)]  # fmt: skip
+    return [(name if column == name else f"{name} ({str(column)!r})", place)
+            for place, (column, name) in enumerate(here)]  # fmt: skip
 
 
 def _place(names: list[Any], name: str) -> int:

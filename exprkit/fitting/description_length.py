@@ -1,4 +1,4 @@
-"""Description length: how many nats an expression and the data, told by it, take to write down.
+"""Description length: how many nats an expression, and the data by way of it, take to write down.
 
 In: a ``FitResult``.  Out: nats by expression.  Ranks expressions by what they explain against what they cost.
 
@@ -20,17 +20,17 @@ Regression", arXiv 2211.11461, equation 6):
   nodes and n the different operators, variables and constants among them (a parameter is one kind).
 
 A parameter of less than a step is set to 0 and costs nothing; the likelihood is taken anew.  So a
-parameter that is told costs log 2 or more.  Where 0 is outside a parameter's bounds or leaves no finite
-likelihood (it stands in a denominator, say), an expression can not be told: its length is inf.  Of an
+parameter that is written down costs log 2 or more.  Where 0 is outside a parameter's bounds or leaves no finite
+likelihood (it stands in a denominator, say), an expression can not be written down: its length is inf.  Of an
 expression with several such parameters
 
 1. all are set to 0 together;
 2. where that can not be, one after the other, always the one of the fewest steps that can be 0, and what
-   the others' steps are is found anew each time; the length is inf if one of less than a step is left.
+   the others' steps are is computed anew each time; the length is inf if one of less than a step is left.
 
 It is inf as well where there is no likelihood, and where a fit did not end at a maximum of it: where an
 information is not finite, or negative and not as good as 0 (its size makes no step).  A parameter at a
-bound (``FitResult.at_bound``) is no free number but a constant that was told, and costs what a constant
+bound (``FitResult.at_bound``) is no free number but a constant that was given, and costs what a constant
 does, the size of log |theta|.
 """
 
@@ -54,7 +54,7 @@ class DescriptionLength:
     """In nats, float64 (n_exprs,) each.
 
     ``total`` is the sum of ``residuals`` (the negative log-likelihood; nan where there is none), ``parameters``
-    (never negative) and ``function``; inf, never nan, where an expression or its parameters can not be told.
+    (never negative) and ``function``; inf, never nan, where an expression or its parameters can not be code.
     ``params`` are the fit's, with 0 for those of less than a step of their precision.
     """
 
@@ -86,18 +86,17 @@ def description_length(result: FitResult) -> DescriptionLength:
         raise ArgumentError(f"description_length takes what ek.fit gives, not {type(result).__name__}")
     if result.kind not in LIKELIHOODS:
         raise ArgumentError(f"a fit of loss={result.kind!r} has no likelihood: use loss='gaussian' or 'poisson'")
-    likelihood = _likelihood(result)
-    told = _as_fitted(result, likelihood)
-    _set_to_0(told, likelihood)
+    likelihood = Likelihood(result.goal, points_of(result.pop, result.goal), result.evaluator.threads)
+    code = _as_fitted(result, likelihood)
+    _set_to_0(code, likelihood)
     with np.errstate(all="ignore"):
-        free = np.where(told.free, np.where(told.steps >= 1, np.log(2 * told.steps), np.inf), 0.0)
-        bound = np.where(result.at_bound & (told.params != 0), np.abs(np.log(np.abs(told.params))), 0.0)
-    parameters = np.where(np.isnan(told.residuals), np.nan, (free + bound).sum(axis=1))
+        free = np.where(code.free, np.where(code.steps >= 1, np.log(2 * code.steps), np.inf), 0.0)
+        bound = np.where(result.at_bound & (code.params != 0), np.abs(np.log(np.abs(code.params))), 0.0)
+    parameters = np.where(np.isnan(code.residuals), np.nan, (free + bound).sum(axis=1))
     function = function_length(result.pop)
-    total = told.residuals + parameters + function
-    return DescriptionLength(
-        np.where(np.isnan(total), np.inf, total), told.residuals, parameters, function, told.params
-    )
+    total = code.residuals + parameters + function
+    total[np.isnan(total)] = np.inf
+    return DescriptionLength(total, code.residuals, parameters, function, code.params)
 
 
 def function_length(pop: Population) -> np.ndarray:
@@ -132,11 +131,11 @@ def front(cost: np.ndarray, loss: np.ndarray, tolerance: np.ndarray) -> np.ndarr
     return np.array(kept, np.int64)
 
 
-# ── parameters, as they are told ─────────────────────────────────────────────────────
+# ── parameters, as they are written down ─────────────────────────────────────────────
 
 
-class _Told(NamedTuple):
-    """What is told of every expression; arrays (n_exprs, max_params) but the first two."""
+class _Encoding(NamedTuple):
+    """What is written down of every expression; arrays (n_exprs, max_params) but the first two."""
 
     pop: Population
     residuals: np.ndarray  # (n_exprs,)
@@ -146,28 +145,22 @@ class _Told(NamedTuple):
     may_be_0: np.ndarray  # 0 is within its bounds
 
 
-def _likelihood(result: FitResult) -> Likelihood:
-    points = points_of(result.pop, result._X, result._y, result._weights)
-    threads = None if result._evaluator is None else result._evaluator.threads
-    return Likelihood(result.kind, points, result._y, result._weights, threads)
-
-
-def _as_fitted(result: FitResult, likelihood: Likelihood) -> _Told:
+def _as_fitted(result: FitResult, likelihood: Likelihood) -> _Encoding:
     pop, params = result.pop, result.params
     free = _parameters_of(pop) & ~result.at_bound & np.isfinite(result.loss)[:, None]
-    low, high = (np.zeros(1) if side is None else side for side in result._bounds)
+    low, high = (np.zeros(1) if side is None else side for side in (result.goal.lower, result.goal.upper))
     rows = np.flatnonzero(free.any(axis=1))
     steps = np.zeros(params.shape)
     steps[rows] = _steps(params[rows], likelihood.information(pop[rows], params[rows]))
-    return _Told(pop, result.loss.copy(), params.copy(), free, steps, (low <= 0) & (high >= 0) & free)
+    return _Encoding(pop, result.loss.copy(), params.copy(), free, steps, (low <= 0) & (high >= 0) & free)
 
 
 def _parameters_of(pop: Population) -> np.ndarray:
     """Which parameters are in an expression, bool (n_exprs, max_params)."""
-    found = np.zeros((len(pop), pop.max_params), bool)
-    there = pop.kinds == PARAMETER
-    found[np.repeat(np.arange(len(pop)), pop.n_tokens)[there], pop.values[there]] = True
-    return found
+    present = np.zeros((len(pop), pop.max_params), bool)
+    tokens = pop.kinds == PARAMETER
+    present[np.repeat(np.arange(len(pop)), pop.n_tokens)[tokens], pop.values[tokens]] = True
+    return present
 
 
 def _steps(params: np.ndarray, information: np.ndarray) -> np.ndarray:
@@ -176,37 +169,37 @@ def _steps(params: np.ndarray, information: np.ndarray) -> np.ndarray:
         return np.where((information > 0) | (steps < 1), steps, np.nan)
 
 
-def _set_to_0(told: _Told, likelihood: Likelihood) -> None:
+def _set_to_0(code: _Encoding, likelihood: Likelihood) -> None:
     """All parameters of less than a step, where that can be."""
-    small = told.free & (told.steps < 1)
+    small = code.free & (code.steps < 1)
     rows = np.flatnonzero(small.any(axis=1))
     if not len(rows):
         return
-    trial = np.where(small[rows], 0.0, told.params[rows])
-    found = likelihood.at(told.pop[rows], trial)
-    fine = np.isfinite(found) & (told.may_be_0 | ~small)[rows].all(axis=1)
+    trial = np.where(small[rows], 0.0, code.params[rows])
+    residuals = likelihood.at(code.pop[rows], trial)
+    fine = np.isfinite(residuals) & (code.may_be_0 | ~small)[rows].all(axis=1)
     done = rows[fine]
-    told.params[done], told.residuals[done] = trial[fine], found[fine]
-    told.free[done] &= ~small[done]
-    _one_by_one(told, likelihood, rows[~fine])
+    code.params[done], code.residuals[done] = trial[fine], residuals[fine]
+    code.free[done] &= ~small[done]
+    _one_by_one(code, likelihood, rows[~fine])
 
 
-def _one_by_one(told: _Told, likelihood: Likelihood, rows: np.ndarray) -> None:
+def _one_by_one(code: _Encoding, likelihood: Likelihood, rows: np.ndarray) -> None:
     """The smallest parameter of each of these expressions, until none is of less than a step or can be 0."""
-    tried = np.zeros(told.params.shape, bool)
+    tried = np.zeros(code.params.shape, bool)
     while True:
-        left = told.free & (told.steps < 1) & told.may_be_0 & ~tried
+        left = code.free & (code.steps < 1) & code.may_be_0 & ~tried
         rows = rows[left[rows].any(axis=1)]
         if not len(rows):
             return
-        j = np.argmin(np.where(left[rows], told.steps[rows], np.inf), axis=1)
-        trial = told.params[rows]
+        j = np.argmin(np.where(left[rows], code.steps[rows], np.inf), axis=1)
+        trial = code.params[rows]
         trial[np.arange(len(rows)), j] = 0.0
-        found = likelihood.at(told.pop[rows], trial)
-        fine = np.isfinite(found)
+        residuals = likelihood.at(code.pop[rows], trial)
+        fine = np.isfinite(residuals)
         tried[rows[~fine], j[~fine]] = True
         done = rows[fine]
         if len(done):
-            told.params[done], told.residuals[done] = trial[fine], found[fine]
-            told.free[done, j[fine]], tried[done] = False, False
-            told.steps[done] = _steps(trial[fine], likelihood.information(told.pop[done], trial[fine]))
+            code.params[done], code.residuals[done] = trial[fine], residuals[fine]
+            code.free[done, j[fine]], tried[done] = False, False
+            code.steps[done] = _steps(trial[fine], likelihood.information(code.pop[done], trial[fine]))

@@ -7,9 +7,9 @@ pushes against stays there (of L-BFGS, D. P. Bertsekas, "Projected Newton method
 problems with simple constraints", SIAM J. Control Optim. 20, 1982; of Adam, S. J. Reddi, S. Kale,
 S. Kumar, "On the convergence of Adam and beyond", ICLR 2018).
 
-    >>> from exprkit.fitting.first_order import METHODS
-    >>> METHODS
-    ('lbfgs', 'adam')
+    >>> from exprkit.fitting.first_order import MAX_ITER
+    >>> list(MAX_ITER)
+    ['lbfgs', 'adam']
 """
 
 from __future__ import annotations
@@ -19,54 +19,49 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.backends.objective import Fitted
+from exprkit.backends.objective import Fitted, Options
 from exprkit.programs.linearity import dependence
 
-METHODS = ("lbfgs", "adam")
-MAX_ITER = {"lbfgs": 200, "adam": 1000}
-MEMORY = 8  # steps that L-BFGS remembers
-HALVINGS = 30  # of a step of L-BFGS
-RATE, FIRST, SECOND, TINY = 0.05, 0.9, 0.999, 1e-12  # of Adam: step, decay of both moments, floor
+MAX_ITER = {"lbfgs": 200, "adam": 1000}  # by method; Adam's steps are as long whatever the gradient, so it needs more
+MEMORY = 8  # steps that L-BFGS remembers; Nocedal's 3 to 20
+HALVINGS = 30  # of a step of L-BFGS: to a billionth, where float32's parameters no longer change
+DECREASE = 1e-4  # share of the slope that a step must gain (Armijo's condition; Nocedal and Wright, equation 3.4)
+RATE, FIRST, SECOND, TINY = 0.05, 0.9, 0.999, 1e-12  # of Adam: step, decay of both moments (its authors'), floor
 
 
 def minimise(
-    ev: Any, method: str, starts: np.ndarray, y: np.ndarray, w: np.ndarray | None, kind: int, max_iter: int | None,
-    tol: float, lower: np.ndarray | None, upper: np.ndarray | None,
-) -> Fitted:  # fmt: skip
-    """Minimise the sum of w r^2 or w abs r from every start, (n_starts, n_exprs, max_params); the best one counts.
-
-    ``lower`` and ``upper`` are bounds, (n_exprs, max_params), or None.
-    """
+    ev: Any, method: str, starts: np.ndarray, y: np.ndarray, w: np.ndarray | None, options: Options
+) -> Fitted:
+    """Minimise the sum of w r^2 or w abs r from every start, (n_starts, n_exprs, max_params); the best one counts."""
     run = {"lbfgs": _lbfgs, "adam": _adam}[method]
-    steps = MAX_ITER[method] if max_iter is None else int(max_iter)
     best: Fitted | None = None
     for start in starts:
-        problem = _Problem(ev, y, w, kind, lower, upper)
+        problem = _Problem(ev, y, w, options)
         with np.errstate(over="ignore", invalid="ignore"):  # a step too far is inf or nan, which is no better
-            found = problem.ended(*run(problem, problem.within(start), steps, tol))
-        if best is None:
-            best = found
-            continue
-        better = found.loss < np.where(np.isnan(best.loss), np.inf, best.loss)
-        best = Fitted(
-            np.where(better[:, None], found.params, best.params), np.where(better, found.loss, best.loss),
-            np.where(better, found.iterations, best.iterations), np.where(better, found.status, best.status),
-            best.evaluations + found.evaluations,
-        )  # fmt: skip
+            result = problem.fitted(*run(problem, problem.within(start), options.max_iter, options.tol))
+        best = result if best is None else _better(best, result)
     assert best is not None
     return best
+
+
+def _better(best: Fitted, result: Fitted) -> Fitted:
+    """The better of two fits of every expression."""
+    better = result.loss < np.where(np.isnan(best.loss), np.inf, best.loss)
+    params, loss, iterations, status = (
+        np.where(better[:, None] if new.ndim == 2 else better, new, old)
+        for new, old in zip(result[:4], best[:4], strict=True)
+    )
+    return Fitted(params, loss, iterations, status, best.evaluations + result.evaluations)
 
 
 class _Problem:
     """The loss and its gradient of every expression, and what can be said without them."""
 
-    def __init__(
-        self, ev: Any, y: np.ndarray, w: np.ndarray | None, kind: int, lower: np.ndarray | None,
-        upper: np.ndarray | None,
-    ) -> None:  # fmt: skip
-        self.lower, self.upper = -np.inf if lower is None else lower, np.inf if upper is None else upper
+    def __init__(self, ev: Any, y: np.ndarray, w: np.ndarray | None, options: Options) -> None:
+        self.lower = -np.inf if options.lower is None else options.lower
+        self.upper = np.inf if options.upper is None else options.upper
         self.ev, self.y, self.w, self.pop = ev, y, w, ev.pop
-        self.kind = "sse" if kind == objective.SQUARES else "mae"
+        self.kind = "sse" if options.kind == objective.SQUARES else "mae"
         self.total = 1.0 if self.kind == "sse" else float(len(y) if w is None else np.sum(w, dtype=np.float64))
         self.fits = self.pop.valid & (self.pop.n_params > 0) & dependence(self.pop).differentiable
         self.evaluations = 0
@@ -92,7 +87,7 @@ class _Problem:
         held = ((p <= self.lower) & (gradient > 0)) | ((p >= self.upper) & (gradient < 0))
         return np.where(held, 0.0, gradient)
 
-    def ended(self, p: np.ndarray, loss: np.ndarray, iterations: np.ndarray, status: np.ndarray) -> Fitted:
+    def fitted(self, p: np.ndarray, loss: np.ndarray, iterations: np.ndarray, status: np.ndarray) -> Fitted:
         counts = len(self.y) > 0 if self.w is None else bool(np.any(self.w > 0))
         status = status.copy()
         stopped = np.isin(status, objective.CONVERGED) & ~np.isfinite(self.raw(p)[1]).all(axis=1)
@@ -109,10 +104,7 @@ class _Problem:
         return Fitted(p, loss, iterations.astype(np.int32), status.astype(np.uint8), self.evaluations)
 
 
-Found = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-
-
-def _adam(problem: _Problem, start: np.ndarray, max_iter: int, tol: float) -> Found:
+def _adam(problem: _Problem, start: np.ndarray, max_iter: int, tol: float) -> tuple[np.ndarray, ...]:
     """D. P. Kingma, J. Ba, "Adam", arXiv 1412.6980, with a step that shrinks to 0 over the iterations."""
     p = start.copy()
     loss, gradient = problem(p)
@@ -139,7 +131,7 @@ def _adam(problem: _Problem, start: np.ndarray, max_iter: int, tol: float) -> Fo
     return best, best_loss, iterations, status
 
 
-def _lbfgs(problem: _Problem, start: np.ndarray, max_iter: int, tol: float) -> Found:
+def _lbfgs(problem: _Problem, start: np.ndarray, max_iter: int, tol: float) -> tuple[np.ndarray, ...]:
     """J. Nocedal's two-loop recursion with halved steps until the loss falls enough, expression by expression."""
     p = start.copy()
     loss, gradient = problem(p)
@@ -172,17 +164,17 @@ def _lbfgs(problem: _Problem, start: np.ndarray, max_iter: int, tol: float) -> F
 
 
 def _direction(gradient: np.ndarray, steps: list[np.ndarray], changes: list[np.ndarray]) -> np.ndarray:
-    """- H gradient for every expression; a pair without positive curvature is left out."""
+    """- H gradient for every expression; a step without positive curvature is left out."""
     d, kept = -gradient, []
     for s, c in zip(reversed(steps), reversed(changes), strict=True):
         curve = np.sum(s * c, axis=1)
-        sound = curve > TINY * np.sum(c * c, axis=1)
-        rho = np.where(sound, 1 / np.where(sound, curve, 1.0), 0.0)
+        convex = curve > TINY * np.sum(c * c, axis=1)
+        rho = np.where(convex, 1 / np.where(convex, curve, 1.0), 0.0)
         a = rho * np.sum(s * d, axis=1)
         d = d - a[:, None] * c
         kept.append((s, c, rho, a))
     scaled = np.zeros(len(d), bool)
-    for _, c, rho, _ in kept:  # the newest sound pair gives the scale
+    for _, c, rho, _ in kept:  # the newest of them gives the scale
         size = np.where((rho > 0) & ~scaled, 1 / np.where(rho > 0, rho * np.sum(c * c, axis=1), 1.0), 1.0)
         scaled |= rho > 0
         d = d * size[:, None]
@@ -201,7 +193,7 @@ def _halved(
         trial = np.where(waiting[:, None], problem.within(p + size[:, None] * d), new_p)
         trial_loss, trial_gradient = problem(trial)
         slope = np.sum(gradient * (trial - p), axis=1)
-        fell = waiting & (trial_loss <= loss + 1e-4 * slope) & (trial_loss < loss)
+        fell = waiting & (trial_loss <= loss + DECREASE * slope) & (trial_loss < loss)
         new_p[fell], new_loss[fell], new_gradient[fell] = trial[fell], trial_loss[fell], trial_gradient[fell]
         waiting &= ~fell
         if not np.any(waiting):

@@ -1,16 +1,16 @@
 """Fits: the parameters of every expression of a population, at their best for one data set.
 
-In: a population, X and y.  Out: a ``FitResult``.  Checks what the user hands over, chooses
-the starts, lets the backend's ``Engine.fit`` run Levenberg-Marquardt for all expressions, or
-``first_order`` a gradient method, and puts the results into words and numbers.
+In: a population, X and y.  Out: a ``FitResult``.  Checks what the user hands over (data by way of ``Evaluator``),
+makes the starts, lets the backend's ``Engine.fit`` run Levenberg-Marquardt for all expressions, or ``first_order`` a
+gradient method, and puts the results into words and numbers.
 
     >>> import exprkit as ek, numpy as np
     >>> x = np.linspace(0, 1, 20)[:, None]
-    >>> found = ek.fit(ek.parse(["p1 * exp(p2 * x1)", "p1 + p2 * x1"]), x, 3 * np.exp(-x[:, 0]))
-    >>> found.params.round(2)
+    >>> result = ek.fit(ek.parse(["p1 * exp(p2 * x1)", "p1 + p2 * x1"]), x, 3 * np.exp(-x[:, 0]))
+    >>> result.params.round(2)
     array([[ 3.  , -1.  ],
            [ 2.84, -1.87]])
-    >>> found.converged
+    >>> result.converged
     array([ True,  True])
 """
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ from exprkit.evaluate import inputs
 from exprkit.evaluate.evaluator import Evaluator, check_options
 from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
-from exprkit.fitting.likelihood import LIKELIHOODS, covariance, negative_log_likelihood, sums_of_squares
+from exprkit.fitting.likelihood import LIKELIHOODS, Goal, covariance, negative_log_likelihood, sums_of_squares
 from exprkit.numbers import as_numbers
 
 if TYPE_CHECKING:
@@ -43,21 +43,21 @@ KINDS = {
     "squares": objective.SQUARES, "gaussian": objective.SQUARES, "mae": objective.ABSOLUTE,
     "huber": objective.HUBER, "poisson": objective.POISSON,
 }  # fmt: skip
-LM_STEPS = 200  # steep expressions lose a few powers of ten a step; 50 are enough for 97 of 100
-METHODS = ("lm", *first_order.METHODS)
+# default of ``max_iter``; steep expressions lose a few powers of ten per step, 50 steps are enough for 97 of 100
+MAX_ITER = {"lm": 200, **first_order.MAX_ITER}
+METHODS = tuple(MAX_ITER)
 STARTS = ("ones", "normal")
 MOST_STEPS = 2**31 - 1  # that fit into 32 bits
 MOST_RESTARTS = 1_000_000
 LARGEST = sys.float_info.max
-FLOOR = 1e-6  # of abs r in the weights of "mae", beside the spread of y
+FLOOR = 1e-6  # of abs r in the weights of "mae", as a share of the spread of y: far below what noise does to a median
 
 Bounds = tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | np.ndarray | None
-Sides = tuple[np.ndarray | None, np.ndarray | None]  # lower and upper bounds, (n_exprs, max_params) each, or None
 
 
 @dataclass(eq=False)
 class FitResult:
-    """What a fit found, expression by expression.
+    """The result of a fit, expression by expression.
 
     ===================  ==========================================================================
     attribute            what it holds
@@ -71,7 +71,7 @@ class FitResult:
     ``converged``        bool (n_exprs,)
     ``reason``           the same in words, a list, with the parameters that ended at a bound
     ``at_bound``         bool (n_exprs, max_params): the parameter ended at a finite bound of its own, so that
-                         it is what it was told and not what the data say
+                         it says where the bound is and not what the data say
     ``r2``               float64 (n_exprs,): 1 - sum w r^2 / sum w (y - mean y)^2
     ``n_evaluations``    normal equations (or gradients) made, of all expressions and starts
     ``seconds``          the time it took
@@ -90,14 +90,13 @@ class FitResult:
     r2: np.ndarray
     n_evaluations: int
     seconds: float
-    kind: str
     at_bound: np.ndarray
+    goal: Goal = field(repr=False)
     _evaluator: Evaluator | None = field(repr=False)
-    _X: np.ndarray = field(repr=False)
-    _y: np.ndarray = field(repr=False)
-    _weights: np.ndarray | None = field(repr=False)
-    _delta: float = field(repr=False)
-    _bounds: Sides = field(repr=False)
+
+    @property
+    def kind(self) -> str:
+        return self.goal.loss
 
     @property
     def converged(self) -> np.ndarray:
@@ -119,16 +118,14 @@ class FitResult:
 
     @property
     def evaluator(self) -> Evaluator:
-        """The evaluator of the fit; after pickling one of the CPU."""
+        """The evaluator of the fit; after pickling a new one, on the CPU."""
         if self._evaluator is None:
-            self._evaluator = Evaluator(self.pop, self._X, "cpu", dtype=self._y.dtype)
+            self._evaluator = Evaluator(self.pop, self.goal.X, "cpu", dtype=self.goal.y.dtype)
         return self._evaluator
 
     @functools.cached_property
     def covariance(self) -> np.ndarray:
-        return covariance(
-            self.evaluator, self._X, self.params, self._y, self._weights, self.kind, self._delta, self.at_bound
-        )
+        return covariance(self.evaluator, self.params, self.goal, self.at_bound)
 
     @functools.cached_property
     def standard_errors(self) -> np.ndarray:
@@ -143,7 +140,7 @@ class FitResult:
         return np.argsort(np.where(np.isnan(self.loss), np.inf, self.loss), kind="stable")[:number]
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row an expression: its text, loss, R2, why it ended, parameters and their standard errors."""
+        """A row per expression: its text, loss, R2, why it ended, parameters and their standard errors."""
         with brought_by("notebooks"):
             import pandas as pd
 
@@ -165,10 +162,10 @@ class FitResult:
 
     def __repr__(self) -> str:
         least = np.nanmin(self.loss, initial=np.inf)
-        found = f"least {self.kind} {least:.6g}, " if np.isfinite(least) else ""
+        loss = f"least {self.kind} {least:.6g}, " if np.isfinite(least) else ""
         return (
             f"<FitResult: {number_of(len(self), 'expression')}, {int(self.converged.sum()):,} converged, "
-            f"{found}{self.seconds:.3g} s>"
+            f"{loss}{self.seconds:.3g} s>"
         )
 
 
@@ -243,7 +240,7 @@ def fit(
     Raises
     ------
     ArgumentError, DataError, BackendError
-        Before any work is done.
+        Before any fit begins.
 
     References
     ----------
@@ -253,28 +250,29 @@ def fit(
     begin = time.perf_counter()
     _check(method, loss, delta, max_iter, tol, restarts, seed)
     check_options(options, fit)
-    tol = float(tol)
-    pop = inputs.population(pop)
-    lower, upper = _bounds(bounds, pop)
-    starts = _starts(init, pop, restarts, seed)
-    chosen = _backend(backend) if method == "lm" else backend
-    ev = Evaluator(pop, X, chosen, precision, dtype, threads, **options)
-    given, X = X, ev.X  # what becomes of the user's data later does not matter
-    target = inputs.point_vector("y", y, ev.n_points, ev.dtype, ev.adopt, own=True)
-    w = inputs.weights_vector(weights, ev.n_points, ev.dtype, ev.adopt, own=True)
+    backend = _backend(backend) if method == "lm" else backend
+
+    def evaluator(pop: Population, dtype: Any) -> Evaluator:
+        return Evaluator(pop, X, backend, precision, dtype, threads, **options)
+
+    ev = evaluator(pop, dtype)
+    lower, upper = _bounds(bounds, ev.pop)
+    starts = _starts(init, ev.pop, restarts, seed)
+    target, w = ev.target(y, weights, own=True)
     ev.check_complete(target, w)
     _check_target(target, w, loss)
-    kind = KINDS[loss]
-    scale = _floor(target, w) if kind == objective.ABSOLUTE else float(delta)
-    if method == "lm":
-        most = LM_STEPS if max_iter is None else int(max_iter)
-        told = Options(kind, scale, most, tol, tol, lower, upper)
-        fitted = ev.derivatives().fit(starts, target, w, told)
-        if ev.dtype == np.float32:
-            fitted = _in_float64(fitted, pop, given, y, weights, starts, told, chosen, precision, threads, options)
+    steps = MAX_ITER[method] if max_iter is None else int(max_iter)
+    scale = _floor(target, w) if KINDS[loss] == objective.ABSOLUTE else float(delta)
+    settings = Options(KINDS[loss], scale, steps, float(tol), float(tol), lower, upper)
+    if method != "lm":
+        fitted = first_order.minimise(ev, method, starts, target, w, settings)
     else:
-        fitted = first_order.minimise(ev, method, starts, target, w, kind, max_iter, tol, lower, upper)
-    return _result(ev, fitted, _host(X), target, w, loss, float(delta), (lower, upper), begin)
+        fitted = ev.derivatives().fit(starts, target, w, settings)
+        if ev.dtype == np.float32:
+            fitted = _in_float64(fitted, evaluator, ev.pop, y, weights, starts, settings)
+    host = inputs.on_host
+    goal = Goal(loss, float(delta), host(ev.X), host(target), host(w), lower, upper)
+    return _result(ev, fitted, target, w, goal, begin)
 
 
 # ── arguments ────────────────────────────────────────────────────────────────────────
@@ -320,15 +318,15 @@ def _backend(name: str) -> str:
 def _check_target(y: Any, w: Any, loss: str) -> None:
     counts = True if w is None else inputs.on_host(w > 0)  # y and w need not lie on the same side
     if endless := int(np.sum(inputs.on_host(np.isinf(y)) & counts)):
-        found = f"{endless:,} of {number_of(len(y), 'value')}"
-        raise DataError(f"y is infinite in {found}: drop those rows, or give them weight 0")
+        share = f"{endless:,} of {number_of(len(y), 'value')}"
+        raise DataError(f"y is infinite in {share}: drop those rows, or give them weight 0")
     if loss == "poisson" and bool(np.any(inputs.on_host(y < 0) & counts)):
         raise DataError("loss='poisson' needs counts: y must not be negative")
 
 
 def _floor(y: np.ndarray, w: np.ndarray | None) -> float:
     """Errors smaller than this weigh as if they were as large ("mae"): a millionth of the spread of y."""
-    counted = np.asarray(_host(y if w is None else y[w > 0]), np.float64)
+    counted = np.asarray(inputs.on_host(y if w is None else y[w > 0]), np.float64)
     counted = counted[np.isfinite(counted)]
     spread = float(np.mean(np.abs(counted - np.median(counted)))) if len(counted) else 0.0
     return FLOOR * (spread or float(np.max(np.abs(counted), initial=0.0)) or 1.0)
@@ -373,14 +371,14 @@ def _bounds(bounds: Bounds, pop: Population) -> tuple[np.ndarray | None, np.ndar
         for name, pair in bounds.items():
             if name not in names:
                 raise ArgumentError(f"bounds: there is no parameter {name!r}; there are {', '.join(names) or 'none'}")
-            for side, given in zip(sides, _pair(pair), strict=True):
-                if given is not None:
-                    side[names.index(name)] = _number(name, given)
+            for side, bound in zip(sides, _pair(pair), strict=True):
+                if bound is not None:
+                    side[names.index(name)] = _number(name, bound)
         low, high = sides
     else:
         low, high = _pair(bounds)
-    sides = [as_numbers("bounds", side if given is None else given, gaps=False)
-             for given, side in ((low, -np.inf), (high, np.inf))]  # fmt: skip
+    sides = [as_numbers("bounds", default if bound is None else bound, gaps=False)
+             for bound, default in ((low, -np.inf), (high, np.inf))]  # fmt: skip
     try:
         lower, upper = (np.array(np.broadcast_to(side.astype(np.float64), shape)) for side in sides)
     except ValueError:
@@ -393,10 +391,10 @@ def _bounds(bounds: Bounds, pop: Population) -> tuple[np.ndarray | None, np.ndar
     return lower, upper
 
 
-def _number(name: str, given: Any) -> float:
-    if not hasattr(given, "__float__") or np.ndim(given):
-        raise DataError(f"bounds of {name} must be (low, high), each None or a number, not {brief(given)}")
-    return float(as_numbers(f"bounds of {name}", given, gaps=False))
+def _number(name: str, bound: Any) -> float:
+    if not hasattr(bound, "__float__") or np.ndim(bound):
+        raise DataError(f"bounds of {name} must be (low, high), each None or a number, not {brief(bound)}")
+    return float(as_numbers(f"bounds of {name}", bound, gaps=False))
 
 
 def _pair(bounds: Any) -> tuple[Any, Any]:
@@ -407,69 +405,61 @@ def _pair(bounds: Any) -> tuple[Any, Any]:
 
 
 def _in_float64(
-    fitted: Fitted, pop: Population, X: Any, y: Any, weights: Any, starts: np.ndarray, told: Options, *where: Any
-) -> Fitted:
+    fitted: Fitted, evaluator: Callable[..., Evaluator], pop: Population, y: Any, weights: Any, starts: np.ndarray,
+    options: Options,
+) -> Fitted:  # fmt: skip
     """Fit anew, in float64, what in float32 overflows at every start, or ends where derivatives vanish or overflow."""
     again = np.flatnonzero(np.isin(fitted.status, (objective.NOT_FINITE, objective.FLAT, objective.NO_SLOPE)))
     if not len(again):
         return fitted
-    backend, precision, threads, options = where
-    some = pop[again]
-    width = some.max_params
-    ev = Evaluator(some, X, backend, precision, "float64", threads, **options)
-    target = inputs.point_vector("y", y, ev.n_points, ev.dtype, ev.adopt)
-    w = inputs.weights_vector(weights, ev.n_points, ev.dtype, ev.adopt)
-    bounds = [side if side is None else np.ascontiguousarray(side[again, :width]) for side in (told.lower, told.upper)]
-    first = np.ascontiguousarray(starts[:, again, :width])
-    more = ev.derivatives().fit(first, target, w, told._replace(lower=bounds[0], upper=bounds[1]))
+    ev = evaluator(pop[again], "float64")
+    target, w = ev.target(y, weights)
+    width = ev.pop.max_params
+    lower, upper = (
+        side if side is None else np.ascontiguousarray(side[again, :width]) for side in (options.lower, options.upper)
+    )
+    options = options._replace(lower=lower, upper=upper)
+    more = ev.derivatives().fit(np.ascontiguousarray(starts[:, again, :width]), target, w, options)
     better = ~(more.loss >= fitted.loss[again])
     again = again[better]
-    for old, new in zip(fitted[:4], more[:4], strict=True):
-        if old.ndim == 2:
-            old[again, :width] = new[better]
-        else:
-            old[again] = new[better]
+    fitted.params[again, :width] = more.params[better]
+    for old, new in zip(fitted[1:4], more[1:4], strict=True):
+        old[again] = new[better]
     return fitted._replace(evaluations=fitted.evaluations + more.evaluations)
 
 
 # ── results ──────────────────────────────────────────────────────────────────────────
 
 
-def _result(
-    ev: Evaluator, fitted: Fitted, X: Any, y: np.ndarray, w: np.ndarray | None, loss: str, delta: float, sides: Sides,
-    begin: float,
-) -> FitResult:  # fmt: skip
-    sse = fitted.loss if KINDS[loss] == objective.SQUARES else sums_of_squares(ev, fitted.params, y, w)
+def _result(ev: Evaluator, fitted: Fitted, y: Any, w: Any, goal: Goal, begin: float) -> FitResult:
+    """The result in words and numbers; ``y`` and ``w`` may lie on the device."""
+    squares = KINDS[goal.loss] == objective.SQUARES
+    sse = fitted.loss if squares else sums_of_squares(ev, fitted.params, y, w)
     sse = np.where(np.isfinite(fitted.loss), sse, np.nan)
-    y, w = _host(y), None if w is None else _host(w)
-    counted = np.ones(len(y)) if w is None else w.astype(np.float64)
+    counted = np.ones(len(goal.y)) if goal.w is None else goal.w.astype(np.float64)
     some, total = counted > 0, float(counted.sum())
     with np.errstate(all="ignore"):
-        mean = np.sum(counted[some] * y[some]) / total
-        r2 = 1 - sse / np.sum(counted[some] * (y[some] - mean) ** 2)
-        value = _in_terms_of(loss, fitted.loss, y, w, total)
+        mean = np.sum(counted[some] * goal.y[some]) / total
+        r2 = 1 - sse / np.sum(counted[some] * (goal.y[some] - mean) ** 2)
+        value = _in_terms_of(goal, fitted.loss, total)
+    at_bound = _at_bound(fitted.params, goal, ev.dtype)
     return FitResult(
         ev.pop, fitted.params, value, fitted.iterations, fitted.status, r2, fitted.evaluations,
-        time.perf_counter() - begin, loss, _at_bound(fitted.params, sides, ev.dtype), ev, X, y, w, delta, sides,
+        time.perf_counter() - begin, at_bound, goal, ev,
     )  # fmt: skip
 
 
-def _at_bound(params: np.ndarray, sides: Sides, dtype: np.dtype) -> np.ndarray:
+def _at_bound(params: np.ndarray, goal: Goal, dtype: np.dtype) -> np.ndarray:
     """Which parameters are equal to a finite bound of their own, as numbers of ``dtype``."""
-    found = np.zeros(params.shape, bool)
+    at_bound = np.zeros(params.shape, bool)
     with np.errstate(over="ignore"):
-        for side in (side for side in sides if side is not None):
-            found |= np.isfinite(side) & (params.astype(dtype) == side.astype(dtype))
-    return found
+        for side in (side for side in (goal.lower, goal.upper) if side is not None):
+            at_bound |= np.isfinite(side) & (params.astype(dtype) == side.astype(dtype))
+    return at_bound
 
 
-def _host(array: Any) -> Any:
-    """The array in the host's memory."""
-    return array.get() if hasattr(array, "get") and hasattr(array, "device") else array
-
-
-def _in_terms_of(loss: str, found: np.ndarray, y: np.ndarray, w: np.ndarray | None, total: float) -> np.ndarray:
+def _in_terms_of(goal: Goal, objective_: np.ndarray, total: float) -> np.ndarray:
     """The objective as the loss that was asked for."""
-    if loss in LIKELIHOODS:
-        return negative_log_likelihood(loss, found, y, w)
-    return found / (total or 1.0) if loss == "mae" else found / 2 if loss == "huber" else found
+    if goal.loss in LIKELIHOODS:
+        return negative_log_likelihood(goal, objective_)
+    return objective_ / (total or 1.0) if goal.loss == "mae" else objective_ / 2 if goal.loss == "huber" else objective_

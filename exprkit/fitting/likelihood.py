@@ -2,10 +2,10 @@
 
 In: a fit's losses and normal equations.  Out: negative log-likelihoods, covariances, standard errors.
 
-    >>> from exprkit.fitting.likelihood import negative_log_likelihood
+    >>> from exprkit.fitting.likelihood import Goal, negative_log_likelihood
     >>> import numpy as np
-    >>> y = np.array([1.0, 2.0])
-    >>> negative_log_likelihood("gaussian", np.array([2.0]), y, np.ones(2)).round(4)  # both errors are 1
+    >>> goal = Goal("gaussian", y=np.array([1.0, 2.0]), w=np.ones(2))
+    >>> negative_log_likelihood(goal, np.array([2.0])).round(4)  # both errors are 1
     array([2.8379])
 
 What the data say of a parameter is the second derivative of the negative log-likelihood by it, the observed
@@ -50,28 +50,39 @@ LITTLE = 1.0  # parameter^2 times the derivative, if less: it is smaller than it
 _log_gamma = np.vectorize(math.lgamma, otypes=[np.float64])
 
 
-def negative_log_likelihood(kind: str, found: np.ndarray, y: np.ndarray, w: np.ndarray | None) -> np.ndarray:
-    """Of the objective ``found`` (sum of squares or Poisson's deviance) at its least.
+class Goal(NamedTuple):
+    """What a fit was to reach: its loss, data and bounds, in the host's memory."""
+
+    loss: str
+    delta: float = 1.0
+    X: Any = None  # (n_points, n_vars) of the fit's dtype, as ``y`` and ``w``
+    y: Any = None
+    w: np.ndarray | None = None
+    lower: np.ndarray | None = None  # float64 (n_exprs, max_params)
+    upper: np.ndarray | None = None
+
+
+def negative_log_likelihood(goal: Goal, objective: np.ndarray) -> np.ndarray:
+    """Of the ``objective`` (sum of squares or Poisson's deviance) at its least.
 
     "gaussian": the weights are 1 / variance; without weights the variance is the mean square (``variance``).
     "poisson": the expression is the mean of y.
     """
-    y64 = np.asarray(y, np.float64)
-    counted = np.ones(len(y64)) if w is None else np.asarray(w, np.float64)
-    some = counted > 0
-    n, w64, y64 = int(some.sum()), counted[some], y64[some]
+    y = np.asarray(goal.y, np.float64)
+    w = np.ones(len(y)) if goal.w is None else np.asarray(goal.w, np.float64)
+    y, w = y[w > 0], w[w > 0]
     with np.errstate(all="ignore"):
-        if kind == "poisson":
-            log = np.where(y64 > 0, y64 * np.log(y64), 0.0)
-            return found / 2 + np.sum(w64 * (y64 - log + _log_gamma(y64 + 1))) if n else found / 2
-        if w is None:
-            v = variance(found, y)
-            return n / 2 * np.log(2 * np.pi * v) + found / (2 * v)
-        return found / 2 + np.sum(np.log(2 * np.pi / w64)) / 2
+        if goal.loss == "poisson":
+            log = np.where(y > 0, y * np.log(y), 0.0)
+            return objective / 2 + np.sum(w * (y - log + _log_gamma(y + 1))) if len(y) else objective / 2
+        if goal.w is None:
+            v = variance(objective, goal.y)
+            return len(y) / 2 * np.log(2 * np.pi * v) + objective / (2 * v)
+        return objective / 2 + np.sum(np.log(2 * np.pi / w)) / 2
 
 
-def variance(found: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The mean of the squared errors, whose sums are ``found``, but no less than y's own rounding makes.
+def variance(sse: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The mean of the squared errors, whose sums are ``sse``, but no less than y's own rounding makes.
 
     What tells the data exactly, or to their last digit, would have an infinite likelihood or that of noise.
     """
@@ -79,7 +90,7 @@ def variance(found: np.ndarray, y: np.ndarray) -> np.ndarray:
     eps = np.finfo(y.dtype if y.dtype.kind == "f" else np.float64).eps
     with np.errstate(all="ignore"):
         least = np.mean((eps * y.astype(np.float64)) ** 2) + np.finfo(np.float64).tiny if len(y) else np.nan
-        return np.maximum(found / max(len(y), 1), least)
+        return np.maximum(sse / max(len(y), 1), least)
 
 
 def sums_of_squares(ev: Evaluator, params: np.ndarray, y: np.ndarray, w: np.ndarray | None) -> np.ndarray:
@@ -95,11 +106,11 @@ class CountedPoints(NamedTuple):
     w: np.ndarray
 
 
-def points_of(pop: Population, X: Any, y: np.ndarray, w: np.ndarray | None) -> CountedPoints:
+def points_of(pop: Population, goal: Goal) -> CountedPoints:
     """The points of a fit of weight above 0."""
-    w = np.ones(len(y)) if w is None else w.astype(np.float64)
-    data = inputs.data_matrix(X, pop, y.dtype)[0]
-    return CountedPoints(data[w > 0].astype(np.float64), y[w > 0].astype(np.float64), w[w > 0])
+    w = np.ones(len(goal.y)) if goal.w is None else goal.w.astype(np.float64)
+    X = inputs.data_matrix(goal.X, pop, goal.y.dtype)[0]
+    return CountedPoints(X[w > 0].astype(np.float64), goal.y[w > 0].astype(np.float64), w[w > 0])
 
 
 # ── the observed information ─────────────────────────────────────────────────────────
@@ -109,44 +120,42 @@ def points_of(pop: Population, X: Any, y: np.ndarray, w: np.ndarray | None) -> C
 class Likelihood:
     """The likelihood of a fit's data under any expressions: ``at`` parameters, and its second derivatives there.
 
-    In float64 on the CPU.  ``y`` and ``w`` are the fit's.
+    In float64 on the CPU.
     """
 
-    kind: str
+    goal: Goal
     points: CountedPoints
-    y: np.ndarray
-    w: np.ndarray | None
     threads: int | None
 
     def at(self, pop: Population, params: np.ndarray) -> np.ndarray:
         """The negative log-likelihood of every expression, (n_exprs,); nan where it has none."""
-        found = np.empty(len(pop))
+        objective = np.empty(len(pop))
         for part, p, ev in _parts(pop, self.points, params, MATRICES, self.threads):
-            found[part] = self._objective(ev.evaluate(p))
-        return negative_log_likelihood(self.kind, found, self.y, self.w)
+            objective[part] = self._objective(ev.evaluate(p))
+        return negative_log_likelihood(self.goal, objective)
 
     def information(self, pop: Population, params: np.ndarray) -> np.ndarray:
         """Its second derivative by every parameter, (n_exprs, P); nan where there is none.
 
         By differences of the exact gradient, but where an expression is linear in a parameter.
         """
-        found = np.zeros(params.shape)
+        second = np.zeros(params.shape)
         linear = dependence(pop).linear
         for part, p, ev in _parts(pop, self.points, params, MATRICES + params.shape[1], self.threads):
             v = self._variance(ev.evaluate(p))
             newton = self._newton(ev, p, v)
             for j in range(p.shape[1]):
                 bit = np.uint64(1 << j) if j < 64 else np.uint64(0)
-                bent = np.flatnonzero((linear[part] & bit == 0) & (ev.pop.n_params > j) & np.isfinite(newton[:, j]))
-                newton[bent, j] = self._by_differences(ev.pop[bent], p[bent], v[bent], j, newton[bent, j])
-            found[part, : p.shape[1]] = newton
-        return np.where(np.isfinite(found), found, np.nan)
+                curved = np.flatnonzero((linear[part] & bit == 0) & (ev.pop.n_params > j) & np.isfinite(newton[:, j]))
+                newton[curved, j] = self._by_differences(ev.pop[curved], p[curved], v[curved], j, newton[curved, j])
+            second[part, : p.shape[1]] = newton
+        return np.where(np.isfinite(second), second, np.nan)
 
     def _by_differences(
         self, pop: Population, params: np.ndarray, v: np.ndarray, j: int, newton: np.ndarray
     ) -> np.ndarray:
         """The second derivative by parameter j, extrapolated from two differences that agree, or shorter ones."""
-        found, waiting = np.full(len(pop), np.nan), np.arange(len(pop))
+        second, waiting = np.full(len(pop), np.nan), np.arange(len(pop))
         with np.errstate(all="ignore"):
             length = np.fmin(1 / np.sqrt(newton), 0.1 * np.where(params[:, j] == 0, 1, np.abs(params[:, j])))
             for share in SHARES:
@@ -158,9 +167,9 @@ class Likelihood:
                 long, short = (self._difference(ev, p, v[waiting], j, step) for step in (h, h / 2))
                 little = np.maximum(np.abs(long), np.abs(short)) * p[:, j] ** 2 < LITTLE
                 agree = (np.abs(long - short) <= AGREE * np.abs(short)) | little
-                found[waiting[agree]] = ((4 * short - long) / 3)[agree]
+                second[waiting[agree]] = ((4 * short - long) / 3)[agree]
                 waiting = waiting[~agree]
-        return found
+        return second
 
     def _difference(self, ev: Evaluator, p: np.ndarray, v: np.ndarray, j: int, h: np.ndarray) -> np.ndarray:
         below, above = p.copy(), p.copy()
@@ -170,14 +179,14 @@ class Likelihood:
         return change / (above - below)[:, j]
 
     def _gradient(self, ev: Evaluator, p: np.ndarray, v: np.ndarray, j: int) -> np.ndarray:
-        if self.kind == "gaussian":
+        if self.goal.loss == "gaussian":
             return ev.loss_and_grad(p, self.points.y, "sse", self.points.w)[1][:, j] / (2 * v[:, 0])
         return np.einsum("ep,ep->e", self._weights(ev.evaluate(p), v)[0], ev.jacobian(p)[:, :, j])
 
     def _newton(self, ev: Evaluator, p: np.ndarray, v: np.ndarray) -> np.ndarray:
         """The sum of curve (df/dp)^2."""
         with np.errstate(all="ignore"):
-            if self.kind == "gaussian":
+            if self.goal.loss == "gaussian":
                 A = ev.normal_equations(p, self.points.y, self.points.w)[0]
                 return np.diagonal(A, axis1=1, axis2=2) / v
             return np.einsum("ep,epj->ej", self._weights(ev.evaluate(p), v)[1], ev.jacobian(p) ** 2)
@@ -186,19 +195,19 @@ class Likelihood:
         """The sum of w r^2 or Poisson's deviance."""
         _, y, w = self.points
         with np.errstate(all="ignore"):
-            if self.kind == "gaussian":
+            if self.goal.loss == "gaussian":
                 return (f - y) ** 2 @ w
             log = np.where(y > 0, y * np.log(y / f), 0.0)
             return np.where(f > 0, 2 * (log - (y - f)), np.nan) @ w
 
     def _variance(self, f: np.ndarray) -> np.ndarray:
-        known = self.kind == "poisson" or self.w is not None
-        return np.ones((len(f), 1)) if known else variance(self._objective(f), self.y)[:, None]
+        known = self.goal.loss == "poisson" or self.goal.w is not None
+        return np.ones((len(f), 1)) if known else variance(self._objective(f), self.goal.y)[:, None]
 
     def _weights(self, f: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Slope and curve of every point (the table of the module)."""
         _, y, w = self.points
-        if self.kind == "poisson":
+        if self.goal.loss == "poisson":
             return w * (1 - y / f), w * y / f**2
         return w * (f - y) / v, w / v
 
@@ -218,21 +227,20 @@ def _parts(
 # ── the covariance ───────────────────────────────────────────────────────────────────
 
 
-def information(
-    ev: Evaluator, X: Any, params: np.ndarray, y: np.ndarray, w: np.ndarray | None, kind: str, delta: float
-) -> tuple[np.ndarray, np.ndarray]:
+def information(ev: Evaluator, params: np.ndarray, goal: Goal) -> tuple[np.ndarray, np.ndarray]:
     """J'QJ of the objective at ``params``, (n_exprs, P, P), and the spread of its gradient, J' (QR)^2 J."""
-    if kind in ("squares", "gaussian"):
-        jtj = ev.derivatives().normal_equations(_one_set(ev, params), np.ascontiguousarray(y), w)[0][0]
+    if goal.loss in ("squares", "gaussian"):
+        y = np.ascontiguousarray(goal.y)
+        jtj = ev.derivatives().normal_equations(_one_set(ev, params), y, goal.w)[0][0]
         return jtj, jtj
     n_exprs, width = params.shape
     A, B = np.zeros((n_exprs, width, width)), np.zeros((n_exprs, width, width))
-    points = points_of(ev.pop, X, y, w)
-    for part, p, made in _parts(ev.pop, points, params, max(width, 1), ev.threads):
-        f, J = made.evaluate(p), made.jacobian(p)
+    points = points_of(ev.pop, goal)
+    for part, p, ev64 in _parts(ev.pop, points, params, max(width, 1), ev.threads):
+        f, J = ev64.evaluate(p), ev64.jacobian(p)
         n, r = p.shape[1], f - points.y
         with np.errstate(all="ignore"):
-            q = points.w / f if kind == "poisson" else points.w * np.minimum(1.0, delta / np.abs(r))
+            q = points.w / f if goal.loss == "poisson" else points.w * np.minimum(1.0, goal.delta / np.abs(r))
             A[part, :n, :n] = np.einsum("epi,ep,epj->eij", J, q, J)
             B[part, :n, :n] = np.einsum("epi,ep,epj->eij", J, (q * r) ** 2, J)
     return A, B
@@ -243,10 +251,7 @@ def _one_set(ev: Evaluator, params: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(np.nan_to_num(params, nan=0.0)[None].astype(ev.dtype))
 
 
-def covariance(
-    ev: Evaluator, X: Any, params: np.ndarray, y: np.ndarray, w: np.ndarray | None, kind: str, delta: float,
-    held: np.ndarray,
-) -> np.ndarray:  # fmt: skip
+def covariance(ev: Evaluator, params: np.ndarray, goal: Goal, held: np.ndarray) -> np.ndarray:
     """The parameters' covariance, (n_exprs, P, P); nan for those that the data do not determine or that are ``held``.
 
     "squares", and "gaussian" without weights: (J'WJ)^-1 times the residual variance; "gaussian" with
@@ -254,25 +259,25 @@ def covariance(
     "mae": nan, as it would need the density of the errors at 0.  Held parameters are constants to the others.
     """
     n_exprs, width = params.shape
-    found = np.full((n_exprs, width, width), np.nan)
-    if kind == "mae" or width == 0:
-        return found
+    result = np.full((n_exprs, width, width), np.nan)
+    if goal.loss == "mae" or width == 0:
+        return result
     fixed = held[:, :, None] | held[:, None, :]
-    A, B = (np.where(fixed, 0.0, M) for M in information(ev, X, params, y, w, kind, delta))
-    n_points = len(y) if w is None else int(np.sum(w > 0))
-    scaled = kind == "squares" or (kind == "gaussian" and w is None)
-    sse = sums_of_squares(ev, params, y, w) if scaled else np.ones(n_exprs)
+    A, B = (np.where(fixed, 0.0, M) for M in information(ev, params, goal))
+    n_points = len(goal.y) if goal.w is None else int(np.sum(goal.w > 0))
+    scaled = goal.loss == "squares" or (goal.loss == "gaussian" and goal.w is None)
+    sse = sums_of_squares(ev, params, goal.y, goal.w) if scaled else np.ones(n_exprs)
     for n in np.unique(ev.pop.n_params[ev.pop.valid & (ev.pop.n_params > 0)]).tolist():
         which = np.flatnonzero((ev.pop.n_params == n) & ev.pop.valid)
         inverse, lost, rank = _inverses(A[which, :n, :n], SINGULAR[ev.dtype.name])
         free = n_points - rank
         with np.errstate(all="ignore"):
-            if kind == "huber":
+            if goal.loss == "huber":
                 inverse = inverse @ B[which, :n, :n] @ inverse
             if scaled:
                 inverse *= np.where(free > 0, sse[which] / np.maximum(free, 1), np.nan)[:, None, None]
-        found[which, :n, :n] = np.where(lost[:, :, None] | lost[:, None, :], np.nan, inverse)
-    return found
+        result[which, :n, :n] = np.where(lost[:, :, None] | lost[:, None, :], np.nan, inverse)
+    return result
 
 
 def _inverses(A: np.ndarray, singular: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
