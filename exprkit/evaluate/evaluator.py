@@ -34,16 +34,7 @@ import numpy as np
 from exprkit.backends import NAMES, contract, cost_model, load, offered, status
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as precision_of
-from exprkit.errors import (
-    ArgumentError,
-    BackendError,
-    DataError,
-    brief,
-    did_you_mean,
-    number_of,
-    one_of,
-    whole_number,
-)  # fmt: skip
+from exprkit.errors import ArgumentError, BackendError, DataError, brief, did_you_mean, number_of, one_of, whole_number
 from exprkit.evaluate import inputs, tables
 from exprkit.expressions.population import Population
 
@@ -127,23 +118,23 @@ class Evaluator:
         settings = precision_of(precision)
         self.precision = settings.operators
         self.dtype = np.dtype(one_of("dtype", inputs.dtype_name(dtype), DTYPES, DataError))
-        self.threads = _check_threads(threads)
-        self.n_steps = _check_steps(n_steps)
+        self.threads = None if threads is None else _check_number("threads", threads, MOST_THREADS)
+        self.n_steps = _check_number("n_steps", n_steps)
         check_options(options, Evaluator)
         auto = isinstance(backend, str) and backend == "auto"
         self._choice = self._choose(X, settings, tuple(options)) if auto else None
         self.backend = self._choice.name if self._choice else backend
-        backend_ = load(self.backend)
-        _check_offered(self.backend, options, backend_.options)
-        self._adopt = backend_.adopt
+        implementation = load(self.backend)
+        _check_offered(self.backend, options, implementation.options)
+        self._adopt = implementation.adopt
         self.X, self._give_back, self._column_name = inputs.data_matrix(X, pop, self.dtype, self._adopt)
         self.n_points = len(self.X)
-        self._empty = None if isinstance(self.X, np.ndarray) else backend_.empty
+        self._empty = None if isinstance(self.X, np.ndarray) else implementation.empty
         self._checked_y: Any = None  # the y whose rounding was checked last
         self._complete_y: Any = None  # the y that was looked through last for what is missing, on a device
-        self._make_engine = lambda pop: backend_.engine(
-            pop, self.X, precision=_for_backend(settings, self.backend, backend_.takes_settings), dtype=self.dtype,
-            threads=self.threads, **options,
+        compiler = _for_backend(settings, self.backend, implementation.takes_settings)
+        self._make_engine = lambda pop: implementation.engine(
+            pop, self.X, precision=compiler, dtype=self.dtype, threads=self.threads, **options
         )
         self.engine = self._make_engine(pop)
 
@@ -487,17 +478,11 @@ class Evaluator:
         )
 
 
-def _check_threads(threads: Any) -> int | None:
-    number = whole_number(threads)
-    if threads is not None and (number is None or not 1 <= number <= MOST_THREADS):
-        raise DataError(f"threads must be a whole number from 1 to {MOST_THREADS:,}, not {brief(threads)}")
-    return number
-
-
-def _check_steps(n_steps: Any) -> int:
-    number = whole_number(n_steps)
-    if number is None or number < 1:
-        raise DataError(f"n_steps must be a whole number from 1, not {brief(n_steps)}")
+def _check_number(name: str, value: Any, most: int | None = None) -> int:
+    number = whole_number(value)
+    if number is None or number < 1 or (most is not None and number > most):
+        limits = "from 1" if most is None else f"from 1 to {most:,}"
+        raise DataError(f"{name} must be a whole number {limits}, not {brief(value)}")
     return number
 
 

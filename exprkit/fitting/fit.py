@@ -32,7 +32,7 @@ from exprkit.evaluate import inputs
 from exprkit.evaluate.evaluator import Evaluator, check_options
 from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
-from exprkit.fitting.likelihood import LIKELIHOODS, Goal, covariance, negative_log_likelihood, sums_of_squares
+from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, covariance, negative_log_likelihood, sums_of_squares
 from exprkit.numbers import as_numbers
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class FitResult:
     n_evaluations: int
     seconds: float
     at_bound: np.ndarray
-    goal: Goal = field(repr=False)
+    goal: FitGoal = field(repr=False)
     _evaluator: Evaluator | None = field(repr=False)
 
     @property
@@ -271,7 +271,7 @@ def fit(
         if ev.dtype == np.float32:
             fitted = _in_float64(fitted, evaluator, ev.pop, y, weights, starts, settings)
     host = inputs.on_host
-    goal = Goal(loss, float(delta), host(ev.X), host(target), host(w), lower, upper)
+    goal = FitGoal(loss, float(delta), host(ev.X), host(target), host(w), lower, upper)
     return _result(ev, fitted, target, w, goal, begin)
 
 
@@ -431,7 +431,7 @@ def _in_float64(
 # ── results ──────────────────────────────────────────────────────────────────────────
 
 
-def _result(ev: Evaluator, fitted: Fitted, y: Any, w: Any, goal: Goal, begin: float) -> FitResult:
+def _result(ev: Evaluator, fitted: Fitted, y: Any, w: Any, goal: FitGoal, begin: float) -> FitResult:
     """The result in words and numbers; ``y`` and ``w`` may lie on the device."""
     squares = KINDS[goal.loss] == objective.SQUARES
     sse = fitted.loss if squares else sums_of_squares(ev, fitted.params, y, w)
@@ -449,7 +449,7 @@ def _result(ev: Evaluator, fitted: Fitted, y: Any, w: Any, goal: Goal, begin: fl
     )  # fmt: skip
 
 
-def _at_bound(params: np.ndarray, goal: Goal, dtype: np.dtype) -> np.ndarray:
+def _at_bound(params: np.ndarray, goal: FitGoal, dtype: np.dtype) -> np.ndarray:
     """Which parameters are equal to a finite bound of their own, as numbers of ``dtype``."""
     at_bound = np.zeros(params.shape, bool)
     with np.errstate(over="ignore"):
@@ -458,8 +458,8 @@ def _at_bound(params: np.ndarray, goal: Goal, dtype: np.dtype) -> np.ndarray:
     return at_bound
 
 
-def _in_terms_of(goal: Goal, objective_: np.ndarray, total: float) -> np.ndarray:
+def _in_terms_of(goal: FitGoal, total_loss: np.ndarray, total: float) -> np.ndarray:
     """The objective as the loss that was asked for."""
     if goal.loss in LIKELIHOODS:
-        return negative_log_likelihood(goal, objective_)
-    return objective_ / (total or 1.0) if goal.loss == "mae" else objective_ / 2 if goal.loss == "huber" else objective_
+        return negative_log_likelihood(goal, total_loss)
+    return total_loss / (total or 1.0) if goal.loss == "mae" else total_loss / 2 if goal.loss == "huber" else total_loss

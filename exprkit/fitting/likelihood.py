@@ -2,9 +2,9 @@
 
 In: a fit's losses and normal equations.  Out: negative log-likelihoods, covariances, standard errors.
 
-    >>> from exprkit.fitting.likelihood import Goal, negative_log_likelihood
+    >>> from exprkit.fitting.likelihood import FitGoal, negative_log_likelihood
     >>> import numpy as np
-    >>> goal = Goal("gaussian", y=np.array([1.0, 2.0]), w=np.ones(2))
+    >>> goal = FitGoal("gaussian", y=np.array([1.0, 2.0]), w=np.ones(2))
     >>> negative_log_likelihood(goal, np.array([2.0])).round(4)  # both errors are 1
     array([2.8379])
 
@@ -50,7 +50,7 @@ LITTLE = 1.0  # parameter^2 times the derivative, if less: it is smaller than it
 _log_gamma = np.vectorize(math.lgamma, otypes=[np.float64])
 
 
-class Goal(NamedTuple):
+class FitGoal(NamedTuple):
     """What a fit was to reach: its loss, data and bounds, in the host's memory."""
 
     loss: str
@@ -62,7 +62,7 @@ class Goal(NamedTuple):
     upper: np.ndarray | None = None
 
 
-def negative_log_likelihood(goal: Goal, objective: np.ndarray) -> np.ndarray:
+def negative_log_likelihood(goal: FitGoal, objective: np.ndarray) -> np.ndarray:
     """Of the ``objective`` (sum of squares or Poisson's deviance) at its least.
 
     "gaussian": the weights are 1 / variance; without weights the variance is the mean square (``variance``).
@@ -106,7 +106,7 @@ class CountedPoints(NamedTuple):
     w: np.ndarray
 
 
-def points_of(pop: Population, goal: Goal) -> CountedPoints:
+def points_of(pop: Population, goal: FitGoal) -> CountedPoints:
     """The points of a fit of weight above 0."""
     w = np.ones(len(goal.y)) if goal.w is None else goal.w.astype(np.float64)
     X = inputs.data_matrix(goal.X, pop, goal.y.dtype)[0]
@@ -123,7 +123,7 @@ class Likelihood:
     In float64 on the CPU.
     """
 
-    goal: Goal
+    goal: FitGoal
     points: CountedPoints
     threads: int | None
 
@@ -227,7 +227,7 @@ def _parts(
 # ── the covariance ───────────────────────────────────────────────────────────────────
 
 
-def information(ev: Evaluator, params: np.ndarray, goal: Goal) -> tuple[np.ndarray, np.ndarray]:
+def information(ev: Evaluator, params: np.ndarray, goal: FitGoal) -> tuple[np.ndarray, np.ndarray]:
     """J'QJ of the objective at ``params``, (n_exprs, P, P), and the spread of its gradient, J' (QR)^2 J."""
     if goal.loss in ("squares", "gaussian"):
         y = np.ascontiguousarray(goal.y)
@@ -251,7 +251,7 @@ def _one_set(ev: Evaluator, params: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(np.nan_to_num(params, nan=0.0)[None].astype(ev.dtype))
 
 
-def covariance(ev: Evaluator, params: np.ndarray, goal: Goal, held: np.ndarray) -> np.ndarray:
+def covariance(ev: Evaluator, params: np.ndarray, goal: FitGoal, held: np.ndarray) -> np.ndarray:
     """The parameters' covariance, (n_exprs, P, P); nan for those that the data do not determine or that are ``held``.
 
     "squares", and "gaussian" without weights: (J'WJ)^-1 times the residual variance; "gaussian" with
