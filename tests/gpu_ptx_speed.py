@@ -23,7 +23,7 @@ import exprkit as ek
 from exprkit.backends.interpreter import engine as cuda
 from exprkit.backends.transpiler import assembler
 from exprkit.backends.transpiler import engine as ptx
-from exprkit.backends.transpiler.structures import structures
+from exprkit.backends.transpiler.structures import find_structures
 from exprkit.expressions import generate
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -164,7 +164,7 @@ def step(name, pop, n_points, backends=("ptx", "cuda"), precision="fast", matrix
 def registers(made):
     kernels = made.kernels()
     most = max(kernel["registers"] for kernel in kernels)
-    return f"{len(made.found)} structures, {len(kernels)} kernels, {most} registers, local {max(k['local_bytes'] for k in kernels)}"
+    return f"{len(made.structures)} structures, {len(kernels)} kernels, {most} registers, local {max(k['local_bytes'] for k in kernels)}"
 
 
 def thesis_steps():
@@ -201,12 +201,12 @@ def compiling():
         made = engine(ptx, pop, data(n_points, pop.n_vars), cache=False, threads=threads, **options)
         made.evaluate(params_of(pop), cupy.empty((1, len(pop), n_points), F4))
         wait()
-        different = len(structures(made.program))
+        different = len(find_structures(made.program))
         ms = made.seconds["compile"] / different * 1e3
         cores = "one core" if threads else "all cores"
         what = "" if options.get("share_code", True) else ", no code shared"
         report(f"compiling, a structure of {different}, {cores}{what}", ms, "ms", "" if what else "0.4" if threads else "0.03",
-               f"{len(made.found)} compiled in {made.seconds['compile']:.2f} s")
+               f"{len(made.structures)} compiled in {made.seconds['compile']:.2f} s")
 
 
 def other_steps():
@@ -305,9 +305,9 @@ def many():
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e6
     spent = ", ".join(f"{name} {value:.2f}" for name, value in made.seconds.items())
     code = sum(kernel["code_bytes"] for kernel in made.kernels()) / 1e6
-    different = len(structures(made.program))
+    different = len(find_structures(made.program))
     report(f"{different} structures x {n_points}, 100 steps, cold", seconds, "s", "20",
-           f"{len(made.found)} compiled; {spent} s; host +{grown:.2f} GB, code {code:.0f} MB on the device")
+           f"{len(made.structures)} compiled; {spent} s; host +{grown:.2f} GB, code {code:.0f} MB on the device")
     start = time.perf_counter()
     for _ in range(10):
         made.evaluate(P, out)

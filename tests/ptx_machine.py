@@ -982,14 +982,19 @@ def _call(f: Frame, i: Instruction, chosen: np.ndarray) -> None:
 # ── kernels of single operators ──────────────────────────────────────────────────────
 
 
+def filled(text: str, names: dict[str, Any]) -> str:
+    """An operator's text with names in place of its placeholders."""
+    return re.sub(r"\{(" + "|".join(names) + r")\}", lambda place: str(names[place[1]]), text)
+
+
 def operator_kernels(
-    chosen: Any, form: str = "of", version: str = "6.4", target: str = "sm_75", names: dict[str, str] | None = None
+    chosen: Any, version: str = "6.4", target: str = "sm_75", names: dict[str, str] | None = None
 ) -> str:
     """A module with a kernel ``k<code>`` for every body: of ``in[thread]`` it makes ``out[thread]``.
 
     ``in`` has rows a, b, a_low and ``out`` rows y, y_low, each as long as the block has threads.
     """
-    of, real, size = getattr(chosen, form), chosen.real, int(chosen.real[1:]) // 8
+    of, real, size = chosen.of, chosen.real, int(chosen.real[1:]) // 8
     text = [f".version {version}\n.target {target}\n.address_size 64\n{chosen.head(of.values())}"]
     for code, body in of.items():
         own = {"y": "%y", "y_low": "%y_low", "a": "%a", "a_low": "%a_low", "b": "%b", "n": code, **(names or {})}
@@ -1003,7 +1008,7 @@ def operator_kernels(
             "\tld.param.u64 %in, [in];\n\tld.param.u64 %out, [out];\n\tmov.u32 %thread, %tid.x;\n"
             f"\tmov.u32 %threads, %ntid.x;\n\tmul.wide.u32 %row, %threads, {size};\n"
             f"\tmad.wide.u32 %in, %thread, {size}, %in;\n\tmad.wide.u32 %out, %thread, {size}, %out;\n{loads}"
-            f"{body.fill(**own)}\tst.global.{real} [%out], {own['y']};\n"
+            f"{filled(body.text, own)}\tst.global.{real} [%out], {own['y']};\n"
             + (f"\tadd.u64 %out, %out, %row;\n\tst.global.{real} [%out], %y_low;\n" if "{y_low}" in body.text else "")
             + "\tret;\n}\n"
         )

@@ -264,4 +264,4 @@ def test_more_columns_than_a_word_can_name_are_refused():
     found = to_compile(program)
     (transpiled,) = parts(program, found, "values", 1000, 4)
     assert np.array_equal(np.sort(found.columns), np.arange(2 * n_vars))
-    assert np.array_equal(transpiled.grouped.instances[1::2, 0], found.columns[transpiled.grouped.instances[::2, 1]])
+    assert np.array_equal(transpiled.bundles.instances[1::2, 0], found.columns[transpiled.bundles.instances[::2, 1]])

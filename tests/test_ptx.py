@@ -18,9 +18,9 @@ from exprkit.backends.interpreter import engine as cuda
 from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler import assembler, operator_ptx, program
 from exprkit.backends.transpiler import engine as ptx
-from exprkit.backends.transpiler.bundles import bundles, modules
+from exprkit.backends.transpiler.bundles import Limits, fuse, modules
 from exprkit.backends.transpiler.program import CodeShape, Transpiled, parts, shape_of
-from exprkit.backends.transpiler.structures import MOST_GIVEN, structures, to_compile
+from exprkit.backends.transpiler.structures import MOST_COLUMNS, find_structures, to_compile
 from exprkit.backends.transpiler.templates import ABSOLUTE, SQUARE, VALUES
 from exprkit.errors import ArgumentError, BackendError, DataError
 from exprkit.expressions import generate
@@ -51,7 +51,7 @@ def lowered(texts, precision="fast", dtype=F4):
 
 
 def found_in(texts, **options):
-    return structures(lowered(texts, **options))
+    return find_structures(lowered(texts, **options))
 
 
 # ── structures and bundles ──
@@ -70,15 +70,15 @@ def test_a_number_that_is_used_twice_is_one():
 
 def test_an_expression_that_could_not_be_read_has_a_structure():
     pop = ek.parse(["x1", "x1 +", "x1"], errors="mask")
-    found = structures(lower(pop))
+    found = find_structures(lower(pop))
     assert found.of.tolist() == [0, 1, 0] and np.isnan(found.numbers.constants[found.numbers.sources[0] >> 2])
 
 
-def test_every_expression_is_in_one_row_and_long_bundles_are_cut():
+def test_every_expression_is_in_one_batch_and_long_bundles_are_cut():
     pop = generate.random(500, n_tokens=(1, 9), n_vars=3, n_params=2, seed=4)
     lowered_pop = lower(pop)
-    found = structures(lowered_pop)
-    grouped = bundles(found, lowered_pop, most=6, columns=5, instructions=20)
+    found = find_structures(lowered_pop)
+    grouped = fuse(found, lowered_pop, Limits(structures=6, columns=5, instructions=20))
     assert sorted(set(grouped.instances[:, 1].tolist())) == list(range(500))
     assert sorted(grouped.order.tolist()) == list(range(len(found)))
     sizes = np.diff(found.first)
@@ -87,8 +87,9 @@ def test_every_expression_is_in_one_row_and_long_bundles_are_cut():
         assert len(chosen) == 1 or (len(chosen) <= 6 and sizes[chosen].sum() <= 20)
     for b, first in enumerate(grouped.first_instance):
         of_structure = grouped.order[grouped.first[b] : grouped.first[b + 1]]
-        rows = grouped.instances[first : first + grouped.rows[b] * len(of_structure), 1].reshape(-1, len(of_structure))
-        assert (found.of[rows] == of_structure).all()
+        stop = first + grouped.n_batches[b] * len(of_structure)
+        batches = grouped.instances[first:stop, 1].reshape(-1, len(of_structure))
+        assert (found.of[batches] == of_structure).all()
 
 
 def test_modules_are_consecutive_and_of_about_the_same_size():
@@ -106,13 +107,13 @@ def test_all_shapes_of_a_task_take_as_many_points_at_a_time():
                 assert len(turns) == 1
 
 
-def instructions_of(found, e, columns_given):
-    """The code of an expression's structure; ``columns_given``: with its own columns in place of those counted."""
+def instructions_of(found, e):
+    """The code of an expression's structure, with its own columns in place of indirect ones."""
     s = found.of[e]
     rows = []
     for k in range(found.first[s], found.first[s + 1]):
         operands = [int(found.a[k]), int(found.b[k])]
-        if columns_given:
+        if found.indirect:
             own = found.columns[found.first_column[e] :]
             operands = [int(own[x >> 2]) << 2 | COLUMN if x >= 0 and x & 3 == COLUMN else x for x in operands]
         rows.append((int(found.code[k]), *operands))
@@ -120,19 +121,19 @@ def instructions_of(found, e, columns_given):
 
 
 @pytest.mark.parametrize("precision", ["ieee", "fast"])
-def test_given_columns_make_fewer_structures_that_mean_the_same(precision):
+def test_indirect_columns_make_fewer_structures_that_mean_the_same(precision):
     pop = generate.exhaustive(5)
     program = lower(pop, precision=precision, dtype=F4, positive=np.ones(2, bool))
-    plain, fewer = structures(program), structures(program, given=True)
-    assert 3 * len(fewer) < len(plain) and fewer.given and not plain.given
+    plain, fewer = find_structures(program), find_structures(program, indirect=True)
+    assert 3 * len(fewer) < len(plain) and fewer.indirect and not plain.indirect
     np.testing.assert_array_equal(plain.numbers.sources, fewer.numbers.sources)
     for e in range(0, len(pop), 7):
-        assert instructions_of(fewer, e, True) == instructions_of(plain, e, False), str(pop[e])
+        assert instructions_of(fewer, e) == instructions_of(plain, e), str(pop[e])
 
 
-def test_a_pair_of_columns_is_given_as_two():
+def test_a_pair_of_columns_is_two():
     program = lower(ek.parse(["x1 ^ p1 + x2", "x2 ^ p1 + x1"]), precision="fast", dtype=F4, positive=np.ones(2, bool))
-    found = structures(program, given=True)
+    found = find_structures(program, indirect=True)
     assert found.of.tolist() == [0, 0] and found.n_columns.tolist() == [3]
     names = [program.columns()[c] for c in found.columns]
     assert names[0] == names[1] != names[3] == names[4] and {names[2], names[5]} == {"x1", "x2"}
@@ -146,38 +147,38 @@ def test_sources_of_numbers_reach_one_further():
         assert len(numbers.sources) == len(numbers.words) + 1 and numbers.sources[-1] == 0
 
 
-def test_columns_are_given_where_that_makes_far_fewer_structures():
+def test_columns_are_indirect_where_that_makes_far_fewer_structures():
     many = lower(generate.exhaustive(6), precision="fast", dtype=F4)
-    assert to_compile(many).given and not to_compile(many, given=False).given
+    assert to_compile(many).indirect and not to_compile(many, indirect=False).indirect
     few = lowered(["x1 + x2", "x2 * x3", "x1 * x3"])
-    assert not to_compile(few).given and len(to_compile(few, given=True)) == 2
+    assert not to_compile(few).indirect and len(to_compile(few, indirect=True)) == 2
     trees = lower(generate.random(1_200, n_tokens=(20, 30), operators="gp", n_vars=5, seed=1), dtype=F4)
-    assert not to_compile(trees).given  # nearly all of them differ in more than their columns
-    wide = lowered([" + ".join(f"x{i}" for i in range(1, MOST_GIVEN + 2))])
-    assert not to_compile(wide, given=True).given
+    assert not to_compile(trees).indirect  # nearly all of them differ in more than their columns
+    wide = lowered([" + ".join(f"x{i}" for i in range(1, MOST_COLUMNS + 2))])
+    assert not to_compile(wide, indirect=True).indirect
 
 
 def test_results_are_made_row_by_row_where_structures_have_many_expressions():
-    def shapes(texts, n_points, given=False):
+    def shapes(texts, n_points, indirect=False):
         program = lowered(texts)
-        made = parts(program, structures(program, given), VALUES, n_points, 4)
+        made = parts(program, find_structures(program, indirect), VALUES, n_points, 4)
         return [(part.kind(VALUES).by_row, part.shape.points, part.shape.structures) for part in made]
 
     alike = [f"x1 * {k} + x2" for k in range(8)]
     assert shapes(alike, 10_860) == [(True, 4, 1)] and shapes(alike[:3], 10_860) == [(False, 4, 4)]
     long = " + ".join(f"x1 * {k} + x2" for k in range(8))
     assert shapes([long] * 8, 10_860) == [(False, 1, 8)] and shapes(alike, 362) == [(False, 1, 8)]
-    assert shapes(["x1 + x2", "x2 + x3", "x1 + x4", "x4 + x2"], 362, given=True) == [(True, 2, 1)]
+    assert shapes(["x1 + x2", "x2 + x3", "x1 + x4", "x4 + x2"], 362, indirect=True) == [(True, 2, 1)]
 
 
 def test_modules_are_smaller_where_cores_would_be_idle():
-    assert [program.of_a_module_of(n) for n in (1, 479, 480, 1_919, 1_920, 10**6)] == [120, 120, 60, 60, 120, 120]
+    assert [program.module_size(n) for n in (1, 479, 480, 1_919, 1_920, 10**6)] == [120, 120, 60, 60, 120, 120]
 
 
 def test_large_structures_stand_apart():
     program = lowered(["x1 + x2", "x1 * x2", "+".join(f"sin(x{i} * x{i + 1})" for i in range(1, 9))])
-    made = parts(program, structures(program), SQUARE, 100_000, 4)
-    assert [part.grouped.order.tolist() for part in made] == [[0, 1], [2]]
+    made = parts(program, find_structures(program), SQUARE, 100_000, 4)
+    assert [part.bundles.order.tolist() for part in made] == [[0, 1], [2]]
     assert [part.shape.points for part in made] == [4, 1]
 
 
@@ -187,8 +188,8 @@ CASES = {  # file: (expressions, task, shape, precision, dtype, other fields of 
     "values_by_row": (
         ["x1 + p1 * x2", "x1"], VALUES, CodeShape(4, 128, 1, None), "fast", F4, {"store": 2, "masked": True},
     ),
-    "values_given": (["x1 * p1 - x2", "x2 * p1 - x1"], VALUES, CodeShape(2, 128, 1, None), "fast", F4, {"store": 2}),
-    "square_given": (["x1 ^ p1 + x2", "x2 / x1"], SQUARE, CodeShape(1, 64, 8, 2), "fast", F4, {}),
+    "values_indirect": (["x1 * p1 - x2", "x2 * p1 - x1"], VALUES, CodeShape(2, 128, 1, None), "fast", F4, {"store": 2}),
+    "square_indirect": (["x1 ^ p1 + x2", "x2 / x1"], SQUARE, CodeShape(1, 64, 8, 2), "fast", F4, {}),
     "values_fast": (["x1 + p1 * x2", "x2 / (x1 + x2)"], VALUES, CodeShape(4, 128, 8, None), "fast", F4, {"store": 4}),
     "values_masked": (["x1 * x2"], VALUES, CodeShape(4, 32, 8, None), "fast", F4, {"store": 2, "masked": True}),
     "values_two_bundles": (["x1 + x2", "p1"], VALUES, CodeShape(1, 128, 1, 4), "ieee", F4, {}),
@@ -202,7 +203,7 @@ def text_of(case):
     texts, task, shape, precision, dtype, how = CASES[case]
     pop = ek.parse(texts)
     program = lower(pop, precision=precision, dtype=dtype)
-    made = Transpiled(program, structures(program, given="given" in case), shape, dtype.itemsize)
+    made = Transpiled(program, find_structures(program, indirect="indirect" in case), shape, dtype.itemsize)
     return made.module(0, made.kind(task, **how), Precision(precision)).text.decode()
 
 
@@ -221,7 +222,7 @@ def test_the_text_is_as_it_was(case):
 @needs_bodies
 def test_what_is_computed_alike_is_computed_once():
     program = lowered(["exp(x1 * x2) + exp(x1 * x2)", "exp(x1 * x2) - p1"])
-    made = Transpiled(program, structures(program), CodeShape(1, 128, 8, None), 4)
+    made = Transpiled(program, find_structures(program), CodeShape(1, 128, 8, None), 4)
     text = made.module(0, made.kind(VALUES), Precision("fast")).text.decode()
     assert len(re.findall(r"ex2\.approx", text)) == 1 and len(re.findall(r"mul\.rn\.ftz\.f32 %v", text)) == 1
     assert len(re.findall(r"ld\.global\.nc\.f32 %x", text)) == 2
@@ -230,7 +231,7 @@ def test_what_is_computed_alike_is_computed_once():
 @needs_bodies
 def test_a_column_is_loaded_once_a_vector_for_a_bundle():
     program = lowered(["x1 + x2", "x1 * x2 + 1", "x1 - x2", "x2 - x1"])
-    made = Transpiled(program, structures(program), CodeShape(4, 128, 8, None), 4)
+    made = Transpiled(program, find_structures(program), CodeShape(4, 128, 8, None), 4)
     text = made.module(0, made.kind(VALUES, store=4), Precision("fast")).text.decode()
     assert text.count("[%columns+") == 2
 
@@ -239,7 +240,7 @@ def test_a_column_is_loaded_once_a_vector_for_a_bundle():
 def test_every_sum_and_product_is_rounded_by_itself():
     pop = generate.random(60, n_tokens=(5, 25), n_vars=3, n_params=2, seed=2)
     program = lower(pop, dtype=F4)
-    made = Transpiled(program, structures(program), CodeShape(1, 128, 8, None), 4)
+    made = Transpiled(program, find_structures(program), CodeShape(1, 128, 8, None), 4)
     for task in (VALUES, SQUARE):
         for module in made.modules(made.kind(task), Precision()):
             entry = module.text.decode().partition(".entry")[2]
@@ -250,7 +251,7 @@ def test_every_sum_and_product_is_rounded_by_itself():
 @pytest.mark.parametrize("name", ["x_1", "a */ ret; //", "line\nbreak", "<img onerror>", "\u00e9\u2028"])
 def test_names_in_comments_stay_in_their_line(name):
     program = lowered(["x1 + x2"])
-    made = Transpiled(program, structures(program), CodeShape(1, 128, 8, None), 4)
+    made = Transpiled(program, find_structures(program), CodeShape(1, 128, 8, None), 4)
     text = made.one(0, made.kind(VALUES), Precision("fast"), name).text
     plain = made.one(0, made.kind(VALUES), Precision("fast"), "").text
     assert [line for line in text.splitlines() if not line.strip().startswith(b"//")] == [

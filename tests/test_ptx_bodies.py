@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from ptx_machine import Machine, PtxError, operator_kernels
+from ptx_machine import Machine, PtxError, filled, operator_kernels
 
 from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler import assembler
@@ -29,6 +29,7 @@ PAIR, OF_PAIR = (ops.BY_NAME[name] for name in ops.BY_NAME["powabs"].rewrite.spl
 WHOLE = (ops.BY_NAME["pow_whole"],)  # defined for whole b only
 ABSOLUTE = ("lgamma",)  # CUDA promises an absolute error where it crosses 0
 FAR = ("aq",)  # b * b overflows beyond 1e154
+FORMS = {"pasted": 1 << 30, "called": 0}  # instructions of the longest body that is pasted
 ALONE = [row for row in ops.IN_VALUES.values() if row not in (PAIR, OF_PAIR)]
 
 
@@ -52,7 +53,7 @@ def machines():
     def machine(precision, dtype, form="pasted"):
         key = precision, dtype, form
         if key not in made:
-            made[key] = Machine(operator_kernels(ptx.bodies(Precision(precision), dtype), form))
+            made[key] = Machine(operator_kernels(ptx.bodies(Precision(precision), dtype, FORMS[form])))
         return made[key]
 
     return machine
@@ -171,9 +172,9 @@ def test_forms_of_an_operator_make_the_same_bits(machines):
 
 @pytest.mark.parametrize("precision, dtype", CHOICES)
 def test_the_result_may_take_the_place_of_an_operand(machines, precision, dtype):
-    chosen = ptx.bodies(Precision(precision), dtype)
+    chosen = ptx.bodies(Precision(precision), dtype, FORMS["pasted"])
     for place in "ab":
-        text = operator_kernels(chosen, "pasted", names={"y": f"%{place}"})
+        text = operator_kernels(chosen, names={"y": f"%{place}"})
         machine = Machine(text)
         for row in (row for row in ALONE if row.arity == 2 or place == "a"):
             a, b = inputs(row, dtype, n=20)
@@ -209,11 +210,11 @@ def mutants(text):
 
 @pytest.mark.parametrize("precision, dtype", CHOICES)
 def test_a_changed_instruction_is_noticed(precision, dtype):
-    chosen = ptx.bodies(Precision(precision), dtype)
-    text = operator_kernels(chosen, "pasted")
+    chosen = ptx.bodies(Precision(precision), dtype, FORMS["pasted"])
+    text = operator_kernels(chosen)
     every = [mutant for mutant in mutants(text) if ops.BY_CODE[mutant[0]] not in (PAIR, OF_PAIR)]
     picked = set(np.random.default_rng(1).choice(len(every), 60, replace=False))
-    short = {code for code, body in chosen.pasted.items() if body.instructions <= 8}
+    short = {code for code, body in chosen.of.items() if body.instructions <= 8}
     missed, missed_in_short, head = [], [], text[: text.index(HEAD)]
     for k, (code, found, other) in enumerate(every):
         if k not in picked and code not in short:
@@ -250,10 +251,11 @@ def test_the_table_s_cells_are_what_the_compiler_makes_of_the_formulas(settings)
 
 @pytest.mark.parametrize("precision, dtype", CHOICES)
 def test_templates_use_no_names_of_their_own_that_an_emitter_could_have(precision, dtype):
-    chosen = ptx.bodies(Precision(precision), dtype)
-    for body in (*chosen.of.values(), *chosen.pasted.values(), *chosen.called.values()):
-        filled = body.fill(y="", y_low="", a="", a_low="", b="", n=1)
-        assert "%" not in filled and "ret;" not in filled
+    every = [ptx.bodies(Precision(precision), dtype, most) for most in (ptx.MOST_PASTED, *FORMS.values())]
+    chosen = every[0]
+    for body in (body for one in every for body in one.of.values()):
+        text = filled(body.text, {"y": "", "y_low": "", "a": "", "a_low": "", "b": "", "n": 1})
+        assert "%" not in text and "ret;" not in text
         assert "{y}" in body.text and all(name in chosen.parts for name in body.parts)
         assert not set(re.findall(r"L\{n\}_\w+(?=;)", body.text)) - set(re.findall(r"L\{n\}_\w+(?=:)", body.text))
     assert set(chosen.of) == set(ops.IN_VALUES)
@@ -261,7 +263,7 @@ def test_templates_use_no_names_of_their_own_that_an_emitter_could_have(precisio
 
 def test_settings_show_in_the_text():
     def text(dtype="float32", **chosen):
-        return "".join(body.text for body in ptx.bodies(Precision(**chosen), dtype).pasted.values())
+        return "".join(body.text for body in ptx.bodies(Precision(**chosen), dtype, FORMS["pasted"]).of.values())
 
     assert ".ftz.f32" not in re.sub(r"(ex2|rcp|rsqrt|div)\.approx\.ftz", "", text())  # CUDA's own functions use these
     assert "add.rn.ftz.f32" in text(flush_subnormals=True)
@@ -275,8 +277,7 @@ def test_bodies_are_the_same_text_from_the_disk_and_from_the_compiler(tmp_path, 
     for folder in ("", str(tmp_path), str(tmp_path)):
         monkeypatch.setenv("EXPRKIT_CACHE_DIR", folder)
         ptx._bodies.cache_clear()
-        chosen = ptx.bodies(Precision("fast"), "float32")
-        seen.add(operator_kernels(chosen, "called") + operator_kernels(chosen, "pasted"))
+        seen.add("".join(operator_kernels(ptx.bodies(Precision("fast"), "float32", most)) for most in FORMS.values()))
     assert len(seen) == 1 and len(list(tmp_path.iterdir())) == 1
 
 
@@ -293,7 +294,7 @@ def test_without_the_compiler_there_is_one_line_with_the_command(monkeypatch):
 
 def resources(precision, dtype, level=3):
     """Registers and spills of all operators' kernels, by architecture."""
-    text = operator_kernels(ptx.bodies(Precision(precision), dtype), "pasted")
+    text = operator_kernels(ptx.bodies(Precision(precision), dtype, FORMS["pasted"]))
     found = {}
     for architecture in ARCHITECTURES:
         settings = Precision(optimisation=level)

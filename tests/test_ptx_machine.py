@@ -200,7 +200,7 @@ def test_a_gpu_computes_the_same(precision, dtype):
     from test_ptx_bodies import ALONE, approximate, inputs
 
     try:
-        text = operator_kernels(operator_ptx.bodies(Precision(precision), dtype), "pasted")
+        text = operator_kernels(operator_ptx.bodies(Precision(precision), dtype, 1 << 30))
     except BackendError as error:
         pytest.skip(str(error))
     machine, module = Machine(text), cupy.cuda.function.Module()

@@ -21,7 +21,7 @@ from exprkit.backends.precision import precision as settings_of
 from exprkit.backends.transpiler.assembler import compile_modules, disassemble, usage
 from exprkit.backends.transpiler.program import CodeShape, Transpiled, parts
 from exprkit.backends.transpiler.structures import to_compile
-from exprkit.backends.transpiler.templates import ABSOLUTE, SQUARE, VALUES, WARP, Kind
+from exprkit.backends.transpiler.templates import ABSOLUTE, SQUARE, VALUES, WARP
 from exprkit.errors import ArgumentError, DataError, brief, number_of, one_of, whole_number
 from exprkit.evaluate import inputs
 from exprkit.expressions.population import Population
@@ -50,8 +50,8 @@ class CompiledPtx:
 
     def __init__(self, pop: Population, made: list[Transpiled], task: str, settings: Precision, arch: str) -> None:
         self.pop, self.arch = pop, arch
-        self.structure = made[0].found.of if made else np.zeros(0, np.int32)
-        self.n_structures = len(made[0].found) if made else 0
+        self.structure = made[0].structures.of if made else np.zeros(0, np.int32)
+        self.n_structures = len(made[0].structures) if made else 0
         self._parts, self._task, self._settings = made, task, settings
         self.modules: list[str] = []
         self.cubins: list[bytes] = []
@@ -61,7 +61,7 @@ class CompiledPtx:
         """The PTX of expression ``i``'s structure as a module of its own, the expression in a comment."""
         i = range(len(self.pop))[i]
         part = next(part for part in self._parts if part.holds(i))
-        return part.one(i, _kind(part, self._task), self._settings, str(self.pop[i])).text.decode()
+        return part.one(i, part.kind(self._task), self._settings, str(self.pop[i])).text.decode()
 
     def sass(self, i: int) -> str:
         """The machine code of expression ``i``'s structure, disassembled.
@@ -135,15 +135,11 @@ def compile_ptx(
     if progress is not None and not callable(progress):
         raise ArgumentError(f"progress must be a function of the number of modules done, not {brief(progress)}")
 
-    def changed(usual: CodeShape) -> CodeShape:
-        return CodeShape(
-            points or usual.points, block or usual.block, usual.structures, usual.resident if block is None else None,
-        )  # fmt: skip
-
+    changed = functools.partial(CodeShape.changed, points=points, block=block)
     program = lower(pop, precision=settings.operators, dtype=number)
     every = parts(program, to_compile(program), task, MANY_POINTS, number.itemsize, changed)
     made = CompiledPtx(pop, every, task, settings, arch)
-    texts = (part.modules(_kind(part, task), settings) for part in every)
+    texts = (part.modules(part.kind(task), settings) for part in every)
     made.modules = [module.text.decode() for some in texts for module in some]
     compiler = functools.partial(compile_modules, workers=workers, progress=progress, cache=cache)
     linked = sorted(compiler(made.modules, arch, settings), key=lambda one: one.index)
@@ -152,7 +148,3 @@ def compile_ptx(
     made.registers = np.array([one.registers for one in used], np.int64)
     made.spills = np.array([one.spill_stores + one.spill_loads for one in used], np.int64)
     return made
-
-
-def _kind(part: Transpiled, task: str) -> Kind:
-    return part.kind(task, store=part.shape.points if task == VALUES else 1)

@@ -87,11 +87,7 @@ def accumulate(program: Program) -> Accumulated:
         np.zeros((n_steps, 4), np.int32), np.zeros(n_exprs + 1, np.int32), np.zeros(n_exprs + 1, np.int64),
     )  # fmt: skip
     rows = _OperatorRows(opcodes.numbers(), *_by_code(program.precision))
-    lowered = _Programs(
-        program.code, program.a, program.b, program.dst, program.offsets, program.n_prologue,
-        program.first_const, program.n_params,
-    )  # fmt: skip
-    n_results = _accumulate_all(lowered, rows, made)
+    n_results = _accumulate_all(arrays_of(program), rows, made)
     return Accumulated(
         *made[:5],
         constants=np.append(program.constants, np.nan),
@@ -110,7 +106,9 @@ class _OperatorRows(NamedTuple):
     cost: np.ndarray
 
 
-class _Programs(NamedTuple):
+class ProgramArrays(NamedTuple):
+    """The arrays of a ``Program`` that compiled loops read."""
+
     code: np.ndarray
     a: np.ndarray
     b: np.ndarray
@@ -119,6 +117,10 @@ class _Programs(NamedTuple):
     n_prologue: np.ndarray
     first_const: np.ndarray
     n_params: np.ndarray
+
+
+def arrays_of(program: Program) -> ProgramArrays:
+    return ProgramArrays(*(getattr(program, name) for name in ProgramArrays._fields))
 
 
 class _Bytecode(NamedTuple):
@@ -151,13 +153,7 @@ def _accumulate_all(lowered, rows, made):
         made.first_word[e] = w
         first_result = n_results
         point = start + lowered.n_prologue[e]
-        for k in range(start, point):
-            pair = 1 if rows.width[lowered.code[k]] == 2 else 0
-            made.steps[s, 0] = lowered.code[k]
-            made.steps[s, 1] = source(lowered.a[k], e, lowered, first_result)
-            made.steps[s, 2] = source(lowered.b[k], e, lowered, first_result)
-            made.steps[s, 3] = n_results << 1 | pair
-            s, n_results = s + 1, n_results + 1 + pair
+        s, n_results = write_prologue(e, s, n_results, lowered, rows.width, made.steps)
         cost = 0
         for k in range(point, stop):
             _word(k, k == point, e, w, first_result, lowered, rows, made)
@@ -171,6 +167,20 @@ def _accumulate_all(lowered, rows, made):
         made.first_step[e + 1] = s
         made.cost[e + 1] = made.cost[e] + cost
     return n_results
+
+
+@compiled
+def write_prologue(e, n_steps, n_results, lowered, width, steps):
+    """Write the steps of expression ``e`` behind ``n_steps`` others; how many steps and results there are then."""
+    first_result, start = n_results, lowered.offsets[e]
+    for k in range(start, start + lowered.n_prologue[e]):
+        pair = 1 if width[lowered.code[k]] == 2 else 0
+        steps[n_steps, 0] = lowered.code[k]
+        steps[n_steps, 1] = source(lowered.a[k], e, lowered, first_result)
+        steps[n_steps, 2] = source(lowered.b[k], e, lowered, first_result)
+        steps[n_steps, 3] = n_results << 1 | pair
+        n_steps, n_results = n_steps + 1, n_results + 1 + pair
+    return n_steps, n_results
 
 
 @compiled

@@ -11,12 +11,14 @@ compiler would take one module after the other.
     {'k0': Usage(registers=24, spill_stores=0, spill_loads=0, stack=0)}
 
 Texts are taken from the iterable as they are needed and results are given as they are made, so
-that no more than a few modules a thread are in memory, however many there are.
+that no more than a few modules per thread are in memory, however many there are.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
+import itertools
 import os
 import re
 import shutil
@@ -35,10 +37,8 @@ from exprkit.backends.precision import Precision
 from exprkit.errors import ArgumentError, BackendError
 from exprkit.runtime import disk_cache, machine
 
-COMPILERS = ("nvjitlink", "ptxas")
 WAITING = 2  # modules a thread has in hand: one in the compiler, one waiting
 MEMORY_BYTES = 64 << 20  # of machine code kept in this process as well
-_NVJITLINK = "compiling PTX needs {}: pip install 'exprkit[cuda13]' (or [cuda12] for a CUDA 12 driver)"
 _SHOWN = 2  # lines of PTX before and after a bad one
 
 
@@ -57,6 +57,14 @@ class Usage(NamedTuple):
     spill_stores: int
     spill_loads: int
     stack: int
+
+
+class Assembler(NamedTuple):
+    """A program that makes machine code of PTX."""
+
+    version: Callable[[], str]  # its name and full version, or an error that says how to install it
+    run: Callable[[bytes, str, list[str]], tuple[bytes, bytes]]  # text, architecture, options -> cubin, report
+    level: str  # how it is told the level of optimisation
 
 
 def compile_modules(
@@ -103,13 +111,13 @@ def compile_modules(
         raise ArgumentError(f"compiler must be one of {', '.join(map(repr, COMPILERS))}, not {compiler!r}")
     if not re.fullmatch(r"sm_\d{2,3}[af]?", str(architecture)):
         raise ArgumentError(f"architecture must be as 'sm_90', not {architecture!r}")
-    compile_one = functools.partial(
-        _kept if cache else _compiled,
-        architecture=architecture,
-        settings=settings,
-        compiler=compiler,
-    )
     version(compiler)  # here and not in a thread: whether it is installed
+    options = [f"{COMPILERS[compiler].level}{settings.optimisation}"]
+    options += [] if settings.max_registers is None else [f"-maxrregcount={settings.max_registers}"]
+    options += ["-lineinfo"] if settings.line_info else []
+    compile_one = functools.partial(
+        _machine_code, architecture=architecture, options=options, compiler=compiler, cache=cache
+    )
     return _in_threads(compile_one, texts, workers or machine.cores(), progress)
 
 
@@ -120,124 +128,149 @@ def _in_threads(
     progress: Callable[[int], None] | None,
 ) -> Iterator[Linked]:
     waiting: set[Future[Linked]] = set()
-    done = 0
+    done = itertools.count(1)
+
+    def finished() -> Iterator[Linked]:
+        """Wait for at least one and take those that are done away from ``waiting``."""
+        ready, _ = wait(waiting, return_when=FIRST_COMPLETED)
+        waiting.difference_update(ready)
+        for linked in sorted((future.result() for future in ready), key=lambda linked: linked.index):
+            if progress:
+                progress(next(done))
+            yield linked
+
     pool = ThreadPoolExecutor(workers, "exprkit-ptx")
     try:
         for index, text in enumerate(texts):
             waiting.add(pool.submit(compile_one, index, text.encode("ascii") if isinstance(text, str) else bytes(text)))
             del text
             while len(waiting) >= WAITING * workers or any(future.done() for future in waiting):
-                for linked in _finished(waiting):
-                    done += 1
-                    if progress:
-                        progress(done)
-                    yield linked
+                yield from finished()
         while waiting:
-            for linked in _finished(waiting):
-                done += 1
-                if progress:
-                    progress(done)
-                yield linked
+            yield from finished()
     finally:  # also when the caller stops early or an error ends it: nothing new is begun
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _finished(waiting: set[Future[Linked]]) -> list[Linked]:
-    """Wait for at least one and take those that are done away from ``waiting``."""
-    ready, _ = wait(waiting, return_when=FIRST_COMPLETED)
-    waiting -= ready
-    return sorted((future.result() for future in ready), key=lambda linked: linked.index)
+def _machine_code(
+    index: int, text: bytes, *, architecture: str, options: list[str], compiler: str, cache: bool
+) -> Linked:
+    """Of one module: from this process's memory or the disk, else compiled and kept there."""
+    key = disk_cache.key("ptx", text, architecture, *options, compiler, version(compiler))
+    entry = (_memory_get(key) or disk_cache.read(key)) if cache else None
+    is_new = entry is None
+    if entry is None:
+        cubin, log = COMPILERS[compiler].run(text, architecture, options)
+        lines = log.decode(errors="replace").splitlines()
+        report = "\n".join(line for line in lines if "Compile time" not in line).encode()
+        entry = len(report).to_bytes(8, "little") + report + cubin
+    if cache:
+        if is_new:
+            disk_cache.write(key, entry)
+        _memory_put(key, entry)
+    size = 8 + int.from_bytes(entry[:8], "little")
+    return Linked(index, entry[size:], entry[8:size].decode())
 
 
-# ── one module ───────────────────────────────────────────────────────────────────────
+# ── in memory ────────────────────────────────────────────────────────────────────────
 
 
-def _kept(index: int, text: bytes, *, architecture: str, settings: Precision, compiler: str) -> Linked:
-    """From this process's memory or the disk, else compiled and kept there."""
-    key = disk_cache.key("ptx", text, architecture, *_options(settings, compiler), compiler, version(compiler))
-    kept = _memory.get(key) or disk_cache.read(key)
-    if kept is None:
-        linked = _compiled(index, text, architecture=architecture, settings=settings, compiler=compiler)
-        report = linked.report.encode()
-        kept = len(report).to_bytes(8, "little") + report + linked.cubin
-        disk_cache.write(key, kept)
-    _memory.put(key, kept)
-    size = 8 + int.from_bytes(kept[:8], "little")
-    return Linked(index, kept[size:], kept[8:size].decode())
-
-
-def _compiled(index: int, text: bytes, *, architecture: str, settings: Precision, compiler: str) -> Linked:
-    run = _nvjitlink if compiler == "nvjitlink" else _ptxas
-    cubin, report = run(text, architecture, _options(settings, compiler))
-    lines = report.decode(errors="replace").splitlines()
-    return Linked(index, cubin, "\n".join(line for line in lines if "Compile time" not in line))
-
-
-def _options(settings: Precision, compiler: str) -> list[str]:
-    """Of the assembler."""
-    level = f"-O{settings.optimisation}"
-    options = [level if compiler == "ptxas" else f"-Xptxas={level}"]  # nvJitLink itself knows only -O0 and -O3
-    if settings.max_registers is not None:
-        options.append(f"-maxrregcount={settings.max_registers}")
-    if settings.line_info:
-        options.append("-lineinfo")
-    return options
-
-
-class _Memory:
-    """The last machine code used by this process."""
+class RecentlyUsed:
+    """Values and how many bytes they take; ``shrink`` drops those not used for the longest time."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
-        self._size = 0
-        self._lock = disk_cache.free_at_fork(RLock())
+        self._entries: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
+        self.n_bytes = 0
 
-    def get(self, key: str) -> bytes | None:
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-            return self._kept.get(key)
+    def __len__(self) -> int:
+        return len(self._entries)
 
-    def put(self, key: str, code: bytes) -> None:
-        with self._lock:
-            self._size += len(code) - len(self._kept.get(key, b""))
-            self._kept[key] = code
-            self._kept.move_to_end(key)
-            while self._size > MEMORY_BYTES:
-                self._size -= len(self._kept.popitem(last=False)[1])
+    def __contains__(self, key: Any) -> bool:
+        return key in self._entries
 
-    def clear(self) -> None:
-        with self._lock:
-            self._kept.clear()
-            self._size = 0
+    def get(self, key: Any) -> Any:
+        """The value, which is used now; None if there is none."""
+        if key not in self._entries:
+            return None
+        self._entries.move_to_end(key)
+        return self._entries[key][0]
+
+    def items(self) -> list[tuple[Any, Any]]:
+        return [(key, value) for key, (value, _) in self._entries.items()]
+
+    def size_of(self, key: Any) -> int:
+        return self._entries[key][1]
+
+    def put(self, key: Any, value: Any, n_bytes: int) -> None:
+        self.n_bytes += n_bytes - self._entries.pop(key, (None, 0))[1]
+        self._entries[key] = value, n_bytes
+
+    def shrink(self, most_bytes: int) -> None:
+        while self._entries and self.n_bytes > most_bytes:
+            self.n_bytes -= self._entries.popitem(last=False)[1][1]
 
 
-_memory = _Memory()
+_memory = RecentlyUsed()  # the last machine code that this process used
+_lock = disk_cache.free_at_fork(RLock())
+
+
+def _memory_get(key: str) -> bytes | None:
+    with _lock:
+        return _memory.get(key)
+
+
+def _memory_put(key: str, code: bytes) -> None:
+    with _lock:
+        _memory.put(key, code, len(code))
+        _memory.shrink(MEMORY_BYTES)
 
 
 def forget() -> None:
     """Empty the process's own store of machine code (not the disk's)."""
-    _memory.clear()
+    with _lock:
+        _memory.shrink(0)
 
 
-# ── nvJitLink ────────────────────────────────────────────────────────────────────────
+# ── the assemblers ───────────────────────────────────────────────────────────────────
 
 
-@functools.cache
-def _nvjitlink_module() -> Any:
+def cuda_library(name: str, version_of: str, package: str, purpose: str) -> Any:
+    """A module of ``cuda.bindings`` whose library is there.
+
+    Raises
+    ------
+    BackendError
+        If the module or the library (in a package of its own) is not installed.
+    """
+    missing = f"{purpose} {{}}: pip install 'exprkit[cuda13]' (or [cuda12] for a CUDA 12 driver)"
     try:
-        from cuda.bindings import nvjitlink
+        importlib.import_module("cuda.bindings")
+        library = importlib.import_module(f"cuda.bindings.{name}")
     except ImportError:
-        raise BackendError(_NVJITLINK.format("cuda-bindings")) from None
+        raise BackendError(missing.format("cuda-bindings")) from None
     try:
-        nvjitlink.version()
-    except RuntimeError:  # the library is in a package of its own
-        raise BackendError(_NVJITLINK.format("nvJitLink (nvidia-nvjitlink)")) from None
-    return nvjitlink
+        getattr(library, version_of)()
+    except RuntimeError:
+        raise BackendError(missing.format(package)) from None
+    return library
 
 
-def _nvjitlink(text: bytes, architecture: str, options: list[str]) -> tuple[bytes, bytes]:
-    linker = _nvjitlink_module()
+def _nvjitlink() -> Any:
+    return cuda_library("nvjitlink", "version", "nvJitLink (nvidia-nvjitlink)", "compiling PTX needs")
+
+
+def _nvjitlink_version() -> str:
+    found = ["nvJitLink", *map(str, _nvjitlink().version())]
+    for name in ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12"):
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return " ".join(found)
+
+
+def _run_nvjitlink(text: bytes, architecture: str, options: list[str]) -> tuple[bytes, bytes]:
+    linker = _nvjitlink()
     given = [f"-arch={architecture}", "-verbose", "-no-cache", *options]  # it keeps code on disk itself, without bound
     try:
         handle = linker.create(len(given), given)
@@ -263,9 +296,6 @@ def _log(size: Callable[[int], int], read: Callable[[int, bytearray], None], han
     return bytes(log).rstrip(b"\0")
 
 
-# ── ptxas ────────────────────────────────────────────────────────────────────────────
-
-
 def tool(name: str) -> str | None:
     """The path of a CUDA program: in the PATH, a pip package or a toolkit; None if there is none."""
     own = [Path(place) / "nvidia" for place in sys.path if place]
@@ -277,26 +307,33 @@ def tool(name: str) -> str | None:
     return None
 
 
-def _need(name: str, package: str) -> str:
-    found = tool(name)
+def _ptxas() -> str:
+    found = tool("ptxas")
     if found is None:
-        raise BackendError(f"{name} is not installed: pip install {package}")
+        raise BackendError("ptxas is not installed: pip install nvidia-cuda-nvcc")
     return found
 
 
-def _ptxas(text: bytes, architecture: str, options: list[str]) -> tuple[bytes, bytes]:
+def _ptxas_version() -> str:
+    return subprocess.run([_ptxas(), "--version"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _run_ptxas(text: bytes, architecture: str, options: list[str]) -> tuple[bytes, bytes]:
     with tempfile.TemporaryDirectory(prefix="exprkit-") as folder:
         source, cubin = Path(folder, "module.ptx"), Path(folder, "module.cubin")
         source.write_bytes(text)
-        command = [_need("ptxas", "nvidia-cuda-nvcc"), "-v", f"-arch={architecture}", *options, str(source), "-o"]
-        done = subprocess.run([*command, str(cubin)], capture_output=True, stdin=subprocess.DEVNULL)
+        command = [_ptxas(), "-v", f"-arch={architecture}", *options, str(source), "-o", str(cubin)]
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL)
         if done.returncode or not cubin.exists():
             log = done.stderr.decode(errors="replace") or f"exit status {done.returncode}"
             raise BackendError(_refusal("ptxas", text, log, architecture))
         return cubin.read_bytes(), done.stderr
 
 
-# ── what compilers say ───────────────────────────────────────────────────────────────
+COMPILERS = {
+    "nvjitlink": Assembler(_nvjitlink_version, _run_nvjitlink, "-Xptxas=-O"),  # it itself knows only -O0 and -O3
+    "ptxas": Assembler(_ptxas_version, _run_ptxas, "-O"),
+}
 
 
 @functools.cache
@@ -308,17 +345,10 @@ def version(compiler: str) -> str:
     BackendError
         If it is not installed.
     """
-    if compiler == "ptxas":
-        command = [_need("ptxas", "nvidia-cuda-nvcc"), "--version"]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    found = ["nvJitLink", *map(str, _nvjitlink_module().version())]
-    for name in ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12"):
-        try:
-            found.append(f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            continue
-    return " ".join(found)
+    return COMPILERS[compiler].version()
 
+
+# ── what they say ────────────────────────────────────────────────────────────────────
 
 _KERNEL = re.compile(r"(?:Compiling entry function|Function properties for) '?(\w+)")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -357,21 +387,13 @@ def _excerpt(text: bytes, number: int) -> str:
     return "\n".join([*([f"in {head.strip()}"] if head else []), *rows])
 
 
-def disassemble(cubin: bytes, kernel: str | None = None) -> str:
-    """A module's machine code as text (SASS).
-
-    Parameters
-    ----------
-    cubin : bytes
-    kernel : str, optional
-        Only this one.
+def disassemble(cubin: bytes) -> str:
+    """A module's machine code as text (SASS), its kernels before the functions that they call.
 
     Raises
     ------
     BackendError
         If neither nvdisasm nor cuobjdump is installed: says which command brings one.
-    ArgumentError
-        If the module has no such kernel.
     """
     program = tool("nvdisasm") or tool("cuobjdump")
     if program is None:
@@ -383,18 +405,9 @@ def disassemble(cubin: bytes, kernel: str | None = None) -> str:
         done = subprocess.run([program, *options, str(path)], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise BackendError(f"{Path(program).stem} can't read the machine code: {done.stderr.strip()}")
-    return _entries_first(done.stdout) if kernel is None else _one_kernel(done.stdout, kernel)
+    return _entries_first(done.stdout)
 
 
 def _entries_first(text: str) -> str:
-    """The kernels before the functions that they call."""
     head, *sections = re.split(r"(?m)^(?=//-{8,} )", text)
     return head + "".join(sorted(sections, key=lambda section: "STO_CUDA_ENTRY" not in section))
-
-
-def _one_kernel(text: str, kernel: str) -> str:
-    parts = re.split(r"(?m)^(?=\s*\.section|\s*Function : |//---)", text)
-    own = [part for part in parts if re.match(rf"\s*(?:\.section\s+\.text\.{kernel}\b|Function : {kernel}\b)", part)]
-    if not own:
-        raise ArgumentError(f"the machine code has no kernel {kernel!r}")
-    return "".join(own)

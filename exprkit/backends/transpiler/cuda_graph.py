@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.backends.transpiler.modules import Given, ModuleCode
+from exprkit.backends.transpiler.modules import EntryArguments, ModuleCache
 from exprkit.backends.transpiler.program import Transpiled
 from exprkit.backends.transpiler.templates import FIELDS
 
@@ -72,24 +72,24 @@ def work(transpiled: Transpiled, n_sets: int, n_tiles: int, at_once: int = 0) ->
 
     ``at_once``: rows of a block that takes one after the other (``Kind.by_row``); 0 for one that does not.
     """
-    grouped = transpiled.grouped
+    bundles = transpiled.bundles
     module = np.repeat(np.arange(len(transpiled)), [len(chosen) for chosen in transpiled.ranges])
     start = np.array([chosen.start for chosen in transpiled.ranges], np.int64)
-    order = np.lexsort((-grouped.cost, module))
-    rows = -(-grouped.rows[order].astype(np.int64) // (at_once or 1))
+    order = np.lexsort((-bundles.cost, module))
+    rows = -(-bundles.n_batches[order].astype(np.int64) // (at_once or 1))
     bundle = np.repeat(order, rows)
     row = (at_once or 1) * (np.arange(rows.sum()) - np.repeat(np.cumsum(rows) - rows, rows))
-    width = (np.diff(grouped.first) * grouped.slots)[bundle]
+    width = (np.diff(bundles.first) * bundles.slots)[bundle]
     if transpiled.in_order:
-        written = grouped.instances[grouped.first_instance[bundle] + row * width, 1]
+        written = bundles.instances[bundles.first_instance[bundle] + row * width, 1]
         by_place = np.lexsort([written, module[bundle]])
         bundle, row, width = bundle[by_place], row[by_place], width[by_place]
     number = bundle - start[module[bundle]]
     if at_once:
-        number = number << 16 | grouped.slots[bundle] << 8 | np.minimum(grouped.rows[bundle] - row, at_once)
+        number = number << 16 | bundles.slots[bundle] << 8 | np.minimum(bundles.n_batches[bundle] - row, at_once)
     table = np.empty((len(bundle), n_sets, n_tiles, 4), np.uint32)
     table[..., 0] = number[:, None, None]
-    table[..., 1] = (grouped.first_instance[bundle] + row * width)[:, None, None]
+    table[..., 1] = (bundles.first_instance[bundle] + row * width)[:, None, None]
     table[..., 2] = np.arange(n_sets)[None, :, None]
     table[..., 3] = np.arange(n_tiles)[None, None, :]
     of_a_row = n_sets * n_tiles
@@ -135,7 +135,7 @@ class PassArguments:
 class Pass:
     """All launches for some parameter sets and tiles, which can be repeated with another job."""
 
-    def __init__(self, card: Any, code: ModuleCode, n_sets: int, n_tiles: int, at_once: int) -> None:
+    def __init__(self, card: Any, code: ModuleCache, n_sets: int, n_tiles: int, at_once: int) -> None:
         self.card, self.code, self.job = card, code, PassArguments(card)
         made = work(code.transpiled, n_sets, n_tiles, at_once)
         self._first, self._rows = made.first, made.rows
@@ -143,24 +143,24 @@ class Pass:
         self._starts: list[Callable[[], None]] = []
         self._graph: Any = None
         self._is_ready = False
-        code.watchers.add(self)
+        code.dependents.add(self)
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Let go of all kernels."""
         self._graph, self._starts, self._is_ready = None, [], False
 
     def launch(self) -> None:
         """Start all kernels: by the graph, or one by one, the first time as they are compiled."""
         if not self._is_ready:
-            self.forget()
-            before = self.code.generation
+            self.invalidate()
+            before = self.code.epoch
             for i, kernels in self.code.all():
                 starts = self._of_module(i, kernels)
                 for start in starts:
                     start()
-                if self.code.generation == before:
+                if self.code.epoch == before:
                     self._starts += starts
-            self._is_ready = self.code.generation == before
+            self._is_ready = self.code.epoch == before
             return
         if self._graph is None and len(self._starts) > 1 and not self.code.separate and self.card.xp is not np:
             self._graph = self._captured()
@@ -184,9 +184,9 @@ class Pass:
             for a, b in itertools.pairwise(edges)
         ]
 
-    def _given(self, first: int) -> Given:
+    def _given(self, first: int) -> EntryArguments:
         pointer = self.card.pointer
-        return Given(pointer(self.job.device), pointer(self._table) + first * WORK_BYTES)
+        return EntryArguments(pointer(self.job.device), pointer(self._table) + first * WORK_BYTES)
 
     def _captured(self) -> Any:
         """All launches side by side as one CUDA graph."""

@@ -35,7 +35,7 @@ from exprkit.backends.precision import precision as settings_of
 from exprkit.backends.transpiler.assembler import compile_modules, disassemble
 from exprkit.backends.transpiler.cuda_graph import WORK_BYTES as WORK_ITEM
 from exprkit.backends.transpiler.cuda_graph import Pass, window
-from exprkit.backends.transpiler.modules import ModuleCode
+from exprkit.backends.transpiler.modules import ModuleCache
 from exprkit.backends.transpiler.program import MANY, CodeShape, Transpiled, parts, shape_of
 from exprkit.backends.transpiler.structures import to_compile
 from exprkit.backends.transpiler.templates import CHUNK, LINE, VALUES, WARP, Kind
@@ -143,18 +143,18 @@ class Engine(contract.Compiling):
         self.program = _lowered(pop, X, self.settings, self.dtype, self.card.xp)
         self.seconds["lower"] = time.perf_counter() - started
         started = time.perf_counter()
-        self.found = to_compile(self.program, share_code)
+        self.structures = to_compile(self.program, share_code)
         self.seconds["group"] = time.perf_counter() - started
         self._make_columns(X)
         self._parts: dict[str, list[tuple[Transpiled, Any]]] = {}
-        self._codes: dict[tuple[int, Kind], ModuleCode] = {}
+        self._codes: dict[tuple[int, Kind], ModuleCache] = {}
         self._ready: dict[tuple[Any, ...], Pass] = {}
         self._adding: dict[tuple[Any, ...], Launch] = {}
 
     def _make_columns(self, X: Any) -> None:
         """Make the columns, chunk by chunk of points, and get ready to make numbers."""
         columns = self.program.column_code, self.program.column_var
-        launcher = Launcher(self.card, self.settings, self.dtype, self.found.numbers, columns, X)
+        launcher = Launcher(self.card, self.settings, self.dtype, self.structures.numbers, columns, X)
         made = launcher._held.pop("columns").reshape(-1, launcher.pitch)
         padded = self.card.xp.zeros((len(made), -(-self.n_points // CHUNK) * CHUNK), self.dtype)
         padded[:, : made.shape[1]] = made[:, : padded.shape[1]]
@@ -168,9 +168,10 @@ class Engine(contract.Compiling):
         if task not in self._parts:
             started = time.perf_counter()
             made = parts(
-                self.program, self.found, task, self.n_points, self.dtype.itemsize, self._changed, self._of_a_module
-            )
-            self._parts[task] = [(part, self.card.xp.asarray(part.grouped.instances)) for part in made]
+                self.program, self.structures, task, self.n_points, self.dtype.itemsize, self._changed,
+                self._of_a_module,
+            )  # fmt: skip
+            self._parts[task] = [(part, self.card.xp.asarray(part.bundles.instances)) for part in made]
             self.seconds["group"] += time.perf_counter() - started
         return self._parts[task]
 
@@ -179,10 +180,7 @@ class Engine(contract.Compiling):
         block, points = self._chosen
         if self.separate:
             usual = CodeShape(1, BASELINE_BLOCK, 1, None)
-        return CodeShape(
-            points or usual.points, block or usual.block, self._of_a_bundle or usual.structures,
-            usual.resident if block is None else None,
-        )  # fmt: skip
+        return usual.changed(points, block, self._of_a_bundle)
 
     def _widest(self, task: str) -> int:
         """Points of the longest vector that a thread loads or stores."""
@@ -324,7 +322,7 @@ class Engine(contract.Compiling):
         if not self._is_by_row(part, task):
             return -(-(stop - start) // (turn * self._most_turns(task))), 0
         tiles = -(-(stop - start + LINE // self.dtype.itemsize) // turn)
-        rows = int(part.grouped.rows.sum()) * n_sets * tiles // (BUSY_BLOCKS * self.card.multiprocessors)
+        rows = int(part.bundles.n_batches.sum()) * n_sets * tiles // (BUSY_BLOCKS * self.card.multiprocessors)
         return tiles, min(max(rows, 1), MOST_ROWS)
 
     def _is_by_row(self, part: Transpiled, task: str) -> bool:
@@ -354,7 +352,8 @@ class Engine(contract.Compiling):
             for part, _ in self.parts(task):
                 tiles = self._shared_out(part, task, n_sets, 0, self.n_points)[0]
                 tiles = tiles if task == VALUES else min(tiles, SPAN_TILES)
-                of_a_set += (8 * self.n_exprs * (task != VALUES) + WORK_ITEM * int(part.grouped.rows.sum())) * tiles
+                n_batches = int(part.bundles.n_batches.sum())
+                of_a_set += (8 * self.n_exprs * (task != VALUES) + WORK_ITEM * n_batches) * tiles
             n_sets = min(max(1, WORK_BYTES // of_a_set), at_once or n_sets)
         for first in range(0, len(params), n_sets):
             chosen = slice(first, min(first + n_sets, len(params)))
@@ -382,7 +381,7 @@ class Engine(contract.Compiling):
 
     def _prepared(self, part: Transpiled, instances: Any, kind: Kind, n_sets: int, start: int, stop: int) -> Pass:
         if (id(part), kind) not in self._codes:
-            self._codes[id(part), kind] = ModuleCode(self.card, part, kind, self.settings, **self._options)
+            self._codes[id(part), kind] = ModuleCache(self.card, part, kind, self.settings, **self._options)
         tiles, rows = self._shared_out(part, kind.task, n_sets, start, stop)
         points = window(start, stop, kind.block * kind.points, tiles)
         made = Pass(self.card, self._codes[id(part), kind], n_sets, tiles, rows)

@@ -1,9 +1,9 @@
-"""Machine code of a population's modules on the device: compiled when needed, bounded in memory.
+"""The module cache: a population's machine code on the device, compiled when needed, bounded in memory.
 
 In: texts of PTX.  Out: kernels, and those dropped again that memory has no room for.
 
-    >>> from exprkit.backends.transpiler.modules import Given
-    >>> Given(job=1, work=2).work
+    >>> from exprkit.backends.transpiler.modules import EntryArguments
+    >>> EntryArguments(job=1, work=2).work
     2
 """
 
@@ -13,32 +13,25 @@ import contextlib
 import ctypes
 import time
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from exprkit.backends.gpu import device as cards
 from exprkit.backends.precision import Precision
+from exprkit.backends.transpiler.assembler import RecentlyUsed
 from exprkit.backends.transpiler.program import Transpiled
 from exprkit.backends.transpiler.templates import Kind
 
-CUBIN_BYTES = 512 << 20  # of machine code kept in the host's memory
+CUBIN_BYTES = 512 << 20  # of machine code kept in the host's memory: half of what may lie on the device
 
 
-class Given(ctypes.Structure):
-    """The argument of every entry: addresses of the job and of the table of work."""
+class EntryArguments(ctypes.Structure):
+    """The argument of every entry: addresses of what all blocks have in common, and of the table of work."""
 
     _fields_ = [("job", ctypes.c_uint64), ("work", ctypes.c_uint64)]
 
 
-class OnDevice(NamedTuple):
-    """A module on the device: a kernel for each of its entries."""
-
-    kernels: list[Any]
-    n_bytes: int
-
-
-class ModuleCode:
+class ModuleCache:
     """The modules of one kind.
 
     Parameters
@@ -50,11 +43,20 @@ class ModuleCode:
     separate : bool
         An entry for every bundle.
     compiler : callable
-        ``link.compile_modules`` or what stands in for it.
+        ``assembler.compile_modules`` or what stands in for it.
     most_bytes : int
         Of machine code on the device.
     seconds : dict
         Takes the time spent: "emit", "compile" (waited for), "load".
+    progress : bool
+        Show a bar.
+
+    Attributes
+    ----------
+    epoch : int
+        Another one whenever a module has left the device.
+    dependents : set
+        Their ``invalidate`` is called before that: what they hold of kernels is no longer good.
     """
 
     def __init__(
@@ -62,49 +64,38 @@ class ModuleCode:
         compiler: Callable[..., Any], most_bytes: int, seconds: dict[str, float], progress: bool,
     ) -> None:  # fmt: skip
         self.card, self.transpiled, self.kind, self.settings = card, transpiled, kind, settings
-        self.separate, self.compiler, self.most_bytes, self.seconds = separate, compiler, most_bytes, seconds
-        self.progress = progress
-        self.reports: dict[int, str] = {}
-        self._loaded: OrderedDict[int, OnDevice] = OrderedDict()
-        self._cubins: OrderedDict[int, bytes] = OrderedDict()
+        self.separate, self.compiler, self.most_bytes = separate, compiler, most_bytes
+        self.seconds, self.progress = seconds, progress
+        self._loaded = RecentlyUsed()  # of each module a kernel for each of its entries
+        self._cubins = RecentlyUsed()
         self._names: dict[int, tuple[str, ...]] = {}
-        self._bytes = self._cubin_bytes = 0
-        self.generation = 0  # another one whenever a module has left the device
-        self.watchers: weakref.WeakSet[Any] = weakref.WeakSet()  # their ``forget`` is called before that
-
-    def __len__(self) -> int:
-        return len(self.transpiled)
-
-    @property
-    def complete(self) -> bool:
-        """Whether all modules are on the device."""
-        return len(self._loaded) == len(self)
+        self.epoch = 0
+        self.dependents: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def all(self) -> Iterator[tuple[int, list[Any]]]:
         """Every module's index and kernels, as they are ready: those on the device first.
 
         A module may leave the device when the next one is asked for.
         """
-        missing = [i for i in range(len(self)) if i not in self._loaded]
-        for i, module in list(self._loaded.items()):
-            self._loaded.move_to_end(i)
-            yield i, module.kernels
-            del module
+        missing = [i for i in range(len(self.transpiled)) if i not in self._loaded]
+        for i, kernels in self._loaded.items():
+            yield i, kernels
+            del kernels
         for i in [i for i in missing if i in self._cubins]:
-            yield i, self._load(i, self._cubins[i])
-        yield from self._made([i for i in missing if i not in self._cubins])
+            yield i, self._load(i, self._cubins.get(i))
+        yield from self._compiled([i for i in missing if i not in self._cubins])
 
     def described(self) -> Iterator[dict[str, Any]]:
         """Every kernel on the device: its use of the multiprocessor."""
-        for i, module in self._loaded.items():
-            for name, kernel in zip(self._names[i], module.kernels, strict=True):
+        for i, kernels in self._loaded.items():
+            for name, kernel in zip(self._names[i], kernels, strict=True):
                 yield {
                     "name": name, "module": i, "registers": kernel.registers, "local_bytes": kernel.local_bytes,
                     "shared_bytes": 0, "block_size": self.kind.block, "points_per_thread": self.kind.points,
-                    "resident_blocks": kernel.resident(self.kind.block, 0), "code_bytes": module.n_bytes,
+                    "resident_blocks": kernel.resident(self.kind.block, 0), "code_bytes": self._loaded.size_of(i),
                 }  # fmt: skip
 
-    def _made(self, wanted: list[int]) -> Iterator[tuple[int, list[Any]]]:
+    def _compiled(self, wanted: list[int]) -> Iterator[tuple[int, list[Any]]]:
         """Compile modules, each loaded as soon as it is done."""
         if not wanted:
             return
@@ -113,8 +104,9 @@ class ModuleCode:
         with _bar(len(wanted), self.progress) as advance:
             for linked in self.compiler(self._texts(wanted), architecture, self.settings):
                 i = wanted[linked.index]
-                self.seconds["compile"] = self.seconds.get("compile", 0.0) + time.perf_counter() - started
-                self._keep(i, linked.cubin, linked.report)
+                self._spent("compile", started)
+                self._cubins.put(i, linked.cubin, len(linked.cubin))
+                self._cubins.shrink(CUBIN_BYTES)
                 kernels = self._load(i, linked.cubin)
                 advance()
                 yield i, kernels
@@ -125,34 +117,24 @@ class ModuleCode:
             started = time.perf_counter()
             module = self.transpiled.module(i, self.kind, self.settings, separate=self.separate)
             self._names[i] = module.entries
-            self.seconds["emit"] = self.seconds.get("emit", 0.0) + time.perf_counter() - started
+            self._spent("emit", started)
             yield module.text
-
-    def _keep(self, i: int, cubin: bytes, report: str) -> None:
-        self.reports[i] = report
-        self._cubins[i] = cubin
-        self._cubin_bytes += len(cubin)
-        while self._cubin_bytes > CUBIN_BYTES:
-            self._cubin_bytes -= len(self._cubins.popitem(last=False)[1])
 
     def _load(self, i: int, cubin: bytes) -> list[Any]:
         started = time.perf_counter()
-        self._make_room(len(cubin))
+        if self._loaded and self._loaded.n_bytes + len(cubin) > self.most_bytes:
+            self.card.current_stream().synchronize()  # they may still run
+            self.epoch += 1
+            for dependent in self.dependents:
+                dependent.invalidate()
+            self._loaded.shrink(self.most_bytes // 2 - len(cubin))
         kernels = load(self.card, cubin, self._names[i])
-        self._loaded[i] = OnDevice(kernels, len(cubin))
-        self._bytes += len(cubin)
-        self.seconds["load"] = self.seconds.get("load", 0.0) + time.perf_counter() - started
+        self._loaded.put(i, kernels, len(cubin))
+        self._spent("load", started)
         return kernels
 
-    def _make_room(self, n_bytes: int) -> None:
-        if not self._loaded or self._bytes + n_bytes <= self.most_bytes:
-            return
-        self.card.current_stream().synchronize()  # they may still run
-        self.generation += 1
-        for watcher in self.watchers:
-            watcher.forget()
-        while self._loaded and self._bytes + n_bytes > self.most_bytes / 2:
-            self._bytes -= self._loaded.popitem(last=False)[1].n_bytes
+    def _spent(self, phase: str, started: float) -> None:
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started
 
 
 def load(card: Any, code: bytes, names: tuple[str, ...]) -> list[Any]:

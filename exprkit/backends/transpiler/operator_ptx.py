@@ -1,6 +1,6 @@
 """The operators as PTX: what stands in a generated kernel for one operator.
 
-In: the operator table.  Out: a template an operator.  Where the table has a PTX cell, that is the
+In: the operator table.  Out: a template per operator.  Where the table has a PTX cell, that is the
 body.  Every other operator is its CUDA C cell (``ops``, ``arithmetic.cu``), compiled by
 NVRTC once, with the interpreter's options, so that interpreter and transpiler make the same
 bits; the compiler's PTX is taken apart here and made a template.
@@ -32,15 +32,14 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from exprkit.backends.gpu import nvrtc as cubins
-from exprkit.backends.gpu import opcodes
+from exprkit.backends.gpu import nvrtc, opcodes
 from exprkit.backends.precision import Precision
+from exprkit.backends.transpiler.assembler import cuda_library
 from exprkit.errors import BackendError
 from exprkit.operators import ops
 from exprkit.runtime import disk_cache
@@ -49,7 +48,6 @@ PLACEHOLDERS = ("y", "y_low", "a", "a_low", "b", "n")
 VERSION, TARGET = "6.4", "sm_75"  # the lowest that have all instructions used; modules declare them
 MOST_PASTED = 48  # instructions of a body that is pasted rather than called
 SOURCE_TARGET = "compute_75"  # one text for all architectures
-MISSING = "the operators' PTX needs {}: pip install 'exprkit[cuda13]' (or [cuda12] for a CUDA 12 driver)"
 
 
 class Body(NamedTuple):
@@ -59,35 +57,13 @@ class Body(NamedTuple):
     instructions: int
     parts: tuple[str, ...] = ()
 
-    def fill(self, **names: str | int) -> str:
-        """The text with the emitter's names in place of the placeholders."""
-        return _PLACEHOLDER.sub(lambda found: str(names[found[1]]), self.text)
 
+class Bodies(NamedTuple):
+    """All operators for one precision and type."""
 
-@dataclass(frozen=True)
-class Bodies:
-    """All operators for one precision and type.
-
-    Attributes
-    ----------
-    of : {operator's code: Body}
-        What the emitter writes for each operator: from a cell, pasted or called.
-    pasted, called : {operator's code: Body}
-        The same in one form throughout, for an emitter that chooses by itself.
-    parts : {name: text}
-        Functions and tables of a module, each after those that it needs.
-    real : str
-        ``f32`` or ``f64``.
-    flush : str
-        ``.ftz`` or empty.
-    """
-
-    of: Mapping[int, Body]
-    pasted: Mapping[int, Body] = field(repr=False)
-    called: Mapping[int, Body] = field(repr=False)
-    parts: Mapping[str, str] = field(repr=False)
-    real: str
-    flush: str
+    of: Mapping[int, Body]  # by operator code: what the emitter writes
+    parts: Mapping[str, str]  # functions and tables of a module by name, each after those that it needs
+    real: str  # f32 or f64
 
     def head(self, used: Iterable[Body]) -> str:
         """The functions and tables that these bodies need, each once, in the order of ``parts``."""
@@ -95,16 +71,15 @@ class Bodies:
         return "".join(text for name, text in self.parts.items() if name in wanted)
 
 
-_PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
-
-
-def bodies(settings: Precision, dtype: DTypeLike) -> Bodies:
+def bodies(settings: Precision, dtype: DTypeLike, most_pasted: int = MOST_PASTED) -> Bodies:
     """Every operator of the table as PTX.
 
     Parameters
     ----------
     settings : Precision
     dtype : float32 or float64
+    most_pasted : int
+        Instructions of a body that is pasted rather than called.
 
     Raises
     ------
@@ -119,26 +94,27 @@ def bodies(settings: Precision, dtype: DTypeLike) -> Bodies:
         bool(settings.flush_subnormals) and not double,
         settings.contract,
         double,
+        most_pasted,
     )
 
 
 @functools.cache
-def _bodies(operators: str, division: bool, root: bool, flush: bool, contract: bool, double: bool) -> Bodies:
+def _bodies(
+    operators: str, division: bool, root: bool, flush: bool, contract: bool, double: bool, most_pasted: int
+) -> Bodies:
     settings = Precision(operators, division, root, flush, contract)
     functions, tables = _parse(compiled(settings, double))
-    parts = _in_order(functions, tables)
-    cells = {code: _cell(row, settings, double) for code, row in ops.IN_VALUES.items()}
-    simple = {code: Body(f"\t{text}\n", 1) for code, text in cells.items() if text}
-    called, pasted = dict(simple), dict(simple)
-    for code in ops.IN_VALUES.keys() - simple.keys():
-        name = _name(code)
-        row, needs = ops.BY_CODE[code], _needs(name, functions, tables)
-        called[code] = _called(name, functions[name], row, double, (*needs, name))
-        pasted[code] = _pasted(functions[name], row, double, needs)
-    chosen = {
-        code: (pasted if pasted[code].instructions <= MOST_PASTED else called)[code] for code in sorted(ops.IN_VALUES)
-    }
-    return Bodies(chosen, pasted, called, parts, "f64" if double else "f32", ".ftz" if flush else "")
+    of = {}
+    for code, row in sorted(ops.IN_VALUES.items()):
+        name, cell = _name(code), _cell(row, settings, double)
+        if cell:
+            of[code] = Body(f"\t{cell}\n", 1)
+            continue
+        needs = _needs(name, functions, tables)
+        of[code] = _pasted(functions[name], row, double, needs)
+        if of[code].instructions > most_pasted:
+            of[code] = _called(name, functions[name], row, double, (*needs, name))
+    return Bodies(of, _in_order(functions, tables), "f64" if double else "f32")
 
 
 # ── from the table's cells ───────────────────────────────────────────────────────────
@@ -195,9 +171,9 @@ def operands(row: ops.Operator) -> tuple[str, ...]:
 
 def compiled(settings: Precision, double: bool) -> str:
     """What NVRTC makes of ``source``, from the cache on disk or the compiler."""
-    _nvrtc()
+    compiler = cuda_library("nvrtc", "nvrtcVersion", "NVRTC (nvidia-cuda-nvrtc)", "the operators' PTX needs")
     real, text = "double" if double else "float", source(settings.operators)
-    defined = cubins.macros(settings, {"REAL": real, "SUPPORT": 1})
+    defined = nvrtc.macros(settings, {"REAL": real, "SUPPORT": 1})
     options = [
         f"--gpu-architecture={SOURCE_TARGET}",
         "--std=c++17",
@@ -209,10 +185,10 @@ def compiled(settings: Precision, double: bool) -> str:
         f"--fmad={_word(settings.contract)}",
         *(f"--define-macro={name}={value}" for name, value in sorted(defined.items())),
     ]
-    key = disk_cache.key("operators", text, *options, cubins.compiler_version())
+    key = disk_cache.key("operators", text, *options, nvrtc.compiler_version())
     found = disk_cache.read(key)
     if found is None:
-        found = _compile(text, options)
+        found = _compile(compiler, text, options)
         disk_cache.write(key, found)
     return found.decode("ascii")
 
@@ -221,20 +197,7 @@ def _word(value: Any) -> str:
     return "true" if value else "false"
 
 
-def _nvrtc() -> Any:
-    try:
-        from cuda.bindings import nvrtc
-    except ImportError:
-        raise BackendError(MISSING.format("cuda-bindings")) from None
-    try:
-        nvrtc.nvrtcVersion()
-    except RuntimeError:  # the library is in a package of its own
-        raise BackendError(MISSING.format("NVRTC (nvidia-cuda-nvrtc)")) from None
-    return nvrtc
-
-
-def _compile(text: str, options: list[str]) -> bytes:
-    nvrtc = _nvrtc()
+def _compile(nvrtc: Any, text: str, options: list[str]) -> bytes:
     _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"operators.cu", 0, [], [])
     (error,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
     if error != nvrtc.nvrtcResult.NVRTC_SUCCESS:
@@ -263,7 +226,7 @@ _FUNCTION = re.compile(
 )
 _TABLE = re.compile(r"^\.global [^=;]*?(\w+)\[\d+\] = \{[^}]*\};$", re.MULTILINE)
 _STATEMENT = re.compile(r"\s*(?:(?P<label>\$\w+:)|(?P<brace>[{}])|(?P<text>[^;]+);)")
-_REGISTER = re.compile(r"%(\w+)")
+_REGISTER = re.compile(r"%\w+")
 _LOAD = re.compile(r"ld\.param\.\w+ (%\w+), \[\w+_param_(\d+)\]")
 _STORE = re.compile(r"st\.param\.(?:v2\.)?\w+ \[func_retval0(?:\+(\d+))?\], (.+)")
 _LABEL = re.compile(r"\$L__\w*?_(\d+)")
@@ -360,7 +323,8 @@ def _pasted(function: _Function, row: ops.Operator, double: bool, parts: tuple[s
             lines += [] if place == last else ["bra.uni L{n}_end"]
     if "bra.uni L{n}_end" in lines:
         lines.append("L{n}_end:")
-    lines = [_LABEL.sub(r"L{n}_\1", _REGISTER.sub(lambda found: names.get(found[0], found[1]), line)) for line in lines]
+    lines = [_REGISTER.sub(lambda name: names.get(name[0], name[0][1:]), line) for line in lines]
+    lines = [_LABEL.sub(r"L{n}_\1", line) for line in lines]
     used = set(re.findall(r"(?<![\w.])[A-Za-z_]\w*", " ".join(line for line in lines if not line.startswith(".reg"))))
     lines = [line for line in lines if not line.startswith(".reg") or _declares_any(line, used)]
     scoped = ["{", *lines, "}"] if any(line.startswith(".") for line in lines) else lines
@@ -375,11 +339,8 @@ def _made(function: _Function) -> list[str]:
 
 def _is_made_last(register: str, lines: list[str]) -> bool:
     """Whether the last instruction makes this register, nothing else does and nothing reads it."""
-    uses = [line for line in lines if register in _REGISTER_USE.findall(line)]
-    return uses == lines[-1:] and _REGISTER_USE.findall(lines[-1]).count(register) == 1 and lines[-1][0] != "@"
-
-
-_REGISTER_USE = re.compile(r"%\w+")
+    uses = [line for line in lines if register in _REGISTER.findall(line)]
+    return uses == lines[-1:] and _REGISTER.findall(lines[-1]).count(register) == 1 and lines[-1][0] != "@"
 
 
 def _declares_any(declaration: str, used: set[str]) -> bool:

@@ -10,13 +10,12 @@ In: a population.  Out: PTX, which the backend runs and ``compile_ptx`` assemble
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from exprkit.backends.precision import Precision
-from exprkit.backends.transpiler.bundles import Bundles, bundles, modules
+from exprkit.backends.transpiler.bundles import Limits, fuse, modules
 from exprkit.backends.transpiler.emit import Emitter, Module
 from exprkit.backends.transpiler.structures import Structures
 from exprkit.backends.transpiler.templates import VALUES, Kind
@@ -36,8 +35,8 @@ ROWS = 4  # expressions of a structure, on average, from which results are made 
 class CodeShape(NamedTuple):
     """How code is laid out; measured on an H200 (``data/results/h200_ptx.md``).
 
-    More points a thread need fewer instructions for loads, stores and the loop, and take longer to
-    compile; more structures a bundle share more columns and need more registers.  Long code wants
+    More points per thread need fewer instructions for loads, stores and the loop, and take longer to
+    compile; more structures per bundle share more columns and need more registers.  Long code wants
     many threads that run it together, out of one cache.
     """
 
@@ -46,9 +45,16 @@ class CodeShape(NamedTuple):
     structures: int  # of a bundle, at the most
     resident: int | None  # blocks of a multiprocessor, for which registers are saved
 
+    def changed(self, points: int | None = None, block: int | None = None, structures: int | None = None) -> CodeShape:
+        """The shape with what the user wants; registers are saved for blocks of the usual size only."""
+        return CodeShape(
+            points or self.points, block or self.block, structures or self.structures,
+            None if block else self.resident,
+        )  # fmt: skip
+
 
 def shape_of(
-    task: str, n_points: int, itemsize: int, small: bool = True, by_row: bool = False, given: bool = False
+    task: str, n_points: int, itemsize: int, small: bool = True, by_row: bool = False, indirect: bool = False
 ) -> CodeShape:
     """The usual shape for structures of at most ``SMALL`` instructions, or for others.
 
@@ -62,14 +68,15 @@ def shape_of(
     small : bool
         At most ``SMALL`` instructions.
     by_row : bool
-        There are ``ROWS`` expressions or more to a structure: results are made row by row.
-    given : bool
-        Columns are given: structures of a bundle share none.
+        There are ``ROWS`` expressions or more per structure: results are made row by row.
+    indirect : bool
+        Columns are indirect: structures of a bundle share none.
     """
     wide = VECTOR_BYTES // itemsize
-    most = 4 if given else 8
+    most = 4 if indirect else 8
     if n_points < FEW:
-        return CodeShape(wide // 2, 128, 1, None) if task == VALUES and by_row and given else CodeShape(1, 128, most, 4)
+        few_rows = task == VALUES and by_row and indirect
+        return CodeShape(wide // 2, 128, 1, None) if few_rows else CodeShape(1, 128, most, 4)
     if task == VALUES and small:
         if by_row:
             return CodeShape(wide, 256, 1, None)
@@ -79,7 +86,7 @@ def shape_of(
     return CodeShape(wide, 128, most, None) if small else CodeShape(1, 128 * wide, most, 2)
 
 
-def of_a_module_of(n_structures: int) -> int:
+def module_size(n_structures: int) -> int:
     """How many structures are compiled at a time: fewer where all cores would not be busy otherwise."""
     return OF_A_MODULE // 2 if 4 * OF_A_MODULE <= n_structures < 16 * OF_A_MODULE else OF_A_MODULE
 
@@ -91,9 +98,8 @@ class Transpiled:
     ----------
     program : Program
         The lowered population.
-    found : Structures
-        Its structures.
-    shape : Shape
+    structures : Structures
+    shape : CodeShape
     itemsize : int
         Of a number.
     chosen : int array, optional
@@ -105,34 +111,33 @@ class Transpiled:
     """
 
     def __init__(
-        self, program: Program, found: Structures, shape: CodeShape, itemsize: int, chosen: np.ndarray | None = None,
-        of_a_module: int | None = None, in_order: bool = False,
+        self, program: Program, structures: Structures, shape: CodeShape, itemsize: int,
+        chosen: np.ndarray | None = None, of_a_module: int | None = None, in_order: bool = False,
     ) -> None:  # fmt: skip
-        self.program, self.found, self.shape, self.in_order = program, found, shape, in_order
+        self.program, self.structures, self.shape, self.in_order = program, structures, shape, in_order
         columns = max(COLUMN_REGISTERS * 4 // (shape.points * itemsize), 1)
-        self.grouped: Bundles = bundles(
-            found, program, chosen, most=shape.structures, columns=columns, instructions=MOST_INSTRUCTIONS,
-            in_order=in_order,
-        )  # fmt: skip
-        usual = of_a_module_of(len(self.grouped.order))
-        self.ranges = modules(np.diff(self.grouped.first), min(of_a_module or usual, MOST_OF_A_MODULE))
+        self._limits = Limits(shape.structures, columns, MOST_INSTRUCTIONS)
+        self.bundles = fuse(structures, program, self._limits, chosen, in_order)
+        size = min(of_a_module or module_size(len(self.bundles.order)), MOST_OF_A_MODULE)
+        self.ranges = modules(np.diff(self.bundles.first), size)
         self.itemsize = itemsize
         self._emitters: dict[tuple[Kind, Precision], Emitter] = {}
 
     def __len__(self) -> int:
         return len(self.ranges)
 
-    def kind(self, task: str, *, by_row: bool | None = None, **how: Any) -> Kind:
-        """Code of this shape; ``how``: the other fields of ``Kind``."""
-        shape = self.shape
+    def kind(self, task: str, **how: Any) -> Kind:
+        """Code of this shape; ``how``: fields of ``Kind`` that differ from the usual ones."""
+        shape, is_values = self.shape, task == VALUES
+        usual = {"store": shape.points if is_values else 1, "by_row": is_values and shape.structures == 1}
         return Kind(
-            task, self.itemsize, shape.points, shape.block, resident=shape.resident, given=self.found.given,
-            by_row=task == VALUES and shape.structures == 1 if by_row is None else by_row, **how,
+            task, self.itemsize, shape.points, shape.block, resident=shape.resident,
+            indirect=self.structures.indirect, **(usual | how),
         )  # fmt: skip
 
     def holds(self, expression: int) -> bool:
         """Whether the structure of an expression is among these."""
-        return bool(np.isin(self.found.of[expression], self.grouped.order))
+        return bool(np.isin(self.structures.of[expression], self.bundles.order))
 
     def modules(self, kind: Kind, settings: Precision, *, separate: bool = False) -> Iterator[Module]:
         """All modules, one after the other; ``separate``: with an entry for every bundle."""
@@ -141,35 +146,30 @@ class Transpiled:
 
     def module(self, i: int, kind: Kind, settings: Precision, *, separate: bool = False) -> Module:
         """Module ``i``."""
-        key = kind, settings
-        if key not in self._emitters:
+        if (kind, settings) not in self._emitters:
             n_columns = len(self.program.column_code)
-            self._emitters[key] = Emitter(self.found, self.grouped, kind, settings, n_columns)
-        emitter = self._emitters[key]
+            self._emitters[kind, settings] = Emitter(self.structures, self.bundles, kind, settings, n_columns)
+        emitter = self._emitters[kind, settings]
         return (emitter.separate if separate else emitter.module)(self.ranges[i])
 
     def one(self, expression: int, kind: Kind, settings: Precision, comment: str) -> Module:
         """A module with nothing but the structure of one expression, and a comment above it."""
-        s = int(self.found.of[expression])
-        alone = replace(
-            self.grouped, order=np.array([s], np.int32), first=np.array([0, 1], np.int32), rows=np.ones(1, np.int32),
-            first_instance=np.zeros(1, np.int64), slots=np.ones(1, np.int64), cost=self.grouped.cost[:1],
-            instances=np.zeros((0, 2), np.uint32),
-        )  # fmt: skip
-        emitter = Emitter(self.found, alone, kind, settings, len(self.program.column_code))
+        s = int(self.structures.of[expression])
+        alone = fuse(self.structures, self.program, self._limits, np.array([s]))
+        emitter = Emitter(self.structures, alone, kind, settings, len(self.program.column_code))
         columns = ", ".join(f"column {c} = {text}" for c, text in enumerate(self.program.columns()))
         return emitter.module(range(1), {s: f"{comment}    ({columns or 'no columns'})"})
 
 
 def parts(
-    program: Program, found: Structures, task: str, n_points: int, itemsize: int,
+    program: Program, structures: Structures, task: str, n_points: int, itemsize: int,
     changed: Callable[[CodeShape], CodeShape] | None = None, of_a_module: int | None = None,
 ) -> list[Transpiled]:  # fmt: skip
     """All structures, the small ones and the others each in the shape for them.
 
     Parameters
     ----------
-    program, found
+    program, structures
         The lowered population and its structures.
     task, n_points, itemsize
         What the shapes depend on.
@@ -178,14 +178,14 @@ def parts(
     of_a_module : int, optional
         Structures that are compiled at a time.
     """
-    is_small = np.diff(found.first) <= SMALL
-    by_row = len(found.of) >= ROWS * len(found)
-    shapes = [shape_of(task, n_points, itemsize, small, by_row, found.given) for small in (True, False)]
+    is_small = np.diff(structures.first) <= SMALL
+    by_row = len(structures.of) >= ROWS * len(structures)
+    shapes = [shape_of(task, n_points, itemsize, small, by_row, structures.indirect) for small in (True, False)]
     shapes = [changed(shape) for shape in shapes] if changed else shapes
     chosen = [np.flatnonzero(is_small), np.flatnonzero(~is_small)]
     if shapes[0] == shapes[1]:
-        shapes, chosen = shapes[:1], [np.arange(len(found))]
+        shapes, chosen = shapes[:1], [np.arange(len(structures))]
     return [
-        Transpiled(program, found, shape, itemsize, some, of_a_module, IN_ORDER and task == VALUES)
+        Transpiled(program, structures, shape, itemsize, some, of_a_module, IN_ORDER and task == VALUES)
         for shape, some in zip(shapes, chosen, strict=True) if len(some)
     ]  # fmt: skip

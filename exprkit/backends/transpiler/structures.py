@@ -3,13 +3,13 @@
 In: programs.  Out: the different structures, and each expression's numbers.  The point code of an
 expression without the values of its constants, parameters and prologue is its structure;
 expressions of one structure share machine code and differ in their numbers.  Where there are many
-structures, the columns that they read are numbers of an expression as well: far fewer have to be
-compiled.
+structures, columns are indirect: an expression brings the columns that its structure reads as it
+brings its numbers, and far fewer structures have to be compiled.
 
     >>> import exprkit as ek
     >>> from exprkit.programs.lower import lower
-    >>> from exprkit.backends.transpiler.structures import structures
-    >>> structures(lower(ek.parse(["x1 + p1", "x1 + 2", "x2 * p1"]))).of
+    >>> from exprkit.backends.transpiler.structures import find_structures
+    >>> find_structures(lower(ek.parse(["x1 + p1", "x1 + 2", "x2 * p1"]))).of
     array([0, 0, 1], dtype=int32)
 
 An operand of a structure is ``index << 2 | kind`` as in ``lower``, but
@@ -18,24 +18,31 @@ An operand of a structure is ``index << 2 | kind`` as in ``lower``, but
 kind     index
 =======  ==================================================================================
 SLOT     the instruction of the same structure, counted from 0, whose result it is
-COLUMN   the column, as in the program; or a column of the structure, see ``given``
+COLUMN   the column, as in the program; an indirect one: a column of the structure
 UNIFORM  a number of the structure, counted in the order in which they are first used
 =======  ==================================================================================
 
 The result of a structure is that of its last instruction.
 """
+# mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from exprkit.backends.gpu import opcodes
-from exprkit.backends.gpu.bytecode import Accumulated
-from exprkit.backends.transpiler.loops import Made, PointPrograms, find_all
+from exprkit.backends.gpu.bytecode import CONSTANT, Accumulated, arrays_of, source, write_prologue
 from exprkit.operators import ops
-from exprkit.programs.lower import COLUMN, Program
+from exprkit.programs.lower import COLUMN, SLOT, UNIFORM, Program
+from exprkit.runtime.jit import compiled
+
+MANY = 1_000  # structures from which it matters how many are compiled
+FEWER = 2  # times: what indirect columns must gain
+MOST_COLUMNS = 64  # indirect ones of a structure: an expression's stand side by side in memory, and in registers
+_COPY = ops.COPY
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,16 +63,15 @@ class Structures:
     ``numbers`` has the sources of all numbers and the prologues, as the kernel
     ``make_numbers`` of the interpreter reads them: its "words" are the numbers here.
 
-    Where columns are ``given``, a structure does not say which columns it reads either: each use of one is a
-    column of the structure (of a pair two, one after the other), and each expression has its own.  There are
-    fewer such structures; they compute nothing together and share no columns.
+    Where columns are ``indirect``, each use of a column is a column of the structure (of a pair two, one after the
+    other), and each expression has its own.  Such structures compute nothing together and share no columns.
 
     ================  =====  ==============  ========================================================
     array             dtype  shape           what it holds
     ================  =====  ==============  ========================================================
-    ``n_columns``     int32  n_structures    columns of each structure; 0 where they are not given
-    ``first_column``  int32  n_exprs         where in ``columns`` those of each expression begin
-    ``columns``       int32  n_given         columns of the program
+    ``n_columns``     int32  n_structures    indirect columns of each structure
+    ``first_column``  int32  n_exprs + 1     where in ``columns`` those of each expression begin
+    ``columns``       int32  n_indirect      columns of the program
     ================  =====  ==============  ========================================================
     """
 
@@ -77,7 +83,7 @@ class Structures:
     n_numbers: np.ndarray
     example: np.ndarray
     numbers: Accumulated
-    given: bool
+    indirect: bool
     n_columns: np.ndarray
     first_column: np.ndarray
     columns: np.ndarray
@@ -86,105 +92,214 @@ class Structures:
         return len(self.first) - 1
 
 
-def structures(program: Program, given: bool = False) -> Structures:
-    """Find the structures of lowered programs.
+def to_compile(program: Program, indirect: bool | None = None) -> Structures:
+    """The structures that are compiled.
 
     Parameters
     ----------
     program : Program
-    given : bool
-        Expressions that differ in their columns alone have the same structure.
+    indirect : bool, optional
+        Whether columns are indirect (where structures have not too many of them); by default where structures are
+        many and that makes far fewer of them.
     """
+    direct = find_structures(program)
+    if indirect is False or (indirect is None and len(direct) < MANY):
+        return direct
+    fewer = find_structures(program, indirect=True)
+    pays = indirect or FEWER * len(fewer) <= len(direct)
+    return fewer if pays and fewer.n_columns.max(initial=0) <= MOST_COLUMNS else direct
+
+
+def find_structures(program: Program, indirect: bool = False) -> Structures:
+    """The structures of lowered programs; ``indirect``: those that differ in their columns alone are one."""
     n_exprs, n_instr = len(program), len(program.code)
-    lowered = PointPrograms(
-        program.code, program.a, program.b, program.dst, program.offsets, program.n_prologue,
-        program.first_const, program.n_params, *_by_code(),
+    out = _Arrays(
+        of=np.empty(n_exprs, np.int32),
+        first=np.zeros(n_exprs + 1, np.int64),
+        code=np.empty(n_instr + n_exprs, np.uint8),
+        a=np.empty(n_instr + n_exprs, np.int32),
+        b=np.empty(n_instr + n_exprs, np.int32),
+        n_numbers=np.empty(n_exprs, np.int32),
+        n_columns=np.empty(n_exprs, np.int32),
+        example=np.empty(n_exprs, np.int32),
+        first_number=np.zeros(n_exprs + 1, np.int32),
+        sources=np.zeros(2 * n_instr + n_exprs + 1, np.int32),
+        first_column=np.zeros(n_exprs + 1, np.int32),
+        columns=np.empty(3 * n_instr if indirect else 0, np.int32),
+        steps=np.zeros((int(program.n_prologue.sum()), 4), np.int32),
+        first_step=np.zeros(n_exprs + 1, np.int32),
+    )
+    scratch = _Scratch(
+        np.full(max(program.n_uniforms, 1), -1, np.int32), np.zeros(max(program.n_slots, 1), np.int32),
+        np.full(1 << max(4, (2 * n_exprs).bit_length()), -1, np.int32), bool(indirect),
     )  # fmt: skip
-    n_steps = int(program.n_prologue.sum())
-    most = 2 * n_instr + n_exprs
-    made = Made(
-        np.empty(n_exprs, np.int32), np.zeros(n_exprs + 1, np.int64), np.empty(n_instr + n_exprs, np.uint8),
-        np.empty(n_instr + n_exprs, np.int32), np.empty(n_instr + n_exprs, np.int32), np.empty(n_exprs, np.int32),
-        np.empty(n_exprs, np.int32), np.zeros(n_exprs, np.int32), np.empty(most, np.int32),
-        np.zeros((n_steps, 4), np.int32), np.zeros(n_exprs + 1, np.int32), np.empty(n_exprs, np.int32),
-        np.empty(3 * n_instr if given else 0, np.int32), np.empty(n_exprs, np.int32),
-    )  # fmt: skip
-    scratch = (
-        np.full(max(program.n_uniforms, 1), -1, np.int32), np.zeros(max(program.n_slots, 1), np.int32)
-    )  # fmt: skip
-    table = np.full(1 << max(4, (2 * n_exprs).bit_length()), -1, np.int32)
-    n, n_numbers, n_given, n_results = find_all(lowered, made, given, *scratch, table)
-    last = made.first[n]
+    n, n_results = _find_all(arrays_of(program), _rows(), out, scratch)
+    last, n_numbers = out.first[n], out.first_number[-1]
     numbers = Accumulated(
         words=np.zeros((n_numbers, 2), np.uint32),
-        first_word=made.first_number,
-        sources=np.append(made.sources[:n_numbers], np.int32(0)),  # where an expression without numbers points to
-        steps=made.steps,
-        first_step=made.first_step,
+        first_word=out.first_number[:-1],
+        sources=out.sources[: n_numbers + 1].copy(),  # one further: where an expression without numbers points to
+        steps=out.steps,
+        first_step=out.first_step,
         constants=np.append(program.constants, np.nan),
         cost=np.zeros(0, np.int64),
         n_slots=0,
         n_results=n_results,
     )
     return Structures(
-        of=made.of,
-        first=made.first[: n + 1].copy(),
-        code=made.code[:last].copy(),
-        a=made.a[:last].copy(),
-        b=made.b[:last].copy(),
-        n_numbers=made.n_numbers[:n].copy(),
-        example=made.example[:n].copy(),
+        of=out.of,
+        first=out.first[: n + 1].copy(),
+        code=out.code[:last].copy(),
+        a=out.a[:last].copy(),
+        b=out.b[:last].copy(),
+        n_numbers=out.n_numbers[:n].copy(),
+        example=out.example[:n].copy(),
         numbers=numbers,
-        given=bool(given),
-        n_columns=made.n_columns[:n].copy(),
-        first_column=made.first_column,
-        columns=made.columns[:n_given].copy(),
+        indirect=bool(indirect),
+        n_columns=out.n_columns[:n].copy(),
+        first_column=out.first_column,
+        columns=out.columns[: out.first_column[-1]].copy(),
     )
 
 
-MANY = 1_000  # structures from which it matters how many are compiled
-FEWER = 2  # times: what given columns must gain
-MOST_GIVEN = 64  # columns of a structure
+# ── compiled ─────────────────────────────────────────────────────────────────────────
 
 
-def to_compile(program: Program, given: bool | None = None) -> Structures:
-    """The structures that are compiled.
+class _Arrays(NamedTuple):
+    """What the loop writes; see ``Structures``."""
 
-    Parameters
-    ----------
-    program : Program
-    given : bool, optional
-        Whether columns are given (where structures have not too many of them); by default where structures are
-        many and that makes far fewer of them.
-    """
-    found = structures(program)
-    if given is False or (given is None and len(found) < MANY):
-        return found
-    fewer = structures(program, given=True)
-    pays = given or FEWER * len(fewer) <= len(found)
-    return fewer if pays and fewer.n_columns.max(initial=0) <= MOST_GIVEN else found
+    of: np.ndarray
+    first: np.ndarray
+    code: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+    n_numbers: np.ndarray
+    n_columns: np.ndarray
+    example: np.ndarray
+    first_number: np.ndarray  # of an expression
+    sources: np.ndarray
+    first_column: np.ndarray  # of an expression
+    columns: np.ndarray
+    steps: np.ndarray
+    first_step: np.ndarray
 
 
-def _by_code() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """By operator code: whether the operands may be exchanged, how wide the result is, whether a is a pair."""
-    commutative, width, takes_low = np.zeros(256, np.bool_), np.ones(256, np.uint8), np.zeros(256, np.bool_)
+class _Scratch(NamedTuple):
+    number_of: np.ndarray  # uniform -> its place among all numbers, the last time that it was used
+    made_by: np.ndarray  # slot -> the instruction whose result it holds
+    table: np.ndarray  # structures by open addressing
+    indirect: bool
+
+
+class _Rows(NamedTuple):
+    """Of the operator table, by code."""
+
+    commutative: np.ndarray
+    width: np.ndarray
+    takes_pair: np.ndarray
+
+
+def _rows() -> _Rows:
+    rows = _Rows(np.zeros(256, np.bool_), np.ones(256, np.uint8), np.zeros(256, np.bool_))
     for row in ops.BY_CODE.values():
-        commutative[row.code] = row.commutative and not opcodes.takes_pair(row)
-        width[row.code] = row.width
-        takes_low[row.code] = opcodes.takes_pair(row)
-    return commutative, width, takes_low
+        rows.takes_pair[row.code] = opcodes.takes_pair(row)
+        rows.commutative[row.code] = row.commutative and not opcodes.takes_pair(row)
+        rows.width[row.code] = row.width
+    return rows
 
 
-def columns_of(found: Structures, n_columns: int) -> np.ndarray:
-    """Which columns each structure reads, bool (n_structures, n_columns); of a pair the high part.
+@compiled
+def _find_all(programs, rows, out, scratch):
+    """Write every expression behind the structures so far; keep it if none of them is equal.
 
-    Where columns are given, none: no two structures share one.
+    How many structures there are, and how many results of prologues.
     """
-    if found.given:
-        return np.zeros((len(found), 0), np.bool_)
-    used = np.zeros((len(found), max(n_columns, 1)), np.bool_)
-    owner = np.repeat(np.arange(len(found)), np.diff(found.first))
-    for operand in (found.a, found.b):
-        column = (operand >= 0) & (operand & 3 == COLUMN)
-        used[owner[column], operand[column] >> 2] = True
-    return used
+    n = n_steps = n_results = 0
+    for e in range(len(out.of)):
+        first_result = n_results
+        n_steps, n_results = write_prologue(e, n_steps, n_results, programs, rows.width, out.steps)
+        out.first_step[e + 1] = n_steps
+        stop = _write(e, out.first[n], first_result, programs, rows, out, scratch)
+        s = _look_up(out, n, stop, scratch.table)
+        out.of[e] = s
+        if s == n:
+            out.first[n + 1], out.example[n] = stop, e
+            out.n_numbers[n] = out.first_number[e + 1] - out.first_number[e]
+            out.n_columns[n] = out.first_column[e + 1] - out.first_column[e]
+            n += 1
+    return n, n_results
+
+
+@compiled
+def _write(e, at, first_result, programs, rows, out, scratch):
+    """Write the instructions of expression ``e`` from place ``at`` on, its numbers and its columns; the place behind.
+
+    Numbers and columns are counted in ``first_number[e + 1]`` and ``first_column[e + 1]`` as they are written.
+    """
+    start, stop = programs.offsets[e] + programs.n_prologue[e], programs.offsets[e + 1]
+    out.first_number[e + 1], out.first_column[e + 1] = out.first_number[e], out.first_column[e]
+    if programs.offsets[e] == stop:  # an expression that could not be read: nan, which stands behind all constants
+        out.code[at], out.a[at], out.b[at] = _COPY, UNIFORM, -1
+        out.sources[out.first_number[e]] = programs.first_const[-1] << 2 | CONSTANT
+        out.first_number[e + 1] += 1
+        return at + 1
+    for k in range(start, stop):
+        code = programs.code[k]
+        a = _operand(programs.a[k], rows.takes_pair[code], e, first_result, programs, out, scratch)
+        b = _operand(programs.b[k], False, e, first_result, programs, out, scratch)
+        if programs.dst[k] & 3 == SLOT:
+            scratch.made_by[programs.dst[k] >> 2] = k - start
+        if rows.commutative[code] and a & 3 > b & 3:
+            a, b = b, a
+        out.code[at], out.a[at], out.b[at] = code, a, b
+        at += 1
+    return at
+
+
+@compiled
+def _operand(operand, is_pair, e, first_result, programs, out, scratch):
+    """An operand of a program as one of its structure; -1, for none, is of no kind that is looked at here."""
+    index, kind = operand >> 2, operand & 3
+    if kind == SLOT:
+        return scratch.made_by[index] << 2 | SLOT
+    if kind == UNIFORM:
+        if scratch.number_of[index] < out.first_number[e]:  # not used by this expression so far
+            n = out.first_number[e + 1]
+            scratch.number_of[index] = n
+            out.sources[n] = source(operand, e, programs, first_result)
+            out.first_number[e + 1] = n + 1
+        return (scratch.number_of[index] - out.first_number[e]) << 2 | UNIFORM
+    if kind == COLUMN and scratch.indirect:
+        q = out.first_column[e + 1]
+        for low in range(2 if is_pair else 1):
+            out.columns[q + low] = index + low
+        out.first_column[e + 1] += 2 if is_pair else 1
+        return (q - out.first_column[e]) << 2 | COLUMN
+    return operand
+
+
+@compiled
+def _look_up(out, n, stop, table):
+    """The structure that equals the one from ``first[n]`` to ``stop``; n itself, from now on, if there is none."""
+    start, mask = out.first[n], len(table) - 1
+    h = np.int64(0)
+    for k in range(start, stop):  # whole numbers wrap around
+        h = (h ^ np.int64(out.code[k]) ^ np.int64(out.a[k]) << 8 ^ np.int64(out.b[k]) << 36) * 0x9E3779B97F4A7C5
+        h ^= h >> 29
+    place = h & mask
+    while table[place] >= 0:
+        s = table[place]
+        if out.first[s + 1] - out.first[s] == stop - start and _is_equal(out, start, stop, out.first[s]):
+            return s
+        place = (place + 1) & mask
+    table[place] = n
+    return n
+
+
+@compiled
+def _is_equal(out, start, stop, other):
+    for k in range(start, stop):
+        o = other + k - start
+        if out.code[k] != out.code[o] or out.a[k] != out.a[o] or out.b[k] != out.b[o]:
+            return False
+    return True

@@ -1,7 +1,7 @@
 """The fixed part of a module: PTX that stands around the structures' own instructions.
 
 A text here looks like its output; names in braces are
-filled in by ``emit``, those of digits by ``writer``, one for each structure or instruction.
+filled in here, numbers in braces by ``writer``, for each structure or instruction.
 
     >>> from exprkit.backends.transpiler.templates import Kind, VALUES
     >>> Kind(VALUES, itemsize=4, points=4, block=128).vector
@@ -11,9 +11,9 @@ What an entry computes, plainly (``Kind.by_row`` below)::
 
     bundle, instance, set, tile = work[block]
     for each vector of V points of the tile, by thread:
-        columns -> registers %x                              (once a vector, for all structures)
+        columns -> registers %x                              (once per vector, for all structures)
         for each structure of the bundle:
-            results of its instructions -> registers %v      (alike ones once)
+            results of its instructions -> registers %v      (equal ones once)
             the last one -> the matrix, or into the structure's sum %s
     sums: from registers to shared memory, added in float64 in a fixed order
 
@@ -28,15 +28,15 @@ By row, of results: bundles are single structures, and a block writes one row af
 ==============  ===================================================================================
 in memory       layout
 ==============  ===================================================================================
-given           addresses of job and work
-job             ``FIELDS``, 64 bits each
+given           the argument of an entry: addresses of job and work
+job             what all blocks of a pass have in common: ``FIELDS``, 64 bits each
 work            [block]: bundle in the module, first instance, set, tile (32 bits each); by row the first of
                 them has also, in its lowest bytes, how many rows and how many pairs to the next one
 tile            points first, first + stride, ... before first + extent and stop, a block's vectors
                 at each; first = start + tile * spacing
 columns         [chunk of 32 points][column][32]: a thread reaches all columns from one address
-instances       [row of a bundle][structure]: first number, expression (32 bits each); where columns are
-                given, behind these the structure's columns, filled up to vectors of 4
+instances       [batch of a bundle][structure]: first number, expression (32 bits each); where columns are
+                indirect, behind these the structure's columns, filled up to vectors of 4
 numbers         [set][number] pairs: high and low part (see ``make_numbers`` in support.cu)
 out             [set][expression][point]; of sums: [set][expression][tile], float64
 target, weights [point]
@@ -81,7 +81,7 @@ class Kind:
         Points have weights (only sums).
     resident : int, optional
         Blocks that a multiprocessor must have registers for at a time.
-    given : bool
+    indirect : bool
         Structures have their columns from their instances (see ``structures``).
     by_row : bool
         A block takes one row after the other on the same points (only values, bundles of one).
@@ -95,7 +95,7 @@ class Kind:
     masked: bool = False
     weighted: bool = False
     resident: int | None = None
-    given: bool = False
+    indirect: bool = False
     by_row: bool = False
 
     @property
@@ -124,8 +124,8 @@ def fill(text: str, **words: object) -> str:
 
 
 def vector(name: str, n: int, first: int = 0) -> str:
-    """Registers as PTX writes them where a vector is loaded or stored; ``name`` has a {k}."""
-    names = ", ".join(fill(name, k=k) for k in range(first, first + n))
+    """Registers as PTX writes them where a vector is loaded or stored; ``name`` has a [k]."""
+    names = ", ".join(name.replace("[k]", str(k)) for k in range(first, first + n))
     return f"{{{names}}}" if n > 1 else names
 
 
@@ -334,7 +334,7 @@ def opening(
         ENTRY, own_registers=own_registers, masks=f", %on<{kind.points}>" if has_masks else "",
         n_bundles=_many(n_bundles, "bundle"), points=_many(kind.points, "point"), block=kind.block,
         real=kind.real, n_columns=n_columns * kind.points,
-        own_columns=fill(_OWN_COLUMNS, n_columns=n_columns) if kind.given else "",
+        own_columns=fill(_OWN_COLUMNS, n_columns=n_columns) if kind.indirect else "",
         n_structures=_many(n_structures, "structure"),
         shared="" if is_values else f"\t.shared .align 16 .b8 own_sums[{own}];\n",
         limit=f".minnctapersm {kind.resident}\n" if kind.resident else "", **words,
@@ -368,7 +368,7 @@ def closing(kind: Kind) -> str:
     fields = {f"field_{name}": at for name, at in FIELDS.items()}
     return fill(
         ADD_UP, itemsize=kind.itemsize, row=kind.block * kind.itemsize, warps=kind.block // WARP,
-        strides=strides, lanes=lanes, of_an_instance="%t7" if kind.given else 8, **fields,
+        strides=strides, lanes=lanes, of_an_instance="%t7" if kind.indirect else 8, **fields,
     ) + "}\n"  # fmt: skip
 
 
@@ -379,7 +379,7 @@ _LOOP = 'loop_{0}:\n\t.pragma "nounroll";\n'  # the code is long enough as it is
 
 
 def lines(kind: Kind) -> dict[str, str]:
-    """The text of a bundle line by line; {0}, {1}, ... are whole numbers that the writer gives.
+    """The text of a bundle line by line; {0}, {1}, {2} are whole numbers, {0+k} is the first of them plus k.
 
     ===============  ==============================================================
     line             numbers
@@ -390,16 +390,15 @@ def lines(kind: Kind) -> dict[str, str]:
     number           number in the bundle, place of it among the structure's
     place, zero_sum  structure in the bundle
     loop, end        bundle, structures in the bundle, bytes of an instance
-    column           the V registers, place of the column
-    result           the V registers, structure in the bundle
+    column           the first of V registers, place of the column
+    result           the first of V registers, structure in the bundle
     advance          column in the bundle
     own_sum          structure in the bundle, place in shared memory
     ===============  ==============================================================
     """
     real, size, n = kind.real, kind.itemsize, kind.points
-    x = _given("%x", n)
     here = "%here" if kind.by_row else "%columns"
-    column = f"[%c{{{n}}}]" if kind.given else f"[{here}+{{{n}}}]"
+    column = "[%c{1}]" if kind.indirect else f"[{here}+{{1}}]"
     instance = f"\tld.global.nc.{_instance(kind)}, [%instances+{{0}}];\n"
     instance += f"\tmad.wide.u32 %own, %number, {2 * size}, %numbers;\n"
     common = {
@@ -409,39 +408,32 @@ def lines(kind: Kind) -> dict[str, str]:
         "address": f"\tmad.wide.u32 %c{{0}}, %t{{1}}, {CHUNK * size}, {here};\n",
         "advance": "" if kind.by_row else "\tadd.u64 %c{0}, %c{0}, %column_step;\n",
         "number": f"\tld.global.nc.{real} %n{{0}}, [%own+{{1}}];\n",
-        "column": f"\tld.global.nc{kind.vector}.{real} {x}, {column};\n",
+        "column": f"\tld.global.nc{kind.vector}.{real} {vector('%x{0+[k]}', n)}, {column};\n",
     }
     return common | (_values_lines(kind) if kind.task == VALUES else _sums_lines(kind))
 
 
 def _instance(kind: Kind) -> str:
     """How a structure's instance is loaded."""
-    return "v4.u32 {%number, %expression, %t3, %t4}" if kind.given else "v2.u32 {%number, %expression}"
-
-
-def _given(register: str, n: int, first: int = 0) -> str:
-    """Registers whose numbers the writer gives."""
-    names = ", ".join(f"{register}{{{k}}}" for k in range(first, first + n))
-    return f"{{{names}}}" if n > 1 else names
+    return "v4.u32 {%number, %expression, %t3, %t4}" if kind.indirect else "v2.u32 {%number, %expression}"
 
 
 def _values_lines(kind: Kind) -> dict[str, str]:
     n, result = kind.points, ""
     for k in range(0, n, kind.store):
         guard = f"@%on{k} " if kind.masked and k else "@%on0 " if kind.by_row else ""
-        registers = _given("%v", kind.store, k)
-        place = f"[%at{{{n}}}+{k * kind.itemsize}]"
+        registers, place = vector("%v{0+[k]}", kind.store, k), f"[%at{{1}}+{k * kind.itemsize}]"
         result += f"\t{guard}st.global.cs{_width(kind.store)}.{kind.real} {place}, {registers};\n"
     return {
         "place": "" if kind.by_row else "\tmad.wide.u32 %at{0}, %expression, %row_bytes, %out;\n",
         "loop": "" if kind.by_row else _LOOP + _mask(kind),
-        "result": result + ("" if kind.by_row else f"\tadd.u64 %at{{{n}}}, %at{{{n}}}, %step;\n"),
+        "result": result + ("" if kind.by_row else "\tadd.u64 %at{1}, %at{1}, %step;\n"),
         "end": "\tbra.uni row_done;\n" if kind.by_row else _next(kind) + "\tret;\n",
     }
 
 
 def _sums_lines(kind: Kind) -> dict[str, str]:
-    n, of_an_instance = kind.points, "\tmov.u32 %t7, {2};\n" if kind.given else ""
+    n, of_an_instance = kind.points, "\tmov.u32 %t7, {2};\n" if kind.indirect else ""
     return {
         "zero_sum": f"\tmov.{kind.real} %s{{0}}, {kind.zero};\n",
         "loop": "\t@%done bra sums_{0};\n" + _LOOP + _mask(kind) + _targets(kind),
@@ -464,17 +456,17 @@ def _mask(kind: Kind) -> str:
 
 def _targets(kind: Kind) -> str:
     n, real = kind.points, kind.real
-    text = f"\tld.global.nc{kind.vector}.{real} {vector('%y{k}', n)}, [%target];\n"
+    text = f"\tld.global.nc{kind.vector}.{real} {vector('%y[k]', n)}, [%target];\n"
     if kind.weighted:
-        text += f"\tld.global.nc{kind.vector}.{real} {vector('%w{k}', n)}, [%weights];\n"
+        text += f"\tld.global.nc{kind.vector}.{real} {vector('%w[k]', n)}, [%weights];\n"
         text += "".join(f"\tsetp.neu.{real} %on{k}, %w{k}, {kind.zero};\n" for k in range(n))
     return text
 
 
 def _error(kind: Kind, k: int) -> str:
     """Add the error of a vector's point k to a structure's sum."""
-    real, total = kind.real, f"%s{{{kind.points}}}"
-    text = f"\tsub.rn.{real} %e, %v{{{k}}}, %y{k};\n"
+    real, total = kind.real, "%s{1}"
+    text = f"\tsub.rn.{real} %e, %v{{0+{k}}}, %y{k};\n"
     if kind.weighted or (kind.masked and k):
         text += f"\tselp.{real} %e, %e, {kind.zero}, %on{k};\n"
     if kind.task == ABSOLUTE:
@@ -491,7 +483,7 @@ def _next(kind: Kind) -> str:
     """To the thread's next vector."""
     places = [] if kind.task == VALUES else ["target", "weights"][: 1 + kind.weighted]
     text = "".join(f"\tadd.u64 %{name}, %{name}, %step;\n" for name in places)
-    text += "" if kind.given else "\tadd.u64 %columns, %columns, %column_step;\n"
+    text += "" if kind.indirect else "\tadd.u64 %columns, %columns, %column_step;\n"
     return text + (
         "\tadd.u32 %point, %point, %stride;\n\tsetp.lt.u32 %p, %point, %end;\n\t@%p bra loop_{0};\n"
     )

@@ -1,10 +1,11 @@
 """The compiled writer of PTX: bundles of structures, byte by byte.
 
 In: templates, cut into pieces, and bundles.  Out: bytes of PTX, of which ``emit`` makes modules.
+The names in the text (``%n3``, ``%x1``) are explained in ``emit``, the lines in ``templates``.
 
-    >>> from exprkit.backends.transpiler import templates, writer
-    >>> writer.CHUNK == templates.CHUNK
-    True
+    >>> from exprkit.backends.transpiler.writer import PLACES
+    >>> PLACES["0"], PLACES["0+1"] != PLACES["1"]
+    (0, True)
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -15,10 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from exprkit.programs.lower import COLUMN, SLOT, UNIFORM
+from exprkit.runtime.intrinsics import lent
 from exprkit.runtime.jit import compiled
 
-CHUNK = 32  # points of a column that stand side by side, as in ``templates``
-MOST_ARGUMENTS = 6
 MOST_DIGITS = 22  # of a number, with the two characters before it
 LINES = (
     "bundle", "instance", "more", "address", "number", "place", "zero_sum", "loop", "column", "result", "advance",
@@ -28,10 +28,9 @@ LINES = (
     _BUNDLE, _INSTANCE, _MORE, _ADDRESS, _NUMBER, _PLACE, _ZERO_SUM, _LOOP, _COLUMN, _RESULT, _ADVANCE, _END,
     _OWN_SUM, _TO_SUMS,
 ) = range(256, 256 + len(LINES))  # fmt: skip
-_Y, _A, _LOW, _B, _N = range(MOST_ARGUMENTS, MOST_ARGUMENTS + 5)  # what an operator's segments hold
-WHAT = {"y": _Y, "a": _A, "a_low": _LOW, "b": _B, "n": _N} | {str(i): i for i in range(MOST_ARGUMENTS)}
-
-
+_Y, _A, _LOW, _B, _N = range(16, 21)  # of an operator: registers of its result and operands, a number of its own
+PLACES = {"y": _Y, "a": _A, "a_low": _LOW, "b": _B, "n": _N}  # what stands in braces in a template
+PLACES |= {"0": 0, "1": 1, "2": 2} | {f"0+{k}": k << 2 for k in range(4)}  # of a line: its arguments, the first plus k
 _PERCENT, _NUMBERS, _COLUMNS, _RESULTS = b"%nxv"
 
 
@@ -40,204 +39,226 @@ class Templates(NamedTuple):
 
     text: np.ndarray  # all pieces, one after the other
     start: np.ndarray  # (n_segments + 1) of each piece
-    what: np.ndarray  # (n_segments) an argument, a part of an operator, or -1: nothing
+    place: np.ndarray  # (n_segments) one of PLACES, or -1: nothing
     first: np.ndarray  # segments of a template: of an operator by its code, of a line by its number
 
 
 class Sources(NamedTuple):
+    """Structures and bundles as ``Structures`` and ``Bundles`` have them."""
+
     first: np.ndarray
     code: np.ndarray
     a: np.ndarray
     b: np.ndarray
     n_numbers: np.ndarray
-    n_columns: np.ndarray  # that are given
+    n_columns: np.ndarray  # indirect ones
     order: np.ndarray
     first_structure: np.ndarray  # of bundles
     slots: np.ndarray
     takes_low: np.ndarray  # by code: its text reads the low part of operand a
 
 
-class ComputedTable(NamedTuple):
-    """What a bundle has computed: (code, a, b) -> result, by open addressing."""
+class Writing(NamedTuple):
+    """What is written and what has been written: the templates, the kind of code, and the state."""
 
-    code: np.ndarray
-    a: np.ndarray
-    b: np.ndarray
-    result: np.ndarray
-    bundle: np.ndarray  # entries of other bundles do not count
+    text: np.ndarray
+    start: np.ndarray
+    place: np.ndarray
+    first: np.ndarray
+    points: int
+    itemsize: int
+    block: int
+    is_values: bool
+    column_step: int  # from one column to the next: bytes of a chunk, or 1 where columns are indirect
+    remarks: np.ndarray  # what stands above the structures
+    remark_at: np.ndarray
+    out: np.ndarray
+    used: np.ndarray  # by code
+    computed: np.ndarray  # (n, 5) what bundles have computed: bundle, code, a, b, result; by open addressing
+    made: np.ndarray  # instruction of the structure -> result of the bundle
+    loaded: np.ndarray  # column -> the last bundle that has loaded it
+    state: np.ndarray  # (N_STATE)
+
+
+_AT, _LABEL, _N_RESULTS = range(3)  # of the state: bytes written, operators written, results of this bundle
+MOST_RESULTS, MOST_NUMBERS, MOST_STRUCTURES, MOST_COLUMNS, N_STATE = range(3, 8)  # ... the most of any bundle
 
 
 @compiled
-def write_bundles(start, stop, sources, templates, shape, n_columns, remarks, out, counts, used, table, made):
-    """Bundles ``start`` to ``stop``; gives the length.
-
-    ``counts`` takes the most results, numbers, structures and given columns of a bundle.
-    """
-    points, itemsize, block, is_values, given = shape
-    loaded = np.full(n_columns + 1, -1, np.int64)
-    to_column = 1 if given else CHUNK * itemsize
-    n = label = 0
+def write_bundles(start, stop, sources, writing):
+    """Bundles ``start`` to ``stop``; how many bytes that is."""
+    w, s = lent(writing), lent(sources)
     for bundle in range(start, stop):
-        here = bundle - start
-        first, last = sources.first_structure[bundle], sources.first_structure[bundle + 1]
-        n = _line(_BUNDLE, (here, 0, 0, 0, 0, 0), templates, out, n)
-        of_an_instance = 8 * sources.slots[bundle]
-        n_numbers = n_given = 0
-        for i in range(first, last):
-            s, g = sources.order[i], i - first
-            n = _line(_INSTANCE, (g * of_an_instance, 0, 0, 0, 0, 0), templates, out, n)
-            for c in range(sources.n_columns[s]):  # the first two came with the instance, in registers 3 and 4
-                if c % 4 == 2:
-                    n = _line(_MORE, (g * of_an_instance + 4 * (2 + c), 0, 0, 0, 0, 0), templates, out, n)
-                n = _line(_ADDRESS, (n_given + c, (c + 2) % 4 + 1, 0, 0, 0, 0), templates, out, n)
-            n_given += sources.n_columns[s]
-            for j in range(sources.n_numbers[s]):
-                n = _line(_NUMBER, (2 * (n_numbers + j), 2 * itemsize * j, 0, 0, 0, 0), templates, out, n)
-            for k in range(sources.first[s], sources.first[s + 1]):
-                if sources.takes_low[sources.code[k]] and sources.a[k] & 3 == UNIFORM:
-                    j = sources.a[k] >> 2
-                    n = _line(
-                        _NUMBER, (2 * (n_numbers + j) + 1, 2 * itemsize * j + itemsize, 0, 0, 0, 0), templates, out, n
-                    )
-            n_numbers += sources.n_numbers[s]
-            n = _line(_PLACE if is_values else _ZERO_SUM, (g, 0, 0, 0, 0, 0), templates, out, n)
-        n = _line(_LOOP, (here, 0, 0, 0, 0, 0), templates, out, n)
-        n_results = n_numbers = n_given = 0
-        for i in range(first, last):
-            s = sources.order[i]
-            at = i - sources.first_structure[start]
-            for c in range(remarks[1][at], remarks[1][at + 1]):
-                out[n] = remarks[0][c]
-                n += 1
-            begin = sources.first[s]
-            for k in range(begin, sources.first[s + 1]):
-                code = np.int64(sources.code[k])
-                a = _operand(sources.a[k], n_numbers, n_given, made)
-                b = _operand(sources.b[k], n_numbers, n_given, made)
-                place = _find(table, code, a, b, bundle)
-                if table.bundle[place] == bundle:
-                    made[k - begin] = table.result[place]
-                    continue
-                table.code[place], table.a[place], table.b[place] = code, a, b
-                table.result[place], table.bundle[place] = n_results, bundle
-                made[k - begin] = n_results
-                used[code] = True
-                n = _load(a, bundle, loaded, points, to_column, templates, out, n)
-                if sources.takes_low[code] and a & 3 == COLUMN:
-                    n = _load(a + 4, bundle, loaded, points, to_column, templates, out, n)
-                n = _load(b, bundle, loaded, points, to_column, templates, out, n)
-                for point in range(points):
-                    n = _operator(code, n_results, a, b, point, points, label, templates, out, n)
-                    label += 1
-                n_results += 1
-            v, g = points * made[sources.first[s + 1] - 1 - begin], i - first
-            arguments = (v, g, 0, 0, 0, 0)
-            if points == 2:
-                arguments = (v, v + 1, g, 0, 0, 0)
-            elif points == 4:
-                arguments = (v, v + 1, v + 2, v + 3, g, 0)
-            n = _line(_RESULT, arguments, templates, out, n)
-            n_numbers += sources.n_numbers[s]
-            n_given += sources.n_columns[s]
-        for c in range(n_given):
-            n = _line(_ADVANCE, (c, 0, 0, 0, 0, 0), templates, out, n)
-        n = _line(_END, (here, last - first, of_an_instance, 0, 0, 0), templates, out, n)
-        if not is_values:
-            for g in range(last - first):
-                n = _line(_OWN_SUM, (g, g * block * itemsize, 0, 0, 0, 0), templates, out, n)
-            n = _line(_TO_SUMS, (0, 0, 0, 0, 0, 0), templates, out, n)
-        counts[0], counts[1] = max(counts[0], n_results), max(counts[1], n_numbers)
-        counts[2], counts[3] = max(counts[2], last - first), max(counts[3], n_given)
-    return n
+        _bundle(w, s, bundle, start)
+    return w.state[_AT]
 
 
 @compiled
-def _operand(operand, n_numbers, n_given, made):
+def _bundle(w, s, bundle, start):
+    """A bundle: what each structure needs before the loop, the loop, and of sums where they go to."""
+    first, last, here = s.first_structure[bundle], s.first_structure[bundle + 1], bundle - start
+    instance_bytes = 8 * s.slots[bundle]
+    _line(w, _BUNDLE, here)
+    number = column = 0
+    for i in range(first, last):
+        _instance(w, s, s.order[i], (i - first) * instance_bytes, number, column)
+        _line(w, _PLACE if w.is_values else _ZERO_SUM, i - first)
+        number, column = number + s.n_numbers[s.order[i]], column + s.n_columns[s.order[i]]
+    _line(w, _LOOP, here)
+    w.state[_N_RESULTS] = number = column = 0
+    for i in range(first, last):
+        at = i - s.first_structure[start]
+        for c in range(w.remark_at[at], w.remark_at[at + 1]):
+            w.out[w.state[_AT]] = w.remarks[c]
+            w.state[_AT] += 1
+        result = _instructions(w, s, s.order[i], bundle, number, column)
+        _line(w, _RESULT, w.points * result, i - first)
+        number, column = number + s.n_numbers[s.order[i]], column + s.n_columns[s.order[i]]
+    for c in range(column):
+        _line(w, _ADVANCE, c)
+    _line(w, _END, here, last - first, instance_bytes)
+    if not w.is_values:
+        for g in range(last - first):
+            _line(w, _OWN_SUM, g, g * w.block * w.itemsize)
+        _line(w, _TO_SUMS)
+    w.state[MOST_RESULTS] = max(w.state[MOST_RESULTS], w.state[_N_RESULTS])
+    w.state[MOST_NUMBERS] = max(w.state[MOST_NUMBERS], number)
+    w.state[MOST_STRUCTURES] = max(w.state[MOST_STRUCTURES], last - first)
+    w.state[MOST_COLUMNS] = max(w.state[MOST_COLUMNS], column)
+
+
+@compiled
+def _instance(w, s, structure, at, number, column):
+    """Load an instance: where its columns are, and its numbers; ``number``, ``column``: its first in the bundle."""
+    _line(w, _INSTANCE, at)
+    for c in range(s.n_columns[structure]):  # the first two came with the instance, in registers 3 and 4
+        if c % 4 == 2:
+            _line(w, _MORE, at + 4 * (2 + c))
+        _line(w, _ADDRESS, column + c, (c + 2) % 4 + 1)
+    for j in range(s.n_numbers[structure]):
+        _line(w, _NUMBER, 2 * (number + j), 2 * w.itemsize * j)
+    for k in range(s.first[structure], s.first[structure + 1]):
+        if s.takes_low[s.code[k]] and s.a[k] & 3 == UNIFORM:
+            j = s.a[k] >> 2
+            _line(w, _NUMBER, 2 * (number + j) + 1, 2 * w.itemsize * j + w.itemsize)
+
+
+@compiled
+def _instructions(w, s, structure, bundle, number, column):
+    """A structure's instructions, but those that the bundle has computed before; the result of the last one."""
+    begin, result = s.first[structure], np.int64(0)
+    for k in range(begin, s.first[structure + 1]):
+        code = np.int64(s.code[k])
+        a, b = _operand(w, s.a[k], number, column), _operand(w, s.b[k], number, column)
+        entry = _find(w.computed, bundle, code, a, b)
+        if w.computed[entry, 0] != bundle:
+            result = w.state[_N_RESULTS]
+            w.state[_N_RESULTS] += 1
+            w.computed[entry, 0], w.computed[entry, 1], w.computed[entry, 2] = bundle, code, a
+            w.computed[entry, 3], w.computed[entry, 4] = b, result
+            w.used[code] = True
+            _load(w, a, bundle)
+            if s.takes_low[code] and a & 3 == COLUMN:
+                _load(w, a + 4, bundle)
+            _load(w, b, bundle)
+            for point in range(w.points):
+                _operator(w, (code, result, a, b), point)
+        result = w.computed[entry, 4]
+        w.made[k - begin] = result
+    return result
+
+
+@compiled
+def _operand(w, operand, number, column):
     """An operand of a structure as one of its bundle."""
-    if operand >= 0 and operand & 3 == UNIFORM:
-        return np.int64(operand) + (n_numbers << 2)
-    if operand >= 0 and operand & 3 == COLUMN:
-        return np.int64(operand) + (n_given << 2)
-    if operand >= 0 and operand & 3 == SLOT:
-        return made[operand >> 2] << 2 | SLOT
-    return np.int64(operand)
+    kind = operand & 3
+    if kind == UNIFORM:
+        return np.int64(operand) + (number << 2)
+    if kind == COLUMN:
+        return np.int64(operand) + (column << 2)
+    if kind == SLOT:
+        return w.made[operand >> 2] << 2 | SLOT
+    return np.int64(operand)  # none
 
 
 @compiled
-def _find(table, code, a, b, bundle):
-    """The entry of (code, a, b) of this bundle, or where it would be."""
-    mask = len(table.code) - 1
+def _find(computed, bundle, code, a, b):
+    """The entry of (code, a, b) of this bundle, or where it would be; those of other bundles do not count."""
+    mask = len(computed) - 1
     place = ((code * 0x9E3779B1 ^ a * 0x85EBCA6B ^ b * 0xC2B2AE35) >> 7) & mask
-    while table.bundle[place] == bundle and not (
-        table.code[place] == code and table.a[place] == a and table.b[place] == b
+    while computed[place, 0] == bundle and not (
+        computed[place, 1] == code and computed[place, 2] == a and computed[place, 3] == b
     ):
         place = (place + 1) & mask
     return place
 
 
 @compiled
-def _load(operand, bundle, loaded, points, to_column, templates, out, n):
+def _load(w, operand, bundle):
     """Load a column where it is first used."""
-    if operand < 0 or operand & 3 != COLUMN or loaded[operand >> 2] == bundle:
-        return n
     column = operand >> 2
-    loaded[column] = bundle
-    x, at = column * points, column * to_column
-    arguments = (x, at, 0, 0, 0, 0)
-    if points == 2:
-        arguments = (x, x + 1, at, 0, 0, 0)
-    elif points == 4:
-        arguments = (x, x + 1, x + 2, x + 3, at, 0)
-    return _line(_COLUMN, arguments, templates, out, n)
+    if operand & 3 == COLUMN and w.loaded[column] != bundle:
+        w.loaded[column] = bundle
+        _line(w, _COLUMN, column * w.points, column * w.column_step)
 
 
 @compiled
-def _line(number, arguments, templates, out, n):
-    """A line of the table in ``templates``."""
-    for segment in range(templates.first[number], templates.first[number + 1]):
-        for at in range(templates.start[segment], templates.start[segment + 1]):
-            out[n] = templates.text[at]
-            n += 1
-        if templates.what[segment] >= 0:
-            n = _digits(arguments[templates.what[segment]], out, n)
+def _line(w, number, first=0, second=0, third=0):
+    """A line of the table in ``templates``, with its arguments."""
+    n = w.state[_AT]
+    for segment in range(w.first[number], w.first[number + 1]):
+        n = _piece(w, segment, n)
+        place = w.place[segment]
+        if place >= 0:
+            argument = first if place & 3 == 0 else second if place & 3 == 1 else third
+            n = _digits(w, argument + (place >> 2), n)
+    w.state[_AT] = n
+
+
+@compiled
+def _operator(w, instruction, point):
+    """The instructions of an operator, (code, result, a, b), for one point of a vector."""
+    code, result, a, b = instruction
+    n = w.state[_AT]
+    for segment in range(w.first[code], w.first[code + 1]):
+        n = _piece(w, segment, n)
+        place = w.place[segment]
+        if place == _Y:
+            n = _register(w, result << 2 | SLOT, 0, point, n)
+        elif place == _A:
+            n = _register(w, a, 0, point, n)
+        elif place == _LOW:
+            n = _register(w, a, 1, point, n)
+        elif place == _B:
+            n = _register(w, b, 0, point, n)
+        elif place == _N:
+            n = _digits(w, w.state[_LABEL], n)
+    w.state[_AT] = n
+    w.state[_LABEL] += 1
+
+
+@compiled
+def _piece(w, segment, n):
+    for at in range(w.start[segment], w.start[segment + 1]):
+        w.out[n] = w.text[at]
+        n += 1
     return n
 
 
 @compiled
-def _operator(code, result, a, b, point, points, label, templates, out, n):
-    """The instructions of an operator for one point of a vector."""
-    for segment in range(templates.first[code], templates.first[code + 1]):
-        for at in range(templates.start[segment], templates.start[segment + 1]):
-            out[n] = templates.text[at]
-            n += 1
-        what = templates.what[segment]
-        if what == _Y:
-            n = _register(result << 2 | SLOT, 0, point, points, out, n)
-        elif what == _A:
-            n = _register(a, 0, point, points, out, n)
-        elif what == _LOW:
-            n = _register(a, 1, point, points, out, n)
-        elif what == _B:
-            n = _register(b, 0, point, points, out, n)
-        elif what == _N:
-            n = _digits(label, out, n)
-    return n
-
-
-@compiled
-def _register(operand, low, point, points, out, n):
+def _register(w, operand, low, point, n):
     """The register that holds an operand (of a pair, with ``low``, its low part) at a point of the vector."""
     index, kind = operand >> 2, operand & 3
-    out[n] = _PERCENT
+    w.out[n] = _PERCENT
     if kind == UNIFORM:
-        out[n + 1] = _NUMBERS
-        return _digits(2 * index + low, out, n + 2)
-    out[n + 1] = _COLUMNS if kind == COLUMN else _RESULTS
-    return _digits((index + low) * points + point, out, n + 2)
+        w.out[n + 1] = _NUMBERS
+        return _digits(w, 2 * index + low, n + 2)
+    w.out[n + 1] = _COLUMNS if kind == COLUMN else _RESULTS
+    return _digits(w, (index + low) * w.points + point, n + 2)
 
 
 @compiled
-def _digits(number, out, n):
+def _digits(w, number, n):
     """A whole number >= 0 in decimal."""
     end = n + 1
     rest = number // 10
@@ -245,6 +266,6 @@ def _digits(number, out, n):
         rest //= 10
         end += 1
     for at in range(end - 1, n - 1, -1):
-        out[at] = 48 + number % 10
+        w.out[at] = 48 + number % 10
         number //= 10
     return end
