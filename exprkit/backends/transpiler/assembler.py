@@ -16,6 +16,7 @@ that no more than a few modules per thread are in memory, however many there are
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import itertools
@@ -37,8 +38,8 @@ from exprkit.backends.precision import Precision
 from exprkit.errors import ArgumentError, BackendError
 from exprkit.runtime import disk_cache, machine
 
-WAITING = 2  # modules a thread has in hand: one in the compiler, one waiting
-MEMORY_BYTES = 64 << 20  # of machine code kept in this process as well
+WAITING = 2  # modules per thread in hand: one in the compiler, one waiting
+MEMORY_BYTES = 64 << 20  # of machine code kept in this process as well: thousands of modules, little memory
 _SHOWN = 2  # lines of PTX before and after a bad one
 
 
@@ -262,10 +263,8 @@ def _nvjitlink() -> Any:
 def _nvjitlink_version() -> str:
     found = ["nvJitLink", *map(str, _nvjitlink().version())]
     for name in ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12"):
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found.append(f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            continue
     return " ".join(found)
 
 

@@ -46,7 +46,7 @@ from exprkit.runtime import disk_cache
 
 PLACEHOLDERS = ("y", "y_low", "a", "a_low", "b", "n")
 VERSION, TARGET = "6.4", "sm_75"  # the lowest that have all instructions used; modules declare them
-MOST_PASTED = 48  # instructions of a body that is pasted rather than called
+MOST_PASTED = 48  # instructions of a body that is pasted rather than called: code that grows against the call's cost
 SOURCE_TARGET = "compute_75"  # one text for all architectures
 
 
@@ -174,15 +174,19 @@ def compiled(settings: Precision, double: bool) -> str:
     compiler = cuda_library("nvrtc", "nvrtcVersion", "NVRTC (nvidia-cuda-nvrtc)", "the operators' PTX needs")
     real, text = "double" if double else "float", source(settings.operators)
     defined = nvrtc.macros(settings, {"REAL": real, "SUPPORT": 1})
+
+    def word(value: Any) -> str:
+        return str(bool(value)).lower()
+
     options = [
         f"--gpu-architecture={SOURCE_TARGET}",
         "--std=c++17",
         "--relocatable-device-code=true",  # keeps functions that nothing calls
         "--diag-suppress=177",  # a constant that is not used here
-        f"--ftz={_word(settings.flush_subnormals)}",
-        f"--prec-div={_word(not settings.approximate_division)}",
-        f"--prec-sqrt={_word(not settings.approximate_root)}",
-        f"--fmad={_word(settings.contract)}",
+        f"--ftz={word(settings.flush_subnormals)}",
+        f"--prec-div={word(not settings.approximate_division)}",
+        f"--prec-sqrt={word(not settings.approximate_root)}",
+        f"--fmad={word(settings.contract)}",
         *(f"--define-macro={name}={value}" for name, value in sorted(defined.items())),
     ]
     key = disk_cache.key("operators", text, *options, nvrtc.compiler_version())
@@ -191,10 +195,6 @@ def compiled(settings: Precision, double: bool) -> str:
         found = _compile(compiler, text, options)
         disk_cache.write(key, found)
     return found.decode("ascii")
-
-
-def _word(value: Any) -> str:
-    return "true" if value else "false"
 
 
 def _compile(nvrtc: Any, text: str, options: list[str]) -> bytes:

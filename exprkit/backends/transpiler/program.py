@@ -21,19 +21,20 @@ from exprkit.backends.transpiler.structures import Structures
 from exprkit.backends.transpiler.templates import VALUES, Kind
 from exprkit.programs.lower import Program
 
-VECTOR_BYTES = 16
-SMALL = 8  # instructions of a small structure, at the most
-MOST_INSTRUCTIONS = 400  # of a bundle, before they are repeated for the points of a vector
-COLUMN_REGISTERS = 96  # of a bundle
-IN_ORDER = True  # results: bundles of consecutive expressions, blocks in the order of what they write
-FEW, MANY = 2_000, 50_000  # points from which code for more points a thread pays
-OF_A_MODULE = 120  # structures that are compiled at a time; smaller modules compile sooner and run slower
+# Measured on an H200 where nothing else is said: data/results/h200_ptx.md
+VECTOR_BYTES = 16  # that a thread loads or stores at once, at the most
+SMALL = 8  # instructions of a small structure: its registers still suffice for all points of a vector
+MOST_INSTRUCTIONS = 400  # of a bundle, for one point of a vector: shared columns against code that the cache holds
+COLUMN_REGISTERS = 96  # of a bundle: shared columns against registers for results, of 255
+IN_ORDER = True  # results: bundles of consecutive expressions, blocks in the order of what they write ("Predictions")
+FEW, MANY = 2_000, 50_000  # points from which code for more points per thread pays
+OF_A_MODULE = 120  # structures that are compiled at a time ("Compiling"); smaller modules are ready sooner, run slower
 MOST_OF_A_MODULE = 1 << 15  # an entry's bundles are numbered with 16 bits
-ROWS = 4  # expressions of a structure, on average, from which results are made row by row
+ROWS = 4  # expressions per structure, on average, from which results are made row by row ("Predictions")
 
 
 class CodeShape(NamedTuple):
-    """How code is laid out; measured on an H200 (``data/results/h200_ptx.md``).
+    """How code is laid out.
 
     More points per thread need fewer instructions for loads, stores and the loop, and take longer to
     compile; more structures per bundle share more columns and need more registers.  Long code wants

@@ -40,9 +40,9 @@ from exprkit.programs.lower import COLUMN, SLOT, UNIFORM, Program
 from exprkit.runtime.intrinsics import lent
 from exprkit.runtime.jit import compiled
 
-MANY = 1_000  # structures from which it matters how many are compiled
-FEWER = 2  # times: what indirect columns must gain
-MOST_COLUMNS = 64  # indirect ones of a structure: an expression's stand side by side in memory, and in registers
+MANY = 1_000  # structures from which compiling takes long enough to share code (data/results/h200_ptx.md, "Compiling")
+FEWER = 2  # times: what indirect columns must gain for what they cost, columns that are not shared (the same place)
+MOST_COLUMNS = 64  # indirect ones of a structure: their addresses take two registers each, of 255
 _COPY = ops.COPY
 
 
@@ -114,22 +114,15 @@ def to_compile(program: Program, indirect: bool | None = None) -> Structures:
 def find_structures(program: Program, indirect: bool = False) -> Structures:
     """The structures of lowered programs; ``indirect``: those that differ in their columns alone are one."""
     n_exprs, n_instr = len(program), len(program.code)
+    most = n_instr + n_exprs  # instructions: one of an expression that could not be read
     out = _Arrays(
-        of=np.empty(n_exprs, np.int32),
-        first=np.zeros(n_exprs + 1, np.int64),
-        code=np.empty(n_instr + n_exprs, np.uint8),
-        a=np.empty(n_instr + n_exprs, np.int32),
-        b=np.empty(n_instr + n_exprs, np.int32),
-        n_numbers=np.empty(n_exprs, np.int32),
-        n_columns=np.empty(n_exprs, np.int32),
-        example=np.empty(n_exprs, np.int32),
-        first_number=np.zeros(n_exprs + 1, np.int32),
-        sources=np.zeros(2 * n_instr + n_exprs + 1, np.int32),
-        first_column=np.zeros(n_exprs + 1, np.int32),
-        columns=np.empty(3 * n_instr if indirect else 0, np.int32),
-        steps=np.zeros((int(program.n_prologue.sum()), 4), np.int32),
-        first_step=np.zeros(n_exprs + 1, np.int32),
-    )
+        of=np.empty(n_exprs, np.int32), first=np.zeros(n_exprs + 1, np.int64), code=np.empty(most, np.uint8),
+        a=np.empty(most, np.int32), b=np.empty(most, np.int32), n_numbers=np.empty(n_exprs, np.int32),
+        example=np.empty(n_exprs, np.int32), n_columns=np.empty(n_exprs, np.int32),
+        first_column=np.zeros(n_exprs + 1, np.int32), columns=np.empty(3 * n_instr if indirect else 0, np.int32),
+        first_number=np.zeros(n_exprs + 1, np.int32), sources=np.zeros(n_instr + most + 1, np.int32),
+        steps=np.zeros((int(program.n_prologue.sum()), 4), np.int32), first_step=np.zeros(n_exprs + 1, np.int32),
+    )  # fmt: skip
     scratch = _Scratch(
         np.full(max(program.n_uniforms, 1), -1, np.int32), np.zeros(max(program.n_slots, 1), np.int32),
         np.full(1 << max(4, (2 * n_exprs).bit_length()), -1, np.int32), bool(indirect),
@@ -147,20 +140,10 @@ def find_structures(program: Program, indirect: bool = False) -> Structures:
         n_slots=0,
         n_results=n_results,
     )
-    return Structures(
-        of=out.of,
-        first=out.first[: n + 1].copy(),
-        code=out.code[:last].copy(),
-        a=out.a[:last].copy(),
-        b=out.b[:last].copy(),
-        n_numbers=out.n_numbers[:n].copy(),
-        example=out.example[:n].copy(),
-        numbers=numbers,
-        indirect=bool(indirect),
-        n_columns=out.n_columns[:n].copy(),
-        first_column=out.first_column,
-        columns=out.columns[: out.first_column[-1]].copy(),
-    )
+    lengths = {"first": n + 1, "code": last, "a": last, "b": last, "columns": out.first_column[-1]}
+    lengths |= dict.fromkeys(("n_numbers", "example", "n_columns"), n)
+    found = {name: getattr(out, name)[:length].copy() for name, length in lengths.items()}
+    return Structures(of=out.of, first_column=out.first_column, numbers=numbers, indirect=bool(indirect), **found)
 
 
 # ── compiled ─────────────────────────────────────────────────────────────────────────
@@ -175,12 +158,12 @@ class _Arrays(NamedTuple):
     a: np.ndarray
     b: np.ndarray
     n_numbers: np.ndarray
-    n_columns: np.ndarray
     example: np.ndarray
+    n_columns: np.ndarray
+    first_column: np.ndarray
+    columns: np.ndarray
     first_number: np.ndarray  # of an expression
     sources: np.ndarray
-    first_column: np.ndarray  # of an expression
-    columns: np.ndarray
     steps: np.ndarray
     first_step: np.ndarray
 

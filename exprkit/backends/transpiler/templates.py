@@ -63,40 +63,18 @@ FIELDS = {name: 8 * i for i, name in enumerate(_JOB)}
 
 @dataclass(frozen=True)
 class Kind:
-    """What the code of a module is for; a structure has different code for each kind.
+    """What the code of a module is for; a structure has different code for each kind."""
 
-    Parameters
-    ----------
-    task : {"values", "square", "absolute"}
-    itemsize : {4, 8}
-    points : {1, 2, 4}
-        Of a thread's vector; 16 bytes at the most.
-    block : int
-        Threads, a multiple of 32.
-    store : int
-        Numbers written at once: as many as the rows' alignment allows (only values).
-    masked : bool
-        The number of points is not a multiple of ``points``.
-    weighted : bool
-        Points have weights (only sums).
-    resident : int, optional
-        Blocks that a multiprocessor must have registers for at a time.
-    indirect : bool
-        Structures have their columns from their instances (see ``structures``).
-    by_row : bool
-        A block takes one row after the other on the same points (only values, bundles of one).
-    """
-
-    task: str
-    itemsize: int
-    points: int
-    block: int
-    store: int = 1
-    masked: bool = False
-    weighted: bool = False
-    resident: int | None = None
-    indirect: bool = False
-    by_row: bool = False
+    task: str  # values, square or absolute
+    itemsize: int  # of a number: 4 or 8
+    points: int  # of a thread's vector: 1, 2 or 4, 16 bytes at the most
+    block: int  # threads, a multiple of 32
+    store: int = 1  # numbers written at once: as many as the rows' alignment allows (only values)
+    masked: bool = False  # the number of points is not a multiple of ``points``
+    weighted: bool = False  # points have weights (only sums)
+    resident: int | None = None  # blocks that a multiprocessor must have registers for at a time
+    indirect: bool = False  # structures have their columns from their instances (see ``structures``)
+    by_row: bool = False  # a block takes one row after the other on the same points (only values, bundles of one)
 
     @property
     def real(self) -> str:
