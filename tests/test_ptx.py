@@ -18,7 +18,7 @@ from exprkit.backends.interpreter import engine as cuda
 from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler import assembler, operator_ptx, program
 from exprkit.backends.transpiler import engine as ptx
-from exprkit.backends.transpiler.bundles import Limits, fuse, modules
+from exprkit.backends.transpiler.bundles import BundleLimits, fuse, modules
 from exprkit.backends.transpiler.program import CodeShape, Transpiled, parts, shape_of
 from exprkit.backends.transpiler.structures import MOST_COLUMNS, find_structures, to_compile
 from exprkit.backends.transpiler.templates import ABSOLUTE, SQUARE, VALUES
@@ -78,7 +78,7 @@ def test_every_expression_is_in_one_batch_and_long_bundles_are_cut():
     pop = generate.random(500, n_tokens=(1, 9), n_vars=3, n_params=2, seed=4)
     lowered_pop = lower(pop)
     found = find_structures(lowered_pop)
-    grouped = fuse(found, lowered_pop, Limits(structures=6, columns=5, instructions=20))
+    grouped = fuse(found, lowered_pop, BundleLimits(structures=6, columns=5, instructions=20))
     assert sorted(set(grouped.instances[:, 1].tolist())) == list(range(500))
     assert sorted(grouped.order.tolist()) == list(range(len(found)))
     sizes = np.diff(found.first)

@@ -6,10 +6,10 @@ them compute alike is computed once.  A module is what is compiled at a time: so
 
     >>> import exprkit as ek
     >>> from exprkit.programs.lower import lower
-    >>> from exprkit.backends.transpiler.bundles import Limits, fuse
+    >>> from exprkit.backends.transpiler.bundles import BundleLimits, fuse
     >>> from exprkit.backends.transpiler.structures import find_structures
     >>> program = lower(ek.parse(["x1 + p1", "x2 * p1", "x1 - x2"]))
-    >>> fuse(find_structures(program), program, Limits(structures=2, columns=16, instructions=999)).first.tolist()
+    >>> fuse(find_structures(program), program, BundleLimits(structures=2, columns=16, instructions=999)).first.tolist()
     [0, 2, 3]
 
 An instance is a structure with the numbers of one expression.  A bundle's *batch* is an instance of each of its
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from exprkit.backends.transpiler.structures import Structures
 
 
-class Limits(NamedTuple):
+class BundleLimits(NamedTuple):
     """The most of a bundle; one structure alone may have more."""
 
     structures: int
@@ -74,7 +74,7 @@ class Bundles:
 
 
 def fuse(
-    structures: Structures, program: Program, limits: Limits, chosen: np.ndarray | None = None, in_order: bool = False
+    structures: Structures, program: Program, limits: BundleLimits, chosen: np.ndarray | None = None, in_order: bool = False
 ) -> Bundles:
     """Structures in bundles.
 
@@ -83,7 +83,7 @@ def fuse(
     structures : Structures
     program : Program
         Where they were found.
-    limits : Limits
+    limits : BundleLimits
     chosen : int array, optional
         Which structures; by default all.
     in_order : bool

@@ -115,7 +115,7 @@ class Emitter:
         n_lines = 4 * sizes.sum() + structures.n_numbers[order].sum() + 3 * n_columns.sum() + 5 * len(order)
         room = (n_lines + 4 * len(chosen)) * max(self._longest[256:]) + sum(map(len, texts))
         room += sizes.sum() * kind.points * max(self._longest[:256])
-        writing = writer.Writing(
+        writing = writer.WriterState(
             *self._templates,
             points=kind.points,
             itemsize=kind.itemsize,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends.precision import Precision
-from exprkit.backends.transpiler.bundles import Limits, fuse, modules
+from exprkit.backends.transpiler.bundles import BundleLimits, fuse, modules
 from exprkit.backends.transpiler.emit import Emitter, Module
 from exprkit.backends.transpiler.structures import Structures
 from exprkit.backends.transpiler.templates import VALUES, Kind
@@ -117,7 +117,7 @@ class Transpiled:
     ) -> None:  # fmt: skip
         self.program, self.structures, self.shape, self.in_order = program, structures, shape, in_order
         columns = max(COLUMN_REGISTERS * 4 // (shape.points * itemsize), 1)
-        self._limits = Limits(shape.structures, columns, MOST_INSTRUCTIONS)
+        self._limits = BundleLimits(shape.structures, columns, MOST_INSTRUCTIONS)
         self.bundles = fuse(structures, program, self._limits, chosen, in_order)
         size = min(of_a_module or module_size(len(self.bundles.order)), MOST_OF_A_MODULE)
         self.ranges = modules(np.diff(self.bundles.first), size)

@@ -115,7 +115,7 @@ def find_structures(program: Program, indirect: bool = False) -> Structures:
     """The structures of lowered programs; ``indirect``: those that differ in their columns alone are one."""
     n_exprs, n_instr = len(program), len(program.code)
     most = n_instr + n_exprs  # instructions: one of an expression that could not be read
-    out = _Arrays(
+    out = _StructureArrays(
         of=np.empty(n_exprs, np.int32), first=np.zeros(n_exprs + 1, np.int64), code=np.empty(most, np.uint8),
         a=np.empty(most, np.int32), b=np.empty(most, np.int32), n_numbers=np.empty(n_exprs, np.int32),
         example=np.empty(n_exprs, np.int32), n_columns=np.empty(n_exprs, np.int32),
@@ -123,7 +123,7 @@ def find_structures(program: Program, indirect: bool = False) -> Structures:
         first_number=np.zeros(n_exprs + 1, np.int32), sources=np.zeros(n_instr + most + 1, np.int32),
         steps=np.zeros((int(program.n_prologue.sum()), 4), np.int32), first_step=np.zeros(n_exprs + 1, np.int32),
     )  # fmt: skip
-    scratch = _Scratch(
+    scratch = _Numbering(
         np.full(max(program.n_uniforms, 1), -1, np.int32), np.zeros(max(program.n_slots, 1), np.int32),
         np.full(1 << max(4, (2 * n_exprs).bit_length()), -1, np.int32), bool(indirect),
     )  # fmt: skip
@@ -149,7 +149,7 @@ def find_structures(program: Program, indirect: bool = False) -> Structures:
 # ── compiled ─────────────────────────────────────────────────────────────────────────
 
 
-class _Arrays(NamedTuple):
+class _StructureArrays(NamedTuple):
     """What the loop writes; see ``Structures``."""
 
     of: np.ndarray
@@ -168,7 +168,7 @@ class _Arrays(NamedTuple):
     first_step: np.ndarray
 
 
-class _Scratch(NamedTuple):
+class _Numbering(NamedTuple):
     number_of: np.ndarray  # uniform -> its place among all numbers, the last time that it was used
     made_by: np.ndarray  # slot -> the instruction whose result it holds
     table: np.ndarray  # structures by open addressing

@@ -58,7 +58,7 @@ class Sources(NamedTuple):
     takes_low: np.ndarray  # by code: its text reads the low part of operand a
 
 
-class Writing(NamedTuple):
+class WriterState(NamedTuple):
     """What is written and what has been written: the templates, the kind of code, and the state."""
 
     text: np.ndarray
