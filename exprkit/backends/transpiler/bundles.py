@@ -74,8 +74,9 @@ class Bundles:
 
 
 def fuse(
-    structures: Structures, program: Program, limits: BundleLimits, chosen: np.ndarray | None = None, in_order: bool = False
-) -> Bundles:
+    structures: Structures, program: Program, limits: BundleLimits, chosen: np.ndarray | None = None,
+    in_order: bool = False,
+) -> Bundles:  # fmt: skip
     """Structures in bundles.
 
     Parameters
