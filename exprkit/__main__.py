@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     sweep.add_argument("notebook", type=Path)
     sweep.add_argument("study", type=Path, help="YAML: blocks of fixed, points, grid")
     sweep.add_argument("--out", type=Path, help="folder of the runs (results/NAME OF THE STUDY)")
-    sweep.add_argument("--workers", default="1", help="CPU runs side by side, or a dask scheduler's address (1)")
+    sweep.add_argument("--workers", type=int, default=1, help="so many CPU runs side by side (1)")
     sweep.add_argument("--plain", action="store_true",
                        help="without papermill, in this process: saves starting a notebook for each run")  # fmt: skip
     sweep.add_argument("--into", type=Path, help="put all samples together into this parquet file")
@@ -88,7 +88,6 @@ def _sweep(given: argparse.Namespace) -> int:
     from exprkit.study import sweep as sweeps
 
     out = given.out or Path("results") / given.study.stem
-    workers = int(given.workers) if given.workers.isdigit() else given.workers
     if given.check:
         jobs = sweeps.jobs_of(given.notebook, given.study, out, given.only)
         listed = [{"folder": str(job.folder), "parameters": job.parameters} for job in jobs]
@@ -100,7 +99,7 @@ def _sweep(given: argparse.Namespace) -> int:
     if plain:
         _compile_ahead(sweeps.jobs_of(given.notebook, given.study, out, given.only), given.into)
     outcomes = sweeps.sweep(
-        given.notebook, given.study, out=out, workers=workers, plain=plain, into=given.into, only=given.only,
+        given.notebook, given.study, out=out, workers=given.workers, plain=plain, into=given.into, only=given.only,
         minutes=given.minutes, progress=tqdm,
     )  # fmt: skip
     if given.json:

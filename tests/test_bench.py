@@ -35,7 +35,7 @@ def small(**options):
 
 
 def test_measure_gives_a_row_a_sample(backend):
-    table = small(backends=[backend], bench="tiny", source="mine")
+    table = small(backends=[backend], study="tiny", expressions="mine")
     assert list(table["sample"]) == [-1, 0, 1, 2, 3]
     assert list(table["cold"]) == [True, False, False, False, False]
     row = table.iloc[0]
@@ -537,7 +537,7 @@ def gpu(monkeypatch):
         def get(self, array, place=None):  # the stand-in is a NumPy array, too
             return array.get(out=place) if isinstance(array, OnDevice) else array
 
-    monkeypatch.setattr(bench, "side_of", lambda name, threads=None: Device(name))
+    monkeypatch.setattr(bench, "side_of", lambda name: Device())
 
 
 @pytest.mark.parametrize("results", bench.RESULTS)
@@ -551,11 +551,11 @@ def test_a_gpu_s_samples(gpu, results):
     assert steps.isna().all(axis=None) if results == "every" else (steps > 0).all(axis=None)
 
 
-def test_a_kernel_s_facts_are_the_most_of_all_that_ran(gpu):
+def test_a_kernel_s_facts_are_the_most_of_all_that_ran():
     facts = [{"registers": 6, "block_size": 320, "points_per_thread": 16}, {"registers": 60, "block_size": 320}]
     facts[1]["points_per_thread"] = 4
     evaluator = SimpleNamespace(engine=SimpleNamespace(kernels=lambda: facts))
-    found = bench.side_of("cuda").kernel_facts(evaluator)
+    found = sides.kernel_facts(evaluator)
     assert {name: found[name] for name in ("registers", "block_used", "points_used")} == {
         "registers": 60, "block_used": 320, "points_used": 16,
     }  # fmt: skip

@@ -293,6 +293,11 @@ def concluded(results):
     return ours(split("\n".join(lines)))
 
 
+def answer(results, question):
+    """Ours, of one question."""
+    return conclusions.page(results).partition(f"**{question}**")[2].partition("**Here.** ")[2]
+
+
 def about(name, texts):
     return [text for text in texts if re.search(SAYS[name], text, re.IGNORECASE)]
 
@@ -341,7 +346,7 @@ def test_a_cpu_s_tuning_repeats_no_block_size_of_the_thesis():
     results = figures.results_of(rows)
     assert "not measured yet" in figures.block_sizes(results).caption and "C, 2 threads" not in figures.block_sizes(
         results).caption  # fmt: skip
-    assert conclusions.block_ours(results).startswith("Not measured yet")
+    assert answer(results, "Which block size?").startswith("Not measured yet")
     small = samples("cuda", [1.0], bench="blocks", n_exprs=1000, n_points=10_860, block_size=128, points_per_thread=4)
     tuned = figures.results_of(small)
     assert "on 1,000 expressions x 10,860 points" in figures.tuning(tuned).caption
@@ -357,7 +362,7 @@ def test_files_of_one_machine_are_of_one_host():
     rows = pd.concat([samples("cpu", [1.0]).assign(file="a"), samples("cuda", [0.5]).assign(file="b")])
     here, gpu = {"host": "h", "cpu": "C", "cpus": 2}, {"gpu": {"name": "NVIDIA H200"}}
     for other, whose in ((here | gpu, "its own host"), (here | gpu | {"host": "i"}, "another machine")):
-        text = conclusions.gpu_ours(figures.results_of(rows, {"a": here, "b": other}))
+        text = answer(figures.results_of(rows, {"a": here, "b": other}), "When is the GPU faster than the CPU?")
         assert f"on 1 of 1 benchmark that both were measured on: `cpu, 2 threads` of {whose} takes 2 times as" in text
 
 
@@ -607,12 +612,12 @@ def test_a_span_says_its_unit_once(values, text):
 
 @pytest.mark.parametrize(("count", "text"), [(1.0, "1"), (75.2, "76"), (4712.3, "4,800"), (np.inf, "never")])
 def test_steps_until_something_pays_are_rounded_up(count, text):
-    assert conclusions._steps(count) == text
+    assert conclusions.steps(count) == text
 
 
 def test_axes_are_compared_where_all_were_measured():
     rows = pd.DataFrame({"where": ["a", "a", "a", "b", "b"], "n": [1, 10, 100, 1, 10]})
-    assert conclusions._measured_by_all(rows, "n")["n"].tolist() == [1, 10, 1, 10]
+    assert conclusions.measured_by_all(rows, "n")["n"].tolist() == [1, 10, 1, 10]
 
 
 def test_the_machines_are_a_table():

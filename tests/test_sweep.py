@@ -17,7 +17,7 @@ import pytest
 import exprkit as ek
 from exprkit.__main__ import main
 from exprkit.backends import Status
-from exprkit.errors import ArgumentError, BackendError, DataError, MissingError
+from exprkit.errors import ArgumentError, BackendError, DataError
 from exprkit.study import bench, sweep
 from exprkit.study.notebook import checked, defaults
 
@@ -340,16 +340,9 @@ def test_a_run_that_was_unlucky_gets_a_second_chance(small, tmp_path, monkeypatc
 # ── side by side ──
 
 
-def test_several_workers_need_dask(small, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "dask", None)
-    monkeypatch.setitem(sys.modules, "dask.distributed", None)
-    with pytest.raises(MissingError, match=r"dask.* is not installed: pip install 'exprkit\[dask\]'"):
-        sweep.sweep(small, {"fixed": {"n": 1}}, out=tmp_path / "out", workers=2)
-
-
 def test_wrong_numbers_of_workers_are_refused_before_anything_runs(small, tmp_path):
     into, calls = tmp_path / "all.parquet", Calls()
-    wrong = (2, calls, "workers must be 1$"), (0, None, "workers must be 1 or more, .*, not 0"), ("a", None, "not 'a'")
+    wrong = (2, calls, "workers must be 1$"), (0, None, "workers must be 1 or more, not 0")
     for workers, plain, message in wrong:
         with pytest.raises(ArgumentError, match=message):
             sweep.sweep(small, {"fixed": {"n": 1}}, out=tmp_path / "out", plain=plain, workers=workers, into=into)
@@ -357,7 +350,6 @@ def test_wrong_numbers_of_workers_are_refused_before_anything_runs(small, tmp_pa
 
 
 def test_a_device_has_one_run_at_a_time(small, tmp_path, monkeypatch):
-    pytest.importorskip("dask.distributed")
     busy, most, used, lock = {}, [], set(), threading.Lock()
 
     def run(job, device):
@@ -389,7 +381,6 @@ def shell(folder, *arguments):
 
 
 def test_cpu_runs_go_side_by_side_from_a_shell(small, tmp_path):
-    pytest.importorskip("dask.distributed")
     (tmp_path / "study.yaml").write_text("grid: {n: [1, 2]}")
     done = shell(tmp_path, "sweep", small, "study.yaml", "--workers", "2")
     assert done.returncode == 1

@@ -1,7 +1,7 @@
 """The thesis's benchmark: its protocol, its record, its files.
 
-The last stage: drives ``parse`` and ``Evaluator`` as a user would and writes down how long
-each phase took.  The notebook ``benchmark.ipynb`` only calls this module.
+In: expressions, data and settings.  Out: a table of samples, how long each phase took of what a user would do with
+``parse`` and ``Evaluator``; and its files.  The notebook ``benchmark.ipynb`` only calls this module.
 
     >>> import exprkit as ek
     >>> samples = ek.bench.measure(ek.data.esr_sample(), ek.data.rough_pipe(), ["cpu"], n_steps=2, n_samples=3)
@@ -52,12 +52,12 @@ import contextlib
 import functools
 import itertools
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -71,21 +71,22 @@ from exprkit.programs.lower import lower
 from exprkit.runtime import machine
 from exprkit.study import records
 from exprkit.study.agreement import disagreement
-from exprkit.study.sides import Gpu, Host, empty_cache, gpu_record, roofs, side_of
+from exprkit.study.sides import Gpu, Host, empty_cache, gpu_record, kernel_facts, roofs, side_of
 from exprkit.study.workload import dataset, expressions
 
 with brought_by("notebooks"):
     import pandas as pd
 
 __all__ = [
-    "DEFAULTS", "PHASES", "dataset", "expressions", "measure", "medians", "record_of", "run", "run_and_save",
-    "run_grid", "save", "unsteady",
+    "DEFAULTS", "PHASES", "Settings", "dataset", "expressions", "measure", "medians", "record_of", "run",
+    "run_and_save", "run_grid", "save", "unsteady",
 ]  # fmt: skip
 
 PHASES = ("parse", "upload", "prepare", "first", "evaluate", "download")
 PARTS = ("step", "kernel", "device", "device_cold", "lower", "compile")
 RESULTS = ("last", "every", "loss")
 CODE = ("anew", "kept")
+ENGINE_OPTIONS = ("block_size", "points_per_thread", "dispatch")  # handed to those backends that have them
 COMPILING = ("emit", "compile", "load")  # what an engine may say of its constructor, besides "lower"
 PARAMETER_RANGE = (-2.0, 2.0)
 PARAMETER_SETS = 8  # so many are made beforehand and taken in turn
@@ -101,61 +102,70 @@ CONFIGURATION = (
     "block_size", "points_per_thread", "n_exprs", "n_tokens", "n_points", "n_vars", "n_params", "n_steps",
 )  # fmt: skip
 
-DEFAULTS = {  # of the parameters of benchmark.ipynb (a test compares)
-    "study": "benchmark", "n_exprs": 10_000, "n_points": 362, "n_vars": 2, "n_tokens": 0, "n_params": 2,
-    "n_steps": 100, "n_samples": 50, "seconds": 60.0, "results": "last", "backends": ["cpu"], "dispatch": "",
-    "code": "anew", "block_size": 0, "points_per_thread": 0, "threads": 0, "precision": "fast", "dtype": "float32",
-    "dataset": "rough_pipe", "expressions": "exhaustive", "n_checked": 200, "seed": 0, "results_dir": "results",
-}  # fmt: skip
+
+@dataclass(frozen=True)
+class Settings:
+    """The parameters of ``benchmark.ipynb``, which says what each is; 0 and "" mean: as the backend likes best."""
+
+    study: str = "benchmark"
+    n_exprs: int = 10_000
+    n_points: int = 362
+    n_vars: int = 2
+    n_tokens: int = 0
+    n_params: int = 2
+    n_steps: int = 100
+    n_samples: int = 50
+    seconds: float = 60.0
+    results: str = "last"
+    backends: Sequence[str] = field(default_factory=lambda: ["cpu"])
+    dispatch: str = ""
+    code: str = "anew"
+    block_size: int = 0
+    points_per_thread: int = 0
+    threads: int = 0
+    precision: str = "fast"
+    dtype: str = "float32"
+    dataset: str = "rough_pipe"
+    expressions: str = "exhaustive"
+    n_checked: int = 200
+    seed: int = 0
+    results_dir: str = "results"
+
+    def check(self, n_exprs: int) -> None:
+        counts = {"expressions": n_exprs, "backends": len(self.backends), "n_steps": self.n_steps,
+                  "n_samples": self.n_samples, "n_checked": self.n_checked}  # fmt: skip
+        for name, count in counts.items():
+            if count < 1:
+                raise ArgumentError(f"a benchmark needs 1 or more of {name}, not {count!r}")
+        for name, value, allowed in (("results", self.results, RESULTS), ("code", self.code, CODE)):
+            if value not in allowed:
+                raise ArgumentError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+
+    def options_of(self, backend: str) -> dict[str, Any]:
+        """What the evaluator of a backend is made with; its cache decides whether code once compiled is kept."""
+        offered = load(backend).options
+        if self.dispatch and "dispatch" not in offered:
+            raise ArgumentError(f"backend {backend!r} has no dispatch={self.dispatch!r}")
+        own = {name: getattr(self, name) for name in ENGINE_OPTIONS if name in offered and getattr(self, name)}
+        cache = {"cache": self.code == "kept"} if "cache" in offered else {}
+        return {"precision": self.precision, "dtype": self.dtype, "threads": self.threads or None} | own | cache
+
+
+DEFAULTS = asdict(Settings())
 
 
 # ── measuring ────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class _Run:
-    """What one configuration evaluates, and how."""
-
-    texts: Sequence[str]
-    points: data.Dataset
-    parameters: list[np.ndarray]
-    backend: str
-    n_steps: int
-    results: str
-    options: dict[str, Any]  # of the evaluator
-    side: Host | Gpu
-    n_checked: int
-    seed: int
-
-    @property
-    def dtype(self) -> np.dtype:
-        return np.dtype(self.options["dtype"])
-
-    @property
-    def X(self) -> np.ndarray:
-        return self.points.X.astype(self.dtype)
-
-    @property
-    def y(self) -> np.ndarray:
-        return self.points.y.astype(self.dtype)
-
-
 def run(parameters: dict[str, Any], progress: Callable[..., Any] | None = None) -> pd.DataFrame:
-    """Measure what parameters of ``benchmark.ipynb`` say; 0 and "" there mean: as the backend likes best."""
+    """Measure what parameters of ``benchmark.ipynb`` say."""
     unknown = set(parameters) - set(DEFAULTS)
     if unknown:
         raise ArgumentError(f"there is no parameter {', '.join(sorted(unknown))}; there are {', '.join(DEFAULTS)}")
-    given: dict[str, Any] = {**DEFAULTS, **parameters}
-    records.checked_name(given["study"])
-    names = ("n_exprs", "n_points", "n_vars", "n_tokens", "n_params", "expressions", "dataset", "seed", "results_dir")
-    n_exprs, n_points, n_vars, n_tokens, n_params, source, points, seed, _ = (given.pop(name) for name in names)
-    texts = _texts(source, n_exprs, n_vars, n_tokens, n_params, seed)
-    options = ("threads", "block_size", "points_per_thread", "dispatch")
-    chosen: dict[str, Any] = {name: given.pop(name) or None for name in options}
-    return measure(
-        texts, dataset(points, n_points, n_vars=n_vars, seed=seed), given.pop("backends"), bench=given.pop("study"),
-        source=source, seed=seed, progress=progress, **chosen, **given,
-    )  # fmt: skip
+    one = Settings(**parameters)
+    records.checked_name(one.study)
+    texts = _texts(one.expressions, one.n_exprs, one.n_vars, one.n_tokens, one.n_params, one.seed)
+    return _measured(one, texts, dataset(one.dataset, one.n_points, n_vars=one.n_vars, seed=one.seed), progress)
 
 
 @functools.lru_cache(maxsize=2)  # a study measures several backends on the same expressions
@@ -177,27 +187,29 @@ def run_and_save(parameters: dict[str, Any]) -> list[Path]:
     return save(run(parameters), parameters["results_dir"], parameters, made_by="exprkit.bench.run_and_save")
 
 
+def compile_ahead(runs: Iterable[dict[str, Any]]) -> None:
+    """Compile, side by side, what many runs will need whatever their expressions.
+
+    A variant of the GPU interpreter takes a second or more, and a study may need dozens;
+    afterwards they lie in the cache on disk.  What cannot be compiled fails again, and is
+    reported, in its own run.
+    """
+    few = {"n_exprs": 200, "n_steps": 1, "n_samples": 1, "seconds": 0.0, "n_checked": 1, "code": "anew"}
+    options = ("backends", *ENGINE_OPTIONS, "precision", "dtype", "results")
+    wanted = {json.dumps([one[name] for name in options]): one | few for one in runs}
+    with ThreadPoolExecutor(machine.cores()) as threads:
+        for one in wanted.values():
+            threads.submit(run, one)
+
+
 def measure(
     texts: Sequence[str] | Population,
     points: data.Dataset,
     backends: Sequence[str] = ("cpu",),
     *,
-    n_steps: int = 100,
-    n_samples: int = 50,
-    seconds: float = 60.0,
-    results: str = "last",
     precision: str = "ieee",
-    dtype: str = "float32",
-    threads: int | None = None,
-    block_size: int | None = None,
-    points_per_thread: int | None = None,
-    dispatch: str | None = None,
-    code: str = "anew",
-    n_checked: int = 200,
-    seed: int = 0,
-    bench: str = "benchmark",
-    source: str = "texts",
     progress: Callable[..., Any] | None = None,
+    **settings: Any,
 ) -> pd.DataFrame:
     """Time every backend on the same expressions, data and parameters.
 
@@ -209,28 +221,9 @@ def measure(
         The data; the target is used where ``results`` is "loss".
     backends
         Names from ``exprkit.backends()``.
-    n_steps, n_samples
-        Evaluations in one sample, and warm samples of each backend.
-    seconds
-        Of each backend: no further sample is begun after so long.
-    results
-        "last": the matrix of the last step is brought to the host; "every": that of every
-        step; "loss": no matrix is made, and every step gives the squared errors.
-    precision, dtype, threads
-        As for ``Evaluator``.
-    block_size, points_per_thread
-        Of a GPU's threads, for backends that have such; None: as the backend chooses.
-    dispatch
-        "per-expression": a launch for each expression, for backends that offer it.
-    code
-        Of a backend that compiles expressions: "anew" in every sample; "kept": warm samples find it in
-        the cache.
-    n_checked
-        Expressions whose results are compared with the definition, at 64 points each.
-    seed
-        Of the parameters (evenly from [-2, 2]) and of what is checked.
-    bench, source
-        Names of the benchmark and of the expressions' source, copied to every row.
+    precision, **settings
+        Of ``Settings``: ``n_steps``, ``n_samples``, ``seconds``, ``results``, ``dtype``, ``threads``, ...
+        Those of expressions and data are of no account; ``expressions`` is what they are called.
     progress
         ``tqdm.auto.tqdm`` or the like: called with ``total=``, then ``update()``.
 
@@ -248,78 +241,80 @@ def measure(
         If a backend is unknown, cannot run here, or disagrees with the definition.
     """
     texts = texts.texts() if isinstance(texts, Population) else texts
-    _check_counts({
-        "expressions": len(texts), "backends": len(backends), "n_steps": n_steps, "n_samples": n_samples,
-        "n_checked": n_checked,
-    })  # fmt: skip
-    for name, value, allowed in (("results", results, RESULTS), ("code", code, CODE)):
-        if value not in allowed:
-            raise ArgumentError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
-    sides = {name: side_of(name) for name in backends}
-    pop = parse(texts)
-    parameters = _parameters(pop, min(n_steps, PARAMETER_SETS), seed, dtype)
-    general = {"precision": precision, "dtype": dtype, "threads": threads}
-    chosen = {"block_size": block_size, "points_per_thread": points_per_thread, "dispatch": dispatch}
+    asked = {"expressions": "texts"} | settings
+    return _measured(Settings(backends=backends, precision=precision, **asked), texts, points, progress)
+
+
+class _Measurement(NamedTuple):
+    """What one backend evaluates, and where."""
+
+    settings: Settings
+    backend: str
+    texts: Sequence[str]
+    points: data.Dataset  # of the evaluator's dtype
+    parameters: list[np.ndarray]
+    options: dict[str, Any]  # of the evaluator
+    side: Host
+
+    def evaluator(self, pop: Population, X: Any) -> Evaluator:
+        return Evaluator(pop, X, self.backend, **self.options)
+
+
+def _measured(
+    settings: Settings, texts: Sequence[str], points: data.Dataset, progress: Callable[..., Any] | None
+) -> pd.DataFrame:
+    settings.check(len(texts))
+    sides = {name: side_of(name) for name in settings.backends}
+    pop, dtype = parse(texts), settings.dtype
+    random = np.random.Generator(np.random.PCG64(settings.seed))
+    parameters = [random.uniform(*PARAMETER_RANGE, (len(pop), pop.max_params)).astype(dtype)
+                  for _ in range(min(settings.n_steps, PARAMETER_SETS))]  # fmt: skip
     facts = {
-        "bench": bench, "results": results, "source": source, "dataset": points.name, "n_exprs": len(pop),
-        "n_tokens": len(pop.kinds), "n_points": len(points), "n_vars": points.X.shape[1],
-        "n_params": int(pop.n_params.sum()), "n_steps": n_steps, "precision": precision, "dtype": dtype,
-        "threads": threads or machine.cores(),
+        "bench": settings.study, "results": settings.results, "source": settings.expressions, "dataset": points.name,
+        "n_exprs": len(pop), "n_tokens": len(pop.kinds), "n_points": len(points), "n_vars": points.X.shape[1],
+        "n_params": int(pop.n_params.sum()), "n_steps": settings.n_steps, "precision": settings.precision,
+        "dtype": dtype, "threads": settings.threads or machine.cores(),
     }  # fmt: skip
-    bar = progress(total=len(backends) * (n_samples + 1)) if progress else None
+    points = replace(points, X=points.X.astype(dtype), y=points.y.astype(dtype))
+    bar = progress(total=len(settings.backends) * (settings.n_samples + 1)) if progress else None
     rows = []
-    for name in backends:
-        own = _options(name, chosen, code)
-        facts |= {option: own.get(option) for option in chosen} | {"device": "", "code": code if "cache" in own else ""}
-        one = _Run(texts, points, parameters, name, n_steps, results, general | own, sides[name], n_checked, seed)
-        for sample, timed in enumerate(_samples(one, pop, n_samples, seconds), start=-1):
+    for name in settings.backends:
+        options = settings.options_of(name)
+        facts |= {option: options.get(option) for option in ENGINE_OPTIONS}
+        facts |= {"device": "", "code": settings.code if "cache" in options else ""}
+        work = _Measurement(settings, name, texts, points, parameters, options, sides[name])
+        for sample, timed in enumerate(_samples(work, pop), start=-1):
             rows.append({"backend": name, "sample": sample, "cold": sample < 0} | facts | timed)
-            _advance(bar, name)
+            if bar is not None:
+                bar.set_description(name, refresh=False)
+                bar.update()
     if bar is not None:
         bar.close()
     return pd.DataFrame(rows).astype({"block_size": "Int64", "points_per_thread": "Int64"}).fillna({"dispatch": ""})
 
 
-def _check_counts(counts: dict[str, int]) -> None:
-    for name, count in counts.items():
-        if count < 1:
-            raise ArgumentError(f"a benchmark needs 1 or more of {name}, not {count!r}")
-
-
-def _options(backend: str, chosen: dict[str, Any], code: str) -> dict[str, Any]:
-    """The chosen options that the backend has; and whether expressions once compiled are kept."""
-    offered = load(backend).options
-    if chosen["dispatch"] and "dispatch" not in offered:
-        raise ArgumentError(f"backend {backend!r} has no dispatch={chosen['dispatch']!r}")
-    own = {name: value for name, value in chosen.items() if name in offered and value is not None}
-    return own | ({"cache": code == "kept"} if "cache" in offered else {})
-
-
-def _samples(run: _Run, pop: Population, n_samples: int, seconds: float) -> Any:
+def _samples(work: _Measurement, pop: Population) -> Iterator[dict[str, Any]]:
     """The cold sample, whose results are checked, then the warm ones, until the time is up."""
-    with empty_cache() if run.options.get("cache") else contextlib.nullcontext():
-        yield from _samples_here(run, pop, n_samples, seconds)
+    shape, comes_back = (len(pop), len(work.points)), work.settings.results
+    with empty_cache() if work.options.get("cache") else contextlib.nullcontext():
+        matrix, place = None, None
+        if comes_back != "loss":
+            matrix, place = work.side.room(shape, np.dtype(work.settings.dtype), on_host=comes_back == "every")
+        cold, result = _sample(work, matrix, place)
+        _check(work, pop, result)
+        yield cold
+        begin = perf_counter()
+        for _ in range(work.settings.n_samples):
+            yield _sample(work, matrix, place)[0]
+            if perf_counter() - begin > work.settings.seconds:
+                return
 
 
-def _samples_here(run: _Run, pop: Population, n_samples: int, seconds: float) -> Any:
-    shape = (len(pop), len(run.points))
-    kept = None if run.results == "loss" else run.side.room(shape, run.dtype, on_host=run.results == "every")
-    place = None if kept is None else run.side.landing(kept)
-    cold, result = _sample(run, kept, place)
-    _check(run, pop, result)
-    yield cold
-    begin = perf_counter()
-    for _ in range(n_samples):
-        yield _sample(run, kept, place)[0]
-        if perf_counter() - begin > seconds:
-            return
-
-
-def _sample(run: _Run, kept: Any, place: Any) -> tuple[dict[str, Any], np.ndarray]:
+def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any], np.ndarray]:
     """Seconds of each phase of one sample, and its last step's results on the host."""
     seconds = dict.fromkeys(PHASES, 0.0)
-    side = run.side
-    marks = [(side.event(), side.event()) for _ in range(run.n_steps)]  # making one takes as long as a launch
+    side, n_steps, comes_back = work.side, work.settings.n_steps, work.settings.results
+    events = [(side.event(), side.event()) for _ in range(n_steps)]  # making one takes as long as a launch
     last = after_first = 0.0
 
     def lap(phase: str) -> None:
@@ -328,27 +323,26 @@ def _sample(run: _Run, kept: Any, place: Any) -> tuple[dict[str, Any], np.ndarra
         seconds[phase] += now - last
         last = now
 
-    X_host, y_host = run.X, run.y
     side.wait()
     begin = last = perf_counter()
-    pop = parse(run.texts)
+    pop = parse(work.texts)
     lap("parse")
-    X = side.put(X_host)
-    y = side.put(y_host) if run.results == "loss" else None
+    X = side.put(work.points.X)
+    y = side.put(work.points.y) if comes_back == "loss" else None
     lap("upload")
-    evaluator = Evaluator(pop, X, run.backend, **run.options)
+    evaluator = work.evaluator(pop, X)
     lap("prepare")
     result: Any = None
-    for step in range(run.n_steps):
-        params = side.parameters(run.parameters[step % len(run.parameters)])
+    for step in range(n_steps):
+        params = side.parameters(work.parameters[step % len(work.parameters)])
         lap("upload")
-        side.mark(marks[step][0])
-        result = evaluator.evaluate(params, out=kept) if y is None else evaluator.loss(params, y, "sse")
-        side.mark(marks[step][1])
-        if step in (0, run.n_steps - 1) or run.results != "last":
+        side.mark(events[step][0])
+        result = evaluator.evaluate(params, out=matrix) if y is None else evaluator.loss(params, y, "sse")
+        side.mark(events[step][1])
+        if step in (0, n_steps - 1) or comes_back != "last":
             side.wait()
         lap("evaluate" if step else "first")
-        if run.results != "last":
+        if comes_back != "last":
             result = side.get(result)
             lap("download")
         if step == 0:
@@ -356,105 +350,72 @@ def _sample(run: _Run, kept: Any, place: Any) -> tuple[dict[str, Any], np.ndarra
     steps = last - after_first
     result = side.get(result, place)
     lap("download")
-    total = perf_counter() - begin
-    told = evaluator.engine.seconds
-    others = marks[1:] or marks
-    parts = {
-        "steps_s": steps, "step_s": steps / (run.n_steps - 1) if run.n_steps > 1 else seconds["first"],
+    row = {f"{phase}_s": spent for phase, spent in seconds.items()} | {"total_s": perf_counter() - begin}
+    spent, others = evaluator.engine.seconds, events[1:] or events
+    row |= {
+        "steps_s": steps, "step_s": steps / (n_steps - 1) if n_steps > 1 else seconds["first"],
         "kernel_s": side.seconds(others) / len(others),
-        "lower_s": told["lower"] if "lower" in told else _lowering(run, pop),
-        "compile_s": sum(told[name] for name in COMPILING if name in told) if told else np.nan,
+        "lower_s": spent["lower"] if "lower" in spent else _lowering(work, pop),
+        "compile_s": sum(spent.get(name, 0.0) for name in COMPILING) if spent else np.nan,
     }
-    named = {f"{phase}_s": spent for phase, spent in seconds.items()}
-    given = side.put(run.parameters[0]) if pop.max_params else None
-    parts |= side.alone(
-        (lambda: evaluator.evaluate(given, out=kept)) if y is None else lambda: evaluator.loss(given, y, "sse"),
-        of_many=bool(run.options.get("dispatch")) or run.results == "every",
-    )
-    facts = side.used_by(evaluator) | side.state() | side.kernel_facts(evaluator)
-    return named | {"total_s": total} | parts | facts, result
+    there: Any = side.put(work.parameters[0]) if pop.max_params else None
+    if work.options.get("dispatch") or comes_back == "every":  # launches or copies that the queue does not hold
+        row |= {"device_s": np.nan, "device_cold_s": np.nan}
+    elif y is None:
+        row |= side.alone(lambda: evaluator.evaluate(there, out=matrix))
+    else:
+        row |= side.alone(lambda: evaluator.loss(there, y, "sse"))
+    return row | side.facts(evaluator) | kernel_facts(evaluator), result
 
 
-def _lowering(run: _Run, pop: Population) -> float:
+def _lowering(work: _Measurement, pop: Population) -> float:
     """Seconds of lowering alone, done once more, for a backend that lowers and does not tell."""
-    if not load(run.backend).lowers:
+    if not load(work.backend).lowers:
         return np.nan
     begin = perf_counter()
-    lower(pop, precision=run.options["precision"], dtype=run.dtype)
+    lower(pop, precision=work.settings.precision, dtype=np.dtype(work.settings.dtype))
     return perf_counter() - begin
 
 
-def _check(run: _Run, pop: Population, result: np.ndarray) -> None:
+# ── right before fast ────────────────────────────────────────────────────────────────
+
+
+def _check(work: _Measurement, pop: Population, result: np.ndarray) -> None:
     """Compare some of the last step's results with the definition; raise if they disagree."""
-    random = np.random.Generator(np.random.PCG64(run.seed))
-    params = run.parameters[(run.n_steps - 1) % len(run.parameters)]
-    most = run.n_checked if run.results != "loss" else max(1, min(run.n_checked, int(CHECKED_VALUES // len(run.X))))
-    chosen = np.sort(random.permutation(len(pop))[:most])
-    points = np.sort(random.permutation(len(run.points))[:CHECKED_POINTS])
-    some, given = pop[chosen], params[chosen]
-    if run.results == "loss":
-        values = np.asarray(Evaluator(some, run.X, run.backend, **run.options).evaluate(given))
-        _check_losses(run, result[chosen], values, chosen)
-        values = values[:, points]
-    else:
-        values = result[np.ix_(chosen, points)]
-    precision = run.options["precision"]
-    approximate = precision == "fast" and isinstance(run.side, Gpu)
-    apart = disagreement(
-        some, run.points.X[points], given, values, dtype=run.dtype, precision=precision, approximate=approximate
-    )
-    allowed = ALLOWED_FAST if approximate else ALLOWED if len(some) >= ENOUGH else ALLOWED_OF_FEW
-    if apart.mean() > allowed:
-        worst = int(chosen[apart.argmax()])
+    settings, X = work.settings, work.points.X
+    random = np.random.Generator(np.random.PCG64(settings.seed))
+    params = work.parameters[(settings.n_steps - 1) % len(work.parameters)]
+    losses = settings.results == "loss"
+    most = max(1, min(settings.n_checked, int(CHECKED_VALUES // len(X)))) if losses else settings.n_checked
+    which = np.sort(random.permutation(len(pop))[:most])
+    points = np.sort(random.permutation(len(X))[:CHECKED_POINTS])
+    some, params = pop[which], params[which]
+    values = np.asarray(work.evaluator(some, X).evaluate(params)) if losses else result[which]
+    if losses:
+        _check_losses(work, result[which], values, which)
+    approximate = settings.precision == "fast" and isinstance(work.side, Gpu)
+    apart = disagreement(some, X[points], params, values[:, points], dtype=settings.dtype,
+                         precision=settings.precision, approximate=approximate)  # fmt: skip
+    if apart.mean() > (ALLOWED_FAST if approximate else ALLOWED if len(some) >= ENOUGH else ALLOWED_OF_FEW):
+        worst = int(which[apart.argmax()])
         raise BackendError(
-            f"backend {run.backend!r} disagrees with the definition in {apart.mean():.2%} of the results checked,"
-            f" most in expression {worst}: {run.texts[worst]}; nothing was timed"
+            f"backend {work.backend!r} disagrees with the definition in {apart.mean():.2%} of the results checked,"
+            f" most in expression {worst}: {work.texts[worst]}; nothing was timed"
         )
 
 
-def _check_losses(run: _Run, losses: np.ndarray, values: np.ndarray, chosen: np.ndarray) -> None:
+def _check_losses(work: _Measurement, losses: np.ndarray, values: np.ndarray, which: np.ndarray) -> None:
     """Compare losses with the sums over the values themselves, where those are ordinary numbers."""
     with np.errstate(all="ignore"):
-        expected = ((values.astype(np.float64) - run.y) ** 2).sum(axis=1)
-        compared = np.isnan(expected) | (expected < np.finfo(run.dtype).max * 1e-2)
+        expected = ((values.astype(np.float64) - work.points.y) ** 2).sum(axis=1)
+        compared = np.isnan(expected) | (expected < np.finfo(work.settings.dtype).max * 1e-2)
         apart = compared & ~np.isclose(losses, expected, rtol=1e-3, equal_nan=True)
     if apart.mean() > ALLOWED_LOSSES:
-        worst = int(chosen[apart.argmax()])
+        worst = int(which[apart.argmax()])
         raise BackendError(
-            f"backend {run.backend!r} gives losses that are not the sums of its own squared errors in"
-            f" {apart.mean():.0%} of those checked, as in expression {worst}: {run.texts[worst]}; nothing was timed"
+            f"backend {work.backend!r} gives losses that are not the sums of its own squared errors in"
+            f" {apart.mean():.0%} of those checked, as in expression {worst}: {work.texts[worst]}; nothing was timed"
         )
-
-
-def _parameters(pop: Population, n_sets: int, seed: int, dtype: str) -> list[np.ndarray]:
-    """Parameter sets, (n_exprs, max_params) each."""
-    random = np.random.Generator(np.random.PCG64(seed))
-    return [random.uniform(*PARAMETER_RANGE, (len(pop), pop.max_params)).astype(dtype) for _ in range(n_sets)]
-
-
-def _advance(bar: Any, name: str) -> None:
-    if bar is not None:
-        bar.set_description(name, refresh=False)
-        bar.update()
-
-
-def compile_ahead(runs: Iterable[dict[str, Any]]) -> None:
-    """Compile, side by side, what many runs will need whatever their expressions.
-
-    A variant of the GPU interpreter takes a second or more, and a study may need dozens;
-    afterwards they lie in the cache on disk.  What cannot be compiled fails again, and is
-    reported, in its own run.
-    """
-    options = ("backends", "block_size", "points_per_thread", "dispatch", "precision", "dtype", "results")
-    wanted = {json.dumps([one[name] for name in options]): one for one in runs}
-    with ThreadPoolExecutor(machine.cores()) as threads:
-        for one in wanted.values():
-            threads.submit(_compile_one, one)
-
-
-def _compile_one(parameters: dict[str, Any]) -> None:
-    few = {"n_exprs": 200, "n_steps": 1, "n_samples": 1, "seconds": 0.0, "n_checked": 1, "code": "anew"}
-    run(parameters | few)
 
 
 # ── what came out ────────────────────────────────────────────────────────────────────
@@ -472,13 +433,12 @@ def medians(samples: pd.DataFrame) -> pd.DataFrame:
     total = groups["total_s"]
     table = pd.DataFrame({
         "samples": total.size(), "median_s": total.median(), "q25_s": total.quantile(0.25),
-        "q75_s": total.quantile(0.75), "least_s": total.quantile(0.0),
+        "q75_s": total.quantile(0.75), "least_s": total.min(),
     })  # fmt: skip
-    others = [f"{phase}_s" for phase in (*PHASES, *PARTS)] + ["sm_mhz"]
+    others = [*(f"{part}_s" for part in (*PHASES, *PARTS)), "sm_mhz"]
     table = table.join(groups[[name for name in others if name in samples]].median())
     if cold.any():
-        first = samples[cold].groupby(keys, sort=False, dropna=False)["total_s"].median().rename("cold_s")
-        table = table.join(first)
+        table["cold_s"] = samples[cold].groupby(keys, sort=False, dropna=False)["total_s"].median()
     table = table.reset_index()
     return table.assign(node_evals_per_s=table["n_tokens"] * table["n_points"] / table["step_s"])
 
@@ -489,23 +449,20 @@ def unsteady(samples: pd.DataFrame) -> list[str]:
     warm = samples[~samples["cold"]] if "cold" in samples else samples
     groups = warm.groupby([name for name in CONFIGURATION if name in warm], sort=False, dropna=False)
     for _, rows in groups:
-        backend, total = _named(rows.iloc[0], len(groups)), rows["total_s"]
-        mean = total.mean()
-        spread = np.ptp(total)
-        if len(total) < 5:
-            found.append(f"{backend}: only {number_of(len(total), 'sample')}; take 5 or more")
-        elif total.std() >= 0.1 * mean:
-            found.append(f"{backend}: the standard deviation is {total.std() / mean:.0%} of the mean")
-        if spread and max(total.max() - mean, mean - total.min()) >= 0.5 * mean:
-            found.append(f"{backend}: a sample lies more than 50% off the mean")
-        if total.min() < 1e-3:
-            found.append(f"{backend}: a sample took less than 1 ms; take more steps")
-        if "throttled" in rows and rows["throttled"].any():
-            held = number_of(int(rows["throttled"].sum()), "sample")
-            found.append(f"{backend}: power or heat held the clock back after {held}")
-        if "sm_mhz" in rows and (slow := rows["sm_mhz"] < 0.75 * rows["sm_mhz"].max()).any():
-            low = number_of(int(slow.sum()), "sample")
-            found.append(f"{backend}: the clock was below three quarters of its highest after {low}")
+        total, mean = rows["total_s"], rows["total_s"].mean()
+        held = int(rows["throttled"].sum()) if "throttled" in rows else 0
+        slow = int((rows["sm_mhz"] < 0.75 * rows["sm_mhz"].max()).sum()) if "sm_mhz" in rows else 0
+        complaints = {
+            f"only {number_of(len(total), 'sample')}; take 5 or more": len(total) < 5,
+            f"the standard deviation is {total.std() / mean:.0%} of the mean":
+                len(total) >= 5 and total.std() >= 0.1 * mean,
+            "a sample lies more than 50% off the mean": np.ptp(total) and (total - mean).abs().max() >= 0.5 * mean,
+            "a sample took less than 1 ms; take more steps": total.min() < 1e-3,
+            f"power or heat held the clock back after {number_of(held, 'sample')}": held,
+            f"the clock was below three quarters of its highest after {number_of(slow, 'sample')}": slow,
+        }  # fmt: skip
+        named = _named(rows.iloc[0], len(groups))
+        found += [f"{named}: {sentence}" for sentence, holds in complaints.items() if holds]
     return found
 
 
@@ -556,10 +513,9 @@ def save(
     record = record_of(samples, parameters, made_by)
     stem = folder / f"{name}-{records.key_of(parameters, record['commit'])}"
     written = [records.write_json(stem.with_suffix(".json"), record)]
-    if figure is not None:
+    for suffix in () if figure is None else (".svg", ".png"):
         from exprkit.study.plots import write_figure
 
-        for suffix in (".svg", ".png"):
-            written.append(records.write(stem.with_suffix(suffix), lambda path: write_figure(figure, path)))
+        written.append(records.write(stem.with_suffix(suffix), lambda path: write_figure(figure, path)))
     # last, for a run is done when its samples are there
     return [records.write_samples(stem.with_suffix(".parquet"), samples), *written]

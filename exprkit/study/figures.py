@@ -1,7 +1,7 @@
 """The study's figures, each from the recorded results: the thesis's own, and those that go past it.
 
-Draws what ``measured`` makes of the recorded samples, by means of ``plots``.
-All of them, as ``python -m exprkit figures`` does:
+In: what ``measured`` makes of the recorded samples.  Out: figures with captions, as ``python -m exprkit figures``
+writes them all:
 
     >>> from exprkit.study import figures
     >>> drawings = figures.drawings(figures.read_results("data/results"))
@@ -179,41 +179,32 @@ def steps(results: Results) -> Drawing:
         rows = pd.concat([rows, of(results, "benchmarks", backend="ptx", source=plots.SOURCES[0], **size)])
     figure, axes = plt.subplots(1, 2 if len(rows) else 1, figsize=(12 if len(rows) else 6, 3.9), layout="constrained",
                                 squeeze=False)  # fmt: skip
-    theirs = results.steps.assign(name=results.steps["evaluator"].str.removeprefix("gpu_"))
-    _steps_panel(axes[0][0], [
-        (f"{row.name_}: {row.change}", row.relative, f"{row.relative:.0%}", colour_of(row.evaluator.replace("_", " ")))
-        for row in theirs.rename(columns={"name": "name_"}).itertuples()
-    ])  # fmt: skip
-    axes[0][0].set(title="the thesis, benchmark 1", xlabel="time of a sample, first version = 1", xlim=(0, 1.25))
+    theirs, axis = results.steps, axes[0][0]
+    colours = [colour_of(name.replace("_", " ")) for name in theirs["evaluator"]]
+    bars = axis.barh(range(len(theirs)), theirs["relative"], color=colours, height=0.7)
+    axis.bar_label(bars, theirs["relative"].map("{:.0%}".format), padding=3)
+    axis.set_yticks(range(len(theirs)), theirs["evaluator"].str.removeprefix("gpu_") + ": " + theirs["change"])
+    axis.invert_yaxis()
+    axis.grid(axis="x", alpha=0.3)
+    axis.set(title="the thesis, benchmark 1", xlabel="time of a sample, first version = 1", xlim=(0, 1.25))
     if len(rows):
-        ours = measured.own_steps(rows)
-        names, seconds = [name for name, _ in ours], [seconds for _, seconds in ours]
-        for place, (name, value) in enumerate(ours):  # points, for a bar's length means nothing on a log axis
+        (names, seconds), axis = zip(*measured.own_steps(rows), strict=True), axes[0][1]
+        for place, (name, value) in enumerate(zip(names, seconds, strict=True)):  # a bar has no length on a log axis
             colour = colour_of(f"{'ptx' if name.startswith('transpiler') else 'cuda'} {name}")
-            axes[0][1].plot(value, place, "o", color=colour, markersize=8)
-            axes[0][1].annotate(written(value), (value, place), (8, 0), textcoords="offset points", va="center")
-        axes[0][1].set_yticks(range(len(names)), names)
-        axes[0][1].invert_yaxis()
-        axes[0][1].semilogx()
-        axes[0][1].set(title="exprkit, benchmark 3", xlabel="seconds of a sample",
-                       xlim=(min(seconds) / 2, max(seconds) * 10))  # fmt: skip
-        axes[0][1].grid(alpha=0.3)
+            axis.plot(value, place, "o", color=colour, markersize=8)
+            axis.annotate(written(value), (value, place), (8, 0), textcoords="offset points", va="center")
+        axis.set_yticks(range(len(names)), names)
+        axis.invert_yaxis()
+        axis.semilogx()
+        axis.set(title="exprkit, benchmark 3", xlabel="seconds of a sample",
+                 xlim=(min(seconds) / 2, max(seconds) * 10))  # fmt: skip
+        axis.grid(alpha=0.3)
     plt.close(figure)
     what = "What each optimisation step brings, before above after. The thesis's are the gains that its text gives."
     few = sorted({int(n) for n in rows["n_steps"]} - {plots.THESIS_STEPS}) if len(rows) else []
     scaled = f"; where {' or '.join(map(str, few))} were measured, scaled" if few else ""
     note = f"Ours: seconds of 100 steps{scaled}." if len(rows) else f"Ours is not measured yet: {MAKE_STUDY_GPU}."
     return Drawing("steps", figure, caption(results, what, rows, note))
-
-
-def _steps_panel(axis: Axes, bars: Iterable[tuple[str, float, str, Any]]) -> None:
-    names, sizes, texts, colours = zip(*bars, strict=True)
-    places = np.arange(len(names))
-    drawn = axis.barh(places, sizes, color=colours, height=0.7)
-    axis.bar_label(drawn, texts, padding=3)
-    axis.set_yticks(places, names)
-    axis.invert_yaxis()
-    axis.grid(axis="x", alpha=0.3)
 
 
 def block_sizes(results: Results) -> Drawing:
@@ -296,16 +287,15 @@ def tuning(results: Results) -> Drawing | Lacking:
         ms=1e3 * rows["step_s"],
         warps=rows["resident_blocks"] * rows["block_used"] / 32 / measured.WARPS_OF_A_MULTIPROCESSOR,
     )
-    for axis, column, title, text in (
-        (axes[0], "ms", "milliseconds a step", ".3f"), (axes[1], "warps", "occupancy and registers a thread", ""),
-    ):  # fmt: skip
+    titles = {"ms": "milliseconds a step", "warps": "occupancy and registers a thread"}
+    for axis, (column, title) in zip(axes, titles.items(), strict=False):
         table = rows.pivot_table(column, "points_per_thread", "block_size", "median")
         if table.empty:
             axis.set_axis_off()
             continue
-        labels: Any = True if text else _with_registers(rows, table)
-        sns.heatmap(table, annot=labels, fmt=text, cmap="cividis" + ("_r" if text else ""), ax=axis, cbar=False,
-                    annot_kws={"fontsize": 8})  # fmt: skip
+        labels, form = (True, ".3f") if column == "ms" else (_with_registers(rows, table), "")
+        colours = "cividis_r" if column == "ms" else "cividis"
+        sns.heatmap(table, annot=labels, fmt=form, cmap=colours, ax=axis, cbar=False, annot_kws={"fontsize": 8})
         axis.set(title=title, xlabel="threads a block", ylabel="points a thread")
     _excess_panel(axes[2])
     plt.close(figure)

@@ -1,7 +1,7 @@
 """What was measured, as the figures and the conclusions want it: tables out of the recorded samples.
 
-Reads the files of ``records`` and the thesis's published samples; ``figures`` draws, ``conclusions``
-tells what is computed here.
+In: the files of ``records`` and the thesis's published samples.  Out: tables that ``figures`` draws and
+``conclusions`` tells.
 
     >>> from exprkit.study import measured
     >>> results = measured.read_results("data/results")
@@ -27,8 +27,8 @@ with brought_by("notebooks"):
 
 __all__ = [
     "Results", "benchmarks", "best_points", "blocks", "host_of", "in_words", "kernel_table", "kernels", "machine_of",
-    "machines", "maps_of", "medians", "of", "own_steps", "per_expression", "provenance", "read_results",
-    "relative_to_best", "results_of", "roofs_of", "seconds_for", "winners", "with_code",
+    "machines", "map_seconds", "maps_of", "medians", "of", "own_steps", "per_expression", "provenance", "read_results",
+    "relative_to_best", "results_of", "roofs_of", "seconds_for", "thesis_medians", "winners", "with_code",
 ]  # fmt: skip
 
 OWN = "own"  # in a file's place, for samples that a notebook has just taken
@@ -107,8 +107,8 @@ def _warm(samples: pd.DataFrame) -> pd.DataFrame:
     keys = pd.Series([str(row) for row in keys.itertuples(index=False, name=None)], samples.index)
     measured = keys[samples["code"].eq("anew") & ~samples["cold"]]
     compiled = samples["cold"] & samples["code"].eq("kept") & ~keys.isin(measured)
-    found = samples.assign(code=samples["code"].mask(compiled, "anew"), cold=samples["cold"] & ~compiled)
-    return found[~found["cold"]].reset_index(drop=True)
+    samples = samples.assign(code=samples["code"].mask(compiled, "anew"), cold=samples["cold"] & ~compiled)
+    return samples[~samples["cold"]].reset_index(drop=True)
 
 
 def machines(results: Results) -> pd.DataFrame:
@@ -222,11 +222,9 @@ def medians(results: Results) -> pd.DataFrame:
     table = table[table["panel"] != plots.OTHER]
     table["evaluator"] = table["evaluator"].str.replace("\n", " ")
     seconds = table.groupby(["panel", "evaluator"], sort=False)["seconds"]
-    found = pd.DataFrame({
-        "samples": seconds.size(), "median": seconds.median(), "q25": seconds.quantile(0.25),
-        "q75": seconds.quantile(0.75),
-    })  # fmt: skip
-    return found.reset_index().rename(columns={"panel": "benchmark"}).sort_values(["benchmark", "median"])
+    quartiles = {f"q{share:.0%}"[:-1]: seconds.quantile(share) for share in (0.25, 0.75)}
+    table = pd.DataFrame({"samples": seconds.size(), "median": seconds.median(), **quartiles}).reset_index()
+    return table.rename(columns={"panel": "benchmark"}).sort_values(["benchmark", "median"])
 
 
 def benchmarks(results: Results) -> pd.DataFrame:
@@ -255,7 +253,7 @@ def seconds_for(samples: pd.DataFrame, n_steps: int) -> pd.Series:
 
 def own_steps(rows: pd.DataFrame) -> list[tuple[str, float]]:
     """From the thesis's way to ours: what it is, and the seconds of a sample of 100 steps."""
-    found = []
+    steps = []
     keys = ["backend", "code", "dispatch", "n_steps", "points_per_thread", "block_size", "precision"]
     for (backend, code, dispatch, n_steps, points, block, precision), one in rows.groupby(keys, dropna=False):
         seconds = seconds_for(one, plots.THESIS_STEPS).median()
@@ -269,8 +267,20 @@ def own_steps(rows: pd.DataFrame) -> list[tuple[str, float]]:
             name = f"one launch, {points} points a thread, block {block}"
         else:
             name = "as exprkit chooses" + ("" if precision == "fast" else f", {precision}")
-        found.append((backend == "ptx", ("transpiler: " if backend == "ptx" else "interpreter: ") + name, seconds))
-    return [(name, seconds) for _, name, seconds in sorted(found, key=lambda one: (one[0], -one[2]))]
+        steps.append((backend == "ptx", ("transpiler: " if backend == "ptx" else "interpreter: ") + name, seconds))
+    return [(name, seconds) for _, name, seconds in sorted(steps, key=lambda one: (one[0], -one[2]))]
+
+
+def thesis_medians(results: Results) -> pd.DataFrame:
+    """Seconds of a sample of the thesis at the best block size: a row a benchmark, a column an evaluator."""
+    keys = ["benchmark", "evaluator", "block_size"]
+    return results.thesis.groupby(keys, dropna=False)["seconds"].median().groupby(level=[0, 1]).min().unstack()
+
+
+def map_seconds(rows: pd.DataFrame, n_steps: int) -> pd.DataFrame:
+    """Seconds of so many steps: a row a size, a column a backend."""
+    timed = rows.assign(seconds=seconds_for(rows, n_steps))
+    return timed.pivot_table("seconds", ["n_exprs", "n_points"], "where", "median")
 
 
 def blocks(results: Results) -> pd.DataFrame:
@@ -340,14 +350,10 @@ def winners(rows: pd.DataFrame, n_steps: int) -> pd.DataFrame:
     pandas.DataFrame
         Columns n_exprs, n_points, where (the fastest), seconds, factor (of the next one).
     """
-    timed = rows.assign(seconds=seconds_for(rows, n_steps))
-    each = timed.groupby(["n_exprs", "n_points", "where"], as_index=False)["seconds"].median()
-    each = each.sort_values("seconds")
-    groups = each.groupby(["n_exprs", "n_points"])
-    best = groups.first()
-    best["factor"] = groups["seconds"].nth(1).set_axis(groups.nth(1).set_index(["n_exprs", "n_points"]).index)
-    best["factor"] /= best["seconds"]
-    return best.dropna(subset="factor").reset_index()  # where there are two to compare
+    seconds = map_seconds(rows, n_steps)
+    first, second = np.sort(seconds.assign(nobody=np.nan).to_numpy(), axis=1)[:, :2].T
+    table = pd.DataFrame({"where": seconds.idxmin(axis=1), "seconds": first, "factor": second / first})
+    return table.dropna(subset="factor").reset_index()  # where there are two to compare
 
 
 def kernels(rows: pd.DataFrame) -> pd.DataFrame:
@@ -365,11 +371,11 @@ def kernels(rows: pd.DataFrame) -> pd.DataFrame:
 
 def roofs_of(record: dict[str, Any], backends: Iterable[str]) -> list[tuple[str, float, float]]:
     """Name, bytes a second and node evaluations a second of the roofs in a record that some backends work under."""
-    found, roofs, used = [], record.get("roofs", {}), set(backends)
+    lines, roofs, used = [], record.get("roofs", {}), set(backends)
     if "host_bytes_per_s" in roofs and used - ON_GPU:
-        found.append(("host memory", roofs["host_bytes_per_s"], np.inf))
+        lines.append(("host memory", roofs["host_bytes_per_s"], np.inf))
     gpus = [machine["gpu"] for machine in record.get("machines", [record]) if "gpu" in machine]
     if "gpu_bytes_per_s" in roofs and gpus and used & ON_GPU:
         clock = 1e6 * (gpus[0]["most_sm_mhz"] or np.inf)
-        found.append((gpus[0]["name"], roofs["gpu_bytes_per_s"], gpus[0]["multiprocessors"] * LANES * clock))
-    return found
+        lines.append((gpus[0]["name"], roofs["gpu_bytes_per_s"], gpus[0]["multiprocessors"] * LANES * clock))
+    return lines

@@ -1,7 +1,7 @@
-"""How figures are drawn: violins on a log axis, one colour an evaluator, the same bytes each time.
+"""How figures are drawn: violins on a log axis, one colour per evaluator, the same bytes each time.
 
-Reads what ``bench`` measures and what the thesis published; draws, and computes nothing.
-``figures`` composes the study's figures from what is here.
+In: what ``bench`` measures and what the thesis published.  Out: axes, names, colours and numbers in words, of which
+``figures`` composes the study's figures.
 
     >>> from exprkit import data
     >>> from exprkit.study import plots
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -87,24 +87,13 @@ def comparison(
     matplotlib.figure.Figure
     """
     parts = [part for part in (thesis_samples(thesis), own_samples(samples)) if len(part)]
-    return panels(pd.concat(parts, ignore_index=True), stacked)
-
-
-def panels(table: pd.DataFrame, stacked: bool = False) -> Figure:
-    """Violins of a table with columns ``panel``, ``evaluator``, ``seconds``."""
+    table = pd.concat(parts, ignore_index=True)
     shown = [panel for panel in (*BENCHMARKS, OTHER) if (table["panel"] == panel).any()]
-    counts = [table.loc[table["panel"] == panel, "evaluator"].nunique() for panel in shown]
-    widths = [max(count, 2) for count in counts]  # room for a panel's title above a single violin
-    if stacked:
-        figure, axes = plt.subplots(
-            len(shown), 1, figsize=(1.0 + 0.95 * max(counts), 3.0 * len(shown)), sharey=True, layout="constrained",
-            squeeze=False,
-        )  # fmt: skip
-    else:
-        figure, axes = plt.subplots(
-            1, len(shown), figsize=(1.0 + 0.85 * sum(widths), 4.4), sharey=True, layout="constrained", squeeze=False,
-            width_ratios=widths,
-        )  # fmt: skip
+    counts = [max(table.loc[table["panel"] == panel, "evaluator"].nunique(), 2) for panel in shown]  # room for a title
+    n_rows, n_columns = (len(shown), 1) if stacked else (1, len(shown))
+    size = (1.0 + 0.95 * max(counts), 3.0 * n_rows) if stacked else (1.0 + 0.85 * sum(counts), 4.4)
+    figure, axes = plt.subplots(n_rows, n_columns, figsize=size, sharey=True, layout="constrained", squeeze=False,
+                                width_ratios=None if stacked else counts)  # fmt: skip
     for axis, panel in zip(axes.flat, shown, strict=True):
         violins(axis, table[table["panel"] == panel])
         axis.set_title(title_of(panel).replace("\n", ", " if stacked else "\n"))
@@ -163,13 +152,10 @@ def benchmark_of(samples: pd.DataFrame) -> pd.Series:
 def evaluator_of(samples: pd.DataFrame) -> pd.Series:
     """What each row is called in a figure: backend, how it launches, precision, where it ran."""
     nothing = pd.Series("", samples.index)
-    dispatch = samples["dispatch"].fillna("") if "dispatch" in samples else nothing
-    code = samples["code"].map(CODE).fillna("") if "code" in samples else nothing
-    where = samples.get("device", nothing)
-    parts = ["exprkit\n" + samples["backend"], dispatch, code, samples["precision"], where.map(short)]
-    names = parts[0]
-    for part in parts[1:]:
-        names = names + ("\n" + part).where(part != "", "")
+    dispatch, code, where = (samples.get(name, nothing).fillna("") for name in ("dispatch", "code", "device"))
+    names = "exprkit\n" + samples["backend"]
+    for part in (dispatch, code.map(CODE).fillna(""), samples["precision"], where.map(short)):
+        names += ("\n" + part).where(part != "", "")
     return names
 
 
@@ -241,6 +227,11 @@ def written(seconds: float) -> str:
             value = seconds / size
             return f"{value:,.0f} {unit}" if value >= 1000 else f"{value:.3g} {unit}"
     return f"{seconds * 1e6:.3g} us"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown: a head and rows, each cell a text."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows))
 
 
 def show(drawing: Drawing | Lacking) -> None:

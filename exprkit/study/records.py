@@ -1,6 +1,6 @@
-"""Result files: samples as parquet, beside them the record of the run as JSON; whole or absent.
+"""Result files: samples as parquet, next to them the record of the run as JSON; whole or absent.
 
-``bench.save`` and ``sweep`` write through here, figures and tables read.
+In: samples and records of ``bench`` and ``sweep``.  Out: their files, and what figures and tables read of them.
 
     >>> from exprkit.study import records
     >>> records.key_of({"n_exprs": 3}, "text")
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import json
 import re
@@ -175,16 +176,16 @@ def collect(folders: Iterable[str | Path], target: str | Path, made_by: str = UN
         If a file cannot be read or written.
     """
     target = Path(target)
-    found = sorted(path for folder in folders for path in Path(folder).glob(f"*{SAMPLES}"))
-    if not found:
+    files = sorted(path for folder in folders for path in Path(folder).glob(f"*{SAMPLES}"))
+    if not files:
         raise ArgumentError(f"there are no samples (*{SAMPLES}) to put together into {target}")
-    samples = pd.concat([_samples(path).assign(run=path.parent.name) for path in found], ignore_index=True)
-    record = _together([_record(path.with_suffix(".json")) for path in found]) | {"made_by": [made_by]}
+    samples = pd.concat([_samples(path).assign(run=path.parent.name) for path in files], ignore_index=True)
+    runs = [_of_many(_record(path.with_suffix(".json")), made_by) for path in files]
     if target.exists():
         old = _samples(target)
         samples = pd.concat([old[~old["run"].isin(samples["run"])], samples], ignore_index=True)
-        record = _joined(_record(target.with_suffix(".json")), record)
-    record |= _clock(samples)
+        runs.insert(0, _record(target.with_suffix(".json")))
+    record = functools.reduce(_joined, runs) | _clock(samples)
     folder_at(target.parent)
     return [write_json(target.with_suffix(".json"), record), write_samples(target, samples)][::-1]
 
@@ -194,15 +195,24 @@ def runs_in(target: str | Path) -> set[str]:
     return set(_samples(Path(target), ["run"])["run"]) if Path(target).exists() else set()
 
 
-def _together(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """One record of many runs."""
-    machines = [{name: value for name, value in run.items() if name not in OF_A_RUN} for run in runs]
+def _of_many(run: dict[str, Any], made_by: str) -> dict[str, Any]:
+    """The record of a run as one of many runs, of which there is one."""
+    size = run["parameters"]
+    named = f"{size.get('study', '')} {size.get('n_exprs', '')} x {size.get('n_points', '')}".strip()
     return {
-        "machines": _different(machines),
-        "time": [min(run["time"] for run in runs), max(run["time"] for run in runs)],
-        "roofs": {name: max(run["roofs"].get(name, 0) for run in runs) for name in runs[0]["roofs"]},
-        "warnings": _different([f"{_named(run)}: {sentence}" for run in runs for sentence in run["warnings"]]),
-    }
+        "made_by": [made_by], "machines": [{name: value for name, value in run.items() if name not in OF_A_RUN}],
+        "time": [run["time"]] * 2, "roofs": run["roofs"], "warnings": [f"{named}: {one}" for one in run["warnings"]],
+    }  # fmt: skip
+
+
+def _joined(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """One record of many runs out of two: each item once, and the highest of the roofs that were seen."""
+    lists = {name: old.get(name, [UNKNOWN]) + new[name] for name in ("made_by", "machines", "warnings")}
+    roofs = {name: max(one["roofs"].get(name, 0) for one in (old, new)) for name in old["roofs"] | new["roofs"]}
+    return {
+        **{name: [item for i, item in enumerate(items) if item not in items[:i]] for name, items in lists.items()},
+        "time": [min(old["time"][0], new["time"][0]), max(old["time"][1], new["time"][1])], "roofs": roofs,
+    }  # fmt: skip
 
 
 def _clock(samples: pd.DataFrame) -> dict[str, Any]:
@@ -213,23 +223,3 @@ def _clock(samples: pd.DataFrame) -> dict[str, Any]:
     held = int(samples.loc[clocks.index, "throttled"].astype(bool).sum())
     return {"sm_mhz": {"least": float(clocks.min()), "median": float(clocks.median()), "most": float(clocks.max())},
             "samples_on_gpu": len(clocks), "throttled_samples": held}  # fmt: skip
-
-
-def _joined(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Two of the records that ``_together`` makes."""
-    return {
-        "made_by": _different(old.get("made_by", [UNKNOWN]) + new["made_by"]),
-        "machines": _different(old["machines"] + new["machines"]),
-        "time": [min(old["time"][0], new["time"][0]), max(old["time"][1], new["time"][1])],
-        "roofs": old["roofs"] | new["roofs"],
-        "warnings": _different(old["warnings"] + new["warnings"]),
-    }
-
-
-def _different(items: list[Any]) -> list[Any]:
-    return [item for i, item in enumerate(items) if item not in items[:i]]
-
-
-def _named(run: dict[str, Any]) -> str:
-    size = run["parameters"]
-    return f"{size.get('study', '')} {size.get('n_exprs', '')} x {size.get('n_points', '')}".strip()

@@ -1,15 +1,13 @@
-"""Where a backend runs, as ``bench`` sees it: its memory, its clocks, its end of a copy.
+"""Where a backend runs, as ``bench`` sees it: buffers, copies, clocks and rates of the host and of a GPU.
 
-Used by ``bench`` alone.  ``Host`` is for backends whose results lie in the host's memory,
-``Gpu`` for those of a CUDA device; both offer the same.
+In: a backend's name.  Out: its side, a ``Host``, or a ``Gpu`` (a CUDA device, through CuPy) that has the same methods.
 
     >>> from exprkit.study.sides import side_of
     >>> type(side_of("cpu")).__name__
     'Host'
 
-What a GPU does is timed by CUDA events around each step; its clock and whether it is held
-back are asked of the driver between two samples, through NVIDIA's nvidia-ml-py where that is
-installed (else those columns are empty).
+What a GPU does is timed by CUDA events around each step; its clock and whether it is held back are asked of the driver
+between two samples, by NVIDIA's nvidia-ml-py where that is installed (else those columns are empty).
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends import load
-from exprkit.backends.gpu import device as card
+from exprkit.backends.gpu import device
 from exprkit.backends.transpiler import assembler
 from exprkit.errors import brought_by, number_of
 from exprkit.runtime import machine
@@ -36,42 +34,44 @@ NOT_HELD_BACK = 0x1 | 0x2  # NVML's reasons for a lower clock that are none: idl
 COPIED, COPIES = 256 << 20, 7  # bytes, times
 WRITTEN, WRITTEN_TIMES = 256 << 20, 32  # bytes, times: longer than the host takes to queue two steps
 FOLDER = "EXPRKIT_CACHE_DIR"
-KERNEL_FACTS = ("registers", "local_bytes", "shared_bytes", "block_used", "points_used", "resident_blocks")
+KERNEL_FACTS = {  # column: what the engine calls it
+    "registers": "registers", "local_bytes": "local_bytes", "shared_bytes": "shared_bytes",
+    "block_used": "block_size", "points_used": "points_per_thread", "resident_blocks": "resident_blocks",
+}  # fmt: skip
 
 
-def side_of(backend: str) -> Host | Gpu:
+def side_of(backend: str) -> Host:
     """Where the backend of that name runs."""
-    return Host() if load(backend).empty is None else Gpu(backend)
+    return Host() if load(backend).empty is None else Gpu()
 
 
 class Host:
-    """The host: copies are made by NumPy, and nothing has to be waited for."""
+    """The host: copies are NumPy's, and nothing has to be waited for."""
 
-    def used_by(self, evaluator: Any) -> dict[str, Any]:
+    def facts(self, evaluator: Any) -> dict[str, Any]:
         """What an evaluator ran on; an engine that shares nothing out has the caller's thread alone."""
         threads = evaluator.engine.threads
-        return {"device": f"{machine.cpu_model()}, {number_of(threads, 'thread')}", "threads": threads}
+        return {"device": f"{machine.cpu_model()}, {number_of(threads, 'thread')}", "threads": threads,
+                "sm_mhz": np.nan, "throttled": False}  # fmt: skip
 
-    def put(self, array: np.ndarray) -> np.ndarray:
-        """A fresh copy, as a user's array would be."""
+    def put(self, array: np.ndarray) -> Any:
+        """A fresh copy where the backend runs, complete."""
         return np.array(array, order="C")
 
-    parameters = put
+    def parameters(self, array: np.ndarray) -> np.ndarray:
+        """A step's parameters as a user hands them over."""
+        return np.array(array, order="C")
 
-    def room(self, shape: tuple[int, ...], dtype: np.dtype, on_host: bool) -> np.ndarray:
-        """Memory for results, touched before, for the host's first touch of fresh memory is slow."""
-        return np.zeros(shape, dtype)
-
-    def landing(self, results: np.ndarray) -> None:
-        """Memory that results are brought to: none is needed."""
+    def room(self, shape: tuple[int, ...], dtype: np.dtype, on_host: bool) -> tuple[Any, np.ndarray | None]:
+        """Memory for results, touched before, for the first touch is slow; and the host's that they are brought to."""
+        return np.zeros(shape, dtype), None
 
     def get(self, array: Any, place: np.ndarray | None = None) -> np.ndarray:
-        """Results in the host's memory."""
+        """Results in the host's memory, complete."""
         return np.asarray(array)
 
     def event(self) -> Any:
         """What a moment of the device's own clock is noted in."""
-        return None
 
     def mark(self, event: Any) -> None:
         """Note a moment."""
@@ -79,39 +79,37 @@ class Host:
     def wait(self) -> None:
         """Until everything is done."""
 
-    def seconds(self, marks: list[tuple[Any, Any]]) -> float:
-        """Between the marks of each pair, added up."""
+    def seconds(self, events: list[tuple[Any, Any]]) -> float:
+        """Between the moments of each pair, added up; nan where there is no such clock."""
         return np.nan
 
-    def alone(self, step: Callable[[], Any], of_many: bool) -> dict[str, float]:
-        """A step by the device's own clock."""
+    def alone(self, step: Callable[[], Any]) -> dict[str, float]:
+        """A step by the device's own clock, queued while the device is busy; nan where there is no such clock."""
         return {"device_s": np.nan, "device_cold_s": np.nan}
 
-    def state(self) -> dict[str, Any]:
-        """The clock, and whether something holds it back."""
-        return {"sm_mhz": np.nan, "throttled": False}
 
-    def kernel_facts(self, evaluator: Any) -> dict[str, Any]:
-        """Of the kernel that ran."""
-        return dict.fromkeys(KERNEL_FACTS, np.nan)
-
-
-class Gpu:
+class Gpu(Host):
     """A CUDA device, through CuPy."""
 
-    def __init__(self, backend: str) -> None:
+    def __init__(self) -> None:
         with brought_by("cuda13"):
             import cupy
-        self.cupy = cupy
-        self.index = cupy.cuda.runtime.getDevice()
-        self.device = cupy.cuda.runtime.getDeviceProperties(self.index)["name"].decode()
+        self.cupy, self.runtime = cupy, cupy.cuda.runtime
+        self.index = self.runtime.getDevice()
+        self.name = self.runtime.getDeviceProperties(self.index)["name"].decode()
 
-    def used_by(self, evaluator: Any) -> dict[str, Any]:
-        """What an evaluator ran on."""
-        return {"device": self.device}
+    def facts(self, evaluator: Any) -> dict[str, Any]:
+        """The device, the clock of its multiprocessors in MHz and whether power or heat holds it back."""
+        nvml, handle = _nvml(self.runtime.deviceGetPCIBusId(self.index))
+        facts = {"device": self.name, "sm_mhz": np.nan, "throttled": False}
+        with contextlib.suppress(*(nvml.NVMLError, AttributeError) if nvml else ()):  # an old driver may not tell
+            if nvml:
+                reasons = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
+                clock = float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
+                facts |= {"sm_mhz": clock, "throttled": bool(reasons & ~NOT_HELD_BACK)}
+        return facts
 
     def put(self, array: np.ndarray) -> Any:
-        """A copy on the device, complete."""
         copy = self.cupy.asarray(array)
         self.wait()
         return copy
@@ -120,53 +118,40 @@ class Gpu:
         """As they are: a backend takes a step's parameters from the host itself."""
         return array
 
-    def room(self, shape: tuple[int, ...], dtype: np.dtype, on_host: bool) -> Any:
-        """Memory for results, page-locked on the host."""
-        if not on_host:
-            return self.cupy.zeros(shape, dtype)
-        n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        memory = np.frombuffer(self.cupy.cuda.alloc_pinned_memory(max(n_bytes, 1)), dtype, int(np.prod(shape)))
+    def room(self, shape: tuple[int, ...], dtype: np.dtype, on_host: bool) -> tuple[Any, np.ndarray | None]:
+        """On the host page-locked."""
+        count = int(np.prod(shape))
+        pinned = self.cupy.cuda.alloc_pinned_memory(max(count * np.dtype(dtype).itemsize, 1))
+        memory = np.frombuffer(pinned, dtype, count).reshape(shape)
         memory[...] = 0
-        return memory.reshape(shape)
-
-    def landing(self, results: Any) -> np.ndarray | None:
-        """Page-locked memory that results are brought to; none for those that are made there."""
-        return None if isinstance(results, np.ndarray) else self.room(results.shape, results.dtype, on_host=True)
+        return (memory, None) if on_host else (self.cupy.zeros(shape, dtype), memory)
 
     def get(self, array: Any, place: np.ndarray | None = None) -> np.ndarray:
-        """Results in the host's memory, complete."""
         return array if isinstance(array, np.ndarray) else array.get(out=place)
 
     def event(self) -> Any:
-        """An event, not yet recorded."""
         return self.cupy.cuda.Event()
 
     def mark(self, event: Any) -> None:
-        """Record an event on the current stream."""
         event.record()
 
     def wait(self) -> None:
-        """Until everything on the device is done."""
-        self.cupy.cuda.runtime.deviceSynchronize()
+        self.runtime.deviceSynchronize()
 
-    def seconds(self, marks: list[tuple[Any, Any]]) -> float:
-        """Between the events of each pair, added up."""
-        return sum(self.cupy.cuda.get_elapsed_time(*pair) for pair in marks) / 1e3
+    def seconds(self, events: list[tuple[Any, Any]]) -> float:
+        return sum(self.cupy.cuda.get_elapsed_time(*pair) for pair in events) / 1e3
 
-    def alone(self, step: Callable[[], Any], of_many: bool) -> dict[str, float]:
-        """One step by the device's own clock, all of it queued while the device is busy with other work.
+    def alone(self, step: Callable[[], Any]) -> dict[str, float]:
+        """What keeps the device busy writes over its second-level cache, so that ``device_cold_s`` finds it cold.
 
-        That work writes more than the second-level cache holds: ``device_cold_s`` follows it at once,
-        ``device_s`` after another step.  nan for a step ``of_many`` launches or copies, which the queue does not hold.
+        ``device_s`` follows another step.
         """
-        if of_many:
-            return {"device_s": np.nan, "device_cold_s": np.nan}
         found = {}
-        for name, before in (("device_s", step), ("device_cold_s", None)):
+        for name, before in (("device_s", step), ("device_cold_s", lambda: None)):
             pair = self.event(), self.event()
-            self._write_over()
-            if before:
-                before()
+            for turn in range(WRITTEN_TIMES):  # about 2 ms on an H200
+                _written_over(self.index).fill(turn)
+            before()
             self.mark(pair[0])
             step()
             self.mark(pair[1])
@@ -174,30 +159,12 @@ class Gpu:
             found[name] = self.seconds([pair])
         return found
 
-    def _write_over(self) -> None:
-        memory = _written_over(self.index)
-        for turn in range(WRITTEN_TIMES):  # about 2 ms on an H200
-            memory.fill(turn)
 
-    def state(self) -> dict[str, Any]:
-        """The clock of the multiprocessors in MHz, and whether power or heat holds it back; nan if nobody tells."""
-        nvml, handle = _nvml(self.cupy.cuda.runtime.deviceGetPCIBusId(self.index))
-        unknown = {"sm_mhz": np.nan, "throttled": False}
-        if nvml is None:
-            return unknown
-        try:
-            reasons = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
-            clock = nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)
-        except (nvml.NVMLError, AttributeError):  # a virtual machine's driver, or an old library, may not tell
-            return unknown
-        return {"sm_mhz": float(clock), "throttled": bool(reasons & ~NOT_HELD_BACK)}
-
-    def kernel_facts(self, evaluator: Any) -> dict[str, Any]:
-        """Registers, memory and occupancy, the most of all kernels that ran; nan where the engine does not tell."""
-        launched = evaluator.engine.kernels()
-        names = {"block_used": "block_size", "points_used": "points_per_thread"}
-        return {fact: max((one.get(names.get(fact, fact), np.nan) for one in launched), default=np.nan)
-                for fact in KERNEL_FACTS}  # fmt: skip
+def kernel_facts(evaluator: Any) -> dict[str, Any]:
+    """Registers, memory and occupancy, the most of all kernels that ran; nan where the engine does not tell."""
+    launched = evaluator.engine.kernels()
+    return {column: max((kernel.get(name, np.nan) for kernel in launched), default=np.nan)
+            for column, name in KERNEL_FACTS.items()}  # fmt: skip
 
 
 @functools.cache
@@ -213,7 +180,7 @@ def _nvml(bus: str) -> tuple[Any, Any]:
 
 
 @functools.cache
-def _written_over(device: int) -> Any:
+def _written_over(index: int) -> Any:
     """Memory of a device that is several times as large as its second-level cache."""
     import cupy
 
@@ -231,35 +198,26 @@ def empty_cache() -> Iterator[None]:
             yield
         finally:
             assembler.forget()
-            if before is None:
-                del os.environ[FOLDER]
-            else:
-                os.environ[FOLDER] = before
+            del os.environ[FOLDER]
+            os.environ.update({} if before is None else {FOLDER: before})
 
 
 @functools.cache
 def roofs() -> dict[str, float]:
-    """Bytes a second that copying moves, read plus written, on the host and on the device: what nothing can beat."""
-    found = {"host_bytes_per_s": _host_copy()}
-    if not card.missing():
+    """Bytes per second that copying moves, read plus written, on the host and on the device: what nothing can beat."""
+    found = {"host_bytes_per_s": 2 * COPIED / _host_copy()}
+    if not device.missing():
         import cupy
 
-        side, source = Gpu("cuda"), cupy.zeros(COPIED // 4, np.float32)
-        target = cupy.empty_like(source)
-        marks = [(side.event(), side.event()) for _ in range(COPIES)]
-        for before, after in marks:
-            side.mark(before)
-            cupy.copyto(target, source)
-            side.mark(after)
-        side.wait()
-        found["gpu_bytes_per_s"] = 2 * source.nbytes / min(side.seconds([pair]) for pair in marks)
+        source, target = (cupy.zeros(COPIED // 4, np.float32) for _ in range(2))
+        times = [Gpu().alone(lambda: cupy.copyto(target, source))["device_s"] for _ in range(COPIES)]
+        found["gpu_bytes_per_s"] = 2 * COPIED / min(times)
     return found
 
 
 def _host_copy() -> float:
-    """By all threads together."""
-    source = np.zeros(COPIED // 4, np.float32)
-    target = np.ones_like(source)
+    """Seconds, by all threads together."""
+    source, target = np.zeros(COPIED // 4, np.float32), np.ones(COPIED // 4, np.float32)
     edges = np.linspace(0, len(source), machine.cores() + 1).astype(int)
     parts = [slice(*pair) for pair in itertools.pairwise(edges)]
     times = []
@@ -268,35 +226,31 @@ def _host_copy() -> float:
             begin = perf_counter()
             list(threads.map(lambda part: np.copyto(target[part], source[part]), parts))
             times.append(perf_counter() - begin)
-    return 2 * source.nbytes / min(times)
+    return min(times)
 
 
 def gpu_record() -> dict[str, Any]:
     """What a measured time depends on besides ``machine.record()``: the device, its driver, its software."""
-    if card.missing():
+    if device.missing():
         return {}
-    import cupy
+    gpu = Gpu()
+    runtime, properties = gpu.runtime, gpu.runtime.getDeviceProperties(gpu.index)
+    nvml, handle = _nvml(runtime.deviceGetPCIBusId(gpu.index))
 
-    runtime, index = cupy.cuda.runtime, cupy.cuda.runtime.getDevice()
-    properties = runtime.getDeviceProperties(index)
-    nvml, handle = _nvml(runtime.deviceGetPCIBusId(index))
-
-    def told(name: str, *arguments: Any) -> Any:
-        try:
+    def answer(name: str, *arguments: Any) -> Any:
+        with contextlib.suppress(Exception):  # no NVML, or a virtual machine's driver that does not tell
             return getattr(nvml, name)(*arguments)
-        except Exception:  # no NVML, or a virtual machine's driver that does not tell
-            return None
 
     return {
         "gpu": {
-            "name": properties["name"].decode(),
+            "name": gpu.name,
             "compute_capability": f"{properties['major']}.{properties['minor']}",
             "multiprocessors": int(properties["multiProcessorCount"]),
             "memory": int(properties["totalGlobalMem"]),
-            "driver": told("nvmlSystemGetDriverVersion"),
+            "driver": answer("nvmlSystemGetDriverVersion"),
             "cuda_driver": runtime.driverGetVersion(),
             "cuda_runtime": runtime.runtimeGetVersion(),
-            "most_sm_mhz": told("nvmlDeviceGetMaxClockInfo", handle, 1),  # NVML_CLOCK_SM
+            "most_sm_mhz": answer("nvmlDeviceGetMaxClockInfo", handle, 1),  # NVML_CLOCK_SM
             "devices": runtime.getDeviceCount(),
         }
     }

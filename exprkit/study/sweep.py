@@ -1,6 +1,6 @@
 """Many runs of one notebook: a study in YAML, each configuration through papermill, each once.
 
-Beside the pipeline: above ``notebook`` (which knows a notebook's parameters) and ``records``.
+In: a notebook and a study.  Out: a folder of results for each run, and what became of it.
 From a shell: ``python -m exprkit sweep notebooks/benchmark.ipynb data/studies/cpu.yaml``.
 
     >>> from exprkit.study.sweep import configurations
@@ -27,14 +27,13 @@ from __future__ import annotations
 import difflib
 import itertools
 import json
-import logging
 import math
 import os
-import re
 import reprlib
 import subprocess
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -55,6 +54,7 @@ SETTINGS = "parameters.json"
 UNLUCKY = "Kernel died before replying"  # papermill's race for ports, seen when several start at once
 STATES = ("done", "finished before", "skipped", "failed", "not started")
 MOST = 10_000  # runs of a study
+Study = str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]]
 
 
 class Outcome(NamedTuple):
@@ -82,10 +82,10 @@ class _Configuration(NamedTuple):
 
 def sweep(
     notebook: str | Path,
-    study: str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]],
+    study: Study,
     *,
     out: str | Path = "results",
-    workers: int | str = 1,
+    workers: int = 1,
     plain: Callable[[dict[str, Any]], Any] | None = None,
     into: str | Path | None = None,
     only: str | None = None,
@@ -106,8 +106,7 @@ def sweep(
         Folder of the runs' folders.
     workers
         1: one run after the other.  More: so many CPU runs side by side, and beside them
-        one GPU run on each device; or the address of a dask scheduler.  Needs dask.  Runs
-        side by side disturb each other's times.
+        one GPU run on each device.  Runs side by side disturb each other's times.
     plain
         A function that is called with the parameters, in this process, instead of papermill:
         for machines without Jupyter.
@@ -136,15 +135,16 @@ def sweep(
         Before anything runs: for a backend that does not exist.
     DataError
         If the system refuses to write, as where the disk is full; what is finished is kept.
-    MissingError
-        If several workers are wanted and dask is not installed.
     """
     jobs = jobs_of(notebook, study, out, only)
-    _check_workers(workers, plain)
+    if workers < 1:
+        raise ArgumentError(f"workers must be 1 or more, not {workers!r}")
+    if plain is not None and workers != 1:
+        raise ArgumentError("runs in this process go one after the other: workers must be 1")
     waiting, before = _waiting(jobs, into)
     outcomes = {outcome.folder: outcome for outcome in before}
     bar = progress(total=len(waiting)) if progress else None
-    end = None if minutes is None else perf_counter() + 60 * minutes
+    end = math.inf if minutes is None else perf_counter() + 60 * minutes
     try:
         for outcome in _run_all(waiting, workers, plain, end):
             outcomes[outcome.folder] = outcome
@@ -183,25 +183,17 @@ def _command(notebook: str | Path, study: Any, plain: Any, only: str | None) -> 
     return f"python -m exprkit sweep {notebook} {study}{options}"
 
 
-def _check_workers(workers: int | str, plain: Any) -> None:
-    if workers < 1 if isinstance(workers, int) else not re.fullmatch(r"(\w+://)?[^/\s]+:\d+/?", workers):
-        raise ArgumentError(f"workers must be 1 or more, or a scheduler's address as tcp://host:8786, not {workers!r}")
-    if plain is not None and workers != 1:
-        raise ArgumentError("runs in this process go one after the other: workers must be 1")
-
-
 def summary(outcomes: Iterable[Outcome]) -> str:
     """How many of each state; then a line for each reason to skip, and for each run that failed."""
     outcomes = list(outcomes)
-    counts = {state: sum(one.state == state for one in outcomes) for state in STATES}
-    lines = [", ".join(f"{count} {state}" for state, count in counts.items() if count)]
-    for reason in dict.fromkeys(one.detail for one in outcomes if one.state == "skipped"):
-        skipped = sum(one.state == "skipped" and one.detail == reason for one in outcomes)
-        lines.append(f"skipped, {number_of(skipped, 'run')}: {reason}")
-    lines += [f"failed: {one.detail}" for one in outcomes if one.state == "failed"]
-    if counts["not started"]:
-        lines.append("the time was up: start the same command again for the rest")
-    return "\n".join(lines)
+    counts = Counter(one.state for one in outcomes)
+    reasons = Counter(one.detail for one in outcomes if one.state == "skipped")
+    return "\n".join([
+        ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]),
+        *(f"skipped, {number_of(count, 'run')}: {reason}" for reason, count in reasons.items()),
+        *(f"failed: {one.detail}" for one in outcomes if one.state == "failed"),
+        *["the time was up: start the same command again for the rest"][: counts["not started"]],
+    ])  # fmt: skip
 
 
 def listing(jobs: list[_Configuration], into: str | Path | None = None) -> str:
@@ -209,28 +201,26 @@ def listing(jobs: list[_Configuration], into: str | Path | None = None) -> str:
 
     Of the time they take only the limit is told that they set to themselves by ``seconds``, if they have that.
     """
+    usual = {name: _text(value) for name, (_, value) in notebooks.defaults(jobs[0].notebook).items()}
     groups: dict[str, list[_Configuration]] = {}
     for job in jobs:
         groups.setdefault(job.folder.name.rpartition("-")[0], []).append(job)
-    usual = {name: _text(value) for name, (_, value) in notebooks.defaults(jobs[0].notebook).items()}
     lines = [line for name, some in groups.items() for line in _group(name, some, usual)]
     waiting, known = _waiting(jobs, into)
     runs = f"{number_of(len(jobs), 'run')} in {jobs[0].folder.parent}, {len(waiting):,} of them to be started"
-    lines.append(runs + _limit(waiting))
-    return "\n".join([*lines, *(summary(known).splitlines() if known else ())])
+    return "\n".join([*lines, runs + _limit(waiting), *(summary(known).splitlines() if known else ())])
 
 
 def _group(name: str, jobs: list[_Configuration], usual: dict[str, str]) -> Iterator[str]:
     """Lines on the runs of one name: what all of them have that the notebook has not by itself, then what differs."""
     named = ("study", "results_dir")  # which the folder's name tells
     texts = [{name: _text(value) for name, value in job.parameters.items() if name not in named} for job in jobs]
-    differing = {parameter for parameter in texts[0] if len({text[parameter] for text in texts}) > 1}
-    shared = {parameter for parameter in texts[0] if texts[0][parameter] != usual[parameter]} - differing
-    written = [" ".join(f"{parameter}={text[parameter]}" for parameter in text if parameter in differing)
-               for text in texts]  # fmt: skip
-    all_have = ", all with " + " ".join(f"{one}={texts[0][one]}" for one in texts[0] if one in shared) if shared else ""
+    differing = [parameter for parameter in texts[0] if len({text[parameter] for text in texts}) > 1]
+    shared = [name for name, text in texts[0].items() if text != usual[name] and name not in differing]
+    all_have = ", all with " + " ".join(f"{one}={texts[0][one]}" for one in shared) if shared else ""
     yield f"{name}: {number_of(len(jobs), 'run')}{all_have}"
-    yield from (f"  {job.folder.name} {text}".rstrip() for job, text in zip(jobs, written, strict=True))
+    for job, text in zip(jobs, texts, strict=True):
+        yield " ".join([f"  {job.folder.name}", *(f"{one}={text[one]}" for one in differing)])
 
 
 def _text(value: Any) -> str:
@@ -251,19 +241,21 @@ def _limit(jobs: list[_Configuration]) -> str:
 # ── what to run ──────────────────────────────────────────────────────────────────────
 
 
-def configurations(study: str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def configurations(study: Study) -> list[dict[str, Any]]:
     """The parameters of every run of a study, those that it names."""
-    content = _read(study) if isinstance(study, str | Path) else study
+    content: Any = _read(study) if isinstance(study, str | Path) else study
     if not isinstance(content, Mapping) and (isinstance(content, str) or not isinstance(content, Iterable | None)):
         raise ArgumentError(f"a study is a block or a list of blocks, not {reprlib.repr(content)}")
     blocks = [content] if isinstance(content, Mapping) else list(content or ())
     if not blocks:
         raise ArgumentError("the study is empty")
-    checked = [_checked_block(number, block) for number, block in enumerate(blocks)]
-    count = sum(len(block.points) * math.prod(map(len, block.grid.values())) for block in checked)
+    checked = [_checked_block(f"block {number} of the study", block) for number, block in enumerate(blocks, start=1)]
+    count = sum(len(points) * math.prod(map(len, grid.values())) for _, points, grid in checked)
     if count > MOST:
         raise ArgumentError(f"the study has {count:,} runs, and {MOST:,} are the most: make its grid smaller")
-    return [one for block in checked for one in block.runs()]
+    return [{**fixed, **point, **dict(zip(grid, values, strict=True))}
+            for fixed, points, grid in checked for point in points
+            for values in itertools.product(*grid.values())]  # fmt: skip
 
 
 def _read(path: str | Path) -> Any:
@@ -279,28 +271,14 @@ def _read(path: str | Path) -> Any:
         raise ArgumentError(f"the study {str(path)!r} cannot be read: it is nested too deeply") from None
 
 
-class _Block(NamedTuple):
-    """A block of a study, checked."""
-
-    fixed: Mapping[str, Any]
-    points: list[Mapping[str, Any]]
-    grid: Mapping[str, list[Any]]
-
-    def runs(self) -> Iterator[dict[str, Any]]:
-        for point in self.points:
-            for values in itertools.product(*self.grid.values()):
-                yield {**self.fixed, **point, **dict(zip(self.grid, values, strict=True))}
-
-
-def _checked_block(number: int, block: Any) -> _Block:
-    where = f"block {number + 1} of the study"
+def _checked_block(where: str, block: Any) -> tuple[Any, Any, Any]:
+    """Its fixed parameters, its points and its grid."""
     if not isinstance(block, Mapping):
         raise ArgumentError(f"{where} must hold some of {', '.join(BLOCK)}, not {reprlib.repr(block)}")
-    for name in block:
-        if name not in BLOCK:
-            near = difflib.get_close_matches(str(name), BLOCK, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(BLOCK)}"
-            raise ArgumentError(f"{where} has no {name!r}; {hint}")
+    for name in set(block) - set(BLOCK):
+        near = difflib.get_close_matches(str(name), BLOCK, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(BLOCK)}"
+        raise ArgumentError(f"{where} has no {name!r}; {hint}")
     fixed, points, grid = block.get("fixed", {}), block.get("points", [{}]), block.get("grid", {})
     if not isinstance(points, list) or not points:
         raise ArgumentError(f"{where}: points must be a list of runs, not {reprlib.repr(points)}")
@@ -310,12 +288,11 @@ def _checked_block(number: int, block: Any) -> _Block:
             raise ArgumentError(f"{where}: {part} must be parameters as in  n_points: 362, not {shown}")
     for name, values in grid.items():
         if not isinstance(values, list) or not values:
-            shown = reprlib.repr(values)
-            raise ArgumentError(f"{where}: grid needs a list of values for {name!r}, not {shown}")
-    return _Block(fixed, points, grid)
+            raise ArgumentError(f"{where}: grid needs a list of values for {name!r}, not {reprlib.repr(values)}")
+    return fixed, points, grid
 
 
-def jobs_of(notebook: str | Path, study: Any, out: str | Path, only: str | None = None) -> list[_Configuration]:
+def jobs_of(notebook: str | Path, study: Study, out: str | Path, only: str | None = None) -> list[_Configuration]:
     """All runs of a study, checked; ``sweep`` says what is raised."""
     notebook, out = Path(notebook), Path(out)
     code, declared, jobs = notebooks.code_of(notebook), notebooks.defaults(notebook), {}
@@ -323,8 +300,7 @@ def jobs_of(notebook: str | Path, study: Any, out: str | Path, only: str | None 
         parameters = notebooks.checked(declared, given)
         if only is not None and parameters.get("study") != only:
             continue
-        for backend in parameters.get("backends", ()):
-            _status(backend)
+        unavailable(parameters)  # raises for a backend that there is not
         named = {name: value for name, value in parameters.items() if name != "results_dir"}
         name = records.checked_name(str(parameters["study"])) if "study" in parameters else notebook.stem
         folder = out / f"{name}-{records.key_of(code, named)}"
@@ -338,17 +314,12 @@ def jobs_of(notebook: str | Path, study: Any, out: str | Path, only: str | None 
     return list(jobs.values())
 
 
-def _status(backend: str) -> Any:
-    """Of a backend by its name; raises for a name that there is not."""
-    if backend not in NAMES:
-        load(backend)
-    return status(backend)
-
-
 def unavailable(parameters: dict[str, Any]) -> str:
-    """Why a run's backends cannot run here; empty if they can."""
-    found = {name: _status(name) for name in parameters.get("backends", ())}
-    return "; ".join(f"{name}: {one.detail}" for name, one in found.items() if not one.available)
+    """Why a run's backends cannot run here; empty if they can.  Raises for a name that there is not."""
+    names = parameters.get("backends", ())
+    for name in set(names) - set(NAMES):
+        load(name)
+    return "; ".join(f"{name}: {status(name).detail}" for name in names if not status(name).available)
 
 
 def _on_gpu(job: _Configuration) -> bool:
@@ -368,37 +339,24 @@ def finished(folder: Path) -> bool:
 
 
 def _run_all(
-    jobs: list[_Configuration], workers: int | str, plain: Callable[..., Any] | None, end: float | None
+    jobs: list[_Configuration], workers: int, plain: Callable[..., Any] | None, end: float
 ) -> Iterator[Outcome]:
-    """Outcomes as they come."""
+    """Outcomes as they come; side by side, threads wait for papermill's processes."""
     if workers == 1:
-        yield from (_run(job, plain, None, end) for job in jobs)
+        yield from (_run(job, end, plain) for job in jobs)
         return
-    with brought_by("dask"):
-        from dask.distributed import Client, LocalCluster
-        from dask.distributed import as_completed as in_turn
-
     on_gpu = [job for job in jobs if _on_gpu(job)]
-    on_cpu = [job for job in jobs if job not in on_gpu]
-    # a worker only waits for papermill's process, so that threads do
-    cluster: Any = workers if isinstance(workers, str) else LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None, silence_logs=logging.ERROR
-    )  # fmt: skip
     devices: SimpleQueue[int] = SimpleQueue()
     for device in range(_device_count() if on_gpu else 0):
         devices.put(device)
-    try:
-        connected = Client(cluster)
-    except OSError as error:
-        raise ArgumentError(f"there is no dask scheduler at {workers}: {error}") from None
-    with connected as client, ThreadPoolExecutor(max(1, devices.qsize())) as threads:
-        on_device = [threads.submit(_run_on_a_device, job, devices, end) for job in on_gpu]
-        for future in in_turn(client.map(_run, on_cpu, end=end, pure=False)) if on_cpu else ():
-            yield future.result()
-        for done in as_completed(on_device):
-            yield done.result()
-    if not isinstance(workers, str):
-        cluster.close()
+    with ThreadPoolExecutor(workers) as on_host, ThreadPoolExecutor(max(1, devices.qsize())) as on_devices:
+        runs = [on_devices.submit(_run_on_a_device, job, end, devices) if job in on_gpu else
+                on_host.submit(_run, job, end) for job in jobs]  # fmt: skip
+        try:
+            yield from (run.result() for run in as_completed(runs))
+        finally:  # a user who stops it waits for what is running only
+            for run in runs:
+                run.cancel()
 
 
 def _device_count() -> int:
@@ -407,20 +365,20 @@ def _device_count() -> int:
     return int(cupy.cuda.runtime.getDeviceCount())
 
 
-def _run_on_a_device(job: _Configuration, devices: SimpleQueue[int], end: float | None) -> Outcome:
+def _run_on_a_device(job: _Configuration, end: float, devices: SimpleQueue[int]) -> Outcome:
     device = devices.get()
     try:
-        return _run(job, None, device, end)
+        return _run(job, end, None, device)
     finally:
         devices.put(device)
 
 
 def _run(
-    job: _Configuration, plain: Callable[..., Any] | None = None, device: int | None = None, end: float | None = None
+    job: _Configuration, end: float, plain: Callable[..., Any] | None = None, device: int | None = None
 ) -> Outcome:
     """Run one configuration, unless the time is up, and note it as finished if it is."""
     begin = perf_counter()
-    if end is not None and begin > end:
+    if begin > end:
         return Outcome(job.parameters, "not started", "the time was up", job.folder, 0.0)
     records.folder_at(job.folder)
     for old in (*job.folder.glob(f"*{records.SAMPLES}"), job.folder / FINISHED):
@@ -446,12 +404,11 @@ def _papermill(job: _Configuration, device: int | None) -> tuple[str, Path]:
     command += ["-f", str(job.folder / SETTINGS)]
     for _ in range(2):
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        if done.returncode == 0 or UNLUCKY not in done.stderr:
+        if done.returncode == 0:
+            return "", job.report
+        if UNLUCKY not in done.stderr:
             break
-    if done.returncode == 0:
-        return "", job.report
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
-    return (lines[-1].strip() if lines else "no error was written") + f" (exit {done.returncode})", job.report
+    return f"{_last_line(done.stderr) or 'no error was written'} (exit {done.returncode})", job.report
 
 
 def _call(job: _Configuration, plain: Callable[..., Any]) -> tuple[str, Path]:
@@ -463,6 +420,9 @@ def _call(job: _Configuration, plain: Callable[..., Any]) -> tuple[str, Path]:
     except Exception as error:  # whatever a configuration raises, the others go on
         text = traceback.format_exc()
         records.write(report, lambda path: path.write_text(text, encoding="utf-8", errors="backslashreplace"))
-        last = [line for line in str(error).splitlines() if line.strip()][-1:] or [""]
-        return f"{type(error).__name__}: {last[0]}", report
+        return f"{type(error).__name__}: {_last_line(str(error))}", report
     return "", report
+
+
+def _last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

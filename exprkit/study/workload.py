@@ -1,7 +1,6 @@
 """What is measured on: expressions and data by name, as many as asked for.
 
-The first stage of a measurement, before ``bench``; the notebooks' parameters ``expressions``,
-``dataset``, ``n_exprs``, ``n_points``, ... end up here.
+In: the notebooks' parameters ``expressions``, ``dataset``, ``n_exprs``, ...  Out: what ``bench`` measures.
 
     >>> from exprkit.study import workload
     >>> len(workload.expressions("random", 5, n_tokens=9)), len(workload.dataset("rough_pipe", 10_860))
@@ -35,22 +34,9 @@ def expressions(
 ) -> list[str]:
     """``n`` expressions as texts.
 
-    Parameters
-    ----------
-    source
-        "exhaustive": as many as needed of all expressions up to a size, evenly spread, no
-        two alike; "esr": the thesis's own 247, over and over; "random": trees as in genetic
-        programming; else the path of a text file with an expression a line, repeated or cut.
-    n
-        How many.
-    n_vars
-        Number of variables ("exhaustive" and "random").
-    n_tokens
-        Of each expression ("random"); 0: from 10 to 50.
-    n_params
-        Of each expression ("random").
-    seed
-        Of "random".
+    ``source`` is "exhaustive" (as many as needed of all expressions up to a size, evenly spread, no two alike), "esr"
+    (the thesis's own 247, over and over), "random" (trees as in genetic programming, each with ``n_tokens``, 0: from
+    10 to 50, and ``n_params``), or the path of a text file with an expression a line, repeated or cut.
 
     Raises
     ------
