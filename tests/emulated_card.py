@@ -77,10 +77,16 @@ class EmulatedCard:
         return self._kernels[key]
 
     def _build(self, name, source, defined):
-        path = self.folder / f"k{len(self._kernels)}.cpp"
-        source = re.sub(r"    extern __shared__ .*\n", "", source)
         job = "FitJob" if "struct FitJob" in source else "Job"
-        path.write_text(source + RUN.format(shared=SHARED_BYTES, job=job, call=f"{name}(*job)"))
+        return self._compiled(source + RUN.format(shared=SHARED_BYTES, job=job, call=f"{name}(*job)"), defined)
+
+    def library(self, source, settings, macros):
+        """What the text makes ``extern "C"``."""
+        return ctypes.CDLL(str(self._compiled(source, nvrtc.macros(settings, macros))))
+
+    def _compiled(self, source, defined):
+        path = self.folder / f"k{len(self._kernels)}.cpp"
+        path.write_text(re.sub(r"    extern __shared__ .*\n", "", source))
         macros = [f"-D{macro}={value}" for macro, value in defined.items()]
         command = [compiler(), "-std=c++17", "-O1", "-ffp-contract=off", "-w", "-shared", "-fPIC"]
         command += ["-include", str(HEADER)]

@@ -1,7 +1,6 @@
 """What a fit minimises, and the words for how it ended.
 
-``fit`` makes the ``Options``, a backend's ``Engine.fit`` reads them and
-gives back what it ``Fitted``.
+In: ``Options``, which ``fit`` makes for a backend's ``Engine.fit``.  Out: what it ``Fitted``.
 
     >>> from exprkit.backends import objective
     >>> objective.REASONS[objective.FTOL]
@@ -26,20 +25,26 @@ HUBER     r^2; beyond delta: 2 delta abs r - delta^2     1; beyond delta: delta 
 POISSON   2 (y log(y / f) - (y - f)); nan for f <= 0     1 / f
 ========  =============================================  ==============================
 
-A point of weight 0 does not count, whatever f, y and J are there.
+A point of weight 0 does not count, whatever f, y and J are there.  ``loss_of`` and ``weight_of`` are the table for
+NumPy's arrays and for the vectors of the CPU backend's kernels.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
 SQUARES, ABSOLUTE, HUBER, POISSON = range(4)
 
+REASON_NAMES = (
+    "FTOL", "XTOL", "GTOL", "MAX_ITER", "STUCK", "NOT_FINITE", "NO_PARAMETERS", "NO_WEIGHT", "INVALID", "NO_DERIVATIVE",
+    "FLAT", "NO_SLOPE",
+)  # fmt: skip
 (
     FTOL, XTOL, GTOL, MAX_ITER, STUCK, NOT_FINITE, NO_PARAMETERS, NO_WEIGHT, INVALID, NO_DERIVATIVE, FLAT, NO_SLOPE,
-) = range(12)  # fmt: skip
+) = range(len(REASON_NAMES))  # fmt: skip
 CONVERGED = (FTOL, XTOL, GTOL, FLAT)
 REASONS = {
     FTOL: "the loss no longer falls",
@@ -56,15 +61,34 @@ REASONS = {
     NO_SLOPE: "a derivative is not finite, so that its parameter could not follow",
 }
 
-# The steps of Levenberg and Marquardt; data/results/fit_steps.md has what others reach
-FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 0.1, 1e-8, 1e16
-HARDER, EASIER = 4.0, 0.1  # what the damping is multiplied with: after a rejected step, and at least after a taken one
-FADING = 0.1  # of the scale, from step to step
-FREE = 1e-4  # share of the damping that parameters have which the expression is linear in
+
+def loss_of(kind: int, r: Any, f: Any, y: Any, delta: Any, library: Any) -> Any:
+    """L; ``library`` has ``where`` and ``log`` for such numbers."""
+    if kind == ABSOLUTE:
+        return abs(r)
+    if kind == HUBER:
+        size = abs(r)
+        return library.where(size <= delta, r * r, delta * (size + size - delta))
+    if kind == POISSON:
+        log = library.where(y > 0.0, y * library.log(y / f), 0.0)
+        return library.where(f > 0.0, 2.0 * (log - (y - f)), math.nan)
+    return r * r
+
+
+def weight_of(kind: int, r: Any, f: Any, delta: Any, library: Any) -> Any:
+    """q; None where it is 1 everywhere."""
+    if kind == SQUARES:
+        return None
+    if kind == POISSON:
+        return 1.0 / f
+    size = abs(r)
+    if kind == ABSOLUTE:
+        return 0.5 / library.where(size < delta, delta, size)
+    return library.where(size <= delta, 1.0, delta / size)
 
 
 class Options(NamedTuple):
-    """What a backend's ``Engine.fit`` is told."""
+    """What to minimise, and when to end."""
 
     kind: int = SQUARES
     delta: float = 1.0  # of ABSOLUTE (a small floor) and HUBER
@@ -77,7 +101,7 @@ class Options(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """What it gives back: each expression's best start."""
+    """Each expression's best fit."""
 
     params: np.ndarray  # float64 (n_exprs, max_params), nan where an expression has fewer
     loss: np.ndarray  # float64 (n_exprs,): the objective

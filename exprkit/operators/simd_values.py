@@ -133,7 +133,7 @@ class Vec:
     floor = _intrinsic("llvm.floor")
     ceil = _intrinsic("llvm.ceil")
     trunc = _intrinsic("llvm.trunc")
-    abs = _intrinsic("llvm.fabs")
+    abs = __abs__ = _intrinsic("llvm.fabs")
     copysign = _intrinsic("llvm.copysign")  # the size of a with the sign of b
 
     def at_least(self, b: Vec | float) -> Vec:

@@ -36,7 +36,7 @@ from exprkit.runtime import disk_cache
 
 # the modules whose constants and functions others compile into their own code (a test compares)
 SHARED = (
-    "runtime/jit", "operators/ops", "text/tokens", "runtime/intrinsics", "backends/objective",
+    "runtime/jit", "operators/ops", "text/tokens", "runtime/intrinsics", "backends/objective", "backends/decisions",
     "programs/lower", "programs/linearity", "programs/gradient", "expressions/dag", "expressions/rewrite",
     "text/decimals",
     "backends/cpu/kernels", "backends/cpu/reductions", "backends/gpu/opcodes", "backends/gpu/bytecode",

@@ -20,21 +20,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exprkit.backends import objective
+from exprkit.backends import decisions, objective
 from exprkit.backends.cpu.derivatives import GradientJob, Gradients, Scratch, equations
 from exprkit.backends.cpu.tiles import ZERO, begin
+from exprkit.backends.decisions import AT_LINEAR_STEP, AT_START, AT_STEP, FADING, FREE, HARDER, LEAST_DAMPING, RUNNING
 from exprkit.backends.objective import Fitted, Options
 from exprkit.programs.linearity import dependence
 from exprkit.runtime.intrinsics import lent, take
 from exprkit.runtime.jit import compiled
 
-FTOL, XTOL, GTOL, MAX_ITER, STUCK = range(5)
-NOT_FINITE, NO_PARAMETERS, NO_DERIVATIVE = objective.NOT_FINITE, objective.NO_PARAMETERS, objective.NO_DERIVATIVE
-FLAT, NO_SLOPE, FADING, FREE, HARDER, EASIER = (
-    objective.FLAT, objective.NO_SLOPE, objective.FADING, objective.FREE, objective.HARDER, objective.EASIER,
-)  # fmt: skip
-FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = objective.FIRST_DAMPING, objective.LEAST_DAMPING, objective.MOST_DAMPING
-START, LINEAR, TRIAL = range(3)  # what is evaluated: the start, the linear parameters solved, a step
+FIRST_DAMPING, MOST_DAMPING = decisions.FIRST_DAMPING, decisions.MOST_DAMPING
 ROWS_AT_ONCE = 1 << 24  # instructions x points between two looks for Ctrl-C, an evaluation of every row
 
 
@@ -72,7 +67,7 @@ def _run(gradients: Gradients, rows: _FitRows, y: np.ndarray, weights: np.ndarra
     goal = gradients.goal(y, weights, options.kind, options.delta)
 
     def drive(job: GradientJob, scratch: Scratch, most: int) -> bool:
-        return _drive(gradients.machine, goal, loop, rows, job, scratch, _State.make(width), most)
+        return _drive(gradients.machine, goal, loop, rows, job, scratch, State.make(width), most)
 
     at_once = max(1, ROWS_AT_ONCE * n_exprs // max(gradients.n_points * len(gradients.program.code), 1))
     gradients.each_row(len(rows.loss), at_once, drive)
@@ -116,29 +111,53 @@ class _Loop(NamedTuple):
     gtol: float
 
 
-class _State(NamedTuple):
-    """A row's equations at the present point; one for each thread."""
+class FitTerms(NamedTuple):
+    """What the fit of a row has to keep to."""
 
-    jtr: np.ndarray
+    n: int  # parameters
+    lower: np.ndarray
+    upper: np.ndarray
+    linear: int  # bits of the parameters that the expression is linear in
+    differentiable: bool
+    max_iter: int
+    tol: float
+    gtol: float
+
+
+PROGRESS = np.dtype([
+    ("loss", np.float64), ("damping", np.float64), ("predicted", np.float64), ("phase", np.int64),
+    ("iterations", np.int64), ("evaluations", np.int64),
+])  # fmt: skip
+
+
+class State(NamedTuple):
+    """Where the fit of a row stands; one for each thread."""
+
+    progress: np.ndarray  # one PROGRESS
+    p: np.ndarray
+    trial: np.ndarray  # what is evaluated next
+    jtr: np.ndarray  # at p
     jtj: np.ndarray  # full
-    scale: np.ndarray  # the largest diagonal of late
+    scale: np.ndarray  # the fading maximum of the diagonal
     share: np.ndarray  # of the damping
     d: np.ndarray  # the step
     way: np.ndarray  # from there to the least value of the model, of the active ones
-    trial: np.ndarray
     active: np.ndarray  # numbers of the parameters that can move
     A: np.ndarray
 
     @classmethod
-    def make(cls, width: int) -> _State:
+    def make(cls, width: int) -> State:
         n = max(width, 1)
+        p, trial, jtr, scale, share, d, way = np.zeros((7, n))
         return cls(
-            np.zeros(n), np.zeros((n, n)), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n),
-            np.zeros(n, np.int64), np.zeros((n, n)),
+            np.zeros(1, PROGRESS), p, trial, jtr, np.zeros((n, n)), scale, share, d, way, np.zeros(n, np.int64),
+            np.zeros((n, n)),
         )  # fmt: skip
 
 
 _part = compiled(forceinline=True)
+first_reason, final_reason = _part(decisions.first_reason), _part(decisions.final_reason)
+damped, is_settled = _part(decisions.damped), _part(decisions.is_settled)
 
 
 @compiled
@@ -152,120 +171,79 @@ def _drive(machine, goal, loop, rows, job, scratch, state, most):
         if row >= len(rows.loss):
             return False
         if loop.valid[row % n_exprs]:
-            _fit_row(machine, goal, loop, rows, scratch, state, row, row % n_exprs)
+            _fit_row(machine, goal, loop, rows, scratch, state, row)
     return True
 
 
 @compiled
-def _fit_row(machine, goal, loop, rows, scratch, state, row, expr):
+def _fit_row(machine, goal, loop, rows, scratch, state, row):
     """Fit one row.  There is one place that evaluates, so that all of it becomes one piece of machine code."""
-    p, n = rows.params[row], np.int64(machine.n_params[expr])
+    expr = row % len(machine.n_params)
     bound = expr if len(loop.lower) > 1 else 0
-    lower, upper = loop.lower[bound], loop.upper[bound]
+    n, linear = machine.n_params[expr] + ZERO, loop.linear[expr]
+    terms = lent(FitTerms(
+        n, loop.lower[bound], loop.upper[bound], linear, loop.differentiable[expr], loop.max_iter, loop.tol, loop.gtol
+    ))  # fmt: skip
+    now, p, status = state.progress[0], rows.params[row], RUNNING
+    now.loss, now.damping, now.predicted = np.inf, FIRST_DAMPING, 0.0
+    now.phase = now.iterations = now.evaluations = 0
     for j in range(n):
-        state.trial[j] = min(max(p[j], lower[j]), upper[j])
-        state.share[j] = FREE if _is_in(loop.linear[expr], j) else 1.0
-    phase, loss, limit, predicted = START, np.inf, np.inf, 0.0
-    damping, iteration, status = FIRST_DAMPING, 0, -1
-    while status < 0:
+        state.trial[j] = min(max(p[j], terms.lower[j]), terms.upper[j])
+        state.share[j] = FREE if _is_in(linear, j) else 1.0
+    while status == RUNNING:
         for j in range(n):
             scratch.params[0, j] = state.trial[j]
-        rows.evaluations[row] += 1
         begin(machine, scratch, scratch, ZERO, expr, ZERO)
-        new = equations(machine, goal, scratch, expr, ZERO, goal.n_tiles, limit, True)
-        if phase == START:
-            loss = new
-            status = _at_start(n, loop.differentiable[expr], new)
-            if status >= 0:
-                loss = np.nan if status == NOT_FINITE else new
-                continue
-        elif phase == TRIAL:
-            gain = loss - new
-            if not gain > loop.tol * loss and 0 <= predicted <= loop.tol * loss:
-                status = FTOL
-            damping = max(LEAST_DAMPING, damping * (_eased(gain, predicted) if gain > 0 else HARDER))
-        if phase == START or new < loss:
-            loss = limit = new
-            _accept(scratch, state, p, n, 0.0 if phase < TRIAL else FADING)
-            if phase == TRIAL and _flat(loop, state, p, n, loss, lower, upper):
-                status = GTOL
-        phase += 1
-        if phase == LINEAR and status < 0:
-            if loop.linear[expr] != 0 and _step(
-                state, p, n, _choose(state, p, n, lower, upper, loop.linear[expr]), LEAST_DAMPING, lower, upper
-            ):
-                _move(state, p, n, lower, upper)
-                continue
-            phase = TRIAL
-        if phase == TRIAL and _flat(loop, state, p, n, loss, lower, upper):
-            status = GTOL
-        phase = TRIAL
-        while status < 0:
-            if iteration == loop.max_iter:
-                status = MAX_ITER
-                break
-            if damping > MOST_DAMPING:
-                status = STUCK
-                break
-            iteration += 1
-            n_active = _choose(state, p, n, lower, upper, np.uint64(0))
-            if not _step(state, p, n, n_active, damping, lower, upper):
-                damping *= HARDER
-                continue
-            if _move(state, p, n, lower, upper) <= loop.tol:
-                status = XTOL
-            predicted = _predicted(state, n)
-            break
-    if status == GTOL and not _any_is_sound(state, n):
-        status = FLAT
-    if status in (FTOL, XTOL, GTOL, FLAT) and not _all_finite(state, n):
-        status = NO_SLOPE
-    rows.loss[row], rows.status[row], rows.iterations[row] = loss, status, iteration
-
-
-@_part
-def _at_start(n, differentiable, loss):
-    """The status where there is nothing to be done, else -1."""
-    if n == 0:
-        return NO_PARAMETERS
-    if not differentiable:
-        return NO_DERIVATIVE
-    return -1 if np.isfinite(loss) else NOT_FINITE
-
-
-@_part
-def _eased(gain, predicted):
-    """What the damping is multiplied with after a step that helped: less, the better the model foretold it."""
-    return max(EASIER, 1 - (2 * gain / predicted - 1) ** 3) if predicted > 0 else HARDER
-
-
-@_part
-def _move(state, p, n, lower, upper):
-    """Take the step within the bounds, one that meets a bound exactly there; gives the tolerance that it is within."""
-    largest = 0.0
+        new = equations(machine, goal, scratch, expr, ZERO, goal.n_tiles, now.loss, True)
+        status = advance(terms, state, scratch.sums, new)
     for j in range(n):
-        trial = p[j] + state.d[j]
-        if state.d[j] >= upper[j] - p[j]:
-            trial = upper[j]
-        elif state.d[j] <= lower[j] - p[j]:
-            trial = lower[j]
-        state.trial[j] = min(max(trial, lower[j]), upper[j])
-        state.d[j] = state.trial[j] - p[j]
-        size, place = abs(state.d[j]), abs(p[j])
-        if size > 0:  # size <= tol * (place + tol), solved for tol
-            largest = max(largest, 2 * size / (place + np.sqrt(place * place + 4 * size)))
-    return largest
+        p[j] = state.p[j]
+    rows.loss[row] = np.nan if status == objective.NOT_FINITE else now.loss
+    rows.status[row], rows.iterations[row], rows.evaluations[row] = status, now.iterations, now.evaluations
 
 
 @_part
-def _accept(scratch, state, p, n, fading):
+def advance(terms, state, sums, new):
+    """After an evaluation of the trial: take it in, and find the next one; RUNNING, or why the fit ends."""
+    now, holds = state.progress[0], 0
+    now.evaluations += 1
+    if now.phase == AT_STEP:
+        gain = now.loss - new
+        holds |= is_settled(now.loss, gain, now.predicted, terms.tol) << objective.FTOL
+        now.damping = damped(now.damping, gain, now.predicted)
+        if gain > 0:
+            _accept(terms, state, sums, new, FADING)
+            holds |= _stationary(terms, state)
+    elif now.phase == AT_START:
+        _accept(terms, state, sums, new, 0.0)
+        holds |= (terms.n == 0) << objective.NO_PARAMETERS | (not terms.differentiable) << objective.NO_DERIVATIVE
+        holds |= (not np.isfinite(new)) << objective.NOT_FINITE
+        if holds == 0:
+            if _propose_linear(terms, state):
+                now.phase = AT_LINEAR_STEP
+                return RUNNING
+            holds = _stationary(terms, state)
+    else:
+        if new < now.loss:
+            _accept(terms, state, sums, new, 0.0)
+        holds |= _stationary(terms, state)
+    now.phase = AT_STEP
+    status = first_reason(holds)
+    if status == RUNNING:
+        status = _propose(terms, state)
+    return final_reason(status, _all_finite(terms, state))
+
+
+@_part
+def _accept(terms, state, sums, new, fading):
     """The trial becomes the present point, its sums the equations; the scale forgets, but not at once."""
-    k = n
-    for j in range(n):
-        p[j] = state.trial[j]
-        state.jtr[j] = scratch.sums[j]
-        for m in range(j, n):
-            state.jtj[j, m] = state.jtj[m, j] = scratch.sums[k]
+    state.progress[0].loss = new
+    k = terms.n
+    for j in range(terms.n):
+        state.p[j] = state.trial[j]
+        state.jtr[j] = sums[j]
+        for m in range(j, terms.n):
+            state.jtj[j, m] = state.jtj[m, j] = sums[k]
             k += 1
         state.scale[j] *= fading
         if not state.jtj[j, j] <= state.scale[j]:
@@ -273,33 +251,69 @@ def _accept(scratch, state, p, n, fading):
 
 
 @_part
-def _can_move(state, p, j, lower, upper):
-    """Its equation is sound, and it is not at a bound that the loss pushes against."""
-    slope = state.jtr[j]
-    held = (p[j] <= lower[j] and slope > 0) or (p[j] >= upper[j] and slope < 0)
-    return _is_sound(state, j) and not held
+def _propose(terms, state):
+    """Find the trial of the next step; RUNNING, or why there is none."""
+    now, solved = state.progress[0], False
+    while not solved:
+        holds = (now.iterations >= terms.max_iter) << objective.MAX_ITER
+        holds |= (now.damping > MOST_DAMPING) << objective.STUCK
+        if holds != 0:
+            return first_reason(holds)
+        now.iterations += 1
+        solved = _step(terms, state, _choose(terms, state, np.uint64(0)), now.damping)
+        if not solved:
+            now.damping *= HARDER
+    still = _move(terms, state) <= terms.tol
+    now.predicted = _predicted(terms, state)
+    return first_reason(still << objective.XTOL)
 
 
 @_part
-def _is_sound(state, j):
-    """It changes the values, by numbers that can be reckoned with."""
+def _propose_linear(terms, state):
+    """Make the trial that with the linear parameters at their best; whether there is such."""
+    if terms.linear == 0 or not _step(terms, state, _choose(terms, state, terms.linear), LEAST_DAMPING):
+        return False
+    return _move(terms, state) > 0
+
+
+@_part
+def _move(terms, state):
+    """Make the trial, of parameters that meet a bound exactly there; gives the tolerance that the step is within."""
+    largest = 0.0
+    for j in range(terms.n):
+        p, lower, upper = state.p[j], terms.lower[j], terms.upper[j]
+        trial = p + state.d[j]
+        if state.d[j] >= upper - p:
+            trial = upper
+        elif state.d[j] <= lower - p:
+            trial = lower
+        state.trial[j] = min(max(trial, lower), upper)
+        state.d[j] = state.trial[j] - p
+        size, place = abs(state.d[j]), abs(p)
+        if size > 0:  # size <= tol * (place + tol), solved for tol
+            largest = max(largest, 2 * size / (place + np.sqrt(place * place + 4 * size)))
+    return largest
+
+
+@_part
+def _can_move(terms, state, j):
+    """It is usable, and not at a bound that the loss pushes against."""
+    slope, p = state.jtr[j], state.p[j]
+    held = (p <= terms.lower[j] and slope > 0) or (p >= terms.upper[j] and slope < 0)
+    return _is_usable(state, j) and not held
+
+
+@_part
+def _is_usable(state, j):
+    """It changes the values, and its derivatives are finite."""
     diagonal = state.jtj[j, j]
     return diagonal > 0 and np.isfinite(diagonal) and np.isfinite(state.jtr[j])
 
 
 @_part
-def _any_is_sound(state, n):
-    found = False
-    for j in range(n):
-        found |= _is_sound(state, j)
-    return found
-
-
-@_part
-def _all_finite(state, n):
-    """Every derivative is a number."""
+def _all_finite(terms, state):
     finite = True
-    for j in range(n):
+    for j in range(terms.n):
         finite &= np.isfinite(state.jtr[j]) and np.isfinite(state.jtj[j, j])
     return finite
 
@@ -310,79 +324,79 @@ def _is_in(mask, j):
 
 
 @_part
-def _choose(state, p, n, lower, upper, mask):
+def _choose(terms, state, mask):
     """List the parameters that can move and, unless the mask is 0, whose bit is set; gives how many."""
     n_active = 0
-    for j in range(n):
+    for j in range(terms.n):
         if mask != 0 and not _is_in(mask, j):
             continue
-        if _can_move(state, p, j, lower, upper):
+        if _can_move(terms, state, j):
             state.active[n_active] = j
             n_active += 1
     return n_active
 
 
 @_part
-def _flat(loop, state, p, n, loss, lower, upper):
-    for j in range(n):
-        if _can_move(state, p, j, lower, upper) and not abs(state.jtr[j]) <= loop.gtol * np.sqrt(
-            state.jtj[j, j]
-        ) * np.sqrt(max(loss, 0.0)):
-            return False
-    return True
+def _stationary(terms, state):
+    """The bits of GTOL, if the loss slopes along no parameter that can move, and of FLAT, if none is usable."""
+    usable, loss = False, np.sqrt(max(state.progress[0].loss, 0.0))
+    for j in range(terms.n):
+        usable |= _is_usable(state, j)
+        if _can_move(terms, state, j) and not abs(state.jtr[j]) <= terms.gtol * np.sqrt(state.jtj[j, j]) * loss:
+            return 0
+    return 1 << objective.GTOL | (not usable) << objective.FLAT
 
 
 @_part
-def _predicted(state, n):
+def _predicted(terms, state):
     """By how much the loss should fall."""
     slope = curve = 0.0
-    for j in range(n):
+    for j in range(terms.n):
         if state.d[j] != 0:
             slope += state.jtr[j] * state.d[j]
-            for m in range(n):
+            for m in range(terms.n):
                 if state.d[m] != 0:
                     curve += state.d[j] * state.jtj[j, m] * state.d[m]
     return -(2 * slope + curve)
 
 
 @_part
-def _step(state, p, n, n_active, damping, lower, upper):
+def _step(terms, state, n_active, damping):
     """The damped step of the active parameters, 0 for the others; False: the equations have no solution.
 
     Where the way meets a bound, that parameter stays there and the rest is solved anew for the others.
     """
-    state.d[:n] = 0.0
-    found = n_active > 0
+    state.d[: terms.n] = 0.0
     while n_active > 0:
-        if not _solve(state, n, n_active, damping):
+        if not _solve(terms, state, n_active, damping):
             return False
         share = 1.0
         for k in range(n_active):
-            share = min(share, _share(state, p, state.active[k], lower, upper))
+            share = min(share, _share(terms, state, state.active[k]))
         left = 0
         for k in range(n_active):
             j = state.active[k]
-            if share < 1 and _share(state, p, j, lower, upper) <= share:
-                state.d[j] = upper[j] - p[j] if state.way[j] > 0 else lower[j] - p[j]
+            if share < 1 and _share(terms, state, j) <= share:
+                state.d[j] = (terms.upper[j] if state.way[j] > 0 else terms.lower[j]) - state.p[j]
                 continue
             state.d[j] += share * state.way[j]
             state.active[left] = j
             left += 1
         n_active = left if share < 1 else 0
-    return found
+    return True
 
 
 @_part
-def _share(state, p, j, lower, upper):
+def _share(terms, state, j):
     """How much of its way a parameter can go until it meets a bound; 1 or more: all."""
     way = state.way[j]
     if way == 0:
         return 1.0
-    return ((upper[j] if way > 0 else lower[j]) - p[j] - state.d[j]) / way
+    return ((terms.upper[j] if way > 0 else terms.lower[j]) - state.p[j] - state.d[j]) / way
 
 
 @_part
-def _solve(state, n, n_active, damping):
+def _solve(terms, state, n_active, damping):
     """Solve the damped equations of the active parameters by Cholesky's method, from where the step has come to."""
     A, way, active = state.A, state.way, state.active
     for i in range(n_active):
@@ -401,7 +415,7 @@ def _solve(state, n, n_active, damping):
     for i in range(n_active):  # the lower triangle, then its transpose
         j = active[i]
         total = -state.jtr[j] - damping * state.share[j] * state.scale[j] * state.d[j]
-        for m in range(n):
+        for m in range(terms.n):
             if state.d[m] != 0:
                 total -= state.jtj[j, m] * state.d[m]
         for m in range(i):

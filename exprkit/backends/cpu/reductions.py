@@ -27,10 +27,10 @@ not written).  A point of weight 0 does not count, whatever the other numbers ar
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 from exprkit.backends import objective
 from exprkit.backends.cpu.kernels import REAL, Kernels, module_text
@@ -39,6 +39,7 @@ from exprkit.operators.llvm_writer import Code, Target
 from exprkit.operators.simd_values import SIZE, Vec, where
 
 COLUMNS = 5  # more derivatives than this are multiplied pair by pair: the sums would not fit in registers
+_VECTORS = SimpleNamespace(where=where, log=simd_formulas.log)
 KINDS = (objective.SQUARES, objective.ABSOLUTE, objective.HUBER, objective.POISSON)
 NAMES = (*(f"loss_{kind}" for kind in KINDS), *(f"equations_{m}" for m in range(1, COLUMNS + 1)), "product", "slope")
 
@@ -117,8 +118,9 @@ def _loss(target: Target, real: str, kind: int) -> Code:
     def write(weighted: bool) -> None:
         def body(i: str, totals: list[Vec], mask: Vec | None) -> list[Vec]:
             f, y = _load(code, "%f", i, mask), _load(code, "%y", i, mask)
-            r = _wide(f - y)
-            loss, q = _loss_and_weight(kind, r, f, y, delta)
+            r, f, y = _wide(f - y), _wide(f), _wide(y)
+            loss = objective.loss_of(kind, r, f, y, delta, _VECTORS)
+            q = objective.weight_of(kind, r, f, delta, _VECTORS)
             if weighted:
                 w = _wide(_load(code, "%w", i, mask))
                 none = w == 0.0
@@ -134,21 +136,6 @@ def _loss(target: Target, real: str, kind: int) -> Code:
 
     _either_way(code, "%w", write)
     return code
-
-
-def _loss_and_weight(kind: int, r: Vec, f: Vec, y: Vec, delta: Vec) -> tuple[Vec, Vec | None]:
-    """L and q of the objective; None for a q that is 1 everywhere."""
-    if kind == objective.SQUARES:
-        return r * r, None
-    size = r.abs()
-    if kind == objective.ABSOLUTE:
-        return size, 0.5 / where(size < delta, delta, size)
-    if kind == objective.HUBER:
-        small = size <= delta
-        return where(small, r * r, delta * (size + size - delta)), where(small, r.like(1.0), delta / size)
-    f, y = _wide(f), _wide(y)
-    log = where(y > 0.0, y * simd_formulas.log(y / f), 0.0)
-    return where(f > 0.0, 2.0 * (log - (y - f)), math.nan), 1.0 / f
 
 
 # ── normal equations ─────────────────────────────────────────────────────────────────

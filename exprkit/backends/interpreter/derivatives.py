@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends import objective
+from exprkit.backends.decisions import RUNNING
 from exprkit.backends.gpu import opcodes
 from exprkit.backends.gpu.bytecode import SPILL
 from exprkit.backends.gpu.launch import REAL, THREADS, Launch, Launcher, fill
@@ -38,12 +39,9 @@ WORK_BYTES = 1 << 30  # of starts and results, and of arenas in global memory, a
 SMALL_ARENA = 6 << 10  # bytes of shared memory a warp that do not keep warps away
 FOLD_POINTS = 32  # of a thread, whose sums are made in the data's type
 FLOAT32_TOL = 2.0**-22  # a loss of float32 values is no better than that
-RUNNING = 255  # of a verdict: it is to be fitted
 _LONG = 65_535  # words; which of two longer programs comes first does not matter
 _CODE = 16  # shift of a word's case
 _PROGRESS_BYTES = 32
-_STEPS = "FIRST_DAMPING", "LEAST_DAMPING", "MOST_DAMPING", "HARDER", "EASIER", "FADING", "FREE"
-_DAMPING = {name: getattr(objective, name) for name in _STEPS}
 
 _POINTERS = (
     "words", "first_word", "sources", "steps", "first_step", "constants", "columns", "target", "weights", "n_params",
@@ -447,7 +445,7 @@ def macros_of(shape: FitShape, settings: Precision, **chosen: Any) -> dict[str, 
     points = shape.vectors * VECTOR_BYTES // shape.itemsize
     return {
         "TASK": "NORMAL", "KIND": objective.SQUARES, "WEIGHTED": 0, "MANY": 0, "GLOBAL_ARENA": 0,
-        "BOUNDED": 0, **_DAMPING,
+        "BOUNDED": 0,
         "REAL": REAL[shape.itemsize], "LANES": shape.lanes, "VECTORS": shape.vectors, "TANGENTS": shape.tangents,
         "BLOCK": shape.warps * shape.lanes, "ENTRY_BYTES": shape.entry_bytes, "RESULT_BYTES": shape.result_bytes,
         "FOLD": max(1, FOLD_POINTS // points), "MIN_BLOCKS": min_blocks(shape, settings.operators == "fast"), **chosen,

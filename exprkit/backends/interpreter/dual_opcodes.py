@@ -16,6 +16,7 @@ import functools
 import re
 from collections.abc import Iterator
 
+from exprkit.backends import decisions
 from exprkit.backends.gpu import opcodes
 from exprkit.backends.gpu.opcodes import ALONE, BOTH, MEMORY, MEMORY_FIRST, NUMBER, NUMBER_FIRST, formula
 from exprkit.expressions.parser import parse
@@ -37,7 +38,7 @@ def source(operators: str) -> str:
     operators : {"ieee", "fast"}
         Which of the table's formulas to use, in the derivatives too.
     """
-    text = opcodes.joined(PARTS)
+    text = opcodes.joined(PARTS).replace("//{decisions}", decisions.cuda_text())
     rows = opcodes.all_rows()
     usual = [row for row in rows if not is_rare(row)]
     for mark, some, usual_number in (

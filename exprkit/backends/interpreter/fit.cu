@@ -19,11 +19,10 @@
 // the macros of equations.cu:
 //
 //     GLOBAL_ARENA  1 where shared memory is too little       BOUNDED  1 where parameters have bounds
-//     FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING, HARDER, EASIER, FADING, FREE  as in objective.py
+//
+// What is accepted, how the damping changes and why a fit ends: the table of decisions.py, which writes:
 
-enum { FTOL, XTOL, GTOL, MAX_ITER, STUCK, NOT_FINITE, FLAT = 10, NO_SLOPE };  // why a fit ended, as in objective.py
-enum { RUNNING = 255 };  // it has not ended
-enum { AT_START, AT_LINEAR_STEP, AT_STEP }; // what the latest evaluation was
+//{decisions}
 
 // ── Levenberg-Marquardt, by one thread ───────────────────────────────────────────────
 
@@ -90,11 +89,11 @@ INLINE Terms terms_of(const FitJob &job, int e, const Bounds &bounds)
 }
 
 // Whether a parameter changes the values, by numbers that can be reckoned with.
-INLINE bool is_sound(const State &s, int i) { return s.a(i, i) > 0.0 && is_finite(s.a(i, i)) && is_finite(s.g(i)); }
+INLINE bool is_usable(const State &s, int i) { return s.a(i, i) > 0.0 && is_finite(s.a(i, i)) && is_finite(s.g(i)); }
 
 INLINE bool is_active(const State &s, const Bounds &bounds, int i)
 {
-    if (!is_sound(s, i)) return false;
+    if (!is_usable(s, i)) return false;
     return !(s.p(i) <= bounds.low(i) && s.g(i) > 0.0) && !(s.p(i) >= bounds.high(i) && s.g(i) < 0.0);
 }
 
@@ -214,13 +213,14 @@ INLINE bool is_flat(const State &s, const Bounds &bounds, double gtol)
     return flat || s.loss() == 0.0;
 }
 
-// Why a fit ends where there is no slope.
-INLINE int flat_status(const State &s)
+// The bits of GTOL or FLAT where there is no slope.
+INLINE unsigned stationary(const State &s, const Terms &terms)
 {
+    if (!is_flat(s, terms.bounds, terms.gtol)) return 0;
     bool any = false;
 #pragma unroll
-    for (int i = 0; i < s.n(); ++i) any |= is_sound(s, i);
-    return any ? GTOL : FLAT;
+    for (int i = 0; i < s.n(); ++i) any |= is_usable(s, i);
+    return any ? 1u << GTOL : 1u << FLAT;
 }
 
 // Make the trial the point where the fit stands; ``anew``: what was seen before does not count for the scale.
@@ -237,33 +237,35 @@ INLINE void accept(const State &s, bool anew)
     }
 }
 
-// What the damping is multiplied with after a step that helped: less, the better the model foretold it.
-INLINE double eased(double less, double predicted)
+// The damping's factor after a step that helped: less, the better the model predicted it.
+INLINE double eased(double gain, double predicted)
 {
-    const double way = 2.0 * less * inverse(predicted) - 1.0;
+    const double way = 2.0 * gain * inverse(predicted) - 1.0;
     return predicted > 0.0 ? max(EASIER, 1.0 - way * way * way) : HARDER;
 }
 
 // Judge the step that was evaluated last; the status if the fit ends with it.
 INLINE int judge(const State &s, const Terms &terms)
 {
-    const double loss = s.next()[0], less = s.loss() - loss, predicted = s.progress().predicted;
-    const bool better = less > 0.0 && is_finite(loss);
-    const bool settled = !(less > terms.tol * s.loss()) && 0.0 <= predicted && predicted <= terms.tol * s.loss();
-    s.progress().damping = max(LEAST_DAMPING, s.progress().damping * (better ? eased(less, predicted) : HARDER));
+    const double loss = s.next()[0], gain = s.loss() - loss, predicted = s.progress().predicted;
+    const bool better = gain > 0.0 && is_finite(loss);
+    const bool settled = !(gain > terms.tol * s.loss()) && 0.0 <= predicted && predicted <= terms.tol * s.loss();
+    s.progress().damping = max(LEAST_DAMPING, s.progress().damping * (better ? eased(gain, predicted) : HARDER));
+    unsigned holds = settled << FTOL;
     if (better) {
         accept(s, false);
-        if (is_flat(s, terms.bounds, terms.gtol)) return flat_status(s);
+        holds |= stationary(s, terms);
     }
-    return settled ? FTOL : RUNNING;
+    return first_reason(holds);
 }
 
 // Find the next trial; the status if there is none.
 INLINE int propose(const State &s, const Terms &terms)
 {
     while (true) {
-        if (s.progress().iterations >= terms.max_iter) return MAX_ITER;
-        if (!(s.progress().damping <= MOST_DAMPING)) return STUCK;
+        const bool stuck = !(s.progress().damping <= MOST_DAMPING);
+        const int status = first_reason((s.progress().iterations >= terms.max_iter) << MAX_ITER | stuck << STUCK);
+        if (status != RUNNING) return status;
         ++s.progress().iterations;
         if (solve(s, terms, s.progress().damping, ~0ull)) break;
         s.progress().damping *= HARDER;
@@ -273,17 +275,16 @@ INLINE int propose(const State &s, const Terms &terms)
 #pragma unroll
     for (int i = 0; i < s.n(); ++i)
         if (is_active(s, terms.bounds, i) && !(fabs(s.step(i)) <= terms.tol * (fabs(s.p(i)) + terms.tol))) still = false;
-    return still ? XTOL : RUNNING;
+    return first_reason(still << XTOL);
 }
 
 // The status, unless a derivative is not finite: then that of success is another.
-INLINE int checked(const State &s, int status)
+INLINE int final_reason(const State &s, int status)
 {
     bool known = true;
 #pragma unroll
     for (int i = 0; i < s.n(); ++i) known = known && is_finite(s.a(i, i)) && is_finite(s.g(i));
-    if (known) return status;
-    return status == FTOL || status == XTOL || status == GTOL || status == FLAT ? NO_SLOPE : status;
+    return !known && status != RUNNING && CONVERGED >> status & 1 ? NO_SLOPE : status;
 }
 
 INLINE bool propose_linear(const State &s, const Terms &terms)
@@ -305,17 +306,17 @@ INLINE void advance(const State &s, const Terms &terms)
         status = judge(s, terms);
     } else {
         if (s.progress().phase == AT_START || s.next()[0] < s.loss()) accept(s, true);
-        if (terms.verdict != RUNNING) status = terms.verdict;
-        else if (!is_finite(s.loss())) status = NOT_FINITE;
-        else if (s.progress().phase == AT_START && propose_linear(s, terms)) {
+        status = terms.verdict != RUNNING ? terms.verdict : first_reason(!is_finite(s.loss()) << NOT_FINITE);
+        if (status == RUNNING && s.progress().phase == AT_START && propose_linear(s, terms)) {
             s.progress().phase = AT_LINEAR_STEP;
             return;
-        } else if (is_flat(s, terms.bounds, terms.gtol)) status = flat_status(s);
+        }
+        if (status == RUNNING) status = first_reason(stationary(s, terms));
     }
     s.progress().phase = AT_STEP;
     if (status == RUNNING) status = propose(s, terms);
     const bool fitted = terms.verdict == RUNNING && status != NOT_FINITE;
-    s.progress().status = fitted ? checked(s, status) : status;
+    s.progress().status = fitted ? final_reason(s, status) : status;
 }
 
 // The same, of few parameters in registers.

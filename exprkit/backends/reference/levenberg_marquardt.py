@@ -22,13 +22,7 @@ Bounds: the step goes towards the least value of the damped quadratic model; whe
 that parameter stays there, and the rest of the way is solved anew for the others.  The model falls
 along all of this way, which a step that is solved at once and then clipped does not promise.
 
-What is looked at, in this order (all backends keep it):
-
-=====================  =====================================================================
-before a step          MAX_ITER, STUCK (the damping is at its most), XTOL (a step that small)
-after one that helps   GTOL or FLAT (nothing slopes), then FTOL
-after another          FTOL, where the model did not promise more either
-=====================  =====================================================================
+What is accepted, how the damping changes and why a fit ends: ``decisions``.
 """
 
 from __future__ import annotations
@@ -39,7 +33,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exprkit.backends import objective
+from exprkit.backends import decisions, objective
+from exprkit.backends.decisions import AT_LINEAR_STEP, AT_START, AT_STEP, RUNNING
 from exprkit.backends.objective import Fitted, Options
 from exprkit.expressions.population import Population
 from exprkit.programs.linearity import dependence
@@ -78,14 +73,15 @@ def fit_all(
         linear = np.array([bool(int(known.linear[i]) >> j & 1) if j < 64 else False for j in range(n)], bool)
         for start in starts[:, i, :n]:
             model = functools.partial(model_of, i)
-            made = _Fit(model, y, w, options, lower, upper, linear, bool(known.differentiable[i]))
+            terms = Terms(options, lower, upper, linear & options.linear, bool(known.differentiable[i]))
+            fit = LevenbergMarquardt(model, y, w, terms, start)
             with np.errstate(all="ignore"):
-                params, loss, iterations, status = made.run(start)
-            evaluations += made.evaluations
+                loss, status = fit.run()
+            evaluations += fit.evaluations
             first, better = fitted.status[i] == objective.INVALID, loss < fitted.loss[i]
             if first or better or (np.isnan(fitted.loss[i]) and not np.isnan(loss)):
-                fitted.params[i, :n], fitted.loss[i] = params, loss
-                fitted.iterations[i], fitted.status[i] = iterations, status
+                fitted.params[i, :n], fitted.loss[i] = fit.p, loss
+                fitted.iterations[i], fitted.status[i] = fit.iterations, status
     return fitted._replace(evaluations=evaluations)
 
 
@@ -99,7 +95,7 @@ def step(
     """
     n = len(jtr)
     least, most = (np.full(n, side) if given is None else given for given, side in ((least, -np.inf), (most, np.inf)))
-    active = is_sound(jtj, jtr)
+    active = is_usable(jtj, jtr)
     if fixed is not None:
         active &= ~fixed
     A, d = jtj + damping * np.diag(scale), np.zeros(n)
@@ -124,123 +120,127 @@ def step(
     return d
 
 
-def is_sound(jtj: np.ndarray, jtr: np.ndarray) -> np.ndarray:
+def is_usable(jtj: np.ndarray, jtr: np.ndarray) -> np.ndarray:
     """The parameters that change the values, by numbers that can be reckoned with."""
     return np.isfinite(np.diag(jtj)) & (np.diag(jtj) > 0) & np.isfinite(jtr)
 
 
-def flat_status(now: Equations) -> int:
-    """Why a fit ends where there is no slope."""
-    return objective.GTOL if np.any(is_sound(now.jtj, now.jtr)) else objective.FLAT
+class Terms(NamedTuple):
+    """What a fit of one expression has to keep to."""
+
+    options: Options
+    lower: np.ndarray
+    upper: np.ndarray
+    linear: np.ndarray  # the parameters that the expression is linear in
+    differentiable: bool
 
 
-def eased(gain: float, predicted: float) -> float:
-    """What the damping is multiplied with after a step that helped: less, the better the model foretold it."""
-    if not predicted > 0:
-        return objective.HARDER
-    return max(objective.EASIER, 1 - (2 * gain / predicted - 1) ** 3)
+class LevenbergMarquardt:
+    """A fit of one expression from one start: ``trial`` is what is evaluated next."""
 
+    def __init__(self, model: Model, y: np.ndarray, w: np.ndarray, terms: Terms, start: np.ndarray) -> None:
+        self.model, self.y, self.w, self.some, self.terms = model, y, w, w > 0, terms
+        self.share = np.where(terms.linear, decisions.FREE, 1.0)  # of the damping
+        self.p, self.trial = start, np.clip(start, terms.lower, terms.upper)
+        self.phase, self.damping, self.predicted = AT_START, decisions.FIRST_DAMPING, 0.0
+        self.iterations = self.evaluations = 0
 
-def final_status(status: int, now: Equations) -> int:
-    """The status, unless it is that of success where a derivative is not finite."""
-    known = np.all(np.isfinite(now.jtr) & np.isfinite(np.diag(now.jtj)))
-    return objective.NO_SLOPE if status in objective.CONVERGED and not known else status
-
-
-class _Fit:
-    """One expression from one start."""
-
-    def __init__(
-        self, model: Model, y: np.ndarray, w: np.ndarray, options: Options, lower: np.ndarray, upper: np.ndarray,
-        linear: np.ndarray, differentiable: bool,
-    ) -> None:  # fmt: skip
-        self.model, self.options, self.lower, self.upper = model, options, lower, upper
-        self.y, self.w, self.some = y, w, w > 0
-        self.linear, self.differentiable = linear & options.linear, differentiable
-        self.share = np.where(self.linear, objective.FREE, 1.0)  # of the damping
-        self.evaluations = 0
-
-    def run(self, start: np.ndarray) -> tuple[np.ndarray, float, int, int]:
-        """(parameters, loss, iterations, status)"""
+    def run(self) -> tuple[float, int]:
+        """The loss and why the fit ended."""
         if not np.any(self.some):
-            return start, 0.0, 0, objective.NO_WEIGHT
-        p = np.clip(start, self.lower, self.upper)
-        now = self.equations(p)
-        if len(p) == 0 or not self.differentiable:
-            return p, now.loss, 0, objective.NO_DERIVATIVE if len(p) else objective.NO_PARAMETERS
-        if not np.isfinite(now.loss):
-            return start, np.nan, 0, objective.NOT_FINITE
-        p, now, iterations, status = self.descend(*self.solved_linear(p, now))
-        return p, now.loss, iterations, final_status(status, now)
+            return 0.0, objective.NO_WEIGHT
+        status = RUNNING
+        while status == RUNNING:
+            status = self.advance(self.equations(self.trial))
+        return np.nan if status == objective.NOT_FINITE else self.now.loss, status
 
-    def descend(self, p: np.ndarray, now: Equations) -> tuple[np.ndarray, Equations, int, int]:
-        """Step after step, until one of the reasons to end."""
-        tol = self.options.tol
-        damping, scale = objective.FIRST_DAMPING, np.diag(now.jtj)
-        if self.flat(p, now):
-            return p, now, 0, flat_status(now)
-        for iteration in range(1, self.options.max_iter + 1):
-            if damping > objective.MOST_DAMPING:
-                return p, now, iteration - 1, objective.STUCK
-            d = step(
-                now.jtj, now.jtr, self.share * scale, damping, self.held(p, now), self.lower - p, self.upper - p,
-            )  # fmt: skip
-            if d is None:
-                damping *= objective.HARDER
-                continue
-            trial = self.moved(p, d)
-            d = trial - p
-            if np.all(np.abs(d) <= tol * (np.abs(p) + tol)):
-                return p, now, iteration, objective.XTOL
-            new = self.equations(trial)
-            predicted = -(2 * now.jtr[d != 0] @ d[d != 0] + _quadratic(now.jtj, d))
-            gain = now.loss - new.loss
-            done = not gain > tol * now.loss and 0 <= predicted <= tol * now.loss
+    def advance(self, new: Equations) -> int:
+        """After an evaluation of the trial: take it in, and find the next one; RUNNING, or why the fit ends."""
+        holds, terms = 0, self.terms
+        if self.phase == AT_STEP:
+            gain = self.now.loss - new.loss
+            holds |= decisions.is_settled(self.now.loss, gain, self.predicted, terms.options.tol) << objective.FTOL
+            self.damping = decisions.damped(self.damping, gain, self.predicted)
             if gain > 0:
-                damping *= eased(gain, predicted)
-                damping = max(objective.LEAST_DAMPING, damping)
-                p, now = trial, new
-                scale = np.fmax(objective.FADING * scale, np.diag(now.jtj))
-                if self.flat(p, now):
-                    return p, now, iteration, flat_status(now)
-            else:
-                damping *= objective.HARDER
-            if done:
-                return p, now, iteration, objective.FTOL
-        return p, now, self.options.max_iter, objective.MAX_ITER
+                self.accept(new, decisions.FADING * self.scale)
+                holds |= self.stationary()
+        elif self.phase == AT_START:
+            self.accept(new, np.zeros(len(self.p)))
+            holds |= (len(self.p) == 0) << objective.NO_PARAMETERS
+            holds |= (not terms.differentiable) << objective.NO_DERIVATIVE
+            holds |= (not np.isfinite(new.loss)) << objective.NOT_FINITE
+            if not holds and self.propose_linear():
+                self.phase = AT_LINEAR_STEP
+                return RUNNING
+            holds = holds or self.stationary()
+        else:
+            if new.loss < self.now.loss:
+                self.accept(new, np.zeros(len(self.p)))
+            holds |= self.stationary()
+        self.phase = AT_STEP
+        status = decisions.first_reason(holds)
+        status = self.propose() if status == RUNNING else status
+        finite = bool(np.all(np.isfinite(self.now.jtr) & np.isfinite(np.diag(self.now.jtj))))
+        return decisions.final_reason(status, finite)
 
-    def solved_linear(self, p: np.ndarray, now: Equations) -> tuple[np.ndarray, Equations]:
-        """The parameters that the expression is linear in at their best, if that lowers the loss."""
-        if not np.any(self.linear):
-            return p, now
-        fixed = ~self.linear | self.held(p, now)
-        scale = self.share * np.diag(now.jtj)
-        d = step(now.jtj, now.jtr, scale, objective.LEAST_DAMPING, fixed, self.lower - p, self.upper - p)
-        if d is None or not np.any(d):
-            return p, now
-        trial = self.moved(p, d)
-        new = self.equations(trial)
-        return (trial, new) if new.loss < now.loss else (p, now)
+    def accept(self, new: Equations, faded_scale: np.ndarray) -> None:
+        self.p, self.now = self.trial, new
+        self.scale = np.fmax(faded_scale, np.diag(new.jtj))
 
-    def moved(self, p: np.ndarray, d: np.ndarray) -> np.ndarray:
-        """The parameters after a step, those that meet a bound exactly there."""
-        trial = np.where(d >= self.upper - p, self.upper, np.where(d <= self.lower - p, self.lower, p + d))
-        return np.clip(trial, self.lower, self.upper)
+    def propose(self) -> int:
+        """Find the trial of the next step; RUNNING, or why there is none."""
+        tol = self.terms.options.tol
+        d = None
+        while d is None:
+            holds = (self.iterations >= self.terms.options.max_iter) << objective.MAX_ITER
+            holds |= (self.damping > decisions.MOST_DAMPING) << objective.STUCK
+            if holds:
+                return decisions.first_reason(holds)
+            self.iterations += 1
+            d = self.step(self.damping, self.held())
+            if d is None:
+                self.damping *= decisions.HARDER
+        d = self.move(d)
+        moved = d != 0
+        self.predicted = -(2 * self.now.jtr[moved] @ d[moved] + _quadratic(self.now.jtj, d))
+        return decisions.first_reason(int(np.all(np.abs(d) <= tol * (np.abs(self.p) + tol))) << objective.XTOL)
 
-    def held(self, p: np.ndarray, now: Equations) -> np.ndarray:
+    def propose_linear(self) -> bool:
+        """Make the trial that with the linear parameters at their best; whether there is such."""
+        if not np.any(self.terms.linear):
+            return False
+        d = self.step(decisions.LEAST_DAMPING, ~self.terms.linear | self.held())
+        return d is not None and bool(np.any(self.move(d)))
+
+    def step(self, damping: float, fixed: np.ndarray) -> np.ndarray | None:
+        bounds = self.terms.lower - self.p, self.terms.upper - self.p
+        return step(self.now.jtj, self.now.jtr, self.share * self.scale, damping, fixed, *bounds)
+
+    def move(self, d: np.ndarray) -> np.ndarray:
+        """Make the trial, of parameters that meet a bound exactly there; gives the step that leads to it."""
+        lower, upper = self.terms.lower, self.terms.upper
+        trial = np.where(d >= upper - self.p, upper, np.where(d <= lower - self.p, lower, self.p + d))
+        self.trial = np.clip(trial, lower, upper)
+        return self.trial - self.p
+
+    def held(self) -> np.ndarray:
         """Parameters at a bound that the loss pushes against."""
-        return ((p <= self.lower) & (now.jtr > 0)) | ((p >= self.upper) & (now.jtr < 0))
+        slope = self.now.jtr
+        return ((self.p <= self.terms.lower) & (slope > 0)) | ((self.p >= self.terms.upper) & (slope < 0))
 
-    def flat(self, p: np.ndarray, now: Equations) -> bool:
-        active = is_sound(now.jtj, now.jtr) & ~self.held(p, now)
-        slope, size = np.abs(now.jtr[active]), np.sqrt(np.diag(now.jtj)[active]) * np.sqrt(max(now.loss, 0.0))
-        return bool(np.all(slope <= self.options.gtol * size))
+    def stationary(self) -> int:
+        """The bits of GTOL, if the loss slopes along no parameter that can move, and of FLAT, if none is usable."""
+        usable, diagonal = is_usable(self.now.jtj, self.now.jtr), np.diag(self.now.jtj)
+        active = usable & ~self.held()
+        size = np.sqrt(diagonal[active]) * np.sqrt(max(self.now.loss, 0.0))
+        flat = bool(np.all(np.abs(self.now.jtr[active]) <= self.terms.options.gtol * size))
+        return flat << objective.GTOL | (flat and not np.any(usable)) << objective.FLAT
 
     def equations(self, p: np.ndarray) -> Equations:
         self.evaluations += 1
         f, J = self.model(p)
         f, J, y, w = f[self.some], J[self.some], self.y[self.some], self.w[self.some]
-        losses, q = losses_and_weights(self.options.kind, self.options.delta, f, y)
+        losses, q = losses_and_weights(self.terms.options.kind, self.terms.options.delta, f, y)
         q = w * q
         return Equations(float(w @ losses), J.T @ (q * (f - y)), (J.T * q) @ J)
 
@@ -254,12 +254,5 @@ def _quadratic(jtj: np.ndarray, d: np.ndarray) -> float:
 def losses_and_weights(kind: int, delta: float, f: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """L and q of every point (the table in ``objective``)."""
     r = f - y
-    size = np.abs(r)
-    if kind == objective.ABSOLUTE:
-        return size, 0.5 / np.maximum(size, delta)
-    if kind == objective.HUBER:
-        return np.where(size <= delta, r * r, delta * (2 * size - delta)), np.where(size <= delta, 1.0, delta / size)
-    if kind == objective.POISSON:
-        log = np.where(y > 0, y * np.log(y / f), 0.0)
-        return np.where(f > 0, 2 * (log - (y - f)), np.nan), 1 / f
-    return r * r, np.ones_like(r)
+    q = objective.weight_of(kind, r, f, delta, np)
+    return objective.loss_of(kind, r, f, y, delta, np), np.ones_like(r) if q is None else q

@@ -1,0 +1,97 @@
+"""What Levenberg and Marquardt's method decides after an evaluation: accept, damp, stop and why.
+
+In: numbers of a fit.  Out: decisions, the same on every backend: the reference calls these functions, the CPU
+compiles them, and the GPU's kernels begin with ``cuda_text``; a test compares all three, state by state.
+
+    >>> from exprkit.backends import objective
+    >>> from exprkit.backends.decisions import first_reason
+    >>> first_reason(1 << objective.FTOL | 1 << objective.GTOL) == objective.GTOL
+    True
+
+An evaluation is that of the start, of the step that solves the linear parameters, or of a damped step::
+
+    accept it    the start; a step if the loss fell
+    damp         after a damped step: times ``eased`` if it was accepted, else times HARDER
+    stop         for the first reason in ORDER that holds
+
+=============  ===========================================================  ===================================
+reason         holds if                                                     asked
+=============  ===========================================================  ===================================
+NO_PARAMETERS  there is nothing to fit                                      at the start
+NO_DERIVATIVE  a parameter is inside an operator that has no derivative     at the start
+NOT_FINITE     the loss is not finite                                       at the start
+FLAT           no parameter is usable                                       where a step was accepted
+GTOL           the loss slopes along none that can move                     where a step was accepted
+FTOL           it ``is_settled``                                            after a damped step
+MAX_ITER       so many steps were tried                                     before a step
+STUCK          the damping is above MOST_DAMPING                            before a step
+XTOL           no parameter moves by more than tol (abs p + tol)            before a step is evaluated
+NO_SLOPE       a derivative is not finite: instead of FLAT, GTOL, FTOL      at the end
+               and XTOL
+=============  ===========================================================  ===================================
+
+FLAT and GTOL of the start are asked only after the step that solves the linear parameters, if there is one.
+A step whose equations have no solution counts as one that was tried: times HARDER, and the next one.
+"""
+
+from __future__ import annotations
+
+from exprkit.backends import objective
+
+ORDER = (
+    objective.NO_PARAMETERS, objective.NO_DERIVATIVE, objective.NOT_FINITE, objective.FLAT, objective.GTOL,
+    objective.FTOL, objective.MAX_ITER, objective.STUCK, objective.XTOL,
+)  # fmt: skip
+RUNNING = 255  # no reason holds
+AT_START, AT_LINEAR_STEP, AT_STEP = range(3)  # what is evaluated
+
+# data/results/fit_steps.md: what others reach
+FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 0.1, 1e-8, 1e16
+HARDER, EASIER = 4.0, 0.1  # factors of the damping: after a rejected step, and the least after an accepted one
+FADING = 0.1  # decay per step of the running maximum of diag(J'J), which scales the damping
+FREE = 1e-4  # factor of the damping of parameters that the expression is linear in
+
+
+def first_reason(holds: int) -> int:
+    """The first in ``ORDER`` of the reasons whose bit is set in ``holds``, or RUNNING."""
+    for reason in ORDER:
+        if holds >> reason & 1:
+            return reason
+    return RUNNING
+
+
+def damped(damping: float, gain: float, predicted: float) -> float:
+    """The damping after a step that took ``gain`` off the loss, where the model predicted so much.
+
+    After a step that helped it is eased, the more the better the model predicted it (Nielsen).
+    """
+    factor = HARDER
+    if gain > 0 and predicted > 0:
+        factor = max(EASIER, 1 - (2 * gain / predicted - 1) ** 3)
+    return max(LEAST_DAMPING, damping * factor)
+
+
+def is_settled(loss: float, gain: float, predicted: float, tol: float) -> bool:
+    """The loss fell by a share of at most ``tol``, and the model promised no more either."""
+    return not gain > tol * loss and 0 <= predicted <= tol * loss
+
+
+def final_reason(reason: int, finite: bool) -> int:
+    """The reason, unless it is one of success and the derivatives are not all finite."""
+    return objective.NO_SLOPE if reason in objective.CONVERGED and not finite else reason
+
+
+def cuda_text() -> str:
+    """Reasons, constants and the order of the reasons as CUDA C."""
+    names = {getattr(objective, name): name for name in objective.REASON_NAMES}
+    constants = ("FIRST_DAMPING", "LEAST_DAMPING", "MOST_DAMPING", "HARDER", "EASIER", "FADING", "FREE")
+    return "\n".join([
+        f"enum {{ {', '.join(names[reason] for reason in sorted(names))}, RUNNING = {RUNNING} }};  // why a fit ended",
+        "enum { AT_START, AT_LINEAR_STEP, AT_STEP };  // what was evaluated",
+        *(f"constexpr double {name} = {globals()[name]!r};" for name in constants),
+        "// The first of the reasons whose bit is set; decisions.py has the table.",
+        "INLINE int first_reason(unsigned holds)", "{",
+        *(f"    if (holds >> {names[reason]} & 1) return {names[reason]};" for reason in ORDER),
+        "    return RUNNING;", "}",
+        f"constexpr unsigned CONVERGED = {' | '.join(f'1u << {names[reason]}' for reason in objective.CONVERGED)};",
+    ])  # fmt: skip

@@ -1,0 +1,159 @@
+"""Levenberg-Marquardt's decisions: reference, compiled CPU loop and CUDA text decide alike in every state.
+
+A fit of one parameter is put into every combination of the conditions that the table of ``decisions`` names; each
+backend takes in an evaluation (``advance``) and what it accepts, damps, proposes and ends with is compared.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+
+import numpy as np
+import pytest
+from emulated_card import EmulatedCard, compiler
+
+from exprkit.backends import decisions, objective
+from exprkit.backends.cpu import levenberg_marquardt as cpu
+from exprkit.backends.decisions import AT_LINEAR_STEP, AT_START, AT_STEP, ORDER, RUNNING
+from exprkit.backends.gpu import opcodes
+from exprkit.backends.interpreter import derivatives, dual_opcodes
+from exprkit.backends.objective import Options
+from exprkit.backends.precision import precision
+from exprkit.backends.reference import levenberg_marquardt as reference
+
+MAX_ITER, LOSS, TOL, GTOL = 9, 2.0, 1e-4, 1e-6
+LOSSES = 0.5, LOSS * (1 - 1e-6), LOSS, LOSS * (1 + 1e-6), 7.0, 1e-200, np.inf, np.nan  # of the trial
+SUMS = (3.0, 4.0), (0.0, 4.0), (1e-6, 4.0), (0.0, 0.0), (3.0, 0.0), (np.nan, 4.0), (3.0, np.inf), (3.0, 1e300)
+GAINS = 1.5, 1e-5, 0.0, -1.0, np.nan  # that the model predicted
+DAMPINGS = decisions.LEAST_DAMPING, 0.1, decisions.MOST_DAMPING, 2 * decisions.MOST_DAMPING
+BOXES = (-np.inf, np.inf), (0.7, np.inf), (-np.inf, 0.7)
+STATES = [
+    dict(zip(("phase", "new", "sums", "damping", "iterations", "linear", "box", "predicted"), state, strict=True))
+    for phase, gains in ((AT_START, GAINS[:1]), (AT_LINEAR_STEP, GAINS[:1]), (AT_STEP, GAINS))
+    for state in itertools.product(
+        (phase,), LOSSES, SUMS, DAMPINGS, (MAX_ITER - 1, MAX_ITER), (False, True), BOXES, gains
+    )
+]
+P, TRIAL, JTR, JTJ = 1.0, 0.7, 2.0, 3.0  # before; the sums of the trial are those of a state
+
+CALL = """
+extern "C" void advance_all(int n, double *numbers, Progress *progress, const Terms *terms)
+{
+    for (int i = 0; i < n; ++i) advance(State{progress + i, numbers + 12 * i, 1}, terms[i]);
+}
+extern "C" int bytes_of_terms() { return sizeof(Terms); }
+"""
+
+
+def by_reference(state, differentiable=True):
+    terms = reference.Terms(
+        Options(max_iter=MAX_ITER, tol=TOL, gtol=GTOL), *np.array(state["box"])[:, None],
+        np.array([state["linear"]]), differentiable,
+    )  # fmt: skip
+    fit = reference.LevenbergMarquardt(None, np.ones(1), np.ones(1), terms, np.array([P]))
+    fit.trial, fit.phase, fit.damping = np.array([TRIAL]), state["phase"], state["damping"]
+    fit.iterations, fit.predicted = state["iterations"], np.float64(state["predicted"])
+    fit.now, fit.scale = reference.Equations(LOSS, np.array([JTR]), np.array([[JTJ]])), np.array([JTJ])
+    jtr, jtj = state["sums"]
+    with np.errstate(all="ignore"):
+        status = fit.advance(reference.Equations(state["new"], np.array([jtr]), np.array([[jtj]])))
+    return status, fit.phase, fit.iterations, fit.damping, fit.p[0], fit.now.loss, fit.trial[0]
+
+
+def by_cpu(state, differentiable=True):
+    lower, upper = np.array(state["box"])[:, None]
+    terms = cpu.FitTerms(1, lower, upper, np.uint64(state["linear"]), differentiable, MAX_ITER, TOL, GTOL)
+    fit = cpu.State.make(1)
+    fit.p[0], fit.trial[0], fit.jtr[0], fit.jtj[0, 0], fit.scale[0] = P, TRIAL, JTR, JTJ, JTJ
+    fit.share[0] = decisions.FREE if state["linear"] else 1.0
+    now = fit.progress[0]
+    for name in ("phase", "damping", "iterations", "predicted"):
+        now[name] = state[name]
+    now["loss"] = LOSS
+    status = cpu.advance(terms, fit, np.array(state["sums"]), state["new"])
+    return status, now["phase"], now["iterations"], now["damping"], fit.p[0], now["loss"], fit.trial[0]
+
+
+class CudaTerms(ctypes.Structure):
+    """struct Terms of fit.cu."""
+
+    _fields_ = [
+        ("tol", ctypes.c_double), ("gtol", ctypes.c_double), ("max_iter", ctypes.c_int), ("verdict", ctypes.c_int),
+        ("linear", ctypes.c_uint64), ("lower", ctypes.c_void_p), ("upper", ctypes.c_void_p),
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cuda(tmp_path_factory):
+    """What the CUDA text makes of states, compiled as C++."""
+    shape = derivatives.FitShape(1, 1, 1, 1, 8)
+    macros = derivatives.macros_of(shape, precision("ieee"), TASK="FIT", PROLOGUES=0, RARE=0, BOUNDED=1)
+    text = dual_opcodes.source("ieee") + CALL
+    library = EmulatedCard(tmp_path_factory.mktemp("decisions")).library(text, precision("ieee"), macros)
+    progress = np.dtype([("damping", "f8"), ("predicted", "f8"), *((name, "i4") for name in (
+        "iterations", "evaluations", "status", "phase"))])  # fmt: skip
+    assert library.bytes_of_terms() == ctypes.sizeof(CudaTerms)
+
+    def advance(states, verdict=RUNNING):
+        now, boxes = np.zeros(len(states), progress), np.array([state["box"] for state in states])
+        for name in ("phase", "damping", "iterations", "predicted"):
+            now[name] = [state[name] for state in states]
+        now["status"] = RUNNING
+        # p, trial, step, scale, (loss, J'r, J'J) now and of the trial; a factor lies behind
+        numbers = np.zeros((len(states), 12))
+        numbers[:, :7] = P, TRIAL, 0, JTJ, LOSS, JTR, JTJ
+        numbers[:, 7:10] = [(state["new"], *state["sums"]) for state in states]
+        terms = (CudaTerms * len(states))(*(
+            (TOL, GTOL, MAX_ITER, verdict, state["linear"], *(box.ctypes.data + 8 * side for side in (0, 1)))
+            for state, box in zip(states, boxes, strict=True)
+        ))  # fmt: skip
+        library.advance_all(len(states), numbers.ctypes.data_as(ctypes.c_void_p),
+                            now.ctypes.data_as(ctypes.c_void_p), terms)  # fmt: skip
+        columns = now["status"], now["phase"], now["iterations"], now["damping"]
+        return [*zip(*columns, numbers[:, 0], numbers[:, 4], numbers[:, 1], strict=True)]
+
+    return advance
+
+
+def compare(states, found, wanted):
+    """All that was decided; of a fit that ended the trial does not count."""
+    assert len(found) == len(wanted) == len(states)
+    for state, one, other in zip(states, found, wanted, strict=True):
+        assert one[0] == other[0], state
+        n = 7 if one[0] in (RUNNING, objective.XTOL) else 6
+        np.testing.assert_allclose(one[1:n], other[1:n], rtol=1e-9, err_msg=str(state))
+
+
+def test_the_states_meet_every_reason():
+    reasons = {by_reference(state)[0] for state in STATES[::7]}
+    assert reasons == {*ORDER, objective.NO_SLOPE, RUNNING} - {objective.NO_PARAMETERS, objective.NO_DERIVATIVE}
+
+
+def test_the_cpu_decides_as_the_reference():
+    compare(STATES, [by_cpu(state) for state in STATES], [by_reference(state) for state in STATES])
+
+
+@pytest.mark.skipif(compiler() is None, reason="no C++ compiler: install g++ to run the kernels here")
+def test_the_gpu_decides_as_the_reference(cuda):
+    compare(STATES, cuda(STATES), [by_reference(state) for state in STATES])
+
+
+@pytest.mark.skipif(compiler() is None, reason="no C++ compiler: install g++ to run the kernels here")
+def test_what_is_not_to_be_fitted_ends_at_its_start(cuda):
+    states = [state for state in STATES if state["phase"] == AT_START][::11]
+    for one in (by_reference, by_cpu):
+        assert {one(state, differentiable=False)[0] for state in states} == {objective.NO_DERIVATIVE}
+    assert {row[0] for row in cuda(states, objective.NO_DERIVATIVE)} == {objective.NO_DERIVATIVE}
+
+
+def test_the_first_reason_that_holds_counts():
+    for holds in range(1 << 12):
+        reasons = [reason for reason in ORDER if holds >> reason & 1]
+        assert decisions.first_reason(holds) == cpu.first_reason(holds) == (reasons or [RUNNING])[0]
+
+
+def test_the_order_is_part_of_the_kernels():
+    text = dual_opcodes.source("ieee")
+    places = [text.index(f"return {objective.REASON_NAMES[reason]};") for reason in ORDER]
+    assert places == sorted(places) and opcodes.joined(dual_opcodes.PARTS).count("//{decisions}") == 1
