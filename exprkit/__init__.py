@@ -21,9 +21,12 @@ from exprkit.backends import backends as backends  # at once: later the name wou
 if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit import data as data
     from exprkit.backends.precision import Precision as Precision
+    from exprkit.evaluate.compile_bytecode import CompiledBytecode as CompiledBytecode
+    from exprkit.evaluate.compile_bytecode import compile_bytecode as compile_bytecode
+    from exprkit.evaluate.compile_ptx import CompiledPtx as CompiledPtx
     from exprkit.evaluate.compile_ptx import compile_ptx as compile_ptx
     from exprkit.evaluate.evaluator import Evaluator as Evaluator
-    from exprkit.explorer.view import explore as explore
+    from exprkit.explorer.explore import explore as explore
     from exprkit.expressions import generate as generate
     from exprkit.expressions.expression import Expression as Expression
     from exprkit.expressions.expression import parameters as parameters
@@ -40,14 +43,17 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
 __version__ = "0.1.0"
 
 _HOME = {
+    "CompiledBytecode": "evaluate.compile_bytecode",
+    "CompiledPtx": "evaluate.compile_ptx",
     "Evaluator": "evaluate.evaluator",
     "Expression": "expressions.expression",
     "FitResult": "fitting.fit",
     "Population": "expressions.population",
     "Precision": "backends.precision",
     "description_length": "fitting.description_length",
-    "explore": "explorer.view",
+    "explore": "explorer.explore",
     "fit": "fitting.fit",
+    "compile_bytecode": "evaluate.compile_bytecode",
     "compile_ptx": "evaluate.compile_ptx",
     "parameters": "expressions.expression",
     "parse": "expressions.parser",

@@ -80,6 +80,16 @@ def test_imports_flow_one_way():
             assert layer_of(other) <= layer_of(name), f"{name} imports {other}, which is not below it"
 
 
+def test_the_explorer_uses_what_a_user_may():
+    folders = {"errors", "explorer", "evaluate", "expressions", "fitting", "runtime.files", "text"}
+    for path in (ROOT / TOP / "explorer").glob("*.py"):
+        for other in imported(path):
+            assert other == TOP or any(f"{other}.".startswith(f"{TOP}.{folder}.") for folder in folders), other
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+                assert isinstance(node.value, ast.Name) and node.value.id == "self", f"{path.name}: {node.attr}"
+
+
 def test_no_module_imports_itself_by_way_of_others():
     sorter = graphlib.TopologicalSorter({name: others - {name} for name, others in IMPORTS.items()})
     sorter.prepare()  # raises CycleError with the circle

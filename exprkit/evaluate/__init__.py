@@ -1,10 +1,11 @@
 """Evaluation as a user calls it.
 
-In: a ``Population``, X and parameters of any kind.  Out: values, losses, derivatives; PTX.
+In: a ``Population``, X and parameters of any kind.  Out: values, losses, derivatives; bytecode, PTX.
 
-===============  ==================================================================
-``evaluator``    ``Evaluator``: one population on one data set
-``inputs``       checks of what the user gives, and its way to the backend
-``compile_ptx``  a population as PTX, without a GPU
-===============  ==================================================================
+====================  ==================================================================
+``evaluator``         ``Evaluator``: one population on one data set
+``inputs``            checks of what the user gives, and its way to the backend
+``compile_bytecode``  a population as the GPU interpreter's bytecode, without a GPU
+``compile_ptx``       a population as PTX, without a GPU
+====================  ==================================================================
 """

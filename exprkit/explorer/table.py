@@ -1,40 +1,35 @@
-"""A population as a table: what is known of every expression, sorted, paged, fitted, exported.
+"""A population as a table: what is known of every expression, sorted, paged, fitted, written to files.
 
-Part of the explorer; plain arrays and functions, which its population view shows.
+In: a population and data.  Out: rows, the front of loss over size, files.  The population panel shows it.
 
     >>> import exprkit as ek
     >>> from exprkit.explorer.table import Table
     >>> table = Table(ek.parse(["p1 + x1", "x2", "p1 / x2"]), ek.data.rough_pipe())
-    >>> table.page(table.order("tokens"), 0)[0].text
+    >>> table.rows(table.order("tokens"))[0].text
     'x2'
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Event
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.data import Dataset
+import exprkit as ek
 from exprkit.errors import DataError
-from exprkit.evaluate.evaluator import Evaluator
-from exprkit.explorer import svg
-from exprkit.expressions.population import Population
+from exprkit.explorer import drawings
+from exprkit.explorer.jobs import Progress
+from exprkit.explorer.pages import picture_page
 from exprkit.fitting.description_length import front
-from exprkit.fitting.fit import fit
+from exprkit.runtime import files
 
-ROWS = 12  # of a page
 COLUMNS = ("number", "tokens", "structure", "parameters", "loss")
 AT_ONCE = 5000  # expressions that are fitted between two looks at the stop button
+DRAWN = 2000  # expressions beside the front
 START = 1.0  # of every parameter, until it is fitted
 SHARE = 1e-6  # of a loss or the target that makes no difference
-
-Progress = Callable[[int, int], None]
 
 
 class Row(NamedTuple):
@@ -46,57 +41,33 @@ class Row(NamedTuple):
     structure: int
     parameters: int
     loss: float
-    params: tuple[float, ...] | None
+    params: list[float] | None
 
 
 class Table:
-    """The expressions of a population, with their losses on a data set.
+    """The expressions of a population, with their losses on a data set; ``options`` are the ``Evaluator``'s.
 
-    Parameters
-    ----------
-    pop : Population
-        Expressions that could not be read stay in the table, without a loss.
-    points : Dataset
-    **options
-        Of the ``Evaluator``.
-
-    Attributes
-    ----------
-    params : float64 array, (n_exprs, max_params)
-        Padded; 1 until a fit.
-    fitted : bool array, (n_exprs,)
-    loss : float64 array, (n_exprs,)
-        Root of the mean squared error; nan where an expression is nan at a point.
+    Expressions that could not be read stay, without a loss.  ``params`` (n_exprs, max_params) are 1 until ``fitted``;
+    ``loss`` is the root of the mean squared error, nan where an expression is nan at a point.
     """
 
-    def __init__(self, pop: Population, points: Dataset, **options: Any) -> None:
+    def __init__(self, pop: ek.Population, points: ek.data.Dataset, **options: Any) -> None:
         if pop.n_vars > points.X.shape[1]:
             raise DataError(f"the expressions use {pop.n_vars} variables, {points.name} has {points.X.shape[1]}")
-        self.pop, self.points = pop, points
+        self.pop, self.points, self._options = pop, points, options
         self.params = np.full((len(pop), pop.max_params), START)
         self.fitted = np.zeros(len(pop), bool)
-        self.loss = np.asarray(Evaluator(pop, points.X, **options).loss(self.params, points.y, kind="rmse"))
+        self.loss = np.asarray(ek.Evaluator(pop, points.X, **options).loss(self.params, points.y, kind="rmse"))
         self.structure = pop.structures()[1]
 
     def __len__(self) -> int:
         return len(self.pop)
 
-    # ── rows ──
-
     def order(self, by: str, descending: bool = False) -> np.ndarray:
         """Numbers of the expressions, sorted by one of ``COLUMNS``; nan comes last in either direction."""
-        keys = {
-            "number": np.arange(len(self)), "tokens": self.pop.n_tokens, "structure": self.structure,
-            "parameters": self.pop.n_params, "loss": self.loss,
-        }[by].astype(np.float64)  # fmt: skip
+        columns = np.arange(len(self)), self.pop.n_tokens, self.structure, self.pop.n_params, self.loss
+        keys = columns[COLUMNS.index(by)].astype(np.float64)
         return np.argsort(-keys if descending else keys, kind="stable")
-
-    def n_pages(self) -> int:
-        return max(1, -(-len(self) // ROWS))
-
-    def page(self, order: np.ndarray, page: int) -> list[Row]:
-        """The rows of a page, counted from 0."""
-        return self.rows(order[page * ROWS : (page + 1) * ROWS])
 
     def rows(self, numbers: np.ndarray) -> list[Row]:
         """The rows of these expressions."""
@@ -105,10 +76,10 @@ class Table:
 
     def _row(self, number: int, text: str) -> Row:
         n_params = int(self.pop.n_params[number])
-        own = tuple(self.params[number, :n_params].tolist()) if self.fitted[number] else None
-        shown = text or f"(not valid) {self.pop.errors.get(number, '').partition(': ')[2].partition(chr(10))[0]}"
-        return Row(number, shown, int(self.pop.n_tokens[number]), int(self.structure[number]), n_params,
-                   float(self.loss[number]), own)  # fmt: skip
+        params = self.params[number, :n_params].tolist() if self.fitted[number] else None
+        text = text or f"(not valid) {self.pop.errors.get(number, '').partition(': ')[2].partition(chr(10))[0]}"
+        return Row(number, text, int(self.pop.n_tokens[number]), int(self.structure[number]), n_params,
+                   float(self.loss[number]), params)  # fmt: skip
 
     # ── the front ──
 
@@ -120,60 +91,36 @@ class Table:
         size = np.sqrt(np.mean(np.square(self.points.y, dtype=np.float64)))
         return front(self.pop.n_tokens, self.loss, SHARE * np.maximum(self.loss, size))
 
-    def front_chart(self, chosen: int | None = None, drawn: int = 2000) -> str:
-        """Loss over tokens: all as dots, the front as marks that say their text; SVG."""
-        front = self.front()
+    def front_page(self, chosen: int | None = None) -> str:
+        """HTML of loss over tokens: all as dots, the front and the chosen one as marks that say their text."""
         finite = np.flatnonzero(np.isfinite(self.loss))
-        some = finite[:: -(-len(finite) // drawn) or 1]
-        shown = np.concatenate([some, front])
-        positive = bool((self.loss[shown] > 0).all())
-        most = 10 * self.loss[front].max(initial=0.0)  # the bad ones would press the front flat
-        chart = svg.Chart(
-            svg.Axis(self.pop.n_tokens[shown], "tokens"),
-            svg.Axis(np.minimum(self.loss[shown], most), "loss (rmse)", logarithmic=positive, margin=0.1),
-            height=260,
-        )
-        chart.dots(self.pop.n_tokens[some], self.loss[some], svg.GREY, 3)
-        chart.line(self.pop.n_tokens[front], self.loss[front], svg.BLUE, 1)
-        self._marks(chart, front, svg.BLUE, 5)
-        if chosen is not None:
-            self._marks(chart, np.array([chosen]), svg.RED, 7)
-        return chart.svg()
-
-    def _marks(self, chart: svg.Chart, numbers: np.ndarray, colour: str, size: float) -> None:
-        titles = [f"{row.number}: {row.text}\n{row.tokens} tokens, loss {row.loss:.4g}" for row in self.rows(numbers)]
-        chart.marks(self.pop.n_tokens[numbers], self.loss[numbers], titles, colour, size)
+        marked = self.front(), np.array([] if chosen is None else [chosen], np.int64)
+        shown = finite[:: -(-len(finite) // DRAWN) or 1], *marked
+        png, places = drawings.front(*((self.pop.n_tokens[numbers], self.loss[numbers]) for numbers in shown))
+        rows = self.rows(np.concatenate(marked))
+        titles = [f"{row.number}: {row.text}\n{row.tokens} tokens, loss {row.loss:.4g}" for row in rows]
+        return picture_page(png, places.tolist(), titles)
 
     # ── fitting and writing ──
 
-    def fit(self, stop: Event | None = None, progress: Progress | None = None, **options: Any) -> None:
-        """Fit every expression's parameters, ``AT_ONCE`` of them at a time, until done or stopped.
-
-        Parameters
-        ----------
-        stop : threading.Event, optional
-        progress : function of (done, total), optional
-        **options
-            Of ``exprkit.fit``, beside its loss, which is squares.
-        """
+    def fit(self, stop: Event, progress: Progress) -> None:
+        """Fit every expression's parameters by least squares, ``AT_ONCE`` of them at a time, until done or stopped."""
         for first in range(0, len(self), AT_ONCE):
-            if stop is not None and stop.is_set():
+            if stop.is_set():
                 return
             some = slice(first, min(first + AT_ONCE, len(self)))
-            found = fit(self.pop[some], self.points.X, self.points.y, **options)
-            self.params[some, : found.params.shape[1]] = found.params
-            self.loss[some] = np.sqrt(found.loss / len(self.points))
+            result = ek.fit(self.pop[some], self.points.X, self.points.y, **self._options)
+            self.params[some, : result.params.shape[1]] = result.params
+            self.loss[some] = np.sqrt(result.loss / len(self.points))
             self.fitted[some] = self.pop.valid[some]
-            if progress is not None:
-                progress(some.stop, len(self))
+            progress(some.stop, len(self))
 
     def to_pandas(self) -> Any:
         """All rows as a DataFrame, the fitted parameters in columns of their own."""
         import pandas as pd
 
-        texts = self.pop.texts()
         frame = pd.DataFrame({
-            "expression": texts, "tokens": self.pop.n_tokens, "structure": self.structure,
+            "expression": self.pop.texts(), "tokens": self.pop.n_tokens, "structure": self.structure,
             "parameters": self.pop.n_params, "loss": self.loss,
         })  # fmt: skip
         for place in range(self.params.shape[1]):
@@ -181,11 +128,11 @@ class Table:
             frame[f"p{place + 1}"] = np.where(known, self.params[:, place], np.nan)
         return frame
 
-    def to_csv(self, path: str | Path) -> Path:
+    def to_csv(self, path: Path) -> Path:
         """Write all rows; the file is whole or not there."""
-        return _written(Path(path), [self.to_pandas().to_csv(index_label="number")])
+        return _written(path, self.to_pandas().to_csv(index_label="number"))
 
-    def to_sympy(self, path: str | Path, stop: Event | None = None, progress: Progress | None = None) -> Path | None:
+    def to_sympy(self, path: Path, stop: Event, progress: Progress) -> Path | None:
         """Write every expression as SymPy's text, one a line (blank where not valid); None if stopped.
 
         The text is ``sympy.srepr``'s, which keeps every bit of a constant; ``sympy.sympify`` reads it.
@@ -194,28 +141,15 @@ class Table:
 
         lines = []
         for number, expression in enumerate(self.pop):
-            if number % 100 == 0 and stop is not None and stop.is_set():
+            if stop.is_set():
                 return None
             lines.append((sympy.srepr(expression.sympy()) if expression.valid else "") + "\n")
-            if progress is not None and number % 100 == 99:
-                progress(number + 1, len(self))
-        return _written(Path(path), lines)
+            progress(number + 1, len(self))
+        return _written(path, "".join(lines))
 
 
-def _written(path: Path, parts: Iterable[str]) -> Path:
-    """Write a text beside ``path``, then put it in place at one stroke."""
-    path = path.expanduser()
+def _written(path: Path, text: str) -> Path:
+    path = path.expanduser().resolve()
     if not path.parent.is_dir():
         raise DataError(f"there is no folder {path.parent}")
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=path.suffix)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.writelines(parts)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)  # mkstemp's files are for their owner alone
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
-    return path.resolve()
+    return files.write(path, lambda beside: beside.write_text(text, encoding="utf-8"))

@@ -1,12 +1,12 @@
-"""The curve: sliders for the parameters, the expression against the data, and its fit.
+"""The fit panel: sliders for the parameters, the expression against the data, and its fit.
 
-Part of the explorer's view: it shows what ``curve`` computes and ``exprkit.fit`` finds.
+In: a ``Subject``.  Out: a picture that follows the sliders, losses, and the result of a fit with its band of 95 %.
 
-    >>> from exprkit.explorer.aspects import Subject
-    >>> from exprkit.explorer.tuner import Tuner
-    >>> tuner = Tuner()
-    >>> tuner.show(Subject("p1 + p2 / x2"))
-    >>> [slider.description for slider in tuner.sliders.children]
+    >>> from exprkit.explorer.fit_panel import FitPanel
+    >>> from exprkit.explorer.inspectors import Subject
+    >>> panel = FitPanel()
+    >>> panel.show(Subject("p1 + p2 / x2"))
+    >>> [slider.description for slider in panel.sliders.children]
     ['p1', 'p2']
 """
 
@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
+import exprkit as ek
 from exprkit.errors import ExprkitError, brought_by
-from exprkit.evaluate.evaluator import Evaluator
-from exprkit.explorer import curve
-from exprkit.explorer.aspects import Subject, code_page, complaint
-from exprkit.explorer.work import Desk
-from exprkit.fitting.fit import LOSSES, FitResult, fit
-from exprkit.text.names import NUMBERED
-from exprkit.text.tokens import PARAMETER
+from exprkit.evaluate import evaluator
+from exprkit.explorer.drawings import CurvePlot, widest
+from exprkit.explorer.inspectors import Subject
+from exprkit.explorer.jobs import JobQueue
+from exprkit.explorer.pages import choice, code_page, error_page, table_page
+from exprkit.fitting.fit import LOSSES
 
 with brought_by("notebooks"):
     import ipywidgets as widgets
@@ -34,34 +34,50 @@ Numbers = Sequence[float] | np.ndarray
 START = 1.0
 RANGE = 5.0
 MOST_SLIDERS = 12
+STANDARD_DEVIATIONS = 1.959964  # on either side hold 95 % of a normal distribution
 
 
-class Tuner(widgets.HBox):
+def scores(ev: ek.Evaluator, params: Any, y: np.ndarray) -> dict[str, float]:
+    """Every loss of the evaluator's first expression, R2, and at how many points it is not finite."""
+    losses = {kind: float(ev.loss(params, y, kind=kind)[0]) for kind in evaluator.LOSSES}
+    with np.errstate(all="ignore"):
+        losses["R2"] = float(1 - np.float64(losses["sse"]) / np.sum((y - np.mean(y)) ** 2))
+    losses["not finite"] = int(np.sum(~np.isfinite(np.asarray(ev.evaluate(params)[0]))))
+    return losses
+
+
+def half_band(ev: ek.Evaluator, params: Any, covariance: np.ndarray) -> np.ndarray:
+    """Half the width of the 95 % band of the first expression after a fit, (n_points,): 1.96 sqrt(J C J')."""
+    J = np.asarray(ev.jacobian(params), np.float64)[0, :, : len(covariance)]
+    with np.errstate(invalid="ignore"):
+        return STANDARD_DEVIATIONS * np.sqrt(np.einsum("ij,jk,ik->i", J, covariance, J))
+
+
+class FitPanel(widgets.HBox):
     """Sliders, curve, residuals and losses of one expression.
 
-    Attributes
-    ----------
-    params : float64 array, (n_params,)
-        What the sliders say, or the fit found.
-    result : FitResult or None
-        Of the last fit, as long as the parameters are those it found.
+    ``params`` is what the sliders say, or the last fit; ``result`` is the fit's, as long as the parameters are its own.
     """
 
-    def __init__(self, desk: Desk | None = None) -> None:
-        self.desk = desk or Desk()
+    plot: CurvePlot
+
+    def __init__(self, queue: JobQueue | None = None) -> None:
+        self.queue = queue or JobQueue(lambda kind, error: None)
         self.params = np.empty(0)
-        self.result: FitResult | None = None
+        self.result: ek.FitResult | None = None
         self._start = np.empty(0)  # of the last fit
         self._subject: Subject | None = None
+        self._drawn: Any = None  # what ``plot`` is of: data, variable
         self.sliders = widgets.VBox()
         self.fit_button = widgets.Button(description="Fit", icon="bullseye", tooltip="Levenberg-Marquardt, from here")
-        self.fit_button.on_click(lambda _: self.desk.put("fit", lambda stop: self.fit()))
-        narrow = widgets.Layout(width="220px")
-        self.loss = widgets.Dropdown(options=LOSSES, description="loss", layout=narrow)
-        self.restarts = widgets.BoundedIntText(0, min=0, max=10_000, description="restarts", layout=narrow)
-        self.along = widgets.Dropdown(description="along", layout=narrow)
-        self.along.observe(lambda _: self.redraw(), "value")
-        self.scores, self.picture, self.code, self.more = (widgets.HTML() for _ in range(4))
+        self.fit_button.on_click(lambda _: self.queue.put("fit", lambda stop: self.fit()))
+        self.loss = choice("loss", LOSSES, width="220px")
+        self.restarts = widgets.BoundedIntText(0, min=0, max=10_000, description="restarts",
+                                               layout=widgets.Layout(width="220px"))  # fmt: skip
+        self.along = choice("along", [""], width="220px")
+        self.along.observe(lambda _: self.queue.put("curve", lambda stop: self.draw()), "value")
+        self.scores, self.code, self.more = widgets.HTML(), widgets.HTML(), widgets.HTML()
+        self.picture = widgets.Image(format="png", layout=widgets.Layout(width="760px", max_width="100%"))
         controls = self.sliders, self.more, self.fit_button, self.loss, self.restarts, self.along, self.scores
         left = widgets.VBox(controls, layout=widgets.Layout(width="330px", flex="0 0 auto"))
         super().__init__([left, widgets.VBox([self.picture, self.code])])
@@ -73,15 +89,14 @@ class Tuner(widgets.HBox):
             kept = self.params[:n_params]  # what has been set stays while the text is written on
             params = [*kept.tolist(), *[START] * (n_params - len(kept))]
         self._subject, self.params, self.result = subject, np.array(params, np.float64), None
-        self.ev = Evaluator(subject.pop, subject.points.dataset.X, subject.backend, subject.precision, subject.dtype)
-        self._set_axes(subject)
+        self._ev = subject.evaluator()
+        points = subject.points.dataset
+        if tuple(self.along.options) != points.variables:
+            self.along.options = points.variables
+            self.along.index = widest(points)
         self._set_sliders(subject)
         self.fit_button.disabled = n_params == 0
         self.draw()
-
-    def redraw(self) -> None:
-        """Draw soon, in the desk's thread."""
-        self.desk.put("curve", lambda stop: self.draw())
 
     def draw(self) -> None:
         """Draw for the parameters as they are."""
@@ -89,23 +104,20 @@ class Tuner(widgets.HBox):
         if subject is None:
             return
         points, params, result = subject.points.dataset, self.params.copy(), self.result  # a handler may change them
-        values = np.asarray(self.ev.evaluate([params])[0], np.float64)
         along = self.along.index or 0
-        fitted = curve.fitted(points, values, along, self._band(params, result))
-        self.picture.value = fitted + curve.residuals(points, values, along)
-        self.scores.value = _table(curve.scores(self.ev, [params], points.y)) + self._found(result)
+        if self._drawn != (id(points), along):
+            self.plot, self._drawn = CurvePlot(points, along), (id(points), along)
+        band = None
+        if result is not None and np.isfinite(result.covariance[0]).all():
+            band = half_band(self._ev, [params], result.covariance[0])
+        self.picture.value = self.plot.draw(self._ev.evaluate([params])[0], band)
+        self.scores.value = table_page(scores(self._ev, [params], points.y)) + self._outcome(result)
         self.code.value = code_page(self._code(subject, params, result))
 
-    # ── widgets ──
-
-    def _set_axes(self, subject: Subject) -> None:
-        names = subject.points.dataset.variables
-        if tuple(self.along.options) != names:
-            self.along.options = names
-            self.along.index = curve.widest(subject.points.dataset)
+    # ── sliders ──
 
     def _set_sliders(self, subject: Subject) -> None:
-        names = subject.expression.parameters or [f"{NUMBERED[PARAMETER]}{i + 1}" for i in range(len(self.params))]
+        names = subject.expression.parameters or [f"p{i + 1}" for i in range(len(self.params))]
         own = list(self.sliders.children[: len(self.params)])
         for place in range(len(own), min(len(self.params), MOST_SLIDERS)):
             slider = widgets.FloatSlider(
@@ -126,39 +138,33 @@ class Tuner(widgets.HBox):
         if place < len(self.params) and not _shows(slider, self.params[place]):
             self.params[place] = slider.value
             self.result = None
-            self.redraw()
+            self.queue.put("curve", lambda stop: self.draw())
 
     # ── the fit ──
 
     def fit(self) -> None:
-        """Fit from the parameters as they are, and move the sliders to what was found."""
+        """Fit from the parameters as they are, and move the sliders to the result."""
         subject = self._subject
         if subject is None or not len(self.params):
             return
         points = subject.points.dataset
         self.fit_button.description = "Fitting …"  # the first fit compiles its loops, which takes seconds
         try:
-            found = fit(
+            result = ek.fit(
                 subject.pop, points.X, points.y, init=[self.params], loss=self.loss.value,
                 restarts=int(self.restarts.value), backend=subject.backend, precision=subject.precision,
                 dtype=subject.dtype,
             )  # fmt: skip
         except ExprkitError as error:
-            self.scores.value = complaint(error)
+            self.scores.value = error_page(error)
             return
         finally:
             self.fit_button.description = "Fit"
-        self._start, self.params, self.result = self.params, found.params[0].copy(), found
+        self._start, self.params, self.result = self.params, result.params[0].copy(), result
         self._set_sliders(subject)
         self.draw()
 
-    def _band(self, params: np.ndarray, result: FitResult | None) -> np.ndarray | None:
-        """How sure the last fit is of the curve, as long as its parameters are shown."""
-        if result is None or not np.isfinite(result.covariance[0]).all():
-            return None
-        return curve.band(self.ev, [params], result.covariance[0])
-
-    def _found(self, result: FitResult | None) -> str:
+    def _outcome(self, result: ek.FitResult | None) -> str:
         """The fitted parameters with their standard errors, and why the fit ended."""
         if result is None:
             return ""
@@ -167,20 +173,19 @@ class Tuner(widgets.HBox):
         rows = {name: f"{value:.6g}" + (f" ± {error:.2g}" if error == error else "") for name, value, error in values}
         n = int(result.iterations[0])
         why = f"{result.reason[0]}, after {n} iteration{'s' * (n != 1)}"
-        return _table(rows) + f'<div style="line-height:1.4">{html.escape(why)}</div>'
+        return table_page(rows) + f'<div style="line-height:1.4">{html.escape(why)}</div>'
 
-    def _code(self, subject: Subject, params: np.ndarray, result: FitResult | None) -> str:
-        lines = [
-            f"{subject.evaluator()}params = [{_rounded(params)}]",
-            "y = ev.evaluate(params)[0]",
-            'print(ev.loss(params, points.y, kind="rmse"))',
-        ]
-        if result is not None:
-            chosen = f", loss={self.loss.value!r}" if self.loss.value != LOSSES[0] else ""
-            more = f", restarts={self.restarts.value}" if self.restarts.value else ""
-            call = f"ek.fit(pop, points.X, points.y, init=[{_rounded(self._start)}]{chosen}{more}{subject.options})"
-            lines.append(f"\n{call}.to_pandas()")
-        return "\n".join(lines)
+    def _code(self, subject: Subject, params: np.ndarray, result: ek.FitResult | None) -> str:
+        code = (
+            f"{subject.evaluator_code}params = [{_rounded(params)}]\n"
+            'y = ev.evaluate(params)[0]\nprint(ev.loss(params, points.y, kind="rmse"))'
+        )
+        if result is None:
+            return code
+        loss = f", loss={self.loss.value!r}" if self.loss.value != LOSSES[0] else ""
+        restarts = f", restarts={self.restarts.value}" if self.restarts.value else ""
+        options = f"{loss}{restarts}{subject.options()}"
+        return f"{code}\n\nek.fit(pop, points.X, points.y, init=[{_rounded(self._start)}]{options}).to_pandas()"
 
 
 def _rounded(params: np.ndarray) -> list[float]:
@@ -201,14 +206,3 @@ def _shows(slider: Any, value: float) -> bool:
     """Whether the slider stands at this value, or at the step that is nearest to it."""
     nearest = slider.min + np.floor((value - slider.min) / slider.step + 0.5) * slider.step
     return slider.value == value or abs(slider.value - nearest) < 1e-3 * slider.step
-
-
-def _table(rows: dict[str, Any]) -> str:
-    """Names and numbers as lines of HTML."""
-    cells = "".join(
-        f"<tr><td style='padding-right:12px'>{html.escape(name)}</td>"
-        f"<td>{value:.6g}</td></tr>" if isinstance(value, float) else
-        f"<tr><td style='padding-right:12px'>{html.escape(name)}</td><td>{html.escape(str(value))}</td></tr>"
-        for name, value in rows.items()
-    )  # fmt: skip
-    return f'<table style="line-height:1.5">{cells}</table>'

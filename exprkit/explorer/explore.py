@@ -1,0 +1,270 @@
+"""The explorer: an expression looked at from every side, a population, a race (``exprkit.explore``).
+
+Puts the panels together.  Handlers only put jobs into a queue; what is shown first is made at once, so that a
+notebook shows it without a click.
+
+    >>> import exprkit as ek
+    >>> explorer = ek.explore("p1 + p2 / x2")
+    >>> explorer.expression, explorer.params.tolist()
+    (<Expression: p1 + p2 / x2>, [1.0, 1.0])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import exprkit as ek
+from exprkit.errors import ArgumentError, ExprkitError, brought_by
+from exprkit.explorer.fit_panel import FitPanel, Numbers
+from exprkit.explorer.inspectors import INSPECTORS, Subject, formula, page
+from exprkit.explorer.jobs import JobQueue, ProgressBar
+from exprkit.explorer.pages import choice, code_page, error_page
+from exprkit.explorer.population_panel import PopulationPanel
+from exprkit.explorer.race import RacePanel
+from exprkit.explorer.sources import Points, points_of, renamed
+
+with brought_by("notebooks"):
+    import ipywidgets as widgets
+
+FIRST = "p1 + p2 * x1 ^ p3 / x2"
+PAUSE = 0.25  # seconds without a key, then the text is read
+N_EXAMPLES = 20
+CURVE, POPULATION, RACE = "Curve and fit", "Population", "Race"
+ROUGH_PIPE, NIKURADSE, CSV, YOURS = "rough pipe (synthetic)", "Nikuradse (downloaded)", "a CSV file", "your table"
+
+
+def explore(
+    expression: str | ek.Expression | None = None, table: Any = None, target: str | None = None, *,
+    population: Any = None, backend: str = "auto", precision: str = "ieee", dtype: str = "float32",
+) -> Explorer:  # fmt: skip
+    """Look at an expression from every side, fit it, and look through populations, in a notebook.
+
+    Parameters
+    ----------
+    expression : str or Expression, optional
+        What to look at first.
+    table : Dataset, DataFrame, mapping of columns or path of a CSV file, optional
+        The data; by default ``data.rough_pipe()``.  A table's columns are the variables by
+        their own names where these can be names, else ``x1, x2, …``.
+    target : str, optional
+        The table's column that is to be explained; by default the last one.
+    population : Population, or whatever ``parse`` takes, optional
+        For the population panel; by default the thesis's sample.
+    backend, precision, dtype
+        As for ``Evaluator``.
+
+    Returns
+    -------
+    Explorer
+        A widget; as the last line of a cell it is shown.
+
+    Raises
+    ------
+    ParseError, DataError
+        If ``expression``, ``table`` or ``population`` is none.
+    ArgumentError
+        If ``expression`` is a population, or ``target`` is given without ``table``.
+    BackendError
+        If the backend can't run here.
+    MissingError
+        If ipywidgets is not installed.
+    """
+    if isinstance(expression, ek.Population):
+        raise ArgumentError("explore looks at one expression; a population goes by population=")
+    points = points_of(table, target)
+    if expression is None:
+        expression = FIRST if points.variables is None else "p1"
+    if population is not None and not isinstance(population, ek.Population):
+        population = ek.parse(population, variables=points.variables)
+    return Explorer(expression, points, population, backend=backend, precision=precision, dtype=dtype)
+
+
+def _examples() -> list[str]:
+    """Expressions to begin with, shortest first: some of the thesis's that have parameters."""
+    pop = ek.parse(ek.data.esr_sample())
+    own = pop[pop.n_params > 0]
+    return [FIRST, *own[np.argsort(own.n_tokens, kind="stable")].texts()[:N_EXAMPLES]]
+
+
+class Explorer(widgets.VBox):
+    """The widget that ``explore`` makes.
+
+    Attributes
+    ----------
+    expression : Expression
+        The one that is shown: the last text without an error.
+    params : float64 array, (n_params,)
+        Its parameters.
+    result : FitResult or None
+        Of its last fit, until a slider is moved.
+    population : Population or None
+        The one in the population panel.
+    text : ipywidgets.Text
+    """
+
+    def __init__(
+        self, expression: str | ek.Expression, points: Points, population: ek.Population | None, **options: str
+    ) -> None:
+        subject = Subject(expression, points, **options)
+        subject.evaluator()  # raises what is wrong with the options before any widget is made
+        self._options, self._given = options, points
+        self.queue, self.progress_bar = JobQueue(self._failed), ProgressBar()
+        self.fit_panel = FitPanel(self.queue)
+        self.population_panel = PopulationPanel(self._select, self.progress_bar, options)
+        self.race_panel = RacePanel(self.progress_bar)
+        self.inspectors = {name: widgets.HTMLMath() for name in INSPECTORS}
+        tabs = [self.fit_panel, *self.inspectors.values(), self.population_panel, self.race_panel]
+        self.tabs = widgets.Tab(tabs, titles=(CURVE, *INSPECTORS, POPULATION, RACE))
+        self._fresh: set[str] = set()  # inspectors that show the expression as it is
+        self.formula, self.error = widgets.HTMLMath(), widgets.HTML()
+        head = self._make_head(subject.text), self.formula, self.error, self._make_options()
+        super().__init__([*head, self.tabs, self.progress_bar])
+        self._use(points)
+        if population is not None:
+            self.population_panel.give(population)
+        self._show(subject)
+        self.tabs.observe(lambda _: self.queue.put("tab", lambda stop: self._draw_tab()), "selected_index")
+
+    @property
+    def expression(self) -> ek.Expression:
+        return self._subject.expression
+
+    @property
+    def params(self) -> np.ndarray:
+        return self.fit_panel.params.copy()
+
+    @property
+    def result(self) -> ek.FitResult | None:
+        return self.fit_panel.result
+
+    @property
+    def population(self) -> ek.Population | None:
+        table = self.population_panel.table
+        return None if table is None else table.pop
+
+    # ── widgets ──
+
+    def _make_head(self, text: str) -> Any:
+        self.text = widgets.Text(text, continuous_update=True, placeholder="an expression", description="expression",
+                                 layout=widgets.Layout(flex="1 1 auto"))  # fmt: skip
+        self.text.observe(lambda change: self._type(change["new"]), "value")
+        self.examples = choice("", [("pick one …", ""), *((text, text) for text in _examples())], "", width="170px")
+        self.examples.observe(lambda change: self._example(change["new"]), "value")
+        return widgets.HBox([self.text, self.examples])
+
+    def _make_options(self) -> Any:
+        offered = [ROUGH_PIPE, NIKURADSE, CSV]
+        self.data = choice("data", offered if self._given.code == Points.code else [YOURS, *offered], width="270px")
+        field = {"continuous_update": False, "layout": widgets.Layout(width="260px")}
+        self.path = widgets.Text(placeholder="path of a CSV file, then Enter", **field)
+        self.target = widgets.Text(placeholder="target: its column (or the last)", **field)
+        self.csv = widgets.HBox([self.path, self.target], layout=widgets.Layout(display="none"))
+        usable = ["auto", *(name for name, status in ek.backends().items() if status.available)]
+        self.backend = choice("backend", usable, self._options["backend"])
+        self.precision = choice("precision", ["ieee", "fast"], self._options["precision"])
+        self.dtype = choice("type", ["float32", "float64"], self._options["dtype"])
+        self.data.observe(lambda change: self._choose_data(change["new"]), "value")
+        for entered in (self.path, self.target):
+            entered.observe(lambda _: self._load(), "value")
+        options = {"backend": self.backend, "precision": self.precision, "dtype": self.dtype}
+        for name, option in options.items():
+            option.observe(lambda change, name=name: self._set_option(name, change["new"]), "value")
+        return widgets.HBox([self.data, self.csv, *options.values()], layout=widgets.Layout(flex_flow="row wrap"))
+
+    # ── what happens ──
+
+    def _type(self, text: str) -> None:
+        """A key was pressed, or the text was set."""
+        self.queue.put("text", lambda stop: self._read(text), delay=PAUSE)
+
+    def _read(self, text: str) -> None:
+        if text != self._subject.text or self.error.value:
+            self._open(text)
+
+    def _select(self, text: str, params: Numbers | None) -> None:
+        """An expression of the population was selected."""
+        self.queue.put("text", lambda stop: self._write(text, params))
+
+    def _example(self, text: str) -> None:
+        if text:
+            self.queue.put("text", lambda stop: self._write(renamed(ek.parse(text), self._points).texts()[0]))
+
+    def _open(self, text: str, params: Numbers | None = None) -> None:
+        """Look at an expression; an error is shown with its caret, and what was there before stays."""
+        try:
+            subject = Subject(text, self._points, **self._options)
+        except ExprkitError as error:
+            self.error.value = error_page(error)
+        else:
+            self._show(subject, params)
+
+    def _write(self, text: str, params: Numbers | None = None) -> None:
+        """Look at an expression that was not typed, and write it into the field."""
+        self._open(text, params)
+        self.text.value = text
+
+    def _show(self, subject: Subject, params: Numbers | None = None) -> None:
+        self._subject = subject
+        self.error.value = ""
+        self.formula.value = page(formula(subject))
+        self.fit_panel.show(subject, params)
+        self._fresh.clear()
+        self._draw_tab()
+
+    def _draw_tab(self) -> None:
+        """Draw the tab that is open, if it does not show the expression as it is."""
+        name = self.tabs.titles[self.tabs.selected_index or 0]
+        if name == POPULATION and self.population_panel.table is None:
+            self.population_panel.read()
+        if name in self.inspectors and name not in self._fresh:
+            self._fresh.add(name)
+            self._inspect(name)
+
+    def _inspect(self, name: str) -> None:
+        inspector = self.inspectors[name]
+        inspector.value = inspector.value or "…"  # the first time, there may be something to compile
+        try:
+            shown = INSPECTORS[name](self._subject)
+        except Exception as error:  # what cannot be shown here leaves the others
+            inspector.value = error_page(error)
+        else:
+            inspector.value = page(shown) + code_page(shown.code)
+
+    def _set_option(self, name: str, value: str) -> None:
+        self._options[name] = value
+        self.queue.put("option", lambda stop: self._open(self._subject.text, self.fit_panel.params))
+
+    def _failed(self, kind: str, error: Exception) -> None:
+        self.error.value = error_page(error)
+
+    # ── data ──
+
+    def _choose_data(self, name: str) -> None:
+        self.csv.layout.display = None if name == CSV else "none"
+        if name == YOURS:
+            self._take(self._given)
+        elif name == ROUGH_PIPE:
+            self._take(points_of(None, None))
+        elif name == NIKURADSE:
+            code = "points = ek.data.nikuradse()"
+            self.progress_bar.run("downloading", lambda *_: self._take(Points(ek.data.nikuradse(), code)))
+
+    def _load(self) -> None:
+        """A CSV file's path or its target was entered."""
+        path, target = self.path.value.strip(), self.target.value.strip() or None
+        if path:
+            self.queue.put("data", lambda stop: self._change_data(points_of(path, target)))
+
+    def _take(self, points: Points) -> None:
+        self.queue.put("data", lambda stop: self._change_data(points))
+
+    def _change_data(self, points: Points) -> None:
+        """Use other data; the expression's variables keep their places, whatever they are called there."""
+        self._use(points)
+        self._write(renamed(self._subject.pop, points).texts()[0])
+
+    def _use(self, points: Points) -> None:
+        self._points = self.race_panel.points = points
+        self.population_panel.set_points(points)

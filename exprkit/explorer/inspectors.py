@@ -1,0 +1,204 @@
+"""Inspectors: what one expression is at every stage, and the call that shows it.
+
+In: a ``Subject``.  Out: ``Shown``, text and perhaps a picture.  Its ``code`` is a script that prints the same
+text: a notebook shows it to be copied.
+
+    >>> from exprkit.explorer.inspectors import INSPECTORS, Subject
+    >>> print(INSPECTORS["Program"](Subject("(x1 + x2) / p1")).content)
+    t0 = add c0, c1
+    out = div t0, u0
+    <BLANKLINE>
+    c0: x1
+    c1: x2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import exprkit as ek
+from exprkit.errors import DataError
+from exprkit.explorer import drawings
+from exprkit.explorer.pages import formula_page, picture_page, text_page
+from exprkit.explorer.sources import Points
+from exprkit.expressions.expression import TYPESET
+from exprkit.text.names import NUMBERED
+from exprkit.text.printer import word_latex
+from exprkit.text.tokens import PARAMETER, VARIABLE
+
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
+SASS_OF = "sm_90"
+MOST_DERIVATIVES = 12  # parameters and variables that are shown
+
+
+class Shown(NamedTuple):
+    """What an inspector shows, and the code that prints its ``content``.
+
+    ``content`` is text, LaTeX, or a line ``name: LaTeX`` for each derivative; a ``drawing`` (PNG) stands in its place.
+    """
+
+    form: Literal["text", "latex", "derivatives"]
+    content: str
+    code: str
+    drawing: bytes | None = None
+
+
+class Subject:
+    """The expression that is looked at, with all that its inspectors depend on; options as for ``Evaluator``.
+
+    Raises
+    ------
+    ParseError
+        If the text is no expression; the message has the caret.
+    DataError
+        If it uses more variables than the data has.
+    """
+
+    def __init__(
+        self, text: str | ek.Expression, points: Points | None = None, *, precision: str = "ieee",
+        dtype: str = "float32", backend: str = "auto",
+    ) -> None:  # fmt: skip
+        self.points = points or Points(ek.data.rough_pipe())
+        self.text = str(text)
+        self.pop = ek.parse(self.text, variables=self.points.variables)
+        self.expression = self.pop[0]
+        if self.pop.n_vars > self.points.dataset.X.shape[1]:
+            have = ", ".join(self.points.dataset.variables)
+            raise DataError(f"the expression uses {self.pop.n_vars} variables, the data has {have}")
+        self.precision, self.dtype, self.backend = precision, dtype, backend
+
+    @property
+    def setup(self) -> str:
+        """The code in front of every inspector's."""
+        return f"import exprkit as ek\n\npop = ek.parse({self.text!r}{self.points.names_code})\n"
+
+    def options(self, *names: str) -> str:
+        """The end of a call's text: those of the evaluator's options that are not the usual ones."""
+        usual = {"backend": "auto", "precision": "ieee", "dtype": "float32"}
+        chosen = {name: getattr(self, name) for name in names or usual}
+        return "".join(f", {name}={value!r}" for name, value in chosen.items() if value != usual[name])
+
+    def evaluator(self) -> ek.Evaluator:
+        return ek.Evaluator(self.pop, self.points.dataset.X, self.backend, self.precision, self.dtype)
+
+    @property
+    def evaluator_code(self) -> str:
+        """The code that makes ``points`` and ``ev``."""
+        return f"{self.setup}{self.points.code}\nev = ek.Evaluator(pop, points.X{self.options()})\n"
+
+    def bytecode(self) -> ek.CompiledBytecode:
+        X = self.points.dataset.X
+        return ek.compile_bytecode(self.pop, X, precision=self.precision, dtype=self.dtype)
+
+    @property
+    def bytecode_code(self) -> str:
+        """The code that makes ``bytecode``."""
+        options = self.options("precision", "dtype")
+        return f"{self.setup}{self.points.code}\nbytecode = ek.compile_bytecode(pop, points.X{options})\n"
+
+    def ptx(self, arch: str) -> ek.CompiledPtx:
+        return ek.compile_ptx(self.pop, arch, precision=self.precision, dtype=self.dtype)
+
+
+# ── the inspectors ───────────────────────────────────────────────────────────────────
+
+
+def formula(subject: Subject) -> Shown:
+    """LaTeX; the text itself where it is too long to be typeset."""
+    if subject.expression.n_tokens > TYPESET:
+        return Shown("text", str(subject.expression), f"{subject.setup}print(pop[0])")
+    return Shown("latex", subject.expression.latex(), f"{subject.setup}print(pop[0].latex())")
+
+
+def tree(subject: Subject) -> Shown:
+    """The tree, drawn; as text where it is too large."""
+    expression = subject.expression
+    drawing = drawings.tree(expression) if expression.n_tokens <= drawings.MOST_NODES else None
+    return Shown("text", expression.tree(), f"{subject.setup}print(pop[0].tree())", drawing)
+
+
+def postfix(subject: Subject) -> Shown:
+    """The tokens as the thesis draws them: kind, text, bits or index or code."""
+    return Shown("text", subject.expression.listing(), f"{subject.setup}print(pop[0].listing())")
+
+
+def program(subject: Subject) -> Shown:
+    """The three-address program and the columns it reads."""
+    return Shown("text", subject.bytecode().program(0), f"{subject.bytecode_code}print(bytecode.program(0))")
+
+
+def bytecode(subject: Subject) -> Shown:
+    """What the GPU interpreter reads, and the CUDA C of the cases that it runs."""
+    made = subject.bytecode()
+    code = f"{subject.bytecode_code}print(bytecode.listing(0) + '\\n')\nprint(bytecode.cuda(0))"
+    return Shown("text", f"{made.listing(0)}\n\n{made.cuda(0)}", code)
+
+
+def ptx(subject: Subject) -> Shown:
+    """The transpiler's PTX, and what its machine code takes on each architecture."""
+    made = {arch: subject.ptx(arch) for arch in ARCHITECTURES}
+    lines = [f"{arch}: {of.registers[0]} registers, {of.spills[0]} bytes spilled" for arch, of in made.items()]
+    options = subject.options("precision", "dtype")
+    code = (
+        f"{subject.setup}for arch in {ARCHITECTURES}:\n    made = ek.compile_ptx(pop, arch{options})\n"
+        "    print(f'{arch}: {made.registers[0]} registers, {made.spills[0]} bytes spilled')\nprint()\n"
+        "print(made.ptx(0))"
+    )
+    return Shown("text", "\n".join([*lines, "", made[ARCHITECTURES[-1]].ptx(0)]), code)
+
+
+def sass(subject: Subject) -> Shown:
+    """The machine code, where a disassembler is installed."""
+    call = f"ek.compile_ptx(pop, {SASS_OF!r}{subject.options('precision', 'dtype')})"
+    return Shown("text", subject.ptx(SASS_OF).sass(0), f"{subject.setup}print({call}.sass(0))")
+
+
+def derivatives(subject: Subject) -> Shown:
+    """The derivative by each parameter, then by each variable that is used."""
+    names = leaves(subject.expression)[:MOST_DERIVATIVES]
+    lines = [f"{name}: {_derivative(subject.pop, name)}" for name in names]
+    code = f"{subject.setup}for name in {names}:\n    print(f'{{name}}: {{pop.diff(name)[0].latex()}}')"
+    return Shown("derivatives", "\n".join(lines), code)
+
+
+def leaves(expression: ek.Expression) -> list[str]:
+    """Names of the parameters and variables that the expression uses."""
+    found = []
+    for kind, names in ((PARAMETER, expression.parameters), (VARIABLE, expression.variables)):
+        used = sorted(set(expression.values[expression.kinds == kind].tolist()))
+        found += [names[index] if names else f"{NUMBERED[kind]}{index + 1}" for index in used]
+    return found
+
+
+def _derivative(pop: ek.Population, name: str) -> str:
+    derivative = pop.diff(name, errors="mask")
+    if not derivative.valid[0]:
+        return rf"\text{{{derivative.errors[0].partition(': ')[2].splitlines()[0]}}}"
+    n_tokens = derivative[0].n_tokens
+    return derivative[0].latex() if n_tokens <= TYPESET else rf"\text{{{n_tokens:,} tokens}}"
+
+
+INSPECTORS: dict[str, Callable[[Subject], Shown]] = {
+    "Tree": tree,
+    "Postfix": postfix,
+    "Program": program,
+    "Bytecode": bytecode,
+    "PTX": ptx,
+    "SASS": sass,
+    "Derivatives": derivatives,
+}
+
+
+def page(shown: Shown) -> str:
+    """HTML of what an inspector shows."""
+    if shown.drawing is not None:
+        return picture_page(shown.drawing)
+    if shown.form == "text":
+        return text_page(shown.content)
+    if shown.form == "latex":
+        return formula_page([shown.content])
+    if not shown.content:
+        return text_page("no parameters, no variables")
+    lines = (line.split(": ", 1) for line in shown.content.splitlines())
+    return formula_page(rf"\frac{{\partial f}}{{\partial {word_latex(name)}}} = {value}" for name, value in lines)

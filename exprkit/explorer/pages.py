@@ -1,0 +1,72 @@
+"""HTML of what the explorer's panels show: texts, formulas, pictures, code, errors; and their selection fields."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from exprkit.errors import ExprkitError, brought_by
+
+with brought_by("notebooks"):
+    import ipywidgets as widgets
+
+MOST_CHARACTERS = 100_000  # of a text on a page
+MARK = "position:absolute;width:14px;height:14px;border-radius:50%;transform:translate(-50%,-50%)"
+
+
+def choice(description: str, options: Sequence[Any], value: Any = None, width: str = "190px") -> Any:
+    """A field to select one of the options; the first one unless another is given."""
+    value = options[0] if value is None else value
+    return widgets.Dropdown(options=options, value=value, description=description, layout=widgets.Layout(width=width))
+
+
+def text_page(text: str) -> str:
+    """A text as it is, whatever it holds."""
+    left = len(text) - MOST_CHARACTERS
+    more = f"\n… {left:,} more characters, which the code below prints" if left > 0 else ""
+    shown = html.escape(text[:MOST_CHARACTERS] + more)
+    return f'<pre style="line-height:1.25;overflow-x:auto;margin:4px 0">{shown}</pre>'
+
+
+def formula_page(lines: Iterable[str]) -> str:
+    """LaTeX, each line by itself."""
+    rows = (f"<div style='padding:6px 0'>${html.escape(line)}$</div>" for line in lines)
+    return f'<div style="font-size:125%;overflow-x:auto">{"".join(rows)}</div>'
+
+
+def picture_page(png: bytes, places: Iterable[Sequence[float]] = (), titles: Iterable[str] = ()) -> str:
+    """A picture; places in it, as shares of its width and height, say something when the mouse is over them."""
+    marks = (
+        f'<span title="{html.escape(title)}" style="{MARK};left:{x:.2%};top:{y:.2%}"></span>'
+        for (x, y), title in zip(places, titles, strict=True)
+    )
+    source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    box = "position:relative;display:inline-block;max-width:100%"
+    return f'<div style="{box}"><img src="{source}" style="max-width:100%">{"".join(marks)}</div>'
+
+
+def table_page(rows: dict[str, Any]) -> str:
+    """Names and what stands behind them, a line each."""
+    cells = (
+        f"<tr><td style='padding-right:12px'>{html.escape(name)}</td><td>"
+        f"{html.escape(f'{value:.6g}' if isinstance(value, float) else str(value))}</td></tr>"
+        for name, value in rows.items()
+    )
+    return f'<table style="line-height:1.5">{"".join(cells)}</table>'
+
+
+def code_page(code: str) -> str:
+    """Code; one click selects all of it."""
+    return (
+        '<details><summary style="cursor:pointer;opacity:0.7">as code</summary>'
+        f'<pre style="user-select:all;line-height:1.3;padding:6px;border:1px solid #8888;overflow-x:auto">'
+        f"{html.escape(code)}</pre></details>"
+    )
+
+
+def error_page(error: Exception) -> str:
+    """An error: exprkit's own in its words with the caret, others with their type."""
+    text = str(error) if isinstance(error, ExprkitError) else f"{type(error).__name__}: {error}"
+    return f'<pre style="color:#D55E00;line-height:1.25;margin:4px 0">{html.escape(text)}</pre>'

@@ -1,0 +1,82 @@
+"""Where the explorer's data and expressions come from, and the code that makes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import exprkit as ek
+from exprkit.errors import ArgumentError, DataError, ParseError
+from exprkit.text.tokens import VARIABLE
+
+SAMPLE, EXHAUSTIVE, RANDOM = "the thesis's sample", "all up to a size", "random ones"
+
+
+@dataclass(frozen=True)
+class Points:
+    """A data set, the code that makes it, and whether its columns' names are the variables'."""
+
+    dataset: ek.data.Dataset
+    code: str = "points = ek.data.rough_pipe()"
+    named: bool = False
+
+    @property
+    def variables(self) -> tuple[str, ...] | None:
+        """What ``parse`` is told; None for x1, x2, …"""
+        return self.dataset.variables if self.named else None
+
+    @property
+    def names_code(self) -> str:
+        """The end of ``parse``'s call that names the variables."""
+        return f", variables={list(self.dataset.variables)!r}" if self.named else ""
+
+
+def points_of(table: Any, target: str | None) -> Points:
+    """The data that ``explore`` is given."""
+    if table is None:
+        if target is not None:
+            raise ArgumentError("target names a column of table, and no table was given")
+        return Points(ek.data.rough_pipe())
+    if isinstance(table, ek.data.Dataset):
+        return Points(table, "points = ...  # the Dataset that was given to ek.explore")
+    dataset = ek.data.from_table(table, target)
+    shown = repr(table) if isinstance(table, str) else "table"
+    wanted = f", target={target!r}" if target is not None else ""
+    return Points(dataset, f"points = ek.data.from_table({shown}{wanted})", usable_names(dataset.variables))
+
+
+def usable_names(variables: tuple[str, ...]) -> bool:
+    """Whether a table's columns can be an expression's variables by their own names."""
+    try:
+        ek.parse([], variables=variables)
+    except ParseError:
+        return False
+    return True
+
+
+def renamed(pop: ek.Population, points: Points) -> ek.Population:
+    """The population with the data's names for its variables, each in its place.
+
+    Raises
+    ------
+    DataError
+        If it uses more variables than the data has.
+    """
+    used = int((pop.values[pop.kinds == VARIABLE] + np.uint64(1)).max(initial=0))
+    if used > points.dataset.X.shape[1]:
+        have = ", ".join(points.dataset.variables)
+        raise DataError(f"{used} variables are used, the data has {have}")
+    return ek.Population(pop.kinds, pop.values, pop.offsets, variables=points.variables, parameters=pop.parameters)
+
+
+def generated(source: str, n: int, n_vars: int) -> tuple[ek.Population, str]:
+    """A population and its code: ``SAMPLE``, ``n`` of ``RANDOM``, or the ``n`` smallest ones (``EXHAUSTIVE``)."""
+    if source == SAMPLE:
+        return ek.parse(ek.data.esr_sample()), "pop = ek.parse(ek.data.esr_sample())"
+    if source == RANDOM:
+        return ek.generate.random(n, n_vars=n_vars), f"pop = ek.generate.random({n}, n_vars={n_vars})"
+    nodes = next(size for size in range(1, 50) if ek.generate.count_exhaustive(size, n_vars=n_vars) >= n)
+    code = f"pop = ek.generate.exhaustive({nodes}, n_vars={n_vars})[:{n}]"
+    return ek.generate.exhaustive(nodes, n_vars=n_vars)[:n], code
