@@ -2,8 +2,9 @@
 
 In: numbers.  Out: PNG.  Everything is drawn by matplotlib, on nothing and in grey, for light and dark pages.
 
-A curve has to follow a slider: its figure is kept, and only what moves is drawn again.  Milliseconds a redraw on two
-cores (362 points, 6 lines, PNG included): MEASURED
+A curve has to follow a slider, so its figure is kept and only what moves is drawn again: 8 ms of CPU time (362
+points in six lines; 15 with the losses beside it), against 57 for the whole figure, which is drawn anew when the
+residuals' axis has to change.
 
     >>> import exprkit as ek
     >>> from exprkit.explorer import drawings
@@ -213,7 +214,7 @@ def front(
     shown = np.minimum(np.clip(losses, *ends), 10 * line[1].max(initial=0.0))
     axes.set_xlim(limits(np.concatenate([cloud[0], line[0]])))
     if positive:
-        axes.set_yscale("log")
+        axes.semilogy()
         axes.set_ylim(10 ** np.array(limits(np.log10(shown), 0.1)))
     else:
         axes.set_ylim(limits(shown, 0.1))
