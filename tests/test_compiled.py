@@ -11,11 +11,14 @@ import shlex
 import stat
 import subprocess
 import sys
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
+import numpy as np
 import pytest
 
 from exprkit.errors import ArgumentError
-from exprkit.runtime import disk_cache, jit
+from exprkit.runtime import bags, disk_cache, jit
 
 PROGRAM = """
 import numpy as np, exprkit as ek
@@ -145,12 +148,15 @@ def test_nothing_is_unpickled_that_does_not_match_its_digest(twice, cache, monke
         assert not twice()
 
 
-def test_another_text_of_a_loop_or_of_a_shared_module_is_another_entry(twice, cache, tmp_path, monkeypatch):
+def test_another_text_of_a_loop_or_of_what_it_imports_is_another_entry(twice, cache, tmp_path, monkeypatch):
     assert not twice()
     (tmp_path / "loop.py").write_text(LOOP.replace("2 * a", "a + a"))
-    jit._text_of.cache_clear()
+    for memory in (jit.digest, jit._imports, jit._digest_of_all):
+        memory.cache_clear()
     assert not twice() and twice() and len(list(cache.iterdir())) == 2
-    monkeypatch.setattr(jit, "_shared", lambda: b"another")
+    digest = jit.digest
+    monkeypatch.setattr(jit, "digest", lambda path: b"another" if "disk_cache" in path else digest(path))
+    jit._digest_of_all.cache_clear()
     assert not twice() and twice() and len(list(cache.iterdir())) == 3
     monkeypatch.setattr(jit.config, "BOUNDSCHECK", 1)
     assert not twice()
@@ -299,19 +305,66 @@ def test_a_size_of_thousands_of_digits_is_refused_in_a_few_words(monkeypatch):
     assert disk_cache.most_bytes() == 10**20
 
 
-def test_shared_modules_are_all_that_compiled_loops_draw_upon(root):
-    """What a module with compiled loops imports from exprkit is shared, or has nothing that could be compiled in."""
-    names = "errors numbers runtime.machine expressions.population backends.contract"
-    harmless = {f"exprkit.{name}" for name in names.split()}
-    shared = {f"exprkit.{name.replace('/', '.')}" for name in jit.SHARED}
-    users = 0
-    for path in (root / "exprkit").rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
-        if "@compiled" not in text or path.stem == "jit":
-            continue
-        users += 1
-        for node in ast.parse(text).body:
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("exprkit"):
-                for alias in node.names:
-                    assert {node.module, f"{node.module}.{alias.name}"} & (shared | harmless), f"{path}: {alias.name}"
-    assert users > 5
+def test_an_entry_depends_on_every_module_that_its_function_s_module_imports(root):
+    """By name, as files; more than once round the corner, in brackets over lines, and from packages."""
+    for name in ("text/shunting_yard", "programs/gradient", "backends/cpu/engine", "backends/transpiler/writer"):
+        path = root / "exprkit" / f"{name}.py"
+        modules = {path}
+        for _ in range(12):  # longer than any chain of imports
+            modules |= {other for module in modules for other in imported(root, module)}
+        assert {path for path in modules if path.name != "__init__.py"} <= {*map(Path, jit.sources(str(path)))}
+        assert len(modules) > 5
+
+
+def imported(root, path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("exprkit"):
+            place = root.joinpath(*node.module.split("."))
+            yield from (place / f"{alias.name}.py" for alias in node.names if (place / f"{alias.name}.py").exists())
+            if place.with_suffix(".py").exists():
+                yield place.with_suffix(".py")
+
+
+# ── what is handed over ──
+
+
+class Bag(NamedTuple):
+    numbers: Annotated[np.ndarray, "float64[n]"]
+    bits: Annotated[np.ndarray, "uint8[n, 2]"]
+    factor: int
+
+
+class Two(NamedTuple):
+    first: Bag
+    second: Bag
+
+
+@jit.compiled
+def _scaled(bag, k, literal):
+    return bag.numbers[k] * bag.factor + literal
+
+
+@jit.compiled
+def _of_both(bags, k):
+    own = Bag(bags.first.numbers, bags.second.bits, 100)
+    return _scaled(bags.first, k, 1) + _scaled(bags.second, bags.first.bits[k, 0], 2) + _scaled(own, k, 3)
+
+
+def test_bags_are_borrowed_from_python_and_between_loops():
+    first = bags.zeros(Bag, n=3, factor=2)
+    second = bags.empty(Bag, n=3, factor=10, numbers=np.arange(3.0))
+    assert first.bits.shape == (3, 2) and first.bits.dtype == np.uint8 and second.bits.shape == (3, 2)
+    first.numbers[:], first.bits[:] = [1, 2, 3], 2
+    assert _of_both(Two(first, second), 1) == (2 * 2 + 1) + (2 * 10 + 2) + (2 * 100 + 3)
+    before = sys.getrefcount(first.numbers)
+    for _ in range(10):
+        _of_both(Two(first, second), 1)
+    assert sys.getrefcount(first.numbers) == before
+    assert len(_scaled.signatures) == 1, "whole numbers of all types, literals too, are one"
+    with pytest.raises(TypeError):
+        bags.zeros(Bag, n=3)
+
+
+def test_what_is_no_bag_is_refused_as_numba_does():
+    with pytest.raises(Exception, match="numbers"):
+        _scaled((1.0, 2.0), 0, 1)

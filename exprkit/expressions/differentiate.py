@@ -30,7 +30,6 @@ from exprkit.expressions.dag import (
 )  # fmt: skip
 from exprkit.expressions.rewrite import UNIFORM_NODE
 from exprkit.operators import ops
-from exprkit.runtime.intrinsics import lent
 from exprkit.runtime.jit import compiled
 from exprkit.text.tokens import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, TokenArrays, Words
 
@@ -139,7 +138,6 @@ def _faults(pop: NamedTokens, problems: np.ndarray) -> dict[int, Fault]:
 @compiled
 def _diff_all(tokens, graph, rules, derivatives, kind, index, kinds, values, offsets, problems, most):
     token_kinds, token_values, numbers, token_offsets = tokens
-    graph, rules, derivatives = lent(graph), lent(rules), lent(derivatives)
     n = 0
     for i in range(len(token_offsets) - 1):
         if token_offsets[i] < token_offsets[i + 1]:

@@ -49,7 +49,6 @@ from exprkit.expressions.population import Population
 from exprkit.expressions.rewrite import COLUMN_NODE, NONE, POINT_NODE, UNIFORM_NODE, is_uniform, table_rules
 from exprkit.operators import ops
 from exprkit.programs.lower import COLUMN, SLOT, UNIFORM, Columns, Program, operand_text
-from exprkit.runtime.intrinsics import lent
 from exprkit.runtime.jit import compiled
 from exprkit.text.tokens import CONSTANT, PARAMETER, VARIABLE
 
@@ -211,8 +210,6 @@ def _lower_from(first, tokens, graph, rules, derivatives, logs, columns, scratch
     There is room for an expression where there is some for all its nodes and for a copy of each.  Where there is
     none, NEEDED says for how many instructions, or the graph is FULL.
     """
-    tokens, graph, rules, derivatives = lent(tokens), lent(graph), lent(rules), lent(derivatives)
-    columns, scratch, made, room = lent(columns), lent(scratch), lent(made), lent(room)
     start_instr, start_const = made.offsets[first], made.first_const[first]
     for i in range(first, len(tokens.offsets) - 1):
         instr, const = made.offsets[i] - start_instr, made.first_const[i] - start_const

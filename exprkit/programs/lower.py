@@ -48,7 +48,6 @@ from exprkit.expressions.rewrite import (
     table_rules,
 )
 from exprkit.operators import ops
-from exprkit.runtime.intrinsics import lent
 from exprkit.runtime.jit import compiled
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
@@ -232,8 +231,6 @@ class _Nodes(NamedTuple):
 
 @compiled
 def _lower_all(tokens, rules, instructions, columns, nodes):
-    tokens, rules, nodes = lent(tokens), lent(rules), lent(nodes)
-    instructions, columns = lent(instructions), lent(columns)
     n_slots = n_uniforms = n_columns = np.int64(0)  # with a type, or functions are made anew for the number
     for i in range(len(tokens.offsets) - 1):
         instr, const = instructions.offsets[i], instructions.first_const[i]

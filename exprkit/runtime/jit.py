@@ -1,6 +1,4 @@
-"""``compiled``: Numba's njit with machine code kept on disk, never stale and never in the way.
-
-Every loop of the package that Numba compiles is decorated with it.
+"""``compiled``: the decorator of every loop in machine code, and how such loops are written here.
 
     >>> from exprkit.runtime.jit import compiled
     >>> @compiled
@@ -9,16 +7,49 @@ Every loop of the package that Numba compiles is decorated with it.
     >>> twice(21)
     42
 
-Numba's own cache loads whatever lies in its files, and looks only at the file of a function to see
-whether its machine code is still good.  Here the machine code is kept in the ``disk_cache``, which
-check every file before anything in it is used, and the name of an entry is made of all that the code
-depends on: also the text of the files that it takes constants and functions from (``SHARED``).
-"""
+It is Numba's ``njit(nogil=True)`` with three changes: arguments have one type each, named tuples are
+borrowed, machine code is kept on disk.  What to know, in the order in which one meets it:
 
+Functions   ``@compiled`` is a function of its own, ``@inline`` becomes part of its callers: for the parts of
+            a loop that run per instruction or point.  A long function is split into such parts; they cost
+            nothing.  At most seven arguments: what belongs together goes into a bag.
+Numbers     Every whole number that is handed over arrives as int64, whatever array it comes from, literals
+            too.  Only uint64 stays itself; with an int64 it becomes a float64, so both sides of an operation
+            need the same sign: hashes and bits are ``np.uint64`` throughout, and a token's value that serves as an
+            index or code is made ``np.int64`` where it is read.  A variable keeps one type: ``x = 0.0`` for a float.
+Bags        A ``NamedTuple`` of arrays and numbers, each array annotated with its dtype and shape::
+
+                class Nodes(NamedTuple):
+                    code: Annotated[np.ndarray, "uint8[n]"]
+                    edges: Annotated[np.ndarray, "int32[n, 2]"]
+
+            ``bags.zeros(Nodes, n=100)`` makes one, ``empty`` one that is not yet filled.  Fields stay; what
+            arrays hold may change, so a number that a loop changes lives in an array.
+Borrowing   A bag is handed over by its address, from Python and between loops, and its arrays have no owner:
+            nothing is counted, and it costs as much as one number.  So a loop never returns an array of a bag
+            or a slice of one, which would outlive it, but a copy; and keeps none.  Arrays that are arguments
+            by themselves are owned, and counted at every call: a bag is better between loops.
+Constants   Plain numbers of a module (``tokens.CONSTANT``, ``ops.POW``).  A global array becomes part of the
+            machine code: fine for a fixed table (``decimals``); tables of operators come as bags.
+Slices      ``a[i:j] = 0`` and loops over a slice are fine; to assign one array to another (``a[:n] = b[:n]``)
+            brings the text of its errors along, some hundred lines of machine code: write the loop.
+Indices     A signed index may be negative and count from the end, which is looked at each time.  In the few
+            innermost loops where that was measured to matter the index is ``np.uint64``.
+Errors      A loop raises nothing: it stops and returns a number that says what and where, and Python words it.
+            Indices are not checked (NUMBA_BOUNDSCHECK=1 does); what comes from users is checked before.
+Threads     Loops run without Python's lock.  Two threads write the same array only at different places, or by
+            ``intrinsics``' atomic functions.  Long loops take a count of pieces of work and come back, so that
+            Python sees Ctrl-C (``cpu.threads``).
+Cache       Numba's own would load whatever lies in its files, and looks only at the file of a function.  Here
+            machine code is kept in the ``disk_cache``, which checks an entry before anything in it is used,
+            under a name made of all that it depends on: the text of the function's file and of all files of
+            exprkit that it imports from, the types, the processor, the versions.
+"""
 from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable
 from hashlib import sha256
@@ -26,34 +57,45 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba import config, njit
-from numba.core import serialize
+from numba import config
+from numba.core import serialize, types
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import CPUDispatcher
 
 from exprkit.runtime import disk_cache
+from exprkit.runtime.borrowed import argument_type
 
-# the modules whose constants and functions others compile into their own code (a test compares)
-SHARED = (
-    "runtime/jit", "operators/ops", "text/tokens", "runtime/intrinsics", "backends/objective", "backends/decisions",
-    "programs/lower", "programs/linearity", "programs/gradient", "expressions/dag", "expressions/rewrite",
-    "text/decimals",
-    "backends/cpu/kernels", "backends/cpu/reductions", "backends/gpu/opcodes", "backends/gpu/bytecode",
-    "backends/cpu/tiles", "backends/cpu/threads", "backends/cpu/derivatives",
-)  # fmt: skip
+ROOT = Path(__file__).parents[2]  # the folder that ``exprkit`` lies in
 
 disk_cache.free_at_fork(global_compiler_lock)
 
 
+class Loop(CPUDispatcher):
+    """A compiled function: Numba's, but that its arguments are of ``argument_type``."""
+
+    def typeof_pyval(self, val: Any) -> types.Type:
+        """The type of an argument from Python."""
+        return argument_type(super().typeof_pyval(val))
+
+    def get_call_template(self, args: Any, kws: dict[str, types.Type]) -> Any:
+        """How a call from compiled code is typed."""
+        named = {name: argument_type(kind) for name, kind in kws.items()}
+        return super().get_call_template([argument_type(kind) for kind in args], named)
+
+
 def compiled(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Decorator: ``njit(nogil=True, **options)``, its machine code kept with that of the kernels."""
+    """Decorator: a function in machine code, which is kept with that of the kernels."""
     if function is None:
         return functools.partial(compiled, **options)
-    dispatcher = njit(nogil=True, **options)(function)
+    loop = Loop(function, targetoptions={"nopython": True, "nogil": True, "boundscheck": None, **options})
     if folder() is not None and os.path.isfile(function.__code__.co_filename):  # not typed in
-        dispatcher._cache = Kept(function)  # what njit(cache=True) does, with a cache of Numba's
-    return dispatcher
+        loop._cache = Kept(function)  # what njit(cache=True) does, with a cache of Numba's
+    return loop
+
+
+inline = compiled(forceinline=True)  # decorator: part of those that call it, by LLVM
 
 
 @functools.cache
@@ -67,9 +109,10 @@ class Kept(NullCache):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         code = function.__code__
+        self._path = code.co_filename
         self._parts = (
             "loop", numba.__version__, f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}",
-            repr((config.OPT, config.BOUNDSCHECK)), _shared(), _text_of(code.co_filename),
+            repr((config.OPT, config.BOUNDSCHECK)),
             function.__module__, function.__qualname__, str(code.co_firstlineno), code.co_code,
         )  # fmt: skip
 
@@ -86,23 +129,45 @@ class Kept(NullCache):
             disk_cache.warn(f"machine code kept in {folder()} can't be used, it is compiled anew ({error!r})")
             return None
 
-    def save_overload(self, sig: Any, found: CompileResult) -> None:
+    def save_overload(self, sig: Any, result: CompileResult) -> None:
         """Keep what has been compiled."""
-        if not found.library.has_dynamic_globals:  # addresses of this process
-            kept = serialize.dumps((sig, found._reduce()))
-            disk_cache.write(self._name(sig, found.target_context), kept, disk_cache.LOOP, folder())
+        if not result.library.has_dynamic_globals:  # addresses of this process
+            kept = serialize.dumps((sig, result._reduce()))
+            disk_cache.write(self._name(sig, result.target_context), kept, disk_cache.LOOP, folder())
 
     def _name(self, sig: Any, target_context: Any) -> str:
-        return disk_cache.key(*self._parts, str(sig), repr(target_context.codegen().magic_tuple()))
+        processor = repr(target_context.codegen().magic_tuple())
+        return disk_cache.key(*self._parts, _digest_of_all(self._path), str(sig), processor)
 
 
 @functools.cache
-def _shared() -> bytes:
-    """A digest of all shared modules."""
-    package = Path(__file__).parent.parent
-    return b"".join(_text_of(str(package / f"{name}.py")) for name in SHARED)
+def _digest_of_all(path: str) -> bytes:
+    return sha256(b"".join(digest(source) for source in sorted(sources(path)))).digest()
+
+
+def sources(path: str) -> set[str]:
+    """A file and all files of exprkit that it imports, and they import."""
+    paths, waiting = {path}, [path]
+    while waiting:
+        new = _imports(waiting.pop()) - paths
+        paths |= new
+        waiting += new
+    return paths
 
 
 @functools.cache
-def _text_of(path: str) -> bytes:
+def _imports(path: str) -> set[str]:
+    """The files of exprkit that a file imports from, packages and modules."""
+    paths = set()
+    text = Path(path).read_text(encoding="utf-8")
+    for module, names in re.findall(r"^ *from (exprkit\S*) import (\([^)]*\)|.*)", text, re.MULTILINE):
+        place = os.path.join(ROOT, *module.split("."))
+        paths |= {f"{place}.py", os.path.join(place, "__init__.py")}
+        paths |= {os.path.join(place, f"{name}.py") for name in re.findall(r"\w+", names)}
+    return {path for path in paths if os.path.isfile(path)}
+
+
+@functools.cache
+def digest(path: str) -> bytes:
+    """Of a file's text."""
     return sha256(Path(path).read_bytes()).digest()

@@ -47,7 +47,7 @@ from exprkit.backends.cpu.tiles import (
 from exprkit.expressions.population import Population
 from exprkit.programs.gradient import GradientProgram, lower_gradients
 from exprkit.programs.lower import COLUMN, SLOT, UNIFORM
-from exprkit.runtime.intrinsics import call, call_number, lent, take
+from exprkit.runtime.intrinsics import call, call_number, take
 from exprkit.runtime.jit import compiled
 
 SPAN = 64  # tiles that are summed for themselves, where threads share the tiles of a few rows
@@ -238,7 +238,6 @@ _part = compiled(forceinline=True)
 @compiled
 def _drive_jacobian(machine, goal, job, scratch, out, most):
     """Take up to ``most`` chunks of rows; False: none is left."""
-    machine, goal, job, scratch = lent(machine), lent(goal), lent(job), lent(scratch)
     n_exprs, n_shares = len(machine.n_params), len(job.rows) - 1
     while most > 0:
         share = take(job.counter.ctypes.data)
@@ -265,7 +264,6 @@ def _drive_jacobian(machine, goal, job, scratch, out, most):
 @compiled
 def _drive_sums(machine, goal, job, scratch, sums, pairs, most):
     """Take up to ``most`` pieces of work; False: none is left."""
-    machine, goal, job, scratch = lent(machine), lent(goal), lent(job), lent(scratch)
     n_exprs, n_shares, width = len(machine.n_params), len(job.rows) - 1, job.params.shape[1]
     while most > 0:
         k = take(job.counter.ctypes.data)

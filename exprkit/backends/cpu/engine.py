@@ -67,7 +67,7 @@ from exprkit.backends.cpu.tiles import (
 from exprkit.expressions.population import Population
 from exprkit.programs.lower import COLUMN, OUT, SLOT, UNIFORM, Program, lower
 from exprkit.runtime import machine
-from exprkit.runtime.intrinsics import add, call, call_number, lent, look, pointer, take
+from exprkit.runtime.intrinsics import atomic_add, atomic_load, call, call_number, pointer, take
 from exprkit.runtime.jit import compiled
 
 if TYPE_CHECKING:
@@ -296,23 +296,23 @@ _part = compiled(forceinline=True)
 def _serve(machine, board, scratch, looks):
     """Take pieces of every call on the board, until there has been none for a while."""
     while wait(board, looks):
-        add(board + 8 * WORKING, 1)
+        atomic_add(board + 8 * WORKING, 1)
         _drive(machine, board, scratch, DONE)
-        add(board + 8 * WORKING, -1)
+        atomic_add(board + 8 * WORKING, -1)
 
 
 @compiled
 def _drive(machine, board, scratch, most):
     """Take up to ``most`` pieces of the call on the board; False: none is left."""
     k = take(board)
-    if k >= look(board + 8 * PIECES):
+    if k >= atomic_load(board + 8 * PIECES):
         return False
     told = carray(pointer(board + 8 * NUMBERS), 15, np.int64)  # as Engine._run wrote them
     rows, tiles = carray(pointer(told[3]), told[4], np.int64), carray(pointer(told[5]), told[6], np.int64)
-    job = lent(_EvaluationJob(carray(pointer(told[0]), (told[2], told[1]), scratch.uniforms.dtype), rows, tiles))
+    job = _EvaluationJob(carray(pointer(told[0]), (told[2], told[1]), scratch.uniforms.dtype), rows, tiles)
     sums = carray(pointer(told[14]), (len(tiles) - 1, told[2]), np.float64)
-    result = lent(_Result(told[7], told[8], told[9], told[10], told[11], told[12], told[13], sums))
-    return _pieces(lent(machine), job, result, lent(scratch), board, k, most)
+    result = _Result(told[7], told[8], told[9], told[10], told[11], told[12], told[13], sums)
+    return _pieces(machine, job, result, scratch, board, k, most)
 
 
 @_part

@@ -26,7 +26,7 @@ from exprkit.backends.cpu.tiles import ZERO, begin
 from exprkit.backends.decisions import AT_LINEAR_STEP, AT_START, AT_STEP, FADING, FREE, HARDER, LEAST_DAMPING, RUNNING
 from exprkit.backends.objective import Fitted, Options
 from exprkit.programs.linearity import dependence
-from exprkit.runtime.intrinsics import lent, take
+from exprkit.runtime.intrinsics import take
 from exprkit.runtime.jit import compiled
 
 FIRST_DAMPING, MOST_DAMPING = decisions.FIRST_DAMPING, decisions.MOST_DAMPING
@@ -163,8 +163,6 @@ damped, is_settled = _part(decisions.damped), _part(decisions.is_settled)
 @compiled
 def _drive(machine, goal, loop, rows, job, scratch, state, most):
     """Fit up to ``most`` rows; False: none is left."""
-    machine, goal, job, scratch = lent(machine), lent(goal), lent(job), lent(scratch)
-    loop, rows, state = lent(loop), lent(rows), lent(state)
     n_exprs = len(machine.n_params)
     for _ in range(most):
         row = take(job.counter.ctypes.data)

@@ -44,7 +44,7 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.runtime.intrinsics import add, look, pause, publish
+from exprkit.runtime.intrinsics import atomic_add, atomic_load, atomic_store, pause
 from exprkit.runtime.jit import compiled
 
 DONE = 1 << 62  # more than there are pieces of work
@@ -123,7 +123,7 @@ def _looks() -> int:
 def wait(board, looks):
     """Look for a call with pieces left, so often at the most; whether there is one."""
     for _ in range(looks):
-        if look(board) < look(board + 8 * PIECES):
+        if atomic_load(board) < atomic_load(board + 8 * PIECES):
             return True
         pause()
     return False
@@ -131,15 +131,15 @@ def wait(board, looks):
 
 @compiled
 def _open(board):
-    publish(board, 0)
+    atomic_store(board, 0)
 
 
 @compiled
 def _closed(board):
     """Give out no more pieces; whether, after a moment at the most, no other thread works any more."""
-    publish(board, DONE)
+    atomic_store(board, DONE)
     for _ in range(_SPINS):
-        if look(board + 8 * WORKING) == 0:
+        if atomic_load(board + 8 * WORKING) == 0:
             return True
         pause()
     return False
@@ -147,7 +147,7 @@ def _closed(board):
 
 @compiled
 def _count(board, n):
-    add(board + 8 * PRESENT, n)
+    atomic_add(board + 8 * PRESENT, n)
 
 
 def together(threads: int, at_once: int, counter: np.ndarray, work: Callable[[int], bool]) -> None:
