@@ -33,7 +33,7 @@ from exprkit.explorer.race import Lap, race, standings
 from exprkit.explorer.sources import Points, renamed, usable_names
 from exprkit.explorer.table import COLUMNS, Table
 from exprkit.operators import ops
-from exprkit.text.tree import nodes
+from exprkit.text.listing import nodes
 
 TEXTS = (
     "p1 * x1 + exp(-x2)^p2", "2.5", "x2", "abs(x1)^p1 - sin(x1 * x2) / (p2 ^ x1)", "(x1 + x2) * (x1 - x2) / (x1 * p1)",

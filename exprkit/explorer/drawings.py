@@ -24,7 +24,7 @@ import numpy as np
 import exprkit as ek
 from exprkit.errors import brought_by
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
-from exprkit.text.tree import nodes
+from exprkit.text.listing import nodes
 
 with brought_by("notebooks"):
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -33,39 +33,37 @@ holds one expression at a time.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from exprkit.expressions.rewrite import NONE, UNIFORM_NODE, Rules, group_of, is_uniform, rewrite
 from exprkit.operators import ops
-from exprkit.runtime.jit import compiled
+from exprkit.runtime.bags import empty, zeros
+from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, TokenArrays
 
 NODES, NUMBERS, STAMP, LOOSE, NO_RULE, FULL = range(6)  # of ``Graph.counts``
 FORWARD_MOST = 8  # parameters; more are differentiated in reverse only
-# with a type: of a plain Python number that is handed over, Numba makes every function anew for its value
-ADD, SUB, MUL, DIV = np.int64(ops.ADD), np.int64(ops.SUB), np.int64(ops.MUL), np.int64(ops.DIV)
-POW, NEG, INV, COPY = np.int64(ops.POW), np.int64(ops.NEG), np.int64(ops.INV), np.int64(ops.COPY)
-STRONG_MUL, STRONG_DIV = np.int64(ops.STRONG_MUL), np.int64(ops.STRONG_DIV)
-NOTHING = np.int64(-1)  # where there is no operand
+NOTHING = -1  # where there is no operand
+NO_BITS = np.uint64(0)  # of a node that is no constant
 
 
 class Graph(NamedTuple):
     """The nodes of one expression; operands have smaller numbers than what uses them."""
 
-    group: np.ndarray  # CONSTANT, VARIABLE, PARAMETER or, as in ``lower``, what kind of operator
-    code: np.ndarray  # of an operator, else NONE
-    a: np.ndarray  # operand; of a leaf its index
-    b: np.ndarray  # operand or -1
+    group: Annotated[np.ndarray, "uint8[n]"]  # CONSTANT, VARIABLE, PARAMETER or, as in ``rewrite``, a kind of operator
+    code: Annotated[np.ndarray, "uint8[n]"]  # of an operator, else NONE
+    a: Annotated[np.ndarray, "int32[n]"]  # operand; of a leaf its index
+    b: Annotated[np.ndarray, "int32[n]"]  # operand or -1
     numbers: np.ndarray  # of the constants
     values: np.ndarray  # the same as bits
     positive: np.ndarray  # by variable: known to be neither negative nor -0
-    place: np.ndarray  # where a node is looked for: a hash table of node numbers ...
+    place: Annotated[np.ndarray, "int32[n_slots]"]  # where a node is looked for: a hash table of node numbers ...
     stamp: np.ndarray  # ... that count only with the present expression's stamp
-    stack: np.ndarray
-    tangent: np.ndarray  # by node of the value, -1: is 0
-    rule: np.ndarray  # [2 * node + operand] -> the node of its derivative, -1: not made yet
+    stack: Annotated[np.ndarray, "int32[n]"]
+    tangent: Annotated[np.ndarray, "int32[n_values]"]  # by node of the value, -1: is 0
+    rule: Annotated[np.ndarray, "int32[n_values, 2]"]  # [node, operand] -> node of the derivative, -1: not made yet
     # NODES, NUMBERS, STAMP; LOOSE: rounding may differ; NO_RULE: a derivative is missing; FULL: there was no room
     counts: np.ndarray
 
@@ -82,9 +80,9 @@ class Texts(NamedTuple):
 class DerivativeRules(NamedTuple):
     """The table's ``derivative`` cells as postfix tokens; variables 0, 1, 2 are a, b and y."""
 
-    start: np.ndarray  # [code, operand]
-    stop: np.ndarray
-    there: np.ndarray
+    start: Annotated[np.ndarray, "int64[256, 2]"]  # by code and operand
+    stop: Annotated[np.ndarray, "int64[256, 2]"]
+    there: Annotated[np.ndarray, "bool[256, 2]"]
     kinds: np.ndarray
     values: np.ndarray
     numbers: np.ndarray  # the same 8 bytes, as a constant
@@ -93,12 +91,12 @@ class DerivativeRules(NamedTuple):
 @functools.cache
 def derivative_rules() -> DerivativeRules:
     """The rules of all operators, parsed."""
-    pop = rule_texts()[1]
-    start, stop = np.zeros((256, 2), np.int64), np.zeros((256, 2), np.int64)
-    there = np.zeros((256, 2), np.bool_)
-    for i, place in enumerate(rule_texts()[0]):
-        start[place], stop[place], there[place] = pop.offsets[i], pop.offsets[i + 1], True
-    return DerivativeRules(start, stop, there, pop.kinds, pop.values, pop.values.view(np.float64))
+    places, texts = rule_texts()
+    numbers = texts.values.view(np.float64)
+    rules = zeros(DerivativeRules, kinds=texts.kinds, values=texts.values, numbers=numbers)
+    for i, place in enumerate(places):
+        rules.start[place], rules.stop[place], rules.there[place] = texts.offsets[i], texts.offsets[i + 1], True
+    return rules
 
 
 @functools.cache
@@ -140,21 +138,16 @@ def make_graph(pop: TokenArrays, positive: np.ndarray, *, reverse: bool, loose: 
     n_values = int(tokens.max(initial=0)) + 4
     size = 1 << (2 * most).bit_length()
     numbers = np.empty(most + 1)  # one more: where a number stands while it is looked up
-    return Graph(
-        np.empty(most, np.uint8), np.empty(most, np.uint8), np.empty(most, np.int32), np.empty(most, np.int32),
-        numbers, numbers.view(np.uint64), positive,
-        np.zeros(size, np.int32), np.zeros(size, np.int32), np.empty(most, np.int32),
-        np.empty(n_values, np.int32), np.empty(2 * n_values, np.int32), np.array([0, 0, 0, loose, 0, 0], np.int64),
+    return empty(
+        Graph, n=most, n_slots=size, n_values=n_values, numbers=numbers, values=numbers.view(np.uint64),
+        positive=positive, stamp=np.zeros(size, np.int32), counts=np.array([0, 0, 0, loose, 0, 0], np.int64),
     )  # fmt: skip
-
-
-_part = compiled(forceinline=True)
 
 
 # ── nodes ────────────────────────────────────────────────────────────────────────────
 
 
-@_part
+@inline
 def clear(graph):
     """Make room for the next expression."""
     graph.counts[NODES] = graph.counts[NUMBERS] = graph.counts[NO_RULE] = graph.counts[FULL] = 0
@@ -187,11 +180,11 @@ def node(graph, group, code, a, b, bits):
     """The node of these contents, made where there is none yet; ``bits`` are those of a constant, else 0."""
     slot, stamp = slot_of(graph, group, code, a, b, bits), graph.counts[STAMP]
     if graph.stamp[slot] == stamp:
-        return np.int64(graph.place[slot])
+        return graph.place[slot]
     n = graph.counts[NODES]
     if n == len(graph.group):
         graph.counts[FULL] = 1
-        return np.int64(n - 1)
+        return n - 1
     graph.counts[NODES] = n + 1
     if group == CONSTANT:
         a = graph.counts[NUMBERS]
@@ -207,76 +200,77 @@ def number(graph, value):
     """The node of a constant."""
     room = graph.counts[NUMBERS]  # where it goes if it is new
     graph.numbers[room] = value
-    return node(graph, np.int64(CONSTANT), np.int64(NONE), np.int64(0), NOTHING, graph.values[room])
+    return node(graph, CONSTANT, NONE, 0, NOTHING, graph.values[room])
 
 
-@_part
+@inline
 def leaf(graph, kind, index):
     """The node of a variable or a parameter."""
-    return node(graph, np.int64(kind), np.int64(NONE), np.int64(index), NOTHING, np.uint64(0))
+    return node(graph, kind, NONE, np.int64(index), NOTHING, NO_BITS)
 
 
 @compiled
 def operation(graph, rules, code, a, b):
     """The node of an operator, as the table's rules rewrite it."""
     code, a, b = rewrite(code, a, b, graph, rules, graph)
-    if code == COPY:
-        return np.int64(a)
-    return node(graph, np.int64(group_of(a, b, graph)), code, np.int64(a), np.int64(b), np.uint64(0))
+    if code == ops.COPY:
+        return a
+    return node(graph, group_of(a, b, graph), code, a, b, NO_BITS)
 
 
 @compiled
-def read(graph, rules, kinds, values, numbers, begin, end):
+def read(graph, rules, tokens, begin, end):
     """The graph of the postfix tokens begin:end; gives the root."""
+    kinds, values = tokens.kinds, tokens.values
     depth = 0
     for t in range(begin, end):
         if kinds[t] == OPERATOR:
-            code, b = np.int64(values[t]), np.int64(-1)
+            code, b = np.int64(values[t]), -1
             if rules.arity[code] == 2:
                 depth -= 1
-                b = np.int64(graph.stack[depth])
-            y = operation(graph, rules, code, np.int64(graph.stack[depth - 1]), b)
+                b = graph.stack[depth]
+            y = operation(graph, rules, code, graph.stack[depth - 1], b)
             graph.stack[depth - 1] = y
             continue
         if kinds[t] == CONSTANT:
-            graph.stack[depth] = number(graph, numbers[t])
+            graph.stack[depth] = number(graph, tokens.numbers[t])
         else:
             graph.stack[depth] = leaf(graph, kinds[t], values[t])
         depth += 1
-    return np.int64(graph.stack[0])
+    return graph.stack[0]
 
 
 # ── terms of a derivative, simplified ────────────────────────────────────────────────
 
 
-@_part
+@inline
 def is_number(graph, a):
     return graph.group[a] == CONSTANT
 
 
-@_part
+@inline
 def is_finite_number(graph, a):
     return graph.group[a] == CONSTANT and np.isfinite(graph.numbers[graph.a[a]])
 
 
-@_part
+@inline
 def value_of(graph, a):
     return graph.numbers[graph.a[a]]
 
 
-@_part
+@inline
 def is_exactly(graph, a, value):
     return graph.group[a] == CONSTANT and graph.numbers[graph.a[a]] == value
 
 
-@_part
+@inline
 def without_sign(graph, a):
     """(the node without a minus in front of it, whether there was one)."""
-    if graph.code[a] == NEG:
-        return np.int64(graph.a[a]), True
+    if graph.code[a] == ops.NEG:
+        return graph.a[a], True
     if is_exactly(graph, a, -1.0):
         return number(graph, 1.0), True
-    return np.int64(a), False
+    return a, False
 
 
 @compiled
@@ -288,20 +282,20 @@ def strong_if_needed(graph, a, b):
     plain = a == b or is_finite_number(graph, a) or is_finite_number(graph, b)
     leaves = graph.group[a] < UNIFORM_NODE and graph.group[b] < UNIFORM_NODE
     if not graph.counts[LOOSE] or plain or leaves:
-        return MUL
-    there = slot_of(graph, np.int64(group_of(a, b, graph)), MUL, a, b, np.uint64(0))
-    return MUL if graph.stamp[there] == graph.counts[STAMP] else STRONG_MUL
+        return ops.MUL
+    there = slot_of(graph, group_of(a, b, graph), ops.MUL, a, b, NO_BITS)
+    return ops.MUL if graph.stamp[there] == graph.counts[STAMP] else ops.STRONG_MUL
 
 
 @compiled
 def negated(graph, rules, a):
     if is_number(graph, a):
         return number(graph, -value_of(graph, a))
-    if graph.code[a] == NEG:
-        return np.int64(graph.a[a])
-    if graph.code[a] == SUB:
-        return operation(graph, rules, SUB, np.int64(graph.b[a]), np.int64(graph.a[a]))
-    return operation(graph, rules, NEG, a, NOTHING)
+    if graph.code[a] == ops.NEG:
+        return graph.a[a]
+    if graph.code[a] == ops.SUB:
+        return operation(graph, rules, ops.SUB, graph.b[a], graph.a[a])
+    return operation(graph, rules, ops.NEG, a, NOTHING)
 
 
 @compiled
@@ -319,9 +313,9 @@ def product(graph, rules, a, b):
     else:
         if graph.counts[LOOSE] and is_uniform(b, graph) and not is_uniform(a, graph):
             a, b = b, a
-        inner_product = graph.code[b] == MUL or graph.code[b] == STRONG_MUL
+        inner_product = graph.code[b] == ops.MUL or graph.code[b] == ops.STRONG_MUL
         if graph.counts[LOOSE] and is_uniform(a, graph) and inner_product:  # what is uniform comes first
-            inner, other = np.int64(graph.a[b]), np.int64(graph.b[b])
+            inner, other = graph.a[b], graph.b[b]
             if is_uniform(inner, graph) and not is_uniform(other, graph):
                 a, b = operation(graph, rules, strong_if_needed(graph, a, inner), a, inner), other
         y = operation(graph, rules, strong_if_needed(graph, a, b), a, b)
@@ -339,59 +333,59 @@ def quotient(graph, rules, a, b):
     elif is_number(graph, a) and is_number(graph, b) and value_of(graph, b) != 0.0:
         y = number(graph, value_of(graph, a) / value_of(graph, b))
     elif graph.counts[LOOSE] and is_exactly(graph, a, 1.0):
-        y = operation(graph, rules, INV, b, NOTHING)
+        y = operation(graph, rules, ops.INV, b, NOTHING)
     elif graph.counts[LOOSE] and (is_uniform(b, graph) or graph.group[b] == VARIABLE):  # 1 / b is made once
-        y = product(graph, rules, a, operation(graph, rules, INV, b, NOTHING))
+        y = product(graph, rules, a, operation(graph, rules, ops.INV, b, NOTHING))
     else:
         strong = graph.counts[LOOSE] and not is_number(graph, a)
-        y = operation(graph, rules, STRONG_DIV if strong else DIV, a, b)
+        y = operation(graph, rules, ops.STRONG_DIV if strong else ops.DIV, a, b)
     return negated(graph, rules, y) if minus_a != minus_b else y
 
 
 @compiled
 def difference(graph, rules, a, b):
     if is_exactly(graph, b, 0.0):
-        return np.int64(a)
+        return a
     if is_number(graph, a) and is_number(graph, b):
         return number(graph, value_of(graph, a) - value_of(graph, b))
     if is_exactly(graph, a, 0.0):
         return negated(graph, rules, b)
     b, minus = without_sign(graph, b)
-    return operation(graph, rules, ADD if minus else SUB, a, b)
+    return operation(graph, rules, ops.ADD if minus else ops.SUB, a, b)
 
 
 @compiled
 def total(graph, rules, a, b):
     if is_exactly(graph, a, 0.0):
-        return np.int64(b)
+        return b
     if is_exactly(graph, b, 0.0):
-        return np.int64(a)
+        return a
     if is_number(graph, a) and is_number(graph, b):
         return number(graph, value_of(graph, a) + value_of(graph, b))
     inner, minus = without_sign(graph, b)
     if minus:
-        return operation(graph, rules, SUB, a, inner)
+        return operation(graph, rules, ops.SUB, a, inner)
     inner, minus = without_sign(graph, a)
     if minus:
-        return operation(graph, rules, SUB, b, inner)
-    return operation(graph, rules, ADD, a, b)
+        return operation(graph, rules, ops.SUB, b, inner)
+    return operation(graph, rules, ops.ADD, a, b)
 
 
 @compiled
 def term(graph, rules, code, a, b):
     """``code(a, b)`` in a derivative: simplified."""
-    if code == MUL:
+    if code == ops.MUL:
         return product(graph, rules, a, b)
-    if code == DIV:
+    if code == ops.DIV:
         return quotient(graph, rules, a, b)
-    if code == ADD:
+    if code == ops.ADD:
         return total(graph, rules, a, b)
-    if code == SUB:
+    if code == ops.SUB:
         return difference(graph, rules, a, b)
-    if code == NEG:
+    if code == ops.NEG:
         return negated(graph, rules, a)
-    if code == POW and is_exactly(graph, b, 1.0):
-        return np.int64(a)
+    if code == ops.POW and is_exactly(graph, b, 1.0):
+        return a
     return operation(graph, rules, code, a, b)
 
 
@@ -401,8 +395,8 @@ def term(graph, rules, code, a, b):
 @compiled
 def derivative(graph, rules, derivatives, y, k):
     """The derivative of node ``y`` by its operand k (0: a, 1: b), as a node; nan where there is no rule."""
-    if graph.rule[2 * y + k] >= 0:
-        return np.int64(graph.rule[2 * y + k])
+    if graph.rule[y, k] >= 0:
+        return graph.rule[y, k]
     code = graph.code[y]
     if not derivatives.there[code, k]:
         graph.counts[NO_RULE] = 1
@@ -416,16 +410,16 @@ def derivative(graph, rules, derivatives, y, k):
             of = derivatives.values[t]
             graph.stack[depth] = y if of == 2 else graph.b[y] if of == 1 else graph.a[y]
         else:
-            inner, b = np.int64(derivatives.values[t]), np.int64(-1)
+            inner, b = np.int64(derivatives.values[t]), -1
             if rules.arity[inner] == 2:
                 depth -= 1
-                b = np.int64(graph.stack[depth])
-            found = term(graph, rules, inner, np.int64(graph.stack[depth - 1]), b)
+                b = graph.stack[depth]
+            found = term(graph, rules, inner, graph.stack[depth - 1], b)
             graph.stack[depth - 1] = found
             continue
         depth += 1
-    graph.rule[2 * y + k] = graph.stack[0]
-    return np.int64(graph.stack[0])
+    graph.rule[y, k] = graph.stack[0]
+    return graph.stack[0]
 
 
 @compiled
@@ -438,18 +432,18 @@ def tangent(graph, rules, derivatives, root, leaf):
             continue
         if graph.group[n] < UNIFORM_NODE:
             continue
-        found = np.int64(-1)
+        found = -1
         for k in range(2):
             operand = graph.a[n] if k == 0 else graph.b[n]
             if operand < 0 or graph.tangent[operand] < 0:
                 continue
             factor = derivative(graph, rules, derivatives, n, k)
-            part = product(graph, rules, factor, np.int64(graph.tangent[operand]))
+            part = product(graph, rules, factor, graph.tangent[operand])
             found = part if found < 0 else total(graph, rules, found, part)
         if found >= 0 and is_exactly(graph, found, 0.0):
-            found = np.int64(-1)
+            found = -1
         graph.tangent[n] = found
-    return np.int64(graph.tangent[root])
+    return graph.tangent[root]
 
 
 @compiled
@@ -470,15 +464,14 @@ def adjoints(graph, rules, derivatives, root):
             if operand < 0 or graph.tangent[operand] < -1:
                 continue
             factor = derivative(graph, rules, derivatives, n, k)
-            part = product(graph, rules, factor, np.int64(graph.tangent[n]))
+            part = product(graph, rules, factor, graph.tangent[n])
             if is_exactly(graph, part, 0.0):
                 continue
-            before = np.int64(graph.tangent[operand])
+            before = graph.tangent[operand]
             graph.tangent[operand] = part if before < 0 else total(graph, rules, before, part)
 
 
-@_part
+@inline
 def start_derivatives(graph, root):
     """To be called once between ``read`` and the first derivative."""
-    for k in range(2 * (root + 1)):
-        graph.rule[k] = -1
+    graph.rule[: root + 1] = -1

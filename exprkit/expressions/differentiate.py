@@ -11,7 +11,7 @@ In: a population.  Out: the tokens of its derivatives, by the rules of the opera
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 
 import numpy as np
 
@@ -30,19 +30,20 @@ from exprkit.expressions.dag import (
 )  # fmt: skip
 from exprkit.expressions.rewrite import UNIFORM_NODE
 from exprkit.operators import ops
+from exprkit.runtime.bags import empty
 from exprkit.runtime.jit import compiled
-from exprkit.text.tokens import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, TokenArrays, Words
+from exprkit.text.names import NUMBERED
+from exprkit.text.tokens import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, NamedTokens, TokenArrays
 
 if TYPE_CHECKING:
     from exprkit.text.parse_errors import Fault
 
 FINE, NO_DERIVATIVE, TOO_LONG = range(3)
-LETTERS = {VARIABLE: "x", PARAMETER: "p"}
 FIRST_ROOM = 16  # tokens of a derivative for each one of its expression; grows
 SHOWN = 8  # names in a message
 
 
-class NamedTokens(TokenArrays, Protocol):
+class Differentiated(TokenArrays, NamedTokens, Protocol):
     """What a derivative is asked of: a population."""
 
     @property
@@ -51,14 +52,8 @@ class NamedTokens(TokenArrays, Protocol):
     @property
     def max_params(self) -> int: ...
 
-    @property
-    def variables(self) -> Words: ...
 
-    @property
-    def parameters(self) -> Words: ...
-
-
-def differentiate(pop: NamedTokens, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, Fault]]:
+def differentiate(pop: Differentiated, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, Fault]]:
     """The derivative of every expression by the variable or parameter ``name``.
 
     Returns
@@ -83,11 +78,11 @@ def _others(n: int) -> str:
     return f" (and {n:,} other{'s' * (n != 1)})" if n else ""
 
 
-def _leaf(pop: NamedTokens, name: str) -> tuple[int, int]:
+def _leaf(pop: Differentiated, name: str) -> tuple[int, int]:
     """(VARIABLE or PARAMETER, index) of a name."""
     found = []
     for kind, names, n in ((VARIABLE, pop.variables, pop.n_vars), (PARAMETER, pop.parameters, pop.max_params)):
-        known = [f"{LETTERS[kind]}{k + 1}" for k in range(n)] if names is None else list(names)
+        known = [f"{NUMBERED[kind]}{k + 1}" for k in range(n)] if names is None else list(names)
         if isinstance(name, str) and name in known:
             return kind, known.index(name)
         found += known
@@ -97,27 +92,26 @@ def _leaf(pop: NamedTokens, name: str) -> tuple[int, int]:
     raise ArgumentError(f"there is no variable or parameter {name!r}: {hint}")
 
 
-def _all(pop: NamedTokens, kind: int, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _all(pop: Differentiated, kind: int, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     room, graph_room = FIRST_ROOM * len(pop.kinds) + len(pop.offsets), 1
     rules, derivatives = no_rewriting(), derivative_rules()
     known_positive = np.zeros(max(int(pop.n_vars), 1), np.bool_)
+    tokens = _DiffTokens(pop.kinds, pop.values, pop.values.view(np.float64), pop.offsets)
+    n_exprs = len(pop.offsets) - 1
     while True:
         graph = make_graph(pop, known_positive, reverse=False, loose=False, room=graph_room)
-        kinds, values = np.empty(room, np.uint8), np.empty(room, np.uint64)
-        offsets, problems = np.zeros(len(pop.offsets), np.int64), np.zeros(len(pop.offsets) - 1, np.uint8)
-        numbers = pop.values.view(np.float64)
-        tokens = pop.kinds, pop.values, numbers, pop.offsets
-        enough = _diff_all(tokens, graph, rules, derivatives, kind, index, kinds, values, offsets, problems, MAX_TOKENS)
-        if enough:
+        offsets, problems = np.zeros(n_exprs + 1, np.int64), np.zeros(n_exprs, np.uint8)
+        results = empty(_DerivativeTokens, n=room, offsets=offsets, problems=problems)
+        if _diff_all(tokens, graph, rules, derivatives, results, kind, index):
             n = offsets[-1]
-            return kinds[:n].copy(), values[:n].copy(), offsets, problems
+            return results.kinds[:n].copy(), results.values[:n].copy(), offsets, problems
         if graph.counts[FULL]:
             graph_room *= 2
         else:
             room *= 4
 
 
-def _faults(pop: NamedTokens, problems: np.ndarray) -> dict[int, Fault]:
+def _faults(pop: Differentiated, problems: np.ndarray) -> dict[int, Fault]:
     from exprkit.text.names import Names
     from exprkit.text.parse_errors import Fault
 
@@ -135,31 +129,47 @@ def _faults(pop: NamedTokens, problems: np.ndarray) -> dict[int, Fault]:
     return faults
 
 
+class _DiffTokens(NamedTuple):
+    kinds: np.ndarray
+    values: np.ndarray
+    numbers: np.ndarray  # the same 8 bytes, as constants
+    offsets: np.ndarray
+
+
+class _DerivativeTokens(NamedTuple):
+    kinds: Annotated[np.ndarray, "uint8[n]"]
+    values: Annotated[np.ndarray, "uint64[n]"]
+    offsets: np.ndarray
+    problems: np.ndarray  # by expression
+
+
 @compiled
-def _diff_all(tokens, graph, rules, derivatives, kind, index, kinds, values, offsets, problems, most):
-    token_kinds, token_values, numbers, token_offsets = tokens
+def _diff_all(tokens, graph, rules, derivatives, results, kind, index):
+    """Write the derivative of every expression; False where there was not enough room."""
     n = 0
-    for i in range(len(token_offsets) - 1):
-        if token_offsets[i] < token_offsets[i + 1]:
+    for i in range(len(tokens.offsets) - 1):
+        begin, end = tokens.offsets[i], tokens.offsets[i + 1]
+        if begin < end:
             clear(graph)
-            root = read(graph, rules, token_kinds, token_values, numbers, token_offsets[i], token_offsets[i + 1])
+            root = read(graph, rules, tokens, begin, end)
             start_derivatives(graph, root)
             leaf = _find(graph, root, kind, index)
-            found = tangent(graph, rules, derivatives, root, leaf) if leaf >= 0 else np.int64(-1)
-            found = number(graph, 0.0) if found < 0 else found
+            slope = tangent(graph, rules, derivatives, root, leaf) if leaf >= 0 else -1
+            if slope < 0:
+                slope = number(graph, 0.0)
             if graph.counts[FULL]:
                 return False
-            if graph.counts[NO_RULE]:
-                problems[i] = NO_DERIVATIVE
+            room = len(results.kinds) - n
+            end = -1 if graph.counts[NO_RULE] else _spell(graph, slope, results, n, min(MAX_TOKENS, room))
+            if end >= 0:
+                n = end
+            elif graph.counts[NO_RULE]:
+                results.problems[i] = NO_DERIVATIVE
+            elif room > MAX_TOKENS:
+                results.problems[i] = TOO_LONG
             else:
-                end = _spell(graph, found, kinds, values, n, min(most, len(kinds) - n))
-                if end < 0 and len(kinds) - n <= most:
-                    return False
-                if end < 0:
-                    problems[i] = TOO_LONG
-                else:
-                    n = end
-        offsets[i + 1] = n
+                return False
+        results.offsets[i + 1] = n
     return True
 
 
@@ -172,11 +182,12 @@ def _find(graph, root, kind, index):
 
 
 @compiled
-def _spell(graph, root, kinds, values, start, room):
+def _spell(graph, root, results, start, room):
     """Write the tokens of node ``root`` from ``start`` on; gives the end, -1 where ``room`` is too small.
 
     Written backwards first, operator before operands, then turned round: the stack holds what is still to come.
     """
+    kinds, values = results.kinds, results.values
     n, depth = start, 1
     graph.stack[0] = root
     while depth > 0:

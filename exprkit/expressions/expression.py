@@ -103,6 +103,11 @@ class Expression:
         return len(self.kinds)
 
     @property
+    def offsets(self) -> np.ndarray:
+        """As of a population of one."""
+        return np.array([0, len(self.kinds)])
+
+    @property
     def n_vars(self) -> int:
         return self._count(VARIABLE) if self.variables is None else len(self.variables)
 
@@ -119,7 +124,7 @@ class Expression:
         """The shortest text that ``parse`` reads back to the same tokens."""
         from exprkit.text.printer import texts
 
-        return texts(*self._arrays())[0]
+        return texts(self)[0]
 
     def __repr__(self) -> str:
         text = str(self) if self.valid else "not valid"
@@ -129,7 +134,7 @@ class Expression:
         """LaTeX without dollar signs."""
         from exprkit.text.printer import latex
 
-        return latex(*self._arrays())[0]
+        return latex(self)[0]
 
     def _repr_latex_(self) -> str | None:
         return f"${self.latex()}$" if 0 < self.n_tokens <= TYPESET else None
@@ -138,11 +143,11 @@ class Expression:
         """The postfix tokens as a row of cells: kind, text, bits or index or code."""
         from exprkit.text.listing import listing
 
-        return listing(self.kinds, self.values, self.variables, self.parameters)
+        return listing(self)
 
     def tree(self, max_depth: int = 40) -> str:
         """The tree, an operator or leaf a line; what lies deeper is only counted."""
-        from exprkit.text.tree import tree
+        from exprkit.text.listing import tree
 
         return tree(self, max_depth)
 
@@ -151,9 +156,6 @@ class Expression:
         from exprkit.text.sympy_bridge import write
 
         return write(self)
-
-    def _arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, Words, Words]:
-        return self.kinds, self.values, np.array([0, len(self.kinds)]), self.variables, self.parameters
 
     # ── as a value ──
 

@@ -213,10 +213,11 @@ class Population:
         }[problem]
         if problem == checks.OFFSETS:
             return words
+        from exprkit.expressions.expression import Expression
         from exprkit.text.listing import listing
 
         span = slice(self.offsets[index], self.offsets[index + 1])
-        return f"expression {index}: {words}\n{listing(self.kinds[span], self.values[span], marked=token)}"
+        return f"expression {index}: {words}\n{listing(Expression(self.kinds[span], self.values[span]), token)}"
 
     def _uses(self, kind: int) -> bool:
         return bool((self.kinds == kind).any())
@@ -379,7 +380,7 @@ class Population:
         """All expressions as text that ``parse`` reads back; empty for those that are not valid."""
         from exprkit.text.printer import texts
 
-        return texts(self.kinds, self.values, self.offsets, self.variables, self.parameters)
+        return texts(self)
 
     def __repr__(self) -> str:
         bad = len(self) - int(self.valid.sum())

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from exprkit.operators import ops
-from exprkit.runtime.jit import compiled
+from exprkit.runtime.jit import inline
 from exprkit.text.tokens import CONSTANT, PARAMETER, VARIABLE
 
 NONE = 255  # in a rule: does not apply
@@ -76,36 +76,33 @@ def table_rules(precision: str) -> Rules:
 
 # ── rules, applied ───────────────────────────────────────────────────────────────────
 
-_part = compiled(forceinline=True)
-
-
-@_part
+@inline
 def rewrite(code, a, b, tokens, rules, nodes):
     """``code(a, b)`` by the rules: a special constant, a fused pair of operators, a base known positive."""
     code, b = _constant_rule(code, b, tokens, rules, nodes)
     while rules.fused[code, nodes.code[a]] != NONE:
-        code, a = np.int64(rules.fused[code, nodes.code[a]]), nodes.a[a]
+        code, a = rules.fused[code, nodes.code[a]], nodes.a[a]
     if rules.positive_a[code] != NONE and _is_positive(a, tokens, nodes):
-        code = np.int64(rules.positive_a[code])
+        code = rules.positive_a[code]
     code, b = _constant_rule(code, b, tokens, rules, nodes)
     if rules.whole_b[code] != NONE and nodes.group[b] == CONSTANT:
         number = tokens.numbers[nodes.a[b]]
         if number == np.floor(number) and abs(number) < np.inf:
-            code = np.int64(rules.whole_b[code])
+            code = rules.whole_b[code]
     return code, a, b
 
 
-@_part
+@inline
 def _constant_rule(code, b, tokens, rules, nodes):
     if b >= 0 and nodes.group[b] == CONSTANT:
         number = tokens.numbers[nodes.a[b]]
         for k in range(rules.constant_start[code], rules.constant_start[code + 1]):
             if number == rules.constant_value[k]:
-                return np.int64(rules.constant_code[k]), -1
+                return rules.constant_code[k], -1
     return code, b
 
 
-@_part
+@inline
 def _is_positive(a, tokens, nodes):
     """Known to be neither negative nor -0."""
     if nodes.group[a] == VARIABLE:
@@ -113,13 +110,13 @@ def _is_positive(a, tokens, nodes):
     return nodes.group[a] == CONSTANT and (tokens.values[nodes.a[a]] >> np.uint64(63)) == 0
 
 
-@_part
+@inline
 def is_uniform(a, nodes):
     group = nodes.group[a]
     return group in (CONSTANT, PARAMETER, UNIFORM_NODE)
 
 
-@_part
+@inline
 def group_of(a, b, nodes):
     if is_uniform(a, nodes) and (b < 0 or is_uniform(b, nodes)):
         return UNIFORM_NODE

@@ -217,7 +217,7 @@ def _lower_from(first, tokens, graph, rules, derivatives, logs, columns, scratch
         n_params = np.int64(tokens.n_params[i])
         if begin < end:
             clear(graph)
-            root = read(graph, rules, tokens.kinds, tokens.values, tokens.numbers, begin, end)
+            root = read(graph, rules, tokens, begin, end)
             _results(graph, rules, derivatives, scratch, root, n_params)
             results = scratch.forward[: n_params + 1]
             _stage(graph, rules, logs, scratch, results)

@@ -72,7 +72,7 @@ ROOT = Path(__file__).parents[2]  # the folder that ``exprkit`` lies in
 disk_cache.free_at_fork(global_compiler_lock)
 
 
-class Loop(CPUDispatcher):
+class CompiledFunction(CPUDispatcher):
     """A compiled function: Numba's, but that its arguments are of ``argument_type``."""
 
     def typeof_pyval(self, val: Any) -> types.Type:
@@ -89,7 +89,7 @@ def compiled(function: Callable[..., Any] | None = None, /, **options: Any) -> A
     """Decorator: a function in machine code, which is kept with that of the kernels."""
     if function is None:
         return functools.partial(compiled, **options)
-    loop = Loop(function, targetoptions={"nopython": True, "nogil": True, "boundscheck": None, **options})
+    loop = CompiledFunction(function, targetoptions={"nopython": True, "nogil": True, "boundscheck": None, **options})
     if folder() is not None and os.path.isfile(function.__code__.co_filename):  # not typed in
         loop._cache = Kept(function)  # what njit(cache=True) does, with a cache of Numba's
     return loop

@@ -7,7 +7,7 @@ In: strings, SymPy, the table.  Out: tokens in postfix order (``tokens``), and w
 ``reader``                   texts to tokens, by way of ``shunting_yard`` (compiled), ``decimals``
 ``names``, ``parse_errors``  what users call variables; what is wrong with a text
 ``printer``, ``notation``    tokens to text and LaTeX
-``listing``, ``tree``        tokens as cells, and as a tree of lines
+``listing``                  tokens as cells, and as a tree of lines
 ``sympy_bridge``             tokens to SymPy and back
 ===========================  ==================================================================
 """

@@ -1,6 +1,6 @@
-"""The postfix tokens drawn as a row of cells, type above value, as the thesis draws them.
+"""An expression's tokens drawn: in a row of cells, type above value, as the thesis draws them; and as a tree of lines.
 
-``Expression.listing`` and the errors of ``Population.verify`` show it.
+``Expression`` and the errors of ``Population.verify`` show them.
 
     >>> import exprkit as ek
     >>> print(ek.parse("x1 + 2.5")[0].listing())
@@ -9,15 +9,25 @@
     │ x1       │ 2.5                │ +        │
     │ 0        │ 0x4004000000000000 │ 1        │
     └──────────┴────────────────────┴──────────┘
+    >>> print(ek.parse("p1 * x1 + exp(-x2)")[0].tree())
+    +
+    ├─ *
+    │  ├─ p1
+    │  └─ x1
+    └─ exp
+       └─ -
+          └─ x2
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 
 from exprkit.operators import ops
 from exprkit.text.names import NUMBERED
-from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Tokens
 
 WIDTH = 110  # columns of a row of cells
 AROUND = 12  # tokens shown on either side of a marked one
@@ -25,44 +35,44 @@ AROUND = 12  # tokens shown on either side of a marked one
 KINDS = {CONSTANT: "constant", VARIABLE: "variable", PARAMETER: "parameter", OPERATOR: "operator"}
 
 
-def listing(
-    kinds: np.ndarray,
-    values: np.ndarray,
-    variables: tuple[str, ...] | None = None,
-    parameters: tuple[str, ...] | None = None,
-    marked: int | None = None,
-) -> str:
-    """The cells of one expression's tokens, and an arrow under the marked one.
+def _texts(expression: Tokens) -> Iterator[tuple[int, int, str]]:
+    """(kind, value, text) of every token; "?" where it means nothing."""
+    from exprkit.text.printer import number_text
+
+    names = {VARIABLE: expression.variables, PARAMETER: expression.parameters}
+    numbers = expression.values.view(np.float64).tolist()
+    for kind, value, number in zip(expression.kinds.tolist(), expression.values.tolist(), numbers, strict=True):
+        words = names.get(kind)
+        if kind == CONSTANT:
+            text = number_text(number)
+        elif kind == OPERATOR and value in ops.BY_CODE:
+            text = ops.BY_CODE[value].infix or ops.BY_CODE[value].name
+        elif kind in NUMBERED and words is None:
+            text = f"{NUMBERED[kind]}{value + 1}"
+        else:
+            text = words[value] if words and value < len(words) else "?"
+        yield kind, value, text
+
+
+# ── cells ──
+
+
+def listing(expression: Tokens, marked: int | None = None) -> str:
+    """The cells of all tokens, and an arrow under the marked one.
 
     The third line of a cell is what the value array holds: a constant's float64 bits, an index from 0, or an
     operator's code.  With a marked token only its neighbours are shown.
     """
-    first, last = 0, len(kinds)
-    if marked is not None:
-        first, last = max(0, marked - AROUND), min(len(kinds), marked + AROUND + 1)
-    names = {VARIABLE: variables, PARAMETER: parameters}
-    cells = [_cell(int(kinds[t]), int(values[t]), names) for t in range(first, last)]
+    cells = [
+        (KINDS.get(kind, f"kind {kind}"), text, f"0x{value:016x}" if kind == CONSTANT else str(value))
+        for kind, value, text in _texts(expression)
+    ]
+    first = 0 if marked is None else max(0, marked - AROUND)
+    cells = cells if marked is None else cells[first : marked + AROUND + 1]
     lines: list[str] = []
     for row in _rows(cells):
         lines += _drawn(cells[row], None if marked is None else marked - first - row.start)
     return "\n".join(lines) if lines else "(no tokens)"
-
-
-def _cell(kind: int, value: int, names: dict[int, tuple[str, ...] | None]) -> tuple[str, str, str]:
-    """The three lines of a token; whatever is wrong with it."""
-    if kind == CONSTANT:
-        from exprkit.text.printer import number_text
-
-        return KINDS[kind], number_text(float(np.uint64(value).view(np.float64))), f"0x{value:016x}"
-    if kind == OPERATOR:
-        row = ops.BY_CODE.get(value)
-        return KINDS[kind], "?" if row is None else row.infix or row.name, str(value)
-    if kind not in KINDS:
-        return f"kind {kind}", "?", str(value)
-    given = names[kind]
-    if given is None:
-        return KINDS[kind], f"{NUMBERED[kind]}{value + 1}", str(value)
-    return KINDS[kind], given[value] if value < len(given) else "?", str(value)
 
 
 def _rows(cells: list[tuple[str, str, str]]) -> list[slice]:
@@ -87,3 +97,39 @@ def _drawn(cells: list[tuple[str, str, str]], marked: int | None) -> list[str]:
     if marked is not None and 0 <= marked < len(cells):
         lines.append(" " * (2 + sum(width + 3 for width in widths[:marked])) + "^" * widths[marked])
     return lines
+
+
+# ── tree ──
+
+
+def tree(expression: Tokens, max_depth: int) -> str:
+    """An operator or leaf a line; a subtree below ``max_depth`` is one line that says how large it is."""
+    labels, children, sizes = nodes(expression)
+    lines: list[str] = []
+    waiting = [(len(labels) - 1, "", "", 0)] if labels else []
+    while waiting:
+        node, above, below, depth = waiting.pop()
+        if depth >= max_depth and children[node]:
+            lines.append(f"{above}… {sizes[node]:,} tokens")
+            continue
+        lines.append(above + labels[node])
+        for last, child in enumerate(reversed(children[node])):
+            branch, rest = ("├─ ", "│  ") if last else ("└─ ", "   ")
+            waiting.append((child, below + branch, below + rest, depth + 1))
+    return "\n".join(lines) or "(no tokens)"
+
+
+def nodes(expression: Tokens) -> tuple[list[str], list[list[int]], list[int]]:
+    """(label, children, size) of every token."""
+    labels: list[str] = []
+    children: list[list[int]] = []
+    sizes: list[int] = []
+    operands: list[int] = []
+    for token, (kind, value, text) in enumerate(_texts(expression)):
+        arity = ops.BY_CODE[value].arity if kind == OPERATOR else 0
+        own = operands[len(operands) - arity :]
+        operands[len(operands) - arity :] = [token]
+        children.append(own)
+        sizes.append(1 + sum(sizes[child] for child in own))
+        labels.append(text)
+    return labels, children, sizes

@@ -20,7 +20,7 @@ strength       of a form: how tightly it holds together at each place
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,24 @@ class Notation(NamedTuple):
     need: np.ndarray  # uint8 (256, 3), by operator code and place
     strength: np.ndarray  # uint8 (256, 3), by form and place
     prefix: np.ndarray  # bool (256,), by operator code: its operand stands behind it
+    arity: np.ndarray  # uint8 (256,)
+
+
+class Pieces(NamedTuple):
+    """The tokens of a population and what is written for each."""
+
+    kinds: np.ndarray
+    pieces: np.ndarray  # int64: an operator's code, or the piece of a leaf
+    forms: np.ndarray  # uint8
+    offsets: np.ndarray
+
+
+class Writing(NamedTuple):
+    """Room to write in."""
+
+    out: Annotated[np.ndarray, "uint8[n_bytes]"]
+    size: Annotated[np.ndarray, "int64[n]"]  # tokens of an operand
+    stack: Annotated[np.ndarray, "int64[n_waiting]"]  # six times as many
 
 
 @compiled
@@ -66,22 +84,15 @@ def _copy(out, n, piece, text, start):
 
 
 @compiled
-def write(kinds, pieces, forms, offsets, arity, notation, out, size, stack):
-    """Write all expressions into ``out``, each followed by a 0 byte; the number of bytes.
+def write(tokens, notation, writing):
+    """Write all expressions, each followed by a 0 byte; the number of bytes.
 
-    Parameters
-    ----------
-    kinds, offsets
-        of the population.
-    pieces : int64 array, a token each
-        an operator's code, or the piece of a leaf.
-    forms : uint8 array, a token each
-    notation : tuple of arrays
-        a Notation, as a plain tuple.
-    size, stack : int64 arrays
-        room for one token each of the longest expression, and for six times as many.
+    In: Pieces, a Notation, Writing.  An operator puts off its last piece, its second operand, the piece between and
+    its first operand, in this order, on a stack; what is taken from there is written, or puts off in turn.
     """
-    text, start, need, strength, prefix = notation
+    kinds, pieces, forms, offsets = tokens.kinds, tokens.pieces, tokens.forms, tokens.offsets
+    text, start, need, strength = notation.text, notation.start, notation.need, notation.strength
+    arity, prefix, out, size, stack = notation.arity, notation.prefix, writing.out, writing.size, writing.stack
     n = 0
     for i in range(len(offsets) - 1):
         begin, end = offsets[i], offsets[i + 1]

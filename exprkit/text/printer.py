@@ -11,41 +11,31 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
 
 from exprkit.operators import ops
+from exprkit.runtime.bags import empty
 from exprkit.text import notation as infix
 from exprkit.text.names import NUMBERED
-from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
-
-Words = tuple[str, ...] | None
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, NamedTokens
 
 ATOM = 9  # holds together anywhere
 POWER = max(row.precedence for row in ops.OPERATORS if row.infix)  # the tightest infix operator
 FRACTION = POWER - 1  # is one block of its own, except under an exponent
 
 
-def texts(
-    kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, variables: Words = None, parameters: Words = None
-) -> list[str]:
+def texts(pop: NamedTokens) -> list[str]:
     """All expressions as text; an empty one for those without tokens."""
-    leaves = [[number_text(x) for x in _numbers(kinds, values)]]
-    leaves += [_leaf_words(kinds, values, kind, words) for kind, words in _named(variables, parameters)]
-    return _written(kinds, values, offsets, leaves, _text_tables())
+    return _written(pop, [list(map(number_text, _numbers(pop))), *_leaf_words(pop)], _text_tables())
 
 
-def latex(
-    kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, variables: Words = None, parameters: Words = None
-) -> list[str]:
+def latex(pop: NamedTokens) -> list[str]:
     """All expressions as LaTeX, without dollar signs."""
-    leaves = [[_number_latex(x) for x in _numbers(kinds, values)]]
-    leaves += [
-        [word_latex(word) for word in _leaf_words(kinds, values, kind, words)]
-        for kind, words in _named(variables, parameters)
-    ]
-    return _written(kinds, values, offsets, leaves, _latex_tables())
+    words = [list(map(word_latex, of_kind)) for of_kind in _leaf_words(pop)]
+    return _written(pop, [list(map(_number_latex, _numbers(pop))), *words], _latex_tables())
 
 
 def number_text(number: float) -> str:
@@ -62,18 +52,15 @@ def number_text(number: float) -> str:
 # ── leaves ───────────────────────────────────────────────────────────────────────────
 
 
-def _named(variables: Words, parameters: Words) -> tuple[tuple[int, Words], tuple[int, Words]]:
-    return (VARIABLE, variables), (PARAMETER, parameters)
+def _numbers(pop: NamedTokens) -> list[float]:
+    return np.unique(pop.values[pop.kinds == CONSTANT]).view(np.float64).tolist()
 
 
-def _numbers(kinds: np.ndarray, values: np.ndarray) -> list[float]:
-    return np.unique(values[kinds == CONSTANT]).view(np.float64).tolist()
-
-
-def _leaf_words(kinds: np.ndarray, values: np.ndarray, kind: int, words: Words) -> list[str]:
-    """The names of a kind up to the largest that is used."""
-    used = int(values[kinds == kind].max(initial=0)) + 1
-    return list(words[:used]) if words else [f"{NUMBERED[kind]}{i}" for i in range(1, used + 1)]
+def _leaf_words(pop: NamedTokens) -> Iterator[list[str]]:
+    """The names of variables, and of parameters, up to the largest that is used."""
+    for kind, words in ((VARIABLE, pop.variables), (PARAMETER, pop.parameters)):
+        used = int(pop.values[pop.kinds == kind].max(initial=0)) + 1
+        yield list(words[:used]) if words else [f"{NUMBERED[kind]}{i}" for i in range(1, used + 1)]
 
 
 def _number_latex(number: float) -> str:
@@ -168,22 +155,20 @@ def _latex_strength(row: ops.Operator) -> int | tuple[int, int, int]:
     return row.precedence if row.infix else ATOM
 
 
-def _written(
-    kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, leaves: list[list[str]], tables: Tables
-) -> list[str]:
+def _written(pop: NamedTokens, leaves: list[list[str]], tables: Tables) -> list[str]:
     """All expressions in a notation; ``leaves`` are the texts of the numbers, variables and parameters."""
     pieces, need, strength = tables
     encoded = [piece.encode() for piece in (*pieces, *leaves[0], *leaves[1], *leaves[2])]
     notation = infix.Notation(
         np.frombuffer(b"".join(encoded) or b" ", np.uint8), np.cumsum([0, *map(len, encoded)]), need, strength,
-        np.array([code in ops.BY_CODE and _is_prefix(ops.BY_CODE[code]) for code in range(256)]),
+        np.array([code in ops.BY_CODE and _is_prefix(ops.BY_CODE[code]) for code in range(256)]), ops.ARITY,
     )  # fmt: skip
-    piece, form = _leaf_pieces(kinds, values, leaves[0], len(leaves[1]))
-    longest = int(np.diff(offsets).max(initial=0))
-    out = np.empty(infix.longest(kinds, piece, notation.start) + len(offsets), np.uint8)
-    size, stack = np.empty(longest + 1, np.int64), np.empty(6 * longest + 8, np.int64)
-    n = infix.write(kinds, piece, form, offsets, ops.ARITY, tuple(notation), out, size, stack)
-    return out[:n].tobytes().decode().split("\0")[:-1]
+    piece, form = _leaf_pieces(pop.kinds, pop.values, leaves[0], len(leaves[1]))
+    longest = int(np.diff(pop.offsets).max(initial=0))
+    n_bytes = infix.longest(pop.kinds, piece, notation.start) + len(pop.offsets)
+    writing = empty(infix.Writing, n_bytes=n_bytes, n=longest + 1, n_waiting=6 * longest + 8)
+    n = infix.write(infix.Pieces(pop.kinds, piece, form, pop.offsets), notation, writing)
+    return writing.out[:n].tobytes().decode().split("\0")[:-1]
 
 
 def _is_prefix(row: ops.Operator) -> bool:

@@ -27,11 +27,12 @@ stack commas   how many arguments of a wall are complete
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from exprkit.operators import ops
+from exprkit.runtime.bags import empty
 from exprkit.runtime.jit import compiled
 from exprkit.text.decimals import SIGN_BIT, nearest
 from exprkit.text.tokens import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE
@@ -100,12 +101,27 @@ def rules() -> np.ndarray:
     return table
 
 
+class Source(NamedTuple):
+    """The texts of a batch: text i is ``text[starts[i]:ends[i]]``, is followed by a 0 byte and holds none."""
+
+    text: np.ndarray  # uint8
+    starts: np.ndarray
+    ends: np.ndarray
+
+
+class ParseResult(NamedTuple):
+    """What has become of each text."""
+
+    offsets: Annotated[np.ndarray, "int64[n_offsets]"]  # the end of each expression among the tokens of its block
+    errors: Annotated[np.ndarray, "int32[4, n]"]  # of each bad text: error, place and length in bytes, count
+
+
 class Work(NamedTuple):
     """Room for the tokens of a block of texts, and for the parser's stack."""
 
-    kinds: np.ndarray  # uint8
-    values: np.ndarray  # uint64
-    slow: np.ndarray  # int64 (n, 4): literals to be read exactly: token, begin and end of the text, SLOW_…
+    kinds: Annotated[np.ndarray, "uint8[size]"]
+    values: Annotated[np.ndarray, "uint64[size]"]
+    slow: Annotated[np.ndarray, "int64[n_slow, 4]"]  # literals to be read exactly: token, begin, end, SLOW_…
     stack: np.ndarray  # int32 (n, 3): ENTRY, OPENED, COMMAS
 
 
@@ -115,11 +131,8 @@ ENTRY, OPENED, COMMAS = range(3)
 def workspace(size: int, longest: int) -> Work:
     """Room for a block of ``size`` bytes, whose longest text has ``longest``."""
     deepest = min(longest, MAX_DEPTH + MAX_TOKENS) + 2
-    slow = size // 4 + 1  # no literal that is left over is shorter than 4 bytes
-    return Work(
-        np.empty(size, np.uint8), np.empty(size, np.uint64), np.empty((slow, 4), np.int64),
-        np.zeros((deepest, 3), np.int32),
-    )  # fmt: skip
+    n_slow = size // 4 + 1  # no literal that is left over is shorter than 4 bytes
+    return empty(Work, size=size, n_slow=n_slow, stack=np.zeros((deepest, 3), np.int32))
 
 
 # ── numbers ──────────────────────────────────────────────────────────────────────────
@@ -247,19 +260,20 @@ def _numbered(text, start, rules):
 
 
 @compiled
-def _word(text, start, spellings, entries, slots, rules):
+def _word(text, start, names, rules):
     """(end, index) of the name at a place; the index is -1 for an unknown one."""
     j, h = start, FNV_BASIS
     while rules[BYTE_CLASS, text[j]] == LETTER or rules[BYTE_CLASS, text[j]] == DIGIT:
         h = np.uint32((h ^ np.uint32(text[j])) * FNV_PRIME)
         j += 1
-    mask = np.uint32(len(slots) - 1)
+    mask = np.uint32(len(names.slots) - 1)
     slot = h & mask
-    while slots[slot] >= 0:
-        index = np.int64(slots[slot])
-        first, length = np.int64(entries[index, 0]), np.int64(entries[index, 1] - entries[index, 0])
+    while names.slots[slot] >= 0:
+        index = np.int64(names.slots[slot])
+        first = np.int64(names.entries[index, 0])
+        length = np.int64(names.entries[index, 1]) - first
         k = 0
-        while k < length and k < j - start and spellings[first + k] == text[start + k]:
+        while k < length and k < j - start and names.spellings[first + k] == text[start + k]:
             k += 1
         if k == length and k == j - start:
             return j, index
@@ -279,7 +293,7 @@ def _behind_power(stack, top, rules):
 
 
 @compiled
-def parse_block(text, starts, ends, first, names, rules, work, offsets, found):
+def parse_block(source, first, names, rules, work, result):
     """Parse texts from ``first`` on until all are done or ``work`` might not hold the next one.
 
     It is one loop, and the parser's state a few local numbers, because that is five times as fast as steps that
@@ -287,28 +301,22 @@ def parse_block(text, starts, ends, first, names, rules, work, offsets, found):
 
     Parameters
     ----------
-    text : uint8 array
-        all texts; every text is followed by a 0 byte and holds none.
-    starts, ends : int64 arrays
-        text i is ``text[starts[i]:ends[i]]``.
+    source : Source
     first : int
-    names : tuple of arrays
-        a NameTable; as a plain tuple, since a class in the signature would be looked up when numba loads its cache.
+    names : NameTable
     rules : uint8 array, shape (9, 256)
-    work : tuple of arrays
-        a Work.
-    offsets : int64 array
-        gets the end of each expression among the tokens of this block.
-    found : int32 array, shape (4, n_texts)
-        gets for each bad text: error, place and length in bytes, count.
+    work : Work
+    result : ParseResult
+        is filled in.
 
     Returns
     -------
     (next, n_tokens, n_slow)
         the first text that was not done; tokens and slow literals written.
     """
-    kinds, values, slow, stack = work
-    spellings, entries, slots, numbered = names
+    text, starts, ends = source.text, source.starts, source.ends
+    kinds, values, slow, stack = work.kinds, work.values, work.slow, work.stack
+    entries, numbered = names.entries, names.numbered
     n, n_slow = 0, 0
     for i in range(first, len(starts)):
         j, end = _skip(text, starts[i], rules), ends[i]
@@ -340,7 +348,7 @@ def parse_block(text, starts, ends, first, names, rules, work, offsets, found):
                         error = INDEX if count > limit else FINE
                         count = limit
                     else:
-                        j, index = _word(text, start, spellings, entries, slots, rules)
+                        j, index = _word(text, start, names, rules)
                         if index < 0:
                             error = UNKNOWN_NAME
                         elif entries[index, 2] == OPERATOR:
@@ -434,9 +442,10 @@ def parse_block(text, starts, ends, first, names, rules, work, offsets, found):
             if n - begin + waiting > MAX_TOKENS:
                 error, j = TOO_MANY_TOKENS, start
         if error != FINE:
-            found[0, i], found[1, i], found[2, i], found[3, i] = error, j - starts[i], extent, count
+            for k, number in enumerate((error, j - starts[i], extent, count)):
+                result.errors[k, i] = number
             n, n_slow = begin, begin_slow
-        offsets[i + 1] = n
+        result.offsets[i + 1] = n
     return len(starts), n, n_slow
 
 

@@ -41,8 +41,15 @@ class Tokens(Protocol):
     def parameters(self) -> Words: ...
 
 
+class NamedTokens(Tokens, Protocol):
+    """The same of many expressions, one behind the other."""
+
+    @property
+    def offsets(self) -> np.ndarray: ...  # int64 (n_exprs + 1,)
+
+
 class TokenArrays(Protocol):
-    """The tokens of many expressions, one behind the other: a population is such arrays, and more."""
+    """The tokens of many expressions without names: a population is such arrays, and more."""
 
     @property
     def kinds(self) -> np.ndarray: ...  # uint8 (n_tokens,)
