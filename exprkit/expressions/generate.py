@@ -25,7 +25,7 @@ beginning of a longer one, on every machine.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from exprkit.errors import ArgumentError, nearest
 from exprkit.expressions.population import Population
 from exprkit.numbers import as_numbers
 from exprkit.operators import ops
+from exprkit.runtime.bags import empty, zeros
 from exprkit.runtime.jit import compiled
 from exprkit.runtime.machine import available_memory
 from exprkit.text.tokens import CONSTANT, MAX_INDEX, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE
@@ -223,15 +224,15 @@ def _check_available(needed: float, what: str, remedy: str) -> None:
 class _Size(NamedTuple):
     """All expressions of one size: a row of symbols each, and how many parameters it has."""
 
-    symbols: np.ndarray  # uint8 (n, size)
-    n_params: np.ndarray  # uint8 (n,)
+    symbols: Annotated[np.ndarray, "uint8[n, size]"]
+    n_params: Annotated[np.ndarray, "uint8[n]"]
 
 
 def _build(counts: list[int], alphabet: _Alphabet) -> list[_Size]:
     leaves = alphabet.parameter + (alphabet.n_params > 0)
-    sizes = [_Size(np.zeros((0, 0), np.uint8), np.zeros(0, np.uint8))]
+    sizes = [empty(_Size, n=0, size=0)]
     for size in range(1, len(counts)):
-        made = _Size(np.empty((counts[size], size), np.uint8), np.empty(counts[size], np.uint8))
+        made = empty(_Size, n=counts[size], size=size)
         sizes.append(made)
         if size == 1:
             made.symbols[:, 0] = np.arange(leaves)[: counts[1]]
@@ -244,7 +245,7 @@ def _build(counts: list[int], alphabet: _Alphabet) -> list[_Size]:
                 position = _apply(sizes[size - 1], symbol, made, position)
                 continue
             for left, right, half in _splits(size, operator):
-                position = _pair(*sizes[left], *sizes[right], symbol, half, alphabet.n_params, *made, position)
+                position = _pair(sizes[left], sizes[right], half, symbol, alphabet.n_params, made, position)
     return sizes
 
 
@@ -258,51 +259,65 @@ def _apply(operand: _Size, symbol: int, made: _Size, position: int) -> int:
 
 
 @compiled
-def _pair(a, a_params, b, b_params, symbol, half, top, out, out_params, position):
+def _pair(a, b, half, symbol, most_params, out, position):
     """Write one binary operator over every pair of operands; return the next free row."""
-    width_a = a.shape[1]
-    width_b = b.shape[1]
-    for i in range(len(a)):
-        for j in range(i if half else 0, len(b)):
-            if position == len(out):
+    symbols_a, symbols_b, symbols = a.symbols, b.symbols, out.symbols
+    params_a, params_b, n_params = a.n_params, b.n_params, out.n_params
+    width_a, width_b = symbols_a.shape[1], symbols_b.shape[1]
+    for i in range(len(symbols_a)):
+        for j in range(i if half else 0, len(symbols_b)):
+            if position == len(symbols):
                 return position
-            count = a_params[i] + b_params[j]
-            if count > top:
+            count = params_a[i] + params_b[j]
+            if count > most_params:
                 continue
-            row = out[position]
+            row = symbols[position]
             for k in range(width_a):
-                row[k] = a[i, k]
+                row[k] = symbols_a[i, k]
             for k in range(width_b):
-                row[width_a + k] = b[j, k]
+                row[width_a + k] = symbols_b[j, k]
             row[width_a + width_b] = symbol
-            out_params[position] = count
+            n_params[position] = count
             position += 1
     return position
 
 
 def _population(sizes: list[_Size], alphabet: _Alphabet, spelled_out: bool) -> Population:
-    kinds, values, arity, inner = _spelling(alphabet, spelled_out)
-    lengths = [_lengths(size.symbols, inner) for size in sizes]
+    spelling = _spelling(alphabet, spelled_out)
+    lengths = [_lengths(size.symbols, spelling.inner) for size in sizes]
     offsets = np.concatenate([np.zeros(1, np.int64), *lengths]).cumsum()
-    tokens = np.empty(offsets[-1], np.uint8), np.empty(offsets[-1], np.uint64)
+    tokens = empty(_NewTokens, n=offsets[-1])
     position = 0
     for size in sizes:
-        position = _spell(size.symbols, kinds, values, arity, inner, *tokens, position)
+        position = _spell(size.symbols, spelling, tokens, position)
     return Population._adopt(*tokens, offsets)
 
 
-def _spelling(alphabet: _Alphabet, spelled_out: bool) -> tuple[np.ndarray, ...]:
-    """By symbol: kind, value, arity, and the code of the operator to put on operand a first (0: none)."""
+class _NewTokens(NamedTuple):
+    kinds: Annotated[np.ndarray, "uint8[n]"]
+    values: Annotated[np.ndarray, "uint64[n]"]
+
+
+class _Spelling(NamedTuple):
+    """What each symbol stands for."""
+
+    kinds: Annotated[np.ndarray, "uint8[n]"]
+    values: np.ndarray  # uint64
+    arity: Annotated[np.ndarray, "uint8[n]"]
+    inner: Annotated[np.ndarray, "uint64[n]"]  # code of the operator to put on operand a first (0: none)
+
+
+def _spelling(alphabet: _Alphabet, spelled_out: bool) -> _Spelling:
     n = alphabet.parameter + 1 + len(alphabet.operators)
-    kinds, values = np.full(n, VARIABLE, np.uint8), np.arange(n, dtype=np.uint64)
-    arity, inner = np.zeros(n, np.uint8), np.zeros(n, np.uint64)
-    kinds[alphabet.n_vars : alphabet.parameter] = CONSTANT
+    spelling = zeros(_Spelling, n=n, values=np.arange(n, dtype=np.uint64))
+    kinds, values = spelling.kinds, spelling.values
+    kinds[: alphabet.n_vars], kinds[alphabet.n_vars :] = VARIABLE, CONSTANT
     values[alphabet.n_vars : alphabet.parameter] = alphabet.constants.view(np.uint64)
     kinds[alphabet.parameter] = PARAMETER
     for symbol, row in enumerate(alphabet.operators, alphabet.parameter + 1):
-        outer, before = _two_in_one(row) if spelled_out else (row, 0)
-        kinds[symbol], values[symbol], arity[symbol], inner[symbol] = OPERATOR, outer.code, row.arity, before
-    return kinds, values, arity, inner
+        outer, spelling.inner[symbol] = _two_in_one(row) if spelled_out else (row, 0)
+        kinds[symbol], values[symbol], spelling.arity[symbol] = OPERATOR, outer.code, row.arity
+    return spelling
 
 
 def _two_in_one(row: ops.Operator) -> tuple[ops.Operator, int]:
@@ -327,12 +342,14 @@ def _lengths(symbols, inner):
 
 
 @compiled
-def _spell(symbols, kinds, values, arity, inner, out_kinds, out_values, position):
+def _spell(symbols, spelling, tokens, position):
     """Turn rows of symbols into tokens; return the next free token.
 
     ``starts`` is a stack of where each open operand starts.  The operator that is put on
     operand a goes where a ends, which is where b starts, or where its own token stands.
     """
+    kinds, values, arity, inner = spelling.kinds, spelling.values, spelling.arity, spelling.inner
+    out_kinds, out_values = tokens.kinds, tokens.values
     n, width = symbols.shape
     starts = np.empty(width + 1, np.int64)
     before = np.zeros(width + 1, np.uint64)
@@ -352,12 +369,10 @@ def _spell(symbols, kinds, values, arity, inner, out_kinds, out_values, position
         parameter = 0
         for k in range(width):
             if before[k]:
-                out_kinds[position] = OPERATOR
-                out_values[position] = before[k]
+                out_kinds[position], out_values[position] = OPERATOR, before[k]
                 position += 1
             symbol = symbols[i, k]
-            out_kinds[position] = kinds[symbol]
-            out_values[position] = values[symbol]
+            out_kinds[position], out_values[position] = kinds[symbol], values[symbol]
             if kinds[symbol] == PARAMETER:
                 out_values[position] = parameter
                 parameter += 1
@@ -415,7 +430,6 @@ def random(
     n, n_vars = _whole("n", n, 0, 2**40), _whole("n_vars", n_vars, 1, MAX_INDEX)
     n_params, state = _whole("n_params", n_params, 0, MAX_INDEX), np.uint64(_whole("seed", seed, None) % 2**64)
     rows = sorted(_rows(operators), key=lambda row: row.arity)
-    codes = np.array([row.code for row in rows], np.uint64)
     n_unary = sum(row.arity == 1 for row in rows)
     sizes = _feasible_sizes(n_tokens, n_unary, len(rows) - n_unary)
     low, high = _thousandths(constant_range)
@@ -424,9 +438,22 @@ def random(
     _check_available(needed, "so many expressions", "take fewer, or shorter ones")
     offsets = np.zeros(n + 1, np.int64)
     _random_sizes(state, sizes, offsets)
-    kinds, values = np.empty(offsets[-1], np.uint8), np.empty(offsets[-1], np.uint64)
-    _random_tokens(state, offsets, codes, n_unary, n_vars, n_params, low, high, share, kinds, values)
-    return Population._adopt(kinds, values, offsets)
+    codes = np.array([row.code for row in rows], np.uint64)
+    tokens = empty(_NewTokens, n=offsets[-1])
+    _random_tokens(state, offsets, _Draw(codes, n_unary, n_vars, n_params, low, high, share), tokens)
+    return Population._adopt(*tokens, offsets)
+
+
+class _Draw(NamedTuple):
+    """What random expressions are drawn from."""
+
+    codes: np.ndarray  # of the operators, unary ones first
+    n_unary: int
+    n_vars: int
+    n_params: int
+    low: int  # of the constants, in thousandths
+    high: int
+    share: int  # of constants, times 2^32
 
 
 def _feasible_sizes(n_tokens: tuple[int, int], n_unary: int, n_binary: int) -> np.ndarray:
@@ -487,13 +514,14 @@ def _random_sizes(seed, sizes, offsets):
 
 
 @compiled
-def _random_tokens(seed, offsets, codes, n_unary, n_vars, n_params, low, high, share, kinds, values):
+def _random_tokens(seed, offsets, draw, tokens):
     """Fill in the tokens of every expression.
 
     Per expression: draw operators until they and their leaves make up its length; shuffle
     them all; turn the sequence round to where it is a postfix form, which is one place
     (the cycle lemma of Dvoretzky and Motzkin, 1947); name the leaves.
     """
+    kinds, values = tokens.kinds, tokens.values
     state = np.zeros(1, np.uint64)
     longest = 1
     for i in range(len(offsets) - 1):
@@ -502,28 +530,24 @@ def _random_tokens(seed, offsets, codes, n_unary, n_vars, n_params, low, high, s
     for i in range(len(offsets) - 1):
         start, n = offsets[i], offsets[i + 1] - offsets[i]
         _start(state, seed, 1, i)
-        leaves = _draw_operators(state, n, len(codes), n_unary, drawn)
+        leaves = _draw_operators(state, n, len(draw.codes), draw.n_unary, drawn)
         _shuffle(state, drawn, n)
-        first = _postfix_start(drawn, n, n_unary)
-        wanted, parameter = min(n_params, leaves - 1), 0
+        first = _postfix_start(drawn, n, draw.n_unary)
+        wanted, parameter = min(draw.n_params, leaves - 1), 0
         for k in range(n):
             token = drawn[(first + k) % n]
             if token >= 0:
-                kinds[start + k] = OPERATOR
-                values[start + k] = codes[token]
+                kinds[start + k], values[start + k] = OPERATOR, draw.codes[token]
                 continue
             if _below(state, leaves) < wanted:
-                kinds[start + k] = PARAMETER
-                values[start + k] = parameter
+                kinds[start + k], values[start + k] = PARAMETER, parameter
                 parameter += 1
                 wanted -= 1
-            elif _below(state, 1 << 31) < (share >> 1):
-                kinds[start + k] = CONSTANT
-                number = (low + _below(state, high - low + 1)) / 1000.0
-                values[start + k] = np.float64(number).view(np.uint64)
+            elif _below(state, 1 << 31) < (draw.share >> 1):
+                number = (draw.low + _below(state, draw.high - draw.low + 1)) / 1000.0
+                kinds[start + k], values[start + k] = CONSTANT, np.float64(number).view(np.uint64)
             else:
-                kinds[start + k] = VARIABLE
-                values[start + k] = _below(state, n_vars)
+                kinds[start + k], values[start + k] = VARIABLE, _below(state, draw.n_vars)
             leaves -= 1
 
 
