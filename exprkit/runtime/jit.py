@@ -29,6 +29,7 @@ Borrowing   A bag is handed over by its address, from Python and between loops, 
             nothing is counted, and it costs as much as one number.  So a loop never returns an array of a bag
             or a slice of one, which would outlive it, but a copy; and keeps none.  Arrays that are arguments
             by themselves are owned, and counted at every call: a bag is better between loops.
+            A field that the innermost loop writes through gets a local name before it (``kinds = work.kinds``).
 Constants   Plain numbers of a module (``tokens.CONSTANT``, ``ops.POW``).  A global array becomes part of the
             machine code: fine for a fixed table (``decimals``); tables of operators come as bags.
 Slices      ``a[i:j] = 0`` and loops over a slice are fine; to assign one array to another (``a[:n] = b[:n]``)
@@ -57,6 +58,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
 from numba import config
 from numba.core import serialize, types
 from numba.core.caching import NullCache
@@ -72,12 +74,24 @@ ROOT = Path(__file__).parents[2]  # the folder that ``exprkit`` lies in
 disk_cache.free_at_fork(global_compiler_lock)
 
 
+_bag_types: dict[tuple[Any, ...], types.Type] = {}  # of the bags that have been handed over
+
+
 class CompiledFunction(CPUDispatcher):
     """A compiled function: Numba's, but that its arguments are of ``argument_type``."""
 
     def typeof_pyval(self, val: Any) -> types.Type:
-        """The type of an argument from Python."""
-        return argument_type(super().typeof_pyval(val))
+        """The type of an argument from Python; looked up for a bag, since Numba would go through it at every call."""
+        if not hasattr(val, "_fields"):
+            return argument_type(super().typeof_pyval(val))
+        fields = [(f.dtype, f.ndim, f.flags.num) if type(f) is np.ndarray else type(f) for f in val]
+        key = (type(val), *fields)
+        if key not in _bag_types:
+            kind = argument_type(super().typeof_pyval(val))
+            if any(isinstance(f, tuple) for f in val):
+                return kind
+            _bag_types[key] = kind
+        return _bag_types[key]
 
     def get_call_template(self, args: Any, kws: dict[str, types.Type]) -> Any:
         """How a call from compiled code is typed."""
