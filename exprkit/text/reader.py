@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.runtime.bags import zeros
 from exprkit.text.names import USUAL, Names
 
 if TYPE_CHECKING:
@@ -90,13 +89,13 @@ def tokens_of(batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[in
     longest = min(int((batch.ends - batch.starts).max(initial=0)), shunting_yard.MAX_BYTES)
     work = shunting_yard.workspace(max(BLOCK, longest), longest)
     source = shunting_yard.Source(np.frombuffer(batch.data, np.uint8), batch.starts, batch.ends)
-    result = zeros(shunting_yard.ParseResult, n=n, n_offsets=n + 1)
-    names, rules, offsets = batch.names.table, shunting_yard.rules(), result.offsets
+    names, rules = batch.names.table, shunting_yard.rules()
+    offsets, errors = np.zeros(n + 1, np.int64), np.zeros((4, n), np.int32)
     kinds, values = [], []
     done = total = 0
     while done < n:
         first = done
-        done, n_tokens, n_slow = shunting_yard.parse_block(source, first, names, rules, work, result)
+        done, n_tokens, n_slow = shunting_yard.parse_block(source, first, names, rules, work, offsets, errors)
         for token, start, end, flags in work.slow[:n_slow].tolist():
             work.values[token] = _exactly(batch.data[start:end].decode(), flags)
         kinds.append(work.kinds[:n_tokens].copy())
@@ -104,8 +103,8 @@ def tokens_of(batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[in
         offsets[first + 1 : done + 1] += total
         total += n_tokens
     faults = {
-        index: batch.fault(index, *result.errors[:, index].tolist())
-        for index in np.flatnonzero(result.errors[0]).tolist()
+        index: batch.fault(index, *errors[:, index].tolist())
+        for index in np.flatnonzero(errors[0]).tolist()
         if index not in batch.objects
     }
     return _joined(kinds, np.uint8), _joined(values, np.uint64), offsets, faults

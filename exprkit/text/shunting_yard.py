@@ -109,13 +109,6 @@ class Source(NamedTuple):
     ends: np.ndarray
 
 
-class ParseResult(NamedTuple):
-    """What has become of each text."""
-
-    offsets: Annotated[np.ndarray, "int64[n_offsets]"]  # the end of each expression among the tokens of its block
-    errors: Annotated[np.ndarray, "int32[4, n]"]  # of each bad text: error, place and length in bytes, count
-
-
 class Work(NamedTuple):
     """Room for the tokens of a block of texts, and for the parser's stack."""
 
@@ -293,7 +286,7 @@ def _behind_power(stack, top, rules):
 
 
 @compiled
-def parse_block(source, first, names, rules, work, result):
+def parse_block(source, first, names, rules, work, offsets, errors):
     """Parse texts from ``first`` on until all are done or ``work`` might not hold the next one.
 
     It is one loop, and the parser's state a few local numbers, because that is five times as fast as steps that
@@ -306,8 +299,10 @@ def parse_block(source, first, names, rules, work, result):
     names : NameTable
     rules : uint8 array, shape (9, 256)
     work : Work
-    result : ParseResult
-        is filled in.
+    offsets : int64 array
+        gets the end of each expression among the tokens of this block.
+    errors : int32 array, shape (4, n_texts)
+        gets for each bad text: error, place and length in bytes, count.
 
     Returns
     -------
@@ -443,9 +438,9 @@ def parse_block(source, first, names, rules, work, result):
                 error, j = TOO_MANY_TOKENS, start
         if error != FINE:
             for k, number in enumerate((error, j - starts[i], extent, count)):
-                result.errors[k, i] = number
+                errors[k, i] = number
             n, n_slow = begin, begin_slow
-        result.offsets[i + 1] = n
+        offsets[i + 1] = n
     return len(starts), n, n_slow
 
 
