@@ -359,7 +359,8 @@ def test_bags_are_borrowed_from_python_and_between_loops():
     before = sys.getrefcount(first.numbers)
     for _ in range(10):
         _of_both(Two(first, second), 1)
-    assert sys.getrefcount(first.numbers) == before
+    after = sys.getrefcount(first.numbers)
+    assert after == before
     assert len(_scaled.signatures) == 1, "whole numbers of all types, literals too, are one"
     with pytest.raises(TypeError):
         bags.zeros(Bag, n=3)

@@ -37,7 +37,6 @@ from exprkit.backends.gpu import opcodes
 from exprkit.backends.gpu.bytecode import CONSTANT, Accumulated, arrays_of, source, write_prologue
 from exprkit.operators import ops
 from exprkit.programs.lower import COLUMN, SLOT, UNIFORM, Program
-from exprkit.runtime.intrinsics import lent
 from exprkit.runtime.jit import compiled
 
 MANY = 1_000  # structures from which compiling takes long enough to share code (data/results/h200_ptx.md, "Compiling")
@@ -198,7 +197,6 @@ def _find_all(programs, rows, out, scratch):
 
     How many structures there are, and how many results of prologues.
     """
-    programs, rows, out, scratch = lent(programs), lent(rows), lent(out), lent(scratch)
     n = n_steps = n_results = 0
     for e in range(len(out.of)):
         first_result = n_results

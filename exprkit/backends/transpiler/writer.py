@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 
 from exprkit.programs.lower import COLUMN, SLOT, UNIFORM
-from exprkit.runtime.intrinsics import lent
 from exprkit.runtime.jit import compiled
 
 MOST_DIGITS = 22  # of a number, with the two characters before it
@@ -87,7 +86,7 @@ MOST_RESULTS, MOST_NUMBERS, MOST_STRUCTURES, MOST_COLUMNS, N_STATE = range(3, 8)
 @compiled
 def write_bundles(start, stop, sources, writing):
     """Bundles ``start`` to ``stop``; how many bytes that is."""
-    w, s = lent(writing), lent(sources)
+    w, s = writing, sources
     for bundle in range(start, stop):
         _bundle(w, s, bundle, start)
     return w.state[_AT]
