@@ -179,9 +179,9 @@ def _fit_row(machine, goal, loop, rows, scratch, state, row):
     expr = row % len(machine.n_params)
     bound = expr if len(loop.lower) > 1 else 0
     n, linear = machine.n_params[expr] + ZERO, loop.linear[expr]
-    terms = lent(FitTerms(
+    terms = FitTerms(
         n, loop.lower[bound], loop.upper[bound], linear, loop.differentiable[expr], loop.max_iter, loop.tol, loop.gtol
-    ))  # fmt: skip
+    )
     now, p, status = state.progress[0], rows.params[row], RUNNING
     now.loss, now.damping, now.predicted = np.inf, FIRST_DAMPING, 0.0
     now.phase = now.iterations = now.evaluations = 0
