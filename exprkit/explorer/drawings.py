@@ -23,8 +23,8 @@ import numpy as np
 
 import exprkit as ek
 from exprkit.errors import brought_by
-from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 from exprkit.text.listing import nodes
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 with brought_by("notebooks"):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
