@@ -18,8 +18,8 @@ from exprkit.backends.reference import engine as definition
 from exprkit.backends.reference.levenberg_marquardt import losses_and_weights
 from exprkit.errors import ArgumentError, BackendError, DataError, PopulationError
 from exprkit.operators import ops
-from exprkit.programs.gradient import lower_gradients
 from exprkit.programs.linearity import dependence
+from exprkit.programs.lower import lower_gradients
 
 SMOOTH = [row for row in ops.OPERATORS if row.derivative]
 POINTS = 40

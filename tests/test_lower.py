@@ -14,10 +14,11 @@ import exprkit as ek
 from exprkit.backends.gpu.bytecode import accumulate
 from exprkit.backends.transpiler.program import parts
 from exprkit.backends.transpiler.structures import to_compile
-from exprkit.errors import BackendError, PopulationError
+from exprkit.errors import BackendError
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
-from exprkit.programs.lower import COLUMN, OUT, SLOT, UNIFORM, lower, verify
+from exprkit.programs.lower import lower
+from exprkit.programs.program import COLUMN, OUT, SLOT, UNIFORM
 from exprkit.study.agreement import disagreement
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
@@ -76,6 +77,43 @@ def meaning(code, precision):
         return lambda a: a
     row = REST.get(row.name, row)
     return row.numpy_fast if precision == "fast" and row.numpy_fast else row.numpy
+
+
+def verify(program):
+    """Check that every instruction reads what was written before and the last one writes the result."""
+    for i in range(len(program)):
+        bad = first_bad(program, i)
+        if bad is not None:
+            lines = program.listing(i).split("\n")
+            lines[bad - program.offsets[i]] += "    <-- not allowed here"
+            raise AssertionError(f"program {i} is damaged:\n" + "\n".join(lines))
+
+
+def first_bad(program, i):
+    begin, end = program.offsets[i : i + 2].tolist()
+    uniforms = int(program.n_params[i] + program.first_const[i + 1] - program.first_const[i])
+    slots, n_columns = set(), len(program.column_code)
+    for k in range(begin, end):
+        code, a, b, dst = (int(array[k]) for array in (program.code, program.a, program.b, program.dst))
+        in_prologue, last = k < begin + program.n_prologue[i], k + 1 == end
+        readable = {SLOT: slots, COLUMN: range(0 if in_prologue else n_columns), UNIFORM: range(uniforms), OUT: ()}
+        operands = [x for x in (a, b) if x >= 0]
+        if len(operands) != ops.ARITY[code] or any(x >> 2 not in readable[x & 3] for x in operands):
+            return k
+        if in_prologue:
+            if dst != (uniforms << 2) | UNIFORM or last:
+                return k
+            uniforms += ops.BY_CODE[code].width
+            if uniforms > program.n_uniforms:
+                return k
+        elif last:
+            if dst != OUT:
+                return k
+        elif dst & 3 != SLOT or not 0 <= dst >> 2 < program.n_slots:
+            return k
+        else:
+            slots.add(dst >> 2)
+    return None
 
 
 def check_against_definition(pop, precision="ieee"):
@@ -248,7 +286,7 @@ def test_a_damaged_program_is_found_and_shown(array):
             if value == getattr(program, array)[k]:
                 continue
             getattr(damaged, array)[k] = value
-            with pytest.raises(PopulationError, match=r"program 1 is damaged:\n(.*\n)*.*<-- not allowed here"):
+            with pytest.raises(AssertionError, match=r"program 1 is damaged:\n(.*\n)*.*<-- not allowed here"):
                 verify(damaged)
             found += 1
     assert found >= 5

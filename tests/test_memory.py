@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import exprkit as ek
 from exprkit.operators import ops
-from exprkit.programs.gradient import lower_gradients
-from exprkit.programs.lower import lower
+from exprkit.programs.lower import lower, lower_gradients
 
 X = np.random.default_rng(0).uniform(0.5, 2, (30, 1))
 DIFFERENTIABLE = tuple(row.name for row in ops.OPERATORS if row.derivative)

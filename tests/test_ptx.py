@@ -25,7 +25,8 @@ from exprkit.backends.transpiler.templates import ABSOLUTE, SQUARE, VALUES
 from exprkit.errors import ArgumentError, BackendError, DataError
 from exprkit.expressions import generate
 from exprkit.operators import ops
-from exprkit.programs.lower import COLUMN, lower
+from exprkit.programs.lower import lower
+from exprkit.programs.program import COLUMN
 
 GOLDEN = Path(__file__).with_name("ptx")
 F4, F8 = np.dtype("float32"), np.dtype("float64")

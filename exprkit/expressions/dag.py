@@ -1,7 +1,7 @@
 """One expression as a graph, in which equal parts are there once, and its derivatives in it.
 
 In: the tokens of an expression.  Out: numbered nodes, from which ``differentiate`` writes a derivative as
-postfix tokens again, and ``gradient`` a program of a value and its derivatives.  The rules are the
+postfix tokens again, and ``lower`` a program of a value and its derivatives.  The rules are the
 table's ``derivative`` cells, text over a, b and y, read once:
 
     >>> from exprkit.expressions import dag
@@ -120,7 +120,7 @@ def no_rewriting() -> Rules:
     none, empty = np.full(256, NONE, np.uint8), np.empty(0)
     return Rules(
         ops.ARITY.copy(), np.ones(256, np.uint8), np.full((256, 256), NONE, np.uint8), none, none, none, none,
-        np.zeros(257, np.int64), empty, empty.astype(np.uint8),
+        none, empty, np.zeros(257, np.int64), empty, empty.astype(np.uint8),
     )  # fmt: skip
 
 
@@ -212,7 +212,7 @@ def leaf(graph, kind, index):
 @compiled
 def operation(graph, rules, code, a, b):
     """The node of an operator, as the table's rules rewrite it."""
-    code, a, b = rewrite(code, a, b, graph, rules, graph)
+    code, a, b = rewrite(code, a, b, rules, graph)
     if code == ops.COPY:
         return a
     return node(graph, group_of(a, b, graph), code, a, b, NO_BITS)

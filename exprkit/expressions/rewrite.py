@@ -40,6 +40,8 @@ class Rules(NamedTuple):
     whole_b: np.ndarray
     first: np.ndarray
     rest: np.ndarray
+    multiple: np.ndarray  # [first] -> the operator that is a multiple of what ``first`` gives ...
+    factor: np.ndarray  # ... and how much of it
     constant_start: np.ndarray  # constant_b of a code: entries start[code]:start[code + 1]
     constant_value: np.ndarray
     constant_code: np.ndarray
@@ -54,6 +56,7 @@ def table_rules(precision: str) -> Rules:
         return np.full(256, default, np.uint8)
 
     width, positive_a, whole_b, first, rest = cells(1), cells(NONE), cells(NONE), cells(NONE), cells(NONE)
+    multiple, factor = cells(NONE), np.zeros(256)
     fused = np.full((256, 256), NONE, np.uint8)
     start, value, other = np.zeros(257, np.int64), [], []
     for row in sorted(ops.BY_CODE.values(), key=lambda row: row.code):
@@ -63,13 +66,16 @@ def table_rules(precision: str) -> Rules:
             whole_b[row.code] = code(row.rewrite.whole_b)
         if row.rewrite.split:
             first[row.code], rest[row.code] = map(code, row.rewrite.split)
+        if row.rewrite.multiple_of:
+            part, number = row.rewrite.multiple_of
+            multiple[code(part)], factor[code(part)] = row.code, number
         for inner, outcome in row.rewrite.inner.items():
             fused[row.code, code(inner)] = code(outcome)
         value += list(row.rewrite.constant_b)
         other += [code(name) for name in row.rewrite.constant_b.values()]
         start[row.code + 1 :] = len(value)
     return Rules(
-        ops.ARITY.copy(), width, fused, positive_a, whole_b, first, rest,
+        ops.ARITY.copy(), width, fused, positive_a, whole_b, first, rest, multiple, factor,
         start, np.array(value, np.float64), np.array(other, np.uint8),
     )  # fmt: skip
 
@@ -77,25 +83,25 @@ def table_rules(precision: str) -> Rules:
 # ── rules, applied ───────────────────────────────────────────────────────────────────
 
 @inline
-def rewrite(code, a, b, tokens, rules, nodes):
+def rewrite(code, a, b, rules, graph):
     """``code(a, b)`` by the rules: a special constant, a fused pair of operators, a base known positive."""
-    code, b = _constant_rule(code, b, tokens, rules, nodes)
-    while rules.fused[code, nodes.code[a]] != NONE:
-        code, a = rules.fused[code, nodes.code[a]], nodes.a[a]
-    if rules.positive_a[code] != NONE and _is_positive(a, tokens, nodes):
+    code, b = _constant_rule(code, b, rules, graph)
+    while rules.fused[code, graph.code[a]] != NONE:
+        code, a = rules.fused[code, graph.code[a]], graph.a[a]
+    if rules.positive_a[code] != NONE and _is_positive(a, graph):
         code = rules.positive_a[code]
-    code, b = _constant_rule(code, b, tokens, rules, nodes)
-    if rules.whole_b[code] != NONE and nodes.group[b] == CONSTANT:
-        number = tokens.numbers[nodes.a[b]]
+    code, b = _constant_rule(code, b, rules, graph)
+    if rules.whole_b[code] != NONE and graph.group[b] == CONSTANT:
+        number = graph.numbers[graph.a[b]]
         if number == np.floor(number) and abs(number) < np.inf:
             code = rules.whole_b[code]
     return code, a, b
 
 
 @inline
-def _constant_rule(code, b, tokens, rules, nodes):
-    if b >= 0 and nodes.group[b] == CONSTANT:
-        number = tokens.numbers[nodes.a[b]]
+def _constant_rule(code, b, rules, graph):
+    if b >= 0 and graph.group[b] == CONSTANT:
+        number = graph.numbers[graph.a[b]]
         for k in range(rules.constant_start[code], rules.constant_start[code + 1]):
             if number == rules.constant_value[k]:
                 return rules.constant_code[k], -1
@@ -103,21 +109,21 @@ def _constant_rule(code, b, tokens, rules, nodes):
 
 
 @inline
-def _is_positive(a, tokens, nodes):
+def _is_positive(a, graph):
     """Known to be neither negative nor -0."""
-    if nodes.group[a] == VARIABLE:
-        return tokens.positive[nodes.a[a]]
-    return nodes.group[a] == CONSTANT and (tokens.values[nodes.a[a]] >> np.uint64(63)) == 0
+    if graph.group[a] == VARIABLE:
+        return graph.positive[graph.a[a]]
+    return graph.group[a] == CONSTANT and (graph.values[graph.a[a]] >> np.uint64(63)) == 0
 
 
 @inline
-def is_uniform(a, nodes):
-    group = nodes.group[a]
+def is_uniform(a, graph):
+    group = graph.group[a]
     return group in (CONSTANT, PARAMETER, UNIFORM_NODE)
 
 
 @inline
-def group_of(a, b, nodes):
-    if is_uniform(a, nodes) and (b < 0 or is_uniform(b, nodes)):
+def group_of(a, b, graph):
+    if is_uniform(a, graph) and (b < 0 or is_uniform(b, graph)):
         return UNIFORM_NODE
-    return COLUMN_NODE if b < 0 and nodes.group[a] == VARIABLE else POINT_NODE
+    return COLUMN_NODE if b < 0 and graph.group[a] == VARIABLE else POINT_NODE

@@ -1,41 +1,63 @@
-"""Lowering: each postfix expression becomes a short three-address program.
+"""Lowering: each postfix expression becomes a short three-address program, of its value or of its derivatives as well.
 
-In: a population.  Out: a ``Program``, which every backend runs.  Leaves are operands, never
-instructions; work that does not depend on the data point leaves the point loop.
+In: a population.  Out: a ``Program``, or a ``GradientProgram`` of values and derivatives by all parameters.
+Leaves are operands, never instructions; work that does not depend on the data point leaves the point loop.
 
     >>> import exprkit as ek
-    >>> from exprkit.programs.lower import lower
-    >>> print(lower(ek.parse(["sqrt(x1) * (x2 + p1 / 2)"])).listing(0))
-    u2 = div u0, u1          once per parameter set
-    t0 = add c1, u2
-    out = mul c0, t0
+    >>> from exprkit.programs.lower import lower, lower_gradients
+    >>> print(lower(ek.parse(["p1 * exp(p2 * x1)"])).listing(0))
+    t0 = mul u1, c0
+    t0 = exp t0
+    out = mul u0, t0
+    >>> print(lower_gradients(ek.parse(["p1 * exp(p2 * x1)"])).listing(0))
+    t0 = mul u1, c0
+    t0 = exp t0
+    t1 = mul u0, t0
+    t2 = strong_product c0, t1
+    value = t1; by p1: t0; by p2: t2
 
-An operand is ``(index << 2) | kind``:
+What is done with each expression, plainly::
 
-=======  ====  =======  ============================================================
-kind     text  number   what it is
-=======  ====  =======  ============================================================
-SLOT     t0    0        a temporary, one value a data point
-COLUMN   c0    1        a data column or a unary operator of one, made once per data
-UNIFORM  u0    2        a number that does not depend on the data point: parameters
-                        first, then constants, then results of the prologue
-OUT      out   3        the expression's result: ``dst`` of its last instruction
-=======  ====  =======  ============================================================
+    read its tokens into a graph, by the table's rewrite rules
+    with derivatives: add them to the graph, forwards or backwards, whichever costs less
+    do in two stages what has a first stage that need not be done for every point
+    count how often each node is used: those that nobody uses are left out
+    give leaves, columns and uniforms their operands, and write the prologue
+    write the point instructions, operands first, each into the first slot that is free
 
-``-1`` stands for no operand.  A pair (an operator of width 2) is two consecutive columns
-or uniforms, its high part first.  How an expression is lowered depends on nothing but
-the expression itself, so its bits do not depend on the company it keeps.
+One pass makes both.  It is compiled once without derivatives and once with them (Numba drops what stands
+behind ``if derivatives is not None`` where the argument is None).  A value alone is a tree, in which
+equal parts stay apart, and the operand that needs more slots is computed first; with derivatives
+equal parts are one node, the first operand comes first, and the value before the derivatives, so
+that a fit can stop at a value that is no good.
 """
+# mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from exprkit.errors import PopulationError
+from exprkit.expressions.dag import (
+    FORWARD_MOST,
+    FULL,
+    NO_BITS,
+    NODES,
+    NOTHING,
+    DerivativeRules,
+    Graph,
+    adjoints,
+    clear,
+    derivative_rules,
+    make_graph,
+    node,
+    number,
+    read,
+    start_derivatives,
+    tangent,
+)  # fmt: skip
 from exprkit.expressions.population import Population
 from exprkit.expressions.rewrite import (
     COLUMN_NODE,
@@ -48,81 +70,21 @@ from exprkit.expressions.rewrite import (
     table_rules,
 )
 from exprkit.operators import ops
-from exprkit.runtime.jit import compiled
+from exprkit.programs.program import COLUMN, OUT, SLOT, UNIFORM, GradientProgram, Program
+from exprkit.runtime.bags import empty, zeros
+from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
-SLOT, COLUMN, UNIFORM, OUT = range(4)
-_LETTER = "tcu"
-_COPY = ops.COPY
-
-
-@dataclass(frozen=True, eq=False)
-class Program:
-    """The programs of a population, one after the other.
-
-    ================  =======  ============  ================================================
-    array             dtype    shape         what it holds
-    ================  =======  ============  ================================================
-    ``code``          uint8    n_instr       operator's code
-    ``a, b, dst``     int32    n_instr       operands and where the result goes
-    ``offsets``       int64    n_exprs+1     instructions of expression i: offsets[i:i+2]
-    ``n_prologue``    int32    n_exprs       how many of them run once per parameter set
-    ``constants``     float64  n_constants   numbers of the expressions
-    ``first_const``   int64    n_exprs+1     constants of expression i
-    ``n_params``      int32    n_exprs       parameters of each expression
-    ``column_code``   uint8    n_columns     the unary operator that makes the column ...
-    ``column_var``    int32    n_columns     ... of this variable (a pair has two entries)
-    ================  =======  ============  ================================================
-
-    ``n_slots`` and ``n_uniforms`` are the largest numbers any expression needs.
-    """
-
-    code: np.ndarray = field(repr=False)
-    a: np.ndarray = field(repr=False)
-    b: np.ndarray = field(repr=False)
-    dst: np.ndarray = field(repr=False)
-    offsets: np.ndarray = field(repr=False)
-    n_prologue: np.ndarray = field(repr=False)
-    constants: np.ndarray = field(repr=False)
-    first_const: np.ndarray = field(repr=False)
-    n_params: np.ndarray = field(repr=False)
-    column_code: np.ndarray = field(repr=False)
-    column_var: np.ndarray = field(repr=False)
-    n_slots: int
-    n_uniforms: int
-    precision: str
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def listing(self, i: int) -> str:
-        """Program ``i`` as text, one instruction a line."""
-        start, stop = self.offsets[i], self.offsets[i + 1]
-        return "\n".join(self._line(k, k < start + self.n_prologue[i]) for k in range(start, stop))
-
-    def columns(self) -> list[str]:
-        """What each column holds, as text."""
-        names = [ops.BY_CODE[int(code)].name for code in self.column_code]
-        return [
-            f"x{v + 1}" if code == _COPY else f"{name}(x{v + 1})"
-            for code, name, v in zip(self.column_code, names, self.column_var, strict=True)
-        ]
-
-    def _line(self, k: int, once: bool) -> str:
-        operands = [operand_text(int(x)) for x in (self.a[k], self.b[k]) if x >= 0]
-        text = f"{operand_text(int(self.dst[k]))} = {ops.BY_CODE[int(self.code[k])].name} {', '.join(operands)}"
-        return f"{text:24} once per parameter set" if once else text
-
-
-def operand_text(operand: int) -> str:
-    kind, index = operand & 3, operand >> 2
-    return f"{_LETTER[kind]}{index}" if kind < OUT else "out" if index == 0 else "nothing"
+POINT_COST = 16  # of an instruction for every point, beside one that runs once
+FIRST_ROOM = 6  # instructions for each token, with derivatives; grows
+LOW = -2  # as operand b: the low part of the pair that is operand a
+SLOTS, UNIFORMS, COLUMNS, DONE = range(4)  # of ``Output.totals``
 
 
 def lower(
     pop: Population, *, precision: str = "ieee", positive: np.ndarray | None = None, dtype: DTypeLike = np.float64
 ) -> Program:
-    """Lower a population.
+    """Lower a population's values.
 
     Parameters
     ----------
@@ -138,310 +100,488 @@ def lower(
     -------
     Program
     """
-    n_vars, n_exprs, n_tokens = int(pop.n_vars), len(pop), len(pop.kinds)
-    tokens = _LowerTokens(
-        pop.kinds, pop.values, _rounded(pop.values.view(np.float64), dtype), pop.offsets,
-        np.asarray(pop.n_params, np.int32), np.zeros(n_vars, np.bool_) if positive is None else positive,
+    return Program(**_programs(pop, None, precision, positive, dtype))
+
+
+def lower_gradients(
+    pop: Population, *, precision: str = "ieee", positive: np.ndarray | None = None, dtype: DTypeLike = np.float64
+) -> GradientProgram:
+    """Lower a population's values and derivatives; the arguments are those of ``lower``.
+
+    Returns
+    -------
+    GradientProgram
+    """
+    return GradientProgram(**_programs(pop, derivative_rules(), precision, positive, dtype))
+
+
+def _programs(
+    pop: Population, derivatives: DerivativeRules | None, precision: str, positive: np.ndarray | None, dtype: DTypeLike
+) -> dict[str, Any]:
+    """The fields of a program."""
+    n_vars, with_derivatives = max(int(pop.n_vars), 1), derivatives is not None
+    positive = np.zeros(n_vars, np.bool_) if positive is None else positive
+    n_params = np.asarray(pop.n_params, np.int32)
+    tokens = Postfix(pop.kinds, pop.values, _rounded(pop.values.view(np.float64), dtype), pop.offsets, n_params)
+    n_results = n_params.astype(np.int64) + 1 if with_derivatives else np.zeros(0, np.int64)
+    first_result = np.concatenate([[0], np.cumsum(n_results)])
+    output = zeros(
+        Output, column_of=np.full(256 * n_vars, -1, np.int32), most_columns=512 * n_vars, n_exprs=len(pop),
+        n_offsets=len(pop) + 1, first_result=first_result, n_results=first_result[-1],
     )  # fmt: skip
-    instructions = _Instructions(
-        *_empty(n_tokens, "u1 i4 i4 i4"), *_zeros(n_exprs + 1, "i8 i4"),
-        *_empty(n_tokens, "f8"), *_zeros(n_exprs + 1, "i8"),
+    graph_room, done = 1, 0
+    parts: list[list[np.ndarray]] = []
+    while done < len(pop) or not parts:
+        if with_derivatives:
+            graph = make_graph(pop, positive, reverse=True, loose=True, room=graph_room)
+        else:
+            graph = _tree(tokens, positive)
+        most = len(graph.group)
+        scratch = zeros(NodeScratch, n=most, n_slots=3 * most + 2, n_results=pop.max_params + 1)
+        room = empty(Room, n=(FIRST_ROOM if with_derivatives else 1) * len(pop.kinds) + 2 * most)
+        begin = done
+        _lower_some(tokens, graph, table_rules(precision), derivatives, scratch, output, room)
+        done = int(output.totals[DONE])
+        n_instr, n_const = (int(first[done] - first[begin]) for first in (output.offsets, output.first_const))
+        parts.append([array[:n] for array, n in zip(room, (n_instr,) * 4 + (n_const,), strict=True)])
+        graph_room *= 2 if graph.counts[FULL] else 1
+    # mostly one part, which is not copied: memory that has not been written to takes no room
+    joined = parts[0] if len(parts) == 1 else [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+    code, a, b, dst, constants = joined
+    n_slots, n_uniforms, n_columns = map(int, output.totals[:DONE])
+    fields: dict[str, Any] = dict(
+        code=code, a=a, b=b, dst=dst, offsets=output.offsets, n_prologue=output.n_prologue, constants=constants,
+        first_const=output.first_const, n_params=n_params, column_code=output.column_code[:n_columns].copy(),
+        column_var=output.column_var[:n_columns].copy(), n_slots=n_slots, n_uniforms=n_uniforms, precision=precision,
     )  # fmt: skip
-    columns = Columns(np.full(256 * max(n_vars, 1), -1, np.int32), *_empty(512 * n_vars, "u1 i4"))
-    nodes = _Nodes(*_empty(2 * int(np.diff(pop.offsets).max(initial=1)), "u1 u1 i8 i4 i4 ? i4 i4 i4"))
-    n_slots, n_uniforms, n_columns = _lower_all(tokens, table_rules(precision), instructions, columns, nodes)
-    n_instr, n_const = instructions.offsets[-1], instructions.first_const[-1]
-    code, a, b, dst = (array[:n_instr].copy() for array in instructions[:4])
-    return Program(
-        code=code,
-        a=a,
-        b=b,
-        dst=dst,
-        offsets=instructions.offsets,
-        n_prologue=instructions.n_prologue[:n_exprs],
-        constants=instructions.constants[:n_const].copy(),
-        first_const=instructions.first_const,
-        n_params=tokens.n_params,
-        column_code=columns.code[:n_columns].copy(),
-        column_var=columns.var[:n_columns].copy(),
-        n_slots=n_slots,
-        n_uniforms=n_uniforms,
-        precision=precision,
-    )
+    if with_derivatives:
+        fields |= dict(results=output.results, first_result=output.first_result, n_value=output.n_value)
+    return fields
 
 
 def _rounded(numbers: np.ndarray, dtype: DTypeLike) -> np.ndarray:
+    if dtype == np.float64:
+        return numbers
     with np.errstate(over="ignore", invalid="ignore"):
         return numbers.astype(dtype).astype(np.float64)
 
 
-def _empty(n: int, dtypes: str) -> list[np.ndarray]:
-    return [np.empty(n, dtype) for dtype in dtypes.split()]
+def _tree(tokens: Postfix, positive: np.ndarray) -> Graph:
+    """Room for the tree of any expression: a graph without a hash table, its constants those of the tokens."""
+    most, unused = 2 * int(np.diff(tokens.offsets).max(initial=1)), np.empty(0, np.int32)
+    return empty(
+        Graph, n=most, n_slots=0, n_values=0, numbers=tokens.numbers, values=tokens.values, positive=positive,
+        stamp=unused, counts=np.zeros(6, np.int64),
+    )  # fmt: skip
 
 
-def _zeros(n: int, dtypes: str) -> list[np.ndarray]:
-    return [np.zeros(n, dtype) for dtype in dtypes.split()]
+# ── the compiled pass ────────────────────────────────────────────────────────────────
 
 
-_part = compiled(forceinline=True)
+class Postfix(NamedTuple):
+    """The tokens of all expressions."""
 
-
-# ── the compiled pass over all tokens ────────────────────────────────────────────────
-
-
-class _LowerTokens(NamedTuple):
     kinds: np.ndarray
     values: np.ndarray
     numbers: np.ndarray  # the same 8 bytes as a constant, rounded to the type of the data
     offsets: np.ndarray
     n_params: np.ndarray
-    positive: np.ndarray  # by variable
 
 
-class _Instructions(NamedTuple):
-    code: np.ndarray
-    a: np.ndarray
-    b: np.ndarray
-    dst: np.ndarray
-    offsets: np.ndarray
-    n_prologue: np.ndarray
-    constants: np.ndarray
-    first_const: np.ndarray
+class NodeScratch(NamedTuple):
+    """For one expression: by node, slot or result."""
+
+    uses: Annotated[np.ndarray, "int32[n]"]  # by instructions that are still to come, and by results
+    place: Annotated[np.ndarray, "int32[n]"]  # operand, -1: not there yet
+    need: Annotated[np.ndarray, "int32[n]"]  # of a tree: slots it takes to compute the node (Sethi and Ullman)
+    base: Annotated[np.ndarray, "int32[n]"]  # of a tree: the first slot that is free while the node is computed
+    copied: Annotated[np.ndarray, "int32[n]"]  # operand of the copy that a uniform result has been given, -1: none
+    taken: Annotated[np.ndarray, "bool[n_slots]"]  # up to two a node (a pair's), and the copies
+    forward: Annotated[np.ndarray, "int32[n_results]"]  # result -> node
+    backward: Annotated[np.ndarray, "int32[n_results]"]
 
 
-class Columns(NamedTuple):
-    of: np.ndarray  # [variable * 256 + code] -> column, -1 where there is none yet
-    code: np.ndarray
-    var: np.ndarray
+class Output(NamedTuple):
+    """What is known of each expression's program, as in the programs' classes, and the columns of all."""
+
+    totals: Annotated[np.ndarray, "int64[4]"]  # SLOTS, UNIFORMS: the most of an expression; COLUMNS; expressions DONE
+    column_of: np.ndarray  # [variable * 256 + code] -> column, -1 where there is none yet
+    column_code: Annotated[np.ndarray, "uint8[most_columns]"]
+    column_var: Annotated[np.ndarray, "int32[most_columns]"]
+    offsets: Annotated[np.ndarray, "int64[n_offsets]"]
+    first_const: Annotated[np.ndarray, "int64[n_offsets]"]
+    n_prologue: Annotated[np.ndarray, "int32[n_exprs]"]
+    n_value: Annotated[np.ndarray, "int32[n_exprs]"]
+    first_result: np.ndarray
+    results: Annotated[np.ndarray, "int32[n_results]"]
 
 
-class _Nodes(NamedTuple):
-    """One expression as a graph: children come before their parents."""
+class Room(NamedTuple):
+    """Where instructions and constants are written, from its beginning on."""
 
-    group: np.ndarray
-    code: np.ndarray
-    a: np.ndarray  # child; of a leaf: its index, or its token where it is a constant
-    b: np.ndarray
-    need: np.ndarray  # slots it takes to compute this node (Sethi and Ullman)
-    live: np.ndarray
-    place: np.ndarray  # the operand that holds the node's value
-    base: np.ndarray  # first slot that is free while the node is computed
-    stack: np.ndarray  # of nodes, for both walks
+    code: Annotated[np.ndarray, "uint8[n]"]
+    a: Annotated[np.ndarray, "int32[n]"]
+    b: Annotated[np.ndarray, "int32[n]"]
+    dst: Annotated[np.ndarray, "int32[n]"]
+    constants: Annotated[np.ndarray, "float64[n]"]
 
 
 @compiled
-def _lower_all(tokens, rules, instructions, columns, nodes):
-    n_slots = n_uniforms = n_columns = np.int64(0)  # with a type, or functions are made anew for the number
-    for i in range(len(tokens.offsets) - 1):
-        instr, const = instructions.offsets[i], instructions.first_const[i]
-        if tokens.offsets[i] < tokens.offsets[i + 1]:
-            root = _build(i, tokens, rules, nodes)
-            n_const, n_point = _mark(root, nodes)
-            uniforms, prologue, n_columns = _place(
-                i, root, tokens, rules, nodes, instructions, instr, const, n_const, columns, n_columns
-            )
-            instructions.n_prologue[i] = prologue - instr
-            instr = prologue + n_point
-            slots = _emit(root, nodes, instructions, instr)
-            const += n_const
-            n_slots, n_uniforms = max(n_slots, slots), max(n_uniforms, uniforms)
-        instructions.offsets[i + 1], instructions.first_const[i + 1] = instr, const
-    return n_slots, n_uniforms, n_columns
+def _lower_some(tokens, graph, rules, derivatives, scratch, output, room):
+    """Lower the expressions that are not DONE until all are or there is no more room.
+
+    There is room for an expression where there is some for all its nodes and for a copy of each, or the graph is FULL.
+    """
+    first = output.totals[DONE]
+    start_instr, start_const = output.offsets[first], output.first_const[first]
+    for i in range(first, len(tokens.offsets) - 1):
+        instr, const = output.offsets[i] - start_instr, output.first_const[i] - start_const
+        begin, end = tokens.offsets[i], tokens.offsets[i + 1]
+        if begin < end:
+            n_params, n_results = tokens.n_params[i], 1
+            if derivatives is None:
+                root = scratch.forward[0] = _read_tree(graph, rules, scratch, tokens, begin, end)
+            else:
+                clear(graph)
+                root = read(graph, rules, tokens, begin, end)
+                _differentiate(graph, rules, derivatives, scratch, root, n_params)
+                n_results += n_params
+            n_const, n_point = _mark(graph, scratch, scratch.forward, n_results)
+            if derivatives is not None:
+                n_const += _stage(graph, rules, scratch, root)
+            if graph.counts[FULL] or 2 * graph.counts[NODES] > len(room.code) - max(instr, const):
+                return
+            numbers = instr, const, n_params, n_params + n_const
+            n_prologue = _place(graph, rules, scratch, output, room, numbers)
+            output.n_prologue[i] = n_prologue
+            instr, const = instr + n_prologue, const + n_const
+            if derivatives is None:
+                instr += max(n_point, 1)
+                _emit_tree(graph, scratch, output, room, instr, root)
+            else:
+                places = output.first_result[i], n_results
+                instr, n_value = _emit_results(graph, rules, scratch, output, room, instr, places)
+                output.n_value[i] = n_prologue + n_value
+        output.offsets[i + 1], output.first_const[i + 1] = instr + start_instr, const + start_const
+        output.totals[DONE] = i + 1
 
 
-@_part
-def _build(i, tokens, rules, nodes):
-    """Read the postfix tokens of expression ``i`` into nodes, rewriting by the rules; gives the root."""
+@inline
+def _read_tree(graph, rules, scratch, tokens, begin, end):
+    """Read postfix tokens into nodes, equal parts apart, what has two stages in both; gives the root."""
     n = depth = 0
-    for t in range(tokens.offsets[i], tokens.offsets[i + 1]):
+    for t in range(begin, end):
         kind = tokens.kinds[t]
         if kind != OPERATOR:
-            nodes.group[n], nodes.code[n], nodes.need[n] = kind, NONE, 0
-            nodes.a[n] = t if kind == CONSTANT else tokens.values[t]
-            nodes.stack[depth] = n
+            graph.group[n], graph.code[n], scratch.need[n] = kind, NONE, 0
+            graph.a[n] = t if kind == CONSTANT else tokens.values[t]
+            graph.stack[depth] = n
             n, depth = n + 1, depth + 1
             continue
-        code, b = np.int64(tokens.values[t]), -1
+        code, b = np.int64(tokens.values[t]), NOTHING
         if rules.arity[code] == 2:
             depth -= 1
-            b = nodes.stack[depth]
-        code, a, b = rewrite(code, nodes.stack[depth - 1], b, tokens, rules, nodes)
-        if code == _COPY:
-            nodes.stack[depth - 1] = a
+            b = graph.stack[depth]
+        code, a, b = rewrite(code, graph.stack[depth - 1], b, rules, graph)
+        if code == ops.COPY:
+            graph.stack[depth - 1] = a
             continue
-        group = group_of(a, b, nodes)
-        first = rules.first[code]
-        if group == POINT_NODE and first != NONE and (nodes.group[a] == VARIABLE or is_uniform(a, nodes)):
-            nodes.group[n], nodes.code[n], nodes.a[n] = group_of(a, np.int64(-1), nodes), first, a
-            nodes.b[n], nodes.need[n] = -1, 0
-            code, a, n = np.int64(rules.rest[code]), n, n + 1
-        nodes.group[n], nodes.code[n], nodes.a[n], nodes.b[n] = group, code, a, b
-        nodes.need[n] = _need(a, b, nodes) if group == POINT_NODE else 0
-        nodes.stack[depth - 1] = n
+        group, first = group_of(a, b, graph), rules.first[code]
+        if group == POINT_NODE and first != NONE and (graph.group[a] == VARIABLE or is_uniform(a, graph)):
+            graph.group[n], graph.code[n], graph.a[n] = group_of(a, -1, graph), first, a
+            graph.b[n], scratch.need[n] = -1, 0
+            code, a, n = rules.rest[code], n, n + 1
+        graph.group[n], graph.code[n], graph.a[n], graph.b[n] = group, code, a, b
+        scratch.need[n] = 0
+        if group == POINT_NODE:
+            left, right = scratch.need[a], scratch.need[b] if b >= 0 else 0
+            scratch.need[n] = left + 1 if left == right else max(left, right)
+        graph.stack[depth - 1] = n
         n += 1
-    return nodes.stack[0]
+    graph.counts[NODES] = n
+    return graph.stack[0]
 
 
-@_part
-def _need(a, b, nodes):
-    left = nodes.need[a]
-    right = nodes.need[b] if b >= 0 else 0
-    return left + 1 if left == right else max(left, right)
+@compiled
+def _differentiate(graph, rules, derivatives, scratch, root, n_params):
+    """Leave the nodes of value and derivatives in ``scratch.forward``: of the cheaper of the two modes."""
+    start_derivatives(graph, root)
+    forward, backward = scratch.forward, scratch.backward
+    forward[0] = backward[0] = root
+    if n_params <= FORWARD_MOST:
+        for j in range(n_params):
+            leaf = _leaf(graph, root, j)
+            derivative = tangent(graph, rules, derivatives, root, leaf) if leaf >= 0 else -1
+            forward[1 + j] = derivative if derivative >= 0 else number(graph, 0.0)
+    if n_params > 1:
+        adjoints(graph, rules, derivatives, root)
+        for j in range(n_params):
+            backward[1 + j] = -1
+        for n in range(root + 1):
+            if graph.group[n] == PARAMETER:
+                backward[1 + graph.a[n]] = graph.tangent[n]
+        for j in range(n_params):
+            if backward[1 + j] < 0:
+                backward[1 + j] = number(graph, 0.0)
+        if n_params > FORWARD_MOST or _cost(graph, scratch, backward, n_params + 1) < _cost(
+            graph, scratch, forward, n_params + 1
+        ):
+            for j in range(n_params + 1):  # a slice would compile Numba's texts of errors into this function
+                forward[j] = backward[j]
 
 
-@_part
-def _mark(root, nodes):
-    """Mark what the root needs (rewriting leaves nodes behind); count constants and point instructions."""
-    nodes.live[: root + 1] = False
-    nodes.live[root] = True
+@inline
+def _leaf(graph, root, parameter):
+    for n in range(root + 1):
+        if graph.group[n] == PARAMETER and graph.a[n] == parameter:
+            return n
+    return -1
+
+
+@compiled
+def _cost(graph, scratch, results, n_results):
+    _mark(graph, scratch, results, n_results)
+    cost = 0
+    for n in range(graph.counts[NODES]):
+        if scratch.uses[n] > 0:
+            cost += POINT_COST if graph.group[n] == POINT_NODE else 1
+    return cost
+
+
+@compiled
+def _mark(graph, scratch, results, n_results):
+    """Count how often each node is used for the results; gives the numbers of constants and of point nodes in use."""
+    n_nodes = graph.counts[NODES]
+    for n in range(n_nodes):
+        scratch.uses[n] = 0
+    for k in range(n_results):
+        scratch.uses[results[k]] += 1
     n_const = n_point = 0
-    for n in range(root, -1, -1):
-        if not nodes.live[n]:
+    for n in range(n_nodes - 1, -1, -1):  # what uses a node comes behind it
+        if scratch.uses[n] == 0:
             continue
-        group = nodes.group[n]
+        group = graph.group[n]
         n_const += group == CONSTANT
         n_point += group == POINT_NODE
         if group in (POINT_NODE, UNIFORM_NODE):
-            nodes.live[nodes.a[n]] = True
-            if nodes.b[n] >= 0:
-                nodes.live[nodes.b[n]] = True
-    return n_const, max(n_point, 1)
-
-
-@_part
-def _place(i, root, tokens, rules, nodes, instructions, instr, const, n_const, columns, n_columns):
-    """Give every leaf, column and uniform its operand; emit the prologue."""
-    constant = int(tokens.n_params[i])
-    uniform = constant + n_const
-    for n in range(root + 1):
-        group = nodes.group[n]
-        if not nodes.live[n] or group == POINT_NODE:
-            continue
-        if group == CONSTANT:
-            instructions.constants[const] = tokens.numbers[nodes.a[n]]
-            nodes.place[n] = (constant << 2) | UNIFORM
-            const, constant = const + 1, constant + 1
-        elif group == PARAMETER:
-            nodes.place[n] = (nodes.a[n] << 2) | UNIFORM
-        elif group == UNIFORM_NODE:
-            nodes.place[n] = (uniform << 2) | UNIFORM
-            _write(instructions, instr, n, nodes, nodes.place[n])
-            instr, uniform = instr + 1, uniform + rules.width[nodes.code[n]]
-        else:
-            code, var = _COPY, nodes.a[n]
-            if group == COLUMN_NODE:
-                code, var = int(nodes.code[n]), nodes.a[nodes.a[n]]
-            column, n_columns = _column(code, var, rules, columns, n_columns)
-            nodes.place[n] = (column << 2) | COLUMN
-    return uniform, instr, n_columns
-
-
-@_part
-def _column(code, var, rules, columns, n_columns):
-    """The column of ``code(variable)``, made where there is none yet."""
-    column = columns.of[var * 256 + code]
-    if column < 0:
-        column = columns.of[var * 256 + code] = n_columns
-        for part in range(rules.width[code]):
-            columns.code[column + part], columns.var[column + part] = code, var
-        n_columns += rules.width[code]
-    return column, n_columns
-
-
-@_part
-def _emit(root, nodes, instructions, instr):
-    """Write the point instructions backwards from ``instr``; gives the number of slots.
-
-    Seen backwards, an instruction comes before those of its operands, and the lighter
-    side, which is computed last, before the heavier one.
-    """
-    if nodes.group[root] != POINT_NODE:
-        instr -= 1
-        instructions.code[instr], instructions.a[instr] = _COPY, nodes.place[root]
-        instructions.b[instr], instructions.dst[instr] = -1, OUT
-        return 0
-    n_slots, depth = 0, 1
-    nodes.stack[0], nodes.base[root], nodes.place[root] = root, 0, OUT
-    while depth > 0:
-        depth -= 1
-        n = np.int64(nodes.stack[depth])
-        heavy, light = nodes.a[n], nodes.b[n]
-        if light >= 0 and nodes.need[light] > nodes.need[heavy]:
-            heavy, light = light, heavy
-        slot = nodes.base[n]
-        for child in (heavy, light):
-            if child >= 0 and nodes.group[child] == POINT_NODE:
-                nodes.base[child], nodes.place[child] = slot, (slot << 2) | SLOT
-                nodes.stack[depth] = child
-                slot, depth = slot + 1, depth + 1
-        n_slots = max(n_slots, slot)
-        instr -= 1
-        _write(instructions, instr, n, nodes, nodes.place[n])
-    return n_slots
-
-
-@_part
-def _write(instructions, instr, n, nodes, dst):
-    b = nodes.b[n]
-    instructions.code[instr], instructions.a[instr] = nodes.code[n], nodes.place[nodes.a[n]]
-    instructions.b[instr], instructions.dst[instr] = nodes.place[b] if b >= 0 else -1, dst
-
-
-# ── a program that is checked ────────────────────────────────────────────────────────
-
-
-def verify(program: Program) -> None:
-    """Check that every instruction reads what was written before and the last one writes the result.
-
-    Raises
-    ------
-    PopulationError
-        Shows the listing of the first bad program with the line marked.
-    """
-    width = table_rules(program.precision).width
-    bad = _first_bad(
-        program.code, program.a, program.b, program.dst, program.offsets, program.n_prologue, program.n_params,
-        program.first_const, len(program.column_code), program.n_slots, program.n_uniforms, ops.ARITY.copy(), width,
-    )  # fmt: skip
-    if bad >= 0:
-        i = int(np.searchsorted(program.offsets, bad, side="right")) - 1
-        lines = program.listing(i).split("\n")
-        lines[bad - program.offsets[i]] += "    <-- not allowed here"
-        raise PopulationError(f"program {i} is damaged:\n" + "\n".join(lines))
+            scratch.uses[graph.a[n]] += 1
+            if graph.b[n] >= 0:
+                scratch.uses[graph.b[n]] += 1
+    return n_const, n_point
 
 
 @compiled
-def _first_bad(
-    code, a, b, dst, offsets, n_prologue, n_params, first_const, n_columns, n_slots, n_uniforms, arity, width
-):
-    written = np.zeros(max(n_slots, 1), np.bool_)
-    for i in range(len(offsets) - 1):
-        written[:] = False
-        uniforms = n_params[i] + first_const[i + 1] - first_const[i]
-        for k in range(offsets[i], offsets[i + 1]):
-            in_prologue = k < offsets[i] + n_prologue[i]
-            if arity[code[k]] != (a[k] >= 0) + (b[k] >= 0):
-                return k
-            for operand in (a[k], b[k]):
-                index = operand >> 2
-                if operand >= 0 and not (
-                    (operand & 3 == UNIFORM and index < uniforms)
-                    or (operand & 3 == COLUMN and index < n_columns and not in_prologue)
-                    or (operand & 3 == SLOT and index < n_slots and written[index])
-                ):
-                    return k
-            last = k + 1 == offsets[i + 1]
-            if in_prologue:
-                if dst[k] != (uniforms << 2) | UNIFORM or last:
-                    return k
-                uniforms += width[code[k]]
-                if uniforms > n_uniforms:
-                    return k
-            elif last:
-                if dst[k] != OUT:
-                    return k
-            elif dst[k] & 3 != SLOT or dst[k] < 0 or dst[k] >> 2 >= n_slots:
-                return k
-            else:
-                written[dst[k] >> 2] = True
-    return -1
+def _stage(graph, rules, scratch, root):
+    """Do the first of two stages once where it can be (``split`` and ``multiple_of`` of the table).
+
+    Gives how many constants there are more.
+    """
+    n_nodes, n_const = graph.counts[NODES], 0
+    for n in range(n_nodes):
+        if scratch.uses[n] == 0 or graph.group[n] != POINT_NODE or rules.first[graph.code[n]] == NONE:
+            continue
+        first, a, other = rules.first[graph.code[n]], graph.a[n], -1
+        group = UNIFORM_NODE if is_uniform(a, graph) else COLUMN_NODE if graph.group[a] == VARIABLE else POINT_NODE
+        if group == POINT_NODE:
+            for m in range(root + 1, n_nodes):  # derivatives only: where the log is -inf this is nan
+                if graph.code[m] == rules.multiple[first] and graph.a[m] == a and scratch.uses[m] > 0:
+                    other = m
+                    break
+            if other < 0:
+                continue
+        known = graph.counts[NODES]
+        pair = node(graph, group, first, a, NOTHING, NO_BITS)
+        _use(scratch, pair, known)
+        if pair < known or group == COLUMN_NODE:  # else it is the pair now that uses a
+            scratch.uses[a] -= 1
+        graph.code[n], graph.a[n] = rules.rest[graph.code[n]], pair
+        if other >= 0:
+            known = graph.counts[NODES]
+            both = node(graph, POINT_NODE, ops.ADD, pair, LOW, NO_BITS)
+            _use(scratch, both, known)
+            if both == known:
+                scratch.uses[pair] += 1
+            known = graph.counts[NODES]
+            factor = number(graph, rules.factor[first])
+            _use(scratch, factor, known)
+            n_const += scratch.uses[factor] == 1
+            scratch.uses[a] -= 1
+            graph.code[other], graph.a[other], graph.b[other] = ops.MUL, both, factor
+    return n_const
+
+
+@inline
+def _use(scratch, n, known):
+    """One use more of a node, which is new where its number is not among those known before."""
+    if n == known:
+        scratch.uses[n] = 0
+    scratch.uses[n] += 1
+
+
+@inline
+def _place(graph, rules, scratch, output, room, numbers):
+    """Give every leaf, column and uniform its operand and write the prologue; gives the number of its instructions.
+
+    ``numbers``: of the next instruction, constant, constant among the uniforms, and other uniform.
+    """
+    instr, const, constant, uniform = numbers
+    start = instr
+    for n in range(graph.counts[NODES]):
+        group = graph.group[n]
+        scratch.place[n] = -1
+        if scratch.uses[n] == 0 or group == POINT_NODE:
+            continue
+        if group == CONSTANT:
+            room.constants[const] = graph.numbers[graph.a[n]]
+            scratch.place[n] = (constant << 2) | UNIFORM
+            const, constant = const + 1, constant + 1
+        elif group == PARAMETER:
+            scratch.place[n] = (graph.a[n] << 2) | UNIFORM
+        elif group == UNIFORM_NODE:
+            scratch.place[n] = (uniform << 2) | UNIFORM
+            _write(graph, scratch, room, instr, n)
+            instr, uniform = instr + 1, uniform + rules.width[graph.code[n]]
+        elif group == VARIABLE:
+            scratch.place[n] = (_column(ops.COPY, graph.a[n], rules, output) << 2) | COLUMN
+        else:
+            var = graph.a[graph.a[n]]
+            scratch.place[n] = (_column(graph.code[n], var, rules, output) << 2) | COLUMN
+    output.totals[UNIFORMS] = max(output.totals[UNIFORMS], uniform)
+    return instr - start
+
+
+@inline
+def _column(code, var, rules, output):
+    """The column of ``code(variable)``, made where there is none yet."""
+    column = output.column_of[var * 256 + code]
+    if column < 0:
+        column = output.column_of[var * 256 + code] = output.totals[COLUMNS]
+        for part in range(rules.width[code]):
+            output.column_code[column + part], output.column_var[column + part] = code, var
+        output.totals[COLUMNS] += rules.width[code]
+    return column
+
+
+@inline
+def _emit_tree(graph, scratch, output, room, instr, root):
+    """Write the point instructions of a tree backwards from ``instr``.
+
+    Seen backwards, an instruction comes before those of its operands, and the lighter
+    operand, which is computed last, before the heavier one.
+    """
+    if graph.group[root] != POINT_NODE:
+        _copy(scratch, room, instr - 1, root, OUT)
+        return
+    n_slots, depth = 0, 1
+    graph.stack[0], scratch.base[root], scratch.place[root] = root, 0, OUT
+    while depth > 0:
+        depth -= 1
+        n = graph.stack[depth]
+        heavy, light = graph.a[n], graph.b[n]
+        if light >= 0 and scratch.need[light] > scratch.need[heavy]:
+            heavy, light = light, heavy
+        slot = scratch.base[n]
+        for operand in (heavy, light):
+            if operand >= 0 and graph.group[operand] == POINT_NODE:
+                scratch.base[operand], scratch.place[operand] = slot, (slot << 2) | SLOT
+                graph.stack[depth] = operand
+                slot, depth = slot + 1, depth + 1
+        n_slots = max(n_slots, slot)
+        instr -= 1
+        _write(graph, scratch, room, instr, n)
+    output.totals[SLOTS] = max(output.totals[SLOTS], n_slots)
+
+
+@inline
+def _emit_results(graph, rules, scratch, output, room, instr, places):
+    """Write the point instructions of value and derivatives, one result after the other.
+
+    Gives the end of the instructions, and the number of those of the value.
+    """
+    first, n_results = places
+    n_slots, start, n_value = 0, instr, 0
+    for k in range(n_results):
+        scratch.copied[scratch.forward[k]] = -1
+    for k in range(n_results):
+        result = scratch.forward[k]
+        instr, n_slots = _emit(graph, rules, scratch, room, instr, result, n_slots)
+        output.results[first + k] = scratch.place[result]
+        if is_uniform(result, graph):
+            if scratch.copied[result] < 0:
+                slot = _take(scratch, 1)
+                n_slots = max(n_slots, slot + 1)
+                scratch.copied[result] = (slot << 2) | SLOT
+                _copy(scratch, room, instr, result, scratch.copied[result])
+                instr += 1
+            output.results[first + k] = scratch.copied[result]
+        if k == 0:
+            n_value = instr - start
+    for slot in range(n_slots):
+        scratch.taken[slot] = False
+    output.totals[SLOTS] = max(output.totals[SLOTS], n_slots)
+    return instr, n_value
+
+
+@inline
+def _emit(graph, rules, scratch, room, instr, result, n_slots):
+    """Write the instructions of a result that are not there yet, operands first.
+
+    Gives the end of the instructions and the number of slots.
+    """
+    depth = 1
+    graph.stack[0] = result
+    while depth > 0:
+        n = graph.stack[depth - 1]
+        a, b = graph.a[n], graph.b[n]
+        if scratch.place[n] >= 0:
+            depth -= 1
+        elif scratch.place[a] < 0:
+            graph.stack[depth] = a
+            depth += 1
+        elif b >= 0 and scratch.place[b] < 0:
+            graph.stack[depth] = b
+            depth += 1
+        else:
+            depth -= 1
+            _release(graph, rules, scratch, a)
+            if b >= 0:
+                _release(graph, rules, scratch, b)
+            slot = _take(scratch, rules.width[graph.code[n]])
+            n_slots = max(n_slots, slot + rules.width[graph.code[n]])
+            scratch.place[n] = (slot << 2) | SLOT
+            _write(graph, scratch, room, instr, n)
+            instr += 1
+    return instr, n_slots
+
+
+@inline
+def _release(graph, rules, scratch, n):
+    """One use less of a node; its slots are free after the last one."""
+    scratch.uses[n] -= 1
+    if scratch.uses[n] == 0 and graph.group[n] == POINT_NODE:
+        slot = scratch.place[n] >> 2
+        for part in range(rules.width[graph.code[n]]):
+            scratch.taken[slot + part] = False
+
+
+@inline
+def _take(scratch, width):
+    """Take the first slots that are free, ``width`` in a row."""
+    slot = 0
+    while scratch.taken[slot] or (width == 2 and scratch.taken[slot + 1]):
+        slot += 1
+    for part in range(width):
+        scratch.taken[slot + part] = True
+    return slot
+
+
+@inline
+def _write(graph, scratch, room, instr, n):
+    a, b = graph.a[n], graph.b[n]
+    room.code[instr], room.a[instr], room.dst[instr] = graph.code[n], scratch.place[a], scratch.place[n]
+    room.b[instr] = scratch.place[b] if b >= 0 else scratch.place[a] + 4 if b == LOW else -1
+
+
+@inline
+def _copy(scratch, room, instr, n, dst):
+    room.code[instr], room.a[instr], room.b[instr], room.dst[instr] = ops.COPY, scratch.place[n], -1, dst

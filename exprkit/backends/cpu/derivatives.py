@@ -45,8 +45,8 @@ from exprkit.backends.cpu.tiles import (
     tiles_of,
 )  # fmt: skip
 from exprkit.expressions.population import Population
-from exprkit.programs.gradient import GradientProgram, lower_gradients
-from exprkit.programs.lower import COLUMN, SLOT, UNIFORM
+from exprkit.programs.lower import lower_gradients
+from exprkit.programs.program import COLUMN, SLOT, UNIFORM, GradientProgram
 from exprkit.runtime.intrinsics import call, call_number, take
 from exprkit.runtime.jit import compiled
 

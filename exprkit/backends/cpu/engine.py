@@ -65,7 +65,8 @@ from exprkit.backends.cpu.tiles import (
     tiles_of,
 )  # fmt: skip
 from exprkit.expressions.population import Population
-from exprkit.programs.lower import COLUMN, OUT, SLOT, UNIFORM, Program, lower
+from exprkit.programs.lower import lower
+from exprkit.programs.program import COLUMN, OUT, SLOT, UNIFORM, Program
 from exprkit.runtime import machine
 from exprkit.runtime.intrinsics import atomic_add, atomic_load, call, call_number, pointer, take
 from exprkit.runtime.jit import compiled

@@ -18,7 +18,7 @@ import numpy as np
 from exprkit.backends.cpu import kernels as simd
 from exprkit.errors import BackendError
 from exprkit.operators import ops
-from exprkit.programs.lower import OUT, UNIFORM, Program
+from exprkit.programs.program import OUT, UNIFORM, Program
 from exprkit.runtime.intrinsics import call
 from exprkit.runtime.jit import compiled
 

@@ -25,7 +25,7 @@ import numpy as np
 from exprkit.backends.gpu import opcodes
 from exprkit.errors import BackendError
 from exprkit.operators import ops
-from exprkit.programs.lower import COLUMN, SLOT, UNIFORM, Program
+from exprkit.programs.program import COLUMN, SLOT, UNIFORM, Program
 from exprkit.runtime.jit import compiled
 
 END, LOAD, SPILL, FROM_SLOT = 1, 2, 4, 8  # of a word's action, as in job.cu

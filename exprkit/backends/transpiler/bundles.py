@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from exprkit.programs.lower import COLUMN, Program
+from exprkit.programs.program import COLUMN, Program
 from exprkit.runtime.jit import compiled
 
 if TYPE_CHECKING:

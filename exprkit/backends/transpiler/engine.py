@@ -41,7 +41,8 @@ from exprkit.backends.transpiler.structures import to_compile
 from exprkit.backends.transpiler.templates import CHUNK, LINE, VALUES, WARP, Kind
 from exprkit.errors import ArgumentError, DataError, one_of
 from exprkit.expressions.population import Population
-from exprkit.programs.lower import Program, lower
+from exprkit.programs.lower import lower
+from exprkit.programs.program import Program
 
 OPTIONS = (
     "block_size", "points_per_thread", "dispatch", "structures_per_module", "structures_per_bundle", "share_code",

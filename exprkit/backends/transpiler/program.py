@@ -19,7 +19,7 @@ from exprkit.backends.transpiler.bundles import BundleLimits, fuse, modules
 from exprkit.backends.transpiler.emit import Emitter, Module
 from exprkit.backends.transpiler.structures import Structures
 from exprkit.backends.transpiler.templates import VALUES, Kind
-from exprkit.programs.lower import Program
+from exprkit.programs.program import Program
 
 # Measured on an H200 where nothing else is said: data/results/h200_ptx.md
 VECTOR_BYTES = 16  # that a thread loads or stores at once, at the most

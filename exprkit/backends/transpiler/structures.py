@@ -36,7 +36,7 @@ import numpy as np
 from exprkit.backends.gpu import opcodes
 from exprkit.backends.gpu.bytecode import CONSTANT, Accumulated, arrays_of, source, write_prologue
 from exprkit.operators import ops
-from exprkit.programs.lower import COLUMN, SLOT, UNIFORM, Program
+from exprkit.programs.program import COLUMN, SLOT, UNIFORM, Program
 from exprkit.runtime.jit import compiled
 
 MANY = 1_000  # structures from which compiling takes long enough to share code (data/results/h200_ptx.md, "Compiling")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exprkit.programs.lower import COLUMN, SLOT, UNIFORM
+from exprkit.programs.program import COLUMN, SLOT, UNIFORM
 from exprkit.runtime.jit import compiled
 
 MOST_DIGITS = 22  # of a number, with the two characters before it
