@@ -14,14 +14,14 @@ import pytest
 
 import exprkit as ek
 from exprkit.backends.cpu import engine as cpu
-from exprkit.backends.cpu import threads as team
+from exprkit.backends.cpu import threads as pool
 from exprkit.backends.cpu import tiles
 from exprkit.backends.reference import engine as definition
 from exprkit.errors import BackendError
 from exprkit.operators import ops
 from exprkit.study.agreement import disagreement
 
-TILE = cpu.TILE
+TILE = tiles.TILE
 DTYPES = ["float32", "float64"]
 AWKWARD = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -3.0, 1e-30, -1e-30, 1e30, -1e30, np.inf, -np.inf, np.nan]
 
@@ -243,12 +243,12 @@ def test_threads_that_wait_for_the_next_call_take_part_in_it_alone():
         out.fill(7)
         made[which].evaluate(params[which][k], out)
         assert np.array_equal(out, expected[which][k], equal_nan=True), turn
-    (board,) = made[0]._boards
-    assert board.numbers[team.WORKING] == 0 and board.numbers[team.COUNTER] >= team.DONE
+    (queue,) = made[0].values._queues[cpu.VALUES]
+    assert queue.header["working"] == 0 and queue.header["counter"] >= pool.DONE
     deadline = time.perf_counter() + 30
-    while board.numbers[team.PRESENT] and time.perf_counter() < deadline:
+    while queue.header["present"] and time.perf_counter() < deadline:
         time.sleep(0.001)
-    assert board.numbers[team.PRESENT] == 0  # nobody stays for long
+    assert queue.header["present"] == 0  # nobody stays for long
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -298,7 +298,7 @@ def test_where_no_thread_can_be_started_the_calling_one_does_all(monkeypatch):
 
     pop, X = population(200, seed=9), ordinary(3000)
     expected = evaluate(pop, X, threads=1)
-    monkeypatch.setattr(team, "_pool", lambda n: Full())
+    monkeypatch.setattr(pool, "_pool", lambda n: Full())
     assert np.array_equal(evaluate(pop, X, threads=3), expected, equal_nan=True)
 
 

@@ -3,10 +3,11 @@
 In: programs and data.  Out: values, losses, derivatives, fits.
 
 =======================  ==================================================================
-``engine``               values and losses; ``derivatives``: the same with derivatives
-``tiles``                the points, cut so that they stay in the cache
+``engine``               what is asked of the backend, and how it is shared out
+``loop``                 the compiled loops of values, losses and derivatives
+``levenberg_marquardt``  that of a fit
+``tiles``                the points, cut so that they stay in the cache; programs as words
 ``kernels``              a compiled function an operator; ``reductions``: sums over points
-``levenberg_marquardt``  a fit, all in one loop
-``threads``              a thread pool whose workers wait a moment for the next call
+``threads``              a thread pool whose workers spin a moment for the next call
 =======================  ==================================================================
 """

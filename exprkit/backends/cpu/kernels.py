@@ -33,7 +33,6 @@ results that are pairs are written alike.
 from __future__ import annotations
 
 import ctypes
-import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,7 +46,7 @@ import numpy as np
 from exprkit.errors import BackendError
 from exprkit.operators import llvm_writer, ops, polynomials, simd_formulas, simd_values
 from exprkit.operators.llvm_writer import LEVELS, Code, Target
-from exprkit.operators.simd_values import SIZE, Vec, literal, where
+from exprkit.operators.simd_values import SIZE, Vec
 from exprkit.runtime import disk_cache
 
 TILE = 512  # points that are evaluated together
@@ -178,106 +177,30 @@ def _nontemporal(target: Target) -> str:
     return f"align {target.width}, !nontemporal !1"
 
 
-# ── what happens to results: losses and copies ───────────────────────────────────────
+# ── what happens to results ──────────────────────────────────────────────────────────
 
 
 def results_text(target: Target, dtype: str) -> str:
     """The LLVM text of the functions that take a tile's results further."""
     real = REAL[dtype]
-    loss, copy = "ptr %a, ptr %target, ptr %w, i64 %n", "ptr %y, ptr %a, i64 %n"
     return module_text([
-        (_loss(target, real, lambda d: d * d), "loss_square", loss, "double"),
-        (_loss(target, real, lambda d: d.abs()), "loss_absolute", loss, "double"),
-        (_stream(target, real), "stream", copy, "void"),
-        (_copy(target, real), "copy_points", copy, "void"),
-        (_fence(target, real), "fence", "", "void"),
-    ])
-
-
-def _loss(target: Target, real: str, measure: Any) -> Code:
-    """The sum over n points of w * measure(a - target), as a double; w may be null (1 everywhere).
-
-    float32 sums of four registers side by side, each over an eighth of a tile, have a relative
-    error around 1e-7.  Where such a sum overflows, or is so small that its terms may have
-    underflown, it is made again in float64.
-    """
-    code = Code(target, real, 4 * target.width // SIZE[real])
-    plain, weighted = code.fresh("plain"), code.fresh("weighted")
-    code.line(f"br i1 {code.let('icmp eq ptr %w, null')}, label %{plain}, label %{weighted}")
-    for label in (plain, weighted):
-        code.label(label)
-        total = _loss_sum(code, measure, label == weighted, wide=real == "double")
-        if real == "float":
-            again, done = code.fresh("again"), code.fresh("done")
-            enough = code.let(f"fcmp oge double {total}, {literal(1e-30, 'double')}")
-            finite = code.let(f"fcmp olt double {total}, {literal(math.inf, 'double')}")
-            code.line(f"br i1 {code.let(f'and i1 {enough}, {finite}')}, label %{done}, label %{again}")
-            code.label(again)
-            code.line(f"ret double {_loss_sum(code, measure, label == weighted, wide=True)}")
-            code.label(done)
-        code.line(f"ret double {total}")
-    return code
-
-
-def _loss_sum(code: Code, measure: Any, weighted: bool, wide: bool) -> str:
-    step, whole = code.lanes, code.let(f"and i64 %n, {-code.lanes}")
-
-    def number(base: str, i: str, mask: Vec | None) -> Vec:
-        place = code.place(base, i)
-        a = code.load(place) if mask is None else code.load_part(place, mask)
-        return a.widen() if wide and not a.double else a
-
-    def add(i: str, total: Vec, mask: Vec | None = None) -> Vec:
-        term = measure(number("%a", i, mask) - number("%target", i, mask))
-        if weighted:
-            w = number("%w", i, mask)
-            term = where(w == 0.0, 0.0, term * w)
-        return total + term
-
-    total = code.fold(0, whole, step, add, code.constant(0.0, "double" if wide else code.real))
-    rest = code.first_lanes(code.let(f"sub i64 %n, {whole}"))
-    return code.total(where(rest, add(whole, total, rest), total))
-
-
-def _stream(target: Target, real: str) -> Code:
-    """Copy n points past the caches: whole aligned registers, single points before and after."""
-    lanes_ = target.width // SIZE[real]
-    code = Code(target, real, lanes_)
-    address = code.let("ptrtoint ptr %y to i64")
-    before = code.let(f"and i64 {code.let(f'sub i64 0, {address}')}, {target.width - 1}")  # bytes
-    ahead = code.let(f"udiv i64 {before}, {SIZE[real]}")
-    ahead = code.let(f"call i64 @llvm.umin.i64(i64 {ahead}, i64 %n)")
-    code.declarations.add("declare i64 @llvm.umin.i64(i64, i64)")
-    left = code.let(f"sub i64 %n, {ahead}")
-    whole = code.let(f"and i64 {left}, {-lanes_}")
-    _copy_part(code, "%y", "%a", ahead)
-    y, a = code.place("%y", ahead), code.place("%a", ahead)
-    code.declarations.add(NONTEMPORAL)
-    code.loop(0, whole, lanes_, lambda i: code.store(
-        code.load(code.place(a, i)), code.place(y, i), _nontemporal(target)))
-    _copy_part(code, code.place(y, whole), code.place(a, whole), code.let(f"sub i64 {left}, {whole}"))
-    code.line("ret void")
-    return code
+        (_copy(target, real), "copy_points", "ptr %y, ptr %a, i64 %n", "void"), (_fence(target), "fence", "", "void"),
+    ])  # fmt: skip
 
 
 def _copy(target: Target, real: str) -> Code:
     code = Code(target, real, target.width // SIZE[real])
     whole = code.let(f"and i64 %n, {-code.lanes}")
     code.loop(0, whole, code.lanes, lambda i: code.store(code.load(code.place("%a", i)), code.place("%y", i)))
-    _copy_part(code, code.place("%y", whole), code.place("%a", whole), code.let(f"sub i64 %n, {whole}"))
+    mask = code.first_lanes(code.let(f"sub i64 %n, {whole}"))
+    code.store_part(code.load_part(code.place("%a", whole), mask), code.place("%y", whole), mask)
     code.line("ret void")
     return code
 
 
-def _copy_part(code: Code, y: str, a: str, count: str) -> None:
-    """Copy fewer points than a register holds."""
-    mask = code.first_lanes(count)
-    code.store_part(code.load_part(a, mask), y, mask)
-
-
-def _fence(target: Target, real: str) -> Code:
-    """Make streamed results visible to other threads: after the last ``stream`` of a thread."""
-    code = Code(target, real, 1)
+def _fence(target: Target) -> Code:
+    """Make results that went past the caches visible to other threads: after the last such store of a thread."""
+    code = Code(target, "float", 1)
     if target.triple.startswith("x86_64"):
         code.run("llvm.x86.sse.sfence")
     else:
@@ -357,7 +280,7 @@ class Kernels:
         return {name: engine.get_function_address(name) for name in names}
 
 
-RESULTS = ("loss_square", "loss_absolute", "stream", "copy_points", "fence")
+RESULTS = ("copy_points", "fence")
 
 
 def kernels(dtype: str, precision: str, level: str | None = None) -> Kernels:

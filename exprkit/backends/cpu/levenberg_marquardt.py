@@ -1,6 +1,6 @@
 """Fits on the CPU: the whole Levenberg-Marquardt loop of every expression in compiled code.
 
-One evaluation (``equations`` of ``derivatives``) an iteration,
+One evaluation (``equations`` of ``loop``) an iteration,
 which is the trial of a step and, where the step is taken, the equations of the next one.
 ``reference`` says plainly what is computed; the steps here are the same.
 
@@ -19,96 +19,50 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import carray
 
 from exprkit.backends import decisions, objective
-from exprkit.backends.cpu.derivatives import GradientJob, Gradients, Scratch, equations
-from exprkit.backends.cpu.tiles import ZERO, begin
+from exprkit.backends.cpu.loop import ALL, begin, equations, job_of
+from exprkit.backends.cpu.threads import enter, leave, next_task, wait
 from exprkit.backends.decisions import AT_LINEAR_STEP, AT_START, AT_STEP, FADING, FREE, HARDER, LEAST_DAMPING, RUNNING
-from exprkit.backends.objective import Fitted, Options
+from exprkit.backends.objective import Fitted
+from exprkit.expressions.population import Population
 from exprkit.programs.linearity import dependence
-from exprkit.runtime.intrinsics import take
-from exprkit.runtime.jit import compiled
+from exprkit.runtime.intrinsics import pointer
+from exprkit.runtime.jit import compiled, inline
 
 FIRST_DAMPING, MOST_DAMPING = decisions.FIRST_DAMPING, decisions.MOST_DAMPING
-ROWS_AT_ONCE = 1 << 24  # instructions x points between two looks for Ctrl-C, an evaluation of every row
+
+FIT = np.dtype([("loss", np.float64), ("evaluations", np.int64), ("iterations", np.int32), ("status", np.uint8)])
 
 
-def fit(
-    gradients: Gradients, starts: np.ndarray, y: np.ndarray, weights: np.ndarray | None, options: Options
-) -> Fitted:
-    """Fit every expression from each of its starts, (n_starts, n_exprs, max_params); the best one counts."""
-    n_starts, n_exprs, width = starts.shape
-    n_rows = n_starts * n_exprs
-    rows = _FitRows(
-        np.array(starts.reshape(n_rows, width)), np.full(n_rows, np.nan), np.zeros(n_rows, np.int32),
-        np.full(n_rows, objective.INVALID, np.uint8), np.zeros(n_rows, np.int64),
-    )  # fmt: skip
-    if gradients.n_points == 0 or (weights is not None and not np.any(weights > 0)):
-        rows.loss[:], rows.status[:] = 0.0, objective.NO_WEIGHT
-    else:
-        _run(gradients, rows, y, weights, options)
-    return _best(gradients, rows, n_starts, n_exprs, width)
+class Fits(NamedTuple):
+    """What is known of every expression."""
+
+    valid: np.ndarray
+    linear: np.ndarray  # bits of the parameters that it is linear in
+    differentiable: np.ndarray
 
 
-def _run(gradients: Gradients, rows: _FitRows, y: np.ndarray, weights: np.ndarray | None, options: Options) -> None:
-    n_exprs, width = len(gradients.pop), rows.params.shape[1]
-    unbounded = options.lower is None and options.upper is None
-    shape = (1, width) if unbounded else (n_exprs, width)
-    lower, upper = (
-        np.full(shape, side) if given is None else np.ascontiguousarray(given, np.float64)
-        for given, side in ((options.lower, -np.inf), (options.upper, np.inf))
-    )
-    linear, differentiable = dependence(gradients.pop)
-    if not options.linear:
-        linear = np.zeros(n_exprs, np.uint64)
-    loop = _Loop(
-        gradients.pop.valid, linear, differentiable, lower, upper, options.max_iter, options.tol, options.gtol,
-    )  # fmt: skip
-    goal = gradients.goal(y, weights, options.kind, options.delta)
-
-    def drive(job: GradientJob, scratch: Scratch, most: int) -> bool:
-        return _drive(gradients.machine, goal, loop, rows, job, scratch, State.make(width), most)
-
-    at_once = max(1, ROWS_AT_ONCE * n_exprs // max(gradients.n_points * len(gradients.program.code), 1))
-    gradients.each_row(len(rows.loss), at_once, drive)
+def fits_of(pop: Population) -> Fits:
+    """What is known of every expression."""
+    linear, differentiable = dependence(pop)
+    return Fits(pop.valid, linear, differentiable)
 
 
-def _best(gradients: Gradients, rows: _FitRows, n_starts: int, n_exprs: int, width: int) -> Fitted:
+def best_of(pop: Population, params: np.ndarray, fits: np.ndarray) -> Fitted:
     """Of each expression the start with the least finite loss, the earliest of equals."""
-    loss = rows.loss.reshape(n_starts, n_exprs)
+    n_starts, n_exprs, width = params.shape
+    loss = fits["loss"].reshape(n_starts, n_exprs)
     best = np.argmin(np.where(np.isfinite(loss), loss, np.inf), axis=0) * n_exprs + np.arange(n_exprs)
-    params, valid = rows.params[best], gradients.pop.valid
-    params[np.arange(width) >= gradients.program.n_params[:, None]] = np.nan
-    params[~valid] = np.nan
-    status = np.where(valid, rows.status[best], objective.INVALID).astype(np.uint8)
-    found = np.where(valid, rows.loss[best], np.nan)
-    return Fitted(params, found, rows.iterations[best], status, int(rows.evaluations.sum()))
+    params, fitted = params.reshape(n_starts * n_exprs, width)[best], fits[best]
+    params[np.arange(width) >= pop.n_params[:, None]] = np.nan
+    params[~pop.valid], fitted["loss"][~pop.valid], fitted["status"][~pop.valid] = np.nan, np.nan, objective.INVALID
+    evaluations = int(fits["evaluations"].sum())
+    return Fitted(params, fitted["loss"], fitted["iterations"], fitted["status"], evaluations)
 
 
 # ── the compiled loop ────────────────────────────────────────────────────────────────
-
-
-class _FitRows(NamedTuple):
-    """What every row begins and ends with."""
-
-    params: np.ndarray  # (n_rows, max_params): the start, then the end
-    loss: np.ndarray
-    iterations: np.ndarray
-    status: np.ndarray
-    evaluations: np.ndarray
-
-
-class _Loop(NamedTuple):
-    """How to fit; bounds of one row hold for all expressions."""
-
-    valid: np.ndarray
-    linear: np.ndarray
-    differentiable: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    max_iter: int
-    tol: float
-    gtol: float
 
 
 class FitTerms(NamedTuple):
@@ -117,7 +71,7 @@ class FitTerms(NamedTuple):
     n: int  # parameters
     lower: np.ndarray
     upper: np.ndarray
-    linear: int  # bits of the parameters that the expression is linear in
+    linear: np.uint64  # bits of the parameters that the expression is linear in
     differentiable: bool
     max_iter: int
     tol: float
@@ -145,62 +99,78 @@ class State(NamedTuple):
     active: np.ndarray  # numbers of the parameters that can move
     A: np.ndarray
 
-    @classmethod
-    def make(cls, width: int) -> State:
-        n = max(width, 1)
-        p, trial, jtr, scale, share, d, way = np.zeros((7, n))
-        return cls(
-            np.zeros(1, PROGRESS), p, trial, jtr, np.zeros((n, n)), scale, share, d, way, np.zeros(n, np.int64),
-            np.zeros((n, n)),
-        )  # fmt: skip
+
+first_reason, final_reason = inline(decisions.first_reason), inline(decisions.final_reason)
+damped, is_settled = inline(decisions.damped), inline(decisions.is_settled)
 
 
-_part = compiled(forceinline=True)
-first_reason, final_reason = _part(decisions.first_reason), _part(decisions.final_reason)
-damped, is_settled = _part(decisions.damped), _part(decisions.is_settled)
+@inline
+def state_of(n):
+    return State(
+        np.zeros(1, PROGRESS), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros((n, n)), np.zeros(n), np.zeros(n),
+        np.zeros(n), np.zeros(n), np.zeros(n, np.int64), np.zeros((n, n)),
+    )  # fmt: skip
 
 
 @compiled
-def _drive(machine, goal, loop, rows, job, scratch, state, most):
+def serve_fits(fits, programs, scratch, now, queue, spins):
+    """Take tasks of every call of the queue, until there has been none for a while."""
+    while wait(queue, spins):
+        enter(queue)
+        drive_fits(fits, programs, scratch, now, queue, ALL)
+        leave(queue)
+
+
+@compiled
+def drive_fits(fits, programs, scratch, now, queue, most):
     """Fit up to ``most`` rows; False: none is left."""
-    n_exprs = len(machine.n_params)
-    for _ in range(most):
-        row = take(job.counter.ctypes.data)
-        if row >= len(rows.loss):
-            return False
-        if loop.valid[row % n_exprs]:
-            _fit_row(machine, goal, loop, rows, scratch, state, row)
-    return True
+    row = next_task(queue)
+    if row < 0:
+        return False
+    at, state = now[0], state_of(len(scratch.columns))
+    job = job_of(now, state.p)
+    fit = carray(pointer(at.fits), at.n_rows, FIT)
+    lower = carray(pointer(at.lower), (at.n_bounds, at.width), np.float64)
+    upper = carray(pointer(at.upper), (at.n_bounds, at.width), np.float64)
+    while row >= 0:
+        expr = row % len(programs.n_params)
+        if fits.valid[expr]:
+            bound = expr if at.n_bounds > 1 else 0
+            linear = fits.linear[expr] if at.linear else np.uint64(0)
+            terms = FitTerms(
+                programs.n_params[expr] + 0, lower[bound], upper[bound], linear, fits.differentiable[expr],
+                at.max_iter, at.tol, at.gtol,
+            )  # fmt: skip
+            _fit_row(programs, job, scratch, terms, state, row, fit[row])
+        most -= 1
+        if most == 0:
+            return True
+        row = next_task(queue)
+    return False
 
 
 @compiled
-def _fit_row(machine, goal, loop, rows, scratch, state, row):
+def _fit_row(programs, job, scratch, terms, state, row, fit):
     """Fit one row.  There is one place that evaluates, so that all of it becomes one piece of machine code."""
-    expr = row % len(machine.n_params)
-    bound = expr if len(loop.lower) > 1 else 0
-    n, linear = machine.n_params[expr] + ZERO, loop.linear[expr]
-    terms = FitTerms(
-        n, loop.lower[bound], loop.upper[bound], linear, loop.differentiable[expr], loop.max_iter, loop.tol, loop.gtol
-    )
-    now, p, status = state.progress[0], rows.params[row], RUNNING
+    now, status, expr = state.progress[0], RUNNING, row % len(programs.n_params)
     now.loss, now.damping, now.predicted = np.inf, FIRST_DAMPING, 0.0
     now.phase = now.iterations = now.evaluations = 0
-    for j in range(n):
-        state.trial[j] = min(max(p[j], terms.lower[j]), terms.upper[j])
-        state.share[j] = FREE if _is_in(linear, j) else 1.0
+    for j in range(terms.n):
+        state.trial[j] = min(max(job.params[row, j], terms.lower[j]), terms.upper[j])
+        state.share[j] = FREE if _is_in(terms.linear, j) else 1.0
     while status == RUNNING:
-        for j in range(n):
+        for j in range(terms.n):
             scratch.params[0, j] = state.trial[j]
-        begin(machine, scratch, scratch, ZERO, expr, ZERO)
-        new = equations(machine, goal, scratch, expr, ZERO, goal.n_tiles, now.loss, True)
+        begin(programs, scratch.params, scratch, 0, expr, 0)
+        new = equations(programs, job, scratch, expr, 0, programs.n_tiles, now.loss)
         status = advance(terms, state, scratch.sums, new)
-    for j in range(n):
-        p[j] = state.p[j]
-    rows.loss[row] = np.nan if status == objective.NOT_FINITE else now.loss
-    rows.status[row], rows.iterations[row], rows.evaluations[row] = status, now.iterations, now.evaluations
+    for j in range(terms.n):
+        job.params[row, j] = state.p[j]
+    fit.loss = np.nan if status == objective.NOT_FINITE else now.loss
+    fit.status, fit.iterations, fit.evaluations = status, now.iterations, now.evaluations
 
 
-@_part
+@inline
 def advance(terms, state, sums, new):
     """After an evaluation of the trial: take it in, and find the next one; RUNNING, or why the fit ends."""
     now, holds = state.progress[0], 0
@@ -232,7 +202,7 @@ def advance(terms, state, sums, new):
     return final_reason(status, _all_finite(terms, state))
 
 
-@_part
+@inline
 def _accept(terms, state, sums, new, fading):
     """The trial becomes the present point, its sums the equations; the scale forgets, but not at once."""
     state.progress[0].loss = new
@@ -248,7 +218,7 @@ def _accept(terms, state, sums, new, fading):
             state.scale[j] = state.jtj[j, j]
 
 
-@_part
+@inline
 def _propose(terms, state):
     """Find the trial of the next step; RUNNING, or why there is none."""
     now, solved = state.progress[0], False
@@ -266,7 +236,7 @@ def _propose(terms, state):
     return first_reason(still << objective.XTOL)
 
 
-@_part
+@inline
 def _propose_linear(terms, state):
     """Make the trial that with the linear parameters at their best; whether there is such."""
     if terms.linear == 0 or not _step(terms, state, _choose(terms, state, terms.linear), LEAST_DAMPING):
@@ -274,7 +244,7 @@ def _propose_linear(terms, state):
     return _move(terms, state) > 0
 
 
-@_part
+@inline
 def _move(terms, state):
     """Make the trial, of parameters that meet a bound exactly there; gives the tolerance that the step is within."""
     largest = 0.0
@@ -293,7 +263,7 @@ def _move(terms, state):
     return largest
 
 
-@_part
+@inline
 def _can_move(terms, state, j):
     """It is usable, and not at a bound that the loss pushes against."""
     slope, p = state.jtr[j], state.p[j]
@@ -301,14 +271,14 @@ def _can_move(terms, state, j):
     return _is_usable(state, j) and not held
 
 
-@_part
+@inline
 def _is_usable(state, j):
     """It changes the values, and its derivatives are finite."""
     diagonal = state.jtj[j, j]
     return diagonal > 0 and np.isfinite(diagonal) and np.isfinite(state.jtr[j])
 
 
-@_part
+@inline
 def _all_finite(terms, state):
     finite = True
     for j in range(terms.n):
@@ -316,12 +286,12 @@ def _all_finite(terms, state):
     return finite
 
 
-@_part
+@inline
 def _is_in(mask, j):
     return j < 64 and (mask >> np.uint64(j)) & np.uint64(1) != 0
 
 
-@_part
+@inline
 def _choose(terms, state, mask):
     """List the parameters that can move and, unless the mask is 0, whose bit is set; gives how many."""
     n_active = 0
@@ -334,7 +304,7 @@ def _choose(terms, state, mask):
     return n_active
 
 
-@_part
+@inline
 def _stationary(terms, state):
     """The bits of GTOL, if the loss slopes along no parameter that can move, and of FLAT, if none is usable."""
     usable, loss = False, np.sqrt(max(state.progress[0].loss, 0.0))
@@ -345,7 +315,7 @@ def _stationary(terms, state):
     return 1 << objective.GTOL | (not usable) << objective.FLAT
 
 
-@_part
+@inline
 def _predicted(terms, state):
     """By how much the loss should fall."""
     slope = curve = 0.0
@@ -358,7 +328,7 @@ def _predicted(terms, state):
     return -(2 * slope + curve)
 
 
-@_part
+@inline
 def _step(terms, state, n_active, damping):
     """The damped step of the active parameters, 0 for the others; False: the equations have no solution.
 
@@ -384,7 +354,7 @@ def _step(terms, state, n_active, damping):
     return True
 
 
-@_part
+@inline
 def _share(terms, state, j):
     """How much of its way a parameter can go until it meets a bound; 1 or more: all."""
     way = state.way[j]
@@ -393,7 +363,7 @@ def _share(terms, state, j):
     return ((terms.upper[j] if way > 0 else terms.lower[j]) - state.p[j] - state.d[j]) / way
 
 
-@_part
+@inline
 def _solve(terms, state, n_active, damping):
     """Solve the damped equations of the active parameters by Cholesky's method, from where the step has come to."""
     A, way, active = state.A, state.way, state.active

@@ -1,19 +1,20 @@
-"""Machine code of a fit's sums: what a tile's values are worth, and its normal equations.
+"""Machine code that sums over the points of a tile: losses, and a fit's normal equations.
 
 A kernel of ``kernels`` makes values out of values, here a tile's values and derivatives become sums in float64.
 
-    >>> import numpy as np
     >>> from exprkit.backends.cpu import kernels, reductions
-    >>> found = reductions.functions(kernels.kernels("float32", "ieee"))
-    >>> sorted(found)[:3]
+    >>> addresses = reductions.functions(kernels.kernels("float32", "ieee"))
+    >>> sorted(addresses)[:3]
     ['equations_1', 'equations_2', 'equations_3']
 
 ==========================================  =====================================================
 function                                    what it does
 ==========================================  =====================================================
-``loss_k(f, y, w, q, v, delta, n)``         the sum of w L over n points, as a double, for the
-                                            objective of kind k; writes w q to ``q`` and w q r to
-                                            ``v`` (L, q and r as in ``objective``)
+``sum_k(f, y, w, n)``                       the sum of w L over n points, as a double, for the
+                                            objective of kind k (SQUARES or ABSOLUTE)
+``loss_k(f, y, w, q, v, delta, n)``         the same for all kinds, every term in float64; writes
+                                            w q to ``q`` and w q r to ``v`` (L, q and r as in
+                                            ``objective``)
 ``equations_m(sums, J, q, v, n)``           adds to ``sums`` J'v (m numbers), then the upper
                                             half of J' diag(q) J, a row after the other; J
                                             holds the addresses of m columns
@@ -27,6 +28,7 @@ not written).  A point of weight 0 does not count, whatever the other numbers ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -36,26 +38,40 @@ from exprkit.backends import objective
 from exprkit.backends.cpu.kernels import REAL, Kernels, module_text
 from exprkit.operators import simd_formulas
 from exprkit.operators.llvm_writer import Code, Target
-from exprkit.operators.simd_values import SIZE, Vec, where
+from exprkit.operators.simd_values import SIZE, Vec, literal, where
 
 COLUMNS = 5  # more derivatives than this are multiplied pair by pair: the sums would not fit in registers
 _VECTORS = SimpleNamespace(where=where, log=simd_formulas.log)
 KINDS = (objective.SQUARES, objective.ABSOLUTE, objective.HUBER, objective.POISSON)
+PLAIN = (objective.SQUARES, objective.ABSOLUTE)  # kinds that are also summed without derivatives
 NAMES = (*(f"loss_{kind}" for kind in KINDS), *(f"equations_{m}" for m in range(1, COLUMNS + 1)), "product", "slope")
 
 
+@cache
 def functions(kernels: Kernels) -> dict[str, int]:
-    """The addresses of all functions, by name."""
+    """The addresses of the functions of derivatives and fits, by name."""
     return kernels.functions(NAMES, text, _source())
 
 
 @cache
+def plain_sum(kernels: Kernels, kind: int) -> int:
+    """The address of ``sum_kind``."""
+    return kernels.functions([f"sum_{kind}" for kind in PLAIN], sums_text, _source())[f"sum_{kind}"]
+
+
+@cache
 def _source() -> str:
-    return Path(__file__).read_text("utf-8")
+    return "".join(Path(path or "").read_text("utf-8") for path in (__file__, objective.__file__))
+
+
+def sums_text(target: Target, dtype: str) -> str:
+    """The LLVM text of the losses without derivatives."""
+    arguments = "ptr %f, ptr %y, ptr %w, i64 %n"
+    return module_text([(_plain_sum(target, REAL[dtype], kind), f"sum_{kind}", arguments, "double") for kind in PLAIN])
 
 
 def text(target: Target, dtype: str) -> str:
-    """The LLVM text of all functions."""
+    """The LLVM text of the functions of derivatives and fits."""
     real = REAL[dtype]
     loss = "ptr %f, ptr %y, ptr %w, ptr %q, ptr %v, ptr %delta, i64 %n"
     equations = "ptr %sums, ptr %J, ptr %q, ptr %v, i64 %n"
@@ -109,6 +125,49 @@ def _in_whole_vectors(
 
 
 # ── losses ───────────────────────────────────────────────────────────────────────────
+
+
+def _plain_sum(target: Target, real: str, kind: int) -> Code:
+    """The sum over n points of w L, as a double.
+
+    float32 sums of four registers side by side, each over an eighth of a tile, have a relative
+    error around 1e-7.  Where such a sum overflows, or is so small that its terms may have
+    underflown, it is made again in float64.
+    """
+    code = Code(target, real, 4 * target.width // SIZE[real])
+
+    def write(weighted: bool) -> None:
+        total = _sum_of_losses(code, kind, weighted, wide=real == "double")
+        if real == "float":
+            again, done = code.fresh("again"), code.fresh("done")
+            enough = code.let(f"fcmp oge double {total}, {literal(1e-30, 'double')}")
+            finite = code.let(f"fcmp olt double {total}, {literal(math.inf, 'double')}")
+            code.line(f"br i1 {code.let(f'and i1 {enough}, {finite}')}, label %{done}, label %{again}")
+            code.label(again)
+            code.line(f"ret double {_sum_of_losses(code, kind, weighted, wide=True)}")
+            code.label(done)
+        code.line(f"ret double {total}")
+
+    _either_way(code, "%w", write)
+    return code
+
+
+def _sum_of_losses(code: Code, kind: int, weighted: bool, wide: bool) -> str:
+    """The sum in the data's type, or ``wide``: every term in float64."""
+
+    def body(i: str, totals: list[Vec], mask: Vec | None) -> list[Vec]:
+        def number(base: str) -> Vec:
+            return _wide(_load(code, base, i, mask)) if wide else _load(code, base, i, mask)
+
+        f, y = number("%f"), number("%y")
+        loss = objective.loss_of(kind, f - y, f, y, None, _VECTORS)
+        if weighted:
+            w = number("%w")
+            loss = where(w == 0.0, 0.0, loss * w)
+        return [totals[0] + loss]
+
+    zero = code.constant(0.0, "double" if wide else code.real)
+    return code.total(_in_whole_vectors(code, body, [zero])[0])
 
 
 def _loss(target: Target, real: str, kind: int) -> Code:

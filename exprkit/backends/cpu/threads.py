@@ -1,33 +1,33 @@
-"""A thread pool whose workers share the work of a call, and spin 0.3 ms for the next one before they sleep.
+"""A thread pool whose workers share the tasks of a call, and spin 0.3 ms for the next one before they sleep.
 
-In: a compiled loop that takes pieces of work.  Out: all pieces done.
+In: compiled loops that take tasks off a ``WorkQueue``.  Out: all tasks done.
 
     >>> import numpy as np
-    >>> from exprkit.backends.cpu.threads import together
-    >>> counter, done = np.zeros(1, np.int64), []
-    >>> def work(most):
-    ...     done.append(counter[0])
-    ...     counter[0] += 1
-    ...     return counter[0] < 3
-    >>> together(1, 1, counter, work)
-    >>> [int(k) for k in done]
+    >>> from exprkit.backends.cpu.threads import WorkQueue
+    >>> from exprkit.runtime.intrinsics import take
+    >>> queue, tasks = WorkQueue(np.dtype([("first", np.int64)]), serve=None), []
+    >>> def work():
+    ...     tasks.append(take(queue.address))
+    ...     return tasks[-1] < 2
+    >>> queue.run((0,), n_tasks=3, threads=1, work=work)
+    >>> tasks
     [0, 1, 2]
 
 To wake a thread takes some 80 us, since each has to get Python's lock first, one after the other:
 with 16 threads longer than many a call lasts.  So a thread that has helped stays in compiled code
-and looks at its ``Board`` for the next call, for as long as that would take; calls that follow
+and polls its queue for the next call, for as long as that would take; calls that follow
 each other closely, as those of a fit or of a benchmark do, begin at once.
 
-What board and threads do, plainly::
+What the caller and a worker do, plainly::
 
-    caller                                      thread
-    write the call's numbers                    while, within PATIENCE, COUNTER < PIECES:
+    caller                                      worker
+    write the call's arguments                  while, within SPIN_SECONDS, COUNTER < N_TASKS:
     COUNTER = 0                                     WORKING += 1
-    take pieces until none is left                  take pieces until none is left
+    take tasks until none is left                   take tasks until none is left
     COUNTER = DONE                                  WORKING -= 1
     wait until WORKING = 0
 
-A piece is taken by adding one to COUNTER.  Who gets a number below PIECES reads numbers that
+A task is taken by adding one to COUNTER.  Who gets a number below N_TASKS reads arguments that
 stay until it has left: the caller waits.  Who comes late gets DONE or more, and reads nothing.
 """
 # mypy: disable-error-code="no-untyped-def"
@@ -38,135 +38,138 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
-from exprkit.runtime.intrinsics import atomic_add, atomic_load, atomic_store, pause
+from exprkit.runtime.intrinsics import atomic_add, atomic_load, atomic_store, pause, take
 from exprkit.runtime.jit import compiled
 
-DONE = 1 << 62  # more than there are pieces of work
-PATIENCE = 3e-4  # seconds that a thread waits for the next call
-_SPINS = 2000  # until the caller lets other programs go ahead
+DONE = 1 << 62  # more than there are tasks
+SPIN_SECONDS = 3e-4  # that a worker polls for the next call: some three times what it takes to wake one
+CALLER_SPINS = 2000  # until the caller, whose tasks are done, lets other programs go ahead: about 50 us
 
-COUNTER, WORKING, PRESENT, PIECES = 0, 8, 16, 24  # a cache line each; the call's own numbers follow
-NUMBERS = 25
-_LINES = 8
+COUNTER, WORKING, PRESENT, N_TASKS = 0, 64, 128, 192  # bytes from the queue's address: a cache line each
+HEADER = np.dtype({
+    "names": ["counter", "working", "present", "n_tasks"], "formats": [np.int64] * 4,
+    "offsets": [COUNTER, WORKING, PRESENT, N_TASKS], "itemsize": 256,
+})  # fmt: skip
 
 
-class Board:
-    """What the caller and its threads tell each other, and the threads that look at it.
+class WorkQueue:
+    """A call's tasks and arguments, and the workers that poll for them.
 
     Parameters
     ----------
+    arguments : dtype
+        Structured: those of a call; ``call`` holds the present ones.
     serve : callable
-        ``serve(address, looks)``: in a thread of its own, takes pieces of every call until it has looked at the
-        board so often and there was none.
+        ``serve(queue, spins)``: in a thread of its own, takes tasks of every call until it has polled the queue so
+        often and there was none.
     """
 
-    def __init__(self, serve: Callable[[int, int], None]) -> None:
+    def __init__(self, arguments: np.dtype, serve: Callable[[WorkQueue, int], None]) -> None:
         self.process = os.getpid()
-        self._memory = np.zeros(8 * _LINES + 8, np.int64)
-        start = -self._memory.ctypes.data % 64 // 8
-        self.numbers = self._memory[start : start + 8 * _LINES]
-        self.numbers[COUNTER] = DONE
-        self.address = self.numbers.ctypes.data
+        self._memory = np.zeros(HEADER.itemsize + 64, np.uint8)
+        start = -self._memory.ctypes.data % 64
+        self.header = self._memory[start : start + HEADER.itemsize].view(HEADER)
+        self.header["counter"] = DONE
+        self.address = self.header.ctypes.data
+        self.call = np.zeros(1, arguments)
         self._serve = serve
-        self._held: Any = None  # the memory that the call's addresses are of
+        self._owners: Any = None  # of the memory that the arguments are addresses of
 
-    def run(self, numbers: Sequence[int], pieces: int, threads: int, work: Callable[[], bool], held: Any) -> None:
-        """Do all pieces: this thread by ``work()``, which takes some and says whether any are left, and others.
+    def run(
+        self, arguments: tuple[Any, ...], n_tasks: int, threads: int, work: Callable[[], bool], owners: Any = None
+    ) -> None:
+        """Do all tasks: this thread by ``work()``, which takes some and says whether any are left, and others.
 
-        A board whose call was interrupted is not to be used again: a thread may still work for that call.
+        A queue whose call was interrupted is not to be used again: a worker may still be at that call.
         """
-        self._held = held
-        self.numbers[NUMBERS : NUMBERS + len(numbers)] = numbers
-        self.numbers[PIECES] = pieces
+        self._owners = owners
+        self.call[0] = arguments
+        self.header["n_tasks"] = n_tasks
         _open(self.address)
         try:
             with contextlib.suppress(RuntimeError):  # no more threads can be started, or Python ends: do with fewer
-                for _ in range(threads - 1 - int(self.numbers[PRESENT])):
+                for _ in range(threads - 1 - int(self.header["present"][0])):
                     _pool(threads - 1).submit(self._help)
                     _count(self.address, 1)
             while work():
                 pass  # here Python sees that the user wants to stop
         finally:
-            self._close()
-        self._held = None
-
-    def _close(self) -> None:
-        while not _closed(self.address):
-            time.sleep(0)
+            while not _closed(self.address):
+                time.sleep(0)
+        self._owners = None
 
     def _help(self) -> None:
         try:
-            self._serve(self.address, _looks())
+            self._serve(self, _spins())
         finally:
             _count(self.address, -1)
 
 
 @functools.cache
-def _looks() -> int:
-    """How often a thread looks at a board in ``PATIENCE``; a pause takes 10 to 50 ns."""
-    board = np.zeros(PIECES + 1, np.int64)
-    took = []
+def _spins() -> int:
+    """How often a worker polls a queue in ``SPIN_SECONDS``; a pause takes 10 to 50 ns."""
+    empty = np.zeros(1, HEADER)
+    seconds = []
     for _ in range(5):
         start = time.perf_counter()
-        wait(board.ctypes.data, 1000)
-        took.append(time.perf_counter() - start)
-    return int(1000 * PATIENCE / max(min(took), 1e-6))
+        wait(empty.ctypes.data, 1000)
+        seconds.append(time.perf_counter() - start)
+    return int(1000 * SPIN_SECONDS / max(min(seconds), 1e-6))
 
 
 @compiled
-def wait(board, looks):
-    """Look for a call with pieces left, so often at the most; whether there is one."""
-    for _ in range(looks):
-        if atomic_load(board) < atomic_load(board + 8 * PIECES):
+def wait(queue, spins):
+    """Poll for a call with tasks left, so often at the most; whether there is one."""
+    for _ in range(spins):
+        if atomic_load(queue) < atomic_load(queue + N_TASKS):
             return True
         pause()
     return False
 
 
 @compiled
-def _open(board):
-    atomic_store(board, 0)
+def enter(queue):
+    """A worker begins with a call."""
+    atomic_add(queue + WORKING, 1)
 
 
 @compiled
-def _closed(board):
-    """Give out no more pieces; whether, after a moment at the most, no other thread works any more."""
-    atomic_store(board, DONE)
-    for _ in range(_SPINS):
-        if atomic_load(board + 8 * WORKING) == 0:
+def leave(queue):
+    atomic_add(queue + WORKING, -1)
+
+
+@compiled
+def next_task(queue):
+    """The number of a task that nobody else has; -1: none is left."""
+    k = take(queue)
+    return k if k < atomic_load(queue + N_TASKS) else -1
+
+
+@compiled
+def _open(queue):
+    atomic_store(queue, 0)
+
+
+@compiled
+def _closed(queue):
+    """Give out no more tasks; whether, after a moment at the most, no worker is at the call any more."""
+    atomic_store(queue, DONE)
+    for _ in range(CALLER_SPINS):
+        if atomic_load(queue + WORKING) == 0:
             return True
         pause()
     return False
 
 
 @compiled
-def _count(board, n):
-    atomic_add(board + 8 * PRESENT, n)
-
-
-def together(threads: int, at_once: int, counter: np.ndarray, work: Callable[[int], bool]) -> None:
-    """Call ``work(most)``, which takes up to so many pieces off ``counter`` and says whether any are left.
-
-    This thread works, and as many more as there are; for calls that last.
-    """
-    others: list[Future[bool]] = []
-    try:
-        with contextlib.suppress(RuntimeError):  # the system starts no more threads, or Python ends: do with fewer
-            while len(others) < threads - 1:
-                others.append(_pool(threads - 1).submit(work, DONE))
-        while work(at_once):
-            pass  # here Python sees that the user wants to stop
-    finally:
-        counter[0] = DONE
-        for other in others:
-            if not other.cancel():  # it has started
-                other.result()
+def _count(queue, n):
+    atomic_add(queue + PRESENT, n)
 
 
 _pools: list[tuple[int, ThreadPoolExecutor]] = []  # how many threads, and the pool of them

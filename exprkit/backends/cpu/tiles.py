@@ -11,18 +11,17 @@ In: a data matrix and programs.  Out: the same, as ``engine`` and ``derivatives`
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from exprkit.backends.cpu import kernels as simd
+from exprkit.backends.cpu import kernels
+from exprkit.backends.cpu.kernels import Kernels
 from exprkit.errors import BackendError
 from exprkit.operators import ops
 from exprkit.programs.program import OUT, UNIFORM, Program
 from exprkit.runtime.intrinsics import call
 from exprkit.runtime.jit import compiled
 
-TILE, FORMS = simd.TILE, 2 * simd.PAST
+TILE, FORMS = kernels.TILE, 2 * kernels.PAST
 WORD_BYTES = 1 << 31  # that an operand of a word can lie apart from the first one
 LINE = 64  # bytes of a cache line; neighbouring tiles share so much
 
@@ -77,9 +76,9 @@ def program_words(program: Program, itemsize: int) -> np.ndarray:
         words[:n, k] = np.where(operands < 0, 0, (operands >> 2) * step[kind] | kind)
     uniform_a, uniform_b = ((x >= 0) & (x & 3 == UNIFORM) for x in (program.a, program.b))
     once = program.dst & 3 == UNIFORM
-    form = np.where(once, simd.UU, uniform_a * simd.SV + uniform_b * simd.VS)
+    form = np.where(once, kernels.UU, uniform_a * kernels.SV + uniform_b * kernels.VS)
     words[:n, 0] = program.code.astype(np.int32) * FORMS + form
-    words[n] = ops.COPY * FORMS + simd.SV, UNIFORM, 0, OUT
+    words[n] = ops.COPY * FORMS + kernels.SV, UNIFORM, 0, OUT
     return words
 
 
@@ -93,10 +92,10 @@ def step_of(dtype: np.dtype) -> int:
     return TILE - LINE // dtype.itemsize
 
 
-def tiles_of(X: np.ndarray, program: Program, kernels: simd.Kernels) -> np.ndarray:
+def tiles_of(X: np.ndarray, program: Program, made: Kernels) -> np.ndarray:
     """The data as the programs want it, (n_tiles, n_columns, TILE)."""
     check_places(program, X.itemsize)
-    table = kernels.table((code, simd.VV) for code in program.column_code.tolist()).reshape(-1)
+    table = made.table((code, kernels.VV) for code in program.column_code.tolist()).reshape(-1)
     step, n_columns = step_of(X.dtype), len(program.column_code)
     n_tiles = max(1, -(-(len(X) + step - TILE) // step)) if len(X) else 0
     room = aligned((n_tiles * n_columns + 1, TILE), X.dtype)
@@ -110,8 +109,8 @@ def tiles_of(X: np.ndarray, program: Program, kernels: simd.Kernels) -> np.ndarr
             continue  # the low part of a pair, made together with the high part
         padded[: len(X)], padded[len(X) :] = X[:, var], X[-1, var]
         y = tiles.ctypes.data + column * tiles.strides[1]
-        kernel = table[code * FORMS + simd.VV]
-        _derive(kernel, y, tiles.strides[0], padded.ctypes.data, step * X.itemsize, n_tiles, TILE // kernels.lanes)
+        kernel = table[code * FORMS + kernels.VV]
+        _derive(kernel, y, tiles.strides[0], padded.ctypes.data, step * X.itemsize, n_tiles, TILE // made.lanes)
     return tiles
 
 
@@ -130,70 +129,3 @@ def shares(offsets: np.ndarray, n_sets: int, n: int) -> np.ndarray:
     goals = np.arange(n) * int(cost[-1]) * n_sets // n
     rows = goals // cost[-1] * n_exprs + np.searchsorted(cost, goals % cost[-1])
     return np.unique(np.append(rows, n_sets * n_exprs))
-
-
-# ── programs and data for compiled loops ──────────────────────────────────────────────
-
-
-class Machine(NamedTuple):
-    """Programs and data; plain numbers are addresses, counts and bytes."""
-
-    words: np.ndarray
-    table: np.ndarray  # address of the kernel of operator * FORMS + form
-    offsets: np.ndarray
-    n_prologue: np.ndarray
-    constants: np.ndarray
-    first_const: np.ndarray
-    n_params: np.ndarray
-    tiles: int
-    n_points: int
-    lanes: int
-    itemsize: int
-    tile_step: int
-    step: int  # points from tile to tile
-
-
-def machine_of(program: Program, tiles: np.ndarray, n_points: int, kernels: simd.Kernels) -> Machine:
-    """Programs and data, ready to run."""
-    dtype = tiles.dtype
-    words = program_words(program, dtype.itemsize)
-    return Machine(
-        words.reshape(-1), kernels.table(requests(words)).reshape(-1), program.offsets, program.n_prologue,
-        cast(program.constants, dtype), program.first_const, program.n_params, tiles.ctypes.data, n_points,
-        kernels.lanes, dtype.itemsize, tiles.strides[0], step_of(dtype),
-    )  # fmt: skip
-
-
-_part = compiled(forceinline=True)
-_U1, _U2, _U3 = np.uint64(1), np.uint64(2), np.uint64(3)
-ZERO, ONE = np.int64(0), np.int64(1)  # with a type: of a plain number Numba makes every function anew
-
-
-@_part
-def begin(machine, job, scratch, row, expr, line):
-    """Fill a row's uniforms: parameters, constants, results of the prologue."""
-    n_params, first = machine.n_params[expr], machine.first_const[expr]
-    for k in range(n_params):
-        scratch.uniforms[line, k] = job.params[row, k]
-    for k in range(machine.first_const[expr + 1] - first):
-        scratch.uniforms[line, n_params + k] = machine.constants[first + k]
-    start = machine.offsets[expr]
-    if start == machine.offsets[expr + 1]:
-        scratch.uniforms[line, 0] = np.nan
-    scratch.base[UNIFORM] = line_address(machine, scratch, line)
-    for k in range(start, start + machine.n_prologue[expr]):
-        execute(machine, scratch, k, ONE, ZERO)
-
-
-@_part
-def line_address(machine, scratch, line):
-    return scratch.uniforms.ctypes.data + line * scratch.uniforms.shape[1] * machine.itemsize
-
-
-@_part
-def execute(machine, scratch, k, n_vectors, past):
-    """Run an instruction; ``past`` is added to the kernel's form."""
-    words, base, at = machine.words, scratch.base, np.uint64(4 * k)  # unsigned: no look for indices from the end
-    kernel, a, b, y = np.uint64(words[at] + past), words[at + _U1], words[at + _U2], words[at + _U3]
-    a_at, b_at, y_at = base[a & 3] + (a & ~3), base[b & 3] + (b & ~3), base[y & 3] + (y & ~3)
-    call(machine.table[kernel], (y_at, a_at, b_at, n_vectors))
