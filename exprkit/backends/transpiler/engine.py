@@ -200,7 +200,7 @@ class Engine(DeviceEngine, contract.Compiling):
             store = min(width, part.shape.points)
             masked = wanted % part.shape.points != 0 and store < part.shape.points
             made = self._pass(part, instances, (VALUES, store, masked, False), len(out), start, stop)
-            made.job.set(out=first, row_bytes=of_a_row, out_set_bytes=of_a_row * self.n_exprs)
+            made.arguments.set(out=first, row_bytes=of_a_row, out_set_bytes=of_a_row * self.n_exprs)
             made.launch()
 
     def _to_host(self, params: Any, out: np.ndarray) -> None:
@@ -263,7 +263,7 @@ class Engine(DeviceEngine, contract.Compiling):
                 masked = self.n_points % part.shape.points != 0 and weights is None
                 how = task, 1, masked, weights is not None
                 made = self._pass(part, instances, how, len(sums), start, stop)
-                made.job.set(out=partials, target=target, weights=weights)
+                made.arguments.set(out=partials, target=target, weights=weights)
                 made.launch()
             if not alone:
                 self._add(partials, sums, start > 0)
@@ -330,13 +330,13 @@ class Engine(DeviceEngine, contract.Compiling):
     def _pass(
         self, part: Transpiled, instances: Any, how: tuple[str, int, bool, bool], n_sets: int, start: int, stop: int
     ) -> Pass:
-        """The launches of a part for some sets and points; of its job, what is to be written is left to set.
+        """The launches of a part for some sets and points; of its arguments, what is to be written is left to set.
 
         ``how``: task, store, masked and weighted of the ``Kind``.
         """
         key = id(part), how, n_sets, start, stop
         made: Pass = self._prepared(key, lambda: self._new_pass(part, instances, how, n_sets, start, stop))
-        made.job.set(numbers=self._immediates.arrays["immediates"])
+        made.arguments.set(numbers=self._immediates.arrays["immediates"])
         return made
 
     def _new_pass(
@@ -350,7 +350,7 @@ class Engine(DeviceEngine, contract.Compiling):
         points = window(start, stop, kind.block * kind.points, tiles)
         made = Pass(self.device, self._codes[id(part), kind], n_sets, tiles, rows)
         itemsize = self.dtype.itemsize
-        made.job.set(
+        made.arguments.set(
             columns=self._columns, chunk_bytes=self._columns.shape[1] * CHUNK * itemsize, instances=instances,
             numbers_set_bytes=2 * itemsize * self._launcher.n_instructions, n_exprs=self.n_exprs, **points._asdict(),
         )  # fmt: skip
