@@ -1,7 +1,7 @@
 // What all kernels of the GPU backends share: what the host defines, and what it hands to every launch.
 //
 // The host joins texts (opcodes.py): common.cu, arithmetic.cu and those of the interpreter, support.cu, or those of
-// the kernels that differentiate.  A line ``//{...}`` stands for what layout.py or the operators' table has there.
+// the kernels that differentiate.  A name in braces behind // stands for what layout.py or the table of operators has.
 //
 // The host defines (nvrtc.py):
 //
