@@ -99,11 +99,11 @@ def floors(of, evaluations):
     special = np.zeros(1 << 16)
     for name, count in SPECIAL.items():
         special[codes[ops.BY_NAME[name].code][codes[ops.BY_NAME[name].code] >= 0]] = count
-    of_word = special[programs.words[:, 0] >> 16]
-    words = np.diff(np.append(programs.first_word, len(of_word)))
-    arithmetic = words * (1 + 2 * n) + 1 + 1 + n + n * (n + 1) // 2
-    lanes = of.card.multiprocessors * cupy.cuda.Device().attributes["ClockRate"] * 1e3 / 1e6
-    slow = np.add.reduceat(of_word, programs.first_word)
+    of_instruction = special[programs.instructions[:, 0] >> 16]
+    instructions = np.diff(np.append(programs.first_instruction, len(of_instruction)))
+    arithmetic = instructions * (1 + 2 * n) + 1 + 1 + n + n * (n + 1) // 2
+    lanes = of.device.multiprocessors * cupy.cuda.Device().attributes["ClockRate"] * 1e3 / 1e6
+    slow = np.add.reduceat(of_instruction, programs.first_instruction)
     points = float(of.n_points)
     return [float((evaluations * per).sum()) * points / lanes / rate for per, rate in ((arithmetic, 128), (slow, 16))]
 

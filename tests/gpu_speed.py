@@ -46,7 +46,7 @@ def issuing(engine):
     """Microseconds for one instruction a word and point."""
     properties = cupy.cuda.runtime.getDeviceProperties(0)
     lanes = properties["multiProcessorCount"] * 128 * 1980e6
-    return len(engine.programs.words) * engine.n_points / lanes * 1e6
+    return len(engine.programs.instructions) * engine.n_points / lanes * 1e6
 
 
 def thesis(n=N):
@@ -95,17 +95,17 @@ def thesis_speed(variants):
             e = engine(pop, cupy.asarray(X), precision, **options)
             name = f"{n_points} points {precision} {options}"
             values = microseconds(lambda e=e: e.evaluate(P, out))
-            bare = microseconds(lambda e=e: e._values(0, N, out[0], None))
+            bare = microseconds(lambda e=e: e._values(slice(0, N), out[0], None))
             target = {(10_860, "fast"): "110", (108_600, "fast"): f"{writing(out.nbytes) * RATE[0] / COPY[0] / 0.95:.0f}"}
             report(f"predictions {name}", values, "us", target.get((n_points, precision), ""),
                    f"interpret {bare:.1f} us, {out.nbytes / values / 1e6:.2f} TB/s", writing(out.nbytes))
             loss = microseconds(lambda e=e: e.loss_sums(P, y, None, "square"))
             sums, chunks = cupy.empty(N), -(-n_points // 128)
             partials = cupy.empty((N, chunks), np.float32)
-            launch = e._interpreter(0, N, (0, n_points), False, TASK="SQUARE", WEIGHTED=0, COUNTED=0)
+            launch = e._interpreter(slice(0, N), (0, n_points), False, TASK="SQUARE", WEIGHTED=0, COUNTED=0)
             shape = e._shape(N)
             bare = microseconds(lambda l=launch, t=y, s=sums, p=partials, c=chunks: l(
-                target=t, weights=None, partials=p, sums=s, n_chunks=c, first_chunk=0, nonfinite=None))
+                target=t, weights=None, partials=p, sums=s, n_segments=c, first_segment=0, nonfinite=None))
             target = {(10_860, "fast"): "80", (108_600, "fast"): f"{tokens * n_points / 8e6:.0f}"}
             report(f"fused error {name}", loss, "us", target.get((n_points, precision), ""),
                    f"interpret {bare:.1f} us, {tokens * n_points / loss / 1e6:.2f}e12 nodes/s, {shape.vectors} vectors",
@@ -123,7 +123,7 @@ def trees_speed(variants):
             loss = microseconds(lambda e=e: e.loss_sums(P, y, None, "square"), 10)
             report(f"trees {operators} of {tokens / N:.1f} tokens, fused error {precision} {options}", loss, "us", f"{tokens * n_points / 5e6:.0f}",
                    f"{tokens * n_points / loss / 1e6:.2f}e12 nodes/s, {e._launcher.n_columns} columns, "
-                   f"{e.programs.n_slots} slots, {len(e.programs.words)} words, {e._shape(N)}", issuing(e))
+                   f"{e.programs.n_slots} slots, {len(e.programs.instructions)} instructions, {e._shape(N)}", issuing(e))
 
 
 def sets_speed():

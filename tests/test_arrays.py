@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from emulated_card import EmulatedCard, compiler
+from emulated_device import EmulatedDevice, compiler
 
 import exprkit as ek
 from exprkit.backends import contract
@@ -475,17 +475,17 @@ def test_every_call_takes_empty_shapes(here, name, n_points):
 
 
 @pytest.fixture(scope="module")
-def card(tmp_path_factory):
-    return EmulatedCard(tmp_path_factory.mktemp("kernels"))
+def emulated(tmp_path_factory):
+    return EmulatedDevice(tmp_path_factory.mktemp("kernels"))
 
 
 @pytest.mark.skipif(compiler() is None, reason="no C++ compiler: install g++ to run the kernels here")
 @pytest.mark.parametrize("name", EMPTY)
-def test_the_interpreter_takes_empty_shapes(card, name):
+def test_the_interpreter_takes_empty_shapes(emulated, name):
     pop = ek.parse(EMPTY[name], errors="mask")
     for n_points, n_sets in ((0, 0), (0, 2), (3, 0), (3, 2)):
         X, y, params = np.ones((n_points, pop.n_vars)), np.ones(n_points), np.ones((n_sets, len(pop), pop.max_params))
-        engines = [cuda.Engine(pop, X, precision="ieee", dtype=F8, card=card),
+        engines = [cuda.Engine(pop, X, precision="ieee", dtype=F8, device=emulated),
                    definition.Engine(pop, X, precision="ieee", dtype=F8)]  # fmt: skip
         results = []
         for engine in engines:

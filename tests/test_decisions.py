@@ -11,7 +11,7 @@ import itertools
 
 import numpy as np
 import pytest
-from emulated_card import EmulatedCard, compiler
+from emulated_device import EmulatedDevice, compiler
 
 from exprkit.backends import decisions, objective
 from exprkit.backends.cpu import levenberg_marquardt as cpu
@@ -90,7 +90,7 @@ def cuda(tmp_path_factory):
     shape = derivatives.FitShape(1, 1, 1, 1, 8)
     macros = derivatives.macros_of(shape, precision("ieee"), TASK="FIT", PROLOGUES=0, RARE=0, BOUNDED=1)
     text = dual_opcodes.source("ieee") + CALL
-    library = EmulatedCard(tmp_path_factory.mktemp("decisions")).library(text, precision("ieee"), macros)
+    library = EmulatedDevice(tmp_path_factory.mktemp("decisions")).library(text, precision("ieee"), macros)
     progress = np.dtype([("damping", "f8"), ("predicted", "f8"), *((name, "i4") for name in (
         "iterations", "evaluations", "status", "phase"))])  # fmt: skip
     assert library.bytes_of_terms() == ctypes.sizeof(CudaTerms)

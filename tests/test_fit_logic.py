@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from emulated_card import EmulatedCard, compiler
+from emulated_device import EmulatedDevice, compiler
 from fit_checks import COMMON, F4, F8, check_derivatives, check_fit, data, parameters
 
 import exprkit as ek
@@ -30,19 +30,19 @@ needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C++ compiler:
 
 
 @pytest.fixture(scope="module")
-def card(tmp_path_factory):
-    return EmulatedCard(tmp_path_factory.mktemp("kernels"))
+def device(tmp_path_factory):
+    return EmulatedDevice(tmp_path_factory.mktemp("kernels"))
 
 
 @pytest.fixture
-def engine_of(card):
-    return lambda pop, X, precision="ieee": cuda.Engine(pop, X, precision=precision, dtype=X.dtype, card=card)
+def engine_of(device):
+    return lambda pop, X, precision="ieee": cuda.Engine(pop, X, precision=precision, dtype=X.dtype, device=device)
 
 
 @pytest.fixture
-def little_card(card, tmp_path):
+def little_device(device, tmp_path):
     """One whose blocks have next to no shared memory."""
-    little = EmulatedCard(tmp_path)
+    little = EmulatedDevice(tmp_path)
     little.shared_per_block = 200
     return little
 
@@ -200,11 +200,11 @@ def test_how_fits_end(engine_of):
 
 @needs_compiler
 @pytest.mark.parametrize("text", ["p1 + p2 * x1", "p1 + p2 * x1 + p3 * x2 + p4 * sqr(x1) + p5 * inv(x2)"])
-def test_blocks_that_need_more_than_shared_memory(engine_of, little_card, text):
+def test_blocks_that_need_more_than_shared_memory(engine_of, little_device, text):
     pop, X, y = ek.parse([text, text]), data(20), data(20, 1, F8, 3)[:, 0].copy()
     starts = np.random.default_rng(0).uniform(-2, 2, (3, 2, pop.max_params))
     wanted = engine_of(pop, X).fit(starts, y, None, Options())
-    found = cuda.Engine(pop, X, precision="ieee", dtype=F8, card=little_card).fit(starts, y, None, Options())
+    found = cuda.Engine(pop, X, precision="ieee", dtype=F8, device=little_device).fit(starts, y, None, Options())
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -236,7 +236,7 @@ def test_derivatives_are_written_by_the_table_s_own_formulas():
 
 
 @pytest.mark.parametrize("operators", ["ieee", "fast"])
-def test_every_case_of_a_word_is_there(operators):
+def test_every_opcode_has_a_case(operators):
     text = dual_opcodes.source(operators)
     assert "//{" not in text
     numbers = [int(n) for n in re.findall(r"case (\d+):", text[text.index("void run(") : text.index("struct Source")])]
@@ -261,7 +261,7 @@ def test_shapes_fit_the_points(n_points, tangents_):
 
 def test_parts_of_an_arena_do_not_overlap():
     shape = cuda_fit.FitShape(4, 1, 2, 32, 4)
-    arena = cuda_fit.arena_of(shape, n_params=7, many=True, words=9, results=3, slots=2)
+    arena = cuda_fit.arena_of(shape, n_params=7, many=True, instructions=9, results=3, slots=2)
     assert [arena[name] % 16 for name in arena] == [0] * len(arena)
     assert arena["entries"] == 0 and arena["results"] >= 2 * 9 * shape.entry_bytes
     assert arena["sums"] >= arena["results"] + 3 * shape.result_bytes and arena["state"] == arena["sums"]

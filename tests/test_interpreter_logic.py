@@ -6,16 +6,19 @@ can show (lanes, shared memory, the hardware's functions) is in test_cuda.py.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
-from emulated_card import EmulatedCard, compiler
+from emulated_device import EmulatedDevice, compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import exprkit as ek
 from exprkit.backends.gpu import opcodes
-from exprkit.backends.gpu.bytecode import FROM_SLOT, SPILL, accumulate
-from exprkit.backends.gpu.schedule import Deal, plan, shapes
+from exprkit.backends.gpu.bytecode import accumulate
+from exprkit.backends.gpu.layout import ACTION, FROM_SLOT, SPILL
+from exprkit.backends.gpu.schedule import Chunking, Items, Sizes, schedule, shapes
 from exprkit.backends.interpreter import engine as cuda
 from exprkit.backends.reference import engine as definition
 from exprkit.expressions import generate
@@ -28,8 +31,8 @@ F4, F8 = np.dtype("float32"), np.dtype("float64")
 
 
 @pytest.fixture(scope="module")
-def card(tmp_path_factory):
-    return EmulatedCard(tmp_path_factory.mktemp("kernels"))
+def device(tmp_path_factory):
+    return EmulatedDevice(tmp_path_factory.mktemp("kernels"))
 
 
 def data(n_points, n_vars, dtype, seed=1):
@@ -40,9 +43,9 @@ def parameters(pop, n_sets, dtype, seed=2):
     return np.random.default_rng(seed).uniform(-2, 2, (n_sets, len(pop), pop.max_params)).astype(dtype)
 
 
-def evaluated(pop, X, params, card, precision="ieee", **options):
+def evaluated(pop, X, params, device, precision="ieee", **options):
     out = np.full((len(params), len(pop), len(X)), 7, X.dtype)
-    cuda.Engine(pop, X, precision=precision, dtype=X.dtype, card=card, **options).evaluate(params, out)
+    cuda.Engine(pop, X, precision=precision, dtype=X.dtype, device=device, **options).evaluate(params, out)
     return out
 
 
@@ -60,7 +63,7 @@ def assert_agrees(pop, X, params, out, precision="ieee"):
 
 @pytest.mark.parametrize("dtype", [F4, F8], ids=str)
 @pytest.mark.parametrize("precision", ["ieee", "fast"])
-def test_every_operator_with_every_kind_of_operand(card, dtype, precision):
+def test_every_operator_with_every_kind_of_operand(device, dtype, precision):
     leaves = ("x1", "p1", "x1 + x2", "0.75")
     texts = []
     for row in ops.OPERATORS:
@@ -72,68 +75,68 @@ def test_every_operator_with_every_kind_of_operand(card, dtype, precision):
     random = np.random.default_rng(3)
     X = random.uniform(0.1, 0.9, (40, 2)).astype(dtype)
     params = random.uniform(0.1, 0.9, (1, len(pop), 1)).astype(dtype)
-    assert_agrees(pop, X, params, evaluated(pop, X, params, card, precision), precision)
+    assert_agrees(pop, X, params, evaluated(pop, X, params, device, precision), precision)
 
 
 @given(seed=st.integers(0, 10**6), n_vars=st.integers(1, 5), n_params=st.integers(0, 3))
 @settings(max_examples=15)
-def test_random_populations(card, seed, n_vars, n_params):
+def test_random_populations(device, seed, n_vars, n_params):
     pop = generate.random(60, n_tokens=(1, 70), n_vars=n_vars, n_params=n_params, seed=seed)
     X, params = data(9, n_vars, F8, seed), parameters(pop, 2, F8, seed)
-    assert_agrees(pop, X, params, evaluated(pop, X, params, card))
+    assert_agrees(pop, X, params, evaluated(pop, X, params, device))
 
 
-def test_spilled_accumulators_come_back(card):
+def test_spilled_accumulators_come_back(device):
     def full(depth):
         return f"({full(depth - 1)} {'-*+/'[depth % 4]} {full(depth - 1)})" if depth else "sin(x1 + x2)"
 
     pop = ek.parse([full(6), "x1", full(3)])
-    words = accumulate(lower(pop)).words
-    assert (words[:, 0] & SPILL).any() and (words[:, 0] & FROM_SLOT).any()
+    action = accumulate(lower(pop)).instructions[:, ACTION]
+    assert (action & SPILL).any() and (action & FROM_SLOT).any()
     X = data(11, 2, F8)
     params = parameters(pop, 1, F8)
-    assert_agrees(pop, X, params, evaluated(pop, X, params, card))
+    assert_agrees(pop, X, params, evaluated(pop, X, params, device))
 
 
-def test_a_long_program(card):
+def test_a_long_program(device):
     pop = ek.parse(["x2", " - ".join(f"{i % 7 + 1} * x{i % 2 + 1} ^ {i % 3}" for i in range(8000)), "p1 / x1"])
     X = data(5, 2, F8)
     params = parameters(pop, 1, F8)
-    np.testing.assert_allclose(evaluated(pop, X, params, card), defined(pop, X, params), rtol=1e-9)
+    np.testing.assert_allclose(evaluated(pop, X, params, device), defined(pop, X, params), rtol=1e-9)
 
 
 @pytest.mark.parametrize("n_points", [0, 1, 3, 4, 5, 15, 16, 17, 33])
-def test_points_around_the_edges_of_tiles(card, n_points):
+def test_points_around_the_edges_of_tiles(device, n_points):
     pop = generate.random(7, n_tokens=(1, 20), n_vars=2, n_params=1, seed=5)
     X, params = data(n_points, 2, F4), parameters(pop, 2, F4)
-    out = evaluated(pop, X, params, card)
+    out = evaluated(pop, X, params, device)
     assert out.shape == (2, 7, n_points)
     if n_points:
         assert_agrees(pop, X, params, out)
 
 
 @pytest.mark.parametrize("n_exprs", [0, 1, 2, 5])
-def test_few_expressions(card, n_exprs):
+def test_few_expressions(device, n_exprs):
     pop = generate.random(8, n_tokens=(3, 9), n_vars=2, n_params=1, seed=6)[:n_exprs]
     X, params = data(21, 2, F4), parameters(pop, 1, F4)
-    out = evaluated(pop, X, params, card)
+    out = evaluated(pop, X, params, device)
     assert out.shape == (1, n_exprs, 21)
     if n_exprs:
         assert_agrees(pop, X, params, out)
 
 
-def test_bits_do_not_depend_on_the_launch(card):
+def test_bits_do_not_depend_on_the_launch(device):
     pop = generate.random(30, n_tokens=(1, 40), n_vars=3, n_params=2, seed=7)
     X, params = data(50, 3, F4), parameters(pop, 3, F4)
     y = data(50, 1, F4)[:, 0]
     seen = set()
     for points in (4, 8, 12, 16, 32, None):
-        engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, card=card, points_per_thread=points)
+        engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, device=device, points_per_thread=points)
         out = np.full((3, 30, 50), 7, F4)
         engine.evaluate(params, out)
         seen.add(out.tobytes() + engine.loss_sums(params, y, None, "square").tobytes())
     order = np.random.default_rng(0).permutation(30)
-    shuffled = evaluated(pop[order], X, np.ascontiguousarray(params[:, order]), card)
+    shuffled = evaluated(pop[order], X, np.ascontiguousarray(params[:, order]), device)
     assert len(seen) == 1
     assert (shuffled.view(np.uint32) == out[:, order].view(np.uint32)).all()
 
@@ -141,22 +144,22 @@ def test_bits_do_not_depend_on_the_launch(card):
 @pytest.mark.parametrize("kind", ["square", "absolute"])
 @pytest.mark.parametrize("reduction", ["shuffle", "shared", "atomic"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_losses(card, kind, reduction, weighted):
+def test_losses(device, kind, reduction, weighted):
     pop = ek.parse(["x1 * p1", "x1 - x2", "log(x1 - 1)", "1 / (x2 - 1)"])
     X = data(37, 2, F4)
     X[5], X[6, 0] = 1.0, 0.5
     params, y = parameters(pop, 2, F4), data(37, 1, F4)[:, 0]
     w = np.where(np.arange(37) % 3, np.float32(0.5), np.float32(0)) if weighted else None
-    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, card=card, reduction=reduction)
+    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, device=device, reduction=reduction)
     found = engine.loss_sums(params, y, w, kind)
     wanted = definition.Engine(pop, X, precision="ieee", dtype=F4).loss_sums(params, y, w, kind)
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
-def test_losses_over_more_points_than_one_pass_takes(card, monkeypatch):
+def test_losses_over_more_points_than_one_pass_takes(device, monkeypatch):
     pop = ek.parse(["x1 * p1", "x1 - 2"])
     X, params, y = data(200, 1, F4), parameters(ek.parse(["p1", "p1"]), 1, F4), data(200, 1, F4)[:, 0]
-    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, card=card)
+    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, device=device)
     at_once = engine.loss_sums(params, y, None, "square")
     monkeypatch.setattr(cuda, "WORK_BYTES", 64)  # chunks of items
     np.testing.assert_array_equal(engine.loss_sums(params, y, None, "square"), at_once)
@@ -164,58 +167,59 @@ def test_losses_over_more_points_than_one_pass_takes(card, monkeypatch):
     np.testing.assert_allclose(engine.loss_sums(params, y, None, "square"), at_once, rtol=1e-6)
 
 
-def test_parameter_sets_in_passes(card, monkeypatch):
+def test_parameter_sets_in_passes(device, monkeypatch):
     pop = generate.random(12, n_tokens=(3, 20), n_vars=2, n_params=3, seed=8)
     X, params = data(10, 2, F8), parameters(pop, 5, F8)
     monkeypatch.setattr(cuda, "WORK_BYTES", 1)
-    assert_agrees(pop, X, params, evaluated(pop, X, params, card))
+    assert_agrees(pop, X, params, evaluated(pop, X, params, device))
 
 
-def test_unreadable_expressions_give_nan(card):
+def test_unreadable_expressions_give_nan(device):
     pop = ek.parse(["x1", "x1 +", "p1"], errors="mask")
     X, params = data(6, 1, F4), parameters(pop, 1, F4)
-    out = evaluated(pop, X, params, card)
+    out = evaluated(pop, X, params, device)
     assert np.isnan(out[0, 1]).all() and not np.isnan(out[0, [0, 2]]).any()
-    sums = cuda.Engine(pop, X, precision="ieee", dtype=F4, card=card).loss_sums(params, X[:, 0].copy(), None, "square")
+    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, device=device)
+    sums = engine.loss_sums(params, X[:, 0].copy(), None, "square")
     assert np.isnan(sums).tolist() == [[False, True, False]]
 
 
-def test_nan_and_inf_are_counted(card):
+def test_nan_and_inf_are_counted(device):
     pop = ek.parse(["log(x1)", "1 / x1", "x1"])
     X = np.array([[-1.0], [0.0], [0.0], [2.0], [np.nan]], F4)
     out, counts = np.empty((1, 3, 5), F4), np.empty((1, 3, 2), np.int64)
-    cuda.Engine(pop, X, precision="ieee", dtype=F4, card=card).evaluate(np.zeros((1, 3, 0), F4), out, counts)
+    cuda.Engine(pop, X, precision="ieee", dtype=F4, device=device).evaluate(np.zeros((1, 3, 0), F4), out, counts)
     assert counts[0].tolist() == [[2, 2], [1, 2], [1, 0]]
 
 
-def test_one_launch_per_expression_gives_the_same(card):
+def test_one_launch_per_expression_gives_the_same(device):
     pop = generate.random(20, n_tokens=(1, 40), n_vars=2, n_params=2, seed=9)
     X, params = data(13, 2, F8), parameters(pop, 2, F8)
-    assert_agrees(pop, X, params, evaluated(pop, X, params, card, dispatch="per-expression"))
+    assert_agrees(pop, X, params, evaluated(pop, X, params, device, dispatch="per-expression"))
 
 
-def test_many_variables_stay_in_global_memory(card):
+def test_many_variables_stay_in_global_memory(device):
     pop = generate.random(20, n_tokens=(20, 60), n_vars=900, n_params=1, seed=10)
-    card_of_little_memory = EmulatedCard(card.folder / "little")
-    card_of_little_memory.folder.mkdir()
-    card_of_little_memory.shared_per_block = card_of_little_memory.shared_per_multiprocessor = 4096
+    device_of_little_memory = EmulatedDevice(device.folder / "little")
+    device_of_little_memory.folder.mkdir()
+    device_of_little_memory.shared_per_block = device_of_little_memory.shared_per_multiprocessor = 4096
     X, params = data(30, 900, F8), parameters(pop, 1, F8)
-    engine = cuda.Engine(pop, X, precision="ieee", dtype=F8, card=card_of_little_memory)
+    engine = cuda.Engine(pop, X, precision="ieee", dtype=F8, device=device_of_little_memory)
     out = np.empty((1, 20, 30))
     engine.evaluate(params, out)
     assert not engine._shape(20).columns_shared
     assert_agrees(pop, X, params, out)
 
 
-def test_awkward_powers_by_the_logarithm_of_the_base(card):
+def test_awkward_powers_by_the_logarithm_of_the_base(device):
     numbers = np.array([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, 1e-40, 3e38, np.inf, -np.inf, np.nan], F4)
     X = np.array([(a, b) for a in numbers for b in numbers])
     pop = ek.parse(["abs(x1) ^ x2", "abs(x1) ^ (x2 + 0)"])
     params = np.zeros((1, 2, 0), F4)
-    np.testing.assert_allclose(evaluated(pop, X, params, card), defined(pop, X, params), rtol=3e-7)
+    np.testing.assert_allclose(evaluated(pop, X, params, device), defined(pop, X, params), rtol=3e-7)
 
 
-def test_formulas_for_usual_operands_leave_the_others_to_the_whole_ones(card):
+def test_formulas_for_usual_operands_leave_the_others_to_the_whole_ones(device):
     numbers = np.array([0, -0.0, 1, -1, 2, -2, 1.5, 1e-40, 2e-38, 1e-21, 3e38, np.inf, -np.inf, np.nan, -np.nan], F4)
     X = np.array([(a, b) for a in numbers for b in numbers])
     pop = ek.parse([
@@ -224,31 +228,31 @@ def test_formulas_for_usual_operands_leave_the_others_to_the_whole_ones(card):
     ])  # fmt: skip
     for p in (0.75, 0.0, np.nan):
         params = np.full((1, len(pop), 1), p, F4)
-        out, wanted = evaluated(pop, X, params, card), defined(pop, X, params)
+        out, wanted = evaluated(pop, X, params, device), defined(pop, X, params)
         np.testing.assert_allclose(out, wanted, rtol=5e-7, atol=1e-45)
     shuffled = np.random.default_rng(0).permutation(len(X))  # neighbours change no bits
-    assert (evaluated(pop, X[shuffled], params, card) == out[..., shuffled])[~np.isnan(out[..., shuffled])].all()
+    assert (evaluated(pop, X[shuffled], params, device) == out[..., shuffled])[~np.isnan(out[..., shuffled])].all()
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_losses_count_nan_and_inf(card, weighted):
+def test_losses_count_nan_and_inf(device, weighted):
     pop = ek.parse(["log(x1)", "1 / x1", "x1"])
     X, y = np.array([[-1.0], [0.0], [0.0], [2.0], [np.nan]], F4), np.ones(5, F4)
     w = np.array([0, 1, 0, 1, 1], F4) if weighted else None
     counts = np.empty((2, 3, 2), np.int64)
-    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, card=card)
+    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, device=device)
     engine.loss_sums(np.zeros((2, 3, 0), F4), y, w, "square", counts)
     assert counts[1].tolist() == ([[1, 1], [1, 1], [1, 0]] if weighted else [[2, 2], [1, 2], [1, 0]])
 
 
-def test_errors_that_float32_cannot_square_give_inf(card):
+def test_errors_that_float32_cannot_square_give_inf(device):
     pop, X, y = ek.parse(["x1"]), np.array([[3e19], [1.0]], F4), np.zeros(2, F4)
-    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, card=card)
+    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, device=device)
     params = np.zeros((1, 1, 0), F4)
     assert engine.loss_sums(params, y, None, "square").item() == np.inf
     assert engine.loss_sums(params, y, None, "absolute").item() == pytest.approx(3e19)
     tame = np.array([[1e19], [1.0]], F4)
-    engine = cuda.Engine(pop, tame, precision="ieee", dtype=F4, card=card)
+    engine = cuda.Engine(pop, tame, precision="ieee", dtype=F4, device=device)
     assert engine.loss_sums(params, y, None, "square").item() == pytest.approx(1e38)
 
 
@@ -293,7 +297,7 @@ class _Mark:
         return lambda *_: None
 
 
-class ScarceCard(EmulatedCard):
+class ScarceDevice(EmulatedDevice):
     out_of_memory = OutOfMemory
 
     def __init__(self, folder, kernels):
@@ -305,8 +309,8 @@ class ScarceCard(EmulatedCard):
 
     stream = current_stream = event
 
-    def to_host(self, device, host, stream):
-        host[...] = device
+    def to_host(self, source, place, stream):
+        place[...] = source
 
     def pinned(self, n_bytes):
         return np.empty(n_bytes, np.uint8)
@@ -318,11 +322,11 @@ class ScarceCard(EmulatedCard):
         self.released += 1
 
 
-def all_results(card, pop, X, params):
-    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, card=card)
+def all_results(device, pop, X, params):
+    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, device=device)
     out, counts = np.full((len(params), len(pop), len(X)), 7, F4), np.empty((len(params), len(pop), 2), np.int64)
     engine.evaluate(params, out, counts)
-    engine._to_host = lambda rows, count: engine._on_device(len(rows), rows, count)
+    engine._to_host = engine._on_device
     there, again = np.full_like(out, 7), np.empty_like(counts)
     engine.evaluate(params, there, again)
     assert there.tobytes() == out.tobytes() and again.tobytes() == counts.tobytes()
@@ -331,11 +335,11 @@ def all_results(card, pop, X, params):
 
 
 @pytest.mark.parametrize("often", [1, 2, 10**9])
-def test_memory_that_runs_out_at_any_allocation(card, often, monkeypatch):
-    monkeypatch.setattr(cuda, "CHUNK_BYTES", 40 * 4 * 3)  # three rows at a time
+def test_memory_that_runs_out_at_any_allocation(device, often, monkeypatch):
+    monkeypatch.setattr(cuda, "BUFFER_BYTES", 40 * 4 * 3)  # three rows at a time
     pop = generate.random(6, n_tokens=(3, 20), n_vars=2, n_params=2, seed=12)
     X, params = data(40, 2, F4), parameters(pop, 4, F4)
-    scarce = ScarceCard(card.folder, card._kernels)
+    scarce = ScarceDevice(device.folder, device._kernels)
     wanted = all_results(scarce, pop, X, params)
     n_allocations, refused, went_on = scarce.xp.made, 0, 0
     for k in range(1, n_allocations + 1):
@@ -355,44 +359,45 @@ def test_memory_that_runs_out_at_any_allocation(card, often, monkeypatch):
 # ── the parts that need no compiler ──────────────────────────────────────────────────
 
 
-def test_every_operator_has_its_cases():
+def test_every_operator_has_its_opcodes():
     numbers = opcodes.numbers()
     made = numbers[numbers >= 0]
     assert sorted(made) == list(range(len(made)))
     for row in ops.IN_VALUES.values():
-        assert bool(opcodes.forms(row)) == (row.width == 1), row.name
+        assert bool(opcodes.modes(row)) == (row.width == 1), row.name
         assert row.cuda
 
 
 @given(
     costs=st.lists(st.integers(1, 50), min_size=1, max_size=30), n_tiles=st.integers(1, 9), n_sets=st.integers(1, 3),
     blocks=st.integers(1, 12), warps=st.integers(1, 5), cut=st.floats(0, 1),
-    deal=st.sampled_from([Deal(1), Deal(0, 1), Deal(0, 4), Deal(0.8, 2)]),
+    chunking=st.sampled_from([Chunking(1), Chunking(0, 1), Chunking(0, 4), Chunking(0.8, 2)]),
 )  # fmt: skip
-def test_units_cover_every_tile_and_item_once(costs, n_tiles, n_sets, blocks, warps, cut, deal):
+def test_work_items_cover_every_tile_and_item_once(costs, n_tiles, n_sets, blocks, warps, cut, chunking):
     cost = np.concatenate([[0], np.cumsum(costs)])
-    n_exprs, n_words = len(costs), 2 * len(costs) + 1
+    n_exprs, n_instructions = len(costs), 2 * len(costs) + 1
     n_items = n_exprs * n_sets
-    first, first_word = int(cut * (n_items - 1)), 2 * np.arange(n_exprs, dtype=np.int32)
-    made = plan(cost, first_word, n_words, first, n_items, n_tiles, blocks=blocks, warps=warps, deal=deal)
-    assert made.n_units == n_tiles * len(made.runs) and 1 <= made.blocks <= blocks
-    assert (np.diff((made.runs["n_items"] > 0).astype(int), axis=1) <= 0).all()  # a warp stops at a run without items
+    first, first_instruction = int(cut * (n_items - 1)), 2 * np.arange(n_exprs, dtype=np.int32)
+    items = Items(cost, first_instruction, n_instructions, first, n_items)
+    made = schedule(items, n_tiles, blocks=blocks, warps=warps, chunking=chunking)
+    assert made.n_work_items == n_tiles * len(made.chunks) and 1 <= made.blocks <= blocks
+    assert (np.diff((made.chunks["n_items"] > 0).astype(int), axis=1) <= 0).all()  # a warp stops at an empty chunk
     done = []
-    for run in made.runs[made.runs["n_items"] > 0]:
-        of_run = first + run["item"] + np.arange(run["n_items"])
-        words = (of_run[0], of_run[-1] + 1) // np.int64(n_exprs) * n_words
-        words += first_word[of_run[0] % n_exprs], first_word[(of_run[-1] + 1) % n_exprs]
-        assert (run["word"], run["word"] + run["n_words"]) == tuple(words)
-        done += of_run.tolist()
+    for chunk in made.chunks[made.chunks["n_items"] > 0]:
+        own = first + chunk["item"] + np.arange(chunk["n_items"])
+        at = (own[0], own[-1] + 1) // np.int64(n_exprs) * n_instructions
+        at += first_instruction[own[0] % n_exprs], first_instruction[(own[-1] + 1) % n_exprs]
+        assert (chunk["instruction"], chunk["instruction"] + chunk["n_instructions"]) == tuple(at)
+        done += own.tolist()
     assert sorted(done) == list(range(first, n_items))
 
 
 @pytest.mark.parametrize("n_points", [16, 20, 36, 37, 38, 41])
 @pytest.mark.parametrize("points", [4, 8, 32])
-def test_rows_that_begin_anywhere_in_a_line_of_memory(card, n_points, points):
+def test_rows_that_begin_anywhere_in_a_line_of_memory(device, n_points, points):
     pop = ek.parse(["x1 + p1", "x2 * x2 - x1 / (x1 + x2)", "sqrt(x2) * (x1 + 1) - (x1 - x2) * (x2 + 3)"])
     X, params = data(n_points, 2, F4), parameters(pop, 2, F4)
-    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, card=card, points_per_thread=points)
+    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, device=device, points_per_thread=points)
     memory = np.empty(6 * n_points + 64, F4)
     results = set()
     for offset in range(0, 33):
@@ -406,10 +411,10 @@ def test_rows_that_begin_anywhere_in_a_line_of_memory(card, n_points, points):
 
 
 def test_shapes_fit_and_waste_little():
-    device = {"multiprocessors": 132, "shared_per_block": 232448, "shared_per_multiprocessor": 233472, "lanes": 32}
+    device = SimpleNamespace(multiprocessors=132, shared_per_block=232448, shared_per_multiprocessor=233472, lanes=32)
     for n_points, n_columns in ((1, 3), (362, 12), (10_860, 12), (10_860, 100), (10**6, 1000)):
-        best = shapes(n_points, 9880, n_columns, 3, itemsize=4, block=None, fast=True, **device)[0]
-        assert best.shared_bytes(n_columns, 3, 2, True) <= device["shared_per_block"]
+        best = shapes(Sizes(n_points, 9880, n_columns, 3), device, itemsize=4, fast=True)[0]
+        assert best.shared_bytes(n_columns, 3, 2, True) <= device.shared_per_block
         if n_points > 1000:
             assert -(-n_points // best.tile) * best.tile < 1.1 * n_points
     assert not best.columns_shared

@@ -145,7 +145,7 @@ def test_sources_of_numbers_reach_one_further():
     """``make_numbers`` reads the first number of an expression before it knows that there is one."""
     for texts in (["x1 + x2"], ["x1 + p1", "x1 - x2"], []):
         numbers = found_in(texts).numbers
-        assert len(numbers.sources) == len(numbers.words) + 1 and numbers.sources[-1] == 0
+        assert len(numbers.sources) == len(numbers.instructions) + 1 and numbers.sources[-1] == 0
 
 
 def test_columns_are_indirect_where_that_makes_far_fewer_structures():
@@ -369,7 +369,7 @@ def as_text(texts, architecture, settings):
 
 
 def idle_engine(pop, X, card, **options):
-    return ptx.Engine(pop, X, precision="fast", dtype=F4, card=card, compiler=as_text, **options)
+    return ptx.Engine(pop, X, precision="fast", dtype=F4, device=card, compiler=as_text, **options)
 
 
 @needs_bodies
@@ -417,7 +417,7 @@ def test_small_and_large_structures_are_summed_together(options, monkeypatch):
     X, y = random.uniform(0.5, 2.0, (n_points, 2)).astype(F4), random.uniform(-1, 1, n_points).astype(F4)
     params = np.full((1, 2, 1), 0.5, F4)
     made = ptx.Engine(
-        ek.parse(texts), X, precision="fast", dtype=F4, card=test_ptx_modules.PtxCard(),
+        ek.parse(texts), X, precision="fast", dtype=F4, device=test_ptx_modules.PtxCard(),
         compiler=test_ptx_modules.as_text, **options,
     )  # fmt: skip
     a, b = X.astype(np.float64).T

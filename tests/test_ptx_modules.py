@@ -81,8 +81,8 @@ class SmallKernel:
     def __init__(self, name, precision, dtype):
         self.run, self.precision, self.dtype = getattr(self, name), precision, dtype
 
-    def prepare(self, blocks, threads, shared, job, overlaps=False):
-        return lambda: self.run(job)
+    def prepare(self, blocks, threads, shared, args, overlaps=False):
+        return lambda: self.run(args)
 
     def at(self, address, dtype, *shape):
         """The array at an address."""
@@ -90,55 +90,54 @@ class SmallKernel:
         n_bytes = int(np.prod(shape)) * dtype.itemsize
         return np.frombuffer((ctypes.c_uint8 * n_bytes).from_address(address), dtype).reshape(shape)
 
-    def make_columns(self, job):
-        last = (job.n_points - 1) * job.stride_point
-        points = np.minimum(np.arange(job.pitch), job.n_points - 1) * job.stride_point
-        if job.n_points == 0 or job.n_columns == 0:
+    def make_columns(self, args):
+        last = (args.n_points - 1) * args.stride_point
+        points = np.minimum(np.arange(args.pitch), args.n_points - 1) * args.stride_point
+        if args.n_points == 0 or args.n_columns == 0:
             return
-        columns = self.at(job.columns, self.dtype, job.n_columns, job.pitch)
-        codes, variables, low = (
-            self.at(address, np.int32, job.n_columns) for address in (job.column_code, job.column_var, job.column_low)
-        )
-        source = self.at(job.data, self.dtype, last + int(variables.max()) * job.stride_variable + 1)
-        for c in range(job.n_columns):
-            x = source[points + variables[c] * job.stride_variable]
+        columns = self.at(args.columns, self.dtype, args.n_columns, args.pitch)
+        addresses = args.column_code, args.column_var, args.column_low
+        codes, variables, low = (self.at(address, np.int32, args.n_columns) for address in addresses)
+        source = self.at(args.data, self.dtype, last + int(variables.max()) * args.stride_variable + 1)
+        for c in range(args.n_columns):
+            x = source[points + variables[c] * args.stride_variable]
             columns[c] = scalar(int(codes[c]), self.precision, x)[int(low[c])]
 
-    def make_numbers(self, job):
-        first_step = self.at(job.first_step, np.int32, job.n_exprs + 1)
-        steps = self.at(job.steps, np.int32, max(int(first_step[-1]), 1), 4)
-        first_word = [*self.at(job.first_word, np.int32, job.n_exprs), job.n_words]
-        sources = self.at(job.sources, np.int32, max(job.n_words, 1))
-        numbers = self.at(job.numbers, self.dtype, job.n_sets, max(job.n_words, 1), 2)
+    def make_immediates(self, args):
+        first_step = self.at(args.first_step, np.int32, args.n_exprs + 1)
+        steps = self.at(args.steps, np.int32, max(int(first_step[-1]), 1), 4)
+        first_instruction = [*self.at(args.first_instruction, np.int32, args.n_exprs), args.n_instructions]
+        sources = self.at(args.sources, np.int32, max(args.n_instructions, 1))
+        immediates = self.at(args.immediates, self.dtype, args.n_sets, max(args.n_instructions, 1), 2)
         zero = self.dtype.type(0)
 
         def find(source, e, k, results):
             index, kind = source >> 2, source & 3
             if kind == 1:
-                return self.at(job.params, self.dtype, job.n_sets, job.n_exprs, job.max_params)[k, e, index], zero
+                return self.at(args.params, self.dtype, args.n_sets, args.n_exprs, args.max_params)[k, e, index], zero
             if kind == 2:
-                return self.at(job.constants, self.dtype, index + 1)[index], zero
+                return self.at(args.constants, self.dtype, index + 1)[index], zero
             return (results[index], results[index + 1]) if kind == 3 else (zero, zero)
 
-        for k in range(job.n_sets):
-            for e in range(job.n_exprs):
-                results = self.at(job.results, self.dtype, job.n_sets, job.n_results)[k]
+        for k in range(args.n_sets):
+            for e in range(args.n_exprs):
+                results = self.at(args.results, self.dtype, args.n_sets, args.n_results)[k]
                 for code, a, b, result in steps[first_step[e] : first_step[e + 1]]:
                     (high, low), (other, _) = find(a, e, k, results), find(b, e, k, results)
                     y = scalar(int(code), self.precision, high, low, other)
                     results[result >> 1 : (result >> 1) + 1 + (result & 1)] = y[: 1 + (result & 1)]
-                for w in range(first_word[e], first_word[e + 1]):
+                for w in range(first_instruction[e], first_instruction[e + 1]):
                     if sources[w]:
-                        numbers[k, w] = find(int(sources[w]), e, k, results)
+                        immediates[k, w] = find(int(sources[w]), e, k, results)
 
-    def add_chunks(self, job):
-        sums = self.at(job.sums, np.float64, job.n_items)
-        added = self.at(job.partials, np.float64, job.n_items, job.n_chunks).sum(axis=1)
-        sums[...] = sums + added if job.add_to_sums else added
+    def add_segments(self, args):
+        sums = self.at(args.sums, np.float64, args.n_items)
+        added = self.at(args.partials, np.float64, args.n_items, args.n_segments).sum(axis=1)
+        sums[...] = sums + added if args.add_to_sums else added
 
 
 class PtxCard:
-    """What ``exprkit.backends.gpu.device.Card`` is, in NumPy; its machine code is PTX text."""
+    """What ``exprkit.backends.gpu.device.CudaDevice`` is, in NumPy; its machine code is PTX text."""
 
     xp, lanes, architecture, multiprocessors = np, 32, "sm_90", 3
     shared_per_block = shared_per_multiprocessor = 1 << 16
@@ -169,7 +168,7 @@ def as_text(texts, architecture, settings):
 def engine(pop, X, precision="ieee", change=None, **options):
     """The backend's engine on a card that is not there."""
     card, options = PtxCard(change), {"block_size": 32, **options}
-    return ptx.Engine(pop, X, precision=precision, dtype=X.dtype, card=card, compiler=as_text, **options)
+    return ptx.Engine(pop, X, precision=precision, dtype=X.dtype, device=card, compiler=as_text, **options)
 
 
 def data(n_points, n_vars, dtype, seed=1):
@@ -328,7 +327,7 @@ def test_a_changed_instruction_of_a_module_is_noticed(options):
     *wanted, made = results()
     random, tried, missed = np.random.default_rng(2), 0, []
     for pattern, other in MUTATIONS:
-        places = max(len(re.findall(pattern, text)) for text in made.card.texts)
+        places = max(len(re.findall(pattern, text)) for text in made.device.texts)
         for place in random.choice(places, min(places, 3), replace=False) if places else ():
             tried += 1
             try:
@@ -358,7 +357,7 @@ def test_modules_assemble_everywhere(precision):
             made = engine(pop, X, precision, points_per_thread=16 // dtype.itemsize, **options)
             values(made, pop, X, params)
             made.loss_sums(params, X[:, 0].copy(), None, "square")
-            texts += made.card.texts
+            texts += made.device.texts
         for architecture in ARCHITECTURES:
             chosen = Precision(precision)
             for linked in assembler.compile_modules(texts, architecture, chosen, workers=2, cache=False):

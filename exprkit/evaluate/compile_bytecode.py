@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.backends.gpu import opcodes
-from exprkit.backends.gpu.bytecode import CONSTANT, END, FROM_SLOT, LOAD, PARAMETER, SPILL, Accumulated, accumulate
+from exprkit.backends.gpu import layout, opcodes
+from exprkit.backends.gpu.bytecode import Bytecode, accumulate
+from exprkit.backends.gpu.layout import ACTION, CONSTANT, END, FROM_SLOT, LOAD, PARAMETER, SPILL
 from exprkit.evaluate import inputs
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
@@ -45,14 +46,15 @@ class CompiledBytecode:
         """The words of expression ``i``: their bits, the case they name, and what it does."""
         made, meaning = accumulate(self._lowered(i)), _meanings()
         lines = ["word  action      places      case  the accumulator acc becomes"]
-        for word, ((action, places), source) in enumerate(zip(made.words.tolist(), made.sources.tolist(), strict=True)):
+        pairs = zip(made.instructions.tolist(), made.sources.tolist(), strict=True)
+        for word, ((action, places), source) in enumerate(pairs):
             what = _described(action, places, source, made, meaning)
             lines.append(f"{word:4}  0x{action:08x}  0x{places:08x}  {action >> 16:4}  {what}")
         return "\n".join(lines)
 
     def cuda(self, i: int) -> str:
         """The CUDA C of the cases that expression ``i`` runs, each once, as it stands in the kernel."""
-        used = set((accumulate(self._lowered(i)).words[:, 0] >> 16).tolist())
+        used = set((accumulate(self._lowered(i)).instructions[:, ACTION] >> 16).tolist())
         found = []
         for labels, code in CASE.findall(opcodes.source(self._precision)):
             numbers = {int(number) for number in re.findall(r"\d+", labels)}
@@ -84,23 +86,23 @@ def compile_bytecode(
 
 
 def _meanings() -> dict[int, tuple[ops.Operator, int]]:
-    """(operator, form) of every case."""
+    """(operator, addressing mode) of every opcode."""
     numbers = opcodes.numbers()
-    return {int(numbers[code, form]): (ops.BY_CODE[int(code)], int(form))
-            for code, form in zip(*np.nonzero(numbers >= 0), strict=True)}  # fmt: skip
+    return {int(numbers[code, mode]): (ops.BY_CODE[int(code)], int(mode))
+            for code, mode in zip(*np.nonzero(numbers >= 0), strict=True)}  # fmt: skip
 
 
 def _described(
-    action: int, places: int, source: int, made: Accumulated, meaning: dict[int, tuple[ops.Operator, int]]
+    action: int, places: int, source: int, made: Bytecode, meaning: dict[int, tuple[ops.Operator, int]]
 ) -> str:
-    row, form = meaning[action >> 16]
+    row, mode = meaning[action >> 16]
     place = f"{'t' if action & FROM_SLOT else 'c'}{places & 0xFFFF}"
     number = _number(source, made)
     operands = {
-        opcodes.ALONE: ("acc", ""), opcodes.MEMORY: ("acc", place), opcodes.MEMORY_FIRST: (place, "acc"),
-        opcodes.NUMBER: ("acc", number) if row.arity == 2 else (number, ""), opcodes.NUMBER_FIRST: (number, "acc"),
-        opcodes.BOTH: (place, number),
-    }[form]  # fmt: skip
+        layout.ALONE: ("acc", ""), layout.MEMORY: ("acc", place), layout.MEMORY_FIRST: (place, "acc"),
+        layout.IMMEDIATE: ("acc", number) if row.arity == 2 else (number, ""), layout.IMMEDIATE_FIRST: (number, "acc"),
+        layout.BOTH: (place, number),
+    }[mode]  # fmt: skip
     steps = [f"t{action >> 8 & 0xFF} = acc"] if action & SPILL else []
     steps += [f"acc = c{places >> 16}"] if action & LOAD else []
     steps.append(f"acc = {_applied(row, *operands)}")
@@ -115,7 +117,7 @@ def _applied(row: ops.Operator, a: str, b: str) -> str:
     return f"{row.name}({a}{', ' + b if b else ''})"
 
 
-def _number(source: int, made: Accumulated) -> str:
+def _number(source: int, made: Bytecode) -> str:
     """Where a word's number comes from."""
     kind, index = source & 3, source >> 2
     if kind == PARAMETER:

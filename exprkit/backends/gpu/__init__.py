@@ -3,12 +3,14 @@
 In: programs.  Out: bytecode on the device, compiled kernels, launches.
 
 ============  ==================================================================
+``layout``    structs and enums of host and device
 ``device``    the GPU and its memory; ``nvrtc``: its compiler
-``opcodes``   the numbers of operators with their operands, and the kernels' cases
+``opcodes``   operators with addressing modes: their numbers and the kernels' cases
 ``bytecode``  programs as instructions for one accumulator
 ``schedule``  which block works on what
 ``launch``    kernel arguments and what stays on the device
+``engine``    what the engines of both backends do alike
 ============  ==================================================================
 
-Kernels' text for both: ``job.cu`` (arguments), ``arithmetic.cu`` (operators), ``support.cu`` (small kernels).
+Kernels' text for both: ``common.cu``, ``arithmetic.cu`` (operators), ``support.cu`` (small kernels).
 """

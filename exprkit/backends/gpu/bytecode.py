@@ -1,17 +1,16 @@
-"""From three-address programs to accumulator programs, the words that the GPU reads.
+"""From three-address programs to bytecode: programs for one accumulator, which the GPU reads.
 
-In: programs.  Out: words.  Each instruction of ``lower`` becomes one word: an operator
-that works on the accumulator and at most one operand.  A result that the next instruction
-uses stays in the accumulator; one that is wanted later is spilled to a slot when the
-accumulator is needed for something else.
+In: programs.  Out: ``Bytecode``.  Each instruction of ``lower`` becomes one: an operator that works on the
+accumulator and at most one operand.  A result that the next instruction uses stays in the accumulator; one that is
+wanted later is spilled to a slot when the accumulator is needed for something else.
 
     >>> import exprkit as ek
     >>> from exprkit.programs.lower import lower
     >>> from exprkit.backends.gpu.bytecode import accumulate
-    >>> accumulate(lower(ek.parse(["x1 + x2 * p1", "exp(-x1)"]))).first_word
+    >>> accumulate(lower(ek.parse(["x1 + x2 * p1", "exp(-x1)"]))).first_instruction
     array([0, 2], dtype=int32)
 
-The layout of a word is in ``interpreter.cu``; a number's source is ``index << 2 | kind`` with
+The bits of an instruction are in ``layout``; an immediate's source is ``index << 2 | kind`` with
 PARAMETER (index in its expression), CONSTANT or RESULT (index in the whole population).
 """
 
@@ -23,40 +22,58 @@ from typing import NamedTuple
 import numpy as np
 
 from exprkit.backends.gpu import opcodes
+from exprkit.backends.gpu.layout import (
+    ACTION,
+    ALONE,
+    BOTH,
+    CONSTANT,
+    END,
+    FIRST,
+    FROM_SLOT,
+    IMMEDIATE,
+    LOAD,
+    LOAD_SHIFT,
+    MEMORY,
+    MEMORY_FIRST,
+    OPCODE_SHIFT,
+    PARAMETER,
+    PLACES,
+    RESULT,
+    SPILL,
+    SPILL_SHIFT,
+)  # fmt: skip
 from exprkit.errors import BackendError
 from exprkit.operators import ops
 from exprkit.programs.program import COLUMN, SLOT, UNIFORM, Program
 from exprkit.runtime.jit import compiled
 
-END, LOAD, SPILL, FROM_SLOT = 1, 2, 4, 8  # of a word's action, as in job.cu
-PARAMETER, CONSTANT, RESULT = 1, 2, 3  # where a number comes from
-MAX_COLUMNS = 1 << 16  # a word holds 16 bits for one
-_CASE, _SPILL_SLOT, _LOADED = 16, 8, 16  # shifts
+MAX_COLUMNS = 1 << 16  # an instruction holds 16 bits for one
+COST_USUAL, COST_FAST, COST_LONG = 4, 11, 40  # of an operator: what its opcode takes, in vectors' work; an estimate
 _COPY = ops.COPY
 
 
 @dataclass(frozen=True, eq=False)
-class Accumulated:
+class Bytecode:
     """The programs of a population as the GPU reads them.
 
-    ==============  ==========  ============  ==============================================
-    array           dtype       shape         what it holds
-    ==============  ==========  ============  ==============================================
-    ``words``       uint32      (n_words, 2)  action and places
-    ``first_word``  int32       n_exprs       an expression's words go on to the next one's
-    ``sources``     int32       n_words       where a word's number comes from; 0: no number
-    ``steps``       int32       (n_steps, 4)  prologues: code, a, b, result << 1 | is a pair
-    ``first_step``  int32       n_exprs + 1   steps of expression i
-    ``constants``   float64     n_constants   numbers of the expressions, and one nan
-    ``cost``        int64       n_exprs + 1   estimated work of all expressions before i
-    ==============  ==========  ============  ==============================================
+    =====================  ==========  ===================  ===================================================
+    array                  dtype       shape                what it holds
+    =====================  ==========  ===================  ===================================================
+    ``instructions``       uint32      (n_instructions, 2)  action and places
+    ``first_instruction``  int32       n_exprs              an expression's go on to the next one's
+    ``sources``            int32       n_instructions       where an immediate comes from; 0: there is none
+    ``steps``              int32       (n_steps, 4)         prologues: code, a, b, result << 1 | is double-double
+    ``first_step``         int32       n_exprs + 1          steps of expression i
+    ``constants``          float64     n_constants          numbers of the expressions, and one nan
+    ``cost``               int64       n_exprs + 1          estimated work of all expressions before i
+    =====================  ==========  ===================  ===================================================
 
     ``n_slots`` is the most that any expression spills at a time, ``n_results`` how many
     results all prologues have.
     """
 
-    words: np.ndarray
-    first_word: np.ndarray
+    instructions: np.ndarray
+    first_instruction: np.ndarray
     sources: np.ndarray
     steps: np.ndarray
     first_step: np.ndarray
@@ -66,42 +83,37 @@ class Accumulated:
     n_results: int
 
 
-def accumulate(program: Program) -> Accumulated:
-    """Make accumulator programs of three-address programs.
+def accumulate(program: Program) -> Bytecode:
+    """Make bytecode of three-address programs.
 
     Raises
     ------
     BackendError
-        If the programs use more columns than a word can name.
+        If the programs use more columns than an instruction can name.
     """
     if len(program.column_code) > MAX_COLUMNS:
         raise BackendError(
             f"the population uses {len(program.column_code)} columns (variables and functions of one variable), "
             f"the GPU interpreter can name {MAX_COLUMNS}: evaluate it in parts"
         )
-    n_exprs = len(program)
-    n_steps = int(program.n_prologue.sum())
-    n_words = len(program.code) - n_steps + int(np.count_nonzero(np.diff(program.offsets) == 0))
-    made = _Bytecode(
-        np.zeros((n_words, 2), np.uint32), np.zeros(n_exprs, np.int32), np.zeros(n_words, np.int32),
+    n_exprs, n_steps = len(program), int(program.n_prologue.sum())
+    n_instructions = len(program.code) - n_steps + int(np.count_nonzero(np.diff(program.offsets) == 0))
+    result = _Arrays(
+        np.zeros((n_instructions, 2), np.uint32), np.zeros(n_exprs, np.int32), np.zeros(n_instructions, np.int32),
         np.zeros((n_steps, 4), np.int32), np.zeros(n_exprs + 1, np.int32), np.zeros(n_exprs + 1, np.int64),
     )  # fmt: skip
-    rows = _OperatorRows(opcodes.numbers(), *_by_code(program.precision))
-    n_results = _accumulate_all(arrays_of(program), rows, made)
-    return Accumulated(
-        *made[:5],
-        constants=np.append(program.constants, np.nan),
-        cost=made.cost,
-        n_slots=max(program.n_slots - 1, 0),
-        n_results=n_results,
-    )
+    n_results = _accumulate_all(arrays_of(program), _by_code(program.precision), result)
+    constants = np.append(program.constants, np.nan)
+    return Bytecode(*result[:5], constants, result.cost, max(program.n_slots - 1, 0), n_results)
 
 
 class _OperatorRows(NamedTuple):
-    case: np.ndarray  # [code, form]
+    """The table's cells that matter here, by code."""
+
+    opcode: np.ndarray  # [code, addressing mode]
     arity: np.ndarray
     width: np.ndarray
-    pair: np.ndarray  # takes a pair as operand a
+    pair: np.ndarray  # takes a double-double as operand a
     commutative: np.ndarray
     cost: np.ndarray
 
@@ -123,49 +135,51 @@ def arrays_of(program: Program) -> ProgramArrays:
     return ProgramArrays(*(getattr(program, name) for name in ProgramArrays._fields))
 
 
-class _Bytecode(NamedTuple):
-    words: np.ndarray
-    first_word: np.ndarray
+class _Arrays(NamedTuple):
+    """Those of ``Bytecode`` that are written here."""
+
+    instructions: np.ndarray
+    first_instruction: np.ndarray
     sources: np.ndarray
     steps: np.ndarray
     first_step: np.ndarray
     cost: np.ndarray
 
 
-def _by_code(precision: str) -> tuple[np.ndarray, ...]:
-    """The table's cells that matter here, by code: arity, width, takes a pair, commutative, cost."""
-    arrays = tuple(np.zeros(256, np.int64) for _ in range(5))
+def _by_code(precision: str) -> _OperatorRows:
+    result = _OperatorRows(opcodes.numbers(), *(np.zeros(256, np.int64) for _ in _OperatorRows._fields[1:]))
     for row in ops.BY_CODE.values():
         short = row.cuda.inline or (precision == "fast" and row.cuda.fast)
-        cost = (11 if row.cuda.fast else 4) if short else 40
-        cells = row.arity, row.width, opcodes.takes_pair(row), opcodes.MEMORY_FIRST not in opcodes.forms(row), cost
-        for array, cell in zip(arrays, cells, strict=True):
+        cost = (COST_FAST if row.cuda.fast else COST_USUAL) if short else COST_LONG
+        commutative = MEMORY_FIRST not in opcodes.modes(row)
+        cells = row.arity, row.width, opcodes.takes_pair(row), commutative, cost
+        for array, cell in zip(result[1:], cells, strict=True):
             array[row.code] = cell
-    return arrays
+    return result
 
 
 @compiled
-def _accumulate_all(lowered, rows, made):
-    w = s = n_results = 0
+def _accumulate_all(lowered, rows, result):
+    i = s = n_results = 0  # instructions, steps and results so far
     no_constant = lowered.first_const[-1]  # behind the last one stands nan
     for e in range(len(lowered.offsets) - 1):
         start, stop = lowered.offsets[e], lowered.offsets[e + 1]
-        made.first_word[e] = w
+        result.first_instruction[e] = i
         first_result = n_results
-        point = start + lowered.n_prologue[e]
-        s, n_results = write_prologue(e, s, n_results, lowered, rows.width, made.steps)
+        s, n_results = write_prologue(e, s, n_results, lowered, rows.width, result.steps)
         cost = 0
+        point = start + lowered.n_prologue[e]
         for k in range(point, stop):
-            _word(k, k == point, e, w, first_result, lowered, rows, made)
-            cost += rows.cost[lowered.code[k]] + (made.words[w, 0] >> 1 & 7 != 0)
-            w += 1
+            _write_instruction(k, k == point, e, i, first_result, lowered, rows, result)
+            cost += rows.cost[lowered.code[k]] + (result.instructions[i, ACTION] & (LOAD | SPILL | FROM_SLOT) != 0)
+            i += 1
         if start == stop:  # an expression that could not be read
-            made.words[w, 0] = rows.case[_COPY, 3] << _CASE
-            made.sources[w] = no_constant << 2 | CONSTANT
-            w += 1
-        made.words[w - 1, 0] |= END
-        made.first_step[e + 1] = s
-        made.cost[e + 1] = made.cost[e] + cost
+            result.instructions[i, ACTION] = rows.opcode[_COPY, IMMEDIATE] << OPCODE_SHIFT
+            result.sources[i] = no_constant << 2 | CONSTANT
+            i += 1
+        result.instructions[i - 1, ACTION] |= END
+        result.first_step[e + 1] = s
+        result.cost[e + 1] = result.cost[e] + cost
     return n_results
 
 
@@ -183,44 +197,52 @@ def write_prologue(e, n_steps, n_results, lowered, width, steps):
     return n_steps, n_results
 
 
+# Which operand is where, plainly:
+#
+#     the accumulator holds one operand:    it stays there, the other one is this instruction's operand
+#     it holds none:                        it is spilled, then
+#         a column as one of them is loaded first (a, unless a is uniform or a double-double), the other is the operand;
+#         a double-double in columns and an immediate are both operands (BOTH);
+#         a number alone (COPY) is the operand itself
 @compiled
-def _word(k, is_first, e, w, first_result, lowered, rows, made):
-    """Write word ``w`` for instruction ``k`` of expression ``e``."""
+def _write_instruction(k, is_first, e, i, first_result, lowered, rows, result):
+    """Write instruction ``i`` for instruction ``k`` of the programs, of expression ``e``."""
     code, a, b = np.int64(lowered.code[k]), lowered.a[k], lowered.b[k]
     before = -1 if is_first else lowered.dst[k - 1]  # what the accumulator holds
-    action = place = 0
+    action = places = 0
     operand, swapped = b, False
     if b == before and not is_first:
         operand, swapped = a, True
     elif a != before or is_first:  # nothing of this instruction is in the accumulator
         if not is_first:
-            action |= SPILL | (before >> 2) << _SPILL_SLOT
+            action |= SPILL | (before >> 2) << SPILL_SHIFT
         swapped = rows.arity[code] == 2 and (rows.pair[code] == 1 or a & 3 == UNIFORM)
         loaded = b if swapped else a
         operand = a if swapped else b
         if loaded & 3 == COLUMN:
             action |= LOAD
-            place |= (loaded >> 2) << _LOADED
-        elif rows.pair[code] == 1:  # pair of columns, and b is the number
-            made.sources[w] = source(b, e, lowered, first_result)
-            made.words[w, 0] = action | rows.case[code, 5] << _CASE
-            made.words[w, 1] = a >> 2
+            places |= (loaded >> 2) << LOAD_SHIFT
+        elif rows.pair[code] == 1:
+            result.sources[i] = source(b, e, lowered, first_result)
+            result.instructions[i, ACTION] = action | rows.opcode[code, BOTH] << OPCODE_SHIFT
+            result.instructions[i, PLACES] = a >> 2
             return
         else:  # a number that is copied
             operand = loaded
-    form = 0
+    mode = ALONE
     if operand >= 0:
-        first = swapped and rows.commutative[code] == 0
         if operand & 3 == UNIFORM:
-            form = 4 if first else 3
-            made.sources[w] = source(operand, e, lowered, first_result)
+            mode = IMMEDIATE
+            result.sources[i] = source(operand, e, lowered, first_result)
         else:
-            form = 2 if first else 1
-            place |= operand >> 2
+            mode = MEMORY
+            places |= operand >> 2
             if operand & 3 == SLOT:
                 action |= FROM_SLOT
-    made.words[w, 0] = action | rows.case[code, form] << _CASE
-    made.words[w, 1] = place
+        if swapped and rows.commutative[code] == 0:
+            mode |= FIRST
+    result.instructions[i, ACTION] = action | rows.opcode[code, mode] << OPCODE_SHIFT
+    result.instructions[i, PLACES] = places
 
 
 @compiled

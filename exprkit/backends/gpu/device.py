@@ -1,7 +1,7 @@
 """The GPU as the backends use it: CuPy's arrays, and kernels made by ``nvrtc``.
 
-``Card`` is all that the backends know of a device; the tests
-put another one in its place that runs the same kernels' text on the CPU.
+In: nothing.  Out: ``CudaDevice``, all that the backends know of a GPU; the tests put another one in its place that
+runs the same kernels' text on the CPU.
 
     >>> from exprkit.backends.gpu import device
     >>> device.missing() is None or "pip install" in device.missing() or "driver" in device.missing()
@@ -68,15 +68,15 @@ class Kernel:
         return self._driver.occupancyMaxActiveBlocksPerMultiprocessor(self._pointer, threads, shared)
 
     def prepare(
-        self, blocks: tuple[int, int], threads: int, shared: int, job: Any, overlaps: bool = False
+        self, blocks: tuple[int, int], threads: int, shared: int, arguments: Any, overlaps: bool = False
     ) -> Callable[[], None]:
-        """A function that starts the kernel on CuPy's current stream with ``job`` as it is then.
+        """A function that starts the kernel on CuPy's current stream with ``arguments`` as they are then.
 
         One that ``overlaps`` may begin before the launch before it has ended, and waits for that by itself.
         """
         import cupy
 
-        addresses = (ctypes.c_void_p * 1)(ctypes.addressof(job))
+        addresses = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
         stream, place, kernel = cupy.cuda.get_current_stream, ctypes.addressof(addresses), self._pointer
         launch: Any = self._driver.launchKernel
         if overlaps and self._can_overlap:
@@ -85,14 +85,14 @@ class Kernel:
             where, function = ctypes.byref(config), ctypes.c_void_p(kernel)
             values = ctypes.c_void_p(place)
 
-            def start_early(keep: Any = (self, job, addresses, attribute)) -> None:
+            def start_early(keep: Any = (self, arguments, addresses, attribute)) -> None:
                 config.stream = stream().ptr
                 if status := launch(where, function, values, None):
                     raise self._driver.CUDADriverError(status)
 
             return start_early
 
-        def start(keep: Any = (self, job, addresses)) -> None:
+        def start(keep: Any = (self, arguments, addresses)) -> None:
             launch(kernel, blocks[0], blocks[1], 1, threads, 1, 1, shared, stream().ptr, place, 0)
 
         return start
@@ -126,7 +126,7 @@ def _overlapping() -> Any:
     return launch
 
 
-class Card:
+class CudaDevice:
     """A device with CUDA."""
 
     def __init__(self, index: int) -> None:
@@ -144,7 +144,7 @@ class Card:
         self.lanes = 32
         self.out_of_memory: type[Exception] = cupy.cuda.memory.OutOfMemoryError
 
-    @functools.cache  # noqa: B019  a card lives as long as the process
+    @functools.cache  # noqa: B019  a device lives as long as the process
     def kernel(self, name: str, settings: Precision, text: str | None = None, **macros: Any) -> Kernel:
         """A kernel of the interpreter's text (or of another ``text``), compiled for these macros."""
         code = nvrtc.compiled(settings.architecture or self.architecture, settings, text, **macros)
@@ -178,10 +178,14 @@ class Card:
         """The stream on which everything runs."""
         return self.xp.cuda.get_current_stream()
 
-    def to_host(self, device: Any, host: np.ndarray, stream: Any) -> None:
-        """Start copying a contiguous array into a contiguous host array, on ``stream``."""
-        kind = self.xp.cuda.runtime.memcpyDeviceToHost
-        self.xp.cuda.runtime.memcpyAsync(host.ctypes.data, device.data.ptr, host.nbytes, kind, stream.ptr)
+    def to_host(self, source: Any, place: np.ndarray, stream: Any) -> None:
+        """Start copying an array (rows, numbers) to the host, on ``stream``; rows may be parts of longer ones."""
+        runtime, kind, width = self.xp.cuda.runtime, self.xp.cuda.runtime.memcpyDeviceToHost, place[:1].nbytes
+        to, start, (pitch, _), (step, _) = place.ctypes.data, source.data.ptr, place.strides, source.strides
+        if len(place) == 1 or width == pitch == step:
+            runtime.memcpyAsync(to, start, place.nbytes, kind, stream.ptr)
+        else:
+            runtime.memcpy2DAsync(to, pitch, start, step, width, len(place), kind, stream.ptr)
 
     def pointer(self, array: Any) -> int:
         """Where an array's data is: on the device, or in page-locked memory."""
@@ -189,13 +193,41 @@ class Card:
 
 
 @functools.cache
-def card(index: int) -> Card:
+def _device(index: int) -> CudaDevice:
     """The device of that number."""
-    return Card(index)
+    return CudaDevice(index)
 
 
-def current() -> Card:
+def current() -> CudaDevice:
     """CuPy's current device."""
     import cupy
 
-    return card(cupy.cuda.runtime.getDevice())
+    return _device(cupy.cuda.runtime.getDevice())
+
+
+def adopt(values: Any) -> Any | None:
+    """A device array of any library as a CuPy array on the same memory; None for anything else."""
+    if isinstance(values, np.ndarray | list | tuple) or not _on_device(values):
+        return None
+    import cupy
+
+    values = values.detach() if hasattr(values, "detach") else values
+    return values if isinstance(values, cupy.ndarray) else cupy.from_dlpack(values)
+
+
+def _on_device(values: Any) -> bool:
+    if hasattr(values, "__cuda_array_interface__") and not hasattr(values, "__dlpack_device__"):
+        return True
+    return hasattr(values, "__dlpack_device__") and values.__dlpack_device__()[0] == 2  # kDLCUDA
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """Fresh device memory."""
+    import cupy
+
+    return cupy.empty(shape, dtype)
+
+
+def fetched(array: Any) -> np.ndarray:
+    """An array as one on the host."""
+    return array if isinstance(array, np.ndarray) else array.get()

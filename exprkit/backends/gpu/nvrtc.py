@@ -23,7 +23,7 @@ from exprkit.backends.precision import Precision
 from exprkit.runtime import disk_cache
 
 PACKAGES = ("cuda-core", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")  # besides NVRTC's own version in the key
-MACROS: dict[str, Any] = {  # what job.cu expects, and explains
+MACROS: dict[str, Any] = {  # what common.cu expects, and explains
     "REAL": "float",
     "LANES": 32,
     "VECTORS": 4,
@@ -42,7 +42,7 @@ MACROS: dict[str, Any] = {  # what job.cu expects, and explains
 
 
 def macros(settings: Precision, chosen: Mapping[str, Any]) -> dict[str, str]:
-    """All that job.cu expects to be defined: the settings', the chosen and the usual values."""
+    """All that common.cu expects to be defined: the settings', the chosen and the usual values."""
     own = {
         "APPROXIMATE_DIVISION": int(bool(settings.approximate_division)),
         "APPROXIMATE_ROOT": int(bool(settings.approximate_root)),
@@ -68,7 +68,7 @@ def compiled(architecture: str, settings: Precision, text: str | None = None, **
         As ``"sm_90"``.
     settings : Precision
     text : str, optional
-        The kernels' CUDA C; by default that of ``cases.source``.
+        The kernels' CUDA C; by default that of ``opcodes.source``.
     **chosen
         Macros that differ from ``MACROS``.
     """

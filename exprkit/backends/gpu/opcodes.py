@@ -1,96 +1,70 @@
-"""The text of the CUDA kernels: that of ``PARTS``, with the operators' cases from the table.
+"""The text of the CUDA kernels: their files, with the opcodes' cases from the table of operators.
 
-In: the operator table.  Out: CUDA C, which ``nvrtc`` compiles.  A word of a GPU program names a *case*, which is
-an operator together with where its operand comes from.  This module numbers the cases, for
-``bytecode`` to write and for the kernel to read, and writes their code.
+In: the operator table.  Out: CUDA C, which ``nvrtc`` compiles.  An opcode is an operator together with an addressing
+mode.  This module numbers the opcodes, for ``bytecode`` to write and for the kernels to read, and writes their code:
+for values here, for values with derivatives as ``dual_opcodes`` has it.
 
     >>> from exprkit.backends.gpu import opcodes
     >>> "a / b" in opcodes.source("ieee")
     True
 
-==============  ========================================================================
-form            what the case computes (acc: the accumulator, one value a point)
-==============  ========================================================================
-ALONE           acc = f(acc)
-MEMORY          acc = f(acc, column or slot)
-MEMORY_FIRST    acc = f(column or slot, acc); of a pair: its two columns
-NUMBER          acc = f(acc, number); of an operator of one operand: f(number)
-NUMBER_FIRST    acc = f(number, acc); of a pair: both numbers
-BOTH            acc = f(pair of columns, number)
-==============  ========================================================================
+================  ========================================================================
+addressing mode   what the opcode computes (acc: the accumulator, one value a point)
+================  ========================================================================
+ALONE             acc = f(acc)
+MEMORY            acc = f(acc, column or slot)
+MEMORY_FIRST      acc = f(column or slot, acc); of a double-double: its two columns
+IMMEDIATE         acc = f(acc, immediate); of an operator of one operand: f(immediate)
+IMMEDIATE_FIRST   acc = f(immediate, acc); of a double-double: both numbers
+BOTH              acc = f(double-double in columns, immediate)
+================  ========================================================================
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from exprkit.backends.gpu import layout
+from exprkit.backends.gpu.layout import ALONE, BOTH, IMMEDIATE, IMMEDIATE_FIRST, MEMORY, MEMORY_FIRST
 from exprkit.operators import ops
 
-HEAD = "gpu/job.cu", "gpu/arithmetic.cu"  # that other kernels begin with, too
-PARTS = *HEAD, "interpreter/interpreter.cu", "gpu/support.cu"
-ALONE, MEMORY, MEMORY_FIRST, NUMBER, NUMBER_FIRST, BOTH = range(6)
-N_FORMS = 6
-_NO_CASE = -1
+HEAD = "gpu/common.cu", "gpu/arithmetic.cu"  # that all kernels begin with
+PARTS = *HEAD, *(f"interpreter/{name}.cu" for name in ("points", "results", "interpreter")), "gpu/support.cu"
 # these take a double-double as operand a
 _PAIR_FIRST = frozenset(row.rewrite.split[1] for row in ops.BY_CODE.values() if row.rewrite.split)
 
 
 def takes_pair(row: ops.Operator) -> bool:
-    """Whether operand a is a pair (high part, low part)."""
+    """Whether operand a is a double-double (high part, low part)."""
     return row.name in _PAIR_FIRST
 
 
-def forms(row: ops.Operator) -> tuple[int, ...]:
-    """The forms an operator's cases come in."""
+def modes(row: ops.Operator) -> tuple[int, ...]:
+    """The addressing modes of an operator's opcodes, which follow one another."""
     if row.width > 1:
-        return ()  # pairs are made in columns and prologues only
+        return ()  # double-doubles are made in columns and prologues only
     if takes_pair(row):
-        return MEMORY_FIRST, NUMBER_FIRST, BOTH
+        return MEMORY_FIRST, IMMEDIATE_FIRST, BOTH
     if row.arity == 1:
-        return (ALONE, NUMBER) if row.code == ops.COPY else (ALONE,)
+        return (ALONE, IMMEDIATE) if row.code == ops.COPY else (ALONE,)
     short = row.commutative and row.cuda.inline
-    return (MEMORY, NUMBER) if short else (MEMORY, MEMORY_FIRST, NUMBER, NUMBER_FIRST)
+    return (MEMORY, IMMEDIATE) if short else (MEMORY, MEMORY_FIRST, IMMEDIATE, IMMEDIATE_FIRST)
 
 
 @functools.cache
 def numbers() -> np.ndarray:
-    """The number of every case, [operator's code, form]; -1 where there is none."""
-    table = np.full((256, N_FORMS), _NO_CASE, np.int32)
-    n = 0
-    for row in (*rows(common=True), *rows(common=False)):
-        for form in forms(row):
-            table[row.code, form] = n
-            n += 1
+    """Every opcode, [operator's code, addressing mode]; -1 where there is none."""
+    table = np.full((256, layout.N_MODES), -1, np.int32)
+    pairs = [(row.code, mode) for row in (*rows(common=True), *rows(common=False)) for mode in modes(row)]
+    table[tuple(np.transpose(pairs))] = np.arange(len(pairs))
     table.flags.writeable = False
     return table
-
-
-def joined(parts: Iterable[str]) -> str:
-    """The texts of these files of the backends, one behind the other."""
-    folder = Path(__file__).parents[1]
-    return "\n".join((folder / part).read_text() for part in parts)
-
-
-@functools.cache
-def source(operators: str) -> str:
-    """The CUDA C of all kernels.
-
-    Parameters
-    ----------
-    operators : {"ieee", "fast"}
-        Which of the table's formulas to use.
-    """
-    text = joined(PARTS)
-    for mark, common in (("common", True), ("other", False)):
-        cases = "\n".join(line for row in rows(common) for line in _cases(row, operators))
-        text = text.replace(f"            //{{{mark} cases}}", cases)
-    scalars = "\n".join(_scalar_case(row, operators) for row in all_rows())
-    n_common = sum(len(forms(row)) for row in rows(common=True))
-    return text.replace("    //{scalar cases}", scalars).replace("COMMON_CASES", str(n_common))
 
 
 def all_rows() -> list[ops.Operator]:
@@ -117,42 +91,88 @@ def is_long(row: ops.Operator, operators: str) -> bool:
     return not row.cuda.inline and not (operators == "fast" and row.cuda.fast)
 
 
-def _scalar_case(row: ops.Operator, operators: str) -> str:
-    return f"    case {row.code}: return {formula(row, operators)};  // {row.name}"
+# ── texts ────────────────────────────────────────────────────────────────────────────
 
 
-def _cases(row: ops.Operator, operators: str) -> Iterator[str]:
-    """An operator's cases; the order of the function's arguments puts the operands in order."""
-    body = f"-> T {{ return {formula(row, operators)}; }}"
-    if is_long(row, operators) and forms(row):
-        first = numbers()[row.code, forms(row)[0]]
-        labels = " ".join(f"case {numbers()[row.code, form]}:" for form in forms(row))
-        call = _LONG_CALLS[row.arity, takes_pair(row)]
-        if row.cuda.fast_path:
-            usual = call[call.rindex("[") : call.rindex(")")].replace(")", ", bool &in_range)", 1)
-            usual = usual.replace("{}", f"-> T {{ return {row.cuda.fast_path}; }}")
-            call = call.replace("[]", f"{usual}, []")
-        call = call.replace("{first}", str(first)).replace("{}", body)
-        yield f"            {labels} {call}; break;  // {row.name}"
-        return
-    for form in forms(row):
-        call = _CALLS[row.arity, takes_pair(row), form].replace("{}", body)
-        yield f"            case {numbers()[row.code, form]}: {call}; break;  // {row.name}"
+def joined(parts: Iterable[str], cases: Mapping[str, str] | None = None) -> str:
+    """The texts of these files of the backends, each line ``//{name}`` replaced by what ``layout`` or ``cases`` has."""
+    folder, texts = Path(__file__).parents[1], {**layout.TEXTS, **(cases or {})}
+    text = "\n".join((folder / part).read_text() for part in parts)
+    n_common = sum(len(modes(row)) for row in rows(common=True))
+    return re.sub(r" *//\{([\w ]+)\}", lambda mark: texts[mark[1]], text).replace("COMMON_OPCODES", str(n_common))
 
 
-_CALLS = {  # (arity, takes a pair, form): the call, {} for the function's body
-    (1, False, ALONE): "alone(acc, [](T a) {})",
-    (1, False, NUMBER): "with_number(acc, high, [](T, T a) {})",
-    (2, False, MEMORY): "with_memory(acc, memory, [](T a, T b) {})",
-    (2, False, MEMORY_FIRST): "with_memory(acc, memory, [](T b, T a) {})",
-    (2, False, NUMBER): "with_number(acc, high, [](T a, T b) {})",
-    (2, False, NUMBER_FIRST): "with_number(acc, high, [](T b, T a) {})",
-    (2, True, MEMORY_FIRST): "with_pair(acc, memory, [](T b, T a, T a_low) {})",
-    (2, True, NUMBER_FIRST): "with_number(acc, high, [a_low](T b, T a) {})",
-    (2, True, BOTH): "set(acc, high); with_pair(acc, memory, [](T b, T a, T a_low) {})",
+@functools.cache
+def source(operators: str) -> str:
+    """The CUDA C of the interpreter's kernels.
+
+    Parameters
+    ----------
+    operators : {"ieee", "fast"}
+        Which of the table's formulas to use.
+    """
+    scalars = (f"    case {row.code}: return {formula(row, operators)};  // {row.name}" for row in all_rows())
+    return joined(PARTS, {
+        "common cases": cases(rows(common=True), operators, VALUES),
+        "other cases": cases(rows(common=False), operators, VALUES),
+        "scalar cases": "\n".join(scalars),
+    })  # fmt: skip
+
+
+class Dialect(NamedTuple):
+    """How kernels name what an opcode needs, and the function that it applies."""
+
+    memory: str
+    immediate: str
+    operands: str  # both of them
+    pair: str  # both of them, the immediate as a double-double
+    low: str  # capture of the immediate's low part
+    function: Callable[[ops.Operator, str, list[str], bool], str]  # of row, precision, operands, whether it is long
+    finished: Callable[[ops.Operator, int, str], str] = lambda row, mode, call: call  # the call and what belongs to it
+
+
+def _value(row: ops.Operator, operators: str, operands: list[str], long: bool) -> str:
+    """The function of values; of long code with a fast path, that first."""
+    parameters = ", ".join(f"T {name}" for name in operands)
+    slow = f"({parameters}) -> T {{ return {formula(row, operators)}; }}"
+    fast = f"({parameters}, bool &in_range) -> T {{ return {row.cuda.fast_path}; }}, []"
+    return fast + slow if long and row.cuda.fast_path else slow
+
+
+VALUES = Dialect("memory", "high", "memory, high", "memory, high, a_low", "a_low", _value)
+
+
+def cases(some: Iterable[ops.Operator], operators: str, dialect: Dialect) -> str:
+    """The cases of these operators' opcodes; the order of a function's parameters puts its operands in order."""
+    lines = []
+    for row in some:
+        kind, opcodes = (row.arity, takes_pair(row)), [numbers()[row.code, mode] for mode in modes(row)]
+        if is_long(row, operators) and opcodes:
+            template, operands = _LONG_CALLS[kind]
+            function = dialect.function(row, operators, operands.split(), True)
+            call = template.format(**dialect._asdict(), first=opcodes[0], f=function)
+            lines.append(f"            {' '.join(f'case {one}:' for one in opcodes)} {call}; break;  // {row.name}")
+            continue
+        for mode, opcode in zip(modes(row), opcodes, strict=True):
+            template, operands = _CALLS[*kind, mode]
+            call = template.format(**dialect._asdict(), f=dialect.function(row, operators, operands.split(), False))
+            lines.append(f"            case {opcode}: {dialect.finished(row, mode, call)}; break;  // {row.name}")
+    return "\n".join(lines)
+
+
+_CALLS = {  # (arity, takes a double-double, mode): the call, {f} for the function; its operands, the accumulator first
+    (1, False, ALONE): ("alone(acc, []{f})", "a"),
+    (1, False, IMMEDIATE): ("from_immediate(acc, {immediate})", ""),
+    (2, False, MEMORY): ("with_memory(acc, {memory}, []{f})", "a b"),
+    (2, False, MEMORY_FIRST): ("with_memory(acc, {memory}, []{f})", "b a"),
+    (2, False, IMMEDIATE): ("with_immediate(acc, {immediate}, []{f})", "a b"),
+    (2, False, IMMEDIATE_FIRST): ("with_immediate(acc, {immediate}, []{f})", "b a"),
+    (2, True, MEMORY_FIRST): ("with_pair(acc, {memory}, []{f})", "b a a_low"),
+    (2, True, IMMEDIATE_FIRST): ("with_immediate(acc, {immediate}, [{low}]{f})", "b a"),
+    (2, True, BOTH): ("from_immediate(acc, {immediate}); with_pair(acc, {memory}, []{f})", "b a a_low"),
 }
-_LONG_CALLS = {  # (arity, takes a pair): the call for all forms, {first} for the number of the first one
-    (1, False): "go_round(acc, [](T a) {})",
-    (2, False): "go_round(acc, form - {first}, memory, high, [](T a, T b) {})",
-    (2, True): "go_round_pair(acc, form - {first}, memory, high, a_low, [](T b, T a, T a_low) {})",
+_LONG_CALLS = {  # (arity, takes a double-double): the call for all modes, {first} for the first one's opcode
+    (1, False): ("go_round(acc, []{f})", "a"),
+    (2, False): ("go_round(acc, opcode - {first}, {operands}, []{f})", "a b"),
+    (2, True): ("go_round_pair(acc, opcode - {first}, {pair}, []{f})", "b a a_low"),
 }

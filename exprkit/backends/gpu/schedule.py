@@ -3,35 +3,39 @@
 In: sizes of bytecode and data.  Out: points per thread, and the items of every block.  Plain arithmetic, no GPU needed.
 
     >>> import numpy as np
-    >>> from exprkit.backends.gpu.schedule import Deal, plan
-    >>> made = plan(np.arange(5), np.arange(4), 4, 0, 4, 2, blocks=2, warps=2, deal=Deal(1))
-    >>> made.n_units, made.runs["item"].tolist()
+    >>> from exprkit.backends.gpu.schedule import Chunking, Items, schedule
+    >>> items = Items(np.arange(5), np.arange(4), n_instructions=4, first=0, stop=4)
+    >>> result = schedule(items, n_tiles=2, blocks=2, warps=2, chunking=Chunking(1))
+    >>> result.n_work_items, result.chunks["item"].tolist()
     (2, [[0, 2]])
 
 ==========  ============================================================================
-tile        the points of a warp: vectors x lanes x numbers in a vector
+segment     the points of a warp's vector: lanes x numbers in a vector
+tile        the points of a warp: vectors x segment
 item        one expression with one parameter set
-slab        items of about the same cost as every other slab: consecutive ones, or every n-th run
-unit        a slab on a tile: what a block does between two loads of a tile
-run         consecutive items of a slab that a warp takes at a time
+partition   items of about the same cost as every other partition: consecutive ones, or every n-th chunk
+work item   a partition on a tile: what a block does between two loads of a tile
+chunk       consecutive items of a partition that a warp takes at a time
 ==========  ============================================================================
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-VECTOR_BYTES = 16
-LINE = 256  # bytes of the device's memory that are best written together
+from exprkit.backends.gpu import layout
+from exprkit.backends.gpu.layout import LINE_BYTES, VECTOR_BYTES
+
 VECTORS = (1, 2, 3, 4, 8)  # that a thread may have
 BLOCKS = (128, 256, 320, 512, 640, 768)
-TILES_END = 24  # all tiles have a whole number of chunks that divides this
-_OVERHEAD = 4.8  # decoding a word, in vectors' work
-_COST_OF_GLOBAL_COLUMNS = 1.3
+TILES_END = 24  # all tiles have a whole number of segments that divides this
+
+# Estimates that rank variants; what they balance was measured in data/results/h200_interpreter.md
+_OVERHEAD = 4.8  # decoding an instruction, in vectors' work: more vectors decode less often, fewer waste less of a tile
+_COST_OF_GLOBAL_COLUMNS = 1.3  # times
 _HALF_SPEED = 26  # warps on a multiprocessor that hide half of the time an instruction takes
-_RECORD_NUMBERS = 2
 
 
 class LaunchShape(NamedTuple):
@@ -47,7 +51,7 @@ class LaunchShape(NamedTuple):
     @property
     def tile(self) -> int:
         """Points of a warp."""
-        return self.vectors * self.chunk
+        return self.vectors * self.segment
 
     def tiles(self, first: int, stop: int) -> range:
         """The tiles of points ``first`` to ``stop``; those of wide rows begin up to a line early."""
@@ -56,10 +60,10 @@ class LaunchShape(NamedTuple):
     @property
     def margin(self) -> int:
         """Bytes of a row before a tile's first point."""
-        return min(LINE, self.tile * self.itemsize) - VECTOR_BYTES if self.wide else 0
+        return min(LINE_BYTES, self.tile * self.itemsize) - VECTOR_BYTES if self.wide else 0
 
     @property
-    def chunk(self) -> int:
+    def segment(self) -> int:
         """Points of a warp's vector."""
         return self.lanes * VECTOR_BYTES // self.itemsize
 
@@ -69,61 +73,71 @@ class LaunchShape(NamedTuple):
         return self.block // self.lanes
 
     def shared_bytes(self, n_columns: int, n_slots: int, n_targets: int, shared_reduction: bool) -> int:
-        """Shared memory of a block: runs, strips of words, scratch, columns, targets, slots (see interpreter.cu)."""
-        record = 8 + _RECORD_NUMBERS * self.itemsize
-        strips = self.block * (record + -record % 16)
+        """Shared memory of a block: chunks, instruction buffers, scratch, columns, targets, slots (interpreter.cu)."""
+        record = 8 + 2 * self.itemsize  # an instruction and its immediate
+        buffers = self.block * (record + -record % 16)
         scratch = -(-self.block * self.itemsize // VECTOR_BYTES) * VECTOR_BYTES if shared_reduction else 0
         rows = self.warps * n_slots + (n_columns if self.columns_shared else 0)
         tile = self.tile * self.itemsize
-        return (2 + 2 * self.warps) * VECTOR_BYTES + strips + scratch + rows * (tile + self.margin) + n_targets * tile
+        return (2 + 2 * self.warps) * VECTOR_BYTES + buffers + scratch + rows * (tile + self.margin) + n_targets * tile
+
+
+class Sizes(NamedTuple):
+    """Of the work of one launch."""
+
+    n_points: int
+    n_items: int
+    n_columns: int
+    n_slots: int
 
 
 def shapes(
-    n_points: int, n_items: int, n_columns: int, n_slots: int, *, itemsize: int, lanes: int, block: int | None,
-    multiprocessors: int, shared_per_block: int, shared_per_multiprocessor: int, fast: bool,
-    vectors: int | None = None, wide: bool = False,
+    sizes: Sizes, device: Any, itemsize: int, fast: bool,
+    block: int | None = None, vectors: int | None = None, wide: bool = False,
 ) -> list[LaunchShape]:  # fmt: skip
     """Variants that fit the device, the best first.
 
     Parameters
     ----------
-    n_points, n_items, n_columns, n_slots
-        The work.
     itemsize
         Of the numbers, in bytes.
-    block, optional
-        Only variants with so many threads a block.
     fast
         Whether operators are short; the code of long ones for many points would outgrow the instruction caches.
+    block, optional
+        Only variants with so many threads a block.
     vectors, optional
         Only variants with so many 16-byte vectors a thread.
     wide
         Whether results are stored a line at a time.
     """
     most_vectors = 8 if fast and itemsize == 4 else 4
-    found = []
+    ranked = []
     for v in [v for v in VECTORS if v <= most_vectors] if vectors is None else [vectors]:
         for columns_shared in (True, False):
             if v > 4 and not columns_shared and vectors is None:
                 continue
-            if v == 3 and n_points > v * lanes * VECTOR_BYTES // itemsize and vectors is None:
+            if v == 3 and sizes.n_points > v * device.lanes * VECTOR_BYTES // itemsize and vectors is None:
                 continue  # good where one tile is enough, else it takes longer than four
             for threads in BLOCKS if block is None else [block]:
-                shape = LaunchShape(v, threads, columns_shared, lanes, itemsize, wide)
-                shared = shape.shared_bytes(n_columns, n_slots, 2, True)
-                if shared > shared_per_block:
-                    continue
-                tiles = len(shape.tiles(0, n_points))
-                most = resident_threads(v, itemsize, columns_shared, fast) // threads * shape.warps
-                warps = min(shared_per_multiprocessor // (shared + 1024) * shape.warps, most)
-                warps = max(min(warps, tiles * n_items // multiprocessors), 1)
-                cost = tiles * (v + _OVERHEAD) * (1 + _HALF_SPEED / warps)
-                cost *= 1 if columns_shared else _COST_OF_GLOBAL_COLUMNS
-                if n_items < 8 * shape.warps:  # warps without an item
-                    cost *= -(-n_items // shape.warps) * shape.warps / max(n_items, 1)
-                # of large blocks, fewer are late; those that read columns from global memory had better be small
-                found.append((cost, -threads if columns_shared else threads, shape))
-    return [shape for *_, shape in sorted(found, key=lambda one: one[:2])]
+                shape = LaunchShape(v, threads, columns_shared, device.lanes, itemsize, wide)
+                if shape.shared_bytes(sizes.n_columns, sizes.n_slots, 2, True) <= device.shared_per_block:
+                    # of large blocks, fewer are late; those that read columns from global memory had better be small
+                    ranked.append((_cost(shape, sizes, device, fast), -threads if columns_shared else threads, shape))
+    return [shape for *_, shape in sorted(ranked, key=lambda one: one[:2])]
+
+
+def _cost(shape: LaunchShape, sizes: Sizes, device: Any, fast: bool) -> float:
+    """What a variant takes, in units of its own: rounds of tiles, longer where few warps hide what others wait for."""
+    shared = shape.shared_bytes(sizes.n_columns, sizes.n_slots, 2, True)
+    tiles = len(shape.tiles(0, sizes.n_points))
+    most = resident_threads(shape.vectors, shape.itemsize, shape.columns_shared, fast) // shape.block * shape.warps
+    warps = min(device.shared_per_multiprocessor // (shared + 1024) * shape.warps, most)
+    warps = max(min(warps, tiles * sizes.n_items // device.multiprocessors), 1)
+    cost = tiles * (shape.vectors + _OVERHEAD) * (1 + _HALF_SPEED / warps)
+    cost *= 1 if shape.columns_shared else _COST_OF_GLOBAL_COLUMNS
+    if sizes.n_items < 8 * shape.warps:  # warps without an item
+        cost *= -(-sizes.n_items // shape.warps) * shape.warps / max(sizes.n_items, 1)
+    return cost
 
 
 def resident_threads(vectors: int, itemsize: int, columns_shared: bool, fast: bool) -> int:
@@ -135,85 +149,98 @@ def resident_threads(vectors: int, itemsize: int, columns_shared: bool, fast: bo
     return 768 if fast and columns_shared else 640 if fast or columns_shared else 512
 
 
-class Deal(NamedTuple):
-    """How the warps of a block get a unit's items.
+class Chunking(NamedTuple):
+    """How the warps of a block get a work item's items.
 
-    First each gets one run, together ``long`` of the unit's work; the rest is taken in runs of
+    First each gets one chunk, together ``static`` of the work; the rest is taken in chunks of
     about ``items``, at last shorter ones, whenever a warp has nothing to do.
     """
 
-    long: float
+    static: float
     items: int = 1
 
 
-class Plan(NamedTuple):
-    """Who works on what: see ``runs`` in interpreter.cu."""
+class Items(NamedTuple):
+    """The items to share out: item i is expression ``i % n_exprs`` with parameter set ``i // n_exprs``."""
+
+    cost: np.ndarray  # int64 (n_exprs + 1): work of all expressions before one
+    first_instruction: np.ndarray  # int32 (n_exprs): where an expression's begin, of ``n_instructions``
+    n_instructions: int
+    first: int
+    stop: int
+
+
+class Schedule(NamedTuple):
+    """Who works on what: work item u is partition u // n_tiles on tile u % n_tiles."""
 
     blocks: int
-    n_units: int
-    runs: np.ndarray  # RUN, (n_slabs, n_runs); those without items are the last of a slab
+    n_work_items: int
+    chunks: np.ndarray  # CHUNK, (n_partitions, n_chunks); those without items are the last of a partition
 
 
-RUN = np.dtype([(name, np.int32) for name in ("item", "n_items", "word", "n_words")])
-_ENOUGH = 0.985  # share of the blocks that has work in the last round
-_LEAST_ITEMS = 16  # of a slab, for each warp
-_MOST_RUNS = 1 << 18
+CHUNK = np.dtype(layout.Chunk)
+_ENOUGH = 0.985  # share of the blocks that has work in the last round; more partitions are more loads of tiles
+_LEAST_ITEMS = 16  # of a partition, for each warp: fewer do not repay loading the tile
+_MOST_CHUNKS = 1 << 18  # 4 MiB of descriptions
 
 
-def plan(
-    cost: np.ndarray, first_word: np.ndarray, n_words: int, first: int, stop: int, n_tiles: int, *,
-    blocks: int, warps: int, deal: Deal,
-) -> Plan:  # fmt: skip
-    """Share out items ``first`` to ``stop`` of every tile.
+def schedule(items: Items, n_tiles: int, *, blocks: int, warps: int, chunking: Chunking) -> Schedule:
+    """Share out the items of every tile.
 
-    The items are cut into slabs of about the same cost.  A slab on a tile is a unit, and the
-    blocks take units in turn, slab by slab.  In a unit, each warp of the block takes run after
-    run of consecutive items.  Where all units run at the same time and their runs are short,
-    the slabs take runs in turn: the device then writes one stretch of memory at a time.
-
-    Parameters
-    ----------
-    cost : int64 array, (n_exprs + 1)
-        Work of all expressions before one; item i is expression ``i % n_exprs``.
-    first_word : int32 array, (n_exprs)
-        Where an expression's words begin, of ``n_words``.
-    deal
-        How the warps of a block share a unit.
+    The items are cut into partitions of about the same cost.  A partition on a tile is a work item, and the
+    blocks take work items in turn, partition by partition.  In a work item, each warp of the block takes chunk after
+    chunk of consecutive items.  Where all work items run at the same time and their chunks are short, the partitions
+    take chunks in turn: the device then writes one stretch of memory at a time.
     """
-    n_slabs = _slabs(n_tiles, blocks, (stop - first) // (_LEAST_ITEMS * warps))
-    deal = deal._replace(items=max(deal.items, (stop - first) // _MOST_RUNS))
-    shares = _shares((stop - first) / n_slabs, warps, deal)
-    n_exprs, of_a_set = len(cost) - 1, int(cost[-1])
-    start, end = (item // n_exprs * of_a_set + int(cost[item % n_exprs]) for item in (first, stop))
-    slab = np.arange(n_slabs)[:, None]
-    place = shares[:-1] + slab  # of each run, in slabs
-    if deal.long == 0 and n_slabs * n_tiles <= blocks:  # all at the same time: side by side
-        place = shares[:-1] * n_slabs + slab * np.diff(shares)
+    n_items = items.stop - items.first
+    n_partitions = _partitions(n_tiles, blocks, n_items // (_LEAST_ITEMS * warps))
+    chunking = chunking._replace(items=max(chunking.items, n_items // _MOST_CHUNKS))
+    shares = _shares(n_items / n_partitions, warps, chunking)
+    n_exprs, of_a_set = len(items.cost) - 1, int(items.cost[-1])
+    start, end = (item // n_exprs * of_a_set + int(items.cost[item % n_exprs]) for item in (items.first, items.stop))
+
+    # Where chunks begin, plainly:
+    #
+    #     place      of chunk c of partition p on a line as long as there are partitions: p + its share of p, or, side
+    #                by side, the same chunk of all partitions one after the other
+    #     order      chunks as they lie on that line, so that each ends where the next one begins
+    #     work       a place in units of cost, rounded: the item that holds this cost is the first of the chunk
+    #
+    # Items are whole, so a chunk may come out empty.  A warp stops at the first one, hence the second sort, stable so
+    # that the others keep their order.
+    partition = np.arange(n_partitions)[:, None]
+    place = shares[:-1] + partition
+    if chunking.static == 0 and n_partitions * n_tiles <= blocks:  # all at the same time: side by side
+        place = shares[:-1] * n_partitions + partition * np.diff(shares)
     order = np.argsort(place, axis=None, kind="stable")
-    work = start + np.rint(place.reshape(-1)[order] * ((end - start) / n_slabs)).astype(np.int64)
-    edges = np.append(work // of_a_set * n_exprs + np.searchsorted(cost, work % of_a_set), stop)
-    words = edges // n_exprs * n_words + first_word[edges % n_exprs]
-    every = np.zeros(len(order), RUN)
-    every["item"][order], every["n_items"][order] = edges[:-1] - first, np.diff(edges)
-    every["word"][order], every["n_words"][order] = words[:-1], np.diff(words)
-    runs = every.reshape(place.shape)
-    real_first = np.argsort(runs["n_items"] == 0, axis=1, kind="stable")
-    return Plan(min(blocks, n_tiles * n_slabs), n_tiles * n_slabs, np.take_along_axis(runs, real_first, axis=1))
+    work = start + np.rint(place.reshape(-1)[order] * ((end - start) / n_partitions)).astype(np.int64)
+    edges = np.append(work // of_a_set * n_exprs + np.searchsorted(items.cost, work % of_a_set), items.stop)
+    instructions = edges // n_exprs * items.n_instructions + items.first_instruction[edges % n_exprs]
+    chunks = np.zeros(len(order), CHUNK)
+    chunks["item"][order], chunks["n_items"][order] = edges[:-1] - items.first, np.diff(edges)
+    chunks["instruction"][order], chunks["n_instructions"][order] = instructions[:-1], np.diff(instructions)
+    chunks = chunks.reshape(place.shape)
+    empty_last = np.argsort(chunks["n_items"] == 0, axis=1, kind="stable")
+    n_work_items = n_tiles * n_partitions
+    return Schedule(min(blocks, n_work_items), n_work_items, np.take_along_axis(chunks, empty_last, axis=1))
 
 
-def _slabs(n_tiles: int, blocks: int, most: int) -> int:
-    """The fewest slabs that keep nearly all blocks busy to the end, or those that do it best."""
-    slabs = np.arange(1, max(min(most, 64 + blocks // n_tiles), blocks // n_tiles, 1) + 1)
-    busy = n_tiles * slabs / (-(-n_tiles * slabs // blocks) * blocks)
-    return int(slabs[np.argmax(np.minimum(busy, _ENOUGH))])
+def _partitions(n_tiles: int, blocks: int, most: int) -> int:
+    """The fewest partitions that keep nearly all blocks busy to the end, or those that do it best."""
+    counts = np.arange(1, max(min(most, 64 + blocks // n_tiles), blocks // n_tiles, 1) + 1)
+    busy = n_tiles * counts / (-(-n_tiles * counts // blocks) * blocks)
+    return int(counts[np.argmax(np.minimum(busy, _ENOUGH))])
 
 
-def _shares(n_items: float, warps: int, deal: Deal) -> np.ndarray:
-    """Share of a slab's work up to the beginning of each run; ends with 1."""
-    long, rest = deal.long, 1 - deal.long
-    n = max(int(n_items * rest / deal.items), 1)
-    edges = [np.arange(warps) / warps * long] if long else []
+def _shares(n_items: float, warps: int, chunking: Chunking) -> np.ndarray:
+    """Share of a partition's work up to the beginning of each chunk; ends with 1.
+
+    Of what is not static, three quarters go in chunks of the wanted size and the last one in chunks of half of it.
+    """
+    static, rest = chunking.static, 1 - chunking.static
+    n = max(int(n_items * rest / chunking.items), 1)
+    edges = [np.arange(warps) / warps * static] if static else []
     if rest:
-        edges += [np.linspace(long, long + 0.75 * rest, max(n * 3 // 4, 1), endpoint=False)]
-        edges += [np.linspace(long + 0.75 * rest, 1, max(n // 2, 1), endpoint=False)]
+        edges += [np.linspace(static, static + 0.75 * rest, max(n * 3 // 4, 1), endpoint=False)]
+        edges += [np.linspace(static + 0.75 * rest, 1, max(n // 2, 1), endpoint=False)]
     return np.append(np.concatenate(edges), 1.0)

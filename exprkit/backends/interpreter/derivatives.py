@@ -16,6 +16,7 @@ the block's memory.  Within a launch the longest programs come first.
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -24,10 +25,10 @@ import numpy as np
 
 from exprkit.backends import objective
 from exprkit.backends.decisions import RUNNING
-from exprkit.backends.gpu import opcodes
-from exprkit.backends.gpu.bytecode import SPILL
-from exprkit.backends.gpu.launch import REAL, THREADS, Launch, Launcher, fill
-from exprkit.backends.gpu.schedule import VECTOR_BYTES
+from exprkit.backends.gpu import layout, opcodes
+from exprkit.backends.gpu.device import fetched
+from exprkit.backends.gpu.launch import REAL, THREADS, Launch, Launcher
+from exprkit.backends.gpu.layout import ACTION, OPCODE_SHIFT, SPILL, SPILL_SHIFT, VECTOR_BYTES
 from exprkit.backends.interpreter import dual_opcodes
 from exprkit.backends.objective import Fitted, Options
 from exprkit.backends.precision import Precision
@@ -36,35 +37,10 @@ from exprkit.programs.linearity import dependence
 
 MOST_TANGENTS = 4
 WORK_BYTES = 1 << 30  # of starts and results, and of arenas in global memory, at a time
-SMALL_ARENA = 6 << 10  # bytes of shared memory a warp that do not keep warps away
-FOLD_POINTS = 32  # of a thread, whose sums are made in the data's type
+SMALL_ARENA = 6 << 10  # bytes of shared memory per warp with which registers, not memory, limit the warps
+FOLD_POINTS = 32  # of a thread, whose sums are made in the data's type: more lose digits, fewer are more float64
 FLOAT32_TOL = 2.0**-22  # a loss of float32 values is no better than that
-_LONG = 65_535  # words; which of two longer programs comes first does not matter
-_CODE = 16  # shift of a word's case
-_PROGRESS_BYTES = 32
-
-_POINTERS = (
-    "words", "first_word", "sources", "steps", "first_step", "constants", "columns", "target", "weights", "n_params",
-    "order", "starts", "lower", "upper", "linear", "verdicts", "params", "loss", "jtr", "jtj", "iterations",
-    "evaluations", "status", "jacobian", "arena",
-)  # fmt: skip
-_OFFSETS = ("entries", "results", "sums", "state", "slots", "warp_bytes", "actives", "rows", "products")
-_INT = (
-    "n_points", "n_exprs", "n_words", "n_sets", "max_params", "n_here", "max_words", "n_slots", "max_iter", *_OFFSETS,
-)  # fmt: skip
-
-
-class FitJob(ctypes.Structure):
-    """struct FitJob of equations.cu."""
-
-    _fields_ = [
-        *((name, ctypes.c_uint64) for name in _POINTERS),
-        *((name, ctypes.c_double) for name in ("tol", "gtol", "delta")),
-        *((name, ctypes.c_int64) for name in ("arena_bytes", "first_item")),
-        ("pitch", ctypes.c_uint32),
-        *((name, ctypes.c_int32) for name in _INT),
-    ]
-
+_LONG = 65_535  # instructions; which of two longer programs comes first does not matter
 
 class FitShape(NamedTuple):
     """The variant of the kernel that is compiled and launched."""
@@ -99,20 +75,22 @@ class FitBatch:
     many: bool  # J'J by way of rows
     order: np.ndarray  # int32, the longest first
     arena: dict[str, int]  # offsets in a block's memory, and its size as ``arena_bytes``
-    max_words: int
+    max_instructions: int
 
 
 def _aligned(size: int) -> int:
     return -(-size // VECTOR_BYTES) * VECTOR_BYTES
 
 
-def arena_of(shape: FitShape, *, n_params: int, many: bool, words: int, results: int, slots: int) -> dict[str, int]:
+def arena_of(
+    shape: FitShape, *, n_params: int, many: bool, instructions: int, results: int, slots: int
+) -> dict[str, int]:
     """Where things are in a block's memory; equations.cu says what they are.
 
     Parameters
     ----------
-    n_params, words, results, slots
-        The most that an expression of the launch has: parameters, words, results of its
+    n_params, instructions, results, slots
+        The most that an expression of the launch has: parameters, instructions, results of its
         prologue and values that are put aside at a time.
     many
         Whether J'J is made by way of rows.
@@ -123,10 +101,10 @@ def arena_of(shape: FitShape, *, n_params: int, many: bool, words: int, results:
     groups = -(-n // shape.tangents)
     offsets, end = {}, 0
     for name, size in (
-        ("entries", groups * words * shape.entry_bytes),
+        ("entries", groups * instructions * shape.entry_bytes),
         ("results", results * shape.result_bytes),
         ("sums", 0 if many else (shape.warps + 1) * sums * 8),
-        ("state", _PROGRESS_BYTES + 8 * (4 * n + 2 * sums + triangle)),
+        ("state", ctypes.sizeof(layout.Progress) + 8 * (4 * n + 2 * sums + triangle)),
     ):
         offsets[name], end = end, end + _aligned(size)
     offsets["slots"] = end
@@ -142,7 +120,11 @@ def arena_of(shape: FitShape, *, n_params: int, many: bool, words: int, results:
 
 
 def shape_of(n_points: int, n_tangents: int, *, itemsize: int, lanes: int, fast: bool) -> FitShape:
-    """The variant for so many points; nothing else decides, so that the bits depend on nothing else."""
+    """The variant for so many points; nothing else decides, so that the bits depend on nothing else.
+
+    Rounds of tiles cost their vectors and one more for decoding; few warps with many rounds leave latencies open,
+    which weighs 2 % a round and warp.  A warp has four tiles or there are fewer warps.  Both are estimates.
+    """
     most = {1: 3, 2: 3}.get(n_tangents, 2) if fast and itemsize == 4 and lanes > 1 else 1
     best = None
     for vectors in range(1, most + 1):
@@ -166,11 +148,11 @@ class Derivatives:
     ----------
     pop : Population
     launcher : Launcher
-        Of the engine: programs, columns and card.
+        Of the engine: programs, columns and device.
     """
 
     def __init__(self, pop: Population, launcher: Launcher) -> None:
-        self.pop, self.launcher, self.card = pop, launcher, launcher.card
+        self.pop, self.launcher, self.device = pop, launcher, launcher.device
         self.dtype, self.n_exprs, self.max_params = launcher.dtype, len(pop), int(pop.max_params)
         self.n_points = int(launcher.fields["n_points"])
         self._fast = launcher.settings.operators == "fast"
@@ -178,50 +160,48 @@ class Derivatives:
         self._batches: dict[bool, list[tuple[FitBatch, Any]]] = {}
         self._streams: list[Any] = []
         self._measure()
-        asarray, (linear, differentiable) = self.card.xp.asarray, dependence(pop)
+        asarray, (linear, differentiable) = self.device.xp.asarray, dependence(pop)
         self._verdicts = _verdicts(pop, differentiable)
         self._known = {"linear": asarray(linear), "verdicts": asarray(self._verdicts)}
-        names = ("words", "first_word", "sources", "steps", "first_step", "constants", "columns")
-        self._held = {name: launcher._held[name] for name in names}
-        self._held["n_params"] = asarray(np.ascontiguousarray(pop.n_params, np.int32))
-        self.fields = {name: int(launcher.fields[name]) for name in ("n_points", "n_exprs", "n_words", "pitch")}
-        self.fields["max_params"] = self.max_params
+        self._fields = {
+            "n_params": asarray(np.ascontiguousarray(pop.n_params, np.int32)), "max_params": self.max_params,
+        }  # fmt: skip
 
     def _measure(self) -> None:
         """How much of everything each expression needs, and whether any uses uncommon operators."""
         programs = self.launcher.programs
-        action = programs.words[:, 0]
-        self._n_words = np.diff(np.append(programs.first_word, len(action)))
+        action = programs.instructions[:, ACTION]
+        self._n_instructions = np.diff(np.append(programs.first_instruction, len(action)))
         self._n_steps = np.diff(programs.first_step)
         self._n_slots = np.zeros(self.n_exprs, np.int64)
         if programs.n_slots and self.n_exprs:
-            used = np.where(action & SPILL, (action >> 8 & 0xFF) + 1, 0)
-            self._n_slots = np.maximum.reduceat(used, programs.first_word)
+            used = np.where(action & SPILL, (action >> SPILL_SHIFT & 0xFF) + 1, 0)
+            self._n_slots = np.maximum.reduceat(used, programs.first_instruction)
         rare = [row.code for row in opcodes.all_rows() if dual_opcodes.is_rare(row)]
-        in_words = np.zeros(1 << 16, np.bool_)
-        in_words[opcodes.numbers()[rare].ravel()] = True
-        in_words[-1] = False  # where there is no such case
-        self._rare = bool(in_words[action >> _CODE].any() or np.isin(programs.steps[:, 0], rare).any())
+        is_rare = np.zeros(1 << 16, np.bool_)
+        is_rare[opcodes.numbers()[rare].ravel()] = True
+        is_rare[-1] = False  # where there is no such opcode
+        self._rare = bool(is_rare[action >> OPCODE_SHIFT].any() or np.isin(programs.steps[:, 0], rare).any())
 
     # ── what the engine offers ───────────────────────────────────────────────────────
 
     def jacobian(self, params: Any, out: Any) -> None:
         """d f / d params into ``out`` (n_sets, n_exprs, n_points, max_params), on the host or the device."""
-        xp = self.card.xp
+        xp = self.device.xp
         on_host = isinstance(out, np.ndarray) and xp is not np
         for one_set, place in zip(params, out, strict=True):
-            made = xp.zeros(place.shape, self.dtype) if on_host else place
-            made[...] = 0
-            made[xp.asarray(~self.pop.valid)] = np.nan
+            J = xp.zeros(place.shape, self.dtype) if on_host else place
+            J[...] = 0
+            J[xp.asarray(~self.pop.valid)] = np.nan
             if self.n_points and self.max_params:
                 starts = self._on_device(one_set[None])
-                self._launch_all("JACOBIAN", starts, {}, False, jacobian=made)
+                self._launch_all("JACOBIAN", starts, {}, False, jacobian=J)
             if on_host:
-                place[...] = made.get()
+                place[...] = fetched(J)
 
     def normal_equations(self, params: Any, y: Any, weights: Any) -> tuple[Any, Any, Any]:
         """J'WJ, J'Wr and the sum of w r^2: float64 (n_sets, n_exprs, P, P), (n_sets, n_exprs, P), (n_sets, n_exprs)."""
-        n_sets, xp = len(params), self.card.xp
+        n_sets, xp = len(params), self.device.xp
         lead = n_sets, self.n_exprs
         jtj = xp.zeros((*lead, self.max_params, self.max_params), np.float64)
         jtr, sse = xp.zeros((*lead, self.max_params), np.float64), xp.zeros(lead, np.float64)
@@ -233,7 +213,7 @@ class Derivatives:
 
     def loss_and_grad(self, params: Any, y: Any, weights: Any, kind: str) -> tuple[Any, Any]:
         """The sum of w (f - y)^2 or w |f - y| and its gradient: float64 (n_sets, n_exprs), (n_sets, n_exprs, P)."""
-        lead, xp = (len(params), self.n_exprs), self.card.xp
+        lead, xp = (len(params), self.n_exprs), self.device.xp
         sums, gradient = xp.zeros(lead, np.float64), xp.zeros((*lead, self.max_params), np.float64)
         self._mark_invalid(gradient, sums)
         if self.n_points:
@@ -246,19 +226,19 @@ class Derivatives:
         """Fit all expressions from all starts (n_starts, n_exprs, max_params); each one's best."""
         if not self.n_points or (weights is not None and not bool((weights != 0).any())):
             return self._nothing_counts(starts)
-        xp, n_starts = self.card.xp, len(starts)
+        xp, n_starts = self.device.xp, len(starts)
         tol = max(options.tol, FLOAT32_TOL) if self.dtype.itemsize == 4 else options.tol
-        given = {
+        terms = {
             **self._known, "tol": float(tol), "gtol": float(options.gtol), "delta": float(options.delta),
             "max_iter": int(options.max_iter), "lower": self._bounds(options.lower),
             "upper": self._bounds(options.upper), **self._goal(y, weights),
         }  # fmt: skip
         if not options.linear:
-            given["linear"] = None
+            terms["linear"] = None
         bytes_of_one = self.n_exprs * (16 * self.max_params + 32) + 1
         at_once = min(n_starts, max(1, WORK_BYTES // bytes_of_one))
         rows = at_once + (n_starts > at_once)  # the best so far stays in row 0
-        made = {
+        results = {
             "params": xp.full((rows, self.n_exprs, self.max_params), np.nan),
             "loss": xp.full((rows, self.n_exprs), np.nan),
             "iterations": xp.zeros((rows, self.n_exprs), np.int32), "status": xp.zeros((rows, self.n_exprs), np.uint8),
@@ -267,20 +247,20 @@ class Derivatives:
         first_row = 0
         for first in range(0, n_starts, at_once):
             some = self._on_device(starts[first : first + at_once])
-            places = {name: array[first_row : first_row + len(some)] for name, array in made.items()}
-            self._launch_all("FIT", some, given, True, kind=options.kind, **places)
-            self._choose(first_row + len(some), made)
+            places = {name: array[first_row : first_row + len(some)] for name, array in results.items()}
+            self._launch_all("FIT", some, terms, True, kind=options.kind, **places)
+            self._choose(first_row + len(some), results)
             first_row = 1
-        return self._fitted(made)
+        return self._fitted(results)
 
-    def _fitted(self, made: dict[str, Any]) -> Fitted:
+    def _fitted(self, results: dict[str, Any]) -> Fitted:
         names = "params", "loss", "iterations", "status", "evaluations"
-        params, loss, iterations, status, evaluations = (_on_host(made[name][0]) for name in names)
+        params, loss, iterations, status, evaluations = (fetched(results[name][0]) for name in names)
         status[self._verdicts == objective.INVALID] = objective.INVALID
         return Fitted(params, loss, iterations, status, int(evaluations.sum()))
 
     def _nothing_counts(self, starts: Any) -> Fitted:
-        params = np.array(_on_host(starts[0]), np.float64)
+        params = np.array(fetched(starts[0]), np.float64)
         params[np.arange(self.max_params) >= self.pop.n_params[:, None]] = np.nan
         invalid = self._verdicts == objective.INVALID
         params[invalid] = np.nan
@@ -292,41 +272,37 @@ class Derivatives:
 
     def _on_device(self, params: Any) -> Any:
         """Parameters as float64 on the device."""
-        return self.card.xp.ascontiguousarray(self.card.xp.asarray(params, dtype=np.float64))
+        return self.device.xp.ascontiguousarray(self.device.xp.asarray(params, dtype=np.float64))
 
     def _bounds(self, values: Any) -> Any:
         return None if values is None else self._on_device(values)
 
     def _goal(self, y: Any, weights: Any) -> dict[str, Any]:
         """Target and weights on the device, padded with points that do not count."""
-        return {"target": self._padded(y), "weights": None if weights is None else self._padded(weights)}
-
-    def _padded(self, values: Any) -> Any:
-        padded = self.card.xp.zeros(int(self.fields["pitch"]), self.dtype)
-        padded[: self.n_points] = self.card.xp.asarray(values)
-        return padded
+        padded = functools.partial(self.launcher.padded, length=self.launcher.pitch)
+        return {"target": padded(y), "weights": None if weights is None else padded(weights)}
 
     def _mark_invalid(self, *arrays: Any) -> None:
         invalid = np.flatnonzero(~self.pop.valid)
         for array in arrays if len(invalid) else ():
-            array[:, self.card.xp.asarray(invalid)] = np.nan
+            array[:, self.device.xp.asarray(invalid)] = np.nan
 
     # ── launches ─────────────────────────────────────────────────────────────────────
 
     def _launch_all(
-        self, task: str, starts: Any, given: dict[str, Any], rows: bool, kind: int = objective.SQUARES, **results: Any
+        self, task: str, starts: Any, terms: dict[str, Any], rows: bool, kind: int = objective.SQUARES, **results: Any
     ) -> None:
-        """Run ``task`` on every valid expression with every set of ``starts``."""
+        """Run ``task`` on every valid expression with every set of ``starts``; the rest are kernel arguments."""
         n_sets = len(starts)
-        weighted, *bounds = (int(given.get(name) is not None) for name in ("weights", "lower", "upper"))
-        fields = {**given, **results, "starts": starts, "n_sets": n_sets}
+        weighted, *bounds = (int(terms.get(name) is not None) for name in ("weights", "lower", "upper"))
+        fields = {**terms, **results, "starts": starts, "n_sets": n_sets}
         launches = []
         for batch, order in self._batches_for(rows):
             shared, threads = batch.arena["arena_bytes"], batch.shape.warps * batch.shape.lanes
             n_items, arena, at_once = n_sets * len(batch.order), None, 1 << 30
-            if shared > self.card.shared_per_block:
+            if shared > self.device.shared_per_block:
                 at_once = max(1, min(n_items, WORK_BYTES // shared))
-                arena, shared = self.card.xp.empty(at_once * shared, np.uint8), 0
+                arena, shared = self.device.xp.empty(at_once * shared, np.uint8), 0
             kernel = self._kernel(
                 "fit", batch.shape, TASK=task, KIND=kind, WEIGHTED=weighted, MANY=int(batch.many),
                 GLOBAL_ARENA=int(arena is not None), BOUNDED=max(bounds),
@@ -334,37 +310,37 @@ class Derivatives:
             kernel.resident(threads, shared)
             launches.append([
                 self._launch(
-                    kernel, (min(at_once, n_items - first), 1), threads, shared, **fields, **batch.arena, order=order,
-                    n_here=len(batch.order), max_words=batch.max_words, arena=arena, first_item=first,
+                    kernel, min(at_once, n_items - first), threads, shared, **fields, **batch.arena, order=order,
+                    n_here=len(batch.order), max_instructions=batch.max_instructions, arena=arena, first_item=first,
                 )
                 for first in range(0, n_items, at_once)
             ])  # fmt: skip
         self._side_by_side(launches)
 
-    def _choose(self, n_sets: int, made: dict[str, Any]) -> None:
+    def _choose(self, n_sets: int, results: dict[str, Any]) -> None:
         if n_sets > 1:
-            kernel = self._kernel("choose", FitShape(1, 1, 1, self.card.lanes, self.dtype.itemsize))
-            threads = THREADS if self.card.lanes > 1 else 1
-            self._launch(kernel, (-(-self.n_exprs // threads), 1), threads, 0, n_sets=n_sets, **made)()
+            kernel = self._kernel("choose", FitShape(1, 1, 1, self.device.lanes, self.dtype.itemsize))
+            threads = THREADS if self.device.lanes > 1 else 1
+            self._launch(kernel, -(-self.n_exprs // threads), threads, 0, n_sets=n_sets, **results)()
 
     def _kernel(self, name: str, shape: FitShape, **macros: Any) -> Any:
         """The kernel of fit.cu for these macros."""
         settings, prologues = self.launcher.settings, int(bool(len(self.launcher.programs.steps)))
         chosen = macros_of(shape, settings, PROLOGUES=prologues, RARE=int(self._rare), **macros)
-        return self.card.kernel(name, settings, self._text, **chosen)
+        return self.device.kernel(name, settings, self._text, **chosen)
 
     def _side_by_side(self, launches: list[list[Launch]]) -> None:
         """Start them all, each row of launches on a stream of its own: what one leaves idle in the end others take."""
-        if self.card.lanes == 1 or len(launches) == 1:
+        if self.device.lanes == 1 or len(launches) == 1:
             for launch in (launch for row in launches for launch in row):
                 launch()
             return
-        here, ready = self.card.current_stream(), self.card.event()
+        here, ready = self.device.current_stream(), self.device.event()
         ready.record(here)
         while len(self._streams) < len(launches):
-            self._streams.append(self.card.stream())
+            self._streams.append(self.device.stream())
         for stream, row in zip(self._streams, launches, strict=False):
-            done = self.card.event()
+            done = self.device.event()
             with stream:
                 stream.wait_event(ready)
                 for launch in row:
@@ -372,19 +348,16 @@ class Derivatives:
                 done.record(stream)
             here.wait_event(done)
 
-    def _launch(self, kernel: Any, blocks: tuple[int, int], threads: int, shared: int, **fields: Any) -> Launch:
-        job = FitJob()
-        known = {field[0] for field in FitJob._fields_}
-        fill(job, {**self.fields, **self._held, **{k: v for k, v in fields.items() if k in known}}, self.card)
-        start = kernel.prepare(blocks, threads, shared, job)
-        return Launch(self.card, start, job, fields)
+    def _launch(self, kernel: Any, blocks: int, threads: int, shared: int, **fields: Any) -> Launch:
+        arguments, fields = layout.FitArguments(), {**self._fields, **fields}
+        return self.launcher.launch(kernel, (blocks, 1), threads, shared, arguments=arguments, **fields)
 
     # ── who is launched with whom ────────────────────────────────────────────────────
 
     def _batches_for(self, rows: bool) -> list[tuple[FitBatch, Any]]:
         """All launches; ``rows``: whether J'J of many parameters is made."""
         if rows not in self._batches:
-            asarray = self.card.xp.asarray
+            asarray = self.device.xp.asarray
             self._batches[rows] = [(batch, asarray(batch.order)) for batch in self._make_batches(rows)]
         return self._batches[rows]
 
@@ -395,29 +368,30 @@ class Derivatives:
             if n == 1:
                 here = n_params <= 1
             many = rows and n > MOST_TANGENTS
-            itemsize, lanes = self.dtype.itemsize, self.card.lanes
+            itemsize, lanes = self.dtype.itemsize, self.device.lanes
             shape = shape_of(self.n_points, min(n, MOST_TANGENTS), itemsize=itemsize, lanes=lanes, fast=self._fast)
             yield from self._by_size(np.flatnonzero(here & valid), shape, many)
 
     def _by_size(self, members: np.ndarray, shape: FitShape, many: bool) -> Iterator[FitBatch]:
         """Expressions that fit easily, those that fit into shared memory at all, and the rest: a launch each."""
-        shortness = (_LONG - np.minimum(self._n_words[members], _LONG)).astype(np.uint16)  # quick to sort
+        shortness = (_LONG - np.minimum(self._n_instructions[members], _LONG)).astype(np.uint16)  # quick to sort
         rest = members[np.argsort(shortness, kind="stable")].astype(np.int32)
-        for limit in (SMALL_ARENA * shape.warps, self.card.shared_per_block, None):
+        for limit in (SMALL_ARENA * shape.warps, self.device.shared_per_block, None):
             fits = np.full(len(rest), True)
             if limit is not None:
                 fits = self._arena(rest, shape, many, one_by_one)["arena_bytes"] <= limit
             if fits.any():
                 some = rest[fits]
-                longest = int(self._n_words[some].max())
+                longest = int(self._n_instructions[some].max())
                 yield FitBatch(shape, many, some, self._arena(some, shape, many, largest), longest)
             rest = rest[~fits]
 
     def _arena(self, members: np.ndarray, shape: FitShape, many: bool, most: Any) -> dict[str, Any]:
         """``arena_of`` for what ``most`` makes of the members' needs."""
         return arena_of(
-            shape, many=many, n_params=most(self.pop.n_params[members]), words=most(self._n_words[members]),
-            results=most(2 * self._n_steps[members]), slots=most(self._n_slots[members]),
+            shape, many=many, n_params=most(self.pop.n_params[members]),
+            instructions=most(self._n_instructions[members]), results=most(2 * self._n_steps[members]),
+            slots=most(self._n_slots[members]),
         )  # fmt: skip
 
 
@@ -459,6 +433,3 @@ def min_blocks(shape: FitShape, fast: bool) -> int:
     threads = 512 if fast and shape.itemsize == 4 and shape.tangents < 3 else 384
     return max(1, threads // (shape.warps * shape.lanes))
 
-
-def _on_host(array: Any) -> np.ndarray:
-    return array.get() if hasattr(array, "get") else array

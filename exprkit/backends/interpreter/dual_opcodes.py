@@ -1,8 +1,7 @@
-"""The text of the CUDA kernels that differentiate: that of ``PARTS``, with the operators' derivatives from the table.
+"""The text of the CUDA kernels that differentiate: their files, with the operators' derivatives from the table.
 
-In: the operator table and ``opcodes``'s numbers of cases.  Out: CUDA C.  A case computes a value and
-what its tangents are multiplied with: dy/da and dy/db, the table's ``derivative`` cells written in
-CUDA C by the table's own formulas.
+In: the operator table and the generator of ``opcodes``.  Out: CUDA C.  A case computes a value and what its tangents
+are multiplied with: dy/da and dy/db, the table's ``derivative`` cells written in CUDA C by the table's own formulas.
 
     >>> from exprkit.operators import ops
     >>> from exprkit.backends.interpreter import dual_opcodes
@@ -14,11 +13,11 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
 
 from exprkit.backends import decisions
 from exprkit.backends.gpu import opcodes
-from exprkit.backends.gpu.opcodes import ALONE, BOTH, MEMORY, MEMORY_FIRST, NUMBER, NUMBER_FIRST, formula
+from exprkit.backends.gpu.layout import IMMEDIATE_FIRST, MEMORY_FIRST
+from exprkit.backends.gpu.opcodes import formula
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
 from exprkit.programs.linearity import no_slope
@@ -38,19 +37,17 @@ def source(operators: str) -> str:
     operators : {"ieee", "fast"}
         Which of the table's formulas to use, in the derivatives too.
     """
-    text = opcodes.joined(PARTS).replace("//{decisions}", decisions.cuda_text())
     rows = opcodes.all_rows()
-    usual = [row for row in rows if not is_rare(row)]
-    for mark, some, usual_number in (
-        ("common", usual, True), ("few", usual, False), ("rare", [row for row in rows if is_rare(row)], False),
-    ):  # fmt: skip
-        lines = [line for row in some if (row in opcodes.rows(True)) == usual_number for line in _cases(row, operators)]
-        text = text.replace(f"            //{{{mark} cases}}", "\n".join(lines))
-    for mark, rare in (("common", False), ("rare", True)):
-        scalars = "\n".join(_scalar_case(row, operators) for row in rows if is_rare(row) == rare)
-        text = text.replace(f"    //{{{mark} scalar cases}}", scalars)
-    n_common = sum(len(opcodes.forms(row)) for row in opcodes.rows(common=True))
-    return text.replace("COMMON_CASES", str(n_common))
+    usual, rare = ([row for row in rows if is_rare(row) == rarely] for rarely in (False, True))
+    common = [row for row in usual if row in opcodes.rows(common=True)]
+    few = [row for row in usual if row not in common]
+    return opcodes.joined(PARTS, {
+        "decisions": decisions.cuda_text(),
+        **{f"{mark} cases": opcodes.cases(some, operators, DUALS)
+           for mark, some in (("common", common), ("few", few), ("rare", rare))},
+        **{f"{mark} scalar cases": "\n".join(_scalar_case(row, operators) for row in some)
+           for mark, some in (("common", usual), ("rare", rare))},
+    })  # fmt: skip
 
 
 def derivatives(row: ops.Operator, operators: str) -> tuple[str, ...]:
@@ -97,25 +94,10 @@ def _scalar_case(row: ops.Operator, operators: str) -> str:
     return f"    case {row.code}: y = {formula(row, operators)};{slopes}{flat} break;  // {row.name}"
 
 
-def _cases(row: ops.Operator, operators: str) -> Iterator[str]:
-    """An operator's cases; the order of the function's arguments puts the operands in order."""
-    forms, numbers = opcodes.forms(row), opcodes.numbers()
-    if opcodes.is_long(row, operators) and forms:
-        labels = " ".join(f"case {numbers[row.code, form]}:" for form in forms)
-        template = _LONG_CALLS[row.arity, opcodes.takes_pair(row)]
-        first, guarded = str(numbers[row.code, forms[0]]), row.arity == 2 and not opcodes.takes_pair(row)
-        call = template.replace("{first}", first).replace("{}", _body(row, operators, guarded))
-        yield f"            {labels} {call}; break;  // {row.name}"
-        return
-    for form in forms:
-        call = _CALLS[row.arity, opcodes.takes_pair(row), form].replace("{}", _body(row, operators))
-        yield f"            case {numbers[row.code, form]}: {_with_slopes_only(row, form, call)}; break;  // {row.name}"
-
-
-def _with_slopes_only(row: ops.Operator, form: int, call: str) -> str:
+def _with_slopes_only(row: ops.Operator, mode: int, call: str) -> str:
     """The call, and what forgets the tangents of an operand that makes no slope."""
     flat = [(row.code, k) in no_slope() for k in range(row.arity)]
-    accumulator = 1 if form in (MEMORY_FIRST, NUMBER_FIRST) else 0  # which operand it is
+    accumulator = 1 if mode in (MEMORY_FIRST, IMMEDIATE_FIRST) else 0  # which operand it is
     if all(flat):
         return f"{call}; only(acc, 0u)"
     if not any(flat):
@@ -125,27 +107,16 @@ def _with_slopes_only(row: ops.Operator, form: int, call: str) -> str:
     return f"{{ const unsigned kept = acc.active; {call}; only(acc, kept); }}"
 
 
-def _body(row: ops.Operator, operators: str, guarded: bool = False) -> str:
-    """The function's body; ``guarded``: a derivative is made only where it is wanted."""
+def _dual(row: ops.Operator, operators: str, operands: list[str], long: bool) -> str:
+    """The function of values and their derivatives; in long code a derivative is made only where it is wanted."""
+    guarded = long and row.arity == 2 and not opcodes.takes_pair(row)
     slopes = [f"d{x} = {text};" for x, text in zip("ab", derivatives(row, operators), strict=False)]
     if guarded:
         slopes = [f"if (wants_{slope[1]}) {slope}" for slope in slopes]
-    return f"-> T {{ const T y = {formula(row, operators)}; {' '.join(slopes)} return y; }}"
+    names = [name for name in operands if name in LETTERS]
+    wants = [f"bool wants_{name}" for name in names if guarded]
+    parameters = ", ".join([*(f"T {name}" for name in operands), *wants, *(f"T &d{name}" for name in names)])
+    return f"({parameters}) -> T {{ const T y = {formula(row, operators)}; {' '.join(slopes)} return y; }}"
 
 
-_CALLS = {  # (arity, takes a pair, form): the call, {} for the function's body
-    (1, False, ALONE): "alone(acc, [](T a, T &da) {})",
-    (1, False, NUMBER): "from_number(acc, now)",
-    (2, False, MEMORY): "with_memory(acc, frame, now, [](T a, T b, T &da, T &db) {})",
-    (2, False, MEMORY_FIRST): "with_memory(acc, frame, now, [](T b, T a, T &db, T &da) {})",
-    (2, False, NUMBER): "with_number(acc, now, [](T a, T b, T &da, T &db) {})",
-    (2, False, NUMBER_FIRST): "with_number(acc, now, [](T b, T a, T &db, T &da) {})",
-    (2, True, MEMORY_FIRST): "with_pair(acc, frame, now, [](T b, T a, T a_low, T &db, T &da) {})",
-    (2, True, NUMBER_FIRST): "with_number(acc, now, [a_low = now.low](T b, T a, T &db, T &da) {})",
-    (2, True, BOTH): "from_number(acc, now); with_pair(acc, frame, now, [](T b, T a, T a_low, T &db, T &da) {})",
-}
-_LONG_CALLS = {  # (arity, takes a pair): the call for all forms, {first} for the number of the first one
-    (1, False): "go_round(acc, [](T a, T &da) {})",
-    (2, False): "go_round(acc, form - {first}, frame, now, [](T a, T b, bool wants_a, bool wants_b, T &da, T &db) {})",
-    (2, True): "go_round_pair(acc, form - {first}, frame, now, [](T b, T a, T a_low, T &db, T &da) {})",
-}
+DUALS = opcodes.Dialect("frame, now", "now", "frame, now", "frame, now", "a_low = now.low", _dual, _with_slopes_only)

@@ -6,79 +6,49 @@
 //     arena     a block's memory, shared or (where that is too little) global; the host makes the
 //               offsets (derivatives.py): entries, results of the prologue, sums of the warps, state of
 //               the fit, then each warp's slots, their ``active``, and (MANY) rows and products
-//     entries   a word with its number and the number's derivatives
+//     entries   an instruction with its immediate and the immediate's derivatives
 //     sums      loss, J'r (n), J'J (n (n + 1) / 2 by rows of the lower triangle)
 //
 // The host defines, besides the macros of tangents.cu:
 //
-//     TASK          NORMAL, GRADIENT, JACOBIAN or FIT         KIND      SQUARES, DEVIATIONS, HUBER or POISSON
+//     TASK          NORMAL, GRADIENT, JACOBIAN or FIT         KIND      SQUARES, ABSOLUTE, HUBER or POISSON
 //     MANY          1: more than 4 parameters                 FOLD      tiles whose sums are made in T
 //     PROLOGUES     1 where programs have prologues           WEIGHTED  1 where points have weights
 //     RESULT_BYTES  the size of a prologue's result
 
-enum { NORMAL, GRADIENT, JACOBIAN, FIT };
-enum { SQUARES, DEVIATIONS, HUBER, POISSON };
+//{fit tasks}
+//{kinds}
 
 constexpr int N_SUMS = TASK == GRADIENT ? 1 + TANGENTS : 1 + TANGENTS + TANGENTS * (TANGENTS + 1) / 2;
 constexpr int ROW = TILE + WIDTH;         // of J at the points of a warp; apart by an odd number of vectors
 
-struct __align__(8) Result { T value, low, rate[4]; unsigned active; };  // of a prologue
+struct __align__(8) Result { T value, low, tangent[4]; unsigned active; };  // of a prologue
 static_assert(sizeof(Result) == RESULT_BYTES, "the host and the kernel disagree about a result");
 
-struct FitJob {
-    // programs
-    const Word *words;
-    const int *first_word;
-    const int *sources;
-    const Step *steps;
-    const int *first_step;
-    const T *constants;
-    const T *columns;            // (n_columns, pitch)
-    const T *target, *weights;   // (pitch), zeros behind the last point
-    const int *n_params;         // (n_exprs)
-    const int *order;            // (n_here) the expressions of this launch
-    // a fit
-    const double *starts;        // (n_sets, n_exprs, max_params)
-    const double *lower, *upper; // (n_exprs, max_params) or none
-    const unsigned long long *linear;  // (n_exprs) bits of the parameters that the expression is linear in
-    const unsigned char *verdicts;     // (n_exprs) RUNNING, or the status of what is not to be fitted
-    // results, by set and expression
-    double *params;              // (n_sets, n_exprs, max_params)
-    double *loss;                // (n_sets, n_exprs)
-    double *jtr, *jtj;           // (..., max_params), (..., max_params, max_params)
-    int *iterations, *evaluations;
-    unsigned char *status;
-    T *jacobian;                 // (n_sets, n_exprs, n_points, max_params)
-    char *arena;                 // where shared memory is too small for it
-    double tol, gtol, delta;
-    Long arena_bytes, first_item;
-    unsigned pitch;
-    int n_points, n_exprs, n_words, n_sets, max_params, n_here, max_words, n_slots, max_iter;
-    int entries, results, sums, state, slots, warp_bytes, actives, rows, products;  // offsets in bytes
-};
+//{FitArguments}
 
-// ── numbers: parameters, constants and prologues ─────────────────────────────────────
+// ── immediates: parameters, constants and prologues ────────────────────────────────────
 
-struct Source { T value, low; T rate[TANGENTS]; unsigned active; };
+struct Source { T value, low; T tangent[TANGENTS]; unsigned active; };
 
 // A number and its derivatives by the parameters ``first``, ``first + 1``, ...
-INLINE Source find(const FitJob &job, int source, const double *params, const Result *results, int first, int first_result)
+INLINE Source find(const FitArguments &args, int source, const double *params, const Result *results, int first, int first_result)
 {
-    const int index = source >> 2;
+    const int index = source >> SOURCE_SHIFT;
     Source found = {};
-    if ((source & 3) == PARAMETER) {
+    if ((source & SOURCE_KIND) == PARAMETER) {
         found.value = T(params[index]);
 #pragma unroll
-        for (int t = 0; t < TANGENTS; ++t) found.rate[t] = T(index == first + t);
+        for (int t = 0; t < TANGENTS; ++t) found.tangent[t] = T(index == first + t);
         found.active = index >= first && index < first + TANGENTS ? 1u << (index - first) : 0;
-    } else if ((source & 3) == CONSTANT) {
-        found.value = job.constants[index];
-    } else if ((source & 3) == RESULT) {
+    } else if ((source & SOURCE_KIND) == CONSTANT) {
+        found.value = args.constants[index];
+    } else if ((source & SOURCE_KIND) == RESULT) {
         const Result &result = results[index - first_result];
         found.value = result.value;
         found.low = result.low;
 #pragma unroll
-        for (int t = 0; t < TANGENTS; ++t) found.rate[t] = result.rate[t];
+        for (int t = 0; t < TANGENTS; ++t) found.tangent[t] = result.tangent[t];
         found.active = result.active;
     }
     return found;
@@ -100,12 +70,12 @@ __device__ __noinline__ T scalar(int code, T a, T a_low, T b, T &y_low, T &da, T
     return y;
 }
 
-INLINE void run_prologue(const FitJob &job, int e, const double *params, Result *results, int first, int first_result)
+INLINE void run_prologue(const FitArguments &args, int e, const double *params, Result *results, int first, int first_result)
 {
-    for (int s = job.first_step[e]; s < job.first_step[e + 1]; ++s) {
-        const Step step = job.steps[s];
-        const Source a = find(job, step.a, params, results, first, first_result);
-        const Source b = find(job, step.b, params, results, first, first_result);
+    for (int s = args.first_step[e]; s < args.first_step[e + 1]; ++s) {
+        const Step step = args.steps[s];
+        const Source a = find(args, step.a, params, results, first, first_result);
+        const Source b = find(args, step.b, params, results, first, first_result);
         T da, db;
         bool from_a, from_b;
         Result &result = results[(step.result >> 1) - first_result];
@@ -114,62 +84,62 @@ INLINE void run_prologue(const FitJob &job, int e, const double *params, Result 
         result.active = active_a | active_b;
 #pragma unroll
         for (int t = 0; t < TANGENTS; ++t) {
-            T rate = active_a >> t & 1 ? strong_product(da, a.rate[t]) : T(0);
-            if (active_b >> t & 1) rate = with_strong_product(rate, db, b.rate[t]);
-            result.rate[t] = rate;
+            T tangent = active_a >> t & 1 ? strong_product(da, a.tangent[t]) : T(0);
+            if (active_b >> t & 1) tangent = with_strong_product(tangent, db, b.tangent[t]);
+            result.tangent[t] = tangent;
         }
     }
 }
 #endif
 
-// A word as it stands in the program: every thread keeps one of the first ones.
-struct Origin { Word word; int source; };
+// An instruction as it stands in the program: every thread keeps one of the first ones.
+struct Origin { Instruction instruction; int source; };
 
 struct Program {
-    int start, n_words;
+    int start, n_instructions;
     Origin mine;
 
-    INLINE Origin origin(const FitJob &job, int w) const
+    INLINE Origin origin(const FitArguments &args, int w) const
     {
-        return w < BLOCK ? mine : Origin{job.words[start + w], job.sources[start + w]};
+        return w < BLOCK ? mine : Origin{args.instructions[start + w], args.sources[start + w]};
     }
 };
 
-INLINE Program program_of(const FitJob &job, int e)
+INLINE Program program_of(const FitArguments &args, int e)
 {
     Program program;
-    program.start = job.first_word[e];
-    program.n_words = (e + 1 < job.n_exprs ? job.first_word[e + 1] : job.n_words) - program.start;
-    const int own = program.start + min(int(threadIdx.x), program.n_words - 1);
-    program.mine = Origin{job.words[own], job.sources[own]};
+    program.start = args.first_instruction[e];
+    program.n_instructions = (e + 1 < args.n_exprs ? args.first_instruction[e + 1] : args.n_instructions) - program.start;
+    const int own = program.start + min(int(threadIdx.x), program.n_instructions - 1);
+    program.mine = Origin{args.instructions[own], args.sources[own]};
     return program;
 }
 
 // The entries of a program for these parameters, with the derivatives by ``first`` and the following ones.
 INLINE void make_entries(
-    const FitJob &job, int e, const Program &program, char *arena, const double *params, int first, Entry *entries)
+    const FitArguments &args, int e, const Program &program, char *arena, const double *params, int first, Entry *entries)
 {
-    Result *results = reinterpret_cast<Result *>(arena + job.results);
+    Result *results = reinterpret_cast<Result *>(arena + args.results);
     int first_result = 0;
 #if PROLOGUES
-    if (job.first_step[e] < job.first_step[e + 1]) {
-        first_result = job.steps[job.first_step[e]].result >> 1;
+    if (args.first_step[e] < args.first_step[e + 1]) {
+        first_result = args.steps[args.first_step[e]].result >> 1;
         sync();
-        if (threadIdx.x == 0) run_prologue(job, e, params, results, first, first_result);
+        if (threadIdx.x == 0) run_prologue(args, e, params, results, first, first_result);
         sync();
     }
 #endif
 #pragma unroll 1
-    for (int w = threadIdx.x; w < program.n_words; w += BLOCK) {
-        const Origin origin = program.origin(job, w);
-        const Source number = find(job, origin.source, params, results, first, first_result);
+    for (int w = threadIdx.x; w < program.n_instructions; w += BLOCK) {
+        const Origin origin = program.origin(args, w);
+        const Source immediate = find(args, origin.source, params, results, first, first_result);
         Entry entry;
-        entry.action = origin.word.action | number.active << 4;
-        entry.places = origin.word.places;
-        entry.high = number.value;
-        entry.low = number.low;
+        entry.action = origin.instruction.action | immediate.active << ACTIVE_SHIFT;
+        entry.places = origin.instruction.places;
+        entry.high = immediate.value;
+        entry.low = immediate.low;
 #pragma unroll
-        for (int t = 0; t < TANGENTS; ++t) entry.rate[t] = number.rate[t];
+        for (int t = 0; t < TANGENTS; ++t) entry.tangent[t] = immediate.tangent[t];
         entries[w] = entry;
     }
 }
@@ -183,7 +153,7 @@ template <class S> INLINE Share<S> share_of(T f, T y, T r, S w, S delta)
 {
     const S size = fabs(S(r));
     switch (KIND) {
-    case DEVIATIONS: return {w * size, w * S(0.5) / max(size, delta)};
+    case ABSOLUTE: return {w * size, w * S(0.5) / max(size, delta)};
     case HUBER: return size <= delta ? Share<S>{w * size * size, w}
                                      : Share<S>{w * (S(2) * size - delta) * delta, w * delta / size};
     case POISSON: {
@@ -202,7 +172,7 @@ template <class S> INLINE void add_point(S (&sum)[N_SUMS], const Dual &acc, int 
         const S slope = KIND == SQUARES ? S(2) * S(w) * S(r) : S(w) * S(sign_of(r));
         sum[0] += KIND == SQUARES ? S(w) * S(r) * S(r) : S(w) * fabs(S(r));
 #pragma unroll
-        for (int t = 0; t < TANGENTS; ++t) if (acc.has(t)) sum[1 + t] = fma(slope, S(acc.rate[t][k]), sum[1 + t]);
+        for (int t = 0; t < TANGENTS; ++t) if (acc.has(t)) sum[1 + t] = fma(slope, S(acc.tangent[t][k]), sum[1 + t]);
         return;
     }
     S scale = S(w);
@@ -216,36 +186,36 @@ template <class S> INLINE void add_point(S (&sum)[N_SUMS], const Dual &acc, int 
     int s = 1 + TANGENTS;
 #pragma unroll
     for (int t = 0; t < TANGENTS; ++t) {
-        const S rate = KIND == SQUARES && !WEIGHTED ? S(acc.rate[t][k]) : scale * S(acc.rate[t][k]);
-        sum[1 + t] = fma(rate, S(r), sum[1 + t]);
+        const S tangent = KIND == SQUARES && !WEIGHTED ? S(acc.tangent[t][k]) : scale * S(acc.tangent[t][k]);
+        sum[1 + t] = fma(tangent, S(r), sum[1 + t]);
 #pragma unroll
-        for (int u = 0; u <= t; ++u, ++s) sum[s] = fma(rate, S(acc.rate[u][k]), sum[s]);
+        for (int u = 0; u <= t; ++u, ++s) sum[s] = fma(tangent, S(acc.tangent[u][k]), sum[s]);
     }
 }
 
 // This lane's points from ``at`` on: their values of the target and weights, 0 where a point does not count.
 struct Goal { Vector y[VECTORS], w[VECTORS]; };
 
-INLINE Goal goal_at(const FitJob &job, int at)
+INLINE Goal goal_at(const FitArguments &args, int at)
 {
-    const int left = job.n_points - at;
+    const int left = args.n_points - at;
     Goal goal;
 #pragma unroll
     for (int j = 0; j < VECTORS; ++j) {
-        goal.y[j] = vector_of(job.target + at, j);
-        if (WEIGHTED) goal.w[j] = vector_of(job.weights + at, j);
+        goal.y[j] = vector_of(args.target + at, j);
+        if (WEIGHTED) goal.w[j] = vector_of(args.weights + at, j);
 #pragma unroll
-        for (int k = 0; k < WIDTH && !WEIGHTED; ++k) goal.w[j].at[k] = T(j * CHUNK + k < left);
+        for (int k = 0; k < WIDTH && !WEIGHTED; ++k) goal.w[j].at[k] = T(j * SEGMENT + k < left);
     }
     return goal;
 }
 
-template <class S> INLINE void add_points(const FitJob &job, const Dual &acc, const Goal &goal, S (&sum)[N_SUMS])
+template <class S> INLINE void add_points(const FitArguments &args, const Dual &acc, const Goal &goal, S (&sum)[N_SUMS])
 {
 #pragma unroll
     for (int k = 0; k < POINTS; ++k) {
         const T w = goal.w[k / WIDTH].at[k % WIDTH];
-        if (w != T(0)) add_point<S>(sum, acc, k, goal.y[k / WIDTH].at[k % WIDTH], w, S(job.delta));
+        if (w != T(0)) add_point<S>(sum, acc, k, goal.y[k / WIDTH].at[k % WIDTH], w, S(args.delta));
     }
 }
 
@@ -280,22 +250,22 @@ INLINE bool all_lanes(bool yes) { return __all_sync(0xffffffffu, yes); }
 // This thread's sums over its points.  They are made in T over FOLD tiles; where that overflows, once more in float64.
 // Where a derivative is nan, all is made once more with strong zeros, and so are the sums that follow: ``strong``.
 INLINE void sum_points(
-    const FitJob &job, const Frame &frame, const Entry *entries, double (&sum)[N_SUMS], bool &strong)
+    const FitArguments &args, const Frame &frame, const Entry *entries, double (&sum)[N_SUMS], bool &strong)
 {
     const int lane = threadIdx.x % LANES * WIDTH, first = threadIdx.x / LANES * TILE;
     T part[N_SUMS];
 #pragma unroll
     for (int s = 0; s < N_SUMS; ++s) sum[s] = 0.0, part[s] = T(0);
     bool wide = false;
-    for (int tile = first, start = first, n_tiles = 0; tile < job.n_points;) {
+    for (int tile = first, start = first, n_tiles = 0; tile < args.n_points;) {
         Dual acc;
         if (strong) run_strongly(frame.at(tile + lane), entries, acc);
         else Operators<false>::run(frame.at(tile + lane), entries, acc);
-        const Goal goal = goal_at(job, tile + lane);
-        if (wide) add_points<double>(job, acc, goal, sum);
-        else add_points<T>(job, acc, goal, part);
+        const Goal goal = goal_at(args, tile + lane);
+        if (wide) add_points<double>(args, acc, goal, sum);
+        else add_points<T>(args, acc, goal, part);
         tile += WARPS * TILE;
-        if (++n_tiles < FOLD && tile < job.n_points) continue;
+        if (++n_tiles < FOLD && tile < args.n_points) continue;
         n_tiles = 0;
         const bool sound = all_lanes(wide ? are_known(sum) : in_range(part));
         if (!sound && !strong && !all_lanes(wide ? are_known(sum) : are_known(part))) {
@@ -353,7 +323,7 @@ struct Rows {
         const int lane = threadIdx.x % LANES * WIDTH;
 #pragma unroll
         for (int k = 0; k < POINTS; ++k) {
-            const int point = k / WIDTH * CHUNK + lane + k % WIDTH;
+            const int point = k / WIDTH * SEGMENT + lane + k % WIDTH;
             const T w = goal.w[k / WIDTH].at[k % WIDTH], y = goal.y[k / WIDTH].at[k % WIDTH], r = acc.value[k] - y;
             double scale = 0.0;
             if (w != T(0)) {
@@ -363,7 +333,7 @@ struct Rows {
             }
 #pragma unroll
             for (int t = 0; t < TANGENTS; ++t)
-                if (first + t < n) at[(first + t) * ROW + point] = scale == 0.0 ? T(0) : T(scale * acc.rate[t][k]);
+                if (first + t < n) at[(first + t) * ROW + point] = scale == 0.0 ? T(0) : T(scale * acc.tangent[t][k]);
             if (first == 0) at[n * ROW + point] = scale == 0.0 ? T(0) : T(scale * r);
         }
     }
@@ -400,24 +370,24 @@ struct Rows {
 // Sums over all points by way of rows; ``entries`` holds the programs of all groups of parameters, one after the other.
 // Where they are nan, a warp makes them once more with strong zeros, and so the sums that follow: ``strong``.
 INLINE void sum_rows(
-    const FitJob &job, const Frame &frame, char *arena, const Entry *entries, int n, double *total, bool &strong)
+    const FitArguments &args, const Frame &frame, char *arena, const Entry *entries, int n, double *total, bool &strong)
 {
     const int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES, n_sums = 1 + n + n * (n + 1) / 2;
-    char *own = arena + job.slots + warp * job.warp_bytes;
-    const Rows rows = {reinterpret_cast<T *>(own + job.rows), reinterpret_cast<double *>(own + job.products), n};
+    char *own = arena + args.slots + warp * args.warp_bytes;
+    const Rows rows = {reinterpret_cast<T *>(own + args.rows), reinterpret_cast<double *>(own + args.products), n};
     double loss;
     while (true) {
         loss = 0.0;
         for (int s = lane; s < n_sums; s += LANES) rows.products[s] = 0.0;
-        for (int tile = warp * TILE; tile < job.n_points; tile += WARPS * TILE) {
+        for (int tile = warp * TILE; tile < args.n_points; tile += WARPS * TILE) {
             const int at = tile + lane * WIDTH;
-            const Goal goal = goal_at(job, at);
+            const Goal goal = goal_at(args, at);
             for (int first = 0; first < n; first += TANGENTS) {
-                const Entry *group = entries + first / TANGENTS * job.max_words;
+                const Entry *group = entries + first / TANGENTS * args.max_instructions;
                 Dual acc;
                 if (strong) run_strongly(frame.at(at), group, acc);
                 else Operators<false>::run(frame.at(at), group, acc);
-                rows.write(acc, goal, first, T(job.delta), loss);
+                rows.write(acc, goal, first, T(args.delta), loss);
             }
             __syncwarp();
             rows.add_products();
@@ -434,7 +404,7 @@ INLINE void sum_rows(
     for (int s = threadIdx.x; s < n_sums; s += BLOCK) {
         double all = 0.0;
         for (int w = 0; w < WARPS; ++w)
-            all += *reinterpret_cast<double *>(arena + job.slots + w * job.warp_bytes + job.products + 8 * s);
+            all += *reinterpret_cast<double *>(arena + args.slots + w * args.warp_bytes + args.products + 8 * s);
         total[s] = all;
     }
     sync();

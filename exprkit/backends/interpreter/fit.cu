@@ -26,12 +26,8 @@
 
 // ── Levenberg-Marquardt, by one thread ───────────────────────────────────────────────
 
-struct Progress {
-    double damping, predicted;
-    int iterations, evaluations, status, phase;
-};
-constexpr int PROGRESS_BYTES = 32;
-static_assert(sizeof(Progress) == PROGRESS_BYTES, "the host counts on it");
+//{Progress}
+constexpr int PROGRESS_BYTES = sizeof(Progress);
 
 // A fit in the block's memory: of n parameters p, trial, step and scale, the sums now and of the trial, a factor.
 struct State {
@@ -54,9 +50,9 @@ struct State {
     INLINE double &factor(int i, int j) const { return next()[n_sums() + i * (i + 1) / 2 + j]; }
 };
 
-INLINE State state_of(const FitJob &job, char *arena, int n)
+INLINE State state_of(const FitArguments &args, char *arena, int n)
 {
-    char *at = arena + job.state;
+    char *at = arena + args.state;
     return State{reinterpret_cast<Progress *>(at), reinterpret_cast<double *>(at + PROGRESS_BYTES), n};
 }
 
@@ -83,9 +79,9 @@ struct Terms {
     Bounds bounds;
 };
 
-INLINE Terms terms_of(const FitJob &job, int e, const Bounds &bounds)
+INLINE Terms terms_of(const FitArguments &args, int e, const Bounds &bounds)
 {
-    return Terms{job.tol, job.gtol, job.max_iter, job.verdicts[e], job.linear ? job.linear[e] : 0, bounds};
+    return Terms{args.tol, args.gtol, args.max_iter, args.verdicts[e], args.linear ? args.linear[e] : 0, bounds};
 }
 
 // Whether a parameter changes the values, by numbers that can be reckoned with.
@@ -334,7 +330,7 @@ INLINE void advance_in_registers(const State &stored, const Terms &terms)
     *stored.now_at = progress;
 }
 
-INLINE void begin(const FitJob &job, const State &s, const Bounds &bounds, const double *start, int n_params)
+INLINE void begin(const FitArguments &args, const State &s, const Bounds &bounds, const double *start, int n_params)
 {
     s.progress().damping = FIRST_DAMPING;
     s.progress().iterations = s.progress().evaluations = 0;
@@ -351,134 +347,134 @@ struct Item {
     Program program;
 };
 
-INLINE void finish_fit(const FitJob &job, const Item &item, const State &s)
+INLINE void finish_fit(const FitArguments &args, const Item &item, const State &s)
 {
     const bool lost = s.progress().status == NOT_FINITE;
-    for (int i = threadIdx.x; i < job.max_params; i += BLOCK)
-        job.params[item.row * job.max_params + i] = i < item.n_params ? s.p(i) : nan("");
+    for (int i = threadIdx.x; i < args.max_params; i += BLOCK)
+        args.params[item.row * args.max_params + i] = i < item.n_params ? s.p(i) : nan("");
     if (threadIdx.x) return;
-    job.loss[item.row] = lost ? nan("") : s.loss();
-    job.iterations[item.row] = s.progress().iterations;
-    job.evaluations[item.row] = s.progress().evaluations;
-    job.status[item.row] = (unsigned char)(s.progress().status);
+    args.loss[item.row] = lost ? nan("") : s.loss();
+    args.iterations[item.row] = s.progress().iterations;
+    args.evaluations[item.row] = s.progress().evaluations;
+    args.status[item.row] = (unsigned char)(s.progress().status);
 }
 
-INLINE void write_normal(const FitJob &job, const Item &item, const State &s)
+INLINE void write_normal(const FitArguments &args, const Item &item, const State &s)
 {
     const double *sums = s.next();
-    const int n = item.n_params, most = job.max_params;
-    if (threadIdx.x == 0) job.loss[item.row] = sums[0];
-    for (int i = threadIdx.x; i < n; i += BLOCK) job.jtr[item.row * most + i] = sums[1 + i];
+    const int n = item.n_params, most = args.max_params;
+    if (threadIdx.x == 0) args.loss[item.row] = sums[0];
+    for (int i = threadIdx.x; i < n; i += BLOCK) args.jtr[item.row * most + i] = sums[1 + i];
     for (int i = threadIdx.x; i < n * n; i += BLOCK) {
         const int row = max(i / n, i % n), column = min(i / n, i % n);
-        job.jtj[(item.row * most + i / n) * most + i % n] = sums[1 + s.n() + row * (row + 1) / 2 + column];
+        args.jtj[(item.row * most + i / n) * most + i % n] = sums[1 + s.n() + row * (row + 1) / 2 + column];
     }
 }
 
-INLINE void write_jacobian(const FitJob &job, const Item &item, const Frame &frame, const Entry *entries, int first)
+INLINE void write_jacobian(const FitArguments &args, const Item &item, const Frame &frame, const Entry *entries, int first)
 {
     const int lane = threadIdx.x % LANES * WIDTH;
-    for (int tile = threadIdx.x / LANES * TILE; tile < job.n_points; tile += WARPS * TILE) {
+    for (int tile = threadIdx.x / LANES * TILE; tile < args.n_points; tile += WARPS * TILE) {
         Dual acc;
         run(frame.at(tile + lane), entries, acc);
 #pragma unroll
         for (int k = 0; k < POINTS; ++k) {
-            const int point = tile + lane + k / WIDTH * CHUNK + k % WIDTH;
+            const int point = tile + lane + k / WIDTH * SEGMENT + k % WIDTH;
 #pragma unroll
             for (int t = 0; t < TANGENTS; ++t)
-                if (point < job.n_points && first + t < item.n_params)
-                    job.jacobian[(item.row * job.n_points + point) * job.max_params + first + t] = acc.rate[t][k];
+                if (point < args.n_points && first + t < item.n_params)
+                    args.jacobian[(item.row * args.n_points + point) * args.max_params + first + t] = acc.tangent[t][k];
         }
     }
 }
 
 // Loss and gradient, or J: of as many parameters at a time as there are tangents.
-INLINE void derive(const FitJob &job, const Item &item, const Frame &frame, char *arena, const double *params)
+INLINE void derive(const FitArguments &args, const Item &item, const Frame &frame, char *arena, const double *params)
 {
-    Entry *entries = reinterpret_cast<Entry *>(arena + job.entries);
-    double *scratch = reinterpret_cast<double *>(arena + job.sums), *total = scratch + WARPS * N_SUMS;
+    Entry *entries = reinterpret_cast<Entry *>(arena + args.entries);
+    double *scratch = reinterpret_cast<double *>(arena + args.sums), *total = scratch + WARPS * N_SUMS;
     for (int first = 0; first < max(item.n_params, 1); first += TANGENTS) {
         sync();
-        make_entries(job, item.e, item.program, arena, params, first, entries);
+        make_entries(args, item.e, item.program, arena, params, first, entries);
         sync();
         if (TASK == JACOBIAN) {
-            write_jacobian(job, item, frame, entries, first);
+            write_jacobian(args, item, frame, entries, first);
             continue;
         }
         double sum[N_SUMS];
         bool strong = false;
-        sum_points(job, frame, entries, sum, strong);
+        sum_points(args, frame, entries, sum, strong);
         add_threads(sum, scratch, total);
         for (int t = threadIdx.x; t < TANGENTS; t += BLOCK)
-            if (first + t < item.n_params) job.jtr[item.row * job.max_params + first + t] = total[1 + t];
-        if (threadIdx.x == 0 && first == 0) job.loss[item.row] = total[0];
+            if (first + t < item.n_params) args.jtr[item.row * args.max_params + first + t] = total[1 + t];
+        if (threadIdx.x == 0 && first == 0) args.loss[item.row] = total[0];
     }
 }
 
 // Normal equations, or a whole fit.
-INLINE void optimise(const FitJob &job, const Item &item, const Frame &frame, char *arena, const double *start)
+INLINE void optimise(const FitArguments &args, const Item &item, const Frame &frame, char *arena, const double *start)
 {
-    Entry *entries = reinterpret_cast<Entry *>(arena + job.entries);
-    const State state = state_of(job, arena, item.n_params);
-    const Long at = Long(item.e) * job.max_params;
-    const Bounds bounds = {job.lower ? job.lower + at : nullptr, job.upper ? job.upper + at : nullptr};
+    Entry *entries = reinterpret_cast<Entry *>(arena + args.entries);
+    const State state = state_of(args, arena, item.n_params);
+    const Long at = Long(item.e) * args.max_params;
+    const Bounds bounds = {args.lower ? args.lower + at : nullptr, args.upper ? args.upper + at : nullptr};
     bool strong = false;
-    if (threadIdx.x == 0) begin(job, state, bounds, start, item.n_params);
+    if (threadIdx.x == 0) begin(args, state, bounds, start, item.n_params);
     sync();
     while (true) {
         for (int first = 0; first < (MANY ? item.n_params : 1); first += TANGENTS)
-            make_entries(job, item.e, item.program, arena, &state.trial(0), first, entries + first / TANGENTS * job.max_words);
+            make_entries(args, item.e, item.program, arena, &state.trial(0), first, entries + first / TANGENTS * args.max_instructions);
         sync();
         if (MANY) {
-            sum_rows(job, frame, arena, entries, item.n_params, state.next(), strong);
+            sum_rows(args, frame, arena, entries, item.n_params, state.next(), strong);
         } else {
             double sum[N_SUMS];
-            sum_points(job, frame, entries, sum, strong);
-            add_threads(sum, reinterpret_cast<double *>(arena + job.sums), state.next());
+            sum_points(args, frame, entries, sum, strong);
+            add_threads(sum, reinterpret_cast<double *>(arena + args.sums), state.next());
         }
-        if (TASK == NORMAL) return write_normal(job, item, state);
+        if (TASK == NORMAL) return write_normal(args, item, state);
         if (threadIdx.x == 0) {
-            const Terms terms = terms_of(job, item.e, bounds);
+            const Terms terms = terms_of(args, item.e, bounds);
             if (MANY || BOUNDED) advance(state, terms);
             else advance_in_registers(state, terms);
         }
         sync();
-        if (state.progress().status != RUNNING) return finish_fit(job, item, state);
+        if (state.progress().status != RUNNING) return finish_fit(args, item, state);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) fit(const FitJob job)
+extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) fit(const FitArguments args)
 {
     extern __shared__ Vector shared[];
-    char *arena = GLOBAL_ARENA ? job.arena + blockIdx.x * job.arena_bytes : reinterpret_cast<char *>(shared);
-    char *own = arena + job.slots + threadIdx.x / LANES * job.warp_bytes;
-    const Frame frame = {job.columns, reinterpret_cast<Vector *>(own) + threadIdx.x % LANES,
-                         reinterpret_cast<unsigned *>(own + job.actives) + threadIdx.x % LANES, job.pitch};
-    const Long number = job.first_item + blockIdx.x;
+    char *arena = GLOBAL_ARENA ? args.arena + blockIdx.x * args.arena_bytes : reinterpret_cast<char *>(shared);
+    char *own = arena + args.slots + threadIdx.x / LANES * args.warp_bytes;
+    const Frame frame = {args.columns, reinterpret_cast<Vector *>(own) + threadIdx.x % LANES,
+                         reinterpret_cast<unsigned *>(own + args.actives) + threadIdx.x % LANES, args.pitch};
+    const Long number = args.first_item + blockIdx.x;
     Item item;
-    item.e = job.order[number / job.n_sets];
-    item.row = number % job.n_sets * job.n_exprs + item.e;
-    item.n_params = job.n_params[item.e];
-    item.program = program_of(job, item.e);
-    const double *params = job.starts + item.row * job.max_params;
-    if constexpr (TASK == GRADIENT || TASK == JACOBIAN) derive(job, item, frame, arena, params);
-    else optimise(job, item, frame, arena, params);
+    item.e = args.order[number / args.n_sets];
+    item.row = number % args.n_sets * args.n_exprs + item.e;
+    item.n_params = args.n_params[item.e];
+    item.program = program_of(args, item.e);
+    const double *params = args.starts + item.row * args.max_params;
+    if constexpr (TASK == GRADIENT || TASK == JACOBIAN) derive(args, item, frame, arena, params);
+    else optimise(args, item, frame, arena, params);
 }
 
 // Of every expression's fits the one with the least loss (of equal ones the first) goes into set 0, with the
 // evaluations of all; a thread an expression.
-extern "C" __global__ void choose(const FitJob job)
+extern "C" __global__ void choose(const FitArguments args)
 {
     const Long e = Long(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (e >= job.n_exprs) return;
+    if (e >= args.n_exprs) return;
     Long best = e;
-    for (Long row = e + job.n_exprs; row < Long(job.n_sets) * job.n_exprs; row += job.n_exprs) {
-        job.evaluations[e] += job.evaluations[row];
-        if (job.loss[row] < job.loss[best] || (job.loss[best] != job.loss[best] && job.loss[row] == job.loss[row])) best = row;
+    for (Long row = e + args.n_exprs; row < Long(args.n_sets) * args.n_exprs; row += args.n_exprs) {
+        args.evaluations[e] += args.evaluations[row];
+        if (args.loss[row] < args.loss[best] || (args.loss[best] != args.loss[best] && args.loss[row] == args.loss[row])) best = row;
     }
     if (best == e) return;
-    for (int i = 0; i < job.max_params; ++i) job.params[e * job.max_params + i] = job.params[best * job.max_params + i];
-    job.loss[e] = job.loss[best];
-    job.iterations[e] = job.iterations[best];
-    job.status[e] = job.status[best];
+    for (int i = 0; i < args.max_params; ++i) args.params[e * args.max_params + i] = args.params[best * args.max_params + i];
+    args.loss[e] = args.loss[best];
+    args.iterations[e] = args.iterations[best];
+    args.status[e] = args.status[best];
 }

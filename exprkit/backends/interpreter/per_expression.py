@@ -16,13 +16,15 @@ from typing import Any
 
 import numpy as np
 
+from exprkit.backends.gpu import layout
+from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.launch import Launcher
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.text.tokens import OPERATOR
 
-STOP = OPERATOR + 1
 BINARY = 1 << 8  # beside an operator's code
+BLOCK = 128  # threads, as the thesis found best
 
 
 class Baseline:
@@ -34,32 +36,32 @@ class Baseline:
         lengths = np.diff(pop.offsets)
         self.max_tokens = int(lengths.max(initial=0)) + 1
         inside = np.arange(self.max_tokens) < lengths[:, None]
-        kinds = np.full(inside.shape, STOP, np.uint8)
+        kinds = np.full(inside.shape, layout.STOP, np.uint8)
         values, numbers = np.zeros(inside.shape, np.int32), np.zeros(inside.shape, launcher.dtype)
         kinds[inside], values[inside] = pop.kinds, _values(pop)
         with np.errstate(over="ignore", invalid="ignore"):
             numbers[inside] = pop.values.view(np.float64).astype(launcher.dtype)
-        asarray = launcher.card.xp.asarray
+        asarray = launcher.device.xp.asarray
         self.tokens = {
             "token_kinds": asarray(kinds), "token_values": asarray(values), "token_numbers": asarray(numbers),
         }  # fmt: skip
 
     def evaluate(self, params: Any, out: Any) -> None:
         """Write every element of ``out``, (n_sets, n_exprs, n_points)."""
-        xp = self.launcher.card.xp
+        xp = self.launcher.device.xp
         kernel = self.launcher.support("per_expression", STACK=self.stack)
         blocks = -(-out.shape[-1] // self.block_size), 1
         for one_set, place in zip(params, out, strict=True):
             result = xp.empty(place.shape, place.dtype) if isinstance(place, np.ndarray) else place
-            given = xp.asarray(one_set)
+            values = xp.asarray(one_set)
             launch = self.launcher.launch(
                 kernel, blocks, self.block_size, max_tokens=self.max_tokens,
-                out=result, params=given, max_params=given.shape[-1], **self.tokens,
+                out=result, params=values, max_params=values.shape[-1], **self.tokens,
             )  # fmt: skip
             for i in range(self.n_exprs if out.shape[-1] else 0):
                 launch(expression=i)
             if result is not place:
-                place[...] = result.get() if hasattr(result, "get") else result
+                place[...] = fetched(result)
 
 
 def stack_depth(pop: Population) -> int:

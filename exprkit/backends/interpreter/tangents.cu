@@ -1,18 +1,17 @@
-// Values with derivatives: what a program does to an accumulator that has TANGENTS derivatives beside every value.
-//
-// The host joins it behind job.cu and arithmetic.cu; equations.cu and fit.cu follow.  Programs are those of the
-// interpreter, words with an accumulator.  A value that does not depend on a parameter has no tangent for it, and
+// Values with derivatives: what a program does to an accumulator that has TANGENTS derivatives beside every value: the dual
+// parts.  The host joins it behind common.cu and arithmetic.cu; equations.cu and fit.cu follow.  Programs are those of the
+// interpreter, instructions with an accumulator.  A value that does not depend on a parameter has no tangent for it, and
 // what an operator's derivative is there (perhaps inf) does not matter; ``active`` has a bit for each tangent that counts.
 //
-// The host defines, besides the macros of job.cu:
+// The host defines, besides the macros of common.cu:
 //
 //     TANGENTS      1 to 4                                    RARE      1 where uncommon operators are used
 //     ENTRY_BYTES   the size of an entry
 
 constexpr double MOST = 1.7976931348623157e308;
 
-// A word of a program, with its number and the number's derivatives.
-struct __align__(16) Entry { unsigned action, places; T high, low; T rate[TANGENTS + TANGENTS % 2]; };
+// An instruction of a program, with its number and the number's derivatives.
+struct __align__(16) Entry { unsigned action, places; T high, low; T tangent[TANGENTS + TANGENTS % 2]; };
 static_assert(sizeof(Entry) == ENTRY_BYTES, "the host and the kernel disagree about an entry");
 
 // ── approximations ───────────────────────────────────────────────────────────────────
@@ -60,8 +59,8 @@ struct Frame {
     INLINE Frame at(int point) const { return Frame{columns + point, slots, actives, pitch}; }
 };
 
-INLINE unsigned active_of(const Entry &now) { return now.action >> 4 & 15u; }
-INLINE Vector vector_of(const T *column, int j) { return *reinterpret_cast<const Vector *>(column + j * CHUNK); }
+INLINE unsigned active_of(const Entry &now) { return now.action >> ACTIVE_SHIFT & 15u; }
+INLINE Vector vector_of(const T *column, int j) { return *reinterpret_cast<const Vector *>(column + j * SEGMENT); }
 
 // ── operators, and programs of them ──────────────────────────────────────────────────
 
@@ -70,16 +69,16 @@ INLINE Vector vector_of(const T *column, int j) { return *reinterpret_cast<const
 template <bool STRONG> struct Operators {
     static constexpr int N_VECTORS = STRONG ? 1 : VECTORS, N = N_VECTORS * WIDTH;
 
-    // The accumulator: N values and their derivatives; a rate that is not active is 0.
+    // The accumulator: N values and their derivatives; a tangent that is not active is 0.
     struct Dual {
-        T value[N], rate[TANGENTS][N];
+        T value[N], tangent[TANGENTS][N];
         unsigned active;
 
         INLINE bool has(int t) const { return active >> t & 1; }
     };
 
     // The other operand of an operator of long code: WIDTH points of it and their tangents.
-    struct Other { Vector value, rate[TANGENTS]; unsigned active; };
+    struct Other { Vector value, tangent[TANGENTS]; unsigned active; };
 
     static INLINE T strong_product(T a, T b) { return STRONG ? ::strong_product(a, b) : a * b; }
     static INLINE T strong_quotient(T a, T b) { return STRONG ? ::strong_quotient(a, b) : a / b; }
@@ -109,7 +108,7 @@ template <bool STRONG> struct Operators {
 #pragma unroll
         for (int t = 0; t < TANGENTS; ++t)
 #pragma unroll
-            for (int k = 0; k < N; ++k) acc.rate[t][k] = T(0);
+            for (int k = 0; k < N; ++k) acc.tangent[t][k] = T(0);
     }
 
     static INLINE void spill(const Dual &acc, const Frame &frame, unsigned index)
@@ -120,7 +119,7 @@ template <bool STRONG> struct Operators {
         for (int part = 0; part <= TANGENTS; ++part)
 #pragma unroll
             for (int j = 0; j < N_VECTORS; ++j) {
-                const T (&from)[N] = part ? acc.rate[part ? part - 1 : 0] : acc.value;
+                const T (&from)[N] = part ? acc.tangent[part ? part - 1 : 0] : acc.value;
                 Vector v;
 #pragma unroll
                 for (int k = 0; k < WIDTH; ++k) v.at[k] = from[j * WIDTH + k];
@@ -145,7 +144,7 @@ template <bool STRONG> struct Operators {
             if (!acc.has(t)) continue;
             asm volatile("");
 #pragma unroll
-            for (int k = 0; k < N; ++k) acc.rate[t][k] = strong_product(acc.rate[t][k], da[k]);
+            for (int k = 0; k < N; ++k) acc.tangent[t][k] = strong_product(acc.tangent[t][k], da[k]);
         }
     }
 
@@ -156,7 +155,7 @@ template <bool STRONG> struct Operators {
 #pragma unroll
         for (int t = 0; t < TANGENTS; ++t)
 #pragma unroll
-            for (int k = 0; k < N; ++k) acc.rate[t][k] = acc.has(t) ? acc.rate[t][k] : T(0);
+            for (int k = 0; k < N; ++k) acc.tangent[t][k] = acc.has(t) ? acc.tangent[t][k] : T(0);
     }
 
     // acc = f(acc)
@@ -168,20 +167,20 @@ template <bool STRONG> struct Operators {
         chain(acc, da);
     }
 
-    // acc = number
-    static INLINE void from_number(Dual &acc, const Entry &now)
+    // acc = immediate
+    static INLINE void from_immediate(Dual &acc, const Entry &now)
     {
         acc.active = active_of(now);
 #pragma unroll
         for (int k = 0; k < N; ++k) {
             acc.value[k] = now.high;
 #pragma unroll
-            for (int t = 0; t < TANGENTS; ++t) acc.rate[t][k] = now.rate[t];
+            for (int t = 0; t < TANGENTS; ++t) acc.tangent[t][k] = now.tangent[t];
         }
     }
 
-    // acc = f(acc, number)
-    template <class F> static INLINE void with_number(Dual &acc, const Entry &now, F f)
+    // acc = f(acc, immediate)
+    template <class F> static INLINE void with_immediate(Dual &acc, const Entry &now, F f)
     {
         const unsigned active = active_of(now);
         T da[N], db[N];
@@ -193,7 +192,7 @@ template <bool STRONG> struct Operators {
             if (!(active >> t & 1)) continue;
             asm volatile("");
 #pragma unroll
-            for (int k = 0; k < N; ++k) acc.rate[t][k] = with_strong_product(acc.rate[t][k], db[k], now.rate[t]);
+            for (int k = 0; k < N; ++k) acc.tangent[t][k] = with_strong_product(acc.tangent[t][k], db[k], now.tangent[t]);
         }
         acc.active |= active;
     }
@@ -224,12 +223,12 @@ template <bool STRONG> struct Operators {
             for (int k = 0; k < WIDTH; ++k) acc.value[j * WIDTH + k] = f(acc.value[j * WIDTH + k], b.at[k], da[k], db[k]);
 #pragma unroll
             for (int t = 0; t < TANGENTS; ++t) {
-                const Vector rate = *part_of(slot, 1 + t, j);
+                const Vector tangent = *part_of(slot, 1 + t, j);
 #pragma unroll
                 for (int k = 0; k < WIDTH; ++k) {
-                    T &mine = acc.rate[t][j * WIDTH + k];
+                    T &mine = acc.tangent[t][j * WIDTH + k];
                     if (acc.has(t)) mine = strong_product(mine, da[k]);
-                    if (active >> t & 1) mine = with_strong_product(mine, db[k], rate.at[k]);
+                    if (active >> t & 1) mine = with_strong_product(mine, db[k], tangent.at[k]);
                 }
             }
         }
@@ -239,15 +238,15 @@ template <bool STRONG> struct Operators {
     // acc = f(acc, column or slot)
     template <class F> static INLINE void with_memory(Dual &acc, const Frame &frame, const Entry &now, F f)
     {
-        const unsigned index = now.places & 0xffffu;
-        if (now.action & SLOT) with_slot(acc, frame, index, f);
+        const unsigned index = now.places & OPERAND;
+        if (now.action & FROM_SLOT) with_slot(acc, frame, index, f);
         else with_column(acc, frame.column(index), f);
     }
 
     // acc = f(acc, pair of columns)
     template <class F> static INLINE void with_pair(Dual &acc, const Frame &frame, const Entry &now, F f)
     {
-        const T *high = frame.column(now.places & 0xffffu), *low = high + frame.pitch;
+        const T *high = frame.column(now.places & OPERAND), *low = high + frame.pitch;
         T da[N], db;
 #pragma unroll
         for (int j = 0; j < N_VECTORS; ++j) {
@@ -271,13 +270,13 @@ template <bool STRONG> struct Operators {
 #pragma unroll
             for (int t = 0; t < TANGENTS; ++t) {
 #pragma unroll
-                for (int k = 0; k < WIDTH; ++k) y[k] = acc.has(t) ? strong_product(acc.rate[t][k], da[k]) : T(0);
-                shift_in(acc.rate[t], y);
+                for (int k = 0; k < WIDTH; ++k) y[k] = acc.has(t) ? strong_product(acc.tangent[t][k], da[k]) : T(0);
+                shift_in(acc.tangent[t], y);
             }
         }
     }
 
-    static INLINE Other number_of(const Entry &now)
+    static INLINE Other immediate_of(const Entry &now)
     {
         Other other;
         other.active = active_of(now);
@@ -285,28 +284,28 @@ template <bool STRONG> struct Operators {
         for (int k = 0; k < WIDTH; ++k) {
             other.value.at[k] = now.high;
 #pragma unroll
-            for (int t = 0; t < TANGENTS; ++t) other.rate[t].at[k] = now.rate[t];
+            for (int t = 0; t < TANGENTS; ++t) other.tangent[t].at[k] = now.tangent[t];
         }
         return other;
     }
 
     static INLINE Other operand_of(const Frame &frame, const Entry &now, int j)
     {
-        const unsigned index = now.places & 0xffffu;
+        const unsigned index = now.places & OPERAND;
         Other other;
-        if (now.action & SLOT) {
+        if (now.action & FROM_SLOT) {
             Vector *slot = slot_of(frame, index);
             other.active = frame.actives[index * LANES];
             other.value = *part_of(slot, 0, j);
 #pragma unroll
-            for (int t = 0; t < TANGENTS; ++t) other.rate[t] = *part_of(slot, 1 + t, j);
+            for (int t = 0; t < TANGENTS; ++t) other.tangent[t] = *part_of(slot, 1 + t, j);
         } else {
             other.active = 0;
             other.value = vector_of(frame.column(index), j);
 #pragma unroll
             for (int t = 0; t < TANGENTS; ++t)
 #pragma unroll
-                for (int k = 0; k < WIDTH; ++k) other.rate[t].at[k] = T(0);
+                for (int k = 0; k < WIDTH; ++k) other.tangent[t].at[k] = T(0);
         }
         return other;
     }
@@ -317,23 +316,23 @@ template <bool STRONG> struct Operators {
         shift_in(acc.value, y);
 #pragma unroll
         for (int t = 0; t < TANGENTS; ++t) {
-            T rate[WIDTH];
+            T tangent[WIDTH];
 #pragma unroll
             for (int k = 0; k < WIDTH; ++k) {
-                rate[k] = acc.has(t) ? strong_product(acc.rate[t][k], da[k]) : T(0);
-                if (other.active >> t & 1) rate[k] = with_strong_product(rate[k], db[k], other.rate[t].at[k]);
+                tangent[k] = acc.has(t) ? strong_product(acc.tangent[t][k], da[k]) : T(0);
+                if (other.active >> t & 1) tangent[k] = with_strong_product(tangent[k], db[k], other.tangent[t].at[k]);
             }
-            shift_in(acc.rate[t], rate);
+            shift_in(acc.tangent[t], tangent);
         }
     }
 
-    template <class F> static INLINE void go_round(Dual &acc, int form, const Frame &frame, const Entry &now, F f)
+    template <class F> static INLINE void go_round(Dual &acc, int mode, const Frame &frame, const Entry &now, F f)
     {
-        const bool first = form & 1, is_number = form & 2;
+        const bool first = mode & FIRST, is_immediate = mode & IMMEDIATE;
         unsigned active = 0;
 #pragma unroll 1
         for (int j = 0; j < N_VECTORS; ++j) {
-            const Other other = is_number ? number_of(now) : operand_of(frame, now, j);
+            const Other other = is_immediate ? immediate_of(now) : operand_of(frame, now, j);
             const bool mine = acc.active, its = other.active;
             T y[WIDTH], da[WIDTH], db[WIDTH];
             active = other.active;
@@ -350,18 +349,18 @@ template <bool STRONG> struct Operators {
         acc.active |= active;
     }
 
-    // The same for operators that take a pair: its columns (form 0) or numbers (1) with the accumulator, or columns
-    // with a number (2).
-    template <class F> static INLINE void go_round_pair(Dual &acc, int form, const Frame &frame, const Entry &now, F f)
+    // The same for operators that take a pair: its columns or an immediate with the accumulator, or columns
+    // with an immediate.
+    template <class F> static INLINE void go_round_pair(Dual &acc, int mode, const Frame &frame, const Entry &now, F f)
     {
-        const T *high = frame.column(now.places & 0xffffu), *low = high + frame.pitch;
-        if (form == 2) from_number(acc, now);
-        Other other = number_of(now);
-        if (form != 1) other.active = 0;
+        const T *high = frame.column(now.places & OPERAND), *low = high + frame.pitch;
+        if (mode == PAIR_AND_IMMEDIATE) from_immediate(acc, now);
+        Other other = immediate_of(now);
+        if (mode != PAIR_IMMEDIATE) other.active = 0;
 #pragma unroll 1
         for (int j = 0; j < N_VECTORS; ++j) {
             Vector a_low;
-            if (form != 1) {
+            if (mode != PAIR_IMMEDIATE) {
                 other.value = vector_of(high, j);
                 a_low = vector_of(low, j);
             } else {
@@ -384,16 +383,16 @@ template <bool STRONG> struct Operators {
         while (true) {
             const Entry now = next;
             if (!(now.action & END)) next = *++entries;
-            if (now.action & SPILL) spill(acc, frame, now.action >> 8 & 0xffu);
-            if (now.action & LOAD) load(acc, frame.column(now.places >> 16));
-            const int form = now.action >> 16;
-            if (form < COMMON_CASES) {
-                switch (form) {
+            if (now.action & SPILL) spill(acc, frame, now.action >> SPILL_SHIFT & 0xffu);
+            if (now.action & LOAD) load(acc, frame.column(now.places >> LOAD_SHIFT));
+            const int opcode = now.action >> OPCODE_SHIFT;
+            if (opcode < COMMON_OPCODES) {
+                switch (opcode) {
             //{common cases}
                 default: __builtin_unreachable();
                 }
             } else {
-                switch (form) {
+                switch (opcode) {
             //{few cases}
 #if RARE
             //{rare cases}
@@ -415,13 +414,13 @@ __device__ __noinline__ void run_in_parts(Frame frame, const Entry *entries, Dua
 #pragma unroll 1
     for (int j = 0; j < VECTORS; ++j) {
         Operators<true>::Dual acc;
-        Operators<true>::run(frame.at(j * CHUNK), entries, acc);
+        Operators<true>::run(frame.at(j * SEGMENT), entries, acc);
         all->active = acc.active;
 #pragma unroll
         for (int k = 0; k < WIDTH; ++k) {
             all->value[j * WIDTH + k] = acc.value[k];
 #pragma unroll
-            for (int t = 0; t < TANGENTS; ++t) all->rate[t][j * WIDTH + k] = acc.rate[t][k];
+            for (int t = 0; t < TANGENTS; ++t) all->tangent[t][j * WIDTH + k] = acc.tangent[t][k];
         }
     }
 }
@@ -441,6 +440,6 @@ INLINE void run(const Frame &frame, const Entry *entries, Dual &acc)
 #pragma unroll
     for (int t = 0; t < TANGENTS; ++t)
 #pragma unroll
-        for (int k = 0; k < POINTS; ++k) known = known && acc.rate[t][k] == acc.rate[t][k];
+        for (int k = 0; k < POINTS; ++k) known = known && acc.tangent[t][k] == acc.tangent[t][k];
     if (!__all_sync(0xffffffffu, known)) run_strongly(frame, entries, acc);
 }

@@ -103,7 +103,7 @@ def fuse(
     ends = np.cumsum(n_batches * np.diff(first) * slots)
     expressions = _Expressions(
         np.argsort(structures.of, kind="stable").astype(np.int32), np.concatenate([[0], np.cumsum(count)]),
-        structures.numbers.first_word, structures.first_column, structures.n_columns, structures.columns,
+        structures.numbers.first_instruction, structures.first_column, structures.n_columns, structures.columns,
     )  # fmt: skip
     instances = np.zeros((ends[-1] if len(ends) else 0, 2), np.uint32)
     _fill(instances, order, first, n_batches, slots, expressions)

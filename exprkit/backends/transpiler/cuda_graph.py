@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from exprkit.backends.gpu.device import fetched
 from exprkit.backends.transpiler.modules import EntryArguments, ModuleCache
 from exprkit.backends.transpiler.program import Transpiled
 from exprkit.backends.transpiler.templates import FIELDS
@@ -99,13 +100,13 @@ def work(transpiled: Transpiled, n_sets: int, n_tiles: int, at_once: int = 0) ->
 
 
 class PassArguments:
-    """What all blocks of a pass are told, on the device; sent again where a field has changed."""
+    """Arguments of all blocks of a pass, on the device; sent again where a field has changed."""
 
-    def __init__(self, card: Any) -> None:
-        self.card = card
+    def __init__(self, device: Any) -> None:
+        self.device = device
         self.host = np.zeros(len(FIELDS), np.uint64)
-        self.device = card.xp.zeros(len(FIELDS), np.uint64)
-        self._held: dict[str, Any] = {}  # arrays that the job points to
+        self.sent = device.xp.zeros(len(FIELDS), np.uint64)
+        self._held: dict[str, Any] = {}  # arrays that the arguments point to
         self._numbers: dict[str, int] = {}
 
     def set(self, **fields: Any) -> None:
@@ -116,7 +117,7 @@ class PassArguments:
                 if self._held.get(name, self) is value:
                     continue
                 self._held[name] = value
-                value = 0 if value is None else self.card.pointer(value)
+                value = 0 if value is None else self.device.pointer(value)
             elif self._numbers.get(name) == value:
                 continue
             self._numbers[name] = value
@@ -126,20 +127,20 @@ class PassArguments:
             self._send()
 
     def _send(self) -> None:
-        if self.card.xp is np:
-            self.device[...] = self.host
+        if self.device.xp is np:
+            self.sent[...] = self.host
         else:  # pageable memory: the driver has taken it when the call returns
-            self.device.data.copy_from_host_async(self.host.ctypes.data, self.host.nbytes, self.card.current_stream())
+            self.sent.data.copy_from_host_async(self.host.ctypes.data, self.host.nbytes, self.device.current_stream())
 
 
 class Pass:
-    """All launches for some parameter sets and tiles, which can be repeated with another job."""
+    """All launches for some parameter sets and tiles, which can be repeated with other arguments."""
 
-    def __init__(self, card: Any, code: ModuleCache, n_sets: int, n_tiles: int, at_once: int) -> None:
-        self.card, self.code, self.job = card, code, PassArguments(card)
+    def __init__(self, device: Any, code: ModuleCache, n_sets: int, n_tiles: int, at_once: int) -> None:
+        self.device, self.code, self.arguments = device, code, PassArguments(device)
         made = work(code.transpiled, n_sets, n_tiles, at_once)
         self._first, self._rows = made.first, made.rows
-        self._table = card.xp.asarray(made.table)
+        self._table = device.xp.asarray(made.table)
         self._starts: list[Callable[[], None]] = []
         self._graph: Any = None
         self._is_ready = False
@@ -162,10 +163,10 @@ class Pass:
                     self._starts += starts
             self._is_ready = self.code.epoch == before
             return
-        if self._graph is None and len(self._starts) > 1 and not self.code.separate and self.card.xp is not np:
+        if self._graph is None and len(self._starts) > 1 and not self.code.separate and self.device.xp is not np:
             self._graph = self._captured()
         if self._graph is not None:
-            self._graph.launch(self.card.current_stream())
+            self._graph.launch(self.device.current_stream())
             return
         for start in self._starts:
             start()
@@ -178,19 +179,19 @@ class Pass:
             return [kernels[0].prepare((stop - first, 1), threads, 0, self._given(first))]
         edges = [first + int(row) for row in self._rows[i]] + [stop]
         own = self._table[first:stop, 0]
-        bundle = own.get() if hasattr(own, "get") else own
+        bundle = fetched(own)
         return [
             kernels[int(bundle[a - first])].prepare((b - a, 1), threads, 0, self._given(a))
             for a, b in itertools.pairwise(edges)
         ]
 
     def _given(self, first: int) -> EntryArguments:
-        pointer = self.card.pointer
-        return EntryArguments(pointer(self.job.device), pointer(self._table) + first * WORK_BYTES)
+        pointer = self.device.pointer
+        return EntryArguments(pointer(self.arguments.sent), pointer(self._table) + first * WORK_BYTES)
 
     def _captured(self) -> Any:
         """All launches side by side as one CUDA graph."""
-        cuda = self.card.xp.cuda
+        cuda = self.device.xp.cuda
         main, sides = cuda.Stream(non_blocking=True), []
         with main:
             main.begin_capture()

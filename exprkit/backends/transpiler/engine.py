@@ -21,17 +21,16 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from exprkit.backends import contract
-from exprkit.backends.gpu import device as cards
-from exprkit.backends.gpu.launch import THREADS, Launch, Launcher, UniformNumbers, store_width
-from exprkit.backends.interpreter.engine import adopt, empty
+from exprkit.backends.gpu.device import fetched
+from exprkit.backends.gpu.engine import DeviceEngine, backend, check_block, check_points
+from exprkit.backends.gpu.launch import THREADS, Launch
 from exprkit.backends.precision import Precision
-from exprkit.backends.precision import precision as settings_of
 from exprkit.backends.transpiler.assembler import compile_modules, disassemble
 from exprkit.backends.transpiler.cuda_graph import WORK_BYTES as WORK_ITEM
 from exprkit.backends.transpiler.cuda_graph import Pass, window
@@ -41,8 +40,6 @@ from exprkit.backends.transpiler.structures import to_compile
 from exprkit.backends.transpiler.templates import CHUNK, LINE, VALUES, WARP, Kind
 from exprkit.errors import ArgumentError, DataError, one_of
 from exprkit.expressions.population import Population
-from exprkit.programs.lower import lower
-from exprkit.programs.program import Program
 
 OPTIONS = (
     "block_size", "points_per_thread", "dispatch", "structures_per_module", "structures_per_bundle", "share_code",
@@ -62,18 +59,7 @@ MOST_PASSES = 64  # that are kept ready; each holds a table of work on the devic
 MOST_ROW_BYTES = 1 << 31  # 32 bits hold the length of a row
 
 
-def unavailable() -> str | None:
-    """Why this backend can't run here and what mends it; None if it can."""
-    return cards.missing()
-
-
-def describe() -> str:
-    """What this backend runs on."""
-    device = cards.current()
-    return f"{device.name} ({device.architecture}, {device.multiprocessors} multiprocessors)"
-
-
-class Engine(contract.Compiling):
+class Engine(DeviceEngine, contract.Compiling):
     """A population made ready for one data set.
 
     Parameters
@@ -104,6 +90,7 @@ class Engine(contract.Compiling):
     """
 
     counts = True  # evaluate can count nan and inf
+    most_ready = MOST_PASSES
 
     def __init__(
         self,
@@ -122,26 +109,23 @@ class Engine(contract.Compiling):
         cache: bool = True,
         progress: bool = False,
         code_bytes: int = CODE_BYTES,
-        card: Any = None,
+        device: Any = None,
         compiler: Callable[..., Any] | None = None,
     ) -> None:
-        self.card = card or cards.current()
-        self.pop, self.settings, self.dtype = pop, settings_of(precision), np.dtype(dtype)
-        self.n_exprs, self.n_points = len(pop), len(X)
+        super().__init__(pop, X, precision, dtype, device)
         most = MOST_ROW_BYTES // self.dtype.itemsize
         if self.n_points > most:
             raise DataError(f"{self.n_points} points are more than {most}: take them in parts and add the sums")
-        self._invalid = np.flatnonzero(~pop.valid)
-        self.host_results = isinstance(X, np.ndarray)
         self.separate = one_of("dispatch", dispatch, DISPATCHES) == "per-expression"
-        self._chosen = _check_block(block_size), _check_points(points_per_thread, self.dtype.itemsize)
+        vectors = [v for v in (1, 2, 4) if v * self.dtype.itemsize <= 16]
+        self._chosen = check_block(block_size, WARP), check_points(points_per_thread, vectors)
         self._of_a_bundle = 1 if self.separate else _check_count("structures_per_bundle", structures_per_bundle)
         self._of_a_module = _check_count("structures_per_module", structures_per_module)
         self.seconds: dict[str, float] = {}
         self._options: dict[str, Any] = {"compiler": compiler or _compiler(threads, cache), "most_bytes": code_bytes,
                          "seconds": self.seconds, "progress": progress, "separate": self.separate}  # fmt: skip
         started = time.perf_counter()
-        self.program = _lowered(pop, X, self.settings, self.dtype, self.card.xp)
+        self.program = self._lowered(X)
         self.seconds["lower"] = time.perf_counter() - started
         started = time.perf_counter()
         self.structures = to_compile(self.program, share_code)
@@ -149,20 +133,16 @@ class Engine(contract.Compiling):
         self._make_columns(X)
         self._parts: dict[str, list[tuple[Transpiled, Any]]] = {}
         self._codes: dict[tuple[int, Kind], ModuleCache] = {}
-        self._ready: dict[tuple[Any, ...], Pass] = {}
         self._adding: dict[tuple[Any, ...], Launch] = {}
 
     def _make_columns(self, X: Any) -> None:
         """Make the columns, chunk by chunk of points, and get ready to make numbers."""
-        columns = self.program.column_code, self.program.column_var
-        launcher = Launcher(self.card, self.settings, self.dtype, self.structures.numbers, columns, X)
-        made = launcher._held.pop("columns").reshape(-1, launcher.pitch)
-        padded = self.card.xp.zeros((len(made), -(-self.n_points // CHUNK) * CHUNK), self.dtype)
+        self._load(self.structures.numbers, self.program, X)
+        made = self._launcher.arrays.pop("columns").reshape(-1, self._launcher.pitch)
+        padded = self.device.xp.zeros((len(made), -(-self.n_points // CHUNK) * CHUNK), self.dtype)
         padded[:, : made.shape[1]] = made[:, : padded.shape[1]]
         by_chunk = padded.reshape(len(made), padded.shape[1] // CHUNK, CHUNK).transpose(1, 0, 2)
-        self._columns = self.card.xp.ascontiguousarray(by_chunk)
-        self._launcher = launcher
-        self._numbers = UniformNumbers(launcher)
+        self._columns = self.device.xp.ascontiguousarray(by_chunk)
 
     def parts(self, task: str) -> list[tuple[Transpiled, Any]]:
         """The structures in bundles and modules for a task, and each part's instances on the device."""
@@ -172,7 +152,7 @@ class Engine(contract.Compiling):
                 self.program, self.structures, task, self.n_points, self.dtype.itemsize, self._changed,
                 self._of_a_module,
             )  # fmt: skip
-            self._parts[task] = [(part, self.card.xp.asarray(part.bundles.instances)) for part in made]
+            self._parts[task] = [(part, self.device.xp.asarray(part.bundles.instances)) for part in made]
             self.seconds["group"] += time.perf_counter() - started
         return self._parts[task]
 
@@ -195,7 +175,7 @@ class Engine(contract.Compiling):
         ``counts`` (n_sets, n_exprs, 2) int64 takes how many nan and inf each expression gave.
         """
         if out.size:
-            if isinstance(out, np.ndarray) and self.card.xp is not np:
+            if isinstance(out, np.ndarray) and self.device.xp is not np:
                 self._to_host(params, out)
             else:
                 self._values(params, out)
@@ -204,8 +184,8 @@ class Engine(contract.Compiling):
 
     def _values(self, params: Any, out: Any) -> None:
         """Into a device array."""
-        width = store_width(out, self.card) // self.dtype.itemsize
-        for sets in self._passes(params, VALUES):
+        width = _store_width(out, self.device) // self.dtype.itemsize
+        for sets in self._passes(params, self._sets_at_once(len(params), VALUES)):
             self._run_values(out[sets], 0, self.n_points, width, self.n_points)
 
     def _run_values(self, out: Any, start: int, stop: int, width: int, wanted: int) -> None:
@@ -215,85 +195,75 @@ class Engine(contract.Compiling):
         ``width`` at a time.
         """
         of_a_row = out.shape[-1] * self.dtype.itemsize
-        first = self.card.pointer(out) - start * self.dtype.itemsize
+        first = self.device.pointer(out) - start * self.dtype.itemsize
         for part, instances in self.parts(VALUES):
             store = min(width, part.shape.points)
             masked = wanted % part.shape.points != 0 and store < part.shape.points
             made = self._pass(part, instances, (VALUES, store, masked, False), len(out), start, stop)
-            made.job.set(out=first, row_bytes=of_a_row, out_set_bytes=of_a_row * self.n_exprs)
+            made.arguments.set(out=first, row_bytes=of_a_row, out_set_bytes=of_a_row * self.n_exprs)
             made.launch()
 
     def _to_host(self, params: Any, out: np.ndarray) -> None:
         """Into a host array by way of the device: some sets at a time, or some points of one set."""
         of_a_point = self.dtype.itemsize * self.n_exprs
-        fit = max(self.card.free_bytes() // 2 // of_a_point, 1)  # points of one set
+        fit = max(self.device.free_bytes() // 2 // of_a_point, 1)  # points of one set
         length = -(-self.n_points // 4) * 4
         sets = max(1, fit // length)
         if fit < length:
             length = max(fit // CHUNK, 1) * CHUNK
-        while True:
-            try:
-                return self._copy_parts(params, out, sets, length)
-            except self.card.out_of_memory:
-                self._ready.clear()
-            self.card.release()  # not before the failed run's arrays are gone
-            if sets == 1 and length <= CHUNK:
-                raise MemoryError(
-                    f"{self.n_exprs} expressions on {length} points need {of_a_point * length / 1e9:.3g} GB on the "
-                    f"device besides the data, {self.card.free_bytes() / 1e9:.3g} GB are free: take fewer at a time"
-                )
-            sets, length = (sets // 2, length) if sets > 1 else (1, max(length // 2 // CHUNK, 1) * CHUNK)
+        def smaller(sets: int, length: int) -> tuple[int, int]:
+            return (sets // 2, length) if sets > 1 else (1, min(length, max(length // 2 // CHUNK, 1) * CHUNK))
+
+        def needs(sets: int, length: int) -> tuple[str, int]:
+            return f"{self.n_exprs} expressions on {length} points need", of_a_point * length
+
+        self._shrinking(functools.partial(self._copy_parts, params, out), (sets, length), smaller, needs)
 
     def _copy_parts(self, params: Any, out: np.ndarray, sets: int, length: int) -> None:
         """``sets`` sets at a time, and of them ``length`` points at a time, a whole number of vectors."""
-        for chosen in self._passes(params, VALUES, sets):
-            place = out[chosen]
-            buffer = self.card.xp.empty((len(place), self.n_exprs, length), self.dtype)
+        for some in self._passes(params, self._sets_at_once(len(params), VALUES, sets)):
+            place = out[some]
+            buffer = self.device.xp.empty((len(place), self.n_exprs, length), self.dtype)
             for start in range(0, self.n_points, length):
                 stop = min(start + length, self.n_points)
                 self._run_values(buffer, start, stop, 4, length)
-                _copy_rows(self.card, buffer, place, start, stop)
-        if self.card.xp is not np:
-            self.card.current_stream().synchronize()
+                computed, rows = buffer.reshape(-1, length), place.reshape(-1, self.n_points)
+                self.device.to_host(computed[:, : stop - start], rows[:, start:stop], self.device.current_stream())
+        self.device.current_stream().synchronize()
 
     # ── losses ───────────────────────────────────────────────────────────────────────
 
     def loss_sums(self, params: Any, y: Any, weights: Any, kind: str) -> Any:
         """Sum of weighted squared or absolute errors, float64 (n_sets, n_exprs); on the device if the data is."""
-        xp = self.card.xp
-        sums = (xp.empty if self.n_points else xp.zeros)(params.shape[:2], np.float64)
-        if self.n_points and sums.size:
+
+        def add_up(sums: Any) -> None:
             target, w = self._padded(y, kind), None if weights is None else self._padded(weights, kind)
-            for chosen in self._passes(params, kind):
-                self._sums(sums[chosen], kind, target, w)
-        if len(self._invalid):
-            sums[:, xp.asarray(self._invalid)] = np.nan
-        return sums.get() if self.host_results and hasattr(sums, "get") else sums
+            for some in self._passes(params, self._sets_at_once(len(params), kind)):
+                self._add_up(sums[some], kind, target, w)
+
+        return self._sums(params, add_up)
 
     def _padded(self, values: Any, task: str) -> Any:
         """One number a point on the device, where a thread can load a whole vector; zeros behind the last one."""
-        xp = self.card.xp
-        given = xp.asarray(values)
-        if self.n_points % self._widest(task) == 0 and self.card.pointer(given) % 16 == 0:
-            return given
-        padded = xp.zeros(self.n_points + -self.n_points % 4, self.dtype)
-        padded[: self.n_points] = given
-        return padded
+        values = self.device.xp.asarray(values)
+        if self.n_points % self._widest(task) == 0 and self.device.pointer(values) % 16 == 0:
+            return values
+        return self._launcher.padded(values, self.n_points + -self.n_points % 4)
 
-    def _sums(self, sums: Any, task: str, target: Any, weights: Any) -> None:
+    def _add_up(self, sums: Any, task: str, target: Any, weights: Any) -> None:
         """The sums of all sets whose numbers are there, one span of points after the other."""
         span = SPAN_TILES * self._turn(task) * self._most_turns(task)
         for start in range(0, self.n_points, span):
             stop = min(start + span, self.n_points)
             n_tiles = self._n_tiles(task, start, stop)
             alone = self.n_points <= span and n_tiles == 1
-            partials = sums if alone else self.card.xp.empty((sums.size, n_tiles), np.float64)
+            partials = sums if alone else self.device.xp.empty((sums.size, n_tiles), np.float64)
             for part, instances in self.parts(task):
                 # where points have weights, those of 0 stand behind the last one
                 masked = self.n_points % part.shape.points != 0 and weights is None
                 how = task, 1, masked, weights is not None
                 made = self._pass(part, instances, how, len(sums), start, stop)
-                made.job.set(out=partials, target=target, weights=weights)
+                made.arguments.set(out=partials, target=target, weights=weights)
                 made.launch()
             if not alone:
                 self._add(partials, sums, start > 0)
@@ -302,11 +272,11 @@ class Engine(contract.Compiling):
         """Add the tiles' sums of every row in float64."""
         key = partials.shape, add
         if key not in self._adding:
-            kernel = self.card.kernel("add_chunks", self.settings, REAL="double", LANES=self.card.lanes, SUPPORT=1)
-            n_items, n_chunks = partials.shape
+            kernel = self._launcher.support("add_segments", REAL="double")
+            n_items, n_segments = partials.shape
             self._adding[key] = self._launcher.launch(
-                kernel, (-(-n_items * self.card.lanes // THREADS), 1), THREADS,
-                n_items=n_items, n_chunks=n_chunks, add_to_sums=int(add),
+                kernel, (-(-n_items * self.device.lanes // THREADS), 1), THREADS,
+                n_items=n_items, n_segments=n_segments, add_to_sums=int(add),
             )  # fmt: skip
         self._adding[key](partials=partials, sums=sums)
 
@@ -323,7 +293,7 @@ class Engine(contract.Compiling):
         if not self._is_by_row(part, task):
             return -(-(stop - start) // (turn * self._most_turns(task))), 0
         tiles = -(-(stop - start + LINE // self.dtype.itemsize) // turn)
-        rows = int(part.bundles.n_batches.sum()) * n_sets * tiles // (BUSY_BLOCKS * self.card.multiprocessors)
+        rows = int(part.bundles.n_batches.sum()) * n_sets * tiles // (BUSY_BLOCKS * self.device.multiprocessors)
         return tiles, min(max(rows, 1), MOST_ROWS)
 
     def _is_by_row(self, part: Transpiled, task: str) -> bool:
@@ -345,51 +315,44 @@ class Engine(contract.Compiling):
         """How many tiles of sums share some points."""
         return -(-(stop - start) // (self._turn(task) * self._most_turns(task)))
 
-    def _passes(self, params: Any, task: str, at_once: int | None = None) -> Iterator[slice]:
-        """Make the numbers of as many parameter sets as fit; gives the sets that can run now."""
-        n_sets = len(params)
-        if n_sets > 1:
-            of_a_set = self._launcher.bytes_of_a_set
-            for part, _ in self.parts(task):
-                tiles = self._shared_out(part, task, n_sets, 0, self.n_points)[0]
-                tiles = tiles if task == VALUES else min(tiles, SPAN_TILES)
-                n_batches = int(part.bundles.n_batches.sum())
-                of_a_set += (8 * self.n_exprs * (task != VALUES) + WORK_ITEM * n_batches) * tiles
-            n_sets = min(max(1, WORK_BYTES // of_a_set), at_once or n_sets)
-        for first in range(0, len(params), n_sets):
-            chosen = slice(first, min(first + n_sets, len(params)))
-            self._numbers.make(params[chosen])
-            yield chosen
+    def _sets_at_once(self, n_sets: int, task: str, most: int | None = None) -> int:
+        """For how many parameter sets the memory of a pass is enough."""
+        if n_sets <= 1:
+            return 1
+        of_a_set = self._launcher.bytes_of_a_set
+        for part, _ in self.parts(task):
+            tiles = self._shared_out(part, task, n_sets, 0, self.n_points)[0]
+            tiles = tiles if task == VALUES else min(tiles, SPAN_TILES)
+            n_batches = int(part.bundles.n_batches.sum())
+            of_a_set += (8 * self.n_exprs * (task != VALUES) + WORK_ITEM * n_batches) * tiles
+        return min(max(1, WORK_BYTES // of_a_set), most or n_sets)
 
     def _pass(
         self, part: Transpiled, instances: Any, how: tuple[str, int, bool, bool], n_sets: int, start: int, stop: int
     ) -> Pass:
-        """The launches of a part for some sets and points; of its job, what is to be written is left to set.
+        """The launches of a part for some sets and points; of its arguments, what is to be written is left to set.
 
         ``how``: task, store, masked and weighted of the ``Kind``.
         """
         key = id(part), how, n_sets, start, stop
-        made = self._ready.get(key)
-        if made is None:
-            while len(self._ready) >= MOST_PASSES:
-                del self._ready[next(iter(self._ready))]
-            task, store, masked, weighted = how
-            by_row = self._is_by_row(part, task)
-            kind = part.kind(task, by_row=by_row, store=store, masked=masked, weighted=weighted)
-            made = self._ready[key] = self._prepared(part, instances, kind, n_sets, start, stop)
-        made.job.set(numbers=self._numbers.arrays["numbers"])
+        made: Pass = self._prepared(key, lambda: self._new_pass(part, instances, how, n_sets, start, stop))
+        made.arguments.set(numbers=self._immediates.arrays["immediates"])
         return made
 
-    def _prepared(self, part: Transpiled, instances: Any, kind: Kind, n_sets: int, start: int, stop: int) -> Pass:
+    def _new_pass(
+        self, part: Transpiled, instances: Any, how: tuple[str, int, bool, bool], n_sets: int, start: int, stop: int
+    ) -> Pass:
+        task, store, masked, weighted = how
+        kind = part.kind(task, by_row=self._is_by_row(part, task), store=store, masked=masked, weighted=weighted)
         if (id(part), kind) not in self._codes:
-            self._codes[id(part), kind] = ModuleCache(self.card, part, kind, self.settings, **self._options)
+            self._codes[id(part), kind] = ModuleCache(self.device, part, kind, self.settings, **self._options)
         tiles, rows = self._shared_out(part, kind.task, n_sets, start, stop)
         points = window(start, stop, kind.block * kind.points, tiles)
-        made = Pass(self.card, self._codes[id(part), kind], n_sets, tiles, rows)
+        made = Pass(self.device, self._codes[id(part), kind], n_sets, tiles, rows)
         itemsize = self.dtype.itemsize
-        made.job.set(
+        made.arguments.set(
             columns=self._columns, chunk_bytes=self._columns.shape[1] * CHUNK * itemsize, instances=instances,
-            numbers_set_bytes=2 * itemsize * self._launcher.n_words, n_exprs=self.n_exprs, **points._asdict(),
+            numbers_set_bytes=2 * itemsize * self._launcher.n_instructions, n_exprs=self.n_exprs, **points._asdict(),
         )  # fmt: skip
         return made
 
@@ -409,7 +372,7 @@ class Engine(contract.Compiling):
         BackendError
             If no disassembler is installed.
         """
-        architecture = self.settings.architecture or self.card.architecture
+        architecture = self.settings.architecture or self.device.architecture
         return disassemble(next(iter(compile_modules([self.ptx(i)], architecture, self.settings))).cubin)
 
     def kernels(self) -> list[dict[str, Any]]:
@@ -417,36 +380,16 @@ class Engine(contract.Compiling):
         return [line for code in self._codes.values() for line in code.described()]
 
 
-def _lowered(pop: Population, X: Any, settings: Precision, dtype: np.dtype, xp: Any) -> Program:
-    device = np if isinstance(X, np.ndarray) else xp
-    # one column at a time: CuPy reduces a whole array on all multiprocessors, but an axis on few
-    columns = [device.ascontiguousarray(X[:, v]) for v in range(X.shape[1] if len(X) else 0)]
-    negative = [bool((device.signbit(x) & ~device.isnan(x)).view(np.uint8).max()) for x in columns]
-    positive = ~np.array(negative or [False] * X.shape[1], bool)
-    return lower(pop, precision=settings.operators, positive=positive, dtype=dtype)
-
-
-def _copy_rows(card: Any, buffer: Any, place: np.ndarray, start: int, stop: int) -> None:
-    """Points ``start`` to ``stop`` of every row, from the device to the host."""
-    if card.xp is np:
-        place[..., start:stop] = buffer[..., : stop - start]
-        return
-    runtime, itemsize, width = card.xp.cuda.runtime, place.itemsize, stop - start
-    stream = card.current_stream().ptr
-    if width == buffer.shape[-1] == place.shape[-1]:
-        runtime.memcpyAsync(place.ctypes.data, buffer.data.ptr, place.nbytes, runtime.memcpyDeviceToHost, stream)
-        return
-    runtime.memcpy2DAsync(
-        place.ctypes.data + start * itemsize, place.shape[-1] * itemsize, buffer.data.ptr, buffer.shape[-1] * itemsize,
-        width * itemsize, len(place) * place.shape[1], runtime.memcpyDeviceToHost, stream,
-    )  # fmt: skip
+def _store_width(out: Any, device: Any) -> int:
+    """How many bytes a thread may store at once: rows follow one another without a gap."""
+    alignment = int(out.shape[-1]) * out.itemsize | device.pointer(out)
+    return next(width for width in (16, 8, 4) if alignment % width == 0)
 
 
 def _count(out: Any, counts: Any) -> None:
     """How many nan and inf there are in each row."""
     for k, is_one in enumerate((np.isnan, np.isinf)):  # of CuPy's arrays, they call CuPy's own
-        found = is_one(out).sum(-1)
-        counts[..., k] = found.get() if hasattr(found, "get") else found
+        counts[..., k] = fetched(is_one(out).sum(-1))
 
 
 def _check_count(name: str, value: int | None) -> int | None:
@@ -459,19 +402,4 @@ def _compiler(threads: int | None, cache: bool) -> Callable[..., Any]:
     return functools.partial(compile_modules, workers=threads, cache=cache)
 
 
-def _check_block(size: int | None) -> int | None:
-    if size is not None and (not isinstance(size, int) or size < WARP or size % WARP or size > 1024):
-        raise ArgumentError(f"block_size must be a multiple of {WARP} up to 1024, not {size!r}")
-    return size
-
-
-def _check_points(points: int | None, itemsize: int) -> int | None:
-    choices = [v for v in (1, 2, 4) if v * itemsize <= 16]
-    if points is not None and points not in choices:
-        raise ArgumentError(f"points_per_thread must be one of {', '.join(map(str, choices))}, not {points!r}")
-    return points
-
-
-BACKEND = contract.Backend(
-    unavailable, describe, Engine, options=OPTIONS, takes_settings=True, lowers=True, adopt=adopt, empty=empty
-)
+BACKEND = backend(Engine, OPTIONS)

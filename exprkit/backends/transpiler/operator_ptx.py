@@ -152,7 +152,7 @@ def source(operators: str) -> str:
 def _function(row: ops.Operator, operators: str) -> str:
     formula = opcodes.formula(row, operators)
     if row.width > 1:
-        result, body = "Number", f"T y_low = T(0); const T y = {formula}; return Number{{y, y_low}};"
+        result, body = "DoubleDouble", f"T y_low = T(0); const T y = {formula}; return DoubleDouble{{y, y_low}};"
     elif row.cuda.fast_path and not row.ptx.formula and opcodes.is_long(row, operators):  # the interpreter's bits
         result = "T"
         body = f"bool in_range = true; const T y = {row.cuda.fast_path}; return in_range ? y : {formula};"

@@ -34,7 +34,8 @@ from typing import NamedTuple
 import numpy as np
 
 from exprkit.backends.gpu import opcodes
-from exprkit.backends.gpu.bytecode import CONSTANT, Accumulated, arrays_of, source, write_prologue
+from exprkit.backends.gpu.bytecode import Bytecode, arrays_of, source, write_prologue
+from exprkit.backends.gpu.layout import CONSTANT
 from exprkit.operators import ops
 from exprkit.programs.program import COLUMN, SLOT, UNIFORM, Program
 from exprkit.runtime.jit import compiled
@@ -61,7 +62,7 @@ class Structures:
     ==============  =======  ================  ==================================================
 
     ``numbers`` has the sources of all numbers and the prologues, as the kernel
-    ``make_numbers`` of the interpreter reads them: its "words" are the numbers here.
+    ``make_immediates`` of the interpreter reads them: its "instructions" are the numbers here.
 
     Where columns are ``indirect``, each use of a column is a column of the structure (of a pair two, one after the
     other), and each expression has its own.  Such structures compute nothing together and share no columns.
@@ -82,7 +83,7 @@ class Structures:
     b: np.ndarray
     n_numbers: np.ndarray
     example: np.ndarray
-    numbers: Accumulated
+    numbers: Bytecode
     indirect: bool
     n_columns: np.ndarray
     first_column: np.ndarray
@@ -128,9 +129,9 @@ def find_structures(program: Program, indirect: bool = False) -> Structures:
     )  # fmt: skip
     n, n_results = _find_all(arrays_of(program), _rows(), out, scratch)
     last, n_numbers = out.first[n], out.first_number[-1]
-    numbers = Accumulated(
-        words=np.zeros((n_numbers, 2), np.uint32),
-        first_word=out.first_number[:-1],
+    numbers = Bytecode(
+        instructions=np.zeros((n_numbers, 2), np.uint32),
+        first_instruction=out.first_number[:-1],
         sources=out.sources[: n_numbers + 1].copy(),  # one further: where an expression without numbers points to
         steps=out.steps,
         first_step=out.first_step,

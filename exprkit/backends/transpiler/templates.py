@@ -37,7 +37,7 @@ tile            points first, first + stride, ... before first + extent and stop
 columns         [chunk of 32 points][column][32]: a thread reaches all columns from one address
 instances       [batch of a bundle][structure]: first number, expression (32 bits each); where columns are
                 indirect, behind these the structure's columns, filled up to vectors of 4
-numbers         [set][number] pairs: high and low part (see ``make_numbers`` in support.cu)
+numbers         [set][number] pairs: high and low part (see ``make_immediates`` in support.cu)
 out             [set][expression][point]; of sums: [set][expression][tile], float64
 target, weights [point]
 ==============  ===================================================================================

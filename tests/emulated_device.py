@@ -1,7 +1,7 @@
-"""A card that is not there: the interpreter's kernels compiled as C++ and run on the CPU, for tests without a GPU.
+"""A GPU that is not there: the interpreter's kernels compiled as C++ and run on the CPU, for tests without a GPU.
 
 A warp has one lane and a block one warp, so launches are loops; everything else, from the
-words of a program to the segments of a launch, is what runs on a GPU.
+instructions of a program to the schedule of a launch, is what runs on a GPU.
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ SHARED_BYTES = 1 << 20
 HEADER = Path(__file__).with_name("emulated_cuda.h")
 RUN = """
 alignas(16) static unsigned char memory[{shared}];
-typedef {job} Argument;
-extern "C" void launch(int blocks_x, int blocks_y, int threads, const Argument *job)
+extern "C" void launch(int blocks_x, int blocks_y, int threads, const {arguments} *args)
 {{
     shared = reinterpret_cast<Vector *>(memory);
     gridDim = {{blocks_x, blocks_y}};
     blockDim = {{threads, 1}};
     for (blockIdx.y = 0; blockIdx.y < blocks_y; ++blockIdx.y)
         for (blockIdx.x = 0; blockIdx.x < blocks_x; ++blockIdx.x)
-            for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) {call};
+            for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) {name}(*args);
 }}
-extern "C" int job_bytes() {{ return sizeof(Argument); }}
+extern "C" int argument_bytes() {{ return sizeof({arguments}); }}
 """
 
 
@@ -49,14 +48,14 @@ class EmulatedKernel:
     def resident(self, threads, shared):
         return 2
 
-    def prepare(self, blocks, threads, shared, job, overlaps=False):
-        assert ctypes.sizeof(job) == self._library.job_bytes()
+    def prepare(self, blocks, threads, shared, arguments, overlaps=False):
+        assert ctypes.sizeof(arguments) == self._library.argument_bytes()
         assert shared <= SHARED_BYTES
-        return lambda: self._library.launch(*blocks, threads, ctypes.byref(job))
+        return lambda: self._library.launch(*blocks, threads, ctypes.byref(arguments))
 
 
-class EmulatedCard:
-    """What ``exprkit.backends.gpu.device.Card`` is, in NumPy."""
+class EmulatedDevice:
+    """What ``exprkit.backends.gpu.device.CudaDevice`` is, in NumPy."""
 
     xp = np
     lanes = 1
@@ -77,8 +76,8 @@ class EmulatedCard:
         return self._kernels[key]
 
     def _build(self, name, source, defined):
-        job = "FitJob" if "struct FitJob" in source else "Job"
-        return self._compiled(source + RUN.format(shared=SHARED_BYTES, job=job, call=f"{name}(*job)"), defined)
+        arguments = "FitArguments" if "struct FitArguments" in source else "Arguments"
+        return self._compiled(source + RUN.format(shared=SHARED_BYTES, arguments=arguments, name=name), defined)
 
     def library(self, source, settings, macros):
         """What the text makes ``extern "C"``."""

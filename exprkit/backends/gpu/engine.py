@@ -1,0 +1,164 @@
+"""What the engines of both GPU backends do alike: programs, passes over parameter sets, memory that runs out, results.
+
+In: a population and data.  Out: ``DeviceEngine``, which the backends' engines extend, and ``backend``, which makes
+a ``Backend`` of one.
+
+    >>> from exprkit.backends.gpu.engine import check_points
+    >>> check_points(4, (1, 2, 4))
+    4
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from exprkit.backends import contract
+from exprkit.backends.gpu import device as gpu
+from exprkit.backends.gpu.bytecode import Bytecode
+from exprkit.backends.gpu.launch import Immediates, Launcher, too_large
+from exprkit.backends.precision import Precision
+from exprkit.backends.precision import precision as settings_of
+from exprkit.errors import ArgumentError
+from exprkit.expressions.population import Population
+from exprkit.programs.lower import lower
+from exprkit.programs.program import Program
+
+
+def unavailable() -> str | None:
+    """Why the GPU backends can't run here and what mends it; None if they can."""
+    return gpu.missing()
+
+
+def describe() -> str:
+    """What they run on."""
+    device = gpu.current()
+    return f"{device.name} ({device.architecture}, {device.multiprocessors} multiprocessors)"
+
+
+def backend(engine: type[DeviceEngine], options: tuple[str, ...]) -> contract.Backend:
+    """A GPU backend as data."""
+    return contract.Backend(
+        unavailable, describe, engine, options, takes_settings=True, lowers=True, adopt=gpu.adopt, empty=gpu.empty
+    )
+
+
+class DeviceEngine(contract.Engine):
+    """A population made ready for one data set on a GPU."""
+
+    most_ready = 256  # launches that are kept ready; each holds a few arrays on the device
+
+    def __init__(self, pop: Population, X: Any, precision: str | Precision, dtype: np.dtype, device: Any) -> None:
+        self.device = device or gpu.current()
+        self.settings, self.dtype, self.pop = settings_of(precision), np.dtype(dtype), pop
+        self.n_exprs, self.n_points = len(pop), len(X)
+        self._invalid = np.flatnonzero(~pop.valid)
+        self.host_results = isinstance(X, np.ndarray)
+        self._ready: dict[tuple[Any, ...], Any] = {}
+
+    def _lowered(self, X: Any) -> Program:
+        """The population's programs; powers of variables without negative values are shorter."""
+        xp = np if isinstance(X, np.ndarray) else self.device.xp
+        # one column at a time: CuPy reduces a whole array on all multiprocessors, but an axis on few
+        columns = [xp.ascontiguousarray(X[:, v]) for v in range(X.shape[1] if len(X) else 0)]
+        negative = [bool((xp.signbit(x) & ~xp.isnan(x)).view(np.uint8).max()) for x in columns]
+        positive = ~np.array(negative or [False] * X.shape[1], bool)
+        return lower(self.pop, precision=self.settings.operators, positive=positive, dtype=self.dtype)
+
+    def _load(self, programs: Bytecode, program: Program, X: Any) -> None:
+        """Bring bytecode and columns to the device, and get ready to make immediates."""
+        columns = program.column_code, program.column_var
+        self._launcher = Launcher(self.device, self.settings, self.dtype, programs, columns, X)
+        self._immediates = Immediates(self._launcher)
+
+    def _prepared(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """What ``make`` gives, or gave not too long ago."""
+        if key not in self._ready:
+            if len(self._ready) >= self.most_ready:
+                del self._ready[next(iter(self._ready))]
+            self._ready[key] = make()
+        return self._ready[key]
+
+    # ── memory ───────────────────────────────────────────────────────────────────────
+
+    def _passes(self, params: Any, at_once: int) -> Iterator[slice]:
+        """Make the immediates of ``at_once`` parameter sets, of fewer if memory runs out; gives the sets to run."""
+        first = 0
+        while first < len(params):
+            some = slice(first, min(first + at_once, len(params)))
+            try:
+                is_new = self._immediates.make(params[some])
+            except self.device.out_of_memory:
+                if some.stop - first == 1:
+                    raise
+            else:
+                if is_new:
+                    self._ready.clear()  # what is there points to the old arrays
+                yield some
+                first = some.stop
+                continue
+            at_once = (some.stop - first) // 2
+            self._ready.clear()
+            self.device.release()
+
+    def _shrinking(
+        self,
+        run: Callable[..., None],
+        size: tuple[int, ...],
+        smaller: Callable[..., tuple[int, ...]],
+        needs: Callable[..., tuple[str, int]],
+    ) -> None:
+        """``run(*size)``, with a ``smaller`` size as often as memory runs out; ``needs``: what of how many bytes."""
+        while True:
+            try:
+                return run(*size)
+            except self.device.out_of_memory:
+                self._ready.clear()
+            self.device.release()  # not before the failed run's arrays are gone
+            less = smaller(*size)
+            if less == size:
+                what, n_bytes = needs(*size)
+                raise MemoryError(
+                    f"{what} {n_bytes / 1e9:.3g} GB on the device besides the data, and "
+                    f"{self.device.free_bytes() / 1e9:.3g} GB are free: take fewer points at a time"
+                )
+            size = less
+
+    @contextlib.contextmanager
+    def _needing(self, what: str) -> Iterator[None]:
+        """Memory that runs out in here is too little for ``what``."""
+        try:
+            yield
+        except self.device.out_of_memory as error:
+            raise too_large(what, self.device) from error
+
+    # ── results ──────────────────────────────────────────────────────────────────────
+
+    def _sums(self, params: Any, add_up: Callable[[Any], None]) -> Any:
+        """Sums, float64 (n_sets, n_exprs), that ``add_up`` writes; on the device if the data is."""
+        xp = self.device.xp
+        sums = (xp.empty if self.n_points else xp.zeros)(params.shape[:2], np.float64)
+        if self.n_points and sums.size:
+            add_up(sums)
+        if len(self._invalid):
+            sums[:, xp.asarray(self._invalid)] = np.nan
+        return self._result(sums)
+
+    def _result(self, array: Any) -> Any:
+        """An array of the device where the caller wants it."""
+        return gpu.fetched(array) if self.host_results else array
+
+
+def check_block(size: int | None, lanes: int) -> int | None:
+    if size is not None and (not isinstance(size, int) or size < lanes or size % lanes or size > 1024):
+        raise ArgumentError(f"block_size must be a multiple of {lanes} up to 1024, not {size!r}")
+    return size
+
+
+def check_points(points: int | None, choices: Sequence[int]) -> int | None:
+    if points is not None and points not in choices:
+        raise ArgumentError(f"points_per_thread must be one of {', '.join(map(str, choices))}, not {points!r}")
+    return points

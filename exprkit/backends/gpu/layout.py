@@ -1,0 +1,161 @@
+"""What host and device share: the structs and numbers of the kernels, told once for both.
+
+In: nothing.  Out: ctypes classes and constants for Python, and their text in CUDA C, which ``opcodes`` puts in place of
+the lines ``//{name}`` of the kernels' files.
+
+    >>> from exprkit.backends.gpu import layout
+    >>> layout.Arguments(n_points=5).n_points
+    5
+    >>> print(layout.TEXTS["modes"])
+    enum { FIRST = 1, IMMEDIATE = 2, PAIR_IMMEDIATE = 1, PAIR_AND_IMMEDIATE = 2 };
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from exprkit.backends import objective
+from exprkit.text import tokens
+
+VECTOR_BYTES = 16  # that a thread loads and stores at once
+LINE_BYTES = 256  # of the device's memory that are best written together: data/results/h200_interpreter.md
+
+# ── an instruction: action and places ────────────────────────────────────────────────
+
+# action: opcode << 16 | slot to spill to << 8 | bits; places: column to load << 16 | the operand's column or slot
+ACTION, PLACES = range(2)
+END, LOAD, SPILL, FROM_SLOT = 1, 2, 4, 8  # last of its program; load a column first; spill first; the operand is a slot
+OPCODE_SHIFT, SPILL_SHIFT, LOAD_SHIFT, ACTIVE_SHIFT = 16, 8, 16, 4  # active: of an entry of tangents.cu
+OPERAND = (1 << LOAD_SHIFT) - 1  # of places
+SOURCE_SHIFT, SOURCE_KIND = 2, 3  # a source: index << 2 | one of these
+NO_IMMEDIATE, PARAMETER, CONSTANT, RESULT = range(4)
+
+# Addressing modes of two operands, of which the accumulator is one: bits.  ALONE has no other operand; BOTH has none in
+# the accumulator.  Of a double-double there are three; kernels count those from 0.
+FIRST, IMMEDIATE = 1, 2  # the other operand is a (not b); it is an immediate (not in memory)
+MEMORY, MEMORY_FIRST, IMMEDIATE_FIRST = 0, FIRST, IMMEDIATE | FIRST
+ALONE, BOTH = 4, 5
+N_MODES = 6
+PAIR_IMMEDIATE, PAIR_AND_IMMEDIATE = IMMEDIATE_FIRST >> 1, BOTH >> 1
+
+STOP = tokens.OPERATOR + 1  # behind an expression's last token, for the per-expression kernel
+
+
+def _enum(names: str) -> str:
+    """Constants of this module, in CUDA C."""
+    return f"enum {{ {', '.join(f'{name} = {globals()[name]}' for name in names.split())} }};"
+
+
+ENUMS = {
+    "actions": _enum("END LOAD SPILL FROM_SLOT OPCODE_SHIFT SPILL_SHIFT LOAD_SHIFT ACTIVE_SHIFT")
+    + f"\nenum : unsigned {{ OPERAND = {OPERAND} }};",
+    "sources": _enum("NO_IMMEDIATE PARAMETER CONSTANT RESULT SOURCE_SHIFT SOURCE_KIND"),
+    "modes": _enum("FIRST IMMEDIATE PAIR_IMMEDIATE PAIR_AND_IMMEDIATE"),
+    "VECTOR_BYTES": f"constexpr unsigned VECTOR_BYTES = {VECTOR_BYTES};",
+    "LINE_BYTES": f"enum : unsigned {{ LINE_BYTES = {LINE_BYTES} }};",
+    "tasks": "enum { VALUES, SQUARE, ABSOLUTE };\nenum { SHUFFLE, SHARED, ATOMIC };",
+    "tokens": f"enum {{ T_CONSTANT = {tokens.CONSTANT}, T_VARIABLE = {tokens.VARIABLE}, "
+    f"T_PARAMETER = {tokens.PARAMETER}, T_STOP = {STOP} }};",
+    "fit tasks": "enum { NORMAL, GRADIENT, JACOBIAN, FIT };",
+    "kinds": f"enum {{ SQUARES = {objective.SQUARES}, ABSOLUTE = {objective.ABSOLUTE}, HUBER = {objective.HUBER}, "
+    f"POISSON = {objective.POISSON} }};",
+}
+
+# ── structs: rows of type, names, what they are ──────────────────────────────────────
+
+Rows = tuple[tuple[str, str, str], ...]
+
+_INSTRUCTION: Rows = (("unsigned", "action places", ""),)
+_STEP: Rows = (("int", "code a b result", "of a prologue; result: index << 1 | is a double-double"),)
+_CHUNK: Rows = (
+    ("int", "item n_items", "consecutive items of a partition (schedule.py)"),
+    ("int", "instruction n_instructions", "the first, in the stream of all sets"),
+)
+_PROGRESS: Rows = (("double", "damping predicted", ""), ("int", "iterations evaluations status phase", ""))
+
+_PROGRAMS: Rows = (
+    ("const Instruction *", "instructions", "(n_instructions)"),
+    ("const int *", "first_instruction", "(n_exprs)"),
+    ("const int *", "sources", "(n_instructions) where the instructions' immediates come from"),
+    ("const Step *", "steps", "prologues"),
+    ("const int *", "first_step", "(n_exprs + 1)"),
+    ("const T *", "constants", ""),
+)
+_ARGUMENTS: Rows = (
+    *_PROGRAMS,
+    ("DoubleDouble *", "immediates", "(n_sets, n_instructions)"),
+    ("T *", "results", "(n_sets, n_results) of the prologues"),
+    ("const T *", "params", "(n_sets, n_exprs, max_params)"),
+    ("const T *", "data", "as the user gave it, two strides"),
+    ("const int *", "column_code column_var column_low", "(n_columns)"),
+    ("T *", "columns", "(n_columns, pitch)"),
+    ("const T *", "target weights", "(n_points)"),
+    ("const Chunk *", "chunks", "(n_partitions, n_chunks); those without items are the last of a partition"),
+    ("T *", "out", "(items, n_points)"),
+    ("T *", "partials", "(items, n_segments)"),
+    ("double *", "sums", "(items)"),
+    ("unsigned long long *", "nonfinite", "(items, 2): nan, inf"),
+    ("Long", "n_points pitch stride_point stride_variable n_items first_segment", ""),
+    ("int", "n_exprs n_instructions n_sets max_params n_columns n_slots n_results n_segments add_to_sums", ""),
+    # work item u is partition u / n_tiles of the items on tile u % n_tiles; block b has b, b + gridDim.x, ...
+    ("int", "first_tile n_tiles n_work_items n_chunks", ""),
+    ("int", "expression max_tokens", "of the per-expression kernel"),
+    ("const unsigned char *", "token_kinds", "padded to max_tokens with T_STOP"),
+    ("const int *", "token_values", ""),
+    ("const T *", "token_numbers", ""),
+)
+_FIT_ARGUMENTS: Rows = (
+    *_PROGRAMS,
+    ("const T *", "columns", "(n_columns, pitch)"),
+    ("const T *", "target weights", "(pitch), zeros behind the last point"),
+    ("const int *", "n_params", "(n_exprs)"),
+    ("const int *", "order", "(n_here) the expressions of this launch"),
+    ("const double *", "starts", "(n_sets, n_exprs, max_params)"),
+    ("const double *", "lower upper", "(n_exprs, max_params) or none"),
+    ("const unsigned long long *", "linear", "(n_exprs) bits of the parameters that the expression is linear in"),
+    ("const unsigned char *", "verdicts", "(n_exprs) RUNNING, or the status of what is not to be fitted"),
+    ("double *", "params", "(n_sets, n_exprs, max_params)"),
+    ("double *", "loss", "(n_sets, n_exprs)"),
+    ("double *", "jtr jtj", "(..., max_params), (..., max_params, max_params)"),
+    ("int *", "iterations evaluations", ""),
+    ("unsigned char *", "status", ""),
+    ("T *", "jacobian", "(n_sets, n_exprs, n_points, max_params)"),
+    ("char *", "arena", "where shared memory is too small for it"),
+    ("double", "tol gtol delta", ""),
+    ("Long", "arena_bytes first_item", ""),
+    ("unsigned", "pitch", ""),
+    ("int", "n_points n_exprs n_instructions n_sets max_params n_here max_instructions n_slots max_iter", ""),
+    ("int", "entries results sums state slots warp_bytes actives rows products", "offsets in bytes: derivatives.py"),
+)
+
+_C_TYPES = {"Long": ctypes.c_int64, "int": ctypes.c_int32, "unsigned": ctypes.c_uint32, "double": ctypes.c_double}
+
+
+def _class(name: str, rows: Rows) -> type[ctypes.Structure]:
+    """A struct as ctypes has it; a pointer is an address."""
+    fields = [(one, _C_TYPES.get(c_type, ctypes.c_uint64)) for c_type, names, _ in rows for one in names.split()]
+    return type(name, (ctypes.Structure,), {"_fields_": fields})
+
+
+def _struct(name: str, rows: Rows, align: str = "") -> str:
+    """A struct in CUDA C."""
+    lines = [f"struct {align}{name} {{"]
+    for c_type, names, comment in rows:
+        kind, star = (c_type[:-1], "*") if c_type.endswith("*") else (c_type + " ", "")
+        lines.append(f"    {kind}{', '.join(star + one for one in names.split())};{'  // ' * bool(comment)}{comment}")
+    return "\n".join([*lines, "};"])
+
+
+Chunk, Progress = _class("Chunk", _CHUNK), _class("Progress", _PROGRESS)
+Arguments = _class("Arguments", _ARGUMENTS)  # of the interpreter's kernels
+FitArguments = _class("FitArguments", _FIT_ARGUMENTS)  # of the kernels that differentiate and fit
+
+TEXTS = {  # by the name of the line that each stands for
+    **ENUMS,
+    "Instruction": _struct("Instruction", _INSTRUCTION, "__align__(8) "),
+    "Step": _struct("Step", _STEP, "__align__(16) "),
+    "Chunk": _struct("Chunk", _CHUNK, "__align__(16) "),
+    "Arguments": _struct("Arguments", _ARGUMENTS),
+    "FitArguments": _struct("FitArguments", _FIT_ARGUMENTS),
+    "Progress": _struct("Progress", _PROGRESS),
+}
