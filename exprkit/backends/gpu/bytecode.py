@@ -17,7 +17,7 @@ PARAMETER (index in its expression), CONSTANT or RESULT (index in the whole popu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -45,6 +45,7 @@ from exprkit.backends.gpu.layout import (
 from exprkit.errors import BackendError
 from exprkit.operators import ops
 from exprkit.programs.program import COLUMN, SLOT, UNIFORM, Program
+from exprkit.runtime.bags import zeros
 from exprkit.runtime.jit import compiled
 
 MAX_COLUMNS = 1 << 16  # an instruction holds 16 bits for one
@@ -98,10 +99,7 @@ def accumulate(program: Program) -> Bytecode:
         )
     n_exprs, n_steps = len(program), int(program.n_prologue.sum())
     n_instructions = len(program.code) - n_steps + int(np.count_nonzero(np.diff(program.offsets) == 0))
-    result = _Arrays(
-        np.zeros((n_instructions, 2), np.uint32), np.zeros(n_exprs, np.int32), np.zeros(n_instructions, np.int32),
-        np.zeros((n_steps, 4), np.int32), np.zeros(n_exprs + 1, np.int32), np.zeros(n_exprs + 1, np.int64),
-    )  # fmt: skip
+    result = zeros(_Arrays, n_instructions=n_instructions, n_exprs=n_exprs, n_steps=n_steps, n_ends=n_exprs + 1)
     n_results = _accumulate_all(arrays_of(program), _by_code(program.precision), result)
     constants = np.append(program.constants, np.nan)
     return Bytecode(*result[:5], constants, result.cost, max(program.n_slots - 1, 0), n_results)
@@ -110,12 +108,12 @@ def accumulate(program: Program) -> Bytecode:
 class _OperatorRows(NamedTuple):
     """The table's cells that matter here, by code."""
 
-    opcode: np.ndarray  # [code, addressing mode]
-    arity: np.ndarray
-    width: np.ndarray
-    pair: np.ndarray  # takes a double-double as operand a
-    commutative: np.ndarray
-    cost: np.ndarray
+    opcode: Annotated[np.ndarray, "int32[256, 6]"]  # [code, addressing mode]
+    arity: Annotated[np.ndarray, "int64[256]"]
+    width: Annotated[np.ndarray, "int64[256]"]
+    pair: Annotated[np.ndarray, "int64[256]"]  # takes a double-double as operand a
+    commutative: Annotated[np.ndarray, "int64[256]"]
+    cost: Annotated[np.ndarray, "int64[256]"]
 
 
 class ProgramArrays(NamedTuple):
@@ -138,16 +136,16 @@ def arrays_of(program: Program) -> ProgramArrays:
 class _Arrays(NamedTuple):
     """Those of ``Bytecode`` that are written here."""
 
-    instructions: np.ndarray
-    first_instruction: np.ndarray
-    sources: np.ndarray
-    steps: np.ndarray
-    first_step: np.ndarray
-    cost: np.ndarray
+    instructions: Annotated[np.ndarray, "uint32[n_instructions, 2]"]
+    first_instruction: Annotated[np.ndarray, "int32[n_exprs]"]
+    sources: Annotated[np.ndarray, "int32[n_instructions]"]
+    steps: Annotated[np.ndarray, "int32[n_steps, 4]"]
+    first_step: Annotated[np.ndarray, "int32[n_ends]"]
+    cost: Annotated[np.ndarray, "int64[n_ends]"]
 
 
 def _by_code(precision: str) -> _OperatorRows:
-    result = _OperatorRows(opcodes.numbers(), *(np.zeros(256, np.int64) for _ in _OperatorRows._fields[1:]))
+    result = zeros(_OperatorRows, opcode=opcodes.numbers())
     for row in ops.BY_CODE.values():
         short = row.cuda.inline or (precision == "fast" and row.cuda.fast)
         cost = (COST_FAST if row.cuda.fast else COST_USUAL) if short else COST_LONG
@@ -207,7 +205,7 @@ def write_prologue(e, n_steps, n_results, lowered, width, steps):
 @compiled
 def _write_instruction(k, is_first, e, i, first_result, lowered, rows, result):
     """Write instruction ``i`` for instruction ``k`` of the programs, of expression ``e``."""
-    code, a, b = np.int64(lowered.code[k]), lowered.a[k], lowered.b[k]
+    code, a, b = lowered.code[k], lowered.a[k], lowered.b[k]
     before = -1 if is_first else lowered.dst[k - 1]  # what the accumulator holds
     action = places = 0
     operand, swapped = b, False
