@@ -5,7 +5,7 @@
     >>> ek.Evaluator(pop, [[1.0, 2.0], [4.0, 0.5]]).evaluate(params=[[3.0], []]).shape
     (2, 2)
 
-The way of the data, a folder a stage:
+The way of the data, a folder per stage:
 ``operators -> text -> expressions -> programs -> backends -> evaluate -> fitting``; ``runtime`` keeps compiled
 code, ``study`` and ``explorer`` stand on top.  Names are looked up when first used, so that importing
 exprkit costs next to nothing.

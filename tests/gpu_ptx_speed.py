@@ -184,7 +184,7 @@ def layouts():
                 made = engine(ptx, thesis(), cupy.asarray(data(n_points)), **options)
                 P = cupy.asarray(params_of(made.pop))
                 us = microseconds(lambda: made.evaluate(P, out), 10)
-                name = f"bundles of {most}" if (most := options.get("structures_per_bundle")) else f"{ptx.MOST_ROWS} rows a block"
+                name = f"bundles of {most}" if (most := options.get("structures_per_bundle")) else f"{ptx.MOST_ROWS} rows per block"
                 more = "".join(f", {option} {options[option]}" for option in options if option != "structures_per_bundle")
                 report(f"predictions x {n_points}: {name}{more}", us, "us", "", f"{out.nbytes / us / 1e6:.2f} TB/s")
     finally:

@@ -43,7 +43,7 @@ def writing(n_bytes):
 
 
 def issuing(engine):
-    """Microseconds for one instruction a word and point."""
+    """Microseconds for one instruction per word and point."""
     properties = cupy.cuda.runtime.getDeviceProperties(0)
     lanes = properties["multiProcessorCount"] * 128 * 1980e6
     return len(engine.programs.instructions) * engine.n_points / lanes * 1e6
@@ -85,7 +85,7 @@ def copy_rate():
 def thesis_speed(variants):
     pop = thesis()
     tokens = len(pop.kinds)
-    print("tokens an expression", tokens / N, flush=True)
+    print("tokens per expression", tokens / N, flush=True)
     for n_points in (362, 10_860, 108_600):
         X = uniform_points(n_points)
         P = cupy.asarray(params_of(pop))

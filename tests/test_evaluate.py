@@ -202,7 +202,7 @@ WRONG = {
         [np.zeros((4, 2)), np.zeros((4, 0))]
     ),
     "params holds None vectors for 4 expressions": lambda pop, X: ek.Evaluator(pop, X).evaluate([PARAMS, None]),
-    "params must be a list of vectors of numbers, one an expression: int too large to convert to float": (
+    "params must be a list of vectors of numbers, one per expression: int too large to convert to float": (
         lambda pop, X: ek.Evaluator(pop, X).evaluate([[10**400]] * 4)
     ),
     "params are missing: expression 1 (p1 * x2 ^ 2) has 1": lambda pop, X: ek.Evaluator(pop, X).evaluate(),

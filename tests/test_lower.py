@@ -44,7 +44,7 @@ def population(expressions):
 
 
 def execute(program, i, X, params):
-    """Program ``i`` in float64, an instruction a line: what its arrays mean, without any speed.
+    """Program ``i`` in float64, an instruction per line: what its arrays mean, without any speed.
 
     Of a staged pair of operators the first one leaves its operand as it is, and the second
     one does all the work: so the result can be compared with the definition closely.

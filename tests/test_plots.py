@@ -423,7 +423,7 @@ def test_steps_are_scaled_to_the_thesis_s(results):
     assert found["interpreter: everything anew at every step"] == pytest.approx(50)
     assert found["interpreter: per-expression"] == pytest.approx(0.25 + 99 * 0.25 / 10)
     assert found["interpreter: as exprkit chooses"] == pytest.approx(0.5)
-    assert "interpreter: one launch, 4 points a thread, block 256" in found
+    assert "interpreter: one launch, 4 points per thread, block 256" in found
     assert "interpreter: as exprkit chooses, ieee" in found
     whole = dict(measured.own_steps(measured.of(results, "benchmarks", backend="ptx", n_points=10_860)))
     assert set(whole) == {"transpiler: compiled once", "transpiler: machine code from the cache"}

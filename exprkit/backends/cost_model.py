@@ -38,7 +38,7 @@ NOT_WORTH_ASKING = 0.002  # seconds: work so short is done before a GPU is found
 H200_MULTIPROCESSORS, H200_BANDWIDTH = 132, 4.9e12  # that the constants of the GPU were measured on
 MEMORY_CLOCK, MEMORY_BITS = 36, 37  # cudaDevAttrMemoryClockRate, cudaDevAttrGlobalMemoryBusWidth
 CUDA_MEMORY = 2  # kDLCUDA
-UPLOAD = 15.6e9  # bytes a second between pageable host memory and an H200: 429 MB in 28 ms
+UPLOAD = 15.6e9  # bytes per second between pageable host memory and an H200: 429 MB in 28 ms
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Costs:
     ==========  ==============================================================================
     start       seconds of every evaluator
     token       seconds to lower a token of the population
-    code        core-seconds to compile a token of a structure, at one point a thread
+    code        core-seconds to compile a token of a structure, at one point per thread
     step        seconds of a step without work: launches
     nodes       node evaluations a second, float32: (ieee, fast); on the CPU: of one core
     double      what of that remains in float64
@@ -72,11 +72,11 @@ COSTS = {
     "cpu": Costs(
         start=5e-4, token=4.5e-8, step=2e-5, nodes=(1.0e10, 1.0e10), double=0.45, bytes=1.2e10, on_device=False
     ),
-    # data/results/h200_interpreter.csv: prepare 8.1 ms for 53,886 tokens, 173 ms for 2,110,381; 15 to 22 us a step;
+    # data/results/h200_interpreter.csv: prepare 8.1 ms for 53,886 tokens, 173 ms for 2,110,381; 15 to 22 us per step;
     # losses of thesis expressions 8.8e12 and of trees 5.6e12 nodes a second (fast), 2.9e12 and 1.0e12 to 1.9e12 (ieee);
     # matrices 4.1 TB/s
     "cuda": Costs(start=3.8e-3, token=8.0e-8, step=1.9e-5, nodes=(2.0e12, 6.5e12), double=0.3, bytes=4.1e12),
-    # data/results/h200_ptx.csv and .md, the same H200, 16 cores: 15 us a step; losses of trees 8.7e12 and 10.3e12 nodes
+    # data/results/h200_ptx.csv and .md, the same H200, 16 cores: 15 us per step; losses of trees 8.7e12 and 10.3e12 nodes
     # a second (fast), ieee a third of fast; matrices 3.7 to 4.2 TB/s; compiling: trees of 30 tokens 3.1 s for 9,801
     # structures (fast), an earlier run 3.6 s; ieee 3.2 times as long
     "ptx": Costs(
@@ -117,7 +117,7 @@ class Device(NamedTuple):
     """What of a GPU the estimates are scaled by."""
 
     multiprocessors: int = H200_MULTIPROCESSORS
-    bandwidth: float = H200_BANDWIDTH  # bytes a second
+    bandwidth: float = H200_BANDWIDTH  # bytes per second
 
 
 class Estimate(NamedTuple):

@@ -144,7 +144,7 @@ class Evaluator:
         Parameters
         ----------
         params : optional
-            A list of vectors, one an expression, each as long as the expression has
+            A list of vectors, one per expression, each as long as the expression has
             parameters; or an array (n_exprs, max_params), padded with anything; or
             (n_sets, n_exprs, max_params) for many parameter sets at once.
         out : array, optional

@@ -233,7 +233,7 @@ def _pad_vectors(vectors: Any, pop: Population) -> np.ndarray:
         lengths = np.fromiter(map(len, vectors), np.int64, len(vectors))
         flat = _flat(vectors)
     except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"params must be a list of vectors of numbers, one an expression: {error}") from None
+        raise DataError(f"params must be a list of vectors of numbers, one per expression: {error}") from None
     wrong = np.flatnonzero(lengths != pop.n_params)
     too_many = isinstance(vectors, list | tuple) and lengths.max(initial=0) > pop.max_params  # an array may be wider
     if len(wrong) and (too_many or not np.all(lengths == lengths[0])):

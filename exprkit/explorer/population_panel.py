@@ -67,8 +67,8 @@ class PopulationPanel(widgets.VBox):
         self.source = choice("", [SAMPLE, WRITTEN, FILE, EXHAUSTIVE, RANDOM], width="200px")
         self.size = widgets.BoundedIntText(1000, min=1, max=10_000_000, description="number",
                                            layout=widgets.Layout(width="190px"))  # fmt: skip
-        self.path = widgets.Text(placeholder="path of a text file, one expression a line")
-        self.written = widgets.Textarea(placeholder="one expression a line", layout=widgets.Layout(width="98%"))
+        self.path = widgets.Text(placeholder="path of a text file, one expression per line")
+        self.written = widgets.Textarea(placeholder="one expression per line", layout=widgets.Layout(width="98%"))
         self.read_button = _button("Show", lambda: self.read())
         self.fit_button = _button("Fit all", lambda: self._run("fitting", self._fit))
         self.source.observe(lambda _: self._offer(), "value")

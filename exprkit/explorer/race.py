@@ -79,7 +79,7 @@ def race(
 
 
 def standings(laps: Sequence[Lap], node_evaluations: float) -> list[tuple[str, float, str]]:
-    """The state of a race as bars, in the order of the start: a backend, its seconds a step, and the words behind it.
+    """The state of a race as bars, in the order of the start: a backend, its seconds per step, and the words behind it.
 
     ``node_evaluations``: tokens x points of one step.
     """

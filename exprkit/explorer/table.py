@@ -133,7 +133,7 @@ class Table:
         return _written(path, self.to_pandas().to_csv(index_label="number"))
 
     def to_sympy(self, path: Path, stop: Event, progress: Progress) -> Path | None:
-        """Write every expression as SymPy's text, one a line (blank where not valid); None if stopped.
+        """Write every expression as SymPy's text, one per line (blank where not valid); None if stopped.
 
         The text is ``sympy.srepr``'s, which keeps every bit of a constant; ``sympy.sympify`` reads it.
         """

@@ -46,7 +46,7 @@ def parse(
     ----------
     source : str, iterable, path or file
         One text; or many texts, SymPy objects and Expressions, mixed at will; or a ``pathlib.Path`` or open
-        file with one expression a line (UTF-8; blank lines and lines that begin with ``#`` do not count).
+        file with one expression per line (UTF-8; blank lines and lines that begin with ``#`` do not count).
     variables, parameters : None, int or list of str
         None: ``x1, x2, …`` and ``p1, p2, …``; a number: so many of them; a list: their names.
     errors : "raise" or "mask"
@@ -64,7 +64,7 @@ def parse(
 
     Notes
     -----
-    Limits, each with its own message: 65,535 tokens an expression, 1,000,000 nested parentheses, 16 MiB of
+    Limits, each with its own message: 65,535 tokens per expression, 1,000,000 nested parentheses, 16 MiB of
     text an expression, 1,000 digits a number, ``x65535`` and ``p65535``.
     """
     one_of("errors", errors, ("raise", "mask"))

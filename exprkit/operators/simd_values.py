@@ -69,7 +69,7 @@ def _intrinsic(name: str) -> Callable[..., Vec]:
 
 
 class Vec:
-    """A vector of float, double, i32, i64 or (from comparisons) i1, one number a lane.
+    """A vector of float, double, i32, i64 or (from comparisons) i1, one number per lane.
 
     A Python number as an operand stands for itself in every lane, rounded to the
     vector's precision.

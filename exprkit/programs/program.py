@@ -78,7 +78,7 @@ class Program:
         return len(self.offsets) - 1
 
     def listing(self, i: int) -> str:
-        """Program ``i`` as text, one instruction a line."""
+        """Program ``i`` as text, one instruction per line."""
         start, stop = self.offsets[i], self.offsets[i + 1]
         return "\n".join(self._line(k, k < start + self.n_prologue[i]) for k in range(start, stop))
 
@@ -116,7 +116,7 @@ class GradientProgram(Program):
     n_value: np.ndarray = field(repr=False)
 
     def listing(self, i: int) -> str:
-        """Program ``i`` as text, one instruction a line, and where its results are."""
+        """Program ``i`` as text, one instruction per line, and where its results are."""
         found = [operand_text(int(x)) for x in self.results[self.first_result[i] : self.first_result[i + 1]]]
         names = ["value =", *(f"by p{j + 1}:" for j in range(len(found) - 1))]
         lines = [super().listing(i), "; ".join(f"{name} {text}" for name, text in zip(names, found, strict=True))]

@@ -230,7 +230,7 @@ def measure(
     Returns
     -------
     pandas.DataFrame
-        One row a sample: what was measured, and the seconds of every phase and in total.
+        One row per sample: what was measured, and the seconds of every phase and in total.
         The first of each backend is cold, and has the number -1.
 
     Raises

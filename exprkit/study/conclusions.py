@@ -41,7 +41,7 @@ QUESTIONS = re.findall("^## (.*)$", PAGE, re.MULTILINE)
 GROWING = (  # study, column, words, whether cost may grow in proportion
     ("map", "n_exprs", "expressions, {:,} points", True),
     ("map", "n_points", "points, {:,} expressions", True),
-    ("tokens", "tokens_each", "tokens an expression", True),
+    ("tokens", "tokens_each", "tokens per expression", True),
     ("vars", "n_vars", "variables", False),
     ("params", "params_each", "parameters an expression", False),
 )
@@ -391,7 +391,7 @@ def _blocks(results: Results) -> Numbers:
     ours = found[~found.index.str.startswith("thesis") & (found.count(axis=1) > 1)]
     if ours.empty:
         return {"one_block_size": True}
-    head = ("threads a block", *(str(size) for size in found.columns))
+    head = ("threads per block", *(str(size) for size in found.columns))
     rows = [(name, *_least_bold(line, "{:.2f}".format)) for name, line in found.iterrows()]
     worst = [f"`{name.removeprefix('exprkit ')}` {share - 1:.0%}" for name, share in ours.max(axis=1).items()]
     return {"worst_block_size": "; ".join(worst), "blocks_table": table(head, rows)}

@@ -18,7 +18,7 @@ transpiler     the thesis's transpiler and ours
 steps          each optimisation step before and after
 block_sizes    128, 160 and 192 as in the thesis, then the whole range
 phases         where the time of a sample goes
-tuning         block size x points a thread; occupancy; excess threads
+tuning         block size x points per thread; occupancy; excess threads
 scaling        cost against expressions, points, variables, parameters, tokens, steps
 crossover      which backend wins where
 roofline       each kernel under the machine's roofs
@@ -60,7 +60,7 @@ AXES = (  # study, column, what the axis is called
     ("map", "n_points", "points"),
     ("vars", "n_vars", "variables"),
     ("params", "params_each", "parameters an expression"),
-    ("tokens", "tokens_each", "tokens an expression"),
+    ("tokens", "tokens_each", "tokens per expression"),
     ("steps_axis", "n_steps", "steps a sample"),
 )
 FIXED = (("tokens_each", "tokens"), ("n_vars", "variables"), ("params_each", "parameters"))
@@ -164,7 +164,7 @@ def _notes(rows: pd.DataFrame) -> list[str]:
     if rows["dispatch"].ne("").any():
         few = rows["scaled_from"].dropna().astype(int) if "scaled_from" in rows else []
         scaled = f"; measured with {between(few)} steps and scaled" if len(few) else ""
-        found.append(f"per-expression: one launch an expression, as the thesis does{scaled}.")
+        found.append(f"per-expression: one launch per expression, as the thesis does{scaled}.")
     meanings = {"anew": "each sample compiles every structure", "kept": "it finds the machine code there"}
     said = [f"{plots.CODE[code]}: {meanings[code]}" for code in plots.CODE if rows["code"].eq(code).any()]
     return [*found, f"{'; '.join(said)}."] if said else found
@@ -216,7 +216,7 @@ def block_sizes(results: Results) -> Drawing:
     theirs = theirs.sort_values(["evaluator", "block_size", "sample"])
     names = "thesis\n" + theirs["evaluator"].str.replace("_", " ") + "\n" + theirs["block_size"].astype(str)
     plots.violins(axes[0][0], pd.DataFrame({"evaluator": names, "seconds": theirs["seconds"]}))
-    axes[0][0].set(title="the thesis, benchmark 3", ylabel="seconds a sample")
+    axes[0][0].set(title="the thesis, benchmark 3", ylabel="seconds per sample")
     if len(rows):
         table = measured.relative_to_best(results)
         axis = axes[0][1]
@@ -228,13 +228,13 @@ def block_sizes(results: Results) -> Drawing:
                       color=colour_of(str(name)), linestyle=":" if thesis else "-",
                       markerfacecolor="white" if thesis else None)  # fmt: skip
         axis.set_xticks(range(len(sizes)), [str(size) for size in sizes])
-        axis.set(title="relative to the best size of each", xlabel="threads a block",
+        axis.set(title="relative to the best size of each", xlabel="threads per block",
                  ylabel="times the shortest", ylim=(0.9, None))  # fmt: skip
         axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
         axis.grid(alpha=0.3)
     plt.close(figure)
     ours = (
-        "; at the right the thesis's samples and one step of ours (at the best number of points a thread) over the"
+        "; at the right the thesis's samples and one step of ours (at the best number of points per thread) over the"
         " shortest of each" if len(rows) else ""
     )  # fmt: skip
     what = f"Block sizes on benchmark 3: the thesis's samples{ours}."
@@ -274,7 +274,7 @@ def phases(results: Results) -> Drawing | Lacking:
 
 
 def tuning(results: Results) -> Drawing | Lacking:
-    """Heat maps over block size and points a thread, and the threads that find no point."""
+    """Heat maps over block size and points per thread, and the threads that find no point."""
     rows = of(results, "blocks", backend="cuda")
     rows = rows[rows["points_per_thread"].notna() & rows["block_size"].notna()] if len(rows) else rows
     if rows.empty:
@@ -287,7 +287,7 @@ def tuning(results: Results) -> Drawing | Lacking:
         ms=1e3 * rows["step_s"],
         warps=rows["resident_blocks"] * rows["block_used"] / 32 / measured.WARPS_OF_A_MULTIPROCESSOR,
     )
-    titles = {"ms": "milliseconds a step", "warps": "occupancy and registers a thread"}
+    titles = {"ms": "milliseconds a step", "warps": "occupancy and registers per thread"}
     for axis, (column, title) in zip(axes, titles.items(), strict=False):
         table = rows.pivot_table(column, "points_per_thread", "block_size", "median")
         if table.empty:
@@ -296,11 +296,11 @@ def tuning(results: Results) -> Drawing | Lacking:
         labels, form = (True, ".3f") if column == "ms" else (_with_registers(rows, table), "")
         colours = "cividis_r" if column == "ms" else "cividis"
         sns.heatmap(table, annot=labels, fmt=form, cmap=colours, ax=axis, cbar=False, annot_kws={"fontsize": 8})
-        axis.set(title=title, xlabel="threads a block", ylabel="points a thread")
+        axis.set(title=title, xlabel="threads per block", ylabel="points per thread")
     _excess_panel(axes[2])
     plt.close(figure)
     what = (
-        f"The CUDA interpreter on {n_exprs:,} expressions x {n_points:,} points over block size and points a thread;"
+        f"The CUDA interpreter on {n_exprs:,} expressions x {n_points:,} points over block size and points per thread;"
         " occupancy: resident warps over 64."
     )
     return Drawing("tuning", figure, caption(results, what, rows, "Right: idle threads, by arithmetic."))
@@ -318,9 +318,9 @@ def excess(n_points: int, at_once: int) -> float:
 
 
 def _excess_panel(axis: Axes) -> None:
-    """Thesis: a point a thread, whole blocks. Ours: tiles of a warp, whatever the block."""
+    """Thesis: a point per thread, whole blocks. Ours: tiles of a warp, whatever the block."""
     lines = [("thesis, block of {}", block, block) for block in (128, 160, 192, 256)]
-    lines += [("ours, {} points a thread", points, 32 * points) for points in (4, 8, 16, 32)]
+    lines += [("ours, {} points per thread", points, 32 * points) for points in (4, 8, 16, 32)]
     names = [name.format(number) for name, number, _ in lines]
     for shift, (n_points, colour) in enumerate(zip((362, 10_860), sns.color_palette("colorblind")[:2], strict=True)):
         shares = [excess(n_points, at_once) for *_, at_once in lines]
@@ -356,7 +356,7 @@ def scaling(results: Results) -> Drawing | Lacking:
         if other:
             at = other[1] if rows[other[0]].eq(other[1]).any() else rows[other[0]].max()
             rows, title = rows[rows[other[0]] == at], f"{title}, {at:,} {other[2]}"
-        size, label = (1, "seconds a step") if other else (rows["n_exprs"] * rows["n_points"] / 1e9, "ns an evaluation")
+        size, label = (1, "seconds per step") if other else (rows["n_exprs"] * rows["n_points"] / 1e9, "ns an evaluation")
         alone = rows["device_s"].fillna(rows["step_s"])
         step = rows["total_s"] / rows["n_steps"] if column == "n_steps" else alone
         with quiet():
@@ -494,7 +494,7 @@ def _of_roofline(rows: pd.DataFrame, roofs: dict[str, list[tuple[str, float, flo
     )  # fmt: skip
     alone = "; on a GPU one step on the device alone" if rows["device_s"].notna().any() else ""
     units = any(np.isfinite(nodes_per_s) for some in roofs.values() for *_, nodes_per_s in some)
-    rate = ", and on a GPU one instruction a node on every arithmetic unit at the highest clock" if units else ""
+    rate = ", and on a GPU one instruction per node on every arithmetic unit at the highest clock" if units else ""
     what = f"Roofline: medians of each configuration with 10,000 points or more; {kinds}{alone}."
     return f"{what} Roofs: the measured rate of copying{rate}."
 

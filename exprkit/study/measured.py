@@ -234,7 +234,7 @@ def benchmarks(results: Results) -> pd.DataFrame:
 
 
 def per_expression(results: Results) -> pd.DataFrame:
-    """Samples of ``scaled_from`` steps with a launch an expression, as they would have been with the thesis's 100."""
+    """Samples of ``scaled_from`` steps with a launch per expression, as they would have been with the thesis's 100."""
     rows = of(results, "launches", "steps", "benchmarks")
     if rows.empty:
         return rows
@@ -264,7 +264,7 @@ def own_steps(rows: pd.DataFrame) -> list[tuple[str, float]]:
         elif backend == "ptx":
             name = "compiled once" if code == "anew" else "machine code from the cache"
         elif not pd.isna(points):
-            name = f"one launch, {points} points a thread, block {block}"
+            name = f"one launch, {points} points per thread, block {block}"
         else:
             name = "as exprkit chooses" + ("" if precision == "fast" else f", {precision}")
         steps.append((backend == "ptx", ("transpiler: " if backend == "ptx" else "interpreter: ") + name, seconds))
@@ -307,7 +307,7 @@ def relative_to_best(results: Results) -> pd.DataFrame:
 
 
 def best_points(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of each evaluator and block size the samples with the best number of points a thread."""
+    """Of each evaluator and block size the samples with the best number of points per thread."""
     rows = rows[rows["code"].ne("anew") | ~rows["code"].eq("kept").any()]
     rows = rows.assign(evaluator=rows["evaluator"].str.replace("\n", " "), points=rows["points_per_thread"].fillna(0))
     keys = ["evaluator", "block_size"]
@@ -317,7 +317,7 @@ def best_points(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def kernel_table(results: Results) -> pd.DataFrame:
-    """Of every block size and number of points a thread: step time, registers, spills, shared memory, occupancy."""
+    """Of every block size and number of points per thread: step time, registers, spills, shared memory, occupancy."""
     rows = of(results, "blocks")
     rows = rows[rows["points_per_thread"].notna() & rows["registers"].notna()] if len(rows) else rows
     if rows.empty:
@@ -370,7 +370,7 @@ def kernels(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def roofs_of(record: dict[str, Any], backends: Iterable[str]) -> list[tuple[str, float, float]]:
-    """Name, bytes a second and node evaluations a second of the roofs in a record that some backends work under."""
+    """Name, bytes per second and node evaluations a second of the roofs in a record that some backends work under."""
     lines, roofs, used = [], record.get("roofs", {}), set(backends)
     if "host_bytes_per_s" in roofs and used - ON_GPU:
         lines.append(("host memory", roofs["host_bytes_per_s"], np.inf))

@@ -99,7 +99,7 @@ def comparison(
         axis.set_title(title_of(panel).replace("\n", ", " if stacked else "\n"))
         axis.margins(y=0.2 if stacked else 0.1)  # for the medians above
     for axis in axes[:, 0]:
-        axis.set_ylabel("seconds a sample")
+        axis.set_ylabel("seconds per sample")
     plt.close(figure)  # a notebook shows what a cell returns; once is enough
     return figure
 

@@ -39,7 +39,7 @@ SHARE = 1e-6  # ... as this is of a large likelihood, which is a sum over many p
 
 
 def table(result: FitResult) -> pd.DataFrame:
-    """One row an expression, the shortest description first; of those that differ by less than ``NATS`` the simplest.
+    """One row per expression, the shortest description first; of those that differ by less than ``NATS`` the simplest.
 
     Columns ``index`` (in the population), ``expression``, ``nodes``, ``description_length`` and its
     parts ``residuals`` (the negative log-likelihood), ``parameters`` and ``function``, ``r2``.

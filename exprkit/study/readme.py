@@ -50,7 +50,7 @@ def _seconds(value: float) -> str:
 
 
 def operators(folder: str | Path = "") -> str:
-    """A row an operator; errors in units of the last place."""
+    """A row per operator; errors in units of the last place."""
     head = ("written", "means", "largest error, float32 / float64", 'with `precision="fast"`')
     return table(head, [(_forms(row), row.meaning.replace("|", r"\|"), _pair(row.ulp), _pair(row.fast_ulp))
                         for row in ops.OPERATORS])  # fmt: skip

@@ -7,7 +7,7 @@ In: samples and records of ``bench`` and ``sweep``.  Out: their files, and what 
     '590642cd'
 
 ==================  ====================================================================
-NAME-KEY.parquet    samples of one configuration: a row a sample
+NAME-KEY.parquet    samples of one configuration: a row per sample
 NAME-KEY.json       what made them, machine, versions, commit, parameters, warnings
 STUDY.parquet       samples of all configurations of a study on one machine (``collect``)
 STUDY.json          their records

@@ -197,7 +197,7 @@ def summary(outcomes: Iterable[Outcome]) -> str:
 
 
 def listing(jobs: list[_Configuration], into: str | Path | None = None) -> str:
-    """What would run: for every name of a study what its runs share, and a line a run with what differs; how many.
+    """What would run: for every name of a study what its runs share, and a line per run with what differs; how many.
 
     Of the time they take only the limit is told that they set to themselves by ``seconds``, if they have that.
     """

@@ -36,7 +36,7 @@ def expressions(
 
     ``source`` is "exhaustive" (as many as needed of all expressions up to a size, evenly spread, no two alike), "esr"
     (the thesis's own 247, over and over), "random" (trees as in genetic programming, each with ``n_tokens``, 0: from
-    10 to 50, and ``n_params``), or the path of a text file with an expression a line, repeated or cut.
+    10 to 50, and ``n_params``), or the path of a text file with an expression per line, repeated or cut.
 
     Raises
     ------

@@ -64,7 +64,7 @@ def from_items(items: list[Any], alone: bool = False) -> Batch:
 
 
 def from_lines(data: bytes) -> Batch:
-    """One expression a line; lines that are blank or begin with # do not count."""
+    """One expression per line; lines that are blank or begin with # do not count."""
     from exprkit.text.shunting_yard import first_bytes, rules
 
     data = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")

@@ -7,7 +7,7 @@ In: programs and data.  Out: values, losses, derivatives, fits.
 ``loop``                 the compiled loops of values, losses and derivatives
 ``levenberg_marquardt``  that of a fit
 ``tiles``                the points, cut so that they stay in the cache; programs as words
-``kernels``              a compiled function an operator; ``reductions``: sums over points
+``kernels``              a compiled function per operator; ``reductions``: sums over points
 ``threads``              a thread pool whose workers spin a moment for the next call
 =======================  ==================================================================
 """

@@ -121,7 +121,7 @@ class Launcher:
         )  # fmt: skip
 
     def padded(self, values: Any, length: int) -> Any:
-        """One number a point on the device, with zeros behind the last one."""
+        """One number per point on the device, with zeros behind the last one."""
         padded = self.device.xp.zeros(length, self.dtype)
         padded[: self.fields["n_points"]] = self.device.xp.asarray(values)
         return padded

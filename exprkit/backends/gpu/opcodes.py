@@ -9,7 +9,7 @@ for values here, for values with derivatives as ``dual_opcodes`` has it.
     True
 
 ================  ========================================================================
-addressing mode   what the opcode computes (acc: the accumulator, one value a point)
+addressing mode   what the opcode computes (acc: the accumulator, one value per point)
 ================  ========================================================================
 ALONE             acc = f(acc)
 MEMORY            acc = f(acc, column or slot)

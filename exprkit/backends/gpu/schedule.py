@@ -1,4 +1,4 @@
-"""How the interpreter is launched: points a thread, where the columns lie, who works on what.
+"""How the interpreter is launched: points per thread, where the columns lie, who works on what.
 
 In: sizes of bytecode and data.  Out: points per thread, and the items of every block.  Plain arithmetic, no GPU needed.
 
@@ -104,7 +104,7 @@ def shapes(
     fast
         Whether operators are short; the code of long ones for many points would outgrow the instruction caches.
     block, optional
-        Only variants with so many threads a block.
+        Only variants with so many threads per block.
     vectors, optional
         Only variants with so many 16-byte vectors a thread.
     wide

@@ -16,7 +16,7 @@ __device__ __noinline__ T scalar(int code, T a, T a_low, T b, T &y_low)
     return T(0);
 }
 
-// Column ``blockIdx.y`` of the programs from the user's data, a point a thread.
+// Column ``blockIdx.y`` of the programs from the user's data, a point per thread.
 extern "C" __global__ void make_columns(const Arguments args)
 {
     const Long point = Long(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -100,7 +100,7 @@ extern "C" __global__ void add_segments(const Arguments args)
 
 // ── the thesis's way: one launch per expression over its postfix form ────────────────
 
-// One expression at every point, a point a thread: tokens up to the stop, a stack in local memory.
+// One expression at every point, a point per thread: tokens up to the stop, a stack in local memory.
 extern "C" __global__ void per_expression(const Arguments args)
 {
     const Long point = Long(blockIdx.x) * blockDim.x + threadIdx.x;

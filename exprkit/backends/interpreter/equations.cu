@@ -311,7 +311,7 @@ INLINE void add_threads(double (&sum)[N_SUMS], double *scratch, double *total)
 
 // ── more parameters than tangents ────────────────────────────────────────────────────
 
-// J of a warp's points stands in its memory, a row a parameter and one for r, each times the root of the weight; the
+// J of a warp's points stands in its memory, a row per parameter and one for r, each times the root of the weight; the
 // products of the rows are shared out over the lanes.
 struct Rows {
     T *at;             // (n + 1, ROW)

@@ -5,7 +5,7 @@
 //     for every expression and start, a block:
 //         parameters = the start
 //         repeat:
-//             for TILE points, a warp:                               (POINTS points a thread)
+//             for TILE points, a warp:                               (POINTS points per thread)
 //                 run the program on values with TANGENTS tangents   (d value / d parameter)
 //                 add the points' shares of loss, J'r and J'J to the thread's sums
 //             add up over threads and warps, in float64
@@ -462,7 +462,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) fit(const FitArg
 }
 
 // Of every expression's fits the one with the least loss (of equal ones the first) goes into set 0, with the
-// evaluations of all; a thread an expression.
+// evaluations of all; a thread per expression.
 extern "C" __global__ void choose(const FitArguments args)
 {
     const Long e = Long(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -5,7 +5,7 @@
 //     for tile of TILE points:                          (a block: the tile's columns in shared memory)
 //         for item in (parameter set, expression):      (a warp takes the block's next few)
 //             for instruction in its program:
-//                 accumulator = operator(accumulator, operand)      (POINTS points a thread at once)
+//                 accumulator = operator(accumulator, operand)      (POINTS points per thread at once)
 //             hand the accumulator on: into the matrix, or into the sum of a loss
 //
 // An instruction is decoded once for all points of a thread.  Its operand is a column, a spilled accumulator
@@ -129,7 +129,7 @@ INLINE void load_columns(const Arguments &args, unsigned tile, Long start)
     }
 }
 
-// The same for one value a point, with zeros behind the last one.
+// The same for one value per point, with zeros behind the last one.
 INLINE void load_values(const Arguments &args, unsigned tile, const T *values, Long start)
 {
     for (int i = threadIdx.x; i < TILE / WIDTH; i += BLOCK) {

@@ -1,7 +1,7 @@
 """The thesis's way on a GPU, kept to compare with: one launch for each expression.
 
 A choice of the CUDA backend (``dispatch="per-expression"``).  The postfix forms stand in a
-matrix, padded with a stop token; each launch runs one row on all points, a point a thread,
+matrix, padded with a stop token; each launch runs one row on all points, a point per thread,
 with a stack in local memory.
 
     >>> import exprkit as ek

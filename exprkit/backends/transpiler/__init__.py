@@ -3,7 +3,7 @@
 In: a ``Population``.  Out: values and losses.
 
 =============================================  ==================================================
-``structures``, ``loops``                      what expressions share: one piece of code each
+``structures``                                 what expressions share: one piece of code each
 ``bundles``, ``program``                       which pieces run in which kernel
 ``operator_ptx``                               PTX of each operator, taken from NVRTC's output
 ``templates``, ``writer``, ``emit``            kernels' text, written for many structures at once

@@ -244,7 +244,7 @@ class Engine(DeviceEngine, contract.Compiling):
         return self._sums(params, add_up)
 
     def _padded(self, values: Any, task: str) -> Any:
-        """One number a point on the device, where a thread can load a whole vector; zeros behind the last one."""
+        """One number per point on the device, where a thread can load a whole vector; zeros behind the last one."""
         values = self.device.xp.asarray(values)
         if self.n_points % self._widest(task) == 0 and self.device.pointer(values) % 16 == 0:
             return values
