@@ -58,6 +58,11 @@ def inputs(row, kind, dtype):
     return np.column_stack(columns).astype(dtype)
 
 
+def is_approximate(backend, precision):
+    """A GPU's ``fast`` flushes subnormals and takes its approximate instructions: no promise at special values."""
+    return precision == "fast" and backend in ("cuda", "ptx")
+
+
 def tolerance(row, precision, dtype):
     ulp = row.fast_ulp if precision == "fast" and row.fast_ulp else row.ulp
     # a float64 definition is itself a few units off, a rounded float32 one by half a unit
@@ -68,6 +73,8 @@ def tolerance(row, precision, dtype):
 @pytest.mark.parametrize("precision", ["ieee", "fast"])
 @pytest.mark.parametrize("kind", ["ordinary", "awkward"])
 def test_every_operator_agrees_with_the_definition(backend, kind, precision, dtype):
+    if is_approximate(backend, precision):
+        pytest.skip("test_cuda.py has the errors of fast functions on a GPU")
     wrong = []
     for row in ops.OPERATORS:
         X = inputs(row, kind, dtype)
@@ -106,6 +113,8 @@ def test_random_trees_agree_as_far_as_rounding_lets_them(seed, dtype, precision)
     X = random.uniform(-2.0, 2.0, (37, 3)).astype(dtype)
     params = random.uniform(-2.0, 2.0, (len(pop), pop.max_params)).astype(dtype)
     for name in FAST:
+        if is_approximate(name, precision):
+            continue
         result = ek.Evaluator(pop, X, backend=name, dtype=dtype, precision=precision).evaluate(params)
         shares = disagreement(pop, X, params, result, dtype=dtype, precision=precision)
         worst = int(np.argmax(shares))

@@ -356,7 +356,8 @@ def scaling(results: Results) -> Drawing | Lacking:
         if other:
             at = other[1] if rows[other[0]].eq(other[1]).any() else rows[other[0]].max()
             rows, title = rows[rows[other[0]] == at], f"{title}, {at:,} {other[2]}"
-        size, label = (1, "seconds per step") if other else (rows["n_exprs"] * rows["n_points"] / 1e9, "ns an evaluation")
+        evaluations = rows["n_exprs"] * rows["n_points"] / 1e9
+        size, label = (1, "seconds per step") if other else (evaluations, "ns per evaluation")
         alone = rows["device_s"].fillna(rows["step_s"])
         step = rows["total_s"] / rows["n_steps"] if column == "n_steps" else alone
         with quiet():

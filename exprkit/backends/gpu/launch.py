@@ -94,8 +94,8 @@ class Launcher:
         """A launch with these arguments (by default ``Arguments``); one that ``overlaps`` waits for the one before."""
         arguments = layout.Arguments() if arguments is None else arguments
         names = {name for name, *_ in arguments._fields_}
-        every = {**self.fields, **self.arrays, **fields}
-        fill(arguments, {name: value for name, value in every.items() if name in names}, self.device)
+        known = {name: value for name, value in {**self.fields, **self.arrays}.items() if name in names}
+        fill(arguments, {**known, **fields}, self.device)
         start = kernel.prepare(blocks, threads, shared, arguments, **({"overlaps": True} if overlaps else {}))
         return Launch(self.device, start, arguments, (dict(self.arrays), fields))
 
