@@ -77,8 +77,8 @@ COSTS = {
     # matrices 4.1 TB/s
     "cuda": Costs(start=3.8e-3, token=8.0e-8, step=1.9e-5, nodes=(2.0e12, 6.5e12), double=0.3, bytes=4.1e12),
     # data/results/h200_ptx.csv and .md, the same H200, 16 cores: 15 us per step; losses of trees 8.7e12 and 10.3e12
-    # nodes per second (fast), ieee a third of fast; matrices 3.7 to 4.2 TB/s; compiling: trees of 30 tokens 3.1 s for 9,801
-    # structures (fast), an earlier run 3.6 s; ieee 3.2 times as long
+    # nodes per second (fast), ieee a third of fast; matrices 3.7 to 4.2 TB/s; compiling: trees of 30 tokens 3.1 s for
+    # 9,801 structures (fast), an earlier run 3.6 s; ieee 3.2 times as long
     "ptx": Costs(
         start=5e-3, token=1.4e-7, step=1.4e-5, nodes=(3.0e12, 1.0e13), double=0.3, bytes=4.2e12, code=(4.8e-4, 1.4e-4)
     ),
