@@ -10,7 +10,6 @@ a ``Backend`` of one.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -127,14 +126,6 @@ class DeviceEngine(contract.Engine):
                 )
             size = less
 
-    @contextlib.contextmanager
-    def _needing(self, what: str) -> Iterator[None]:
-        """Memory that runs out in here is too little for ``what``."""
-        try:
-            yield
-        except self.device.out_of_memory as error:
-            raise too_large(what, self.device) from error
-
     # ── results ──────────────────────────────────────────────────────────────────────
 
     def _sums(self, params: Any, add_up: Callable[[Any], None]) -> Any:
@@ -150,6 +141,20 @@ class DeviceEngine(contract.Engine):
     def _result(self, array: Any) -> Any:
         """An array of the device where the caller wants it."""
         return gpu.fetched(array) if self.host_results else array
+
+
+class Needing:
+    """Memory of the device that runs out in here is too little for ``what`` (no generator: it would cost 1 us per step)."""
+
+    def __init__(self, device: Any, what: str) -> None:
+        self.device, self.what = device, what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if isinstance(error, self.device.out_of_memory):
+            raise too_large(self.what, self.device) from error
 
 
 def check_block(size: int | None, lanes: int) -> int | None:

@@ -93,8 +93,7 @@ class Launcher:
     ) -> Launch:  # fmt: skip
         """A launch with these arguments (by default ``Arguments``); one that ``overlaps`` waits for the one before."""
         arguments = layout.Arguments() if arguments is None else arguments
-        names = {name for name, *_ in arguments._fields_}
-        known = {name: value for name, value in {**self.fields, **self.arrays}.items() if name in names}
+        known = {name: value for name, value in {**self.fields, **self.arrays}.items() if name in arguments.names}
         fill(arguments, {**known, **fields}, self.device)
         start = kernel.prepare(blocks, threads, shared, arguments, **({"overlaps": True} if overlaps else {}))
         return Launch(self.device, start, arguments, (dict(self.arrays), fields))

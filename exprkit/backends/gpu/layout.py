@@ -134,7 +134,8 @@ _C_TYPES = {"Long": ctypes.c_int64, "int": ctypes.c_int32, "unsigned": ctypes.c_
 def _class(name: str, rows: Rows) -> type[ctypes.Structure]:
     """A struct as ctypes has it; a pointer is an address."""
     fields = [(one, _C_TYPES.get(c_type, ctypes.c_uint64)) for c_type, names, _ in rows for one in names.split()]
-    return type(name, (ctypes.Structure,), {"_fields_": fields, "__slots__": ()})  # no other attributes
+    names = frozenset(one for one, _ in fields)
+    return type(name, (ctypes.Structure,), {"_fields_": fields, "names": names, "__slots__": ()})  # nothing else is set
 
 
 def _struct(name: str, rows: Rows, align: str = "") -> str:

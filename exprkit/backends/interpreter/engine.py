@@ -27,7 +27,7 @@ import numpy as np
 from exprkit.backends import contract
 from exprkit.backends.gpu.bytecode import accumulate
 from exprkit.backends.gpu.device import fetched
-from exprkit.backends.gpu.engine import DeviceEngine, backend, check_block, check_points
+from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points
 from exprkit.backends.gpu.launch import Launch
 from exprkit.backends.gpu.layout import VECTOR_BYTES
 from exprkit.backends.gpu.schedule import VECTORS, Chunking, Items, LaunchShape, Sizes, schedule, shapes
@@ -88,7 +88,8 @@ class Engine(DeviceEngine, contract.Differentiable):
         width = VECTOR_BYTES // self.dtype.itemsize
         points = check_points(points_per_thread, [width * v for v in VECTORS])
         self.vectors = points and points // width
-        with self._needing(f"the data ({X.size * self.dtype.itemsize / 1e9:.3g} GB), its columns and the programs"):
+        size = X.size * self.dtype.itemsize / 1e9
+        with Needing(self.device, f"the data ({size:.3g} GB), its columns and the programs"):
             program = self._lowered(X)
             self.programs = accumulate(program)
             self._load(self.programs, program, X)
@@ -104,7 +105,7 @@ class Engine(DeviceEngine, contract.Differentiable):
 
         ``counts`` (n_sets, n_exprs, 2) int64 takes how many nan and inf each expression gave.
         """
-        with self._needing("the counts and the numbers of all expressions"):
+        with Needing(self.device, "the counts and the numbers of all expressions"):
             counted = None if counts is None else self.device.xp.zeros(counts.shape, np.uint64)
             if self._baseline:
                 self._baseline.evaluate(params, out)
@@ -126,8 +127,11 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def _shrink_rows(self, run: Callable[[int], None], at_once: int, bytes_of_one: int) -> None:
         """``run`` with so many items at a time, with fewer if memory runs out."""
-        what = f"one expression on {self.n_points} points needs"
-        self._shrinking(run, (at_once,), lambda n: (max(n // 2, 1),), lambda n: (what, bytes_of_one))
+
+        def needs(n: int) -> tuple[str, int]:
+            return f"one expression on {self.n_points} points needs", bytes_of_one
+
+        self._shrinking(run, (at_once,), lambda n: (max(n // 2, 1),), needs)
 
     def _on_device(self, out: Any, count: Any) -> None:
         """All items of this pass into a device array, some at a time if memory runs out."""
@@ -186,14 +190,15 @@ class Engine(DeviceEngine, contract.Differentiable):
         ``counts`` (n_sets, n_exprs, 2) int64 takes how many nan and inf there were at points of weight > 0.
         """
         xp = self.device.xp
-        with self._needing("the targets, the sums and the numbers of all expressions"):
+        with Needing(self.device, "the targets, the sums and the numbers of all expressions"):
             counted = None if counts is None else xp.zeros(counts.shape, np.uint64)
 
             def add_up(sums: Any) -> None:
                 target, w = xp.asarray(y), None if weights is None else xp.asarray(weights)
                 for sets in self._passes(params, self._sets_at_once()):
                     count = None if counted is None else counted[sets].reshape(-1, 2)
-                    self._add_up(sums[sets].reshape(-1), target, w, kind.upper(), count)
+                    place = sums if sets.stop - sets.start == len(params) else sums[sets]  # views of CuPy take time
+                    self._add_up(place.reshape(-1), target, w, kind.upper(), count)
 
             sums = self._sums(params, add_up)
             _hand_over(counted, counts)
