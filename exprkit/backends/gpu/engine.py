@@ -144,7 +144,7 @@ class DeviceEngine(contract.Engine):
 
 
 class Needing:
-    """Memory that runs out in here is too little for ``what``; a generator instead of a class costs a step 1 us more."""
+    """Memory that runs out in here is too little for ``what``; as a class, which costs a step less than a generator."""
 
     def __init__(self, device: Any, what: str) -> None:
         self.device, self.what = device, what
