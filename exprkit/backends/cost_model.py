@@ -261,9 +261,9 @@ def _obstacle(name: str, found: Status, work: Workload, options: tuple[str, ...]
 
 def device() -> Device:
     """The current GPU."""
-    from exprkit.backends.gpu import device as card
+    from exprkit.backends.gpu.device import current as current_device
 
-    current = card.current()
+    current = current_device()
     attribute = current.xp.cuda.runtime.deviceGetAttribute
     kilohertz, bits = attribute(MEMORY_CLOCK, current.index), attribute(MEMORY_BITS, current.index)
     bandwidth = 2 * 1e3 * kilohertz * bits / 8  # two transfers a clock

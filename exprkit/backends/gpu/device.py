@@ -148,9 +148,17 @@ class CudaDevice:
     def kernel(self, name: str, settings: Precision, text: str | None = None, **macros: Any) -> Kernel:
         """A kernel of the interpreter's text (or of another ``text``), compiled for these macros."""
         code = nvrtc.compiled(settings.architecture or self.architecture, settings, text, **macros)
+        return Kernel(self._module(code), name, self.is_hopper)
+
+    def load(self, code: bytes, names: tuple[str, ...]) -> list[Kernel]:
+        """Kernels of a cubin, which do not begin before those before them have ended."""
+        module = self._module(code)
+        return [Kernel(module, name) for name in names]
+
+    def _module(self, code: bytes) -> Any:
         module = self.xp.cuda.function.Module()
         module.load(code)
-        return Kernel(module, name, self.is_hopper)
+        return module
 
     def free_bytes(self) -> int:
         """What can still be taken: the device's free memory and that of CuPy's pool."""

@@ -16,7 +16,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from exprkit.backends.gpu import device as cards
 from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler.assembler import RecentlyUsed
 from exprkit.backends.transpiler.program import Transpiled
@@ -36,7 +35,7 @@ class ModuleCache:
 
     Parameters
     ----------
-    card : Card
+    device : CudaDevice
     transpiled : Transpiled
     kind : Kind
     settings : Precision
@@ -60,10 +59,10 @@ class ModuleCache:
     """
 
     def __init__(
-        self, card: Any, transpiled: Transpiled, kind: Kind, settings: Precision, *, separate: bool,
+        self, device: Any, transpiled: Transpiled, kind: Kind, settings: Precision, *, separate: bool,
         compiler: Callable[..., Any], most_bytes: int, seconds: dict[str, float], progress: bool,
     ) -> None:  # fmt: skip
-        self.card, self.transpiled, self.kind, self.settings = card, transpiled, kind, settings
+        self.device, self.transpiled, self.kind, self.settings = device, transpiled, kind, settings
         self.separate, self.compiler, self.most_bytes = separate, compiler, most_bytes
         self.seconds, self.progress = seconds, progress
         self._loaded = RecentlyUsed()  # of each module a kernel for each of its entries
@@ -100,7 +99,7 @@ class ModuleCache:
         if not wanted:
             return
         started = time.perf_counter()
-        architecture = self.settings.architecture or self.card.architecture
+        architecture = self.settings.architecture or self.device.architecture
         with _bar(len(wanted), self.progress) as advance:
             for linked in self.compiler(self._texts(wanted), architecture, self.settings):
                 i = wanted[linked.index]
@@ -123,27 +122,18 @@ class ModuleCache:
     def _load(self, i: int, cubin: bytes) -> list[Any]:
         started = time.perf_counter()
         if self._loaded and self._loaded.n_bytes + len(cubin) > self.most_bytes:
-            self.card.current_stream().synchronize()  # they may still run
+            self.device.current_stream().synchronize()  # they may still run
             self.epoch += 1
             for dependent in self.dependents:
                 dependent.invalidate()
             self._loaded.shrink(self.most_bytes // 2 - len(cubin))
-        kernels = load(self.card, cubin, self._names[i])
+        kernels = list(self.device.load(cubin, self._names[i]))
         self._loaded.put(i, kernels, len(cubin))
         self._spent("load", started)
         return kernels
 
     def _spent(self, phase: str, started: float) -> None:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started
-
-
-def load(card: Any, code: bytes, names: tuple[str, ...]) -> list[Any]:
-    """Kernels of a module."""
-    if hasattr(card, "load"):
-        return list(card.load(code, names))
-    module = card.xp.cuda.function.Module()
-    module.load(code)
-    return [cards.Kernel(module, name) for name in names]
 
 
 @contextlib.contextmanager
