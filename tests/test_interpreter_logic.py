@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import exprkit as ek
-from exprkit.backends.gpu import opcodes
+from exprkit.backends.gpu import launch, layout, opcodes
 from exprkit.backends.gpu.bytecode import accumulate
 from exprkit.backends.gpu.layout import ACTION, FROM_SLOT, SPILL
 from exprkit.backends.gpu.schedule import Chunking, Items, Sizes, schedule, shapes
@@ -418,3 +418,9 @@ def test_shapes_fit_and_waste_little():
         if n_points > 1000:
             assert -(-n_points // best.tile) * best.tile < 1.1 * n_points
     assert not best.columns_shared
+
+
+@pytest.mark.parametrize("arguments", [layout.Arguments, layout.FitArguments])
+def test_kernel_arguments_have_no_other_names(arguments):
+    with pytest.raises(AttributeError, match="n_point"):
+        launch.fill(arguments(), {"n_point": 1}, device=None)

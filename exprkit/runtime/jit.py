@@ -46,6 +46,7 @@ Cache       Numba's own would load whatever lies in its files, and looks only at
             under a name made of all that it depends on: the text of the function's file and of all files of
             exprkit that it imports from, the types, the processor, the versions.
 """
+
 from __future__ import annotations
 
 import functools
