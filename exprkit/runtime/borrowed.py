@@ -42,13 +42,20 @@ class _Address(models.OpaqueModel):
 def argument_type(kind: types.Type) -> types.Type:
     """The type that a function is compiled for where it is called with this one.
 
-    Named tuples are borrowed.  Whole numbers are int64, whatever array they come from, and never literals: Numba
-    would compile the function once more for each of them.
+    Named tuples are borrowed, their arrays taken for writable.  Whole numbers are int64, whatever array they come
+    from, and never literals: Numba would compile the function once more for each of them.
     """
     kind = types.unliteral(kind)
     if isinstance(kind, types.BaseNamedTuple):
-        return Borrowed(kind)
+        return Borrowed(_writable(kind))
     return types.int64 if isinstance(kind, types.Integer) and kind.bitwidth < 64 else kind
+
+
+def _writable(kind: types.Type) -> types.Type:
+    """A type with all arrays writable: loops would be compiled once more for those that are not."""
+    if isinstance(kind, types.BaseNamedTuple):
+        return types.BaseTuple.from_types([_writable(field) for field in kind.types], kind.instance_class)
+    return kind.copy(readonly=False) if isinstance(kind, types.Array) else kind
 
 
 @lower_cast(types.BaseNamedTuple, Borrowed)

@@ -74,12 +74,27 @@ ROOT = Path(__file__).parents[2]  # the folder that ``exprkit`` lies in
 
 disk_cache.free_at_fork(global_compiler_lock)
 
-
+# no_cfunc_wrapper: no function is handed to C, and what that needs takes long to compile
+_OPTIONS = {"nopython": True, "nogil": True, "boundscheck": None, "no_cfunc_wrapper": True, "no_cpython_wrapper": False}
 _bag_types: dict[tuple[Any, ...], types.Type] = {}  # of the bags that have been handed over
 
 
 class CompiledFunction(CPUDispatcher):
-    """A compiled function: Numba's, but that its arguments are of ``argument_type``."""
+    """A compiled function: Numba's, but that its arguments are of ``argument_type``.
+
+    Loops that call it have machine code of their own, without the way in from Python, which takes as long to compile.
+    """
+
+    @functools.cached_property
+    def within(self) -> CompiledFunction:
+        """What loops call."""
+        if self.targetoptions["no_cpython_wrapper"]:
+            return self
+        return _compiled(self.py_func, {**self.targetoptions, "no_cpython_wrapper": True})
+
+    @property
+    def _numba_type_(self) -> types.Type:
+        return types.Dispatcher(self.within)
 
     def typeof_pyval(self, val: Any) -> types.Type:
         """The type of an argument from Python; looked up for a bag, since Numba would go through it at every call."""
@@ -104,9 +119,13 @@ def compiled(function: Callable[..., Any] | None = None, /, **options: Any) -> A
     """Decorator: a function in machine code, which is kept with that of the kernels."""
     if function is None:
         return functools.partial(compiled, **options)
-    loop = CompiledFunction(function, targetoptions={"nopython": True, "nogil": True, "boundscheck": None, **options})
+    return _compiled(function, {**_OPTIONS, **options})
+
+
+def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> CompiledFunction:
+    loop = CompiledFunction(function, targetoptions=options)
     if folder() is not None and os.path.isfile(function.__code__.co_filename):  # not typed in
-        loop._cache = Kept(function)  # what njit(cache=True) does, with a cache of Numba's
+        loop._cache = Kept(function, options)  # what njit(cache=True) does, with a cache of Numba's
     return loop
 
 
@@ -122,12 +141,12 @@ def folder() -> Path | None:
 class Kept(NullCache):
     """The machine code of one function on disk: what a dispatcher of Numba asks before it compiles."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         code = function.__code__
         self._path = code.co_filename
         self._parts = (
             "loop", numba.__version__, f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}",
-            repr((config.OPT, config.BOUNDSCHECK)),
+            repr((config.OPT, config.BOUNDSCHECK, sorted(options.items()))),
             function.__module__, function.__qualname__, str(code.co_firstlineno), code.co_code,
         )  # fmt: skip
 
