@@ -20,6 +20,7 @@ from exprkit.backends import backends as backends  # at once: later the name wou
 
 if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit import data as data
+    from exprkit.backends.device_programs.population import DevicePopulation as DevicePopulation
     from exprkit.backends.precision import Precision as Precision
     from exprkit.evaluate.compile_bytecode import CompiledBytecode as CompiledBytecode
     from exprkit.evaluate.compile_bytecode import compile_bytecode as compile_bytecode
@@ -45,6 +46,7 @@ __version__ = "0.1.0"
 _HOME = {
     "CompiledBytecode": "evaluate.compile_bytecode",
     "CompiledPtx": "evaluate.compile_ptx",
+    "DevicePopulation": "backends.device_programs.population",
     "Evaluator": "evaluate.evaluator",
     "Expression": "expressions.expression",
     "FitResult": "fitting.fit",

@@ -26,11 +26,16 @@ inline void __syncthreads() {}
 inline void __syncwarp() {}
 inline void let_next_begin() {}
 inline void wait_for_previous() {}
+inline unsigned __ballot_sync(unsigned, bool yes) { return yes; }
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline bool __all_sync(unsigned, bool yes) { return yes; }
 template <class V> void __stcs(V *at, V value) { std::memcpy(at, &value, sizeof value); }
 template <class V> V __shfl_xor_sync(unsigned, V value, int) { return value; }
 template <class V> V __shfl_sync(unsigned, V value, int) { return value; }
 template <class V> V atomicAdd(V *at, V more) { V old = *at; *at += more; return old; }
+
+inline double __longlong_as_double(long long bits) { double a; std::memcpy(&a, &bits, 8); return a; }
+template <class V> V atomicMax(V *at, V other) { V old = *at; *at = std::max(old, other); return old; }
 
 inline double approximate_inverse(double a) { return 1.0 / a; }
 inline float approximate_exp2(float a) { return std::exp2(a); }

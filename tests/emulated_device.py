@@ -76,7 +76,7 @@ class EmulatedDevice:
         return self._kernels[key]
 
     def _build(self, name, source, defined):
-        arguments = "FitArguments" if "struct FitArguments" in source else "Arguments"
+        arguments = re.search(rf" {name}\(const (\w+) args\)", source)[1]
         return self._compiled(source + RUN.format(shared=SHARED_BYTES, arguments=arguments, name=name), defined)
 
     def library(self, source, settings, macros):

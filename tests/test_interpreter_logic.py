@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 import exprkit as ek
 from exprkit.backends.gpu import launch, layout, opcodes
-from exprkit.backends.gpu.bytecode import accumulate
+from exprkit.backends.gpu.bytecode import Bytecode, accumulate
 from exprkit.backends.gpu.layout import ACTION, FROM_SLOT, SPILL
-from exprkit.backends.gpu.schedule import Chunking, Items, Sizes, schedule, shapes
+from exprkit.backends.gpu.schedule import Chunking, Sizes, plan, shapes
 from exprkit.backends.interpreter import engine as cuda
+from exprkit.backends.precision import precision
 from exprkit.backends.reference import engine as definition
 from exprkit.expressions import generate
 from exprkit.operators import ops
@@ -373,21 +374,27 @@ def test_every_operator_has_its_opcodes():
     blocks=st.integers(1, 12), warps=st.integers(1, 5), cut=st.floats(0, 1),
     chunking=st.sampled_from([Chunking(1), Chunking(0, 1), Chunking(0, 4), Chunking(0.8, 2)]),
 )  # fmt: skip
-def test_work_items_cover_every_tile_and_item_once(costs, n_tiles, n_sets, blocks, warps, cut, chunking):
+def test_work_items_cover_every_tile_and_item_once(device, costs, n_tiles, n_sets, blocks, warps, cut, chunking):
     cost = np.concatenate([[0], np.cumsum(costs)])
     n_exprs, n_instructions = len(costs), 2 * len(costs) + 1
     n_items = n_exprs * n_sets
     first, first_instruction = int(cut * (n_items - 1)), 2 * np.arange(n_exprs, dtype=np.int32)
-    items = Items(cost, first_instruction, n_instructions, first, n_items)
-    made = schedule(items, n_tiles, blocks=blocks, warps=warps, chunking=chunking)
-    assert made.n_work_items == n_tiles * len(made.chunks) and 1 <= made.blocks <= blocks
-    assert (np.diff((made.chunks["n_items"] > 0).astype(int), axis=1) <= 0).all()  # a warp stops at an empty chunk
+    shares = plan(n_items - first, n_tiles, blocks=blocks, warps=warps, chunking=chunking)
+    nothing = np.zeros((0, 4), np.int32)
+    programs = Bytecode(
+        np.zeros((n_instructions, 2), np.uint32), first_instruction, nothing, nothing, nothing, np.zeros(0), cost, 0, 0
+    )
+    settings, columns = precision("ieee"), launch.Columns(*nothing.T[:3])
+    launcher = launch.Launcher(device, settings, F8, programs, columns, np.zeros((0, 1)))
+    chunks = launcher.chunks(shares, slice(first, n_items), 0)
+    assert shares.n_work_items == n_tiles * len(chunks) and 1 <= shares.blocks <= blocks
+    assert (np.diff((chunks[..., 1] > 0).astype(int), axis=1) <= 0).all()  # a warp stops at an empty chunk
     done = []
-    for chunk in made.chunks[made.chunks["n_items"] > 0]:
-        own = first + chunk["item"] + np.arange(chunk["n_items"])
+    for item, n_here, instruction, n_of_chunk in chunks[chunks[..., 1] > 0].tolist():
+        own = first + item + np.arange(n_here)
         at = (own[0], own[-1] + 1) // np.int64(n_exprs) * n_instructions
         at += first_instruction[own[0] % n_exprs], first_instruction[(own[-1] + 1) % n_exprs]
-        assert (chunk["instruction"], chunk["instruction"] + chunk["n_instructions"]) == tuple(at)
+        assert (instruction, instruction + n_of_chunk) == tuple(at)
         done += own.tolist()
     assert sorted(done) == list(range(first, n_items))
 

@@ -27,7 +27,8 @@ SOURCES = sorted((ROOT / "exprkit").rglob("*.py"))
 # Each folder (or file) imports from those before it only, also inside functions and for types.
 LAYERS = [
     "errors", "numbers", "operators", "runtime", "text", "expressions", "data", "programs",
-    "backends", "backends.reference", "backends.gpu", "backends.cpu", "backends.interpreter", "backends.transpiler",
+    "backends", "backends.reference", "backends.gpu", "backends.device_programs", "backends.cpu",
+    "backends.interpreter", "backends.transpiler",
     "backends.cost_model", "evaluate", "fitting", "study", "explorer", "__main__",
 ]  # fmt: skip
 TOP = "exprkit"  # the package itself, which every user imports and no module of its own

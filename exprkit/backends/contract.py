@@ -44,6 +44,13 @@ class Engine:
         """
         raise NotImplementedError
 
+    def updated(self, pop: Any) -> Engine | None:
+        """The same for another population, sharing what belongs to the data; None: one is made anew.
+
+        This engine goes on working as before.
+        """
+        return None
+
     def kernels(self) -> list[dict[str, Any]]:
         """Registers, memory and shape of every kernel that was launched on a GPU."""
         return []
@@ -94,6 +101,7 @@ class Backend(NamedTuple):
     options: tuple[str, ...] = ()  # arguments of the engine that are its own
     takes_settings: bool = False  # ``precision`` may be a ``Precision``
     lowers: bool = False  # it runs programs of ``lower``
+    takes_device_populations: bool = False  # a population may be a ``DevicePopulation``
     adopt: Callable[[Any], Any | None] = no_device  # an array on its device as a view of its own library, else None
     empty: Callable[[tuple[int, ...], np.dtype], Any] | None = None  # new memory on its device; None: it has none
 

@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends import NAMES, contract, cost_model, load, offered, status
+from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as precision_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, did_you_mean, number_of, one_of, whole_number
@@ -58,8 +59,8 @@ class Evaluator:
 
     Parameters
     ----------
-    pop : Population
-        The expressions, from ``parse``; or a text or an Expression.
+    pop : Population or DevicePopulation
+        The expressions, from ``parse``; or a text or an Expression.  One that lies on a device is for ``"cuda"``.
     X : array, (n_points, n_vars)
         The data, one column a variable: NumPy, nested lists, or any array with ``__dlpack__`` (PyTorch,
         JAX, ...), for the GPU backends also one that lies on the device.  Or a DataFrame or a dict of columns:
@@ -105,7 +106,7 @@ class Evaluator:
 
     def __init__(
         self,
-        pop: Population,
+        pop: Population | DevicePopulation,
         X: Any,
         backend: str = "auto",
         precision: str | Precision = "ieee",
@@ -114,20 +115,25 @@ class Evaluator:
         n_steps: int = 1,
         **options: Any,
     ) -> None:
-        self.pop = pop = inputs.population(pop)
+        self.pop: Any = (pop := inputs.population(pop))
         settings = precision_of(precision)
         self.precision = settings.operators
         self.dtype = np.dtype(one_of("dtype", inputs.dtype_name(dtype), DTYPES, DataError))
         self.threads = None if threads is None else _check_number("threads", threads, MOST_THREADS)
         self.n_steps = _check_number("n_steps", n_steps)
         check_options(options, Evaluator)
+        on_device = isinstance(pop, DevicePopulation)
+        if on_device and backend == "auto":
+            backend = "cuda"
         auto = isinstance(backend, str) and backend == "auto"
         self._choice = self._choose(X, settings, tuple(options)) if auto else None
         self.backend = self._choice.name if self._choice else backend
         implementation = load(self.backend)
+        if on_device and not implementation.takes_device_populations:
+            raise BackendError(f"{self.backend!r} takes populations of the host: pop.to_host(), or backend='cuda'")
         _check_offered(self.backend, options, implementation.options)
         self._adopt = implementation.adopt
-        self.X, self._give_back, self._column_name = inputs.data_matrix(X, pop, self.dtype, self._adopt)
+        self.X, self._give_back, self._column_name, self._unusable = inputs.data_matrix(X, pop, self.dtype, self._adopt)
         self.n_points = len(self.X)
         self._empty = None if isinstance(self.X, np.ndarray) else implementation.empty
         self._checked_y: Any = None  # the y whose rounding was checked last
@@ -137,6 +143,28 @@ class Evaluator:
             pop, self.X, precision=compiler, dtype=self.dtype, threads=self.threads, **options
         )
         self.engine = self._make_engine(pop)
+
+    def update(self, pop: Population | DevicePopulation) -> None:
+        """Take another population: the next generation of a search, on the same data.
+
+        Data, target, buffers and kernels stay; what it costs is the tokens (``"cuda"`` makes the programs on
+        the device).  The backend stays as well: ``"auto"`` does not choose again.
+
+        Parameters
+        ----------
+        pop : Population or DevicePopulation
+            Of the same variables; its size may differ.
+
+        Raises
+        ------
+        DataError
+            If the population does not fit ``X``, or ``dtype`` spoils a column that it uses.  The evaluator then
+            stays as it was, as with every other error.
+        """
+        new = inputs.successor(pop, self.pop, self.X.shape, self._unusable)
+        engine = self.engine.updated(new)
+        self.engine = engine if engine is not None else self._make_engine(new)
+        self.pop = new
 
     def evaluate(self, params: Any = None, out: Any = None, count_nonfinite: bool = False) -> Any:
         """Every expression at every data point.
@@ -242,9 +270,10 @@ class Evaluator:
     def _count(self, sets: Any, w: Any, counts: np.ndarray) -> None:
         """How many nan and inf every expression gives where ``w`` is not 0; of some expressions at a time."""
         rows = max(1, COUNTED_BYTES // max(self.n_points * self.dtype.itemsize, 1))
-        for start in range(0, len(self.pop), rows):
+        everything = on_host(self.pop)
+        for start in range(0, len(everything), rows):
             part = slice(start, start + rows)
-            pop = self.pop[part]
+            pop = everything[part]
             engine, shape = self._make_engine(pop), (1, len(pop), self.n_points)
             for one_set, counts_of_set in zip(sets, counts, strict=True):
                 values = inputs.result_array(None, shape, self.dtype, self._adopt, self._empty)
@@ -421,19 +450,22 @@ class Evaluator:
     def _check_complete(self, sums: Any, y: Any, target: Any, w: Any) -> None:
         """Where a loss came out nan: an error if values are missing.
 
-        To ask a device is to wait for it, so of the same ``y`` of the user's it is asked once.
+        Random expressions are nan somewhere, so what can't be missing is not looked for.  To ask a device is to wait
+        for it, so of the same ``y`` of the user's there it is asked once for all populations.
         """
-        on_device = not isinstance(sums, np.ndarray)
-        if on_device and y is self._complete_y:
+        asked = y is self._complete_y if not isinstance(target, np.ndarray) else not np.isnan(target).any()
+        if asked and not self._X_gaps:
             return
-        self._complete_y = y if on_device else None
+        self._complete_y = None if isinstance(target, np.ndarray) else y
         if bool(np.isnan(sums).any()):
             self.check_complete(target, w)
 
     def check_complete(self, y: Any, w: Any) -> None:
         """An error if ``y`` or a column that the population uses is nan at a point that counts."""
         gaps = [("y", inputs.on_host(missing))] if bool((missing := np.isnan(y)).any()) else []
-        for what, missing in (*gaps, *self._gaps):
+        used = tables.used_columns(on_host(self.pop)) if self._X_gaps else ()
+        gaps += [(f"column {self._column_name(i)} of X", self._X_gaps[i]) for i in used if i in self._X_gaps]
+        for what, missing in gaps:
             n = int(np.sum(missing if w is None else missing & inputs.on_host(w > 0)))
             if n:
                 raise DataError(
@@ -442,10 +474,10 @@ class Evaluator:
                 )
 
     @functools.cached_property
-    def _gaps(self) -> list[tuple[str, np.ndarray]]:
-        """The columns that the population uses and that are not complete, with the points where they are nan."""
-        gaps = ((i, np.isnan(self.X[:, i])) for i in tables.used_columns(self.pop))
-        return [(f"column {self._column_name(i)} of X", inputs.on_host(gap)) for i, gap in gaps if bool(gap.any())]
+    def _X_gaps(self) -> dict[int, np.ndarray]:
+        """The columns of X that are not complete, with the points where they are nan."""
+        gaps = ((i, np.isnan(self.X[:, i])) for i in range(self.X.shape[1] if bool(np.isnan(self.X).any()) else 0))
+        return {i: inputs.on_host(gap) for i, gap in gaps if bool(gap.any())}
 
     def explain(self) -> str:
         """Which backend runs and on what, and what each is estimated to take (``backends.cost_model``)."""
@@ -453,18 +485,18 @@ class Evaluator:
         choice = self._choice
         if choice is None:
             work = self._work(self.n_points, self._empty is not None)
-            choice = cost_model.choose(work, pop=self.pop, forced=self.backend)
+            choice = cost_model.choose(work, pop=on_host(self.pop), forced=self.backend)
         return f"{head}\n{choice.table()}"
 
     def _choose(self, X: Any, settings: Precision, options: tuple[str, ...]) -> cost_model.Choice:
         """What "auto" takes; data that is no table of numbers is complained of later."""
         work = self._work(inputs.length(X), cost_model.lies_on_device(X))
         special = settings != Precision(settings.operators)
-        return cost_model.choose(work, pop=self.pop, options=options, settings=special)
+        return cost_model.choose(work, pop=on_host(self.pop), options=options, settings=special)
 
     def _work(self, n_points: int, on_device: bool) -> Any:
         return cost_model.work_of(
-            self.pop, n_points, dtype=self.dtype, fast=self.precision == "fast", n_steps=self.n_steps,
+            on_host(self.pop), n_points, dtype=self.dtype, fast=self.precision == "fast", n_steps=self.n_steps,
             threads=self.threads, on_device=on_device,
         )  # fmt: skip
 

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends.contract import no_device
+from exprkit.backends.device_programs.population import DevicePopulation
+from exprkit.backends.device_programs.population import on_host as on_host_population
 from exprkit.errors import DataError, brief, number_of
 from exprkit.evaluate import rounding, tables
 from exprkit.expressions.expression import Expression
@@ -32,11 +34,11 @@ MOST_NESTED = 4  # lists; sets of vectors are 3
 NO_NUMBERS = (type(None), str, bytes, bytearray, complex, Mapping, Set, np.ma.MaskedArray)
 
 
-def population(pop: Any) -> Population:
+def population(pop: Any) -> Population | DevicePopulation:
     """``pop`` itself, or of one expression, a text or an Expression, the population."""
     if isinstance(pop, str | Expression):
         return parse(pop)
-    if not isinstance(pop, Population):
+    if not isinstance(pop, Population | DevicePopulation):
         raise DataError(f"the first argument must be a Population, not {type(pop).__name__}: use exprkit.parse(...)")
     return pop
 
@@ -77,48 +79,75 @@ class Data(NamedTuple):
     values: Any  # C-contiguous (n_points, n_vars) of the evaluator's dtype
     give_back: Callable[[Any], Any]
     names: Callable[[int], str]
+    unusable: dict[int, str]  # columns that no expression uses yet and none may: why
 
 
-def data_matrix(X: Any, pop: Population, dtype: np.dtype, adopt: Adopt = no_device) -> Data:
+def data_matrix(X: Any, pop: Population | DevicePopulation, dtype: np.dtype, adopt: Adopt = no_device) -> Data:
     """What the user hands over as ``X``, checked and converted."""
     if tables.is_table(X):
-        return _table(X, pop, dtype)
+        return _table(X, on_host_population(pop), dtype)
     array, give_back = _as_array("X", X, adopt)
     if array.ndim != 2:
         hint = "; one variable is X.reshape(-1, 1)" if array.ndim == 1 else ""
         raise DataError(f"X must have shape (n_points, n_vars), not {array.shape}{hint}")
     _check_columns(array.shape, pop)
     names = functools.partial(_column_name, pop)
+    unusable: dict[int, str] = {}
     if rounding.loses_digits(array.dtype, dtype):
         for i in range(array.shape[1]):
-            _check_rounding(_contiguous(array[:, i]), i, pop, dtype, names(i))
-    return Data(_cast(array, dtype, own=not isinstance(X, list | tuple)), give_back, names)
+            unusable |= _harm(_contiguous(array[:, i]), i, dtype, names(i))
+    check_columns(pop, unusable)
+    return Data(_cast(array, dtype, own=not isinstance(X, list | tuple)), give_back, names, unusable)
 
 
-def _table(X: Any, pop: Population, dtype: np.dtype) -> Data:
+def _table(X: Any, pop: Population | DevicePopulation, dtype: np.dtype) -> Data:
     columns = tables.columns(X, pop)
     n_points = next((len(column) for column in columns.values() if column is not None), tables.length(X))
     values = np.full((n_points, len(columns)), np.nan, dtype)
     _check_columns(values.shape, pop)
+    unusable: dict[int, str] = {}
     for i, (name, column) in enumerate(columns.items()):
-        if column is not None:
-            _check_rounding(column, i, pop, dtype, name)
+        if column is None:
+            unusable[i] = f"column {name} of X is not there"
+        else:
+            unusable |= _harm(column, i, dtype, name)
             values[:, i] = _cast(column, dtype)
-    return Data(values, _same, list(columns).__getitem__)
+    check_columns(pop, unusable)
+    return Data(values, _same, list(columns).__getitem__, unusable)
 
 
-def _column_name(pop: Population, i: int) -> str:
+def _column_name(pop: Population | DevicePopulation, i: int) -> str:
     return f"x{i + 1}" if pop.variables is None else repr(pop.variables[i])
 
 
-def _check_rounding(column: Any, i: int, pop: Population, dtype: np.dtype, name: str) -> None:
-    """An error if rounding spoils a column that some expression uses."""
-    if (harm := rounding.harm(column, dtype)) and i in tables.used_columns(pop):
-        raise DataError(f"column {name} of X: {harm}")
+def _harm(column: Any, i: int, dtype: np.dtype, name: str) -> dict[int, str]:
+    """What rounding does to column i, if it spoils it."""
+    harm = rounding.harm(column, dtype)
+    return {i: f"column {name} of X: {harm}"} if harm else {}
+
+
+def check_columns(pop: Population | DevicePopulation, unusable: dict[int, str]) -> None:
+    """An error if an expression uses a column that rounding spoils, or that is not there."""
+    for i in tables.used_columns(on_host_population(pop)) if unusable else ():
+        if i in unusable:
+            raise DataError(unusable[i])
+
+
+def successor(
+    new: Any, old: Population | DevicePopulation, shape: tuple[int, int], unusable: dict[int, str]
+) -> Population | DevicePopulation:
+    """The population that takes another one's place on data of that shape, checked."""
+    pop = population(new)
+    if pop.variables != old.variables:
+        was, now = ("x1, x2, …" if one.variables is None else ", ".join(one.variables) for one in (old, pop))
+        raise DataError(f"the population's variables are {now}, and those of the data {was}: make a new Evaluator")
+    _check_columns(shape, pop)
+    check_columns(pop, unusable)
+    return pop
 
 
 def parameter_sets(
-    params: Any, pop: Population, dtype: np.dtype, adopt: Adopt = no_device
+    params: Any, pop: Population | DevicePopulation, dtype: np.dtype, adopt: Adopt = no_device
 ) -> tuple[np.ndarray, tuple[int, ...]]:
     """Parameters as (n_sets, n_exprs, max_params), and the leading shape of the result, () or (n_sets,)."""
     n_exprs, width = len(pop), pop.max_params
@@ -126,7 +155,7 @@ def parameter_sets(
         if width:
             raise DataError(f"params are missing: {_first_needing(pop, 0)}")
         return np.zeros((1, n_exprs, 0), dtype), ()
-    padded = _padded(params, pop, adopt)
+    padded = _padded(params, on_host_population(pop) if isinstance(params, list | tuple) else pop, adopt)
     if padded.ndim not in (2, 3) or padded.shape[-2] != n_exprs:
         raise DataError(
             f"params must be a list of {n_exprs} vectors, or have shape ({n_exprs}, {width}) "
@@ -200,7 +229,7 @@ def length(X: Any) -> int:
         return 0
 
 
-def _padded(params: Any, pop: Population, adopt: Adopt) -> np.ndarray:
+def _padded(params: Any, pop: Population | DevicePopulation, adopt: Adopt) -> np.ndarray:
     """Parameters as an array of 2 or 3 dimensions; vectors of different lengths are padded with 0."""
     if isinstance(params, list | tuple):
         depth = _depth(params)
@@ -224,7 +253,7 @@ def _depth(values: Any) -> int:
     return depth if depth == MOST_NESTED else depth + np.ndim(values)
 
 
-def _pad_vectors(vectors: Any, pop: Population) -> np.ndarray:
+def _pad_vectors(vectors: Any, pop: Population | DevicePopulation) -> np.ndarray:
     """The thesis's vector of vectors as (n_exprs, max_params)."""
     count = len(vectors) if hasattr(vectors, "__len__") and getattr(vectors, "ndim", True) else brief(vectors)
     if count != len(pop):
@@ -262,23 +291,25 @@ def _check_kinds(kinds: set[type]) -> None:
             raise TypeError(f"there is a {kind.__name__} among them")
 
 
-def _first_needing(pop: Population, more_than: int) -> str:
+def _first_needing(pop: Population | DevicePopulation, more_than: int) -> str:
+    pop = on_host_population(pop)
     i = int(np.argmax(pop.n_params > more_than))
     return f"{_describe(pop, i)} has {pop.n_params[i]}"
 
 
-def _describe(pop: Population, i: int) -> str:
+def _describe(pop: Population | DevicePopulation, i: int) -> str:
     text = str(pop[i])
     return f"expression {i} ({text if len(text) <= 60 else text[:57] + '...'})"
 
 
-def _check_columns(shape: tuple[int, ...], pop: Population) -> None:
+def _check_columns(shape: tuple[int, ...], pop: Population | DevicePopulation) -> None:
     n_points, n_columns = shape
     there = f"X has {number_of(n_columns, 'column')}"
     transposed = "; X is (n_points, n_vars): did you mean X.T?" if n_points == pop.n_vars != n_columns else ""
     if pop.variables is not None and n_columns != len(pop.variables):
         raise DataError(f"{there}, but the population's variables are {', '.join(pop.variables)}{transposed}")
     if n_columns < pop.n_vars:
+        pop = on_host_population(pop)
         tokens = (pop.kinds == VARIABLE) & (pop.values >= n_columns)
         i = int(np.searchsorted(pop.offsets, np.argmax(tokens), side="right")) - 1
         raise DataError(f"{there}, but {_describe(pop, i)} needs {pop.n_vars}{transposed}")

@@ -12,9 +12,11 @@ an operator, only arities.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from exprkit.runtime.jit import compiled
+from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 (
@@ -23,52 +25,73 @@ from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 ) = range(11)  # fmt: skip
 
 
+class CheckedTokens(NamedTuple):
+    """Tokens that have not been checked."""
+
+    kinds: np.ndarray
+    values: np.ndarray
+    arity: np.ndarray  # of the operators that a population may hold, by code; 0 for others
+
+
+@inline
+def problem_of(tokens, begin, end, valid, limits):
+    """(problem, token, variables, parameters) of the expression that is tokens ``begin`` to ``end``.
+
+    problem is FINE or one of the numbers above, of this token of the expression; then the largest index of a
+    variable and of a parameter, + 1.  ``limits``: the most tokens, variables and parameters that there may be.
+    """
+    most_tokens, most_variables, most_parameters = limits
+    n_vars = n_params = height = 0
+    if end - begin > most_tokens:
+        return TOO_LONG, end - begin - 1, 0, 0
+    if valid != (end > begin):
+        return (NO_TOKENS if valid else INVALID_TOKENS), 0, 0, 0
+    for t in range(begin, end):
+        kind, value = tokens.kinds[t], tokens.values[t]
+        if kind == OPERATOR:
+            operands = tokens.arity[value] if value < np.uint64(256) else 0
+            if operands == 0:
+                return CODE, t - begin, 0, 0
+            if height < operands:
+                return OPERANDS, t - begin, 0, 0
+            height += 1 - operands
+            continue
+        height += 1
+        if kind == VARIABLE:
+            if value >= np.uint64(most_variables):
+                return VARIABLE_INDEX, t - begin, 0, 0
+            n_vars = max(n_vars, int(value) + 1)
+        elif kind == PARAMETER:
+            if value >= np.uint64(most_parameters):
+                return PARAMETER_INDEX, t - begin, 0, 0
+            n_params = max(n_params, int(value) + 1)
+        elif kind != CONSTANT:
+            return KIND, t - begin, 0, 0
+    if height > 1:
+        return LEFT_OVER, end - begin - 1, 0, 0
+    return FINE, 0, n_vars, n_params
+
+
 @compiled
-def check(kinds, values, offsets, valid, arity, max_tokens, max_variable, max_parameter, n_params):
+def check(tokens, offsets, valid, limits, n_params):
     """First problem of a population, and what a walk over its tokens finds on the way.
 
     Returns
     -------
     (problem, expression, token, n_vars)
-        problem is FINE or one of the numbers above; n_vars the largest index of a variable + 1.
-        Fills ``n_params`` (int32, one per expression).
+        as ``problem_of`` has them.  Fills ``n_params`` (int32, one per expression).
     """
-    n_vars = 0
-    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(kinds):
+    n_vars, n_tokens = 0, len(tokens.kinds)
+    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n_tokens:
         return OFFSETS, 0, 0, n_vars
     for i in range(len(offsets) - 1):
         begin, end = offsets[i], offsets[i + 1]
-        if begin > end or end > len(kinds):
+        if begin > end or end > n_tokens:
             return OFFSETS, i, 0, n_vars
-        if end - begin > max_tokens:
-            return TOO_LONG, i, end - begin - 1, n_vars
-        if valid[i] != (end > begin):
-            return NO_TOKENS if valid[i] else INVALID_TOKENS, i, 0, n_vars
-        height, most = 0, 0
-        for t in range(begin, end):
-            value = values[t]
-            if kinds[t] == OPERATOR:
-                operands = arity[value] if value < np.uint64(len(arity)) else 0
-                if operands == 0:
-                    return CODE, i, t - begin, n_vars
-                if height < operands:
-                    return OPERANDS, i, t - begin, n_vars
-                height += 1 - operands
-                continue
-            height += 1
-            if kinds[t] == VARIABLE:
-                if value >= np.uint64(max_variable):
-                    return VARIABLE_INDEX, i, t - begin, n_vars
-                n_vars = max(n_vars, int(value) + 1)
-            elif kinds[t] == PARAMETER:
-                if value >= np.uint64(max_parameter):
-                    return PARAMETER_INDEX, i, t - begin, n_vars
-                most = max(most, int(value) + 1)
-            elif kinds[t] != CONSTANT:
-                return KIND, i, t - begin, n_vars
-        if height > 1:
-            return LEFT_OVER, i, end - begin - 1, n_vars
-        n_params[i] = most
+        problem, token, variables, n_params[i] = problem_of(tokens, begin, end, valid[i], limits)
+        if problem != FINE:
+            return problem, i, token, n_vars
+        n_vars = max(n_vars, variables)
     return FINE, 0, 0, n_vars
 
 

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 SHOWN = 8  # rows of the picture in a notebook
 SELECTS = "a population takes a number, a slice, a list of numbers or a mask"
 
-_USER_ARITY = ops.ARITY.copy()  # what lowering makes does not belong into a population
-_USER_ARITY[[row.code for row in ops.INTERNAL]] = 0
+USER_ARITY = ops.ARITY.copy()  # what lowering makes does not belong into a population
+USER_ARITY[[row.code for row in ops.INTERNAL]] = 0
 
 
 class Population:
@@ -92,7 +92,7 @@ class Population:
     ) -> None:  # fmt: skip
         self.kinds, self.values, self.offsets = map(_read_only, (kinds, values, offsets))
         self.valid = _read_only(np.diff(offsets) > 0 if valid is None else valid)
-        self.variables, self.parameters = _words("variables", variables), _words("parameters", parameters)
+        self.variables, self.parameters = names_of("variables", variables), names_of("parameters", parameters)
         self._faults: dict[int, Fault] = {}  # the parser's, by index
         self.verify()
 
@@ -188,9 +188,8 @@ class Population:
             )
         n_params = np.zeros(len(self.valid), np.int32)
         limits = [MAX_INDEX if names is None else len(names) for names in (self.variables, self.parameters)]
-        problem, index, token, n_vars = checks.check(
-            self.kinds, self.values, self.offsets, self.valid, _USER_ARITY, MAX_TOKENS, *limits, n_params
-        )
+        tokens = checks.CheckedTokens(self.kinds, self.values, USER_ARITY)
+        problem, index, token, n_vars = checks.check(tokens, self.offsets, self.valid, (MAX_TOKENS, *limits), n_params)
         if problem != checks.FINE:
             raise PopulationError(self._complaint(problem, index, token, limits))
         self.n_params = _read_only(n_params)
@@ -317,6 +316,15 @@ class Population:
         return np.diff(self.offsets)
 
     @property
+    def longest(self) -> int:
+        """The most tokens of an expression."""
+        return int(self.n_tokens.max(initial=0))
+
+    @property
+    def all_valid(self) -> bool:
+        return bool(self.valid.all())
+
+    @property
     def max_params(self) -> int:
         return int(self.n_params.max(initial=0))
 
@@ -412,7 +420,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 120 else text[:117] + " …"
 
 
-def _words(what: str, words: Iterable[str] | None) -> tuple[str, ...] | None:
+def names_of(what: str, words: Iterable[str] | None) -> tuple[str, ...] | None:
     """Names as they are kept."""
     if words is None:
         return None

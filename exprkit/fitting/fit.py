@@ -26,10 +26,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from exprkit.backends import NAMES, load, objective, status
+from exprkit.backends.device_programs.population import on_host
 from exprkit.backends.objective import Fitted, Options
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, brought_by, number_of, one_of, whole_number
 from exprkit.evaluate import inputs
 from exprkit.evaluate.evaluator import Evaluator, check_options
+from exprkit.evaluate.inputs import population
 from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
 from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, covariance, negative_log_likelihood, sums_of_squares
@@ -255,7 +257,7 @@ def fit(
     def evaluator(pop: Population, dtype: Any) -> Evaluator:
         return Evaluator(pop, X, backend, precision, dtype, threads, **options)
 
-    ev = evaluator(pop, dtype)
+    ev = evaluator(on_host(population(pop)), dtype)
     lower, upper = _bounds(bounds, ev.pop)
     starts = _starts(init, ev.pop, restarts, seed)
     target, w = ev.target(y, weights, own=True)

@@ -16,12 +16,14 @@ PARAMETER (index in its expression), CONSTANT or RESULT (index in the whole popu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+import functools
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from exprkit.backends.gpu import opcodes
+from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.layout import (
     ACTION,
     ALONE,
@@ -83,6 +85,11 @@ class Bytecode:
     n_slots: int
     n_results: int
 
+    def on_host(self) -> Bytecode:
+        """The same, its arrays in the host's memory."""
+        arrays: dict[str, Any] = {name: fetched(array) for name, array in vars(self).items() if np.ndim(array)}
+        return replace(self, **arrays)
+
 
 def accumulate(program: Program) -> Bytecode:
     """Make bytecode of three-address programs.
@@ -93,19 +100,24 @@ def accumulate(program: Program) -> Bytecode:
         If the programs use more columns than an instruction can name.
     """
     if len(program.column_code) > MAX_COLUMNS:
-        raise BackendError(
-            f"the population uses {len(program.column_code)} columns (variables and functions of one variable), "
-            f"the GPU interpreter can name {MAX_COLUMNS}: evaluate it in parts"
-        )
+        raise too_many_columns(len(program.column_code))
     n_exprs, n_steps = len(program), int(program.n_prologue.sum())
     n_instructions = len(program.code) - n_steps + int(np.count_nonzero(np.diff(program.offsets) == 0))
     result = zeros(_Arrays, n_instructions=n_instructions, n_exprs=n_exprs, n_steps=n_steps, n_ends=n_exprs + 1)
-    n_results = _accumulate_all(arrays_of(program), _by_code(program.precision), result)
+    n_results = _accumulate_all(arrays_of(program), operator_rows(program.precision), result)
     constants = np.append(program.constants, np.nan)
     return Bytecode(*result[:5], constants, result.cost, max(program.n_slots - 1, 0), n_results)
 
 
-class _OperatorRows(NamedTuple):
+def too_many_columns(n_columns: int) -> BackendError:
+    """The error for a population with more columns than an instruction can name."""
+    return BackendError(
+        f"the population uses {n_columns} columns (variables and functions of one variable), "
+        f"the GPU interpreter can name {MAX_COLUMNS}: evaluate it in parts"
+    )
+
+
+class OperatorRows(NamedTuple):
     """The table's cells that matter here, by code."""
 
     opcode: Annotated[np.ndarray, "int32[256, 6]"]  # [code, addressing mode]
@@ -144,8 +156,9 @@ class _Arrays(NamedTuple):
     cost: Annotated[np.ndarray, "int64[n_ends]"]
 
 
-def _by_code(precision: str) -> _OperatorRows:
-    result = zeros(_OperatorRows, opcode=opcodes.numbers())
+@functools.cache
+def operator_rows(precision: str) -> OperatorRows:
+    result = zeros(OperatorRows, opcode=opcodes.numbers())
     for row in ops.BY_CODE.values():
         short = row.cuda.inline or (precision == "fast" and row.cuda.fast)
         cost = (COST_FAST if row.cuda.fast else COST_USUAL) if short else COST_LONG

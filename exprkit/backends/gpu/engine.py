@@ -18,13 +18,10 @@ import numpy as np
 from exprkit.backends import contract
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu.bytecode import Bytecode
-from exprkit.backends.gpu.launch import Immediates, Launcher, too_large
+from exprkit.backends.gpu.launch import Columns, Immediates, Launcher, too_large
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as settings_of
 from exprkit.errors import ArgumentError
-from exprkit.expressions.population import Population
-from exprkit.programs.lower import lower
-from exprkit.programs.program import Program
 
 
 def unavailable() -> str | None:
@@ -38,11 +35,12 @@ def describe() -> str:
     return f"{device.name} ({device.architecture}, {device.multiprocessors} multiprocessors)"
 
 
-def backend(engine: type[DeviceEngine], options: tuple[str, ...]) -> contract.Backend:
+def backend(engine: type[DeviceEngine], options: tuple[str, ...], device_populations: bool = False) -> contract.Backend:
     """A GPU backend as data."""
     return contract.Backend(
-        unavailable, describe, engine, options, takes_settings=True, lowers=True, adopt=gpu.adopt, empty=gpu.empty
-    )
+        unavailable, describe, engine, options, takes_settings=True, lowers=True,
+        takes_device_populations=device_populations, adopt=gpu.adopt, empty=gpu.empty,
+    )  # fmt: skip
 
 
 class DeviceEngine(contract.Engine):
@@ -50,27 +48,29 @@ class DeviceEngine(contract.Engine):
 
     most_ready = 256  # launches that are kept ready; each holds a few arrays on the device
 
-    def __init__(self, pop: Population, X: Any, precision: str | Precision, dtype: np.dtype, device: Any) -> None:
+    def __init__(self, pop: Any, X: Any, precision: str | Precision, dtype: np.dtype, device: Any) -> None:
         self.device = device or gpu.current()
-        self.settings, self.dtype, self.pop = settings_of(precision), np.dtype(dtype), pop
-        self.n_exprs, self.n_points = len(pop), len(X)
-        self._invalid = np.flatnonzero(~pop.valid)
-        self.host_results = isinstance(X, np.ndarray)
+        self.settings, self.dtype = settings_of(precision), np.dtype(dtype)
+        self.n_points, self.host_results = len(X), isinstance(X, np.ndarray)
+        self._take(pop)
+
+    def _take(self, pop: Any) -> None:
+        """Nothing is ready for a new population."""
+        self.pop, self.n_exprs = pop, len(pop)
+        self._invalid = np.empty(0, np.int64) if pop.all_valid else np.flatnonzero(~pop.valid)
         self._ready: dict[tuple[Any, ...], Any] = {}
 
-    def _lowered(self, X: Any) -> Program:
-        """The population's programs; powers of variables without negative values are shorter."""
+    def _positive(self, X: Any) -> np.ndarray:
+        """By variable: whether it has no negative value and no -0; its powers are shorter then."""
         xp = np if isinstance(X, np.ndarray) else self.device.xp
         # one column at a time: CuPy reduces a whole array on all multiprocessors, but an axis on few
         columns = [xp.ascontiguousarray(X[:, v]) for v in range(X.shape[1] if len(X) else 0)]
         negative = [bool((xp.signbit(x) & ~xp.isnan(x)).view(np.uint8).max()) for x in columns]
-        positive = ~np.array(negative or [False] * X.shape[1], bool)
-        return lower(self.pop, precision=self.settings.operators, positive=positive, dtype=self.dtype)
+        return ~np.array(negative or [False] * X.shape[1], bool)
 
-    def _load(self, programs: Bytecode, program: Program, X: Any) -> None:
+    def _load(self, programs: Bytecode, columns: Columns, data: Any) -> None:
         """Bring bytecode and columns to the device, and get ready to make immediates."""
-        columns = program.column_code, program.column_var
-        self._launcher = Launcher(self.device, self.settings, self.dtype, programs, columns, X)
+        self._launcher = Launcher(self.device, self.settings, self.dtype, programs, columns, data)
         self._immediates = Immediates(self._launcher)
 
     def _prepared(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:

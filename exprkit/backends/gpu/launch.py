@@ -12,17 +12,19 @@ In: bytecode and data.  Out: launches that can be repeated.
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.backends.gpu import layout
+from exprkit.backends.gpu import layout, opcodes
 from exprkit.backends.gpu.bytecode import Bytecode
 from exprkit.backends.gpu.layout import LINE_BYTES, VECTOR_BYTES
-from exprkit.backends.gpu.schedule import TILES_END, LaunchShape
+from exprkit.backends.gpu.schedule import TILES_END, Chunking, LaunchShape, Plan, plan
 from exprkit.backends.precision import Precision
 from exprkit.operators import ops
+from exprkit.programs.program import Program
 
 THREADS = 256  # of a block of the small kernels
 # beside the interpreter, which leaves few registers: data/results/h200_interpreter.md, "Short rows"
@@ -37,6 +39,32 @@ def too_large(what: str, device: Any) -> MemoryError:
         f"{what} do not fit into the device's memory, of which {device.free_bytes() / 1e9:.3g} GB are free: "
         "take fewer points, expressions or parameter sets at a time"
     )
+
+
+class Columns(NamedTuple):
+    """The columns that programs read: int32 (n_columns,) each."""
+
+    code: Any  # of the unary operator that makes it
+    var: Any  # of this variable
+    low: Any  # 1 for the low part of a double-double
+
+    @classmethod
+    def of(cls, program: Program) -> Columns:
+        """Those of programs of the host's."""
+        code, var = (np.asarray(array, np.int32) for array in (program.column_code, program.column_var))
+        low, c = np.zeros(len(code), np.int32), 0
+        while c < len(code):
+            width = ops.BY_CODE[int(code[c])].width
+            low[c + 1 : c + width] = 1
+            c += width
+        return cls(code, var, low)
+
+
+@functools.lru_cache(maxsize=64)
+def plan_on(device: Any, n_items: int, n_tiles: int, blocks: int, warps: int, chunking: Chunking) -> Plan:
+    """The plan of a launch, its arrays on the device: the same for every population of this size."""
+    made = plan(n_items, n_tiles, blocks=blocks, warps=warps, chunking=chunking)
+    return made._replace(place=device.xp.asarray(made.place), rank=device.xp.asarray(made.rank))
 
 
 class Launch:
@@ -63,40 +91,49 @@ class Launcher:
     """The programs and the data of one engine on the device, and the kernels to run on them."""
 
     def __init__(
-        self, device: Any, settings: Precision, dtype: np.dtype, programs: Bytecode, columns: Any, X: Any
+        self, device: Any, settings: Precision, dtype: np.dtype, programs: Bytecode, columns: Columns, data: Any
     ) -> None:
         self.device, self.settings, self.dtype, self.programs = device, settings, dtype, programs
         self.n_exprs, self.n_instructions = len(programs.first_instruction), len(programs.instructions)
-        self.n_columns = len(columns[0])
+        self.n_columns = len(columns.code)
         end, margin = TILES_END * device.lanes * VECTOR_BYTES // dtype.itemsize, LINE_BYTES // dtype.itemsize
-        self.pitch = -(-(len(X) + margin) // end) * end  # whole tiles, however many vectors they have
+        self.pitch = -(-(len(data) + margin) // end) * end  # whole tiles, however many vectors they have
         self.bytes_of_a_set = 2 * dtype.itemsize * (self.n_instructions + programs.n_results)
         with np.errstate(over="ignore", invalid="ignore"):
-            constants = programs.constants.astype(dtype)
-        names = "instructions", "first_instruction", "sources", "steps", "first_step"
+            constants = programs.constants.astype(dtype, copy=False)
+        names = "instructions", "first_instruction", "sources", "steps", "first_step", "cost"
         self.arrays: dict[str, Any] = {name: device.xp.asarray(getattr(programs, name)) for name in names}
         self.arrays["constants"] = device.xp.asarray(constants)
         memory = device.xp.empty(margin + max(self.n_columns, 1) * self.pitch, dtype)
         memory[:margin] = 0
         self.arrays["columns"] = memory[margin:]  # a tile may begin a little early
-        self.arrays["data"] = data = device.xp.asarray(X)
+        self.arrays["data"] = data
         self.fields = {
-            "n_points": len(X), "pitch": self.pitch, "n_exprs": self.n_exprs, "n_instructions": self.n_instructions,
+            "n_points": len(data), "pitch": self.pitch, "n_exprs": self.n_exprs, "n_instructions": self.n_instructions,
             "n_columns": self.n_columns, "n_slots": programs.n_slots, "n_results": programs.n_results + 1,
             "stride_point": data.strides[0] // dtype.itemsize, "stride_variable": data.strides[1] // dtype.itemsize,
         }  # fmt: skip
-        self._make_columns(*columns)
+        self._arguments: dict[Any, ctypes.Structure] = {}
+        self._make_columns(columns)
 
     def launch(
         self, kernel: Any, blocks: tuple[int, int], threads: int, shared: int = 0, *,
-        overlaps: bool = False, arguments: ctypes.Structure | None = None, **fields: Any,
+        overlaps: bool = False, kind: Any = layout.Arguments, **fields: Any,
     ) -> Launch:  # fmt: skip
-        """A launch with these arguments (by default ``Arguments``); one that ``overlaps`` waits for the one before."""
-        arguments = layout.Arguments() if arguments is None else arguments
-        known = {name: value for name, value in {**self.fields, **self.arrays}.items() if name in arguments.names}
-        fill(arguments, {**known, **fields}, self.device)
+        """A launch with arguments of a ``kind``; one that ``overlaps`` waits for the one before."""
+        arguments = self._known(kind)
+        fill(arguments, fields, self.device)
         start = kernel.prepare(blocks, threads, shared, arguments, **({"overlaps": True} if overlaps else {}))
         return Launch(self.device, start, arguments, (dict(self.arrays), fields))
+
+    def _known(self, kind: Any) -> ctypes.Structure:
+        """Arguments of a kind with what is the same for all launches."""
+        if kind not in self._arguments:
+            known = {name: value for name, value in {**self.fields, **self.arrays}.items() if name in kind.names}
+            self._arguments[kind] = kind()
+            fill(self._arguments[kind], known, self.device)
+        copy: ctypes.Structure = kind.from_buffer_copy(self._arguments[kind])
+        return copy
 
     def interpreter(self, shape: LaunchShape, **macros: Any) -> Any:
         """The variant of the interpreter for these macros."""
@@ -125,15 +162,33 @@ class Launcher:
         padded[: self.fields["n_points"]] = self.device.xp.asarray(values)
         return padded
 
-    def _make_columns(self, code: np.ndarray, var: np.ndarray) -> None:
+    def _make_columns(self, columns: Columns) -> None:
         """The columns of the programs, from the data."""
         if self.fields["n_points"] == 0 or self.n_columns == 0:
             return
-        described = [self.device.xp.asarray(array.astype(np.int32)) for array in (code, var, _low_parts(code))]
+        code, var, low = map(self.device.xp.asarray, columns)
         self.launch(
             self.support("make_columns"), (-(-self.pitch // THREADS), min(self.n_columns, 65535)), THREADS,
-            column_code=described[0], column_var=described[1], column_low=described[2],
+            column_code=code, column_var=var, column_low=low,
         )()  # fmt: skip
+
+    def chunks(self, shares: Plan, items: slice, cost_of_result: int) -> Any:
+        """The items of every chunk of a plan: CHUNK as int32, (n_partitions, n_chunks, 4)."""
+        n_partitions, n_chunks = shares.rank.shape
+        chunks = self.device.xp.empty((n_partitions, n_chunks, 4), np.int32)
+        threads = THREADS if self.device.lanes > 1 else 1
+        self.launch(
+            self.device.kernel("cut_chunks", self.settings, _schedule_text(), LANES=self.device.lanes),
+            (-(-n_partitions * self.device.lanes // threads), 1), threads, kind=layout.ScheduleArguments,
+            place=shares.place, rank=shares.rank, chunks=chunks, first=items.start,
+            stop=items.stop, n_partitions=n_partitions, n_chunks=n_chunks, cost_of_result=cost_of_result,
+        )()  # fmt: skip
+        return chunks
+
+
+@functools.cache
+def _schedule_text() -> str:
+    return opcodes.joined(("gpu/common.cu", "gpu/schedule.cu"))
 
 
 class Immediates:
@@ -204,14 +259,3 @@ class _Staging:
         if self._view.shape != params.shape or self._view.dtype != params.dtype:
             self._view = self.memory[: params.nbytes].view(params.dtype).reshape(params.shape)
         return self._view
-
-
-def _low_parts(code: np.ndarray) -> np.ndarray:
-    """1 for every column that is the low part of a double-double."""
-    low = np.zeros(len(code), np.int32)
-    c = 0
-    while c < len(code):
-        width = ops.BY_CODE[int(code[c])].width
-        low[c + 1 : c + width] = 1
-        c += width
-    return low

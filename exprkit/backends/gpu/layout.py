@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 
 from exprkit.backends import objective
+from exprkit.operators import ops
 from exprkit.text import tokens
 
 VECTOR_BYTES = 16  # that a thread loads and stores at once
@@ -38,6 +39,17 @@ ALONE, BOTH = 4, 5
 N_MODES = 6
 PAIR_IMMEDIATE, PAIR_AND_IMMEDIATE = IMMEDIATE_FIRST >> 1, BOTH >> 1
 
+# What is counted of expressions while bytecode is made, and what is known of all of them then
+INSTRUCTIONS, STEPS, RESULTS, CONSTANTS, COST = range(5)
+COUNTS = 5
+COPY = ops.COPY
+N_COLUMNS, N_SLOTS, N_SLOTS_SO_FAR = 5, 6, 7  # of the summary, behind the counts
+SUMMARY = 8
+
+# What checking tells of a population: is any expression bad, the most variables, parameters, tokens, is any empty
+BAD, VARIABLES, PARAMETERS, LONGEST, UNREADABLE = range(5)
+CHECKED = 5
+
 STOP = tokens.OPERATOR + 1  # behind an expression's last token, for the per-expression kernel
 
 
@@ -51,6 +63,9 @@ ENUMS = {
     + f"\nenum : unsigned {{ OPERAND = {OPERAND} }};",
     "sources": _enum("NO_IMMEDIATE PARAMETER CONSTANT RESULT SOURCE_SHIFT SOURCE_KIND"),
     "modes": _enum("FIRST IMMEDIATE PAIR_IMMEDIATE PAIR_AND_IMMEDIATE"),
+    "counts": _enum("ACTION PLACES COPY INSTRUCTIONS STEPS RESULTS CONSTANTS COST COUNTS")
+    + "\n" + _enum("N_COLUMNS N_SLOTS N_SLOTS_SO_FAR SUMMARY"),
+    "checked": _enum("BAD VARIABLES PARAMETERS LONGEST UNREADABLE CHECKED"),
     "VECTOR_BYTES": f"constexpr unsigned VECTOR_BYTES = {VECTOR_BYTES};",
     "LINE_BYTES": f"enum : unsigned {{ LINE_BYTES = {LINE_BYTES} }};",
     "tasks": "enum { VALUES, SQUARE, ABSOLUTE };\nenum { SHUFFLE, SHARED, ATOMIC };",
@@ -128,6 +143,54 @@ _FIT_ARGUMENTS: Rows = (
     ("int", "entries results sums state slots warp_bytes actives rows products", "offsets in bytes: derivatives.py"),
 )
 
+_LOWERING_ARGUMENTS: Rows = (
+    ("const unsigned char *", "kinds", "the population's tokens (expressions/population.py)"),
+    ("const unsigned long long *", "values", ""),
+    ("const Long *", "offsets", "(n_exprs + 1)"),
+    ("const int *", "n_params", "(n_exprs)"),
+    ("const bool *", "positive", "(n_vars)"),
+    ("const unsigned char *", "arity width fused positive_a whole_b first rest constant_code", "Rules of rewrite.py"),
+    ("const Long *", "constant_start", ""),
+    ("const double *", "constant_value", ""),
+    ("const int *", "opcode", "rows of bytecode.py"),
+    ("const Long *", "takes_pair commutative operator_cost", ""),
+    ("char *", "scratch", "what the threads work with"),
+    ("int *", "counts", "(COUNTS, n_exprs) of the expressions before, in the same chunk"),
+    ("Long *", "totals", "(COUNTS, n_chunks) of a chunk, then of all before it"),
+    ("Long *", "summary", "(SUMMARY) counts of all, columns, slots"),
+    ("unsigned char *", "wanted", "(256 n_vars) whether a column is used; all 0 before and after"),
+    ("int *", "column_of", "(256 n_vars)"),
+    ("int *", "column_code column_var column_low", "(most_columns)"),
+    ("Instruction *", "instructions", "what is made, as in Bytecode"),
+    ("int *", "first_instruction sources", ""),
+    ("Step *", "steps", ""),
+    ("int *", "first_step", ""),
+    ("T *", "constants", ""),
+    ("Long *", "cost", ""),
+    ("int", "n_exprs n_chunks n_vars most_columns", ""),
+    ("int", "most_nodes threads", "of an expression, a multiple of 8; of all blocks"),
+)
+
+_CHECK_ARGUMENTS: Rows = (
+    ("const unsigned char *", "kinds", "the population's tokens (expressions/population.py)"),
+    ("const unsigned long long *", "values", ""),
+    ("const Long *", "offsets", "(n_exprs + 1)"),
+    ("const unsigned char *", "arity", "by code; 0: no operator of populations"),
+    ("int *", "n_params", "(n_exprs)"),
+    ("Long *", "summary", "of all expressions: CHECKED numbers, 0 before"),
+    ("Long", "n_tokens most_tokens most_variables most_parameters", ""),
+    ("int", "n_exprs", ""),
+)
+_SCHEDULE_ARGUMENTS: Rows = (
+    ("const Long *", "cost", "(n_exprs + 1) of all expressions before one"),
+    ("const int *", "first_instruction", "(n_exprs)"),
+    ("const double *", "place", "(n_partitions * n_chunks) of all chunks, ascending"),
+    ("const int *", "rank", "(n_partitions, n_chunks) of a chunk among them"),
+    ("Chunk *", "chunks", "(n_partitions, n_chunks)"),
+    ("Long", "first stop", "items"),
+    ("int", "n_exprs n_instructions n_partitions n_chunks cost_of_result", ""),
+)
+
 _C_TYPES = {"Long": ctypes.c_int64, "int": ctypes.c_int32, "unsigned": ctypes.c_uint32, "double": ctypes.c_double}
 
 
@@ -149,6 +212,9 @@ def _struct(name: str, rows: Rows, align: str = "") -> str:
 
 Chunk, Progress = _class("Chunk", _CHUNK), _class("Progress", _PROGRESS)
 Arguments = _class("Arguments", _ARGUMENTS)  # of the interpreter's kernels
+LoweringArguments = _class("LoweringArguments", _LOWERING_ARGUMENTS)  # of the kernels that make bytecode
+CheckArguments = _class("CheckArguments", _CHECK_ARGUMENTS)
+ScheduleArguments = _class("ScheduleArguments", _SCHEDULE_ARGUMENTS)
 FitArguments = _class("FitArguments", _FIT_ARGUMENTS)  # of the kernels that differentiate and fit
 
 TEXTS = {  # by the name of the line that each stands for
@@ -158,5 +224,8 @@ TEXTS = {  # by the name of the line that each stands for
     "Chunk": _struct("Chunk", _CHUNK, "__align__(16) "),
     "Arguments": _struct("Arguments", _ARGUMENTS),
     "FitArguments": _struct("FitArguments", _FIT_ARGUMENTS),
+    "LoweringArguments": _struct("LoweringArguments", _LOWERING_ARGUMENTS),
+    "CheckArguments": _struct("CheckArguments", _CHECK_ARGUMENTS),
+    "ScheduleArguments": _struct("ScheduleArguments", _SCHEDULE_ARGUMENTS),
     "Progress": _struct("Progress", _PROGRESS),
 }

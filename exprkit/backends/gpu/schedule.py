@@ -1,13 +1,12 @@
 """How the interpreter is launched: points per thread, where the columns lie, who works on what.
 
-In: sizes of bytecode and data.  Out: points per thread, and the items of every block.  Plain arithmetic, no GPU needed.
+In: sizes of bytecode and data.  Out: points per thread, and where the work of every block begins, from which
+schedule.cu finds its items.  Plain arithmetic, no GPU needed.
 
-    >>> import numpy as np
-    >>> from exprkit.backends.gpu.schedule import Chunking, Items, schedule
-    >>> items = Items(np.arange(5), np.arange(4), n_instructions=4, first=0, stop=4)
-    >>> result = schedule(items, n_tiles=2, blocks=2, warps=2, chunking=Chunking(1))
-    >>> result.n_work_items, result.chunks["item"].tolist()
-    (2, [[0, 2]])
+    >>> from exprkit.backends.gpu.schedule import Chunking, plan
+    >>> result = plan(4, n_tiles=2, blocks=2, warps=2, chunking=Chunking(1))
+    >>> result.n_work_items, result.place.tolist()
+    (2, [0.0, 0.5])
 
 ==========  ============================================================================
 segment     the points of a warp's vector: lanes x numbers in a vector
@@ -25,7 +24,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.layout import LINE_BYTES, VECTOR_BYTES
 
 VECTORS = (1, 2, 3, 4, 8)  # that a thread may have
@@ -160,69 +158,43 @@ class Chunking(NamedTuple):
     items: int = 1
 
 
-class Items(NamedTuple):
-    """The items to share out: item i is expression ``i % n_exprs`` with parameter set ``i // n_exprs``."""
-
-    cost: np.ndarray  # int64 (n_exprs + 1): work of all expressions before one
-    first_instruction: np.ndarray  # int32 (n_exprs): where an expression's begin, of ``n_instructions``
-    n_instructions: int
-    first: int
-    stop: int
-
-
-class Schedule(NamedTuple):
-    """Who works on what: work item u is partition u // n_tiles on tile u % n_tiles."""
-
-    blocks: int
-    n_work_items: int
-    chunks: np.ndarray  # CHUNK, (n_partitions, n_chunks); those without items are the last of a partition
-
-
-CHUNK = np.dtype(layout.Chunk)
-_ENOUGH = 0.985  # share of the blocks that has work in the last round; more partitions are more loads of tiles
-_LEAST_ITEMS = 16  # of a partition, for each warp: fewer do not repay loading the tile
-_MOST_CHUNKS = 1 << 18  # 4 MiB of descriptions
-
-
-def schedule(items: Items, n_tiles: int, *, blocks: int, warps: int, chunking: Chunking) -> Schedule:
-    """Share out the items of every tile.
+class Plan(NamedTuple):
+    """How the items of every tile are shared out, whatever they cost: work item u is partition u // n_tiles on tile
+    u % n_tiles.
 
     The items are cut into partitions of about the same cost.  A partition on a tile is a work item, and the
     blocks take work items in turn, partition by partition.  In a work item, each warp of the block takes chunk after
     chunk of consecutive items.  Where all work items run at the same time and their chunks are short, the partitions
     take chunks in turn: the device then writes one stretch of memory at a time.
     """
-    n_items = items.stop - items.first
+
+    blocks: int
+    n_work_items: int
+    place: np.ndarray  # float64 (n_partitions * n_chunks,): where chunks begin, ascending, in partitions' work
+    rank: np.ndarray  # int32 (n_partitions, n_chunks): of each among them
+
+
+_ENOUGH = 0.985  # share of the blocks that has work in the last round; more partitions are more loads of tiles
+_LEAST_ITEMS = 16  # of a partition, for each warp: fewer do not repay loading the tile
+_MOST_CHUNKS = 1 << 18  # 4 MiB of descriptions
+
+
+def plan(n_items: int, n_tiles: int, *, blocks: int, warps: int, chunking: Chunking) -> Plan:
+    """Where the chunks of ``n_items`` items begin; ``schedule.cu`` finds their items."""
     n_partitions = _partitions(n_tiles, blocks, n_items // (_LEAST_ITEMS * warps))
     chunking = chunking._replace(items=max(chunking.items, n_items // _MOST_CHUNKS))
     shares = _shares(n_items / n_partitions, warps, chunking)
-    n_exprs, of_a_set = len(items.cost) - 1, int(items.cost[-1])
-    start, end = (item // n_exprs * of_a_set + int(items.cost[item % n_exprs]) for item in (items.first, items.stop))
-
-    # Where chunks begin, plainly:
-    #
-    #     place      of chunk c of partition p on a line as long as there are partitions: p + its share of p, or, side
-    #                by side, the same chunk of all partitions one after the other
-    #     order      chunks as they lie on that line, so that each ends where the next one begins
-    #     work       a place in units of cost, rounded: the item that holds this cost is the first of the chunk
-    #
-    # Items are whole, so a chunk may come out empty.  A warp stops at the first one, hence the second sort, stable so
-    # that the others keep their order.
+    # Where chunk c of partition p begins on a line as long as there are partitions: at p + its share of p, or, side
+    # by side, where the same chunk of all partitions stands, one partition after the other.
     partition = np.arange(n_partitions)[:, None]
     place = shares[:-1] + partition
     if chunking.static == 0 and n_partitions * n_tiles <= blocks:  # all at the same time: side by side
         place = shares[:-1] * n_partitions + partition * np.diff(shares)
     order = np.argsort(place, axis=None, kind="stable")
-    work = start + np.rint(place.reshape(-1)[order] * ((end - start) / n_partitions)).astype(np.int64)
-    edges = np.append(work // of_a_set * n_exprs + np.searchsorted(items.cost, work % of_a_set), items.stop)
-    instructions = edges // n_exprs * items.n_instructions + items.first_instruction[edges % n_exprs]
-    chunks = np.zeros(len(order), CHUNK)
-    chunks["item"][order], chunks["n_items"][order] = edges[:-1] - items.first, np.diff(edges)
-    chunks["instruction"][order], chunks["n_instructions"][order] = instructions[:-1], np.diff(instructions)
-    chunks = chunks.reshape(place.shape)
-    empty_last = np.argsort(chunks["n_items"] == 0, axis=1, kind="stable")
+    rank = np.empty(place.shape, np.int32)
+    rank.reshape(-1)[order] = np.arange(len(order))
     n_work_items = n_tiles * n_partitions
-    return Schedule(min(blocks, n_work_items), n_work_items, np.take_along_axis(chunks, empty_last, axis=1))
+    return Plan(min(blocks, n_work_items), n_work_items, place.reshape(-1)[order], rank)
 
 
 def _partitions(n_tiles: int, blocks: int, most: int) -> int:

@@ -169,7 +169,7 @@ class Derivatives:
 
     def _measure(self) -> None:
         """How much of everything each expression needs, and whether any uses uncommon operators."""
-        programs = self.launcher.programs
+        programs = self.launcher.programs.on_host()
         action = programs.instructions[:, ACTION]
         self._n_instructions = np.diff(np.append(programs.first_instruction, len(action)))
         self._n_steps = np.diff(programs.first_step)
@@ -349,8 +349,8 @@ class Derivatives:
             here.wait_event(done)
 
     def _launch(self, kernel: Any, blocks: int, threads: int, shared: int, **fields: Any) -> Launch:
-        arguments, fields = layout.FitArguments(), {**self._fields, **fields}
-        return self.launcher.launch(kernel, (blocks, 1), threads, shared, arguments=arguments, **fields)
+        fields = {**self._fields, **fields}
+        return self.launcher.launch(kernel, (blocks, 1), threads, shared, kind=layout.FitArguments, **fields)
 
     # ── who is launched with whom ────────────────────────────────────────────────────
 

@@ -18,6 +18,7 @@ Results for the host are made in parts: while one is copied, the next is compute
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -25,12 +26,13 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends import contract
-from exprkit.backends.gpu.bytecode import accumulate
+from exprkit.backends.device_programs.lowering import Lowering
+from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points
-from exprkit.backends.gpu.launch import Launch
+from exprkit.backends.gpu.launch import Launch, plan_on
 from exprkit.backends.gpu.layout import VECTOR_BYTES
-from exprkit.backends.gpu.schedule import VECTORS, Chunking, Items, LaunchShape, Sizes, schedule, shapes
+from exprkit.backends.gpu.schedule import VECTORS, Chunking, LaunchShape, Sizes, shapes
 from exprkit.backends.interpreter.derivatives import Derivatives
 from exprkit.backends.interpreter.per_expression import BLOCK, Baseline
 from exprkit.backends.objective import Fitted, Options
@@ -69,7 +71,7 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def __init__(
         self,
-        pop: Population,
+        pop: Population | DevicePopulation,
         X: Any,
         *,
         precision: str | Precision,
@@ -88,14 +90,31 @@ class Engine(DeviceEngine, contract.Differentiable):
         width = VECTOR_BYTES // self.dtype.itemsize
         points = check_points(points_per_thread, [width * v for v in VECTORS])
         self.vectors = points and points // width
+        self._per_expression = one_of("dispatch", dispatch, DISPATCHES) == "per-expression"
+        self._baseline_block = block_size or BLOCK
         size = X.size * self.dtype.itemsize / 1e9
         with Needing(self.device, f"the data ({size:.3g} GB), its columns and the programs"):
-            program = self._lowered(X)
-            self.programs = accumulate(program)
-            self._load(self.programs, program, X)
-        separate = one_of("dispatch", dispatch, DISPATCHES) == "per-expression"
-        self._baseline = Baseline(pop, self._launcher, block_size or BLOCK) if separate else None
-        self._shapes: dict[tuple[int, bool, bool], LaunchShape] = {}
+            self._data = self.device.xp.asarray(X)
+            self._shapes: dict[tuple[Sizes, bool], LaunchShape] = {}
+            self._lowering = Lowering(self.device, self.settings, self.dtype, self._positive(X))
+            self._prepare()
+
+    def updated(self, pop: Population | DevicePopulation) -> Engine:
+        """The same for another population; what belongs to the data is shared, and this engine stays as it is."""
+        new = copy.copy(self)
+        new.__dict__.pop("_derivatives", None)
+        new._take(pop)
+        with Needing(self.device, "the programs"):
+            new._prepare()
+        return new
+
+    def _prepare(self) -> None:
+        """Bytecode, columns and what launches need, of the population."""
+        self.programs, columns = self._lowering.of(self.pop)
+        self._load(self.programs, columns, self._data)
+        self._baseline = None
+        if self._per_expression:
+            self._baseline = Baseline(on_host(self.pop), self._launcher, self._baseline_block)
         self._launched: dict[Any, dict[str, Any]] = {}
 
     # ── values ───────────────────────────────────────────────────────────────────────
@@ -245,7 +264,7 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     @functools.cached_property
     def _derivatives(self) -> Derivatives:
-        return Derivatives(self.pop, self._launcher)
+        return Derivatives(on_host(self.pop), self._launcher)
 
     def jacobian(self, params: Any, out: Any) -> None:
         """d f / d params into ``out``, (n_sets, n_exprs, n_points, max_params)."""
@@ -277,7 +296,7 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def _interpreting(self, items: slice, points: tuple[int, int], wide: bool, macros: dict[str, Any]) -> Launch:
         values, n_items = macros["TASK"] == "VALUES", items.stop - items.start
-        shape, launcher, xp = self._shape(n_items, wide, values), self._launcher, self.device.xp
+        shape, launcher = self._shape(n_items, wide), self._launcher
         kernel = launcher.interpreter(shape, REDUCTION=self.reduction.upper(), **macros)
         n_targets = 0 if values else 1 + macros["WEIGHTED"]
         shared = shape.shared_bytes(launcher.n_columns, self.programs.n_slots, n_targets, self.reduction == "shared")
@@ -288,16 +307,13 @@ class Engine(DeviceEngine, contract.Differentiable):
             "shared_bytes": shared, "block_size": shape.block, "resident_blocks": resident,
             "points_per_thread": shape.tile // shape.lanes,
         }  # fmt: skip
-        cost = self.programs.cost + COST_OF_RESULT[values] * np.arange(self.n_exprs + 1)
-        shared_out = schedule(
-            Items(cost, self.programs.first_instruction, launcher.n_instructions, items.start, items.stop), len(tiles),
-            blocks=min(self.device.multiprocessors * resident, -(-len(tiles) * n_items // shape.warps)),
-            warps=shape.warps, chunking=self._chunking(values, len(tiles)),
-        )  # fmt: skip
+        blocks = min(self.device.multiprocessors * resident, -(-len(tiles) * n_items // shape.warps))
+        chunking = self._chunking(values, len(tiles))
+        shares = plan_on(self.device, n_items, len(tiles), blocks, shape.warps, chunking)
         return launcher.launch(
-            kernel, (shared_out.blocks, 1), shape.block, shared, overlaps=True, first_tile=tiles.start,
-            n_tiles=len(tiles), n_work_items=shared_out.n_work_items, n_chunks=shared_out.chunks.shape[1],
-            chunks=xp.asarray(shared_out.chunks.view(np.int32)), **self._immediates.arrays,
+            kernel, (shares.blocks, 1), shape.block, shared, overlaps=True, first_tile=tiles.start,
+            n_tiles=len(tiles), n_work_items=shares.n_work_items, n_chunks=shares.rank.shape[1],
+            chunks=launcher.chunks(shares, items, COST_OF_RESULT[values]), **self._immediates.arrays,
         )  # fmt: skip
 
     def _chunking(self, values: bool, n_tiles: int) -> Chunking:
@@ -307,16 +323,15 @@ class Engine(DeviceEngine, contract.Differentiable):
         is_fast = self.settings.operators == "fast" and self.dtype.itemsize == 4
         return (VALUES_CHUNKING if values else LOSSES_CHUNKING)[is_fast]
 
-    def _shape(self, n_items: int, wide: bool = False, values: bool = False) -> LaunchShape:
+    def _shape(self, n_items: int, wide: bool = False) -> LaunchShape:
         """The best variant for so many items."""
-        key = n_items, wide, values
-        if key not in self._shapes:
-            sizes = Sizes(self.n_points, n_items, self._launcher.n_columns, self.programs.n_slots)
-            self._shapes[key] = shapes(
+        sizes = Sizes(self.n_points, n_items, self._launcher.n_columns, self.programs.n_slots)
+        if (sizes, wide) not in self._shapes:
+            self._shapes[sizes, wide] = shapes(
                 sizes, self.device, self.dtype.itemsize, self.settings.operators == "fast",
                 self.block_size, self.vectors, wide,
             )[0]  # fmt: skip
-        return self._shapes[key]
+        return self._shapes[sizes, wide]
 
 
 def _hand_over(counted: Any, counts: Any) -> None:
@@ -326,4 +341,4 @@ def _hand_over(counted: Any, counts: Any) -> None:
         counts[...] = fetched(counted) if isinstance(counts, np.ndarray) else counted
 
 
-BACKEND = backend(Engine, OPTIONS)
+BACKEND = backend(Engine, OPTIONS, device_populations=True)

@@ -29,7 +29,7 @@ import numpy as np
 from exprkit.backends import contract
 from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.engine import DeviceEngine, backend, check_block, check_points
-from exprkit.backends.gpu.launch import THREADS, Launch
+from exprkit.backends.gpu.launch import THREADS, Columns, Launch
 from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler.assembler import compile_modules, disassemble
 from exprkit.backends.transpiler.cuda_graph import WORK_BYTES as WORK_ITEM
@@ -40,6 +40,7 @@ from exprkit.backends.transpiler.structures import to_compile
 from exprkit.backends.transpiler.templates import CHUNK, LINE, VALUES, WARP, Kind
 from exprkit.errors import ArgumentError, DataError, one_of
 from exprkit.expressions.population import Population
+from exprkit.programs.lower import lower
 
 OPTIONS = (
     "block_size", "points_per_thread", "dispatch", "structures_per_module", "structures_per_bundle", "share_code",
@@ -125,7 +126,7 @@ class Engine(DeviceEngine, contract.Compiling):
         self._options: dict[str, Any] = {"compiler": compiler or _compiler(threads, cache), "most_bytes": code_bytes,
                          "seconds": self.seconds, "progress": progress, "separate": self.separate}  # fmt: skip
         started = time.perf_counter()
-        self.program = self._lowered(X)
+        self.program = lower(pop, precision=self.settings.operators, positive=self._positive(X), dtype=self.dtype)
         self.seconds["lower"] = time.perf_counter() - started
         started = time.perf_counter()
         self.structures = to_compile(self.program, share_code)
@@ -137,7 +138,7 @@ class Engine(DeviceEngine, contract.Compiling):
 
     def _make_columns(self, X: Any) -> None:
         """Make the columns, chunk by chunk of points, and get ready to make numbers."""
-        self._load(self.structures.numbers, self.program, X)
+        self._load(self.structures.numbers, Columns.of(self.program), self.device.xp.asarray(X))
         made = self._launcher.arrays.pop("columns").reshape(-1, self._launcher.pitch)
         padded = self.device.xp.zeros((len(made), -(-self.n_points // CHUNK) * CHUNK), self.dtype)
         padded[:, : made.shape[1]] = made[:, : padded.shape[1]]

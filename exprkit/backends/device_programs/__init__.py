@@ -1,0 +1,10 @@
+"""Populations that lie on a GPU, and their bytecode made there.
+
+In: tokens on the device.  Out: what the interpreter reads, without a way through the host.
+
+==============  ==================================================================
+``population``  ``DevicePopulation``: tokens on the device, checked there (``checks.cu``)
+``translate``   compiled loops as CUDA C, so that host and device run the same lines
+``lowering``    tokens to bytecode (``lowering.cu``)
+==============  ==================================================================
+"""

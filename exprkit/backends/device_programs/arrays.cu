@@ -1,0 +1,30 @@
+// What the translated functions (translate.py) are written in.
+
+typedef unsigned long long Bits;
+#define INFINITE __longlong_as_double(0x7ff0000000000000)
+
+// ── arrays as the translated functions read and write them: whole numbers are int64 ──
+
+template <class E> struct As { typedef Long Number; };
+template <> struct As<Bits> { typedef Bits Number; };
+template <> struct As<const Bits> { typedef Bits Number; };
+template <> struct As<double> { typedef double Number; };
+template <> struct As<const double> { typedef double Number; };
+
+template <class V> struct Unreferenced { typedef V type; };
+template <class V> struct Unreferenced<V &> { typedef V type; };
+template <class V> using Bare = typename Unreferenced<V>::type;
+
+template <int N> struct Several { Long at[N]; };
+
+INLINE Long larger(Long a, Long b) { return a > b ? a : b; }
+INLINE double absolute(double a) { return fabs(a); }
+
+// An array; with rows of W numbers, a table.
+template <class E, int W = 1> struct Plain {
+    E *at;
+    INLINE typename As<E>::Number get(Long i, Long j = 0) const { return at[i * W + j]; }
+    template <class V> INLINE void set(Long i, V value) const { at[i] = E(value); }
+    template <class V> INLINE void set(Long i, Long j, V value) const { at[i * W + j] = E(value); }
+};
+

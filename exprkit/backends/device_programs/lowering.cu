@@ -1,0 +1,249 @@
+// From tokens to bytecode on the device: the lowering and the accumulator programs of the host, an expression per thread.
+//
+// What is done with an expression stands in lower.py, rewrite.py and bytecode.py, whose functions are translated
+// (translate.py); here is what they work with and where it goes.  Three launches:
+//
+//     count_words     lower every expression, keep nothing but how many words it has and which columns it uses
+//     number_words    where each chunk of expressions begins, and the numbers of the columns (one block)
+//     emit_words      lower every expression again, into its place
+//
+// A chunk is as many expressions as a block has threads.
+
+//{counts}
+//{LoweringArguments}
+
+//{arrays}
+
+// One of a thread's own: number i of all threads, then number i + 1 of all threads.
+template <class E, int W = 1> struct Own {
+    E *at;
+    unsigned threads;
+    INLINE typename As<E>::Number get(Long i, Long j = 0) const { return at[unsigned(i * W + j) * threads]; }
+    template <class V> INLINE void set(Long i, V value) const { at[unsigned(i) * threads] = E(value); }
+    template <class V> INLINE void set(Long i, Long j, V value) const { at[unsigned(i * W + j) * threads] = E(value); }
+};
+
+// The constants of the tokens, rounded to the type of the data.
+struct Rounded {
+    const Bits *values;
+    INLINE double get(Long i) const { return double(T(__longlong_as_double(Long(values[i])))); }
+};
+
+// A thread's share of the scratch memory, array by array.
+struct Memory {
+    char *next;
+    unsigned thread, threads;
+    template <class E, int W = 1> INLINE Own<E, W> take(Long n)
+    {
+        E *at = reinterpret_cast<E *>(next) + thread;
+        next += n * W * Long(sizeof(E)) * threads;
+        return Own<E, W>{at, threads};
+    }
+};
+
+// ── bags: those arrays of the host's that values need ──
+
+struct Tokens { Plain<const unsigned char> kinds; Plain<const Bits> values; };
+struct Rules {
+    Plain<const unsigned char> arity, width;
+    Plain<const unsigned char, 256> fused;
+    Plain<const unsigned char> positive_a, whole_b, first, rest, constant_code;
+    Plain<const Long> constant_start;
+    Plain<const double> constant_value;
+};
+struct Rows {
+    Plain<const int, 6> opcode;
+    Plain<const unsigned char> arity, width;
+    Plain<const Long> pair, commutative, cost;
+};
+struct Graph {
+    Own<int> a, b, stack;
+    Own<unsigned char> group, code;
+    Rounded numbers;
+    Plain<const Bits> values;
+    Plain<const bool> positive;
+    Plain<Long> counts;
+};
+struct Scratch { Own<int> uses, place, need, base; };
+struct Room { Own<double> constants; Own<int> a, b, dst; Own<unsigned char> code; };
+struct Lowered { Own<int> a, b, dst; Own<unsigned char> code; Plain<Long> offsets, n_prologue, first_const, n_params; };
+
+// A column: in the first pass it is noted, and has a number in the second.
+struct Noting {
+    unsigned char *wanted;
+    Plain<Long> totals;
+    INLINE Long column(Long key) const
+    {
+        if (!wanted[key]) wanted[key] = 1;
+        return 0;
+    }
+};
+struct Numbered {
+    const int *column_of;
+    Plain<Long> totals;
+    INLINE Long column(Long key) const { return column_of[key]; }
+};
+template <class Code, class Var, class R, class Output> INLINE Long _column(Code code, Var var, R, Output output)
+{
+    return output.column(var * 256 + code);
+}
+
+// Bytecode: of a thread's own in the first pass, everybody's in the second.
+struct Draft { Own<unsigned, 2> instructions; Own<int> sources; Own<int, 4> steps; };
+struct Final { Plain<unsigned, 2> instructions; Plain<int> sources; Plain<int, 4> steps; };
+
+//{translated}
+
+// ── an expression ──
+
+// Make the bytecode of an expression from these places on; gives how much of everything it has, and the most slots.
+template <class Output, class Result>
+INLINE Several<COUNTS + 1> lower_one(
+    const LoweringArguments &args, int e, Memory memory, Several<COUNTS> places, Output output, Result result, T *constants)
+{
+    const Long begin = args.offsets[e], end = args.offsets[e + 1], n_params = args.n_params[e];
+    const Long most = args.most_nodes;
+    Long instruction = places.at[INSTRUCTIONS], totals[2] = {0, 0}, counts[1], forward[1];
+    output.totals.at = totals;
+    const Rows rows{{args.opcode}, {args.arity}, {args.width}, {args.takes_pair}, {args.commutative}, {args.operator_cost}};
+    if (begin == end) {  // an expression that could not be read: nan, behind all constants
+        result.instructions.set(instruction, ACTION, rows.opcode.get(COPY, IMMEDIATE) << OPCODE_SHIFT | END);
+        result.instructions.set(instruction, PLACES, 0);
+        result.sources.set(instruction, args.summary[CONSTANTS] << SOURCE_SHIFT | CONSTANT);
+        return Several<COUNTS + 1>{{1, 0, 0, 0, 0, 0}};
+    }
+    const Rules rules{{args.arity}, {args.width}, {args.fused}, {args.positive_a}, {args.whole_b}, {args.first},
+                      {args.rest}, {args.constant_code}, {args.constant_start}, {args.constant_value}};
+    const Room room{memory.take<double>(most), memory.take<int>(most), memory.take<int>(most), memory.take<int>(most),
+                    memory.take<unsigned char>(most)};
+    const Graph graph{memory.take<int>(most), memory.take<int>(most), memory.take<int>(most),
+                      memory.take<unsigned char>(most), memory.take<unsigned char>(most),
+                      Rounded{args.values}, {args.values}, {args.positive}, {counts}};
+    const Scratch scratch{memory.take<int>(most), memory.take<int>(most), memory.take<int>(most), memory.take<int>(most)};
+    const Long root = _read_tree(graph, rules, scratch, Tokens{{args.kinds}, {args.values}}, begin, end);
+    forward[0] = root;
+    const Several<2> marked = _mark(graph, scratch, Plain<Long>{forward}, Long(1));
+    const Long n_const = marked.at[0], n_point = larger(marked.at[1], 1), first_const = places.at[CONSTANTS];
+    Long n_prologue = _place(graph, rules, scratch, output, room, Several<4>{{0, 0, n_params, n_params + n_const}});
+    const Long stop = n_prologue + n_point;
+    _emit_tree(graph, scratch, output, room, stop, root);
+
+    Long offsets[2] = {0, stop}, ends[2] = {first_const, first_const + n_const}, parameters[1] = {n_params};
+    const Lowered lowered{room.a, room.b, room.dst, room.code, {offsets}, {&n_prologue}, {ends}, {parameters}};
+    const Several<2> after = write_prologue(Long(0), places.at[STEPS], places.at[RESULTS], lowered, rows.width, result.steps);
+    Long cost = 0;
+    for (Long k = n_prologue; k < stop; ++k, ++instruction) {
+        result.sources.set(instruction, 0);
+        _write_instruction(k, k == n_prologue, Long(0), instruction, places.at[RESULTS], lowered, rows, result);
+        const Long action = result.instructions.get(instruction, ACTION);
+        cost += rows.cost.get(room.code.get(k)) + ((action & (LOAD | SPILL | FROM_SLOT)) != 0);
+    }
+    result.instructions.set(instruction - 1, ACTION, result.instructions.get(instruction - 1, ACTION) | END);
+    if (constants)
+        for (Long c = 0; c < n_const; ++c) constants[first_const + c] = T(room.constants.get(c));
+    return Several<COUNTS + 1>{{n_point, n_prologue, after.at[1] - places.at[RESULTS], n_const, cost, totals[0]}};
+}
+
+// Sum of the block's numbers before this thread's; ``sums`` has all of them then.
+INLINE Long sum_before(Long number, Long *sums)
+{
+    const int t = threadIdx.x;
+    sums[t] = number;
+    __syncthreads();
+    for (int step = 1; step < blockDim.x; step *= 2) {
+        const Long more = t >= step ? sums[t - step] : 0;
+        __syncthreads();
+        sums[t] += more;
+        __syncthreads();
+    }
+    return sums[t] - number;
+}
+
+INLINE Memory memory_of(const LoweringArguments &args)
+{
+    return Memory{args.scratch, unsigned(blockIdx.x * blockDim.x + threadIdx.x), unsigned(args.threads)};
+}
+
+extern "C" __global__ void count_words(const LoweringArguments args)
+{
+    __shared__ Long sums[1024];
+    const Long most = args.most_nodes;
+    int n_slots = 0;
+    for (int chunk = blockIdx.x; chunk < args.n_chunks; chunk += gridDim.x) {
+        const int e = chunk * blockDim.x + threadIdx.x;
+        Several<COUNTS + 1> counts = {};
+        if (e < args.n_exprs) {
+            Memory memory = memory_of(args);
+            const Draft draft{memory.take<unsigned, 2>(most), memory.take<int>(most), memory.take<int, 4>(most)};
+            counts = lower_one(args, e, memory, Several<COUNTS>{}, Noting{args.wanted, {nullptr}}, draft, nullptr);
+            n_slots = max(n_slots, int(counts.at[COUNTS]));
+        }
+        for (int k = 0; k < COUNTS; ++k) {
+            const Long before = sum_before(counts.at[k], sums);
+            if (e < args.n_exprs) args.counts[Long(k) * args.n_exprs + e] = int(before);
+            if (threadIdx.x == 0) args.totals[Long(k) * args.n_chunks + chunk] = sums[blockDim.x - 1];
+            __syncthreads();
+        }
+    }
+    volatile const Long &most_slots = args.summary[N_SLOTS_SO_FAR];
+    if (n_slots > most_slots) atomicMax(args.summary + N_SLOTS_SO_FAR, Long(n_slots));
+}
+
+extern "C" __global__ void number_words(const LoweringArguments args)
+{
+    __shared__ Long sums[1024];
+    const int own = (args.n_chunks + blockDim.x - 1) / blockDim.x, n_keys = 256 * args.n_vars;
+    for (int k = 0; k < COUNTS; ++k) {
+        Long *totals = args.totals + Long(k) * args.n_chunks, sum = 0;
+        const int first = min(int(threadIdx.x) * own, args.n_chunks), stop = min(first + own, args.n_chunks);
+        for (int c = first; c < stop; ++c) sum += totals[c];
+        Long before = sum_before(sum, sums);
+        if (threadIdx.x == 0) args.summary[k] = sums[blockDim.x - 1];
+        for (int c = first; c < stop; ++c) {
+            const Long here = totals[c];
+            totals[c] = before;
+            before += here;
+        }
+        __syncthreads();
+    }
+    const int keys = (n_keys + blockDim.x - 1) / blockDim.x;
+    const int first = min(int(threadIdx.x) * keys, n_keys), stop = min(first + keys, n_keys);
+    Long sum = 0;
+    for (int key = first; key < stop; ++key) sum += args.wanted[key] ? args.width[key % 256] : 0;
+    int column = int(sum_before(sum, sums));
+    if (threadIdx.x == 0) {
+        args.summary[N_COLUMNS] = sums[blockDim.x - 1];
+        args.summary[N_SLOTS] = args.summary[N_SLOTS_SO_FAR];
+        args.summary[N_SLOTS_SO_FAR] = 0;
+    }
+    for (int key = first; key < stop; ++key) {
+        if (!args.wanted[key]) continue;
+        args.wanted[key] = 0;
+        args.column_of[key] = column;
+        for (int part = 0; part < args.width[key % 256]; ++part, ++column) {
+            if (column >= args.most_columns) continue;
+            args.column_code[column] = key % 256, args.column_var[column] = key / 256, args.column_low[column] = part;
+        }
+    }
+}
+
+extern "C" __global__ void emit_words(const LoweringArguments args)
+{
+    for (int chunk = blockIdx.x; chunk < args.n_chunks; chunk += gridDim.x) {
+        const int e = chunk * blockDim.x + threadIdx.x;
+        if (e >= args.n_exprs) break;
+        Several<COUNTS> places;
+        for (int k = 0; k < COUNTS; ++k)
+            places.at[k] = args.totals[Long(k) * args.n_chunks + chunk] + args.counts[Long(k) * args.n_exprs + e];
+        args.first_instruction[e] = int(places.at[INSTRUCTIONS]);
+        args.first_step[e] = int(places.at[STEPS]);
+        args.cost[e] = places.at[COST];
+        const Final final{{reinterpret_cast<unsigned *>(args.instructions)}, {args.sources}, {reinterpret_cast<int *>(args.steps)}};
+        lower_one(args, e, memory_of(args), places, Numbered{args.column_of, {nullptr}}, final, args.constants);
+    }
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        args.first_step[args.n_exprs] = int(args.summary[STEPS]);
+        args.cost[args.n_exprs] = args.summary[COST];
+        args.constants[args.summary[CONSTANTS]] = T(nan(""));
+    }
+}

@@ -1,0 +1,167 @@
+"""From tokens to bytecode on the device: what ``lower`` and ``accumulate`` make, without a way through the host.
+
+In: tokens that lie on the device.  Out: ``Bytecode`` whose arrays lie there, and the columns it reads.  The kernels
+(lowering.cu) run the host's own functions, translated; their bytecode is the host's word by word but for the numbers
+of the columns, which are those of the keys ``256 * variable + code`` in order.
+
+    >>> from exprkit.backends.device_programs import lowering
+    >>> "INLINE Long _read_tree" in lowering.source()
+    True
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.backends.device_programs.population import DevicePopulation, on_host
+from exprkit.backends.device_programs.translate import text_of
+from exprkit.backends.gpu import layout
+from exprkit.backends.gpu.bytecode import (
+    MAX_COLUMNS,
+    Bytecode,
+    _write_instruction,
+    accumulate,
+    operator_rows,
+    too_many_columns,
+    write_prologue,
+)
+from exprkit.backends.gpu.device import fetched
+from exprkit.backends.gpu.launch import REAL, Columns, fill
+from exprkit.backends.gpu.layout import CONSTANTS, COUNTS, INSTRUCTIONS, N_COLUMNS, N_SLOTS, RESULTS, STEPS, SUMMARY
+from exprkit.backends.precision import Precision
+from exprkit.expressions.population import Population
+from exprkit.expressions.rewrite import Rules, table_rules
+from exprkit.programs.lower import _emit_tree, _mark, _place, _read_tree, lower
+
+THREADS = 128  # of a block
+MOST_TOKENS = 2048  # of an expression that is lowered here: threads have scratch memory for the longest one
+SCRATCH_BYTES = 512 << 20
+BYTES_OF_A_NODE = 80  # of a thread's scratch memory: lowering.cu
+KERNELS = "count_words", "number_words", "emit_words"
+TRANSLATED = _read_tree, _mark, _place, _emit_tree, write_prologue, _write_instruction
+
+
+class DeviceTokens(NamedTuple):
+    """A population's tokens on the device, and what is known of them on the host."""
+
+    kinds: Any  # uint8 (n_tokens,)
+    values: Any  # uint64 (n_tokens,)
+    offsets: Any  # int64 (n_exprs + 1,)
+    n_params: Any  # int32 (n_exprs,)
+    longest: int  # the most tokens of an expression
+
+
+def tokens_of(pop: Population | DevicePopulation, xp: Any) -> DeviceTokens:
+    """A population's tokens, brought to the device if they lie on the host."""
+    if isinstance(pop, DevicePopulation):
+        return DeviceTokens(pop.kinds, pop.values, pop.offsets, pop.n_params, pop.longest)
+    kinds, values, offsets, n_params = map(xp.asarray, (pop.kinds, pop.values, pop.offsets, pop.n_params))
+    return DeviceTokens(kinds, values, offsets, n_params, pop.longest)
+
+
+@functools.cache
+def source() -> str:
+    """The CUDA C of the kernels."""
+    return text_of("lowering.cu", TRANSLATED, instead={"_column": ""})
+
+
+class Lowering:
+    """What makes bytecode for one data set: the tables, and the kernels' memory, which grows as needed.
+
+    Parameters
+    ----------
+    device : CudaDevice
+    settings : Precision
+    dtype : float32 or float64
+    positive : bool array, (n_vars,)
+        True for a variable that has no negative value and no -0.
+    """
+
+    def __init__(self, device: Any, settings: Precision, dtype: np.dtype, positive: np.ndarray) -> None:
+        xp = device.xp
+        self.device, self.settings, self.dtype = device, settings, dtype
+        self.n_vars, self._positive = max(len(positive), 1), positive
+        self._tables, self._threads = _tables(device, settings.operators), 1 if device.lanes == 1 else THREADS
+        n_keys, self._most_columns = 256 * self.n_vars, min(2 * 256 * self.n_vars, MAX_COLUMNS)
+        self._own = {
+            "positive": xp.asarray(np.append(positive, False)), "summary": xp.zeros(SUMMARY, np.int64),
+            "wanted": xp.zeros(n_keys, np.uint8), "column_of": xp.empty(n_keys, np.int32),
+        }  # fmt: skip
+        self._memory: dict[str, Any] = {}
+        self._arguments = layout.LoweringArguments()
+        self._fill(**self._tables, **self._own, n_vars=self.n_vars, most_columns=self._most_columns)
+        macros = {"REAL": REAL[self.dtype.itemsize], "LANES": device.lanes}
+        self._kernels = {name: device.kernel(name, settings, source(), **macros) for name in KERNELS}
+
+    def of(self, pop: Population | DevicePopulation) -> tuple[Bytecode, Columns]:
+        """Bytecode and columns of a population; made on the host if an expression is longer than MOST_TOKENS."""
+        if pop.longest <= MOST_TOKENS:
+            return self(tokens_of(pop, self.device.xp))
+        program = lower(on_host(pop), precision=self.settings.operators, positive=self._positive, dtype=self.dtype)
+        return accumulate(program), Columns.of(program)
+
+    def __call__(self, tokens: DeviceTokens) -> tuple[Bytecode, Columns]:
+        """Bytecode and columns of a population.
+
+        Raises
+        ------
+        BackendError
+            If there are more columns than an instruction can name.
+        """
+        xp, n_exprs = self.device.xp, len(tokens.n_params)
+        n_chunks, most = -(-n_exprs // self._threads), -(-2 * max(tokens.longest, 1) // 8) * 8
+        blocks = max(1, min(n_chunks, SCRATCH_BYTES // (BYTES_OF_A_NODE * most * self._threads)))
+        columns = xp.empty((3, self._most_columns), np.int32)
+        self._fill(
+            kinds=tokens.kinds, values=tokens.values, offsets=tokens.offsets, n_params=tokens.n_params,
+            scratch=self._room("scratch", blocks * self._threads * most * BYTES_OF_A_NODE, np.uint8),
+            counts=self._room("counts", COUNTS * n_exprs, np.int32),
+            totals=self._room("totals", COUNTS * n_chunks, np.int64),
+            column_code=columns[0], column_var=columns[1], column_low=columns[2], n_exprs=n_exprs, n_chunks=n_chunks,
+            most_nodes=most, threads=blocks * self._threads,
+        )  # fmt: skip
+        if n_exprs:
+            self._launch("count_words", blocks)
+        self._launch("number_words")
+        summary = fetched(self._own["summary"]).tolist()
+        n_columns = summary[N_COLUMNS]
+        if n_columns > MAX_COLUMNS:
+            raise too_many_columns(n_columns)
+        n_instructions, n_const = summary[INSTRUCTIONS], summary[CONSTANTS]
+        made = {
+            "instructions": xp.empty((n_instructions, 2), np.uint32), "first_instruction": xp.empty(n_exprs, np.int32),
+            "sources": xp.empty(n_instructions, np.int32), "steps": xp.empty((summary[STEPS], 4), np.int32),
+            "first_step": xp.empty(n_exprs + 1, np.int32), "constants": xp.empty(n_const + 1, self.dtype),
+            "cost": xp.empty(n_exprs + 1, np.int64),
+        }  # fmt: skip
+        self._fill(**made)
+        self._launch("emit_words", blocks)
+        programs = Bytecode(**made, n_slots=max(summary[N_SLOTS] - 1, 0), n_results=summary[RESULTS])
+        return programs, Columns(*(part[:n_columns] for part in columns))
+
+    def _room(self, name: str, n: int, dtype: Any) -> Any:
+        """Memory for so many numbers, that of the last time if it is enough."""
+        if name not in self._memory or self._memory[name].size < n:
+            self._memory.pop(name, None)
+            self._memory[name] = self.device.xp.empty(max(n, 1), dtype)
+        return self._memory[name]
+
+    def _fill(self, **fields: Any) -> None:
+        fill(self._arguments, fields, self.device)
+
+    def _launch(self, name: str, blocks: int = 1) -> None:
+        threads = min(self._threads * 8, 1024) if name == "number_words" and self._threads > 1 else self._threads
+        self._kernels[name].prepare((blocks, 1), threads, 0, self._arguments)()
+
+
+@functools.cache
+def _tables(device: Any, operators: str) -> dict[str, Any]:
+    """The operator table's cells that lowering reads, on the device."""
+    rules, rows = table_rules(operators), operator_rows(operators)
+    cells = {name: getattr(rules, name) for name in Rules._fields if name not in ("multiple", "factor")}
+    cells["opcode"], cells["takes_pair"] = rows.opcode, rows.pair
+    cells["commutative"], cells["operator_cost"] = rows.commutative, rows.cost
+    return {name: device.xp.asarray(np.ascontiguousarray(array)) for name, array in cells.items()}

@@ -1,0 +1,161 @@
+"""Populations whose tokens lie on a GPU: what a search that breeds there hands to ``Evaluator.update``.
+
+In: arrays on the device, of CuPy or anything with DLPack.  Out: a ``DevicePopulation``, checked there by the lines that
+check a ``Population``; the tokens never come to the host.
+
+    >>> import exprkit as ek
+    >>> from exprkit.backends.gpu import device
+    >>> pop = None if device.missing() else ek.DevicePopulation.of(ek.parse(["x1 + 2.5", "p1 * x2"]))
+    >>> pop and (len(pop), pop.n_vars, pop.max_params) or (2, 2, 1)
+    (2, 2, 1)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from exprkit.backends.device_programs.translate import text_of
+from exprkit.backends.gpu import device as gpu
+from exprkit.backends.gpu import layout
+from exprkit.backends.gpu.launch import THREADS, fill
+from exprkit.backends.gpu.layout import BAD, CHECKED, LONGEST, PARAMETERS, UNREADABLE, VARIABLES
+from exprkit.backends.precision import precision
+from exprkit.errors import BackendError, PopulationError
+from exprkit.expressions.checks import problem_of
+from exprkit.expressions.expression import checked_names
+from exprkit.expressions.population import USER_ARITY, Population, names_of
+from exprkit.text.tokens import MAX_INDEX, MAX_TOKENS
+
+
+class DevicePopulation:
+    """An ordered batch of expressions on a GPU: the arrays of a ``Population``, there.
+
+    Parameters
+    ----------
+    kinds, values, offsets : arrays on the device
+        uint8 (n_tokens,), uint64 (n_tokens,) and int64 (n_exprs + 1,), as ``Population`` has them; copied.  An
+        expression without tokens is one that could not be made: it gives nan.
+    variables, parameters : tuple of str, optional
+        names; None for ``x1, x2, …`` and ``p1, p2, …``.
+
+    Attributes
+    ----------
+    kinds, values, offsets : CuPy arrays
+    n_params : int32 CuPy array, shape (n_exprs,)
+        parameters of each expression: its largest index + 1
+    max_params, n_vars, longest : int
+        the largest of ``n_params``; columns that the data must have; the most tokens of an expression
+
+    Raises
+    ------
+    PopulationError
+        for arrays that are no population; the message is ``Population``'s and names the first bad expression.
+    BackendError
+        if there is no GPU to use.
+    """
+
+    def __init__(
+        self,
+        kinds: Any,
+        values: Any,
+        offsets: Any,
+        *,
+        variables: Iterable[str] | None = None,
+        parameters: Iterable[str] | None = None,
+        device: Any = None,
+    ) -> None:
+        self._device = device or _device()
+        self.variables, self.parameters = names_of("variables", variables), names_of("parameters", parameters)
+        checked_names(self.variables, self.parameters)
+        self.kinds, self.values = self._own("kinds", np.uint8, kinds), self._own("values", np.uint64, values)
+        self.offsets = self._own("offsets", np.int64, offsets)
+        if len(self.kinds) != len(self.values) or not len(self.offsets):
+            self._complain()
+        self._check()
+
+    @classmethod
+    def of(cls, pop: Population, device: Any = None) -> DevicePopulation:
+        """A population of the host's, brought to the device."""
+        xp = (device or _device()).xp
+        arrays = map(xp.asarray, (pop.kinds, pop.values, pop.offsets))
+        return cls(*arrays, variables=pop.variables, parameters=pop.parameters, device=device)
+
+    def to_host(self) -> Population:
+        """The same as a ``Population``."""
+        arrays = map(gpu.fetched, (self.kinds, self.values, self.offsets))
+        return Population(*arrays, variables=self.variables, parameters=self.parameters)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def valid(self) -> Any:
+        """bool (n_exprs,), on the device: False for expressions without tokens, which give nan."""
+        return self.offsets[1:] > self.offsets[:-1]
+
+    def __repr__(self) -> str:
+        return f"<DevicePopulation: {len(self):,} expressions, {len(self.kinds):,} tokens, {self.n_vars} variables>"
+
+    def _own(self, name: str, dtype: type, array: Any) -> Any:
+        """A copy of an array on the device, which must be of this kind."""
+        adopted = self._device.xp.asarray(array) if self._device.xp is np else gpu.adopt(array)
+        if adopted is None:
+            raise PopulationError(f"{name} must lie on the device, and is {type(array).__name__}: see Population")
+        if adopted.dtype != dtype or adopted.ndim != 1:
+            raise PopulationError(
+                f"{name} must be {np.dtype(dtype)} of one dimension, not {adopted.dtype} of shape {adopted.shape}"
+            )
+        return adopted.copy()
+
+    def _check(self) -> None:
+        """Check every token; gets ``n_params``, ``n_vars``, ``max_params``, ``longest``."""
+        device, n_exprs = self._device, len(self)
+        summary, self.n_params = device.xp.zeros(CHECKED, np.int64), device.xp.empty(n_exprs, np.int32)
+        limits = [MAX_INDEX if names is None else len(names) for names in (self.variables, self.parameters)]
+        arguments = layout.CheckArguments()
+        fields = {
+            "kinds": self.kinds, "values": self.values, "offsets": self.offsets, "arity": _arity(device),
+            "n_params": self.n_params, "summary": summary, "n_tokens": len(self.kinds), "most_tokens": MAX_TOKENS,
+            "most_variables": limits[0], "most_parameters": limits[1], "n_exprs": n_exprs,
+        }  # fmt: skip
+        fill(arguments, fields, device)
+        threads = 1 if device.lanes == 1 else THREADS
+        kernel = device.kernel("check_tokens", precision("ieee"), _source(), LANES=device.lanes)
+        kernel.prepare((n_exprs // threads + 1, 1), threads, 0, arguments)()
+        found = gpu.fetched(summary).tolist()
+        if found[BAD]:
+            self._complain()
+        self.n_vars = found[VARIABLES] if self.variables is None else len(self.variables)
+        self.max_params, self.longest, self.all_valid = found[PARAMETERS], found[LONGEST], not found[UNREADABLE]
+
+    def _complain(self) -> None:
+        """The host's error, which names the first bad expression."""
+        self.to_host()
+        raise PopulationError("these arrays are no population, though each of their expressions is one")
+
+
+def on_host(pop: Population | DevicePopulation) -> Population:
+    """A population in the host's memory."""
+    return pop.to_host() if isinstance(pop, DevicePopulation) else pop
+
+
+def _device() -> Any:
+    """The current device."""
+    missing = gpu.missing()
+    if missing:
+        raise BackendError(f"a DevicePopulation needs a GPU: {missing}")
+    return gpu.current()
+
+
+@functools.cache
+def _source() -> str:
+    return text_of("checks.cu", [problem_of])
+
+
+@functools.cache
+def _arity(device: Any) -> Any:
+    return device.xp.asarray(USER_ARITY)

@@ -1,0 +1,126 @@
+"""Bytecode that the device makes beside the host's: word by word, on a GPU that is not there (and on one that is)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from emulated_device import EmulatedDevice, compiler
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import exprkit as ek
+from exprkit.backends.device_programs.lowering import Lowering, tokens_of
+from exprkit.backends.device_programs.translate import cuda_text
+from exprkit.backends.gpu import device as gpu
+from exprkit.backends.gpu.bytecode import accumulate
+from exprkit.backends.gpu.layout import ACTION, ALONE, FROM_SLOT, IMMEDIATE, LOAD, LOAD_SHIFT, OPERAND, PLACES
+from exprkit.backends.gpu.opcodes import numbers
+from exprkit.backends.precision import precision
+from exprkit.expressions import generate
+from exprkit.operators import ops
+from exprkit.programs.lower import lower
+from exprkit.text.tokens import MAX_TOKENS
+
+F4, F8 = np.dtype("float32"), np.dtype("float64")
+
+
+@pytest.fixture(scope="module", params=["emulated", "cuda"])
+def device(request, tmp_path_factory):
+    if request.param == "cuda":
+        if gpu.missing():
+            pytest.skip(f"cuda: {gpu.missing()}")
+        return gpu.current()
+    if compiler() is None:
+        pytest.skip("no C++ compiler: install g++ to run the kernels here")
+    return EmulatedDevice(tmp_path_factory.mktemp("kernels"))
+
+
+def by_name(instructions, code, var):
+    """Instructions with columns as 512 * variable + 2 * code + part, whatever their numbers."""
+    names = np.zeros(1 << 16, np.int64)
+    low = np.zeros(len(code), np.int64)
+    low[1:] = (code[1:] == code[:-1]) & (var[1:] == var[:-1])
+    names[: len(code)] = 512 * np.asarray(var, np.int64) + 2 * np.asarray(code, np.int64) + low
+    action, places = instructions[:, ACTION].astype(np.int64), instructions[:, PLACES].astype(np.int64)
+    modes = np.full(1 << 16, ALONE)
+    for mode in range(numbers().shape[1]):
+        modes[numbers()[:, mode][numbers()[:, mode] >= 0]] = mode
+    in_column = ((modes[action >> 16] & IMMEDIATE) == 0) & (modes[action >> 16] != ALONE) & (action & FROM_SLOT == 0)
+    loaded, operand = places >> LOAD_SHIFT, places & OPERAND
+    return np.stack([
+        action, np.where(action & LOAD, names[loaded], loaded), np.where(in_column, names[operand], operand)
+    ])  # fmt: skip
+
+
+def assert_same(pop, device, name, dtype, positive):
+    code, columns = Lowering(device, precision(name), dtype, positive)(tokens_of(pop, device.xp))
+    code, columns = code.on_host(), [gpu.fetched(array) for array in columns]
+    program = lower(pop, precision=name, positive=positive, dtype=dtype)
+    expected = accumulate(program)
+    assert np.array_equal(
+        by_name(code.instructions, *columns[:2]),
+        by_name(expected.instructions, program.column_code, program.column_var),
+    )
+    for array in ("first_instruction", "sources", "steps", "first_step", "cost"):
+        assert np.array_equal(getattr(code, array), getattr(expected, array)), array
+    assert np.array_equal(code.constants, expected.constants.astype(dtype), equal_nan=True)
+    assert (code.n_slots, code.n_results) == (expected.n_slots, expected.n_results)
+    assert sorted(zip(*columns[:2], strict=True)) == sorted(zip(program.column_code, program.column_var, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [F4, F8], ids=str)
+@pytest.mark.parametrize("name", ["ieee", "fast"])
+def test_every_operator_with_every_kind_of_operand(device, name, dtype):
+    leaves = ("x1", "p1", "x1 + x2", "0.75", "2", "-1", "0.1")
+    texts = []
+    for row in ops.OPERATORS:
+        one = [f"{row.name}({a})" for a in leaves] + [f"x2 - {row.name}(x1 * x2)"]
+        texts += one if row.arity == 1 else [f"{row.name}({a}, {b})" for a in leaves for b in leaves]
+    texts += ["3", "oops(", "x3", "1e300 * x1", "p3", "neg(neg(x1))", "x3 ^ 2.5 ^ p1"]
+    assert_same(ek.parse(texts, errors="mask"), device, name, dtype, np.array([True, False, True]))
+
+
+@given(
+    seed=st.integers(0, 99), n=st.integers(0, 40), most=st.integers(1, 60), mask=st.integers(0, 15),
+    name=st.sampled_from(["ieee", "fast"]), dtype=st.sampled_from([F4, F8]),
+)  # fmt: skip
+@settings(max_examples=60)
+def test_random_populations(device, seed, n, most, mask, name, dtype):
+    pop = generate.random(n, (1, most), n_vars=4, n_params=3, seed=seed)
+    assert_same(pop, device, name, dtype, np.array([mask >> k & 1 for k in range(4)], bool))
+
+
+def test_deep_and_long_and_wide_ones(device):
+    left, right = "x1" + " - x2 / p1" * 500, "x1" + " - (p1 * x1" * 200 + ")" * 200
+    balanced = "x1"
+    for _ in range(8):
+        balanced = f"({balanced}) / ({balanced})"
+    many = [f"log(x{i + 1}) + x{i + 1} ^ 1.5" for i in range(120)]
+    assert_same(ek.parse([left, right, balanced, *many]), device, "ieee", F4, np.zeros(120, bool))
+    assert_same(generate.exhaustive(4, n_vars=2), device, "ieee", F8, np.zeros(2, bool))
+
+
+def test_one_lowering_takes_one_population_after_the_other(device):
+    lowering = Lowering(device, precision("ieee"), F8, np.zeros(3, bool))
+    texts = (["x1 + log(x3)", "x2 / (x1 - x3 * (x1 - x2 / x3))"], ["x2"], ["p1 + 1", "exp(x2)", "bad("], [])
+    for some in (*texts, *texts[::-1]):
+        pop = ek.parse(some, errors="mask")
+        code, columns = lowering(tokens_of(pop, device.xp))
+        program = lower(pop, dtype=F8)
+        assert len(columns.code) == len(program.column_code) and code.n_slots == max(program.n_slots - 1, 0)
+        assert np.array_equal(gpu.fetched(code.sources), accumulate(program).sources)
+
+
+def test_what_can_not_be_translated_is_told_with_its_line():
+    def comprehends(a):
+        return [b for b in a]
+
+    with pytest.raises(NotImplementedError, match=r"test_lowering_on_device.py:\d+: \[b for b in a\] in CUDA C"):
+        cuda_text([comprehends], {})
+
+
+def test_an_expression_longer_than_threads_have_memory_for_is_lowered_on_the_host(device):
+    pop = ek.parse(["x1" + " + x1" * 2000, "x1"])
+    assert MAX_TOKENS > pop.n_tokens.max() > 2048
+    code, columns = Lowering(device, precision("ieee"), F8, np.zeros(1, bool)).of(pop)
+    assert np.array_equal(code.instructions, accumulate(lower(pop)).instructions) and len(columns.code) == 1
