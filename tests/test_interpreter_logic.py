@@ -385,8 +385,10 @@ def test_work_items_cover_every_tile_and_item_once(device, costs, n_tiles, n_set
         np.zeros((n_instructions, 2), np.uint32), first_instruction, nothing, nothing, nothing, np.zeros(0), cost, 0, 0
     )
     settings, columns = precision("ieee"), launch.Columns(*nothing.T[:3])
-    launcher = launch.Launcher(device, settings, F8, programs, columns, np.zeros((0, 1)))
-    chunks = launcher.chunks(shares, slice(first, n_items), 0)
+    launcher = launch.Launcher(device, settings, F8, np.zeros((0, 1)))
+    launcher.take(programs, columns)
+    cut, chunks = launcher.cutting(shares, slice(first, n_items), 0)
+    cut()
     assert shares.n_work_items == n_tiles * len(chunks) and 1 <= shares.blocks <= blocks
     assert (np.diff((chunks[..., 1] > 0).astype(int), axis=1) <= 0).all()  # a warp stops at an empty chunk
     done = []

@@ -44,12 +44,12 @@ class Engine:
         """
         raise NotImplementedError
 
-    def updated(self, pop: Any) -> Engine | None:
-        """The same for another population, sharing what belongs to the data; None: one is made anew.
+    def update(self, pop: Any) -> bool:
+        """Take another population in place of the present one, which stays where there is an error.
 
-        This engine goes on working as before.
+        False: it can't, and another engine is to be made.
         """
-        return None
+        return False
 
     def kernels(self) -> list[dict[str, Any]]:
         """Registers, memory and shape of every kernel that was launched on a GPU."""

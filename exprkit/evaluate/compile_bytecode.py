@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from exprkit.backends.device_programs.population import on_host
 from exprkit.backends.gpu import layout, opcodes
 from exprkit.backends.gpu.bytecode import Bytecode, accumulate
 from exprkit.backends.gpu.layout import ACTION, CONSTANT, END, FROM_SLOT, LOAD, PARAMETER, SPILL
@@ -82,7 +83,7 @@ def compile_bytecode(
     precision : {"ieee", "fast"}
     dtype : {"float32", "float64"}
     """
-    return CompiledBytecode(inputs.population(pop), X, precision, dtype)
+    return CompiledBytecode(on_host(inputs.population(pop)), X, precision, dtype)
 
 
 def _meanings() -> dict[int, tuple[ops.Operator, int]]:

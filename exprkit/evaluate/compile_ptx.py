@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from exprkit.backends.device_programs.population import on_host
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as settings_of
 from exprkit.backends.transpiler.assembler import compile_modules, disassemble, usage
@@ -120,7 +121,7 @@ def compile_ptx(
     ArgumentError, DataError
         If a choice does not exist.
     """
-    pop = inputs.population(pop)
+    pop = on_host(inputs.population(pop))
     settings, number = settings_of(precision), np.dtype(one_of("dtype", inputs.dtype_name(dtype), DTYPES, DataError))
     one_of("task", task, TASKS)
     points, block = whole_number(points_per_thread), whole_number(block_size)

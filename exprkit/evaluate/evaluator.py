@@ -32,7 +32,8 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends import NAMES, contract, cost_model, load, offered, status
-from exprkit.backends.device_programs.population import DevicePopulation, on_host
+from exprkit.backends.device_programs.population import DevicePopulation
+from exprkit.backends.device_programs.population import on_host as on_host_population
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as precision_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, did_you_mean, number_of, one_of, whole_number
@@ -162,9 +163,11 @@ class Evaluator:
             stays as it was, as with every other error.
         """
         new = inputs.successor(pop, self.pop, self.X.shape, self._unusable)
-        engine = self.engine.updated(new)
-        self.engine = engine if engine is not None else self._make_engine(new)
+        if not self.engine.update(new):
+            self.engine = self._make_engine(new)
         self.pop = new
+        if self._X_gaps:  # it may use other columns
+            self._complete_y = None
 
     def evaluate(self, params: Any = None, out: Any = None, count_nonfinite: bool = False) -> Any:
         """Every expression at every data point.
@@ -270,7 +273,7 @@ class Evaluator:
     def _count(self, sets: Any, w: Any, counts: np.ndarray) -> None:
         """How many nan and inf every expression gives where ``w`` is not 0; of some expressions at a time."""
         rows = max(1, COUNTED_BYTES // max(self.n_points * self.dtype.itemsize, 1))
-        everything = on_host(self.pop)
+        everything = on_host_population(self.pop)
         for start in range(0, len(everything), rows):
             part = slice(start, start + rows)
             pop = everything[part]
@@ -453,17 +456,17 @@ class Evaluator:
         Random expressions are nan somewhere, so what can't be missing is not looked for.  To ask a device is to wait
         for it, so of the same ``y`` of the user's there it is asked once for all populations.
         """
-        asked = y is self._complete_y if not isinstance(target, np.ndarray) else not np.isnan(target).any()
-        if asked and not self._X_gaps:
+        on_host = isinstance(target, np.ndarray)
+        if not (self._X_gaps or np.isnan(target).any()) if on_host else y is self._complete_y:
             return
-        self._complete_y = None if isinstance(target, np.ndarray) else y
+        self._complete_y = None if on_host else y
         if bool(np.isnan(sums).any()):
             self.check_complete(target, w)
 
     def check_complete(self, y: Any, w: Any) -> None:
         """An error if ``y`` or a column that the population uses is nan at a point that counts."""
         gaps = [("y", inputs.on_host(missing))] if bool((missing := np.isnan(y)).any()) else []
-        used = tables.used_columns(on_host(self.pop)) if self._X_gaps else ()
+        used = tables.used_columns(on_host_population(self.pop)) if self._X_gaps else ()
         gaps += [(f"column {self._column_name(i)} of X", self._X_gaps[i]) for i in used if i in self._X_gaps]
         for what, missing in gaps:
             n = int(np.sum(missing if w is None else missing & inputs.on_host(w > 0)))
@@ -485,18 +488,18 @@ class Evaluator:
         choice = self._choice
         if choice is None:
             work = self._work(self.n_points, self._empty is not None)
-            choice = cost_model.choose(work, pop=on_host(self.pop), forced=self.backend)
+            choice = cost_model.choose(work, pop=on_host_population(self.pop), forced=self.backend)
         return f"{head}\n{choice.table()}"
 
     def _choose(self, X: Any, settings: Precision, options: tuple[str, ...]) -> cost_model.Choice:
         """What "auto" takes; data that is no table of numbers is complained of later."""
         work = self._work(inputs.length(X), cost_model.lies_on_device(X))
         special = settings != Precision(settings.operators)
-        return cost_model.choose(work, pop=on_host(self.pop), options=options, settings=special)
+        return cost_model.choose(work, pop=on_host_population(self.pop), options=options, settings=special)
 
     def _work(self, n_points: int, on_device: bool) -> Any:
         return cost_model.work_of(
-            on_host(self.pop), n_points, dtype=self.dtype, fast=self.precision == "fast", n_steps=self.n_steps,
+            on_host_population(self.pop), n_points, dtype=self.dtype, fast=self.precision == "fast", n_steps=self.n_steps,
             threads=self.threads, on_device=on_device,
         )  # fmt: skip
 

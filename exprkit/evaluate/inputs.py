@@ -100,7 +100,7 @@ def data_matrix(X: Any, pop: Population | DevicePopulation, dtype: np.dtype, ado
     return Data(_cast(array, dtype, own=not isinstance(X, list | tuple)), give_back, names, unusable)
 
 
-def _table(X: Any, pop: Population | DevicePopulation, dtype: np.dtype) -> Data:
+def _table(X: Any, pop: Population, dtype: np.dtype) -> Data:
     columns = tables.columns(X, pop)
     n_points = next((len(column) for column in columns.values() if column is not None), tables.length(X))
     values = np.full((n_points, len(columns)), np.nan, dtype)
@@ -253,7 +253,7 @@ def _depth(values: Any) -> int:
     return depth if depth == MOST_NESTED else depth + np.ndim(values)
 
 
-def _pad_vectors(vectors: Any, pop: Population | DevicePopulation) -> np.ndarray:
+def _pad_vectors(vectors: Any, pop: Any) -> np.ndarray:
     """The thesis's vector of vectors as (n_exprs, max_params)."""
     count = len(vectors) if hasattr(vectors, "__len__") and getattr(vectors, "ndim", True) else brief(vectors)
     if count != len(pop):
@@ -291,13 +291,13 @@ def _check_kinds(kinds: set[type]) -> None:
             raise TypeError(f"there is a {kind.__name__} among them")
 
 
-def _first_needing(pop: Population | DevicePopulation, more_than: int) -> str:
-    pop = on_host_population(pop)
+def _first_needing(some: Population | DevicePopulation, more_than: int) -> str:
+    pop = on_host_population(some)
     i = int(np.argmax(pop.n_params > more_than))
     return f"{_describe(pop, i)} has {pop.n_params[i]}"
 
 
-def _describe(pop: Population | DevicePopulation, i: int) -> str:
+def _describe(pop: Population, i: int) -> str:
     text = str(pop[i])
     return f"expression {i} ({text if len(text) <= 60 else text[:57] + '...'})"
 
@@ -309,10 +309,10 @@ def _check_columns(shape: tuple[int, ...], pop: Population | DevicePopulation) -
     if pop.variables is not None and n_columns != len(pop.variables):
         raise DataError(f"{there}, but the population's variables are {', '.join(pop.variables)}{transposed}")
     if n_columns < pop.n_vars:
-        pop = on_host_population(pop)
-        tokens = (pop.kinds == VARIABLE) & (pop.values >= n_columns)
-        i = int(np.searchsorted(pop.offsets, np.argmax(tokens), side="right")) - 1
-        raise DataError(f"{there}, but {_describe(pop, i)} needs {pop.n_vars}{transposed}")
+        host = on_host_population(pop)
+        tokens = (host.kinds == VARIABLE) & (host.values >= n_columns)
+        i = int(np.searchsorted(host.offsets, np.argmax(tokens), side="right")) - 1
+        raise DataError(f"{there}, but {_describe(host, i)} needs {host.n_vars}{transposed}")
 
 
 def _as_array(

@@ -92,7 +92,12 @@ class Lowering:
         }  # fmt: skip
         self._memory: dict[str, Any] = {}
         self._arguments = layout.LoweringArguments()
-        self._fill(**self._tables, **self._own, n_vars=self.n_vars, most_columns=self._most_columns)
+        self._own_columns = Columns(*xp.empty((3, self._most_columns), np.int32))
+        code, var, low = self._own_columns
+        self._fill(
+            **self._tables, **self._own, column_code=code, column_var=var, column_low=low, n_vars=self.n_vars,
+            most_columns=self._most_columns,
+        )  # fmt: skip
         macros = {"REAL": REAL[self.dtype.itemsize], "LANES": device.lanes}
         self._kernels = {name: device.kernel(name, settings, source(), **macros) for name in KERNELS}
 
@@ -114,14 +119,13 @@ class Lowering:
         xp, n_exprs = self.device.xp, len(tokens.n_params)
         n_chunks, most = -(-n_exprs // self._threads), -(-2 * max(tokens.longest, 1) // 8) * 8
         blocks = max(1, min(n_chunks, SCRATCH_BYTES // (BYTES_OF_A_NODE * most * self._threads)))
-        columns = xp.empty((3, self._most_columns), np.int32)
+        columns = self._own_columns
         self._fill(
             kinds=tokens.kinds, values=tokens.values, offsets=tokens.offsets, n_params=tokens.n_params,
             scratch=self._room("scratch", blocks * self._threads * most * BYTES_OF_A_NODE, np.uint8),
             counts=self._room("counts", COUNTS * n_exprs, np.int32),
             totals=self._room("totals", COUNTS * n_chunks, np.int64),
-            column_code=columns[0], column_var=columns[1], column_low=columns[2], n_exprs=n_exprs, n_chunks=n_chunks,
-            most_nodes=most, threads=blocks * self._threads,
+            n_exprs=n_exprs, n_chunks=n_chunks, most_nodes=most, threads=blocks * self._threads,
         )  # fmt: skip
         if n_exprs:
             self._launch("count_words", blocks)

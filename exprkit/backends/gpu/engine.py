@@ -52,13 +52,12 @@ class DeviceEngine(contract.Engine):
         self.device = device or gpu.current()
         self.settings, self.dtype = settings_of(precision), np.dtype(dtype)
         self.n_points, self.host_results = len(X), isinstance(X, np.ndarray)
+        self._ready: dict[tuple[Any, ...], Any] = {}
         self._take(pop)
 
     def _take(self, pop: Any) -> None:
-        """Nothing is ready for a new population."""
         self.pop, self.n_exprs = pop, len(pop)
-        self._invalid = np.empty(0, np.int64) if pop.all_valid else np.flatnonzero(~pop.valid)
-        self._ready: dict[tuple[Any, ...], Any] = {}
+        self._invalid = np.empty(0, np.int64) if pop.all_valid else (~pop.valid).nonzero()[0]
 
     def _positive(self, X: Any) -> np.ndarray:
         """By variable: whether it has no negative value and no -0; its powers are shorter then."""
@@ -69,8 +68,9 @@ class DeviceEngine(contract.Engine):
         return ~np.array(negative or [False] * X.shape[1], bool)
 
     def _load(self, programs: Bytecode, columns: Columns, data: Any) -> None:
-        """Bring bytecode and columns to the device, and get ready to make immediates."""
-        self._launcher = Launcher(self.device, self.settings, self.dtype, programs, columns, data)
+        """Bring data, bytecode and columns to the device, and get ready to make immediates."""
+        self._launcher = Launcher(self.device, self.settings, self.dtype, data)
+        self._launcher.take(programs, columns)
         self._immediates = Immediates(self._launcher)
 
     def _prepared(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:

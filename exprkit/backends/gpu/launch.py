@@ -68,16 +68,40 @@ def plan_on(device: Any, n_items: int, n_tiles: int, blocks: int, warps: int, ch
 
 
 class Launch:
-    """A launch that can be repeated with other arrays in some of its kernel's arguments."""
+    """A launch that can be repeated: with other arrays in some of its kernel's arguments, and of other programs."""
 
-    def __init__(self, device: Any, start: Callable[..., None], arguments: ctypes.Structure, held: Any) -> None:
-        self.device, self._start, self.arguments = device, start, arguments
-        self._held = held  # arrays that the arguments point to
+    def __init__(self, launcher: Launcher, kind: Any, prepare: Callable[..., Any], fields: dict[str, Any]) -> None:
+        self._launcher, self._kind, self._fields, self._generation = launcher, kind, fields, 0
+        self._arguments = kind()
+        self._start = prepare(self._arguments)
 
     def __call__(self, **fields: Any) -> None:
         """Start the kernel on CuPy's current stream."""
-        fill(self.arguments, fields, self.device)
+        if self._generation != self._launcher.generation:
+            self._renew()
+        fill(self._arguments, fields, self._launcher.device)
         self._start()
+
+    def _renew(self) -> None:
+        """Take over what the launcher knows of its present programs."""
+        known = self._launcher.known(self._kind)
+        ctypes.memmove(ctypes.addressof(self._arguments), ctypes.addressof(known), ctypes.sizeof(known))
+        fill(self._arguments, self._fields, self._launcher.device)
+        self._generation = self._launcher.generation
+
+
+class ScheduledLaunch:
+    """A launch whose chunks are cut anew whenever the programs are others."""
+
+    def __init__(self, launcher: Launcher, cut: Launch, run: Launch) -> None:
+        self._launcher, self._cut, self._run, self._generation = launcher, cut, run, 0
+
+    def __call__(self, **fields: Any) -> None:
+        """Start the kernels."""
+        if self._generation != self._launcher.generation:
+            self._cut()
+            self._generation = self._launcher.generation
+        self._run(**fields)
 
 
 def fill(arguments: ctypes.Structure, fields: dict[str, Any], device: Any) -> None:
@@ -90,50 +114,63 @@ def fill(arguments: ctypes.Structure, fields: dict[str, Any], device: Any) -> No
 class Launcher:
     """The programs and the data of one engine on the device, and the kernels to run on them."""
 
-    def __init__(
-        self, device: Any, settings: Precision, dtype: np.dtype, programs: Bytecode, columns: Columns, data: Any
-    ) -> None:
-        self.device, self.settings, self.dtype, self.programs = device, settings, dtype, programs
-        self.n_exprs, self.n_instructions = len(programs.first_instruction), len(programs.instructions)
-        self.n_columns = len(columns.code)
-        end, margin = TILES_END * device.lanes * VECTOR_BYTES // dtype.itemsize, LINE_BYTES // dtype.itemsize
-        self.pitch = -(-(len(data) + margin) // end) * end  # whole tiles, however many vectors they have
-        self.bytes_of_a_set = 2 * dtype.itemsize * (self.n_instructions + programs.n_results)
-        with np.errstate(over="ignore", invalid="ignore"):
-            constants = programs.constants.astype(dtype, copy=False)
-        names = "instructions", "first_instruction", "sources", "steps", "first_step", "cost"
-        self.arrays: dict[str, Any] = {name: device.xp.asarray(getattr(programs, name)) for name in names}
-        self.arrays["constants"] = device.xp.asarray(constants)
-        memory = device.xp.empty(margin + max(self.n_columns, 1) * self.pitch, dtype)
-        memory[:margin] = 0
-        self.arrays["columns"] = memory[margin:]  # a tile may begin a little early
-        self.arrays["data"] = data
-        self.fields = {
-            "n_points": len(data), "pitch": self.pitch, "n_exprs": self.n_exprs, "n_instructions": self.n_instructions,
-            "n_columns": self.n_columns, "n_slots": programs.n_slots, "n_results": programs.n_results + 1,
+    def __init__(self, device: Any, settings: Precision, dtype: np.dtype, data: Any) -> None:
+        self.device, self.settings, self.dtype = device, settings, dtype
+        self.generation = 0  # how often programs were taken
+        end, self._margin = TILES_END * device.lanes * VECTOR_BYTES // dtype.itemsize, LINE_BYTES // dtype.itemsize
+        self.pitch = -(-(len(data) + self._margin) // end) * end  # whole tiles, however many vectors they have
+        self._data = {
+            "data": data, "n_points": len(data), "pitch": self.pitch,
             "stride_point": data.strides[0] // dtype.itemsize, "stride_variable": data.strides[1] // dtype.itemsize,
         }  # fmt: skip
+        self._columns = device.xp.empty(0, dtype)
         self._arguments: dict[Any, ctypes.Structure] = {}
+        self._making: dict[int, Launch] = {}
+
+    def take(self, programs: Bytecode, columns: Columns) -> None:
+        """Take programs in place of those before, which stay if memory runs out."""
+        xp, n_columns = self.device.xp, len(columns.code)
+        memory, needed = self._columns, self._margin + max(n_columns, 1) * self.pitch
+        if memory.size < needed:
+            memory = xp.empty(needed, self.dtype)
+            memory[: self._margin] = 0
+        with np.errstate(over="ignore", invalid="ignore"):
+            constants = programs.constants.astype(self.dtype, copy=False)
+        names = "instructions", "first_instruction", "sources", "steps", "first_step", "cost"
+        arrays = {name: xp.asarray(getattr(programs, name)) for name in names}
+        self._columns, self.programs, self.n_columns = memory, programs, n_columns
+        self.n_exprs, self.n_instructions = len(programs.first_instruction), len(programs.instructions)
+        self.bytes_of_a_set = 2 * self.dtype.itemsize * (self.n_instructions + programs.n_results)
+        self.fields = {
+            **self._data, **arrays, "constants": xp.asarray(constants),
+            "columns": memory[self._margin :],  # a tile may begin a little early
+            "n_exprs": self.n_exprs, "n_instructions": self.n_instructions, "n_columns": n_columns,
+            "n_slots": programs.n_slots, "n_results": programs.n_results + 1,
+        }  # fmt: skip
+        self.generation += 1
+        self._arguments.clear()
         self._make_columns(columns)
+
+    def columns(self) -> Any:
+        """The columns, (n_columns or 1, pitch)."""
+        return self.fields["columns"][: max(self.n_columns, 1) * self.pitch].reshape(-1, self.pitch)
 
     def launch(
         self, kernel: Any, blocks: tuple[int, int], threads: int, shared: int = 0, *,
         overlaps: bool = False, kind: Any = layout.Arguments, **fields: Any,
     ) -> Launch:  # fmt: skip
         """A launch with arguments of a ``kind``; one that ``overlaps`` waits for the one before."""
-        arguments = self._known(kind)
-        fill(arguments, fields, self.device)
-        start = kernel.prepare(blocks, threads, shared, arguments, **({"overlaps": True} if overlaps else {}))
-        return Launch(self.device, start, arguments, (dict(self.arrays), fields))
+        options = {"overlaps": True} if overlaps else {}
+        prepare = functools.partial(kernel.prepare, blocks, threads, shared, **options)
+        return Launch(self, kind, prepare, fields)
 
-    def _known(self, kind: Any) -> ctypes.Structure:
-        """Arguments of a kind with what is the same for all launches."""
+    def known(self, kind: Any) -> ctypes.Structure:
+        """Arguments of a kind with what is the same for all launches of the present programs."""
         if kind not in self._arguments:
-            known = {name: value for name, value in {**self.fields, **self.arrays}.items() if name in kind.names}
             self._arguments[kind] = kind()
-            fill(self._arguments[kind], known, self.device)
-        copy: ctypes.Structure = kind.from_buffer_copy(self._arguments[kind])
-        return copy
+            fields = {name: self.fields[name] for name in self.fields if name in kind.names}
+            fill(self._arguments[kind], fields, self.device)
+        return self._arguments[kind]
 
     def interpreter(self, shape: LaunchShape, **macros: Any) -> Any:
         """The variant of the interpreter for these macros."""
@@ -166,24 +203,24 @@ class Launcher:
         """The columns of the programs, from the data."""
         if self.fields["n_points"] == 0 or self.n_columns == 0:
             return
+        if self.n_columns not in self._making:
+            blocks = -(-self.pitch // THREADS), min(self.n_columns, 65535)
+            self._making[self.n_columns] = self.launch(self.support("make_columns"), blocks, THREADS)
         code, var, low = map(self.device.xp.asarray, columns)
-        self.launch(
-            self.support("make_columns"), (-(-self.pitch // THREADS), min(self.n_columns, 65535)), THREADS,
-            column_code=code, column_var=var, column_low=low,
-        )()  # fmt: skip
+        self._making[self.n_columns](column_code=code, column_var=var, column_low=low)
 
-    def chunks(self, shares: Plan, items: slice, cost_of_result: int) -> Any:
-        """The items of every chunk of a plan: CHUNK as int32, (n_partitions, n_chunks, 4)."""
+    def cutting(self, shares: Plan, items: slice, cost_of_result: int) -> tuple[Launch, Any]:
+        """The launch that finds the items of every chunk of a plan, and where it puts them: (..., n_chunks, 4)."""
         n_partitions, n_chunks = shares.rank.shape
         chunks = self.device.xp.empty((n_partitions, n_chunks, 4), np.int32)
         threads = THREADS if self.device.lanes > 1 else 1
-        self.launch(
+        cut = self.launch(
             self.device.kernel("cut_chunks", self.settings, _schedule_text(), LANES=self.device.lanes),
             (-(-n_partitions * self.device.lanes // threads), 1), threads, kind=layout.ScheduleArguments,
             place=shares.place, rank=shares.rank, chunks=chunks, first=items.start,
             stop=items.stop, n_partitions=n_partitions, n_chunks=n_chunks, cost_of_result=cost_of_result,
-        )()  # fmt: skip
-        return chunks
+        )  # fmt: skip
+        return cut, chunks
 
 
 @functools.cache
@@ -197,39 +234,41 @@ class Immediates:
     def __init__(self, launcher: Launcher) -> None:
         self.launcher, self.device = launcher, launcher.device
         self._staging: list[_Staging] = []  # two, in turn
-        self._launches: dict[int, Launch] = {}
+        self._launches: dict[tuple[int, ...], Launch] = {}
+        self._generation = 0
         self.arrays: dict[str, Any] = {}
         self._sets_made = 0  # of a population without parameters
 
     def make(self, params: Any) -> bool:
         """From parameters (n_sets, n_exprs, max_params); True if the arrays are not those of the last time."""
         n_sets, n_exprs, max_params = params.shape
-        if max_params == 0 and n_sets <= self._sets_made:
+        if max_params == 0 and n_sets <= self._sets_made and self._generation == self.launcher.generation:
             return False
         is_new = self._take_memory(n_sets)
         source, done = self._reachable(params)
-        if n_sets not in self._launches:
+        if params.shape not in self._launches:
             threads = THREADS_BESIDE["make_immediates"]
-            self._launches[n_sets] = self.launcher.launch(
+            self._launches[params.shape] = self.launcher.launch(
                 self.launcher.support("make_immediates"), (-(-n_sets * n_exprs // threads), 1), threads,
                 overlaps=True, n_sets=n_sets, max_params=max_params, **self.arrays,
             )  # fmt: skip
-        self._launches[n_sets](params=source)
+        self._launches[params.shape](params=source)
         if done is not None:
             done.record()
-        self._sets_made = n_sets if max_params == 0 else 0
+        self._sets_made, self._generation = n_sets if max_params == 0 else 0, self.launcher.generation
         return is_new
 
     def _take_memory(self, n_sets: int) -> bool:
         """Make sure that the arrays hold so many sets."""
         xp, dtype = self.device.xp, self.launcher.dtype
         needed = 2 * (n_sets * self.launcher.n_instructions + 2 * self.device.lanes)  # a warp fetches ahead
-        if self.arrays and self.arrays["immediates"].size >= needed:
+        n_results = n_sets * (self.launcher.programs.n_results + 1) + 1
+        if self.arrays and self.arrays["immediates"].size >= needed and self.arrays["results"].size >= n_results:
             return False
         self._launches.clear()
         self.arrays.clear()
         immediates = xp.zeros(needed, dtype)  # if the next one does not fit, neither is kept
-        results = xp.zeros(n_sets * (self.launcher.programs.n_results + 1) + 1, dtype)
+        results = xp.zeros(n_results, dtype)
         self.arrays.update(immediates=immediates, results=results)
         return True
 

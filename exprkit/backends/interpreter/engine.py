@@ -18,7 +18,6 @@ Results for the host are made in parts: while one is copied, the next is compute
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +29,7 @@ from exprkit.backends.device_programs.lowering import Lowering
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points
-from exprkit.backends.gpu.launch import Launch, plan_on
+from exprkit.backends.gpu.launch import ScheduledLaunch, plan_on
 from exprkit.backends.gpu.layout import VECTOR_BYTES
 from exprkit.backends.gpu.schedule import VECTORS, Chunking, LaunchShape, Sizes, shapes
 from exprkit.backends.interpreter.derivatives import Derivatives
@@ -94,28 +93,26 @@ class Engine(DeviceEngine, contract.Differentiable):
         self._baseline_block = block_size or BLOCK
         size = X.size * self.dtype.itemsize / 1e9
         with Needing(self.device, f"the data ({size:.3g} GB), its columns and the programs"):
-            self._data = self.device.xp.asarray(X)
             self._shapes: dict[tuple[Sizes, bool], LaunchShape] = {}
             self._lowering = Lowering(self.device, self.settings, self.dtype, self._positive(X))
-            self._prepare()
-
-    def updated(self, pop: Population | DevicePopulation) -> Engine:
-        """The same for another population; what belongs to the data is shared, and this engine stays as it is."""
-        new = copy.copy(self)
-        new.__dict__.pop("_derivatives", None)
-        new._take(pop)
-        with Needing(self.device, "the programs"):
-            new._prepare()
-        return new
-
-    def _prepare(self) -> None:
-        """Bytecode, columns and what launches need, of the population."""
-        self.programs, columns = self._lowering.of(self.pop)
-        self._load(self.programs, columns, self._data)
-        self._baseline = None
-        if self._per_expression:
-            self._baseline = Baseline(on_host(self.pop), self._launcher, self._baseline_block)
+            self.programs, columns = self._lowering.of(pop)
+            self._load(self.programs, columns, self.device.xp.asarray(X))
+            self._baseline = self._baseline_of(pop)
         self._launched: dict[Any, dict[str, Any]] = {}
+
+    def update(self, pop: Population | DevicePopulation) -> bool:
+        """Take another population; what belongs to the data stays, and launches are kept."""
+        with Needing(self.device, "the programs"):
+            programs, columns = self._lowering.of(pop)
+            baseline = self._baseline_of(pop)
+            self._launcher.take(programs, columns)
+        self.programs, self._baseline = programs, baseline
+        self._take(pop)
+        self.__dict__.pop("_derivatives", None)
+        return True
+
+    def _baseline_of(self, pop: Population | DevicePopulation) -> Baseline | None:
+        return Baseline(on_host(pop), self._launcher, self._baseline_block) if self._per_expression else None
 
     # ── values ───────────────────────────────────────────────────────────────────────
 
@@ -288,13 +285,15 @@ class Engine(DeviceEngine, contract.Differentiable):
         """What was launched so far: registers, spills, memory and resident blocks of every variant, the last first."""
         return list(self._launched.values())[::-1]
 
-    def _interpreter(self, items: slice, points: tuple[int, int], wide: bool, **macros: Any) -> Launch:
+    def _interpreter(self, items: slice, points: tuple[int, int], wide: bool, **macros: Any) -> ScheduledLaunch:
         """The launch of the interpreter on some items of this pass, for these macros."""
-        key = items.start, items.stop, points, wide, *macros.values()
-        launch: Launch = self._prepared(key, lambda: self._interpreting(items, points, wide, macros))
+        sizes = self.n_exprs, self._launcher.n_columns, self.programs.n_slots
+        key = items.start, items.stop, points, wide, *sizes, *macros.values()
+        launch: ScheduledLaunch
+        launch = self._prepared(key, lambda: self._interpreting(items, points, wide, macros))
         return launch
 
-    def _interpreting(self, items: slice, points: tuple[int, int], wide: bool, macros: dict[str, Any]) -> Launch:
+    def _interpreting(self, items: slice, points: tuple[int, int], wide: bool, macros: dict[str, Any]) -> Any:
         values, n_items = macros["TASK"] == "VALUES", items.stop - items.start
         shape, launcher = self._shape(n_items, wide), self._launcher
         kernel = launcher.interpreter(shape, REDUCTION=self.reduction.upper(), **macros)
@@ -310,11 +309,13 @@ class Engine(DeviceEngine, contract.Differentiable):
         blocks = min(self.device.multiprocessors * resident, -(-len(tiles) * n_items // shape.warps))
         chunking = self._chunking(values, len(tiles))
         shares = plan_on(self.device, n_items, len(tiles), blocks, shape.warps, chunking)
-        return launcher.launch(
+        cut, chunks = launcher.cutting(shares, items, COST_OF_RESULT[values])
+        run = launcher.launch(
             kernel, (shares.blocks, 1), shape.block, shared, overlaps=True, first_tile=tiles.start,
-            n_tiles=len(tiles), n_work_items=shares.n_work_items, n_chunks=shares.rank.shape[1],
-            chunks=launcher.chunks(shares, items, COST_OF_RESULT[values]), **self._immediates.arrays,
+            n_tiles=len(tiles), n_work_items=shares.n_work_items, n_chunks=shares.rank.shape[1], chunks=chunks,
+            **self._immediates.arrays,
         )  # fmt: skip
+        return ScheduledLaunch(launcher, cut, run)
 
     def _chunking(self, values: bool, n_tiles: int) -> Chunking:
         """How the warps of a block share out their work."""

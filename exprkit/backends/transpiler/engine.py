@@ -139,7 +139,7 @@ class Engine(DeviceEngine, contract.Compiling):
     def _make_columns(self, X: Any) -> None:
         """Make the columns, chunk by chunk of points, and get ready to make numbers."""
         self._load(self.structures.numbers, Columns.of(self.program), self.device.xp.asarray(X))
-        made = self._launcher.arrays.pop("columns").reshape(-1, self._launcher.pitch)
+        made = self._launcher.columns()
         padded = self.device.xp.zeros((len(made), -(-self.n_points // CHUNK) * CHUNK), self.dtype)
         padded[:, : made.shape[1]] = made[:, : padded.shape[1]]
         by_chunk = padded.reshape(len(made), padded.shape[1] // CHUNK, CHUNK).transpose(1, 0, 2)
