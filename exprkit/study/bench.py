@@ -196,9 +196,9 @@ def compile_ahead(runs: Iterable[dict[str, Any]]) -> None:
     """
     few = {"n_exprs": 200, "n_steps": 1, "n_samples": 1, "seconds": 0.0, "n_checked": 1, "code": "anew"}
     options = ("backends", *ENGINE_OPTIONS, "precision", "dtype", "results")
-    wanted = {json.dumps([one[name] for name in options]): one | few for one in runs}
+    distinct = {json.dumps([one[name] for name in options]): one | few for one in runs}
     with ThreadPoolExecutor(machine.cores()) as threads:
-        for one in wanted.values():
+        for one in distinct.values():
             threads.submit(run, one)
 
 
@@ -445,7 +445,7 @@ def medians(samples: pd.DataFrame) -> pd.DataFrame:
 
 def unsteady(samples: pd.DataFrame) -> list[str]:
     """What speaks against trusting the samples, one sentence each (the rules of pyperf, and of nvbench for clocks)."""
-    found = []
+    sentences = []
     warm = samples[~samples["cold"]] if "cold" in samples else samples
     groups = warm.groupby([name for name in CONFIGURATION if name in warm], sort=False, dropna=False)
     for _, rows in groups:
@@ -462,8 +462,8 @@ def unsteady(samples: pd.DataFrame) -> list[str]:
             f"the clock was below three quarters of its highest after {number_of(slow, 'sample')}": slow,
         }  # fmt: skip
         named = _named(rows.iloc[0], len(groups))
-        found += [f"{named}: {sentence}" for sentence, holds in complaints.items() if holds]
-    return found
+        sentences += [f"{named}: {sentence}" for sentence, holds in complaints.items() if holds]
+    return sentences
 
 
 def _named(row: pd.Series, n_configurations: int) -> str:

@@ -69,19 +69,19 @@ AT = {"n_exprs": ("n_points", 10_000, "points"), "n_points": ("n_exprs", 1000, "
 
 def drawings(results: Results) -> list[Drawing]:
     """Every figure that the results are enough for."""
-    made = (draw(results) for draw in ALL)
-    return [drawing for drawing in made if isinstance(drawing, Drawing)]
+    figures = (draw(results) for draw in ALL)
+    return [drawing for drawing in figures if isinstance(drawing, Drawing)]
 
 
 def write_all(results: str | Path, out: str | Path) -> list[Path]:
     """Draw every figure as SVG and PNG, and a page with all of them and their captions; the files."""
     out = records.folder_at(out)
-    made, paths = drawings(read_results(results)), []
-    for drawing in made:
+    figures, paths = drawings(read_results(results)), []
+    for drawing in figures:
         for suffix in (".svg", ".png"):
             write = functools.partial(plots.write_figure, drawing.figure)
             paths.append(records.write(out / f"{drawing.name}{suffix}", write))
-    page = "\n\n".join(f"![{one.name}]({one.name}.png)\n\n{one.caption}" for one in made)
+    page = "\n\n".join(f"![{one.name}]({one.name}.png)\n\n{one.caption}" for one in figures)
     text = f"# Figures\n\n{page}\n"
     return [*paths, records.write(out / "README.md", lambda path: path.write_text(text, encoding="utf-8"))]
 
@@ -94,8 +94,8 @@ def caption(results: Results, what: str, rows: pd.DataFrame, *more: str) -> str:
     devices = "; ".join(dict.fromkeys(rows["device"]))
     kinds = ", ".join(dict.fromkeys(rows["dtype"])) + ", " + ", ".join(dict.fromkeys(rows["precision"]))
     number = "1 sample" if counts.max() == 1 else f"{between(counts)} samples"
-    made = measured.provenance(dict.fromkeys(rows["file"]), results.records)
-    return " ".join([what, *more, f"Measured on {devices}; {number} each; {kinds}; {made}."])
+    origin = measured.provenance(dict.fromkeys(rows["file"]), results.records)
+    return " ".join([what, *more, f"Measured on {devices}; {number} each; {kinds}; {origin}."])
 
 
 def between(values: Iterable[Any]) -> str:
@@ -158,16 +158,16 @@ def _not_measured(rows: pd.DataFrame) -> list[str]:
 
 def _notes(rows: pd.DataFrame) -> list[str]:
     """What some of the evaluators' names mean."""
-    found: list[str] = []
+    notes: list[str] = []
     if rows.empty:
-        return found
+        return notes
     if rows["dispatch"].ne("").any():
         few = rows["scaled_from"].dropna().astype(int) if "scaled_from" in rows else []
         scaled = f"; measured with {between(few)} steps and scaled" if len(few) else ""
-        found.append(f"per-expression: one launch per expression, as the thesis does{scaled}.")
+        notes.append(f"per-expression: one launch per expression, as the thesis does{scaled}.")
     meanings = {"anew": "each sample compiles every structure", "kept": "it finds the machine code there"}
     said = [f"{plots.CODE[code]}: {meanings[code]}" for code in plots.CODE if rows["code"].eq(code).any()]
-    return [*found, f"{'; '.join(said)}."] if said else found
+    return [*notes, f"{'; '.join(said)}."] if said else notes
 
 
 def steps(results: Results) -> Drawing:

@@ -62,7 +62,7 @@ def read_results(folder: str | Path | None = None) -> Results:
     return results_of(records.read(folder, cold=True), records.read_records(folder))
 
 
-def results_of(samples: pd.DataFrame, known: dict[str, dict[str, Any]] | None = None) -> Results:
+def results_of(samples: pd.DataFrame, by_file: dict[str, dict[str, Any]] | None = None) -> Results:
     """Samples with what each figure wants to know of every one."""
     if len(samples):
         compiled = samples["backend"].map({"ptx": "anew"}).fillna("")  # before there was a choice
@@ -80,15 +80,15 @@ def results_of(samples: pd.DataFrame, known: dict[str, dict[str, Any]] | None = 
             evaluator=plots.evaluator_of(samples), where=where,
             tokens_each=each["tokens"].round().astype(int), params_each=each["params"].round().astype(int),
         )  # fmt: skip
-    return Results(samples, data.thesis_samples(), data.thesis_steps(), known or {})
+    return Results(samples, data.thesis_samples(), data.thesis_steps(), by_file or {})
 
 
 def _with_steps(samples: pd.DataFrame) -> pd.DataFrame:
     """Files from before there was ``steps_s``: waiting for a step's losses was counted as downloading them."""
-    n_steps, known = samples["n_steps"], samples.get("steps_s", pd.Series(np.nan, samples.index))
+    n_steps, steps_s = samples["n_steps"], samples.get("steps_s", pd.Series(np.nan, samples.index))
     waited = (samples["download_s"] * (n_steps - 1) / n_steps).where(samples["results"].ne("last"), 0.0)
-    steps = known.fillna(samples["evaluate_s"] + waited)
-    step = samples["step_s"].mask(known.isna() & n_steps.gt(1), steps / (n_steps - 1).clip(lower=1))
+    steps = steps_s.fillna(samples["evaluate_s"] + waited)
+    step = samples["step_s"].mask(steps_s.isna() & n_steps.gt(1), steps / (n_steps - 1).clip(lower=1))
     return samples.assign(steps_s=steps, step_s=step)
 
 
@@ -147,36 +147,36 @@ def host_of(file: str, record: dict[str, Any]) -> Any:
     return tuple(dict.fromkeys((one.get("host"), one["cpu"], one.get("cpus")) for one in ran if "cpu" in one)) or file
 
 
-def provenance(files: Iterable[str], known: dict[str, dict[str, Any]]) -> str:
+def provenance(files: Iterable[str], by_file: dict[str, dict[str, Any]]) -> str:
     """What made files of samples, at which commits and on which days: as their records tell, and no more than that."""
-    made: dict[str, list[str]] = {}
+    ways: dict[str, list[str]] = {}
     for file in files:
-        made.setdefault("this notebook" if file == OWN else _made_by(known.get(file, {})), []).append(file)
-    return " and ".join(f"by {way}{_changed(some, known)}{_when(some, known)}" for way, some in made.items())
+        ways.setdefault("this notebook" if file == OWN else _made_by(by_file.get(file, {})), []).append(file)
+    return " and ".join(f"by {way}{_changed(some, by_file)}{_when(some, by_file)}" for way, some in ways.items())
 
 
 def _made_by(record: dict[str, Any]) -> str:
-    made = record.get("made_by", records.UNKNOWN)
-    ways = [made] if isinstance(made, str) else made
+    names = record.get("made_by", records.UNKNOWN)
+    ways = [names] if isinstance(names, str) else names
     return " and ".join(f"`{way}`" if way else "a command that is not recorded" for way in ways)
 
 
-def _changed(files: list[str], known: dict[str, dict[str, Any]]) -> str:
+def _changed(files: list[str], by_file: dict[str, dict[str, Any]]) -> str:
     """The parameters of ``benchmark.ipynb`` that a single run was given, but for the place of its results."""
-    given = known.get(files[0], {}).get("parameters", {}) if len(files) == 1 else {}
-    if not set(given) <= set(bench.DEFAULTS):  # another notebook's
+    parameters = by_file.get(files[0], {}).get("parameters", {}) if len(files) == 1 else {}
+    if not set(parameters) <= set(bench.DEFAULTS):  # another notebook's
         return ""
-    changed = [f"{name}={value}" for name, value in given.items()
+    changed = [f"{name}={value}" for name, value in parameters.items()
                if name != "results_dir" and value != bench.DEFAULTS[name]]  # fmt: skip
     return f" with {', '.join(changed)}" if changed else ""
 
 
-def _when(files: list[str], known: dict[str, dict[str, Any]]) -> str:
+def _when(files: list[str], by_file: dict[str, dict[str, Any]]) -> str:
     """`` (cpu.json: commit cea0d60, 2026-11-21)``; a ``+`` behind a commit whose files had been changed."""
-    files = [file for file in files if file in known and file != OWN]
+    files = [file for file in files if file in by_file and file != OWN]
     if not files:
         return ""
-    runs = [known[file] for file in files]
+    runs = [by_file[file] for file in files]
     commits = [one.get("commit") for run in runs for one in run.get("machines", [run])]
     short = dict.fromkeys(f"commit {commit[:7]}{'+' * commit.endswith('+')}" for commit in commits if commit)
     times = [run["time"] for run in runs if "time" in run]

@@ -86,20 +86,20 @@ def defaults(notebook: str | Path) -> dict[str, tuple[type, Any]]:
         ``n_exprs: int = 10_000``.
     """
     kinds = {kind.__name__: kind for kind in WORDS}
-    found = {}
+    parameters = {}
     for node in ast.parse(code_of(notebook)[0]).body:
         match node:
             case ast.AnnAssign(ast.Name(name), ast.Name(kind), ast.expr() as value) if kind in kinds:
-                found[name] = kinds[kind], ast.literal_eval(value)
+                parameters[name] = kinds[kind], ast.literal_eval(value)
             case _:
                 raise ArgumentError(f"{notebook}: line {node.lineno} of its parameters is no  name: type = value")
-    return found
+    return parameters
 
 
-def checked(declared: Mapping[str, tuple[type, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
+def checked(declared: Mapping[str, tuple[type, Any]], values: Mapping[str, Any]) -> dict[str, Any]:
     """All parameters that ``defaults`` found, ``given`` in place of some; raises as ``check_parameters`` does."""
-    _check_names(dict(given), {name: kind for name, (kind, _) in declared.items()}, every=True)
-    return {name: _converted(name, given.get(name, value), kind) for name, (kind, value) in declared.items()}
+    _check_names(dict(values), {name: kind for name, (kind, _) in declared.items()}, every=True)
+    return {name: _converted(name, values.get(name, value), kind) for name, (kind, value) in declared.items()}
 
 
 def _declared(namespace: MutableMapping[str, Any]) -> dict[str, type]:

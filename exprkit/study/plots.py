@@ -140,13 +140,13 @@ def beside_others(table: pd.DataFrame, repeated: pd.Series) -> pd.Series:
 
 def benchmark_of(samples: pd.DataFrame) -> pd.Series:
     """Which of the thesis's benchmarks each row repeats."""
-    found = pd.Series(OTHER, samples.index, dtype=object)
+    numbers = pd.Series(OTHER, samples.index, dtype=object)
     like = samples["n_steps"].eq(THESIS_STEPS) & samples["source"].isin(SOURCES)
     if "results" in samples:
         like &= samples["results"].eq("last") & samples["block_size"].isna() & samples["points_per_thread"].isna()
     for number, (n_exprs, n_points) in BENCHMARKS.items():
-        found[like & samples["n_exprs"].eq(n_exprs) & samples["n_points"].eq(n_points)] = number
-    return found
+        numbers[like & samples["n_exprs"].eq(n_exprs) & samples["n_points"].eq(n_points)] = number
+    return numbers
 
 
 def evaluator_of(samples: pd.DataFrame) -> pd.Series:

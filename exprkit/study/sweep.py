@@ -162,17 +162,17 @@ def sweep(
 
 def _waiting(jobs: list[_Configuration], into: str | Path | None) -> tuple[list[_Configuration], list[Outcome]]:
     """The runs that are to be started, and what is known of the others."""
-    waiting, known = [], []
+    waiting, others = [], []
     collected = records.runs_in(into) if into is not None else set()
     for job in jobs:
         reason = unavailable(job.parameters)
         if reason:
-            known.append(Outcome(job.parameters, "skipped", reason, job.folder, 0.0))
+            others.append(Outcome(job.parameters, "skipped", reason, job.folder, 0.0))
         elif job.folder.name in collected or finished(job.folder):
-            known.append(Outcome(job.parameters, "finished before", "", job.folder, 0.0))
+            others.append(Outcome(job.parameters, "finished before", "", job.folder, 0.0))
         else:
             waiting.append(job)
-    return waiting, known
+    return waiting, others
 
 
 def _command(notebook: str | Path, study: Any, plain: Any, only: str | None) -> str:
@@ -206,9 +206,9 @@ def listing(jobs: list[_Configuration], into: str | Path | None = None) -> str:
     for job in jobs:
         groups.setdefault(job.folder.name.rpartition("-")[0], []).append(job)
     lines = [line for name, some in groups.items() for line in _group(name, some, usual)]
-    waiting, known = _waiting(jobs, into)
+    waiting, others = _waiting(jobs, into)
     runs = f"{number_of(len(jobs), 'run')} in {jobs[0].folder.parent}, {len(waiting):,} of them to be started"
-    return "\n".join([*lines, runs + _limit(waiting), *(summary(known).splitlines() if known else ())])
+    return "\n".join([*lines, runs + _limit(waiting), *(summary(others).splitlines() if others else ())])
 
 
 def _group(name: str, jobs: list[_Configuration], usual: dict[str, str]) -> Iterator[str]:
@@ -282,9 +282,9 @@ def _checked_block(where: str, block: Any) -> tuple[Any, Any, Any]:
     fixed, points, grid = block.get("fixed", {}), block.get("points", [{}]), block.get("grid", {})
     if not isinstance(points, list) or not points:
         raise ArgumentError(f"{where}: points must be a list of runs, not {reprlib.repr(points)}")
-    for part, given in (("fixed", fixed), *(("a run of points", point) for point in points), ("grid", grid)):
-        if not isinstance(given, Mapping):
-            shown = reprlib.repr(given)
+    for part, mapping in (("fixed", fixed), *(("a run of points", point) for point in points), ("grid", grid)):
+        if not isinstance(mapping, Mapping):
+            shown = reprlib.repr(mapping)
             raise ArgumentError(f"{where}: {part} must be parameters as in  n_points: 362, not {shown}")
     for name, values in grid.items():
         if not isinstance(values, list) or not values:
@@ -296,8 +296,8 @@ def jobs_of(notebook: str | Path, study: Study, out: str | Path, only: str | Non
     """All runs of a study, checked; ``sweep`` says what is raised."""
     notebook, out = Path(notebook), Path(out)
     code, declared, jobs = notebooks.code_of(notebook), notebooks.defaults(notebook), {}
-    for given in configurations(study):
-        parameters = notebooks.checked(declared, given)
+    for configuration in configurations(study):
+        parameters = notebooks.checked(declared, configuration)
         if only is not None and parameters.get("study") != only:
             continue
         unavailable(parameters)  # raises for a backend that there is not
@@ -305,7 +305,7 @@ def jobs_of(notebook: str | Path, study: Study, out: str | Path, only: str | Non
         name = records.checked_name(str(parameters["study"])) if "study" in parameters else notebook.stem
         folder = out / f"{name}-{records.key_of(code, named)}"
         if folder in jobs:
-            raise ArgumentError(f"the study has this configuration twice: {given}")
+            raise ArgumentError(f"the study has this configuration twice: {configuration}")
         if "results_dir" in parameters:
             parameters["results_dir"] = str(folder.resolve())
         jobs[folder] = _Configuration(notebook, parameters, folder)

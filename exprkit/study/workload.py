@@ -73,10 +73,10 @@ def dataset(name: str, n_points: int, *, n_vars: int = 2, seed: int = 0) -> data
         return data.uniform(n_points, n_vars, seed)
     if name not in ("rough_pipe", "nikuradse"):
         raise ArgumentError(f"there is no dataset {name!r}; there are rough_pipe, nikuradse, uniform")
-    found = data.nikuradse() if name == "nikuradse" else data.rough_pipe(seed=seed)
-    if n_vars != found.X.shape[1]:
-        raise ArgumentError(f"{name} has {found.X.shape[1]} variables, not {n_vars}; dataset='uniform' has any number")
-    return found.repeat_to(n_points)
+    points = data.nikuradse() if name == "nikuradse" else data.rough_pipe(seed=seed)
+    if n_vars != points.X.shape[1]:
+        raise ArgumentError(f"{name} has {points.X.shape[1]} variables, not {n_vars}; dataset='uniform' has any number")
+    return points.repeat_to(n_points)
 
 
 def _is_file(source: str) -> bool:

@@ -138,9 +138,9 @@ class Pass:
 
     def __init__(self, device: Any, code: ModuleCache, n_sets: int, n_tiles: int, at_once: int) -> None:
         self.device, self.code, self.arguments = device, code, PassArguments(device)
-        made = work(code.transpiled, n_sets, n_tiles, at_once)
-        self._first, self._rows = made.first, made.rows
-        self._table = device.xp.asarray(made.table)
+        items = work(code.transpiled, n_sets, n_tiles, at_once)
+        self._first, self._rows = items.first, items.rows
+        self._table = device.xp.asarray(items.table)
         self._starts: list[Callable[[], None]] = []
         self._graph: Any = None
         self._is_ready = False

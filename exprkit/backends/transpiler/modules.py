@@ -94,15 +94,15 @@ class ModuleCache:
                     "resident_blocks": kernel.resident(self.kind.block, 0), "code_bytes": self._loaded.size_of(i),
                 }  # fmt: skip
 
-    def _compiled(self, wanted: list[int]) -> Iterator[tuple[int, list[Any]]]:
+    def _compiled(self, modules: list[int]) -> Iterator[tuple[int, list[Any]]]:
         """Compile modules, each loaded as soon as it is done."""
-        if not wanted:
+        if not modules:
             return
         started = time.perf_counter()
         architecture = self.settings.architecture or self.device.architecture
-        with _bar(len(wanted), self.progress) as advance:
-            for linked in self.compiler(self._texts(wanted), architecture, self.settings):
-                i = wanted[linked.index]
+        with _bar(len(modules), self.progress) as advance:
+            for linked in self.compiler(self._texts(modules), architecture, self.settings):
+                i = modules[linked.index]
                 self._spent("compile", started)
                 self._cubins.put(i, linked.cubin, len(linked.cubin))
                 self._cubins.shrink(CUBIN_BYTES)
@@ -111,8 +111,8 @@ class ModuleCache:
                 yield i, kernels
                 started = time.perf_counter()
 
-    def _texts(self, wanted: list[int]) -> Iterator[bytes]:
-        for i in wanted:
+    def _texts(self, modules: list[int]) -> Iterator[bytes]:
+        for i in modules:
             started = time.perf_counter()
             module = self.transpiled.module(i, self.kind, self.settings, separate=self.separate)
             self._names[i] = module.entries
