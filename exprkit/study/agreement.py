@@ -40,7 +40,6 @@ def disagreement(
     dtype: Any,
     precision: str = "ieee",
     approximate: bool = False,
-    seed: int = 0,
 ) -> np.ndarray:
     """The share of each expression's results that lies further from the definition than rounding explains.
 
@@ -68,7 +67,7 @@ def disagreement(
     parameters = np.zeros((len(pop), 0)) if params is None else np.asarray(params).astype(dtype)
     exact, compared = _Watched(pop, data, precision, dtype, None, approximate).run(parameters)
     spread = np.zeros_like(exact)
-    random = np.random.Generator(np.random.PCG64(seed))
+    random = np.random.Generator(np.random.PCG64(0))
     with np.errstate(all="ignore"):
         for _ in range(RUNS):
             changed, in_range = _Watched(pop, data, precision, dtype, random, approximate).run(parameters)

@@ -163,7 +163,7 @@ class Pass:
                     self._starts += starts
             self._is_ready = self.code.epoch == before
             return
-        if self._graph is None and len(self._starts) > 1 and not self.code.separate and self.device.xp is not np:
+        if self._graph is None and len(self._starts) > 1 and not self.code.options.separate and self.device.xp is not np:
             self._graph = self._captured()
         if self._graph is not None:
             self._graph.launch(self.device.current_stream())
@@ -175,7 +175,7 @@ class Pass:
         """The launches of a module: one, or one for each row of its bundles."""
         first, stop = int(self._first[i]), int(self._first[i + 1])
         threads = self.code.kind.block
-        if not self.code.separate:
+        if not self.code.options.separate:
             return [kernels[0].prepare((stop - first, 1), threads, 0, self._given(first))]
         edges = [first + int(row) for row in self._rows[i]] + [stop]
         own = self._table[first:stop, 0]

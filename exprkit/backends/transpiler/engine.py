@@ -34,7 +34,7 @@ from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler.assembler import compile_modules, disassemble
 from exprkit.backends.transpiler.cuda_graph import WORK_BYTES as WORK_ITEM
 from exprkit.backends.transpiler.cuda_graph import Pass, window
-from exprkit.backends.transpiler.modules import ModuleCache
+from exprkit.backends.transpiler.modules import ModuleCache, ModuleOptions
 from exprkit.backends.transpiler.program import MANY, CodeShape, Transpiled, parts, shape_of
 from exprkit.backends.transpiler.structures import to_compile
 from exprkit.backends.transpiler.templates import CHUNK, LINE, VALUES, WARP, Kind
@@ -122,8 +122,8 @@ class Engine(DeviceEngine, contract.Compiling):
         self._of_a_bundle = 1 if self.separate else _check_count("structures_per_bundle", structures_per_bundle)
         self._of_a_module = _check_count("structures_per_module", structures_per_module)
         self.seconds: dict[str, float] = {}
-        self._options: dict[str, Any] = {"compiler": compiler or _compiler(threads, cache), "most_bytes": code_bytes,
-                         "seconds": self.seconds, "progress": progress, "separate": self.separate}  # fmt: skip
+        compiler = compiler or _compiler(threads, cache)
+        self._options = ModuleOptions(compiler, self.separate, code_bytes, self.seconds, progress)
         started = time.perf_counter()
         self.program = self._lowered(X)
         self.seconds["lower"] = time.perf_counter() - started
@@ -345,7 +345,7 @@ class Engine(DeviceEngine, contract.Compiling):
         task, store, masked, weighted = how
         kind = part.kind(task, by_row=self._is_by_row(part, task), store=store, masked=masked, weighted=weighted)
         if (id(part), kind) not in self._codes:
-            self._codes[id(part), kind] = ModuleCache(self.device, part, kind, self.settings, **self._options)
+            self._codes[id(part), kind] = ModuleCache(self.device, part, kind, self.settings, self._options)
         tiles, rows = self._shared_out(part, kind.task, n_sets, start, stop)
         points = window(start, stop, kind.block * kind.points, tiles)
         graph = Pass(self.device, self._codes[id(part), kind], n_sets, tiles, rows)
