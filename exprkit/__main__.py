@@ -97,7 +97,10 @@ def _sweep(options: argparse.Namespace) -> int:
 
     plain = _plain(options.notebook) if options.plain else None
     if plain:
-        _compile_ahead(sweeps.jobs_of(options.notebook, options.study, out, options.only), options.into)
+        from exprkit.study import bench
+
+        waiting, _ = sweeps.waiting_of(sweeps.jobs_of(options.notebook, options.study, out, options.only), options.into)
+        bench.compile_ahead(job.parameters for job in waiting)
     outcomes = sweeps.sweep(
         options.notebook, options.study, out=out, workers=options.workers, plain=plain, into=options.into,
         only=options.only, minutes=options.minutes, progress=tqdm,
@@ -118,15 +121,6 @@ def _plain(notebook: Path) -> Callable[[dict[str, Any]], Any]:
     if notebook.stem not in functions:
         raise ArgumentError(f"--plain runs {', '.join(functions)}.ipynb only; {notebook} needs papermill")
     return functions[notebook.stem]
-
-
-def _compile_ahead(jobs: list[Any], into: Path | None) -> None:
-    """What the runs need that can run here and are not finished."""
-    from exprkit.study import bench, records, sweep
-
-    names = records.runs_in(into) if into is not None else set()
-    waiting = [job for job in jobs if job.folder.name not in names and not sweep.finished(job.folder)]
-    bench.compile_ahead(job.parameters for job in waiting if not sweep.unavailable(job.parameters))
 
 
 def _figures(options: argparse.Namespace) -> int:

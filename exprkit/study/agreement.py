@@ -25,8 +25,6 @@ from exprkit.backends.reference import engine as definition
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
 
-__all__ = ["disagreement"]
-
 RUNS = 6
 SLACK = 8.0  # times the spread of so few runs
 

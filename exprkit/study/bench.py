@@ -461,13 +461,10 @@ def unsteady(samples: pd.DataFrame) -> list[str]:
             f"power or heat held the clock back after {number_of(held, 'sample')}": held,
             f"the clock was below three quarters of its highest after {number_of(slow, 'sample')}": slow,
         }  # fmt: skip
-        named = _named(rows.iloc[0], len(groups))
+        backend, size = rows["backend"].iloc[0], "{:,} x {:,}".format(*rows[["n_exprs", "n_points"]].iloc[0])
+        named = backend if len(groups) == 1 else f"{backend}, {size}"
         sentences += [f"{named}: {sentence}" for sentence, holds in complaints.items() if holds]
     return sentences
-
-
-def _named(row: pd.Series, n_configurations: int) -> str:
-    return row["backend"] if n_configurations == 1 else f"{row['backend']}, {row['n_exprs']:,} x {row['n_points']:,}"
 
 
 def record_of(samples: pd.DataFrame, parameters: dict[str, Any], made_by: str) -> dict[str, Any]:

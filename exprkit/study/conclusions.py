@@ -34,8 +34,6 @@ from exprkit.study.workload import SOURCES
 with brought_by("notebooks"):
     import pandas as pd
 
-__all__ = ["QUESTIONS", "page"]
-
 PAGE = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
 QUESTIONS = re.findall("^## (.*)$", PAGE, re.MULTILINE)
 GROWING = (  # study, column, words, whether cost may grow in proportion
@@ -133,11 +131,6 @@ def _least_bold(values: Iterable[float], write: Callable[[float], str] = written
             for value in values]  # fmt: skip
 
 
-def _steps_alone(rows: pd.DataFrame) -> pd.Series:
-    """Seconds of a step: on the device alone, where that was measured."""
-    return rows["device_s"].fillna(rows["step_s"])
-
-
 # ── the thesis's ─────────────────────────────────────────────────────────────────────
 
 
@@ -162,8 +155,6 @@ def _thesis(results: Results) -> Numbers:
 def own_medians(results: Results) -> pd.DataFrame:
     """Seconds of a sample: a row a benchmark, a column a backend where it ran (one launch for all)."""
     rows = of(results, "benchmarks", "benchmark", dispatch="")
-    if rows.empty:
-        return rows
     rows = with_code(rows, both=True)
     rows = rows.assign(benchmark=plots.benchmark_of(rows), of_esr=rows["source"].eq(plots.SOURCES[1]))
     rows = rows[rows["benchmark"] != plots.OTHER].sort_values("of_esr", kind="stable")
@@ -217,7 +208,7 @@ def _host(results: Results, ours: pd.DataFrame, cpus: list[str]) -> tuple[str, b
 def _leads(results: Results) -> Iterator[tuple[pd.DataFrame, list[str], list[str], dict[int, Any]]]:
     """Of each file with CPU and GPU: its map, their names, and for numbers of steps the GPU's lead at every size."""
     rows = of(results, "map", results="loss")
-    for _, some in rows.groupby("file") if len(rows) else ():
+    for _, some in rows.groupby("file"):
         first = measured.maps_of(some)[0]
         cpus, gpus = (_backend(first["where"].unique(), *names) for names in (("cpu",), ON_GPU))
         leads: dict[int, Any] = {}
@@ -266,7 +257,7 @@ def pairs(results: Results) -> pd.DataFrame:
     ``anew`` and ``kept``: from which step on the transpiler pays; nan where that is not known.
     """
     rows = of(results, "benchmarks", "results", "map", dispatch="")
-    rows = rows[rows["n_exprs"].ge(MANY) & rows["backend"].isin(ON_GPU)] if len(rows) else rows
+    rows = rows[rows["n_exprs"].ge(MANY) & rows["backend"].isin(ON_GPU)]
     if rows.empty:
         return rows
     rows = rows.assign(kind=rows["code"].mask(rows["backend"].eq("cuda"), "cuda"),
@@ -359,7 +350,7 @@ def measured_by_all(rows: pd.DataFrame, column: str) -> pd.DataFrame:
 
 def _grown(rows: pd.DataFrame, column: str, proportional: bool) -> str:
     """``31 times, ^0.97``: over all of the range, and the exponent between its last two values."""
-    step = _steps_alone(rows).groupby(rows[column]).median()
+    step = rows["device_s"].fillna(rows["step_s"]).groupby(rows[column]).median()  # on the device alone, if measured
     text = times(step.iloc[-1] / step.iloc[0])
     if len(step) > 2 and proportional:
         text += f", ^{np.log(step.iloc[-1] / step.iloc[-2]) / np.log(step.index[-1] / step.index[-2]):.2f}"
@@ -369,7 +360,7 @@ def _grown(rows: pd.DataFrame, column: str, proportional: bool) -> str:
 def _steps_axis(results: Results) -> Numbers:
     """What a sample costs once and for each step."""
     rows = of(results, "steps_axis", results="loss")
-    rows = rows[rows["backend"].ne("numpy") & rows["n_steps"].gt(1)] if len(rows) else rows
+    rows = rows[rows["backend"].ne("numpy") & rows["n_steps"].gt(1)]
     if rows.empty:
         return {}
     said = []
@@ -419,7 +410,7 @@ def _launches(results: Results) -> Numbers:
 
 def _busy(results: Results) -> Numbers:
     rows = of(results, "benchmarks", "results", source=plots.SOURCES[0], dispatch="", precision="fast")
-    rows = with_code(rows[rows["device_s"].notna()] if len(rows) else rows, both=False)
+    rows = with_code(rows[rows["device_s"].notna()], both=False)
     if rows.empty:
         return {}
     keys, times_of = ["makes", "n_exprs", "n_points", "where"], ["step_s", "device_s", "device_cold_s"]

@@ -13,16 +13,13 @@ The cell tagged ``parameters`` declares every parameter with its type: ``n_exprs
 from __future__ import annotations
 
 import ast
-import difflib
 import json
 import sys
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
-from exprkit.errors import ArgumentError
-
-__all__ = ["check_parameters", "checked", "code_of", "defaults"]
+from exprkit.errors import ArgumentError, did_you_mean
 
 PLAIN = (bool, int, float, str, list, tuple, dict, type(None))  # what papermill can hand over
 CHECKED = "_parameters_checked"
@@ -115,9 +112,8 @@ def _check_names(namespace: MutableMapping[str, Any], declared: dict[str, type],
         of_jupyter = name.startswith("_") or name in ("In", "Out") or not isinstance(value, PLAIN)
         if name in declared or (of_jupyter and not every):
             continue
-        near = difflib.get_close_matches(name, declared, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(declared)}"
-        raise ArgumentError(f"there is no parameter {name!r}; {hint}")
+        hint = did_you_mean(name, declared) or f"; there are {', '.join(declared)}"
+        raise ArgumentError(f"there is no parameter {name!r}{hint}")
 
 
 def _converted(name: str, value: Any, kind: type) -> Any:

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from exprkit.data import Dataset
     from exprkit.fitting.fit import FitResult
 
-__all__ = ["best_figure", "front", "front_figure", "table"]
-
 SHOWN = 60  # characters of an expression in a title
 NATS = 0.01  # a likelihood ratio of one per cent says nothing; less is rounding, or where a fit stopped ...
 SHARE = 1e-6  # ... as this is of a large likelihood, which is a sum over many points

@@ -24,7 +24,6 @@ resumes it.  A run that asks for a backend which cannot run here is skipped, and
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import json
 import math
@@ -42,11 +41,9 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from exprkit.backends import NAMES, load, status
-from exprkit.errors import ArgumentError, brought_by, number_of
+from exprkit.errors import ArgumentError, brought_by, did_you_mean, number_of
 from exprkit.study import notebook as notebooks
 from exprkit.study import records
-
-__all__ = ["Outcome", "configurations", "jobs_of", "listing", "summary", "sweep"]
 
 BLOCK = ("fixed", "points", "grid")
 FINISHED = "finished.json"
@@ -141,7 +138,7 @@ def sweep(
         raise ArgumentError(f"workers must be 1 or more, not {workers!r}")
     if plain is not None and workers != 1:
         raise ArgumentError("runs in this process go one after the other: workers must be 1")
-    waiting, before = _waiting(jobs, into)
+    waiting, before = waiting_of(jobs, into)
     outcomes = {outcome.folder: outcome for outcome in before}
     bar = progress(total=len(waiting)) if progress else None
     end = math.inf if minutes is None else perf_counter() + 60 * minutes
@@ -160,7 +157,7 @@ def sweep(
     return [outcomes[job.folder] for job in jobs]
 
 
-def _waiting(jobs: list[_Configuration], into: str | Path | None) -> tuple[list[_Configuration], list[Outcome]]:
+def waiting_of(jobs: list[_Configuration], into: str | Path | None) -> tuple[list[_Configuration], list[Outcome]]:
     """The runs that are to be started, and what is known of the others."""
     waiting, others = [], []
     collected = records.runs_in(into) if into is not None else set()
@@ -206,7 +203,7 @@ def listing(jobs: list[_Configuration], into: str | Path | None = None) -> str:
     for job in jobs:
         groups.setdefault(job.folder.name.rpartition("-")[0], []).append(job)
     lines = [line for name, some in groups.items() for line in _group(name, some, usual)]
-    waiting, others = _waiting(jobs, into)
+    waiting, others = waiting_of(jobs, into)
     runs = f"{number_of(len(jobs), 'run')} in {jobs[0].folder.parent}, {len(waiting):,} of them to be started"
     return "\n".join([*lines, runs + _limit(waiting), *(summary(others).splitlines() if others else ())])
 
@@ -276,9 +273,8 @@ def _checked_block(where: str, block: Any) -> tuple[Any, Any, Any]:
     if not isinstance(block, Mapping):
         raise ArgumentError(f"{where} must hold some of {', '.join(BLOCK)}, not {reprlib.repr(block)}")
     for name in set(block) - set(BLOCK):
-        near = difflib.get_close_matches(str(name), BLOCK, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(BLOCK)}"
-        raise ArgumentError(f"{where} has no {name!r}; {hint}")
+        hint = did_you_mean(str(name), BLOCK) or f"; there are {', '.join(BLOCK)}"
+        raise ArgumentError(f"{where} has no {name!r}{hint}")
     fixed, points, grid = block.get("fixed", {}), block.get("points", [{}]), block.get("grid", {})
     if not isinstance(points, list) or not points:
         raise ArgumentError(f"{where}: points must be a list of runs, not {reprlib.repr(points)}")

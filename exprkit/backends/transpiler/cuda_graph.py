@@ -163,7 +163,8 @@ class Pass:
                     self._starts += starts
             self._is_ready = self.code.epoch == before
             return
-        if self._graph is None and len(self._starts) > 1 and not self.code.options.separate and self.device.xp is not np:
+        together = len(self._starts) > 1 and not self.code.options.separate
+        if self._graph is None and together and self.device.xp is not np:
             self._graph = self._captured()
         if self._graph is not None:
             self._graph.launch(self.device.current_stream())
