@@ -152,6 +152,7 @@ class Settings:
 
 
 DEFAULTS = asdict(Settings())
+_texts = functools.lru_cache(maxsize=2)(expressions)  # a study measures several backends on the same expressions
 
 
 # ── measuring ────────────────────────────────────────────────────────────────────────
@@ -164,13 +165,9 @@ def run(parameters: dict[str, Any], progress: Callable[..., Any] | None = None) 
         raise ArgumentError(f"there is no parameter {', '.join(sorted(unknown))}; there are {', '.join(DEFAULTS)}")
     one = Settings(**parameters)
     records.checked_name(one.study)
-    texts = _texts(one.expressions, one.n_exprs, one.n_vars, one.n_tokens, one.n_params, one.seed)
+    sizes = {name: getattr(one, name) for name in ("n_vars", "n_tokens", "n_params", "seed")}
+    texts = _texts(one.expressions, one.n_exprs, **sizes)
     return _measured(one, texts, dataset(one.dataset, one.n_points, n_vars=one.n_vars, seed=one.seed), progress)
-
-
-@functools.lru_cache(maxsize=2)  # a study measures several backends on the same expressions
-def _texts(source: str, n_exprs: int, n_vars: int, n_tokens: int, n_params: int, seed: int) -> list[str]:
-    return expressions(source, n_exprs, n_vars=n_vars, n_tokens=n_tokens, n_params=n_params, seed=seed)
 
 
 def run_grid(

@@ -10,19 +10,6 @@ writes them all:
 
 A figure whose measurements are missing is a ``Lacking``, which says what measures them; one that lacks a part says
 so in its caption.  Titles and captions tell what is in the samples, and what made them is in their records.
-
-=============  ================================================================================
-benchmark      CPU, interpreter and transpiler together, benchmarks 1, 2 and 3
-interpreter    the thesis's GPU interpreter and ours, the same benchmarks
-transpiler     the thesis's transpiler and ours
-steps          each optimisation step before and after
-block_sizes    128, 160 and 192 as in the thesis, then the whole range
-phases         where the time of a sample goes
-tuning         block size x points per thread; occupancy; excess threads
-scaling        cost against expressions, points, variables, parameters, tokens, steps
-crossover      which backend wins where
-roofline       each kernel under the machine's roofs
-=============  ================================================================================
 """
 
 from __future__ import annotations
@@ -477,10 +464,9 @@ def _roofline(axis: Axes, table: pd.DataFrame, roofs: list[tuple[str, float, flo
 
 def _of_roofline(rows: pd.DataFrame, roofs: dict[str, list[tuple[str, float, float]]]) -> str:
     errors = rows["results"].eq("loss")
-    matrix, sums = "steps that write the matrix", "steps that sum errors"
-    kinds = f"at the left {matrix}, at the right those that sum errors" if errors.any() and not errors.all() else (
-        sums if errors.all() else matrix
-    )  # fmt: skip
+    kinds = "steps that sum errors" if errors.all() else "steps that write the matrix"
+    if errors.any() and not errors.all():
+        kinds = f"at the left {kinds}, at the right those that sum errors"
     alone = "; on a GPU one step on the device alone" if rows["device_s"].notna().any() else ""
     units = any(np.isfinite(nodes_per_s) for some in roofs.values() for *_, nodes_per_s in some)
     rate = ", and on a GPU one instruction per node on every arithmetic unit at the highest clock" if units else ""

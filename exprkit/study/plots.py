@@ -40,8 +40,8 @@ CODE = {"anew": "compiling", "kept": "from cache"}  # what a sample of the trans
 REPEATED = "247 repeated"
 
 # seaborn's colour-blind palette; the thesis's evaluators have the colour of what exprkit has in their place
-_COLOURS = {"cpu": 0, "cuda": 1, "ptx": 2, "numpy": 7, "per-expression": 4}
-_THESIS = {"cpu_interpreter": "cpu", "gpu_interpreter": "cuda", "gpu_transpiler": "ptx"}
+_COLOURS = {"per-expression": 4, "cpu interpreter": 0, "gpu interpreter": 1, "gpu transpiler": 2,
+            "cpu": 0, "cuda": 1, "ptx": 2, "numpy": 7}  # fmt: skip
 _STYLE: Any = {"svg.hashsalt": "exprkit", "font.family": "DejaVu Sans", "pdf.fonttype": 42, "axes.unicode_minus": False}
 
 
@@ -166,14 +166,8 @@ def short(device: str) -> str:
 
 def colour_of(evaluator: str) -> Any:
     """The colour of an evaluator or backend by its name."""
-    palette = sns.color_palette("colorblind")
-    words = evaluator.replace("\n", " ")
-    if "per-expression" in words:
-        return palette[_COLOURS["per-expression"]]
-    for name, stands_for in _THESIS.items():
-        if name.replace("_", " ") in words:
-            return palette[_COLOURS[stands_for]]
-    return palette[next((_COLOURS[name] for name in _COLOURS if name in words.split()), 9)]
+    words = f" {evaluator} ".replace("\n", " ")
+    return sns.color_palette("colorblind")[next((_COLOURS[name] for name in _COLOURS if f" {name} " in words), 9)]
 
 
 # ── drawing ──────────────────────────────────────────────────────────────────────────

@@ -76,9 +76,8 @@ def front_figure(ranked: pd.DataFrame) -> Figure:
     axes.step(best_ones["function"], best_ones["residuals"], "o-", where="post", markersize=4, label="Pareto front")
     axes.plot(shortest["function"], shortest["residuals"], "*", markersize=14, label="shortest description")
     low, high = best_ones["residuals"].min(), best_ones["residuals"].max()
-    axes.set_ylim(low - 0.05 * (high - low) - 1, high + 0.05 * (high - low) + 1)
-    axes.set_xlabel("complexity of the function: k log n and constants [nats]")
-    axes.set_ylabel("negative log-likelihood [nats]")
+    axes.set(xlabel="complexity of the function: k log n and constants [nats]", ylabel="negative log-likelihood [nats]",
+             ylim=(low - 0.05 * (high - low) - 1, high + 0.05 * (high - low) + 1))  # fmt: skip
     axes.legend()
     plt.close(figure)
     return figure
