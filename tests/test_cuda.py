@@ -107,7 +107,7 @@ def _resources(architecture, operators, macros):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_kernels_compile_for_every_architecture_within_their_registers(root, architecture):
     pytest.importorskip("cuda.core", reason="cuda-core is not installed: pip install '.[test]'")
-    from interpreter.core import Program  # noqa: F401  imported here once: two threads must not do it at a time
+    from cuda.core import Program  # noqa: F401  imported here once: two threads must not do it at a time
 
     with (root / "tests" / "kernels.csv").open() as file:
         pinned = [row for row in csv.DictReader(file) if row["architecture"] == str(architecture)]
