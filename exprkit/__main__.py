@@ -33,12 +33,12 @@ EXAMPLES = """examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; its exit code."""
     parser = _parser()
-    given = parser.parse_args(arguments)
-    if given.command is None:
+    options = parser.parse_args(arguments)
+    if options.command is None:
         parser.print_help(sys.stderr)
         return NO_COMMAND
     try:
-        return given.command(given)
+        return options.command(options)
     except ExprkitError as error:
         print(error, file=sys.stderr)
         return 1
@@ -84,29 +84,32 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _sweep(given: argparse.Namespace) -> int:
+def _sweep(options: argparse.Namespace) -> int:
     from exprkit.study import sweep as sweeps
 
-    out = given.out or Path("results") / given.study.stem
-    if given.check:
-        jobs = sweeps.jobs_of(given.notebook, given.study, out, given.only)
+    out = options.out or Path("results") / options.study.stem
+    if options.check:
+        jobs = sweeps.jobs_of(options.notebook, options.study, out, options.only)
         listed = [{"folder": str(job.folder), "parameters": job.parameters} for job in jobs]
-        print(json.dumps(listed, indent=1) if given.json else sweeps.listing(jobs, given.into))
+        print(json.dumps(listed, indent=1) if options.json else sweeps.listing(jobs, options.into))
         return 0
     from tqdm.auto import tqdm
 
-    plain = _plain(given.notebook) if given.plain else None
+    plain = _plain(options.notebook) if options.plain else None
     if plain:
-        _compile_ahead(sweeps.jobs_of(given.notebook, given.study, out, given.only), given.into)
+        from exprkit.study import bench
+
+        waiting, _ = sweeps.waiting_of(sweeps.jobs_of(options.notebook, options.study, out, options.only), options.into)
+        bench.compile_ahead(job.parameters for job in waiting)
     outcomes = sweeps.sweep(
-        given.notebook, given.study, out=out, workers=given.workers, plain=plain, into=given.into, only=given.only,
-        minutes=given.minutes, progress=tqdm,
+        options.notebook, options.study, out=out, workers=options.workers, plain=plain, into=options.into,
+        only=options.only, minutes=options.minutes, progress=tqdm,
     )  # fmt: skip
-    if given.json:
+    if options.json:
         print(json.dumps([{**one._asdict(), "folder": str(one.folder)} for one in outcomes], indent=1))
     else:
         print(sweeps.summary(outcomes))
-        print(f"results: a folder for each run in {out}{f'; all samples in {given.into}' if given.into else ''}")
+        print(f"results: a folder for each run in {out}{f'; all samples in {options.into}' if options.into else ''}")
     return int(any(one.state == "failed" for one in outcomes))
 
 
@@ -120,32 +123,23 @@ def _plain(notebook: Path) -> Callable[[dict[str, Any]], Any]:
     return functions[notebook.stem]
 
 
-def _compile_ahead(jobs: list[Any], into: Path | None) -> None:
-    """What the runs need that can run here and are not finished."""
-    from exprkit.study import bench, records, sweep
-
-    known = records.runs_in(into) if into is not None else set()
-    waiting = [job for job in jobs if job.folder.name not in known and not sweep.finished(job.folder)]
-    bench.compile_ahead(job.parameters for job in waiting if not sweep.unavailable(job.parameters))
-
-
-def _figures(given: argparse.Namespace) -> int:
+def _figures(options: argparse.Namespace) -> int:
     from exprkit.study import figures
 
-    if not given.results.is_dir():
-        raise ArgumentError(f"there is no folder of results {given.results}: name it by --results")
-    for path in figures.write_all(given.results, given.out):
+    if not options.results.is_dir():
+        raise ArgumentError(f"there is no folder of results {options.results}: name it by --results")
+    for path in figures.write_all(options.results, options.out):
         print(path)
     return 0
 
 
-def _readme(given: argparse.Namespace) -> int:
+def _readme(options: argparse.Namespace) -> int:
     from exprkit.study import readme, records
 
-    for page in [given.readme] if given.readme else map(Path, readme.PAGES):
+    for page in [options.readme] if options.readme else map(Path, readme.PAGES):
         if not page.is_file():
             raise ArgumentError(f"there is no file {page}: name it by --readme")
-        fresh = readme.refreshed(page.read_text(encoding="utf-8"), given.results)
+        fresh = readme.refreshed(page.read_text(encoding="utf-8"), options.results)
         records.write(page, functools.partial(Path.write_text, data=fresh, encoding="utf-8"))
     return 0
 

@@ -27,7 +27,7 @@ from bench_peers import Pyoperon
 from timing import listed, seconds_of
 
 import exprkit as ek
-from exprkit.backends.cpu import engine as cpu
+from exprkit.backends.cpu import engine as cpu_engine
 from exprkit.backends.objective import Options
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
@@ -139,7 +139,7 @@ def compare(n_points: int, n_exprs: int, n_timed: int, n_scipy: int, rounds: int
     best[sample] = np.minimum(best[sample], losses_of_scipy)
     timed = np.arange(min(n_timed, len(pop)))
     peer = Operon(pop[timed], starts[0, timed], X, y)
-    ours = cpu.Engine(pop[timed], X, precision="ieee", dtype=X.dtype, threads=1)
+    ours = cpu_engine.Engine(pop[timed], X, precision="ieee", dtype=X.dtype, threads=1)
     start = np.ascontiguousarray(starts[:1, timed])
     ours.fit(start, y, None, options)
     pairs = [

@@ -36,7 +36,7 @@ import numpy as np
 from timing import listed, seconds_of
 
 import exprkit as ek
-from exprkit.backends.cpu import engine as cpu
+from exprkit.backends.cpu import engine as cpu_engine
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.runtime import machine
@@ -308,7 +308,7 @@ def against_cpu_peers(
     out, sets = np.zeros((1, len(pop), len(X)), F32), params[None]
     methods: dict[str, Callable[[], object]] = {}
     for precision in ("fast", "ieee"):
-        engine = cpu.Engine(pop, X, precision=precision, dtype=F32, threads=threads)
+        engine = cpu_engine.Engine(pop, X, precision=precision, dtype=F32, threads=threads)
         methods[f"{precision} matrix"] = lambda engine=engine: engine.evaluate(sets, out)
         methods[f"{precision} sse"] = lambda engine=engine: engine.loss_sums(sets, y, None, "square")
         methods[f"{precision} matrix"]()
@@ -388,7 +388,7 @@ def against_numpy(n_points: int, rounds: int) -> Iterator[dict[str, object]]:
         pop = ek.parse([f"{row.name}(x1 + p1{', x2' if row.arity == 2 else ''})"] * COPIES)
         methods = {"numpy": _numpy_loop(row, X, params, between, theirs)}
         for precision in ("fast", "ieee"):
-            engine = cpu.Engine(pop, X[:, : row.arity].copy(), precision=precision, dtype=F32, threads=1)
+            engine = cpu_engine.Engine(pop, X[:, : row.arity].copy(), precision=precision, dtype=F32, threads=1)
             methods[precision] = lambda engine=engine, p=params, y=out: engine.evaluate(p, y)
             methods[precision]()
             methods["numpy"]()

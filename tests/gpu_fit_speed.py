@@ -19,8 +19,8 @@ import timing
 from timing import microseconds
 
 import exprkit as ek
-from exprkit.backends.interpreter import derivatives as cuda_fit
-from exprkit.backends.interpreter import engine as cuda
+from exprkit.backends.interpreter import derivatives
+from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.objective import Options
 from exprkit.backends.reference import engine as definition
 from exprkit.expressions import generate
@@ -69,7 +69,7 @@ def starts_of(pop, n_starts=1, seed=7):
 
 
 def engine(pop, X, precision="fast"):
-    return cuda.Engine(pop, X, precision=precision, dtype=X.dtype)
+    return interpreter.Engine(pop, X, precision=precision, dtype=X.dtype)
 
 
 def fit_launches(of, starts, y):
@@ -77,7 +77,7 @@ def fit_launches(of, starts, y):
     import cupy
 
     d, starts = of._derivatives, cupy.asarray(starts)
-    tol = cuda_fit.FLOAT32_TOL if d.dtype.itemsize == 4 else OPTIONS.tol
+    tol = derivatives.FLOAT32_TOL if d.dtype.itemsize == 4 else OPTIONS.tol
     given = {
         **d._known, "tol": tol, "gtol": OPTIONS.gtol, "delta": 1.0, "max_iter": OPTIONS.max_iter, "lower": None,
         "upper": None, **d._goal(y, None),
@@ -95,7 +95,7 @@ def floors(of, evaluations):
     import cupy
 
     programs, n = of.programs, of.pop.n_params
-    codes = cuda_fit.opcodes.numbers()
+    codes = derivatives.opcodes.numbers()
     special = np.zeros(1 << 16)
     for name, count in SPECIAL.items():
         special[codes[ops.BY_NAME[name].code][codes[ops.BY_NAME[name].code] >= 0]] = count
@@ -252,7 +252,7 @@ def write(folder):
     TABLE.write(folder / "h200_fit.csv")
     driver = cupy.cuda.runtime.driverGetVersion()
     facts = {
-        "device": cuda.describe(), "driver": f"CUDA {driver // 1000}.{driver % 1000 // 10}",
+        "device": interpreter.describe(), "driver": f"CUDA {driver // 1000}.{driver % 1000 // 10}",
         "host": machine.cpu_model(),
         "software": ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba", "cuda-core", "scipy"))
         + f", cupy {cupy.__version__}",

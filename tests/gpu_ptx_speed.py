@@ -20,9 +20,9 @@ import numpy as np
 import timing
 
 import exprkit as ek
-from exprkit.backends.interpreter import engine as cuda
+from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.transpiler import assembler
-from exprkit.backends.transpiler import engine as ptx
+from exprkit.backends.transpiler import engine as transpiler
 from exprkit.backends.transpiler.structures import find_structures
 from exprkit.expressions import generate
 
@@ -87,9 +87,9 @@ def check():
         X, P, n_points = data(10_860, n_vars), params_of(pop), 10_860
         for precision in ("ieee", "fast") if name == "thesis" else ("fast",):
             out, wanted = (cupy.full((1, len(pop), n_points), 7, F4) for _ in range(2))
-            made = engine(ptx, pop, X, precision, structures_per_module=24)
+            made = engine(transpiler, pop, X, precision, structures_per_module=24)
             made.evaluate(P, out)
-            plain = engine(cuda, pop, X, precision)
+            plain = engine(interpreter, pop, X, precision)
             plain.evaluate(P, wanted)
             same = (out == wanted) | (cupy.isnan(out) & cupy.isnan(wanted))
             close = same | (cupy.abs(out - wanted) <= 2e-3 * cupy.abs(wanted))
@@ -131,7 +131,7 @@ def step(name, pop, n_points, backends=("ptx", "cuda"), precision="fast", matrix
     found, firsts = {}, {}
     for backend in backends:
         given = {"cache": False, **options} if backend == "ptx" else {}
-        made = engine({"ptx": ptx, "cuda": cuda}[backend], pop, X, precision, **given)
+        made = engine({"ptx": transpiler, "cuda": interpreter}[backend], pop, X, precision, **given)
         start = time.perf_counter()
         if matrix:
             out = cupy.empty((1, len(pop), n_points), F4)
@@ -175,20 +175,20 @@ def thesis_steps():
 
 def layouts():
     """Other ways to lay out the code of predictions."""
-    usual = ptx.MOST_ROWS
+    usual = transpiler.MOST_ROWS
     variants = [({"structures_per_bundle": most}, 1) for most in (4, 2)] + [({}, rows) for rows in (1, 4, 16, 41)]
     try:
         for n_points in (108_600, 10_860):
             out = cupy.empty((1, N, n_points), F4)
-            for options, ptx.MOST_ROWS in (*variants, ({"structures_per_module": 1_000}, 16), ({"share_code": True}, 16)):
-                made = engine(ptx, thesis(), cupy.asarray(data(n_points)), **options)
+            for options, transpiler.MOST_ROWS in (*variants, ({"structures_per_module": 1_000}, 16), ({"share_code": True}, 16)):
+                made = engine(transpiler, thesis(), cupy.asarray(data(n_points)), **options)
                 P = cupy.asarray(params_of(made.pop))
                 us = microseconds(lambda: made.evaluate(P, out), 10)
-                name = f"bundles of {most}" if (most := options.get("structures_per_bundle")) else f"{ptx.MOST_ROWS} rows per block"
+                name = f"bundles of {most}" if (most := options.get("structures_per_bundle")) else f"{transpiler.MOST_ROWS} rows per block"
                 more = "".join(f", {option} {options[option]}" for option in options if option != "structures_per_bundle")
                 report(f"predictions x {n_points}: {name}{more}", us, "us", "", f"{out.nbytes / us / 1e6:.2f} TB/s")
     finally:
-        ptx.MOST_ROWS = usual
+        transpiler.MOST_ROWS = usual
 
 
 def compiling():
@@ -198,7 +198,7 @@ def compiling():
     for pop, threads, options in (
         (many, None, {}), (some, None, {}), (some, 1, {}), (some, None, {"share_code": False}), (some[:600], 1, {"share_code": False}),
     ):  # fmt: skip
-        made = engine(ptx, pop, data(n_points, pop.n_vars), cache=False, threads=threads, **options)
+        made = engine(transpiler, pop, data(n_points, pop.n_vars), cache=False, threads=threads, **options)
         made.evaluate(params_of(pop), cupy.empty((1, len(pop), n_points), F4))
         wait()
         different = len(find_structures(made.program))
@@ -222,7 +222,7 @@ def per_expression():
     """The thesis's way: a kernel and a launch for each expression, compiled ahead."""
     pop = thesis()
     X, P, out = data(10_860), cupy.asarray(params_of(pop)), cupy.empty((1, N, 10_860), F4)
-    made = engine(ptx, pop, X, dispatch="per-expression")
+    made = engine(transpiler, pop, X, dispatch="per-expression")
     made.evaluate(P, out)
     wait()
     start = time.perf_counter()
@@ -297,7 +297,7 @@ def many():
     P = params_of(pop)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.perf_counter()
-    made = engine(ptx, pop, X, cache=False)
+    made = engine(transpiler, pop, X, cache=False)
     for _ in range(100):
         made.evaluate(P, out)
     wait()
@@ -314,7 +314,7 @@ def many():
     wait()
     report(f"{different} structures x {n_points}, a step", (time.perf_counter() - start) * 1e5, "us")
     wanted = cupy.empty_like(out)
-    engine(cuda, pop, X).evaluate(P, wanted)
+    engine(interpreter, pop, X).evaluate(P, wanted)
     close = (cupy.abs(out - wanted) <= 2e-3 * cupy.abs(wanted)) | (out == wanted) | (cupy.isnan(out) & cupy.isnan(wanted))
     report("check of these: close to the interpreter", float(close.mean()), "of results")
 

@@ -21,9 +21,9 @@ import numpy as np
 import timing
 
 import exprkit as ek
-from exprkit.backends.gpu import device as card
+from exprkit.backends.gpu import device as gpu_device
 from exprkit.backends.gpu import nvrtc
-from exprkit.backends.interpreter import engine as cuda
+from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.precision import Precision
 from exprkit.expressions import generate
 
@@ -64,7 +64,7 @@ def params_of(pop, n_sets=1, seed=3, dtype=np.float32):
 
 
 def engine(pop, X, precision="fast", **options):
-    return cuda.Engine(pop, X, precision=precision, dtype=X.dtype, **options)
+    return interpreter.Engine(pop, X, precision=precision, dtype=X.dtype, **options)
 
 
 # ── speed ────────────────────────────────────────────────────────────────────────────
@@ -244,7 +244,7 @@ def compile_kernel(architecture, operators, task=None, vectors=0, block=0, wide=
 
 def compile_ahead():
     with ProcessPoolExecutor(14, multiprocessing.get_context("spawn")) as pool:
-        jobs = [pool.submit(compile_kernel, card.current().architecture, *kernel) for kernel in KERNELS]
+        jobs = [pool.submit(compile_kernel, gpu_device.current().architecture, *kernel) for kernel in KERNELS]
         for job in jobs:
             job.result()
 

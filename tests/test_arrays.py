@@ -11,12 +11,12 @@ from emulated_device import EmulatedDevice, compiler
 
 import exprkit as ek
 from exprkit.backends import contract
-from exprkit.backends.interpreter import engine as cuda
+from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.objective import Options
 from exprkit.backends.reference import engine as definition
 from exprkit.errors import ArgumentError, BackendError, DataError, ParseError, one_of
 from exprkit.evaluate import evaluator, rounding
-from exprkit.evaluate import inputs as arrays
+from exprkit.evaluate import inputs as user_inputs
 
 F4, F8 = np.dtype("float32"), np.dtype("float64")
 HERE = ("numpy", "cpu")
@@ -135,22 +135,22 @@ def test_a_column_that_float32_spoils_is_refused_by_name(name, kind):
     X = np.zeros((len(column), 3), column.dtype)
     X[:, 2] = column
     with pytest.raises(DataError, match=f'^column x3 of X: .*{message}.*, or use dtype="float64"'):
-        arrays.data_matrix(kind(X), ek.parse("x3"), F4, adopt)
+        user_inputs.data_matrix(kind(X), ek.parse("x3"), F4, adopt)
     with pytest.raises(DataError, match=r"^column 't' of X: "):
-        arrays.data_matrix(kind(X), ek.parse("t", variables=["a", "b", "t"]), F4, adopt)
-    arrays.data_matrix(kind(X), ek.parse("x2"), F4, adopt)  # who does not use it has no harm
+        user_inputs.data_matrix(kind(X), ek.parse("t", variables=["a", "b", "t"]), F4, adopt)
+    user_inputs.data_matrix(kind(X), ek.parse("x2"), F4, adopt)  # who does not use it has no harm
     with pytest.raises(DataError, match=f"^y: .*{message}"):
-        arrays.point_vector("y", kind(column), len(column), F4, adopt)
+        user_inputs.point_vector("y", kind(column), len(column), F4, adopt)
 
 
 @pytest.mark.parametrize("name", FINE)
 @pytest.mark.parametrize("kind", [np.asarray, Device], ids=["host", "card"])
 def test_a_column_that_float32_does_no_harm_is_taken(name, kind):
     given = FINE[name]
-    found = arrays.data_matrix(kind(given[:, None]), ek.parse("x1"), F4, adopt).values
+    found = user_inputs.data_matrix(kind(given[:, None]), ek.parse("x1"), F4, adopt).values
     with np.errstate(over="ignore"):
-        assert np.array_equal(arrays.on_host(found)[:, 0], given.astype(F4), equal_nan=True)
-    assert len(arrays.point_vector("y", kind(given), len(given), F4, adopt)) == len(given)
+        assert np.array_equal(user_inputs.on_host(found)[:, 0], given.astype(F4), equal_nan=True)
+    assert len(user_inputs.point_vector("y", kind(given), len(given), F4, adopt)) == len(given)
 
 
 def test_a_year_in_steps_of_ten_seconds_is_refused():
@@ -159,10 +159,10 @@ def test_a_year_in_steps_of_ten_seconds_is_refused():
 
 def test_float64_keeps_what_float32_spoils_and_merges_nothing_silently_either():
     for column, _ in SPOILT.values():
-        arrays.data_matrix(column[:, None], ek.parse("x1"), F8)
+        user_inputs.data_matrix(column[:, None], ek.parse("x1"), F8)
     nanoseconds = 1_700_000_000_000_000_000 + np.arange(1000)
     with pytest.raises(DataError, match=r"1,000 different numbers, .* 5 in float64: subtract the least of them$"):
-        arrays.data_matrix(nanoseconds[:, None], ek.parse("x1"), F8)
+        user_inputs.data_matrix(nanoseconds[:, None], ek.parse("x1"), F8)
 
 
 def test_time_stamps_are_refused_by_all_that_takes_data():
@@ -178,8 +178,8 @@ def test_time_stamps_are_refused_by_all_that_takes_data():
 
 @pytest.mark.parametrize("kind", [np.asarray, Device], ids=["host", "card"])
 def test_weights_that_vanish_or_overflow_in_float32_are_refused(kind):
-    given = lambda *w: arrays.weights_vector(kind(np.array(w)), len(w), F4, adopt)  # noqa: E731
-    assert arrays.on_host(given(0.0, 1e-30, 2.0)).tolist() == [0, np.float32(1e-30), 2]
+    given = lambda *w: user_inputs.weights_vector(kind(np.array(w)), len(w), F4, adopt)  # noqa: E731
+    assert user_inputs.on_host(given(0.0, 1e-30, 2.0)).tolist() == [0, np.float32(1e-30), 2]
     with pytest.raises(DataError, match=r'weights down to 1e-300 become 0 in float32: scale them, or use dtype='):
         given(0.0, 1e-300, 1.0)
     with pytest.raises(DataError, match=r"weights up to 1e\+300 are too large for float32"):
@@ -325,10 +325,10 @@ def test_data_on_a_card_is_copied_there(on_card):
 
 def test_data_is_copied_no_more_than_once(monkeypatch):
     X = random.uniform(1, 2, (1000, 3)).astype(F4)
-    found = arrays.data_matrix(X, ek.parse("x1"), F4).values
+    found = user_inputs.data_matrix(X, ek.parse("x1"), F4).values
     assert found.flags.owndata and not np.may_share_memory(found, X)
-    monkeypatch.setattr(arrays, "as_numbers", lambda *args: X)  # what a list becomes is nobody else's
-    assert arrays.data_matrix(X.tolist(), ek.parse("x1"), F4).values is X
+    monkeypatch.setattr(user_inputs, "as_numbers", lambda *args: X)  # what a list becomes is nobody else's
+    assert user_inputs.data_matrix(X.tolist(), ek.parse("x1"), F4).values is X
 
 
 def test_a_result_remembers_the_columns_that_it_was_fitted_to():
@@ -485,7 +485,7 @@ def test_the_interpreter_takes_empty_shapes(emulated, name):
     pop = ek.parse(EMPTY[name], errors="mask")
     for n_points, n_sets in ((0, 0), (0, 2), (3, 0), (3, 2)):
         X, y, params = np.ones((n_points, pop.n_vars)), np.ones(n_points), np.ones((n_sets, len(pop), pop.max_params))
-        engines = [cuda.Engine(pop, X, precision="ieee", dtype=F8, device=emulated),
+        engines = [interpreter.Engine(pop, X, precision="ieee", dtype=F8, device=emulated),
                    definition.Engine(pop, X, precision="ieee", dtype=F8)]  # fmt: skip
         results = []
         for engine in engines:

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import exprkit as ek
-from exprkit.backends.cpu import engine as cpu
-from exprkit.backends.cpu import threads as pool
+from exprkit.backends.cpu import engine as cpu_engine
+from exprkit.backends.cpu import threads as thread_pool
 from exprkit.backends.cpu import tiles
 from exprkit.backends.reference import engine as definition
 from exprkit.errors import BackendError
@@ -27,7 +27,8 @@ AWKWARD = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -3.0, 1e-30, -1e-30, 1e30, -1e30, np.
 
 
 def engine(pop, X, dtype="float32", precision="ieee", threads=1):
-    return cpu.Engine(pop, np.ascontiguousarray(X, dtype), precision=precision, dtype=np.dtype(dtype), threads=threads)
+    X = np.ascontiguousarray(X, dtype)
+    return cpu_engine.Engine(pop, X, precision=precision, dtype=X.dtype, threads=threads)
 
 
 def evaluate(pop, X, params=None, dtype="float32", precision="ieee", threads=1):
@@ -61,7 +62,7 @@ def parameters(pop, n_sets=1):
 
 @pytest.fixture
 def small_results_past_the_caches(monkeypatch):
-    monkeypatch.setattr(cpu, "PAST_BYTES", -1)
+    monkeypatch.setattr(cpu_engine, "PAST_BYTES", -1)
 
 
 # ── agreement with the definition ────────────────────────────────────────────────────
@@ -116,12 +117,12 @@ EDGES += [2 * TILE, 5 * STEP + 16]
 @pytest.mark.parametrize("past", [False, True])
 def test_all_sizes(dtype, past, monkeypatch):
     """Every number of points gives the bits of the first points of many, and no byte around the result changes."""
-    monkeypatch.setattr(cpu, "PAST_BYTES", -1 if past else 1 << 60)
+    monkeypatch.setattr(cpu_engine, "PAST_BYTES", -1 if past else 1 << 60)
     pop = ek.parse([*ek.data.esr_sample()[::9], "x1 +", "p1", "x2"], errors="mask")
     X, params = ordinary(max(EDGES), 2), parameters(pop, 2).astype(dtype)
-    monkeypatch.setattr(cpu, "PAST_BYTES", 1 << 60)
+    monkeypatch.setattr(cpu_engine, "PAST_BYTES", 1 << 60)
     whole = evaluate(pop, X, params, dtype)
-    monkeypatch.setattr(cpu, "PAST_BYTES", -1 if past else 1 << 60)
+    monkeypatch.setattr(cpu_engine, "PAST_BYTES", -1 if past else 1 << 60)
     for n_points in EDGES:
         made = engine(pop, X[:n_points], dtype)
         for offset in (0, 1, 5):
@@ -243,8 +244,8 @@ def test_threads_that_wait_for_the_next_call_take_part_in_it_alone():
         out.fill(7)
         made[which].evaluate(params[which][k], out)
         assert np.array_equal(out, expected[which][k], equal_nan=True), turn
-    (queue,) = made[0].values._queues[cpu.VALUES]
-    assert queue.header["working"] == 0 and queue.header["counter"] >= pool.DONE
+    (queue,) = made[0].values._queues[cpu_engine.VALUES]
+    assert queue.header["working"] == 0 and queue.header["counter"] >= thread_pool.DONE
     deadline = time.perf_counter() + 30
     while queue.header["present"] and time.perf_counter() < deadline:
         time.sleep(0.001)
@@ -298,7 +299,7 @@ def test_where_no_thread_can_be_started_the_calling_one_does_all(monkeypatch):
 
     pop, X = population(200, seed=9), ordinary(3000)
     expected = evaluate(pop, X, threads=1)
-    monkeypatch.setattr(pool, "_pool", lambda n: Full())
+    monkeypatch.setattr(thread_pool, "_pool", lambda n: Full())
     assert np.array_equal(evaluate(pop, X, threads=3), expected, equal_nan=True)
 
 

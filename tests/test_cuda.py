@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import exprkit as ek
 from exprkit.backends.gpu import device, nvrtc
-from exprkit.backends.interpreter import engine as cuda
+from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.precision import Precision
 from exprkit.errors import ArgumentError, BackendError, DataError
 from exprkit.expressions import generate
@@ -204,9 +204,9 @@ def test_memory_that_runs_out_makes_the_chunks_smaller(root, monkeypatch):
     X, params = data(3001, 2), parameters(pop)
     ev = ek.Evaluator(pop, X, "cuda")
     wanted = ev.evaluate(params)
-    monkeypatch.setattr(cuda, "BUFFER_BYTES", 50_000)
+    monkeypatch.setattr(interpreter, "BUFFER_BYTES", 50_000)
     assert (bits(ev.evaluate(params)) == bits(wanted)).all()
-    monkeypatch.setattr(cuda, "BUFFER_BYTES", 64 << 20)
+    monkeypatch.setattr(interpreter, "BUFFER_BYTES", 64 << 20)
     pool = cupy.get_default_memory_pool()
     pool.free_all_blocks()
     try:

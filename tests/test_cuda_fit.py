@@ -9,7 +9,7 @@ from fit_checks import COMMON, F4, F8, check_derivatives, check_optimum, data, p
 import exprkit as ek
 from exprkit.backends import objective
 from exprkit.backends.gpu import device
-from exprkit.backends.interpreter import engine as cuda
+from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.reference import engine as definition
 from exprkit.expressions import generate
 from exprkit.operators import ops
@@ -24,7 +24,7 @@ def _needs_gpu():
 
 
 def engine_of(pop, X, precision):
-    return cuda.Engine(pop, X, precision=precision, dtype=X.dtype)
+    return interpreter.Engine(pop, X, precision=precision, dtype=X.dtype)
 
 
 TEXTS = [text for text in COMMON if "p2" in text and ("p3" not in text or "p5" in text)]  # 2, 6 or 7 parameters

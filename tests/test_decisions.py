@@ -14,12 +14,12 @@ import pytest
 from emulated_device import EmulatedDevice, compiler
 
 from exprkit.backends import decisions, objective
-from exprkit.backends.cpu import levenberg_marquardt as cpu
+from exprkit.backends.cpu import levenberg_marquardt as cpu_fits
 from exprkit.backends.decisions import AT_LINEAR_STEP, AT_START, AT_STEP, ORDER, RUNNING
 from exprkit.backends.interpreter import derivatives, dual_opcodes
 from exprkit.backends.objective import Options
 from exprkit.backends.precision import precision
-from exprkit.backends.reference import levenberg_marquardt as reference
+from exprkit.backends.reference import levenberg_marquardt as reference_fits
 
 MAX_ITER, LOSS, TOL, GTOL = 9, 2.0, 1e-4, 1e-6
 LOSSES = 0.5, LOSS * (1 - 1e-6), LOSS, LOSS * (1 + 1e-6), 7.0, 1e-200, np.inf, np.nan  # of the trial
@@ -46,31 +46,31 @@ extern "C" int bytes_of_terms() { return sizeof(Terms); }
 
 
 def by_reference(state, differentiable=True):
-    terms = reference.Terms(
+    terms = reference_fits.Terms(
         Options(max_iter=MAX_ITER, tol=TOL, gtol=GTOL), *np.array(state["box"])[:, None],
         np.array([state["linear"]]), differentiable,
     )  # fmt: skip
-    fit = reference.LevenbergMarquardt(None, np.ones(1), np.ones(1), terms, np.array([P]))
+    fit = reference_fits.LevenbergMarquardt(None, np.ones(1), np.ones(1), terms, np.array([P]))
     fit.trial, fit.phase, fit.damping = np.array([TRIAL]), state["phase"], state["damping"]
     fit.iterations, fit.predicted = state["iterations"], np.float64(state["predicted"])
-    fit.now, fit.scale = reference.Equations(LOSS, np.array([JTR]), np.array([[JTJ]])), np.array([JTJ])
+    fit.now, fit.scale = reference_fits.Equations(LOSS, np.array([JTR]), np.array([[JTJ]])), np.array([JTJ])
     jtr, jtj = state["sums"]
     with np.errstate(all="ignore"):
-        status = fit.advance(reference.Equations(state["new"], np.array([jtr]), np.array([[jtj]])))
+        status = fit.advance(reference_fits.Equations(state["new"], np.array([jtr]), np.array([[jtj]])))
     return status, fit.phase, fit.iterations, fit.damping, fit.p[0], fit.now.loss, fit.trial[0]
 
 
 def by_cpu(state, differentiable=True):
     lower, upper = np.array(state["box"])[:, None]
-    terms = cpu.FitTerms(1, lower, upper, np.uint64(state["linear"]), differentiable, MAX_ITER, TOL, GTOL)
-    fit = cpu.state_of(1)
+    terms = cpu_fits.FitTerms(1, lower, upper, np.uint64(state["linear"]), differentiable, MAX_ITER, TOL, GTOL)
+    fit = cpu_fits.state_of(1)
     fit.p[0], fit.trial[0], fit.jtr[0], fit.jtj[0, 0], fit.scale[0] = P, TRIAL, JTR, JTJ, JTJ
     fit.share[0] = decisions.FREE if state["linear"] else 1.0
     now = fit.progress[0]
     for name in ("phase", "damping", "iterations", "predicted"):
         now[name] = state[name]
     now["loss"] = LOSS
-    status = cpu.advance(terms, fit, np.array(state["sums"]), state["new"])
+    status = cpu_fits.advance(terms, fit, np.array(state["sums"]), state["new"])
     return status, now["phase"], now["iterations"], now["damping"], fit.p[0], now["loss"], fit.trial[0]
 
 
@@ -149,7 +149,7 @@ def test_what_is_not_to_be_fitted_ends_at_its_start(cuda):
 def test_the_first_reason_that_holds_counts():
     for holds in range(1 << 12):
         reasons = [reason for reason in ORDER if holds >> reason & 1]
-        assert decisions.first_reason(holds) == cpu.first_reason(holds) == (reasons or [RUNNING])[0]
+        assert decisions.first_reason(holds) == cpu_fits.first_reason(holds) == (reasons or [RUNNING])[0]
 
 
 def test_the_order_is_part_of_the_kernels():

@@ -11,7 +11,7 @@ import sympy
 
 import exprkit as ek
 from exprkit.backends import load, objective
-from exprkit.backends.cpu import engine as cpu
+from exprkit.backends.cpu import engine as cpu_engine
 from exprkit.backends.objective import REASONS, Options
 from exprkit.backends.reference import engine as definition
 from exprkit.errors import ArgumentError, DataError
@@ -72,7 +72,7 @@ def test_cpu_takes_the_steps_of_the_definition(kind, weighted):
     starts = random.uniform(0.3, 1.3, (2, len(pop), pop.max_params))
     plain, fast = (
         module.Engine(pop, X, precision="ieee", dtype=F64).fit(starts, y, w, Options(kind, 0.1, max_iter=60))
-        for module in (definition, cpu)
+        for module in (definition, cpu_engine)
     )
     assert fast.loss == pytest.approx(plain.loss, rel=1e-7, nan_ok=True)
     assert fast.status.tolist() == plain.status.tolist()
@@ -95,7 +95,7 @@ def test_cpu_ends_for_the_reasons_of_the_definition(tol, bounded):
         options = Options(max_iter=max_iter, tol=tol, lower=lower, upper=upper)
         plain, fast = (
             module.Engine(pop, X, precision="ieee", dtype=F64).fit(starts, y, None, options)
-            for module in (definition, cpu)
+            for module in (definition, cpu_engine)
         )
         same = (fast.status == plain.status) & (fast.iterations == plain.iterations)
         assert same.mean() > 0.95, "a rounding of an ill-conditioned step decides now and then"
@@ -150,7 +150,7 @@ def test_float32_falls_back_on_float64_where_derivatives_vanish_or_overflow():
     pop, start = ek.parse(texts), np.ones((3, 1))
     X = np.ascontiguousarray(data.X, F32)
     y = X[:, 1] + 3
-    single = cpu.Engine(pop, X, precision="ieee", dtype=F32).fit(start[None], y, None, Options())
+    single = cpu_engine.Engine(pop, X, precision="ieee", dtype=F32).fit(start[None], y, None, Options())
     assert single.status.tolist() == [objective.FLAT, objective.NO_SLOPE, objective.FLAT]
     assert single.params[:, 0].tolist() == [1.0] * 3
     found = ek.fit(pop, X, y, init=start, backend="cpu")

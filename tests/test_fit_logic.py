@@ -17,9 +17,8 @@ from fit_checks import COMMON, F4, F8, check_derivatives, check_fit, data, param
 import exprkit as ek
 from exprkit.backends import objective
 from exprkit.backends.gpu import opcodes
-from exprkit.backends.interpreter import derivatives as cuda_fit
-from exprkit.backends.interpreter import dual_opcodes
-from exprkit.backends.interpreter import engine as cuda
+from exprkit.backends.interpreter import derivatives, dual_opcodes
+from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.objective import Options
 from exprkit.backends.reference import engine as definition
 from exprkit.expressions import generate
@@ -36,7 +35,8 @@ def device(tmp_path_factory):
 
 @pytest.fixture
 def engine_of(device):
-    return lambda pop, X, precision="ieee": cuda.Engine(pop, X, precision=precision, dtype=X.dtype, device=device)
+    engine = interpreter.Engine
+    return lambda pop, X, precision="ieee": engine(pop, X, precision=precision, dtype=X.dtype, device=device)
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_restarts_in_parts_give_the_same(engine_of, monkeypatch):
     starts[:, 2] = -1.0  # no loss at any start
     engine = engine_of(pop, X)
     whole = engine.fit(starts, y, None, Options())
-    monkeypatch.setattr(cuda_fit, "WORK_BYTES", 2 * 3 * (16 * 2 + 32) + 2)
+    monkeypatch.setattr(derivatives, "WORK_BYTES", 2 * 3 * (16 * 2 + 32) + 2)
     parts = engine.fit(starts, y, None, Options())
     for a, b in zip(whole, parts, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -204,7 +204,7 @@ def test_blocks_that_need_more_than_shared_memory(engine_of, little_device, text
     pop, X, y = ek.parse([text, text]), data(20), data(20, 1, F8, 3)[:, 0].copy()
     starts = np.random.default_rng(0).uniform(-2, 2, (3, 2, pop.max_params))
     wanted = engine_of(pop, X).fit(starts, y, None, Options())
-    found = cuda.Engine(pop, X, precision="ieee", dtype=F8, device=little_device).fit(starts, y, None, Options())
+    found = interpreter.Engine(pop, X, precision="ieee", dtype=F8, device=little_device).fit(starts, y, None, Options())
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -254,14 +254,14 @@ def test_which_parameters_are_linear():
 @pytest.mark.parametrize("n_points", [1, 100, 362, 1000, 10_860, 10**6])
 @pytest.mark.parametrize("tangents_", [1, 2, 3, 4])
 def test_shapes_fit_the_points(n_points, tangents_):
-    shape = cuda_fit.shape_of(n_points, tangents_, itemsize=4, lanes=32, fast=True)
+    shape = derivatives.shape_of(n_points, tangents_, itemsize=4, lanes=32, fast=True)
     tiles = -(-n_points // shape.tile)
     assert shape.warps <= max(1, tiles // 4) and tiles * shape.tile < n_points + max(shape.tile, 0.2 * n_points)
 
 
 def test_parts_of_an_arena_do_not_overlap():
-    shape = cuda_fit.FitShape(4, 1, 2, 32, 4)
-    arena = cuda_fit.arena_of(shape, n_params=7, many=True, instructions=9, results=3, slots=2)
+    shape = derivatives.FitShape(4, 1, 2, 32, 4)
+    arena = derivatives.arena_of(shape, n_params=7, many=True, instructions=9, results=3, slots=2)
     assert [arena[name] % 16 for name in arena] == [0] * len(arena)
     assert arena["entries"] == 0 and arena["results"] >= 2 * 9 * shape.entry_bytes
     assert arena["sums"] >= arena["results"] + 3 * shape.result_bytes and arena["state"] == arena["sums"]
@@ -287,9 +287,10 @@ def built(line):
     from exprkit.backends.gpu import nvrtc
     from exprkit.backends.precision import precision
 
-    itemsize, sizes = 4 if line["real"] == "float" else 8, (int(line[name]) for name in cuda_fit.FitShape._fields[:3])
-    shape, settings = cuda_fit.FitShape(*sizes, 32, itemsize), precision(line["operators"])
-    chosen = cuda_fit.macros_of(shape, settings, TASK="FIT", MANY=int(line["many"]), PROLOGUES=0, RARE=0)
+    itemsize = 4 if line["real"] == "float" else 8
+    sizes = (int(line[name]) for name in derivatives.FitShape._fields[:3])
+    shape, settings = derivatives.FitShape(*sizes, 32, itemsize), precision(line["operators"])
+    chosen = derivatives.macros_of(shape, settings, TASK="FIT", MANY=int(line["many"]), PROLOGUES=0, RARE=0)
     text, architecture = dual_opcodes.source(line["operators"]), f"sm_{line['architecture']}"
     _, report = nvrtc.build(architecture, settings, text, **chosen)
     fit = report[report.index("'fit'") :]

@@ -13,20 +13,20 @@ import numpy as np
 import pytest
 
 import exprkit as ek
-from exprkit.backends.cpu import threads as pool
+from exprkit.backends.cpu import threads as thread_pool
 
 FORKING = """
 import os, signal, threading, time
 import numpy as np, exprkit as ek
 from exprkit.operators import ops
 from exprkit.backends.cpu import kernels as cpu_kernels
-from exprkit.runtime import disk_cache as objects
+from exprkit.runtime import disk_cache
 from exprkit.runtime.jit import compiled
 
 X = np.ones((5, 1))
 LATER = ["sinh", "cosh", "add", "mul"]
 ek.Evaluator(ek.parse("x1"), X, backend="cpu").evaluate()
-objects.read, compiling = lambda *where: None, []  # everything is made anew
+disk_cache.read, compiling = lambda *where: None, []  # everything is made anew
 
 def kernels():
     for dtype, precision in ("float32", "ieee"), ("float64", "ieee"), ("float32", "fast"), ("float64", "fast"):
@@ -66,10 +66,10 @@ def test_a_process_forked_while_other_threads_compile_does_not_hang():
 def test_threads_of_smaller_pools_end():
     pop, X, y, params = ek.parse(["sin(x1) * p1"] * 400), np.ones((10_000, 1)), np.ones(10_000), np.ones((400, 1))
     wanted = ek.Evaluator(pop, X, backend="cpu", threads=2).loss(params, y)
-    pool._pool(1).submit(int).result()  # what threads run has been compiled
+    thread_pool._pool(1).submit(int).result()  # what threads run has been compiled
     for threads in range(2, 30):
         assert np.array_equal(ek.Evaluator(pop, X, backend="cpu", threads=threads).loss(params, y), wanted)
-    most = max(size for size, _ in pool._pools)
+    most = max(size for size, _ in thread_pool._pools)
     for _ in range(100):
         ours = [thread for thread in threading.enumerate() if thread.name.startswith("exprkit_")]
         if len(ours) <= most:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import exprkit as ek
 from exprkit.backends import load
-from exprkit.backends.cpu import engine as cpu
+from exprkit.backends.cpu import engine as cpu_engine
 from exprkit.backends.cpu import kernels, reductions
 from exprkit.backends.reference import engine as definition
 from exprkit.backends.reference.levenberg_marquardt import losses_and_weights
@@ -37,7 +37,7 @@ def fits(backend):
 def both(pop, X, dtype=F64, **options):
     """The engines of the definition and of the CPU."""
     X = np.ascontiguousarray(X, dtype)
-    return [module.Engine(pop, X, precision="ieee", dtype=dtype, **options) for module in (definition, cpu)]
+    return [module.Engine(pop, X, precision="ieee", dtype=dtype, **options) for module in (definition, cpu_engine)]
 
 
 def jacobian(engine, params):
@@ -320,7 +320,7 @@ def test_threads_give_the_same_bits():
     pop = ek.generate.exhaustive(5, "esr")
     X, y = random.uniform(0.5, 2.0, (300, 2)).astype(F32), np.ones(300, F32)
     params = random.uniform(0.5, 1.5, (1, len(pop), pop.max_params)).astype(F32)
-    one, three = (cpu.Engine(pop, X, precision="ieee", dtype=F32, threads=n) for n in (1, 3))
+    one, three = (cpu_engine.Engine(pop, X, precision="ieee", dtype=F32, threads=n) for n in (1, 3))
     for a, b in zip(one.normal_equations(params, y, None), three.normal_equations(params, y, None), strict=True):
         assert np.array_equal(a, b, equal_nan=True)
 

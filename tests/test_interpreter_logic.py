@@ -19,7 +19,7 @@ from exprkit.backends.gpu import launch, layout, opcodes
 from exprkit.backends.gpu.bytecode import Bytecode, accumulate
 from exprkit.backends.gpu.layout import ACTION, FROM_SLOT, SPILL
 from exprkit.backends.gpu.schedule import Chunking, Sizes, plan, shapes
-from exprkit.backends.interpreter import engine as cuda
+from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.precision import precision
 from exprkit.backends.reference import engine as definition
 from exprkit.expressions import generate
@@ -46,7 +46,7 @@ def parameters(pop, n_sets, dtype, seed=2):
 
 def evaluated(pop, X, params, device, precision="ieee", **options):
     out = np.full((len(params), len(pop), len(X)), 7, X.dtype)
-    cuda.Engine(pop, X, precision=precision, dtype=X.dtype, device=device, **options).evaluate(params, out)
+    interpreter.Engine(pop, X, precision=precision, dtype=X.dtype, device=device, **options).evaluate(params, out)
     return out
 
 
@@ -132,7 +132,7 @@ def test_bits_do_not_depend_on_the_launch(device):
     y = data(50, 1, F4)[:, 0]
     seen = set()
     for points in (4, 8, 12, 16, 32, None):
-        engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, device=device, points_per_thread=points)
+        engine = interpreter.Engine(pop, X, precision="ieee", dtype=F4, device=device, points_per_thread=points)
         out = np.full((3, 30, 50), 7, F4)
         engine.evaluate(params, out)
         seen.add(out.tobytes() + engine.loss_sums(params, y, None, "square").tobytes())
@@ -151,7 +151,7 @@ def test_losses(device, kind, reduction, weighted):
     X[5], X[6, 0] = 1.0, 0.5
     params, y = parameters(pop, 2, F4), data(37, 1, F4)[:, 0]
     w = np.where(np.arange(37) % 3, np.float32(0.5), np.float32(0)) if weighted else None
-    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, device=device, reduction=reduction)
+    engine = interpreter.Engine(pop, X, precision="ieee", dtype=F4, device=device, reduction=reduction)
     found = engine.loss_sums(params, y, w, kind)
     wanted = definition.Engine(pop, X, precision="ieee", dtype=F4).loss_sums(params, y, w, kind)
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
@@ -160,18 +160,18 @@ def test_losses(device, kind, reduction, weighted):
 def test_losses_over_more_points_than_one_pass_takes(device, monkeypatch):
     pop = ek.parse(["x1 * p1", "x1 - 2"])
     X, params, y = data(200, 1, F4), parameters(ek.parse(["p1", "p1"]), 1, F4), data(200, 1, F4)[:, 0]
-    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, device=device)
+    engine = interpreter.Engine(pop, X, precision="ieee", dtype=F4, device=device)
     at_once = engine.loss_sums(params, y, None, "square")
-    monkeypatch.setattr(cuda, "WORK_BYTES", 64)  # chunks of items
+    monkeypatch.setattr(interpreter, "WORK_BYTES", 64)  # chunks of items
     np.testing.assert_array_equal(engine.loss_sums(params, y, None, "square"), at_once)
-    monkeypatch.setattr(cuda, "SPAN", 96)  # chunks of points
+    monkeypatch.setattr(interpreter, "SPAN", 96)  # chunks of points
     np.testing.assert_allclose(engine.loss_sums(params, y, None, "square"), at_once, rtol=1e-6)
 
 
 def test_parameter_sets_in_passes(device, monkeypatch):
     pop = generate.random(12, n_tokens=(3, 20), n_vars=2, n_params=3, seed=8)
     X, params = data(10, 2, F8), parameters(pop, 5, F8)
-    monkeypatch.setattr(cuda, "WORK_BYTES", 1)
+    monkeypatch.setattr(interpreter, "WORK_BYTES", 1)
     assert_agrees(pop, X, params, evaluated(pop, X, params, device))
 
 
@@ -180,7 +180,7 @@ def test_unreadable_expressions_give_nan(device):
     X, params = data(6, 1, F4), parameters(pop, 1, F4)
     out = evaluated(pop, X, params, device)
     assert np.isnan(out[0, 1]).all() and not np.isnan(out[0, [0, 2]]).any()
-    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, device=device)
+    engine = interpreter.Engine(pop, X, precision="ieee", dtype=F4, device=device)
     sums = engine.loss_sums(params, X[:, 0].copy(), None, "square")
     assert np.isnan(sums).tolist() == [[False, True, False]]
 
@@ -189,7 +189,7 @@ def test_nan_and_inf_are_counted(device):
     pop = ek.parse(["log(x1)", "1 / x1", "x1"])
     X = np.array([[-1.0], [0.0], [0.0], [2.0], [np.nan]], F4)
     out, counts = np.empty((1, 3, 5), F4), np.empty((1, 3, 2), np.int64)
-    cuda.Engine(pop, X, precision="ieee", dtype=F4, device=device).evaluate(np.zeros((1, 3, 0), F4), out, counts)
+    interpreter.Engine(pop, X, precision="ieee", dtype=F4, device=device).evaluate(np.zeros((1, 3, 0), F4), out, counts)
     assert counts[0].tolist() == [[2, 2], [1, 2], [1, 0]]
 
 
@@ -205,7 +205,7 @@ def test_many_variables_stay_in_global_memory(device):
     device_of_little_memory.folder.mkdir()
     device_of_little_memory.shared_per_block = device_of_little_memory.shared_per_multiprocessor = 4096
     X, params = data(30, 900, F8), parameters(pop, 1, F8)
-    engine = cuda.Engine(pop, X, precision="ieee", dtype=F8, device=device_of_little_memory)
+    engine = interpreter.Engine(pop, X, precision="ieee", dtype=F8, device=device_of_little_memory)
     out = np.empty((1, 20, 30))
     engine.evaluate(params, out)
     assert not engine._shape(20).columns_shared
@@ -241,19 +241,19 @@ def test_losses_count_nan_and_inf(device, weighted):
     X, y = np.array([[-1.0], [0.0], [0.0], [2.0], [np.nan]], F4), np.ones(5, F4)
     w = np.array([0, 1, 0, 1, 1], F4) if weighted else None
     counts = np.empty((2, 3, 2), np.int64)
-    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, device=device)
+    engine = interpreter.Engine(pop, X, precision="ieee", dtype=F4, device=device)
     engine.loss_sums(np.zeros((2, 3, 0), F4), y, w, "square", counts)
     assert counts[1].tolist() == ([[1, 1], [1, 1], [1, 0]] if weighted else [[2, 2], [1, 2], [1, 0]])
 
 
 def test_errors_that_float32_cannot_square_give_inf(device):
     pop, X, y = ek.parse(["x1"]), np.array([[3e19], [1.0]], F4), np.zeros(2, F4)
-    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, device=device)
+    engine = interpreter.Engine(pop, X, precision="ieee", dtype=F4, device=device)
     params = np.zeros((1, 1, 0), F4)
     assert engine.loss_sums(params, y, None, "square").item() == np.inf
     assert engine.loss_sums(params, y, None, "absolute").item() == pytest.approx(3e19)
     tame = np.array([[1e19], [1.0]], F4)
-    engine = cuda.Engine(pop, tame, precision="ieee", dtype=F4, device=device)
+    engine = interpreter.Engine(pop, tame, precision="ieee", dtype=F4, device=device)
     assert engine.loss_sums(params, y, None, "square").item() == pytest.approx(1e38)
 
 
@@ -324,7 +324,7 @@ class ScarceDevice(EmulatedDevice):
 
 
 def all_results(device, pop, X, params):
-    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, device=device)
+    engine = interpreter.Engine(pop, X, precision="ieee", dtype=F4, device=device)
     out, counts = np.full((len(params), len(pop), len(X)), 7, F4), np.empty((len(params), len(pop), 2), np.int64)
     engine.evaluate(params, out, counts)
     engine._to_host = engine._on_device
@@ -337,7 +337,7 @@ def all_results(device, pop, X, params):
 
 @pytest.mark.parametrize("often", [1, 2, 10**9])
 def test_memory_that_runs_out_at_any_allocation(device, often, monkeypatch):
-    monkeypatch.setattr(cuda, "BUFFER_BYTES", 40 * 4 * 3)  # three rows at a time
+    monkeypatch.setattr(interpreter, "BUFFER_BYTES", 40 * 4 * 3)  # three rows at a time
     pop = generate.random(6, n_tokens=(3, 20), n_vars=2, n_params=2, seed=12)
     X, params = data(40, 2, F4), parameters(pop, 4, F4)
     scarce = ScarceDevice(device.folder, device._kernels)
@@ -406,7 +406,7 @@ def test_work_items_cover_every_tile_and_item_once(device, costs, n_tiles, n_set
 def test_rows_that_begin_anywhere_in_a_line_of_memory(device, n_points, points):
     pop = ek.parse(["x1 + p1", "x2 * x2 - x1 / (x1 + x2)", "sqrt(x2) * (x1 + 1) - (x1 - x2) * (x2 + 3)"])
     X, params = data(n_points, 2, F4), parameters(pop, 2, F4)
-    engine = cuda.Engine(pop, X, precision="ieee", dtype=F4, device=device, points_per_thread=points)
+    engine = interpreter.Engine(pop, X, precision="ieee", dtype=F4, device=device, points_per_thread=points)
     memory = np.empty(6 * n_points + 64, F4)
     results = set()
     for offset in range(0, 33):

@@ -14,10 +14,10 @@ import pytest
 
 import exprkit as ek
 from exprkit.backends.gpu import device
-from exprkit.backends.interpreter import engine as cuda
+from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler import assembler, operator_ptx, program
-from exprkit.backends.transpiler import engine as ptx
+from exprkit.backends.transpiler import engine as transpiler
 from exprkit.backends.transpiler.bundles import BundleLimits, fuse, modules
 from exprkit.backends.transpiler.program import CodeShape, Transpiled, parts, shape_of
 from exprkit.backends.transpiler.structures import MOST_COLUMNS, find_structures, to_compile
@@ -369,7 +369,7 @@ def as_text(texts, architecture, settings):
 
 
 def idle_engine(pop, X, card, **options):
-    return ptx.Engine(pop, X, precision="fast", dtype=F4, device=card, compiler=as_text, **options)
+    return transpiler.Engine(pop, X, precision="fast", dtype=F4, device=card, compiler=as_text, **options)
 
 
 @needs_bodies
@@ -411,12 +411,12 @@ def test_small_and_large_structures_are_summed_together(options, monkeypatch):
 
     texts = ["x1 + p1", "x1*x2 - " + " - ".join(f"(x1 + {k}) * (x2 - {k})" for k in range(1, 6))]
     monkeypatch.setattr(program, "FEW", 100)
-    monkeypatch.setattr(ptx, "SUM_TURNS", 2)
+    monkeypatch.setattr(transpiler, "SUM_TURNS", 2)
     n_points = 1_050
     random = np.random.default_rng(3)
     X, y = random.uniform(0.5, 2.0, (n_points, 2)).astype(F4), random.uniform(-1, 1, n_points).astype(F4)
     params = np.full((1, 2, 1), 0.5, F4)
-    made = ptx.Engine(
+    made = transpiler.Engine(
         ek.parse(texts), X, precision="fast", dtype=F4, device=test_ptx_modules.PtxCard(),
         compiler=test_ptx_modules.as_text, **options,
     )  # fmt: skip
@@ -472,8 +472,8 @@ def same_bits(a, b):
 @pytest.mark.parametrize("n_points", [1, 130, 2_001])
 def test_bits_are_the_interpreters(gpu, n_points, dtype):
     pop, X, params = everything(n_points, dtype)
-    wanted = values(cuda.Engine(pop, X, precision="ieee", dtype=dtype), params, n_points, dtype)
-    made = ptx.Engine(pop, X, precision="ieee", dtype=dtype, structures_per_module=8)
+    wanted = values(interpreter.Engine(pop, X, precision="ieee", dtype=dtype), params, n_points, dtype)
+    made = transpiler.Engine(pop, X, precision="ieee", dtype=dtype, structures_per_module=8)
     for _ in range(2):  # launched one by one, then as a graph
         assert same_bits(values(made, params, n_points, dtype), wanted).all()
 
@@ -489,8 +489,8 @@ def test_every_operator_has_the_interpreters_bits(gpu, precision, dtype):
         pairs = np.array([(a, b, -0.0) for a in AWKWARD for b in AWKWARD]).astype(dtype)
     X = np.concatenate([pairs, np.random.default_rng(1).uniform(-3, 3, (500, 3)).astype(dtype)])
     params = np.zeros((1, len(pop), 0), dtype)
-    wanted = values(cuda.Engine(pop, X, precision=precision, dtype=dtype), params, len(X), dtype)
-    made = ptx.Engine(pop, X, precision=precision, dtype=dtype, points_per_thread=1, structures_per_module=4)
+    wanted = values(interpreter.Engine(pop, X, precision=precision, dtype=dtype), params, len(X), dtype)
+    made = transpiler.Engine(pop, X, precision=precision, dtype=dtype, points_per_thread=1, structures_per_module=4)
     same = same_bits(values(made, params, len(X), dtype), wanted)[0].all(axis=1)
     assert same.all(), [row.name for row, agrees in zip(rows, same, strict=True) if not agrees]
 
@@ -499,13 +499,13 @@ def test_every_operator_has_the_interpreters_bits(gpu, precision, dtype):
 def test_results_do_not_depend_on_how_code_is_laid_out(gpu):
     n_points = 2_001
     pop, X, params = everything(n_points, F4, n=40)
-    wanted = values(ptx.Engine(pop, X, precision="fast", dtype=F4), params, n_points, F4)
+    wanted = values(transpiler.Engine(pop, X, precision="fast", dtype=F4), params, n_points, F4)
     for options in (
         {"dispatch": "per-expression"}, {"points_per_thread": 1, "block_size": 96}, {"points_per_thread": 4},
         {"structures_per_bundle": 2, "structures_per_module": 4, "code_bytes": 1 << 16}, {"share_code": True},
         {"structures_per_bundle": 1}, {"structures_per_bundle": 1, "share_code": True, "points_per_thread": 1},
     ):  # fmt: skip
-        made = ptx.Engine(pop, X, precision="fast", dtype=F4, **options)
+        made = transpiler.Engine(pop, X, precision="fast", dtype=F4, **options)
         for _ in range(2):
             assert same_bits(values(made, params, n_points, F4), wanted).all(), options
 
@@ -515,9 +515,9 @@ def test_results_do_not_depend_on_how_code_is_laid_out(gpu):
 def test_sums_do_not_depend_on_the_population(gpu, n_points):
     pop, X, params = everything(n_points, F4)
     y, w = X[:, 0].copy(), np.abs(X[:, 1])
-    whole = ptx.Engine(pop, X, precision="fast", dtype=F4)
+    whole = transpiler.Engine(pop, X, precision="fast", dtype=F4)
     some = [3, 17, 29, 41]
-    alone = ptx.Engine(ek.parse([str(pop[i]) for i in some]), X, precision="fast", dtype=F4)
+    alone = transpiler.Engine(ek.parse([str(pop[i]) for i in some]), X, precision="fast", dtype=F4)
     for kind in (SQUARE, ABSOLUTE):
         for weights in (None, w):
             sums = whole.loss_sums(params, y, weights, kind)
@@ -542,9 +542,9 @@ def test_rows_begin_anywhere(gpu, dtype, n_points):
     random = np.random.default_rng(n_points)
     X = random.uniform(0.5, 2.0, (n_points, 3)).astype(dtype)
     params = random.uniform(-2.0, 2.0, (2, len(pop), 1)).astype(dtype)
-    wanted = values(cuda.Engine(pop, X, precision="ieee", dtype=dtype), params, n_points, dtype)
+    wanted = values(interpreter.Engine(pop, X, precision="ieee", dtype=dtype), params, n_points, dtype)
     for shared in (False, True):
-        made = ptx.Engine(pop, cupy.asarray(X), precision="ieee", dtype=dtype, share_code=shared)
+        made = transpiler.Engine(pop, cupy.asarray(X), precision="ieee", dtype=dtype, share_code=shared)
         assert made.parts(VALUES)[0][0].kind(VALUES).by_row == (shared or n_points > 2_000)
         for first in range(0, 5):
             memory = cupy.full(wanted.size + 2 * 64, 7, dtype)
@@ -563,7 +563,7 @@ def test_shared_code_sums_the_same_bits(gpu):
         params = random.uniform(-2.0, 2.0, (1, len(pop), pop.max_params)).astype(F4)
         # not in fast precision: the assembler makes 2^-x of 1 / 2^x where nothing else in the bundle wants 2^x
         sums = [
-            ptx.Engine(pop, X, precision="ieee", dtype=F4, share_code=shared).loss_sums(params, y, None, SQUARE)
+            transpiler.Engine(pop, X, precision="ieee", dtype=F4, share_code=shared).loss_sums(params, y, None, SQUARE)
             for shared in (False, True)
         ]
         assert same_bits(*sums).all()
@@ -573,8 +573,8 @@ def test_shared_code_sums_the_same_bits(gpu):
 def test_optimisation_and_compiler_do_not_change_bits(gpu):
     n_points = 200
     pop, X, params = everything(n_points, F4, n=24)
-    wanted = values(ptx.Engine(pop, X, precision="ieee", dtype=F4), params, n_points, F4)
-    plain = ptx.Engine(pop, X, precision=Precision("ieee", optimisation=0), dtype=F4)
+    wanted = values(transpiler.Engine(pop, X, precision="ieee", dtype=F4), params, n_points, F4)
+    plain = transpiler.Engine(pop, X, precision=Precision("ieee", optimisation=0), dtype=F4)
     assert same_bits(values(plain, params, n_points, F4), wanted).all()
 
 

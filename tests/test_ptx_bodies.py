@@ -14,8 +14,7 @@ import pytest
 from ptx_machine import Machine, PtxError, filled, operator_kernels
 
 from exprkit.backends.precision import Precision
-from exprkit.backends.transpiler import assembler
-from exprkit.backends.transpiler import operator_ptx as ptx
+from exprkit.backends.transpiler import assembler, operator_ptx
 from exprkit.errors import BackendError
 from exprkit.operators import ops
 
@@ -35,7 +34,7 @@ ALONE = [row for row in ops.IN_VALUES.values() if row not in (PAIR, OF_PAIR)]
 
 def missing():
     try:
-        ptx.bodies(Precision(), "float32")
+        operator_ptx.bodies(Precision(), "float32")
         assembler.version("nvjitlink")
     except BackendError as error:
         return str(error)
@@ -53,7 +52,7 @@ def machines():
     def machine(precision, dtype, form="pasted"):
         key = precision, dtype, form
         if key not in made:
-            made[key] = Machine(operator_kernels(ptx.bodies(Precision(precision), dtype, FORMS[form])))
+            made[key] = Machine(operator_kernels(operator_ptx.bodies(Precision(precision), dtype, FORMS[form])))
         return made[key]
 
     return machine
@@ -172,7 +171,7 @@ def test_forms_of_an_operator_make_the_same_bits(machines):
 
 @pytest.mark.parametrize("precision, dtype", CHOICES)
 def test_the_result_may_take_the_place_of_an_operand(machines, precision, dtype):
-    chosen = ptx.bodies(Precision(precision), dtype, FORMS["pasted"])
+    chosen = operator_ptx.bodies(Precision(precision), dtype, FORMS["pasted"])
     for place in "ab":
         text = operator_kernels(chosen, names={"y": f"%{place}"})
         machine = Machine(text)
@@ -210,7 +209,7 @@ def mutants(text):
 
 @pytest.mark.parametrize("precision, dtype", CHOICES)
 def test_a_changed_instruction_is_noticed(precision, dtype):
-    chosen = ptx.bodies(Precision(precision), dtype, FORMS["pasted"])
+    chosen = operator_ptx.bodies(Precision(precision), dtype, FORMS["pasted"])
     text = operator_kernels(chosen)
     every = [mutant for mutant in mutants(text) if ops.BY_CODE[mutant[0]] not in (PAIR, OF_PAIR)]
     picked = set(np.random.default_rng(1).choice(len(every), 60, replace=False))
@@ -240,18 +239,19 @@ def test_a_changed_instruction_is_noticed(precision, dtype):
 )
 def test_the_table_s_cells_are_what_the_compiler_makes_of_the_formulas(settings):
     for double in (False, True) if settings == Precision(settings.operators) else (False,):
-        functions, _ = ptx._parse(ptx.compiled(settings, double))
-        cells = [(row, cell) for row in ops.IN_VALUES.values() if (cell := ptx._cell(row, settings, double))]
+        functions, _ = operator_ptx._parse(operator_ptx.compiled(settings, double))
+        cells = [(row, cell) for row in ops.IN_VALUES.values() if (cell := operator_ptx._cell(row, settings, double))]
         assert len(cells) >= 15
         for row, cell in cells:
-            pasted = ptx._pasted(functions[f"op_{row.name}"], row, double, ()).text
+            pasted = operator_ptx._pasted(functions[f"op_{row.name}"], row, double, ()).text
             as_compiled = re.sub(r"mov\.b(\d\d)", r"mov.f\1", pasted.strip())
             assert cell == as_compiled, row.name
 
 
 @pytest.mark.parametrize("precision, dtype", CHOICES)
 def test_templates_use_no_names_of_their_own_that_an_emitter_could_have(precision, dtype):
-    every = [ptx.bodies(Precision(precision), dtype, most) for most in (ptx.MOST_PASTED, *FORMS.values())]
+    forms = (operator_ptx.MOST_PASTED, *FORMS.values())
+    every = [operator_ptx.bodies(Precision(precision), dtype, most) for most in forms]
     chosen = every[0]
     for body in (body for one in every for body in one.of.values()):
         text = filled(body.text, {"y": "", "y_low": "", "a": "", "a_low": "", "b": "", "n": 1})
@@ -263,7 +263,8 @@ def test_templates_use_no_names_of_their_own_that_an_emitter_could_have(precisio
 
 def test_settings_show_in_the_text():
     def text(dtype="float32", **chosen):
-        return "".join(body.text for body in ptx.bodies(Precision(**chosen), dtype, FORMS["pasted"]).of.values())
+        bodies = operator_ptx.bodies(Precision(**chosen), dtype, FORMS["pasted"])
+        return "".join(body.text for body in bodies.of.values())
 
     assert ".ftz.f32" not in re.sub(r"(ex2|rcp|rsqrt|div)\.approx\.ftz", "", text())  # CUDA's own functions use these
     assert "add.rn.ftz.f32" in text(flush_subnormals=True)
@@ -276,16 +277,17 @@ def test_bodies_are_the_same_text_from_the_disk_and_from_the_compiler(tmp_path, 
     seen = set()
     for folder in ("", str(tmp_path), str(tmp_path)):
         monkeypatch.setenv("EXPRKIT_CACHE_DIR", folder)
-        ptx._bodies.cache_clear()
-        seen.add("".join(operator_kernels(ptx.bodies(Precision("fast"), "float32", most)) for most in FORMS.values()))
+        operator_ptx._bodies.cache_clear()
+        forms = (operator_ptx.bodies(Precision("fast"), "float32", most) for most in FORMS.values())
+        seen.add("".join(map(operator_kernels, forms)))
     assert len(seen) == 1 and len(list(tmp_path.iterdir())) == 1
 
 
 def test_without_the_compiler_there_is_one_line_with_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
-    ptx._bodies.cache_clear()
+    operator_ptx._bodies.cache_clear()
     with pytest.raises(BackendError, match=r"PTX needs cuda-bindings: pip install 'exprkit\[cuda13\]'") as raised:
-        ptx.bodies(Precision(), "float32")
+        operator_ptx.bodies(Precision(), "float32")
     assert "\n" not in str(raised.value)
 
 
@@ -294,7 +296,7 @@ def test_without_the_compiler_there_is_one_line_with_the_command(monkeypatch):
 
 def resources(precision, dtype, level=3):
     """Registers and spills of all operators' kernels, by architecture."""
-    text = operator_kernels(ptx.bodies(Precision(precision), dtype, FORMS["pasted"]))
+    text = operator_kernels(operator_ptx.bodies(Precision(precision), dtype, FORMS["pasted"]))
     found = {}
     for architecture in ARCHITECTURES:
         settings = Precision(optimisation=level)
@@ -319,11 +321,12 @@ def test_every_operator_assembles_everywhere_with_the_registers_pinned(root):
 
 def test_every_operator_assembles_without_optimisation():
     for choice in CHOICES:
-        text = operator_kernels(ptx.bodies(Precision(choice[0]), choice[1]))
+        text = operator_kernels(operator_ptx.bodies(Precision(choice[0]), choice[1]))
         (linked,) = assembler.compile_modules([text], "sm_90", Precision(optimisation=0), cache=False)
         assert len(assembler.usage(linked.report)) == len(ops.IN_VALUES)
 
 
 def test_the_lowest_version_and_target_are_enough():
-    text = operator_kernels(ptx.bodies(Precision(), "float64"), version=ptx.VERSION, target=ptx.TARGET)
-    assert next(iter(assembler.compile_modules([text], ptx.TARGET, Precision(), cache=False))).cubin
+    bodies = operator_ptx.bodies(Precision(), "float64")
+    text = operator_kernels(bodies, version=operator_ptx.VERSION, target=operator_ptx.TARGET)
+    assert next(iter(assembler.compile_modules([text], operator_ptx.TARGET, Precision(), cache=False))).cubin

@@ -20,7 +20,7 @@ import exprkit as ek
 from exprkit.backends.precision import Precision
 from exprkit.backends.reference import engine as definition
 from exprkit.backends.transpiler import assembler, operator_ptx
-from exprkit.backends.transpiler import engine as ptx
+from exprkit.backends.transpiler import engine as transpiler
 from exprkit.errors import BackendError
 from exprkit.expressions import generate
 from exprkit.operators import ops
@@ -168,7 +168,7 @@ def as_text(texts, architecture, settings):
 def engine(pop, X, precision="ieee", change=None, **options):
     """The backend's engine on a card that is not there."""
     card, options = PtxCard(change), {"block_size": 32, **options}
-    return ptx.Engine(pop, X, precision=precision, dtype=X.dtype, device=card, compiler=as_text, **options)
+    return transpiler.Engine(pop, X, precision=precision, dtype=X.dtype, device=card, compiler=as_text, **options)
 
 
 def data(n_points, n_vars, dtype, seed=1):
@@ -273,7 +273,7 @@ def test_many_points_take_several_tiles_and_turns():
 @pytest.mark.parametrize("n_points, points, block", [(290, 1, 32), (130, 2, 96), (601, 2, 128)])
 def test_rows_begin_anywhere_in_memory(dtype, n_points, points, block, monkeypatch):
     """Blocks take several rows of a structure, which begin where 512 bytes of memory do, wherever the rows lie."""
-    monkeypatch.setattr(ptx, "BUSY_BLOCKS", 1)
+    monkeypatch.setattr(transpiler, "BUSY_BLOCKS", 1)
     pop = ek.parse(["x1*x2 + p1*exp(x3)", "x3*x1 + p1*exp(x2)", "x1 + p1", "x2 - 3 * x4 / x1"] * 5)
     X, params = data(n_points, 4, dtype), parameters(pop, 2, dtype)
     wanted = None

@@ -15,7 +15,7 @@ import pytest
 import sympy
 from hard_inputs import NAMES, hard_inputs
 
-from exprkit.backends.cpu import kernels as simd
+from exprkit.backends.cpu import kernels as cpu_kernels
 from exprkit.backends.cpu import reductions
 from exprkit.errors import BackendError
 from exprkit.operators import llvm_writer, ops, polynomials
@@ -42,7 +42,7 @@ def available_levels():
     found = []
     for level in LEVELS:
         try:
-            simd.host(level)
+            cpu_kernels.host(level)
         except BackendError:
             break
         found.append(level)
@@ -57,10 +57,10 @@ def level(request):
     return request.param
 
 
-def run(kernels, row, a, b, form=simd.VV):
+def run(kernels, row, a, b, form=cpu_kernels.VV):
     """One kernel over whole vectors, tile by tile."""
     n = max(len(a), len(b))
-    kernel, count = kernels.function(row.code, form), -(-n // simd.TILE) * simd.TILE
+    kernel, count = kernels.function(row.code, form), -(-n // cpu_kernels.TILE) * cpu_kernels.TILE
     padded = [np.concatenate([x, np.ones(count - len(x), x.dtype)]) for x in (a, b)]
     y = np.empty(count, a.dtype)
     kernel(y.ctypes.data, *(x.ctypes.data for x in padded), count // kernels.lanes)
@@ -127,7 +127,7 @@ def assert_agrees(row, y, reference, limit, a, b):
 @pytest.mark.parametrize("precision", ["ieee", "fast"])
 def test_float32_agrees_with_the_definition(op, precision, level):
     """Rounded once from float64, over the whole range."""
-    kernels = simd.kernels("float32", precision, level)
+    kernels = cpu_kernels.kernels("float32", precision, level)
     n = 100_000 if level == LEVELS_HERE[-1] and precision == "ieee" else 12_000
     limit = tolerance(op, precision, "float32")
     for a, b in (ordinary(op, "float32", n, np.random.default_rng(op.code)), awkward(op, "float32")):
@@ -137,7 +137,7 @@ def test_float32_agrees_with_the_definition(op, precision, level):
 
 def test_float64_special_values_are_those_of_the_definition(op, level):
     a, b = awkward(op, "float64")
-    y, reference = run(simd.kernels("float64", "ieee", level), op, a, b), defined(op, "ieee", a, b)
+    y, reference = run(cpu_kernels.kernels("float64", "ieee", level), op, a, b), defined(op, "ieee", a, b)
     assert (np.isnan(y) == np.isnan(reference)).all()
     special = ~np.isfinite(reference) | (reference == 0)
     huge = np.abs(y) > 1.79e308  # where the last digits decide whether it is inf
@@ -191,7 +191,7 @@ def everywhere(row, n, rng):
 def test_float64_is_right(op, level):
     """Against 50 digits where the row has a formula in SymPy, else against NumPy, exactly."""
     a, b = everywhere(op, 200 if level == LEVELS_HERE[-1] else 60, np.random.default_rng(op.code))
-    y, reference = run(simd.kernels("float64", "ieee", level), op, a, b), defined(op, "ieee", a, b)
+    y, reference = run(cpu_kernels.kernels("float64", "ieee", level), op, a, b), defined(op, "ieee", a, b)
     if op.ulp[1] <= 0.5:
         assert np.array_equal(y, reference, equal_nan=True)
         return
@@ -207,7 +207,7 @@ def test_hard_inputs_are_within_the_errors_of_their_row(name, dtype, level):
     row = ops.BY_NAME[name]
     a, b = hard_inputs(name, dtype)
     for precision in ("ieee", "fast") if row.simd_fast else ("ieee",):
-        y = run(simd.kernels(dtype, precision, level), row, a, b)
+        y = run(cpu_kernels.kernels(dtype, precision, level), row, a, b)
         usual = slice(None) if precision == "ieee" else a > 0
         assert_right(row, y[usual], tolerance(row, precision, dtype), a[usual], b[usual])
 
@@ -244,7 +244,7 @@ def test_no_result_leaves_its_mathematical_range(name, dtype, level):
     a, b = (np.concatenate(pair) for pair in zip((a, b), hard_inputs(name, dtype), strict=True))
     low, high = (np.asarray(end(a, b) if callable(end) else end).astype(dtype) for end in RANGES[name])
     for precision in ("ieee", "fast"):
-        y = run(simd.kernels(dtype, precision, level), row, a, b)
+        y = run(cpu_kernels.kernels(dtype, precision, level), row, a, b)
         left = (y < low) | (y > high)
         assert not left.any(), f"{y[left][0]!r} for {a[left][0]!r}, {b[left][0]!r}"
 
@@ -253,7 +253,7 @@ ALL = sorted(ops.BY_CODE)
 
 
 def is_pair(row):
-    return row.name in simd.PAIR_OPERAND
+    return row.name in cpu_kernels.PAIR_OPERAND
 
 
 @pytest.mark.parametrize("code", [c for c in ALL if ops.BY_CODE[c].width == 1 and not is_pair(ops.BY_CODE[c])])
@@ -261,7 +261,7 @@ def is_pair(row):
 def test_all_forms_give_the_same_bits(code, dtype):
     """Vectors, a scalar on either side, scalars only, in place, an odd number of vectors, and any company."""
     row, rng = ops.BY_CODE[code], np.random.default_rng(code)
-    kernels = simd.kernels(dtype, "ieee")
+    kernels = cpu_kernels.kernels(dtype, "ieee")
     count = 3 * kernels.lanes
     a, b = (x[:count].copy() for x in ordinary(row, dtype, 6 * count, rng))
     a[::5], b[::7] = np.resize(awkward(row, dtype)[0], a[::5].shape), np.resize(awkward(row, dtype)[1], b[::7].shape)
@@ -278,44 +278,44 @@ def test_all_forms_give_the_same_bits(code, dtype):
         others = [place if np.array_equal(x, place, equal_nan=True) else x for x in (a, b)]
         guarded = np.concatenate([place, np.full(4, 77, dtype)])
         operands = [guarded if x is place else x for x in others]
-        kernels.function(code, simd.VV)(guarded.ctypes.data, *(x.ctypes.data for x in operands), 3)
+        kernels.function(code, cpu_kernels.VV)(guarded.ctypes.data, *(x.ctypes.data for x in operands), 3)
         assert same(guarded[:count], wanted)
         assert (guarded[count:] == 77).all()
     for i in range(0, count, 5):
         y = np.full(4, 77, dtype)
-        kernels.function(code, simd.UU)(y.ctypes.data, a[i:].ctypes.data, b[i:].ctypes.data, 1)
+        kernels.function(code, cpu_kernels.UU)(y.ctypes.data, a[i:].ctypes.data, b[i:].ctypes.data, 1)
         assert same(y[:1], wanted[i : i + 1])
         assert (y[1:] == 77).all()
         if row.arity == 2:
             ends = np.full(count, a[i]), np.full(count, b[i])
-            assert same(run(kernels, row, a, b[i:], simd.VS), run(kernels, row, a, ends[1]))
-            assert same(run(kernels, row, a[i:], b, simd.SV), run(kernels, row, ends[0], b))
+            assert same(run(kernels, row, a, b[i:], cpu_kernels.VS), run(kernels, row, a, ends[1]))
+            assert same(run(kernels, row, a[i:], b, cpu_kernels.SV), run(kernels, row, ends[0], b))
 
 
 @pytest.mark.parametrize("row", [row for row in ops.OPERATORS if row.rewrite.split], ids=lambda row: row.name)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_staged_operators_may_be_done_in_two_steps(row, dtype, level):
     """``rest(first(a), b)`` with the pair in a tile, or as two scalars, is as exact as the operator."""
-    kernels = simd.kernels(dtype, "ieee", level)
+    kernels = cpu_kernels.kernels(dtype, "ieee", level)
     first, rest = (ops.BY_NAME[name] for name in row.rewrite.split)
-    a, b = (x[: simd.TILE] for x in ordinary(row, dtype, simd.TILE, np.random.default_rng(1)))
+    a, b = (x[: cpu_kernels.TILE] for x in ordinary(row, dtype, cpu_kernels.TILE, np.random.default_rng(1)))
     a[:60], b[:60] = (np.resize(x, 60) for x in awkward(row, dtype))
     hard = hard_inputs(row.name, dtype)
     a[60 : 60 + len(hard[0])], b[60 : 60 + len(hard[0])] = hard
-    n = simd.TILE // kernels.lanes
-    pair, y = np.empty(2 * simd.TILE, dtype), np.empty(simd.TILE, dtype)
-    kernels.function(first.code, simd.VV)(pair.ctypes.data, a.ctypes.data, None, n)
-    kernels.function(rest.code, simd.VV)(y.ctypes.data, pair.ctypes.data, b.ctypes.data, n)
+    n = cpu_kernels.TILE // kernels.lanes
+    pair, y = np.empty(2 * cpu_kernels.TILE, dtype), np.empty(cpu_kernels.TILE, dtype)
+    kernels.function(first.code, cpu_kernels.VV)(pair.ctypes.data, a.ctypes.data, None, n)
+    kernels.function(rest.code, cpu_kernels.VV)(y.ctypes.data, pair.ctypes.data, b.ctypes.data, n)
     reference = defined(row, "ieee", a, b)
     with np.errstate(over="ignore"):
         assert_agrees(row, y, reference, row.ulp[dtype == "float64"], a, b)
-    for i in range(0, simd.TILE, 31):
+    for i in range(0, cpu_kernels.TILE, 31):
         two = np.full(3, 77, dtype)
-        kernels.function(first.code, simd.UU)(two.ctypes.data, a[i:].ctypes.data, None, 1)
-        assert np.array_equal(two, [pair[i], pair[i + simd.TILE], 77], equal_nan=True)
-        one, all_b = np.full(2, 77, dtype), np.empty(simd.TILE, dtype)
-        kernels.function(rest.code, simd.UU)(one.ctypes.data, two.ctypes.data, b[i:].ctypes.data, 1)
-        kernels.function(rest.code, simd.SV)(all_b.ctypes.data, two.ctypes.data, b.ctypes.data, n)
+        kernels.function(first.code, cpu_kernels.UU)(two.ctypes.data, a[i:].ctypes.data, None, 1)
+        assert np.array_equal(two, [pair[i], pair[i + cpu_kernels.TILE], 77], equal_nan=True)
+        one, all_b = np.full(2, 77, dtype), np.empty(cpu_kernels.TILE, dtype)
+        kernels.function(rest.code, cpu_kernels.UU)(one.ctypes.data, two.ctypes.data, b[i:].ctypes.data, 1)
+        kernels.function(rest.code, cpu_kernels.SV)(all_b.ctypes.data, two.ctypes.data, b.ctypes.data, n)
         assert np.array_equal(one, [y[i], 77], equal_nan=True)
         assert np.array_equal(all_b[i], y[i], equal_nan=True)
 
@@ -452,7 +452,7 @@ def measures(kernels):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_losses_are_accurate_and_leave_out_points_without_weight(dtype, level):
     rng = np.random.default_rng(0)
-    square, absolute = measures(simd.kernels(dtype, "ieee", level))
+    square, absolute = measures(cpu_kernels.kernels(dtype, "ieee", level))
     limit = 1e-6 if dtype == "float32" else 1e-14
     for n, size in product([1, 7, 16, 63, 64, 65, 128, 362, 511, 512], [1, 1e-25, 1e25]):
         pred, target = ((rng.normal(size=n) * size).astype(dtype) for _ in range(2))
@@ -470,7 +470,7 @@ def test_losses_are_accurate_and_leave_out_points_without_weight(dtype, level):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_copies_write_n_points_and_no_more(dtype, level):
-    kernels = simd.kernels(dtype, "ieee", level)
+    kernels = cpu_kernels.kernels(dtype, "ieee", level)
     copy = ctypes.CFUNCTYPE(None, POINTER, POINTER, ctypes.c_int64)(kernels.result("copy_points"))
     fence = ctypes.CFUNCTYPE(None)(kernels.result("fence"))
     source = np.random.default_rng(0).normal(size=600).astype(dtype)
@@ -494,9 +494,9 @@ def test_everything_can_be_assembled_for_arm(dtype):
     llvm.initialize_all_asmprinters()
     arm = llvm_writer.target("aarch64")
     machine = llvm.Target.from_triple(arm.triple).create_target_machine(cpu=arm.cpu, features=arm.features)
-    requests = [(code, form) for code in ALL for form in (simd.VV, simd.UU)]
-    texts = simd.results_text(arm, dtype), reductions.sums_text(arm, dtype)
-    for text in (simd.kernels_text(arm, dtype, "ieee", requests), *texts):
+    requests = [(code, form) for code in ALL for form in (cpu_kernels.VV, cpu_kernels.UU)]
+    texts = cpu_kernels.results_text(arm, dtype), reductions.sums_text(arm, dtype)
+    for text in (cpu_kernels.kernels_text(arm, dtype, "ieee", requests), *texts):
         module = llvm.parse_assembly(text)
         module.verify()
         assert machine.emit_object(module)[:4] == b"\x7fELF"
@@ -504,7 +504,7 @@ def test_everything_can_be_assembled_for_arm(dtype):
 
 def test_a_processor_that_is_not_here_is_refused():
     with pytest.raises(BackendError, match="EXPRKIT_CPU_FEATURES=avx1024: this machine has"):
-        simd.kernels("float32", "ieee", "avx1024")
+        cpu_kernels.kernels("float32", "ieee", "avx1024")
 
 
 @pytest.fixture
@@ -515,7 +515,7 @@ def cache(tmp_path, monkeypatch):
 
 def answer():
     """What a newly made kernel computes."""
-    kernels = simd.Kernels("float32", "ieee", simd.host())
+    kernels = cpu_kernels.Kernels("float32", "ieee", cpu_kernels.host())
     a = np.full(kernels.lanes, 3.0, np.float32)
     y = run(kernels, ops.OPERATORS[0], a, a)
     return y[0]

@@ -44,9 +44,9 @@ def load(name: str) -> Backend:
     if name not in NAMES:
         hint = did_you_mean(name.lower(), NAMES, OTHER_WORDS)
         raise BackendError(f"there is no backend {name!r}{hint} (there are: auto, {', '.join(NAMES)})")
-    found = status(name)
-    if not found.available:
-        raise BackendError(f"backend {name!r} can't run here: {found.detail}")
+    state = status(name)
+    if not state.available:
+        raise BackendError(f"backend {name!r} can't run here: {state.detail}")
     return _backend(name)
 
 
@@ -68,5 +68,5 @@ def offered(name: str) -> tuple[str, ...]:
 
 
 def _backend(name: str) -> Backend:
-    found: Backend = importlib.import_module(f"{__name__}.{MODULES[name]}").BACKEND
-    return found
+    backend: Backend = importlib.import_module(f"{__name__}.{MODULES[name]}").BACKEND
+    return backend

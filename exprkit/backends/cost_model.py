@@ -233,11 +233,11 @@ def choose(
         return Choice("cpu", work, (Candidate("cpu", on_cpu, "chosen: too short for anything else"),))
     rows, able = [], {}
     for name in (name for name in NAMES if name in COSTS):
-        found = status(name)
-        if pop is not None and found.available and COSTS[name].code[work.fast]:
+        state = status(name)
+        if pop is not None and state.available and COSTS[name].code[work.fast]:
             work = counted(work, pop)
-        obstacle = _obstacle(name, found, work, options, settings)
-        seconds = estimate(work, COSTS[name], device() if COSTS[name].on_device else None) if found.available else None
+        obstacle = _obstacle(name, state, work, options, settings)
+        seconds = estimate(work, COSTS[name], device() if COSTS[name].on_device else None) if state.available else None
         rows.append(Candidate(name, seconds, obstacle))
         if seconds and not obstacle:
             able[name] = seconds.total
@@ -246,10 +246,10 @@ def choose(
     return Choice(best, work, tuple(row._replace(reason=said) if row.name == best else row for row in rows))
 
 
-def _obstacle(name: str, found: Status, work: Workload, options: tuple[str, ...], settings: bool) -> str:
+def _obstacle(name: str, state: Status, work: Workload, options: tuple[str, ...], settings: bool) -> str:
     """Why a backend can't do this; empty if it can."""
-    if not found.available:
-        return f"can't run here: {found.detail}"
+    if not state.available:
+        return f"can't run here: {state.detail}"
     if work.on_device and not COSTS[name].on_device:
         return "the data lies on the device"
     if missing := [option for option in options if option not in offered(name)]:

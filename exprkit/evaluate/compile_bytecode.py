@@ -45,23 +45,23 @@ class CompiledBytecode:
 
     def listing(self, i: int) -> str:
         """The words of expression ``i``: their bits, the case they name, and what it does."""
-        made, meaning = accumulate(self._lowered(i)), _meanings()
+        bytecode, meaning = accumulate(self._lowered(i)), _meanings()
         lines = ["word  action      places      case  the accumulator acc becomes"]
-        pairs = zip(made.instructions.tolist(), made.sources.tolist(), strict=True)
+        pairs = zip(bytecode.instructions.tolist(), bytecode.sources.tolist(), strict=True)
         for word, ((action, places), source) in enumerate(pairs):
-            what = _described(action, places, source, made, meaning)
+            what = _described(action, places, source, bytecode, meaning)
             lines.append(f"{word:4}  0x{action:08x}  0x{places:08x}  {action >> 16:4}  {what}")
         return "\n".join(lines)
 
     def cuda(self, i: int) -> str:
         """The CUDA C of the cases that expression ``i`` runs, each once, as it stands in the kernel."""
         used = set((accumulate(self._lowered(i)).instructions[:, ACTION] >> 16).tolist())
-        found = []
+        cases = []
         for labels, code in CASE.findall(opcodes.source(self._precision)):
             numbers = {int(number) for number in re.findall(r"\d+", labels)}
             if numbers & used and "acc" in code:
-                found.append(f"{labels.strip()} {code.strip()}")
-        return "\n".join(found)
+                cases.append(f"{labels.strip()} {code.strip()}")
+        return "\n".join(cases)
 
     def _lowered(self, i: int) -> Any:
         i = range(len(self.pop))[i]
@@ -94,11 +94,11 @@ def _meanings() -> dict[int, tuple[ops.Operator, int]]:
 
 
 def _described(
-    action: int, places: int, source: int, made: Bytecode, meaning: dict[int, tuple[ops.Operator, int]]
+    action: int, places: int, source: int, bytecode: Bytecode, meaning: dict[int, tuple[ops.Operator, int]]
 ) -> str:
     row, mode = meaning[action >> 16]
     place = f"{'t' if action & FROM_SLOT else 'c'}{places & 0xFFFF}"
-    number = _number(source, made)
+    number = _number(source, bytecode)
     operands = {
         layout.ALONE: ("acc", ""), layout.MEMORY: ("acc", place), layout.MEMORY_FIRST: (place, "acc"),
         layout.IMMEDIATE: ("acc", number) if row.arity == 2 else (number, ""), layout.IMMEDIATE_FIRST: (number, "acc"),
@@ -118,11 +118,11 @@ def _applied(row: ops.Operator, a: str, b: str) -> str:
     return f"{row.name}({a}{', ' + b if b else ''})"
 
 
-def _number(source: int, made: Bytecode) -> str:
+def _number(source: int, bytecode: Bytecode) -> str:
     """Where a word's number comes from."""
     kind, index = source & 3, source >> 2
     if kind == PARAMETER:
         return f"p{index + 1}"
     if kind == CONSTANT:
-        return number_text(float(made.constants[index]))
+        return number_text(float(bytecode.constants[index]))
     return f"r{index}"  # of the prologue

@@ -49,11 +49,11 @@ class CompiledPtx:
         Which structure each expression has; ``n_structures`` is how many were compiled.
     """
 
-    def __init__(self, pop: Population, made: list[Transpiled], task: str, settings: Precision, arch: str) -> None:
+    def __init__(self, pop: Population, parts: list[Transpiled], task: str, settings: Precision, arch: str) -> None:
         self.pop, self.arch = pop, arch
-        self.structure = made[0].structures.of if made else np.zeros(0, np.int32)
-        self.n_structures = len(made[0].structures) if made else 0
-        self._parts, self._task, self._settings = made, task, settings
+        self.structure = parts[0].structures.of if parts else np.zeros(0, np.int32)
+        self.n_structures = len(parts[0].structures) if parts else 0
+        self._parts, self._task, self._settings = parts, task, settings
         self.modules: list[str] = []
         self.cubins: list[bytes] = []
         self.registers = self.spills = np.zeros(0, np.int64)
@@ -139,13 +139,13 @@ def compile_ptx(
     changed = functools.partial(CodeShape.changed, points=points, block=block)
     program = lower(pop, precision=settings.operators, dtype=number)
     every = parts(program, to_compile(program), task, MANY_POINTS, number.itemsize, changed)
-    made = CompiledPtx(pop, every, task, settings, arch)
+    result = CompiledPtx(pop, every, task, settings, arch)
     texts = (part.modules(part.kind(task), settings) for part in every)
-    made.modules = [module.text.decode() for some in texts for module in some]
+    result.modules = [module.text.decode() for some in texts for module in some]
     compiler = functools.partial(compile_modules, workers=workers, progress=progress, cache=cache)
-    linked = sorted(compiler(made.modules, arch, settings), key=lambda one: one.index)
-    made.cubins = [one.cubin for one in linked]
+    linked = sorted(compiler(result.modules, arch, settings), key=lambda one: one.index)
+    result.cubins = [one.cubin for one in linked]
     used = [next(iter(usage(one.report).values())) for one in linked]
-    made.registers = np.array([one.registers for one in used], np.int64)
-    made.spills = np.array([one.spill_stores + one.spill_loads for one in used], np.int64)
-    return made
+    result.registers = np.array([one.registers for one in used], np.int64)
+    result.spills = np.array([one.spill_stores + one.spill_loads for one in used], np.int64)
+    return result

@@ -499,8 +499,8 @@ class Evaluator:
 
     def _work(self, n_points: int, on_device: bool) -> Any:
         return cost_model.work_of(
-            on_host_population(self.pop), n_points, dtype=self.dtype, fast=self.precision == "fast", n_steps=self.n_steps,
-            threads=self.threads, on_device=on_device,
+            on_host_population(self.pop), n_points, dtype=self.dtype, fast=self.precision == "fast",
+            n_steps=self.n_steps, threads=self.threads, on_device=on_device,
         )  # fmt: skip
 
     def __reduce__(self) -> Any:

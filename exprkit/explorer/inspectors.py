@@ -130,22 +130,22 @@ def program(subject: Subject) -> Shown:
 
 def bytecode(subject: Subject) -> Shown:
     """What the GPU interpreter reads, and the CUDA C of the cases that it runs."""
-    made = subject.bytecode()
+    compiled = subject.bytecode()
     code = f"{subject.bytecode_code}print(bytecode.listing(0) + '\\n')\nprint(bytecode.cuda(0))"
-    return Shown("text", f"{made.listing(0)}\n\n{made.cuda(0)}", code)
+    return Shown("text", f"{compiled.listing(0)}\n\n{compiled.cuda(0)}", code)
 
 
 def ptx(subject: Subject) -> Shown:
     """The transpiler's PTX, and what its machine code takes on each architecture."""
-    made = {arch: subject.ptx(arch) for arch in ARCHITECTURES}
-    lines = [f"{arch}: {of.registers[0]} registers, {of.spills[0]} bytes spilled" for arch, of in made.items()]
+    code_for = {arch: subject.ptx(arch) for arch in ARCHITECTURES}
+    lines = [f"{arch}: {of.registers[0]} registers, {of.spills[0]} bytes spilled" for arch, of in code_for.items()]
     options = subject.options("precision", "dtype")
     code = (
         f"{subject.setup}for arch in {ARCHITECTURES}:\n    made = ek.compile_ptx(pop, arch{options})\n"
         "    print(f'{arch}: {made.registers[0]} registers, {made.spills[0]} bytes spilled')\nprint()\n"
         "print(made.ptx(0))"
     )
-    return Shown("text", "\n".join([*lines, "", made[ARCHITECTURES[-1]].ptx(0)]), code)
+    return Shown("text", "\n".join([*lines, "", code_for[ARCHITECTURES[-1]].ptx(0)]), code)
 
 
 def sass(subject: Subject) -> Shown:
@@ -164,11 +164,11 @@ def derivatives(subject: Subject) -> Shown:
 
 def leaves(expression: ek.Expression) -> list[str]:
     """Names of the parameters and variables that the expression uses."""
-    found = []
+    words = []
     for kind, names in ((PARAMETER, expression.parameters), (VARIABLE, expression.variables)):
         used = sorted(set(expression.values[expression.kinds == kind].tolist()))
-        found += [names[index] if names else f"{NUMBERED[kind]}{index + 1}" for index in used]
-    return found
+        words += [names[index] if names else f"{NUMBERED[kind]}{index + 1}" for index in used]
+    return words
 
 
 def _derivative(pop: ek.Population, name: str) -> str:

@@ -44,7 +44,7 @@ class Lap(NamedTuple):
 
 def race(
     pop: ek.Population, X: Any, backends: Sequence[str], n_steps: int = 100, *, precision: str = "ieee",
-    dtype: str = "float32", seed: int = 0, stop: Event | None = None,
+    dtype: str = "float32", stop: Event | None = None,
 ) -> Iterator[Lap]:  # fmt: skip
     """Let each backend evaluate everything ``n_steps`` times, with new parameters at each step, until ``stop`` is set.
 
@@ -62,7 +62,7 @@ def race(
         raise ArgumentError("a race needs 1 or more expressions, backends and steps")
     for name in backends:
         ek.Evaluator(pop[:1], X[:1], name)
-    random = np.random.Generator(np.random.PCG64(seed))
+    random = np.random.Generator(np.random.PCG64(0))
     sets = [random.uniform(*PARAMETER_RANGE, (len(pop), pop.max_params)) for _ in range(min(n_steps, PARAMETER_SETS))]
     out = np.zeros((len(pop), len(X)), dtype)
     for name in backends:

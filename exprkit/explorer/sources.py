@@ -43,8 +43,8 @@ def points_of(table: Any, target: str | None) -> Points:
         return Points(table, "points = ...  # the Dataset that was given to ek.explore")
     dataset = ek.data.from_table(table, target)
     shown = repr(table) if isinstance(table, str) else "table"
-    wanted = f", target={target!r}" if target is not None else ""
-    return Points(dataset, f"points = ek.data.from_table({shown}{wanted})", usable_names(dataset.variables))
+    option = f", target={target!r}" if target is not None else ""
+    return Points(dataset, f"points = ek.data.from_table({shown}{option})", usable_names(dataset.variables))
 
 
 def usable_names(variables: tuple[str, ...]) -> bool:

@@ -124,8 +124,8 @@ class Table:
             "parameters": self.pop.n_params, "loss": self.loss,
         })  # fmt: skip
         for place in range(self.params.shape[1]):
-            known = self.fitted & (self.pop.n_params > place)
-            frame[f"p{place + 1}"] = np.where(known, self.params[:, place], np.nan)
+            has_value = self.fitted & (self.pop.n_params > place)
+            frame[f"p{place + 1}"] = np.where(has_value, self.params[:, place], np.nan)
         return frame
 
     def to_csv(self, path: Path) -> Path:

@@ -4,7 +4,7 @@ In: what a user gives, or an alphabet.  Out: ``Population`` (postfix tokens in f
 
 ===================  ==================================================================
 ``parser``           text, SymPy and Expressions to a population
-``generate``         random and exhaustive populations
+``generate``         ``exhaustive`` and ``random_trees``, their ``arguments`` checked
 ``expression``       one expression, written with Python's operators
 ``population``       many; ``population_file``: on disk; ``checks``: what must hold of them
 ``rewrite``          the table's rewrite rules

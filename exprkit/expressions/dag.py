@@ -414,8 +414,8 @@ def derivative(graph, rules, derivatives, y, k):
             if rules.arity[inner] == 2:
                 depth -= 1
                 b = graph.stack[depth]
-            found = term(graph, rules, inner, graph.stack[depth - 1], b)
-            graph.stack[depth - 1] = found
+            node = term(graph, rules, inner, graph.stack[depth - 1], b)
+            graph.stack[depth - 1] = node
             continue
         depth += 1
     graph.rule[y, k] = graph.stack[0]
@@ -432,17 +432,17 @@ def tangent(graph, rules, derivatives, root, leaf):
             continue
         if graph.group[n] < UNIFORM_NODE:
             continue
-        found = -1
+        node = -1
         for k in range(2):
             operand = graph.a[n] if k == 0 else graph.b[n]
             if operand < 0 or graph.tangent[operand] < 0:
                 continue
             factor = derivative(graph, rules, derivatives, n, k)
             part = product(graph, rules, factor, graph.tangent[operand])
-            found = part if found < 0 else total(graph, rules, found, part)
-        if found >= 0 and is_exactly(graph, found, 0.0):
-            found = -1
-        graph.tangent[n] = found
+            node = part if node < 0 else total(graph, rules, node, part)
+        if node >= 0 and is_exactly(graph, node, 0.0):
+            node = -1
+        graph.tangent[n] = node
     return graph.tangent[root]
 
 

@@ -80,14 +80,14 @@ def _others(n: int) -> str:
 
 def _leaf(pop: Differentiated, name: str) -> tuple[int, int]:
     """(VARIABLE or PARAMETER, index) of a name."""
-    found = []
+    every = []
     for kind, names, n in ((VARIABLE, pop.variables, pop.n_vars), (PARAMETER, pop.parameters, pop.max_params)):
-        known = [f"{NUMBERED[kind]}{k + 1}" for k in range(n)] if names is None else list(names)
-        if isinstance(name, str) and name in known:
-            return kind, known.index(name)
-        found += known
-    near = nearest(str(name), found)
-    listed = ", ".join(found[:SHOWN]) + ", …" * (len(found) > SHOWN)
+        words = [f"{NUMBERED[kind]}{k + 1}" for k in range(n)] if names is None else list(names)
+        if isinstance(name, str) and name in words:
+            return kind, words.index(name)
+        every += words
+    near = nearest(str(name), every)
+    listed = ", ".join(every[:SHOWN]) + ", …" * (len(every) > SHOWN)
     hint = f"did you mean {near!r}?" if near else f"there are {listed or 'none'}"
     raise ArgumentError(f"there is no variable or parameter {name!r}: {hint}")
 

@@ -199,8 +199,8 @@ def parameters(*names: int | str | Iterable[str]) -> tuple[Expression, ...]:
     return _leaves(PARAMETER, names)
 
 
-def _leaves(kind: int, given: tuple[Any, ...]) -> tuple[Expression, ...]:
-    words: Given = given[0] if len(given) == 1 and not isinstance(given[0], str) else given
+def _leaves(kind: int, names: tuple[Any, ...]) -> tuple[Expression, ...]:
+    words: Given = names[0] if len(names) == 1 and not isinstance(names[0], str) else names
     if kind == VARIABLE:
         checked = Names(variables=words)
         named, count = checked.variables, checked.max_x

@@ -81,8 +81,8 @@ def _read(file: Any) -> tuple[int, list[np.ndarray], dict[str, tuple[str, ...]]]
     """(format, arrays, names); nothing is unpacked before it is known to be of a reasonable size."""
     with zipfile.ZipFile(file) as archive:
         held = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
-        wanted = [held[name] for name in ("format", *ARRAYS, *NAMES) if name in held]
-        size, unpacked = os.fstat(file.fileno()).st_size, sum(entry.file_size for entry in wanted)
+        entries = [held[name] for name in ("format", *ARRAYS, *NAMES) if name in held]
+        size, unpacked = os.fstat(file.fileno()).st_size, sum(entry.file_size for entry in entries)
         if unpacked > MOST * size:
             raise PopulationError(f"a file of {size:,} bytes that holds {unpacked:,}, more than {MOST} times as much")
         version = int(_array(archive, held["format"]))
@@ -94,5 +94,5 @@ def _read(file: Any) -> tuple[int, list[np.ndarray], dict[str, tuple[str, ...]]]
 
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
     with archive.open(entry) as file:
-        found: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
-    return found
+        array: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
+    return array

@@ -201,8 +201,8 @@ class Likelihood:
             return np.where(f > 0, 2 * (log - (y - f)), np.nan) @ w
 
     def _variance(self, f: np.ndarray) -> np.ndarray:
-        known = self.goal.loss == "poisson" or self.goal.w is not None
-        return np.ones((len(f), 1)) if known else variance(self._objective(f), self.goal.y)[:, None]
+        has_variance = self.goal.loss == "poisson" or self.goal.w is not None
+        return np.ones((len(f), 1)) if has_variance else variance(self._objective(f), self.goal.y)[:, None]
 
     def _weights(self, f: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Slope and curve of every point (the table of the module)."""

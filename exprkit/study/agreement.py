@@ -25,8 +25,6 @@ from exprkit.backends.reference import engine as definition
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
 
-__all__ = ["disagreement"]
-
 RUNS = 6
 SLACK = 8.0  # times the spread of so few runs
 
@@ -40,7 +38,6 @@ def disagreement(
     dtype: Any,
     precision: str = "ieee",
     approximate: bool = False,
-    seed: int = 0,
 ) -> np.ndarray:
     """The share of each expression's results that lies further from the definition than rounding explains.
 
@@ -65,13 +62,13 @@ def disagreement(
         Between 0 and 1 for each expression; 0 where nothing can be compared.
     """
     data = X.astype(dtype)
-    given = np.zeros((len(pop), 0)) if params is None else np.asarray(params).astype(dtype)
-    exact, compared = _Watched(pop, data, precision, dtype, None, approximate).run(given)
+    parameters = np.zeros((len(pop), 0)) if params is None else np.asarray(params).astype(dtype)
+    exact, compared = _Watched(pop, data, precision, dtype, None, approximate).run(parameters)
     spread = np.zeros_like(exact)
-    random = np.random.Generator(np.random.PCG64(seed))
+    random = np.random.Generator(np.random.PCG64(0))
     with np.errstate(all="ignore"):
         for _ in range(RUNS):
-            changed, in_range = _Watched(pop, data, precision, dtype, random, approximate).run(given)
+            changed, in_range = _Watched(pop, data, precision, dtype, random, approximate).run(parameters)
             compared &= in_range & (np.isfinite(changed) == np.isfinite(exact))
             spread = np.fmax(spread, np.abs(changed - exact))
         allowed = SLACK * spread + 2 * np.finfo(dtype).eps * np.abs(exact)

@@ -152,6 +152,7 @@ class Settings:
 
 
 DEFAULTS = asdict(Settings())
+_texts = functools.lru_cache(maxsize=2)(expressions)  # a study measures several backends on the same expressions
 
 
 # ── measuring ────────────────────────────────────────────────────────────────────────
@@ -164,13 +165,9 @@ def run(parameters: dict[str, Any], progress: Callable[..., Any] | None = None) 
         raise ArgumentError(f"there is no parameter {', '.join(sorted(unknown))}; there are {', '.join(DEFAULTS)}")
     one = Settings(**parameters)
     records.checked_name(one.study)
-    texts = _texts(one.expressions, one.n_exprs, one.n_vars, one.n_tokens, one.n_params, one.seed)
+    sizes = {name: getattr(one, name) for name in ("n_vars", "n_tokens", "n_params", "seed")}
+    texts = _texts(one.expressions, one.n_exprs, **sizes)
     return _measured(one, texts, dataset(one.dataset, one.n_points, n_vars=one.n_vars, seed=one.seed), progress)
-
-
-@functools.lru_cache(maxsize=2)  # a study measures several backends on the same expressions
-def _texts(source: str, n_exprs: int, n_vars: int, n_tokens: int, n_params: int, seed: int) -> list[str]:
-    return expressions(source, n_exprs, n_vars=n_vars, n_tokens=n_tokens, n_params=n_params, seed=seed)
 
 
 def run_grid(
@@ -196,9 +193,9 @@ def compile_ahead(runs: Iterable[dict[str, Any]]) -> None:
     """
     few = {"n_exprs": 200, "n_steps": 1, "n_samples": 1, "seconds": 0.0, "n_checked": 1, "code": "anew"}
     options = ("backends", *ENGINE_OPTIONS, "precision", "dtype", "results")
-    wanted = {json.dumps([one[name] for name in options]): one | few for one in runs}
+    distinct = {json.dumps([one[name] for name in options]): one | few for one in runs}
     with ThreadPoolExecutor(machine.cores()) as threads:
-        for one in wanted.values():
+        for one in distinct.values():
             threads.submit(run, one)
 
 
@@ -445,7 +442,7 @@ def medians(samples: pd.DataFrame) -> pd.DataFrame:
 
 def unsteady(samples: pd.DataFrame) -> list[str]:
     """What speaks against trusting the samples, one sentence each (the rules of pyperf, and of nvbench for clocks)."""
-    found = []
+    sentences = []
     warm = samples[~samples["cold"]] if "cold" in samples else samples
     groups = warm.groupby([name for name in CONFIGURATION if name in warm], sort=False, dropna=False)
     for _, rows in groups:
@@ -461,13 +458,10 @@ def unsteady(samples: pd.DataFrame) -> list[str]:
             f"power or heat held the clock back after {number_of(held, 'sample')}": held,
             f"the clock was below three quarters of its highest after {number_of(slow, 'sample')}": slow,
         }  # fmt: skip
-        named = _named(rows.iloc[0], len(groups))
-        found += [f"{named}: {sentence}" for sentence, holds in complaints.items() if holds]
-    return found
-
-
-def _named(row: pd.Series, n_configurations: int) -> str:
-    return row["backend"] if n_configurations == 1 else f"{row['backend']}, {row['n_exprs']:,} x {row['n_points']:,}"
+        backend, size = rows["backend"].iloc[0], "{:,} x {:,}".format(*rows[["n_exprs", "n_points"]].iloc[0])
+        named = backend if len(groups) == 1 else f"{backend}, {size}"
+        sentences += [f"{named}: {sentence}" for sentence, holds in complaints.items() if holds]
+    return sentences
 
 
 def record_of(samples: pd.DataFrame, parameters: dict[str, Any], made_by: str) -> dict[str, Any]:

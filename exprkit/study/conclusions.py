@@ -34,8 +34,6 @@ from exprkit.study.workload import SOURCES
 with brought_by("notebooks"):
     import pandas as pd
 
-__all__ = ["QUESTIONS", "page"]
-
 PAGE = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
 QUESTIONS = re.findall("^## (.*)$", PAGE, re.MULTILINE)
 GROWING = (  # study, column, words, whether cost may grow in proportion
@@ -133,11 +131,6 @@ def _least_bold(values: Iterable[float], write: Callable[[float], str] = written
             for value in values]  # fmt: skip
 
 
-def _steps_alone(rows: pd.DataFrame) -> pd.Series:
-    """Seconds of a step: on the device alone, where that was measured."""
-    return rows["device_s"].fillna(rows["step_s"])
-
-
 # ── the thesis's ─────────────────────────────────────────────────────────────────────
 
 
@@ -162,14 +155,12 @@ def _thesis(results: Results) -> Numbers:
 def own_medians(results: Results) -> pd.DataFrame:
     """Seconds of a sample: a row a benchmark, a column a backend where it ran (one launch for all)."""
     rows = of(results, "benchmarks", "benchmark", dispatch="")
-    if rows.empty:
-        return rows
     rows = with_code(rows, both=True)
     rows = rows.assign(benchmark=plots.benchmark_of(rows), of_esr=rows["source"].eq(plots.SOURCES[1]))
     rows = rows[rows["benchmark"] != plots.OTHER].sort_values("of_esr", kind="stable")
-    found = rows.groupby(["benchmark", "where", "source"], sort=False)["total_s"].median().reset_index()
-    found = found.drop_duplicates(["benchmark", "where"])  # expressions all different, where there are such
-    return found.pivot(index="benchmark", columns="where", values="total_s")
+    seconds = rows.groupby(["benchmark", "where", "source"], sort=False)["total_s"].median().reset_index()
+    seconds = seconds.drop_duplicates(["benchmark", "where"])  # expressions all different, where there are such
+    return seconds.pivot(index="benchmark", columns="where", values="total_s")
 
 
 def _backend(columns: Iterable[str], *names: str) -> list[str]:
@@ -177,47 +168,47 @@ def _backend(columns: Iterable[str], *names: str) -> list[str]:
 
 
 def _cpu_and_gpu(results: Results) -> Numbers:
-    found, theirs = own_medians(results), measured.thesis_medians(results)
-    cpus, gpus = _backend(found, "cpu"), _backend(found, *ON_GPU)
+    ours, theirs = own_medians(results), measured.thesis_medians(results)
+    cpus, gpus = _backend(ours, "cpu"), _backend(ours, *ON_GPU)
     if not cpus and not gpus:
         return {}
     head = ("seconds of a sample", "thesis, CPU", "thesis, best GPU", *(f"`{name}`" for name in (*cpus, *gpus)))
     on_cpu, on_gpu = theirs["cpu_interpreter"], theirs.drop(columns="cpu_interpreter").min(axis=1)
     rows = [(f"benchmark {n}", written(on_cpu[n]), written(on_gpu[n]), *_least_bold(line))
-            for n, line in found[[*cpus, *gpus]].dropna(how="all").iterrows()]  # fmt: skip
+            for n, line in ours[[*cpus, *gpus]].dropna(how="all").iterrows()]  # fmt: skip
     leads = list(_leads(results))
     numbers = {"gpu": gpus, "no_gpu": not gpus, "no_cpu": not cpus, "seconds_table": table(head, rows),
                "boundary": "\n\n".join(_boundary(*one) for one in leads) or None}  # fmt: skip
     little = _cpu_wins_little_work(leads)
     numbers |= {"cpu_wins_little_work": gpus and little, "gpu_wins_any_work": gpus and not little}
     if cpus:
-        gain = (on_cpu / found[cpus].min(axis=1)).dropna()
+        gain = (on_cpu / ours[cpus].min(axis=1)).dropna()
         back = ", which moves the boundary back" if gpus and gain.min() > 1 else ""
         numbers |= {"cpu_gain": gain, "moves_boundary": back}
     if cpus and gpus:
-        host, its_own = _host(results, found, cpus)
-        lead = (found[host] / found[gpus].min(axis=1)).dropna()
+        host, its_own = _host(results, ours, cpus)
+        lead = (ours[host] / ours[gpus].min(axis=1)).dropna()
         wins = int((lead > 1).sum())
         both = f"{wins} of {number_of(len(lead), 'benchmark')} that both were measured on"
         numbers |= {"no_common_benchmark": lead.empty, "gpu_lead": lead, "host": host,
-                    "gpu_wins": "all of them" if wins == len(found) > 1 else both,
+                    "gpu_wins": "all of them" if wins == len(ours) > 1 else both,
                     "whose_host": "its own host" if its_own else "another machine"}  # fmt: skip
     return numbers
 
 
-def _host(results: Results, found: pd.DataFrame, cpus: list[str]) -> tuple[str, bool]:
+def _host(results: Results, ours: pd.DataFrame, cpus: list[str]) -> tuple[str, bool]:
     """The fastest CPU of the host that the GPU is in; else of another one, and that it is another."""
     rows = of(results, "benchmarks", "benchmark")
     host = rows["file"].map({file: measured.host_of(file, results.records.get(file, {})) for file in set(rows["file"])})
     beside = rows.loc[rows["backend"].eq("cpu") & host.isin(host[rows["backend"].isin(ON_GPU)]), "where"]
     own = [name for name in cpus if name in set(beside)]
-    return str(found[own or cpus].rank(axis=1).mean().idxmin()), bool(own)
+    return str(ours[own or cpus].rank(axis=1).mean().idxmin()), bool(own)
 
 
 def _leads(results: Results) -> Iterator[tuple[pd.DataFrame, list[str], list[str], dict[int, Any]]]:
     """Of each file with CPU and GPU: its map, their names, and for numbers of steps the GPU's lead at every size."""
     rows = of(results, "map", results="loss")
-    for _, some in rows.groupby("file") if len(rows) else ():
+    for _, some in rows.groupby("file"):
         first = measured.maps_of(some)[0]
         cpus, gpus = (_backend(first["where"].unique(), *names) for names in (("cpu",), ON_GPU))
         leads: dict[int, Any] = {}
@@ -266,7 +257,7 @@ def pairs(results: Results) -> pd.DataFrame:
     ``anew`` and ``kept``: from which step on the transpiler pays; nan where that is not known.
     """
     rows = of(results, "benchmarks", "results", "map", dispatch="")
-    rows = rows[rows["n_exprs"].ge(MANY) & rows["backend"].isin(ON_GPU)] if len(rows) else rows
+    rows = rows[rows["n_exprs"].ge(MANY) & rows["backend"].isin(ON_GPU)]
     if rows.empty:
         return rows
     rows = rows.assign(kind=rows["code"].mask(rows["backend"].eq("cuda"), "cuda"),
@@ -279,19 +270,19 @@ def pairs(results: Results) -> pd.DataFrame:
     gain = step["cuda"] - step["kept"].fillna(step["anew"])
     pays = {code: (1 + ((once[code] - once["cuda"]) / gain).clip(lower=0)).mask(gain.le(0) & once[code].notna(), np.inf)
             for code in plots.CODE}  # fmt: skip
-    found = pd.DataFrame({
+    work = pd.DataFrame({
         "interpreter": alone["cuda"], "transpiler": alone["kept"].fillna(alone["anew"]),
         "compiling": once["anew"] - once["cuda"], **pays,
     })  # fmt: skip
-    return found.dropna(subset=["interpreter", "transpiler"]).reset_index()
+    return work.dropna(subset=["interpreter", "transpiler"]).reset_index()
 
 
 def _transpiler(results: Results) -> Numbers:
-    found = pairs(results)
-    if found.empty:
+    work = pairs(results)
+    if work.empty:
         return {}
-    ratio, many = found["interpreter"] / found["transpiler"], found["n_points"].ge(MANY)
-    errors, matrix = found["makes"].eq("errors"), found["makes"].eq("matrix")
+    ratio, many = work["interpreter"] / work["transpiler"], work["n_points"].ge(MANY)
+    errors, matrix = work["makes"].eq("errors"), work["makes"].eq("matrix")
     kinds = (("where it only sums errors of 10,000 points or more", errors & many), ("of fewer points", errors & ~many),
              ("where it writes the matrix", matrix))  # fmt: skip
     said = [(words, span(ratio[which], times)) for words, which in kinds if which.any()]
@@ -300,9 +291,9 @@ def _transpiler(results: Results) -> Numbers:
         f"{first[0]}, the interpreter takes {first[1]} as long as the transpiler", *map(", ".join, rest),
     ])}  # fmt: skip
     for code in plots.CODE:
-        known = found[code].dropna()
-        pays = known[np.isfinite(known)]
-        numbers |= {f"{code}_pays": pays, f"{code}_pays_in": len(pays), f"{code}_cases": len(known)}
+        pays_from = work[code].dropna()
+        pays = pays_from[np.isfinite(pays_from)]
+        numbers |= {f"{code}_pays": pays, f"{code}_pays_in": len(pays), f"{code}_cases": len(pays_from)}
     head = ("a step makes", "expressions x points", "interpreter, device", "transpiler, device", "compiling adds",
             "pays from step, compiled anew", "from cache")  # fmt: skip
     rows = [
@@ -310,14 +301,14 @@ def _transpiler(results: Results) -> Numbers:
          f"{one.n_exprs:,} ({SOURCES.get(one.source, one.source)}) x {one.n_points:,}",
          *_least_bold((one.interpreter, one.transpiler)), "" if math.isnan(one.compiling) else written(one.compiling),
          steps(one.anew), steps(one.kept))
-        for one in found.itertuples()
+        for one in work.itertuples()
     ]  # fmt: skip
-    first_benchmark = matrix & found["n_exprs"].eq(BENCHMARKS[1][0]) & found["n_points"].eq(BENCHMARKS[1][1])
+    first_benchmark = matrix & work["n_exprs"].eq(BENCHMARKS[1][0]) & work["n_points"].eq(BENCHMARKS[1][1])
     return numbers | {
         "pairs_table": table(head, rows),
         "matrix_waits": (matrix & many).any() and ratio[matrix & many].between(1 / ALIKE, ALIKE, "neither").all(),
         "errors_gain": (errors & many).any() and ratio[errors & many].gt(1).all(),
-        "compiling_benchmark_1": next(iter(found.loc[first_benchmark, "compiling"].dropna()), None),
+        "compiling_benchmark_1": next(iter(work.loc[first_benchmark, "compiling"].dropna()), None),
     }
 
 
@@ -359,7 +350,7 @@ def measured_by_all(rows: pd.DataFrame, column: str) -> pd.DataFrame:
 
 def _grown(rows: pd.DataFrame, column: str, proportional: bool) -> str:
     """``31 times, ^0.97``: over all of the range, and the exponent between its last two values."""
-    step = _steps_alone(rows).groupby(rows[column]).median()
+    step = rows["device_s"].fillna(rows["step_s"]).groupby(rows[column]).median()  # on the device alone, if measured
     text = times(step.iloc[-1] / step.iloc[0])
     if len(step) > 2 and proportional:
         text += f", ^{np.log(step.iloc[-1] / step.iloc[-2]) / np.log(step.index[-1] / step.index[-2]):.2f}"
@@ -369,7 +360,7 @@ def _grown(rows: pd.DataFrame, column: str, proportional: bool) -> str:
 def _steps_axis(results: Results) -> Numbers:
     """What a sample costs once and for each step."""
     rows = of(results, "steps_axis", results="loss")
-    rows = rows[rows["backend"].ne("numpy") & rows["n_steps"].gt(1)] if len(rows) else rows
+    rows = rows[rows["backend"].ne("numpy") & rows["n_steps"].gt(1)]
     if rows.empty:
         return {}
     said = []
@@ -387,12 +378,12 @@ def _steps_axis(results: Results) -> Numbers:
 def _blocks(results: Results) -> Numbers:
     if measured.blocks(results).empty:
         return {}
-    found = measured.relative_to_best(results)
-    ours = found[~found.index.str.startswith("thesis") & (found.count(axis=1) > 1)]
+    relative = measured.relative_to_best(results)
+    ours = relative[~relative.index.str.startswith("thesis") & (relative.count(axis=1) > 1)]
     if ours.empty:
         return {"one_block_size": True}
-    head = ("threads per block", *(str(size) for size in found.columns))
-    rows = [(name, *_least_bold(line, "{:.2f}".format)) for name, line in found.iterrows()]
+    head = ("threads per block", *(str(size) for size in relative.columns))
+    rows = [(name, *_least_bold(line, "{:.2f}".format)) for name, line in relative.iterrows()]
     worst = [f"`{name.removeprefix('exprkit ')}` {share - 1:.0%}" for name, share in ours.max(axis=1).items()]
     return {"worst_block_size": "; ".join(worst), "blocks_table": table(head, rows)}
 
@@ -404,11 +395,11 @@ def _launches(results: Results) -> Numbers:
     apart, whole = (rows.assign(benchmark=plots.benchmark_of(rows)) for rows in (apart, whole))
     keys = ["where", "source", "benchmark"]
     seconds = apart[apart["benchmark"] != plots.OTHER].groupby(keys)["total_s"].median()
-    found = pd.DataFrame({"seconds": seconds, "factor": seconds / whole.groupby(keys)["total_s"].median()})
-    found = found.dropna().reset_index()
-    found = found.sort_values("source", key=lambda names: names.eq(plots.SOURCES[1]), kind="stable")
+    frame = pd.DataFrame({"seconds": seconds, "factor": seconds / whole.groupby(keys)["total_s"].median()})
+    frame = frame.dropna().reset_index()
+    frame = frame.sort_values("source", key=lambda names: names.eq(plots.SOURCES[1]), kind="stable")
     few, said = figures.between(apart["scaled_from"].astype(int)), []
-    for where, some in found.drop_duplicates(["where", "benchmark"]).groupby("where"):
+    for where, some in frame.drop_duplicates(["where", "benchmark"]).groupby("where"):
         some = some.set_index("benchmark").sort_index()
         said.append(
             f"The same way on `{where}` takes {each(some['seconds'])} ({few} steps, scaled); one launch for all gains"
@@ -419,25 +410,25 @@ def _launches(results: Results) -> Numbers:
 
 def _busy(results: Results) -> Numbers:
     rows = of(results, "benchmarks", "results", source=plots.SOURCES[0], dispatch="", precision="fast")
-    rows = with_code(rows[rows["device_s"].notna()] if len(rows) else rows, both=False)
+    rows = with_code(rows[rows["device_s"].notna()], both=False)
     if rows.empty:
         return {}
     keys, times_of = ["makes", "n_exprs", "n_points", "where"], ["step_s", "device_s", "device_cold_s"]
-    found = rows.assign(makes=rows["results"].map(MAKES)).groupby(keys)[times_of].median().reset_index()
-    share = (found["device_s"] / found["step_s"]).clip(upper=1)
+    each = rows.assign(makes=rows["results"].map(MAKES)).groupby(keys)[times_of].median().reset_index()
+    share = (each["device_s"] / each["step_s"]).clip(upper=1)
     lines = [
         (one.makes, f"{one.n_exprs:,} x {one.n_points:,}", f"`{one.where}`", written(one.step_s), written(one.device_s),
          f"{busy:.0%}", "" if math.isnan(one.device_cold_s) else written(one.device_cold_s))
-        for one, busy in zip(found.itertuples(), share, strict=True)
+        for one, busy in zip(each.itertuples(), share, strict=True)
     ]  # fmt: skip
     head = ("a step makes", "expressions x points", "", "a step of a sample", "on the device alone", "share",
             "with a cold L2")  # fmt: skip
     said = [f"ith {n_points:,} points it works {span(some, '{:.0%}'.format)} of the time"
-            for n_points in (BENCHMARKS[2][1], BENCHMARKS[3][1]) if len(some := share[found["n_points"] == n_points])]
+            for n_points in (BENCHMARKS[2][1], BENCHMARKS[3][1]) if len(some := share[each["n_points"] == n_points])]
     numbers: Numbers = {"busy": f"W{'; w'.join(said)}" if said else None, "busy_table": table(head, lines)}
-    cold = (found["device_cold_s"] / found["device_s"] - 1).dropna()
+    cold = (each["device_cold_s"] / each["device_s"] - 1).dropna()
     if len(cold):
-        worst = found.loc[cold.idxmax()]
+        worst = each.loc[cold.idxmax()]
         size = f"{worst['makes']}, {worst['n_exprs']:,} x {worst['n_points']:,}"
         numbers |= {"cold_cost": f"{max(cold.max(), 0):.0%}", "cold_size": size}
     return numbers

@@ -10,19 +10,6 @@ writes them all:
 
 A figure whose measurements are missing is a ``Lacking``, which says what measures them; one that lacks a part says
 so in its caption.  Titles and captions tell what is in the samples, and what made them is in their records.
-
-=============  ================================================================================
-benchmark      CPU, interpreter and transpiler together, benchmarks 1, 2 and 3
-interpreter    the thesis's GPU interpreter and ours, the same benchmarks
-transpiler     the thesis's transpiler and ours
-steps          each optimisation step before and after
-block_sizes    128, 160 and 192 as in the thesis, then the whole range
-phases         where the time of a sample goes
-tuning         block size x points per thread; occupancy; excess threads
-scaling        cost against expressions, points, variables, parameters, tokens, steps
-crossover      which backend wins where
-roofline       each kernel under the machine's roofs
-=============  ================================================================================
 """
 
 from __future__ import annotations
@@ -48,6 +35,7 @@ with brought_by("notebooks"):
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["Results", "drawings", "kernel_table", "machines", "medians", "read_results", "results_of", "write_all"]
 
@@ -69,33 +57,35 @@ AT = {"n_exprs": ("n_points", 10_000, "points"), "n_points": ("n_exprs", 1000, "
 
 def drawings(results: Results) -> list[Drawing]:
     """Every figure that the results are enough for."""
-    made = (draw(results) for draw in ALL)
-    return [drawing for drawing in made if isinstance(drawing, Drawing)]
+    figures = (draw(results) for draw in ALL)
+    return [drawing for drawing in figures if isinstance(drawing, Drawing)]
 
 
 def write_all(results: str | Path, out: str | Path) -> list[Path]:
     """Draw every figure as SVG and PNG, and a page with all of them and their captions; the files."""
     out = records.folder_at(out)
-    made, paths = drawings(read_results(results)), []
-    for drawing in made:
+    figures, paths = drawings(read_results(results)), []
+    for drawing in figures:
         for suffix in (".svg", ".png"):
             write = functools.partial(plots.write_figure, drawing.figure)
             paths.append(records.write(out / f"{drawing.name}{suffix}", write))
-    page = "\n\n".join(f"![{one.name}]({one.name}.png)\n\n{one.caption}" for one in made)
+    page = "\n\n".join(f"![{one.name}]({one.name}.png)\n\n{one.caption}" for one in figures)
     text = f"# Figures\n\n{page}\n"
     return [*paths, records.write(out / "README.md", lambda path: path.write_text(text, encoding="utf-8"))]
 
 
-def caption(results: Results, what: str, rows: pd.DataFrame, *more: str) -> str:
-    """What is shown; on what it was measured; what made it, by its record."""
-    if rows.empty:
-        return " ".join([what, *more])
-    counts = rows.groupby([*bench.CONFIGURATION, "file"], dropna=False).size()
-    devices = "; ".join(dict.fromkeys(rows["device"]))
-    kinds = ", ".join(dict.fromkeys(rows["dtype"])) + ", " + ", ".join(dict.fromkeys(rows["precision"]))
-    number = "1 sample" if counts.max() == 1 else f"{between(counts)} samples"
-    made = measured.provenance(dict.fromkeys(rows["file"]), results.records)
-    return " ".join([what, *more, f"Measured on {devices}; {number} each; {kinds}; {made}."])
+def _drawing(name: str, figure: Figure, results: Results, what: str, rows: pd.DataFrame, *more: str) -> Drawing:
+    """With a caption: what is shown; on what it was measured; what made it, by its record."""
+    plt.close(figure)  # a notebook shows what a cell returns; once is enough
+    said = [what, *more]
+    if len(rows):
+        counts = rows.groupby([*bench.CONFIGURATION, "file"], dropna=False).size()
+        devices = "; ".join(dict.fromkeys(rows["device"]))
+        kinds = ", ".join([*dict.fromkeys(rows["dtype"]), *dict.fromkeys(rows["precision"])])
+        number = "1 sample" if counts.max() == 1 else f"{between(counts)} samples"
+        origin = measured.provenance(dict.fromkeys(rows["file"]), results.records)
+        said.append(f"Measured on {devices}; {number} each; {kinds}; {origin}.")
+    return Drawing(name, figure, " ".join(said))
 
 
 def between(values: Iterable[Any]) -> str:
@@ -123,10 +113,10 @@ def benchmark(results: Results) -> Drawing:
     figure = plots.comparison(rows, results.thesis, stacked=len(rows) > 0)
     ours = " and ours" if len(rows) else ""
     what = f"Seconds of a sample (parsing, preparing, 100 parameter steps): the thesis's evaluators{ours}."
-    there = set(rows["backend"]) if len(rows) else set()
+    there = set(rows["backend"])
     lacks = [f"Ours on a {name} is not measured yet: {way}." for name, way, kinds in
              (("CPU", MAKE_STUDY, {"cpu"}), ("GPU", MAKE_STUDY_GPU, measured.ON_GPU)) if not there & kinds]  # fmt: skip
-    return Drawing("benchmark", figure, caption(results, what, rows, *_notes(rows), *lacks, THESIS))
+    return _drawing("benchmark", figure, results, what, rows, *_notes(rows), *lacks, THESIS)
 
 
 def interpreter(results: Results) -> Drawing:
@@ -141,40 +131,33 @@ def transpiler(results: Results) -> Drawing:
 
 def _one_kind(results: Results, name: str, theirs: str, ours: str, words: str) -> Drawing:
     rows = measured.benchmarks(results)
-    rows = rows[rows["backend"] == ours] if len(rows) else rows
+    rows = rows[rows["backend"] == ours]
     figure = plots.comparison(rows, results.thesis[results.thesis["evaluator"] == theirs])
     what = f"Seconds of a sample: the thesis's {words}{', and ours' if len(rows) else ''}."
-    lacks = _not_measured(rows)
-    return Drawing(name, figure, caption(results, what, rows, *_notes(rows), *lacks, THESIS))
-
-
-def _not_measured(rows: pd.DataFrame) -> list[str]:
-    """Of the thesis's benchmarks those that the rows of a GPU's backend lack, and what measures them."""
-    there = set(plots.benchmark_of(rows)) if len(rows) else set()
+    there = set(plots.benchmark_of(rows))
     numbers = [number for number in BENCHMARKS if number not in there]
     on = f" on {listed(numbers)}" if there and numbers else ""
-    return [f"Ours{on} is not measured yet: {MAKE_STUDY_GPU}."] if numbers else []
+    lacks = [f"Ours{on} is not measured yet: {MAKE_STUDY_GPU}."] if numbers else []
+    return _drawing(name, figure, results, what, rows, *_notes(rows), *lacks, THESIS)
 
 
 def _notes(rows: pd.DataFrame) -> list[str]:
     """What some of the evaluators' names mean."""
-    found: list[str] = []
-    if rows.empty:
-        return found
+    notes: list[str] = []
     if rows["dispatch"].ne("").any():
         few = rows["scaled_from"].dropna().astype(int) if "scaled_from" in rows else []
         scaled = f"; measured with {between(few)} steps and scaled" if len(few) else ""
-        found.append(f"per-expression: one launch per expression, as the thesis does{scaled}.")
+        notes.append(f"per-expression: one launch per expression, as the thesis does{scaled}.")
     meanings = {"anew": "each sample compiles every structure", "kept": "it finds the machine code there"}
     said = [f"{plots.CODE[code]}: {meanings[code]}" for code in plots.CODE if rows["code"].eq(code).any()]
-    return [*found, f"{'; '.join(said)}."] if said else found
+    return [*notes, f"{'; '.join(said)}."] if said else notes
 
 
 def steps(results: Results) -> Drawing:
     """Each optimisation step before and after."""
     size = dict(zip(("n_exprs", "n_points"), BENCHMARKS[3], strict=True))
     rows = of(results, "steps", **size)
-    rows = rows[rows["backend"].isin(measured.ON_GPU)] if len(rows) else rows
+    rows = rows[rows["backend"].isin(measured.ON_GPU)]
     if len(rows):
         rows = pd.concat([rows, of(results, "benchmarks", backend="ptx", source=plots.SOURCES[0], **size)])
     figure, axes = plt.subplots(1, 2 if len(rows) else 1, figsize=(12 if len(rows) else 6, 3.9), layout="constrained",
@@ -199,12 +182,11 @@ def steps(results: Results) -> Drawing:
         axis.set(title="exprkit, benchmark 3", xlabel="seconds of a sample",
                  xlim=(min(seconds) / 2, max(seconds) * 10))  # fmt: skip
         axis.grid(alpha=0.3)
-    plt.close(figure)
     what = "What each optimisation step brings, before above after. The thesis's are the gains that its text gives."
-    few = sorted({int(n) for n in rows["n_steps"]} - {plots.THESIS_STEPS}) if len(rows) else []
+    few = sorted({int(n) for n in rows["n_steps"]} - {plots.THESIS_STEPS})
     scaled = f"; where {' or '.join(map(str, few))} were measured, scaled" if few else ""
     note = f"Ours: seconds of 100 steps{scaled}." if len(rows) else f"Ours is not measured yet: {MAKE_STUDY_GPU}."
-    return Drawing("steps", figure, caption(results, what, rows, note))
+    return _drawing("steps", figure, results, what, rows, note)
 
 
 def block_sizes(results: Results) -> Drawing:
@@ -232,14 +214,13 @@ def block_sizes(results: Results) -> Drawing:
                  ylabel="times the shortest", ylim=(0.9, None))  # fmt: skip
         axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
         axis.grid(alpha=0.3)
-    plt.close(figure)
     ours = (
         "; at the right the thesis's samples and one step of ours (at the best number of points per thread) over the"
         " shortest of each" if len(rows) else ""
     )  # fmt: skip
     what = f"Block sizes on benchmark 3: the thesis's samples{ours}."
     lacks = [] if len(rows) else [f"Ours is not measured yet: {MAKE_STUDY_GPU}."]
-    return Drawing("block_sizes", figure, caption(results, what, rows, THESIS, *lacks))
+    return _drawing("block_sizes", figure, results, what, rows, THESIS, *lacks)
 
 
 # ── past the thesis ──────────────────────────────────────────────────────────────────
@@ -268,15 +249,14 @@ def phases(results: Results) -> Drawing | Lacking:
     axis.set(xlabel="share of a sample; its length at the right", xlim=(0, 1.12))
     axis.invert_yaxis()
     axis.legend(ncols=len(names), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
-    plt.close(figure)
     what = f"Phases of a sample on {listed(sorted(set(rows['panel'])))} (medians)."
-    return Drawing("phases", figure, caption(results, what, rows, *_notes(rows)))
+    return _drawing("phases", figure, results, what, rows, *_notes(rows))
 
 
 def tuning(results: Results) -> Drawing | Lacking:
     """Heat maps over block size and points per thread, and the threads that find no point."""
     rows = of(results, "blocks", backend="cuda")
-    rows = rows[rows["points_per_thread"].notna() & rows["block_size"].notna()] if len(rows) else rows
+    rows = rows[rows["points_per_thread"].notna() & rows["block_size"].notna()]
     if rows.empty:
         what = "The CUDA interpreter over block size and points a thread is not measured yet"
         return Lacking("tuning", f"{what}: `notebooks/tuning.ipynb` measures it on a machine with an NVIDIA GPU.")
@@ -298,12 +278,11 @@ def tuning(results: Results) -> Drawing | Lacking:
         sns.heatmap(table, annot=labels, fmt=form, cmap=colours, ax=axis, cbar=False, annot_kws={"fontsize": 8})
         axis.set(title=title, xlabel="threads per block", ylabel="points per thread")
     _excess_panel(axes[2])
-    plt.close(figure)
     what = (
         f"The CUDA interpreter on {n_exprs:,} expressions x {n_points:,} points over block size and points per thread;"
         " occupancy: resident warps over 64."
     )
-    return Drawing("tuning", figure, caption(results, what, rows, "Right: idle threads, by arithmetic."))
+    return _drawing("tuning", figure, results, what, rows, "Right: idle threads, by arithmetic.")
 
 
 def _with_registers(rows: pd.DataFrame, table: pd.DataFrame) -> Any:
@@ -343,9 +322,8 @@ def scaling(results: Results) -> Drawing | Lacking:
     figure, axes = plt.subplots(2, 3, figsize=(13, 7.5), layout="constrained")
     used = [(with_code(rows, both=column == "n_steps"), column, title) for rows, column, title in used]
     kept = f", {plots.CODE['kept']}"  # which all other panels show
-    used = [(rows.assign(where=rows["where"].str.removesuffix(kept)), *rest) if len(rows) else (rows, *rest)
-            for rows, *rest in used]  # fmt: skip
-    names = sorted({name for rows, *_ in used if len(rows) for name in rows["where"]})
+    used = [(rows.assign(where=rows["where"].str.removesuffix(kept)), *rest) for rows, *rest in used]
+    names = sorted({name for rows, *_ in used for name in rows["where"]})
     palette = {name: colour_of(name.partition(",")[0]) for name in names}
     legend: dict[str, Any] = {}
     for axis, (rows, column, title) in zip(axes.flat, used, strict=True):
@@ -376,8 +354,7 @@ def scaling(results: Results) -> Drawing | Lacking:
         axis.legend().remove()
         axis.grid(alpha=0.3)
     figure.legend([legend[name] for name in names], names, loc="outside upper center", ncols=6)
-    plt.close(figure)
-    return Drawing("scaling", figure, caption(results, *_of_scaling([(rows, column) for rows, column, _ in used])))
+    return _drawing("scaling", figure, results, *_of_scaling([(rows, column) for rows, column, _ in used]))
 
 
 def _of_scaling(panels: list[tuple[pd.DataFrame, str]]) -> tuple[str, pd.DataFrame]:
@@ -402,7 +379,7 @@ def _of_scaling(panels: list[tuple[pd.DataFrame, str]]) -> tuple[str, pd.DataFra
 def crossover(results: Results) -> Drawing | Lacking:
     """Which backend wins where, for searches of 1 to 1,000 steps."""
     rows = of(results, "map", results="loss")
-    files = rows.groupby("file", sort=False) if len(rows) else ()
+    files = rows.groupby("file", sort=False)
     maps = [some for _, one in files for some in measured.maps_of(one) if len(measured.winners(some, 1))]
     shown = [some["file"].iloc[0] for some in maps]
     if not maps:
@@ -417,14 +394,13 @@ def crossover(results: Results) -> Drawing | Lacking:
         names = some["where"] + some["code"].map(plots.CODE).map(" ({})".format).where(some["code"].ne(""), "")
         part.suptitle("; ".join(sorted(set(names))), fontsize=11)
         line[0].set_ylabel("expressions")
-    plt.close(figure)
     rows = rows[rows["file"].isin(shown)]
     what = (
         "The backend with the shortest sample at each size, and how many times longer the next one takes: parsing,"
         f" preparing and so many steps of squared errors; {sources(rows)} of {between(rows['tokens_each'])} tokens on"
         " average."
     )
-    return Drawing("crossover", figure, caption(results, what, rows))
+    return _drawing("crossover", figure, results, what, rows)
 
 
 def _winners(axis: Axes, table: pd.DataFrame) -> None:
@@ -464,8 +440,7 @@ def roofline(results: Results) -> Drawing | Lacking:
     for axis, file in zip(axes[0], files, strict=True):
         _roofline(axis, table[table["file"] == file], roofs[file])
         axis.set_title(measured.machine_of(file, results.records[file]))
-    plt.close(figure)
-    return Drawing("roofline", figure, caption(results, _of_roofline(rows, roofs), rows))
+    return _drawing("roofline", figure, results, _of_roofline(rows, roofs), rows)
 
 
 def _roofline(axis: Axes, table: pd.DataFrame, roofs: list[tuple[str, float, float]]) -> None:
@@ -489,10 +464,9 @@ def _roofline(axis: Axes, table: pd.DataFrame, roofs: list[tuple[str, float, flo
 
 def _of_roofline(rows: pd.DataFrame, roofs: dict[str, list[tuple[str, float, float]]]) -> str:
     errors = rows["results"].eq("loss")
-    matrix, sums = "steps that write the matrix", "steps that sum errors"
-    kinds = f"at the left {matrix}, at the right those that sum errors" if errors.any() and not errors.all() else (
-        sums if errors.all() else matrix
-    )  # fmt: skip
+    kinds = "steps that sum errors" if errors.all() else "steps that write the matrix"
+    if errors.any() and not errors.all():
+        kinds = f"at the left {kinds}, at the right those that sum errors"
     alone = "; on a GPU one step on the device alone" if rows["device_s"].notna().any() else ""
     units = any(np.isfinite(nodes_per_s) for some in roofs.values() for *_, nodes_per_s in some)
     rate = ", and on a GPU one instruction per node on every arithmetic unit at the highest clock" if units else ""

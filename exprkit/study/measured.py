@@ -19,17 +19,11 @@ import numpy as np
 
 from exprkit import data
 from exprkit.errors import DataError, brought_by
-from exprkit.study import bench, plots, records
+from exprkit.study import bench, plots, records, sides
 from exprkit.study.plots import short
 
 with brought_by("notebooks"):
     import pandas as pd
-
-__all__ = [
-    "Results", "benchmarks", "best_points", "blocks", "host_of", "in_words", "kernel_table", "kernels", "machine_of",
-    "machines", "map_seconds", "maps_of", "medians", "of", "own_steps", "per_expression", "provenance", "read_results",
-    "relative_to_best", "results_of", "roofs_of", "seconds_for", "thesis_medians", "winners", "with_code",
-]  # fmt: skip
 
 OWN = "own"  # in a file's place, for samples that a notebook has just taken
 ON_ONE_THREAD = ("numpy",)  # backends whose older samples name as many threads as the machine had
@@ -37,6 +31,11 @@ WARPS_OF_A_MULTIPROCESSOR = 64
 WARNINGS = 3  # so many are shown of a record's
 ON_GPU = {"cuda", "ptx"}
 LANES = 128  # arithmetic units of a multiprocessor
+TEXTS, SIZES = bench.CONFIGURATION[:10], bench.CONFIGURATION[10:]
+SECONDS = [f"{part}_s" for part in (*bench.PHASES, *bench.PARTS, "steps", "total")]
+NO_SAMPLES = pd.DataFrame(  # with the columns that they would have
+    dict.fromkeys(TEXTS, "") | dict.fromkeys([*SIZES, *SECONDS, *sides.KERNEL_FACTS], 0.0) | {"cold": False}, index=[0]
+).iloc[:0]
 
 
 class Results(NamedTuple):
@@ -62,33 +61,33 @@ def read_results(folder: str | Path | None = None) -> Results:
     return results_of(records.read(folder, cold=True), records.read_records(folder))
 
 
-def results_of(samples: pd.DataFrame, known: dict[str, dict[str, Any]] | None = None) -> Results:
+def results_of(samples: pd.DataFrame, by_file: dict[str, dict[str, Any]] | None = None) -> Results:
     """Samples with what each figure wants to know of every one."""
-    if len(samples):
-        compiled = samples["backend"].map({"ptx": "anew"}).fillna("")  # before there was a choice
-        samples = _with_threads(_with_steps(samples))
-        samples = _warm(samples.assign(
-            code=samples["code"].fillna(compiled) if "code" in samples else compiled, file=samples.get("file", OWN),
-            **{name: np.nan for name in ("device_s", "device_cold_s") if name not in samples},
-        ))  # fmt: skip
-        samples = samples[samples[["total_s", "step_s"]].notna().all(axis=1)]  # the others measured nothing
-        where = samples["backend"] + ", " + samples["device"].map(short)
-        for name, usual in (("precision", "fast"), ("dtype", "float32")):  # as the thesis computes
-            where += (", " + samples[name]).where(samples[name].ne(usual), "")
-        each = {name: samples[f"n_{name}"] / samples["n_exprs"] for name in ("tokens", "params")}
-        samples = samples.assign(
-            evaluator=plots.evaluator_of(samples), where=where,
-            tokens_each=each["tokens"].round().astype(int), params_each=each["params"].round().astype(int),
-        )  # fmt: skip
-    return Results(samples, data.thesis_samples(), data.thesis_steps(), known or {})
+    samples = samples if len(samples) else NO_SAMPLES
+    compiled = samples["backend"].map({"ptx": "anew"}).fillna("")  # before there was a choice
+    samples = _with_threads(_with_steps(samples))
+    samples = _warm(samples.assign(
+        code=samples["code"].fillna(compiled) if "code" in samples else compiled, file=samples.get("file", OWN),
+        **{name: np.nan for name in ("device_s", "device_cold_s") if name not in samples},
+    ))  # fmt: skip
+    samples = samples[samples[["total_s", "step_s"]].notna().all(axis=1)]  # the others measured nothing
+    where = samples["backend"] + ", " + samples["device"].map(short)
+    for name, usual in (("precision", "fast"), ("dtype", "float32")):  # as the thesis computes
+        where += (", " + samples[name]).where(samples[name].ne(usual), "")
+    each = {name: samples[f"n_{name}"] / samples["n_exprs"] for name in ("tokens", "params")}
+    samples = samples.assign(
+        evaluator=plots.evaluator_of(samples), where=where,
+        tokens_each=each["tokens"].round().astype(int), params_each=each["params"].round().astype(int),
+    )  # fmt: skip
+    return Results(samples, data.thesis_samples(), data.thesis_steps(), by_file or {})
 
 
 def _with_steps(samples: pd.DataFrame) -> pd.DataFrame:
     """Files from before there was ``steps_s``: waiting for a step's losses was counted as downloading them."""
-    n_steps, known = samples["n_steps"], samples.get("steps_s", pd.Series(np.nan, samples.index))
+    n_steps, steps_s = samples["n_steps"], samples.get("steps_s", pd.Series(np.nan, samples.index))
     waited = (samples["download_s"] * (n_steps - 1) / n_steps).where(samples["results"].ne("last"), 0.0)
-    steps = known.fillna(samples["evaluate_s"] + waited)
-    step = samples["step_s"].mask(known.isna() & n_steps.gt(1), steps / (n_steps - 1).clip(lower=1))
+    steps = steps_s.fillna(samples["evaluate_s"] + waited)
+    step = samples["step_s"].mask(steps_s.isna() & n_steps.gt(1), steps / (n_steps - 1).clip(lower=1))
     return samples.assign(steps_s=steps, step_s=step)
 
 
@@ -117,13 +116,14 @@ def machines(results: Results) -> pd.DataFrame:
     for name, record in results.records.items():
         ran = record.get("machines", [record])
         gpus = [f"{one['gpu']['name']}, driver {one['gpu']['driver']}" for one in ran if "gpu" in one]
-        clock = record.get("sm_mhz")
+        clock, sentences = record.get("sm_mhz"), record.get("warnings", [])
+        more = [f"and {len(sentences) - WARNINGS} more"] if len(sentences) > WARNINGS else []
         lines[name] = {
             "CPU": "; ".join(dict.fromkeys(one["cpu"] for one in ran)),
             "GPU": "; ".join(dict.fromkeys(gpus)),
             "GPU clock": f"{clock['least']:.0f} to {clock['most']:.0f} MHz" if clock else "",
             "held back": f"{record['throttled_samples']} of {record['samples_on_gpu']} samples" if clock else "",
-            "warnings": _first(record.get("warnings", [])) or "none",
+            "warnings": "; ".join([*sentences[:WARNINGS], *more]) or "none",
         }
     return pd.DataFrame.from_dict(lines, orient="index")
 
@@ -135,48 +135,42 @@ def machine_of(file: str, record: dict[str, Any]) -> str:
     return ", ".join(dict.fromkeys(names)) or file
 
 
-def _first(sentences: list[str]) -> str:
-    """Some of them, and how many more the record has."""
-    more = [f"and {len(sentences) - WARNINGS} more"] if len(sentences) > WARNINGS else []
-    return "; ".join([*sentences[:WARNINGS], *more])
-
-
 def host_of(file: str, record: dict[str, Any]) -> Any:
     """What tells the host of one file's samples from that of another's; of a file without a record its own name."""
     ran = record.get("machines", [record])
     return tuple(dict.fromkeys((one.get("host"), one["cpu"], one.get("cpus")) for one in ran if "cpu" in one)) or file
 
 
-def provenance(files: Iterable[str], known: dict[str, dict[str, Any]]) -> str:
+def provenance(files: Iterable[str], by_file: dict[str, dict[str, Any]]) -> str:
     """What made files of samples, at which commits and on which days: as their records tell, and no more than that."""
-    made: dict[str, list[str]] = {}
+    ways: dict[str, list[str]] = {}
     for file in files:
-        made.setdefault("this notebook" if file == OWN else _made_by(known.get(file, {})), []).append(file)
-    return " and ".join(f"by {way}{_changed(some, known)}{_when(some, known)}" for way, some in made.items())
+        ways.setdefault("this notebook" if file == OWN else _made_by(by_file.get(file, {})), []).append(file)
+    return " and ".join(f"by {way}{_changed(some, by_file)}{_when(some, by_file)}" for way, some in ways.items())
 
 
 def _made_by(record: dict[str, Any]) -> str:
-    made = record.get("made_by", records.UNKNOWN)
-    ways = [made] if isinstance(made, str) else made
+    names = record.get("made_by", records.UNKNOWN)
+    ways = [names] if isinstance(names, str) else names
     return " and ".join(f"`{way}`" if way else "a command that is not recorded" for way in ways)
 
 
-def _changed(files: list[str], known: dict[str, dict[str, Any]]) -> str:
+def _changed(files: list[str], by_file: dict[str, dict[str, Any]]) -> str:
     """The parameters of ``benchmark.ipynb`` that a single run was given, but for the place of its results."""
-    given = known.get(files[0], {}).get("parameters", {}) if len(files) == 1 else {}
-    if not set(given) <= set(bench.DEFAULTS):  # another notebook's
+    parameters = by_file.get(files[0], {}).get("parameters", {}) if len(files) == 1 else {}
+    if not set(parameters) <= set(bench.DEFAULTS):  # another notebook's
         return ""
-    changed = [f"{name}={value}" for name, value in given.items()
+    changed = [f"{name}={value}" for name, value in parameters.items()
                if name != "results_dir" and value != bench.DEFAULTS[name]]  # fmt: skip
     return f" with {', '.join(changed)}" if changed else ""
 
 
-def _when(files: list[str], known: dict[str, dict[str, Any]]) -> str:
+def _when(files: list[str], by_file: dict[str, dict[str, Any]]) -> str:
     """`` (cpu.json: commit cea0d60, 2026-11-21)``; a ``+`` behind a commit whose files had been changed."""
-    files = [file for file in files if file in known and file != OWN]
+    files = [file for file in files if file in by_file and file != OWN]
     if not files:
         return ""
-    runs = [known[file] for file in files]
+    runs = [by_file[file] for file in files]
     commits = [one.get("commit") for run in runs for one in run.get("machines", [run])]
     short = dict.fromkeys(f"commit {commit[:7]}{'+' * commit.endswith('+')}" for commit in commits if commit)
     times = [run["time"] for run in runs if "time" in run]
@@ -206,13 +200,10 @@ def in_words(samples: pd.DataFrame) -> list[str]:
 
 def of(results: Results, /, *studies: str, **equal: Any) -> pd.DataFrame:
     """The samples of some studies whose columns have these values."""
-    samples = results.samples
-    if samples.empty:
-        return samples
-    rows = samples["bench"].isin(studies)
+    rows = results.samples["bench"].isin(studies)
     for name, value in equal.items():
-        rows &= samples[name].eq(value)
-    return samples[rows]
+        rows &= results.samples[name].eq(value)
+    return results.samples[rows]
 
 
 def medians(results: Results) -> pd.DataFrame:
@@ -230,14 +221,12 @@ def medians(results: Results) -> pd.DataFrame:
 def benchmarks(results: Results) -> pd.DataFrame:
     """Our samples of the thesis's benchmarks."""
     rows = pd.concat([of(results, "benchmarks", "benchmark"), per_expression(results)])
-    return rows[plots.benchmark_of(rows) != plots.OTHER] if len(rows) else rows
+    return rows[plots.benchmark_of(rows) != plots.OTHER]
 
 
 def per_expression(results: Results) -> pd.DataFrame:
     """Samples of ``scaled_from`` steps with a launch per expression, as they would have been with the thesis's 100."""
     rows = of(results, "launches", "steps", "benchmarks")
-    if rows.empty:
-        return rows
     rows = rows[rows["dispatch"].ne("") & rows["block_size"].isna() & rows["n_steps"].between(2, plots.THESIS_STEPS)]
     few = rows["n_steps"].lt(plots.THESIS_STEPS)
     whole = rows[few].assign(total_s=seconds_for(rows[few], plots.THESIS_STEPS), n_steps=plots.THESIS_STEPS,
@@ -286,8 +275,6 @@ def map_seconds(rows: pd.DataFrame, n_steps: int) -> pd.DataFrame:
 def blocks(results: Results) -> pd.DataFrame:
     """Our samples of benchmark 3 with a chosen block size."""
     rows = of(results, "blocks", "launches")
-    if rows.empty:
-        return rows
     n_exprs, n_points = plots.BENCHMARKS[3]
     return rows[rows["block_size"].notna() & rows["n_exprs"].eq(n_exprs) & rows["n_points"].eq(n_points)]
 
@@ -297,11 +284,8 @@ def relative_to_best(results: Results) -> pd.DataFrame:
     theirs = results.thesis[(results.thesis["benchmark"] == 3) & results.thesis["block_size"].notna()]
     seconds = theirs.groupby(["evaluator", "block_size"])["seconds"].median().reset_index()
     seconds["evaluator"] = "thesis " + seconds["evaluator"].str.replace("_", " ")
-    rows = blocks(results)
-    if len(rows):
-        ours = best_points(rows)
-        step = ours.groupby(["evaluator", "block_size"])["step_s"].median().rename("seconds").reset_index()
-        seconds = pd.concat([seconds, step], ignore_index=True)
+    ours = best_points(blocks(results)).groupby(["evaluator", "block_size"])["step_s"].median()
+    seconds = pd.concat([seconds, ours.rename("seconds").reset_index()], ignore_index=True)
     table = seconds.astype({"block_size": int}).pivot(index="evaluator", columns="block_size", values="seconds")
     return table.div(table.min(axis=1), axis=0)
 
@@ -319,7 +303,7 @@ def best_points(rows: pd.DataFrame) -> pd.DataFrame:
 def kernel_table(results: Results) -> pd.DataFrame:
     """Of every block size and number of points per thread: step time, registers, spills, shared memory, occupancy."""
     rows = of(results, "blocks")
-    rows = rows[rows["points_per_thread"].notna() & rows["registers"].notna()] if len(rows) else rows
+    rows = rows[rows["points_per_thread"].notna() & rows["registers"].notna()]
     if rows.empty:
         return pd.DataFrame()
     rows = rows.assign(occupancy=rows["resident_blocks"] * rows["block_used"] / 32 / WARPS_OF_A_MULTIPROCESSOR)
@@ -329,8 +313,6 @@ def kernel_table(results: Results) -> pd.DataFrame:
 
 def with_code(rows: pd.DataFrame, both: bool) -> pd.DataFrame:
     """Rows whose machine code is kept; or both kinds, told apart by their names."""
-    if rows.empty:
-        return rows
     if not both:
         return rows[rows["code"].ne("anew") | ~rows["code"].eq("kept").any()]
     return rows.assign(where=rows["where"] + (", " + rows["code"].map(plots.CODE)).fillna(""))

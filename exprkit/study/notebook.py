@@ -13,16 +13,13 @@ The cell tagged ``parameters`` declares every parameter with its type: ``n_exprs
 from __future__ import annotations
 
 import ast
-import difflib
 import json
 import sys
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
-from exprkit.errors import ArgumentError
-
-__all__ = ["check_parameters", "checked", "code_of", "defaults"]
+from exprkit.errors import ArgumentError, did_you_mean
 
 PLAIN = (bool, int, float, str, list, tuple, dict, type(None))  # what papermill can hand over
 CHECKED = "_parameters_checked"
@@ -86,20 +83,20 @@ def defaults(notebook: str | Path) -> dict[str, tuple[type, Any]]:
         ``n_exprs: int = 10_000``.
     """
     kinds = {kind.__name__: kind for kind in WORDS}
-    found = {}
+    parameters = {}
     for node in ast.parse(code_of(notebook)[0]).body:
         match node:
             case ast.AnnAssign(ast.Name(name), ast.Name(kind), ast.expr() as value) if kind in kinds:
-                found[name] = kinds[kind], ast.literal_eval(value)
+                parameters[name] = kinds[kind], ast.literal_eval(value)
             case _:
                 raise ArgumentError(f"{notebook}: line {node.lineno} of its parameters is no  name: type = value")
-    return found
+    return parameters
 
 
-def checked(declared: Mapping[str, tuple[type, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
+def checked(declared: Mapping[str, tuple[type, Any]], values: Mapping[str, Any]) -> dict[str, Any]:
     """All parameters that ``defaults`` found, ``given`` in place of some; raises as ``check_parameters`` does."""
-    _check_names(dict(given), {name: kind for name, (kind, _) in declared.items()}, every=True)
-    return {name: _converted(name, given.get(name, value), kind) for name, (kind, value) in declared.items()}
+    _check_names(dict(values), {name: kind for name, (kind, _) in declared.items()}, every=True)
+    return {name: _converted(name, values.get(name, value), kind) for name, (kind, value) in declared.items()}
 
 
 def _declared(namespace: MutableMapping[str, Any]) -> dict[str, type]:
@@ -115,9 +112,8 @@ def _check_names(namespace: MutableMapping[str, Any], declared: dict[str, type],
         of_jupyter = name.startswith("_") or name in ("In", "Out") or not isinstance(value, PLAIN)
         if name in declared or (of_jupyter and not every):
             continue
-        near = difflib.get_close_matches(name, declared, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(declared)}"
-        raise ArgumentError(f"there is no parameter {name!r}; {hint}")
+        hint = did_you_mean(name, declared) or f"; there are {', '.join(declared)}"
+        raise ArgumentError(f"there is no parameter {name!r}{hint}")
 
 
 def _converted(name: str, value: Any, kind: type) -> Any:

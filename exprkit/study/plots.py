@@ -30,11 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "Drawing", "Lacking", "benchmark_of", "comparison", "evaluator_of", "own_samples", "show", "thesis_samples",
-    "violins", "write_figure",
-]  # fmt: skip
-
 # the thesis's benchmarks: number of expressions (1: "about 250,000") and of points
 BENCHMARKS = {1: (250_000, 362), 2: (10_000, 362), 3: (10_000, 10_860)}
 SOURCES = ("exhaustive", "esr")  # of expressions like the thesis's; the first is shown where both are there
@@ -45,8 +40,8 @@ CODE = {"anew": "compiling", "kept": "from cache"}  # what a sample of the trans
 REPEATED = "247 repeated"
 
 # seaborn's colour-blind palette; the thesis's evaluators have the colour of what exprkit has in their place
-_COLOURS = {"cpu": 0, "cuda": 1, "ptx": 2, "numpy": 7, "per-expression": 4}
-_THESIS = {"cpu_interpreter": "cpu", "gpu_interpreter": "cuda", "gpu_transpiler": "ptx"}
+_COLOURS = {"per-expression": 4, "cpu interpreter": 0, "gpu interpreter": 1, "gpu transpiler": 2,
+            "cpu": 0, "cuda": 1, "ptx": 2, "numpy": 7}  # fmt: skip
 _STYLE: Any = {"svg.hashsalt": "exprkit", "font.family": "DejaVu Sans", "pdf.fonttype": 42, "axes.unicode_minus": False}
 
 
@@ -88,7 +83,9 @@ def comparison(
     """
     parts = [part for part in (thesis_samples(thesis), own_samples(samples)) if len(part)]
     table = pd.concat(parts, ignore_index=True)
-    shown = [panel for panel in (*BENCHMARKS, OTHER) if (table["panel"] == panel).any()]
+    titles: dict[Any, str] = {n: "benchmark {}\n{:,} x {:,}".format(n, *size) for n, size in BENCHMARKS.items()}
+    titles[OTHER] = "other sizes"
+    shown = [panel for panel in titles if (table["panel"] == panel).any()]
     counts = [max(table.loc[table["panel"] == panel, "evaluator"].nunique(), 2) for panel in shown]  # room for a title
     n_rows, n_columns = (len(shown), 1) if stacked else (1, len(shown))
     size = (1.0 + 0.95 * max(counts), 3.0 * n_rows) if stacked else (1.0 + 0.85 * sum(counts), 4.4)
@@ -96,7 +93,7 @@ def comparison(
                                 width_ratios=None if stacked else counts)  # fmt: skip
     for axis, panel in zip(axes.flat, shown, strict=True):
         violins(axis, table[table["panel"] == panel])
-        axis.set_title(title_of(panel).replace("\n", ", " if stacked else "\n"))
+        axis.set_title(titles[panel].replace("\n", ", " if stacked else "\n"))
         axis.margins(y=0.2 if stacked else 0.1)  # for the medians above
     for axis in axes[:, 0]:
         axis.set_ylabel("seconds per sample")
@@ -125,7 +122,10 @@ def own_samples(samples: pd.DataFrame | None) -> pd.DataFrame:
         "source": warm["source"],
     })  # fmt: skip
     other = table["panel"] == OTHER
-    table.loc[other, "evaluator"] += "\n" + _size(warm[other])
+    odd = warm[other]
+    exprs, points = (odd[name].map("{:,}".format).astype(str) for name in ("n_exprs", "n_points"))
+    size = exprs + " x " + points + "\n" + odd["source"] + ", " + odd["n_steps"].astype(str) + " steps"
+    table.loc[other, "evaluator"] += "\n" + size
     repeated = table["source"].eq(SOURCES[1]) & ~other
     table.loc[repeated, "evaluator"] += "\n" + REPEATED
     table = table[~beside_others(table, repeated)].drop(columns="source")
@@ -140,13 +140,13 @@ def beside_others(table: pd.DataFrame, repeated: pd.Series) -> pd.Series:
 
 def benchmark_of(samples: pd.DataFrame) -> pd.Series:
     """Which of the thesis's benchmarks each row repeats."""
-    found = pd.Series(OTHER, samples.index, dtype=object)
+    numbers = pd.Series(OTHER, samples.index, dtype=object)
     like = samples["n_steps"].eq(THESIS_STEPS) & samples["source"].isin(SOURCES)
     if "results" in samples:
         like &= samples["results"].eq("last") & samples["block_size"].isna() & samples["points_per_thread"].isna()
     for number, (n_exprs, n_points) in BENCHMARKS.items():
-        found[like & samples["n_exprs"].eq(n_exprs) & samples["n_points"].eq(n_points)] = number
-    return found
+        numbers[like & samples["n_exprs"].eq(n_exprs) & samples["n_points"].eq(n_points)] = number
+    return numbers
 
 
 def evaluator_of(samples: pd.DataFrame) -> pd.Series:
@@ -166,27 +166,8 @@ def short(device: str) -> str:
 
 def colour_of(evaluator: str) -> Any:
     """The colour of an evaluator or backend by its name."""
-    palette = sns.color_palette("colorblind")
-    words = evaluator.replace("\n", " ")
-    if "per-expression" in words:
-        return palette[_COLOURS["per-expression"]]
-    for name, stands_for in _THESIS.items():
-        if name.replace("_", " ") in words:
-            return palette[_COLOURS[stands_for]]
-    return palette[next((_COLOURS[name] for name in _COLOURS if name in words.split()), 9)]
-
-
-def _size(samples: pd.DataFrame) -> pd.Series:
-    exprs, points = (samples[name].map("{:,}".format).astype(str) for name in ("n_exprs", "n_points"))
-    return exprs + " x " + points + "\n" + samples["source"] + ", " + samples["n_steps"].astype(str) + " steps"
-
-
-def title_of(panel: Any) -> str:
-    """A panel's title."""
-    if panel == OTHER:
-        return "other sizes"
-    n_exprs, n_points = BENCHMARKS[panel]
-    return f"benchmark {panel}\n{n_exprs:,} x {n_points:,}"
+    words = f" {evaluator} ".replace("\n", " ")
+    return sns.color_palette("colorblind")[next((_COLOURS[name] for name in _COLOURS if f" {name} " in words), 9)]
 
 
 # ── drawing ──────────────────────────────────────────────────────────────────────────

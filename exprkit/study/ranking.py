@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from exprkit.data import Dataset
     from exprkit.fitting.fit import FitResult
 
-__all__ = ["best_figure", "front", "front_figure", "table"]
-
 SHOWN = 60  # characters of an expression in a title
 NATS = 0.01  # a likelihood ratio of one per cent says nothing; less is rounding, or where a fit stopped ...
 SHARE = 1e-6  # ... as this is of a large likelihood, which is a sum over many points
@@ -62,25 +60,24 @@ def front(ranked: pd.DataFrame) -> pd.DataFrame:
 
     As well is to ``NATS``, or ``SHARE`` of the number; expressions without a description length do not count.
     """
-    found = ranked.dropna(subset=["description_length"])
-    residuals = found["residuals"].to_numpy()
+    described = ranked.dropna(subset=["description_length"])
+    residuals = described["residuals"].to_numpy()
     tolerance = np.maximum(NATS, SHARE * np.abs(residuals))
-    best = description_length.front(found["function"].to_numpy(), residuals, tolerance)
-    return found.iloc[best].reset_index(drop=True)
+    best = description_length.front(described["function"].to_numpy(), residuals, tolerance)
+    return described.iloc[best].reset_index(drop=True)
 
 
 def front_figure(ranked: pd.DataFrame) -> Figure:
     """All expressions by complexity and likelihood, the front as a line, the shortest description marked."""
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    found = ranked.dropna(subset=["residuals"])
+    described = ranked.dropna(subset=["residuals"])
     best_ones, shortest = front(ranked), ranked.iloc[0]
-    axes.plot(found["function"], found["residuals"], ".", color="0.8", markersize=2, rasterized=True)
+    axes.plot(described["function"], described["residuals"], ".", color="0.8", markersize=2, rasterized=True)
     axes.step(best_ones["function"], best_ones["residuals"], "o-", where="post", markersize=4, label="Pareto front")
     axes.plot(shortest["function"], shortest["residuals"], "*", markersize=14, label="shortest description")
     low, high = best_ones["residuals"].min(), best_ones["residuals"].max()
-    axes.set_ylim(low - 0.05 * (high - low) - 1, high + 0.05 * (high - low) + 1)
-    axes.set_xlabel("complexity of the function: k log n and constants [nats]")
-    axes.set_ylabel("negative log-likelihood [nats]")
+    axes.set(xlabel="complexity of the function: k log n and constants [nats]", ylabel="negative log-likelihood [nats]",
+             ylim=(low - 0.05 * (high - low) - 1, high + 0.05 * (high - low) + 1))  # fmt: skip
     axes.legend()
     plt.close(figure)
     return figure

@@ -31,8 +31,8 @@ def refreshed(text: str, results_folder: str | Path) -> str:
     """A page's text with fresh tables between its marks."""
     for name, make in SECTIONS.items():
         begin, end = (mark.format(name) for mark in MARKS)
-        before, found, rest = text.partition(begin)
-        if found:
+        before, separator, rest = text.partition(begin)
+        if separator:
             text = f"{before}{begin}\n{make(Path(results_folder))}\n{end}{rest.partition(end)[2]}"
     return text
 
@@ -77,11 +77,11 @@ NOT_MEASURED = "None of the thesis's benchmarks is measured yet: `make study`."
 
 def headline(folder: Path) -> str:
     """The few numbers that matter most, and what stands beside them."""
-    found, lines = _samples(folder), []
-    if len(found):  # a search's expressions are all different, and new in every sample
-        kept = found["source"].eq("all different") & found["code"].ne("kept") & found["scaled_from"].isna()
-        found = found[kept]
-    for benchmark, rows in found.groupby("benchmark") if len(found) else ():
+    medians, lines = _samples(folder), []
+    if len(medians):  # a search's expressions are all different, and new in every sample
+        kept = medians["source"].eq("all different") & medians["code"].ne("kept") & medians["scaled_from"].isna()
+        medians = medians[kept]
+    for benchmark, rows in medians.groupby("benchmark") if len(medians) else ():
         best, cpu = rows.loc[rows["median_s"].idxmin()], rows[rows["backend"] == "cpu"]
         both = [best, *([cpu.loc[cpu["median_s"].idxmin()]] if len(cpu) and best["backend"] != "cpu" else [])]
         ours = "; ".join(f"**{_seconds(row['median_s'])}** `{row['backend']}`, {row['device']}" for row in both)
@@ -109,8 +109,8 @@ def headline(folder: Path) -> str:
 
 def _samples(folder: Path) -> pd.DataFrame:
     """Medians of the thesis's benchmarks by configuration, fastest first, the thesis's beside each."""
-    found = measured.read_results(folder)
-    rows = measured.benchmarks(found)
+    recorded = measured.read_results(folder)
+    rows = measured.benchmarks(recorded)
     if rows.empty:
         return rows
     rows = rows.assign(scaled_from=rows["scaled_from"] if "scaled_from" in rows else float("nan"))
@@ -118,7 +118,7 @@ def _samples(folder: Path) -> pd.DataFrame:
                          for steps, some in rows.groupby("scaled_from", dropna=False)], ignore_index=True)  # fmt: skip
     medians["benchmark"] = plots.benchmark_of(medians)
     medians["source"] = medians["source"].map(workload.SOURCES)
-    theirs = measured.thesis_medians(found)
+    theirs = measured.thesis_medians(recorded)
     cpu, gpu = theirs["cpu_interpreter"], theirs.drop(columns="cpu_interpreter").min(axis=1)
     medians = medians.assign(thesis_cpu=medians["benchmark"].map(cpu), thesis_gpu=medians["benchmark"].map(gpu))
     return medians.sort_values(["benchmark", "source", "median_s"])
@@ -126,13 +126,13 @@ def _samples(folder: Path) -> pd.DataFrame:
 
 def results(folder: str | Path) -> str:
     """Median seconds of a sample for each of the thesis's benchmarks, and the machines they are from."""
-    found = _samples(Path(folder))
-    if found.empty:
+    medians = _samples(Path(folder))
+    if medians.empty:
         return NOT_MEASURED
     head = ("benchmark", "expressions x points", "exprkit", "on", "median", "quartiles", "of it parsing", "thesis, CPU",
             "thesis, best GPU")  # fmt: skip
     machines = "\n".join(dict.fromkeys(_machines(Path(folder))))
-    return f"{table(head, [_result(row) for row in found.itertuples()])}\n\n{machines}"
+    return f"{table(head, [_result(row) for row in medians.itertuples()])}\n\n{machines}"
 
 
 def _result(row: Any) -> tuple[str, ...]:

@@ -33,8 +33,6 @@ from exprkit.runtime import files
 with brought_by("notebooks"):
     import pandas as pd
 
-__all__ = ["checked_name", "collect", "folder_at", "key_of", "read", "read_records", "recorded", "write"]
-
 SAMPLES = ".parquet"
 PLAIN = re.compile(r"\w[\w .+-]*")  # of a name: nothing that leads to another folder, or that a file's name can't hold
 LONGEST = 200  # bytes of a name, of the 255 that a file's may have

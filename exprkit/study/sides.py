@@ -146,7 +146,7 @@ class Gpu(Host):
 
         ``device_s`` follows another step.
         """
-        found = {}
+        seconds = {}
         for name, before in (("device_s", step), ("device_cold_s", lambda: None)):
             pair = self.event(), self.event()
             for turn in range(WRITTEN_TIMES):  # about 2 ms on an H200
@@ -156,8 +156,8 @@ class Gpu(Host):
             step()
             self.mark(pair[1])
             self.wait()
-            found[name] = self.seconds([pair])
-        return found
+            seconds[name] = self.seconds([pair])
+        return seconds
 
 
 def kernel_facts(evaluator: Any) -> dict[str, Any]:
@@ -205,14 +205,14 @@ def empty_cache() -> Iterator[None]:
 @functools.cache
 def roofs() -> dict[str, float]:
     """Bytes per second that copying moves, read plus written, on the host and on the device: what nothing can beat."""
-    found = {"host_bytes_per_s": 2 * COPIED / _host_copy()}
+    rates = {"host_bytes_per_s": 2 * COPIED / _host_copy()}
     if not device.missing():
         import cupy
 
         source, target = (cupy.zeros(COPIED // 4, np.float32) for _ in range(2))
         times = [Gpu().alone(lambda: cupy.copyto(target, source))["device_s"] for _ in range(COPIES)]
-        found["gpu_bytes_per_s"] = 2 * COPIED / min(times)
-    return found
+        rates["gpu_bytes_per_s"] = 2 * COPIED / min(times)
+    return rates
 
 
 def _host_copy() -> float:

@@ -24,7 +24,6 @@ resumes it.  A run that asks for a backend which cannot run here is skipped, and
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import json
 import math
@@ -42,11 +41,9 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from exprkit.backends import NAMES, load, status
-from exprkit.errors import ArgumentError, brought_by, number_of
+from exprkit.errors import ArgumentError, brought_by, did_you_mean, number_of
 from exprkit.study import notebook as notebooks
 from exprkit.study import records
-
-__all__ = ["Outcome", "configurations", "jobs_of", "listing", "summary", "sweep"]
 
 BLOCK = ("fixed", "points", "grid")
 FINISHED = "finished.json"
@@ -141,7 +138,7 @@ def sweep(
         raise ArgumentError(f"workers must be 1 or more, not {workers!r}")
     if plain is not None and workers != 1:
         raise ArgumentError("runs in this process go one after the other: workers must be 1")
-    waiting, before = _waiting(jobs, into)
+    waiting, before = waiting_of(jobs, into)
     outcomes = {outcome.folder: outcome for outcome in before}
     bar = progress(total=len(waiting)) if progress else None
     end = math.inf if minutes is None else perf_counter() + 60 * minutes
@@ -160,19 +157,19 @@ def sweep(
     return [outcomes[job.folder] for job in jobs]
 
 
-def _waiting(jobs: list[_Configuration], into: str | Path | None) -> tuple[list[_Configuration], list[Outcome]]:
+def waiting_of(jobs: list[_Configuration], into: str | Path | None) -> tuple[list[_Configuration], list[Outcome]]:
     """The runs that are to be started, and what is known of the others."""
-    waiting, known = [], []
+    waiting, others = [], []
     collected = records.runs_in(into) if into is not None else set()
     for job in jobs:
         reason = unavailable(job.parameters)
         if reason:
-            known.append(Outcome(job.parameters, "skipped", reason, job.folder, 0.0))
+            others.append(Outcome(job.parameters, "skipped", reason, job.folder, 0.0))
         elif job.folder.name in collected or finished(job.folder):
-            known.append(Outcome(job.parameters, "finished before", "", job.folder, 0.0))
+            others.append(Outcome(job.parameters, "finished before", "", job.folder, 0.0))
         else:
             waiting.append(job)
-    return waiting, known
+    return waiting, others
 
 
 def _command(notebook: str | Path, study: Any, plain: Any, only: str | None) -> str:
@@ -206,9 +203,9 @@ def listing(jobs: list[_Configuration], into: str | Path | None = None) -> str:
     for job in jobs:
         groups.setdefault(job.folder.name.rpartition("-")[0], []).append(job)
     lines = [line for name, some in groups.items() for line in _group(name, some, usual)]
-    waiting, known = _waiting(jobs, into)
+    waiting, others = waiting_of(jobs, into)
     runs = f"{number_of(len(jobs), 'run')} in {jobs[0].folder.parent}, {len(waiting):,} of them to be started"
-    return "\n".join([*lines, runs + _limit(waiting), *(summary(known).splitlines() if known else ())])
+    return "\n".join([*lines, runs + _limit(waiting), *(summary(others).splitlines() if others else ())])
 
 
 def _group(name: str, jobs: list[_Configuration], usual: dict[str, str]) -> Iterator[str]:
@@ -276,15 +273,14 @@ def _checked_block(where: str, block: Any) -> tuple[Any, Any, Any]:
     if not isinstance(block, Mapping):
         raise ArgumentError(f"{where} must hold some of {', '.join(BLOCK)}, not {reprlib.repr(block)}")
     for name in set(block) - set(BLOCK):
-        near = difflib.get_close_matches(str(name), BLOCK, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(BLOCK)}"
-        raise ArgumentError(f"{where} has no {name!r}; {hint}")
+        hint = did_you_mean(str(name), BLOCK) or f"; there are {', '.join(BLOCK)}"
+        raise ArgumentError(f"{where} has no {name!r}{hint}")
     fixed, points, grid = block.get("fixed", {}), block.get("points", [{}]), block.get("grid", {})
     if not isinstance(points, list) or not points:
         raise ArgumentError(f"{where}: points must be a list of runs, not {reprlib.repr(points)}")
-    for part, given in (("fixed", fixed), *(("a run of points", point) for point in points), ("grid", grid)):
-        if not isinstance(given, Mapping):
-            shown = reprlib.repr(given)
+    for part, mapping in (("fixed", fixed), *(("a run of points", point) for point in points), ("grid", grid)):
+        if not isinstance(mapping, Mapping):
+            shown = reprlib.repr(mapping)
             raise ArgumentError(f"{where}: {part} must be parameters as in  n_points: 362, not {shown}")
     for name, values in grid.items():
         if not isinstance(values, list) or not values:
@@ -296,8 +292,8 @@ def jobs_of(notebook: str | Path, study: Study, out: str | Path, only: str | Non
     """All runs of a study, checked; ``sweep`` says what is raised."""
     notebook, out = Path(notebook), Path(out)
     code, declared, jobs = notebooks.code_of(notebook), notebooks.defaults(notebook), {}
-    for given in configurations(study):
-        parameters = notebooks.checked(declared, given)
+    for configuration in configurations(study):
+        parameters = notebooks.checked(declared, configuration)
         if only is not None and parameters.get("study") != only:
             continue
         unavailable(parameters)  # raises for a backend that there is not
@@ -305,7 +301,7 @@ def jobs_of(notebook: str | Path, study: Study, out: str | Path, only: str | Non
         name = records.checked_name(str(parameters["study"])) if "study" in parameters else notebook.stem
         folder = out / f"{name}-{records.key_of(code, named)}"
         if folder in jobs:
-            raise ArgumentError(f"the study has this configuration twice: {given}")
+            raise ArgumentError(f"the study has this configuration twice: {configuration}")
         if "results_dir" in parameters:
             parameters["results_dir"] = str(folder.resolve())
         jobs[folder] = _Configuration(notebook, parameters, folder)

@@ -9,6 +9,7 @@ In: the notebooks' parameters ``expressions``, ``dataset``, ``n_exprs``, ...  Ou
 
 from __future__ import annotations
 
+import os
 import reprlib
 from pathlib import Path
 
@@ -18,8 +19,6 @@ from exprkit import data
 from exprkit.errors import ArgumentError
 from exprkit.expressions import generate
 from exprkit.expressions.parser import parse
-
-__all__ = ["SOURCES", "dataset", "expressions"]
 
 SOURCES = {  # name: what it is called in figures and tables
     "exhaustive": "all different",
@@ -56,7 +55,7 @@ def expressions(
         nodes = next(size for size in range(1, 50) if generate.count_exhaustive(size, n_vars=n_vars) >= n)
         everything = generate.exhaustive(nodes, n_vars=n_vars, spelled_out=True)
         return everything[np.arange(n) * len(everything) // n].texts()
-    if _is_file(source):
+    if os.path.isfile(source):  # False also where no file can be named so
         return _cycle(_lines(Path(source)), n)
     raise ArgumentError(f"expressions={reprlib.repr(source)} is neither esr, exhaustive or random nor a file")
 
@@ -73,17 +72,10 @@ def dataset(name: str, n_points: int, *, n_vars: int = 2, seed: int = 0) -> data
         return data.uniform(n_points, n_vars, seed)
     if name not in ("rough_pipe", "nikuradse"):
         raise ArgumentError(f"there is no dataset {name!r}; there are rough_pipe, nikuradse, uniform")
-    found = data.nikuradse() if name == "nikuradse" else data.rough_pipe(seed=seed)
-    if n_vars != found.X.shape[1]:
-        raise ArgumentError(f"{name} has {found.X.shape[1]} variables, not {n_vars}; dataset='uniform' has any number")
-    return found.repeat_to(n_points)
-
-
-def _is_file(source: str) -> bool:
-    try:
-        return Path(source).is_file()
-    except (OSError, ValueError):  # no file can be named so
-        return False
+    points = data.nikuradse() if name == "nikuradse" else data.rough_pipe(seed=seed)
+    if n_vars != points.X.shape[1]:
+        raise ArgumentError(f"{name} has {points.X.shape[1]} variables, not {n_vars}; dataset='uniform' has any number")
+    return points.repeat_to(n_points)
 
 
 def _lines(path: Path) -> list[str]:

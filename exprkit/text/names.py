@@ -97,13 +97,13 @@ class Names:
 
     def meaning(self, word: str) -> tuple[int, int] | None:
         """(kind, value) of a word, as tokens have it; None for a word that means nothing."""
-        found = self._meanings.get(word)
-        if found is None:
+        meaning = self._meanings.get(word)
+        if meaning is None:
             for kind, limit in ((VARIABLE, self.max_x), (PARAMETER, self.max_p)):
                 number = self.numbered(word, kind)
                 if 0 < number <= limit:
                     return kind, number - 1
-        return found
+        return meaning
 
     def words(self, *kinds: int) -> list[str]:
         """All words of these kinds, a few of the numbered ones included (for suggestions)."""

@@ -53,7 +53,7 @@ class Fault:
     def text_of_extent(self) -> str:
         return (self.raw or b"")[self.place : self.place + self.extent].decode("utf-8", "replace")
 
-    def found(self) -> str:
+    def here(self) -> str:
         """The thing at the place: a name, a number, an operator or a character."""
         match = THING.match(self.text, self.column)
         return match[0] if match else ""
@@ -111,7 +111,7 @@ def _reason(fault: Fault) -> tuple[str, int, int]:
         return fault.reason, start, 0
     if fault.code == shunting_yard.EMPTY:
         return REASONS[fault.code](fault), start, 0
-    word = fault.found() if fault.extent == 1 else fault.text_of_extent()
+    word = fault.here() if fault.extent == 1 else fault.text_of_extent()
     if fault.code in (shunting_yard.UNKNOWN_NAME, shunting_yard.OPERATOR_EXPECTED):
         for offset, character in enumerate(word):
             if not character.isascii() and not ("a" + character).isidentifier():  # not a name after all
@@ -176,34 +176,34 @@ def _empty(fault: Fault) -> str:
 
 
 def _illegal(fault: Fault) -> str:
-    return _character(fault.found())
+    return _character(fault.here())
 
 
 def _operand_expected(fault: Fault) -> str:
-    found, before = fault.found(), fault.before()
-    if found == ")" and before.endswith("("):
+    here, before = fault.here(), fault.before()
+    if here == ")" and before.endswith("("):
         name = re.search(r"([^\W\d]\w*)\s*\($", before)
         if name and name[1] in ops.BY_SPELLING:
             return _takes(name[1], 0)
         return "nothing between the parentheses"
-    what = quoted(found) if found else "the end of the text"
+    what = quoted(here) if here else "the end of the text"
     return f"expected a number, a name or '(', found {what}"
 
 
 def _operator_expected(fault: Fault) -> str:
-    found, before = fault.found(), fault.before()
+    here, before = fault.here(), fault.before()
     last = re.search(r"((?:\d|\.\d)[\d.]*|[^\W\d]\w*|\))$", before)
     left = last[1] if last else ""
-    if found == "." and not left.endswith("."):
+    if here == "." and not left.endswith("."):
         return "unexpected '.'; elementwise operators need no dot here"
-    if re.fullmatch(r"[eEf]", found) and left[-1:].isdigit() and fault.text[: fault.column] == before:
-        return f"the exponent of {quoted(left + found)} has no digits"
-    product = f"; to multiply, write {_factor(left)} * {_factor(found)}"
-    if found == "(" and left.isidentifier():
+    if re.fullmatch(r"[eEf]", here) and left[-1:].isdigit() and fault.text[: fault.column] == before:
+        return f"the exponent of {quoted(left + here)} has no digits"
+    product = f"; to multiply, write {_factor(left)} * {_factor(here)}"
+    if here == "(" and left.isidentifier():
         return f"{quoted(left)} is not a function{product}"
-    if left and re.match(r"\w|\(", found):
-        return f"expected an operator, found {quoted(found)}{product}"
-    return f"expected an operator, found {quoted(found)}"
+    if left and re.match(r"\w|\(", here):
+        return f"expected an operator, found {quoted(here)}{product}"
+    return f"expected an operator, found {quoted(here)}"
 
 
 def _factor(word: str) -> str:
@@ -211,11 +211,11 @@ def _factor(word: str) -> str:
 
 
 def _unknown_name(fault: Fault) -> str:
-    word = fault.found()
+    word = fault.here()
     if re.match(r"\s*\(", fault.text[fault.column + len(word) :]):
         return f"unknown function {quoted(word)}{closest(word, fault.names.words(OPERATOR))}"
-    for kind, given in ((VARIABLE, fault.names.variables), (PARAMETER, fault.names.parameters)):
-        if word == NUMBERED[kind] + "0" and given is None:
+    for kind, own in ((VARIABLE, fault.names.variables), (PARAMETER, fault.names.parameters)):
+        if word == NUMBERED[kind] + "0" and own is None:
             return f"{quoted(word)}: {PLURAL[kind]} are counted from 1"
     hint = closest(word, fault.names.words(VARIABLE, PARAMETER, CONSTANT))
     return f"unknown name {quoted(word)}{hint or '; ' + _known(fault.names)}"
@@ -224,10 +224,10 @@ def _unknown_name(fault: Fault) -> str:
 def _known(names: Names) -> str:
     """``variables are x1, x2, …; parameters are p1, p2, …``."""
     parts = []
-    for kind, given, limit in ((VARIABLE, names.variables, names.max_x), (PARAMETER, names.parameters, names.max_p)):
+    for kind, own, limit in ((VARIABLE, names.variables, names.max_x), (PARAMETER, names.parameters, names.max_p)):
         letter, what = NUMBERED[kind], PLURAL[kind]
-        if given is not None:
-            listed = ", ".join(given[:8]) + ", …" * (len(given) > 8)
+        if own is not None:
+            listed = ", ".join(own[:8]) + ", …" * (len(own) > 8)
         else:
             listed = {0: "", 1: f"{letter}1", 2: f"{letter}1, {letter}2"}.get(limit, f"{letter}1, {letter}2, …")
         parts.append(f"{what} are {listed}" if listed else f"there are no {what}")
@@ -235,7 +235,7 @@ def _known(names: Names) -> str:
 
 
 def _bare_function(fault: Fault) -> str:
-    word = fault.found()
+    word = fault.here()
     return f"{quoted(word)} is a function: write {word}({'…, …' if ops.BY_SPELLING[word].arity == 2 else '…'})"
 
 
@@ -244,7 +244,7 @@ def _not_opened(fault: Fault) -> str:
 
 
 def _not_closed(fault: Fault) -> str:
-    word = fault.found()
+    word = fault.here()
     return "this '(' is never closed" if word == "(" else f"the '(' of {quoted(word)} is never closed"
 
 
@@ -253,13 +253,13 @@ def _stray_comma(fault: Fault) -> str:
 
 
 def _arguments(fault: Fault) -> str:
-    return _takes(fault.found(), fault.count)
+    return _takes(fault.here(), fault.count)
 
 
-def _takes(name: str, given: int) -> str:
+def _takes(name: str, count: int) -> str:
     row = ops.BY_SPELLING[name]
     more = " or more" if row.chain else ""
-    return f"{quoted(name)} takes {row.arity}{more} argument{'s' * (row.arity > 1)}, {given or 'none'} given"
+    return f"{quoted(name)} takes {row.arity}{more} argument{'s' * (row.arity > 1)}, {count or 'none'} given"
 
 
 def _rational(fault: Fault) -> str:
@@ -275,7 +275,7 @@ def _rational_zero(fault: Fault) -> str:
 
 
 def _index(fault: Fault) -> str:
-    word = fault.found()
+    word = fault.here()
     what = PLURAL[VARIABLE if word[0] == NUMBERED[VARIABLE] else PARAMETER]
     if fault.count == MAX_INDEX:
         return f"{quoted(word)}: {what} go up to {word[0]}{MAX_INDEX}"

@@ -13,7 +13,7 @@ OPERATOR  an operator's code
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 import numpy as np
 
@@ -39,6 +39,13 @@ class Tokens(Protocol):
 
     @property
     def parameters(self) -> Words: ...
+
+
+class NewTokens(NamedTuple):
+    """Arrays that tokens are written into."""
+
+    kinds: Annotated[np.ndarray, "uint8[n]"]
+    values: Annotated[np.ndarray, "uint64[n]"]
 
 
 class NamedTokens(Tokens, Protocol):

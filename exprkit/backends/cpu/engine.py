@@ -140,8 +140,8 @@ class Engine(contract.Differentiable):
         n_bounds = max(len(lower), len(upper))
         lower, upper = (np.repeat(bound, n_bounds // len(bound), axis=0) for bound in (lower, upper))
         if self._fit_work is None:
-            known = fits_of(self.pop)
-            self._fit_work = TaskLoop(functools.partial(drive_fits, known), functools.partial(serve_fits, known))
+            traits = fits_of(self.pop)
+            self._fit_work = TaskLoop(functools.partial(drive_fits, traits), functools.partial(serve_fits, traits))
         self.gradients.run(
             self._fit_work, params, self.gradients.plan_of_fits(n_rows), (y, weights, fits, lower, upper),
             **self._loss(weights, options.kind, options.delta), **_target(y, weights), pairs=1, fits=fits.ctypes.data,
@@ -230,11 +230,11 @@ class Sharing(NamedTuple):
 class Runner:
     """The programs of a population on one data set, and the threads that run them."""
 
-    def __init__(self, program: Program, X: np.ndarray, made: kernels.Kernels, threads: int, row_cost: int) -> None:
+    def __init__(self, program: Program, X: np.ndarray, library: kernels.Kernels, threads: int, row_cost: int) -> None:
         self.program, self.n_points, self.threads, self.row_cost = program, len(X), threads, row_cost
         self.dtype = X.dtype
-        self._tiles = tiles_of(X, program, made)
-        self.programs = programs_of(program, self._tiles, len(X), made)
+        self._tiles = tiles_of(X, program, library)
+        self.programs = programs_of(program, self._tiles, len(X), library)
         self._plans: dict[int, Sharing] = {}  # by the number of parameter sets
         self._scratch: collections.deque[Any] = collections.deque()
         self._queues: dict[TaskLoop, collections.deque[WorkQueue]] = collections.defaultdict(collections.deque)

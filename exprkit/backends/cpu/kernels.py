@@ -153,11 +153,11 @@ def _parts(row: ops.Operator, k: int) -> int:
 
 def _scalars(code: Code, row: ops.Operator, which: tuple[int, ...]) -> list[Operand | None]:
     """The operands that are one number for all points, in every lane."""
-    found: list[Operand | None] = [None] * row.arity
+    scalars: list[Operand | None] = [None] * row.arity
     for k in which[: row.arity]:
         parts = tuple(code.scalar(code.place(BASES[k], part)) for part in range(_parts(row, k)))
-        found[k] = parts if len(parts) > 1 else parts[0]
-    return found
+        scalars[k] = parts if len(parts) > 1 else parts[0]
+    return scalars
 
 
 def _vector(code: Code, row: ops.Operator, k: int, i: str) -> Operand:
@@ -230,11 +230,11 @@ class Kernels:
             missing = sorted({request for request in requests if not self._addresses[request]})
             if missing:
                 names = [name_of(*request) for request in missing]
-                found = self._load(
+                addresses = self._load(
                     names, lambda: kernels_text(self.target, self.dtype, self.precision, missing), repr(missing)
                 )
                 for request in missing:
-                    self._addresses[request] = found[name_of(*request)]
+                    self._addresses[request] = addresses[name_of(*request)]
         return self._addresses
 
     def address(self, operator: int, form: int) -> int:
@@ -258,8 +258,8 @@ class Kernels:
         """
         with _compiling:
             if names[0] not in self._functions:
-                found = self._load(names, lambda: write(self.target, self.dtype), made_of)
-                self._functions.update(dict.fromkeys(names, found))
+                addresses = self._load(names, lambda: write(self.target, self.dtype), made_of)
+                self._functions.update(dict.fromkeys(names, addresses))
         return self._functions[names[0]]
 
     def _load(self, names: Sequence[str], write: Callable[[], str], made_of: str) -> dict[str, int]:

@@ -124,18 +124,18 @@ class ResultPlaces(NamedTuple):
 GradientPrograms = namedtuple("GradientPrograms", (*TiledPrograms._fields, *ResultPlaces._fields))  # type: ignore[misc]
 
 
-def programs_of(program: Program, tiles: np.ndarray, n_points: int, made: kernels.Kernels) -> Any:
+def programs_of(program: Program, tiles: np.ndarray, n_points: int, library: kernels.Kernels) -> Any:
     """Programs and data, ready to run: ``TiledPrograms``, with derivatives ``GradientPrograms``."""
     dtype, words = tiles.dtype, program_words(program, tiles.itemsize)
     programs = TiledPrograms(
-        words.reshape(-1), made.table(requests(words)).reshape(-1), program.offsets, program.n_prologue,
+        words.reshape(-1), library.table(requests(words)).reshape(-1), program.offsets, program.n_prologue,
         cast(program.constants, dtype), program.first_const, program.n_params, tiles.ctypes.data, len(tiles),
-        tiles.strides[0], step_of(dtype), n_points, made.lanes, dtype.itemsize, made.result("copy_points"),
-        made.result("fence"),
+        tiles.strides[0], step_of(dtype), n_points, library.lanes, dtype.itemsize, library.result("copy_points"),
+        library.result("fence"),
     )  # fmt: skip
     if not isinstance(program, GradientProgram):
         return programs
-    functions = reductions.functions(made)
+    functions = reductions.functions(library)
     results = (program.results >> 2).astype(np.int64) * TILE * dtype.itemsize | (program.results & 3)
     equations = np.array([0, *(functions[f"equations_{m}"] for m in range(1, reductions.COLUMNS + 1))])
     return GradientPrograms(  # type: ignore[call-arg]

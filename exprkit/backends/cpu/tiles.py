@@ -92,10 +92,10 @@ def step_of(dtype: np.dtype) -> int:
     return TILE - LINE // dtype.itemsize
 
 
-def tiles_of(X: np.ndarray, program: Program, made: Kernels) -> np.ndarray:
+def tiles_of(X: np.ndarray, program: Program, library: Kernels) -> np.ndarray:
     """The data as the programs want it, (n_tiles, n_columns, TILE)."""
     check_places(program, X.itemsize)
-    table = made.table((code, kernels.VV) for code in program.column_code.tolist()).reshape(-1)
+    table = library.table((code, kernels.VV) for code in program.column_code.tolist()).reshape(-1)
     step, n_columns = step_of(X.dtype), len(program.column_code)
     n_tiles = max(1, -(-(len(X) + step - TILE) // step)) if len(X) else 0
     room = aligned((n_tiles * n_columns + 1, TILE), X.dtype)
@@ -110,7 +110,7 @@ def tiles_of(X: np.ndarray, program: Program, made: Kernels) -> np.ndarray:
         padded[: len(X)], padded[len(X) :] = X[:, var], X[-1, var]
         y = tiles.ctypes.data + column * tiles.strides[1]
         kernel = table[code * FORMS + kernels.VV]
-        _derive(kernel, y, tiles.strides[0], padded.ctypes.data, step * X.itemsize, n_tiles, TILE // made.lanes)
+        _derive(kernel, y, tiles.strides[0], padded.ctypes.data, step * X.itemsize, n_tiles, TILE // library.lanes)
     return tiles
 
 

@@ -57,7 +57,7 @@ def value_and_derivatives(
 
 def _chained(row: ops.Operator, operands: list[tuple[np.ndarray, Tangent]], y: np.ndarray, n_params: int) -> Tangent:
     """The chain rule for one operator."""
-    found: Tangent = [None] * n_params
+    sums: Tangent = [None] * n_params
     values = [value for value, _ in operands]
     for k, (_, tangent) in enumerate(operands):
         active = [j for j in range(n_params) if tangent[j] is not None]
@@ -67,8 +67,8 @@ def _chained(row: ops.Operator, operands: list[tuple[np.ndarray, Tangent]], y: n
         factor = np.full(len(y), np.nan) if rule is None else rule(values, y)
         for j in active:
             part = _strong(ops.BY_CODE[ops.MUL]).numpy(factor, tangent[j])
-            found[j] = part if found[j] is None else found[j] + part
-    return found
+            sums[j] = part if sums[j] is None else sums[j] + part
+    return sums
 
 
 @functools.cache

@@ -59,7 +59,7 @@ def fit_all(
     options: Options,
 ) -> Fitted:
     """Fit every expression from each of its starts, (n_starts, n_exprs, max_params); the best one counts."""
-    known = dependence(pop)
+    linearity = dependence(pop)
     n_exprs, width = starts.shape[1:]
     fitted = Fitted(
         np.full((n_exprs, width), np.nan), np.full(n_exprs, np.nan), np.zeros(n_exprs, np.int32),
@@ -70,10 +70,10 @@ def fit_all(
         n = int(pop.n_params[i])
         lower = np.full(n, -np.inf) if options.lower is None else options.lower[i, :n]
         upper = np.full(n, np.inf) if options.upper is None else options.upper[i, :n]
-        linear = np.array([bool(int(known.linear[i]) >> j & 1) if j < 64 else False for j in range(n)], bool)
+        linear = np.array([bool(int(linearity.linear[i]) >> j & 1) if j < 64 else False for j in range(n)], bool)
         for start in starts[:, i, :n]:
             model = functools.partial(model_of, i)
-            terms = Terms(options, lower, upper, linear & options.linear, bool(known.differentiable[i]))
+            terms = Terms(options, lower, upper, linear & options.linear, bool(linearity.differentiable[i]))
             fit = LevenbergMarquardt(model, y, w, terms, start)
             with np.errstate(all="ignore"):
                 loss, status = fit.run()
@@ -94,7 +94,7 @@ def step(
     ``least`` and ``most`` are what the bounds leave of it.
     """
     n = len(jtr)
-    least, most = (np.full(n, side) if given is None else given for given, side in ((least, -np.inf), (most, np.inf)))
+    least, most = (np.full(n, end) if side is None else side for side, end in ((least, -np.inf), (most, np.inf)))
     active = is_usable(jtj, jtr)
     if fixed is not None:
         active &= ~fixed

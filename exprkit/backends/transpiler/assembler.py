@@ -261,20 +261,20 @@ def _nvjitlink() -> Any:
 
 
 def _nvjitlink_version() -> str:
-    found = ["nvJitLink", *map(str, _nvjitlink().version())]
+    versions = ["nvJitLink", *map(str, _nvjitlink().version())]
     for name in ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12"):
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found.append(f"{name} {metadata.version(name)}")
-    return " ".join(found)
+            versions.append(f"{name} {metadata.version(name)}")
+    return " ".join(versions)
 
 
 def _run_nvjitlink(text: bytes, architecture: str, options: list[str]) -> tuple[bytes, bytes]:
     linker = _nvjitlink()
-    given = [f"-arch={architecture}", "-verbose", "-no-cache", *options]  # it keeps code on disk itself, without bound
+    arguments = [f"-arch={architecture}", "-verbose", "-no-cache", *options]  # it keeps code on disk itself, unbounded
     try:
-        handle = linker.create(len(given), given)
+        handle = linker.create(len(arguments), arguments)
     except linker.nvJitLinkError as error:
-        raise BackendError(f"nvJitLink takes no such options ({error}): {' '.join(given)}") from None
+        raise BackendError(f"nvJitLink takes no such options ({error}): {' '.join(arguments)}") from None
     try:
         linker.add_data(handle, linker.InputType.PTX, text, len(text), "module.ptx")
         linker.complete(handle)
@@ -301,16 +301,16 @@ def tool(name: str) -> str | None:
     places = [folder for place in own for folder in (*place.glob("cu*/bin"), *place.glob("cuda_*/bin"))]
     toolkit = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
     for folder in (*map(str, sorted(places, reverse=True)), None, str(Path(toolkit) / "bin")):
-        if found := shutil.which(name, path=folder):
-            return found
+        if path := shutil.which(name, path=folder):
+            return path
     return None
 
 
 def _ptxas() -> str:
-    found = tool("ptxas")
-    if found is None:
+    path = tool("ptxas")
+    if path is None:
         raise BackendError("ptxas is not installed: pip install nvidia-cuda-nvcc")
-    return found
+    return path
 
 
 def _ptxas_version() -> str:
@@ -356,7 +356,7 @@ _USED = re.compile(r"Used (\d+) registers")
 
 def usage(report: str) -> dict[str, Usage]:
     """Registers and spills of every kernel, out of an assembler's report."""
-    found: dict[str, Usage] = {}
+    by_entry: dict[str, Usage] = {}
     name, stack, stores, loads = "", 0, 0, 0
     for line in report.splitlines():
         if kernel := _KERNEL.search(line):
@@ -366,8 +366,8 @@ def usage(report: str) -> dict[str, Usage]:
         elif spills := _STACK.search(line):
             stack, stores, loads = map(int, spills.groups())
         elif used := _USED.search(line):
-            found[name] = Usage(int(used[1]), stores, loads, stack)
-    return found
+            by_entry[name] = Usage(int(used[1]), stores, loads, stack)
+    return by_entry
 
 
 def _refusal(compiler: str, text: bytes, log: str, architecture: str) -> str:

@@ -138,9 +138,9 @@ class Pass:
 
     def __init__(self, device: Any, code: ModuleCache, n_sets: int, n_tiles: int, at_once: int) -> None:
         self.device, self.code, self.arguments = device, code, PassArguments(device)
-        made = work(code.transpiled, n_sets, n_tiles, at_once)
-        self._first, self._rows = made.first, made.rows
-        self._table = device.xp.asarray(made.table)
+        items = work(code.transpiled, n_sets, n_tiles, at_once)
+        self._first, self._rows = items.first, items.rows
+        self._table = device.xp.asarray(items.table)
         self._starts: list[Callable[[], None]] = []
         self._graph: Any = None
         self._is_ready = False
@@ -163,7 +163,8 @@ class Pass:
                     self._starts += starts
             self._is_ready = self.code.epoch == before
             return
-        if self._graph is None and len(self._starts) > 1 and not self.code.separate and self.device.xp is not np:
+        together = len(self._starts) > 1 and not self.code.options.separate
+        if self._graph is None and together and self.device.xp is not np:
             self._graph = self._captured()
         if self._graph is not None:
             self._graph.launch(self.device.current_stream())
@@ -175,7 +176,7 @@ class Pass:
         """The launches of a module: one, or one for each row of its bundles."""
         first, stop = int(self._first[i]), int(self._first[i + 1])
         threads = self.code.kind.block
-        if not self.code.separate:
+        if not self.code.options.separate:
             return [kernels[0].prepare((stop - first, 1), threads, 0, self._given(first))]
         edges = [first + int(row) for row in self._rows[i]] + [stop]
         own = self._table[first:stop, 0]

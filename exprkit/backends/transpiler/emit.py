@@ -127,7 +127,7 @@ class Emitter:
             out=np.empty(room, np.uint8),
             used=used,
             computed=np.full((1 << (2 * most_instructions + 8).bit_length(), 5), -1, np.int64),
-            made=np.empty(int(sizes.max(initial=1)), np.int64),
+            results=np.empty(int(sizes.max(initial=1)), np.int64),
             loaded=np.full(max(self.n_columns, most_columns) + 1, -1, np.int64),
             state=np.zeros(writer.N_STATE, np.int64),
         )

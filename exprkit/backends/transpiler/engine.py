@@ -34,7 +34,7 @@ from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler.assembler import compile_modules, disassemble
 from exprkit.backends.transpiler.cuda_graph import WORK_BYTES as WORK_ITEM
 from exprkit.backends.transpiler.cuda_graph import Pass, window
-from exprkit.backends.transpiler.modules import ModuleCache
+from exprkit.backends.transpiler.modules import ModuleCache, ModuleOptions
 from exprkit.backends.transpiler.program import MANY, CodeShape, Transpiled, parts, shape_of
 from exprkit.backends.transpiler.structures import to_compile
 from exprkit.backends.transpiler.templates import CHUNK, LINE, VALUES, WARP, Kind
@@ -123,8 +123,8 @@ class Engine(DeviceEngine, contract.Compiling):
         self._of_a_bundle = 1 if self.separate else _check_count("structures_per_bundle", structures_per_bundle)
         self._of_a_module = _check_count("structures_per_module", structures_per_module)
         self.seconds: dict[str, float] = {}
-        self._options: dict[str, Any] = {"compiler": compiler or _compiler(threads, cache), "most_bytes": code_bytes,
-                         "seconds": self.seconds, "progress": progress, "separate": self.separate}  # fmt: skip
+        compiler = compiler or _compiler(threads, cache)
+        self._options = ModuleOptions(compiler, self.separate, code_bytes, self.seconds, progress)
         started = time.perf_counter()
         self.program = lower(pop, precision=self.settings.operators, positive=self._positive(X), dtype=self.dtype)
         self.seconds["lower"] = time.perf_counter() - started
@@ -139,21 +139,21 @@ class Engine(DeviceEngine, contract.Compiling):
     def _make_columns(self, X: Any) -> None:
         """Make the columns, chunk by chunk of points, and get ready to make numbers."""
         self._load(self.structures.numbers, Columns.of(self.program), self.device.xp.asarray(X))
-        made = self._launcher.columns()
-        padded = self.device.xp.zeros((len(made), -(-self.n_points // CHUNK) * CHUNK), self.dtype)
-        padded[:, : made.shape[1]] = made[:, : padded.shape[1]]
-        by_chunk = padded.reshape(len(made), padded.shape[1] // CHUNK, CHUNK).transpose(1, 0, 2)
+        columns = self._launcher.columns()
+        padded = self.device.xp.zeros((len(columns), -(-self.n_points // CHUNK) * CHUNK), self.dtype)
+        padded[:, : columns.shape[1]] = columns[:, : padded.shape[1]]
+        by_chunk = padded.reshape(len(columns), padded.shape[1] // CHUNK, CHUNK).transpose(1, 0, 2)
         self._columns = self.device.xp.ascontiguousarray(by_chunk)
 
     def parts(self, task: str) -> list[tuple[Transpiled, Any]]:
         """The structures in bundles and modules for a task, and each part's instances on the device."""
         if task not in self._parts:
             started = time.perf_counter()
-            made = parts(
+            of_task = parts(
                 self.program, self.structures, task, self.n_points, self.dtype.itemsize, self._changed,
                 self._of_a_module,
             )  # fmt: skip
-            self._parts[task] = [(part, self.device.xp.asarray(part.bundles.instances)) for part in made]
+            self._parts[task] = [(part, self.device.xp.asarray(part.bundles.instances)) for part in of_task]
             self.seconds["group"] += time.perf_counter() - started
         return self._parts[task]
 
@@ -189,7 +189,7 @@ class Engine(DeviceEngine, contract.Compiling):
         for sets in self._passes(params, self._sets_at_once(len(params), VALUES)):
             self._run_values(out[sets], 0, self.n_points, width, self.n_points)
 
-    def _run_values(self, out: Any, start: int, stop: int, width: int, wanted: int) -> None:
+    def _run_values(self, out: Any, start: int, stop: int, width: int, n_points: int) -> None:
         """All sets whose numbers are there, at some points.
 
         ``out`` is (n_sets, n_exprs, points from ``start`` on), of which ``wanted`` may be written,
@@ -199,10 +199,10 @@ class Engine(DeviceEngine, contract.Compiling):
         first = self.device.pointer(out) - start * self.dtype.itemsize
         for part, instances in self.parts(VALUES):
             store = min(width, part.shape.points)
-            masked = wanted % part.shape.points != 0 and store < part.shape.points
-            made = self._pass(part, instances, (VALUES, store, masked, False), len(out), start, stop)
-            made.arguments.set(out=first, row_bytes=of_a_row, out_set_bytes=of_a_row * self.n_exprs)
-            made.launch()
+            masked = n_points % part.shape.points != 0 and store < part.shape.points
+            graph = self._pass(part, instances, (VALUES, store, masked, False), len(out), start, stop)
+            graph.arguments.set(out=first, row_bytes=of_a_row, out_set_bytes=of_a_row * self.n_exprs)
+            graph.launch()
 
     def _to_host(self, params: Any, out: np.ndarray) -> None:
         """Into a host array by way of the device: some sets at a time, or some points of one set."""
@@ -263,9 +263,9 @@ class Engine(DeviceEngine, contract.Compiling):
                 # where points have weights, those of 0 stand behind the last one
                 masked = self.n_points % part.shape.points != 0 and weights is None
                 how = task, 1, masked, weights is not None
-                made = self._pass(part, instances, how, len(sums), start, stop)
-                made.arguments.set(out=partials, target=target, weights=weights)
-                made.launch()
+                graph = self._pass(part, instances, how, len(sums), start, stop)
+                graph.arguments.set(out=partials, target=target, weights=weights)
+                graph.launch()
             if not alone:
                 self._add(partials, sums, start > 0)
 
@@ -336,9 +336,9 @@ class Engine(DeviceEngine, contract.Compiling):
         ``how``: task, store, masked and weighted of the ``Kind``.
         """
         key = id(part), how, n_sets, start, stop
-        made: Pass = self._prepared(key, lambda: self._new_pass(part, instances, how, n_sets, start, stop))
-        made.arguments.set(numbers=self._immediates.arrays["immediates"])
-        return made
+        graph: Pass = self._prepared(key, lambda: self._new_pass(part, instances, how, n_sets, start, stop))
+        graph.arguments.set(numbers=self._immediates.arrays["immediates"])
+        return graph
 
     def _new_pass(
         self, part: Transpiled, instances: Any, how: tuple[str, int, bool, bool], n_sets: int, start: int, stop: int
@@ -346,16 +346,16 @@ class Engine(DeviceEngine, contract.Compiling):
         task, store, masked, weighted = how
         kind = part.kind(task, by_row=self._is_by_row(part, task), store=store, masked=masked, weighted=weighted)
         if (id(part), kind) not in self._codes:
-            self._codes[id(part), kind] = ModuleCache(self.device, part, kind, self.settings, **self._options)
+            self._codes[id(part), kind] = ModuleCache(self.device, part, kind, self.settings, self._options)
         tiles, rows = self._shared_out(part, kind.task, n_sets, start, stop)
         points = window(start, stop, kind.block * kind.points, tiles)
-        made = Pass(self.device, self._codes[id(part), kind], n_sets, tiles, rows)
+        graph = Pass(self.device, self._codes[id(part), kind], n_sets, tiles, rows)
         itemsize = self.dtype.itemsize
-        made.arguments.set(
+        graph.arguments.set(
             columns=self._columns, chunk_bytes=self._columns.shape[1] * CHUNK * itemsize, instances=instances,
             numbers_set_bytes=2 * itemsize * self._launcher.n_instructions, n_exprs=self.n_exprs, **points._asdict(),
         )  # fmt: skip
-        return made
+        return graph
 
     # ── what was made ────────────────────────────────────────────────────────────────
 

@@ -14,7 +14,7 @@ import ctypes
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler.assembler import RecentlyUsed
@@ -30,6 +30,16 @@ class EntryArguments(ctypes.Structure):
     _fields_ = [("job", ctypes.c_uint64), ("work", ctypes.c_uint64)]
 
 
+class ModuleOptions(NamedTuple):
+    """How an engine compiles modules, whatever their kind."""
+
+    compiler: Callable[..., Any]  # ``assembler.compile_modules`` or what stands in for it
+    separate: bool  # an entry for every bundle
+    most_bytes: int  # of machine code on the device
+    seconds: dict[str, float]  # takes the time spent: "emit", "compile" (waited for), "load"
+    progress: bool  # show a bar
+
+
 class ModuleCache:
     """The modules of one kind.
 
@@ -39,16 +49,7 @@ class ModuleCache:
     transpiled : Transpiled
     kind : Kind
     settings : Precision
-    separate : bool
-        An entry for every bundle.
-    compiler : callable
-        ``assembler.compile_modules`` or what stands in for it.
-    most_bytes : int
-        Of machine code on the device.
-    seconds : dict
-        Takes the time spent: "emit", "compile" (waited for), "load".
-    progress : bool
-        Show a bar.
+    options : ModuleOptions
 
     Attributes
     ----------
@@ -59,12 +60,10 @@ class ModuleCache:
     """
 
     def __init__(
-        self, device: Any, transpiled: Transpiled, kind: Kind, settings: Precision, *, separate: bool,
-        compiler: Callable[..., Any], most_bytes: int, seconds: dict[str, float], progress: bool,
-    ) -> None:  # fmt: skip
+        self, device: Any, transpiled: Transpiled, kind: Kind, settings: Precision, options: ModuleOptions
+    ) -> None:
         self.device, self.transpiled, self.kind, self.settings = device, transpiled, kind, settings
-        self.separate, self.compiler, self.most_bytes = separate, compiler, most_bytes
-        self.seconds, self.progress = seconds, progress
+        self.options = options
         self._loaded = RecentlyUsed()  # of each module a kernel for each of its entries
         self._cubins = RecentlyUsed()
         self._names: dict[int, tuple[str, ...]] = {}
@@ -94,15 +93,15 @@ class ModuleCache:
                     "resident_blocks": kernel.resident(self.kind.block, 0), "code_bytes": self._loaded.size_of(i),
                 }  # fmt: skip
 
-    def _compiled(self, wanted: list[int]) -> Iterator[tuple[int, list[Any]]]:
+    def _compiled(self, modules: list[int]) -> Iterator[tuple[int, list[Any]]]:
         """Compile modules, each loaded as soon as it is done."""
-        if not wanted:
+        if not modules:
             return
         started = time.perf_counter()
         architecture = self.settings.architecture or self.device.architecture
-        with _bar(len(wanted), self.progress) as advance:
-            for linked in self.compiler(self._texts(wanted), architecture, self.settings):
-                i = wanted[linked.index]
+        with _bar(len(modules), self.options.progress) as advance:
+            for linked in self.options.compiler(self._texts(modules), architecture, self.settings):
+                i = modules[linked.index]
                 self._spent("compile", started)
                 self._cubins.put(i, linked.cubin, len(linked.cubin))
                 self._cubins.shrink(CUBIN_BYTES)
@@ -111,29 +110,30 @@ class ModuleCache:
                 yield i, kernels
                 started = time.perf_counter()
 
-    def _texts(self, wanted: list[int]) -> Iterator[bytes]:
-        for i in wanted:
+    def _texts(self, modules: list[int]) -> Iterator[bytes]:
+        for i in modules:
             started = time.perf_counter()
-            module = self.transpiled.module(i, self.kind, self.settings, separate=self.separate)
+            module = self.transpiled.module(i, self.kind, self.settings, separate=self.options.separate)
             self._names[i] = module.entries
             self._spent("emit", started)
             yield module.text
 
     def _load(self, i: int, cubin: bytes) -> list[Any]:
         started = time.perf_counter()
-        if self._loaded and self._loaded.n_bytes + len(cubin) > self.most_bytes:
+        if self._loaded and self._loaded.n_bytes + len(cubin) > self.options.most_bytes:
             self.device.current_stream().synchronize()  # they may still run
             self.epoch += 1
             for dependent in self.dependents:
                 dependent.invalidate()
-            self._loaded.shrink(self.most_bytes // 2 - len(cubin))
+            self._loaded.shrink(self.options.most_bytes // 2 - len(cubin))
         kernels = list(self.device.load(cubin, self._names[i]))
         self._loaded.put(i, kernels, len(cubin))
         self._spent("load", started)
         return kernels
 
     def _spent(self, phase: str, started: float) -> None:
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started
+        seconds = self.options.seconds
+        seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - started
 
 
 @contextlib.contextmanager

@@ -67,8 +67,8 @@ class Bodies(NamedTuple):
 
     def head(self, used: Iterable[Body]) -> str:
         """The functions and tables that these bodies need, each once, in the order of ``parts``."""
-        wanted = {name for body in used for name in body.parts}
-        return "".join(text for name, text in self.parts.items() if name in wanted)
+        names = {name for body in used for name in body.parts}
+        return "".join(text for name, text in self.parts.items() if name in names)
 
 
 def bodies(settings: Precision, dtype: DTypeLike, most_pasted: int = MOST_PASTED) -> Bodies:
@@ -133,7 +133,7 @@ def _cell(row: ops.Operator, settings: Precision, double: bool) -> str:
         "quick": ".approx" if settings.approximate_division and not double else ".rn",
         "root": ".approx" if settings.approximate_root and not double else ".rn",
     }
-    return re.sub(r"\{(\w+)\}", lambda found: words.get(found[1], found[0]), cell)
+    return re.sub(r"\{(\w+)\}", lambda match: words.get(match[1], match[0]), cell)
 
 
 # ── from the compiler ────────────────────────────────────────────────────────────────
@@ -158,8 +158,8 @@ def _function(row: ops.Operator, operators: str) -> str:
         body = f"bool in_range = true; const T y = {row.cuda.fast_path}; return in_range ? y : {formula};"
     else:
         result, body = "T", f"return {formula};"
-    given = ", ".join(f"T {x}" for x in operands(row))
-    return f'extern "C" __device__ {result} {_name(row.code)}({given}) {{ {body} }}'
+    arguments = ", ".join(f"T {x}" for x in operands(row))
+    return f'extern "C" __device__ {result} {_name(row.code)}({arguments}) {{ {body} }}'
 
 
 def operands(row: ops.Operator) -> tuple[str, ...]:
@@ -190,11 +190,11 @@ def compiled(settings: Precision, double: bool) -> str:
         *(f"--define-macro={name}={value}" for name, value in sorted(defined.items())),
     ]
     key = disk_cache.key("operators", text, *options, nvrtc.compiler_version())
-    found = disk_cache.read(key)
-    if found is None:
-        found = _compile(compiler, text, options)
-        disk_cache.write(key, found)
-    return found.decode("ascii")
+    ptx = disk_cache.read(key)
+    if ptx is None:
+        ptx = _compile(compiler, text, options)
+        disk_cache.write(key, ptx)
+    return ptx.decode("ascii")
 
 
 def _compile(nvrtc: Any, text: str, options: list[str]) -> bytes:
@@ -236,19 +236,19 @@ def _parse(ptx: str) -> tuple[dict[str, _Function], dict[str, str]]:
     """The functions and the tables of a module, by name."""
     text = re.sub(r"//[^\n]*", "", ptx)
     functions = {
-        found["name"]: _Function(
-            found["result"].strip(),
-            tuple(part.strip() for part in found["parameters"].split(",")),
-            tuple(_statements(found["body"])),
+        match["name"]: _Function(
+            match["result"].strip(),
+            tuple(part.strip() for part in match["parameters"].split(",")),
+            tuple(_statements(match["body"])),
         )
-        for found in _FUNCTION.finditer(text)
+        for match in _FUNCTION.finditer(text)
     }
-    return functions, {found[1]: found[0] + "\n" for found in _TABLE.finditer(text)}
+    return functions, {match[1]: match[0] + "\n" for match in _TABLE.finditer(text)}
 
 
 def _statements(body: str) -> Iterator[str]:
-    for found in _STATEMENT.finditer(body):
-        yield re.sub(r"\s+", " ", found["label"] or found["brace"] or found["text"])
+    for match in _STATEMENT.finditer(body):
+        yield re.sub(r"\s+", " ", match["label"] or match["brace"] or match["text"])
 
 
 def _is_instruction(statement: str) -> bool:
@@ -262,14 +262,14 @@ def _stands_alone(statement: str) -> bool:
 
 def _needs(name: str, functions: Mapping[str, _Function], tables: Mapping[str, str]) -> tuple[str, ...]:
     """The functions and tables that a function needs, without itself."""
-    found: dict[str, None] = {}
-    wanted = [name]
-    while wanted:
-        words = set(re.findall(r"\w+", " ".join(functions[wanted.pop()].statements)))
-        more = [part for part in (*tables, *functions) if part in words and part not in found]
-        found.update(dict.fromkeys(more))
-        wanted += [part for part in more if part in functions]
-    return tuple(found)
+    parts: dict[str, None] = {}
+    waiting = [name]
+    while waiting:
+        words = set(re.findall(r"\w+", " ".join(functions[waiting.pop()].statements)))
+        more = [part for part in (*tables, *functions) if part in words and part not in parts]
+        parts.update(dict.fromkeys(more))
+        waiting += [part for part in more if part in functions]
+    return tuple(parts)
 
 
 def _in_order(functions: Mapping[str, _Function], tables: Mapping[str, str]) -> dict[str, str]:
@@ -290,10 +290,10 @@ def _lines(statements: Iterable[str]) -> Iterator[str]:
 def _called(name: str, function: _Function, row: ops.Operator, double: bool, parts: tuple[str, ...]) -> Body:
     """A call of an operator's function."""
     bits, size = ("b64", 8) if double else ("b32", 4)
-    given = [f"in_{x}" for x in operands(row)]
-    lines = ["{", *(f".param .{bits} {x}" for x in given), function.result.replace("func_retval0", "made")]
-    lines += [f"st.param.{bits} [{place}], {{{x}}}" for place, x in zip(given, operands(row), strict=True)]
-    lines.append(f"call (made), {name}, ({', '.join(given)})")
+    places = [f"in_{x}" for x in operands(row)]
+    lines = ["{", *(f".param .{bits} {x}" for x in places), function.result.replace("func_retval0", "made")]
+    lines += [f"st.param.{bits} [{place}], {{{x}}}" for place, x in zip(places, operands(row), strict=True)]
+    lines.append(f"call (made), {name}, ({', '.join(places)})")
     lines += [f"ld.param.{bits} {{{y}}}, [made+{i * size}]" for i, y in enumerate(results(row))]
     return Body(_text([*lines, "}"]), sum(map(_is_instruction, lines)), parts)
 
@@ -307,7 +307,7 @@ def _pasted(function: _Function, row: ops.Operator, double: bool, parts: tuple[s
     """An operator's instructions, its operands and results replaced by placeholders."""
     names: dict[str, str] = {}  # the compiler's register -> what stands for it
     lines: list[str] = []
-    made = dict(zip(results(row), _made(function), strict=True))
+    values = dict(zip(results(row), _made(function), strict=True))
     last = len(function.statements) - 1
     for place, statement in enumerate(function.statements):
         if load := _LOAD.fullmatch(statement):
@@ -316,10 +316,10 @@ def _pasted(function: _Function, row: ops.Operator, double: bool, parts: tuple[s
             continue
         elif statement != "ret":
             lines.append(statement)
-        elif place == last and len(made) == 1 and _is_made_last(made["y"], lines):
-            names[made["y"]] = "{y}"
+        elif place == last and len(values) == 1 and _is_made_last(values["y"], lines):
+            names[values["y"]] = "{y}"
         else:
-            lines += [f"mov.{'b64' if double else 'b32'} {{{y}}}, {x}" for y, x in made.items()]
+            lines += [f"mov.{'b64' if double else 'b32'} {{{y}}}, {x}" for y, x in values.items()]
             lines += [] if place == last else ["bra.uni L{n}_end"]
     if "bra.uni L{n}_end" in lines:
         lines.append("L{n}_end:")

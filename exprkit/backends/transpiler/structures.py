@@ -142,8 +142,8 @@ def find_structures(program: Program, indirect: bool = False) -> Structures:
     )
     lengths = {"first": n + 1, "code": last, "a": last, "b": last, "columns": out.first_column[-1]}
     lengths |= dict.fromkeys(("n_numbers", "example", "n_columns"), n)
-    found = {name: getattr(out, name)[:length].copy() for name, length in lengths.items()}
-    return Structures(of=out.of, first_column=out.first_column, numbers=numbers, indirect=bool(indirect), **found)
+    arrays = {name: getattr(out, name)[:length].copy() for name, length in lengths.items()}
+    return Structures(of=out.of, first_column=out.first_column, numbers=numbers, indirect=bool(indirect), **arrays)
 
 
 # ── compiled ─────────────────────────────────────────────────────────────────────────

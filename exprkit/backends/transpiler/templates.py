@@ -98,7 +98,7 @@ def _width(n: int) -> str:
 
 def fill(text: str, **words: object) -> str:
     """``{name}`` replaced by a word; braces around anything else are PTX's own."""
-    return re.sub(r"\{(\w+)\}", lambda found: str(words.get(found[1], found[0])), text)
+    return re.sub(r"\{(\w+)\}", lambda match: str(words.get(match[1], match[0])), text)
 
 
 def vector(name: str, n: int, first: int = 0) -> str:

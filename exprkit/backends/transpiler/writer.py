@@ -74,7 +74,7 @@ class WriterState(NamedTuple):
     out: np.ndarray
     used: np.ndarray  # by code
     computed: np.ndarray  # (n, 5) what bundles have computed: bundle, code, a, b, result; by open addressing
-    made: np.ndarray  # instruction of the structure -> result of the bundle
+    results: np.ndarray  # instruction of the structure -> result of the bundle
     loaded: np.ndarray  # column -> the last bundle that has loaded it
     state: np.ndarray  # (N_STATE)
 
@@ -163,7 +163,7 @@ def _instructions(w, s, structure, bundle, number, column):
             for point in range(w.points):
                 _operator(w, (code, result, a, b), point)
         result = w.computed[entry, 4]
-        w.made[k - begin] = result
+        w.results[k - begin] = result
     return result
 
 
@@ -176,7 +176,7 @@ def _operand(w, operand, number, column):
     if kind == COLUMN:
         return np.int64(operand) + (column << 2)
     if kind == SLOT:
-        return w.made[operand >> 2] << 2 | SLOT
+        return w.results[operand >> 2] << 2 | SLOT
     return np.int64(operand)  # none
 
 

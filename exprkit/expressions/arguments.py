@@ -1,0 +1,63 @@
+"""What the generators of populations are asked for, checked: operators, numbers, and whether it fits in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from exprkit import errors
+from exprkit.errors import ArgumentError
+from exprkit.numbers import as_numbers
+from exprkit.operators import ops
+from exprkit.runtime.machine import available_memory
+
+BYTES_PER_TOKEN = 9  # of a population: kind and value
+BYTES_PER_EXPRESSION = 13  # of a population: offset, parameter count, validity
+
+Operators = str | Sequence[str]
+
+
+def rows(operators: Operators) -> list[ops.Operator]:
+    """The operators' rows, in the order given, each once; a symbol stands for its binary operator."""
+    if isinstance(operators, str):
+        if operators not in ops.SETS:
+            raise ArgumentError(_unknown("set of operators", operators, ops.SETS) + "; several operators go in a tuple")
+        operators = ops.SETS[operators]
+    symbols = {row.infix: row for row in ops.OPERATORS if row.infix and row.arity == 2}
+    by_code: dict[int, ops.Operator] = {}
+    if not hasattr(operators, "__iter__") or getattr(operators, "ndim", 1) == 0:
+        raise ArgumentError(f"operators must be a set's name or a list of names, not {errors.brief(operators)}")
+    for name in operators:
+        row = (symbols.get(name) or ops.BY_SPELLING.get(name)) if isinstance(name, str) else None
+        if row is None:
+            raise ArgumentError(_unknown("operator", name, ops.BY_SPELLING))
+        by_code.setdefault(row.code, row)
+    return list(by_code.values())
+
+
+def whole(name: str, value: object, least: int | None, most: int | None = None) -> int:
+    number = errors.whole_number(value)
+    if number is None or (least is not None and number < least):
+        bound = "" if least is None else f", {least} or more"
+        raise ArgumentError(f"{name} must be a whole number{bound}, not {errors.brief(value)}")
+    if most is not None and number > most:
+        raise ArgumentError(f"{name} must be at most {most:,}, not {errors.brief(value)}")
+    return number
+
+
+def numbers(name: str, values: object) -> np.ndarray:
+    return as_numbers(name, values, gaps=False).astype(np.float64)
+
+
+def _unknown(what: str, name: object, possible: Iterable[str]) -> str:
+    hint = errors.did_you_mean(str(name), possible) or f"; there are {', '.join(possible)}"
+    return f"there is no {what} {name!r}{hint}"
+
+
+def check_memory(needed: float, what: str, remedy: str) -> None:
+    available = available_memory()
+    if available is not None and needed > available:
+        raise ArgumentError(
+            f"{what} need about {needed / 1e9:,.1f} GB; {available / 1e9:,.1f} GB are available: {remedy}"
+        )

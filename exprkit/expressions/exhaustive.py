@@ -1,0 +1,338 @@
+"""Every expression up to a size.
+
+The expressions of each size are built out of those of smaller sizes, as rows of a matrix of
+*symbols*, one byte each:
+
+==================================  ====================================================
+symbol                              stands for
+==================================  ====================================================
+0 ... n_vars-1                      the variables
+n_vars ... n_vars+n_constants-1     the constants
+n_vars+n_constants                  a parameter, whichever (numbered in ``_spell``)
+then                                the operators, in the order given
+==================================  ====================================================
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+import numpy as np
+
+from exprkit import errors
+from exprkit.errors import ArgumentError
+from exprkit.expressions import arguments
+from exprkit.expressions.arguments import BYTES_PER_EXPRESSION, BYTES_PER_TOKEN, Operators, whole
+from exprkit.expressions.population import Population
+from exprkit.operators import ops
+from exprkit.runtime.bags import empty, zeros
+from exprkit.runtime.jit import compiled
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, NewTokens
+
+MOST_NODES = 1000  # of expressions that are counted
+
+
+def exhaustive(
+    max_nodes: int,
+    operators: Operators = "esr",
+    n_vars: int = 2,
+    n_params: int = 2,
+    *,
+    constants: Sequence[float] = (),
+    spelled_out: bool = False,
+    limit: int | None = None,
+) -> Population:
+    """All expressions of at most ``max_nodes`` nodes, as exhaustive symbolic regression makes them.
+
+    Of two expressions that differ only in the order of a commutative operator's operands
+    one is made: the operand of more nodes first, else the one that comes earlier in this
+    population.  Every parameter is one of its own, numbered in order of appearance.
+
+    The order is stable: by size; then by operator, in the order given; then by the first
+    operand, the larger sizes first; then by the second.
+
+    Parameters
+    ----------
+    max_nodes
+        Largest number of nodes (tokens) of an expression.
+    operators
+        Names or symbols of operators, or one of ``ops.SETS``: "esr" as in the thesis's
+        data, "thesis", "gp".
+    n_vars, n_params
+        Number of variables, and the largest number of parameters in one expression.
+    constants
+        Numbers that stand as leaves as well.
+    spelled_out
+        Write operators that are two in one as the two, as the thesis's data does:
+        ``abs(x1) ^ x2`` instead of ``powabs(x1, x2)``.  Counts as one node all the same.
+    limit
+        Only the first so many.
+
+    Returns
+    -------
+    Population
+
+    Raises
+    ------
+    ArgumentError
+        If a name is unknown, a number too small, or the population would not fit in memory.
+
+    References
+    ----------
+    D. J. Bartlett, H. Desmond, P. G. Ferreira, "Exhaustive Symbolic Regression", IEEE
+    Transactions on Evolutionary Computation 28 (2024).
+    """
+    alphabet = _alphabet(max_nodes, operators, n_vars, n_params, constants)
+    if not isinstance(spelled_out, bool | np.bool_):
+        raise ArgumentError(f"spelled_out must be True or False, not {errors.brief(spelled_out)}")
+    counts = _first(_counts(alphabet), limit)
+    _check_memory(counts)
+    return _population(_build(counts, alphabet), alphabet, spelled_out)
+
+
+def count_exhaustive(
+    max_nodes: int,
+    operators: Operators = "esr",
+    n_vars: int = 2,
+    n_params: int = 2,
+    *,
+    constants: Sequence[float] = (),
+) -> int:
+    """How many expressions ``exhaustive`` of the same arguments makes, without making them."""
+    return sum(_counts(_alphabet(max_nodes, operators, n_vars, n_params, constants)))
+
+
+class _Alphabet(NamedTuple):
+    """The symbols: what leaves there are, and the operators' rows; and how many of them an expression may have."""
+
+    max_nodes: int
+    n_vars: int
+    constants: np.ndarray
+    n_params: int
+    operators: list[ops.Operator]
+
+    @property
+    def parameter(self) -> int:
+        return self.n_vars + len(self.constants)
+
+    def symbol(self, operator: ops.Operator) -> int:
+        return self.parameter + 1 + self.operators.index(operator)
+
+
+def _alphabet(
+    max_nodes: int, operators: Operators, n_vars: int, n_params: int, constants: Sequence[float]
+) -> _Alphabet:
+    max_nodes = whole("max_nodes", max_nodes, 1, MOST_NODES)
+    n_vars, n_params = whole("n_vars", n_vars, 0), whole("n_params", n_params, 0)
+    numbers = arguments.numbers("constants", constants)
+    if numbers.ndim != 1:
+        raise ArgumentError(f"constants must be a list of numbers, not {errors.brief(constants)}")
+    n_params = min(n_params, (max_nodes + 1) // 2)  # there are no more leaves
+    alphabet = _Alphabet(max_nodes, n_vars, numbers, n_params, arguments.rows(operators))
+    if alphabet.parameter + len(alphabet.operators) > 255:
+        raise ArgumentError("variables, constants and operators are more than 255 together")
+    return alphabet
+
+
+def _counts(alphabet: _Alphabet) -> list[int]:
+    """How many expressions there are by size; whole numbers without limit."""
+    counts = [[0] * (alphabet.n_params + 1) for _ in range(alphabet.max_nodes + 1)]  # [size][number of parameters]
+    counts[1][:2] = [alphabet.parameter, 1][: alphabet.n_params + 1]
+    for size in range(2, alphabet.max_nodes + 1):
+        for operator in alphabet.operators:
+            if operator.arity == 1:
+                counts[size] = [have + more for have, more in zip(counts[size], counts[size - 1], strict=True)]
+                continue
+            for left, right, half in _splits(size, operator):
+                _add_pairs(counts[size], counts[left], counts[right], half)
+    return [sum(of_size) for of_size in counts]
+
+
+def _splits(size: int, operator: ops.Operator) -> list[tuple[int, int, bool]]:
+    """Sizes of a binary operator's operands, larger first ones first; whether only half the pairs count."""
+    lefts = range(size - 2, 0, -1)
+    if not operator.commutative:
+        return [(left, size - 1 - left, False) for left in lefts]
+    return [(left, size - 1 - left, 2 * left == size - 1) for left in lefts if 2 * left >= size - 1]
+
+
+def _add_pairs(total: list[int], left: list[int], right: list[int], half: bool) -> None:
+    top = len(total) - 1
+    for i, a in enumerate(left):
+        for j, b in enumerate(right[: top - i + 1]):
+            if not half or i <= j:
+                total[i + j] += a * (a + 1) // 2 if half and i == j else a * b
+
+
+def _first(counts: list[int], limit: int | None) -> list[int]:
+    """The counts by size when only the first ``limit`` expressions are wanted."""
+    if limit is None:
+        return counts
+    limit = whole("limit", limit, 0)
+    ends = [min(end, limit) for end in itertools.accumulate(counts, initial=0)]
+    return [end - begin for begin, end in itertools.pairwise(ends)]
+
+
+def _check_memory(counts: list[int]) -> None:
+    # The matrices of symbols and the population live side by side for a moment; an
+    # operator that is spelled out takes a second token.
+    sizes = enumerate(counts)
+    needed = sum(n * (size * (1 + 1.5 * BYTES_PER_TOKEN) + BYTES_PER_EXPRESSION + 16) for size, n in sizes)
+    what = f"up to {len(counts) - 1} nodes there are {sum(counts):,} expressions, which"
+    arguments.check_memory(needed, what, "take fewer nodes, operators, variables or parameters, or limit=")
+
+
+class _Size(NamedTuple):
+    """All expressions of one size: a row of symbols each, and how many parameters it has."""
+
+    symbols: Annotated[np.ndarray, "uint8[n, size]"]
+    n_params: Annotated[np.ndarray, "uint8[n]"]
+
+
+def _build(counts: list[int], alphabet: _Alphabet) -> list[_Size]:
+    leaves = alphabet.parameter + (alphabet.n_params > 0)
+    sizes = [empty(_Size, n=0, size=0)]
+    for size in range(1, len(counts)):
+        rows = empty(_Size, n=counts[size], size=size)
+        sizes.append(rows)
+        if size == 1:
+            rows.symbols[:, 0] = np.arange(leaves)[: counts[1]]
+            rows.n_params[:] = rows.symbols[:, 0] == alphabet.parameter
+            continue
+        position = 0
+        for operator in alphabet.operators:
+            symbol = alphabet.symbol(operator)
+            if operator.arity == 1:
+                position = _apply(sizes[size - 1], symbol, rows, position)
+                continue
+            for left, right, half in _splits(size, operator):
+                position = _pair(sizes[left], sizes[right], half, symbol, alphabet.n_params, rows, position)
+    return sizes
+
+
+def _apply(operand: _Size, symbol: int, out: _Size, position: int) -> int:
+    """Write one unary operator over every operand; return the next free row."""
+    end = min(position + len(operand.symbols), len(out.symbols))
+    out.symbols[position:end, :-1] = operand.symbols[: end - position]
+    out.symbols[position:end, -1] = symbol
+    out.n_params[position:end] = operand.n_params[: end - position]
+    return end
+
+
+@compiled
+def _pair(a, b, half, symbol, most_params, out, position):
+    """Write one binary operator over every pair of operands; return the next free row."""
+    symbols_a, symbols_b, symbols = a.symbols, b.symbols, out.symbols
+    params_a, params_b, n_params = a.n_params, b.n_params, out.n_params
+    width_a, width_b = symbols_a.shape[1], symbols_b.shape[1]
+    for i in range(len(symbols_a)):
+        for j in range(i if half else 0, len(symbols_b)):
+            if position == len(symbols):
+                return position
+            count = params_a[i] + params_b[j]
+            if count > most_params:
+                continue
+            row = symbols[position]
+            for k in range(width_a):
+                row[k] = symbols_a[i, k]
+            for k in range(width_b):
+                row[width_a + k] = symbols_b[j, k]
+            row[width_a + width_b] = symbol
+            n_params[position] = count
+            position += 1
+    return position
+
+
+def _population(sizes: list[_Size], alphabet: _Alphabet, spelled_out: bool) -> Population:
+    spelling = _spelling(alphabet, spelled_out)
+    lengths = [_lengths(size.symbols, spelling.inner) for size in sizes]
+    offsets = np.concatenate([np.zeros(1, np.int64), *lengths]).cumsum()
+    tokens = empty(NewTokens, n=offsets[-1])
+    position = 0
+    for size in sizes:
+        position = _spell(size.symbols, spelling, tokens, position)
+    return Population._adopt(*tokens, offsets)
+
+
+class _Spelling(NamedTuple):
+    """What each symbol stands for."""
+
+    kinds: Annotated[np.ndarray, "uint8[n]"]
+    values: np.ndarray  # uint64
+    arity: Annotated[np.ndarray, "uint8[n]"]
+    inner: Annotated[np.ndarray, "uint64[n]"]  # code of the operator to put on operand a first (0: none)
+
+
+def _spelling(alphabet: _Alphabet, spelled_out: bool) -> _Spelling:
+    n = alphabet.parameter + 1 + len(alphabet.operators)
+    spelling = zeros(_Spelling, n=n, values=np.arange(n, dtype=np.uint64))
+    kinds, values = spelling.kinds, spelling.values
+    kinds[: alphabet.n_vars], kinds[alphabet.n_vars :] = VARIABLE, CONSTANT
+    values[alphabet.n_vars : alphabet.parameter] = alphabet.constants.view(np.uint64)
+    kinds[alphabet.parameter] = PARAMETER
+    for symbol, row in enumerate(alphabet.operators, alphabet.parameter + 1):
+        outer, spelling.inner[symbol] = _two_in_one(row) if spelled_out else (row, 0)
+        kinds[symbol], values[symbol], spelling.arity[symbol] = OPERATOR, outer.code, row.arity
+    return spelling
+
+
+def _two_in_one(row: ops.Operator) -> tuple[ops.Operator, int]:
+    """The operator and the code of the one on its operand a that ``row`` is made of, where it is two in one."""
+    for outer in ops.OPERATORS:
+        for inner, fused in outer.rewrite.inner.items():
+            if fused == row.name and outer is not row:
+                return outer, ops.BY_NAME[inner].code
+    return row, 0
+
+
+@compiled
+def _lengths(symbols, inner):
+    """Tokens of each row, counting the operators put in between."""
+    n, width = symbols.shape
+    lengths = np.empty(n, np.int64)
+    for i in range(n):
+        lengths[i] = width
+        for k in range(width):
+            lengths[i] += inner[symbols[i, k]] != 0
+    return lengths
+
+
+@compiled
+def _spell(symbols, spelling, tokens, position):
+    """Turn rows of symbols into tokens; return the next free token.
+
+    ``starts`` is a stack of where each open operand starts.  The operator that is put on
+    operand a goes where a ends, which is where b starts, or where its own token stands.
+    """
+    kinds, values, arity, inner = spelling.kinds, spelling.values, spelling.arity, spelling.inner
+    out_kinds, out_values = tokens.kinds, tokens.values
+    n, width = symbols.shape
+    starts = np.empty(width + 1, np.int64)
+    before = np.zeros(width + 1, np.uint64)
+    for i in range(n):
+        top = 0
+        before[:] = 0
+        for k in range(width):
+            symbol = symbols[i, k]
+            if arity[symbol] == 0:
+                starts[top] = k
+                top += 1
+            elif arity[symbol] == 1:
+                before[k] = inner[symbol]
+            else:
+                top -= 1
+                before[starts[top]] = inner[symbol]
+        parameter = 0
+        for k in range(width):
+            if before[k]:
+                out_kinds[position], out_values[position] = OPERATOR, before[k]
+                position += 1
+            symbol = symbols[i, k]
+            out_kinds[position], out_values[position] = kinds[symbol], values[symbol]
+            if kinds[symbol] == PARAMETER:
+                out_values[position] = parameter
+                parameter += 1
+            position += 1
+    return position
