@@ -1,4 +1,5 @@
-// A population's tokens checked on the device, an expression per thread, by the host's own function (checks.py).
+// A population's tokens copied and checked on the device, an expression per thread, by the host's own function
+// (checks.py).  The copy is what is checked: what becomes of the arrays meanwhile does not matter.
 
 //{CheckArguments}
 //{checked}
@@ -18,6 +19,7 @@ INLINE void raise_to(Long *place, Long number)
 extern "C" __global__ void check_tokens(const CheckArguments args)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i == 0) args.own_offsets[0] = 0;
     if (i == 0 && (args.offsets[0] != 0 || args.offsets[args.n_exprs] != args.n_tokens)) raise_to(args.summary + BAD, 1);
     if (i >= args.n_exprs) return;
     const Long begin = args.offsets[i], end = args.offsets[i + 1];
@@ -25,7 +27,9 @@ extern "C" __global__ void check_tokens(const CheckArguments args)
         raise_to(args.summary + BAD, 1);
         return;
     }
-    const Tokens tokens{{args.kinds}, {args.values}, {args.arity}};
+    args.own_offsets[i + 1] = end;
+    for (Long t = begin; t < end; ++t) args.own_kinds[t] = args.kinds[t], args.own_values[t] = args.values[t];
+    const Tokens tokens{{args.own_kinds}, {args.own_values}, {args.arity}};
     const Several<3> limits{{args.most_tokens, args.most_variables, args.most_parameters}};
     const Several<4> result = problem_of(tokens, begin, end, end > begin, limits);
     if (result.at[0] != 0) raise_to(args.summary + BAD, 1);

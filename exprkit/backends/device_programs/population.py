@@ -71,11 +71,8 @@ class DevicePopulation:
         self._device = device or _device()
         self.variables, self.parameters = names_of("variables", variables), names_of("parameters", parameters)
         checked_names(self.variables, self.parameters)
-        self.kinds, self.values = self._own("kinds", np.uint8, kinds), self._own("values", np.uint64, values)
-        self.offsets = self._own("offsets", np.int64, offsets)
-        if len(self.kinds) != len(self.values) or not len(self.offsets):
-            self._complain()
-        self._check()
+        given = self._adopted("kinds", np.uint8, kinds), self._adopted("values", np.uint64, values)
+        self._check(*given, self._adopted("offsets", np.int64, offsets))
 
     @classmethod
     def of(cls, pop: Population, device: Any = None) -> DevicePopulation:
@@ -100,8 +97,8 @@ class DevicePopulation:
     def __repr__(self) -> str:
         return f"<DevicePopulation: {len(self):,} expressions, {len(self.kinds):,} tokens, {self.n_vars} variables>"
 
-    def _own(self, name: str, dtype: type, array: Any) -> Any:
-        """A copy of an array on the device, which must be of this kind."""
+    def _adopted(self, name: str, dtype: type, array: Any) -> Any:
+        """An array on the device, which must be of this kind, as one of ours."""
         adopted = self._device.xp.asarray(array) if self._device.xp is np else gpu.adopt(array)
         if adopted is None:
             raise PopulationError(f"{name} must lie on the device, and is {type(array).__name__}: see Population")
@@ -109,18 +106,23 @@ class DevicePopulation:
             raise PopulationError(
                 f"{name} must be {np.dtype(dtype)} of one dimension, not {adopted.dtype} of shape {adopted.shape}"
             )
-        return adopted.copy()
+        return self._device.xp.ascontiguousarray(adopted)
 
-    def _check(self) -> None:
-        """Check every token; gets ``n_params``, ``n_vars``, ``max_params``, ``longest``."""
-        device, n_exprs = self._device, len(self)
-        summary, self.n_params = device.xp.zeros(CHECKED, np.int64), device.xp.empty(n_exprs, np.int32)
+    def _check(self, kinds: Any, values: Any, offsets: Any) -> None:
+        """Copy and check every token; gets all attributes."""
+        if len(kinds) != len(values) or not len(offsets):
+            self._complain(kinds, values, offsets)
+        device, empty, n_exprs = self._device, self._device.xp.empty, len(offsets) - 1
+        self.kinds, self.values = empty(len(kinds), np.uint8), empty(len(kinds), np.uint64)
+        self.offsets, self.n_params = empty(n_exprs + 1, np.int64), empty(n_exprs, np.int32)
+        summary = device.xp.zeros(CHECKED, np.int64)
         limits = [MAX_INDEX if names is None else len(names) for names in (self.variables, self.parameters)]
         arguments = layout.CheckArguments()
         fields = {
-            "kinds": self.kinds, "values": self.values, "offsets": self.offsets, "arity": _arity(device),
-            "n_params": self.n_params, "summary": summary, "n_tokens": len(self.kinds), "most_tokens": MAX_TOKENS,
-            "most_variables": limits[0], "most_parameters": limits[1], "n_exprs": n_exprs,
+            "kinds": kinds, "values": values, "offsets": offsets, "arity": _arity(device), "own_kinds": self.kinds,
+            "own_values": self.values, "own_offsets": self.offsets, "n_params": self.n_params, "summary": summary,
+            "n_tokens": len(kinds), "most_tokens": MAX_TOKENS, "most_variables": limits[0],
+            "most_parameters": limits[1], "n_exprs": n_exprs,
         }  # fmt: skip
         fill(arguments, fields, device)
         threads = 1 if device.lanes == 1 else THREADS
@@ -128,13 +130,13 @@ class DevicePopulation:
         kernel.prepare((n_exprs // threads + 1, 1), threads, 0, arguments)()
         found = gpu.fetched(summary).tolist()
         if found[BAD]:
-            self._complain()
+            self._complain(kinds, values, offsets)
         self.n_vars = found[VARIABLES] if self.variables is None else len(self.variables)
         self.max_params, self.longest, self.all_valid = found[PARAMETERS], found[LONGEST], not found[UNREADABLE]
 
-    def _complain(self) -> None:
+    def _complain(self, *arrays: Any) -> None:
         """The host's error, which names the first bad expression."""
-        self.to_host()
+        Population(*map(gpu.fetched, arrays), variables=self.variables, parameters=self.parameters)
         raise PopulationError("these arrays are no population, though each of their expressions is one")
 
 
