@@ -186,14 +186,12 @@ class Population:
                 f"kinds {self.kinds.shape} and values {self.values.shape} must be equally long, "
                 f"offsets {self.offsets.shape} one longer than valid {self.valid.shape}"
             )
-        n_params = np.zeros(len(self.valid), np.int32)
         limits = [MAX_INDEX if names is None else len(names) for names in (self.variables, self.parameters)]
-        problem, index, token, n_vars = checks.check(
-            self.kinds, self.values, self.offsets, self.valid, _USER_ARITY, MAX_TOKENS, *limits, n_params
-        )
+        arrays = checks.unchecked(self.kinds, self.values, self.offsets, self.valid, _USER_ARITY, *limits)
+        problem, index, token, n_vars = checks.check(arrays)
         if problem != checks.FINE:
             raise PopulationError(self._complaint(problem, index, token, limits))
-        self.n_params = _read_only(n_params)
+        self.n_params = _read_only(arrays.n_params)
         self.n_vars = int(n_vars) if self.variables is None else len(self.variables)
 
     def _complaint(self, problem: int, index: int, token: int, limits: list[int]) -> str:
