@@ -64,6 +64,7 @@ from exprkit.expressions.rewrite import (
     NONE,
     POINT_NODE,
     UNIFORM_NODE,
+    Rules,
     group_of,
     is_uniform,
     rewrite,
@@ -71,6 +72,7 @@ from exprkit.expressions.rewrite import (
 )
 from exprkit.operators import ops
 from exprkit.programs.program import COLUMN, OUT, SLOT, UNIFORM, GradientProgram, Program
+from exprkit.runtime import slices
 from exprkit.runtime.bags import empty, zeros
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
@@ -82,8 +84,9 @@ SLOTS, UNIFORMS, COLUMNS, DONE = range(4)  # of ``Output.totals``
 
 
 def lower(
-    pop: Population, *, precision: str = "ieee", positive: np.ndarray | None = None, dtype: DTypeLike = np.float64
-) -> Program:
+    pop: Population, *, precision: str = "ieee", positive: np.ndarray | None = None, dtype: DTypeLike = np.float64,
+    threads: int | None = None,
+) -> Program:  # fmt: skip
     """Lower a population's values.
 
     Parameters
@@ -95,75 +98,137 @@ def lower(
         True for a variable that has no negative value and no -0 in the data.
     dtype : float64 or float32
         Type that the programs run in: constants are rounded to it before a rule looks at them.
+    threads : int, optional
+        Threads that share a large population, by default as many as this process may use.  The program
+        is the same for any number.
 
     Returns
     -------
     Program
     """
-    return Program(**_programs(pop, None, precision, positive, dtype))
+    return Program(**_programs(pop, None, precision, positive, dtype, threads))
 
 
 def lower_gradients(
-    pop: Population, *, precision: str = "ieee", positive: np.ndarray | None = None, dtype: DTypeLike = np.float64
-) -> GradientProgram:
+    pop: Population, *, precision: str = "ieee", positive: np.ndarray | None = None, dtype: DTypeLike = np.float64,
+    threads: int | None = None,
+) -> GradientProgram:  # fmt: skip
     """Lower a population's values and derivatives; the arguments are those of ``lower``.
 
     Returns
     -------
     GradientProgram
     """
-    return GradientProgram(**_programs(pop, derivative_rules(), precision, positive, dtype))
+    return GradientProgram(**_programs(pop, derivative_rules(), precision, positive, dtype, threads))
 
 
 def _programs(
-    pop: Population, derivatives: DerivativeRules | None, precision: str, positive: np.ndarray | None, dtype: DTypeLike
-) -> dict[str, Any]:
-    """The fields of a program."""
-    n_vars, with_derivatives = max(int(pop.n_vars), 1), derivatives is not None
+    pop: Population, derivatives: DerivativeRules | None, precision: str, positive: np.ndarray | None,
+    dtype: DTypeLike, threads: int | None,
+) -> dict[str, Any]:  # fmt: skip
+    """The fields of a program: of slices of the population, which threads share, joined in their order."""
+    n_vars = max(int(pop.n_vars), 1)
     positive = np.zeros(n_vars, np.bool_) if positive is None else positive
     n_params = np.asarray(pop.n_params, np.int32)
-    tokens = Postfix(pop.kinds, pop.values, _rounded(pop.values.view(np.float64), dtype), pop.offsets, n_params)
-    n_results = n_params.astype(np.int64) + 1 if with_derivatives else np.zeros(0, np.int64)
+    numbers = pop.values.view(np.float64)
+    if dtype != np.float64:
+        numbers = np.empty_like(numbers)
+    tokens, rules = Postfix(pop.kinds, pop.values, numbers, pop.offsets, n_params), table_rules(precision)
+    n_results = n_params.astype(np.int64) + 1 if derivatives is not None else np.zeros(0, np.int64)
     first_result = np.concatenate([[0], np.cumsum(n_results)])
-    output = zeros(
-        Output, column_of=np.full(256 * n_vars, -1, np.int32), most_columns=512 * n_vars, n_exprs=len(pop),
-        n_offsets=len(pop) + 1, first_result=first_result, n_results=first_result[-1],
+    whole = zeros(Output, **_no_columns(n_vars), n_exprs=len(pop), n_offsets=len(pop) + 1, first_result=first_result,
+                  n_results=first_result[-1])  # fmt: skip
+
+    def lower_slice(begin: int, end: int) -> tuple[Output, list[np.ndarray]]:
+        if begin == 0 and end == len(pop):
+            return _lower_slice(tokens, rules, derivatives, positive, whole, dtype)
+        mine = slice(begin, end)
+        part = zeros(
+            Output, **_no_columns(n_vars), n_offsets=end - begin + 1, n_prologue=whole.n_prologue[mine],
+            n_value=whole.n_value[mine], first_result=first_result[begin:], results=whole.results,
+        )  # fmt: skip
+        some = tokens._replace(offsets=pop.offsets[begin : end + 1], n_params=n_params[mine])
+        return _lower_slice(some, rules, derivatives, positive, part, dtype)
+
+    cuts = slices.cut(pop.offsets, threads, max(slices.LEAST, 256 * n_vars))  # each has a table of columns
+    parts = slices.each(lower_slice, cuts)
+    code, a, b, dst, constants = parts[0][1] if len(parts) == 1 else _joined(parts, cuts, rules, whole)
+    n_slots, n_uniforms, n_columns = map(int, whole.totals[:DONE])
+    fields: dict[str, Any] = dict(
+        code=code, a=a, b=b, dst=dst, offsets=whole.offsets, n_prologue=whole.n_prologue, constants=constants,
+        first_const=whole.first_const, n_params=n_params, column_code=whole.column_code[:n_columns].copy(),
+        column_var=whole.column_var[:n_columns].copy(), n_slots=n_slots, n_uniforms=n_uniforms, precision=precision,
     )  # fmt: skip
+    if derivatives is not None:
+        fields |= dict(results=whole.results, first_result=whole.first_result, n_value=whole.n_value)
+    return fields
+
+
+def _no_columns(n_vars: int) -> dict[str, Any]:
+    return {"column_of": np.full(256 * n_vars, -1, np.int32), "most_columns": 512 * n_vars}
+
+
+def _lower_slice(
+    tokens: Postfix, rules: Rules, derivatives: DerivativeRules | None, positive: np.ndarray, output: Output,
+    dtype: DTypeLike,
+) -> tuple[Output, list[np.ndarray]]:  # fmt: skip
+    """The output of a slice, and its code, a, b, dst and constants."""
+    n_exprs, first, last = len(tokens.n_params), int(tokens.offsets[0]), int(tokens.offsets[-1])
+    if dtype != np.float64:
+        with np.errstate(over="ignore", invalid="ignore"):
+            tokens.numbers[first:last] = tokens.values[first:last].view(np.float64).astype(dtype)
     graph_room, done = 1, 0
     parts: list[list[np.ndarray]] = []
-    while done < len(pop) or not parts:
-        if with_derivatives:
-            graph = make_graph(pop, positive, reverse=True, loose=True, room=graph_room)
+    while done < n_exprs or not parts:
+        if derivatives is not None:
+            graph = make_graph(tokens, positive, reverse=True, loose=True, room=graph_room)
         else:
             graph = _tree(tokens, positive)
         most = len(graph.group)
-        scratch = zeros(NodeScratch, n=most, n_slots=3 * most + 2, n_results=pop.max_params + 1)
-        room = empty(Room, n=(FIRST_ROOM if with_derivatives else 1) * len(pop.kinds) + 2 * most)
+        scratch = zeros(NodeScratch, n=most, n_slots=3 * most + 2, n_results=int(tokens.n_params.max(initial=0)) + 1)
+        room = empty(Room, n=(1 if derivatives is None else FIRST_ROOM) * (last - first) + 2 * most)
         begin = done
-        _lower_some(tokens, graph, table_rules(precision), derivatives, scratch, output, room)
+        _lower_some(tokens, graph, rules, derivatives, scratch, output, room)
         done = int(output.totals[DONE])
         n_instr, n_const = (int(first[done] - first[begin]) for first in (output.offsets, output.first_const))
         parts.append([array[:n] for array, n in zip(room, (n_instr,) * 4 + (n_const,), strict=True)])
         graph_room *= 2 if graph.counts[FULL] else 1
     # mostly one part, which is not copied: memory that has not been written to takes no room
-    joined = parts[0] if len(parts) == 1 else [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
-    code, a, b, dst, constants = joined
-    n_slots, n_uniforms, n_columns = map(int, output.totals[:DONE])
-    fields: dict[str, Any] = dict(
-        code=code, a=a, b=b, dst=dst, offsets=output.offsets, n_prologue=output.n_prologue, constants=constants,
-        first_const=output.first_const, n_params=n_params, column_code=output.column_code[:n_columns].copy(),
-        column_var=output.column_var[:n_columns].copy(), n_slots=n_slots, n_uniforms=n_uniforms, precision=precision,
-    )  # fmt: skip
-    if with_derivatives:
-        fields |= dict(results=output.results, first_result=output.first_result, n_value=output.n_value)
-    return fields
+    return output, parts[0] if len(parts) == 1 else [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
 
-def _rounded(numbers: np.ndarray, dtype: DTypeLike) -> np.ndarray:
-    if dtype == np.float64:
-        return numbers
-    with np.errstate(over="ignore", invalid="ignore"):
-        return numbers.astype(dtype).astype(np.float64)
+def _joined(
+    parts: list[tuple[Output, list[np.ndarray]]], cuts: slices.Cuts, rules: Rules, whole: Output
+) -> list[np.ndarray]:
+    """The code, a, b, dst and constants of all slices; ``whole`` becomes the output of all.
+
+    The columns of a slice are numbered as they first occur there, so slice by slice they first occur as in one pass.
+    """
+    for output, _ in parts:
+        whole.totals[:COLUMNS] = np.maximum(whole.totals[:COLUMNS], output.totals[:COLUMNS])
+    columns = [np.zeros(int(output.totals[COLUMNS]), np.int32) for output, _ in parts]
+    for (output, _), operand in zip(parts, columns, strict=True):
+        _add_columns(output, rules, whole, operand)
+    starts = np.cumsum([[0, 0], *([len(arrays[0]), len(arrays[4])] for _, arrays in parts)], axis=0)
+    found = [np.empty(starts[-1, int(k == 4)], array.dtype) for k, array in enumerate(parts[0][1])]
+    places = {begin: k for k, (begin, _) in enumerate(cuts)}
+
+    def join_slice(begin: int, end: int) -> None:
+        output, arrays = parts[k := places[begin]]
+        instr, const = (slice(*starts[k : k + 2, which].tolist()) for which in (0, 1))
+        for which, array in enumerate(arrays):
+            if which in (1, 2):
+                _rename(array, columns[k], found[which][instr])
+            else:
+                found[which][const if which == 4 else instr] = array
+        np.add(output.offsets[1:], instr.start, out=whole.offsets[begin + 1 : end + 1])
+        np.add(output.first_const[1:], const.start, out=whole.first_const[begin + 1 : end + 1])
+        if len(whole.results):
+            results = whole.results[whole.first_result[begin] : whole.first_result[end]]
+            _rename(results, columns[k], results)
+
+    slices.each(join_slice, cuts)
+    return found
 
 
 def _tree(tokens: Postfix, positive: np.ndarray) -> Graph:
@@ -460,6 +525,26 @@ def _column(code, var, rules, output):
             output.column_code[column + part], output.column_var[column + part] = code, var
         output.totals[COLUMNS] += rules.width[code]
     return column
+
+
+@compiled
+def _add_columns(part, rules, output, operand):
+    """Number the columns of a slice among all; by column of the slice: it as an operand."""
+    k = 0
+    while k < part.totals[COLUMNS]:
+        code = np.int64(part.column_code[k])
+        column = _column(code, np.int64(part.column_var[k]), rules, output)
+        for _ in range(rules.width[code]):
+            operand[k] = column << 2 | COLUMN
+            k, column = k + 1, column + 1
+
+
+@compiled
+def _rename(operands, columns, out):
+    """The operands of a slice with its columns as they are numbered among all."""
+    for k in range(len(operands)):
+        operand = operands[k]
+        out[k] = columns[operand >> 2] if operand & 3 == COLUMN else operand
 
 
 @inline
