@@ -16,6 +16,7 @@ PARAMETER (index in its expression), CONSTANT or RESULT (index in the whole popu
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -45,6 +46,7 @@ from exprkit.backends.gpu.layout import (
 from exprkit.errors import BackendError
 from exprkit.operators import ops
 from exprkit.programs.program import COLUMN, SLOT, UNIFORM, Program
+from exprkit.runtime import slices
 from exprkit.runtime.bags import zeros
 from exprkit.runtime.jit import compiled
 
@@ -84,8 +86,15 @@ class Bytecode:
     n_results: int
 
 
-def accumulate(program: Program) -> Bytecode:
+def accumulate(program: Program, threads: int | None = None) -> Bytecode:
     """Make bytecode of three-address programs.
+
+    Parameters
+    ----------
+    program : Program
+    threads : int, optional
+        Threads that share a large population, by default as many as this process may use.  The bytecode
+        is the same for any number.
 
     Raises
     ------
@@ -100,9 +109,19 @@ def accumulate(program: Program) -> Bytecode:
     n_exprs, n_steps = len(program), int(program.n_prologue.sum())
     n_instructions = len(program.code) - n_steps + int(np.count_nonzero(np.diff(program.offsets) == 0))
     result = zeros(_Arrays, n_instructions=n_instructions, n_exprs=n_exprs, n_steps=n_steps, n_ends=n_exprs + 1)
-    n_results = _accumulate_all(arrays_of(program), _by_code(program.precision), result)
+    lowered, rows = arrays_of(program), _by_code(program.precision)
+    cuts = slices.cut(program.offsets, threads)
+    starts = {0: (0, 0, 0)}  # of a slice: its first instruction, step and result
+    if len(cuts) > 1:
+        counts = slices.each(lambda begin, end: _count(lowered, rows, begin, end), cuts)
+        sums = np.cumsum([starts[0], *counts[:-1]], axis=0).tolist()
+        starts = {begin: (i, s, r) for (begin, _), (i, s, r) in zip(cuts, sums, strict=True)}
+    ends = slices.each(lambda begin, end: _accumulate_some(lowered, rows, result, begin, end, starts[begin]), cuts)
+    if len(cuts) > 1:
+        before = dict(zip(starts, np.cumsum([0, *(cost for _, cost in ends[:-1])]).tolist(), strict=True))
+        slices.each(lambda begin, end: _add(result.cost, begin + 1, end + 1, before[begin]), cuts)
     constants = np.append(program.constants, np.nan)
-    return Bytecode(*result[:5], constants, result.cost, max(program.n_slots - 1, 0), n_results)
+    return Bytecode(*result[:5], constants, result.cost, max(program.n_slots - 1, 0), ends[-1][0])
 
 
 class _OperatorRows(NamedTuple):
@@ -144,6 +163,7 @@ class _Arrays(NamedTuple):
     cost: Annotated[np.ndarray, "int64[n_ends]"]
 
 
+@functools.cache
 def _by_code(precision: str) -> _OperatorRows:
     result = zeros(_OperatorRows, opcode=opcodes.numbers())
     for row in ops.BY_CODE.values():
@@ -157,10 +177,28 @@ def _by_code(precision: str) -> _OperatorRows:
 
 
 @compiled
-def _accumulate_all(lowered, rows, result):
-    i = s = n_results = 0  # instructions, steps and results so far
+def _count(lowered, rows, begin, end):
+    """(instructions, steps, results) of the bytecode of the expressions begin:end."""
+    n_steps = n_results = n_empty = 0
+    for e in range(begin, end):
+        start = lowered.offsets[e]
+        n_steps += lowered.n_prologue[e]
+        n_empty += start == lowered.offsets[e + 1]
+        for k in range(start, start + lowered.n_prologue[e]):
+            n_results += rows.width[lowered.code[k]]
+    return lowered.offsets[end] - lowered.offsets[begin] - n_steps + n_empty, n_steps, n_results
+
+
+@compiled
+def _accumulate_some(lowered, rows, result, begin, end, starts):
+    """Write the expressions begin:end from the places ``starts`` on; how many results there are then, and their cost.
+
+    In ``result.cost`` goes the work of the expressions from ``begin`` on.
+    """
+    i, s, n_results = starts
+    total = 0
     no_constant = lowered.first_const[-1]  # behind the last one stands nan
-    for e in range(len(lowered.offsets) - 1):
+    for e in range(begin, end):
         start, stop = lowered.offsets[e], lowered.offsets[e + 1]
         result.first_instruction[e] = i
         first_result = n_results
@@ -177,8 +215,15 @@ def _accumulate_all(lowered, rows, result):
             i += 1
         result.instructions[i - 1, ACTION] |= END
         result.first_step[e + 1] = s
-        result.cost[e + 1] = result.cost[e] + cost
-    return n_results
+        total += cost
+        result.cost[e + 1] = total
+    return n_results, total
+
+
+@compiled
+def _add(numbers, begin, end, more):
+    for k in range(begin, end):
+        numbers[k] += more
 
 
 @compiled
