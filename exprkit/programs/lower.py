@@ -79,7 +79,6 @@ from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 POINT_COST = 16  # of an instruction for every point, beside one that runs once
 FIRST_ROOM = 6  # instructions for each token, with derivatives; grows
-APART = 1 << 10  # numbers of an array that a thread writes all the time: no other's lies in the same cache line
 LOW = -2  # as operand b: the low part of the pair that is operand a
 SLOTS, UNIFORMS, COLUMNS, DONE = range(4)  # of ``Output.totals``
 
@@ -147,7 +146,7 @@ def _programs(
         part = zeros(
             Output, **_no_columns(n_vars), n_offsets=end - begin + 1, n_prologue=whole.n_prologue[mine],
             n_value=whole.n_value[mine], first_result=first_result[begin:], results=whole.results,
-            totals=np.zeros(APART, np.int64),
+            totals=np.zeros(slices.APART, np.int64),
         )  # fmt: skip
         some = tokens._replace(offsets=pop.offsets[begin : end + 1], n_params=n_params[mine])
         return _lower_slice(some, rules, derivatives, positive, part, dtype)
@@ -235,10 +234,10 @@ def _joined(
 
 def _tree(tokens: Postfix, positive: np.ndarray) -> Graph:
     """Room for the tree of any expression: a graph without a hash table, its constants those of the tokens."""
-    most, unused = max(2 * int(np.diff(tokens.offsets).max(initial=1)), APART), np.empty(0, np.int32)
+    most, unused = max(2 * int(np.diff(tokens.offsets).max(initial=1)), slices.APART), np.empty(0, np.int32)
     return empty(
         Graph, n=most, n_slots=0, n_values=0, numbers=tokens.numbers, values=tokens.values, positive=positive,
-        stamp=unused, counts=np.zeros(APART, np.int64),
+        stamp=unused, counts=np.zeros(slices.APART, np.int64),
     )  # fmt: skip
 
 

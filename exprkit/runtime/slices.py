@@ -32,6 +32,7 @@ from exprkit.runtime import machine
 
 LEAST = 1 << 15  # tokens of a slice: some 0.1 ms of the quickest loop, beside 0.05 ms to wake a thread
 MOST_THREADS = 256
+APART = 1 << 10  # numbers of an array that a thread writes all the time, so that no other thread writes beside them
 
 Cuts = list[tuple[int, int]]  # begin and end of every slice, in expressions
 Found = TypeVar("Found")

@@ -48,7 +48,7 @@ from exprkit.operators import ops
 from exprkit.programs.program import COLUMN, SLOT, UNIFORM, Program
 from exprkit.runtime import slices
 from exprkit.runtime.bags import zeros
-from exprkit.runtime.jit import compiled
+from exprkit.runtime.jit import compiled, inline
 
 MAX_COLUMNS = 1 << 16  # an instruction holds 16 bits for one
 COST_USUAL, COST_FAST, COST_LONG = 4, 11, 40  # of an operator: what its opcode takes, in vectors' work; an estimate
@@ -247,7 +247,7 @@ def write_prologue(e, n_steps, n_results, lowered, width, steps):
 #         a column as one of them is loaded first (a, unless a is uniform or a double-double), the other is the operand;
 #         a double-double in columns and an immediate are both operands (BOTH);
 #         a number alone (COPY) is the operand itself
-@compiled
+@inline
 def _write_instruction(k, is_first, e, i, first_result, lowered, rows, result):
     """Write instruction ``i`` for instruction ``k`` of the programs, of expression ``e``."""
     code, a, b = lowered.code[k], lowered.a[k], lowered.b[k]
