@@ -339,6 +339,36 @@ class Population:
         slots = np.full(1 << max(2 * len(self), 1).bit_length(), -1, np.int64)
         return checks.structures(self.kinds, self.values, self.offsets, slots)
 
+    def unique(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which expressions are equal up to the order of operands, as ``x1 + x2`` and ``x2 + x1`` are.
+
+        Operands of commutative operators may be swapped, and nothing else: ``x1 + (x2 + x3)`` is not
+        ``(x1 + x2) + x3``.  Constants are compared bit by bit, variables and parameters by index;
+        expressions that are not valid are all equal.
+
+        Returns
+        -------
+        representatives : int64 array, shape (n_unique,)
+            the first of each that are equal, in ascending order
+        inverse : int64 array, shape (n_exprs,)
+            ``representatives[inverse[i]]`` equals expression i
+        """
+        from exprkit.expressions import duplicates
+
+        return duplicates.unique(self)
+
+    def duplicates(self) -> np.ndarray:
+        """Which expressions equal an earlier one, as ``unique`` compares them.
+
+        Returns
+        -------
+        bool array, shape (n_exprs,)
+            ``pop[~pop.duplicates()]`` has each expression once
+        """
+        from exprkit.expressions import duplicates
+
+        return duplicates.first_equals(self) != np.arange(len(self))
+
     def diff(self, name: str, errors: str = "raise") -> Population:
         """The derivative of every expression by a variable or a parameter, as a population.
 
