@@ -250,8 +250,9 @@ def write_prologue(e, n_steps, n_results, lowered, width, steps):
 @inline
 def _write_instruction(k, is_first, e, i, first_result, lowered, rows, result):
     """Write instruction ``i`` for instruction ``k`` of the programs, of expression ``e``."""
-    code, a, b = lowered.code[k], lowered.a[k], lowered.b[k]
-    before = -1 if is_first else lowered.dst[k - 1]  # what the accumulator holds
+    here, out = np.uint64(k), np.uint64(i)
+    code, a, b = lowered.code[here], lowered.a[here], lowered.b[here]
+    before = -1 if is_first else lowered.dst[np.uint64(k - 1)]  # what the accumulator holds
     action = places = 0
     operand, swapped = b, False
     if b == before and not is_first:
@@ -266,9 +267,9 @@ def _write_instruction(k, is_first, e, i, first_result, lowered, rows, result):
             action |= LOAD
             places |= (loaded >> 2) << LOAD_SHIFT
         elif rows.pair[code] == 1:
-            result.sources[i] = source(b, e, lowered, first_result)
-            result.instructions[i, ACTION] = action | rows.opcode[code, BOTH] << OPCODE_SHIFT
-            result.instructions[i, PLACES] = a >> 2
+            result.sources[out] = source(b, e, lowered, first_result)
+            result.instructions[out, ACTION] = action | rows.opcode[code, BOTH] << OPCODE_SHIFT
+            result.instructions[out, PLACES] = a >> 2
             return
         else:  # a number that is copied
             operand = loaded
@@ -276,7 +277,7 @@ def _write_instruction(k, is_first, e, i, first_result, lowered, rows, result):
     if operand >= 0:
         if operand & 3 == UNIFORM:
             mode = IMMEDIATE
-            result.sources[i] = source(operand, e, lowered, first_result)
+            result.sources[out] = source(operand, e, lowered, first_result)
         else:
             mode = MEMORY
             places |= operand >> 2
@@ -284,8 +285,8 @@ def _write_instruction(k, is_first, e, i, first_result, lowered, rows, result):
                 action |= FROM_SLOT
         if swapped and rows.commutative[code] == 0:
             mode |= FIRST
-    result.instructions[i, ACTION] = action | rows.opcode[code, mode] << OPCODE_SHIFT
-    result.instructions[i, PLACES] = places
+    result.instructions[out, ACTION] = action | rows.opcode[code, mode] << OPCODE_SHIFT
+    result.instructions[out, PLACES] = places
 
 
 @compiled
