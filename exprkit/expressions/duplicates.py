@@ -48,7 +48,7 @@ def first_equals(pop: TokenArrays, threads: int | None = None) -> np.ndarray:
 
     ``threads``: so many at the most, by default all that this process may use.
     """
-    tokens = _Tokens(pop.kinds, pop.values, pop.offsets, ops.ARITY, _commutative())
+    tokens = _Compared(pop.kinds, pop.values, pop.offsets, ops.ARITY, _commutative())
     n, longest = len(pop.offsets) - 1, max(int(np.diff(pop.offsets).max(initial=1)), slices.APART)
     hashes, first = np.empty(n, np.uint64), np.empty(n, np.int64)
     cuts = slices.cut(pop.offsets, threads)
@@ -88,7 +88,7 @@ def _commutative() -> np.ndarray:
 # ── the compiled part ────────────────────────────────────────────────────────────────
 
 
-class _Tokens(NamedTuple):
+class _Compared(NamedTuple):
     """The tokens of all expressions, and what is known of operators by code."""
 
     kinds: np.ndarray

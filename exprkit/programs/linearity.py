@@ -53,15 +53,15 @@ def dependence(pop: Population, threads: int | None = None) -> Dependence:
     longest = int(np.diff(pop.offsets).max(initial=1))
 
     def walk(begin: int, end: int) -> None:
-        scratch = zeros(_Scratch, depth=max(longest, slices.APART))
-        tokens = _Tokens(pop.kinds, pop.values, pop.offsets[begin : end + 1], ops.ARITY, _uses())
+        scratch = zeros(_Sets, depth=max(longest, slices.APART))
+        tokens = _Walked(pop.kinds, pop.values, pop.offsets[begin : end + 1], ops.ARITY, _uses())
         _walk_all(tokens, scratch, *(array[begin:end] for array in found))
 
     slices.each(walk, slices.cut(pop.offsets, threads))
     return found
 
 
-class _Tokens(NamedTuple):
+class _Walked(NamedTuple):
     """Expressions, and what is known of operators by code."""
 
     kinds: np.ndarray
@@ -71,8 +71,8 @@ class _Tokens(NamedTuple):
     uses: np.ndarray
 
 
-class _Scratch(NamedTuple):
-    """For one expression; sets of parameters as bits."""
+class _Sets(NamedTuple):
+    """Sets of parameters as bits, for one expression."""
 
     stack: Annotated[np.ndarray, "uint64[depth]"]  # the parameters that an operand has a derivative by
     meets: Annotated[np.ndarray, "uint64[64]"]  # by parameter, those it has a second derivative with; all 0 in between

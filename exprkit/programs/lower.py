@@ -71,6 +71,7 @@ from exprkit.expressions.rewrite import (
     table_rules,
 )
 from exprkit.operators import ops
+from exprkit.programs.parts import Part, joined
 from exprkit.programs.program import COLUMN, OUT, SLOT, UNIFORM, GradientProgram, Program
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty, zeros
@@ -126,110 +127,74 @@ def _programs(
     pop: Population, derivatives: DerivativeRules | None, precision: str, positive: np.ndarray | None,
     dtype: DTypeLike, threads: int | None,
 ) -> dict[str, Any]:  # fmt: skip
-    """The fields of a program: of slices of the population, which threads share, joined in their order."""
-    n_vars = max(int(pop.n_vars), 1)
+    """The fields of a program, made in parts that threads share."""
+    n_vars, rules = max(int(pop.n_vars), 1), table_rules(precision)
     positive = np.zeros(n_vars, np.bool_) if positive is None else positive
-    n_params = np.asarray(pop.n_params, np.int32)
-    numbers = pop.values.view(np.float64)
-    if dtype != np.float64:
-        numbers = np.empty_like(numbers)
-    tokens, rules = Postfix(pop.kinds, pop.values, numbers, pop.offsets, n_params), table_rules(precision)
+    n_params, numbers = np.asarray(pop.n_params, np.int32), pop.values.view(np.float64)
+    numbers = numbers if dtype == np.float64 else np.empty_like(numbers)
     n_results = n_params.astype(np.int64) + 1 if derivatives is not None else np.zeros(0, np.int64)
     first_result = np.concatenate([[0], np.cumsum(n_results)])
-    whole = zeros(Output, **_no_columns(n_vars), n_exprs=len(pop), n_offsets=len(pop) + 1, first_result=first_result,
-                  n_results=first_result[-1])  # fmt: skip
+    results, (n_prologue, n_value) = np.zeros(first_result[-1], np.int32), np.zeros((2, len(pop)), np.int32)
 
-    def lower_slice(begin: int, end: int) -> tuple[Output, list[np.ndarray]]:
-        if begin == 0 and end == len(pop):
-            return _lower_slice(tokens, rules, derivatives, positive, whole, dtype)
-        mine = slice(begin, end)
-        part = zeros(
-            Output, **_no_columns(n_vars), n_offsets=end - begin + 1, n_prologue=whole.n_prologue[mine],
-            n_value=whole.n_value[mine], first_result=first_result[begin:], results=whole.results,
-            totals=np.zeros(slices.APART, np.int64),
+    def lower_part(begin: int, end: int) -> Part:
+        tokens = Postfix(pop.kinds, pop.values, numbers, pop.offsets[begin : end + 1], n_params[begin:end])
+        _round(tokens, dtype)
+        output = zeros(
+            Output, totals=np.zeros(slices.APART, np.int64), column_of=np.full(256 * n_vars, -1, np.int32),
+            most_columns=512 * n_vars, n_offsets=end - begin + 1, n_prologue=n_prologue[begin:end],
+            n_value=n_value[begin:end], first_result=first_result[begin:], results=results,
         )  # fmt: skip
-        some = tokens._replace(offsets=pop.offsets[begin : end + 1], n_params=n_params[mine])
-        return _lower_slice(some, rules, derivatives, positive, part, dtype)
+        code, a, b, dst, constants = _lowered(tokens, rules, derivatives, positive, output)
+        column_code, column_var = (x[: output.totals[COLUMNS]].copy() for x in (output.column_code, output.column_var))
+        mine = results[first_result[begin] : first_result[end]] if derivatives is not None else results
+        return Part(code, a, b, dst, constants, output.offsets, output.first_const, column_code, column_var, mine,
+                    output.totals)  # fmt: skip
 
-    cuts = slices.cut(pop.offsets, threads, max(slices.LEAST, 256 * n_vars))  # each has a table of columns
-    parts = slices.each(lower_slice, cuts)
-    code, a, b, dst, constants = parts[0][1] if len(parts) == 1 else _joined(parts, cuts, rules, whole)
-    n_slots, n_uniforms, n_columns = map(int, whole.totals[:DONE])
+    least = slices.LEAST if derivatives is None else slices.LEAST // 8
+    cuts = slices.cut(pop.offsets, threads, max(least, 256 * n_vars))  # each has a table of columns
+    whole = joined(slices.each(lower_part, cuts), cuts, rules.width)
     fields: dict[str, Any] = dict(
-        code=code, a=a, b=b, dst=dst, offsets=whole.offsets, n_prologue=whole.n_prologue, constants=constants,
-        first_const=whole.first_const, n_params=n_params, column_code=whole.column_code[:n_columns].copy(),
-        column_var=whole.column_var[:n_columns].copy(), n_slots=n_slots, n_uniforms=n_uniforms, precision=precision,
+        code=whole.code, a=whole.a, b=whole.b, dst=whole.dst, offsets=whole.offsets, n_prologue=n_prologue,
+        constants=whole.constants, first_const=whole.first_const, n_params=n_params, column_code=whole.column_code,
+        column_var=whole.column_var, n_slots=int(whole.totals[SLOTS]), n_uniforms=int(whole.totals[UNIFORMS]),
+        precision=precision,
     )  # fmt: skip
     if derivatives is not None:
-        fields |= dict(results=whole.results, first_result=whole.first_result, n_value=whole.n_value)
+        fields |= dict(results=results, first_result=first_result, n_value=n_value)
     return fields
 
 
-def _no_columns(n_vars: int) -> dict[str, Any]:
-    return {"column_of": np.full(256 * n_vars, -1, np.int32), "most_columns": 512 * n_vars}
-
-
-def _lower_slice(
-    tokens: Postfix, rules: Rules, derivatives: DerivativeRules | None, positive: np.ndarray, output: Output,
-    dtype: DTypeLike,
-) -> tuple[Output, list[np.ndarray]]:  # fmt: skip
-    """The output of a slice, and its code, a, b, dst and constants."""
-    n_exprs, first, last = len(tokens.n_params), int(tokens.offsets[0]), int(tokens.offsets[-1])
-    if dtype != np.float64:
-        with np.errstate(over="ignore", invalid="ignore"):
-            tokens.numbers[first:last] = tokens.values[first:last].view(np.float64).astype(dtype)
+def _lowered(
+    tokens: Postfix, rules: Rules, derivatives: DerivativeRules | None, positive: np.ndarray, output: Output
+) -> list[np.ndarray]:
+    """The code, a, b, dst and constants of a part."""
+    n_exprs, n_tokens = len(tokens.n_params), int(tokens.offsets[-1] - tokens.offsets[0])
     graph_room, done = 1, 0
-    parts: list[list[np.ndarray]] = []
-    while done < n_exprs or not parts:
+    pieces: list[list[np.ndarray]] = []
+    while done < n_exprs or not pieces:
         if derivatives is not None:
             graph = make_graph(tokens, positive, reverse=True, loose=True, room=graph_room)
         else:
             graph = _tree(tokens, positive)
         most = len(graph.group)
         scratch = zeros(NodeScratch, n=most, n_slots=3 * most + 2, n_results=int(tokens.n_params.max(initial=0)) + 1)
-        room = empty(Room, n=(1 if derivatives is None else FIRST_ROOM) * (last - first) + 2 * most)
+        room = empty(Room, n=(1 if derivatives is None else FIRST_ROOM) * n_tokens + 2 * most)
         begin = done
         _lower_some(tokens, graph, rules, derivatives, scratch, output, room)
         done = int(output.totals[DONE])
         n_instr, n_const = (int(first[done] - first[begin]) for first in (output.offsets, output.first_const))
-        parts.append([array[:n] for array, n in zip(room, (n_instr,) * 4 + (n_const,), strict=True)])
+        pieces.append([array[:n] for array, n in zip(room, (n_instr,) * 4 + (n_const,), strict=True)])
         graph_room *= 2 if graph.counts[FULL] else 1
-    # mostly one part, which is not copied: memory that has not been written to takes no room
-    return output, parts[0] if len(parts) == 1 else [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+    # mostly one piece, which is not copied: memory that has not been written to takes no room
+    return pieces[0] if len(pieces) == 1 else [np.concatenate(arrays) for arrays in zip(*pieces, strict=True)]
 
 
-def _joined(
-    parts: list[tuple[Output, list[np.ndarray]]], cuts: slices.Cuts, rules: Rules, whole: Output
-) -> list[np.ndarray]:
-    """The code, a, b, dst and constants of all slices; ``whole`` becomes the output of all.
-
-    The columns of a slice are numbered as they first occur there, so slice by slice they first occur as in one pass.
-    """
-    for output, _ in parts:
-        whole.totals[:COLUMNS] = np.maximum(whole.totals[:COLUMNS], output.totals[:COLUMNS])
-    columns = [np.zeros(int(output.totals[COLUMNS]), np.int32) for output, _ in parts]
-    for (output, _), operand in zip(parts, columns, strict=True):
-        _add_columns(output, rules, whole, operand)
-    starts = np.cumsum([[0, 0], *([len(arrays[0]), len(arrays[4])] for _, arrays in parts)], axis=0)
-    found = [np.empty(starts[-1, int(k == 4)], array.dtype) for k, array in enumerate(parts[0][1])]
-    places = {begin: k for k, (begin, _) in enumerate(cuts)}
-
-    def join_slice(begin: int, end: int) -> None:
-        output, arrays = parts[k := places[begin]]
-        instr, const = (slice(*starts[k : k + 2, which].tolist()) for which in (0, 1))
-        for which, array in enumerate(arrays):
-            if which in (1, 2):
-                _rename(array, columns[k], found[which][instr])
-            else:
-                found[which][const if which == 4 else instr] = array
-        np.add(output.offsets[1:], instr.start, out=whole.offsets[begin + 1 : end + 1])
-        np.add(output.first_const[1:], const.start, out=whole.first_const[begin + 1 : end + 1])
-        if len(whole.results):
-            results = whole.results[whole.first_result[begin] : whole.first_result[end]]
-            _rename(results, columns[k], results)
-
-    slices.each(join_slice, cuts)
-    return found
+def _round(tokens: Postfix, dtype: DTypeLike) -> None:
+    """Round the constants to the type of the data."""
+    mine = slice(tokens.offsets[0], tokens.offsets[-1])
+    if dtype != np.float64:
+        with np.errstate(over="ignore", invalid="ignore"):
+            tokens.numbers[mine] = tokens.values[mine].view(np.float64).astype(dtype)
 
 
 def _tree(tokens: Postfix, positive: np.ndarray) -> Graph:
@@ -526,26 +491,6 @@ def _column(code, var, rules, output):
             output.column_code[column + part], output.column_var[column + part] = code, var
         output.totals[COLUMNS] += rules.width[code]
     return column
-
-
-@compiled
-def _add_columns(part, rules, output, operand):
-    """Number the columns of a slice among all; by column of the slice: it as an operand."""
-    k = 0
-    while k < part.totals[COLUMNS]:
-        code = np.int64(part.column_code[k])
-        column = _column(code, np.int64(part.column_var[k]), rules, output)
-        for _ in range(rules.width[code]):
-            operand[k] = column << 2 | COLUMN
-            k, column = k + 1, column + 1
-
-
-@compiled
-def _rename(operands, columns, out):
-    """The operands of a slice with its columns as they are numbered among all."""
-    for k in range(len(operands)):
-        operand = operands[k]
-        out[k] = columns[operand >> 2] if operand & 3 == COLUMN else operand
 
 
 @inline
