@@ -36,7 +36,8 @@ test: $(TESTS)
 # Parsing, lowering, derivatives and fits once more, with every index of a compiled loop checked: minutes, mostly of compiling.
 bounds: $(TESTS)
 	NUMBA_BOUNDSCHECK=1 EXPRKIT_CACHE_DIR=$(VENV)/bounds $(BIN)/python -m pytest -n auto --dist worksteal \
-	    tests/test_memory.py tests/test_parser.py tests/test_lower.py tests/test_gradient.py tests/test_fit.py
+	    tests/test_memory.py tests/test_parser.py tests/test_lower.py tests/test_gradient.py tests/test_fit.py \
+	    tests/test_slices.py tests/test_duplicates.py
 
 lint: $(TESTS)
 	$(BIN)/ruff check .

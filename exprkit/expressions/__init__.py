@@ -7,6 +7,7 @@ In: what a user gives, or an alphabet.  Out: ``Population`` (postfix tokens in f
 ``generate``         ``exhaustive`` and ``random_trees``, their ``arguments`` checked
 ``expression``       one expression, written with Python's operators
 ``population``       many; ``population_file``: on disk; ``checks``: what must hold of them
+``duplicates``       which of many are equal up to the order of operands
 ``rewrite``          the table's rewrite rules
 ``dag``              an expression without common subexpressions, and its derivatives
 ``differentiate``    derivatives as expressions

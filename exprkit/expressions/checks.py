@@ -10,89 +10,123 @@ an operator, only arities.
     array([8, 9, 7])
 """
 
+# mypy: disable-error-code="no-untyped-def"
+
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
 
-from exprkit.runtime.jit import compiled, inline
-from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
+from exprkit.runtime import slices
+from exprkit.runtime.jit import compiled
+from exprkit.text.tokens import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE
 
 (
     FINE, OFFSETS, KIND, CODE, OPERANDS, LEFT_OVER, NO_TOKENS, INVALID_TOKENS, VARIABLE_INDEX, PARAMETER_INDEX,
     TOO_LONG,
 ) = range(11)  # fmt: skip
 
+NO_OPERATOR = 255
 
-class CheckedTokens(NamedTuple):
-    """Tokens that have not been checked."""
+
+class Unchecked(NamedTuple):
+    """Expressions, and how large their numbers may be."""
 
     kinds: np.ndarray
     values: np.ndarray
-    arity: np.ndarray  # of the operators that a population may hold, by code; 0 for others
+    offsets: np.ndarray
+    valid: np.ndarray
+    n_params: np.ndarray  # is filled
+    operands: np.ndarray  # uint8, by code, 256 more for an operator: how many it takes, or NO_OPERATOR
+    limits: np.ndarray  # uint64, by kind: what a value must be below, though of a constant all bits are good
+    max_tokens: int
 
 
-@inline
-def problem_of(tokens, begin, end, valid, limits):
-    """(problem, token, variables, parameters) of the expression that is tokens ``begin`` to ``end``.
-
-    problem is FINE or one of the numbers above, of this token of the expression; then the largest index of a
-    variable and of a parameter, + 1.  ``limits``: the most tokens, variables and parameters that there may be.
-    """
-    most_tokens, most_variables, most_parameters = limits
-    n_vars = n_params = height = 0
-    if end - begin > most_tokens:
-        return TOO_LONG, end - begin - 1, 0, 0
-    if valid != (end > begin):
-        return (NO_TOKENS if valid else INVALID_TOKENS), 0, 0, 0
-    for t in range(begin, end):
-        kind, value = tokens.kinds[t], tokens.values[t]
-        if kind == OPERATOR:
-            operands = tokens.arity[value] if value < np.uint64(256) else 0
-            if operands == 0:
-                return CODE, t - begin, 0, 0
-            if height < operands:
-                return OPERANDS, t - begin, 0, 0
-            height += 1 - operands
-            continue
-        height += 1
-        if kind == VARIABLE:
-            if value >= np.uint64(most_variables):
-                return VARIABLE_INDEX, t - begin, 0, 0
-            n_vars = max(n_vars, int(value) + 1)
-        elif kind == PARAMETER:
-            if value >= np.uint64(most_parameters):
-                return PARAMETER_INDEX, t - begin, 0, 0
-            n_params = max(n_params, int(value) + 1)
-        elif kind != CONSTANT:
-            return KIND, t - begin, 0, 0
-    if height > 1:
-        return LEFT_OVER, end - begin - 1, 0, 0
-    return FINE, 0, n_vars, n_params
+def unchecked(
+    kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, valid: np.ndarray, arity: np.ndarray,
+    max_variable: int, max_parameter: int,
+) -> Unchecked:  # fmt: skip
+    """What ``check`` takes."""
+    operands, most = np.zeros(512, np.uint8), np.zeros(256, np.uint64)
+    operands[256:] = np.where(arity == 0, NO_OPERATOR, arity)
+    most[[CONSTANT, VARIABLE, PARAMETER, OPERATOR]] = (1 << 64) - 1, max_variable, max_parameter, len(arity)
+    return Unchecked(kinds, values, offsets, valid, np.zeros(len(valid), np.int32), operands, most, MAX_TOKENS)
 
 
-@compiled
-def check(tokens, offsets, valid, limits, n_params):
+def check(pop: Unchecked) -> tuple[int, int, int, int]:
     """First problem of a population, and what a walk over its tokens finds on the way.
 
     Returns
     -------
     (problem, expression, token, n_vars)
-        as ``problem_of`` has them.  Fills ``n_params`` (int32, one per expression).
+        problem is FINE or one of the numbers above; n_vars the largest index of a variable + 1.
+        Fills ``n_params`` (int32, one per expression).
     """
-    n_vars, n_tokens = 0, len(tokens.kinds)
-    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n_tokens:
-        return OFFSETS, 0, 0, n_vars
+    if len(pop.offsets) == 0 or pop.offsets[0] != 0 or pop.offsets[-1] != len(pop.kinds):
+        return OFFSETS, 0, 0, 0
+
+    def check_slice(begin: int, end: int) -> tuple[int, int, int, int]:
+        offsets, valid, n_params = pop.offsets[begin : end + 1], pop.valid[begin:end], pop.n_params[begin:end]
+        problem, index, token, n_vars = _check_all(pop._replace(offsets=offsets, valid=valid, n_params=n_params))
+        return problem, begin + index, token, n_vars
+
+    found = slices.each(check_slice, slices.cut(pop.offsets))
+    problem, index, token, _ = next((one for one in found if one[0] != FINE), found[0])
+    return problem, index, token, max(n_vars for *_, n_vars in found)
+
+
+@compiled
+def _check_all(pop):
+    """Look at every token without a branch, which in mixed populations would mostly be mispredicted.
+
+    ``problem_of`` says what is wrong, and whether anything is: some constants only look like it.
+    """
+    kinds, values, offsets, operands, limits = pop.kinds, pop.values, pop.offsets, pop.operands, pop.limits
+    n_vars, nothing, one = np.uint64(0), np.uint64(0), np.uint64(1)
     for i in range(len(offsets) - 1):
         begin, end = offsets[i], offsets[i + 1]
-        if begin > end or end > n_tokens:
-            return OFFSETS, i, 0, n_vars
-        problem, token, variables, n_params[i] = problem_of(tokens, begin, end, valid[i], limits)
-        if problem != FINE:
-            return problem, i, token, n_vars
-        n_vars = max(n_vars, variables)
-    return FINE, 0, 0, n_vars
+        if begin < 0 or begin > end or end > len(kinds):
+            return OFFSETS, i, 0, 0
+        suspicious = end - begin > pop.max_tokens or pop.valid[i] != (end > begin)
+        height, n_params = 0, nothing
+        for t in range(begin, end):
+            kind, value = np.uint64(kinds[np.uint64(t)]), values[np.uint64(t)]
+            needed = operands[np.uint64(kind == OPERATOR) << np.uint64(8) | (value & np.uint64(0xFF))]
+            suspicious |= (value >= limits[kind]) | (needed > height)
+            height += 1 - needed
+            n_vars = max(n_vars, value + one if kind == VARIABLE else nothing)
+            n_params = max(n_params, value + one if kind == PARAMETER else nothing)
+        if suspicious or height > 1:
+            problem, token = problem_of(pop, begin, end, pop.valid[i])
+            if problem != FINE:
+                return problem, i, token, 0
+        pop.n_params[i] = n_params
+    return FINE, 0, 0, np.int64(n_vars)
+
+
+@compiled
+def problem_of(pop, begin, end, valid):
+    """What is wrong with an expression, and its first token that is."""
+    if end - begin > pop.max_tokens:
+        return TOO_LONG, end - begin - 1
+    if valid != (end > begin):
+        return NO_TOKENS if valid else INVALID_TOKENS, 0
+    height = 0
+    for t in range(begin, end):
+        kind, value, needed = np.int64(pop.kinds[t]), pop.values[t], 0
+        if kind > OPERATOR:
+            return KIND, t - begin
+        if kind != CONSTANT and value >= pop.limits[kind]:
+            return CODE if kind == OPERATOR else VARIABLE_INDEX if kind == VARIABLE else PARAMETER_INDEX, t - begin
+        if kind == OPERATOR:
+            needed = pop.operands[np.int64(value) + 256]
+            if needed == NO_OPERATOR:
+                return CODE, t - begin
+        if height < needed:
+            return OPERANDS, t - begin
+        height += 1 - needed
+    return LEFT_OVER if height > 1 else FINE, end - begin - 1
 
 
 @compiled

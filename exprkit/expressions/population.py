@@ -186,13 +186,12 @@ class Population:
                 f"kinds {self.kinds.shape} and values {self.values.shape} must be equally long, "
                 f"offsets {self.offsets.shape} one longer than valid {self.valid.shape}"
             )
-        n_params = np.zeros(len(self.valid), np.int32)
         limits = [MAX_INDEX if names is None else len(names) for names in (self.variables, self.parameters)]
-        tokens = checks.CheckedTokens(self.kinds, self.values, USER_ARITY)
-        problem, index, token, n_vars = checks.check(tokens, self.offsets, self.valid, (MAX_TOKENS, *limits), n_params)
+        arrays = checks.unchecked(self.kinds, self.values, self.offsets, self.valid, USER_ARITY, *limits)
+        problem, index, token, n_vars = checks.check(arrays)
         if problem != checks.FINE:
             raise PopulationError(self._complaint(problem, index, token, limits))
-        self.n_params = _read_only(n_params)
+        self.n_params = _read_only(arrays.n_params)
         self.n_vars = int(n_vars) if self.variables is None else len(self.variables)
 
     def _complaint(self, problem: int, index: int, token: int, limits: list[int]) -> str:
@@ -348,6 +347,36 @@ class Population:
 
         slots = np.full(1 << max(2 * len(self), 1).bit_length(), -1, np.int64)
         return checks.structures(self.kinds, self.values, self.offsets, slots)
+
+    def unique(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which expressions are equal up to the order of operands, as ``x1 + x2`` and ``x2 + x1`` are.
+
+        Operands of commutative operators may be swapped, and nothing else: ``x1 + (x2 + x3)`` is not
+        ``(x1 + x2) + x3``.  Constants are compared bit by bit, variables and parameters by index;
+        expressions that are not valid are all equal.
+
+        Returns
+        -------
+        representatives : int64 array, shape (n_unique,)
+            the first of each that are equal, in ascending order
+        inverse : int64 array, shape (n_exprs,)
+            ``representatives[inverse[i]]`` equals expression i
+        """
+        from exprkit.expressions import duplicates
+
+        return duplicates.unique(self)
+
+    def duplicates(self) -> np.ndarray:
+        """Which expressions equal an earlier one, as ``unique`` compares them.
+
+        Returns
+        -------
+        bool array, shape (n_exprs,)
+            ``pop[~pop.duplicates()]`` has each expression once
+        """
+        from exprkit.expressions import duplicates
+
+        return duplicates.first_equals(self) != np.arange(len(self))
 
     def diff(self, name: str, errors: str = "raise") -> Population:
         """The derivative of every expression by a variable or a parameter, as a population.

@@ -18,12 +18,14 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
+from exprkit.runtime import slices
+from exprkit.runtime.bags import zeros
 from exprkit.runtime.jit import compiled
 from exprkit.text.tokens import OPERATOR, PARAMETER
 
@@ -45,13 +47,35 @@ class Dependence(NamedTuple):
     differentiable: np.ndarray
 
 
-def dependence(pop: Population) -> Dependence:
-    """Linear parameters and differentiability of every expression."""
+def dependence(pop: Population, threads: int | None = None) -> Dependence:
+    """Linear parameters and differentiability of every expression, by so many threads at the most."""
     found = Dependence(np.zeros(len(pop), np.uint64), np.ones(len(pop), np.bool_))
-    stack = np.zeros(int(np.diff(pop.offsets).max(initial=1)), np.uint64)
-    meets = np.zeros(_LAST + 1, np.uint64)
-    _walk_all(pop.kinds, pop.values, pop.offsets, ops.ARITY.copy(), _uses(), stack, meets, *found)
+    longest = int(np.diff(pop.offsets).max(initial=1))
+
+    def walk(begin: int, end: int) -> None:
+        scratch = zeros(_Sets, depth=max(longest, slices.APART))
+        tokens = _Walked(pop.kinds, pop.values, pop.offsets[begin : end + 1], ops.ARITY, _uses())
+        _walk_all(tokens, scratch, *(array[begin:end] for array in found))
+
+    slices.each(walk, slices.cut(pop.offsets, threads))
     return found
+
+
+class _Walked(NamedTuple):
+    """Expressions, and what is known of operators by code."""
+
+    kinds: np.ndarray
+    values: np.ndarray
+    offsets: np.ndarray
+    arity: np.ndarray
+    uses: np.ndarray
+
+
+class _Sets(NamedTuple):
+    """Sets of parameters as bits, for one expression."""
+
+    stack: Annotated[np.ndarray, "uint64[depth]"]  # the parameters that an operand has a derivative by
+    meets: Annotated[np.ndarray, "uint64[64]"]  # by parameter, those it has a second derivative with; all 0 in between
 
 
 @functools.cache
@@ -75,38 +99,38 @@ def _uses() -> np.ndarray:
 
 
 @compiled
-def _walk_all(kinds, values, offsets, arity, uses, stack, meets, linear, differentiable):
-    """Walk over all expressions.
-
-    ``stack``: the parameters that an operand has a derivative by.  ``meets``, all 0: by parameter, those it
-    has a second derivative with.
-    """
+def _walk_all(tokens, scratch, linear, differentiable):
+    """Walk over all expressions."""
+    kinds, values, offsets, arity, uses = tokens.kinds, tokens.values, tokens.offsets, tokens.arity, tokens.uses
+    stack, meets, nobody = scratch.stack, scratch.meets, np.uint64(0)
     for i in range(len(linear)):
-        depth = 0
+        depth, seen = 0, nobody
         for t in range(offsets[i], offsets[i + 1]):
             if kinds[t] != OPERATOR:
-                mine = np.uint64(0)
+                mine = nobody
                 if kinds[t] == PARAMETER:
                     mine = np.uint64(1) << np.uint64(min(values[t], np.uint64(_LAST)))
+                    seen |= mine
                 stack[depth] = mine
                 depth += 1
                 continue
             code = values[t]
-            use, a, b = uses[code], stack[depth - arity[code]], np.uint64(0)
+            use, a, b = uses[code], stack[depth - arity[code]], nobody
             if arity[code] == 2:
                 b = stack[depth - 1]
             depth -= arity[code] - 1
             stack[depth - 1] = a | b
-            if use & _NO_RULE and (a | b) != 0:
+            if a | b == nobody:
+                continue
+            if use & _NO_RULE:
                 differentiable[i] = False
             if use & _NO_A:
                 stack[depth - 1] = b
             if use & _NO_B:
-                stack[depth - 1] = np.uint64(0) if use & _NO_A else a
-            _meet(meets, a, (a if use & _A_OF_A else np.uint64(0)) | (b if use & _B_OF_A else np.uint64(0)))
-            _meet(meets, b, (a if use & _A_OF_B else np.uint64(0)) | (b if use & _B_OF_B else np.uint64(0)))
-        every = stack[0] if depth else np.uint64(0)
-        linear[i] = _jointly_linear(meets, every)
+                stack[depth - 1] = nobody if use & _NO_A else a
+            _meet(meets, a, (a if use & _A_OF_A else nobody) | (b if use & _B_OF_A else nobody))
+            _meet(meets, b, (a if use & _A_OF_B else nobody) | (b if use & _B_OF_B else nobody))
+        linear[i] = _jointly_linear(meets, stack[0] if depth else nobody, seen)
 
 
 @compiled
@@ -116,6 +140,8 @@ def _meet(meets, these, those):
         return
     for j in range(_LAST + 1):
         bit = np.uint64(1) << np.uint64(j)
+        if bit > these | those:
+            break
         if these & bit:
             meets[j] |= those
         if those & bit:
@@ -123,13 +149,14 @@ def _meet(meets, these, those):
 
 
 @compiled
-def _jointly_linear(meets, every):
+def _jointly_linear(meets, every, seen):
     """Take the parameters in order, each that meets neither itself nor one taken before; clears ``meets``."""
     taken = np.uint64(0)
-    for j in range(_LAST):
+    for j in range(_LAST + 1):
         bit = np.uint64(1) << np.uint64(j)
-        if every & bit and meets[j] & (taken | bit) == 0:
+        if bit > seen:
+            break
+        if every & bit and meets[j] & (taken | bit) == 0 and j < _LAST:
             taken |= bit
         meets[j] = 0
-    meets[_LAST] = 0
     return taken

@@ -64,13 +64,16 @@ from exprkit.expressions.rewrite import (
     NONE,
     POINT_NODE,
     UNIFORM_NODE,
+    Rules,
     group_of,
     is_uniform,
     rewrite,
     table_rules,
 )
 from exprkit.operators import ops
+from exprkit.programs.parts import Part, joined
 from exprkit.programs.program import COLUMN, OUT, SLOT, UNIFORM, GradientProgram, Program
+from exprkit.runtime import slices
 from exprkit.runtime.bags import empty, zeros
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
@@ -82,8 +85,9 @@ SLOTS, UNIFORMS, COLUMNS, DONE = range(4)  # of ``Output.totals``
 
 
 def lower(
-    pop: Population, *, precision: str = "ieee", positive: np.ndarray | None = None, dtype: DTypeLike = np.float64
-) -> Program:
+    pop: Population, *, precision: str = "ieee", positive: np.ndarray | None = None, dtype: DTypeLike = np.float64,
+    threads: int | None = None,
+) -> Program:  # fmt: skip
     """Lower a population's values.
 
     Parameters
@@ -95,83 +99,110 @@ def lower(
         True for a variable that has no negative value and no -0 in the data.
     dtype : float64 or float32
         Type that the programs run in: constants are rounded to it before a rule looks at them.
+    threads : int, optional
+        Threads that share a large population, by default as many as this process may use.  The program
+        is the same for any number.
 
     Returns
     -------
     Program
     """
-    return Program(**_programs(pop, None, precision, positive, dtype))
+    return Program(**_programs(pop, None, precision, positive, dtype, threads))
 
 
 def lower_gradients(
-    pop: Population, *, precision: str = "ieee", positive: np.ndarray | None = None, dtype: DTypeLike = np.float64
-) -> GradientProgram:
+    pop: Population, *, precision: str = "ieee", positive: np.ndarray | None = None, dtype: DTypeLike = np.float64,
+    threads: int | None = None,
+) -> GradientProgram:  # fmt: skip
     """Lower a population's values and derivatives; the arguments are those of ``lower``.
 
     Returns
     -------
     GradientProgram
     """
-    return GradientProgram(**_programs(pop, derivative_rules(), precision, positive, dtype))
+    return GradientProgram(**_programs(pop, derivative_rules(), precision, positive, dtype, threads))
 
 
 def _programs(
-    pop: Population, derivatives: DerivativeRules | None, precision: str, positive: np.ndarray | None, dtype: DTypeLike
-) -> dict[str, Any]:
-    """The fields of a program."""
-    n_vars, with_derivatives = max(int(pop.n_vars), 1), derivatives is not None
+    pop: Population, derivatives: DerivativeRules | None, precision: str, positive: np.ndarray | None,
+    dtype: DTypeLike, threads: int | None,
+) -> dict[str, Any]:  # fmt: skip
+    """The fields of a program, made in parts that threads share."""
+    n_vars, rules = max(int(pop.n_vars), 1), table_rules(precision)
     positive = np.zeros(n_vars, np.bool_) if positive is None else positive
-    n_params = np.asarray(pop.n_params, np.int32)
-    tokens = Postfix(pop.kinds, pop.values, _rounded(pop.values.view(np.float64), dtype), pop.offsets, n_params)
-    n_results = n_params.astype(np.int64) + 1 if with_derivatives else np.zeros(0, np.int64)
+    n_params, numbers = np.asarray(pop.n_params, np.int32), pop.values.view(np.float64)
+    numbers = numbers if dtype == np.float64 else np.empty_like(numbers)
+    n_results = n_params.astype(np.int64) + 1 if derivatives is not None else np.zeros(0, np.int64)
     first_result = np.concatenate([[0], np.cumsum(n_results)])
-    output = zeros(
-        Output, column_of=np.full(256 * n_vars, -1, np.int32), most_columns=512 * n_vars, n_exprs=len(pop),
-        n_offsets=len(pop) + 1, first_result=first_result, n_results=first_result[-1],
-    )  # fmt: skip
-    graph_room, done = 1, 0
-    parts: list[list[np.ndarray]] = []
-    while done < len(pop) or not parts:
-        if with_derivatives:
-            graph = make_graph(pop, positive, reverse=True, loose=True, room=graph_room)
-        else:
-            graph = _tree(tokens, positive)
-        most = len(graph.group)
-        scratch = zeros(NodeScratch, n=most, n_slots=3 * most + 2, n_results=pop.max_params + 1)
-        room = empty(Room, n=(FIRST_ROOM if with_derivatives else 1) * len(pop.kinds) + 2 * most)
-        begin = done
-        _lower_some(tokens, graph, table_rules(precision), derivatives, scratch, output, room)
-        done = int(output.totals[DONE])
-        n_instr, n_const = (int(first[done] - first[begin]) for first in (output.offsets, output.first_const))
-        parts.append([array[:n] for array, n in zip(room, (n_instr,) * 4 + (n_const,), strict=True)])
-        graph_room *= 2 if graph.counts[FULL] else 1
-    # mostly one part, which is not copied: memory that has not been written to takes no room
-    joined = parts[0] if len(parts) == 1 else [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
-    code, a, b, dst, constants = joined
-    n_slots, n_uniforms, n_columns = map(int, output.totals[:DONE])
+    results, (n_prologue, n_value) = np.zeros(first_result[-1], np.int32), np.zeros((2, len(pop)), np.int32)
+
+    def lower_part(begin: int, end: int) -> Part:
+        tokens = Postfix(pop.kinds, pop.values, numbers, pop.offsets[begin : end + 1], n_params[begin:end])
+        _round(tokens, dtype)
+        output = zeros(
+            Output, totals=np.zeros(slices.APART, np.int64), column_of=np.full(256 * n_vars, -1, np.int32),
+            most_columns=512 * n_vars, n_offsets=end - begin + 1, n_prologue=n_prologue[begin:end],
+            n_value=n_value[begin:end], first_result=first_result[begin:], results=results,
+        )  # fmt: skip
+        code, a, b, dst, constants = _lowered(tokens, rules, derivatives, positive, output)
+        column_code, column_var = (x[: output.totals[COLUMNS]].copy() for x in (output.column_code, output.column_var))
+        mine = results[first_result[begin] : first_result[end]] if derivatives is not None else results
+        return Part(code, a, b, dst, constants, output.offsets, output.first_const, column_code, column_var, mine,
+                    output.totals)  # fmt: skip
+
+    least = slices.LEAST if derivatives is None else slices.LEAST // 8
+    cuts = slices.cut(pop.offsets, threads, max(least, 256 * n_vars))  # each has a table of columns
+    whole = joined(slices.each(lower_part, cuts), cuts, rules.width)
     fields: dict[str, Any] = dict(
-        code=code, a=a, b=b, dst=dst, offsets=output.offsets, n_prologue=output.n_prologue, constants=constants,
-        first_const=output.first_const, n_params=n_params, column_code=output.column_code[:n_columns].copy(),
-        column_var=output.column_var[:n_columns].copy(), n_slots=n_slots, n_uniforms=n_uniforms, precision=precision,
+        code=whole.code, a=whole.a, b=whole.b, dst=whole.dst, offsets=whole.offsets, n_prologue=n_prologue,
+        constants=whole.constants, first_const=whole.first_const, n_params=n_params, column_code=whole.column_code,
+        column_var=whole.column_var, n_slots=int(whole.totals[SLOTS]), n_uniforms=int(whole.totals[UNIFORMS]),
+        precision=precision,
     )  # fmt: skip
-    if with_derivatives:
-        fields |= dict(results=output.results, first_result=output.first_result, n_value=output.n_value)
+    if derivatives is not None:
+        fields |= dict(results=results, first_result=first_result, n_value=n_value)
     return fields
 
 
-def _rounded(numbers: np.ndarray, dtype: DTypeLike) -> np.ndarray:
-    if dtype == np.float64:
-        return numbers
-    with np.errstate(over="ignore", invalid="ignore"):
-        return numbers.astype(dtype).astype(np.float64)
+def _lowered(
+    tokens: Postfix, rules: Rules, derivatives: DerivativeRules | None, positive: np.ndarray, output: Output
+) -> list[np.ndarray]:
+    """The code, a, b, dst and constants of a part."""
+    n_exprs, n_tokens = len(tokens.n_params), int(tokens.offsets[-1] - tokens.offsets[0])
+    graph_room, done = 1, 0
+    pieces: list[list[np.ndarray]] = []
+    while done < n_exprs or not pieces:
+        if derivatives is not None:
+            graph = make_graph(tokens, positive, reverse=True, loose=True, room=graph_room)
+        else:
+            graph = _tree(tokens, positive)
+        most = len(graph.group)
+        scratch = zeros(NodeScratch, n=most, n_slots=3 * most + 2, n_results=int(tokens.n_params.max(initial=0)) + 1)
+        room = empty(Room, n=(1 if derivatives is None else FIRST_ROOM) * n_tokens + 2 * most)
+        begin = done
+        _lower_some(tokens, graph, rules, derivatives, scratch, output, room)
+        done = int(output.totals[DONE])
+        n_instr, n_const = (int(first[done] - first[begin]) for first in (output.offsets, output.first_const))
+        pieces.append([array[:n] for array, n in zip(room, (n_instr,) * 4 + (n_const,), strict=True)])
+        graph_room *= 2 if graph.counts[FULL] else 1
+    # mostly one piece, which is not copied: memory that has not been written to takes no room
+    return pieces[0] if len(pieces) == 1 else [np.concatenate(arrays) for arrays in zip(*pieces, strict=True)]
+
+
+def _round(tokens: Postfix, dtype: DTypeLike) -> None:
+    """Round the constants to the type of the data."""
+    mine = slice(tokens.offsets[0], tokens.offsets[-1])
+    if dtype != np.float64:
+        with np.errstate(over="ignore", invalid="ignore"):
+            tokens.numbers[mine] = tokens.values[mine].view(np.float64).astype(dtype)
 
 
 def _tree(tokens: Postfix, positive: np.ndarray) -> Graph:
     """Room for the tree of any expression: a graph without a hash table, its constants those of the tokens."""
-    most, unused = 2 * int(np.diff(tokens.offsets).max(initial=1)), np.empty(0, np.int32)
+    most, unused = max(2 * int(np.diff(tokens.offsets).max(initial=1)), slices.APART), np.empty(0, np.int32)
     return empty(
         Graph, n=most, n_slots=0, n_values=0, numbers=tokens.numbers, values=tokens.values, positive=positive,
-        stamp=unused, counts=np.zeros(6, np.int64),
+        stamp=unused, counts=np.zeros(slices.APART, np.int64),
     )  # fmt: skip
 
 
@@ -240,24 +271,24 @@ def _lower_some(tokens, graph, rules, derivatives, scratch, output, room):
         if begin < end:
             n_params, n_results = tokens.n_params[i], 1
             if derivatives is None:
-                root = scratch.forward[0] = _read_tree(graph, rules, scratch, tokens, begin, end)
+                root = scratch.forward[0] = read_tree(graph, rules, scratch, tokens, begin, end)
             else:
                 clear(graph)
                 root = read(graph, rules, tokens, begin, end)
                 _differentiate(graph, rules, derivatives, scratch, root, n_params)
                 n_results += n_params
-            n_const, n_point = _mark(graph, scratch, scratch.forward, n_results)
+            n_const, n_point = mark(graph, scratch, scratch.forward, n_results)
             if derivatives is not None:
                 n_const += _stage(graph, rules, scratch, root)
             if graph.counts[FULL] or 2 * graph.counts[NODES] > len(room.code) - max(instr, const):
                 return
             numbers = instr, const, n_params, n_params + n_const
-            n_prologue = _place(graph, rules, scratch, output, room, numbers)
+            n_prologue = place(graph, rules, scratch, output, room, numbers)
             output.n_prologue[i] = n_prologue
             instr, const = instr + n_prologue, const + n_const
             if derivatives is None:
                 instr += max(n_point, 1)
-                _emit_tree(graph, scratch, output, room, instr, root)
+                emit_tree(graph, scratch, output, room, instr, root)
             else:
                 places = output.first_result[i], n_results
                 instr, n_value = _emit_results(graph, rules, scratch, output, room, instr, places)
@@ -267,7 +298,7 @@ def _lower_some(tokens, graph, rules, derivatives, scratch, output, room):
 
 
 @inline
-def _read_tree(graph, rules, scratch, tokens, begin, end):
+def read_tree(graph, rules, scratch, tokens, begin, end):
     """Read postfix tokens into nodes, equal parts apart, what has two stages in both; gives the root."""
     n = depth = 0
     for t in range(begin, end):
@@ -340,7 +371,7 @@ def _leaf(graph, root, parameter):
 
 @compiled
 def _cost(graph, scratch, results, n_results):
-    _mark(graph, scratch, results, n_results)
+    mark(graph, scratch, results, n_results)
     cost = 0
     for n in range(graph.counts[NODES]):
         if scratch.uses[n] > 0:
@@ -349,7 +380,7 @@ def _cost(graph, scratch, results, n_results):
 
 
 @compiled
-def _mark(graph, scratch, results, n_results):
+def mark(graph, scratch, results, n_results):
     """Count how often each node is used for the results; gives the numbers of constants and of point nodes in use."""
     n_nodes = graph.counts[NODES]
     for n in range(n_nodes):
@@ -419,7 +450,7 @@ def _use(scratch, n, known):
 
 
 @inline
-def _place(graph, rules, scratch, output, room, numbers):
+def place(graph, rules, scratch, output, room, numbers):
     """Give every leaf, column and uniform its operand and write the prologue; gives the number of its instructions.
 
     ``numbers``: of the next instruction, constant, constant among the uniforms, and other uniform.
@@ -463,7 +494,7 @@ def _column(code, var, rules, output):
 
 
 @inline
-def _emit_tree(graph, scratch, output, room, instr, root):
+def emit_tree(graph, scratch, output, room, instr, root):
     """Write the point instructions of a tree backwards from ``instr``.
 
     Seen backwards, an instruction comes before those of its operands, and the lighter

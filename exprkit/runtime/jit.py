@@ -40,7 +40,7 @@ Errors      A loop raises nothing: it stops and returns a number that says what 
             Indices are not checked (NUMBA_BOUNDSCHECK=1 does); what comes from users is checked before.
 Threads     Loops run without Python's lock.  Two threads write the same array only at different places, or by
             ``intrinsics``' atomic functions.  Long loops take a count of pieces of work and come back, so that
-            Python sees Ctrl-C (``cpu.threads``).
+            Python sees Ctrl-C (``cpu.threads``).  What is done once per expression is shared out by ``slices``.
 Cache       Numba's own would load whatever lies in its files, and looks only at the file of a function.  Here
             machine code is kept in the ``disk_cache``, which checks an entry before anything in it is used,
             under a name made of all that it depends on: the text of the function's file and of all files of

@@ -140,7 +140,7 @@ class Engine(contract.Differentiable):
         n_bounds = max(len(lower), len(upper))
         lower, upper = (np.repeat(bound, n_bounds // len(bound), axis=0) for bound in (lower, upper))
         if self._fit_work is None:
-            traits = fits_of(self.pop)
+            traits = fits_of(self.pop, self.threads)
             self._fit_work = TaskLoop(functools.partial(drive_fits, traits), functools.partial(serve_fits, traits))
         self.gradients.run(
             self._fit_work, params, self.gradients.plan_of_fits(n_rows), (y, weights, fits, lower, upper),
@@ -159,7 +159,9 @@ class Engine(contract.Differentiable):
 
     def _runner(self, lowering: Callable[..., Program], row_cost: int) -> Runner:
         positive = never_negative(self.X)
-        program = lowering(self.pop, precision=self.precision, positive=positive, dtype=self.dtype)
+        program = lowering(
+            self.pop, precision=self.precision, positive=positive, dtype=self.dtype, threads=self.threads
+        )
         return Runner(program, self.X, self._kernels, self.threads, row_cost)
 
     def _loss(

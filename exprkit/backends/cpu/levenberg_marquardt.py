@@ -44,9 +44,9 @@ class Fits(NamedTuple):
     differentiable: np.ndarray
 
 
-def fits_of(pop: Population) -> Fits:
+def fits_of(pop: Population, threads: int) -> Fits:
     """What is known of every expression."""
-    linear, differentiable = dependence(pop)
+    linear, differentiable = dependence(pop, threads)
     return Fits(pop.valid, linear, differentiable)
 
 

@@ -6,7 +6,15 @@
 
 //{arrays}
 
-struct Tokens { Plain<const unsigned char> kinds; Plain<const Bits> values; Plain<const unsigned char> arity; };
+//{tokens}
+
+struct Unchecked {
+    Plain<const unsigned char> kinds;
+    Plain<const Bits> values;
+    Plain<const unsigned char> operands;
+    Plain<const Bits> limits;
+    Long max_tokens;
+};
 
 //{translated}
 
@@ -28,14 +36,18 @@ extern "C" __global__ void check_tokens(const CheckArguments args)
         return;
     }
     args.own_offsets[i + 1] = end;
-    for (Long t = begin; t < end; ++t) args.own_kinds[t] = args.kinds[t], args.own_values[t] = args.values[t];
-    const Tokens tokens{{args.own_kinds}, {args.own_values}, {args.arity}};
-    const Several<3> limits{{args.most_tokens, args.most_variables, args.most_parameters}};
-    const Several<4> result = problem_of(tokens, begin, end, end > begin, limits);
-    if (result.at[0] != 0) raise_to(args.summary + BAD, 1);
-    raise_to(args.summary + VARIABLES, result.at[2]);
-    raise_to(args.summary + PARAMETERS, result.at[3]);
+    Long n_vars = 0, n_params = 0;
+    for (Long t = begin; t < end; ++t) {
+        const unsigned char kind = args.own_kinds[t] = args.kinds[t];
+        const Long value = args.own_values[t] = args.values[t];
+        if (kind == T_VARIABLE) n_vars = max(n_vars, value + 1);
+        if (kind == T_PARAMETER) n_params = max(n_params, value + 1);
+    }
+    const Unchecked pop{{args.own_kinds}, {args.own_values}, {args.operands}, {args.limits}, args.max_tokens};
+    if (problem_of(pop, begin, end, end > begin).at[0] != 0) raise_to(args.summary + BAD, 1);
+    raise_to(args.summary + VARIABLES, n_vars);
+    raise_to(args.summary + PARAMETERS, n_params);
     raise_to(args.summary + LONGEST, end - begin);
     if (begin == end) raise_to(args.summary + UNREADABLE, 1);
-    args.n_params[i] = int(result.at[3]);
+    args.n_params[i] = int(n_params);
 }

@@ -120,13 +120,13 @@ INLINE Several<COUNTS + 1> lower_one(
                       memory.take<unsigned char>(most), memory.take<unsigned char>(most),
                       Rounded{args.values}, {args.values}, {args.positive}, {counts}};
     const Scratch scratch{memory.take<int>(most), memory.take<int>(most), memory.take<int>(most), memory.take<int>(most)};
-    const Long root = _read_tree(graph, rules, scratch, Tokens{{args.kinds}, {args.values}}, begin, end);
+    const Long root = read_tree(graph, rules, scratch, Tokens{{args.kinds}, {args.values}}, begin, end);
     forward[0] = root;
-    const Several<2> marked = _mark(graph, scratch, Plain<Long>{forward}, Long(1));
+    const Several<2> marked = mark(graph, scratch, Plain<Long>{forward}, Long(1));
     const Long n_const = marked.at[0], n_point = larger(marked.at[1], 1), first_const = places.at[CONSTANTS];
-    Long n_prologue = _place(graph, rules, scratch, output, room, Several<4>{{0, 0, n_params, n_params + n_const}});
+    Long n_prologue = place(graph, rules, scratch, output, room, Several<4>{{0, 0, n_params, n_params + n_const}});
     const Long stop = n_prologue + n_point;
-    _emit_tree(graph, scratch, output, room, stop, root);
+    emit_tree(graph, scratch, output, room, stop, root);
 
     Long offsets[2] = {0, stop}, ends[2] = {first_const, first_const + n_const}, parameters[1] = {n_params};
     const Lowered lowered{room.a, room.b, room.dst, room.code, {offsets}, {&n_prologue}, {ends}, {parameters}};
@@ -134,7 +134,7 @@ INLINE Several<COUNTS + 1> lower_one(
     Long cost = 0;
     for (Long k = n_prologue; k < stop; ++k, ++instruction) {
         result.sources.set(instruction, 0);
-        _write_instruction(k, k == n_prologue, Long(0), instruction, places.at[RESULTS], lowered, rows, result);
+        write_instruction(k, k == n_prologue, Long(0), instruction, places.at[RESULTS], lowered, rows, result);
         const Long action = result.instructions.get(instruction, ACTION);
         cost += rows.cost.get(room.code.get(k)) + ((action & (LOAD | SPILL | FROM_SLOT)) != 0);
     }

@@ -5,7 +5,7 @@ In: tokens that lie on the device.  Out: ``Bytecode`` whose arrays lie there, an
 of the columns, which are those of the keys ``256 * variable + code`` in order.
 
     >>> from exprkit.backends.device_programs import lowering
-    >>> "INLINE Long _read_tree" in lowering.source()
+    >>> "INLINE Long read_tree" in lowering.source()
     True
 """
 
@@ -22,10 +22,10 @@ from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.bytecode import (
     MAX_COLUMNS,
     Bytecode,
-    _write_instruction,
     accumulate,
     operator_rows,
     too_many_columns,
+    write_instruction,
     write_prologue,
 )
 from exprkit.backends.gpu.device import fetched
@@ -34,14 +34,14 @@ from exprkit.backends.gpu.layout import CONSTANTS, COUNTS, INSTRUCTIONS, N_COLUM
 from exprkit.backends.precision import Precision
 from exprkit.expressions.population import Population
 from exprkit.expressions.rewrite import Rules, table_rules
-from exprkit.programs.lower import _emit_tree, _mark, _place, _read_tree, lower
+from exprkit.programs.lower import emit_tree, lower, mark, place, read_tree
 
 THREADS = 128  # of a block
 MOST_TOKENS = 2048  # of an expression that is lowered here: threads have scratch memory for the longest one
 SCRATCH_BYTES = 512 << 20
 BYTES_OF_A_NODE = 80  # of a thread's scratch memory: lowering.cu
 KERNELS = "count_words", "number_words", "emit_words"
-TRANSLATED = _read_tree, _mark, _place, _emit_tree, write_prologue, _write_instruction
+TRANSLATED = read_tree, mark, place, emit_tree, write_prologue, write_instruction
 
 
 class DeviceTokens(NamedTuple):

@@ -25,7 +25,7 @@ from exprkit.backends.gpu.launch import THREADS, fill
 from exprkit.backends.gpu.layout import BAD, CHECKED, LONGEST, PARAMETERS, UNREADABLE, VARIABLES
 from exprkit.backends.precision import precision
 from exprkit.errors import BackendError, PopulationError
-from exprkit.expressions.checks import problem_of
+from exprkit.expressions.checks import problem_of, unchecked
 from exprkit.expressions.expression import checked_names
 from exprkit.expressions.population import USER_ARITY, Population, names_of
 from exprkit.text.tokens import MAX_INDEX, MAX_TOKENS
@@ -116,13 +116,13 @@ class DevicePopulation:
         self.kinds, self.values = empty(len(kinds), np.uint8), empty(len(kinds), np.uint64)
         self.offsets, self.n_params = empty(n_exprs + 1, np.int64), empty(n_exprs, np.int32)
         summary = device.xp.zeros(CHECKED, np.int64)
-        limits = [MAX_INDEX if names is None else len(names) for names in (self.variables, self.parameters)]
+        most = [MAX_INDEX if names is None else len(names) for names in (self.variables, self.parameters)]
+        operands, limits = _limits(device, *most)
         arguments = layout.CheckArguments()
         fields = {
-            "kinds": kinds, "values": values, "offsets": offsets, "arity": _arity(device), "own_kinds": self.kinds,
-            "own_values": self.values, "own_offsets": self.offsets, "n_params": self.n_params, "summary": summary,
-            "n_tokens": len(kinds), "most_tokens": MAX_TOKENS, "most_variables": limits[0],
-            "most_parameters": limits[1], "n_exprs": n_exprs,
+            "kinds": kinds, "values": values, "offsets": offsets, "operands": operands, "limits": limits,
+            "own_kinds": self.kinds, "own_values": self.values, "own_offsets": self.offsets, "n_params": self.n_params,
+            "summary": summary, "n_tokens": len(kinds), "max_tokens": MAX_TOKENS, "n_exprs": n_exprs,
         }  # fmt: skip
         fill(arguments, fields, device)
         threads = 1 if device.lanes == 1 else THREADS
@@ -158,6 +158,9 @@ def _source() -> str:
     return text_of("checks.cu", [problem_of])
 
 
-@functools.cache
-def _arity(device: Any) -> Any:
-    return device.xp.asarray(USER_ARITY)
+@functools.lru_cache(maxsize=64)
+def _limits(device: Any, most_variables: int, most_parameters: int) -> tuple[Any, Any]:
+    """What checking compares with, on the device."""
+    nothing = np.empty(0, np.uint8)
+    host = unchecked(nothing, nothing, nothing, nothing, USER_ARITY, most_variables, most_parameters)
+    return device.xp.asarray(host.operands), device.xp.asarray(host.limits)

@@ -47,8 +47,9 @@ from exprkit.backends.gpu.layout import (
 from exprkit.errors import BackendError
 from exprkit.operators import ops
 from exprkit.programs.program import COLUMN, SLOT, UNIFORM, Program
+from exprkit.runtime import slices
 from exprkit.runtime.bags import zeros
-from exprkit.runtime.jit import compiled
+from exprkit.runtime.jit import compiled, inline
 
 MAX_COLUMNS = 1 << 16  # an instruction holds 16 bits for one
 COST_USUAL, COST_FAST, COST_LONG = 4, 11, 40  # of an operator: what its opcode takes, in vectors' work; an estimate
@@ -91,8 +92,15 @@ class Bytecode:
         return replace(self, **arrays)
 
 
-def accumulate(program: Program) -> Bytecode:
+def accumulate(program: Program, threads: int | None = None) -> Bytecode:
     """Make bytecode of three-address programs.
+
+    Parameters
+    ----------
+    program : Program
+    threads : int, optional
+        Threads that share a large population, by default as many as this process may use.  The bytecode
+        is the same for any number.
 
     Raises
     ------
@@ -104,9 +112,19 @@ def accumulate(program: Program) -> Bytecode:
     n_exprs, n_steps = len(program), int(program.n_prologue.sum())
     n_instructions = len(program.code) - n_steps + int(np.count_nonzero(np.diff(program.offsets) == 0))
     result = zeros(_Arrays, n_instructions=n_instructions, n_exprs=n_exprs, n_steps=n_steps, n_ends=n_exprs + 1)
-    n_results = _accumulate_all(arrays_of(program), operator_rows(program.precision), result)
+    lowered, rows = arrays_of(program), operator_rows(program.precision)
+    cuts = slices.cut(program.offsets, threads)
+    starts = {0: (0, 0, 0)}  # of a slice: its first instruction, step and result
+    if len(cuts) > 1:
+        counts = slices.each(lambda begin, end: _count(lowered, rows, begin, end), cuts)
+        sums = np.cumsum([starts[0], *counts[:-1]], axis=0).tolist()
+        starts = {begin: (i, s, r) for (begin, _), (i, s, r) in zip(cuts, sums, strict=True)}
+    ends = slices.each(lambda begin, end: _accumulate_some(lowered, rows, result, begin, end, starts[begin]), cuts)
+    if len(cuts) > 1:
+        before = dict(zip(starts, np.cumsum([0, *(cost for _, cost in ends[:-1])]).tolist(), strict=True))
+        slices.each(lambda begin, end: _add(result.cost, begin + 1, end + 1, before[begin]), cuts)
     constants = np.append(program.constants, np.nan)
-    return Bytecode(*result[:5], constants, result.cost, max(program.n_slots - 1, 0), n_results)
+    return Bytecode(*result[:5], constants, result.cost, max(program.n_slots - 1, 0), ends[-1][0])
 
 
 def too_many_columns(n_columns: int) -> BackendError:
@@ -170,10 +188,28 @@ def operator_rows(precision: str) -> OperatorRows:
 
 
 @compiled
-def _accumulate_all(lowered, rows, result):
-    i = s = n_results = 0  # instructions, steps and results so far
+def _count(lowered, rows, begin, end):
+    """(instructions, steps, results) of the bytecode of the expressions begin:end."""
+    n_steps = n_results = n_empty = 0
+    for e in range(begin, end):
+        start = lowered.offsets[e]
+        n_steps += lowered.n_prologue[e]
+        n_empty += start == lowered.offsets[e + 1]
+        for k in range(start, start + lowered.n_prologue[e]):
+            n_results += rows.width[lowered.code[k]]
+    return lowered.offsets[end] - lowered.offsets[begin] - n_steps + n_empty, n_steps, n_results
+
+
+@compiled
+def _accumulate_some(lowered, rows, result, begin, end, starts):
+    """Write the expressions begin:end from the places ``starts`` on; how many results there are then, and their cost.
+
+    In ``result.cost`` goes the work of the expressions from ``begin`` on.
+    """
+    i, s, n_results = starts
+    total = 0
     no_constant = lowered.first_const[-1]  # behind the last one stands nan
-    for e in range(len(lowered.offsets) - 1):
+    for e in range(begin, end):
         start, stop = lowered.offsets[e], lowered.offsets[e + 1]
         result.first_instruction[e] = i
         first_result = n_results
@@ -181,7 +217,7 @@ def _accumulate_all(lowered, rows, result):
         cost = 0
         point = start + lowered.n_prologue[e]
         for k in range(point, stop):
-            _write_instruction(k, k == point, e, i, first_result, lowered, rows, result)
+            write_instruction(k, k == point, e, i, first_result, lowered, rows, result)
             cost += rows.cost[lowered.code[k]] + (result.instructions[i, ACTION] & (LOAD | SPILL | FROM_SLOT) != 0)
             i += 1
         if start == stop:  # an expression that could not be read
@@ -190,8 +226,15 @@ def _accumulate_all(lowered, rows, result):
             i += 1
         result.instructions[i - 1, ACTION] |= END
         result.first_step[e + 1] = s
-        result.cost[e + 1] = result.cost[e] + cost
-    return n_results
+        total += cost
+        result.cost[e + 1] = total
+    return n_results, total
+
+
+@compiled
+def _add(numbers, begin, end, more):
+    for k in range(begin, end):
+        numbers[k] += more
 
 
 @compiled
@@ -215,11 +258,12 @@ def write_prologue(e, n_steps, n_results, lowered, width, steps):
 #         a column as one of them is loaded first (a, unless a is uniform or a double-double), the other is the operand;
 #         a double-double in columns and an immediate are both operands (BOTH);
 #         a number alone (COPY) is the operand itself
-@compiled
-def _write_instruction(k, is_first, e, i, first_result, lowered, rows, result):
+@inline
+def write_instruction(k, is_first, e, i, first_result, lowered, rows, result):
     """Write instruction ``i`` for instruction ``k`` of the programs, of expression ``e``."""
-    code, a, b = lowered.code[k], lowered.a[k], lowered.b[k]
-    before = -1 if is_first else lowered.dst[k - 1]  # what the accumulator holds
+    here, out = np.uint64(k), np.uint64(i)
+    code, a, b = lowered.code[here], lowered.a[here], lowered.b[here]
+    before = -1 if is_first else lowered.dst[np.uint64(k - 1)]  # what the accumulator holds
     action = places = 0
     operand, swapped = b, False
     if b == before and not is_first:
@@ -234,9 +278,9 @@ def _write_instruction(k, is_first, e, i, first_result, lowered, rows, result):
             action |= LOAD
             places |= (loaded >> 2) << LOAD_SHIFT
         elif rows.pair[code] == 1:
-            result.sources[i] = source(b, e, lowered, first_result)
-            result.instructions[i, ACTION] = action | rows.opcode[code, BOTH] << OPCODE_SHIFT
-            result.instructions[i, PLACES] = a >> 2
+            result.sources[out] = source(b, e, lowered, first_result)
+            result.instructions[out, ACTION] = action | rows.opcode[code, BOTH] << OPCODE_SHIFT
+            result.instructions[out, PLACES] = a >> 2
             return
         else:  # a number that is copied
             operand = loaded
@@ -244,7 +288,7 @@ def _write_instruction(k, is_first, e, i, first_result, lowered, rows, result):
     if operand >= 0:
         if operand & 3 == UNIFORM:
             mode = IMMEDIATE
-            result.sources[i] = source(operand, e, lowered, first_result)
+            result.sources[out] = source(operand, e, lowered, first_result)
         else:
             mode = MEMORY
             places |= operand >> 2
@@ -252,8 +296,8 @@ def _write_instruction(k, is_first, e, i, first_result, lowered, rows, result):
                 action |= FROM_SLOT
         if swapped and rows.commutative[code] == 0:
             mode |= FIRST
-    result.instructions[i, ACTION] = action | rows.opcode[code, mode] << OPCODE_SHIFT
-    result.instructions[i, PLACES] = places
+    result.instructions[out, ACTION] = action | rows.opcode[code, mode] << OPCODE_SHIFT
+    result.instructions[out, PLACES] = places
 
 
 @compiled

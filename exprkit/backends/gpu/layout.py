@@ -175,13 +175,14 @@ _CHECK_ARGUMENTS: Rows = (
     ("const unsigned char *", "kinds", "the population's tokens (expressions/population.py)"),
     ("const unsigned long long *", "values", ""),
     ("const Long *", "offsets", "(n_exprs + 1)"),
-    ("const unsigned char *", "arity", "by code; 0: no operator of populations"),
+    ("const unsigned char *", "operands", "what checks.py calls so"),
+    ("const unsigned long long *", "limits", "(4)"),
     ("unsigned char *", "own_kinds", "copies of what was checked"),
     ("unsigned long long *", "own_values", ""),
     ("Long *", "own_offsets", ""),
     ("int *", "n_params", "(n_exprs)"),
     ("Long *", "summary", "of all expressions: CHECKED numbers, 0 before"),
-    ("Long", "n_tokens most_tokens most_variables most_parameters", ""),
+    ("Long", "n_tokens max_tokens", ""),
     ("int", "n_exprs", ""),
 )
 _SCHEDULE_ARGUMENTS: Rows = (

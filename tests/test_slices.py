@@ -1,0 +1,271 @@
+"""What threads share by slices is the same, bit by bit, as what one thread makes."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from postfix_text import random_population
+
+import exprkit as ek
+from exprkit.backends.gpu.bytecode import accumulate
+from exprkit.errors import PopulationError
+from exprkit.expressions import checks
+from exprkit.expressions.population import _USER_ARITY, Population
+from exprkit.operators import ops
+from exprkit.programs import lower as lowering
+from exprkit.programs.linearity import dependence
+from exprkit.programs.lower import lower, lower_gradients
+from exprkit.runtime import machine, slices
+from exprkit.text.tokens import CONSTANT, MAX_INDEX, OPERATOR, PARAMETER, VARIABLE
+
+SMOOTH = [row for row in ops.OPERATORS if row.derivative]
+LEAST = 64  # tokens of a slice in these tests
+
+# ── cuts ──
+
+
+@given(st.lists(st.integers(0, 40), max_size=60), st.integers(1, 20), st.integers(1, 50))
+def test_cuts_are_all_expressions_in_slices_of_about_equal_tokens(lengths, threads, least):
+    offsets = np.cumsum([3, *lengths])
+    cuts = slices.cut(offsets, threads, least)
+    assert [begin for begin, _ in cuts] == [0, *(end for _, end in cuts[:-1])] and cuts[-1][1] == len(lengths)
+    assert len(cuts) <= threads
+    if len(cuts) > 1:
+        share = (offsets[-1] - offsets[0]) / min(threads, len(lengths), (offsets[-1] - offsets[0]) // least)
+        assert share >= least
+        assert all(offsets[end] - offsets[begin] <= share + 41 for begin, end in cuts)
+
+
+@given(st.lists(st.integers(-9, 99), min_size=1, max_size=20), st.integers(1, 5))
+def test_offsets_that_do_not_rise_are_cut_in_order(middle, threads):
+    cuts = slices.cut(np.array([0, *middle, 50]), threads, 1)
+    assert [begin for begin, _ in cuts] == [0, *(end for _, end in cuts[:-1])] and cuts[-1][1] == len(middle) + 1
+    assert all(begin < end for begin, end in cuts)
+
+
+def test_a_small_population_is_one_slice(monkeypatch):
+    monkeypatch.setattr(slices, "_pool", None)
+    cuts = slices.cut(np.arange(slices.LEAST), 16)
+    assert cuts == [(0, slices.LEAST - 1)] and slices.each(lambda begin, end: end, cuts) == [slices.LEAST - 1]
+
+
+# ── threads ──
+
+CUTS = [(k, k + 1) for k in range(8)]
+
+
+def test_slices_are_worked_on_at_once_and_results_come_in_order():
+    together = threading.Barrier(len(CUTS), timeout=60)
+
+    def work(begin, end):
+        together.wait()
+        return begin, threading.get_ident()
+
+    found = slices.each(work, CUTS)
+    assert [begin for begin, _ in found] == list(range(8)) and len({thread for _, thread in found}) == 8
+    assert threading.get_ident() in {thread for _, thread in found}
+
+
+@pytest.mark.parametrize("bad", [{0}, {7}, {3, 5}, set(range(8))])
+def test_the_first_slice_s_exception_surfaces_when_all_is_quiet(bad):
+    working = []
+
+    def work(begin, end):
+        working.append(begin)
+        try:
+            if begin in bad:
+                raise ValueError(f"slice {begin}")
+            return begin
+        finally:
+            working.remove(begin)
+
+    with pytest.raises(ValueError, match=f"slice {min(bad)}"):
+        slices.each(work, CUTS)
+    assert not working and slices.each(lambda begin, end: begin, CUTS) == list(range(8))
+
+
+def test_an_interrupt_surfaces():
+    def work(begin, end):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        slices.each(work, CUTS)
+
+
+def test_without_further_threads_one_does_it_all(monkeypatch):
+    def none():
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(slices, "_pool", none)
+    assert slices.each(lambda begin, end: begin, CUTS) == list(range(8))
+
+
+# ── the same bits ──
+
+
+def populations(rows=ops.OPERATORS):
+    random = random_population(1200, 3, 12, rows)
+    names = [row.name for row in rows if row.arity == 1]
+    # columns in another order in every part, pairs among them; expressions that are not valid; one that is very long
+    texts = [f"{names[k * k % len(names)]}(x{k % 3 + 1}) + x{k % 4 + 1} ^ 2.5" for k in range(600)]
+    texts += ["", "x1"] * 300 + [" * ".join(f"(p{k % 9 + 1} + x{k % 4 + 1})" for k in range(400))]
+    texts += [f"powabs(x{k % 2 + 1}, p1) * {k}.5" for k in range(300)]
+    masked = ek.parse(texts, errors="mask")
+    few = ek.parse([""] * 500 + ["x1 + 1"] * 300 + [""] * 500, errors="mask")
+    return {"random": random, "adversarial": masked, "small": ek.generate.exhaustive(4), "few": few,
+            "empty": ek.parse([])}  # fmt: skip
+
+
+POPULATIONS, SMOOTH_POPULATIONS = populations(), populations(SMOOTH)
+
+
+@pytest.fixture
+def small_slices(monkeypatch):
+    cut = slices.cut
+    monkeypatch.setattr(slices, "cut", lambda offsets, threads=None, least=None: cut(offsets, threads, LEAST))
+
+
+def assert_same(one, many):
+    for field in dataclasses.fields(one):
+        a, b = getattr(one, field.name), getattr(many, field.name)
+        if isinstance(a, np.ndarray):
+            assert a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes(), field.name
+        else:
+            assert a == b, field.name
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("precision", ["ieee", "fast"])
+@pytest.mark.parametrize("name", POPULATIONS)
+@pytest.mark.parametrize("make", [lower, lower_gradients])
+def test_programs(make, name, precision, dtype, small_slices):
+    pop = (POPULATIONS if make is lower else SMOOTH_POPULATIONS)[name]
+    positive = np.arange(max(pop.n_vars, 1)) % 2 == 0
+    options = {"precision": precision, "dtype": np.dtype(dtype), "positive": positive}
+    one = make(pop, **options, threads=1)
+    for threads in (2, 3, 16):
+        assert_same(one, make(pop, **options, threads=threads))
+
+
+@pytest.mark.parametrize("name", SMOOTH_POPULATIONS)
+def test_programs_when_room_runs_out(name, small_slices, monkeypatch):
+    pop = SMOOTH_POPULATIONS[name]
+    one = lower_gradients(pop, threads=1)
+    monkeypatch.setattr(lowering, "FIRST_ROOM", 0)
+    for threads in (1, 5):
+        assert_same(one, lower_gradients(pop, threads=threads))
+
+
+@pytest.mark.parametrize("precision", ["ieee", "fast"])
+@pytest.mark.parametrize("name", POPULATIONS)
+def test_bytecode(name, precision, small_slices):
+    program = lower(POPULATIONS[name], precision=precision, threads=1)
+    one = accumulate(program, 1)
+    for threads in (2, 3, 16):
+        assert_same(one, accumulate(program, threads))
+
+
+@pytest.mark.parametrize("name", POPULATIONS)
+def test_linear_parameters(name, small_slices):
+    one = dependence(POPULATIONS[name], 1)
+    for threads in (2, 3, 16):
+        assert all(np.array_equal(a, b) for a, b in zip(one, dependence(POPULATIONS[name], threads), strict=True))
+
+
+def test_what_fails_in_a_slice_is_told(small_slices, monkeypatch):
+    def fail(tokens, *_):
+        raise MemoryError(f"from token {tokens.offsets[0]}")
+
+    monkeypatch.setattr(lowering, "_lower_some", fail)
+    with pytest.raises(MemoryError, match="from token 0"):
+        lower(POPULATIONS["random"], threads=4)
+
+
+# ── checks ──
+
+
+def first_problem(kinds, values, offsets, valid):
+    """(problem, expression, token), the definition."""
+    if offsets[0] != 0 or offsets[-1] != len(kinds):
+        return checks.OFFSETS, 0, 0
+    for i, (begin, end) in enumerate(itertools.pairwise(offsets)):
+        if begin > end or end > len(kinds):
+            return checks.OFFSETS, i, 0
+        if valid[i] != (end > begin):
+            return checks.NO_TOKENS if valid[i] else checks.INVALID_TOKENS, i, 0
+        height = 0
+        for t in range(end - begin):
+            kind, value = int(kinds[begin + t]), int(values[begin + t])
+            operands = int(_USER_ARITY[value]) if kind == OPERATOR and value < 256 else 0
+            if kind > OPERATOR:
+                return checks.KIND, i, t
+            if kind == OPERATOR and (operands == 0 or operands > height):
+                return checks.CODE if operands == 0 else checks.OPERANDS, i, t
+            if kind in (VARIABLE, PARAMETER) and value >= MAX_INDEX:
+                return checks.VARIABLE_INDEX if kind == VARIABLE else checks.PARAMETER_INDEX, i, t
+            height += 1 - operands
+        if height > 1:
+            return checks.LEFT_OVER, i, int(end - begin - 1)
+    return checks.FINE, 0, 0
+
+
+VALUES = np.array([0, 1, 60, 200, 255, 256, MAX_INDEX, 1 << 40, (1 << 64) - 1], np.uint64)
+
+
+def damaged(pop, random, n):
+    """Copies of its arrays with so many places changed."""
+    arrays = kinds, values, offsets, valid = [x.copy() for x in (pop.kinds, pop.values, pop.offsets, pop.valid)]
+    for _ in range(n):
+        t, i = random.integers(len(kinds)), random.integers(1, len(valid))
+        which = random.integers(6)
+        if which == 0:
+            kinds[t] = random.integers(5)
+        elif which == 1:
+            values[t] = random.choice(VALUES)
+        elif which == 2:
+            offsets[i] += random.integers(-2, 3)
+        elif which == 3:
+            offsets[i] = random.choice([-5, 0, len(kinds), len(kinds) + 9])
+        elif which == 4:
+            valid[i] = not valid[i]
+        else:
+            kinds[t], values[t] = CONSTANT, (1 << 64) - 1  # a nan, and fine
+    return arrays
+
+
+@given(st.integers(0, 2**31), st.integers(0, 3))
+def test_the_first_problem_is_the_same_for_any_slices(seed, n):
+    random = np.random.default_rng(seed)
+    arrays = damaged(SHORT, random, n)
+    expected = first_problem(*arrays)
+    for least in (slices.LEAST, 16):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(slices, "LEAST", least)
+            patch.setattr(machine, "cores", lambda: 5)
+            unchecked = checks.unchecked(*arrays, _USER_ARITY, MAX_INDEX, MAX_INDEX)
+            *found, n_vars = checks.check(unchecked)
+        assert tuple(found) == expected
+        if expected[0] == checks.FINE:
+            pop = Population(*arrays[:3])
+            assert n_vars == max((int(v) + 1 for v in pop.values[pop.kinds == VARIABLE]), default=0)
+            assert unchecked.n_params.tolist() == [
+                max((int(v) + 1 for v in one.values[one.kinds == PARAMETER]), default=0) for one in pop
+            ]
+
+
+SHORT = random_population(60, 8, 6)
+
+
+def test_a_bad_token_far_behind_is_marked(monkeypatch):
+    monkeypatch.setattr(slices, "LEAST", 16)
+    monkeypatch.setattr(machine, "cores", lambda: 4)
+    kinds = SHORT.kinds.copy()
+    kinds[SHORT.offsets[50]] = 7
+    with pytest.raises(PopulationError, match="expression 50: a token is of no known kind"):
+        Population(kinds, SHORT.values, SHORT.offsets)
