@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.expressions.parser import parse as parse
     from exprkit.expressions.population import Population as Population
     from exprkit.fitting.description_length import description_length as description_length
+    from exprkit.fitting.fit import FitProblem as FitProblem
     from exprkit.fitting.fit import FitResult as FitResult
     from exprkit.fitting.fit import fit as fit
     from exprkit.operators import ops as ops
@@ -49,6 +50,7 @@ _HOME = {
     "DevicePopulation": "backends.device_programs.population",
     "Evaluator": "evaluate.evaluator",
     "Expression": "expressions.expression",
+    "FitProblem": "fitting.fit",
     "FitResult": "fitting.fit",
     "Population": "expressions.population",
     "Precision": "backends.precision",

@@ -113,7 +113,7 @@ def test_the_table_can_be_read(gpu):
     assert cost_model.choose(work(n_steps=100, cores=2)).table() == (
         "            set-up    a step     100 steps   to host\n"
         "cpu        2.90 ms   29.0 ms        2.90 s         -\n"
-        "cuda       8.07 ms    124 us       20.4 ms   27.5 ms  chosen: the least\n"
+        "cuda       1.07 ms    124 us       13.4 ms   27.5 ms  chosen: the least\n"
         "ptx         5.61 s    116 us        5.63 s   27.5 ms\n"
         "estimates for 9,880 expressions, 53,352 tokens, 10,860 points; "
         "results stay where they are made, to host: a matrix moved"

@@ -513,3 +513,38 @@ def test_result_as_a_table():
 def test_bad_arguments(options, message):
     with pytest.raises((ArgumentError, DataError), match=message):
         fit(["p1 * x1"], **options)
+
+
+# ── one problem, one population after the other ──────────────────────────────────────
+
+
+@pytest.mark.parametrize("settings", [
+    {}, {"loss": "huber", "delta": 0.1, "bounds": (-1, 2)}, {"method": "lbfgs"}, {"dtype": "float64"},
+])  # fmt: skip
+def test_a_problem_fits_every_population_as_fit_does(settings):
+    x = np.linspace(0.1, 2, 40)[:, None]
+    y = 1.5 * np.exp(-0.7 * x[:, 0])
+    problem = ek.FitProblem(x, y, backend="cpu", **settings)
+    texts = (["p1 * exp(p2 * x1)", "p1"], ["p1 + p2 * x1 + p3 * x1^2"], ["x1", "bad(", "p1 * exp(exp(p2 * x1))"])
+    results = [problem.fit(ek.parse(some, errors="mask"), restarts=1) for some in texts]
+    for some, ours in zip(texts, results, strict=True):
+        theirs = ek.fit(ek.parse(some, errors="mask"), x, y, backend="cpu", restarts=1, **settings)
+        for name in ("params", "loss", "status", "iterations", "r2"):
+            assert np.array_equal(getattr(ours, name), getattr(theirs, name), equal_nan=True), name
+    again = ek.fit(results[0].pop, x, y, backend="cpu", restarts=1, **settings)
+    assert np.allclose(results[0].covariance, again.covariance, rtol=1e-3, equal_nan=True)
+
+
+def test_a_problem_tells_what_is_wrong_and_goes_on():
+    x = np.linspace(0.1, 2, 9)[:, None]
+    with pytest.raises(ArgumentError, match="method must be one of"):
+        ek.FitProblem(x, x[:, 0], method="newton")
+    with pytest.raises(ArgumentError, match="FitProblem has no option 'restart'"):
+        ek.FitProblem(x, x[:, 0], restart=3)
+    problem = ek.FitProblem(x, 2 * x[:, 0], backend="cpu")
+    first = problem.fit(ek.parse("p1 * x1"))
+    with pytest.raises(DataError, match="needs 2"):
+        problem.fit(ek.parse("p1 * x2"))
+    with pytest.raises(ArgumentError, match="restarts must be a whole number"):
+        problem.fit(ek.parse("p1 * x1"), restarts=-1)
+    assert problem.fit(ek.parse("p1 * x1")).params == first.params

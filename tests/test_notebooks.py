@@ -255,3 +255,14 @@ def test_medians_of_the_thesis_are_those_of_its_text():
     samples = data.thesis_samples()
     found = samples[samples["block_size"].isna()].groupby("benchmark")["seconds"].median()
     assert np.allclose(found, [112.7, 3.77, 48.3], rtol=0.005)
+
+
+def test_generations_notebook_breeds_on_the_cpu(tmp_path):
+    arguments = ["-p", "n_exprs", "300", "-p", "n_generations", "6", "-p", "n_points", "50", "-p", "backend", "cpu"]
+    done = papermill(ROOT / "notebooks" / "generations.ipynb", tmp_path, *arguments)
+    assert done.returncode == 0, done.stderr[-3000:]
+    out = json.loads((tmp_path / "out.ipynb").read_text())
+    outputs = [output for cell in out["cells"] for output in cell.get("outputs", [])]
+    printed = "".join("".join(output.get("text", "")) for output in outputs)
+    assert "300 expressions x 50 points: " in printed and "best of the last: " in printed
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 1

@@ -72,10 +72,10 @@ COSTS = {
     "cpu": Costs(
         start=5e-4, token=4.5e-8, step=2e-5, nodes=(1.0e10, 1.0e10), double=0.45, bytes=1.2e10, on_device=False
     ),
-    # data/results/h200_interpreter.csv: prepare 8.1 ms for 53,886 tokens, 173 ms for 2,110,381; 15 to 22 us per step;
-    # losses of thesis expressions 8.8e12 and of trees 5.6e12 nodes a second (fast), 2.9e12 and 1.0e12 to 1.9e12 (ieee);
-    # matrices 4.1 TB/s
-    "cuda": Costs(start=3.8e-3, token=8.0e-8, step=1.9e-5, nodes=(2.0e12, 6.5e12), double=0.3, bytes=4.1e12),
+    # data/results/h200_generations.csv: a new Evaluator 1.0 ms for 54,000 tokens, 2.3 ms for 680,000;
+    # data/results/h200_interpreter.csv: 15 to 22 us per step; losses of thesis expressions 8.8e12 and of trees 5.6e12
+    # nodes per second (fast), 2.9e12 and 1.0e12 to 1.9e12 (ieee); matrices 4.1 TB/s
+    "cuda": Costs(start=9e-4, token=3.0e-9, step=1.9e-5, nodes=(2.0e12, 6.5e12), double=0.3, bytes=4.1e12),
     # data/results/h200_ptx.csv and .md, the same H200, 16 cores: 15 us per step; losses of trees 8.7e12 and 10.3e12
     # nodes per second (fast), ieee a third of fast; matrices 3.7 to 4.2 TB/s; compiling: trees of 30 tokens 3.1 s for
     # 9,801 structures (fast), an earlier run 3.6 s; ieee 3.2 times as long

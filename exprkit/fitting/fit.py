@@ -19,19 +19,18 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from exprkit.backends import NAMES, load, objective, status
-from exprkit.backends.device_programs.population import on_host
+from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.objective import Fitted, Options
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, brought_by, number_of, one_of, whole_number
 from exprkit.evaluate import inputs
 from exprkit.evaluate.evaluator import Evaluator, check_options
-from exprkit.evaluate.inputs import population
 from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
 from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, covariance, negative_log_likelihood, sums_of_squares
@@ -120,8 +119,8 @@ class FitResult:
 
     @property
     def evaluator(self) -> Evaluator:
-        """The evaluator of the fit; after pickling a new one, on the CPU."""
-        if self._evaluator is None:
+        """The evaluator of the fit; after pickling, or another fit of the same problem, a new one on the CPU."""
+        if self._evaluator is None or self._evaluator.pop is not self.pop:
             self._evaluator = Evaluator(self.pop, self.goal.X, "cpu", dtype=self.goal.y.dtype)
         return self._evaluator
 
@@ -172,7 +171,7 @@ class FitResult:
 
 
 def fit(
-    pop: Population,
+    pop: Population | DevicePopulation,
     X: Any,
     y: Any,
     *,
@@ -196,7 +195,8 @@ def fit(
 
     Parameters
     ----------
-    pop : Population
+    pop : Population or DevicePopulation
+        One that lies on a device is copied to the host.
     X : array, (n_points, n_vars)
         As for ``Evaluator``; complete, as ``y`` is, at the points that count and in the columns that are used.
     y : array, (n_points,)
@@ -249,52 +249,136 @@ def fit(
     J. J. More, "The Levenberg-Marquardt algorithm: implementation and theory", Numerical Analysis (1978);
     H. B. Nielsen, "Damping parameter in Marquardt's method", IMM-REP-1999-05.
     """
-    begin = time.perf_counter()
-    _check(method, loss, delta, max_iter, tol, restarts, seed)
     check_options(options, fit)
-    backend = _backend(backend) if method == "lm" else backend
+    problem = FitProblem(
+        X, y, weights=weights, method=method, loss=loss, delta=delta, max_iter=max_iter, tol=tol, bounds=bounds,
+        backend=backend, precision=precision, dtype=dtype, threads=threads, **options,
+    )  # fmt: skip
+    return problem.fit(pop, init=init, restarts=restarts, seed=seed)
 
-    def evaluator(pop: Population, dtype: Any) -> Evaluator:
-        return Evaluator(pop, X, backend, precision, dtype, threads, **options)
 
-    ev = evaluator(on_host(population(pop)), dtype)
-    lower, upper = _bounds(bounds, ev.pop)
-    starts = _starts(init, ev.pop, restarts, seed)
-    target, w = ev.target(y, weights, own=True)
-    ev.check_complete(target, w)
-    _check_target(target, w, loss)
-    steps = MAX_ITER[method] if max_iter is None else int(max_iter)
-    scale = _floor(target, w) if KINDS[loss] == objective.ABSOLUTE else float(delta)
-    settings = Options(KINDS[loss], scale, steps, float(tol), float(tol), lower, upper)
-    if method != "lm":
-        fitted = first_order.minimise(ev, method, starts, target, w, settings)
-    else:
-        fitted = ev.derivatives().fit(starts, target, w, settings)
-        if ev.dtype == np.float32:
-            fitted = _in_float64(fitted, evaluator, ev.pop, y, weights, starts, settings)
-    host = inputs.on_host
-    goal = FitGoal(loss, float(delta), host(ev.X), host(target), host(w), lower, upper)
-    return _result(ev, fitted, target, w, goal, begin)
+class FitProblem:
+    """Data and a loss that one population after another is fitted to, as a search does.
+
+    What belongs to the data is prepared once, with the first population; each further one costs its own
+    preparation alone (``Evaluator.update``).
+
+    Parameters
+    ----------
+    X, y, **settings
+        As for ``fit``, without ``init``, ``restarts`` and ``seed``.
+
+    Raises
+    ------
+    ArgumentError
+        For settings that are none.
+
+    Examples
+    --------
+    >>> import exprkit as ek, numpy as np
+    >>> x = np.linspace(0, 1, 20)[:, None]
+    >>> problem = ek.FitProblem(x, 3 * x[:, 0] + 1)
+    >>> [problem.fit(ek.parse(text)).loss.round(3).tolist() for text in ("p1 + p2 * x1", "p1 * exp(x1)")]
+    [[0.0], [0.711]]
+    """
+
+    def __init__(
+        self, X: Any, y: Any, *, weights: Any = None, method: str = "lm", loss: str = "squares", delta: float = 1.0,
+        max_iter: int | None = None, tol: float = 1e-8, bounds: Bounds = None, backend: str = "auto",
+        precision: Any = "ieee", dtype: Any = "float32", threads: int | None = None, **options: Any,
+    ) -> None:  # fmt: skip
+        _check(method, loss, delta, max_iter, tol)
+        check_options(options, FitProblem)
+        self._X, self._y, self._weights, self._bounds = X, y, weights, bounds
+        self._method, self._loss, self._delta, self._tol = method, loss, float(delta), float(tol)
+        self._steps = MAX_ITER[method] if max_iter is None else int(max_iter)
+        self._settings = _backend(backend) if method == "lm" else backend, precision, threads, options
+        self._dtype = dtype
+        self._evaluator: Evaluator | None = None
+
+    def fit(
+        self, pop: Population | DevicePopulation, *, init: Any = None, restarts: int = 0, seed: int = 0
+    ) -> FitResult:
+        """Fit the parameters of every expression of a population; the arguments and the result are those of ``fit``."""
+        begin = time.perf_counter()
+        _check_counts(restarts, seed)
+        ev = self._evaluator_of(on_host(inputs.population(pop)))
+        lower, upper = _bounds(self._bounds, ev.pop)
+        starts = _starts(init, ev.pop, restarts, seed)
+        target, w = ev.target(self._y, self._weights, own=True)
+        ev.check_complete(target, w)
+        _check_target(target, w, self._loss)
+        kind = KINDS[self._loss]
+        scale = _floor(target, w) if kind == objective.ABSOLUTE else self._delta
+        settings = Options(kind, scale, self._steps, self._tol, self._tol, lower, upper)
+        if self._method != "lm":
+            fitted = first_order.minimise(ev, self._method, starts, target, w, settings)
+        else:
+            fitted = ev.derivatives().fit(starts, target, w, settings)
+            if ev.dtype == np.float32:
+                fitted = self._in_float64(fitted, ev.pop, starts, settings)
+        host = inputs.on_host
+        goal = FitGoal(self._loss, self._delta, host(ev.X), host(target), host(w), lower, upper)
+        return _result(ev, fitted, target, w, goal, begin)
+
+    def _new_evaluator(self, pop: Population, dtype: Any) -> Evaluator:
+        backend, precision, threads, options = self._settings
+        return Evaluator(pop, self._X, backend, precision, dtype, threads, **options)
+
+    def _evaluator_of(self, pop: Population) -> Evaluator:
+        """The evaluator, of this population now."""
+        if self._evaluator is None:
+            self._evaluator = self._new_evaluator(pop, self._dtype)
+        elif self._evaluator.pop is not pop:
+            self._evaluator.update(pop)
+        return self._evaluator
+
+    def _in_float64(self, fitted: Fitted, pop: Population, starts: np.ndarray, options: Options) -> Fitted:
+        """Fit anew, in float64, what in float32 overflows at every start, or ends where slopes vanish or overflow."""
+        again = np.flatnonzero(np.isin(fitted.status, (objective.NOT_FINITE, objective.FLAT, objective.NO_SLOPE)))
+        if not len(again):
+            return fitted
+        ev = self._new_evaluator(pop[again], "float64")
+        target, w = ev.target(self._y, self._weights)
+        width = ev.pop.max_params
+        lower, upper = (
+            side if side is None else np.ascontiguousarray(side[again, :width])
+            for side in (options.lower, options.upper)
+        )
+        options = options._replace(lower=lower, upper=upper)
+        more = ev.derivatives().fit(np.ascontiguousarray(starts[:, again, :width]), target, w, options)
+        better = ~(more.loss >= fitted.loss[again])
+        again = again[better]
+        fitted.params[again, :width] = more.params[better]
+        for old, new in zip(fitted[1:4], more[1:4], strict=True):
+            old[again] = new[better]
+        return fitted._replace(evaluations=fitted.evaluations + more.evaluations)
 
 
 # ── arguments ────────────────────────────────────────────────────────────────────────
 
 
-def _check(method: str, loss: str, delta: float, max_iter: Any, tol: float, restarts: Any, seed: Any) -> None:
+def _check_counts(restarts: Any, seed: Any) -> None:
+    _check_count("restarts", restarts, MOST_RESTARTS)
+    _check_count("seed", seed)
+
+
+def _check_count(name: str, value: Any, most: int | None = None) -> None:
+    number = whole_number(value)
+    if number is None or number < 0:
+        raise ArgumentError(f"{name} must be a whole number >= 0, not {brief(value)}")
+    if most is not None and number > most:
+        raise ArgumentError(f"{name} must be at most {most:,}, not {brief(value)}")
+
+
+def _check(method: str, loss: str, delta: float, max_iter: Any, tol: float) -> None:
     one_of("method", method, METHODS)
     one_of("loss", loss, LOSSES)
     if method != "lm" and KINDS[loss] not in (objective.SQUARES, objective.ABSOLUTE):
         able = "loss='squares', 'gaussian' or 'mae'"
         raise ArgumentError(f"method={method!r} takes {able}; for {loss!r} use method='lm'")
-    counts = ("max_iter", max_iter, MOST_STEPS), ("restarts", restarts, MOST_RESTARTS), ("seed", seed, None)
-    for name, value, most in counts:
-        if value is None and name == "max_iter":
-            continue
-        number = whole_number(value)
-        if number is None or number < 0:
-            raise ArgumentError(f"{name} must be a whole number >= 0, not {brief(value)}")
-        if most is not None and number > most:
-            raise ArgumentError(f"{name} must be at most {most:,}, not {brief(value)}")
+    if max_iter is not None:
+        _check_count("max_iter", max_iter, MOST_STEPS)
     if not 0 <= _size(tol) <= 1:
         raise ArgumentError(f"tol must be a number from 0 to 1, not {brief(tol)}")
     if not 0 < _size(delta) <= LARGEST:
@@ -404,30 +488,6 @@ def _pair(bounds: Any) -> tuple[Any, Any]:
     if not several or len(bounds) != 2:
         raise DataError(f"bounds must be (low, high), not {brief(bounds)}")
     return bounds[0], bounds[1]
-
-
-def _in_float64(
-    fitted: Fitted, evaluator: Callable[..., Evaluator], pop: Population, y: Any, weights: Any, starts: np.ndarray,
-    options: Options,
-) -> Fitted:  # fmt: skip
-    """Fit anew, in float64, what in float32 overflows at every start, or ends where derivatives vanish or overflow."""
-    again = np.flatnonzero(np.isin(fitted.status, (objective.NOT_FINITE, objective.FLAT, objective.NO_SLOPE)))
-    if not len(again):
-        return fitted
-    ev = evaluator(pop[again], "float64")
-    target, w = ev.target(y, weights)
-    width = ev.pop.max_params
-    lower, upper = (
-        side if side is None else np.ascontiguousarray(side[again, :width]) for side in (options.lower, options.upper)
-    )
-    options = options._replace(lower=lower, upper=upper)
-    more = ev.derivatives().fit(np.ascontiguousarray(starts[:, again, :width]), target, w, options)
-    better = ~(more.loss >= fitted.loss[again])
-    again = again[better]
-    fitted.params[again, :width] = more.params[better]
-    for old, new in zip(fitted[1:4], more[1:4], strict=True):
-        old[again] = new[better]
-    return fitted._replace(evaluations=fitted.evaluations + more.evaluations)
 
 
 # ── results ──────────────────────────────────────────────────────────────────────────

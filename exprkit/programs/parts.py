@@ -35,7 +35,7 @@ class Part(NamedTuple):
     totals: np.ndarray
 
 
-class _Numbering(NamedTuple):
+class _ColumnNumbers(NamedTuple):
     """The numbers of the columns of all parts so far."""
 
     column_of: Annotated[np.ndarray, "int32[n]"]  # [variable * 256 + code] -> column + 1, 0 where there is none yet
@@ -48,7 +48,7 @@ def joined(parts: list[Part], cuts: slices.Cuts, width: np.ndarray) -> Part:
     if len(parts) == 1:
         return parts[0]
     n_vars = 1 + max(int(part.column_var.max(initial=0)) for part in parts)
-    columns, n_columns, operands = zeros(_Numbering, n=256 * n_vars, most=512 * n_vars), 0, {}
+    columns, n_columns, operands = zeros(_ColumnNumbers, n=256 * n_vars, most=512 * n_vars), 0, {}
     for (begin, _), part in zip(cuts, parts, strict=True):
         operands[begin] = np.zeros(len(part.column_code), np.int32)
         n_columns = _add_columns(part.column_code, part.column_var, width, columns, n_columns, operands[begin])

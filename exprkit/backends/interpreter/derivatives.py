@@ -177,11 +177,8 @@ class Derivatives:
         if programs.n_slots and self.n_exprs:
             used = np.where(action & SPILL, (action >> SPILL_SHIFT & 0xFF) + 1, 0)
             self._n_slots = np.maximum.reduceat(used, programs.first_instruction)
-        rare = [row.code for row in opcodes.all_rows() if dual_opcodes.is_rare(row)]
-        is_rare = np.zeros(1 << 16, np.bool_)
-        is_rare[opcodes.numbers()[rare].ravel()] = True
-        is_rare[-1] = False  # where there is no such opcode
-        self._rare = bool(is_rare[action >> OPCODE_SHIFT].any() or np.isin(programs.steps[:, 0], rare).any())
+        codes, steps = _rare()
+        self._rare = bool(codes[action >> OPCODE_SHIFT].any() or steps[programs.steps[:, 0]].any())
 
     # ── what the engine offers ───────────────────────────────────────────────────────
 
@@ -378,7 +375,7 @@ class Derivatives:
         rest = members[np.argsort(shortness, kind="stable")].astype(np.int32)
         for limit in (SMALL_ARENA * shape.warps, self.device.shared_per_block, None):
             fits = np.full(len(rest), True)
-            if limit is not None:
+            if limit is not None and len(rest) and self._arena(rest, shape, many, largest)["arena_bytes"] > limit:
                 fits = self._arena(rest, shape, many, one_by_one)["arena_bytes"] <= limit
             if fits.any():
                 some = rest[fits]
@@ -393,6 +390,17 @@ class Derivatives:
             instructions=most(self._n_instructions[members]), results=most(2 * self._n_steps[members]),
             slots=most(self._n_slots[members]),
         )  # fmt: skip
+
+
+@functools.cache
+def _rare() -> tuple[np.ndarray, np.ndarray]:
+    """By opcode, and by operator's code, bool: whether it is an uncommon one's."""
+    rows = [row.code for row in opcodes.all_rows() if dual_opcodes.is_rare(row)]
+    codes, steps = np.zeros(1 << 16, np.bool_), np.zeros(256, np.bool_)
+    codes[opcodes.numbers()[rows].ravel()] = True
+    codes[-1] = False  # where there is no such opcode
+    steps[rows] = True
+    return codes, steps
 
 
 def _verdicts(pop: Population, differentiable: np.ndarray) -> np.ndarray:

@@ -1,0 +1,202 @@
+"""A new population every generation, timed: ``PYTHONPATH=. python tests/gpu_generations.py --out data/results``.
+
+Prints a table and writes it as ``h200_generations.csv``, a line a measurement, with ``h200_generations.md`` beside
+it.  Medians of calls by the wall clock, each from an idle device to an idle device; results are compared with those of
+a new evaluator, bit by bit, and with the CPU's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from functools import partial
+from pathlib import Path
+
+import cupy
+import numba
+import numpy as np
+import timing
+
+import exprkit as ek
+from exprkit.backends.device_programs.lowering import Lowering, tokens_of
+from exprkit.backends.gpu.bytecode import accumulate
+from exprkit.backends.gpu.engine import describe
+from exprkit.backends.interpreter import engine as interpreter
+from exprkit.expressions import generate
+from exprkit.operators import ops
+from exprkit.programs.lower import lower
+from exprkit.runtime import machine
+from exprkit.study import workload
+
+TABLE = timing.Table(width=74)
+MEMORY, HOST = 4.2e12, 50e9  # bytes a second: the device's memory copied; from page-locked host memory
+RATE = 132 * 128 * 1.98e9  # instructions a second for one point each
+ABOUT = """# A new population every generation, on an H200
+
+`h200_generations.csv`: medians by the wall clock, host included; `least`: the time that moving the bytes (tokens and
+losses over the bus or in the device's memory) and one instruction for each word and point take, whichever is longer.
+
+| | |
+|---|---|
+{table}
+| command | `PYTHONPATH=. python tests/gpu_generations.py --out data/results` |
+| expressions | thesis: its 247, repeated (5.4 tokens); exhaustive: all different (6.8); trees: 10 to 50 tokens |
+| losses | sums of squares, float32, `precision="fast"`, one parameter set |
+| a generation | a population that the evaluator has not seen: checked, lowered, its losses made |
+| checked | losses equal those of a new evaluator bit by bit; bytecode equals the host's word by word in tests |
+"""
+
+
+def milliseconds(call, repeats=25):
+    """Median time of a call and all that it starts."""
+    times = []
+    for _ in range(repeats + 3):
+        cupy.cuda.Device().synchronize()
+        start = time.perf_counter()
+        call()
+        cupy.cuda.Device().synchronize()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[3:]) * 1e3
+
+
+def report(name, call, target="", least=None, repeats=25, note=""):
+    TABLE.report(name, milliseconds(call, repeats), "ms", target, note, least)
+
+
+def least(pop, n_points, on_host):
+    """Milliseconds for bytes and instructions at the rates above."""
+    n_bytes = 9 * len(pop.kinds) + 8 * len(pop) + 4 * len(pop) * (pop.max_params + 2)
+    words = int((pop.kinds == 3).sum())
+    return max(n_bytes / (HOST if on_host else MEMORY), words * n_points / RATE) * 1e3
+
+
+def generations(name, pop, n_points, targets):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.5, 2, (n_points, max(pop.n_vars, 2))).astype(np.float32)
+    y, params = X[:, 0] * X[:, 1], rng.uniform(0.5, 2, (len(pop), pop.max_params)).astype(np.float32)
+    X_there, y_there, params_there = map(cupy.asarray, (X, y, params))
+    new = ek.Evaluator(pop, X_there, "cuda", "fast").loss(params_there, y_there).get()
+    title = f"{name}, {len(pop):,} x {n_points:,}"
+
+    there = ek.DevicePopulation.of(pop)
+    arrays = there.kinds, there.values, there.offsets
+    ev = ek.Evaluator(pop[:1], X_there, "cuda", "fast")
+
+    def on_device():
+        ev.update(ek.DevicePopulation(*arrays))
+        return ev.loss(params_there, y_there)
+
+    host = ek.Evaluator(pop[:1], X, "cuda", "fast")
+
+    def on_host():
+        host.update(pop)
+        return host.loss(params, y)
+
+    assert np.array_equal(on_device().get(), new, equal_nan=True) and np.array_equal(on_host(), new, equal_nan=True)
+    report(f"{title}: tokens on the device -> losses there", on_device, targets[0], least(pop, n_points, False))
+    report("   of it checking: DevicePopulation", lambda: ek.DevicePopulation(*arrays))
+    report("   update", lambda: ev.update(there))
+    report("   loss", lambda: ev.loss(params_there, y_there))
+    report(f"{title}: tokens on the host -> losses there", on_host, targets[1], least(pop, n_points, True))
+    report("   a new Evaluator", lambda: ek.Evaluator(pop, X_there, "cuda", "fast"), repeats=9)
+
+
+def fits(n_points, target):
+    pop, (X, y) = generate.exhaustive(7, n_vars=2), pipe(n_points)
+    some = np.flatnonzero(pop.n_params > 0)
+    pop = pop[np.sort(np.random.default_rng(1).choice(some, 9_880, replace=False))]
+    problem = ek.FitProblem(X, y, backend="cuda", precision="fast", max_iter=50)
+    ours, theirs = problem.fit(pop), ek.fit(pop, X, y, backend="cuda", precision="fast", max_iter=50)
+    assert np.array_equal(ours.params, theirs.params, equal_nan=True)
+    other = pop[::-1]
+    turns = [pop, other] * 50
+
+    def next_one():
+        problem.fit(turns.pop())
+
+    report(f"9,880 x {n_points:,}: FitProblem.fit of a new population", next_one, target, repeats=15)
+    call = lambda: ek.fit(pop, X, y, backend="cuda", precision="fast", max_iter=50)  # noqa: E731
+    report(f"9,880 x {n_points:,}: fit, the whole call", call, target, repeats=9)
+
+
+def pipe(n_points):
+    points = ek.data.rough_pipe().repeat_to(n_points)
+    return points.X.astype(np.float32), points.y.astype(np.float32)
+
+
+def bytecode(pop, threads):
+    return accumulate(lower(pop, precision="fast", dtype=np.float32, threads=threads), threads)
+
+
+def many(n):
+    """Ten million expressions."""
+    pop = generate.exhaustive(10, n_vars=2, limit=n)
+    device = interpreter.Engine(pop[:1], np.ones((1, 2), np.float32), precision="fast", dtype=np.float32).device
+    settings = ek.Precision("fast")
+    lowering = Lowering(device, settings, np.dtype(np.float32), np.zeros(2, bool))
+    tokens = tokens_of(pop, cupy)
+    size = f"{len(pop):,} ({len(pop.kinds) / len(pop):.1f} tokens)"
+    moved = (9 * len(pop.kinds) + 8 * len(pop) + 32 * len(pop.kinds) / 2) / MEMORY * 1e3
+    report(f"{size}: postfix -> bytecode on the device", lambda: lowering(tokens), "50", moved, repeats=5)
+    report("   checked: DevicePopulation", lambda: ek.DevicePopulation(*tokens[:3]), repeats=5)
+    for threads in (1, machine.cores()):
+        call = partial(bytecode, pop, threads)
+        report(f"   postfix -> bytecode on the host, threads: {threads}", call, "600", repeats=3)
+    report("   checked on the host", pop.verify, repeats=3)
+    report("   duplicates on the host", pop.duplicates, "500", repeats=3)
+
+
+def sharing():
+    """What computing equal parts of a population once could save: operator nodes that repeat."""
+    for name, pop in (("trees", generate.random(10_000, seed=3)), ("exhaustive", generate.exhaustive(7)[:100_000])):
+        seen, total, within = set(), 0, 0
+        for expression in pop:
+            stack, own = [], set()
+            for kind, value in zip(expression.kinds.tolist(), expression.values.tolist(), strict=True):
+                if kind != 3:
+                    stack.append((kind, value))
+                    continue
+                arity = int(ops.ARITY[value])
+                operands = stack[len(stack) - arity :]
+                del stack[len(stack) - arity :]
+                key = hash((value, *operands))
+                total += 1
+                within += key in own
+                own.add(key)
+                stack.append((9, key))
+            seen |= own
+        TABLE.report(f"{name}: operator nodes that repeat within an expression", 100 * within / total, "%")
+        TABLE.report(f"{name}: and within the population", 100 * (1 - len(seen) / total), "%")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path)
+    out = parser.parse_args().out
+    thesis = ek.parse(workload.expressions("esr", 10_000))
+    exhaustive = ek.parse(workload.expressions("exhaustive", 100_000))
+    trees = generate.random(10_000, seed=3)
+    generations("thesis", thesis, 362, ("0.1", "0.25"))
+    generations("thesis", thesis, 10_860, ("0.2", ""))
+    generations("exhaustive", exhaustive, 362, ("0.6", "1.5"))
+    generations("trees", trees, 362, ("", ""))
+    generations("trees", trees, 10_860, ("", ""))
+    fits(362, "1.5")
+    fits(10_860, "")
+    many(10_000_000)
+    sharing()
+    if out:
+        driver = cupy.cuda.runtime.driverGetVersion()
+        software = [f"numpy {np.__version__}", f"numba {numba.__version__}", f"cupy {cupy.__version__}"]
+        about = {
+            "device": describe(), "driver": f"CUDA {driver // 1000}.{driver % 1000 // 10}",
+            "host": f"{machine.cpu_model()}, {machine.cores()} threads", "software": ", ".join(software),
+        }  # fmt: skip
+        TABLE.write(out / "h200_generations.csv")
+        rows = "\n".join(f"| {name} | {value} |" for name, value in about.items())
+        (out / "h200_generations.md").write_text(ABOUT.format(table=rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
