@@ -294,7 +294,7 @@ class FitProblem:
         self._steps = MAX_ITER[method] if max_iter is None else int(max_iter)
         self._settings = _backend(backend) if method == "lm" else backend, precision, threads, options
         self._dtype = dtype
-        self._evaluator: Evaluator | None = None
+        self._evaluators: dict[Any, Evaluator] = {}  # by type: float64's is for what float32 spoils
 
     def fit(
         self, pop: Population | DevicePopulation, *, init: Any = None, restarts: int = 0, seed: int = 0
@@ -302,7 +302,7 @@ class FitProblem:
         """Fit the parameters of every expression of a population; the arguments and the result are those of ``fit``."""
         begin = time.perf_counter()
         _check_counts(restarts, seed)
-        ev = self._evaluator_of(on_host(inputs.population(pop)))
+        ev = self._evaluator(on_host(inputs.population(pop)), self._dtype)
         lower, upper = _bounds(self._bounds, ev.pop)
         starts = _starts(init, ev.pop, restarts, seed)
         target, w = ev.target(self._y, self._weights, own=True)
@@ -321,24 +321,22 @@ class FitProblem:
         goal = FitGoal(self._loss, self._delta, host(ev.X), host(target), host(w), lower, upper)
         return _result(ev, fitted, target, w, goal, begin)
 
-    def _new_evaluator(self, pop: Population, dtype: Any) -> Evaluator:
-        backend, precision, threads, options = self._settings
-        return Evaluator(pop, self._X, backend, precision, dtype, threads, **options)
-
-    def _evaluator_of(self, pop: Population) -> Evaluator:
-        """The evaluator, of this population now."""
-        if self._evaluator is None:
-            self._evaluator = self._new_evaluator(pop, self._dtype)
-        elif self._evaluator.pop is not pop:
-            self._evaluator.update(pop)
-        return self._evaluator
+    def _evaluator(self, pop: Population, dtype: Any) -> Evaluator:
+        """The evaluator of a type, of this population now."""
+        key = str(dtype)
+        if key not in self._evaluators:
+            backend, precision, threads, options = self._settings
+            self._evaluators[key] = Evaluator(pop, self._X, backend, precision, dtype, threads, **options)
+        elif self._evaluators[key].pop is not pop:
+            self._evaluators[key].update(pop)
+        return self._evaluators[key]
 
     def _in_float64(self, fitted: Fitted, pop: Population, starts: np.ndarray, options: Options) -> Fitted:
         """Fit anew, in float64, what in float32 overflows at every start, or ends where slopes vanish or overflow."""
         again = np.flatnonzero(np.isin(fitted.status, (objective.NOT_FINITE, objective.FLAT, objective.NO_SLOPE)))
         if not len(again):
             return fitted
-        ev = self._new_evaluator(pop[again], "float64")
+        ev = self._evaluator(pop[again], "float64")
         target, w = ev.target(self._y, self._weights)
         width = ev.pop.max_params
         lower, upper = (
