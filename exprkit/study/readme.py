@@ -261,6 +261,14 @@ def interpreter(folder: str | Path) -> str:
     return table(head, map(_measured, rows.fillna("").to_dict("records")))
 
 
+def generations(folder: str | Path) -> str:
+    """What ``tests/gpu_generations.py`` measured on an H200."""
+    rows = _read(Path(folder) / "h200_generations.csv", dtype=str)
+    if rows is None:
+        return "Nothing has been measured yet: `python tests/gpu_generations.py --out data/results` on a GPU."
+    return table(("what", "measured", "target", "least possible", ""), map(_measured, rows.fillna("").to_dict("records")))
+
+
 def _measured(row: dict[str, str]) -> tuple[str, ...]:
     unit = row["unit"]
     target, least = (f"{row.get(name)} {unit}" if row.get(name) else "" for name in ("target", "least"))
@@ -278,4 +286,5 @@ SECTIONS: dict[str, Callable[[Path], str]] = {  # name between the marks: what m
     "fit peers": fit_peers,
     "accuracy": accuracy,
     "interpreter": interpreter,
+    "generations": generations,
 }
