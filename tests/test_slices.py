@@ -15,13 +15,14 @@ from postfix_text import random_population
 import exprkit as ek
 from exprkit.backends.gpu.bytecode import accumulate
 from exprkit.errors import PopulationError
-from exprkit.expressions import checks
+from exprkit.expressions import checks, generate
 from exprkit.expressions.population import USER_ARITY, Population
 from exprkit.operators import ops
 from exprkit.programs import lower as lowering
 from exprkit.programs.linearity import dependence
 from exprkit.programs.lower import lower, lower_gradients
 from exprkit.runtime import machine, slices
+from exprkit.text import reader
 from exprkit.text.tokens import CONSTANT, MAX_INDEX, OPERATOR, PARAMETER, VARIABLE
 
 SMOOTH = [row for row in ops.OPERATORS if row.derivative]
@@ -269,3 +270,27 @@ def test_a_bad_token_far_behind_is_marked(monkeypatch):
     kinds[SHORT.offsets[50]] = 7
     with pytest.raises(PopulationError, match="expression 50: a token is of no known kind"):
         Population(kinds, SHORT.values, SHORT.offsets)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_texts_are_read_by_slices(monkeypatch, threads):
+    monkeypatch.setattr(slices, "LEAST", 40)
+    texts = [str(one) for one in random_population(90, 7)] * 2
+    for place, bad in ((0, "x1 + bad("), (77, ""), (150, "1.2345678901234567890123456e5 + x1"), (179, "(x2")):
+        texts[place] = bad
+    batch = reader.from_items(texts)
+    expected = reader.from_items(texts)
+    monkeypatch.setattr(machine, "cores", lambda: threads)
+    kinds, values, offsets, faults = reader.tokens_of(batch, threads)
+    monkeypatch.setattr(slices, "LEAST", 1 << 40)
+    for ours, theirs in zip((kinds, values, offsets), reader.tokens_of(expected)[:3], strict=True):
+        assert np.array_equal(ours, theirs)
+    assert sorted(faults) == sorted(reader.tokens_of(expected)[3]) == [0, 77, 179]
+    assert str(faults[179]) == str(reader.tokens_of(expected)[3][179])
+
+
+def test_random_populations_are_the_same_by_slices(monkeypatch):
+    whole = generate.random(300, seed=5)
+    monkeypatch.setattr(slices, "LEAST", 50)
+    monkeypatch.setattr(machine, "cores", lambda: 7)
+    assert generate.random(300, seed=5) == whole

@@ -16,6 +16,7 @@ from exprkit.errors import ArgumentError
 from exprkit.expressions import arguments
 from exprkit.expressions.arguments import Operators, whole
 from exprkit.expressions.population import Population
+from exprkit.runtime import slices
 from exprkit.runtime.bags import empty
 from exprkit.runtime.jit import compiled
 from exprkit.text.tokens import CONSTANT, MAX_INDEX, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, NewTokens
@@ -78,7 +79,9 @@ def random(
     _random_sizes(state, sizes, offsets)
     codes = np.array([row.code for row in rows], np.uint64)
     tokens = empty(NewTokens, n=offsets[-1])
-    _random_tokens(state, offsets, _Draw(codes, n_unary, n_vars, n_params, low, high, share), tokens)
+    draw = _Draw(codes, n_unary, n_vars, n_params, low, high, share)
+    cuts = slices.cut(offsets)
+    slices.each(lambda begin, end: _random_tokens(state, begin, offsets[begin : end + 1], draw, tokens), cuts)
     return Population._adopt(*tokens, offsets)
 
 
@@ -152,8 +155,8 @@ def _random_sizes(seed, sizes, offsets):
 
 
 @compiled
-def _random_tokens(seed, offsets, draw, tokens):
-    """Fill in the tokens of every expression.
+def _random_tokens(seed, number, offsets, draw, tokens):
+    """Fill in the tokens of expressions from ``number`` on, which are to stand from offset to offset.
 
     Per expression: draw operators until they and their leaves make up its length; shuffle
     them all; turn the sequence round to where it is a postfix form, which is one place
@@ -167,7 +170,7 @@ def _random_tokens(seed, offsets, draw, tokens):
     drawn = np.empty(longest, np.int64)  # place in ``codes``, or -1 for a leaf
     for i in range(len(offsets) - 1):
         start, n = offsets[i], offsets[i + 1] - offsets[i]
-        _start(state, seed, 1, i)
+        _start(state, seed, 1, number + i)
         leaves = _draw_operators(state, n, len(draw.codes), draw.n_unary, drawn)
         _shuffle(state, drawn, n)
         first = _postfix_start(drawn, n, draw.n_unary)

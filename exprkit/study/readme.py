@@ -266,7 +266,8 @@ def generations(folder: str | Path) -> str:
     rows = _read(Path(folder) / "h200_generations.csv", dtype=str)
     if rows is None:
         return "Nothing has been measured yet: `python tests/gpu_generations.py --out data/results` on a GPU."
-    return table(("what", "measured", "target", "least possible", ""), map(_measured, rows.fillna("").to_dict("records")))
+    head = ("what", "measured", "target", "least possible", "")
+    return table(head, map(_measured, rows.fillna("").to_dict("records")))
 
 
 def _measured(row: dict[str, str]) -> tuple[str, ...]:

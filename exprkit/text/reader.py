@@ -6,12 +6,14 @@ In: a ``Batch``.  Out: kinds, values and offsets of the tokens, and what is wron
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from exprkit.runtime import slices
 from exprkit.text.names import USUAL, Names
 
 if TYPE_CHECKING:
@@ -81,37 +83,60 @@ def _separated(data: bytes) -> Batch:
     return Batch(data, starts, ends)
 
 
-def tokens_of(batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, Fault]]:
-    """(kinds, values, offsets, faults by index) of all texts."""
-    from exprkit.text import shunting_yard
-
+def tokens_of(
+    batch: Batch, threads: int | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, Fault]]:
+    """(kinds, values, offsets, faults by index) of all texts, read by slices over threads."""
     n = len(batch.starts)
-    longest = min(int((batch.ends - batch.starts).max(initial=0)), shunting_yard.MAX_BYTES)
-    work = shunting_yard.workspace(max(BLOCK, longest), longest)
-    source = shunting_yard.Source(np.frombuffer(batch.data, np.uint8), batch.starts, batch.ends)
-    names, rules = batch.names.table, shunting_yard.rules()
-    offsets, errors = np.zeros(n + 1, np.int64), np.zeros((4, n), np.int32)
-    kinds, values = [], []
-    done = total = 0
-    while done < n:
-        first = done
-        done, n_tokens, n_slow = shunting_yard.parse_block(source, first, names, rules, work, offsets, errors)
-        for token, start, end, flags in work.slow[:n_slow].tolist():
-            work.values[token] = _exactly(batch.data[start:end].decode(), flags)
-        kinds.append(work.kinds[:n_tokens].copy())
-        values.append(work.values[:n_tokens].copy())
-        offsets[first + 1 : done + 1] += total
-        total += n_tokens
+    cuts = [(0, n)]
+    if len(batch.data) > slices.LEAST:
+        cuts = slices.cut(np.append(batch.starts, batch.ends[-1:]), threads)
+    parts = slices.each(lambda begin, end: _tokens_of_slice(batch, begin, end), cuts)
+    kinds, values, lengths, errors = (_joined(arrays) for arrays in zip(*parts, strict=True))
+    offsets = np.zeros(n + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
     faults = {
         index: batch.fault(index, *errors[:, index].tolist())
         for index in np.flatnonzero(errors[0]).tolist()
         if index not in batch.objects
     }
-    return _joined(kinds, np.uint8), _joined(values, np.uint64), offsets, faults
+    return kinds, values, offsets, faults
 
 
-def _joined(parts: list[np.ndarray], dtype: type) -> np.ndarray:
-    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, dtype), *parts])
+class _Slice(NamedTuple):
+    """What consecutive texts become."""
+
+    kinds: np.ndarray
+    values: np.ndarray
+    lengths: np.ndarray  # int64 (n_texts,), in tokens
+    errors: np.ndarray  # int32 (4, n_texts): ``parse_block``
+
+
+def _tokens_of_slice(batch: Batch, begin: int, end: int) -> _Slice:
+    from exprkit.text import shunting_yard
+
+    starts, ends, n = batch.starts[begin:end], batch.ends[begin:end], end - begin
+    longest = min(int((ends - starts).max(initial=0)), shunting_yard.MAX_BYTES)
+    work = shunting_yard.workspace(max(BLOCK, longest), longest)
+    source = shunting_yard.Source(np.frombuffer(batch.data, np.uint8), starts, ends)
+    names, rules = batch.names.table, shunting_yard.rules()
+    offsets, errors, lengths = np.zeros(n + 1, np.int64), np.zeros((4, n), np.int32), np.zeros(n, np.int64)
+    kinds, values = [], []
+    done = 0
+    while done < n:
+        first = done
+        offsets[first] = 0  # of this block
+        done, n_tokens, n_slow = shunting_yard.parse_block(source, first, names, rules, work, offsets, errors)
+        for token, start, stop, flags in work.slow[:n_slow].tolist():
+            work.values[token] = _exactly(batch.data[start:stop].decode(), flags)
+        kinds.append(work.kinds[:n_tokens].copy())
+        values.append(work.values[:n_tokens].copy())
+        lengths[first:done] = np.diff(offsets[first : done + 1])
+    return _Slice(_joined(kinds or [work.kinds[:0]]), _joined(values or [work.values[:0]]), lengths, errors)
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
 
 def _exactly(literal: str, flags: int) -> np.uint64:
