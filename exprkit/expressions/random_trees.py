@@ -155,8 +155,8 @@ def _random_sizes(seed, sizes, offsets):
 
 
 @compiled
-def _random_tokens(seed, number, offsets, draw, tokens):
-    """Fill in the tokens of expressions from ``number`` on, which are to stand from offset to offset.
+def _random_tokens(seed, begin, offsets, draw, tokens):
+    """Fill in the tokens of expressions from number ``begin`` on, which are to stand from offset to offset.
 
     Per expression: draw operators until they and their leaves make up its length; shuffle
     them all; turn the sequence round to where it is a postfix form, which is one place
@@ -170,7 +170,7 @@ def _random_tokens(seed, number, offsets, draw, tokens):
     drawn = np.empty(longest, np.int64)  # place in ``codes``, or -1 for a leaf
     for i in range(len(offsets) - 1):
         start, n = offsets[i], offsets[i + 1] - offsets[i]
-        _start(state, seed, 1, number + i)
+        _start(state, seed, 1, begin + i)
         leaves = _draw_operators(state, n, len(draw.codes), draw.n_unary, drawn)
         _shuffle(state, drawn, n)
         first = _postfix_start(drawn, n, draw.n_unary)
