@@ -18,6 +18,7 @@ from exprkit.backends.cpu.kernels import Kernels
 from exprkit.errors import BackendError
 from exprkit.operators import ops
 from exprkit.programs.program import OUT, UNIFORM, Program
+from exprkit.runtime import slices
 from exprkit.runtime.intrinsics import call
 from exprkit.runtime.jit import compiled
 
@@ -66,20 +67,31 @@ def check_places(program: Program, itemsize: int) -> None:
             )
 
 
-def program_words(program: Program, itemsize: int) -> np.ndarray:
+def program_words(program: Program, itemsize: int, threads: int | None = None) -> np.ndarray:
     """The instructions as int32 (n + 1, 4); the last one is what an invalid expression runs."""
-    step = np.array([TILE * itemsize, TILE * itemsize, itemsize, 0])  # by kind of operand
-    n = len(program.code)
-    words = np.zeros((n + 1, 4), np.int32)
-    for k, operands in enumerate((program.a, program.b, program.dst), start=1):
-        kind = operands & 3
-        words[:n, k] = np.where(operands < 0, 0, (operands >> 2) * step[kind] | kind)
-    uniform_a, uniform_b = ((x >= 0) & (x & 3 == UNIFORM) for x in (program.a, program.b))
-    once = program.dst & 3 == UNIFORM
-    form = np.where(once, kernels.UU, uniform_a * kernels.SV + uniform_b * kernels.VS)
-    words[:n, 0] = program.code.astype(np.int32) * FORMS + form
+    n, offsets = len(program.code), program.offsets
+    words = np.empty((n + 1, 4), np.int32)
     words[n] = ops.COPY * FORMS + kernels.SV, UNIFORM, 0, OUT
+
+    def write(begin: int, end: int) -> None:
+        part = slice(offsets[begin], offsets[end])
+        _write_words(program.code[part], program.a[part], program.b[part], program.dst[part], itemsize, words[part])
+
+    slices.each(write, slices.cut(offsets, threads))
     return words
+
+
+@compiled
+def _write_words(code, a, b, dst, itemsize, words):
+    """An operand: its distance in bytes from where its kind begins, and the kind."""
+    for k in range(len(code)):
+        uniform_a, uniform_b = a[k] >= 0 and a[k] & 3 == UNIFORM, b[k] >= 0 and b[k] & 3 == UNIFORM
+        form = kernels.UU if dst[k] & 3 == UNIFORM else uniform_a * kernels.SV + uniform_b * kernels.VS
+        words[k, 0] = code[k] * FORMS + form
+        for place, operand in ((1, a[k]), (2, b[k]), (3, dst[k])):
+            kind = operand & 3
+            step = 0 if kind == OUT else itemsize if kind == UNIFORM else TILE * itemsize
+            words[k, place] = 0 if operand < 0 else (operand >> 2) * step | kind
 
 
 def requests(words: np.ndarray) -> list[tuple[int, int]]:

@@ -32,6 +32,7 @@ from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.launch import REAL, Columns, fill
 from exprkit.backends.gpu.layout import CONSTANTS, COUNTS, INSTRUCTIONS, N_COLUMNS, N_SLOTS, RESULTS, STEPS, SUMMARY
 from exprkit.backends.precision import Precision
+from exprkit.errors import BackendError
 from exprkit.expressions.population import Population
 from exprkit.expressions.rewrite import Rules, table_rules
 from exprkit.programs.lower import emit_tree, lower, mark, place, read_tree
@@ -103,6 +104,8 @@ class Lowering:
 
     def of(self, pop: Population | DevicePopulation) -> tuple[Bytecode, Columns]:
         """Bytecode and columns of a population; made on the host if an expression is longer than MOST_TOKENS."""
+        if isinstance(pop, DevicePopulation) and pop.device is not self.device:
+            raise BackendError("the population lies on another GPU than the data: pop.to_host()")
         if pop.longest <= MOST_TOKENS:
             return self(tokens_of(pop, self.device.xp))
         program = lower(on_host(pop), precision=self.settings.operators, positive=self._positive, dtype=self.dtype)

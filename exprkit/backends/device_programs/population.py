@@ -47,6 +47,8 @@ class DevicePopulation:
     kinds, values, offsets : CuPy arrays
     n_params : int32 CuPy array, shape (n_exprs,)
         parameters of each expression: its largest index + 1
+    device
+        the GPU that they lie on
     max_params, n_vars, longest : int
         the largest of ``n_params``; columns that the data must have; the most tokens of an expression
 
@@ -68,7 +70,7 @@ class DevicePopulation:
         parameters: Iterable[str] | None = None,
         device: Any = None,
     ) -> None:
-        self._device = device or _device()
+        self.device = device or _device()
         self.variables, self.parameters = names_of("variables", variables), names_of("parameters", parameters)
         checked_names(self.variables, self.parameters)
         given = self._adopted("kinds", np.uint8, kinds), self._adopted("values", np.uint64, values)
@@ -99,20 +101,22 @@ class DevicePopulation:
 
     def _adopted(self, name: str, dtype: type, array: Any) -> Any:
         """An array on the device, which must be of this kind, as one of ours."""
-        adopted = self._device.xp.asarray(array) if self._device.xp is np else gpu.adopt(array)
+        adopted = self.device.xp.asarray(array) if self.device.xp is np else gpu.adopt(array)
         if adopted is None:
             raise PopulationError(f"{name} must lie on the device, and is {type(array).__name__}: see Population")
+        if self.device.xp is not np and adopted.device.id != self.device.index:
+            raise PopulationError(f"{name} lies on GPU {adopted.device.id}, and the current one is {self.device.index}")
         if adopted.dtype != dtype or adopted.ndim != 1:
             raise PopulationError(
                 f"{name} must be {np.dtype(dtype)} of one dimension, not {adopted.dtype} of shape {adopted.shape}"
             )
-        return self._device.xp.ascontiguousarray(adopted)
+        return self.device.xp.ascontiguousarray(adopted)
 
     def _check(self, kinds: Any, values: Any, offsets: Any) -> None:
         """Copy and check every token; gets all attributes."""
         if len(kinds) != len(values) or not len(offsets):
             self._complain(kinds, values, offsets)
-        device, empty, n_exprs = self._device, self._device.xp.empty, len(offsets) - 1
+        device, empty, n_exprs = self.device, self.device.xp.empty, len(offsets) - 1
         self.kinds, self.values = empty(len(kinds), np.uint8), empty(len(kinds), np.uint64)
         self.offsets, self.n_params = empty(n_exprs + 1, np.int64), empty(n_exprs, np.int32)
         summary = device.xp.zeros(CHECKED, np.int64)

@@ -68,19 +68,28 @@ def plan_on(device: Any, n_items: int, n_tiles: int, blocks: int, warps: int, ch
 
 
 class Launch:
-    """A launch that can be repeated: with other arrays in some of its kernel's arguments, and of other programs."""
+    """A launch that can be repeated: with other arrays in some of its kernel's arguments, and of other programs.
 
-    def __init__(self, launcher: Launcher, kind: Any, prepare: Callable[..., Any], fields: dict[str, Any]) -> None:
+    The first one of other programs does not overlap with what is before it, which may have made them.
+    """
+
+    def __init__(
+        self, launcher: Launcher, kind: Any, prepare: Callable[..., Any], overlaps: bool, fields: dict[str, Any]
+    ) -> None:
         self._launcher, self._kind, self._fields, self._generation = launcher, kind, fields, 0
         self._arguments = kind()
-        self._start = prepare(self._arguments)
+        self._start = self._start_first = prepare(self._arguments)
+        if overlaps:
+            self._start = prepare(self._arguments, overlaps=True)
 
     def __call__(self, **fields: Any) -> None:
         """Start the kernel on CuPy's current stream."""
+        start = self._start
         if self._generation != self._launcher.generation:
             self._renew()
+            start = self._start_first
         fill(self._arguments, fields, self._launcher.device)
-        self._start()
+        start()
 
     def _renew(self) -> None:
         """Take over what the launcher knows of its present programs."""
@@ -160,9 +169,7 @@ class Launcher:
         overlaps: bool = False, kind: Any = layout.Arguments, **fields: Any,
     ) -> Launch:  # fmt: skip
         """A launch with arguments of a ``kind``; one that ``overlaps`` waits for the one before."""
-        options = {"overlaps": True} if overlaps else {}
-        prepare = functools.partial(kernel.prepare, blocks, threads, shared, **options)
-        return Launch(self, kind, prepare, fields)
+        return Launch(self, kind, functools.partial(kernel.prepare, blocks, threads, shared), overlaps, fields)
 
     def known(self, kind: Any) -> ctypes.Structure:
         """Arguments of a kind with what is the same for all launches of the present programs."""
