@@ -43,6 +43,9 @@ def backend(engine: type[DeviceEngine], options: tuple[str, ...], device_populat
     )  # fmt: skip
 
 
+MOST_LOCKED = 8 << 20  # bytes of a result that goes by way of page-locked memory: larger ones gain nothing
+
+
 class DeviceEngine(contract.Engine):
     """A population made ready for one data set on a GPU."""
 
@@ -53,6 +56,8 @@ class DeviceEngine(contract.Engine):
         self.settings, self.dtype = settings_of(precision), np.dtype(dtype)
         self.n_points, self.host_results = len(X), isinstance(X, np.ndarray)
         self._ready: dict[tuple[Any, ...], Any] = {}
+        self._resident: dict[str, tuple[np.ndarray, Any]] = {}  # arrays of the host's, and they on the device
+        self._locked = np.empty(0, np.uint8)  # page-locked memory for results on their way to the host
         self._take(pop)
 
     def _take(self, pop: Any) -> None:
@@ -140,7 +145,24 @@ class DeviceEngine(contract.Engine):
 
     def _result(self, array: Any) -> Any:
         """An array of the device where the caller wants it."""
-        return gpu.fetched(array) if self.host_results else array
+        if not self.host_results or isinstance(array, np.ndarray):
+            return array
+        if array.nbytes > MOST_LOCKED:
+            return gpu.fetched(array)
+        if self._locked.nbytes < array.nbytes:
+            self._locked = self.device.pinned(array.nbytes)
+        place = self._locked[: array.nbytes].view(array.dtype).reshape(array.shape)
+        array.get(out=place)
+        return place.copy()
+
+    def _on_device(self, name: str, values: Any) -> Any:
+        """A target or weights on the device; the host's go there once, as long as they stay the same numbers."""
+        if values is None or not isinstance(values, np.ndarray) or self.device.xp is np:
+            return values
+        kept = self._resident.get(name)
+        if kept is None or not np.array_equal(kept[0], values):
+            kept = self._resident[name] = values.copy(), self.device.xp.asarray(values)
+        return kept[1]
 
 
 class Needing:

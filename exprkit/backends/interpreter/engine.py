@@ -139,7 +139,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         if isinstance(out, np.ndarray) and self.device.xp is not np:
             self._to_host(out.reshape(-1, self.n_points), count)
         else:
-            self._on_device(out, count)
+            self._values_on_device(out, count)
 
     def _shrink_rows(self, run: Callable[[int], None], at_once: int, bytes_of_one: int) -> None:
         """``run`` with so many items at a time, with fewer if memory runs out."""
@@ -149,7 +149,7 @@ class Engine(DeviceEngine, contract.Differentiable):
 
         self._shrinking(run, (at_once,), lambda n: (max(n // 2, 1),), needs)
 
-    def _on_device(self, out: Any, count: Any) -> None:
+    def _values_on_device(self, out: Any, count: Any) -> None:
         """All items of this pass into a device array, some at a time if memory runs out."""
         n_items = out.size // self.n_points
 
@@ -210,7 +210,7 @@ class Engine(DeviceEngine, contract.Differentiable):
             counted = None if counts is None else xp.zeros(counts.shape, np.uint64)
 
             def add_up(sums: Any) -> None:
-                target, w = xp.asarray(y), None if weights is None else xp.asarray(weights)
+                target, w = self._on_device("y", y), self._on_device("weights", weights)
                 for sets in self._passes(params, self._sets_at_once()):
                     count = None if counted is None else counted[sets].reshape(-1, 2)
                     place = sums if sets.stop - sets.start == len(params) else sums[sets]  # views of CuPy take time
