@@ -196,3 +196,16 @@ def test_a_population_on_the_device_through_the_public_calls():
     assert np.array_equal(ours.params, theirs.params, equal_nan=True)
     with pytest.raises(DataError, match="needs 3"):
         ev.update(ek.DevicePopulation.of(ek.parse("x3")))
+
+
+def test_a_backend_of_the_host_takes_populations_of_the_host(device):
+    there, X = ek.DevicePopulation.of(ek.parse("x1 + 1"), device), np.ones((3, 1))
+    with pytest.raises(BackendError, match=r"'cpu' takes populations of the host: pop\.to_host\(\)"):
+        ek.Evaluator(there, X, "cpu")
+    ev = ek.Evaluator(ek.parse("x1"), X, "cpu")
+    with pytest.raises(BackendError, match=r"'cpu' takes populations of the host"):
+        ev.update(there)
+    assert ev.evaluate().tolist() == [[1, 1, 1]]
+    ev.update(there.to_host())
+    assert ev.evaluate().tolist() == [[2, 2, 2]]
+    assert ek.fit(there, X, X[:, 0], backend="cpu").reason == ["no parameters to fit"]

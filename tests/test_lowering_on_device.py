@@ -124,3 +124,23 @@ def test_an_expression_longer_than_threads_have_memory_for_is_lowered_on_the_hos
     assert MAX_TOKENS > pop.n_tokens.max() > 2048
     code, columns = Lowering(device, precision("ieee"), F8, np.zeros(1, bool)).of(pop)
     assert np.array_equal(code.instructions, accumulate(lower(pop)).instructions) and len(columns.code) == 1
+
+
+def test_little_memory_is_worked_in_with_fewer_threads(device, monkeypatch):
+    pop, released = generate.random(300, seed=1), []
+    lowering = Lowering(device, precision("ieee"), F8, np.zeros(pop.n_vars, bool))
+    expected = lowering(tokens_of(pop, device.xp))[0].on_host()
+    scarce = Lowering(device, precision("ieee"), F8, np.zeros(pop.n_vars, bool))
+    room, most = scarce._room, 40 * 50 * 80  # bytes: of some blocks on the host, of a few threads on a GPU
+
+    def little_room(name, n, dtype):
+        if name == "scratch" and n > max(most, 80 * 104 * scarce._threads):
+            raise device.out_of_memory(n, n, n) if device.xp is not np else device.out_of_memory
+        return room(name, n, dtype)
+
+    monkeypatch.setattr(scarce, "_room", little_room)
+    monkeypatch.setattr(type(device), "release", lambda self: released.append(1), raising=False)
+    code = scarce(tokens_of(pop, device.xp))[0].on_host()
+    assert released
+    for name in ("instructions", "sources", "steps", "first_step", "cost"):
+        assert np.array_equal(getattr(code, name), getattr(expected, name))

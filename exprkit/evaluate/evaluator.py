@@ -123,15 +123,13 @@ class Evaluator:
         self.threads = None if threads is None else _check_number("threads", threads, MOST_THREADS)
         self.n_steps = _check_number("n_steps", n_steps)
         check_options(options, Evaluator)
-        on_device = isinstance(pop, DevicePopulation)
-        if on_device and backend == "auto":
+        if isinstance(pop, DevicePopulation) and backend == "auto":
             backend = "cuda"
         auto = isinstance(backend, str) and backend == "auto"
         self._choice = self._choose(X, settings, tuple(options)) if auto else None
         self.backend = self._choice.name if self._choice else backend
         implementation = load(self.backend)
-        if on_device and not implementation.takes_device_populations:
-            raise BackendError(f"{self.backend!r} takes populations of the host: pop.to_host(), or backend='cuda'")
+        self._check_place(pop)
         _check_offered(self.backend, options, implementation.options)
         self._adopt = implementation.adopt
         self.X, self._give_back, self._column_name, self._unusable = inputs.data_matrix(X, pop, self.dtype, self._adopt)
@@ -163,11 +161,17 @@ class Evaluator:
             stays as it was, as with every other error.
         """
         new = inputs.successor(pop, self.pop, self.X.shape, self._unusable)
+        self._check_place(new)
         if not self.engine.update(new):
             self.engine = self._make_engine(new)
         self.pop = new
         if self._X_gaps:  # it may use other columns
             self._complete_y = None
+
+    def _check_place(self, pop: Population | DevicePopulation) -> None:
+        """An error for a population on a device that the backend does not work on."""
+        if isinstance(pop, DevicePopulation) and not load(self.backend).takes_device_populations:
+            raise BackendError(f"{self.backend!r} takes populations of the host: pop.to_host(), or backend='cuda'")
 
     def evaluate(self, params: Any = None, out: Any = None, count_nonfinite: bool = False) -> Any:
         """Every expression at every data point.

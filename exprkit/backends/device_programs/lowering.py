@@ -121,12 +121,10 @@ class Lowering:
         """
         xp, n_exprs = self.device.xp, len(tokens.n_params)
         n_chunks, most = -(-n_exprs // self._threads), -(-2 * max(tokens.longest, 1) // 8) * 8
-        blocks = max(1, min(n_chunks, SCRATCH_BYTES // (BYTES_OF_A_NODE * most * self._threads)))
-        columns = self._own_columns
+        scratch, blocks = self._scratch(BYTES_OF_A_NODE * most * self._threads, n_chunks)
         self._fill(
             kinds=tokens.kinds, values=tokens.values, offsets=tokens.offsets, n_params=tokens.n_params,
-            scratch=self._room("scratch", blocks * self._threads * most * BYTES_OF_A_NODE, np.uint8),
-            counts=self._room("counts", COUNTS * n_exprs, np.int32),
+            scratch=scratch, counts=self._room("counts", COUNTS * n_exprs, np.int32),
             totals=self._room("totals", COUNTS * n_chunks, np.int64),
             n_exprs=n_exprs, n_chunks=n_chunks, most_nodes=most, threads=blocks * self._threads,
         )  # fmt: skip
@@ -138,16 +136,28 @@ class Lowering:
         if n_columns > MAX_COLUMNS:
             raise too_many_columns(n_columns)
         n_instructions, n_const = summary[INSTRUCTIONS], summary[CONSTANTS]
-        made = {
+        arrays = {
             "instructions": xp.empty((n_instructions, 2), np.uint32), "first_instruction": xp.empty(n_exprs, np.int32),
             "sources": xp.empty(n_instructions, np.int32), "steps": xp.empty((summary[STEPS], 4), np.int32),
             "first_step": xp.empty(n_exprs + 1, np.int32), "constants": xp.empty(n_const + 1, self.dtype),
             "cost": xp.empty(n_exprs + 1, np.int64),
         }  # fmt: skip
-        self._fill(**made)
+        self._fill(**arrays)
         self._launch("emit_words", blocks)
-        programs = Bytecode(**made, n_slots=max(summary[N_SLOTS] - 1, 0), n_results=summary[RESULTS])
-        return programs, Columns(*(part[:n_columns] for part in columns))
+        programs = Bytecode(**arrays, n_slots=max(summary[N_SLOTS] - 1, 0), n_results=summary[RESULTS])
+        return programs, Columns(*(part[:n_columns] for part in self._own_columns))
+
+    def _scratch(self, bytes_of_a_block: int, n_chunks: int) -> tuple[Any, int]:
+        """What blocks work with, and how many there are: fewer where memory is short."""
+        blocks = max(1, min(n_chunks, SCRATCH_BYTES // bytes_of_a_block))
+        while True:
+            try:
+                return self._room("scratch", blocks * bytes_of_a_block, np.uint8), blocks
+            except self.device.out_of_memory:
+                if blocks == 1:
+                    raise
+            self.device.release()
+            blocks //= 2
 
     def _room(self, name: str, n: int, dtype: Any) -> Any:
         """Memory for so many numbers, that of the last time if it is enough."""
