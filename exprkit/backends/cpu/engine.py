@@ -236,7 +236,7 @@ class Runner:
         self.program, self.n_points, self.threads, self.row_cost = program, len(X), threads, row_cost
         self.dtype = X.dtype
         self._tiles = tiles_of(X, program, library)
-        self.programs = programs_of(program, self._tiles, len(X), library)
+        self.programs = programs_of(program, self._tiles, len(X), library, threads)
         self._plans: dict[int, Sharing] = {}  # by the number of parameter sets
         self._scratch: collections.deque[Any] = collections.deque()
         self._queues: dict[TaskLoop, collections.deque[WorkQueue]] = collections.defaultdict(collections.deque)

@@ -44,7 +44,7 @@ from numba import carray
 
 from exprkit.backends.cpu import kernels, reductions
 from exprkit.backends.cpu.threads import enter, leave, next_task, wait
-from exprkit.backends.cpu.tiles import LINE, TILE, aligned, cast, program_words, requests, step_of
+from exprkit.backends.cpu.tiles import LINE, TILE, aligned, cast, program_words, step_of
 from exprkit.programs.program import COLUMN, OUT, SLOT, UNIFORM, GradientProgram, Program
 from exprkit.runtime.intrinsics import call, call_number, pointer
 from exprkit.runtime.jit import compiled, inline
@@ -124,11 +124,13 @@ class ResultPlaces(NamedTuple):
 GradientPrograms = namedtuple("GradientPrograms", (*TiledPrograms._fields, *ResultPlaces._fields))  # type: ignore[misc]
 
 
-def programs_of(program: Program, tiles: np.ndarray, n_points: int, library: kernels.Kernels) -> Any:
+def programs_of(
+    program: Program, tiles: np.ndarray, n_points: int, library: kernels.Kernels, threads: int
+) -> Any:
     """Programs and data, ready to run: ``TiledPrograms``, with derivatives ``GradientPrograms``."""
-    dtype, words = tiles.dtype, program_words(program, tiles.itemsize)
+    dtype, (words, needed) = tiles.dtype, program_words(program, tiles.itemsize, threads)
     programs = TiledPrograms(
-        words.reshape(-1), library.table(requests(words)).reshape(-1), program.offsets, program.n_prologue,
+        words.reshape(-1), library.table(needed).reshape(-1), program.offsets, program.n_prologue,
         cast(program.constants, dtype), program.first_const, program.n_params, tiles.ctypes.data, len(tiles),
         tiles.strides[0], step_of(dtype), n_points, library.lanes, dtype.itemsize, library.result("copy_points"),
         library.result("fence"),

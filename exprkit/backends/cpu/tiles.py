@@ -67,36 +67,40 @@ def check_places(program: Program, itemsize: int) -> None:
             )
 
 
-def program_words(program: Program, itemsize: int, threads: int | None = None) -> np.ndarray:
-    """The instructions as int32 (n + 1, 4); the last one is what an invalid expression runs."""
+def program_words(
+    program: Program, itemsize: int, threads: int | None = None
+) -> tuple[np.ndarray, list[tuple[int, int]]]:
+    """The instructions as int32 (n + 1, 4), and the kernels that they need: (code, form).
+
+    The last instruction is what an invalid expression runs.
+    """
     n, offsets = len(program.code), program.offsets
-    words = np.empty((n + 1, 4), np.int32)
+    words, used = np.empty((n + 1, 4), np.int32), np.zeros(256 * FORMS, np.bool_)
     words[n] = ops.COPY * FORMS + kernels.SV, UNIFORM, 0, OUT
 
     def write(begin: int, end: int) -> None:
         part = slice(offsets[begin], offsets[end])
-        _write_words(program.code[part], program.a[part], program.b[part], program.dst[part], itemsize, words[part])
+        operands = program.a[part], program.b[part], program.dst[part]
+        _write_words(program.code[part], operands, itemsize, words[part], used)
 
     slices.each(write, slices.cut(offsets, threads))
-    return words
+    used[words[n, 0]] = True
+    return words, [divmod(k, FORMS) for k in np.flatnonzero(used).tolist()]
 
 
 @compiled
-def _write_words(code, a, b, dst, itemsize, words):
+def _write_words(code, operands, itemsize, words, used):
     """An operand: its distance in bytes from where its kind begins, and the kind."""
+    a, b, dst = operands
     for k in range(len(code)):
         uniform_a, uniform_b = a[k] >= 0 and a[k] & 3 == UNIFORM, b[k] >= 0 and b[k] & 3 == UNIFORM
         form = kernels.UU if dst[k] & 3 == UNIFORM else uniform_a * kernels.SV + uniform_b * kernels.VS
         words[k, 0] = code[k] * FORMS + form
+        used[code[k] * FORMS + form] = True
         for place, operand in ((1, a[k]), (2, b[k]), (3, dst[k])):
             kind = operand & 3
             step = 0 if kind == OUT else itemsize if kind == UNIFORM else TILE * itemsize
             words[k, place] = 0 if operand < 0 else (operand >> 2) * step | kind
-
-
-def requests(words: np.ndarray) -> list[tuple[int, int]]:
-    """The kernels that the words need: (code, form)."""
-    return [divmod(k, FORMS) for k in np.flatnonzero(np.bincount(words[:, 0])).tolist()]
 
 
 def step_of(dtype: np.dtype) -> int:
