@@ -6,9 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from emulated_device import EmulatedDevice, compiler
 from hypothesis import HealthCheck, settings
 
 from exprkit.backends import NAMES, status
+from exprkit.backends.gpu import device as gpu
 from exprkit.operators import ops
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # figures are drawn to files, on machines without a screen
@@ -37,3 +39,15 @@ def backend(request):
 def root() -> Path:
     """The top of the checkout."""
     return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module", params=["emulated", "cuda"])
+def device(request, tmp_path_factory):
+    """A GPU that is not there, and the one that is."""
+    if request.param == "cuda":
+        if gpu.missing():
+            pytest.skip(f"cuda: {gpu.missing()}")
+        return gpu.current()
+    if compiler() is None:
+        pytest.skip("no C++ compiler: install g++ to run the kernels here")
+    return EmulatedDevice(tmp_path_factory.mktemp("kernels"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from emulated_device import EmulatedDevice, compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,17 +21,6 @@ from exprkit.programs.lower import lower
 from exprkit.text.tokens import MAX_TOKENS
 
 F4, F8 = np.dtype("float32"), np.dtype("float64")
-
-
-@pytest.fixture(scope="module", params=["emulated", "cuda"])
-def device(request, tmp_path_factory):
-    if request.param == "cuda":
-        if gpu.missing():
-            pytest.skip(f"cuda: {gpu.missing()}")
-        return gpu.current()
-    if compiler() is None:
-        pytest.skip("no C++ compiler: install g++ to run the kernels here")
-    return EmulatedDevice(tmp_path_factory.mktemp("kernels"))
 
 
 def by_name(instructions, code, var):
