@@ -75,6 +75,10 @@ def _pair(errors: tuple[float, float] | None) -> str:
 NOT_MEASURED = "None of the thesis's benchmarks is measured yet: `make study`."
 
 
+# Seconds for 10,000 trees on an H200 by points; its trees live on the GPU, and there is nothing to prepare
+EVOGP = {362: 0.15e-3, 10_860: 2.1e-3}
+
+
 def headline(folder: Path) -> str:
     """The few numbers that matter most, and what stands beside them."""
     medians, lines = _samples(folder), []
@@ -96,6 +100,12 @@ def headline(folder: Path) -> str:
             if own and its:
                 what = f"9,880 expressions x {points:,}, every result, CPU, {threads} thread{'s' * (threads > 1)}"
                 lines.append((what, f"**{_seconds(own)}**", f"{peer}: {_seconds(its)} ({its / own:.1f}x)"))
+    if (rows := _read(folder / "h200_generations.csv")) is not None:
+        milliseconds = rows.set_index("what")["value"]
+        for points, its in EVOGP.items():
+            own = milliseconds[f"thesis, 10,000 x {points:,}: tokens on the device -> losses there"] * 1e-3
+            what = f"a new population of 10,000 x {points:,}, tokens on the GPU: checked, lowered, its losses"
+            lines.append((what, f"**{_seconds(own)}** `cuda`, NVIDIA H200", f"EvoGP: {_seconds(its)}"))
     if (rows := _read(folder / "fit_peers.csv")) is not None:
         fits = rows.query("n_points == 362").set_index("method")
         (own, reached), (its, its_reached) = (
