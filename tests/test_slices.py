@@ -294,3 +294,11 @@ def test_random_populations_are_the_same_by_slices(monkeypatch):
     monkeypatch.setattr(slices, "LEAST", 50)
     monkeypatch.setattr(machine, "cores", lambda: 7)
     assert generate.random(300, seed=5) == whole
+
+
+@pytest.mark.parametrize("spelled_out", [False, True])
+def test_exhaustive_populations_are_the_same_by_slices(monkeypatch, spelled_out):
+    whole = generate.exhaustive(5, n_vars=2, constants=(0.5,), spelled_out=spelled_out)
+    monkeypatch.setattr(slices, "LEAST", 50)
+    monkeypatch.setattr(machine, "cores", lambda: 7)
+    assert generate.exhaustive(5, n_vars=2, constants=(0.5,), spelled_out=spelled_out) == whole

@@ -15,6 +15,7 @@ then                                the operators, in the order given
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
@@ -27,6 +28,7 @@ from exprkit.expressions import arguments
 from exprkit.expressions.arguments import BYTES_PER_EXPRESSION, BYTES_PER_TOKEN, Operators, whole
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
+from exprkit.runtime import slices
 from exprkit.runtime.bags import empty, zeros
 from exprkit.runtime.jit import compiled
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, NewTokens
@@ -249,11 +251,19 @@ def _population(sizes: list[_Size], alphabet: _Alphabet, spelled_out: bool) -> P
     spelling = _spelling(alphabet, spelled_out)
     lengths = [_lengths(size.symbols, spelling.inner) for size in sizes]
     offsets = np.concatenate([np.zeros(1, np.int64), *lengths]).cumsum()
-    tokens = empty(NewTokens, n=offsets[-1])
-    position = 0
+    tokens, first = empty(NewTokens, n=offsets[-1]), 0
     for size in sizes:
-        position = _spell(size.symbols, spelling, tokens, position)
+        starts = offsets[first : first + len(size.symbols) + 1]
+        slices.each(functools.partial(_spell_rows, size.symbols, spelling, tokens, starts), slices.cut(starts))
+        first += len(size.symbols)
     return Population._adopt(*tokens, offsets)
+
+
+def _spell_rows(
+    symbols: np.ndarray, spelling: _Spelling, tokens: NewTokens, starts: np.ndarray, begin: int, end: int
+) -> None:
+    """Turn some rows of symbols into tokens."""
+    _spell(symbols[begin:end], spelling, tokens, starts[begin])
 
 
 class _Spelling(NamedTuple):
@@ -301,7 +311,7 @@ def _lengths(symbols, inner):
 
 @compiled
 def _spell(symbols, spelling, tokens, position):
-    """Turn rows of symbols into tokens; return the next free token.
+    """Turn rows of symbols into tokens, from ``position`` on.
 
     ``starts`` is a stack of where each open operand starts.  The operator that is put on
     operand a goes where a ends, which is where b starts, or where its own token stands.
@@ -335,4 +345,3 @@ def _spell(symbols, spelling, tokens, position):
                 out_values[position] = parameter
                 parameter += 1
             position += 1
-    return position
