@@ -146,8 +146,8 @@ class Evaluator:
     def update(self, pop: Population | DevicePopulation) -> None:
         """Take another population: the next generation of a search, on the same data.
 
-        Data, target, buffers and kernels stay; what it costs is the tokens (``"cuda"`` makes the programs on
-        the device).  The backend stays as well: ``"auto"`` does not choose again.
+        The checked data stays and so does the backend: ``"auto"`` does not choose again.  With ``"cuda"`` all that
+        lies on the device stays too, and the programs are made there; other backends prepare anew.
 
         Parameters
         ----------

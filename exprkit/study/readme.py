@@ -75,7 +75,7 @@ def _pair(errors: tuple[float, float] | None) -> str:
 NOT_MEASURED = "None of the thesis's benchmarks is measured yet: `make study`."
 
 
-# Seconds for 10,000 trees on an H200 by points; its trees live on the GPU, and there is nothing to prepare
+# Seconds for 10,000 trees on an H200 by points, of a run that is not repeated here; its trees live on the GPU
 EVOGP = {362: 0.15e-3, 10_860: 2.1e-3}
 
 
@@ -105,7 +105,7 @@ def headline(folder: Path) -> str:
         for points, its in EVOGP.items():
             own = milliseconds[f"thesis, 10,000 x {points:,}: tokens on the device -> losses there"] * 1e-3
             what = f"a new population of 10,000 x {points:,}, tokens on the GPU: checked, lowered, its losses"
-            lines.append((what, f"**{_seconds(own)}** `cuda`, NVIDIA H200", f"EvoGP: {_seconds(its)}"))
+            lines.append((what, f"**{_seconds(own)}** `cuda`, NVIDIA H200", f"EvoGP, in another run: {_seconds(its)}"))
     if (rows := _read(folder / "fit_peers.csv")) is not None:
         fits = rows.query("n_points == 362").set_index("method")
         (own, reached), (its, its_reached) = (
@@ -264,18 +264,19 @@ def accuracy(folder: str | Path) -> str:
 
 def interpreter(folder: str | Path) -> str:
     """What ``tests/gpu_speed.py`` measured on an H200."""
-    rows = _read(Path(folder) / "h200_interpreter.csv", dtype=str)
-    if rows is None:
-        return "Nothing has been measured yet: `python tests/gpu_speed.py` on a GPU."
-    head = ("what", "measured", "target", "least possible", "")
-    return table(head, map(_measured, rows.fillna("").to_dict("records")))
+    return _measurements(Path(folder) / "h200_interpreter.csv", "tests/gpu_speed.py")
 
 
 def generations(folder: str | Path) -> str:
     """What ``tests/gpu_generations.py`` measured on an H200."""
-    rows = _read(Path(folder) / "h200_generations.csv", dtype=str)
+    return _measurements(Path(folder) / "h200_generations.csv", "tests/gpu_generations.py --out data/results")
+
+
+def _measurements(path: Path, script: str) -> str:
+    """A script's lines as a table."""
+    rows = _read(path, dtype=str)
     if rows is None:
-        return "Nothing has been measured yet: `python tests/gpu_generations.py --out data/results` on a GPU."
+        return f"Nothing has been measured yet: `python {script}` on a GPU."
     head = ("what", "measured", "target", "least possible", "")
     return table(head, map(_measured, rows.fillna("").to_dict("records")))
 

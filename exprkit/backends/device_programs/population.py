@@ -1,7 +1,8 @@
 """Populations whose tokens lie on a GPU: what a search that breeds there hands to ``Evaluator.update``.
 
 In: arrays on the device, of CuPy or anything with DLPack.  Out: a ``DevicePopulation``, checked there by the lines that
-check a ``Population``; the tokens never come to the host.
+check a ``Population``; the tokens never come to the host.  What works on the device is imported when it is used:
+every evaluator imports this module, and most never see a GPU.
 
     >>> import exprkit as ek
     >>> from exprkit.backends.gpu import device
@@ -18,14 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.backends.device_programs.translate import text_of
-from exprkit.backends.gpu import device as gpu
-from exprkit.backends.gpu import layout
-from exprkit.backends.gpu.launch import THREADS, fill
-from exprkit.backends.gpu.layout import BAD, CHECKED, LONGEST, PARAMETERS, UNREADABLE, VARIABLES
-from exprkit.backends.precision import precision
 from exprkit.errors import BackendError, PopulationError
-from exprkit.expressions.checks import problem_of, unchecked
 from exprkit.expressions.expression import checked_names
 from exprkit.expressions.population import USER_ARITY, Population, names_of
 from exprkit.text.tokens import MAX_INDEX, MAX_TOKENS
@@ -85,6 +79,8 @@ class DevicePopulation:
 
     def to_host(self) -> Population:
         """The same as a ``Population``."""
+        from exprkit.backends.gpu import device as gpu
+
         arrays = map(gpu.fetched, (self.kinds, self.values, self.offsets))
         return Population(*arrays, variables=self.variables, parameters=self.parameters)
 
@@ -101,6 +97,8 @@ class DevicePopulation:
 
     def _adopted(self, name: str, dtype: type, array: Any) -> Any:
         """An array on the device, which must be of this kind, as one of ours."""
+        from exprkit.backends.gpu import device as gpu
+
         adopted = self.device.xp.asarray(array) if self.device.xp is np else gpu.adopt(array)
         if adopted is None:
             raise PopulationError(f"{name} must lie on the device, and is {type(array).__name__}: see Population")
@@ -114,6 +112,12 @@ class DevicePopulation:
 
     def _check(self, kinds: Any, values: Any, offsets: Any) -> None:
         """Copy and check every token; gets all attributes."""
+        from exprkit.backends.gpu import device as gpu
+        from exprkit.backends.gpu import layout
+        from exprkit.backends.gpu.launch import THREADS, fill
+        from exprkit.backends.gpu.layout import BAD, CHECKED, LONGEST, PARAMETERS, UNREADABLE, VARIABLES
+        from exprkit.backends.precision import precision
+
         if len(kinds) != len(values) or not len(offsets):
             self._complain(kinds, values, offsets)
         device, empty, n_exprs = self.device, self.device.xp.empty, len(offsets) - 1
@@ -140,6 +144,8 @@ class DevicePopulation:
 
     def _complain(self, *arrays: Any) -> None:
         """The host's error, which names the first bad expression."""
+        from exprkit.backends.gpu import device as gpu
+
         Population(*map(gpu.fetched, arrays), variables=self.variables, parameters=self.parameters)
         raise PopulationError("these arrays are no population, though each of their expressions is one")
 
@@ -151,6 +157,8 @@ def on_host(pop: Population | DevicePopulation) -> Population:
 
 def _device() -> Any:
     """The current device."""
+    from exprkit.backends.gpu import device as gpu
+
     missing = gpu.missing()
     if missing:
         raise BackendError(f"a DevicePopulation needs a GPU: {missing}")
@@ -159,12 +167,17 @@ def _device() -> Any:
 
 @functools.cache
 def _source() -> str:
+    from exprkit.backends.device_programs.translate import text_of
+    from exprkit.expressions.checks import problem_of
+
     return text_of("checks.cu", [problem_of])
 
 
 @functools.lru_cache(maxsize=64)
 def _limits(device: Any, most_variables: int, most_parameters: int) -> tuple[Any, Any]:
     """What checking compares with, on the device."""
+    from exprkit.expressions.checks import unchecked
+
     nothing = np.empty(0, np.uint8)
     host = unchecked(nothing, nothing, nothing, nothing, USER_ARITY, most_variables, most_parameters)
     return device.xp.asarray(host.operands), device.xp.asarray(host.limits)

@@ -44,7 +44,7 @@ _BINARY = {
 }  # fmt: skip
 _COMPARE = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _UNARY = {ast.Not: "!", ast.USub: "-", ast.Invert: "~"}
-_FUNCTIONS = {abs: "absolute", max: "larger", min: "smaller", int: "Long", np.int64: "Long", np.uint64: "Bits"}
+_FUNCTIONS = {abs: "absolute", max: "larger", int: "Long", np.int64: "Long", np.uint64: "Bits"}
 _RESERVED = {"const", "char", "auto", "default", "switch", "case", "register", "this", "template", "struct", "union"}
 
 

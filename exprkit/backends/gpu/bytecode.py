@@ -23,7 +23,6 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from exprkit.backends.gpu import opcodes
-from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.layout import (
     ACTION,
     ALONE,
@@ -88,6 +87,8 @@ class Bytecode:
 
     def on_host(self) -> Bytecode:
         """The same, its arrays in the host's memory."""
+        from exprkit.backends.gpu.device import fetched  # the compiler with it, which those who estimate never need
+
         arrays: dict[str, Any] = {name: fetched(array) for name, array in vars(self).items() if np.ndim(array)}
         return replace(self, **arrays)
 

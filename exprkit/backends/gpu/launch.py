@@ -27,6 +27,7 @@ from exprkit.operators import ops
 from exprkit.programs.program import Program
 
 THREADS = 256  # of a block of the small kernels
+MOST_SIZES = 64  # of parameters whose launches are kept
 # beside the interpreter, which leaves few registers: data/results/h200_interpreter.md, "Short rows"
 THREADS_BESIDE = {"make_immediates": 96, "add_segments": 128}
 ADDERS = {8: 256, 32: 4096, 128: 1 << 31}  # threads that add up to so many segments; the same file
@@ -254,6 +255,8 @@ class Immediates:
         is_new = self._take_memory(n_sets)
         source, done = self._reachable(params)
         if params.shape not in self._launches:
+            if len(self._launches) >= MOST_SIZES:  # a search whose populations all have another size
+                self._launches.clear()
             threads = THREADS_BESIDE["make_immediates"]
             self._launches[params.shape] = self.launcher.launch(
                 self.launcher.support("make_immediates"), (-(-n_sets * n_exprs // threads), 1), threads,

@@ -214,7 +214,7 @@ def _struct(name: str, rows: Rows, align: str = "") -> str:
     return "\n".join([*lines, "};"])
 
 
-Chunk, Progress = _class("Chunk", _CHUNK), _class("Progress", _PROGRESS)
+Progress = _class("Progress", _PROGRESS)
 Arguments = _class("Arguments", _ARGUMENTS)  # of the interpreter's kernels
 LoweringArguments = _class("LoweringArguments", _LOWERING_ARGUMENTS)  # of the kernels that make bytecode
 CheckArguments = _class("CheckArguments", _CHECK_ARGUMENTS)

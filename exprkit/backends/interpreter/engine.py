@@ -328,6 +328,8 @@ class Engine(DeviceEngine, contract.Differentiable):
         """The best variant for so many items."""
         sizes = Sizes(self.n_points, n_items, self._launcher.n_columns, self.programs.n_slots)
         if (sizes, wide) not in self._shapes:
+            if len(self._shapes) >= self.most_ready:
+                self._shapes.clear()
             self._shapes[sizes, wide] = shapes(
                 sizes, self.device, self.dtype.itemsize, self.settings.operators == "fast",
                 self.block_size, self.vectors, wide,
