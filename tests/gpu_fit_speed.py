@@ -19,6 +19,7 @@ import timing
 from timing import microseconds
 
 import exprkit as ek
+from exprkit.backends.gpu import opcodes
 from exprkit.backends.interpreter import derivatives
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.objective import Options
@@ -79,7 +80,8 @@ def fit_launches(of, starts, y):
     d, starts = of._derivatives, cupy.asarray(starts)
     tol = derivatives.FLOAT32_TOL if d.dtype.itemsize == 4 else OPTIONS.tol
     given = {
-        **d._known, "tol": tol, "gtol": OPTIONS.gtol, "delta": 1.0, "max_iter": OPTIONS.max_iter, "lower": None,
+        "linear": d._known.linear, "verdicts": d._known.verdicts,
+        "tol": tol, "gtol": OPTIONS.gtol, "delta": 1.0, "max_iter": OPTIONS.max_iter, "lower": None,
         "upper": None, **d._goal(y, None),
     }  # fmt: skip
     shape = starts.shape[:2]
@@ -94,8 +96,8 @@ def floors(of, evaluations):
     """Microseconds that arithmetic and special functions need at least for so many evaluations of each expression."""
     import cupy
 
-    programs, n = of.programs, of.pop.n_params
-    codes = derivatives.opcodes.numbers()
+    programs, n = of.programs.on_host(), of.pop.n_params
+    codes = opcodes.numbers()
     special = np.zeros(1 << 16)
     for name, count in SPECIAL.items():
         special[codes[ops.BY_NAME[name].code][codes[ops.BY_NAME[name].code] >= 0]] = count
@@ -120,7 +122,7 @@ def speed(precision="fast", dtype=np.float32, sizes=((362, "900"), (10_860, "120
         micro = microseconds(call)
         evaluations, iterations = made["evaluations"].get()[0], made["iterations"].get()
         status = np.bincount(made["status"].get()[0], minlength=6)
-        shapes = sorted({tuple(batch.shape[:3]) for batch, _ in of._derivatives._batches_for(True)})
+        shapes = sorted({tuple(batch.shape[:3]) for batch in of._derivatives._batches_for(True).batches})
         least = ""
         if precision == "fast":
             least = "floors: arithmetic {:.0f}, special {:.0f} us; ".format(*floors(of, evaluations))

@@ -16,7 +16,7 @@ from emulated_device import EmulatedDevice, compiler
 from exprkit.backends import decisions, objective
 from exprkit.backends.cpu import levenberg_marquardt as cpu_fits
 from exprkit.backends.decisions import AT_LINEAR_STEP, AT_START, AT_STEP, ORDER, RUNNING
-from exprkit.backends.interpreter import derivatives, dual_opcodes
+from exprkit.backends.interpreter import batches, dual_opcodes
 from exprkit.backends.objective import Options
 from exprkit.backends.precision import precision
 from exprkit.backends.reference import levenberg_marquardt as reference_fits
@@ -86,8 +86,8 @@ class CudaTerms(ctypes.Structure):
 @pytest.fixture(scope="module")
 def cuda(tmp_path_factory):
     """What the CUDA text makes of states, compiled as C++."""
-    shape = derivatives.FitShape(1, 1, 1, 1, 8)
-    macros = derivatives.macros_of(shape, precision("ieee"), TASK="FIT", PROLOGUES=0, RARE=0, BOUNDED=1)
+    shape = batches.FitShape(1, 1, 1, 1, 8)
+    macros = batches.macros_of(shape, precision("ieee"), TASK="FIT", PROLOGUES=0, RARE=0, BOUNDED=1)
     text = dual_opcodes.source("ieee") + CALL
     library = EmulatedDevice(tmp_path_factory.mktemp("decisions")).library(text, precision("ieee"), macros)
     progress = np.dtype([("damping", "f8"), ("predicted", "f8"), *((name, "i4") for name in (

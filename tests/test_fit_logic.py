@@ -17,7 +17,7 @@ from fit_checks import COMMON, F4, F8, check_derivatives, check_fit, data, param
 import exprkit as ek
 from exprkit.backends import objective
 from exprkit.backends.gpu import opcodes
-from exprkit.backends.interpreter import derivatives, dual_opcodes
+from exprkit.backends.interpreter import batches, derivatives, dual_opcodes
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.objective import Options
 from exprkit.backends.reference import engine as definition
@@ -254,14 +254,14 @@ def test_which_parameters_are_linear():
 @pytest.mark.parametrize("n_points", [1, 100, 362, 1000, 10_860, 10**6])
 @pytest.mark.parametrize("tangents_", [1, 2, 3, 4])
 def test_shapes_fit_the_points(n_points, tangents_):
-    shape = derivatives.shape_of(n_points, tangents_, itemsize=4, lanes=32, fast=True)
+    shape = batches.shape_of(n_points, tangents_, itemsize=4, lanes=32, fast=True)
     tiles = -(-n_points // shape.tile)
     assert shape.warps <= max(1, tiles // 4) and tiles * shape.tile < n_points + max(shape.tile, 0.2 * n_points)
 
 
 def test_parts_of_an_arena_do_not_overlap():
-    shape = derivatives.FitShape(4, 1, 2, 32, 4)
-    arena = derivatives.arena_of(shape, n_params=7, many=True, instructions=9, results=3, slots=2)
+    shape = batches.FitShape(4, 1, 2, 32, 4)
+    arena = batches.arena_of(shape, n_params=7, many=True, instructions=9, results=3, slots=2)
     assert [arena[name] % 16 for name in arena] == [0] * len(arena)
     assert arena["entries"] == 0 and arena["results"] >= 2 * 9 * shape.entry_bytes
     assert arena["sums"] >= arena["results"] + 3 * shape.result_bytes and arena["state"] == arena["sums"]
@@ -288,9 +288,9 @@ def built(line):
     from exprkit.backends.precision import precision
 
     itemsize = 4 if line["real"] == "float" else 8
-    sizes = (int(line[name]) for name in derivatives.FitShape._fields[:3])
-    shape, settings = derivatives.FitShape(*sizes, 32, itemsize), precision(line["operators"])
-    chosen = derivatives.macros_of(shape, settings, TASK="FIT", MANY=int(line["many"]), PROLOGUES=0, RARE=0)
+    sizes = (int(line[name]) for name in batches.FitShape._fields[:3])
+    shape, settings = batches.FitShape(*sizes, 32, itemsize), precision(line["operators"])
+    chosen = batches.macros_of(shape, settings, TASK="FIT", MANY=int(line["many"]), PROLOGUES=0, RARE=0)
     text, architecture = dual_opcodes.source(line["operators"]), f"sm_{line['architecture']}"
     _, report = nvrtc.build(architecture, settings, text, **chosen)
     fit = report[report.index("'fit'") :]

@@ -52,12 +52,12 @@ def dependence(pop: Population, threads: int | None = None) -> Dependence:
     found = Dependence(np.zeros(len(pop), np.uint64), np.ones(len(pop), np.bool_))
     longest = int(np.diff(pop.offsets).max(initial=1))
 
-    def walk(begin: int, end: int) -> None:
+    def walk_some(begin: int, end: int) -> None:
         scratch = zeros(_Sets, depth=max(longest, slices.APART))
-        tokens = _Walked(pop.kinds, pop.values, pop.offsets[begin : end + 1], ops.ARITY, _uses())
+        tokens = _Walked(pop.kinds, pop.values, pop.offsets[begin : end + 1], ops.ARITY, uses_of_operators())
         _walk_all(tokens, scratch, *(array[begin:end] for array in found))
 
-    slices.each(walk, slices.cut(pop.offsets, threads))
+    slices.each(walk_some, slices.cut(pop.offsets, threads))
     return found
 
 
@@ -85,7 +85,7 @@ def no_slope() -> frozenset[tuple[int, int]]:
 
 
 @functools.cache
-def _uses() -> np.ndarray:
+def uses_of_operators() -> np.ndarray:
     """By code: what the operator's derivatives depend on."""
     uses = np.zeros(256, np.uint8)
     for row in ops.OPERATORS:
@@ -101,36 +101,42 @@ def _uses() -> np.ndarray:
 @compiled
 def _walk_all(tokens, scratch, linear, differentiable):
     """Walk over all expressions."""
-    kinds, values, offsets, arity, uses = tokens.kinds, tokens.values, tokens.offsets, tokens.arity, tokens.uses
-    stack, meets, nobody = scratch.stack, scratch.meets, np.uint64(0)
     for i in range(len(linear)):
-        depth, seen = 0, nobody
-        for t in range(offsets[i], offsets[i + 1]):
-            if kinds[t] != OPERATOR:
-                mine = nobody
-                if kinds[t] == PARAMETER:
-                    mine = np.uint64(1) << np.uint64(min(values[t], np.uint64(_LAST)))
-                    seen |= mine
-                stack[depth] = mine
-                depth += 1
-                continue
-            code = values[t]
-            use, a, b = uses[code], stack[depth - arity[code]], nobody
-            if arity[code] == 2:
-                b = stack[depth - 1]
-            depth -= arity[code] - 1
-            stack[depth - 1] = a | b
-            if a | b == nobody:
-                continue
-            if use & _NO_RULE:
-                differentiable[i] = False
-            if use & _NO_A:
-                stack[depth - 1] = b
-            if use & _NO_B:
-                stack[depth - 1] = nobody if use & _NO_A else a
-            _meet(meets, a, (a if use & _A_OF_A else nobody) | (b if use & _B_OF_A else nobody))
-            _meet(meets, b, (a if use & _A_OF_B else nobody) | (b if use & _B_OF_B else nobody))
-        linear[i] = _jointly_linear(meets, stack[0] if depth else nobody, seen)
+        linear[i], differentiable[i] = walk(tokens, scratch, tokens.offsets[i], tokens.offsets[i + 1])
+
+
+@compiled
+def walk(tokens, scratch, begin, end):
+    """Walk over one expression: the bits of its linear parameters, and whether it has derivatives by all."""
+    kinds, values, arity, uses = tokens.kinds, tokens.values, tokens.arity, tokens.uses
+    stack, meets, nobody = scratch.stack, scratch.meets, np.uint64(0)
+    depth, seen, differentiable = 0, nobody, 1
+    for t in range(begin, end):
+        if kinds[t] != OPERATOR:
+            mine = nobody
+            if kinds[t] == PARAMETER:
+                mine = np.uint64(1) << (values[t] if values[t] < np.uint64(_LAST) else np.uint64(_LAST))
+                seen |= mine
+            stack[depth] = mine
+            depth += 1
+            continue
+        code = values[t]
+        use, a, b = uses[code], stack[depth - arity[code]], nobody
+        if arity[code] == 2:
+            b = stack[depth - 1]
+        depth -= arity[code] - 1
+        stack[depth - 1] = a | b
+        if a | b == nobody:
+            continue
+        if use & _NO_RULE:
+            differentiable = 0
+        if use & _NO_A:
+            stack[depth - 1] = b
+        if use & _NO_B:
+            stack[depth - 1] = nobody if use & _NO_A else a
+        _meet(meets, a, (a if use & _A_OF_A else nobody) | (b if use & _B_OF_A else nobody))
+        _meet(meets, b, (a if use & _A_OF_B else nobody) | (b if use & _B_OF_B else nobody))
+    return _jointly_linear(meets, stack[0] if depth else nobody, seen), differentiable
 
 
 @compiled

@@ -28,3 +28,28 @@ template <class E, int W = 1> struct Plain {
     template <class V> INLINE void set(Long i, Long j, V value) const { at[i * W + j] = E(value); }
 };
 
+// One of a thread's own: number i of all threads, then number i + 1 of all threads.
+template <class E, int W = 1> struct Own {
+    E *at;
+    unsigned threads;
+    INLINE typename As<E>::Number get(Long i, Long j = 0) const { return at[unsigned(i * W + j) * threads]; }
+    template <class V> INLINE void set(Long i, V value) const { at[unsigned(i) * threads] = E(value); }
+    template <class V> INLINE void set(Long i, Long j, V value) const { at[unsigned(i * W + j) * threads] = E(value); }
+};
+
+// A thread's share of the scratch memory, array by array.
+struct Memory {
+    char *next;
+    unsigned thread, threads;
+    template <class E, int W = 1> INLINE Own<E, W> take(Long n)
+    {
+        E *at = reinterpret_cast<E *>(next) + thread;
+        next += n * W * Long(sizeof(E)) * threads;
+        return Own<E, W>{at, threads};
+    }
+};
+
+INLINE Memory memory_of(char *scratch, int threads)
+{
+    return Memory{scratch, unsigned(blockIdx.x * blockDim.x + threadIdx.x), unsigned(threads)};
+}

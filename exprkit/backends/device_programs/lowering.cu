@@ -14,31 +14,10 @@
 
 //{arrays}
 
-// One of a thread's own: number i of all threads, then number i + 1 of all threads.
-template <class E, int W = 1> struct Own {
-    E *at;
-    unsigned threads;
-    INLINE typename As<E>::Number get(Long i, Long j = 0) const { return at[unsigned(i * W + j) * threads]; }
-    template <class V> INLINE void set(Long i, V value) const { at[unsigned(i) * threads] = E(value); }
-    template <class V> INLINE void set(Long i, Long j, V value) const { at[unsigned(i * W + j) * threads] = E(value); }
-};
-
 // The constants of the tokens, rounded to the type of the data.
 struct Rounded {
     const Bits *values;
     INLINE double get(Long i) const { return double(T(__longlong_as_double(Long(values[i])))); }
-};
-
-// A thread's share of the scratch memory, array by array.
-struct Memory {
-    char *next;
-    unsigned thread, threads;
-    template <class E, int W = 1> INLINE Own<E, W> take(Long n)
-    {
-        E *at = reinterpret_cast<E *>(next) + thread;
-        next += n * W * Long(sizeof(E)) * threads;
-        return Own<E, W>{at, threads};
-    }
 };
 
 // ── bags: those arrays of the host's that values need ──
@@ -159,11 +138,6 @@ INLINE Long sum_before(Long number, Long *sums)
     return sums[t] - number;
 }
 
-INLINE Memory memory_of(const LoweringArguments &args)
-{
-    return Memory{args.scratch, unsigned(blockIdx.x * blockDim.x + threadIdx.x), unsigned(args.threads)};
-}
-
 extern "C" __global__ void count_words(const LoweringArguments args)
 {
     __shared__ Long sums[1024];
@@ -173,7 +147,7 @@ extern "C" __global__ void count_words(const LoweringArguments args)
         const int e = chunk * blockDim.x + threadIdx.x;
         Several<COUNTS + 1> counts = {};
         if (e < args.n_exprs) {
-            Memory memory = memory_of(args);
+            Memory memory = memory_of(args.scratch, args.threads);
             const Draft draft{memory.take<unsigned, 2>(most), memory.take<int>(most), memory.take<int, 4>(most)};
             counts = lower_one(args, e, memory, Several<COUNTS>{}, Noting{args.wanted, {nullptr}}, draft, nullptr);
             n_slots = max(n_slots, int(counts.at[COUNTS]));
@@ -239,7 +213,7 @@ extern "C" __global__ void emit_words(const LoweringArguments args)
         args.first_step[e] = int(places.at[STEPS]);
         args.cost[e] = places.at[COST];
         const Final final{{reinterpret_cast<unsigned *>(args.instructions)}, {args.sources}, {reinterpret_cast<int *>(args.steps)}};
-        lower_one(args, e, memory_of(args), places, Numbered{args.column_of, {nullptr}}, final, args.constants);
+        lower_one(args, e, memory_of(args.scratch, args.threads), places, Numbered{args.column_of, {nullptr}}, final, args.constants);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         args.first_step[args.n_exprs] = int(args.summary[STEPS]);

@@ -40,7 +40,7 @@ from exprkit.backends.gpu import opcodes
 
 _BINARY = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<",
-    ast.RShift: ">>",
+    ast.RShift: ">>", ast.FloorDiv: "/",  # of numbers that are not negative
 }  # fmt: skip
 _COMPARE = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _UNARY = {ast.Not: "!", ast.USub: "-", ast.Invert: "~"}
@@ -58,9 +58,13 @@ def cuda_text(functions: Iterable[Callable[..., Any]], instead: Mapping[str, str
 
 def text_of(file: str, functions: Iterable[Callable[..., Any]], instead: Mapping[str, str] | None = None) -> str:
     """The CUDA C of a file of this folder, with these functions in place of ``//{translated}``."""
-    arrays = (Path(__file__).parent / "arrays.cu").read_text()
-    parts = {"arrays": arrays, "translated": cuda_text(functions, instead or {})}
+    parts = {"arrays": arrays_text(), "translated": cuda_text(functions, instead or {})}
     return opcodes.joined(("gpu/common.cu", f"device_programs/{file}"), parts)
+
+
+def arrays_text() -> str:
+    """What the translated functions are written in."""
+    return (Path(__file__).parent / "arrays.cu").read_text()
 
 
 def _plain(function: Any) -> Any:

@@ -14,7 +14,7 @@ import ctypes
 import functools
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from exprkit.backends.precision import Precision
 NEEDED = {"cupy": "CuPy", "cuda.core": "cuda-core", "cuda.bindings": "cuda-bindings"}
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _OVERLAP = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+MOST_LOCKED = 8 << 20  # bytes of results that go by way of page-locked memory: larger ones gain nothing
 _REGISTERS, _LOCAL_BYTES = 4, 3  # CU_FUNC_ATTRIBUTE_NUM_REGS, ..._LOCAL_SIZE_BYTES
 
 
@@ -239,3 +240,21 @@ def empty(shape: tuple[int, ...], dtype: np.dtype) -> Any:
 def fetched(array: Any) -> np.ndarray:
     """An array as one on the host."""
     return array if isinstance(array, np.ndarray) else array.get()
+
+
+def fetched_together(arrays: Sequence[Any]) -> list[np.ndarray]:
+    """Arrays as ones on the host, with one wait for all; small ones by way of page-locked memory."""
+    if all(isinstance(array, np.ndarray) for array in arrays) or sum(array.nbytes for array in arrays) > MOST_LOCKED:
+        return [fetched(array) for array in arrays]
+    import cupy
+
+    ends = np.cumsum([-(-array.nbytes // 16) * 16 for array in arrays]).tolist()
+    locked = np.frombuffer(cupy.cuda.alloc_pinned_memory(max(ends[-1], 1)), np.uint8)
+    places = [
+        locked[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        for array, start in zip(arrays, (0, *ends), strict=False)
+    ]
+    for array, place in zip(arrays, places, strict=True):
+        array.get(out=place, blocking=False)
+    cupy.cuda.get_current_stream().synchronize()
+    return [place.copy() for place in places]

@@ -43,9 +43,6 @@ def backend(engine: type[DeviceEngine], options: tuple[str, ...], device_populat
     )  # fmt: skip
 
 
-MOST_LOCKED = 8 << 20  # bytes of a result that goes by way of page-locked memory: larger ones gain nothing
-
-
 class DeviceEngine(contract.Engine):
     """A population made ready for one data set on a GPU."""
 
@@ -147,7 +144,7 @@ class DeviceEngine(contract.Engine):
         """An array of the device where the caller wants it."""
         if not self.host_results or isinstance(array, np.ndarray):
             return array
-        if array.nbytes > MOST_LOCKED:
+        if array.nbytes > gpu.MOST_LOCKED:
             return gpu.fetched(array)
         if self._locked.nbytes < array.nbytes:
             self._locked = self.device.pinned(array.nbytes)

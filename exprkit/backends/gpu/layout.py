@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 
 from exprkit.backends import objective
+from exprkit.backends.decisions import RUNNING
 from exprkit.operators import ops
 from exprkit.text import tokens
 
@@ -50,6 +51,11 @@ SUMMARY = 8
 BAD, VARIABLES, PARAMETERS, LONGEST, UNREADABLE = range(5)
 CHECKED = 5
 
+# Who is fitted with whom: groups by number of parameters, in each of them sizes of the blocks' memory
+N_GROUPS, N_SIZES = 5, 3
+NEED_PARAMS, NEED_INSTRUCTIONS, NEED_RESULTS, NEED_SLOTS, MEMBERS, IS_RARE = range(6)
+NEEDS = 6
+
 STOP = tokens.OPERATOR + 1  # behind an expression's last token, for the per-expression kernel
 
 
@@ -66,6 +72,9 @@ ENUMS = {
     "counts": _enum("ACTION PLACES COPY INSTRUCTIONS STEPS RESULTS CONSTANTS COST COUNTS")
     + "\n" + _enum("N_COLUMNS N_SLOTS N_SLOTS_SO_FAR SUMMARY"),
     "checked": _enum("BAD VARIABLES PARAMETERS LONGEST UNREADABLE CHECKED"),
+    "batches": _enum("N_GROUPS N_SIZES NEED_PARAMS NEED_INSTRUCTIONS NEED_RESULTS NEED_SLOTS MEMBERS IS_RARE NEEDS"),
+    "verdicts": f"enum {{ RUNNING = {RUNNING}, NO_PARAMETERS = {objective.NO_PARAMETERS}, "
+    f"INVALID = {objective.INVALID}, NO_DERIVATIVE = {objective.NO_DERIVATIVE} }};",
     "VECTOR_BYTES": f"constexpr unsigned VECTOR_BYTES = {VECTOR_BYTES};",
     "LINE_BYTES": f"enum : unsigned {{ LINE_BYTES = {LINE_BYTES} }};",
     "tasks": "enum { VALUES, SQUARE, ABSOLUTE };\nenum { SHUFFLE, SHARED, ATOMIC };",
@@ -185,6 +194,29 @@ _CHECK_ARGUMENTS: Rows = (
     ("Long", "n_tokens max_tokens", ""),
     ("int", "n_exprs", ""),
 )
+_DEPENDENCE_ARGUMENTS: Rows = (
+    ("const unsigned char *", "kinds", "the population's tokens (expressions/population.py)"),
+    ("const unsigned long long *", "values", ""),
+    ("const Long *", "offsets", "(n_exprs + 1)"),
+    ("const int *", "n_params", "(n_exprs)"),
+    ("const unsigned char *", "arity uses", "by operator: linearity.py"),
+    ("char *", "scratch", "what the threads work with"),
+    ("unsigned long long *", "linear", "(n_exprs) bits of the parameters that the expression is linear in"),
+    ("unsigned char *", "verdicts", "(n_exprs) RUNNING, or the status of what is not to be fitted"),
+    ("int", "n_exprs n_chunks longest threads", "the most tokens of an expression; of all blocks"),
+)
+_MEASURE_ARGUMENTS: Rows = (
+    ("const Instruction *", "instructions", "the programs, as in Bytecode"),
+    ("const int *", "first_instruction first_step n_params", ""),
+    ("const Step *", "steps", ""),
+    ("const unsigned char *", "verdicts", "(n_exprs)"),
+    ("const bool *", "rare_opcodes rare_steps", "(65536) and (256): whether it is an uncommon operator's"),
+    ("const Long *", "arenas", "(N_GROUPS, ARENA_SHAPE) how a group's blocks use their memory (batches.py)"),
+    ("Long *", "needs", "(N_GROUPS, N_SIZES, NEEDS) the most of the expressions of each batch; all 0 before"),
+    ("unsigned *", "key", "(n_exprs) batch, then the longest first; those that are in none last"),
+    ("Long", "small_arena shared_per_block", "bytes per warp; bytes"),
+    ("int", "n_exprs n_instructions", ""),
+)
 _SCHEDULE_ARGUMENTS: Rows = (
     ("const Long *", "cost", "(n_exprs + 1) of all expressions before one"),
     ("const int *", "first_instruction", "(n_exprs)"),
@@ -219,6 +251,8 @@ Arguments = _class("Arguments", _ARGUMENTS)  # of the interpreter's kernels
 LoweringArguments = _class("LoweringArguments", _LOWERING_ARGUMENTS)  # of the kernels that make bytecode
 CheckArguments = _class("CheckArguments", _CHECK_ARGUMENTS)
 ScheduleArguments = _class("ScheduleArguments", _SCHEDULE_ARGUMENTS)
+DependenceArguments = _class("DependenceArguments", _DEPENDENCE_ARGUMENTS)
+MeasureArguments = _class("MeasureArguments", _MEASURE_ARGUMENTS)  # of the kernel that finds who is fitted with whom
 FitArguments = _class("FitArguments", _FIT_ARGUMENTS)  # of the kernels that differentiate and fit
 
 TEXTS = {  # by the name of the line that each stands for
@@ -231,5 +265,7 @@ TEXTS = {  # by the name of the line that each stands for
     "LoweringArguments": _struct("LoweringArguments", _LOWERING_ARGUMENTS),
     "CheckArguments": _struct("CheckArguments", _CHECK_ARGUMENTS),
     "ScheduleArguments": _struct("ScheduleArguments", _SCHEDULE_ARGUMENTS),
+    "DependenceArguments": _struct("DependenceArguments", _DEPENDENCE_ARGUMENTS),
+    "MeasureArguments": _struct("MeasureArguments", _MEASURE_ARGUMENTS),
     "Progress": _struct("Progress", _PROGRESS),
 }

@@ -261,7 +261,7 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     @functools.cached_property
     def _derivatives(self) -> Derivatives:
-        return Derivatives(on_host(self.pop), self._launcher)
+        return Derivatives(self.pop, self._launcher)
 
     def jacobian(self, params: Any, out: Any) -> None:
         """d f / d params into ``out``, (n_sets, n_exprs, n_points, max_params)."""

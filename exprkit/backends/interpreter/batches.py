@@ -1,0 +1,275 @@
+"""Who is fitted with whom: the launches of ``fit.cu``, each with expressions of its own, the longest first.
+
+In: programs on the device.  Out: batches, whose expressions are found and put in order there (batches.cu).
+
+    >>> from exprkit.backends.interpreter.batches import FitShape, arena_of
+    >>> shape = FitShape(tangents=2, vectors=1, warps=1, lanes=32, itemsize=4)
+    >>> shape.entry_bytes, arena_of(shape, n_params=2, many=False, instructions=4, results=0, slots=1)["arena_bytes"]
+    (32, 2112)
+
+Expressions of 1, 2, 3 and 4 parameters have kernels of their own, with a tangent for each parameter in registers;
+those of more go round in groups of 4, and J'J is made of rows of J in the block's memory.  Of each of these groups,
+those that fit easily into a block's memory, those that fit into it at all, and the rest are a launch each.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import ctypes
+import functools
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.backends import objective
+from exprkit.backends.device_programs.dependence import Foreknown
+from exprkit.backends.device_programs.translate import arrays_text, cuda_text
+from exprkit.backends.gpu import layout, opcodes
+from exprkit.backends.gpu.device import fetched
+from exprkit.backends.gpu.launch import REAL, THREADS, Launcher, fill
+from exprkit.backends.gpu.layout import (
+    IS_RARE,
+    MEMBERS,
+    N_GROUPS,
+    N_SIZES,
+    NEED_INSTRUCTIONS,
+    NEED_PARAMS,
+    NEED_RESULTS,
+    NEED_SLOTS,
+    NEEDS,
+    VECTOR_BYTES,
+)  # fmt: skip
+from exprkit.backends.interpreter import dual_opcodes
+from exprkit.backends.precision import Precision, precision
+
+MOST_TANGENTS = 4
+SMALL_ARENA = 6 << 10  # bytes of shared memory per warp with which registers, not memory, limit the warps
+FOLD_POINTS = 32  # of a thread, whose sums are made in the data's type: more lose digits, fewer are more float64
+
+
+class FitShape(NamedTuple):
+    """The variant of the kernel that is compiled and launched."""
+
+    tangents: int
+    vectors: int
+    warps: int
+    lanes: int
+    itemsize: int
+
+    @property
+    def tile(self) -> int:
+        """Points of a warp."""
+        return self.vectors * self.lanes * VECTOR_BYTES // self.itemsize
+
+    @property
+    def entry_bytes(self) -> int:
+        """Size of an Entry of tangents.cu."""
+        return aligned(8 + self.itemsize * (2 + self.tangents + self.tangents % 2))
+
+    @property
+    def result_bytes(self) -> int:
+        """Size of a Result of equations.cu."""
+        return -(-(6 * self.itemsize + 4) // 8) * 8
+
+
+@dataclass(frozen=True, eq=False)
+class FitBatch:
+    """The expressions of one launch."""
+
+    shape: FitShape
+    many: bool  # J'J by way of rows
+    order: Any  # int32 on the device, the longest first
+    arena: dict[str, int]  # offsets in a block's memory, and its size as ``arena_bytes``
+    max_instructions: int
+
+
+class ArenaShape(NamedTuple):
+    """What a block's memory holds, as numbers: what ``arena_ends`` reads on host and device."""
+
+    tangents: int
+    warps: int
+    many: int
+    entry_bytes: int
+    result_bytes: int
+    progress_bytes: int
+    slot_bytes: int  # of a warp
+    active_bytes: int
+    row_bytes: int
+
+    @classmethod
+    def of(cls, shape: FitShape, many: bool) -> ArenaShape:
+        slot = (1 + shape.tangents) * shape.vectors * shape.lanes * VECTOR_BYTES
+        row = (shape.tile + VECTOR_BYTES // shape.itemsize) * shape.itemsize
+        progress = ctypes.sizeof(layout.Progress)
+        return cls(
+            shape.tangents, shape.warps, int(many), shape.entry_bytes, shape.result_bytes, progress, slot,
+            4 * shape.lanes, row,
+        )  # fmt: skip
+
+
+def aligned(size: int) -> int:
+    """A size as a multiple of a vector's."""
+    return (size + VECTOR_BYTES - 1) // VECTOR_BYTES * VECTOR_BYTES
+
+
+def arena_ends(shape, n_params, instructions, results, slots):
+    """Where the parts of a block's memory end: entries, results, sums, state; a warp's slots, actives, rows, products.
+
+    Without types, because it is translated as well.
+    """
+    n = n_params if shape.many else shape.tangents
+    triangle = n * (n + 1) // 2
+    sums = 1 + n + triangle
+    groups = (n + shape.tangents - 1) // shape.tangents
+    entries = aligned(groups * instructions * shape.entry_bytes)
+    of_results = entries + aligned(results * shape.result_bytes)
+    of_sums = of_results + (0 if shape.many else aligned((shape.warps + 1) * sums * 8))
+    state = of_sums + aligned(shape.progress_bytes + 8 * (4 * n + 2 * sums + triangle))
+    own = aligned(slots * shape.slot_bytes)
+    actives = own + aligned(slots * shape.active_bytes)
+    rows = actives + (aligned((n + 1) * shape.row_bytes) if shape.many else 0)
+    products = rows + (aligned(8 * sums) if shape.many else 0)
+    return entries, of_results, of_sums, state, own, actives, rows, products
+
+
+def arena_of(
+    shape: FitShape, *, n_params: int, many: bool, instructions: int, results: int, slots: int
+) -> dict[str, int]:
+    """Where things are in a block's memory; equations.cu says what they are.
+
+    Parameters
+    ----------
+    n_params, instructions, results, slots
+        The most that an expression of the launch has: parameters, instructions, results of its
+        prologue and values that are put aside at a time.
+    many
+        Whether J'J is made by way of rows.
+    """
+    ends = arena_ends(ArenaShape.of(shape, many), n_params, instructions, results, slots)
+    offsets = dict(zip(("entries", "results", "sums", "state", "slots"), (0, *ends[:4]), strict=True))
+    offsets |= dict(zip(("actives", "rows", "products"), ends[4:7], strict=True))
+    return {**offsets, "warp_bytes": ends[7], "arena_bytes": ends[3] + shape.warps * ends[7]}
+
+
+@functools.lru_cache(maxsize=256)
+def shape_of(n_points: int, n_tangents: int, *, itemsize: int, lanes: int, fast: bool) -> FitShape:
+    """The variant for so many points; nothing else decides, so that the bits depend on nothing else.
+
+    Rounds of tiles cost their vectors and one more for decoding; few warps with many rounds leave latencies open,
+    which weighs 2 % a round and warp.  A warp has four tiles or there are fewer warps.  Both are estimates.
+    """
+    most = {1: 3, 2: 3}.get(n_tangents, 2) if fast and itemsize == 4 and lanes > 1 else 1
+    best = None
+    for vectors in range(1, most + 1):
+        for warps in (1, 2, 4, 8) if lanes > 1 else (1,):
+            shape = FitShape(n_tangents, vectors, warps, lanes, itemsize)
+            tiles = -(-n_points // shape.tile)
+            if warps > max(1, tiles // 4):
+                continue
+            rounds = -(-tiles // warps)
+            cost = rounds * warps * (vectors + 1.0) * (1 + 0.02 * rounds / warps)
+            if best is None or cost < best[0]:
+                best = cost, shape
+    assert best is not None
+    return best[1]
+
+
+class Group(NamedTuple):
+    """Expressions of as many parameters: how they are launched."""
+
+    shape: FitShape
+    many: bool
+
+
+@functools.lru_cache(maxsize=64)
+def groups_of(n_points: int, itemsize: int, lanes: int, fast: bool, rows: bool) -> list[Group]:
+    """The groups; ``rows``: whether J'J of many parameters is made."""
+    groups = []
+    for n in range(1, N_GROUPS + 1):
+        shape = shape_of(n_points, min(n, MOST_TANGENTS), itemsize=itemsize, lanes=lanes, fast=fast)
+        groups.append(Group(shape, rows and n > MOST_TANGENTS))
+    return groups
+
+
+class Batches(NamedTuple):
+    """All launches of a population, and whether it uses uncommon operators."""
+
+    batches: list[FitBatch]
+    rare: bool
+
+
+def batches_of(launcher: Launcher, known: Foreknown, rows: bool) -> Batches:
+    """Who is launched with whom; asks the device once."""
+    device, programs, xp = launcher.device, launcher.programs, launcher.device.xp
+    fast = launcher.settings.operators == "fast"
+    groups = groups_of(launcher.fields["n_points"], launcher.dtype.itemsize, device.lanes, fast, rows)
+    arenas = np.array([ArenaShape.of(*group) for group in groups], np.int64)
+    needs, key = xp.zeros((N_GROUPS, N_SIZES, NEEDS), np.int64), xp.empty(launcher.n_exprs, np.uint32)
+    rare_opcodes, rare_steps = _rare(device)
+    names = "instructions", "first_instruction", "first_step", "steps"
+    fields = {name: launcher.fields[name] for name in names} | {
+        "n_params": known.n_params, "verdicts": known.verdicts, "rare_opcodes": rare_opcodes, "rare_steps": rare_steps,
+        "arenas": xp.asarray(arenas), "needs": needs, "key": key, "small_arena": SMALL_ARENA,
+        "shared_per_block": device.shared_per_block, "n_exprs": launcher.n_exprs,
+        "n_instructions": len(programs.instructions),
+    }  # fmt: skip
+    arguments, threads = layout.MeasureArguments(), THREADS if device.lanes > 1 else 1
+    fill(arguments, fields, device)
+    kernel = device.kernel("measure", precision("ieee"), _source(), LANES=device.lanes)
+    kernel.prepare((-(-max(launcher.n_exprs, 1) // threads), 1), threads, 0, arguments)()
+    order, found = xp.argsort(key).astype(np.int32), fetched(needs)
+    batches, first = [], 0
+    for group, sizes in zip(groups, found.tolist(), strict=True):
+        for most in sizes:
+            if most[MEMBERS]:
+                members = order[first : first + most[MEMBERS]]
+                batches.append(_batch(group, members, most))
+                first += most[MEMBERS]
+    return Batches(batches, bool(found[..., IS_RARE].any()))
+
+
+def _batch(group: Group, members: Any, most: list[int]) -> FitBatch:
+    arena = arena_of(
+        group.shape, many=group.many, n_params=most[NEED_PARAMS], instructions=most[NEED_INSTRUCTIONS],
+        results=most[NEED_RESULTS], slots=most[NEED_SLOTS],
+    )  # fmt: skip
+    return FitBatch(*group, members, arena, most[NEED_INSTRUCTIONS])
+
+
+@functools.cache
+def _source() -> str:
+    """The CUDA C of the kernel."""
+    texts = "gpu/common.cu", "interpreter/batches.cu"
+    return opcodes.joined(texts, {"arrays": arrays_text(), "translated": cuda_text([arena_ends], {})})
+
+
+@functools.cache
+def _rare(device: Any) -> tuple[Any, Any]:
+    """By opcode, and by operator's code, bool on the device: whether it is an uncommon one's."""
+    rows = [row.code for row in opcodes.all_rows() if dual_opcodes.is_rare(row)]
+    codes, steps = np.zeros(1 << 16, np.bool_), np.zeros(256, np.bool_)
+    codes[opcodes.numbers()[rows].ravel()] = True
+    codes[-1] = False  # where there is no such opcode
+    steps[rows] = True
+    return device.xp.asarray(codes), device.xp.asarray(steps)
+
+
+def macros_of(shape: FitShape, settings: Precision, **chosen: Any) -> dict[str, Any]:
+    """What the kernels' text expects to be defined: the shape's, the chosen and the usual values."""
+    points = shape.vectors * VECTOR_BYTES // shape.itemsize
+    return {
+        "TASK": "NORMAL", "KIND": objective.SQUARES, "WEIGHTED": 0, "MANY": 0, "GLOBAL_ARENA": 0,
+        "BOUNDED": 0,
+        "REAL": REAL[shape.itemsize], "LANES": shape.lanes, "VECTORS": shape.vectors, "TANGENTS": shape.tangents,
+        "BLOCK": shape.warps * shape.lanes, "ENTRY_BYTES": shape.entry_bytes, "RESULT_BYTES": shape.result_bytes,
+        "FOLD": max(1, FOLD_POINTS // points), "MIN_BLOCKS": min_blocks(shape, settings.operators == "fast"), **chosen,
+    }  # fmt: skip
+
+
+def min_blocks(shape: FitShape, fast: bool) -> int:
+    """Blocks that a multiprocessor has to hold: limits the registers of a thread."""
+    if shape.lanes == 1:
+        return 1
+    threads = 512 if fast and shape.itemsize == 4 and shape.tangents < 3 else 384
+    return max(1, threads // (shape.warps * shape.lanes))
