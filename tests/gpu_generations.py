@@ -135,7 +135,7 @@ def many(n):
     device = interpreter.Engine(pop[:1], np.ones((1, 2), np.float32), precision="fast", dtype=np.float32).device
     settings = ek.Precision("fast")
     lowering = Lowering(device, settings, np.dtype(np.float32), np.zeros(2, bool))
-    tokens = tokens_of(pop, cupy)
+    tokens = tokens_of(pop, device)
     size = f"{len(pop):,} ({len(pop.kinds) / len(pop):.1f} tokens)"
     moved = (9 * len(pop.kinds) + 8 * len(pop) + 32 * len(pop.kinds) / 2) / MEMORY * 1e3
     report(f"{size}: postfix -> bytecode on the device", lambda: lowering(tokens), "50", moved, repeats=5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import exprkit as ek
 from exprkit.backends import objective
 from exprkit.backends.decisions import RUNNING
 from exprkit.backends.device_programs.dependence import foreknown
+from exprkit.backends.device_programs.lowering import tokens_of
 from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.device import fetched
 from exprkit.backends.interpreter import batches
@@ -24,8 +26,12 @@ from exprkit.programs.linearity import dependence
 F4 = np.dtype("float32")
 
 
+def known_of(pop, device):
+    return foreknown(pop, device, partial(tokens_of, device=device))
+
+
 def assert_same(pop, device):
-    known = foreknown(pop, device)
+    known = known_of(pop, device)
     linear, differentiable = dependence(pop)
     np.testing.assert_array_equal(fetched(known.linear), linear)
     expected = np.where(
@@ -60,7 +66,7 @@ def test_every_expression_is_in_one_batch_with_enough_memory(device, rows):
     )
     X = np.ones((70, 3), np.float32)
     engine = Engine(pop, X, precision="ieee", dtype=F4, device=device)
-    made, _ = batches.batches_of(engine._launcher, foreknown(pop, device), rows)
+    made, _ = batches.batches_of(engine._launcher, known_of(pop, device), rows)
     members = np.concatenate([fetched(batch.order) for batch in made])
     np.testing.assert_array_equal(np.sort(members), np.flatnonzero(pop.valid))
     code = engine.programs.on_host()
@@ -98,4 +104,4 @@ def test_every_expression_is_in_one_batch_with_enough_memory(device, rows):
 def test_uncommon_operators_are_seen(device, text, rare):
     pop = ek.parse(["x1 + p1", text])
     engine = Engine(pop, np.ones((5, 1), np.float32), precision="ieee", dtype=F4, device=device)
-    assert batches.batches_of(engine._launcher, foreknown(pop, device), True).rare == rare
+    assert batches.batches_of(engine._launcher, known_of(pop, device), True).rare == rare

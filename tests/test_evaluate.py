@@ -85,6 +85,21 @@ def test_out_is_filled_and_returned(pop, X, backend):
     assert np.array_equal(out, ev.evaluate(PARAMS))
 
 
+def test_losses_go_into_memory_of_the_callers(pop, X, backend):
+    ev = ek.Evaluator(pop, X, backend)
+    y = np.linspace(0, 1, len(X))
+    for params, kind in ((PARAMS, "sse"), (np.ones((3, len(pop), pop.max_params)), "rmse")):
+        expected = ev.loss(params, y, kind)
+        out = np.zeros(expected.shape)
+        assert ev.loss(params, y, kind, out=out) is out
+        np.testing.assert_array_equal(out, expected)
+        loss, counts = ev.loss(params, y, kind, count_nonfinite=True, out=out)
+        assert loss is out and counts.shape == (*out.shape, 2)
+    for wrong in (np.zeros(len(pop) + 1), np.zeros(len(pop), np.float32), [0.0] * len(pop)):
+        with pytest.raises(DataError, match="out must"):
+            ev.loss(PARAMS, y, out=wrong)
+
+
 @pytest.mark.parametrize("weights", [None, [1.0, 2.0, 0.0, 0.5, 1.0, 3.0, 1.0]])
 def test_losses_are_those_of_the_matrix(pop, X, backend, weights):
     ev = ek.Evaluator(pop, X, backend=backend, dtype="float64")

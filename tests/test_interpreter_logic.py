@@ -282,6 +282,10 @@ class ScarceMemory:
         self._allocate()
         return np.empty(*arguments)
 
+    def empty_like(self, array):
+        self._allocate()
+        return np.empty_like(array)
+
     def zeros(self, *arguments):
         self._allocate()
         return np.zeros(*arguments)
@@ -316,6 +320,9 @@ class ScarceDevice(EmulatedDevice):
     def pinned(self, n_bytes):
         return np.empty(n_bytes, np.uint8)
 
+    def locked(self, shape, dtype):
+        return np.empty(shape, dtype)
+
     def free_bytes(self):
         return 123_000_000
 
@@ -331,7 +338,9 @@ def all_results(device, pop, X, params):
     there, again = np.full_like(out, 7), np.empty_like(counts)
     engine.evaluate(params, there, again)
     assert there.tobytes() == out.tobytes() and again.tobytes() == counts.tobytes()
-    sums = engine.loss_sums(params, np.ascontiguousarray(X[:, 0]), None, "square")
+    y = np.ascontiguousarray(X[:, 0])
+    sums, *others = (engine.loss_sums(params, y, None, "square") for _ in range(3))
+    assert all(other.tobytes() == sums.tobytes() for other in others)
     return out.tobytes() + counts.tobytes() + sums.tobytes()
 
 

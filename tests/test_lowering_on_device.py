@@ -41,7 +41,7 @@ def by_name(instructions, code, var):
 
 
 def assert_same(pop, device, name, dtype, positive):
-    code, columns = Lowering(device, precision(name), dtype, positive)(tokens_of(pop, device.xp))
+    code, columns = Lowering(device, precision(name), dtype, positive)(tokens_of(pop, device))
     code, columns = code.on_host(), [gpu.fetched(array) for array in columns]
     program = lower(pop, precision=name, positive=positive, dtype=dtype)
     expected = accumulate(program)
@@ -93,7 +93,7 @@ def test_one_lowering_takes_one_population_after_the_other(device):
     texts = (["x1 + log(x3)", "x2 / (x1 - x3 * (x1 - x2 / x3))"], ["x2"], ["p1 + 1", "exp(x2)", "bad("], [])
     for some in (*texts, *texts[::-1]):
         pop = ek.parse(some, errors="mask")
-        code, columns = lowering(tokens_of(pop, device.xp))
+        code, columns = lowering(tokens_of(pop, device))
         program = lower(pop, dtype=F8)
         assert len(columns.code) == len(program.column_code) and code.n_slots == max(program.n_slots - 1, 0)
         assert np.array_equal(gpu.fetched(code.sources), accumulate(program).sources)
@@ -117,7 +117,7 @@ def test_an_expression_longer_than_threads_have_memory_for_is_lowered_on_the_hos
 def test_little_memory_is_worked_in_with_fewer_threads(device, monkeypatch):
     pop, released = generate.random(300, seed=1), []
     lowering = Lowering(device, precision("ieee"), F8, np.zeros(pop.n_vars, bool))
-    expected = lowering(tokens_of(pop, device.xp))[0].on_host()
+    expected = lowering(tokens_of(pop, device))[0].on_host()
     scarce = Lowering(device, precision("ieee"), F8, np.zeros(pop.n_vars, bool))
     room, most = scarce._room, 40 * 50 * 80  # bytes: of some blocks on the host, of a few threads on a GPU
 
@@ -128,7 +128,7 @@ def test_little_memory_is_worked_in_with_fewer_threads(device, monkeypatch):
 
     monkeypatch.setattr(scarce, "_room", little_room)
     monkeypatch.setattr(type(device), "release", lambda self: released.append(1), raising=False)
-    code = scarce(tokens_of(pop, device.xp))[0].on_host()
+    code = scarce(tokens_of(pop, device))[0].on_host()
     assert released
     for name in ("instructions", "sources", "steps", "first_step", "cost"):
         assert np.array_equal(getattr(code, name), getattr(expected, name))

@@ -219,8 +219,9 @@ class Evaluator:
         return result if counts is None else (result, counts.reshape(*array.shape[:-1], 2))
 
     def loss(
-        self, params: Any, y: Any, kind: str = "sse", weights: Any = None, count_nonfinite: bool = False
-    ) -> Any:
+        self, params: Any, y: Any, kind: str = "sse", weights: Any = None, count_nonfinite: bool = False,
+        out: Any = None,
+    ) -> Any:  # fmt: skip
         """The error of every expression against ``y``, without making the matrix.
 
         Parameters
@@ -238,11 +239,14 @@ class Evaluator:
             Also give how many nan and how many inf each expression made at the points that
             count.  Free with ``"cuda"``; elsewhere the expressions are evaluated once more,
             a part of the population at a time.
+        out : float64 array of the result's shape, optional
+            Takes the result; C-contiguous, in the host's memory or on the backend's device.  Where ``X``, ``params``,
+            ``y`` and ``out`` all lie there, the call does not wait for the device but the first time for a ``y``.
 
         Returns
         -------
         float64 array, (n_exprs,) or (n_sets, n_exprs)
-            nan where an expression is nan at a point that counts.  With float32 data,
+            ``out`` itself if given.  nan where an expression is nan at a point that counts.  With float32 data,
             ``"cuda"`` squares in float32: errors beyond 1.8e19 make a squared loss inf.
         int64 array, (n_exprs, 2) or (n_sets, n_exprs, 2)
             Only with ``count_nonfinite``, behind the first: how many nan and inf.
@@ -250,12 +254,14 @@ class Evaluator:
         Raises
         ------
         DataError
-            If ``params``, ``y`` or ``weights`` does not fit, or values are missing: y or a column of X that the
-            population uses is nan at a point that counts and ``count_nonfinite`` is not asked for.
+            If ``params``, ``y``, ``weights`` or ``out`` does not fit, or values are missing: y or a column of X that
+            the population uses is nan at a point that counts and ``count_nonfinite`` is not asked for.
         """
         summed, finish = LOSSES[one_of("kind", kind, tuple(LOSSES), DataError)]
         count_nonfinite = _check_flag("count_nonfinite", count_nonfinite)
         sets, lead, target, w = self._against(params, y, weights)
+        shape = (*lead, len(self.pop))
+        place = None if out is None else inputs.result_array(out, shape, np.dtype(np.float64), self._adopt)
         counts = self._zero_counts(sets) if count_nonfinite else None
         engine: Any = self.engine
         if counts is not None and engine.counts_losses:
@@ -267,8 +273,11 @@ class Evaluator:
         elif not engine.counts_losses:
             self._count(sets, w, counts)
         with np.errstate(divide="ignore", invalid="ignore"):
-            loss = self._give_back(finish(sums, self._total(w)).reshape(*lead, len(self.pop)))
-        return loss if counts is None else (loss, counts.reshape(*lead, len(self.pop), 2))
+            made = finish(sums, self._total(w)).reshape(shape)
+        if place is not None:
+            inputs.write(place, made)
+        loss = self._give_back(made) if out is None else out
+        return loss if counts is None else (loss, counts.reshape(*shape, 2))
 
     def _zero_counts(self, sets: Any) -> np.ndarray:
         """Room for how many nan and how many inf every expression makes."""
@@ -349,8 +358,8 @@ class Evaluator:
         total = self._total(w)
         with np.errstate(divide="ignore", invalid="ignore"):
             loss = finish(sums, total)
-            slope = 0.5 / (loss * total) if kind == "rmse" else 1.0 if kind == "sse" else 1.0 / total
-            gradient = gradient * np.asarray(slope)[..., None]
+            slope: Any = 0.5 / (loss * total) if kind == "rmse" else 1.0 if kind == "sse" else 1.0 / total
+            gradient = gradient * (slope[..., None] if np.ndim(slope) else slope)
         shape = (*lead, len(self.pop))
         return self._give_back(loss.reshape(shape)), self._give_back(gradient.reshape(*shape, gradient.shape[-1]))
 
@@ -450,9 +459,10 @@ class Evaluator:
         target = inputs.point_vector("y", y, self.n_points, self.dtype, self._adopt, own, checked=known)
         return target, inputs.weights_vector(weights, self.n_points, self.dtype, self._adopt, own)
 
-    def _total(self, w: Any) -> np.float64:
-        """The sum of the weights."""
-        return np.float64(self.n_points if w is None else float(np.sum(w, dtype=np.float64)))
+    def _total(self, w: Any) -> Any:
+        """The sum of the weights; on the device, where weights and losses lie there, so that nobody waits for it."""
+        total = self.n_points if w is None else w.sum(dtype=np.float64)
+        return total if self._empty and not isinstance(total, np.generic | int) else np.float64(inputs.on_host(total))
 
     def _check_complete(self, sums: Any, y: Any, target: Any, w: Any) -> None:
         """Where a loss came out nan: an error if values are missing.

@@ -211,6 +211,16 @@ def result_array(
     return array
 
 
+def write(out: Any, values: Any) -> None:
+    """Put values of the host or of a device into ``out``, which may lie on the other side."""
+    if isinstance(out, np.ndarray):
+        out[...] = on_host(values)
+    elif isinstance(values, np.ndarray):
+        out.set(values)
+    else:
+        out[...] = values
+
+
 def apart(params: Any, out: Any) -> Any:
     """The parameters, copied where writing ``out`` may change them."""
     return params.copy() if type(params) is type(out) and np.may_share_memory(params, out) else params
@@ -362,6 +372,8 @@ def _contiguous(column: Any) -> Any:
 
 def _cast(array: Any, dtype: np.dtype, own: bool = False) -> Any:
     """C-contiguous and of dtype; ``own``: a copy in any case.  What compiled loops take is aligned and writeable."""
+    if array.dtype == dtype and not own and getattr(array.flags, "carray", array.flags.c_contiguous):
+        return array
     with np.errstate(over="ignore"):  # a float64 too large for float32 is inf, as IEEE says
         cast = array.astype(dtype, order="C", copy=own)
     return cast if not isinstance(cast, np.ndarray) or cast.flags.carray else cast.copy()

@@ -10,13 +10,14 @@ In: a population.  Out: arrays on the device.  The kernel (dependence.cu) runs t
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from exprkit.backends import objective
 from exprkit.backends.decisions import RUNNING
-from exprkit.backends.device_programs.lowering import MOST_TOKENS, SCRATCH_BYTES, THREADS, tokens_of
+from exprkit.backends.device_programs.lowering import MOST_TOKENS, SCRATCH_BYTES, THREADS, DeviceTokens
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.device_programs.translate import text_of
 from exprkit.backends.gpu import layout
@@ -37,21 +38,23 @@ class Foreknown(NamedTuple):
     n_params: Any  # int32
 
 
-def foreknown(pop: Population | DevicePopulation, device: Any) -> Foreknown:
+def foreknown(
+    pop: Population | DevicePopulation, device: Any, tokens_of: Callable[[Any], DeviceTokens]
+) -> Foreknown:
     """What is known of a population's fits; found on the host if an expression is longer than MOST_TOKENS."""
-    xp, n_exprs = device.xp, len(pop)
-    if pop.longest > MOST_TOKENS:
-        return _from_host(on_host(pop), xp)
-    tokens = tokens_of(pop, xp)
+    xp, n_exprs, longest = device.xp, len(pop), pop.longest
+    if longest > MOST_TOKENS:
+        return _from_host(on_host(pop), device)
+    tokens = tokens_of(pop)
     found = Foreknown(xp.empty(n_exprs, np.uint64), xp.empty(n_exprs, np.uint8), tokens.n_params)
     threads = 1 if device.lanes == 1 else THREADS
-    n_chunks, bytes_of_a_block = -(-n_exprs // threads), 8 * threads * (pop.longest + WORDS_BESIDE)
+    n_chunks, bytes_of_a_block = -(-n_exprs // threads), 8 * threads * (longest + WORDS_BESIDE)
     blocks = max(1, min(n_chunks, SCRATCH_BYTES // bytes_of_a_block))
     arity, uses = _tables(device)
     arguments, scratch = layout.DependenceArguments(), xp.empty(blocks * bytes_of_a_block, np.uint8)
     fields = {
         "kinds": tokens.kinds, "values": tokens.values, "offsets": tokens.offsets, **found._asdict(), "arity": arity,
-        "uses": uses, "scratch": scratch, "n_exprs": n_exprs, "n_chunks": n_chunks, "longest": pop.longest,
+        "uses": uses, "scratch": scratch, "n_exprs": n_exprs, "n_chunks": n_chunks, "longest": longest,
         "threads": blocks * threads,
     }  # fmt: skip
     fill(arguments, fields, device)
@@ -66,13 +69,13 @@ def source() -> str:
     return text_of("dependence.cu", [walk])
 
 
-def _from_host(pop: Population, xp: Any) -> Foreknown:
+def _from_host(pop: Population, device: Any) -> Foreknown:
     linear, differentiable = dependence(pop)
     verdicts = np.full(len(pop), RUNNING, np.uint8)
     verdicts[~differentiable] = objective.NO_DERIVATIVE
     verdicts[pop.n_params == 0] = objective.NO_PARAMETERS
     verdicts[~pop.valid] = objective.INVALID
-    return Foreknown(*map(xp.asarray, (linear, verdicts, np.ascontiguousarray(pop.n_params, np.int32))))
+    return Foreknown(*device.sent((linear, verdicts, pop.n_params)))
 
 
 @functools.cache

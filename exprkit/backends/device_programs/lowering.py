@@ -40,6 +40,7 @@ from exprkit.programs.lower import emit_tree, lower, mark, place, read_tree
 THREADS = 128  # of a block
 MOST_TOKENS = 2048  # of an expression that is lowered here: threads have scratch memory for the longest one
 SCRATCH_BYTES = 512 << 20
+KEPT_BYTES = 32 << 20
 BYTES_OF_A_NODE = 80  # of a thread's scratch memory: lowering.cu
 KERNELS = "count_words", "number_words", "emit_words"
 TRANSLATED = read_tree, mark, place, emit_tree, write_prologue, write_instruction
@@ -55,11 +56,10 @@ class DeviceTokens(NamedTuple):
     longest: int  # the most tokens of an expression
 
 
-def tokens_of(pop: Population | DevicePopulation, xp: Any) -> DeviceTokens:
+def tokens_of(pop: Population | DevicePopulation, device: Any) -> DeviceTokens:
     """A population's tokens, brought to the device if they lie on the host."""
-    if isinstance(pop, DevicePopulation):
-        return DeviceTokens(pop.kinds, pop.values, pop.offsets, pop.n_params, pop.longest)
-    kinds, values, offsets, n_params = map(xp.asarray, (pop.kinds, pop.values, pop.offsets, pop.n_params))
+    arrays = pop.kinds, pop.values, pop.offsets, pop.n_params
+    kinds, values, offsets, n_params = arrays if isinstance(pop, DevicePopulation) else device.sent(arrays)
     return DeviceTokens(kinds, values, offsets, n_params, pop.longest)
 
 
@@ -92,6 +92,7 @@ class Lowering:
             "wanted": xp.zeros(n_keys, np.uint8), "column_of": xp.empty(n_keys, np.int32),
         }  # fmt: skip
         self._memory: dict[str, Any] = {}
+        self._last: tuple[Any, DeviceTokens] | None = None  # a population, and its tokens
         self._arguments = layout.LoweringArguments()
         self._own_columns = Columns(*xp.empty((3, self._most_columns), np.int32))
         code, var, low = self._own_columns
@@ -107,9 +108,17 @@ class Lowering:
         if isinstance(pop, DevicePopulation) and pop.device is not self.device:
             raise BackendError("the population lies on another GPU than the data: pop.to_host()")
         if pop.longest <= MOST_TOKENS:
-            return self(tokens_of(pop, self.device.xp))
+            return self(self.tokens(pop))
         program = lower(on_host(pop), precision=self.settings.operators, positive=self._positive, dtype=self.dtype)
         return accumulate(program), Columns.of(program)
+
+    def tokens(self, pop: Population | DevicePopulation) -> DeviceTokens:
+        """A population's tokens; a small one's last ones are kept, since its fits want them next."""
+        if self._last is not None and self._last[0] is pop:
+            return self._last[1]
+        tokens = tokens_of(pop, self.device)
+        self._last = (pop, tokens) if tokens.values.nbytes <= KEPT_BYTES else None
+        return tokens
 
     def __call__(self, tokens: DeviceTokens) -> tuple[Bytecode, Columns]:
         """Bytecode and columns of a population.

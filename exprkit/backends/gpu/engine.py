@@ -83,6 +83,10 @@ class DeviceEngine(contract.Engine):
             self._ready[key] = make()
         return self._ready[key]
 
+    def _forget(self) -> None:
+        """Let go of launches that are ready, and of what they hold."""
+        self._ready.clear()
+
     # ── memory ───────────────────────────────────────────────────────────────────────
 
     def _passes(self, params: Any, at_once: int) -> Iterator[slice]:
@@ -97,12 +101,12 @@ class DeviceEngine(contract.Engine):
                     raise
             else:
                 if is_new:
-                    self._ready.clear()  # what is there points to the old arrays
+                    self._forget()  # what is ready points to the old arrays
                 yield some
                 first = some.stop
                 continue
             at_once = (some.stop - first) // 2
-            self._ready.clear()
+            self._forget()
             self.device.release()
 
     def _shrinking(
@@ -117,7 +121,7 @@ class DeviceEngine(contract.Engine):
             try:
                 return run(*size)
             except self.device.out_of_memory:
-                self._ready.clear()
+                self._forget()
             self.device.release()  # not before the failed run's arrays are gone
             less = smaller(*size)
             if less == size:
@@ -136,9 +140,14 @@ class DeviceEngine(contract.Engine):
         sums = (xp.empty if self.n_points else xp.zeros)(params.shape[:2], np.float64)
         if self.n_points and sums.size:
             add_up(sums)
+        return self._marked(self._result(sums))
+
+    def _marked(self, sums: Any) -> Any:
+        """Sums with nan where an expression could not be read."""
         if len(self._invalid):
-            sums[:, xp.asarray(self._invalid)] = np.nan
-        return self._result(sums)
+            on_host = isinstance(sums, np.ndarray)
+            sums[:, gpu.fetched(self._invalid) if on_host else self.device.xp.asarray(self._invalid)] = np.nan
+        return sums
 
     def _result(self, array: Any) -> Any:
         """An array of the device where the caller wants it."""

@@ -204,7 +204,7 @@ class Launcher:
     def padded(self, values: Any, length: int) -> Any:
         """One number per point on the device, with zeros behind the last one."""
         padded = self.device.xp.zeros(length, self.dtype)
-        padded[: self.fields["n_points"]] = self.device.xp.asarray(values)
+        padded[: self.fields["n_points"]] = self.device.sent([values])[0] if isinstance(values, np.ndarray) else values
         return padded
 
     def _make_columns(self, columns: Columns) -> None:
@@ -267,6 +267,11 @@ class Immediates:
             done.record()
         self._sets_made, self._generation = n_sets if max_params == 0 else 0, self.launcher.generation
         return is_new
+
+    def again(self, params: Any) -> None:
+        """From parameters of a shape that ``make`` has just had, on the device or in page-locked memory."""
+        if params.shape[-1]:
+            self._launches[params.shape](params=params)
 
     def _take_memory(self, n_sets: int) -> bool:
         """Make sure that the arrays hold so many sets."""

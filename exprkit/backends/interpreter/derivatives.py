@@ -12,12 +12,14 @@ a launch or a few (``batches``), whatever the number of its iterations.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from exprkit.backends import objective
 from exprkit.backends.device_programs.dependence import foreknown
+from exprkit.backends.device_programs.lowering import DeviceTokens
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.device import fetched, fetched_together
@@ -39,15 +41,19 @@ class Derivatives:
     pop : Population or DevicePopulation
     launcher : Launcher
         Of the engine: programs, columns and device.
+    tokens_of
+        Gives the population's tokens on the device.
     """
 
-    def __init__(self, pop: Population | DevicePopulation, launcher: Launcher) -> None:
+    def __init__(
+        self, pop: Population | DevicePopulation, launcher: Launcher, tokens_of: Callable[[Any], DeviceTokens]
+    ) -> None:
         self.launcher, self.device = launcher, launcher.device
         self.dtype, self.n_points = launcher.dtype, int(launcher.fields["n_points"])
         self._text = dual_opcodes.source(launcher.settings.operators)
         self.pop, self.n_exprs, self.max_params = pop, len(pop), int(pop.max_params)
         self._batches: dict[bool, Batches] = {}
-        self._known = foreknown(pop, self.device)
+        self._known = foreknown(pop, self.device, tokens_of)
         self._fields = {"n_params": self._known.n_params, "max_params": self.max_params}
 
     # ── what the engine offers ───────────────────────────────────────────────────────

@@ -33,6 +33,7 @@ from exprkit.backends.gpu.launch import ScheduledLaunch, plan_on
 from exprkit.backends.gpu.layout import VECTOR_BYTES
 from exprkit.backends.gpu.schedule import VECTORS, Chunking, LaunchShape, Sizes, shapes
 from exprkit.backends.interpreter.derivatives import Derivatives
+from exprkit.backends.interpreter.loss_step import MOST_BYTES, LossStep
 from exprkit.backends.interpreter.per_expression import BLOCK, Baseline
 from exprkit.backends.objective import Fitted, Options
 from exprkit.backends.precision import Precision
@@ -42,6 +43,7 @@ from exprkit.expressions.population import Population
 OPTIONS = ("block_size", "points_per_thread", "reduction", "dispatch")
 REDUCTIONS = ("shuffle", "shared", "atomic")
 DISPATCHES = ("interpreter", "per-expression")
+MOST_STEPS = 8  # that are recorded
 BUFFER_BYTES = 64 << 20  # of a result on its way to the host
 WORK_BYTES = 512 << 20  # immediates and partial sums of one pass
 SPAN = 3072 * 5461  # points whose partial sums are added before they join the total; whole tiles of any size
@@ -94,6 +96,8 @@ class Engine(DeviceEngine, contract.Differentiable):
         size = X.size * self.dtype.itemsize / 1e9
         with Needing(self.device, f"the data ({size:.3g} GB), its columns and the programs"):
             self._shapes: dict[tuple[Sizes, bool], LaunchShape] = {}
+            self._partials = self.device.xp.empty(0, self.dtype)
+            self._steps: dict[tuple[Any, ...], LossStep | None] = {}  # by how a loss is asked for; None: once so far
             self._lowering = Lowering(self.device, self.settings, self.dtype, self._positive(X))
             self.programs, columns = self._lowering.of(pop)
             self._load(self.programs, columns, self.device.xp.asarray(X))
@@ -107,6 +111,7 @@ class Engine(DeviceEngine, contract.Differentiable):
             baseline = self._baseline_of(pop)
             self._launcher.take(programs, columns)
         self.programs, self._baseline = programs, baseline
+        self._steps.clear()
         self._take(pop)
         self.__dict__.pop("_derivatives", None)
         return True
@@ -207,10 +212,13 @@ class Engine(DeviceEngine, contract.Differentiable):
         """
         xp = self.device.xp
         with Needing(self.device, "the targets, the sums and the numbers of all expressions"):
+            target, w = self._on_device("y", y), self._on_device("weights", weights)
+            step = self._step(params, target, w, kind) if counts is None else None
+            if step is not None:
+                return self._marked(step(params))
             counted = None if counts is None else xp.zeros(counts.shape, np.uint64)
 
             def add_up(sums: Any) -> None:
-                target, w = self._on_device("y", y), self._on_device("weights", weights)
                 for sets in self._passes(params, self._sets_at_once()):
                     count = None if counted is None else counted[sets].reshape(-1, 2)
                     place = sums if sets.stop - sets.start == len(params) else sums[sets]  # views of CuPy take time
@@ -220,10 +228,43 @@ class Engine(DeviceEngine, contract.Differentiable):
             _hand_over(counted, counts)
             return sums
 
+    def _step(self, params: Any, target: Any, w: Any, kind: str) -> LossStep | None:
+        """The recorded step of a loss that was asked for before in the same way; None the first time."""
+        n_sets, n_items = len(params), params.shape[0] * params.shape[1]
+        if not n_items or not self.n_points or self._baseline or self.reduction == "atomic":
+            return None
+        most = max(params.nbytes, 8 * n_items, n_items * self._n_segments(n_items) * self.dtype.itemsize)
+        if most > MOST_BYTES or self.n_points > SPAN or n_sets > self._sets_at_once():
+            return None
+        pointers = [None if array is None else self.device.pointer(array) for array in (target, w)]
+        key = isinstance(params, np.ndarray), params.shape, kind, *pointers
+        if key not in self._steps:
+            if len(self._steps) >= MOST_STEPS:
+                self._steps.clear()
+            self._steps[key] = None
+        elif self._steps[key] is None:
+            try:
+                self._steps[key] = self._recorded(params, target, w, kind)
+            except self.device.out_of_memory:  # it goes without
+                return None
+        return self._steps[key]
+
+    def _recorded(self, params: Any, target: Any, w: Any, kind: str) -> LossStep:
+        def launch(some: Any, sums: Any) -> None:
+            self._immediates.again(some)
+            self._add_up(sums.reshape(-1), target, w, kind.upper(), None)
+
+        for _ in self._passes(params, len(params)):  # so that all memory and all launches are there
+            self._add_up(self.device.xp.empty(params.shape[0] * params.shape[1]), target, w, kind.upper(), None)
+        return LossStep(self.device, params, self.host_results, launch, (target, w, self._partials))
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._steps.clear()
+
     def _add_up(self, sums: Any, target: Any, weights: Any, task: str, count: Any) -> None:
         """The sums of all items of this pass."""
-        n_segments = -(-min(self.n_points, SPAN) // self._shape(len(sums)).segment)
-        bytes_of_one = n_segments * self.dtype.itemsize
+        bytes_of_one = self._n_segments(len(sums)) * self.dtype.itemsize
         at_once = max(1, min(len(sums), WORK_BYTES // bytes_of_one))
         macros = {"TASK": task, "WEIGHTED": int(weights is not None), "COUNTED": int(count is not None)}
 
@@ -239,6 +280,10 @@ class Engine(DeviceEngine, contract.Differentiable):
 
         self._shrink_rows(run, at_once, bytes_of_one)
 
+    def _n_segments(self, n_items: int) -> int:
+        """Partial sums of an item, over SPAN points at the most."""
+        return -(-min(self.n_points, SPAN) // self._shape(n_items).segment)
+
     def _add_span(
         self, items: slice, start: int, target: Any, weights: Any, sums: Any, count: Any, macros: dict[str, Any]
     ) -> None:
@@ -247,7 +292,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         launch, n_items = self._interpreter(items, points, False, **macros), items.stop - items.start
         segment = self._shape(n_items).segment
         n_segments = -(-(points[1] - start) // segment)
-        partials = None if self.reduction == "atomic" else self.device.xp.empty((n_items, n_segments), self.dtype)
+        partials = None if self.reduction == "atomic" else self._room_for(n_items * n_segments)
         launch(
             target=target, weights=weights, partials=partials, sums=sums, n_segments=n_segments,
             first_segment=start // segment, nonfinite=None if count is None else count[items],
@@ -257,11 +302,19 @@ class Engine(DeviceEngine, contract.Differentiable):
             add = self._prepared(size, lambda: self._launcher.adding_segments(*size))
             add(partials=partials, sums=sums)
 
+    def _room_for(self, n: int) -> Any:
+        """Memory for so many partial sums; it stays, unless it is large."""
+        if n * self.dtype.itemsize > MOST_BYTES:
+            return self.device.xp.empty(n, self.dtype)
+        if self._partials.size < n:
+            self._partials = self.device.xp.empty(n, self.dtype)
+        return self._partials
+
     # ── derivatives and fits ─────────────────────────────────────────────────────────
 
     @functools.cached_property
     def _derivatives(self) -> Derivatives:
-        return Derivatives(self.pop, self._launcher)
+        return Derivatives(self.pop, self._launcher, self._lowering.tokens)
 
     def jacobian(self, params: Any, out: Any) -> None:
         """d f / d params into ``out``, (n_sets, n_exprs, n_points, max_params)."""
