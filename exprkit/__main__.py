@@ -1,4 +1,4 @@
-"""The command line: ``python -m exprkit sweep | figures | readme``, a thin face on ``exprkit.study``.
+"""The command line: ``python -m exprkit sweep | calibrate | figures | readme``, a thin face on the package.
 
     >>> from exprkit.__main__ import main
     >>> main(["sweep", "no.ipynb", "no.yaml"])
@@ -72,6 +72,9 @@ def _parser() -> argparse.ArgumentParser:
     sweep.add_argument("--check", action="store_true", help="check the study, list its runs, run nothing")
     sweep.add_argument("--json", action="store_true", help="the outcomes, or what is listed, as JSON")
 
+    calibrate = commands.add_parser("calibrate", help="measure this machine for backend='auto', and keep that")
+    calibrate.set_defaults(command=_calibrate)
+
     figures = commands.add_parser("figures", help="draw every figure again from the results")
     figures.set_defaults(command=_figures)
     figures.add_argument("--results", type=Path, default=Path("data/results"))
@@ -121,6 +124,16 @@ def _plain(notebook: Path) -> Callable[[dict[str, Any]], Any]:
     if notebook.stem not in functions:
         raise ArgumentError(f"--plain runs {', '.join(functions)}.ipynb only; {notebook} needs papermill")
     return functions[notebook.stem]
+
+
+def _calibrate(options: argparse.Namespace) -> int:
+    from tqdm.auto import tqdm
+
+    from exprkit.evaluate import calibration
+
+    for name, costs in calibration.calibrated(tqdm).items():
+        print(f"{name}: {costs}")
+    return 0
 
 
 def _figures(options: argparse.Namespace) -> int:

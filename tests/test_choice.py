@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,7 @@ def gpu(monkeypatch):
     kind = {"device": H200}
     monkeypatch.setattr(cost_model, "status", lambda name: Status(True, f"a {name}"))
     monkeypatch.setattr(cost_model, "device", lambda: kind["device"])
+    monkeypatch.setattr(cost_model, "costs", cost_model.COSTS.__getitem__)  # whatever was measured on this machine
     return kind
 
 
@@ -113,10 +116,9 @@ def test_the_table_can_be_read(gpu):
     assert cost_model.choose(work(n_steps=100, cores=2)).table() == (
         "            set-up    a step     100 steps   to host\n"
         "cpu        2.90 ms   29.0 ms        2.90 s         -\n"
-        "cuda       1.07 ms    124 us       13.4 ms   27.5 ms  chosen: the least\n"
-        "ptx         5.61 s    116 us        5.63 s   27.5 ms\n"
-        "estimates for 9,880 expressions, 53,352 tokens, 10,860 points; "
-        "results stay where they are made, to host: a matrix moved"
+        "cuda       1.07 ms    124 us       13.4 ms   8.25 ms  chosen: the least\n"
+        "ptx         5.61 s    116 us        5.63 s   8.25 ms\n"
+        "estimates for 9,880 expressions, 53,352 tokens, 10,860 points; losses; to host: a matrix moved"
     )
 
 
@@ -165,6 +167,65 @@ def test_many_steps_have_a_column_of_their_own():
     assert "  1,000,000,000 steps" in first
 
 
+def test_the_way_to_the_host_counts_where_values_are_wanted_there(gpu):
+    what = {"n_exprs": 10_000, "n_points": 10_860, "n_steps": 100}  # 429 MB a step: data/results, benchmark 3
+    assert cost_model.choose(work(**what)).name == cost_model.choose(work(**what, on_device=True)).name == "cuda"
+    assert cost_model.choose(work(**what, values=True)).name == "cpu"
+    assert cost_model.choose(work(**what, values=True, on_device=True)).name == "cuda"
+    assert cost_model.choose(work(**{**what, "cores": 2}, values=True)).name == "cuda"
+    moved = cost_model.estimate(work(**what, values=True), cost_model.COSTS["cuda"])
+    assert moved.step == pytest.approx(10_000 * 10_860 * 4 / cost_model.LINK, rel=0.01) == moved.to_host
+
+
+def test_what_was_measured_here_is_kept_and_not_scaled(monkeypatch, tmp_path):
+    monkeypatch.setenv("EXPRKIT_CACHE_DIR", str(tmp_path))
+    for known in (cost_model._measured, cost_model.costs):
+        known.cache_clear()
+    assert cost_model.costs("cuda") == cost_model.COSTS["cuda"]
+    own = replace(cost_model.COSTS["cuda"], step=1.0, own=True)
+    cost_model.keep({"cuda": own})
+    for known in (cost_model._measured, cost_model.costs):  # as another process
+        known.cache_clear()
+    assert cost_model.costs("cuda") == own and cost_model.costs("cpu") == cost_model.COSTS["cpu"]
+    assert cost_model.estimate(work(), own, SMALL_CARD) == cost_model.estimate(work(), own, H200)
+    monkeypatch.setenv("EXPRKIT_CACHE_DIR", "")
+    for known in (cost_model._measured, cost_model.costs):
+        known.cache_clear()
+    assert cost_model.costs("cuda") == cost_model.COSTS["cuda"]
+
+
+def test_calibration_measures_every_constant(monkeypatch):
+    from exprkit.evaluate import calibration
+
+    monkeypatch.setattr(calibration, "SIZES", {False: (20, 300), True: (20, 300)})
+    monkeypatch.setattr(calibration, "REPEATS", 2)
+    found = calibration.costs_of("cpu", cost_model.COSTS["cpu"])
+    assert found.own and not found.on_device and found.code == (0.0, 0.0)
+    assert all(0 < one < np.inf for one in (found.start, found.token, found.step, *found.nodes, found.bytes))
+    assert 0 < found.double <= 1
+
+
+def test_losses_and_values_may_run_on_backends_of_their_own(monkeypatch):
+    choose = cost_model.choose
+
+    def divided(work, **others):  # as where a GPU makes losses and the host its own matrix
+        return choose(work, **others)._replace(name="cpu" if work.values else "numpy")
+
+    monkeypatch.setattr(cost_model, "choose", divided)
+    pop, X = ek.parse(["x1 * p1 + x2", "p1 / x1"]), np.random.default_rng(0).uniform(1, 2, (40, 2))
+    ev, y, params = ek.Evaluator(pop, X, n_steps=3), X[:, 0], [[1.0], [2.0]]
+    assert ev.backend == "cpu" and "; losses on 'numpy'" in ev.explain()
+    np.testing.assert_array_equal(ev.evaluate(params), ek.Evaluator(pop, X, "cpu").evaluate(params))
+    for new in (pop, pop[::-1]):
+        ev.update(new)
+        losses = ek.Evaluator(new, X, "numpy")
+        np.testing.assert_array_equal(ev.loss(params, y, "rmse"), losses.loss(params, y, "rmse"))
+        for ours, theirs in zip(ev.loss_and_grad(params, y), losses.loss_and_grad(params, y), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        for ours, theirs in zip(ev.normal_equations(params, y), losses.normal_equations(params, y), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
 # ── in the evaluator ─────────────────────────────────────────────────────────────────
 
 
@@ -174,7 +235,9 @@ def test_an_evaluator_explains_its_choice(monkeypatch):
     pop = ek.parse(["x1 * p1 + x2"] * 2_000)
     ev = ek.Evaluator(pop, np.ones((5_000, 2)), n_steps=50)
     lines = ev.explain().splitlines()
-    assert lines[0].startswith("cpu: ") and "50 steps" in lines[1] and "chosen" in lines[2]
+    assert lines[0].startswith("cpu: ") and "thread" in lines[1]
+    assert "50 steps" in lines[2] and "chosen" in lines[3]
+    assert lines[-1].endswith("values, which data of the host want there")
     assert "as asked" in ek.Evaluator(pop, np.ones((50, 2)), "cpu").explain()
     assert ek.Evaluator(pop, np.ones((50, 2)), "numpy").explain().startswith("numpy: ")
 

@@ -6,6 +6,7 @@ can show (lanes, shared memory, the hardware's functions) is in test_cuda.py.
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,10 +19,11 @@ import exprkit as ek
 from exprkit.backends.gpu import launch, layout, opcodes
 from exprkit.backends.gpu.bytecode import Bytecode, accumulate
 from exprkit.backends.gpu.layout import ACTION, FROM_SLOT, SPILL
-from exprkit.backends.gpu.schedule import Chunking, Sizes, plan, shapes
+from exprkit.backends.gpu.schedule import VECTORS, Chunking, Sizes, plan, shapes, too_large
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.precision import precision
 from exprkit.backends.reference import engine as definition
+from exprkit.errors import ArgumentError
 from exprkit.expressions import generate
 from exprkit.operators import ops
 from exprkit.programs.lower import lower
@@ -436,6 +438,49 @@ def test_shapes_fit_and_waste_little():
         if n_points > 1000:
             assert -(-n_points // best.tile) * best.tile < 1.1 * n_points
     assert not best.columns_shared
+
+
+CARDS = {"sm_75": 64 << 10, "sm_86": 99 << 10, "sm_90": 227 << 10}
+
+
+@pytest.mark.parametrize("card", CARDS)
+@pytest.mark.parametrize("itemsize", [4, 8])
+@given(
+    block=st.integers(1, 32), vectors=st.sampled_from(VECTORS), n_columns=st.integers(0, 60), n_slots=st.integers(0, 8)
+)  # fmt: skip
+@settings(max_examples=50)
+def test_options_that_fit_no_variant_name_the_nearest_that_do(card, itemsize, block, vectors, n_columns, n_slots):
+    device = SimpleNamespace(
+        multiprocessors=40, shared_per_block=CARDS[card], shared_per_multiprocessor=CARDS[card] + 1024, lanes=32
+    )
+    sizes, width = Sizes(10_860, 100, n_columns, n_slots), 16 // itemsize
+    if shapes(sizes, device, itemsize, True, 32 * block, vectors):
+        return
+    text = str(too_large(sizes, device, itemsize, 32 * block, vectors))
+    assert f"block_size={32 * block}, points_per_thread={width * vectors} needs" in text
+    assert f"the device has {CARDS[card] >> 10}: take " in text
+    remedies = dict(re.findall(r"(\w+)=(\d+)", text.split(": take ")[1]))
+    assert remedies or text.endswith("neither option")
+    for name, value in remedies.items():
+        block_then = int(value) if name == "block_size" else 32 * block
+        vectors_then = int(value) // width if name == "points_per_thread" else vectors
+        assert shapes(sizes, device, itemsize, True, block_then, vectors_then)
+
+
+def test_options_that_fit_nothing_are_told_before_any_work(device, monkeypatch):
+    monkeypatch.setattr(type(device), "shared_per_block", 300)
+    X, F = data(30, 2, F4), {"precision": "ieee", "dtype": F4, "device": device}
+    with pytest.raises(ArgumentError, match=r"points_per_thread=32 needs .* KiB .* take points_per_thread=16"):
+        interpreter.Engine(ek.parse(["x1 + x2"]), X, points_per_thread=32, **F)
+    engine = interpreter.Engine(ek.parse(["x1 + x2"]), X, points_per_thread=4, **F)
+    before = engine.loss_sums(np.empty((1, 1, 0), F4), X[:, 0].copy(), None, "square")
+    half = "((x1 + x2) * (x1 - x2) + (x1 * x1 - x2) * (x1 + x2 * x1))"
+    deep = ek.parse([f"{half} * ({half} - x1)"] * 9)
+    monkeypatch.setattr(type(device), "shared_per_block", 100)
+    with pytest.raises(ArgumentError, match="points_per_thread=4 needs"):
+        engine.update(deep)
+    monkeypatch.setattr(type(device), "shared_per_block", 300)
+    assert engine.loss_sums(np.empty((1, 1, 0), F4), X[:, 0].copy(), None, "square") == before
 
 
 @pytest.mark.parametrize("arguments", [layout.Arguments, layout.FitArguments])

@@ -51,6 +51,10 @@ class Engine:
         """
         return False
 
+    def decisions(self) -> list[str]:
+        """How it runs, and why so: a line each."""
+        return []
+
     def kernels(self) -> list[dict[str, Any]]:
         """Registers, memory and shape of every kernel that was launched on a GPU."""
         return []
@@ -104,6 +108,7 @@ class Backend(NamedTuple):
     takes_device_populations: bool = False  # a population may be a ``DevicePopulation``
     adopt: Callable[[Any], Any | None] = no_device  # an array on its device as a view of its own library, else None
     empty: Callable[[tuple[int, ...], np.dtype], Any] | None = None  # new memory on its device; None: it has none
+    empty_on_host: Callable[[tuple[int, ...], np.dtype], np.ndarray] = np.empty  # the host's, which it fills fastest
 
     @property
     def differentiates(self) -> bool:

@@ -4,11 +4,12 @@ In: the size of the work.  Out: the backend and the reason.  Every backend's tim
 ``set-up + n_steps * a step``, plainly:
 
     set-up = start + tokens lowered + tokens of structures compiled / cores + data uploaded
-    a step = launch + the longer of: node evaluations computed, matrix written
+    a step = launch + the longest of: node evaluations computed, matrix written, matrix moved to the host
 
 and the least total wins among those that can run here, have the options asked for and reach the
-data.  A step leaves its results where they are made: a loss, or a matrix on the device.  What a
-matrix takes on its way to the host is shown beside, not counted.
+data.  A step that makes losses moves none; one that makes values moves the matrix where the data is the
+host's, since the results go there.  The constants are published ones of an H200 and its host, scaled by what is known
+of the card, or this machine's own, once ``python -m exprkit calibrate`` has measured them.
 
     >>> from exprkit.backends import cost_model
     >>> work = cost_model.Workload(10, 50, 10, 50, 100, 1, 4, n_steps=1, fast=True, cores=2)
@@ -21,7 +22,9 @@ process (starting CUDA).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+import json
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,13 +34,17 @@ from exprkit.backends.transpiler.structures import FEWER, MANY
 from exprkit.errors import number_of
 from exprkit.expressions import checks
 from exprkit.expressions.population import Population
-from exprkit.runtime import machine
+from exprkit.runtime import disk_cache, machine
 from exprkit.text.tokens import VARIABLE
 
+SURELY_SHORT = 1e6  # node evaluations of a step
+VERSION = "1"  # of what is measured
+CALIBRATION = ".costs"  # a kind of entries of the cache
 NOT_WORTH_ASKING = 0.002  # seconds: work so short is done before a GPU is found
 H200_MULTIPROCESSORS, H200_BANDWIDTH = 132, 4.9e12  # that the constants of the GPU were measured on
 MEMORY_CLOCK, MEMORY_BITS = 36, 37  # cudaDevAttrMemoryClockRate, cudaDevAttrGlobalMemoryBusWidth
 CUDA_MEMORY = 2  # kDLCUDA
+LINK = 52e9  # bytes per second from an H200 to page-locked host memory: 429 MB in 8.26 ms (h200.parquet)
 UPLOAD = 15.6e9  # bytes per second between pageable host memory and an H200: 429 MB in 28 ms
 
 
@@ -53,6 +60,7 @@ class Costs:
     nodes       node evaluations a second, float32: (ieee, fast); on the CPU: of one core
     double      what of that remains in float64
     bytes       of the matrix written a second; on the CPU: by one core
+    link        bytes a second of a matrix on its way to page-locked host memory
     ==========  ==============================================================================
     """
 
@@ -64,6 +72,8 @@ class Costs:
     bytes: float
     code: tuple[float, float] = (0.0, 0.0)  # (ieee, fast)
     on_device: bool = True
+    link: float = LINK
+    own: bool = False  # measured on this machine
 
 
 COSTS = {
@@ -101,6 +111,7 @@ class Workload(NamedTuple):
     fast: bool
     cores: int
     on_device: bool = False  # the data lies on a GPU
+    values: bool = False  # matrices are wanted, not losses
 
     @property
     def nodes(self) -> float:
@@ -126,7 +137,7 @@ class Estimate(NamedTuple):
     setup: float
     step: float
     total: float
-    to_host: float  # of one matrix; not in the total
+    to_host: float  # of one matrix; in a step where values are wanted
 
 
 class Candidate(NamedTuple):
@@ -155,13 +166,16 @@ class Choice(NamedTuple):
             lines.append(f"{row.name:8}{cells}{row.reason}".rstrip())
         sizes = {"expression": self.work.n_exprs, "token": self.work.n_tokens, "point": self.work.n_points}
         size = ", ".join(number_of(n, what) for what, n in sizes.items())
-        lines.append(f"estimates for {size}; results stay where they are made, to host: a matrix moved")
+        what = "values, which data of the host want there" if self.work.values else "losses; to host: a matrix moved"
+        own = " and this machine's own constants" if any(costs(name).own for name, *_ in self.rows) else ""
+        lines.append(f"estimates for {size}{own}; {what}")
         return "\n".join(lines)
 
 
 def work_of(
-    pop: Population, n_points: int, *, dtype: Any, fast: bool, n_steps: int, threads: int | None, on_device: bool
-) -> Workload:
+    pop: Population, n_points: int, *, dtype: Any, fast: bool, n_steps: int, threads: int | None, on_device: bool,
+    values: bool = False,
+) -> Workload:  # fmt: skip
     """The numbers of a population that the estimates need; its structures are counted later, if at all."""
     return Workload(
         n_exprs=len(pop),
@@ -175,6 +189,7 @@ def work_of(
         fast=fast,
         cores=threads or machine.cores(),
         on_device=on_device,
+        values=values,
     )
 
 
@@ -192,18 +207,48 @@ def counted(work: Workload, pop: Population) -> Workload:
 
 def estimate(work: Workload, costs: Costs, device: Device | None = None) -> Estimate:
     """Seconds that a backend would take."""
-    device = device or Device()
+    device = Device() if device is None or costs.own else device
     speed = device.multiprocessors / H200_MULTIPROCESSORS if costs.on_device else work.cores
     width = device.bandwidth / H200_BANDWIDTH if costs.on_device else work.cores
     nodes = costs.nodes[work.fast] * speed * (costs.double if work.itemsize == 8 else 1.0)
-    step = costs.step + max(work.nodes / nodes, work.matrix / (costs.bytes * width))
+    moved = costs.on_device and not work.on_device
+    to_host = work.matrix / costs.link if moved else 0.0
+    step = costs.step + max(work.nodes / nodes, work.matrix / (costs.bytes * width), to_host if work.values else 0.0)
     compiling = max(1, min(work.cores, work.n_structures // OF_A_MODULE))
     code = costs.code[work.fast] * work.structure_tokens / compiling
     code *= next(factor for points, factor in VECTOR_CODE if work.n_points >= points)
-    moved = costs.on_device and not work.on_device
     upload = work.n_points * work.n_vars * work.itemsize / UPLOAD if moved else 0.0
     setup = costs.start + costs.token * work.n_tokens + code + upload
-    return Estimate(setup, step, setup + work.n_steps * step, work.matrix / UPLOAD if moved else 0.0)
+    return Estimate(setup, step, setup + work.n_steps * step, to_host)
+
+
+@functools.cache
+def costs(name: str) -> Costs:
+    """What a backend takes: as measured on this machine, else as published."""
+    return COSTS[name] if (own := _measured().get(name)) is None else own
+
+
+def keep(measured: dict[str, Costs]) -> None:
+    """Keep what was measured on this machine, for this and all later processes."""
+    text = json.dumps({name: asdict(one) for name, one in measured.items()})
+    disk_cache.write(_name(), text.encode(), CALIBRATION)
+    _measured.cache_clear()
+    costs.cache_clear()
+
+
+@functools.cache
+def _measured() -> dict[str, Costs]:
+    """What was measured on this machine, by backend."""
+    kept = disk_cache.read(_name(), CALIBRATION)
+    found = json.loads(kept) if kept else {}
+    pairs = {name: {pair: tuple(one[pair]) for pair in ("nodes", "code")} for name, one in found.items()}
+    return {name: Costs(**{**one, **pairs[name]}) for name, one in found.items()}
+
+
+def _name() -> str:
+    """Of what is kept: measurements hold for a processor, its cores, a GPU and a version."""
+    gpu, cores = status("cuda"), str(machine.cores())
+    return disk_cache.key("costs", machine.cpu_model(), cores, gpu.detail if gpu.available else "", VERSION)
 
 
 def choose(
@@ -228,16 +273,17 @@ def choose(
     forced : str, optional
         The backend that the user asked for: the table is made, nothing is chosen.
     """
-    on_cpu = estimate(work, COSTS["cpu"])
+    on_cpu = estimate(work, costs("cpu") if work.nodes > SURELY_SHORT else COSTS["cpu"])
     if forced is None and not (options or settings or work.on_device) and on_cpu.total < NOT_WORTH_ASKING:
         return Choice("cpu", work, (Candidate("cpu", on_cpu, "chosen: too short for anything else"),))
     rows, able = [], {}
     for name in (name for name in NAMES if name in COSTS):
         state = status(name)
-        if pop is not None and state.available and COSTS[name].code[work.fast]:
+        if pop is not None and state.available and costs(name).code[work.fast]:
             work = counted(work, pop)
         obstacle = _obstacle(name, state, work, options, settings)
-        seconds = estimate(work, COSTS[name], device() if COSTS[name].on_device else None) if state.available else None
+        own = costs(name)
+        seconds = estimate(work, own, device() if own.on_device and not own.own else None) if state.available else None
         rows.append(Candidate(name, seconds, obstacle))
         if seconds and not obstacle:
             able[name] = seconds.total

@@ -5,6 +5,8 @@ In: a ``Population``, X and parameters of any kind.  Out: values, losses, deriva
 ====================  ==================================================================
 ``evaluator``         ``Evaluator``: one population on one data set
 ``inputs``            checks of what the user gives, and its way to the backend
+``calibration``       what this machine takes, measured for ``backend="auto"``
+``trace``             every part of an expression at one data point
 ``compile_bytecode``  a population as the GPU interpreter's bytecode, without a GPU
 ``compile_ptx``       a population as PTX, without a GPU
 ====================  ==================================================================

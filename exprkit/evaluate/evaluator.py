@@ -38,7 +38,9 @@ from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as precision_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, did_you_mean, number_of, one_of, whole_number
 from exprkit.evaluate import inputs, tables
+from exprkit.evaluate.trace import Trace, parts_of
 from exprkit.expressions.population import Population
+from exprkit.runtime.machine import available_memory
 
 LOSSES = {  # name: (what is summed over the points, how the sum and the sum of weights make the loss)
     "sse": ("square", lambda sums, weight: sums),
@@ -68,8 +70,8 @@ class Evaluator:
         by the population's names; without, by the names x1, x2, … if it has all that are used, else in their
         order.  Copied and prepared once: what becomes of it later does not matter.
     backend : str
-        ``"auto"`` (the fastest that can run here, by ``explain``'s estimates) or a name from
-        ``backends()``.
+        ``"auto"`` (the fastest that can run here, by ``explain``'s estimates; losses may run on another backend
+        than values, whose matrix has to reach the host) or a name from ``backends()``.
     precision : {"ieee", "fast"} or Precision
         ``"ieee"``: every operator to the tolerance of its row in ``ops``, special values
         included.  ``"fast"``: cheaper powers, with nan for a negative base unless the
@@ -126,8 +128,8 @@ class Evaluator:
         if isinstance(pop, DevicePopulation) and backend == "auto":
             backend = "cuda"
         auto = isinstance(backend, str) and backend == "auto"
-        self._choice = self._choose(X, settings, tuple(options)) if auto else None
-        self.backend = self._choice.name if self._choice else backend
+        self._choices = self._choose(X, settings, tuple(options)) if auto else {}
+        self.backend = self._choices["values"].name if auto else backend
         implementation = load(self.backend)
         self._check_place(pop)
         _check_offered(self.backend, options, implementation.options)
@@ -135,6 +137,8 @@ class Evaluator:
         self.X, self._give_back, self._column_name, self._unusable = inputs.data_matrix(X, pop, self.dtype, self._adopt)
         self.n_points = len(self.X)
         self._empty = None if isinstance(self.X, np.ndarray) else implementation.empty
+        self._empty_on_host = None if implementation.empty is None else implementation.empty_on_host
+        self._last_shape: tuple[int, ...] = ()
         self._checked_y: Any = None  # the y whose rounding was checked last
         self._complete_y: Any = None  # the y that was looked through last for what is missing, on a device
         compiler = _for_backend(settings, self.backend, implementation.takes_settings)
@@ -142,6 +146,16 @@ class Evaluator:
             pop, self.X, precision=compiler, dtype=self.dtype, threads=self.threads, **options
         )
         self.engine = self._make_engine(pop)
+        self._make_other = lambda pop, name: Evaluator(pop, self.X, name, precision, dtype, threads, n_steps, **options)
+        self._other: Evaluator | None = None
+
+    def _for_sums(self) -> Evaluator:
+        """The evaluator of losses and their derivatives: not this one where ``"auto"`` takes another backend."""
+        if not self._choices or self._choices["losses"].name == self.backend:
+            return self
+        if self._other is None:
+            self._other = self._make_other(self.pop, self._choices["losses"].name)
+        return self._other
 
     def update(self, pop: Population | DevicePopulation) -> None:
         """Take another population: the next generation of a search, on the same data.
@@ -162,9 +176,12 @@ class Evaluator:
         """
         new = inputs.successor(pop, self.pop, self.X.shape, self._unusable)
         self._check_place(new)
+        other, self._other = self._other, None
+        if other is not None:
+            other.update(new)
         if not self.engine.update(new):
             self.engine = self._make_engine(new)
-        self.pop = new
+        self.pop, self._other = new, other
         if self._X_gaps:  # it may use other columns
             self._complete_y = None
 
@@ -257,6 +274,8 @@ class Evaluator:
             If ``params``, ``y``, ``weights`` or ``out`` does not fit, or values are missing: y or a column of X that
             the population uses is nan at a point that counts and ``count_nonfinite`` is not asked for.
         """
+        if (ev := self._for_sums()) is not self:
+            return ev.loss(params, y, kind, weights, count_nonfinite, out)
         summed, finish = LOSSES[one_of("kind", kind, tuple(LOSSES), DataError)]
         count_nonfinite = _check_flag("count_nonfinite", count_nonfinite)
         sets, lead, target, w = self._against(params, y, weights)
@@ -350,6 +369,8 @@ class Evaluator:
         BackendError
             If the backend makes no derivatives.
         """
+        if (ev := self._for_sums()) is not self:
+            return ev.loss_and_grad(params, y, kind, weights)
         compute = self.derivatives().loss_and_grad
         summed, finish = LOSSES[one_of("kind", kind, tuple(LOSSES), DataError)]
         sets, lead, target, w = self._against(params, y, weights)
@@ -384,6 +405,8 @@ class Evaluator:
         BackendError
             If the backend makes no derivatives.
         """
+        if (ev := self._for_sums()) is not self:
+            return ev.normal_equations(params, y, weights)
         compute = self.derivatives().normal_equations
         sets, lead, target, w = self._against(params, y, weights)
         jtj, jtr, sse = compute(sets, target, w)
@@ -443,8 +466,17 @@ class Evaluator:
     def _sets_and_result(self, params: Any, out: Any, *shape: int) -> tuple[Any, Any]:
         """Parameters, (n_sets, n_exprs, max_params), and ``out`` or memory, (n_exprs, *shape) or (n_sets, ...)."""
         sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self._adopt)
-        array = inputs.result_array(out, (*lead, len(self.pop), *shape), self.dtype, self._adopt, self._empty)
+        size = (*lead, len(self.pop), *shape)
+        array = inputs.result_array(out, size, self.dtype, self._adopt, self._empty or self._empty_again(size))
         return inputs.apart(sets, array), array
+
+    def _empty_again(self, shape: tuple[int, ...]) -> Callable[..., Any] | None:
+        """Memory that the backend fills fastest, for results that are asked for again: making it takes longer once."""
+        before, self._last_shape = self._last_shape, shape
+        if self._empty_on_host is None or before != shape:
+            return None
+        few = 8 * np.prod(shape, dtype=np.float64) * self.dtype.itemsize < (available_memory() or np.inf)
+        return self._empty_on_host if few else None
 
     def _against(self, params: Any, y: Any, weights: Any) -> tuple[Any, tuple[int, ...], Any, Any]:
         """Parameters, their leading shape, the target and the weights, checked."""
@@ -496,25 +528,65 @@ class Evaluator:
         gaps = ((i, np.isnan(self.X[:, i])) for i in range(self.X.shape[1] if bool(np.isnan(self.X).any()) else 0))
         return {i: inputs.on_host(gap) for i, gap in gaps if bool(gap.any())}
 
+    def trace(self, i: int, point: int, params: Any = None) -> Trace:
+        """How expression ``i`` comes to its value at a data point: every part's value, and which is the first nan.
+
+        Parameters
+        ----------
+        i, point : int
+        params
+            As for ``evaluate``, of one set.
+
+        Returns
+        -------
+        Trace
+            ``texts``, ``values`` and ``first_nan``; ``print`` shows a table.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such expression or point, or the expression is too long to be taken apart.
+        DataError
+            If ``params`` does not fit.
+        """
+        number, place, pop = self._number(i), whole_number(point), on_host_population(self.pop)
+        if place is None or not 0 <= place < self.n_points:
+            raise ArgumentError(f"there is no data point {brief(point)}: they are numbered 0 to {self.n_points - 1}")
+        sets = inputs.on_host(inputs.parameter_sets(params, self.pop, self.dtype, self._adopt)[0])
+        if len(sets) != 1:
+            raise DataError(f"params must be one set to trace with, not {len(sets)}")
+        parts = parts_of(pop, number)
+        ev = Evaluator(parts, self.X[place : place + 1], self.backend, self.precision, self.dtype, self.threads)
+        values = ev.evaluate(np.repeat(sets[:1, number, : parts.max_params], len(parts), axis=0))
+        return Trace(parts.texts(), inputs.on_host(values)[:, 0])
+
     def explain(self) -> str:
-        """Which backend runs and on what, and what each is estimated to take (``backends.cost_model``)."""
+        """Which backend runs, on what and how, and what each is estimated to take (``backends.cost_model``)."""
         head = f"{self.backend}: {status(self.backend).detail}; precision {self.precision}, {self.dtype}"
-        choice = self._choice
-        if choice is None:
-            work = self._work(self.n_points, self._empty is not None)
-            choice = cost_model.choose(work, pop=on_host_population(self.pop), forced=self.backend)
-        return f"{head}\n{choice.table()}"
+        choices = list(self._choices.values()) or [self._as_asked()]
+        if len({choice.table() for choice in choices}) > 1 and choices[0].name != choices[-1].name:
+            head += f"; losses on {choices[-1].name!r}, since no matrix goes to the host for them"
+        else:
+            choices = choices[:1]
+        return "\n".join([head, *(f"  {line}" for line in self.engine.decisions()), *(one.table() for one in choices)])
 
-    def _choose(self, X: Any, settings: Precision, options: tuple[str, ...]) -> cost_model.Choice:
-        """What "auto" takes; data that is no table of numbers is complained of later."""
-        work = self._work(inputs.length(X), cost_model.lies_on_device(X))
-        special = settings != Precision(settings.operators)
-        return cost_model.choose(work, pop=on_host_population(self.pop), options=options, settings=special)
+    def _as_asked(self) -> cost_model.Choice:
+        work = self._work(self.n_points, self._empty is not None, values=True)
+        return cost_model.choose(work, pop=on_host_population(self.pop), forced=self.backend)
 
-    def _work(self, n_points: int, on_device: bool) -> Any:
+    def _choose(self, X: Any, settings: Precision, options: tuple[str, ...]) -> dict[str, cost_model.Choice]:
+        """What "auto" takes for values and for losses; data that is no table of numbers is complained of later."""
+        pop, special = on_host_population(self.pop), settings != Precision(settings.operators)
+        choices = {}
+        for task in ("values", "losses"):
+            work = self._work(inputs.length(X), cost_model.lies_on_device(X), values=task == "values")
+            choices[task] = cost_model.choose(work, pop=pop, options=options, settings=special)
+        return choices
+
+    def _work(self, n_points: int, on_device: bool, values: bool) -> Any:
         return cost_model.work_of(
             on_host_population(self.pop), n_points, dtype=self.dtype, fast=self.precision == "fast",
-            n_steps=self.n_steps, threads=self.threads, on_device=on_device,
+            n_steps=self.n_steps, threads=self.threads, on_device=on_device, values=values,
         )  # fmt: skip
 
     def __reduce__(self) -> Any:

@@ -42,6 +42,7 @@ from exprkit.backends.cpu.loop import CALL, SPAN, Call, programs_of, scratch_of
 from exprkit.backends.cpu.threads import WorkQueue
 from exprkit.backends.cpu.tiles import FORMS, never_negative, shares, tiles_of
 from exprkit.backends.objective import Fitted, Options
+from exprkit.errors import number_of
 from exprkit.expressions.population import Population
 from exprkit.programs.lower import lower, lower_gradients
 from exprkit.programs.program import Program
@@ -82,6 +83,10 @@ class Engine(contract.Differentiable):
         self._can_write_past = False  # the kernels for it are made when first needed
         self._gradients: Runner | None = None
         self._fit_work: TaskLoop | None = None
+
+    def decisions(self) -> list[str]:
+        """Threads and vectors."""
+        return [f"{number_of(self.threads, 'thread')}, vectors of {number_of(self._kernels.lanes, 'number')}"]
 
     def evaluate(self, params: np.ndarray, out: np.ndarray) -> None:
         """Write every element of ``out``, (n_sets, n_exprs, n_points)."""

@@ -280,6 +280,16 @@ def empty(shape: tuple[int, ...], dtype: np.dtype) -> Any:
     return cupy.empty(shape, dtype)
 
 
+def empty_on_host(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Fresh host memory: page-locked, which a device fills about three times as fast, if there is enough of it."""
+    from cupy.cuda.runtime import CUDARuntimeError
+
+    try:
+        return current().locked(shape, dtype)
+    except CUDARuntimeError:
+        return np.empty(shape, dtype)
+
+
 def fetched(array: Any) -> np.ndarray:
     """An array as one on the host."""
     return array if isinstance(array, np.ndarray) else array.get()

@@ -40,6 +40,7 @@ def backend(engine: type[DeviceEngine], options: tuple[str, ...], device_populat
     return contract.Backend(
         unavailable, describe, engine, options, takes_settings=True, lowers=True,
         takes_device_populations=device_populations, adopt=gpu.adopt, empty=gpu.empty,
+        empty_on_host=gpu.empty_on_host,
     )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends.gpu.layout import LINE_BYTES, VECTOR_BYTES
+from exprkit.errors import ArgumentError
 
 VECTORS = (1, 2, 3, 4, 8)  # that a thread may have
 BLOCKS = (128, 256, 320, 512, 640, 768)
@@ -122,6 +123,32 @@ def shapes(
                     # of large blocks, fewer are late; those that read columns from global memory had better be small
                     ranked.append((_cost(shape, sizes, device, fast), -threads if columns_shared else threads, shape))
     return [shape for *_, shape in sorted(ranked, key=lambda one: one[:2])]
+
+
+def too_large(
+    sizes: Sizes, device: Any, itemsize: int, block: int | None, vectors: int | None, wide: bool = False
+) -> ArgumentError:
+    """The error for options that leave no variant: the limit, and the nearest options that stay below it."""
+    width = VECTOR_BYTES // itemsize
+
+    def needed(threads: int, v: int) -> int:
+        shape = LaunchShape(v, threads, False, device.lanes, itemsize, wide)
+        return shape.shared_bytes(sizes.n_columns, sizes.n_slots, 2, True)
+
+    def fits(threads: int, v: int) -> bool:
+        return needed(threads, v) <= device.shared_per_block
+
+    threads, v = block or BLOCKS[0], vectors or VECTORS[0]
+    asked = {"block_size": block, "points_per_thread": vectors and width * vectors}
+    smaller = [n for n in range(threads, 0, -device.lanes) if fits(n, v)]
+    fewer = [n for n in VECTORS[::-1] if n <= v and fits(threads, n)]
+    nearest = {"block_size": block and smaller[:1], "points_per_thread": vectors and [width * n for n in fewer[:1]]}
+    words = " or ".join(f"{name}={found[0]}" for name, found in nearest.items() if found) or "neither option"
+    return ArgumentError(
+        f"{', '.join(f'{name}={value}' for name, value in asked.items() if value)} needs "
+        f"{needed(threads, v) / 1024:.4g} KiB of shared memory a block for these expressions, and the device has "
+        f"{device.shared_per_block / 1024:.4g}: take {words}"
+    )
 
 
 def _cost(shape: LaunchShape, sizes: Sizes, device: Any, fast: bool) -> float:

@@ -27,17 +27,18 @@ import numpy as np
 from exprkit.backends import contract
 from exprkit.backends.device_programs.lowering import Lowering
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
+from exprkit.backends.gpu.bytecode import Bytecode
 from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points
-from exprkit.backends.gpu.launch import ScheduledLaunch, plan_on
+from exprkit.backends.gpu.launch import Columns, ScheduledLaunch, plan_on
 from exprkit.backends.gpu.layout import VECTOR_BYTES
-from exprkit.backends.gpu.schedule import VECTORS, Chunking, LaunchShape, Sizes, shapes
+from exprkit.backends.gpu.schedule import VECTORS, Chunking, LaunchShape, Sizes, shapes, too_large
 from exprkit.backends.interpreter.derivatives import Derivatives
 from exprkit.backends.interpreter.loss_step import MOST_BYTES, LossStep
 from exprkit.backends.interpreter.per_expression import BLOCK, Baseline
 from exprkit.backends.objective import Fitted, Options
 from exprkit.backends.precision import Precision
-from exprkit.errors import one_of
+from exprkit.errors import number_of, one_of
 from exprkit.expressions.population import Population
 
 OPTIONS = ("block_size", "points_per_thread", "reduction", "dispatch")
@@ -100,6 +101,7 @@ class Engine(DeviceEngine, contract.Differentiable):
             self._steps: dict[tuple[Any, ...], LossStep | None] = {}  # by how a loss is asked for; None: once so far
             self._lowering = Lowering(self.device, self.settings, self.dtype, self._positive(X))
             self.programs, columns = self._lowering.of(pop)
+            self._check_options(self.programs, columns)
             self._load(self.programs, columns, self.device.xp.asarray(X))
             self._baseline = self._baseline_of(pop)
         self._launched: dict[Any, dict[str, Any]] = {}
@@ -108,6 +110,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         """Take another population; what belongs to the data stays, and launches are kept."""
         with Needing(self.device, "the programs"):
             programs, columns = self._lowering.of(pop)
+            self._check_options(programs, columns)
             baseline = self._baseline_of(pop)
             self._launcher.take(programs, columns)
         self.programs, self._baseline = programs, baseline
@@ -332,6 +335,30 @@ class Engine(DeviceEngine, contract.Differentiable):
         """Each expression's best fit from (n_starts, n_exprs, max_params) starts."""
         return self._derivatives.fit(starts, y, weights, options)
 
+    # ── what was decided ─────────────────────────────────────────────────────────────
+
+    def decisions(self) -> list[str]:
+        """The variants of the interpreter that run, and what else there was."""
+        if self._baseline or not self.n_exprs or not self.n_points:
+            return [f"a launch for each expression, {self._baseline_block} threads a block"] if self._baseline else []
+        launcher, fast = self._launcher, self.settings.operators == "fast"
+        sizes = Sizes(self.n_points, self.n_exprs, launcher.n_columns, self.programs.n_slots)
+        lines = [
+            f"{number_of(sizes.n_columns, 'column')} (variables and functions of one), "
+            f"up to {number_of(sizes.n_slots, 'value')} put aside"
+        ]
+        for task, wide in (("values", True), ("losses", False)):
+            shape = self._shape(self.n_exprs, wide)
+            others = shapes(sizes, self.device, self.dtype.itemsize, fast, self.block_size, self.vectors, wide)
+            where = "shared" if shape.columns_shared else "global"
+            asked = " as asked" if self.block_size or self.vectors else f", the best of {len(others)} that fit"
+            lines.append(
+                f"{task}: {shape.tile // shape.lanes} points a thread, {shape.block} threads a block, columns in "
+                f"{where} memory ({shape.shared_bytes(sizes.n_columns, sizes.n_slots, 2, True) / 1024:.3g} of "
+                f"{self.device.shared_per_block / 1024:.3g} KiB a block){asked}"
+            )
+        return [*lines, f"sums over a warp: {self.reduction}"]
+
     # ── launches ─────────────────────────────────────────────────────────────────────
 
     def kernels(self) -> list[dict[str, Any]]:
@@ -379,15 +406,24 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def _shape(self, n_items: int, wide: bool = False) -> LaunchShape:
         """The best variant for so many items."""
-        sizes = Sizes(self.n_points, n_items, self._launcher.n_columns, self.programs.n_slots)
+        return self._shape_for(n_items, self._launcher.n_columns, self.programs.n_slots, wide)
+
+    def _shape_for(self, n_items: int, n_columns: int, n_slots: int, wide: bool) -> LaunchShape:
+        sizes = Sizes(self.n_points, n_items, n_columns, n_slots)
         if (sizes, wide) not in self._shapes:
             if len(self._shapes) >= self.most_ready:
                 self._shapes.clear()
-            self._shapes[sizes, wide] = shapes(
-                sizes, self.device, self.dtype.itemsize, self.settings.operators == "fast",
-                self.block_size, self.vectors, wide,
-            )[0]  # fmt: skip
+            itemsize, fast = self.dtype.itemsize, self.settings.operators == "fast"
+            fitting = shapes(sizes, self.device, itemsize, fast, self.block_size, self.vectors, wide)
+            if not fitting:
+                raise too_large(sizes, self.device, itemsize, self.block_size, self.vectors, wide)
+            self._shapes[sizes, wide] = fitting[0]
         return self._shapes[sizes, wide]
+
+    def _check_options(self, programs: Bytecode, columns: Columns) -> None:
+        """An error, before any work, if the options asked for leave no variant for these programs."""
+        if (self.block_size or self.vectors) and not self._per_expression:
+            self._shape_for(len(programs.first_instruction), len(columns.code), programs.n_slots, True)
 
 
 def _hand_over(counted: Any, counts: Any) -> None:

@@ -38,7 +38,7 @@ from exprkit.backends.transpiler.modules import ModuleCache, ModuleOptions
 from exprkit.backends.transpiler.program import MANY, CodeShape, Transpiled, parts, shape_of
 from exprkit.backends.transpiler.structures import to_compile
 from exprkit.backends.transpiler.templates import CHUNK, LINE, VALUES, WARP, Kind
-from exprkit.errors import ArgumentError, DataError, one_of
+from exprkit.errors import ArgumentError, DataError, number_of, one_of
 from exprkit.expressions.population import Population
 from exprkit.programs.lower import lower
 
@@ -167,6 +167,21 @@ class Engine(DeviceEngine, contract.Compiling):
     def _widest(self, task: str) -> int:
         """Points of the longest vector that a thread loads or stores."""
         return max(part.shape.points for part, _ in self.parts(task))
+
+    # ── what was decided ─────────────────────────────────────────────────────────────
+
+    def decisions(self) -> list[str]:
+        """Structures, whether they share code, and how each task's are bundled."""
+        alike = self.structures.indirect
+        shared = "those that differ in their columns alone share code" if alike else "each has its own code"
+        lines = [f"{number_of(len(self.structures), 'structure')} of {number_of(self.n_exprs, 'expression')}, {shared}"]
+        for task, words in ((VALUES, "values"), ("square", "losses")):
+            for part, _ in self.parts(task) if self.n_exprs and self.n_points else ():
+                lines.append(
+                    f"{words}: {number_of(len(part.bundles), 'bundle')} in {number_of(len(part), 'module')}, "
+                    f"{number_of(part.shape.points, 'point')} a thread, {part.shape.block} threads a block"
+                )
+        return lines
 
     # ── values ───────────────────────────────────────────────────────────────────────
 
