@@ -577,4 +577,6 @@ SETS: dict[str, tuple[str, ...]] = {
     "thesis": ("add", "sub", "mul", "div", "pow", "abs", "log", "exp", "inv", "sqrt"),
     # common in genetic programming; defined on the whole real line but at isolated points
     "gp": ("add", "sub", "mul", "div", "sin", "cos", "exp", "logabs"),
+    # what a search for a law begins with
+    "search": ("add", "sub", "mul", "div", "sqr", "sqrt", "exp", "log", "sin", "cos", "tanh"),
 }

@@ -1,0 +1,95 @@
+"""Pairs of the join, confirmed: their numbers by least squares on all rows, and the shortest formula they make.
+
+In: ``Pairs`` of a form, the ``Sample``.  Out: formulas that are y but for rounding at every row.
+
+    >>> import numpy as np
+    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.regression import links
+    >>> from exprkit.regression.confirm import confirmed
+    >>> from exprkit.regression.join import Partners
+    >>> from exprkit.regression.pool import Pool
+    >>> from exprkit.regression.sample import Sample
+    >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
+    >>> sample = Sample(X, X[:, 0] / (3 + 5 * X[:, 0] * X[:, 1]))
+    >>> pool = Pool(sample.X[:16], rows(["+", "*", "/"]), constants=[1.0])
+    >>> pool.grow(3, most=1000)
+    >>> form = links.forms([])[1]
+    >>> print(*confirmed(Partners(pool).of(sample.y[:16], form), form, pool, sample)[:1])
+    x1 / (5 * x1 * x2 + 3)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from exprkit.evaluate.evaluator import Evaluator
+from exprkit.expressions.expression import Expression
+from exprkit.expressions.parser import parse
+from exprkit.regression.join import Pairs
+from exprkit.regression.links import PLUS, Form
+from exprkit.regression.polish import CLOSE, simple_number, simplified
+from exprkit.regression.pool import Pool
+from exprkit.regression.sample import Sample
+
+TRIED = 16  # pairs of a form, the smallest
+
+
+def values_of(expressions: list[Expression], X: np.ndarray, threads: int | None = None) -> np.ndarray:
+    """Of formulas without parameters, float64 (n_exprs, n_rows)."""
+    pop = parse(expressions)
+    with np.errstate(all="ignore"):
+        values: np.ndarray = Evaluator(pop, X, "cpu", dtype="float64", threads=threads).evaluate()
+    return values
+
+
+def confirmed(pairs: Pairs, form: Form, pool: Pool, sample: Sample) -> list[Expression]:
+    """Formulas that are exact at all rows, the shortest first."""
+    f, h = pairs.f[:TRIED].tolist(), pairs.h[:TRIED].tolist()
+    v = form.behind(sample.y)
+    if not f or v is None:
+        return []
+    numbers = sorted({*f, *h})
+    place = {number: k for k, number in enumerate(numbers)}
+    expressions = [pool.expression(number) for number in numbers]
+    values = values_of(expressions, sample.X)
+    made: list[Expression] = []
+    for i, j in zip(f, h, strict=True):
+        f_values, h_values = values[place[i]], values[place[j]]
+        wanted = form.linear_part(v, f_values)
+        if not np.isfinite(wanted).all() or not np.isfinite(h_values).all():
+            continue
+        whole = _without_number(expressions[place[i]], form)
+        for a, b in _numbers(wanted, h_values):
+            made.append(simplified(form.expression(whole, line(a, b, expressions[place[j]]))))
+    if not made:
+        return []
+    exact = sample.is_exact(values_of(made, sample.X))
+    return sorted((made[k] for k in np.flatnonzero(exact)), key=lambda formula: formula.n_tokens)
+
+
+def _without_number(f: Expression, form: Form) -> Expression | None:
+    """None where f is the number 1 that can be left out."""
+    return None if form.way != PLUS and str(f) == "1" else f
+
+
+def line(a: float, b: float, h: Expression) -> Expression:
+    """a + b h."""
+    return b * h if a == 0 else a + b * h
+
+
+def _numbers(wanted: np.ndarray, h: np.ndarray) -> list[tuple[float, float]]:
+    """What a and b may be: b alone, both, and both as simple numbers."""
+    with np.errstate(all="ignore"):
+        weight = np.where(wanted != 0, 1 / np.abs(wanted), 0.0)
+        scale = 1 / np.abs(h * weight).max()
+        columns = np.column_stack([weight / weight.max(), h * weight * scale])
+    if not np.isfinite(columns).all():
+        return []
+    target = wanted * weight
+    alone = float(columns[:, 1] @ target / (columns[:, 1] @ columns[:, 1])) * scale
+    (a, b), *_ = np.linalg.lstsq(columns, target, rcond=None)
+    a, b = float(a / weight.max()), float(b * scale)
+    near = (CLOSE, 1e-8, 1e-6)  # the data determine a number that hardly counts less well than y
+    pairs = [(0.0, simple_number(alone)), (0.0, alone), *((simple_number(a, c), simple_number(b, CLOSE)) for c in near)]
+    pairs += [*((simple_number(a, c), b) for c in near), *((a, simple_number(b, c)) for c in near), (a, b)]
+    return [pair for pair in dict.fromkeys(pairs) if all(map(np.isfinite, pair)) and pair[1] != 0]

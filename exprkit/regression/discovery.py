@@ -1,0 +1,292 @@
+"""Discovery: the stages of a search, one after the other, until a law is found or a limit is reached.
+
+In: a ``Sample``, operators, ``Settings``.  Out: a ``Front``.
+
+    >>> import numpy as np
+    >>> from exprkit.regression.discovery import Discovery, Settings
+    >>> from exprkit.regression.limits import Limits
+    >>> from exprkit.regression.sample import Sample
+    >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
+    >>> found = Discovery(Sample(X, X[:, 0] / (3 + 5 * X[:, 1])), Settings(), Limits())
+    >>> found.run()
+    'a formula is exact'
+    >>> print(found.front.entries()[-1].expression)
+    x1 / (5 * x2 + 3)
+
+======================  ===============================================================================
+stage                   what it does
+======================  ===============================================================================
+``begin``               the mean, and what the user guesses
+``join``                pools of growing size: pairs of functions that make y exactly
+``regress``             all pairs of a small pool by least squares, for data with noise
+``evolve``              generations from all of that
+``polish``              every formula of the front without one of its numbers, or with a simpler one
+======================  ===============================================================================
+
+The search ends where a formula is y but for rounding: there is nothing to be gained by what is longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from exprkit.expressions.expression import Expression
+from exprkit.expressions.parser import parse
+from exprkit.expressions.population import Population
+from exprkit.fitting.fit import FitProblem
+from exprkit.operators import ops
+from exprkit.regression import links
+from exprkit.regression.confirm import TRIED, confirmed, line, values_of
+from exprkit.regression.constants import as_constants, as_parameters
+from exprkit.regression.evolution import Evolution
+from exprkit.regression.front import Front
+from exprkit.regression.join import Partners
+from exprkit.regression.limits import Ended, Limits
+from exprkit.regression.polish import simplified, simple_number
+from exprkit.regression.pool import Pool
+from exprkit.regression.regress import best_pairs
+from exprkit.regression.sample import Sample
+from exprkit.text.tokens import CONSTANT
+
+POINTS = 16  # at which functions of a pool are told apart
+FEWEST_POINTS = 6  # that tell two functions and two numbers from a coincidence
+STAGES = (1_000, 30_000)  # functions of the pools before the last
+PAIRED, PAIRED_WITHIN = 3_000, 1_000  # functions of which all pairs are fitted; within an operator
+PAIRED_ROWS = 128  # at which
+FITTED_ROWS = 256  # of the sample, for fits and regressions
+BLOCKS = 400  # small functions that trees are varied with
+POLISHED = 10  # generations between two polishes of the front
+MOST_OFFERED = 24  # formulas of a generation that are looked at closer
+SIMPLER = 1.001  # times its loss may a formula's be, if it is simpler
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user may say of a search; ``SymbolicRegressor`` explains it."""
+
+    operators: tuple[ops.Operator, ...] = field(default_factory=lambda: default_operators())
+    niterations: int = 100
+    population_size: int = 1000
+    maxsize: int = 30
+    loss: str = "squares"
+    pool_size: int = 300_000
+    crossover_probability: float = 0.4
+    tournament_size: int = 10
+    optimizer_iterations: int = 8
+    early_stop: Callable[[float, int], bool] = lambda loss, size: False
+    guesses: Sequence[Expression] = ()
+    seed: int = 0
+    backend: str = "cpu"
+    threads: int | None = None
+
+
+def default_operators() -> tuple[ops.Operator, ...]:
+    return tuple(ops.BY_NAME[name] for name in ops.SETS["search"])
+
+
+class Discovery:
+    """A search and its front.
+
+    Attributes
+    ----------
+    front : Front
+    stage : what is being done, in words
+    """
+
+    def __init__(
+        self, sample: Sample, settings: Settings, limits: Limits, front: Front | None = None,
+        shown: Callable[[Discovery], None] = lambda search: None,
+    ) -> None:  # fmt: skip
+        self.sample, self.settings, self.limits, self._shown = sample, settings, limits, shown
+        self.front = front or Front(settings.maxsize, sample.floor)
+        self.stage, self._exact = "", False
+        self._unary = [row for row in settings.operators if row.arity == 1]
+        self._rows = sample if len(sample) <= FITTED_ROWS else sample.few(FITTED_ROWS, settings.seed)
+        self._problem: FitProblem | None = None
+
+    def run(self) -> str:
+        """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
+        try:
+            for stage in (self.begin, self.join, self.regress, self.evolve):
+                self.stage = stage.__name__
+                stage()
+                self._look()
+        except Ended as ended:
+            return str(ended)
+        return f"{self.settings.niterations:,} iterations are done"
+
+    # ── stages ──
+
+    def begin(self) -> None:
+        mean = float(self.sample.w @ self.sample.y / self.sample.total)
+        self.offer([*self._refitted([*parse([repr(mean)]), *self.settings.guesses]), *self.settings.guesses])
+
+    def join(self) -> None:
+        """Exact pairs; the first pool that has some is the last."""
+        n_points = min(POINTS, len(self.sample))
+        if n_points < FEWEST_POINTS:
+            return
+        few = self.sample.few(n_points, self.settings.seed)
+        sizes = [size for size in STAGES if size < self.settings.pool_size]
+        for most in [*sizes, self.settings.pool_size]:
+            pool = self._pool(few, most)
+            partners = Partners(pool, self.settings.threads, self.limits.check)
+            for form in links.forms(self._unary):
+                pairs = partners.of(few.y, form)
+                self.limits.count(len(pool))
+                self.offer(confirmed(pairs, form, pool, self.sample)[:TRIED])
+                self.limits.check()
+            self._look()
+
+    def regress(self) -> None:
+        """The best pairs by least squares; refitted in the terms of y and all rows."""
+        few = self.sample.few(min(PAIRED_ROWS, len(self.sample)), self.settings.seed)
+        pools = [self._pool(few, min(most, self.settings.pool_size)) for most in (PAIRED, PAIRED_WITHIN)]
+        for form in links.forms(self._unary):
+            pool = pools[form.outer is not None]
+            pairs = best_pairs(pool, few, form, go_on=self.limits.check)
+            self.limits.count(len(pool) if pairs else 0)
+            made = [self._joined(pool, form, pair.f, pair.h) for pair in pairs if pair.size < self.settings.maxsize]
+            self.offer(self._refitted([formula for formula in made if formula is not None]))
+            self._look()
+        self.polish()
+
+    def evolve(self) -> None:
+        settings = self.settings
+        pool = self._pool(self._rows, BLOCKS)
+        evolution = Evolution(
+            self._rows, list(settings.operators), parse([pool.expression(i) for i in range(len(pool))]),
+            population_size=settings.population_size, width=settings.maxsize, seed=settings.seed,
+            crossover=settings.crossover_probability, tournament=settings.tournament_size,
+            steps=settings.optimizer_iterations, loss=settings.loss, backend=settings.backend, threads=settings.threads,
+        )  # fmt: skip
+        evolution.generation()
+        for number in range(settings.niterations):
+            if number % POLISHED == 0:
+                evolution.seed(parse([entry.expression for entry in self.front.entries()]))
+            made = evolution.generation()
+            self.limits.count(len(made.loss))
+            self._offer_best(made.formulas, made.loss)
+            self.stage = f"generation {number + 1}"
+            self._look()
+            if number % POLISHED == POLISHED - 1:
+                self.polish()
+        self.polish()
+
+    def polish(self) -> None:
+        """Every formula without one of its numbers, or with a simple one; fitted until nothing moves."""
+        entries = self.front.entries()
+        self.offer(self._refitted([entry.expression for entry in entries]))
+        simpler = [formula for entry in self.front.entries() for formula in _simpler(entry.expression)]
+        for k in range(0, len(simpler), 64):
+            self.limits.check()
+            part = simpler[k : k + 64]
+            self.offer([*part, *self._refitted(part)])
+
+    # ── what all stages do ──
+
+    def _pool(self, sample: Sample, most: int) -> Pool:
+        pool = Pool(sample.X, self.settings.operators, threads=self.settings.threads, go_on=self.limits.check)
+        pool.grow(self.settings.maxsize, most)
+        self.limits.count(pool.tried)
+        return pool
+
+    def offer(self, formulas: Iterable[Expression]) -> None:
+        """To the front, by their loss at all rows."""
+        listed = [formula for formula in formulas if formula.n_tokens <= 2 * self.settings.maxsize]
+        if not listed:
+            return
+        values = values_of(listed, self.sample.X, self.settings.threads)
+        losses, exact = self.sample.loss(values, self.settings.loss), self.sample.is_exact(values)
+        for formula, loss, is_exact in zip(listed, losses.tolist(), exact.tolist(), strict=True):
+            if self.front.offer(formula, loss) and is_exact:
+                self._exact = True
+
+    def _look(self) -> None:
+        """Show what is there, and end if it is good enough."""
+        self._shown(self)
+        self.limits.check()
+        if self._exact:
+            self.polish_exact()
+            raise Ended("a formula is exact")
+        if any(self.settings.early_stop(entry.loss, entry.size) for entry in self.front.entries()):
+            raise Ended("the loss is as small as was asked for")
+
+    def polish_exact(self) -> None:
+        """Simple numbers for those of exact formulas."""
+        self._exact = False
+        for entry in self.front.entries()[-3:]:
+            self.offer(_simpler(entry.expression))
+
+    def _offer_best(self, pop: Population, loss: np.ndarray) -> None:
+        """What may enter the front, in its shortest form."""
+        entries = self.front.entries()
+        sizes, limits = np.array([e.size for e in entries]), np.array([e.loss for e in entries])
+        place = np.searchsorted(sizes, pop.n_tokens, side="right") - 1
+        promising = np.flatnonzero(loss < np.where(place >= 0, limits[place], np.inf))
+        best = promising[np.argsort(loss[promising], kind="stable")[:MOST_OFFERED]]
+        self.offer(simplified(pop[int(i)]) for i in best)
+
+    def _joined(self, pool: Pool, form: links.Form, f: int, h: int) -> Expression | None:
+        """The formula of a pair with numbers by least squares."""
+        numbers = pair_numbers(pool.values[f], pool.values[h], form, self._rows_of(pool))
+        return None if numbers is None else simplified(form.expression(pool.expression(f), line(*numbers, pool.expression(h))))
+
+    def _rows_of(self, pool: Pool) -> np.ndarray:
+        few = self.sample.few(pool.values.shape[1], self.settings.seed)
+        return few.y
+
+    def _refitted(self, formulas: Sequence[Expression]) -> list[Expression]:
+        """With the numbers of least loss, begun at those that they have."""
+        if not formulas:
+            return []
+        if self._problem is None:
+            self._problem = FitProblem(
+                self.sample.X, self.sample.y, weights=self.sample.w, loss=self.settings.loss, max_iter=100, tol=1e-15,
+                backend="cpu", dtype="float64", threads=self.settings.threads,
+            )  # fmt: skip
+        pop, params = as_parameters(parse(list(formulas)))
+        if not pop.max_params:
+            return list(formulas)
+        self.limits.count(len(pop))
+        found = self._problem.fit(pop, init=np.where(np.isnan(params), 0.0, params)).params
+        found = np.where(np.isfinite(found), found, np.where(np.isnan(params), 0.0, params))
+        return [simplified(formula) for formula in as_constants(pop, found)]
+
+
+def pair_numbers(f: np.ndarray, h: np.ndarray, form: links.Form, y: np.ndarray) -> tuple[float, float] | None:
+    """a and b of a pair of a form without inner operator, in the terms of what is behind the outer one."""
+    v = form.behind(y)
+    with np.errstate(all="ignore"):
+        f = 1 / f if form.way == links.OVER else f
+        columns = np.column_stack([f, f * h])
+        scale = 1 / np.abs(columns).max(axis=0)
+    if v is None or not np.isfinite(columns * scale).all():
+        return None
+    a, b = np.linalg.lstsq(columns * scale, v, rcond=None)[0] * scale
+    return (float(a), float(b)) if np.isfinite([a, b]).all() and b != 0 else None
+
+
+def _simpler(formula: Expression) -> list[Expression]:
+    """The formula with one of its numbers 0, 1, or a simple number nearby; with all of them simple."""
+    places = np.flatnonzero(formula.kinds == CONSTANT).tolist()
+    numbers = {place: float(formula.values[place : place + 1].view(np.float64)[0]) for place in places}
+    changes = [{place: new} for place in places for new in _nearby(numbers[place]) if new != numbers[place]]
+    for close in (1e-8, 1e-4, 1e-2):
+        changes.append({place: simple_number(numbers[place], close) for place in places})
+    made = [simplified(_with_numbers(formula, change)) for change in changes if change]
+    return [other for other in made if str(other) != str(formula)]
+
+
+def _nearby(number: float) -> list[float]:
+    return list(dict.fromkeys([0.0, 1.0, -1.0, *(simple_number(number, close) for close in (1e-8, 1e-4, 1e-2))]))
+
+
+def _with_numbers(formula: Expression, change: dict[int, float]) -> Expression:
+    values = formula.values.copy()
+    for place, number in change.items():
+        values[place] = np.float64(number).view(np.uint64)
+    return Expression(formula.kinds, values, formula.variables)

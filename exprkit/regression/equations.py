@@ -1,0 +1,162 @@
+"""Equations: the formulas of a front as tables, text and figures, and which of them is selected.
+
+In: the entries of a ``Front``.  Out: a DataFrame, LaTeX, Python, a figure.
+
+    >>> import exprkit as ek
+    >>> from exprkit.regression.equations import numpy_text
+    >>> print(numpy_text(ek.parse("2 * sqrt(x1)")[0], ["x1"]))
+    import numpy
+    <BLANKLINE>
+    def f(x1):
+        return 2.0*numpy.sqrt(x1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from exprkit.errors import ExprkitError, brought_by
+from exprkit.expressions.expression import Expression
+from exprkit.expressions.parser import parse
+from exprkit.fitting.description_length import description_length, function_length
+from exprkit.fitting.fit import FitProblem
+from exprkit.regression.constants import as_constants, as_parameters
+from exprkit.regression.front import Entry
+from exprkit.regression.sample import Sample
+from exprkit.text.tokens import CONSTANT
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NATS_OF_A_NUMBER = 0.5  # times log n: of a parameter whose precision could not be found
+
+
+def described(entries: Sequence[Entry], sample: Sample) -> tuple[list[float], list[list[float]], list[list[float]]]:
+    """Description lengths in nats, numbers, and their standard errors, of every formula."""
+    pop, params = as_parameters(parse([entry.expression for entry in entries]))
+    n = sample.total
+    squares = np.array([entry.loss for entry in entries])
+    residuals = n / 2 * np.log(np.maximum(squares, max(sample.floor, 1e-300)))
+    rough = residuals + function_length(pop) + NATS_OF_A_NUMBER * np.log(max(n, 2)) * pop.n_params
+    errors = np.full(params.shape, np.nan)
+    if pop.max_params:
+        problem = FitProblem(
+            sample.X, sample.y, weights=sample.w, loss="squares", max_iter=0, backend="cpu", dtype="float64"
+        )
+        start = np.where(np.isnan(params), 0.0, params)
+        try:
+            errors = np.asarray(problem.fit(pop, init=start).standard_errors)
+        except (ExprkitError, np.linalg.LinAlgError):
+            pass
+    with np.errstate(all="ignore"):
+        nats = np.log(np.abs(params) / errors) + np.log(2 * np.sqrt(12)) - np.log(np.sqrt(12))
+    known = np.isfinite(nats)
+    each = np.where(known, np.maximum(nats, np.log(2)), NATS_OF_A_NUMBER * np.log(max(n, 2)))
+    each = np.where(np.isnan(params), 0.0, each)
+    simple = _is_simple(params)
+    each[simple] = np.abs(np.log(np.abs(params[simple]))) + np.log(2)
+    lengths = residuals + function_length(pop) + each.sum(axis=1)
+    lengths = np.where(np.isfinite(lengths), lengths, rough)
+    count = pop.n_params
+    rows = [(params[i, :k].tolist(), errors[i, :k].tolist()) for i, k in enumerate(count.tolist())]
+    return lengths.tolist(), [row[0] for row in rows], [row[1] for row in rows]
+
+
+def _is_simple(params: np.ndarray) -> np.ndarray:
+    """Which numbers are written as they are: small whole ones and halves."""
+    with np.errstate(invalid="ignore"):
+        return (params == np.round(2 * params) / 2) & (np.abs(params) <= 100) & (params != 0)
+
+
+def selected(
+    entries: Sequence[Entry], lengths: Sequence[float], how: str, parsimony: float, exact: bool, floor: float
+) -> int:
+    """The number of the formula that ``model_selection`` means."""
+    losses = np.maximum([entry.loss for entry in entries], max(floor, 1e-300))
+    sizes = np.array([entry.size for entry in entries])
+    if how == "accuracy" or (how == "best" and exact):
+        return int(np.argmin(np.where(losses <= losses.min() * 1.0000001, sizes, 1 << 30)))
+    if how == "score":
+        return int(np.argmax(scores(entries, floor) - parsimony))
+    return int(np.argmin(np.asarray(lengths) + parsimony * sizes))
+
+
+def scores(entries: Sequence[Entry], floor: float) -> np.ndarray:
+    """By how much the logarithm of the loss falls for every token more."""
+    losses = np.log(np.maximum([entry.loss for entry in entries], max(floor, 1e-300)))
+    sizes = np.array([entry.size for entry in entries])
+    found = np.zeros(len(entries))
+    found[1:] = -np.diff(losses) / np.diff(sizes)
+    return found
+
+
+def table(
+    entries: Sequence[Entry], named: Sequence[Expression], lengths: Sequence[float],
+    numbers: Sequence[list[float]], errors: Sequence[list[float]],
+) -> pd.DataFrame:  # fmt: skip
+    """A row per formula."""
+    with brought_by("search"):
+        import pandas as pd
+
+    return pd.DataFrame({
+        "complexity": [entry.size for entry in entries],
+        "loss": [entry.loss for entry in entries],
+        "score": scores(entries, 0.0),
+        "equation": [str(formula) for formula in named],
+        "description_length": list(lengths),
+        "sympy_format": [formula.sympy() for formula in named],
+        "latex": [latex(formula, 4) for formula in named],
+        "parameters": list(numbers),
+        "parameter_errors": list(errors),
+    })  # fmt: skip
+
+
+def latex(formula: Expression, precision: int) -> str:
+    """LaTeX with numbers of so many digits."""
+    pop, params = as_parameters(parse([formula]))
+    if not pop.max_params:
+        return formula.latex()
+    rounded = np.array([[float(f"{number:.{precision}g}") for number in params[0]]])
+    short = as_constants(pop, rounded)[0]
+    return Expression(short.kinds, short.values, formula.variables).latex()
+
+
+def latex_table(entries: Sequence[Entry], named: Sequence[Expression], precision: int) -> str:
+    """Of booktabs."""
+    rows = [
+        f"$y = {latex(formula, precision)}$ & ${entry.size}$ & ${_scientific(entry.loss)}$ \\\\"
+        for entry, formula in zip(entries, named, strict=True)
+    ]
+    head = [r"\begin{tabular}{lcc}", r"\toprule", r"Equation & Complexity & Loss \\", r"\midrule"]
+    return "\n".join([*head, *rows, r"\bottomrule", r"\end{tabular}"])
+
+
+def _scientific(number: float) -> str:
+    mantissa, _, exponent = f"{number:.3g}".partition("e")
+    return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
+
+
+def numpy_text(formula: Expression, words: Sequence[str]) -> str:
+    """A function of the variables."""
+    from sympy.printing.numpy import NumPyPrinter
+
+    body = NumPyPrinter().doprint(formula.sympy())
+    return f"import numpy\n\ndef f({', '.join(words)}):\n    return {body}"
+
+
+def plot_front(entries: Sequence[Entry], chosen: int, ax: Any = None) -> Any:
+    """Loss over size."""
+    with brought_by("notebooks"):
+        import matplotlib.pyplot as plt
+
+    if ax is None:
+        ax = plt.subplots(figsize=(5, 3.2), layout="constrained")[1]
+    sizes, losses = [entry.size for entry in entries], [max(entry.loss, 1e-300) for entry in entries]
+    ax.step(sizes, losses, where="post", color="0.6", lw=1)
+    ax.plot(sizes, losses, "o", ms=4)
+    ax.plot(sizes[chosen], losses[chosen], "o", ms=9, mfc="none", mec="C3")
+    ax.set(xlabel="complexity / tokens", ylabel="loss", yscale="log")
+    return ax

@@ -1,0 +1,105 @@
+"""Links: how two functions f and h of the pool and two free numbers a and b stand together for y.
+
+In: the unary operators.  Out: the forms that are tried, and the inverses that they are taken apart by.
+
+    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.regression.links import forms
+    >>> [form.text for form in forms(rows(["exp"]))][:4]
+    ['f * (a + b * h)', 'f / (a + b * h)', 'f + a + b * h', 'f * exp(a + b * h)']
+
+An inverse is found by values in the table of operators: ``log`` is what makes x of ``exp(x)``.  Where an operator
+takes several numbers to one (``sin``), its inverse is one of them, and only data in that range are understood.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from exprkit.expressions.expression import Expression, applied
+from exprkit.operators import ops
+
+TIMES, OVER, PLUS = range(3)  # how f stands with the rest
+HIDDEN = 100.0  # times its size may be the summand f of a value: more would be cancelled, and hide it
+SAME = 1e-9  # to within which an inverse has to lead back to where it came from
+_AT = np.array([0.11, 0.37, 0.52, 0.83])  # where inverses are recognised; every operator of the table is defined there
+
+
+class Form(NamedTuple):
+    """``outer(f * inner(a + b h))``, with ``/`` or ``+`` in the place of ``*``; None: no operator there."""
+
+    outer: ops.Operator | None
+    way: int
+    inner: ops.Operator | None
+
+    @property
+    def text(self) -> str:
+        z = "a + b * h" if self.way == PLUS else "(a + b * h)"
+        z = f"{self.inner.name}(a + b * h)" if self.inner else z
+        body = f"f {'*/+'[self.way]} {z}"
+        return f"{self.outer.name}({body})" if self.outer else body
+
+    def behind(self, y: np.ndarray) -> np.ndarray | None:
+        """What f and the rest have to make; None where the outer operator does not make this y."""
+        return y if self.outer is None else undone(self.outer, y)
+
+    def linear_part(self, v: np.ndarray, f: np.ndarray) -> np.ndarray:
+        """What ``a + b h`` has to be, nan where it can not be.  ``v``: from ``behind``; any shapes that broadcast."""
+        with np.errstate(all="ignore"):
+            if self.way == PLUS:
+                q = np.where(np.abs(f) <= HIDDEN * np.abs(v), v - f, np.nan)
+            else:
+                q = v / f if self.way == TIMES else f / v
+            if self.inner is None:
+                return q
+            z = inverse(self.inner).numpy(q)  # type: ignore[union-attr]
+            back = self.inner.numpy(z)
+            return np.where(np.abs(back - q) <= SAME * np.abs(q), z, np.nan)
+
+    def expression(self, f: Expression | None, z: Expression) -> Expression:
+        """The whole, ``z`` being the linear part; None for an f that is 1 (or 0, of a sum)."""
+        rest = z if self.inner is None else applied(self.inner, z)
+        if f is None:
+            body = 1.0 / rest if self.way == OVER else rest
+        else:
+            body = f + rest if self.way == PLUS else f * rest if self.way == TIMES else f / rest
+        return body if self.outer is None else applied(self.outer, body)
+
+
+@functools.cache
+def _inverses() -> dict[int, ops.Operator]:
+    """By an operator's code the one that undoes it."""
+    unary = [row for row in ops.OPERATORS if row.arity == 1]
+    found: dict[int, ops.Operator] = {}
+    for row in unary:
+        for other in unary:
+            with np.errstate(all="ignore"):
+                back = other.numpy(row.numpy(_AT))
+            if row.code not in found and np.allclose(back, _AT, rtol=1e-9) and not np.allclose(row.numpy(_AT), _AT):
+                found[row.code] = other
+    return found
+
+
+def inverse(row: ops.Operator) -> ops.Operator | None:
+    """The operator that undoes this one, or None."""
+    return _inverses().get(row.code)
+
+
+def undone(row: ops.Operator, y: np.ndarray) -> np.ndarray | None:
+    """What an operator made y of, or None where it did not."""
+    with np.errstate(all="ignore"):
+        x = inverse(row).numpy(y)  # type: ignore[union-attr]
+        fine = np.isfinite(x).all() and (np.abs(row.numpy(x) - y) <= SAME * np.abs(y)).all()
+    return x if fine else None
+
+
+def forms(unary: Sequence[ops.Operator]) -> list[Form]:
+    """All forms with at most one of these operators, the simplest first."""
+    able = [row for row in unary if inverse(row) is not None]
+    plain = [Form(None, way, None) for way in (TIMES, OVER, PLUS)]
+    inner = [Form(None, way, row) for row in able for way in (TIMES, OVER)]
+    outer = [Form(row, way, None) for row in able for way in (TIMES, PLUS, OVER)]
+    return plain + inner + outer

@@ -1,0 +1,319 @@
+"""The pool: distinct functions of the variables and small constants, size by size, told apart by their values.
+
+In: a few points of the data, operators.  Out: the functions' values there, and how each is made of smaller ones.
+
+    >>> import numpy as np
+    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.regression.pool import Pool
+    >>> points = np.random.default_rng(0).uniform(1, 2, (16, 2))
+    >>> pool = Pool(points, rows(["+", "*", "/"]), constants=[1.0])
+    >>> pool.grow(3, most=1000)
+    >>> len(pool), str(pool.expression(7))
+    (15, 'x2 + 1')
+
+A function is a row of values, and is kept where no function of the same size or less has the same values up to
+their sign: what differs by rounding alone is one function.  Left out are functions that are not finite or the same
+everywhere, differences of which little more than rounding is left, and operators where they magnify rounding
+(``sin`` of 1e20).  An operator that is no power (``exp``, ``sin``, ...) is not put inside another one.
+
+Sizes are counted in tokens; ``-f`` inside of a function costs one.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from exprkit.expressions.expression import Expression, applied, constant, variables
+from exprkit.operators import ops
+from exprkit.runtime import slices
+from exprkit.runtime.jit import compiled
+
+CHUNK = 1 << 15  # combinations that a thread takes at a time
+LEAF, NEGATED = 0, 256  # of ``made_by``: no operator; added where the operand is negated first
+LARGEST = 1e150  # values beyond it, or all below its inverse, are no part of a law
+CANCELLED = 1e-9  # what is left of a difference, as a share of its operands
+FLAT = 1e-9  # variation of a function that counts as none, as a share of its size
+SHIFT = 2.0**-40  # of an operand, to see how much an operator magnifies rounding
+MAGNIFIED = 1e-6
+ROUNDED = np.uint64(20)  # bits of a value that a hash leaves out: two values within 1e-10 are one
+EMPTY = -1
+
+
+class Block(NamedTuple):
+    """Combinations of one operator: operands of two sizes; ``b`` is None for a unary one."""
+
+    row: ops.Operator
+    a: range
+    b: range | None
+    negated: bool = False
+
+    def __len__(self) -> int:
+        return len(self.a) * (1 if self.b is None else len(self.b))
+
+
+class Pool:
+    """Functions with their values at a few points.
+
+    Parameters
+    ----------
+    points : float64 array, (n_points, n_vars)
+    operators : list of rows
+    constants : the small numbers that are leaves as well
+    threads : by default all that this process may use
+    go_on : called before every chunk, ends the growth by raising
+
+    Attributes
+    ----------
+    values : float64 array, (n_functions, n_points)
+    sizes : uint8 array, (n_functions,), in tokens; they rise
+    """
+
+    def __init__(
+        self, points: np.ndarray, operators: Sequence[ops.Operator], constants: Sequence[float] = (1.0, 2.0),
+        threads: int | None = None, go_on: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self._n_vars, self._constants = points.shape[1], tuple(constants)
+        self._unary = [row for row in operators if row.arity == 1]
+        self._binary = [row for row in operators if row.arity == 2]
+        self._threads, self._go_on = threads, go_on
+        self._powers = {row.code for row in self._unary if is_power(row)}
+        self._room(1024, len(points))
+        self._table = np.full(1 << 12, EMPTY, np.int64)
+        self._hashes = np.empty(1024, np.uint64)
+        self.tried, self._n, self._ends = 0, 0, [0, 0]
+        leaves = np.vstack([points.T, *(np.full((1, len(points)), c) for c in self._constants)])
+        self._keep(leaves, _Origins(LEAF, np.arange(len(leaves)), np.zeros(len(leaves), int)), 1, len(leaves))
+        self._ends[1] = self._n
+        self.n_leaves = self._n
+
+    def __len__(self) -> int:
+        return self._n
+
+    @property
+    def largest(self) -> int:
+        """The size that has been made completely, or in part."""
+        return len(self._ends) - 1
+
+    def grow(self, size: int, most: int) -> None:
+        """Add functions up to a size, no more than ``most`` in all."""
+        while self.largest < size and self._n < most:
+            for block in self._blocks(self.largest + 1):
+                self._add(block, self.largest + 1, most)
+            self._ends.append(self._n)
+
+    def expression(self, i: int) -> Expression:
+        """Function ``i``, over x1, x2, …"""
+        made_by, a, b = int(self.made_by[i]), int(self.left[i]), int(self.right[i])
+        if made_by == LEAF:
+            return variables(a + 1)[a] if a < self._n_vars else constant(self._constants[a - self._n_vars])
+        row = ops.BY_CODE[made_by % NEGATED]
+        if row.arity == 2:
+            return applied(row, self.expression(a), self.expression(b))
+        inner = self.expression(a)
+        return applied(row, -inner if made_by >= NEGATED else inner)
+
+    # ── combinations ──
+
+    def _of(self, size: int) -> range:
+        return range(self._ends[size - 1], self._ends[size]) if 1 <= size < len(self._ends) else range(0)
+
+    def _blocks(self, size: int) -> Iterator[Block]:
+        """All combinations that make functions of a size."""
+        for row in self._unary:
+            yield Block(row, self._of(size - 1), None)
+            if row.code not in self._powers or not _is_even(row):
+                yield Block(row, self._of(size - 2), None, negated=True)
+        for a in range(1, size - 1):
+            for row in self._binary:
+                b = size - 1 - a
+                if a <= b or not (row.commutative or row.code == ops.SUB):
+                    yield Block(row, self._of(a), self._of(b))
+
+    def _add(self, block: Block, size: int, most: int) -> None:
+        for begin in range(0, len(block), 4 * CHUNK):
+            if self._n >= most:
+                return
+            self._go_on()
+            end = min(begin + 4 * CHUNK, len(block))
+            cuts = [(i, min(i + CHUNK, end)) for i in range(begin, end, CHUNK)]
+            for values, origins in slices.each(lambda i, j: self._made(block, i, j), cuts):
+                self._keep(values, origins, size, most)
+            self.tried += end - begin
+
+    def _made(self, block: Block, begin: int, end: int) -> tuple[np.ndarray, _Origins]:
+        """The values of some combinations, those that are functions."""
+        code = block.row.code + (NEGATED if block.negated else 0)
+        if block.b is None:
+            a = np.arange(block.a.start + begin, block.a.start + end)
+            if block.row.code not in self._powers:
+                a = a[~self.bounded[a]]
+            values, fine = _unary_values(block, self.values[a])
+            return values[fine], _Origins(code, a[fine], np.zeros(int(fine.sum()), np.int64))
+        a, b = np.divmod(np.arange(begin, end), len(block.b))
+        a, b = a + block.a.start, b + block.b.start
+        if block.row.commutative or block.row.code == ops.SUB:
+            once = (a <= b) if block.row.commutative else a < b
+            if block.a != block.b:
+                once = np.ones(len(a), bool)
+            a, b = a[once], b[once]
+        left, right = self.values[a], self.values[b]
+        with np.errstate(all="ignore"):
+            values = block.row.numpy(left, right)
+        fine = _check(values, left, right)
+        return values[fine], _Origins(code, a[fine], b[fine])
+
+    def _keep(self, values: np.ndarray, origins: _Origins, size: int, most: int) -> None:
+        """Append what is new."""
+        hashes = np.empty(len(values), np.uint64)
+        _hash(values, hashes)
+        while 2 * (self._n + len(values)) > len(self._table):
+            self._table = np.full(2 * len(self._table), EMPTY, np.int64)
+            _insert_again(self._hashes[: self._n], self._table)
+        new = np.zeros(len(values), np.bool_)
+        self._hashes = _with_room(self._hashes, self._n + len(values))
+        n = int(_insert(hashes, self._hashes, self._table, self._n, most, new))
+        if n == self._n:
+            return
+        self._room(n, values.shape[1])
+        span = slice(self._n, n)
+        self._values[span], self.sizes[span] = values[new], size
+        self.made_by[span], self.left[span], self.right[span] = origins.code, origins.a[new], origins.b[new]
+        self.bounded[span] = self._is_bounded(origins, new)
+        self._n = n
+
+    def _is_bounded(self, origins: _Origins, new: np.ndarray) -> np.ndarray | bool:
+        """Whether an operator that is no power stands somewhere inside."""
+        if origins.code == LEAF:
+            return False
+        row = ops.BY_CODE[origins.code % NEGATED]
+        inner = self.bounded[origins.a[new]]
+        return inner | self.bounded[origins.b[new]] if row.arity == 2 else inner | (row.code not in self._powers)
+
+    def _room(self, n: int, n_points: int) -> None:
+        if not hasattr(self, "_values"):
+            self._values = np.empty((n, n_points))
+            self.sizes, self.bounded = np.empty(n, np.uint8), np.empty(n, np.bool_)
+            self.made_by, self.left, self.right = (np.empty(n, kind) for kind in (np.int16, np.int32, np.int32))
+        for name in ("_values", "sizes", "bounded", "made_by", "left", "right"):
+            setattr(self, name, _with_room(getattr(self, name), n))
+
+    @property
+    def values(self) -> np.ndarray:
+        return self._values[: self._n]
+
+
+class _Origins(NamedTuple):
+    code: int  # of the operator
+    a: np.ndarray  # operands
+    b: np.ndarray
+
+
+def is_power(row: ops.Operator) -> bool:
+    """Whether an operator of a product is the product of its own: ``sqr``, ``sqrt``, ``inv``, ``abs``, …"""
+    a, b = np.array([0.3, 1.7, 5.0]), np.array([2.5, 0.2, 3.0])
+    with np.errstate(all="ignore"):
+        return bool(np.allclose(row.numpy(a * b), row.numpy(a) * row.numpy(b), rtol=1e-12))
+
+
+def _is_even(row: ops.Operator) -> bool:
+    a = np.array([0.3, 0.7, 0.9])
+    with np.errstate(all="ignore"):
+        return bool(np.array_equal(np.abs(row.numpy(a)), np.abs(row.numpy(-a))))
+
+
+def _unary_values(block: Block, inner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    inner = -inner if block.negated else inner
+    with np.errstate(all="ignore"):
+        values = block.row.numpy(inner)
+        again = block.row.numpy(inner * (1 + SHIFT))
+        steady = np.all(np.abs(again - values) <= MAGNIFIED * np.max(np.abs(values), axis=1, initial=0)[:, None], axis=1)
+    return values, steady & _check(values, values, values)
+
+
+def _check(values: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    fine = np.empty(len(values), np.bool_)
+    _check_some(values, left, right, fine)
+    return fine
+
+
+@compiled
+def _check_some(values, left, right, fine):
+    """Which rows are functions: finite, of usual size, not constant, and no mere rounding."""
+    for i in range(len(values)):
+        low, high, largest, operand = np.inf, -np.inf, 0.0, 0.0
+        good = True
+        for k in range(values.shape[1]):
+            v = values[i, k]
+            if not abs(v) < LARGEST:
+                good = False
+                break
+            low, high = min(low, v), max(high, v)
+            largest = max(largest, abs(v))
+            operand = max(operand, min(abs(left[i, k]), abs(right[i, k])))
+        varies = high - low > FLAT * largest
+        fine[i] = good and largest > 1 / LARGEST and varies and _is_left(values, left, right, i)
+
+
+@compiled
+def _is_left(values, left, right, i):
+    """Whether somewhere more is left of the operands than rounding; products and quotients are never too small."""
+    for k in range(values.shape[1]):
+        a, b, v = abs(left[i, k]), abs(right[i, k]), abs(values[i, k])
+        if v > CANCELLED * max(a, b) or v < min(a, b) * 1e-300 or v == a * b or v == a / b:
+            return True
+    return False
+
+
+@compiled
+def _hash(values, hashes):
+    """Of every row's values up to their common sign, rounded."""
+    half = np.uint64(1) << (ROUNDED - np.uint64(1))
+    one = np.empty(1)
+    bits = one.view(np.uint64)
+    for i in range(len(values)):
+        sign = 1.0 if values[i, 0] >= 0 else -1.0
+        h = np.uint64(0x9E3779B97F4A7C15)
+        for k in range(values.shape[1]):
+            one[0] = values[i, k] * sign + 0.0
+            h ^= (bits[0] + half) >> ROUNDED
+            h *= np.uint64(0xFF51AFD7ED558CCD)
+            h ^= h >> np.uint64(32)
+        hashes[i] = h
+
+
+@compiled
+def _insert(hashes, kept, table, n, most, new):
+    """Put hashes that are not there into the table, as functions ``n``, ``n + 1``, …; how many there are then."""
+    mask = np.uint64(len(table) - 1)
+    for i in range(len(hashes)):
+        if n >= most:
+            break
+        slot = np.int64(hashes[i] & mask)
+        while table[slot] != EMPTY and kept[table[slot]] != hashes[i]:
+            slot = np.int64(np.uint64(slot + 1) & mask)
+        if table[slot] == EMPTY:
+            table[slot], kept[n], new[i] = n, hashes[i], True
+            n += 1
+    return n
+
+
+@compiled
+def _insert_again(kept, table):
+    mask = np.uint64(len(table) - 1)
+    for i in range(len(kept)):
+        slot = np.int64(kept[i] & mask)
+        while table[slot] != EMPTY:
+            slot = np.int64(np.uint64(slot + 1) & mask)
+        table[slot] = i
+
+
+def _with_room(array: np.ndarray, n: int) -> np.ndarray:
+    if n <= len(array):
+        return array
+    larger = np.empty((max(n, 2 * len(array)), *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    return larger

@@ -1,0 +1,372 @@
+"""``SymbolicRegressor``: the search as scikit-learn's users expect an estimator.
+
+In: X and y.  Out: formulas, the shortest to the most accurate, and predictions of one of them.
+
+    >>> import numpy as np
+    >>> import exprkit as ek
+    >>> X = np.random.default_rng(0).uniform(1, 2, (100, 2))
+    >>> model = ek.SymbolicRegressor(random_state=0).fit(X, 2 * X[:, 0] / np.sqrt(1 + X[:, 1] ** 2))
+    >>> print(model.get_best().equation)
+    2 * x1 / sqrt(sqr(x2) + 1)
+    >>> model.predict([[1.0, 0.0]])
+    array([2.])
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from exprkit.errors import ArgumentError, ParseError, brief, brought_by, one_of, whole_number
+from exprkit.expressions import arguments
+from exprkit.expressions.expression import Expression, checked_names
+from exprkit.expressions.parser import parse
+from exprkit.operators import ops
+from exprkit.regression import equations
+from exprkit.regression.confirm import values_of
+from exprkit.regression.discovery import Discovery, Settings, default_operators
+from exprkit.regression.front import Front
+from exprkit.regression.limits import Limits
+from exprkit.regression.polish import expression_of, tree_of
+from exprkit.regression.progress import Progress
+from exprkit.regression.sample import Sample
+
+with brought_by("search"):
+    from sklearn.base import BaseEstimator, RegressorMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import sympy
+
+LOSSES = ("squares", "mae", "huber")
+SELECTIONS = ("best", "accuracy", "score", "mdl")
+
+
+class SymbolicRegressor(RegressorMixin, BaseEstimator):
+    """Finds formulas for data: functions joined in pairs, then evolution, numbers fitted throughout.
+
+    Parameters
+    ----------
+    niterations : int
+        Generations of the evolution; 0 for none.
+    population_size : int
+        Children of a generation.
+    maxsize : int
+        Most tokens of a formula.
+    binary_operators, unary_operators : list of str, optional
+        Names or symbols as in ``exprkit.ops``; by default those of ``ops.SETS["search"]``.
+    elementwise_loss : {"squares", "mae", "huber"}
+        What the mean over the rows is taken of.
+    model_selection : {"best", "mdl", "score", "accuracy"}
+        Which formula predicts: "mdl", of least description length (D. J. Bartlett, H. Desmond, P. G. Ferreira,
+        arXiv 2211.11461); "accuracy", of least loss; "score", where the logarithm of the loss falls most for a token;
+        "best": the shortest of those that are exact but for rounding, without such "mdl".
+    parsimony : float
+        Nats that a token costs in addition when a formula is selected.
+    pool_size : int
+        Functions of which all pairs are looked at; 0 for none, and memory for each is some 200 bytes.
+    crossover_probability : float
+        Share of children that have two parents.
+    tournament_selection_n : int
+        Trees of which the best becomes a parent.
+    optimizer_iterations : int
+        Steps of Levenberg-Marquardt for every child.
+    timeout_in_seconds : float, optional
+        When the search ends with what it has.  What it has depends on the machine, then.
+    max_evals : int, optional
+        The same by the number of functions tried.
+    early_stop_condition : float or function, optional
+        A loss that is small enough, or a function of (loss, complexity) that says so.  An exact formula ends the
+        search in any case.
+    guesses : list, optional
+        Formulas (texts or Expressions) to begin with; their numbers are starts of fits.
+    warm_start : bool
+        Go on with the front of the last fit.
+    random_state : int, RandomState or None
+        The same number gives the same formulas, whatever ``n_jobs`` is.
+    n_jobs : int, optional
+        Threads; all that may be used by default.
+    backend : str
+        What fits the children of a generation: "auto" or a name of ``exprkit.backends()``.
+    progress : bool
+        A bar with the loss of the best formula; in a notebook a table of the front and its figure.
+    verbosity : int
+        1: say at the end how the search ended.
+
+    Attributes
+    ----------
+    equations_ : DataFrame
+        The front, a row a formula: complexity, loss, score, equation, description_length, sympy_format, latex,
+        parameters and parameter_errors.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+    stopped_ : str
+        Why the search ended.
+    interrupted_ : bool
+        Whether by Ctrl-C or the notebook's stop button; what had been found by then is there.
+    n_evals_ : int
+        Functions tried: those made for pools, pairs looked up (one by function and form), and fits.
+    seconds_ : float
+    """
+
+    def __init__(
+        self,
+        niterations: int = 100,
+        population_size: int = 1000,
+        maxsize: int = 30,
+        binary_operators: Sequence[str] | None = None,
+        unary_operators: Sequence[str] | None = None,
+        elementwise_loss: str = "squares",
+        model_selection: str = "best",
+        parsimony: float = 0.0,
+        pool_size: int = 300_000,
+        crossover_probability: float = 0.4,
+        tournament_selection_n: int = 10,
+        optimizer_iterations: int = 8,
+        timeout_in_seconds: float | None = None,
+        max_evals: int | None = None,
+        early_stop_condition: float | Callable[[float, int], bool] | None = None,
+        guesses: Sequence[Any] | None = None,
+        warm_start: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        backend: str = "cpu",
+        progress: bool = False,
+        verbosity: int = 0,
+    ) -> None:
+        self.niterations = niterations
+        self.population_size = population_size
+        self.maxsize = maxsize
+        self.binary_operators = binary_operators
+        self.unary_operators = unary_operators
+        self.elementwise_loss = elementwise_loss
+        self.model_selection = model_selection
+        self.parsimony = parsimony
+        self.pool_size = pool_size
+        self.crossover_probability = crossover_probability
+        self.tournament_selection_n = tournament_selection_n
+        self.optimizer_iterations = optimizer_iterations
+        self.timeout_in_seconds = timeout_in_seconds
+        self.max_evals = max_evals
+        self.early_stop_condition = early_stop_condition
+        self.guesses = guesses
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.backend = backend
+        self.progress = progress
+        self.verbosity = verbosity
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SymbolicRegressor:
+        """Search for formulas of y.
+
+        Parameters
+        ----------
+        X : array or DataFrame, (n_rows, n_vars)
+            A DataFrame's column names are the variables' names, if they are words.
+        y : array, (n_rows,)
+        sample_weight : array, (n_rows,), optional
+            A weight >= 0 for every row; one of weight 2 counts as two rows.
+
+        Raises
+        ------
+        ArgumentError
+            For a parameter that is none.
+        ValueError
+            For data that scikit-learn's estimators refuse.
+        """
+        settings_of = self._checked()
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            if not weights.any():
+                raise ArgumentError("sample_weight is 0 at every row: nothing is left to be fitted")
+        sample = Sample(X, np.asarray(y, np.float64), weights)
+        self._names = _names(self)
+        settings = settings_of(self._guessed(), _seed(self.random_state))
+        previous = self._front.entries() if self.warm_start and hasattr(self, "_front") else []
+        with Progress(self.progress, settings.niterations, self._names) as shown:
+            limits = Limits(self.timeout_in_seconds, self.max_evals, shown.alive)
+            search = Discovery(sample, settings, limits, Front(settings.maxsize, sample.floor), shown.update)
+            self.interrupted_ = False
+            try:
+                search.offer([entry.expression for entry in previous])
+                self.stopped_ = search.run()
+            except KeyboardInterrupt:
+                self.interrupted_, self.stopped_ = True, "it was interrupted"
+        if not search.front.entries():
+            search.offer([parse([repr(float(sample.w @ sample.y / sample.total))])[0]])
+        self._front, self.n_evals_, self.seconds_ = search.front, limits.n_evals, limits.seconds
+        self._exact = bool(sample.is_exact(values_of([search.front.entries()[-1].expression], sample.X))[0])
+        self._lengths, self._numbers, self._errors = equations.described(search.front.entries(), sample)
+        self.__dict__.pop("_table", None)
+        if self.verbosity:
+            print(f"{self.stopped_}: {self.n_evals_:,} functions in {self.seconds_:.2g} s; {self.get_best().equation}")
+        return self
+
+    def predict(self, X: Any, index: int | None = None) -> np.ndarray:
+        """What a formula gives.
+
+        Parameters
+        ----------
+        X : array or DataFrame, (n_rows, n_vars)
+        index : int, optional
+            Row of ``equations_``; by default that of ``get_best``.
+
+        Returns
+        -------
+        float64 array, (n_rows,)
+        """
+        check_is_fitted(self, "_front")
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        values: np.ndarray = values_of([self._expression(index)], np.ascontiguousarray(X))[0]
+        return values
+
+    # ── the formulas ──
+
+    @property
+    def equations_(self) -> pd.DataFrame:
+        check_is_fitted(self, "_front")
+        if "_table" not in self.__dict__:
+            named = [self._named(entry.expression) for entry in self._front.entries()]
+            self._table = equations.table(self._front.entries(), named, self._lengths, self._numbers, self._errors)
+        return self._table
+
+    def get_best(self, index: int | None = None) -> pd.Series:
+        """A row of ``equations_``, by default the one that ``model_selection`` selects."""
+        return self.equations_.iloc[self._index(index)]
+
+    def sympy(self, index: int | None = None) -> sympy.Expr:
+        """A formula for SymPy."""
+        return self._named(self._expression(index)).sympy()
+
+    def latex(self, index: int | None = None, precision: int = 4) -> str:
+        """A formula in LaTeX, its numbers with so many digits."""
+        return equations.latex(self._named(self._expression(index)), precision)
+
+    def latex_table(self, indices: Sequence[int] | None = None, precision: int = 4) -> str:
+        """The front as a table in LaTeX (package booktabs)."""
+        check_is_fitted(self, "_front")
+        entries = self._front.entries()
+        chosen = range(len(entries)) if indices is None else [self._index(i) for i in indices]
+        return equations.latex_table([entries[i] for i in chosen], [self._named(entries[i].expression) for i in chosen],
+                                     precision)  # fmt: skip
+
+    def to_numpy(self, index: int | None = None) -> str:
+        """A formula as the text of a Python function that needs NumPy alone."""
+        return equations.numpy_text(self._named(self._expression(index)), self._words())
+
+    def plot_front(self, ax: Any = None) -> Any:
+        """Loss over complexity, the selected formula marked; returns Matplotlib's axes."""
+        check_is_fitted(self, "_front")
+        return equations.plot_front(self._front.entries(), self._index(None), ax)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the parameters, and after a fit the front."""
+        shown: str = self._repr_html_inner()
+        if not hasattr(self, "_front"):
+            return shown
+        return shown + self.equations_[["complexity", "loss", "score", "equation"]].to_html(float_format="{:.4g}".format)
+
+    # ── inside ──
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_front")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_table"}
+
+    def _checked(self) -> Callable[[tuple[Expression, ...], int], Settings]:
+        """What makes the settings, all parameters checked."""
+        one_of("elementwise_loss", self.elementwise_loss, LOSSES)
+        one_of("model_selection", self.model_selection, SELECTIONS)
+        least = {"niterations": 0, "population_size": 10, "maxsize": 1, "pool_size": 0, "tournament_selection_n": 1,
+                 "optimizer_iterations": 0}  # fmt: skip
+        for name, smallest in least.items():
+            number = whole_number(getattr(self, name))
+            if number is None or number < smallest:
+                raise ArgumentError(f"{name} must be a whole number >= {smallest}, not {brief(getattr(self, name))}")
+        for name in ("timeout_in_seconds", "max_evals", "n_jobs"):
+            limit = getattr(self, name)
+            if limit is not None and not (isinstance(limit, int | float | np.number) and limit > 0):
+                raise ArgumentError(f"{name} must be None or a positive number, not {brief(limit)}")
+        if not 0 <= self.crossover_probability <= 1:
+            raise ArgumentError(f"crossover_probability must be from 0 to 1, not {brief(self.crossover_probability)}")
+        operators = self._operators()
+        stop = _stop(self.early_stop_condition)
+        return lambda guesses, seed: Settings(
+            operators, int(self.niterations), int(self.population_size), int(self.maxsize), self.elementwise_loss,
+            int(self.pool_size), float(self.crossover_probability), int(self.tournament_selection_n),
+            int(self.optimizer_iterations), stop, guesses, seed, self.backend, None if self.n_jobs is None else int(self.n_jobs),
+        )  # fmt: skip
+
+    def _operators(self) -> tuple[ops.Operator, ...]:
+        usual = default_operators()
+        chosen: list[ops.Operator] = []
+        for arity, name in ((2, "binary_operators"), (1, "unary_operators")):
+            given = getattr(self, name)
+            rows = [row for row in usual if row.arity == arity] if given is None else arguments.rows(given)
+            if wrong := [row.name for row in rows if row.arity != arity]:
+                raise ArgumentError(f"{name}: {wrong[0]!r} takes {3 - arity} operands")
+            chosen += rows
+        return tuple(chosen)
+
+    def _guessed(self) -> tuple[Expression, ...]:
+        if self.guesses is None:
+            return ()
+        pop = parse(list(self.guesses), variables=self._words())
+        return tuple(expression_of(tree_of(guess)) for guess in pop)
+
+    def _words(self) -> tuple[str, ...]:
+        return self._names or tuple(f"x{k + 1}" for k in range(self.n_features_in_))
+
+    def _named(self, formula: Expression) -> Expression:
+        return Expression(formula.kinds, formula.values, self._names)
+
+    def _index(self, index: int | None) -> int:
+        check_is_fitted(self, "_front")
+        entries = self._front.entries()
+        if index is None:
+            return equations.selected(entries, self._lengths, self.model_selection, float(self.parsimony), self._exact,
+                                      self._front.floor)  # fmt: skip
+        number = whole_number(index)
+        if number is None or not -len(entries) <= number < len(entries):
+            raise ArgumentError(f"index must be a whole number below {len(entries)}, not {brief(index)}")
+        return number % len(entries)
+
+    def _expression(self, index: int | None) -> Expression:
+        return self._front.entries()[self._index(index)].expression
+
+
+def _seed(random_state: Any) -> int:
+    if (number := whole_number(random_state)) is not None and number >= 0:
+        return number
+    return int(check_random_state(random_state).randint(1 << 31))
+
+
+def _stop(condition: Any) -> Callable[[float, int], bool]:
+    if condition is None:
+        return lambda loss, size: False
+    if callable(condition):
+        return lambda loss, size: bool(condition(loss, size))
+    if not isinstance(condition, int | float | np.number):
+        raise ArgumentError(f"early_stop_condition must be a number or a function, not {brief(condition)}")
+    return lambda loss, size: bool(loss < condition)
+
+
+def _names(model: Any) -> tuple[str, ...] | None:
+    """The columns' names, with _ for what stands in no name; None where they make no names."""
+    if not hasattr(model, "feature_names_in_"):
+        return None
+    names = tuple(re.sub(r"\W", "_", str(name)) for name in model.feature_names_in_)
+    try:
+        checked_names(names, None)
+    except ParseError:
+        return None
+    return names
