@@ -45,7 +45,7 @@ from exprkit.regression.evolution import Evolution
 from exprkit.regression.front import Front
 from exprkit.regression.join import Partners
 from exprkit.regression.limits import Ended, Limits
-from exprkit.regression.polish import simplified, simple_number
+from exprkit.regression.polish import same, simple_number, simplified
 from exprkit.regression.pool import Pool
 from exprkit.regression.regress import best_pairs
 from exprkit.regression.sample import Sample
@@ -147,7 +147,7 @@ class Discovery:
         pools = [self._pool(few, min(most, self.settings.pool_size)) for most in (PAIRED, PAIRED_WITHIN)]
         for form in links.forms(self._unary):
             pool = pools[form.outer is not None]
-            pairs = best_pairs(pool, few, form, go_on=self.limits.check)
+            pairs = best_pairs(pool, few, form, threads=self.settings.threads, go_on=self.limits.check)
             self.limits.count(len(pool) if pairs else 0)
             made = [self._joined(pool, form, pair.f, pair.h) for pair in pairs if pair.size < self.settings.maxsize]
             self.offer(self._refitted([formula for formula in made if formula is not None]))
@@ -278,7 +278,7 @@ def _simpler(formula: Expression) -> list[Expression]:
     for close in (1e-8, 1e-4, 1e-2):
         changes.append({place: simple_number(numbers[place], close) for place in places})
     made = [simplified(_with_numbers(formula, change)) for change in changes if change]
-    return [other for other in made if str(other) != str(formula)]
+    return [other for other in made if not same(other, formula)]
 
 
 def _nearby(number: float) -> list[float]:

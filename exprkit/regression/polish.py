@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.expressions.expression import Expression, applied, constant, variables
+from exprkit.expressions.expression import Expression
 from exprkit.operators import ops
-from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
+from exprkit.text.tokens import CONSTANT, OPERATOR
 
 CLOSE = 1e-10  # share of a number within which it is taken for a simple one
 DENOMINATORS = 12
@@ -60,25 +60,25 @@ def tree_of(expression: Expression) -> Tree:
 
 def expression_of(tree: Tree) -> Expression:
     """Back, over x1, x2, …"""
-    if tree[0] == CONSTANT:
-        return constant(tree[1])
-    if tree[0] == VARIABLE:
-        return _variable(tree[1])
-    if tree[0] == PARAMETER:
-        return _parameter(tree[1])
-    return applied(tree[1], *(expression_of(operand) for operand in tree[2:]))
+    kinds: list[int] = []
+    values: list[np.uint64] = []
+    _write(tree, kinds, values)
+    return Expression(np.array(kinds, np.uint8), np.array(values, np.uint64))
 
 
-@functools.lru_cache(maxsize=1024)
-def _variable(i: int) -> Expression:
-    return variables(i + 1)[i]
+def _write(tree: Tree, kinds: list[int], values: list[np.uint64]) -> None:
+    if tree[0] == OPERATOR:
+        for operand in tree[2:]:
+            _write(operand, kinds, values)
+        values.append(np.uint64(tree[1].code))
+    else:
+        values.append(np.float64(tree[1]).view(np.uint64) if tree[0] == CONSTANT else np.uint64(tree[1]))
+    kinds.append(tree[0])
 
 
-@functools.lru_cache(maxsize=1024)
-def _parameter(i: int) -> Expression:
-    from exprkit.expressions.expression import parameters
-
-    return parameters(i + 1)[i]
+def same(a: Expression, b: Expression) -> bool:
+    """Whether two formulas are the same tokens."""
+    return np.array_equal(a.kinds, b.kinds) and np.array_equal(a.values, b.values)
 
 
 def simplified(expression: Expression) -> Expression:

@@ -27,10 +27,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exprkit.expressions.expression import Expression, applied, constant, variables
+from exprkit.expressions.expression import Expression
 from exprkit.operators import ops
+from exprkit.regression.polish import Tree, expression_of
 from exprkit.runtime import slices
 from exprkit.runtime.jit import compiled
+from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 CHUNK = 1 << 15  # combinations that a thread takes at a time
 LEAF, NEGATED = 0, 256  # of ``made_by``: no operator; added where the operand is negated first
@@ -105,16 +107,20 @@ class Pool:
                 self._add(block, self.largest + 1, most)
             self._ends.append(self._n)
 
-    def expression(self, i: int) -> Expression:
-        """Function ``i``, over x1, x2, …"""
+    def tree(self, i: int) -> Tree:
+        """Function ``i`` as nested tuples."""
         made_by, a, b = int(self.made_by[i]), int(self.left[i]), int(self.right[i])
         if made_by == LEAF:
-            return variables(a + 1)[a] if a < self._n_vars else constant(self._constants[a - self._n_vars])
+            return (VARIABLE, a) if a < self._n_vars else (CONSTANT, self._constants[a - self._n_vars])
         row = ops.BY_CODE[made_by % NEGATED]
         if row.arity == 2:
-            return applied(row, self.expression(a), self.expression(b))
-        inner = self.expression(a)
-        return applied(row, -inner if made_by >= NEGATED else inner)
+            return OPERATOR, row, self.tree(a), self.tree(b)
+        inner = self.tree(a)
+        return OPERATOR, row, (OPERATOR, ops.BY_CODE[ops.NEG], inner) if made_by >= NEGATED else inner
+
+    def expression(self, i: int) -> Expression:
+        """Function ``i``, over x1, x2, …"""
+        return expression_of(self.tree(i))
 
     # ── combinations ──
 

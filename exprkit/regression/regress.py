@@ -19,21 +19,30 @@ the least squared error of ``outer(f * (a + b h))``.
     ['x1', 'x2']
 
 The sums that the regression of v on f and f h needs are, for all pairs at once, products of matrices: of f^2 and h,
-f^2 and h^2, f v and h.  Errors of v weigh as those of y that they are.
+f^2 and h^2, f v and h.  A loop of our own adds them up, in the order of the rows whatever the threads.  Errors of v
+weigh as those of y that they are.
 """
+
+# mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from exprkit.regression.links import OVER, PLUS, Form
 from exprkit.regression.pool import Pool
 from exprkit.regression.sample import Sample
+from exprkit.runtime import slices
+from exprkit.runtime.bags import empty
+from exprkit.runtime.jit import compiled
 
-ROWS = 256  # functions f at a time
+ROWS = 64  # functions f that a thread takes at a time
+CHUNKS = 8  # such slices between two looks at the clock
+ACROSS = 512  # functions h at a time, whose sums stay in the first cache
 SINGULAR = 1e-10  # a determinant as a share of its terms that counts as 0
 
 
@@ -47,8 +56,9 @@ class Pair(NamedTuple):
 
 
 def best_pairs(
-    pool: Pool, sample: Sample, form: Form, each: int = 4, go_on: Callable[[], None] = lambda: None
-) -> list[Pair]:
+    pool: Pool, sample: Sample, form: Form, each: int = 4, threads: int | None = None,
+    go_on: Callable[[], None] = lambda: None,
+) -> list[Pair]:  # fmt: skip
     """For every sum of sizes the best pairs, the smallest first."""
     v = form.behind(sample.y)
     if v is None or form.inner is not None or form.way == PLUS:
@@ -58,33 +68,46 @@ def best_pairs(
         return []
     with np.errstate(all="ignore"):
         f = 1 / pool.values if form.way == OVER else pool.values
-    h = pool.values / np.abs(pool.values).max(axis=1)[:, None]
-    usable = np.isfinite(f).all(axis=1)
-    f = np.where(usable[:, None], f, 1.0)
-    f = f / np.abs(f).max(axis=1)[:, None]
+        f = f / np.abs(f).max(axis=1)[:, None]
+        h = pool.values / np.abs(pool.values).max(axis=1)[:, None]
+        v = v / np.sqrt(weight @ v**2)
     sizes = pool.sizes[: len(pool)].astype(np.int64)
-    columns = {int(size): np.flatnonzero(sizes == size) for size in np.unique(sizes)}
-    found: dict[int, list[Pair]] = {}
-    for begin in range(0, len(f), ROWS):
+    kinds, starts = np.unique(sizes, return_index=True)
+    pairs = _Regressed(f, np.ascontiguousarray(h.T), v, weight, np.append(starts, len(sizes)))
+    best = empty(_Best, n=len(f), n_sizes=len(kinds))
+    cuts = [(i, min(i + ROWS, len(f))) for i in range(0, len(f), ROWS)]
+    for k in range(0, len(cuts), CHUNKS):
         go_on()
-        rows = np.arange(begin, min(begin + ROWS, len(f)))
-        errors = _errors(f[rows], h, v, weight)
-        errors[~usable[rows]] = np.inf
-        for size, column in columns.items():
-            part = errors[:, column]
-            best = np.argmin(part, axis=1)
-            for row, k in enumerate(best.tolist()):
-                total = int(sizes[rows[row]]) + size
-                pair = Pair(int(rows[row]), int(column[k]), float(part[row, k]), total)
-                _enter(found.setdefault(total, []), pair, each)
-    return [pair for size in sorted(found) for pair in found[size]]
+        slices.each(functools.partial(_regress, pairs, best), cuts[k : k + CHUNKS])
+    return _smallest(best, sizes, kinds, each)
 
 
-def _enter(best: list[Pair], pair: Pair, each: int) -> None:
-    if np.isfinite(pair.error) and (len(best) < each or pair.error < best[-1].error):
-        best.append(pair)
-        best.sort(key=lambda other: other.error)
-        del best[each:]
+def _smallest(best: _Best, sizes: np.ndarray, kinds: np.ndarray, each: int) -> list[Pair]:
+    """Of every sum of sizes so many."""
+    f = np.repeat(np.arange(len(sizes)), len(kinds))
+    h, error = best.h.ravel(), best.error.ravel()
+    total = sizes[f] + np.tile(kinds, len(sizes))
+    order = np.lexsort((f, error, total))
+    order = order[np.isfinite(error[order])]
+    rank = np.arange(len(order)) - np.searchsorted(total[order], total[order])
+    return [Pair(int(f[k]), int(h[k]), float(error[k]), int(total[k])) for k in order[rank < each]]
+
+
+class _Regressed(NamedTuple):
+    """f by function and row, h by row and function, v and the weights by row; where each size begins among the h."""
+
+    f: np.ndarray
+    h: np.ndarray
+    v: np.ndarray
+    weight: np.ndarray
+    starts: np.ndarray
+
+
+class _Best(NamedTuple):
+    """By f and size of h."""
+
+    error: Annotated[np.ndarray, "float64[n, n_sizes]"]
+    h: Annotated[np.ndarray, "int64[n, n_sizes]"]
 
 
 def _weight(form: Form, sample: Sample, v: np.ndarray) -> np.ndarray | None:
@@ -98,16 +121,56 @@ def _weight(form: Form, sample: Sample, v: np.ndarray) -> np.ndarray | None:
     return weight / weight.sum() if np.isfinite(weight).all() and weight.sum() > 0 else None
 
 
-def _errors(f: np.ndarray, h: np.ndarray, v: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """The squared errors of all pairs, (n_f, n_h), as a share of v's own."""
-    total = float(weight @ v**2) or 1.0
-    ff = f * f * weight
-    f_v = f * (v * weight)
-    s11, t1 = ff.sum(axis=1)[:, None], f_v.sum(axis=1)[:, None]
-    s12, s22, t2 = ff @ h.T, ff @ (h * h).T, f_v @ h.T
-    with np.errstate(all="ignore"):
-        determinant = s11 * s22 - s12 * s12
-        explained = (t1 * t1 * s22 - 2 * t1 * t2 * s12 + t2 * t2 * s11) / determinant
-    explained[~(determinant > SINGULAR * s11 * s22)] = -np.inf
-    errors: np.ndarray = 1 - explained / total
-    return np.where(np.isnan(errors), np.inf, np.maximum(errors, 0))
+@compiled
+def _regress(pairs, best, begin, end):
+    """The best h of every size, for some f."""
+    n_rows, n_h = pairs.h.shape
+    sums = np.empty((3, ACROSS))
+    for i in range(begin, end):
+        for k in range(best.error.shape[1]):
+            best.error[i, k], best.h[i, k] = np.inf, 0
+        ff, fv = 0.0, 0.0
+        for row in range(n_rows):
+            ff += pairs.f[i, row] ** 2 * pairs.weight[row]
+            fv += pairs.f[i, row] * pairs.v[row] * pairs.weight[row]
+        if not 0 < ff < np.inf:
+            continue
+        for first in range(0, n_h, ACROSS):
+            n = min(ACROSS, n_h - first)
+            _sum(pairs, i, first, n, sums)
+            _compare(pairs, best, i, first, n, sums, (ff, fv))
+
+
+@compiled
+def _sum(pairs, i, first, n, sums):
+    """Of f^2 h, f^2 h^2 and f v h over the rows."""
+    h = pairs.h
+    for j in range(n):
+        sums[0, j] = 0.0
+        sums[1, j] = 0.0
+        sums[2, j] = 0.0
+    for row in range(len(h)):
+        f = pairs.f[i, row]
+        ff, fv = f * f * pairs.weight[row], f * pairs.v[row] * pairs.weight[row]
+        for j in range(n):
+            value = h[row, first + j]
+            product = ff * value
+            sums[0, j] += product
+            sums[1, j] += product * value
+            sums[2, j] += fv * value
+
+
+@compiled
+def _compare(pairs, best, i, first, n, sums, of_f):
+    """What the errors are, as shares of v's square, and whether they are the least of their sizes."""
+    ff, fv = of_f
+    size = 0
+    for j in range(n):
+        while pairs.starts[size + 1] <= first + j:
+            size += 1
+        determinant = ff * sums[1, j] - sums[0, j] ** 2
+        if determinant > SINGULAR * ff * sums[1, j]:
+            explained = fv * fv * sums[1, j] - 2 * fv * sums[2, j] * sums[0, j] + sums[2, j] ** 2 * ff
+            error = max(1 - explained / determinant, 0.0)
+            if error < best.error[i, size]:
+                best.error[i, size], best.h[i, size] = error, first + j
