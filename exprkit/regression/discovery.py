@@ -18,6 +18,7 @@ stage                   what it does
 ======================  ===============================================================================
 ``begin``               the mean, and what the user guesses
 ``join``                pools of growing size: pairs of functions that make y exactly
+``nest``                numbers inside of operators, by very many fits at once
 ``regress``             all pairs of a small pool by least squares, for data with noise
 ``evolve``              generations from all of that
 ``polish``              every formula of the front without one of its numbers, or with a simpler one
@@ -38,7 +39,7 @@ from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
 from exprkit.operators import ops
-from exprkit.regression import links
+from exprkit.regression import links, templates
 from exprkit.regression.confirm import TRIED, confirmed, line, values_of
 from exprkit.regression.constants import as_constants, as_parameters
 from exprkit.regression.evolution import Evolution
@@ -46,7 +47,7 @@ from exprkit.regression.front import Front
 from exprkit.regression.join import Partners
 from exprkit.regression.limits import Ended, Limits
 from exprkit.regression.polish import same, simple_number, simplified
-from exprkit.regression.pool import Pool
+from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.regress import best_pairs
 from exprkit.regression.sample import Sample
 from exprkit.text.tokens import CONSTANT
@@ -54,6 +55,7 @@ from exprkit.text.tokens import CONSTANT
 POINTS = 16  # at which functions of a pool are told apart
 FEWEST_POINTS = 6  # that tell two functions and two numbers from a coincidence
 STAGES = (1_000, 30_000)  # functions of the pools before the last
+NESTED, MOST_NESTED = 400, 10_000  # functions that templates choose from; pairs of them with an operator
 PAIRED, PAIRED_WITHIN = 3_000, 1_000  # functions of which all pairs are fitted; within an operator
 PAIRED_ROWS = 128  # at which
 FITTED_ROWS = 256  # of the sample, for fits and regressions
@@ -110,7 +112,7 @@ class Discovery:
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
         try:
-            for stage in (self.begin, self.join, self.regress, self.evolve):
+            for stage in (self.begin, self.join, self.nest, self.regress, self.evolve):
                 self.stage = stage.__name__
                 stage()
                 self._look()
@@ -133,6 +135,7 @@ class Discovery:
         sizes = [size for size in STAGES if size < self.settings.pool_size]
         for most in [*sizes, self.settings.pool_size]:
             pool = self._pool(few, most)
+            pool.multiply(most + most // 2)
             partners = Partners(pool, self.settings.threads, self.limits.check)
             for form in links.forms(self._unary):
                 pairs = partners.of(few.y, form)
@@ -140,6 +143,15 @@ class Discovery:
                 self.offer(confirmed(pairs, form, pool, self.sample)[:TRIED])
                 self.limits.check()
             self._look()
+
+    def nest(self) -> None:
+        """Templates with a number inside of an operator; of functions that are no product of others."""
+        inner = [row for row in self._unary if not is_power(row)]
+        if not self.settings.pool_size:
+            return
+        pool = self._pool(self._rows, min(NESTED, self.settings.pool_size))
+        most = int(np.sqrt(min(MOST_NESTED, 100 * self.settings.pool_size) / max(len(inner), 1)))
+        self.offer(templates.fitted(pool, self.sample, inner, most, self.settings.threads, self.limits.check, self.limits.count))
 
     def regress(self) -> None:
         """The best pairs by least squares; refitted in the terms of y and all rows."""

@@ -72,13 +72,14 @@ def _is_simple(params: np.ndarray) -> np.ndarray:
 
 
 def selected(
-    entries: Sequence[Entry], lengths: Sequence[float], how: str, parsimony: float, exact: bool, floor: float
+    entries: Sequence[Entry], lengths: Sequence[float], how: str, parsimony: float, exact: Sequence[bool], floor: float
 ) -> int:
     """The number of the formula that ``model_selection`` means."""
-    losses = np.maximum([entry.loss for entry in entries], max(floor, 1e-300))
     sizes = np.array([entry.size for entry in entries])
-    if how == "accuracy" or (how == "best" and exact):
-        return int(np.argmin(np.where(losses <= losses.min() * 1.0000001, sizes, 1 << 30)))
+    if how == "best" and any(exact):
+        return list(exact).index(True)
+    if how == "accuracy":
+        return int(np.argmin([entry.loss for entry in entries]))
     if how == "score":
         return int(np.argmax(scores(entries, floor) - parsimony))
     return int(np.argmin(np.asarray(lengths) + parsimony * sizes))

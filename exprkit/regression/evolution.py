@@ -146,7 +146,8 @@ class Evolution:
         result = self._problem.fit(wrapped, init=start)
         found = np.where(np.isfinite(result.params), result.params, start)
         fine = np.isfinite(result.loss) & good & (np.abs(found) < LARGEST).all(axis=1)
-        loss = np.where(fine, result.loss * self._to_loss, np.inf)
+        with np.errstate(over="ignore"):
+            loss = np.where(fine, result.loss * self._to_loss, np.inf)
         found[~good] = 0.0
         scaled = found.copy()
         scaled[:, :2] *= self._scale

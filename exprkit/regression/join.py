@@ -67,7 +67,7 @@ class Partners:
         usable = np.flatnonzero(error < WIDE)
         order = usable[np.argsort(s[usable], kind="stable")]
         kept = np.zeros(len(order), np.bool_)
-        _distinct(pool.values, order, s, kept)
+        _distinct(pool.values, order, s, pool.sizes, kept)
         self._order, self._s = order[kept], s[order[kept]]
 
     def __len__(self) -> int:
@@ -120,13 +120,13 @@ def _signatures(values, s, error):
 
 
 @compiled
-def _distinct(values, order, s, kept):
-    """Of neighbours that are the same but for a and b, the first in the pool."""
+def _distinct(values, order, s, sizes, kept):
+    """Of neighbours that are the same but for a and b, the smallest."""
     last = -1
     for k in range(len(order)):
         if last >= 0 and abs(s[order[k]] - s[order[last]]) <= 1e-9 * abs(s[order[k]]):
             if _agree(values[order[k]], values[order[last]]):
-                if order[k] < order[last]:
+                if sizes[order[k]] < sizes[order[last]]:
                     order[last] = order[k]
                 continue
         kept[k], last = True, k

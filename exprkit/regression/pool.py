@@ -43,17 +43,20 @@ SHIFT = 2.0**-40  # of an operand, to see how much an operator magnifies roundin
 MAGNIFIED = 1e-6
 ROUNDED = np.uint64(20)  # bits of a value that a hash leaves out: two values within 1e-10 are one
 EMPTY = -1
+MONOMIAL = 4  # tokens of a monomial for every variable, four times at most
 
 
 class Block(NamedTuple):
-    """Combinations of one operator: operands of two sizes; ``b`` is None for a unary one."""
+    """Combinations of one operator, by the numbers of the operands; ``b`` is None for a unary one."""
 
     row: ops.Operator
-    a: range
-    b: range | None
+    a: np.ndarray
+    b: np.ndarray | None = None
     negated: bool = False
+    once: bool = False  # a and b are the same, and their order does not matter
 
-    def __len__(self) -> int:
+    @property
+    def n(self) -> int:
         return len(self.a) * (1 if self.b is None else len(self.b))
 
 
@@ -67,6 +70,7 @@ class Pool:
     constants : the small numbers that are leaves as well
     threads : by default all that this process may use
     go_on : called before every chunk, ends the growth by raising
+    anywhere : whether unary operators stand anywhere, or at variables only (once or twice)
 
     Attributes
     ----------
@@ -76,8 +80,9 @@ class Pool:
 
     def __init__(
         self, points: np.ndarray, operators: Sequence[ops.Operator], constants: Sequence[float] = (1.0, 2.0),
-        threads: int | None = None, go_on: Callable[[], None] = lambda: None,
+        threads: int | None = None, go_on: Callable[[], None] = lambda: None, anywhere: bool = True,
     ) -> None:  # fmt: skip
+        self._anywhere = anywhere
         self._n_vars, self._constants = points.shape[1], tuple(constants)
         self._unary = [row for row in operators if row.arity == 1]
         self._binary = [row for row in operators if row.arity == 2]
@@ -107,6 +112,45 @@ class Pool:
                 self._add(block, self.largest + 1, most)
             self._ends.append(self._n)
 
+    def multiply(self, most: int) -> None:
+        """Add monomials of more tokens than have been reached, then their products with the smallest other functions.
+
+        The monomials are a pool of their own, of products, quotients and powers; half of what is added.  Sizes no
+        longer rise, and the pool no longer grows.
+        """
+        rows = [row for row in (*self._binary, *self._unary) if row.code in (ops.MUL, ops.DIV, *self._powers)]
+        product = next((row for row in self._binary if row.code == ops.MUL), None)
+        if product is None:
+            return
+        room, old = most - self._n, self._n
+        monomials = Pool(self.values[: self._n_vars].T, rows, (), self._threads, self._go_on, anywhere=False)
+        monomials.grow(4 * MONOMIAL * self._n_vars, room // 2)
+        place = self._take_in(monomials)
+        is_monomial = np.zeros(self._n, np.bool_)
+        is_monomial[place] = True
+        others = np.flatnonzero(~is_monomial[:old])
+        others = others[others >= self._n_vars + len(self._constants)]
+        shape = len(place), len(others)
+        n_a, n_b = _rectangle(self.sizes[place], self.sizes[others], 2 * room)
+        for a in np.array_split(place[:n_a], max(n_a * n_b // (4 * CHUNK), 1)) if min(shape) else ():
+            block = Block(product, a, others[:n_b])
+            for size in np.unique(self.sizes[a]):
+                for other in np.unique(self.sizes[block.b]):
+                    part = Block(product, a[self.sizes[a] == size], block.b[self.sizes[block.b] == other])
+                    self._add(part, int(size) + int(other) + 1, most)
+        self.tried += monomials.tried
+
+    def _take_in(self, other: Pool) -> np.ndarray:
+        """Add another pool's functions, of the same variables and fewer constants; their numbers here."""
+        place = np.arange(len(other))
+        for size in range(2, other.largest + 1):
+            span = other._of(size)
+            for code in np.unique(other.made_by[span]).tolist():
+                some = span[other.made_by[span] == code]
+                origins = _Origins(code, place[other.left[some]], place[other.right[some]])
+                place[some] = self._keep(other.values[some], origins, size, self._n + len(some))
+        return place
+
     def tree(self, i: int) -> Tree:
         """Function ``i`` as nested tuples."""
         made_by, a, b = int(self.made_by[i]), int(self.left[i]), int(self.right[i])
@@ -124,27 +168,35 @@ class Pool:
 
     # ── combinations ──
 
-    def _of(self, size: int) -> range:
-        return range(self._ends[size - 1], self._ends[size]) if 1 <= size < len(self._ends) else range(0)
+    def _of(self, size: int) -> np.ndarray:
+        inside = 1 <= size < len(self._ends)
+        return np.arange(self._ends[size - 1], self._ends[size]) if inside else np.zeros(0, np.int64)
 
     def _blocks(self, size: int) -> Iterator[Block]:
         """All combinations that make functions of a size."""
         for row in self._unary:
-            yield Block(row, self._of(size - 1), None)
-            if row.code not in self._powers or not _is_even(row):
-                yield Block(row, self._of(size - 2), None, negated=True)
+            yield Block(row, self._of(size - 1) if self._anywhere else self._near_leaves(row, size - 1))
+            if self._anywhere and (row.code not in self._powers or not _is_even(row)):
+                yield Block(row, self._of(size - 2), negated=True)
         for a in range(1, size - 1):
             for row in self._binary:
                 b = size - 1 - a
-                if a <= b or not (row.commutative or row.code == ops.SUB):
-                    yield Block(row, self._of(a), self._of(b))
+                turned = row.commutative or row.code == ops.SUB
+                if a <= b or not turned:
+                    yield Block(row, self._of(a), self._of(b), once=turned and a == b)
+
+    def _near_leaves(self, row: ops.Operator, size: int) -> np.ndarray:
+        """Variables, and the same operator of a variable."""
+        a = self._of(size)
+        leaf = self.made_by[a] == LEAF
+        return a[leaf | ((self.made_by[a] == row.code) & (self.made_by[self.left[a] * ~leaf] == LEAF))]
 
     def _add(self, block: Block, size: int, most: int) -> None:
-        for begin in range(0, len(block), 4 * CHUNK):
+        for begin in range(0, block.n, 4 * CHUNK):
             if self._n >= most:
                 return
             self._go_on()
-            end = min(begin + 4 * CHUNK, len(block))
+            end = min(begin + 4 * CHUNK, block.n)
             cuts = [(i, min(i + CHUNK, end)) for i in range(begin, end, CHUNK)]
             for values, origins in slices.each(lambda i, j: self._made(block, i, j), cuts):
                 self._keep(values, origins, size, most)
@@ -154,42 +206,41 @@ class Pool:
         """The values of some combinations, those that are functions."""
         code = block.row.code + (NEGATED if block.negated else 0)
         if block.b is None:
-            a = np.arange(block.a.start + begin, block.a.start + end)
+            a = block.a[begin:end]
             if block.row.code not in self._powers:
                 a = a[~self.bounded[a]]
             values, fine = _unary_values(block, self.values[a])
             return values[fine], _Origins(code, a[fine], np.zeros(int(fine.sum()), np.int64))
         a, b = np.divmod(np.arange(begin, end), len(block.b))
-        a, b = a + block.a.start, b + block.b.start
-        if block.row.commutative or block.row.code == ops.SUB:
-            once = (a <= b) if block.row.commutative else a < b
-            if block.a != block.b:
-                once = np.ones(len(a), bool)
-            a, b = a[once], b[once]
+        if block.once:
+            wanted = a <= b if block.row.commutative else a < b
+            a, b = a[wanted], b[wanted]
+        a, b = block.a[a], block.b[b]
         left, right = self.values[a], self.values[b]
         with np.errstate(all="ignore"):
             values = block.row.numpy(left, right)
         fine = _check(values, left, right)
         return values[fine], _Origins(code, a[fine], b[fine])
 
-    def _keep(self, values: np.ndarray, origins: _Origins, size: int, most: int) -> None:
-        """Append what is new."""
+    def _keep(self, values: np.ndarray, origins: _Origins, size: int, most: int) -> np.ndarray:
+        """Append what is new; the numbers of all, -1 where there was no room."""
         hashes = np.empty(len(values), np.uint64)
         _hash(values, hashes)
         while 2 * (self._n + len(values)) > len(self._table):
             self._table = np.full(2 * len(self._table), EMPTY, np.int64)
             _insert_again(self._hashes[: self._n], self._table)
-        new = np.zeros(len(values), np.bool_)
+        new, place = np.zeros(len(values), np.bool_), np.full(len(values), EMPTY, np.int64)
         self._hashes = _with_room(self._hashes, self._n + len(values))
-        n = int(_insert(hashes, self._hashes, self._table, self._n, most, new))
+        n = int(_insert(hashes, _Table(self._hashes, self._table), self._n, most, _Kept(new, place)))
         if n == self._n:
-            return
+            return place
         self._room(n, values.shape[1])
         span = slice(self._n, n)
         self._values[span], self.sizes[span] = values[new], size
         self.made_by[span], self.left[span], self.right[span] = origins.code, origins.a[new], origins.b[new]
         self.bounded[span] = self._is_bounded(origins, new)
         self._n = n
+        return place
 
     def _is_bounded(self, origins: _Origins, new: np.ndarray) -> np.ndarray | bool:
         """Whether an operator that is no power stands somewhere inside."""
@@ -291,19 +342,33 @@ def _hash(values, hashes):
         hashes[i] = h
 
 
+class _Table(NamedTuple):
+    """Hashes by function, and functions by slots that hashes lead to."""
+
+    hashes: np.ndarray
+    slots: np.ndarray
+
+
+class _Kept(NamedTuple):
+    """By row: whether it is new, and the function that it is."""
+
+    new: np.ndarray
+    place: np.ndarray
+
+
 @compiled
-def _insert(hashes, kept, table, n, most, new):
+def _insert(hashes, table, n, most, kept):
     """Put hashes that are not there into the table, as functions ``n``, ``n + 1``, …; how many there are then."""
-    mask = np.uint64(len(table) - 1)
+    slots = table.slots
+    mask = np.uint64(len(slots) - 1)
     for i in range(len(hashes)):
-        if n >= most:
-            break
         slot = np.int64(hashes[i] & mask)
-        while table[slot] != EMPTY and kept[table[slot]] != hashes[i]:
+        while slots[slot] != EMPTY and table.hashes[slots[slot]] != hashes[i]:
             slot = np.int64(np.uint64(slot + 1) & mask)
-        if table[slot] == EMPTY:
-            table[slot], kept[n], new[i] = n, hashes[i], True
+        if slots[slot] == EMPTY and n < most:
+            slots[slot], table.hashes[n], kept.new[i] = n, hashes[i], True
             n += 1
+        kept.place[i] = slots[slot]
     return n
 
 
@@ -315,6 +380,18 @@ def _insert_again(kept, table):
         while table[slot] != EMPTY:
             slot = np.int64(np.uint64(slot + 1) & mask)
         table[slot] = i
+
+
+def _rectangle(a: np.ndarray, b: np.ndarray, most: int) -> tuple[int, int]:
+    """How many of each of two rising lists of sizes: those of the smallest sums, as many as there is room for."""
+    best = (0, 0)
+    for n_a in range(1, len(a) + 1):
+        n_b = min(len(b), most // n_a)
+        if n_b and min(n_a, n_b) * n_a * n_b >= min(best) * best[0] * best[1]:
+            best = (n_a, n_b)
+        if n_a > most:
+            break
+    return best
 
 
 def _with_room(array: np.ndarray, n: int) -> np.ndarray:

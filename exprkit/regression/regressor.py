@@ -203,7 +203,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         if not search.front.entries():
             search.offer([parse([repr(float(sample.w @ sample.y / sample.total))])[0]])
         self._front, self.n_evals_, self.seconds_ = search.front, limits.n_evals, limits.seconds
-        self._exact = bool(sample.is_exact(values_of([search.front.entries()[-1].expression], sample.X))[0])
+        found = values_of([entry.expression for entry in search.front.entries()], sample.X)
+        self._exact = sample.is_exact(found).tolist()
         self._lengths, self._numbers, self._errors = equations.described(search.front.entries(), sample)
         self.__dict__.pop("_table", None)
         if self.verbosity:

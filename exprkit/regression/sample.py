@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 EXACT = 1e-9  # error as a share of y that counts as rounding
-NOISE_FLOOR = 1e-14  # of the mean square of y: losses below it are as good as 0
+NOISE_FLOOR = 1e-26  # of the mean square of y: losses below it are as good as 0
 
 
 class Sample:
