@@ -6,8 +6,8 @@
     (2, 2)
 
 The way of the data, a folder per stage:
-``operators -> text -> expressions -> programs -> backends -> evaluate -> fitting -> regression``; ``runtime`` keeps compiled
-code, ``study`` and ``explorer`` stand on top.  Names are looked up when first used, so that importing
+``operators -> text -> expressions -> programs -> backends -> evaluate -> fitting -> regression``; ``runtime``
+keeps compiled code, ``study`` and ``explorer`` stand on top.  Names are looked up when first used, so that importing
 exprkit costs next to nothing.
 """
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.fitting.fit import FitResult as FitResult
     from exprkit.fitting.fit import fit as fit
     from exprkit.operators import ops as ops
-    from exprkit.regression.regressor import SymbolicRegressor as SymbolicRegressor
+    from exprkit.regression.estimator.regressor import SymbolicRegressor as SymbolicRegressor
     from exprkit.study import bench as bench
     from exprkit.study.sweep import sweep as sweep
 
@@ -55,7 +55,7 @@ _HOME = {
     "FitResult": "fitting.fit",
     "Population": "expressions.population",
     "Precision": "backends.precision",
-    "SymbolicRegressor": "regression.regressor",
+    "SymbolicRegressor": "regression.estimator.regressor",
     "description_length": "fitting.description_length",
     "explore": "explorer.explore",
     "fit": "fitting.fit",

@@ -1,1 +1,22 @@
-"""Symbolic regression."""
+"""Symbolic regression: formulas for data, behind scikit-learn's estimator.
+
+In: X and y.  Out: ``SymbolicRegressor``, with a front of formulas from the shortest to the most accurate.
+
+==============  ===============================================================================
+``sample``      the data, each different row once
+``limits``      time, evaluations
+``polish``      formulas in their shortest form
+``constants``   the numbers of formulas as parameters, and back
+``pool``        distinct functions of the variables, told apart by their values
+``links``       the forms in which two functions and two numbers make y, and their inverses
+``join``        pairs of functions that make y exactly, a lookup each
+``regress``     pairs of functions by least squares, all of them
+``templates``   a number inside of an operator
+``confirm``     pairs of the join as formulas, at all rows
+``variation``   new trees from old ones
+``evolution``   populations of them, their numbers fitted
+``front``       of every size the formula of least loss
+``discovery``   all of that, one stage after the other
+``estimator/``  what the user sees
+==============  ===============================================================================
+"""

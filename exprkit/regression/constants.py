@@ -20,7 +20,7 @@ from exprkit.text.tokens import CONSTANT, PARAMETER
 
 
 def as_parameters(pop: Population) -> tuple[Population, np.ndarray]:
-    """Every constant a parameter of its own, numbered as they come; float64 (n_exprs, most), nan where there are fewer."""
+    """Every constant a parameter of its own, numbered as they come; and their values, nan where there are fewer."""
     constant = pop.kinds == CONSTANT
     owner = np.repeat(np.arange(len(pop)), pop.n_tokens)[constant]
     counts = np.bincount(owner, minlength=len(pop))

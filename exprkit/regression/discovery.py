@@ -46,7 +46,7 @@ from exprkit.regression.evolution import Evolution
 from exprkit.regression.front import Front
 from exprkit.regression.join import Partners
 from exprkit.regression.limits import Ended, Limits
-from exprkit.regression.polish import same, simple_number, simplified
+from exprkit.regression.polish import hoisted, same, simple_number, simplified
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.regress import best_pairs
 from exprkit.regression.sample import Sample
@@ -55,14 +55,14 @@ from exprkit.text.tokens import CONSTANT
 POINTS = 16  # at which functions of a pool are told apart
 FEWEST_POINTS = 6  # that tell two functions and two numbers from a coincidence
 STAGES = (1_000, 30_000)  # functions of the pools before the last
-NESTED, MOST_NESTED = 400, 10_000  # functions that templates choose from; pairs of them with an operator
+NESTED = 400  # functions that templates choose from
 PAIRED, PAIRED_WITHIN = 3_000, 1_000  # functions of which all pairs are fitted; within an operator
 PAIRED_ROWS = 128  # at which
 FITTED_ROWS = 256  # of the sample, for fits and regressions
 BLOCKS = 400  # small functions that trees are varied with
 POLISHED = 10  # generations between two polishes of the front
 MOST_OFFERED = 24  # formulas of a generation that are looked at closer
-SIMPLER = 1.001  # times its loss may a formula's be, if it is simpler
+ROUNDS = 12  # of making exact formulas shorter
 
 
 @dataclass(frozen=True)
@@ -150,8 +150,8 @@ class Discovery:
         if not self.settings.pool_size:
             return
         pool = self._pool(self._rows, min(NESTED, self.settings.pool_size))
-        most = int(np.sqrt(min(MOST_NESTED, 100 * self.settings.pool_size) / max(len(inner), 1)))
-        self.offer(templates.fitted(pool, self.sample, inner, most, self.settings.threads, self.limits.check, self.limits.count))
+        found = templates.nested(pool, self.sample, inner, self.settings.threads, self.limits.check, self.limits.count)
+        self.offer(found.formulas)
 
     def regress(self) -> None:
         """The best pairs by least squares; refitted in the terms of y and all rows."""
@@ -228,10 +228,14 @@ class Discovery:
             raise Ended("the loss is as small as was asked for")
 
     def polish_exact(self) -> None:
-        """Simple numbers for those of exact formulas."""
+        """Exact formulas without numbers that they can do without, as long as that makes them shorter."""
         self._exact = False
-        for entry in self.front.entries()[-3:]:
-            self.offer(_simpler(entry.expression))
+        for _ in range(ROUNDS):
+            before = self.front.entries()
+            formulas = [entry.expression for entry in before[-3:]]
+            self.offer([other for formula in formulas for other in (*_simpler(formula), *hoisted(formula))])
+            if [entry.size for entry in self.front.entries()] == [entry.size for entry in before]:
+                break
 
     def _offer_best(self, pop: Population, loss: np.ndarray) -> None:
         """What may enter the front, in its shortest form."""
@@ -245,7 +249,9 @@ class Discovery:
     def _joined(self, pool: Pool, form: links.Form, f: int, h: int) -> Expression | None:
         """The formula of a pair with numbers by least squares."""
         numbers = pair_numbers(pool.values[f], pool.values[h], form, self._rows_of(pool))
-        return None if numbers is None else simplified(form.expression(pool.expression(f), line(*numbers, pool.expression(h))))
+        if numbers is None:
+            return None
+        return simplified(form.expression(pool.expression(f), line(*numbers, pool.expression(h))))
 
     def _rows_of(self, pool: Pool) -> np.ndarray:
         few = self.sample.few(pool.values.shape[1], self.settings.seed)

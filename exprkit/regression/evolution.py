@@ -10,7 +10,8 @@ In: the ``Sample``, blocks to build with, trees to begin with.  Out: generation 
     >>> from exprkit.regression.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
     >>> sample = Sample(X, 3 * X[:, 0] / (1.5 + X[:, 1]))
-    >>> evolution = Evolution(sample, rows(["+", "*", "/"]), ek.parse(["x1", "x2"]), population_size=400, width=9, seed=1)
+    >>> leaves = ek.parse(["x1", "x2"])
+    >>> evolution = Evolution(sample, rows(["+", "*", "/"]), leaves, population_size=400, width=9, seed=1)
     >>> losses = [evolution.generation().loss.min() for _ in range(12)]
     >>> bool(min(losses) < 1e-9)
     True
@@ -75,8 +76,7 @@ class Evolution:
         )  # fmt: skip
         self._to_loss = self._scale ** (1 if loss == "mae" else 2) / (1.0 if loss == "mae" else sample.total)
         self._values_of = _Values(sample.X, threads)
-        by_arity = [[row for row in operators if row.arity == arity] for arity in (1, 2)]
-        self._means = variation.means(*by_arity, sample.X.shape[1], crossover)
+        self._means = variation.means(operators, sample.X.shape[1], crossover)
         self._blocks = variation.rows_of(blocks, self._width)
         self._trees, self._loss = variation.taken(self._blocks, np.zeros(0, np.int64)), np.zeros(0)
         self.number = 0
@@ -122,9 +122,9 @@ class Evolution:
         """The best of every size, those of equal loss once."""
         order = np.lexsort((np.arange(len(loss)), loss, size))
         order = order[np.isfinite(loss[order])]
-        s, l = size[order], loss[order]
+        s, losses = size[order], loss[order]
         new = np.ones(len(order), bool)
-        new[1:] = (s[1:] != s[:-1]) | (l[1:] - l[:-1] > SAME_LOSS * l[1:])
+        new[1:] = (s[1:] != s[:-1]) | (losses[1:] - losses[:-1] > SAME_LOSS * losses[1:])
         order = order[new]
         s = size[order]
         rank = np.arange(len(order)) - np.searchsorted(s, s)
@@ -137,7 +137,8 @@ class Evolution:
         """(a + b * tree, tree, loss), with fitted numbers."""
         inner, params = as_parameters(pop)
         params = np.where(np.isnan(params), 0.0, params)[:, :MOST_NUMBERS]
-        good = (np.bincount(np.repeat(np.arange(len(pop)), pop.n_tokens), inner.kinds == PARAMETER, len(pop)) <= MOST_NUMBERS)
+        owner = np.repeat(np.arange(len(pop)), pop.n_tokens)
+        good = np.bincount(owner, inner.kinds == PARAMETER, len(pop)) <= MOST_NUMBERS
         a, b = self._lines(pop)
         wrapped = _wrapped(inner)
         if not good.all():

@@ -124,11 +124,11 @@ def _distinct(values, order, s, sizes, kept):
     """Of neighbours that are the same but for a and b, the smallest."""
     last = -1
     for k in range(len(order)):
-        if last >= 0 and abs(s[order[k]] - s[order[last]]) <= 1e-9 * abs(s[order[k]]):
-            if _agree(values[order[k]], values[order[last]]):
-                if sizes[order[k]] < sizes[order[last]]:
-                    order[last] = order[k]
-                continue
+        near = last >= 0 and abs(s[order[k]] - s[order[last]]) <= AGREES * abs(s[order[k]])
+        if near and _agree(values[order[k]], values[order[last]]):
+            if sizes[order[k]] < sizes[order[last]]:
+                order[last] = order[k]
+            continue
         kept[k], last = True, k
 
 

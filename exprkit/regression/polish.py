@@ -28,7 +28,7 @@ CLOSE = 1e-10  # share of a number within which it is taken for a simple one
 DENOMINATORS = 12
 LARGEST_NUMERATOR = 100
 
-Tree = tuple[Any, ...]  # (VARIABLE, i), (PARAMETER, i), (CONSTANT, number) or (OPERATOR, row, operand, ...)
+Tree = tuple[Any, ...]  # (VARIABLE, i), (PARAMETER, i), (CONSTANT, number) or (OPERATOR, code, operand, ...)
 
 
 def simple_number(number: float, close: float = CLOSE) -> float:
@@ -52,7 +52,7 @@ def tree_of(expression: Expression) -> Tree:
             row = ops.BY_CODE[int(value)]
             operands = stack[len(stack) - row.arity :]
             del stack[len(stack) - row.arity :]
-            stack.append((OPERATOR, row, *operands))
+            stack.append((OPERATOR, row.code, *operands))
         else:
             stack.append((kind, float(value.view(np.float64)) if kind == CONSTANT else int(value)))
     return stack[0]
@@ -70,7 +70,7 @@ def _write(tree: Tree, kinds: list[int], values: list[np.uint64]) -> None:
     if tree[0] == OPERATOR:
         for operand in tree[2:]:
             _write(operand, kinds, values)
-        values.append(np.uint64(tree[1].code))
+        values.append(np.uint64(tree[1]))
     else:
         values.append(np.float64(tree[1]).view(np.uint64) if tree[0] == CONSTANT else np.uint64(tree[1]))
     kinds.append(tree[0])
@@ -93,6 +93,21 @@ def simplified(expression: Expression) -> Expression:
     return found if found.n_tokens <= expression.n_tokens else expression
 
 
+def hoisted(expression: Expression) -> list[Expression]:
+    """The formula without one of its operators, or two of them that follow each other."""
+    return [simplified(expression_of(tree)) for tree in _hoisted(tree_of(expression))]
+
+
+def _hoisted(tree: Tree) -> list[Tree]:
+    if tree[0] != OPERATOR:
+        return []
+    operands = list(tree[2:])
+    made = [*operands, *(inner for operand in operands if operand[0] == OPERATOR for inner in operand[2:])]
+    for k, operand in enumerate(operands):
+        made += [(*tree[: 2 + k], other, *tree[3 + k :]) for other in _hoisted(operand)]
+    return made
+
+
 def nodes(tree: Tree) -> int:
     """Its tokens."""
     return 1 + sum(nodes(operand) for operand in tree[2:]) if tree[0] == OPERATOR else 1
@@ -101,79 +116,151 @@ def nodes(tree: Tree) -> int:
 def _simple(tree: Tree) -> Tree:
     if tree[0] != OPERATOR:
         return tree
-    row, operands = tree[1], [_simple(operand) for operand in tree[2:]]
+    row, operands = ops.BY_CODE[tree[1]], [_simple(operand) for operand in tree[2:]]
     if all(operand[0] == CONSTANT for operand in operands):
         with np.errstate(all="ignore"):
             return CONSTANT, float(row.numpy(*(np.float64(operand[1]) for operand in operands)))
-    tree = (OPERATOR, row, *operands)
+    tree = (OPERATOR, row.code, *operands)
     if row.code in (ops.MUL, ops.DIV):
-        return _product(tree).tree()
+        return _shortest(tree)
     if row.code in (ops.ADD, ops.SUB, ops.NEG):
         return _sum(tree)
+    if row.code in (_SQUARES.code, _ROOTS.code, ops.POW):
+        return min(tree, _product(tree).tree(), key=nodes)
     return _evenly(row, operands[0]) if row.arity == 1 else tree
 
 
 def _evenly(row: ops.Operator, inner: Tree) -> Tree:
     """Without a sign that the operator takes away."""
-    if row.rewrite.inner.get(ops.BY_CODE[ops.NEG].name) == row.name and inner[:2] == (OPERATOR, ops.BY_CODE[ops.NEG]):
+    if row.rewrite.inner.get(ops.BY_CODE[ops.NEG].name) == row.name and inner[:2] == (OPERATOR, ops.NEG):
         inner = inner[2]
-    return OPERATOR, row, inner
+    return OPERATOR, row.code, inner
 
 
 class _Factors(NamedTuple):
+    """A number times powers: (base, exponent), no base twice."""
+
     number: float
-    above: list[Tree]
-    below: list[Tree]
+    powers: tuple[tuple[Tree, float], ...]
 
     def times(self, other: _Factors) -> _Factors:
-        return _Factors(self.number * other.number, self.above + other.above, self.below + other.below).reduced()
+        powers = dict(self.powers)
+        for base, exponent in other.powers:
+            powers[base] = powers.get(base, 0.0) + exponent
+        return _Factors(self.number * other.number, tuple((b, e) for b, e in powers.items() if e))
 
-    def over(self, other: _Factors) -> _Factors:
-        inverse = 1 / other.number if other.number else math.inf
-        return _Factors(self.number * inverse, self.above + other.below, self.below + other.above).reduced()
-
-    def reduced(self) -> _Factors:
-        """Without factors that stand above and below."""
-        above, below = list(self.above), list(self.below)
-        for factor in self.above:
-            if factor in below:
-                above.remove(factor)
-                below.remove(factor)
-        return _Factors(self.number, above, below)
+    def to(self, exponent: float) -> _Factors:
+        with np.errstate(all="ignore"):
+            number = float(np.float64(self.number) ** exponent)
+        return _Factors(number, tuple((base, e * exponent) for base, e in self.powers))
 
     def tree(self) -> Tree:
-        number, above, below = self
+        above = [_power(base, exponent) for base, exponent in self.powers if exponent > 0]
+        below = [_power(base, -exponent) for base, exponent in self.powers if exponent < 0]
+        number = self.number
         if number == 0 or not (above or below):
             return CONSTANT, number
-        sign = number < 0 and abs(number) == 1
-        lead: list[Tree] = [] if abs(number) == 1 and above else [(CONSTANT, abs(number) if sign else number)]
+        negative = number == -1 or (number < 0 and not above)
+        lead: list[Tree] = [] if abs(number) == 1 and above else [(CONSTANT, abs(number) if negative else number)]
         tree = functools.reduce(_times, lead + above)
         if below:
-            tree = (OPERATOR, ops.BY_CODE[ops.DIV], tree, functools.reduce(_times, below))
-        return (OPERATOR, ops.BY_CODE[ops.NEG], tree) if sign else tree
+            tree = (OPERATOR, ops.DIV, tree, functools.reduce(_times, below))
+        if negative and abs(number) != 1:  # a number can be negative itself
+            return _Factors(1.0, self.powers)._led_by(number)
+        return (OPERATOR, ops.NEG, tree) if negative else tree
+
+    def _led_by(self, number: float) -> Tree:
+        below = functools.reduce(_times, [_power(base, -exponent) for base, exponent in self.powers])
+        return OPERATOR, ops.DIV, (CONSTANT, number), below
+
+
+def _power(base: Tree, exponent: float) -> Tree:
+    """In the fewest tokens."""
+    if exponent == 1:
+        return base
+    for row, times in ((_SQUARES, 2.0), (_ROOTS, 0.5)):
+        for depth in (1, 2):
+            if exponent == times**depth:
+                return functools.reduce(lambda tree, _: (OPERATOR, row.code, tree), range(depth), base)
+    return OPERATOR, ops.POW, base, (CONSTANT, exponent)
+
+
+def _exponent_of(row: ops.Operator) -> float | None:
+    """Of an operator that is a power, where its operand is positive."""
+    at = np.array([0.3, 1.7, 5.0])
+    with np.errstate(all="ignore"):
+        logs = np.log(row.numpy(at)) / np.log(at)
+    return float(np.round(logs[0], 9)) if np.allclose(logs, logs[0], rtol=1e-12) else None
+
+
+def _unary_power(exponent: float) -> ops.Operator:
+    """The operator that is this power, of any operand that has one."""
+    return next(row for row in ops.OPERATORS if row.arity == 1 and _exponent_of(row) == exponent)
+
+
+_SQUARES, _ROOTS = _unary_power(2.0), _unary_power(0.5)
+_NO_POWER = _Factors(1.0, ())
 
 
 def _times(a: Tree, b: Tree) -> Tree:
-    return OPERATOR, ops.BY_CODE[ops.MUL], a, b
+    return OPERATOR, ops.MUL, a, b
 
 
 def _product(tree: Tree) -> _Factors:
     if tree[0] == CONSTANT:
-        return _Factors(tree[1], [], [])
-    code = tree[1].code if tree[0] == OPERATOR else None
+        return _Factors(tree[1], ())
+    code = tree[1] if tree[0] == OPERATOR else None
     if code == ops.MUL:
         return _product(tree[2]).times(_product(tree[3]))
     if code == ops.DIV:
-        return _product(tree[2]).over(_product(tree[3]))
+        return _product(tree[2]).times(_inverse(_product(tree[3])))
     if code == ops.INV:
-        return _Factors(1.0, [], []).over(_product(tree[2]))
+        return _inverse(_product(tree[2]))
     if code == ops.NEG:
-        return _product(tree[2]).times(_Factors(-1.0, [], []))
-    return _Factors(1.0, [tree], [])
+        return _product(tree[2]).times(_Factors(-1.0, ()))
+    if code == _SQUARES.code:
+        inner = _product(tree[2])
+        return inner.to(2.0) if len(inner.powers) == 1 else _Factors(1.0, ((tree, 1.0),))
+    if code == _ROOTS.code or (code == ops.POW and tree[3][0] == CONSTANT):
+        exponent = 0.5 if code == _ROOTS.code else tree[3][1]
+        inner = _product(tree[2])
+        return inner.to(exponent) if _is_power_of_one(inner, exponent) else _Factors(1.0, ((tree, 1.0),))
+    return _Factors(1.0, ((tree, 1.0),))
+
+
+def _is_power_of_one(inner: _Factors, exponent: float) -> bool:
+    """Whether the power of a product is a number times one power; the root of a square is not its base."""
+    if len(inner.powers) != 1 or inner.number <= 0:
+        return False
+    within = inner.powers[0][1]
+    return within % 2 != 0 or (within * exponent) % 2 == 0
+
+
+def _inverse(factors: _Factors) -> _Factors:
+    return factors.to(-1.0) if factors.number else factors._replace(number=math.inf)
+
+
+def _shortest(tree: Tree) -> Tree:
+    """A product as it is, or with a factor brought into a sum: a * (b + c / a) is a * b + c."""
+    factors = _product(tree)
+    best = factors.tree()
+    sums = [base for base, exponent in factors.powers if exponent == 1 and _is_sum(base)]
+    for inner in sums:
+        for base, exponent in factors.powers:
+            if base is inner or exponent not in (-1, 1):
+                continue
+            rest = _Factors(factors.number, tuple(power for power in factors.powers if power[0] not in (inner, base)))
+            moved = _sum_of([term.times(_Factors(1.0, ((base, exponent),))) for term in _terms(inner, 1.0)])
+            best = min(best, rest.times(_product(moved)).tree(), key=nodes)
+    return best
+
+
+def _is_sum(tree: Tree) -> bool:
+    return tree[0] == OPERATOR and tree[1] in (ops.ADD, ops.SUB)
 
 
 def _terms(tree: Tree, sign: float) -> list[_Factors]:
-    code = tree[1].code if tree[0] == OPERATOR else None
+    code = tree[1] if tree[0] == OPERATOR else None
     if code in (ops.ADD, ops.SUB):
         second = sign if code == ops.ADD else -sign
         return _terms(tree[2], sign) + _terms(tree[3], second)
@@ -184,24 +271,29 @@ def _terms(tree: Tree, sign: float) -> list[_Factors]:
 
 
 def _sum(tree: Tree) -> Tree:
-    """Numbers together, like terms together, what is positive first."""
-    number, terms = 0.0, []
-    for term in _terms(tree, 1.0):
-        if not (term.above or term.below):
-            number += term.number
-            continue
-        for k, other in enumerate(terms):
-            if (other.above, other.below) == (term.above, term.below):
-                terms[k] = other._replace(number=other.number + term.number)
-                break
-        else:
-            terms.append(term)
-    if number or not terms:
-        terms.append(_Factors(number, [], []))
-    terms = [term for term in terms if term.number] or [_Factors(0.0, [], [])]
-    terms.sort(key=lambda term: term.number < 0)
-    tree = terms[0].tree()
-    for term in terms[1:]:
+    """Numbers together, like terms together, and what is common to all before them, if that is shorter."""
+    terms = _terms(tree, 1.0)
+    best = _sum_of(terms)
+    for base, exponent in terms[0].powers:
+        if all(dict(term.powers).get(base) == exponent for term in terms):
+            common = _Factors(1.0, ((base, exponent),))
+            inner = _sum_of([term.times(common.to(-1.0)) for term in terms])
+            best = min(best, common.times(_product(inner)).tree(), key=nodes)
+    return best
+
+
+def _sum_of(terms: list[_Factors]) -> Tree:
+    """What is positive first."""
+    together: dict[frozenset[tuple[Tree, float]], _Factors] = {}
+    for term in terms:
+        key = frozenset(term.powers)
+        number = term.number + (together[key].number if key in together else 0.0)
+        together[key] = term._replace(number=number)
+    numbers = [term for term in together.values() if not term.powers and term.number]
+    left = [term for term in together.values() if term.powers and term.number] + numbers
+    left = sorted(left, key=lambda term: term.number < 0) or [_NO_POWER._replace(number=0.0)]
+    tree = left[0].tree()
+    for term in left[1:]:
         code = ops.SUB if term.number < 0 else ops.ADD
-        tree = (OPERATOR, ops.BY_CODE[code], tree, term._replace(number=abs(term.number)).tree())
+        tree = (OPERATOR, code, tree, term._replace(number=abs(term.number)).tree())
     return tree

@@ -93,7 +93,7 @@ class Pool:
         self._hashes = np.empty(1024, np.uint64)
         self.tried, self._n, self._ends = 0, 0, [0, 0]
         leaves = np.vstack([points.T, *(np.full((1, len(points)), c) for c in self._constants)])
-        self._keep(leaves, _Origins(LEAF, np.arange(len(leaves)), np.zeros(len(leaves), int)), 1, len(leaves))
+        self._keep(leaves, _Origins(LEAF, np.arange(len(leaves)), np.zeros(len(leaves), int)), len(leaves))
         self._ends[1] = self._n
         self.n_leaves = self._n
 
@@ -109,7 +109,7 @@ class Pool:
         """Add functions up to a size, no more than ``most`` in all."""
         while self.largest < size and self._n < most:
             for block in self._blocks(self.largest + 1):
-                self._add(block, self.largest + 1, most)
+                self._add(block, most)
             self._ends.append(self._n)
 
     def multiply(self, most: int) -> None:
@@ -133,11 +133,11 @@ class Pool:
         shape = len(place), len(others)
         n_a, n_b = _rectangle(self.sizes[place], self.sizes[others], 2 * room)
         for a in np.array_split(place[:n_a], max(n_a * n_b // (4 * CHUNK), 1)) if min(shape) else ():
-            block = Block(product, a, others[:n_b])
+            b = others[:n_b]
             for size in np.unique(self.sizes[a]):
-                for other in np.unique(self.sizes[block.b]):
-                    part = Block(product, a[self.sizes[a] == size], block.b[self.sizes[block.b] == other])
-                    self._add(part, int(size) + int(other) + 1, most)
+                for other in np.unique(self.sizes[b]):
+                    part = Block(product, a[self.sizes[a] == size], b[self.sizes[b] == other])
+                    self._add(part, most)
         self.tried += monomials.tried
 
     def _take_in(self, other: Pool) -> np.ndarray:
@@ -148,7 +148,7 @@ class Pool:
             for code in np.unique(other.made_by[span]).tolist():
                 some = span[other.made_by[span] == code]
                 origins = _Origins(code, place[other.left[some]], place[other.right[some]])
-                place[some] = self._keep(other.values[some], origins, size, self._n + len(some))
+                place[some] = self._keep(other.values[some], origins, self._n + len(some))
         return place
 
     def tree(self, i: int) -> Tree:
@@ -158,9 +158,9 @@ class Pool:
             return (VARIABLE, a) if a < self._n_vars else (CONSTANT, self._constants[a - self._n_vars])
         row = ops.BY_CODE[made_by % NEGATED]
         if row.arity == 2:
-            return OPERATOR, row, self.tree(a), self.tree(b)
+            return OPERATOR, row.code, self.tree(a), self.tree(b)
         inner = self.tree(a)
-        return OPERATOR, row, (OPERATOR, ops.BY_CODE[ops.NEG], inner) if made_by >= NEGATED else inner
+        return OPERATOR, row.code, (OPERATOR, ops.NEG, inner) if made_by >= NEGATED else inner
 
     def expression(self, i: int) -> Expression:
         """Function ``i``, over x1, x2, …"""
@@ -191,7 +191,7 @@ class Pool:
         leaf = self.made_by[a] == LEAF
         return a[leaf | ((self.made_by[a] == row.code) & (self.made_by[self.left[a] * ~leaf] == LEAF))]
 
-    def _add(self, block: Block, size: int, most: int) -> None:
+    def _add(self, block: Block, most: int) -> None:
         for begin in range(0, block.n, 4 * CHUNK):
             if self._n >= most:
                 return
@@ -199,7 +199,7 @@ class Pool:
             end = min(begin + 4 * CHUNK, block.n)
             cuts = [(i, min(i + CHUNK, end)) for i in range(begin, end, CHUNK)]
             for values, origins in slices.each(lambda i, j: self._made(block, i, j), cuts):
-                self._keep(values, origins, size, most)
+                self._keep(values, origins, most)
             self.tried += end - begin
 
     def _made(self, block: Block, begin: int, end: int) -> tuple[np.ndarray, _Origins]:
@@ -222,7 +222,7 @@ class Pool:
         fine = _check(values, left, right)
         return values[fine], _Origins(code, a[fine], b[fine])
 
-    def _keep(self, values: np.ndarray, origins: _Origins, size: int, most: int) -> np.ndarray:
+    def _keep(self, values: np.ndarray, origins: _Origins, most: int) -> np.ndarray:
         """Append what is new; the numbers of all, -1 where there was no room."""
         hashes = np.empty(len(values), np.uint64)
         _hash(values, hashes)
@@ -236,11 +236,18 @@ class Pool:
             return place
         self._room(n, values.shape[1])
         span = slice(self._n, n)
-        self._values[span], self.sizes[span] = values[new], size
+        self._values[span], self.sizes[span] = values[new], self._size(origins)[new]
         self.made_by[span], self.left[span], self.right[span] = origins.code, origins.a[new], origins.b[new]
         self.bounded[span] = self._is_bounded(origins, new)
         self._n = n
         return place
+
+    def _size(self, origins: _Origins) -> np.ndarray:
+        """In tokens; that of an operand may be less than where it was made."""
+        if origins.code == LEAF:
+            return np.ones(len(origins.a), np.uint8)
+        tokens = self.sizes[origins.a] + 1 + (origins.code >= NEGATED)
+        return tokens + self.sizes[origins.b] if ops.ARITY[origins.code % NEGATED] == 2 else tokens
 
     def _is_bounded(self, origins: _Origins, new: np.ndarray) -> np.ndarray | bool:
         """Whether an operator that is no power stands somewhere inside."""
@@ -287,7 +294,8 @@ def _unary_values(block: Block, inner: np.ndarray) -> tuple[np.ndarray, np.ndarr
     with np.errstate(all="ignore"):
         values = block.row.numpy(inner)
         again = block.row.numpy(inner * (1 + SHIFT))
-        steady = np.all(np.abs(again - values) <= MAGNIFIED * np.max(np.abs(values), axis=1, initial=0)[:, None], axis=1)
+        largest = np.max(np.abs(values), axis=1, initial=0)
+        steady = np.all(np.abs(again - values) <= MAGNIFIED * largest[:, None], axis=1)
     return values, steady & _check(values, values, values)
 
 

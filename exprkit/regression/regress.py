@@ -73,16 +73,36 @@ def best_pairs(
         v = v / np.sqrt(weight @ v**2)
     sizes = pool.sizes[: len(pool)].astype(np.int64)
     kinds, starts = np.unique(sizes, return_index=True)
-    pairs = _Regressed(f, np.ascontiguousarray(h.T), v, weight, np.append(starts, len(sizes)))
-    best = empty(_Best, n=len(f), n_sizes=len(kinds))
-    cuts = [(i, min(i + ROWS, len(f))) for i in range(0, len(f), ROWS)]
-    for k in range(0, len(cuts), CHUNKS):
-        go_on()
-        slices.each(functools.partial(_regress, pairs, best), cuts[k : k + CHUNKS])
+    best = regressed(f, h, v, weight, np.append(starts, len(sizes)), threads, go_on)
     return _smallest(best, sizes, kinds, each)
 
 
-def _smallest(best: _Best, sizes: np.ndarray, kinds: np.ndarray, each: int) -> list[Pair]:
+def regressed(
+    f: np.ndarray, h: np.ndarray, v: np.ndarray, weight: np.ndarray, starts: np.ndarray, threads: int | None = None,
+    go_on: Callable[[], None] = lambda: None,
+) -> Best:  # fmt: skip
+    """Of every f the best h of each group.
+
+    Parameters
+    ----------
+    f, h : float64 arrays, (n_f, n_rows), (n_h, n_rows)
+    v, weight : float64 arrays, (n_rows,)
+        Of a weighted square of 1.
+    starts : int64 array
+        Where each group of the h begins, and their number.
+    """
+    pairs = _Regressed(f, np.ascontiguousarray(h.T), v, weight, starts)
+    best = empty(Best, n=len(f), n_groups=len(starts) - 1)
+    cuts = [(i, min(i + ROWS, len(f))) for i in range(0, len(f), ROWS)]
+    if len(cuts) == 1 and len(f) > 1:
+        cuts = [(0, len(f) // 2), (len(f) // 2, len(f))]
+    for k in range(0, len(cuts), CHUNKS):
+        go_on()
+        slices.each(functools.partial(_regress, pairs, best), cuts[k : k + CHUNKS])
+    return best
+
+
+def _smallest(best: Best, sizes: np.ndarray, kinds: np.ndarray, each: int) -> list[Pair]:
     """Of every sum of sizes so many."""
     f = np.repeat(np.arange(len(sizes)), len(kinds))
     h, error = best.h.ravel(), best.error.ravel()
@@ -103,11 +123,11 @@ class _Regressed(NamedTuple):
     starts: np.ndarray
 
 
-class _Best(NamedTuple):
-    """By f and size of h."""
+class Best(NamedTuple):
+    """By f and group of h: the squared error as a share of v's, and which h it is."""
 
-    error: Annotated[np.ndarray, "float64[n, n_sizes]"]
-    h: Annotated[np.ndarray, "int64[n, n_sizes]"]
+    error: Annotated[np.ndarray, "float64[n, n_groups]"]
+    h: Annotated[np.ndarray, "int64[n, n_groups]"]
 
 
 def _weight(form: Form, sample: Sample, v: np.ndarray) -> np.ndarray | None:

@@ -1,4 +1,4 @@
-"""Templates: numbers inside of operators, which no lookup finds, by fits of very many formulas at once.
+"""Templates: a number inside of an operator, which no lookup finds, by regressions over a grid of it.
 
 In: a ``Pool``, the ``Sample``.  Out: formulas ``f * (a + b * u(c * h))`` and ``f / (a + b * u(c * h))`` of least error,
 f and h being small functions and u an operator that is no power.
@@ -7,126 +7,195 @@ f and h being small functions and u an operator that is no power.
     >>> from exprkit.expressions.arguments import rows
     >>> from exprkit.regression.pool import Pool
     >>> from exprkit.regression.sample import Sample
-    >>> from exprkit.regression.templates import fitted
+    >>> from exprkit.regression.templates import nested
     >>> X = np.random.default_rng(0).uniform(1, 2, (40, 2))
     >>> sample = Sample(X, X[:, 0] / (np.exp(0.7 * X[:, 0] / X[:, 1]) - 1))
     >>> pool = Pool(sample.X, rows(["*", "/", "exp"]), constants=[1.0])
     >>> pool.grow(3, most=100)
-    >>> fitted(pool, sample, rows(["exp"]), most=15)[0].latex()
-    '...'
+    >>> bool(sample.is_exact(nested(pool, sample, rows(["exp"])).values).any())
+    True
 
-Errors are weighted as shares of y, since a law holds where y is small as well.
+For a given c the best a and b are a linear regression, which ``regress`` does for all pairs of f and ``u(c h)`` at
+once; errors count as shares of y, since a law holds where y is small as well.  For the best ones c is then searched
+for between its neighbours on the grid, a and b being regressed at all rows each time: Levenberg-Marquardt's normal
+equations lose all digits where c h is small, and the regression does not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
-from exprkit.expressions.population import Population
-from exprkit.fitting.fit import FitProblem
+from exprkit.expressions.parser import parse
 from exprkit.operators import ops
-from exprkit.regression.constants import as_constants
-from exprkit.regression.polish import simplified
+from exprkit.regression.polish import Tree, expression_of, simplified, tree_of
 from exprkit.regression.pool import Pool
+from exprkit.regression.regress import regressed
 from exprkit.regression.sample import Sample
-from exprkit.text.tokens import OPERATOR, PARAMETER
+from exprkit.text.tokens import CONSTANT, OPERATOR
 
-ROWS = 48  # of the sample, for the first fits
-STEPS = 12  # of those, and
-BEST = 40  # so many go on with
-MORE_STEPS = 100
-CHUNK = 4096  # formulas that are fitted at once
-SIGNS = (1.0, -1.0)  # of c at the start
+ROWS = 48  # of the sample, for the regressions
+STEP = 0.25  # of the grid's decades
+GRID = 10.0 ** np.arange(-6, 1.01, STEP)  # of c times the usual size of h
+OUTSIDE, INSIDE = 60, 120  # functions f and h
+BEST = 60  # formulas that are fitted
+HALVINGS = 60  # of the interval that c is in, by the golden section
 
 
-def fitted(
-    pool: Pool, sample: Sample, unary: Sequence[ops.Operator], most: int, threads: int | None = None,
+class Nested(NamedTuple):
+    """Formulas, the best first, and their values at all rows."""
+
+    formulas: list[Expression]
+    values: np.ndarray
+
+
+def nested(
+    pool: Pool, sample: Sample, unary: Sequence[ops.Operator], threads: int | None = None,
     go_on: Callable[[], None] = lambda: None, count: Callable[[int], None] = lambda n: None,
-) -> list[Expression]:  # fmt: skip
-    """The best of all pairs of the first ``most`` functions of a pool."""
+) -> Nested:  # fmt: skip
+    """The best of all pairs of the first functions of a pool, which need not be made for this sample."""
+    nothing = Nested([], np.empty((0, len(sample))))
     if not len(sample) or (sample.y == 0).any() or not unary:
-        return []
-    h = _same_but_for_a_factor(pool, pool.n_leaves + most)
-    f = [i for i in h if pool.sizes[i] <= 3]
-    pieces = {i: _tokens(pool.expression(i)) for i in {*f, *h}}
-    jobs = [(i, way, row, j, sign) for row in unary for j in h for sign in SIGNS for i in f for way in (ops.MUL, ops.DIV)]
+        return nothing
     few = sample.few(min(ROWS, len(sample)), 0)
-    quick, thorough = (_problem(rows, steps, threads) for rows, steps in ((few, STEPS), (sample, MORE_STEPS)))
-    scale = {j: 1 / max(float(np.median(np.abs(pool.values[j]))), 1e-300) for j in h}
-    best: list[tuple[float, tuple[Expression, np.ndarray]]] = []
-    for begin in range(0, len(jobs), CHUNK):
+    trees = [pool.tree(i) for i in _same_but_for_a_factor(pool, INSIDE)]
+    values = _values(trees, few.X, threads)
+    inside, made = _inside(values, unary)
+    with np.errstate(all="ignore"):
+        f = values[: min(OUTSIDE, len(values))] / few.y
+        columns = np.concatenate([f, 1 / f])
+    go_on()
+    if not len(inside):
+        return nothing
+    starts = np.append(np.flatnonzero(np.diff(made.group, prepend=-1)), len(inside))
+    best = regressed(columns, inside, np.ones(len(few)), few.w / few.total, starts, threads, go_on)
+    count(len(columns) * len(inside))
+    order = np.argsort(best.error, axis=None, kind="stable")[:BEST]
+    order = order[np.isfinite(best.error.ravel()[order])]
+    every = _values(trees, sample.X, threads)
+    formulas = []
+    for place in order.tolist():
         go_on()
-        some = jobs[begin : begin + CHUNK]
-        pop = _population([(pieces[i], way, row, pieces[j]) for i, way, row, j, _ in some])
-        start = np.array([[0.5 * sign, 1.0, sign * scale[j]] for *_, j, sign in some])
-        result = quick.fit(pop, init=_begun(pop, start, few, threads))
-        count(len(some))
-        order = np.argsort(np.where(np.isfinite(result.loss), result.loss, np.inf), kind="stable")[:BEST]
-        best += [(float(result.loss[k]), (pop[int(k)], result.params[k])) for k in order if np.isfinite(result.loss[k])]
-        best = sorted(best, key=lambda pair: pair[0])[:BEST]
-    if not best:
-        return []
-    pop = Population.concatenate([_one(formula) for _, (formula, _) in best])
-    result = thorough.fit(pop, init=np.array([params for _, (_, params) in best]))
-    found = as_constants(pop, np.where(np.isfinite(result.params), result.params, 1.0))
-    order = np.argsort(np.where(np.isfinite(result.loss), result.loss, np.inf), kind="stable")
-    return [simplified(found[int(k)]) for k in order]
+        row, group = divmod(place, best.error.shape[1])
+        column = int(best.h[row, group])
+        i, way = row % len(f), ops.DIV if row >= len(f) else ops.MUL
+        u, j = made.row[column], int(made.tree[column])
+        with np.errstate(all="ignore"):
+            factor = sample.y / every[i] if way == ops.DIV else every[i] / sample.y
+        c, a, b = _searched(factor, u, every[j], float(made.c[column]), np.sqrt(sample.w))
+        if np.isfinite([a, b, c]).all():
+            formulas.append(_formula(trees[i], way, u, c, trees[j], (a, b)))
+    if not formulas:
+        return nothing
+    return Nested(formulas, _values([tree_of(formula) for formula in formulas], sample.X, threads))
 
 
-def _problem(sample: Sample, steps: int, threads: int | None) -> FitProblem:
-    weights = sample.w / sample.y**2
-    return FitProblem(
-        sample.X, sample.y, weights=weights / weights.max(), max_iter=steps, tol=1e-15, backend="cpu", dtype="float64",
-        threads=threads,
-    )  # fmt: skip
+def _searched(f: np.ndarray, u: ops.Operator, h: np.ndarray, c: float, root: np.ndarray) -> tuple[float, float, float]:
+    """The c near the one of the grid, and a and b, of least error of 1 = f (a + b u(c h))."""
+    golden = (np.sqrt(5) - 1) / 2
+    low, high = -STEP, STEP
+    tried: dict[float, float] = {}
+
+    def error(at: float) -> float:
+        if at not in tried:
+            tried[at] = _line(f, _shifted(u, c * 10.0**at, h), root)[2]
+        return tried[at]
+
+    for _ in range(HALVINGS):
+        left, right = high - golden * (high - low), low + golden * (high - low)
+        if error(left) < error(right):
+            high = right
+        else:
+            low = left
+    c = float(c * 10.0 ** min(tried, key=lambda at: tried[at]))
+    inner = _shifted(u, c, h)
+    a, b, _ = _line(f, inner, root)
+    with np.errstate(all="ignore"):
+        return c, a - b * float(u.numpy(np.array([c * h[0]]))[0]), b
+
+
+def _shifted(u: ops.Operator, c: float, h: np.ndarray) -> np.ndarray:
+    """u(c h) without its first value."""
+    with np.errstate(all="ignore"):
+        values: np.ndarray = u.numpy(c * h)
+        return values - values[0]
+
+
+class _Made(NamedTuple):
+    """Of every ``u(c h)``: which pair of u and h it belongs to, u, c and h."""
+
+    group: np.ndarray
+    row: list[ops.Operator]
+    c: np.ndarray
+    tree: np.ndarray
+
+
+def _inside(values: np.ndarray, unary: Sequence[ops.Operator]) -> tuple[np.ndarray, _Made]:
+    """All ``u(c h)``, those that are finite and not constant."""
+    blocks: list[np.ndarray] = []
+    group, rows, cs, tree = [], [], [], []
+    for number, row in enumerate(unary):
+        signs = (1.0,) if _is_symmetric(row) else (1.0, -1.0)
+        for j, h in enumerate(values):
+            c = np.concatenate([sign * GRID for sign in signs]) / max(float(np.median(np.abs(h))), 1e-300)
+            with np.errstate(all="ignore"):
+                u = row.numpy(c[:, None] * h)
+                fine = np.isfinite(u).all(axis=1) & (np.ptp(u, axis=1) > 1e-9 * np.abs(u).max(axis=1))
+                shifted = u[fine] - u[fine][:, :1]
+                blocks.append(shifted / np.abs(shifted).max(axis=1)[:, None])
+            group += [number * len(values) + j] * int(fine.sum())
+            rows += [row] * int(fine.sum())
+            cs += c[fine].tolist()
+            tree += [j] * int(fine.sum())
+    return np.concatenate(blocks), _Made(np.array(group), rows, np.array(cs), np.array(tree))
+
+
+def _is_symmetric(row: ops.Operator) -> bool:
+    """Whether the sign of the operand changes no more than that of the result."""
+    a = np.array([0.3, 0.7, 0.9])
+    with np.errstate(all="ignore"):
+        return bool(np.array_equal(np.abs(row.numpy(a)), np.abs(row.numpy(-a))))
 
 
 def _same_but_for_a_factor(pool: Pool, most: int) -> list[int]:
-    """The first functions, without multiples of each other and without numbers."""
+    """The first functions, without multiples of each other."""
     seen, kept = set(), []
-    for i in range(min(len(pool), 4 * most)):
+    for i in range(len(pool)):
         values = pool.values[i]
-        if values.max() == values.min() and str(pool.expression(i)) != "1":
-            continue
         key = np.round(values / values[np.argmax(np.abs(values))], 9).tobytes()
         if key not in seen:
             seen.add(key)
             kept.append(i)
-    return kept[:most]
+        if len(kept) == most:
+            break
+    return kept
 
 
-def _begun(pop: Population, start: np.ndarray, sample: Sample, threads: int | None) -> np.ndarray:
-    """Starts: c is given, a and b of the size that y asks for."""
-    from exprkit.evaluate.evaluator import Evaluator
+def _values(trees: list[Tree], X: np.ndarray, threads: int | None) -> np.ndarray:
+    pop = parse([expression_of(tree) for tree in trees])
+    values: np.ndarray = Evaluator(pop, X, "cpu", dtype="float64", threads=threads).evaluate()
+    return values
 
+
+def _line(f: np.ndarray, u: np.ndarray, root: np.ndarray) -> tuple[float, float, float]:
+    """The a and b of least error of 1 = f (a + b u), and the error."""
     with np.errstate(all="ignore"):
-        values = Evaluator(pop, sample.X, "cpu", dtype="float64", threads=threads).evaluate(start)
-        ratio = np.median(np.abs(sample.y / values), axis=1)
-    ratio = np.where(np.isfinite(ratio) & (ratio > 0), ratio, 1.0)
-    divided = np.array([int(pop.values[end - 1]) == ops.DIV for end in pop.offsets[1:]])
-    ratio = np.where(divided, 1 / ratio, ratio)
-    return np.column_stack([start[:, :2] * ratio[:, None], start[:, 2]])
+        columns = np.column_stack([f, f * u]) * root[:, None]
+        scale = np.abs(columns).max(axis=0)
+        columns = columns / scale
+    if not np.isfinite(columns).all():
+        return np.nan, np.nan, np.inf
+    (a, b), *_ = np.linalg.lstsq(columns, root, rcond=None)
+    error = columns @ np.array([a, b]) - root
+    return float(a / scale[0]), float(b / scale[1]), float(error @ error)
 
 
-def _tokens(expression: Expression) -> tuple[list[int], list[int]]:
-    return expression.kinds.tolist(), expression.values.tolist()
-
-
-def _population(parts: list[tuple[tuple[list[int], list[int]], int, ops.Operator, tuple[list[int], list[int]]]]) -> Population:
-    """f way (p1 + p2 * u(p3 * h)), of many."""
-    kinds: list[int] = []
-    values: list[int] = []
-    offsets = [0]
-    tail = [OPERATOR] * 5
-    for f, way, row, h in parts:
-        kinds += [*f[0], PARAMETER, PARAMETER, PARAMETER, *h[0], *tail]
-        values += [*f[1], 0, 1, 2, *h[1], ops.MUL, row.code, ops.MUL, ops.ADD, way]
-        offsets.append(len(kinds))
-    return Population(np.array(kinds, np.uint8), np.array(values, np.uint64), np.array(offsets))
-
-
-def _one(expression: Expression) -> Population:
-    return Population(expression.kinds, expression.values, [0, expression.n_tokens])
+def _formula(f: Tree, way: int, u: ops.Operator, c: float, h: Tree, line: tuple[float, float]) -> Expression:
+    inner: Tree = (OPERATOR, u.code, (OPERATOR, ops.MUL, (CONSTANT, c), h))
+    scaled: Tree = (OPERATOR, ops.MUL, (CONSTANT, line[1]), inner)
+    whole: Tree = (OPERATOR, ops.ADD, (CONSTANT, line[0]), scaled)
+    return simplified(expression_of((OPERATOR, way, f, whole)))

@@ -17,6 +17,7 @@ alone (a hash of both is its source of random numbers), not on threads.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -78,12 +79,12 @@ def taken(trees: Trees, order: np.ndarray) -> Trees:
     return Trees(*(np.ascontiguousarray(array[order]) for array in trees))
 
 
-def means(unary: list[ops.Operator], binary: list[ops.Operator], n_vars: int, crossover: float) -> Means:
+def means(operators: Sequence[ops.Operator], n_vars: int, crossover: float) -> Means:
     """Shares: ``crossover``, the rest evenly among the others, half of it for blocks."""
     rest = 1 - crossover
     share = np.array([crossover, rest * 0.3, *[rest * 0.7 / (KINDS - 2)] * (KINDS - 2)])
-    codes = [np.array([row.code for row in rows], np.int64) for rows in (unary, binary)]
-    return Means(*codes, ops.ARITY, np.cumsum(share) / share.sum(), n_vars)
+    unary, binary = (np.array([row.code for row in operators if row.arity == n], np.int64) for n in (1, 2))
+    return Means(unary, binary, ops.ARITY, np.cumsum(share) / share.sum(), n_vars)
 
 
 def children(trees: Trees, parents: np.ndarray, blocks: Trees, how: Means, seed: int, threads: int | None) -> Trees:
@@ -142,20 +143,22 @@ def _child(trees, mother, father, blocks, how, state, made, i):
     first = _first(trees, mother, last, how.arity)
     if kind == CROSSOVER:
         other = _below(state, trees.length[father])
-        return _replaced(trees, mother, first, last, trees, father, _first(trees, father, other, how.arity), other, made, i)
+        begin = _first(trees, father, other, how.arity)
+        return _replaced(trees, mother, first, last, trees, father, begin, other, made, i)
     if kind == BLOCK:
         block = _below(state, len(blocks.length))
         return _replaced(trees, mother, first, last, blocks, block, 0, blocks.length[block] - 1, made, i)
     if kind == INSERT:
         return _inserted(trees, mother, first, last, how, state, made, i)
-    if kind == HOIST or kind == SWAP:
+    if kind in (HOIST, SWAP):
         if trees.kinds[mother, last] != OPERATOR:
             return False
         if kind == HOIST:
             end = last - 1 if _next(state) < 0.5 else _first(trees, mother, last - 1, how.arity) - 1
             if end < first:
                 return False
-            return _replaced(trees, mother, first, last, trees, mother, _first(trees, mother, end, how.arity), end, made, i)
+            begin = _first(trees, mother, end, how.arity)
+            return _replaced(trees, mother, first, last, trees, mother, begin, end, made, i)
         return _swapped(trees, mother, first, last, how, made, i)
     _copy(made, i, 0, trees, mother, 0, trees.length[mother])
     made.length[i] = trees.length[mother]

@@ -3,7 +3,7 @@
 In: the entries of a ``Front``.  Out: a DataFrame, LaTeX, Python, a figure.
 
     >>> import exprkit as ek
-    >>> from exprkit.regression.equations import numpy_text
+    >>> from exprkit.regression.estimator.equations import numpy_text
     >>> print(numpy_text(ek.parse("2 * sqrt(x1)")[0], ["x1"]))
     import numpy
     <BLANKLINE>
@@ -13,6 +13,7 @@ In: the entries of a ``Front``.  Out: a DataFrame, LaTeX, Python, a figure.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +22,11 @@ import numpy as np
 from exprkit.errors import ExprkitError, brought_by
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
-from exprkit.fitting.description_length import description_length, function_length
+from exprkit.fitting.description_length import function_length
 from exprkit.fitting.fit import FitProblem
 from exprkit.regression.constants import as_constants, as_parameters
 from exprkit.regression.front import Entry
 from exprkit.regression.sample import Sample
-from exprkit.text.tokens import CONSTANT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,10 +47,8 @@ def described(entries: Sequence[Entry], sample: Sample) -> tuple[list[float], li
             sample.X, sample.y, weights=sample.w, loss="squares", max_iter=0, backend="cpu", dtype="float64"
         )
         start = np.where(np.isnan(params), 0.0, params)
-        try:
+        with contextlib.suppress(ExprkitError, np.linalg.LinAlgError):
             errors = np.asarray(problem.fit(pop, init=start).standard_errors)
-        except (ExprkitError, np.linalg.LinAlgError):
-            pass
     with np.errstate(all="ignore"):
         nats = np.log(np.abs(params) / errors) + np.log(2 * np.sqrt(12)) - np.log(np.sqrt(12))
     known = np.isfinite(nats)

@@ -2,7 +2,7 @@
 
 In: the search, again and again.  Out: a bar of tqdm; in a notebook the front, as a table and a figure.
 
-    >>> from exprkit.regression.progress import Progress
+    >>> from exprkit.regression.estimator.progress import Progress
     >>> with Progress(False, 100, None) as shown:
     ...     shown.alive()
 """

@@ -5,10 +5,10 @@ In: X and y.  Out: formulas, the shortest to the most accurate, and predictions 
     >>> import numpy as np
     >>> import exprkit as ek
     >>> X = np.random.default_rng(0).uniform(1, 2, (100, 2))
-    >>> model = ek.SymbolicRegressor(random_state=0).fit(X, 2 * X[:, 0] / np.sqrt(1 + X[:, 1] ** 2))
+    >>> model = ek.SymbolicRegressor(random_state=0).fit(X, X[:, 0] / np.sqrt(1 + X[:, 1] ** 2))
     >>> print(model.get_best().equation)
-    2 * x1 / sqrt(sqr(x2) + 1)
-    >>> model.predict([[1.0, 0.0]])
+    x1 / sqrt(sqr(x2) + 1)
+    >>> model.predict([[2.0, 0.0]])
     array([2.])
 """
 
@@ -25,13 +25,13 @@ from exprkit.expressions import arguments
 from exprkit.expressions.expression import Expression, checked_names
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
-from exprkit.regression import equations
 from exprkit.regression.confirm import values_of
 from exprkit.regression.discovery import Discovery, Settings, default_operators
+from exprkit.regression.estimator import equations
+from exprkit.regression.estimator.progress import Progress
 from exprkit.regression.front import Front
 from exprkit.regression.limits import Limits
 from exprkit.regression.polish import expression_of, tree_of
-from exprkit.regression.progress import Progress
 from exprkit.regression.sample import Sample
 
 with brought_by("search"):
@@ -114,6 +114,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     seconds_ : float
     """
 
+    _front: Front
+
     def __init__(
         self,
         niterations: int = 100,
@@ -190,7 +192,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         sample = Sample(X, np.asarray(y, np.float64), weights)
         self._names = _names(self)
         settings = settings_of(self._guessed(), _seed(self.random_state))
-        previous = self._front.entries() if self.warm_start and hasattr(self, "_front") else []
+        previous = self._front.entries() if self.warm_start and self.__sklearn_is_fitted__() else []
         with Progress(self.progress, settings.niterations, self._names) as shown:
             limits = Limits(self.timeout_in_seconds, self.max_evals, shown.alive)
             search = Discovery(sample, settings, limits, Front(settings.maxsize, sample.floor), shown.update)
@@ -273,7 +275,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         shown: str = self._repr_html_inner()
         if not hasattr(self, "_front"):
             return shown
-        return shown + self.equations_[["complexity", "loss", "score", "equation"]].to_html(float_format="{:.4g}".format)
+        columns = ["complexity", "loss", "score", "equation"]
+        return shown + str(self.equations_[columns].to_html(float_format="{:.4g}".format))
 
     # ── inside ──
 
@@ -300,11 +303,11 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         if not 0 <= self.crossover_probability <= 1:
             raise ArgumentError(f"crossover_probability must be from 0 to 1, not {brief(self.crossover_probability)}")
         operators = self._operators()
-        stop = _stop(self.early_stop_condition)
+        stop, threads = _stop(self.early_stop_condition), None if self.n_jobs is None else int(self.n_jobs)
         return lambda guesses, seed: Settings(
             operators, int(self.niterations), int(self.population_size), int(self.maxsize), self.elementwise_loss,
             int(self.pool_size), float(self.crossover_probability), int(self.tournament_selection_n),
-            int(self.optimizer_iterations), stop, guesses, seed, self.backend, None if self.n_jobs is None else int(self.n_jobs),
+            int(self.optimizer_iterations), stop, guesses, seed, self.backend, threads,
         )  # fmt: skip
 
     def _operators(self) -> tuple[ops.Operator, ...]:

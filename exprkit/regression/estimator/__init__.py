@@ -1,0 +1,10 @@
+"""What a user of the search sees, in scikit-learn's terms.
+
+In: data and settings.  Out: an estimator, its formulas as tables, text and figures.
+
+=============  ==============================================================
+``regressor``  ``SymbolicRegressor``
+``equations``  formulas as tables, LaTeX, Python and figures; which is selected
+``progress``   what is shown while it searches
+=============  ==============================================================
+"""

@@ -1,0 +1,339 @@
+"""The search for formulas: laws are found, limits hold, and the estimator is one of scikit-learn's."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+
+import exprkit as ek
+from exprkit.errors import ArgumentError
+from exprkit.expressions.arguments import rows
+from exprkit.operators import ops
+from exprkit.regression import links, polish, variation
+from exprkit.regression.constants import as_constants, as_parameters
+from exprkit.regression.pool import Pool
+from exprkit.regression.sample import Sample
+
+QUICK = {"niterations": 2, "population_size": 30, "pool_size": 300, "maxsize": 12, "random_state": 0}
+
+
+def drawn(n=120, n_vars=3, seed=0, low=0.5, high=3.0):
+    return np.random.default_rng(seed).uniform(low, high, (n, n_vars))
+
+
+def values(texts, X):
+    with np.errstate(all="ignore"):
+        return ek.Evaluator(ek.parse(texts), X, "numpy", dtype="float64").evaluate()
+
+
+def search(X, y, **settings):
+    return ek.SymbolicRegressor(**({"random_state": 0, "pool_size": 20_000, "niterations": 20} | settings)).fit(X, y)
+
+
+# ── laws ──
+
+LAWS = {
+    "3.7e-24 * x1 * x2 / sqr(x3)": 9,
+    "x1 / sqrt(1 - 0.04 * sqr(x2))": 9,
+    "x1 * exp(-1.3 * x2 / x3)": 10,
+    "2.5 * x1 * (1 - cos(x2 * x3))": 10,
+    "x1 + x2 + 2 * sqrt(x1 * x2) * cos(x3)": 15,
+    "x1 / (exp(0.7 * x1 / x2) - 1)": 10,
+    "x1 * tanh(0.3 * x2 * x3) * x2": 10,
+    "5 * sqr(x1 * x2) / sqr(1 - sqr(x3 / 4))": 17,
+    "sqrt(sqr(x1) + 3 * sqr(x2))": 9,
+    "x1 ^ 5 / x2 ^ 3": 9,
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_law_is_found_at_fresh_points(law):
+    X, fresh = drawn(), drawn(seed=1)
+    model = search(X, values([law], X)[0])
+    assert model.stopped_ == "a formula is exact"
+    assert model.get_best().complexity <= LAWS[law]
+    assert model.predict(fresh) == pytest.approx(values([law], fresh)[0], rel=1e-9)
+
+
+def test_a_law_is_found_in_noise():
+    X, fresh = drawn(300), drawn(seed=1)
+    law = "2 * x1 / (1 + x2)"
+    noise = np.random.default_rng(5).standard_normal(300)
+    y = values([law], X)[0]
+    model = search(X, y + 0.01 * np.sqrt(np.mean(y**2)) * noise)
+    assert model.predict(fresh) == pytest.approx(values([law], fresh)[0], rel=0.01)
+    assert model.get_best().complexity <= 9
+
+
+def test_evolution_alone_finds_what_it_is_for():
+    X = drawn()
+    y = values(["x1 * x2 + 0.5 * x3"], X)[0]
+    model = search(X, y, pool_size=0, niterations=60, population_size=300, unary_operators=[])
+    assert model.score(X, y) > 0.999999
+
+
+@pytest.mark.parametrize("scale", [1e-80, 1e80])
+def test_data_of_any_size_are_taken(scale):
+    X = drawn() * scale
+    model = search(X, 3 * X[:, 0] * 2 / X[:, 1], pool_size=2_000, niterations=1)
+    assert model.get_best().equation == "6 * x1 / x2"
+
+
+def test_a_constant_and_a_single_row():
+    X = drawn()
+    assert search(X, np.full(len(X), 2.5)).get_best().equation == "2.5"
+    assert search(X[:1], [4.0], **QUICK).predict(X)[:2].tolist() == [4.0, 4.0]
+
+
+def test_names_of_columns_are_those_of_the_variables():
+    X = pd.DataFrame(drawn(), columns=["r_k", "log Re", "u"])
+    model = search(X, X["r_k"] / X["log Re"], **QUICK)
+    assert model.get_best().equation == "r_k / log_Re"
+    assert str(model.sympy()) == "r_k/log_Re"
+    assert search(X.set_axis(["a", "sin", "c"], axis=1), X["r_k"], **QUICK).get_best().equation == "x1"
+
+
+def test_operators_are_those_that_were_asked_for():
+    X = drawn()
+    model = search(X, np.sin(X[:, 0]) * X[:, 1], binary_operators=["+", "*"], unary_operators=[], **QUICK)
+    used = {int(code) for entry in model._front.entries()
+            for code in entry.expression.values[entry.expression.kinds == ek.ops.OPERATORS[0].arity + 1]}  # fmt: skip
+    allowed = {row.code for row in ops.OPERATORS if row.infix}  # also what shortens: 1 - x, x^3
+    assert used <= allowed | {ops.BY_NAME["sqr"].code, ops.BY_NAME["sqrt"].code}
+
+
+# ── the same, whatever ──
+
+
+def test_the_same_seed_gives_the_same_formulas_whatever_the_threads():
+    X = drawn(80)
+    y = values(["x1 * sin(x2) + 0.3 * x3"], X)[0] + 0.05 * np.random.default_rng(3).standard_normal(80)
+    settings = {"niterations": 12, "population_size": 200, "pool_size": 2_000}
+    first = search(X, y, **settings, n_jobs=1).equations_["equation"].tolist()
+    assert search(X, y, **settings, n_jobs=3).equations_["equation"].tolist() == first
+    assert search(X, y, **settings, n_jobs=2, random_state=1).equations_["equation"].tolist() != first
+
+
+def test_weights_count_rows_and_their_order_does_not_matter():
+    X = drawn(40)
+    y = X[:, 0] + np.random.default_rng(0).standard_normal(40)
+    w = np.random.default_rng(1).integers(0, 3, 40)
+    weighted = ek.SymbolicRegressor(**QUICK).fit(X, y, sample_weight=w)
+    again = np.random.default_rng(2).permutation(np.repeat(np.arange(40), w))
+    repeated = ek.SymbolicRegressor(**QUICK).fit(X[again], y[again])
+    assert weighted.equations_["equation"].tolist() == repeated.equations_["equation"].tolist()
+
+
+def test_a_model_survives_pickling_and_a_warm_start_keeps_what_it_had():
+    X = drawn(60)
+    y = X[:, 0] * X[:, 1] + np.random.default_rng(0).standard_normal(60)
+    model = ek.SymbolicRegressor(**QUICK, warm_start=True).fit(X, y)
+    same = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(same.predict(X), model.predict(X))
+    assert same.equations_["equation"].tolist() == model.equations_["equation"].tolist()
+    before = model.equations_["loss"].min()
+    assert model.set_params(random_state=1).fit(X, y).equations_["loss"].min() <= before
+
+
+# ── limits ──
+
+
+def noisy(n=400, n_vars=5):
+    X = drawn(n, n_vars)
+    return X, np.random.default_rng(9).standard_normal(n)
+
+
+@pytest.mark.parametrize("limit", [0.3, 1.5])
+def test_a_timeout_holds(limit):
+    ek.SymbolicRegressor(**QUICK).fit(*noisy())  # its loops are compiled
+    begin = time.perf_counter()
+    model = ek.SymbolicRegressor(timeout_in_seconds=limit, niterations=10**6).fit(*noisy())
+    assert time.perf_counter() - begin < limit + 2  # a second, and the other processes of this machine
+    assert model.stopped_ == f"{limit:g} s are over" and len(model.equations_) >= 1
+
+
+def test_an_interrupt_ends_a_search_with_what_it_has():
+    model = ek.SymbolicRegressor(niterations=10**6)
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    begin = time.perf_counter()
+    model.fit(*noisy())
+    assert time.perf_counter() - begin < 4
+    assert model.interrupted_ and model.stopped_ == "it was interrupted" and len(model.equations_) >= 1
+
+
+def test_evaluations_are_counted_and_limited():
+    model = ek.SymbolicRegressor(max_evals=5_000, random_state=0).fit(*noisy())
+    assert model.stopped_.endswith("functions were tried") and 5_000 <= model.n_evals_ < 500_000
+
+
+def test_a_loss_that_is_small_enough_ends_the_search():
+    X, y = drawn(), drawn()[:, 0] + 0.1 * np.random.default_rng(0).standard_normal(120)
+    assert search(X, y, early_stop_condition=0.5).stopped_ == "the loss is as small as was asked for"
+    assert search(X, y, early_stop_condition=lambda loss, size: size > 2).stopped_.startswith("the loss")
+
+
+def test_guesses_are_begun_with():
+    X = drawn()
+    y = values(["0.5 * sin(1.7 * x1) + x2 ^ 1.3"], X)[0]
+    settings = QUICK | {"pool_size": 0, "niterations": 0, "maxsize": 20}
+    assert search(X, y, guesses=["sin(1.5 * x1) + x2 ^ 1"], **settings).score(X, y) < 0.99
+    assert search(X, y, guesses=["0.4 * sin(1.5 * x1) + x2 ^ 1.1"], **settings).score(X, y) > 1 - 1e-9
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"niterations": -1}, "niterations must be a whole number >= 0, not -1"),
+        ({"elementwise_loss": "square"}, "elementwise_loss must be one of 'squares', 'mae', 'huber', not 'square'"),
+        ({"unary_operators": ["+"]}, "unary_operators: 'add' takes 2 operands"),
+        ({"unary_operators": ["sine"]}, "did you mean 'sin'"),
+        ({"timeout_in_seconds": 0}, "timeout_in_seconds must be None or a positive number, not 0"),
+        ({"early_stop_condition": "now"}, "early_stop_condition must be a number or a function, not 'now'"),
+        ({"model_selection": "bes"}, "model_selection must be one of"),
+    ],
+)
+def test_a_wrong_setting_is_named(wrong, message):
+    with pytest.raises(ArgumentError, match=message.replace("(", r"\(")):
+        ek.SymbolicRegressor(**wrong).fit(drawn(20), np.arange(20.0))
+
+
+# ── as an estimator ──
+
+CHECKS = """
+import warnings
+warnings.simplefilter("ignore")
+from sklearn.utils.estimator_checks import check_estimator
+import exprkit as ek
+model = ek.SymbolicRegressor(niterations=1, population_size=20, pool_size=60, maxsize=8, random_state=0)
+for check in check_estimator(model, on_skip=None, on_fail=None):
+    print(check["check_name"], check["status"], check["exception"] or "")
+"""
+
+
+def test_every_check_of_scikit_learn_passes():
+    environment = os.environ | {"SCIPY_ARRAY_API": "1"}  # without it one check is skipped
+    done = subprocess.run([sys.executable, "-c", CHECKS], capture_output=True, text=True, env=environment, check=True)
+    checks = done.stdout.splitlines()
+    assert len(checks) >= 50 and [line for line in checks if line.split()[1] != "passed"] == []
+
+
+def test_it_works_in_a_pipeline_a_grid_and_a_cross_validation():
+    X = drawn(60)
+    y = 2 * X[:, 0] + X[:, 1]
+    small = ek.SymbolicRegressor(**QUICK)
+    assert make_pipeline(MinMaxScaler(), small).fit(X, y).score(X, y) > 0.99
+    grid = GridSearchCV(small, {"maxsize": [1, 9]}, cv=2).fit(X, y)
+    assert grid.best_params_ == {"maxsize": 9}
+    assert cross_val_score(small, X, y, cv=2, n_jobs=2).min() > 0.99
+
+
+def test_what_is_shown_says_the_same():
+    X = drawn()
+    model = search(X, 1.5 * X[:, 0] / np.sqrt(X[:, 1]), **QUICK)
+    table = model.equations_
+    assert list(table.columns[:4]) == ["complexity", "loss", "score", "equation"]
+    assert table["complexity"].is_monotonic_increasing and table["loss"].is_monotonic_decreasing
+    space: dict = {}
+    exec(model.to_numpy(), space)
+    assert space["f"](*X.T) == pytest.approx(model.predict(X))
+    assert model.predict(X, index=0) == pytest.approx(values([table["equation"][0]], X)[0])
+    assert model.latex_table().count(r"\\") == len(table) + 1
+    assert r"\sqrt{x_{2}}" in model.latex() and "equation" in model._repr_html_()
+    axes = model.plot_front()
+    assert len(axes.lines[1].get_xdata()) == len(table)
+    with pytest.raises(ArgumentError, match="index must be a whole number below"):
+        model.latex(99)
+
+
+def test_accuracy_is_the_least_loss():
+    X, y = noisy(60, 2)
+    model = ek.SymbolicRegressor(**QUICK).fit(X, y)
+    losses = model.equations_["loss"]
+    assert model.set_params(model_selection="accuracy").get_best().loss == losses.min()
+    assert model.set_params(model_selection="mdl").get_best().complexity <= 3  # nothing but noise
+
+
+# ── its parts ──
+
+TREES = ek.generate.random(400, n_tokens=(1, 25), operators="search", n_vars=3, n_params=0, seed=4)
+
+
+def test_shorter_formulas_have_the_same_values():
+    X = drawn(30)
+    shorter = [polish.simplified(formula) for formula in TREES]
+    before, after = values(list(TREES), X), values(shorter, X)
+    assert all(a.n_tokens <= b.n_tokens for a, b in zip(shorter, TREES, strict=True))
+    for a, b, text in zip(before, after, TREES.texts(), strict=True):
+        with np.errstate(all="ignore"):
+            there = np.isfinite(a) & np.isfinite(b) & (np.abs(a) < 1e12)
+        assert b[there] == pytest.approx(a[there], rel=1e-6, abs=1e-6), text
+    assert sum(formula.n_tokens for formula in shorter) < 0.95 * TREES.n_tokens.sum()
+
+
+@given(st.floats(-50, 50), st.integers(1, 12))
+def test_a_simple_number_is_close(number, denominator):
+    assert polish.simple_number(number) == pytest.approx(number, rel=1e-9)
+    assert polish.simple_number(5 / denominator * (1 + 1e-13)) == 5 / denominator
+
+
+def test_numbers_go_to_parameters_and_back():
+    assert as_constants(*as_parameters(TREES)) == ek.Population(TREES.kinds, TREES.values, TREES.offsets)
+
+
+def test_children_are_trees_and_do_not_depend_on_threads():
+    trees = variation.rows_of(TREES, 25)
+    how = variation.means(rows("search"), 3, 0.4)
+    parents = np.random.default_rng(0).integers(0, len(trees.length), (3_000, 2))
+    one, three = (variation.children(trees, parents, trees, how, 5, threads) for threads in (1, 3))
+    pop = variation.population_of(one)  # checks every token
+    assert pop == variation.population_of(three)
+    assert len(set(pop.texts())) > 2_000 and pop.longest <= 25
+
+
+def test_a_pool_holds_each_function_once_with_its_values():
+    X = drawn(16, 2)
+    pool = Pool(X, rows("search"))
+    pool.grow(5, 3_000)
+    n = len(pool)
+    pool.multiply(4_000)
+    assert n < len(pool) <= 4_000
+    made = [pool.expression(i) for i in range(len(pool))]
+    assert [formula.n_tokens for formula in made] == pool.sizes[: len(pool)].tolist()
+    assert values(made, X) == pytest.approx(pool.values, rel=1e-12)
+    signed = pool.values * np.where(pool.values[:, :1] < 0, -1, 1)
+    assert len(np.unique(np.round(signed / np.abs(signed).max(axis=1)[:, None], 9), axis=0)) > 0.7 * len(pool)
+    assert len({row.tobytes() for row in signed}) == len(pool)
+
+
+@pytest.mark.parametrize("form", links.forms(rows("search")), ids=lambda form: form.text)
+def test_a_form_is_taken_apart_as_it_is_put_together(form):
+    X = drawn(20, 2, low=0.2, high=0.6) * [0.1, 1.0]
+    f, h = ek.parse(["x1", "x2"])
+    whole = form.expression(f, 0.1 + 0.4 * h)
+    y = values([whole], X)[0]
+    v = form.behind(y)
+    assert v is not None
+    assert form.linear_part(v, X[:, 0]) == pytest.approx(0.1 + 0.4 * X[:, 1])
+
+
+def test_a_sample_does_not_depend_on_how_rows_are_given():
+    X, y = drawn(30, 2), np.arange(30.0)
+    order = np.random.default_rng(0).permutation(60) % 30
+    once, twice = Sample(X, y, np.full(30, 2.0)), Sample(X[order], y[order])
+    assert np.array_equal(once.X, twice.X) and np.array_equal(once.w, twice.w)
+    assert np.array_equal(once.few(7, 3).X, twice.few(7, 3).X)
