@@ -257,6 +257,19 @@ def test_medians_of_the_thesis_are_those_of_its_text():
     assert np.allclose(found, [112.7, 3.77, 48.3], rtol=0.005)
 
 
+def test_search_notebook_goes_from_a_csv_to_a_figure(tmp_path):
+    random = np.random.default_rng(0)
+    table = pd.DataFrame(random.uniform(1, 3, (80, 2)), columns=["rho", "speed"])
+    table.assign(drag=0.235 * table["rho"] * table["speed"] ** 2).to_csv(tmp_path / "my.csv", index=False)
+    arguments = ["-p", "path", "my.csv", "-p", "target", "drag", "-p", "pool_size", "2000", "-p", "timeout", "30"]
+    done = papermill(ROOT / "notebooks" / "search.ipynb", tmp_path, *arguments)
+    assert done.returncode == 0, done.stderr[-3000:]
+    printed, _, n_figures = shown_by(tmp_path / "out.ipynb")
+    assert "a formula is exact" in printed and "test 1.000000" in printed and n_figures == 1
+    equations = pd.read_csv(tmp_path / "results" / "search.csv")
+    assert equations["equation"].iloc[-1] == "0.235 * rho * sqr(speed)"
+
+
 def test_generations_notebook_breeds_on_the_cpu(tmp_path):
     arguments = ["-p", "n_exprs", "300", "-p", "n_generations", "6", "-p", "n_points", "50", "-p", "backend", "cpu"]
     done = papermill(ROOT / "notebooks" / "generations.ipynb", tmp_path, *arguments)

@@ -46,7 +46,7 @@ from exprkit.regression.evolution import Evolution
 from exprkit.regression.front import Front
 from exprkit.regression.join import Partners
 from exprkit.regression.limits import Ended, Limits
-from exprkit.regression.polish import hoisted, same, simple_number, simplified
+from exprkit.regression.polish import hoisted, rescaled, same, simple_number, simplified
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.regress import best_pairs
 from exprkit.regression.sample import Sample
@@ -233,8 +233,9 @@ class Discovery:
         for _ in range(ROUNDS):
             before = self.front.entries()
             formulas = [entry.expression for entry in before[-3:]]
-            self.offer([other for formula in formulas for other in (*_simpler(formula), *hoisted(formula))])
-            if [entry.size for entry in self.front.entries()] == [entry.size for entry in before]:
+            for change in (_simpler, hoisted, rescaled):
+                self.offer([other for formula in formulas for other in change(formula)])
+            if self.front.entries() == before:
                 break
 
     def _offer_best(self, pop: Population, loss: np.ndarray) -> None:

@@ -27,12 +27,13 @@ from exprkit.text.tokens import CONSTANT, OPERATOR
 CLOSE = 1e-10  # share of a number within which it is taken for a simple one
 DENOMINATORS = 12
 LARGEST_NUMERATOR = 100
+DIGITS = 6  # of a short decimal
 
 Tree = tuple[Any, ...]  # (VARIABLE, i), (PARAMETER, i), (CONSTANT, number) or (OPERATOR, code, operand, ...)
 
 
 def simple_number(number: float, close: float = CLOSE) -> float:
-    """The simplest fraction, or fraction of pi, that a number is close to; else the number."""
+    """The simplest fraction, fraction of pi or short decimal that a number is close to; else the number."""
     if not math.isfinite(number) or number == 0:
         return number
     for unit in (1.0, math.pi):
@@ -41,6 +42,10 @@ def simple_number(number: float, close: float = CLOSE) -> float:
             simple = unit * numerator / denominator
             if 0 < abs(numerator) <= LARGEST_NUMERATOR and abs(simple - number) <= close * abs(number):
                 return simple
+    for digits in range(1, DIGITS + 1):
+        short = float(f"{number:.{digits}g}")
+        if abs(short - number) <= close * abs(number):
+            return short
     return number
 
 
@@ -106,6 +111,34 @@ def _hoisted(tree: Tree) -> list[Tree]:
     for k, operand in enumerate(operands):
         made += [(*tree[: 2 + k], other, *tree[3 + k :]) for other in _hoisted(operand)]
     return made
+
+
+def rescaled(expression: Expression) -> list[Expression]:
+    """The formula with one of its sums divided by the number of a term, which then stands before it."""
+    return [plain_numbers(expression_of(_simple(tree))) for tree in _rescaled(tree_of(expression))]
+
+
+def _rescaled(tree: Tree) -> list[Tree]:
+    if tree[0] != OPERATOR:
+        return []
+    made = []
+    if _is_sum(tree):
+        terms = _terms(tree, 1.0)
+        for number in {abs(term.number) for term in terms} - {0.0, 1.0}:
+            inner = _sum_of([term._replace(number=term.number / number) for term in terms])
+            made.append((OPERATOR, ops.MUL, (CONSTANT, number), inner))
+    for k in range(2, len(tree)):
+        made += [(*tree[:k], other, *tree[k + 1 :]) for other in _rescaled(tree[k])]
+    return made
+
+
+def plain_numbers(expression: Expression, close: float = CLOSE) -> Expression:
+    """With simple numbers where they are close."""
+    values = expression.values.copy()
+    constants = expression.kinds == CONSTANT
+    numbers = [simple_number(number, close) for number in values[constants].view(np.float64).tolist()]
+    values[constants] = np.array(numbers).view(np.uint64)
+    return Expression(expression.kinds, values, expression.variables)
 
 
 def nodes(tree: Tree) -> int:

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ExprkitError, brought_by
+from exprkit.errors import brought_by
+from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.fitting.description_length import function_length
-from exprkit.fitting.fit import FitProblem
 from exprkit.regression.constants import as_constants, as_parameters
 from exprkit.regression.front import Entry
 from exprkit.regression.sample import Sample
@@ -35,32 +35,44 @@ NATS_OF_A_NUMBER = 0.5  # times log n: of a parameter whose precision could not 
 
 
 def described(entries: Sequence[Entry], sample: Sample) -> tuple[list[float], list[list[float]], list[list[float]]]:
-    """Description lengths in nats, numbers, and their standard errors, of every formula."""
+    """Description lengths in nats, numbers, and their standard errors, of every formula.
+
+    Normal errors, whose variance is the formula's own mean square.  A number costs its size in steps of its
+    precision, which the information about it alone says (Bartlett, Desmond and Ferreira); a simple one its digits.
+    """
     pop, params = as_parameters(parse([entry.expression for entry in entries]))
-    n = sample.total
-    squares = np.array([entry.loss for entry in entries])
-    residuals = n / 2 * np.log(np.maximum(squares, max(sample.floor, 1e-300)))
-    rough = residuals + function_length(pop) + NATS_OF_A_NUMBER * np.log(max(n, 2)) * pop.n_params
+    variance = np.maximum([entry.loss for entry in entries], max(sample.floor, 1e-300))
+    lengths = sample.total / 2 * np.log(variance) + function_length(pop)
     errors = np.full(params.shape, np.nan)
     if pop.max_params:
-        problem = FitProblem(
-            sample.X, sample.y, weights=sample.w, loss="squares", max_iter=0, backend="cpu", dtype="float64"
-        )
         start = np.where(np.isnan(params), 0.0, params)
-        with contextlib.suppress(ExprkitError, np.linalg.LinAlgError):
-            errors = np.asarray(problem.fit(pop, init=start).standard_errors)
-    with np.errstate(all="ignore"):
-        nats = np.log(np.abs(params) / errors) + np.log(2 * np.sqrt(12)) - np.log(np.sqrt(12))
-    known = np.isfinite(nats)
-    each = np.where(known, np.maximum(nats, np.log(2)), NATS_OF_A_NUMBER * np.log(max(n, 2)))
-    each = np.where(np.isnan(params), 0.0, each)
-    simple = _is_simple(params)
-    each[simple] = np.abs(np.log(np.abs(params[simple]))) + np.log(2)
-    lengths = residuals + function_length(pop) + each.sum(axis=1)
-    lengths = np.where(np.isfinite(lengths), lengths, rough)
-    count = pop.n_params
-    rows = [(params[i, :k].tolist(), errors[i, :k].tolist()) for i, k in enumerate(count.tolist())]
+        ev = Evaluator(pop, sample.X, "cpu", dtype="float64")
+        with np.errstate(all="ignore"):
+            squares, _, _ = ev.normal_equations(start, sample.y, sample.w)
+            information = np.diagonal(squares, axis1=1, axis2=2) / variance[:, None]
+            nats = np.log(np.abs(params)) + np.log(information) / 2 - np.log(3) / 2
+        lengths = lengths + np.where(np.isnan(params), 0.0, _number_lengths(params, nats, sample.total)).sum(axis=1)
+        errors = _standard_errors(squares, variance, pop.n_params)
+    rows = [(params[i, :k].tolist(), errors[i, :k].tolist()) for i, k in enumerate(pop.n_params.tolist())]
     return lengths.tolist(), [row[0] for row in rows], [row[1] for row in rows]
+
+
+def _number_lengths(params: np.ndarray, nats: np.ndarray, n: float) -> np.ndarray:
+    known = np.where(np.isfinite(nats), np.maximum(nats, np.log(2)), NATS_OF_A_NUMBER * np.log(max(n, 2)))
+    with np.errstate(all="ignore"):
+        return np.where(_is_simple(params), np.abs(np.log(np.abs(params))) + np.log(2), known)
+
+
+def _standard_errors(squares: np.ndarray, variance: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Roots of the covariances' diagonals, nan where the data do not determine a number."""
+    errors = np.full(squares.shape[:2], np.nan)
+    for i, count in enumerate(counts.tolist()):
+        part = squares[i, :count, :count]
+        scale = np.sqrt(np.diagonal(part))
+        with np.errstate(all="ignore"), contextlib.suppress(np.linalg.LinAlgError):
+            inverse = np.linalg.inv(part / np.outer(scale, scale))
+            errors[i, :count] = np.sqrt(np.diagonal(inverse) * variance[i]) / scale
+    return errors
 
 
 def _is_simple(params: np.ndarray) -> np.ndarray:
