@@ -1,13 +1,13 @@
 """Discovery: the stages of a search, one after the other, until a law is found or a limit is reached.
 
-In: a ``Sample``, operators, ``Settings``.  Out: a ``Front``.
+In: a ``Sample``, operators, ``SearchSettings``.  Out: a ``Front``.
 
     >>> import numpy as np
-    >>> from exprkit.regression.discovery import Discovery, Settings
-    >>> from exprkit.regression.limits import Limits
+    >>> from exprkit.regression.discovery import Discovery, SearchSettings
+    >>> from exprkit.regression.budget import Budget
     >>> from exprkit.regression.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
-    >>> found = Discovery(Sample(X, X[:, 0] / (3 + 5 * X[:, 1])), Settings(), Limits())
+    >>> found = Discovery(Sample(X, X[:, 0] / (3 + 5 * X[:, 1])), SearchSettings(), Budget())
     >>> found.run()
     'a formula is exact'
     >>> print(found.front.entries()[-1].expression)
@@ -40,12 +40,12 @@ from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
 from exprkit.operators import ops
 from exprkit.regression import links, templates
+from exprkit.regression.budget import Budget, Ended
 from exprkit.regression.confirm import TRIED, confirmed, line, values_of
 from exprkit.regression.constants import as_constants, as_parameters
 from exprkit.regression.evolution import Evolution
 from exprkit.regression.front import Front
 from exprkit.regression.join import Partners
-from exprkit.regression.limits import Ended, Limits
 from exprkit.regression.polish import hoisted, rescaled, same, simple_number, simplified
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.regress import best_pairs
@@ -66,7 +66,7 @@ ROUNDS = 12  # of making exact formulas shorter
 
 
 @dataclass(frozen=True)
-class Settings:
+class SearchSettings:
     """What a user may say of a search; ``SymbolicRegressor`` explains it."""
 
     operators: tuple[ops.Operator, ...] = field(default_factory=lambda: default_operators())
@@ -99,10 +99,10 @@ class Discovery:
     """
 
     def __init__(
-        self, sample: Sample, settings: Settings, limits: Limits, front: Front | None = None,
+        self, sample: Sample, settings: SearchSettings, budget: Budget, front: Front | None = None,
         shown: Callable[[Discovery], None] = lambda search: None,
     ) -> None:  # fmt: skip
-        self.sample, self.settings, self.limits, self._shown = sample, settings, limits, shown
+        self.sample, self.settings, self.budget, self._shown = sample, settings, budget, shown
         self.front = front or Front(settings.maxsize, sample.floor)
         self.stage, self._exact = "", False
         self._unary = [row for row in settings.operators if row.arity == 1]
@@ -136,12 +136,12 @@ class Discovery:
         for most in [*sizes, self.settings.pool_size]:
             pool = self._pool(few, most)
             pool.multiply(most + most // 2)
-            partners = Partners(pool, self.settings.threads, self.limits.check)
+            partners = Partners(pool, self.settings.threads, self.budget.check)
             for form in links.forms(self._unary):
                 pairs = partners.of(few.y, form)
-                self.limits.count(len(pool))
+                self.budget.count(len(pool))
                 self.offer(confirmed(pairs, form, pool, self.sample)[:TRIED])
-                self.limits.check()
+                self.budget.check()
             self._look()
 
     def nest(self) -> None:
@@ -150,7 +150,7 @@ class Discovery:
         if not self.settings.pool_size:
             return
         pool = self._pool(self._rows, min(NESTED, self.settings.pool_size))
-        found = templates.nested(pool, self.sample, inner, self.settings.threads, self.limits.check, self.limits.count)
+        found = templates.nested(pool, self.sample, inner, self.settings.threads, self.budget.check, self.budget.count)
         self.offer(found.formulas)
 
     def regress(self) -> None:
@@ -159,8 +159,8 @@ class Discovery:
         pools = [self._pool(few, min(most, self.settings.pool_size)) for most in (PAIRED, PAIRED_WITHIN)]
         for form in links.forms(self._unary):
             pool = pools[form.outer is not None]
-            pairs = best_pairs(pool, few, form, threads=self.settings.threads, go_on=self.limits.check)
-            self.limits.count(len(pool) if pairs else 0)
+            pairs = best_pairs(pool, few, form, threads=self.settings.threads, go_on=self.budget.check)
+            self.budget.count(len(pool) if pairs else 0)
             made = [self._joined(pool, form, pair.f, pair.h) for pair in pairs if pair.size < self.settings.maxsize]
             self.offer(self._refitted([formula for formula in made if formula is not None]))
             self._look()
@@ -180,7 +180,7 @@ class Discovery:
             if number % POLISHED == 0:
                 evolution.seed(parse([entry.expression for entry in self.front.entries()]))
             made = evolution.generation()
-            self.limits.count(len(made.loss))
+            self.budget.count(len(made.loss))
             self._offer_best(made.formulas, made.loss)
             self.stage = f"generation {number + 1}"
             self._look()
@@ -194,16 +194,16 @@ class Discovery:
         self.offer(self._refitted([entry.expression for entry in entries]))
         simpler = [formula for entry in self.front.entries() for formula in _simpler(entry.expression)]
         for k in range(0, len(simpler), 64):
-            self.limits.check()
+            self.budget.check()
             part = simpler[k : k + 64]
             self.offer([*part, *self._refitted(part)])
 
     # ── what all stages do ──
 
     def _pool(self, sample: Sample, most: int) -> Pool:
-        pool = Pool(sample.X, self.settings.operators, threads=self.settings.threads, go_on=self.limits.check)
+        pool = Pool(sample.X, self.settings.operators, threads=self.settings.threads, go_on=self.budget.check)
         pool.grow(self.settings.maxsize, most)
-        self.limits.count(pool.tried)
+        self.budget.count(pool.tried)
         return pool
 
     def offer(self, formulas: Iterable[Expression]) -> None:
@@ -220,7 +220,7 @@ class Discovery:
     def _look(self) -> None:
         """Show what is there, and end if it is good enough."""
         self._shown(self)
-        self.limits.check()
+        self.budget.check()
         if self._exact:
             self.polish_exact()
             raise Ended("a formula is exact")
@@ -270,7 +270,7 @@ class Discovery:
         pop, params = as_parameters(parse(list(formulas)))
         if not pop.max_params:
             return list(formulas)
-        self.limits.count(len(pop))
+        self.budget.count(len(pop))
         found = self._problem.fit(pop, init=np.where(np.isnan(params), 0.0, params)).params
         found = np.where(np.isfinite(found), found, np.where(np.isnan(params), 0.0, params))
         return [simplified(formula) for formula in as_constants(pop, found)]

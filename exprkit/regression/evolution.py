@@ -33,7 +33,7 @@ from exprkit.operators import ops
 from exprkit.regression import variation
 from exprkit.regression.constants import as_constants, as_parameters
 from exprkit.regression.sample import Sample
-from exprkit.regression.variation import Trees
+from exprkit.regression.variation import TreeRows
 from exprkit.text.tokens import OPERATOR, PARAMETER
 
 LARGEST = 1e100  # numbers beyond it, or below its inverse, are not kept
@@ -87,7 +87,7 @@ class Evolution:
         self.number += 1
         return self.take(new)
 
-    def take(self, new: Trees) -> Generation:
+    def take(self, new: TreeRows) -> Generation:
         """Fit trees and let them compete with those that are there."""
         pop = variation.population_of(new)
         formulas, trees, loss = self._fitted(pop)
@@ -104,7 +104,7 @@ class Evolution:
 
     # ── parents ──
 
-    def _bred(self) -> Trees:
+    def _bred(self) -> TreeRows:
         random = np.random.Generator(np.random.Philox([self._seed, 1 + self.number]))
         parents = np.column_stack([self._winners(random), self._winners(random)])
         seed = int(random.integers(1 << 62))

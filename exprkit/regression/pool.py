@@ -46,7 +46,7 @@ EMPTY = -1
 MONOMIAL = 4  # tokens of a monomial for every variable, four times at most
 
 
-class Block(NamedTuple):
+class Combinations(NamedTuple):
     """Combinations of one operator, by the numbers of the operands; ``b`` is None for a unary one."""
 
     row: ops.Operator
@@ -136,7 +136,7 @@ class Pool:
             b = others[:n_b]
             for size in np.unique(self.sizes[a]):
                 for other in np.unique(self.sizes[b]):
-                    part = Block(product, a[self.sizes[a] == size], b[self.sizes[b] == other])
+                    part = Combinations(product, a[self.sizes[a] == size], b[self.sizes[b] == other])
                     self._add(part, most)
         self.tried += monomials.tried
 
@@ -172,18 +172,18 @@ class Pool:
         inside = 1 <= size < len(self._ends)
         return np.arange(self._ends[size - 1], self._ends[size]) if inside else np.zeros(0, np.int64)
 
-    def _blocks(self, size: int) -> Iterator[Block]:
+    def _blocks(self, size: int) -> Iterator[Combinations]:
         """All combinations that make functions of a size."""
         for row in self._unary:
-            yield Block(row, self._of(size - 1) if self._anywhere else self._near_leaves(row, size - 1))
+            yield Combinations(row, self._of(size - 1) if self._anywhere else self._near_leaves(row, size - 1))
             if self._anywhere and (row.code not in self._powers or not _is_even(row)):
-                yield Block(row, self._of(size - 2), negated=True)
+                yield Combinations(row, self._of(size - 2), negated=True)
         for a in range(1, size - 1):
             for row in self._binary:
                 b = size - 1 - a
                 turned = row.commutative or row.code == ops.SUB
                 if a <= b or not turned:
-                    yield Block(row, self._of(a), self._of(b), once=turned and a == b)
+                    yield Combinations(row, self._of(a), self._of(b), once=turned and a == b)
 
     def _near_leaves(self, row: ops.Operator, size: int) -> np.ndarray:
         """Variables, and the same operator of a variable."""
@@ -191,7 +191,7 @@ class Pool:
         leaf = self.made_by[a] == LEAF
         return a[leaf | ((self.made_by[a] == row.code) & (self.made_by[self.left[a] * ~leaf] == LEAF))]
 
-    def _add(self, block: Block, most: int) -> None:
+    def _add(self, block: Combinations, most: int) -> None:
         for begin in range(0, block.n, 4 * CHUNK):
             if self._n >= most:
                 return
@@ -202,7 +202,7 @@ class Pool:
                 self._keep(values, origins, most)
             self.tried += end - begin
 
-    def _made(self, block: Block, begin: int, end: int) -> tuple[np.ndarray, _Origins]:
+    def _made(self, block: Combinations, begin: int, end: int) -> tuple[np.ndarray, _Origins]:
         """The values of some combinations, those that are functions."""
         code = block.row.code + (NEGATED if block.negated else 0)
         if block.b is None:
@@ -231,7 +231,7 @@ class Pool:
             _insert_again(self._hashes[: self._n], self._table)
         new, place = np.zeros(len(values), np.bool_), np.full(len(values), EMPTY, np.int64)
         self._hashes = _with_room(self._hashes, self._n + len(values))
-        n = int(_insert(hashes, _Table(self._hashes, self._table), self._n, most, _Kept(new, place)))
+        n = int(_insert(hashes, _HashTable(self._hashes, self._table), self._n, most, _Placed(new, place)))
         if n == self._n:
             return place
         self._room(n, values.shape[1])
@@ -289,7 +289,7 @@ def _is_even(row: ops.Operator) -> bool:
         return bool(np.array_equal(np.abs(row.numpy(a)), np.abs(row.numpy(-a))))
 
 
-def _unary_values(block: Block, inner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _unary_values(block: Combinations, inner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     inner = -inner if block.negated else inner
     with np.errstate(all="ignore"):
         values = block.row.numpy(inner)
@@ -350,14 +350,14 @@ def _hash(values, hashes):
         hashes[i] = h
 
 
-class _Table(NamedTuple):
+class _HashTable(NamedTuple):
     """Hashes by function, and functions by slots that hashes lead to."""
 
     hashes: np.ndarray
     slots: np.ndarray
 
 
-class _Kept(NamedTuple):
+class _Placed(NamedTuple):
     """By row: whether it is new, and the function that it is."""
 
     new: np.ndarray

@@ -6,7 +6,7 @@ A tree is a row of ``kinds`` and ``values``, postfix, and a length.  What child 
 alone (a hash of both is its source of random numbers), not on threads.
 
     >>> import numpy as np
-    >>> from exprkit.regression.variation import Trees, rows_of
+    >>> from exprkit.regression.variation import TreeRows, rows_of
     >>> import exprkit as ek
     >>> trees = rows_of(ek.parse(["x1 + 1", "x2"]), width=5)
     >>> trees.length.tolist(), trees.kinds.shape
@@ -35,8 +35,8 @@ TRIES = 8  # to make a child that is not too long
 LEAST = 64  # children of a slice
 
 
-class Trees(NamedTuple):
-    """Trees of equal room."""
+class TreeRows(NamedTuple):
+    """TreeRows of equal room."""
 
     kinds: Annotated[np.ndarray, "uint8[n, width]"]
     values: Annotated[np.ndarray, "uint64[n, width]"]
@@ -53,30 +53,30 @@ class Means(NamedTuple):
     n_vars: int
 
 
-def rows_of(pop: Population, width: int) -> Trees:
+def rows_of(pop: Population, width: int) -> TreeRows:
     """The expressions of up to ``width`` tokens as rows."""
     pop = pop[pop.n_tokens <= width]
-    trees = empty(Trees, n=len(pop), width=width)
+    trees = empty(TreeRows, n=len(pop), width=width)
     trees.length[:] = pop.n_tokens
     inside = np.arange(width) < trees.length[:, None]
     trees.kinds[inside], trees.values[inside] = pop.kinds, pop.values
     return trees
 
 
-def population_of(trees: Trees) -> Population:
+def population_of(trees: TreeRows) -> Population:
     """Back."""
     inside = np.arange(trees.kinds.shape[1]) < trees.length[:, None]
     return Population(trees.kinds[inside], trees.values[inside], np.concatenate([[0], np.cumsum(trees.length)]))
 
 
-def joined(parts: list[Trees]) -> Trees:
+def joined(parts: list[TreeRows]) -> TreeRows:
     """One after the other."""
-    return Trees(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+    return TreeRows(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
-def taken(trees: Trees, order: np.ndarray) -> Trees:
+def taken(trees: TreeRows, order: np.ndarray) -> TreeRows:
     """Some of them."""
-    return Trees(*(np.ascontiguousarray(array[order]) for array in trees))
+    return TreeRows(*(np.ascontiguousarray(array[order]) for array in trees))
 
 
 def means(operators: Sequence[ops.Operator], n_vars: int, crossover: float) -> Means:
@@ -87,7 +87,7 @@ def means(operators: Sequence[ops.Operator], n_vars: int, crossover: float) -> M
     return Means(unary, binary, ops.ARITY, np.cumsum(share) / share.sum(), n_vars)
 
 
-def children(trees: Trees, parents: np.ndarray, blocks: Trees, how: Means, seed: int, threads: int | None) -> Trees:
+def children(trees: TreeRows, parents: np.ndarray, blocks: TreeRows, how: Means, seed: int, threads: int | None) -> TreeRows:
     """A child of each pair of parents.
 
     Parameters
@@ -96,7 +96,7 @@ def children(trees: Trees, parents: np.ndarray, blocks: Trees, how: Means, seed:
         The second gives a part only where the two are crossed.
     """
     n, width = len(parents), trees.kinds.shape[1]
-    made = empty(Trees, n=n, width=width)
+    made = empty(TreeRows, n=n, width=width)
     some = functools.partial(_children, trees, parents, blocks, how, np.uint64(seed), made)
     slices.each(some, slices.cut(np.arange(n + 1), threads, least=LEAST))
     return made

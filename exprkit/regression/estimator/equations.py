@@ -8,7 +8,7 @@ In: the entries of a ``Front``.  Out: a DataFrame, LaTeX, Python, a figure.
     import numpy
     <BLANKLINE>
     def f(x1):
-        return 2.0*numpy.sqrt(x1)
+        return 2*numpy.sqrt(x1)
 """
 
 from __future__ import annotations
@@ -169,5 +169,6 @@ def plot_front(entries: Sequence[Entry], chosen: int, ax: Any = None) -> Any:
     ax.step(sizes, losses, where="post", color="0.6", lw=1)
     ax.plot(sizes, losses, "o", ms=4)
     ax.plot(sizes[chosen], losses[chosen], "o", ms=9, mfc="none", mec="C3")
-    ax.set(xlabel="complexity / tokens", ylabel="loss", yscale="log")
+    ax.semilogy()
+    ax.set(xlabel="complexity / tokens", ylabel="loss")
     return ax

@@ -2,8 +2,8 @@
 
 In: the search, again and again.  Out: a bar of tqdm; in a notebook the front, as a table and a figure.
 
-    >>> from exprkit.regression.estimator.progress import Progress
-    >>> with Progress(False, 100, None) as shown:
+    >>> from exprkit.regression.estimator.progress import Showing
+    >>> with Showing(False, 100, None) as shown:
     ...     shown.alive()
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EVERY = 0.5  # seconds between two looks
 
 
-class Progress:
+class Showing:
     """Shows a search, if that is wanted."""
 
     def __init__(self, wanted: bool, n_iterations: int, names: tuple[str, ...] | None) -> None:
@@ -30,7 +30,7 @@ class Progress:
         self._display: Any = None
         self._last = 0.0
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Showing:
         if self._wanted:
             with brought_by("search"):
                 from tqdm.auto import tqdm

@@ -25,12 +25,12 @@ from exprkit.expressions import arguments
 from exprkit.expressions.expression import Expression, checked_names
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
+from exprkit.regression.budget import Budget
 from exprkit.regression.confirm import values_of
-from exprkit.regression.discovery import Discovery, Settings, default_operators
+from exprkit.regression.discovery import Discovery, SearchSettings, default_operators
 from exprkit.regression.estimator import equations
-from exprkit.regression.estimator.progress import Progress
+from exprkit.regression.estimator.progress import Showing
 from exprkit.regression.front import Front
-from exprkit.regression.limits import Limits
 from exprkit.regression.polish import expression_of, tree_of
 from exprkit.regression.sample import Sample
 
@@ -73,7 +73,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     crossover_probability : float
         Share of children that have two parents.
     tournament_selection_n : int
-        Trees of which the best becomes a parent.
+        TreeRows of which the best becomes a parent.
     optimizer_iterations : int
         Steps of Levenberg-Marquardt for every child.
     timeout_in_seconds : float, optional
@@ -193,9 +193,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self._names = _names(self)
         settings = settings_of(self._guessed(), _seed(self.random_state))
         previous = self._front.entries() if self.warm_start and self.__sklearn_is_fitted__() else []
-        with Progress(self.progress, settings.niterations, self._names) as shown:
-            limits = Limits(self.timeout_in_seconds, self.max_evals, shown.alive)
-            search = Discovery(sample, settings, limits, Front(settings.maxsize, sample.floor), shown.update)
+        with Showing(self.progress, settings.niterations, self._names) as shown:
+            budget = Budget(self.timeout_in_seconds, self.max_evals, shown.alive)
+            search = Discovery(sample, settings, budget, Front(settings.maxsize, sample.floor), shown.update)
             self.interrupted_ = False
             try:
                 search.offer([entry.expression for entry in previous])
@@ -204,7 +204,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                 self.interrupted_, self.stopped_ = True, "it was interrupted"
         if not search.front.entries():
             search.offer([parse([repr(float(sample.w @ sample.y / sample.total))])[0]])
-        self._front, self.n_evals_, self.seconds_ = search.front, limits.n_evals, limits.seconds
+        self._front, self.n_evals_, self.seconds_ = search.front, budget.n_evals, budget.seconds
         found = values_of([entry.expression for entry in search.front.entries()], sample.X)
         self._exact = sample.is_exact(found).tolist()
         self._lengths, self._numbers, self._errors = equations.described(search.front.entries(), sample)
@@ -286,7 +286,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_table"}
 
-    def _checked(self) -> Callable[[tuple[Expression, ...], int], Settings]:
+    def _checked(self) -> Callable[[tuple[Expression, ...], int], SearchSettings]:
         """What makes the settings, all parameters checked."""
         one_of("elementwise_loss", self.elementwise_loss, LOSSES)
         one_of("model_selection", self.model_selection, SELECTIONS)
@@ -304,7 +304,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             raise ArgumentError(f"crossover_probability must be from 0 to 1, not {brief(self.crossover_probability)}")
         operators = self._operators()
         stop, threads = _stop(self.early_stop_condition), None if self.n_jobs is None else int(self.n_jobs)
-        return lambda guesses, seed: Settings(
+        return lambda guesses, seed: SearchSettings(
             operators, int(self.niterations), int(self.population_size), int(self.maxsize), self.elementwise_loss,
             int(self.pool_size), float(self.crossover_probability), int(self.tournament_selection_n),
             int(self.optimizer_iterations), stop, guesses, seed, self.backend, threads,

@@ -1,12 +1,12 @@
-"""Limits of a search: time, evaluations and a loss that is good enough.
+"""What a search may take: time, evaluations and a loss that is good enough.
 
 In: what the user allows.  Out: ``Ended``, raised by ``check`` where a limit is reached.
 
-    >>> from exprkit.regression.limits import Ended, Limits
-    >>> limits = Limits(max_evals=10)
-    >>> limits.count(11)
+    >>> from exprkit.regression.budget import Ended, Budget
+    >>> budget = Budget(max_evals=10)
+    >>> budget.count(11)
     >>> try:
-    ...     limits.check()
+    ...     budget.check()
     ... except Ended as ended:
     ...     print(ended)
     11 functions were tried
@@ -22,7 +22,7 @@ class Ended(Exception):
     """A limit was reached: no error, but the end of the search; says which."""
 
 
-class Limits:
+class Budget:
     """What a search may take."""
 
     def __init__(
