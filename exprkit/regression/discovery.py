@@ -17,9 +17,10 @@ In: a ``Sample``, operators, ``SearchSettings``.  Out: a ``Front``.
 stage                   what it does
 ======================  ===============================================================================
 ``begin``               the mean, and what the user guesses
-``join``                pools of growing size: pairs of functions that make y exactly
+``join``                small pools: pairs of functions that make y exactly
 ``nest``                numbers inside of operators, by very many fits at once
 ``regress``             all pairs of a small pool by least squares, for data with noise
+``join_more``           the same of a large pool
 ``evolve``              generations from all of that
 ``polish``              every formula of the front without one of its numbers, or with a simpler one
 ======================  ===============================================================================
@@ -112,7 +113,7 @@ class Discovery:
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
         try:
-            for stage in (self.begin, self.join, self.nest, self.regress, self.evolve):
+            for stage in (self.begin, self.join, self.nest, self.regress, self.join_more, self.evolve):
                 self.stage = stage.__name__
                 stage()
                 self._look()
@@ -127,22 +128,30 @@ class Discovery:
         self.offer([*self._refitted([*parse([repr(mean)]), *self.settings.guesses]), *self.settings.guesses])
 
     def join(self) -> None:
-        """Exact pairs; the first pool that has some is the last."""
+        """Exact pairs of small pools; the first that has some is the last."""
+        for most in STAGES:
+            if most < self.settings.pool_size:
+                self._join(most)
+
+    def join_more(self) -> None:
+        """Exact pairs of the whole pool, after what finds something where there is noise."""
+        if self.settings.pool_size:
+            self._join(self.settings.pool_size)
+
+    def _join(self, most: int) -> None:
         n_points = min(POINTS, len(self.sample))
         if n_points < FEWEST_POINTS:
             return
         few = self.sample.few(n_points, self.settings.seed)
-        sizes = [size for size in STAGES if size < self.settings.pool_size]
-        for most in [*sizes, self.settings.pool_size]:
-            pool = self._pool(few, most)
-            pool.multiply(most + most // 2)
-            partners = Partners(pool, self.settings.threads, self.budget.check)
-            for form in links.forms(self._unary):
-                pairs = partners.of(few.y, form)
-                self.budget.count(len(pool))
-                self.offer(confirmed(pairs, form, pool, self.sample)[:TRIED])
-                self.budget.check()
-            self._look()
+        pool = self._pool(few, most)
+        pool.multiply(most + most // 2)
+        partners = Partners(pool, self.settings.threads, self.budget.check)
+        for form in links.forms(self._unary):
+            pairs = partners.of(few.y, form)
+            self.budget.count(len(pool))
+            self.offer(confirmed(pairs, form, pool, self.sample)[:TRIED])
+            self.budget.check()
+        self._look()
 
     def nest(self) -> None:
         """Templates with a number inside of an operator; of functions that are no product of others."""
@@ -161,8 +170,12 @@ class Discovery:
             pool = pools[form.outer is not None]
             pairs = best_pairs(pool, few, form, threads=self.settings.threads, go_on=self.budget.check)
             self.budget.count(len(pool) if pairs else 0)
-            made = [self._joined(pool, form, pair.f, pair.h) for pair in pairs if pair.size < self.settings.maxsize]
-            self.offer(self._refitted([formula for formula in made if formula is not None]))
+            made: list[Expression] = []
+            for pair in pairs:
+                if pair.size < self.settings.maxsize:
+                    made += self._joined(pool, form, pair.f, pair.h)
+            self.offer(self._refitted(made))
+            self.budget.check()
             self._look()
         self.polish()
 
@@ -247,12 +260,13 @@ class Discovery:
         best = promising[np.argsort(loss[promising], kind="stable")[:MOST_OFFERED]]
         self.offer(simplified(pop[int(i)]) for i in best)
 
-    def _joined(self, pool: Pool, form: links.Form, f: int, h: int) -> Expression | None:
-        """The formula of a pair with numbers by least squares."""
+    def _joined(self, pool: Pool, form: links.Form, f: int, h: int) -> list[Expression]:
+        """The formula of a pair with numbers by least squares, and without the number that is added."""
         numbers = pair_numbers(pool.values[f], pool.values[h], form, self._rows_of(pool))
         if numbers is None:
-            return None
-        return simplified(form.expression(pool.expression(f), line(*numbers, pool.expression(h))))
+            return []
+        f_of, h_of, (a, b) = pool.expression(f), pool.expression(h), numbers
+        return [simplified(form.expression(f_of, line(at, b, h_of))) for at in (a, 0.0)]
 
     def _rows_of(self, pool: Pool) -> np.ndarray:
         few = self.sample.few(pool.values.shape[1], self.settings.seed)

@@ -130,14 +130,12 @@ class Pool:
         is_monomial[place] = True
         others = np.flatnonzero(~is_monomial[:old])
         others = others[others >= self._n_vars + len(self._constants)]
-        shape = len(place), len(others)
-        n_a, n_b = _rectangle(self.sizes[place], self.sizes[others], 2 * room)
-        for a in np.array_split(place[:n_a], max(n_a * n_b // (4 * CHUNK), 1)) if min(shape) else ():
-            b = others[:n_b]
-            for size in np.unique(self.sizes[a]):
-                for other in np.unique(self.sizes[b]):
-                    part = Combinations(product, a[self.sizes[a] == size], b[self.sizes[b] == other])
-                    self._add(part, most)
+        by_size = [{size: some[self.sizes[some] == size] for size in np.unique(self.sizes[some]).tolist()}
+                   for some in (place, others)]  # fmt: skip
+        for total in range(3, 2 * max(map(max, by_size), default=0) + 1 if all(by_size) else 0):
+            for size, some in by_size[0].items():
+                if total - size in by_size[1]:
+                    self._add(Combinations(product, some, by_size[1][total - size]), most)
         self.tried += monomials.tried
 
     def _take_in(self, other: Pool) -> np.ndarray:
@@ -388,18 +386,6 @@ def _insert_again(kept, table):
         while table[slot] != EMPTY:
             slot = np.int64(np.uint64(slot + 1) & mask)
         table[slot] = i
-
-
-def _rectangle(a: np.ndarray, b: np.ndarray, most: int) -> tuple[int, int]:
-    """How many of each of two rising lists of sizes: those of the smallest sums, as many as there is room for."""
-    best = (0, 0)
-    for n_a in range(1, len(a) + 1):
-        n_b = min(len(b), most // n_a)
-        if n_b and min(n_a, n_b) * n_a * n_b >= min(best) * best[0] * best[1]:
-            best = (n_a, n_b)
-        if n_a > most:
-            break
-    return best
 
 
 def _with_room(array: np.ndarray, n: int) -> np.ndarray:

@@ -42,7 +42,7 @@ ROWS = 48  # of the sample, for the regressions
 STEP = 0.25  # of the grid's decades
 GRID = 10.0 ** np.arange(-6, 1.01, STEP)  # of c times the usual size of h
 OUTSIDE, INSIDE = 60, 120  # functions f and h
-BEST = 60  # formulas that are fitted
+BEST, GIVEN = 300, 40  # formulas whose c is searched for, and that are handed over
 HALVINGS = 60  # of the interval that c is in, by the golden section
 
 
@@ -77,7 +77,7 @@ def nested(
     order = np.argsort(best.error, axis=None, kind="stable")[:BEST]
     order = order[np.isfinite(best.error.ravel()[order])]
     every = _values(trees, sample.X, threads)
-    formulas = []
+    found: list[tuple[float, Expression]] = []
     for place in order.tolist():
         go_on()
         row, group = divmod(place, best.error.shape[1])
@@ -86,36 +86,22 @@ def nested(
         u, j = made.row[column], int(made.tree[column])
         with np.errstate(all="ignore"):
             factor = sample.y / every[i] if way == ops.DIV else every[i] / sample.y
-        c, a, b = _searched(factor, u, every[j], float(made.c[column]), np.sqrt(sample.w))
-        if np.isfinite([a, b, c]).all():
-            formulas.append(_formula(trees[i], way, u, c, trees[j], (a, b)))
+        c, a, b, error = _searched(factor, u, every[j], float(made.c[column]), np.sqrt(sample.w))
+        if np.isfinite([a, b, c, error]).all():
+            found.append((error, _formula(trees[i], way, u, c, trees[j], (a, b))))
+    formulas = [formula for _, formula in sorted(found, key=lambda pair: pair[0])[:GIVEN]]
     if not formulas:
         return nothing
     return Nested(formulas, _values([tree_of(formula) for formula in formulas], sample.X, threads))
 
 
-def _searched(f: np.ndarray, u: ops.Operator, h: np.ndarray, c: float, root: np.ndarray) -> tuple[float, float, float]:
-    """The c near the one of the grid, and a and b, of least error of 1 = f (a + b u(c h))."""
-    golden = (np.sqrt(5) - 1) / 2
-    low, high = -STEP, STEP
-    tried: dict[float, float] = {}
-
-    def error(at: float) -> float:
-        if at not in tried:
-            tried[at] = _line(f, _shifted(u, c * 10.0**at, h), root)[2]
-        return tried[at]
-
-    for _ in range(HALVINGS):
-        left, right = high - golden * (high - low), low + golden * (high - low)
-        if error(left) < error(right):
-            high = right
-        else:
-            low = left
-    c = float(c * 10.0 ** min(tried, key=lambda at: tried[at]))
+def _searched(f: np.ndarray, u: ops.Operator, h: np.ndarray, c: float, root: np.ndarray) -> tuple[float, ...]:
+    """The c near the one of the grid, and a and b, of least error of 1 = f (a + b u(c h)); and the error."""
+    c *= 10.0 ** _least(lambda at: _line(f, _shifted(u, c * 10.0**at, h), root)[2], STEP)
     inner = _shifted(u, c, h)
-    a, b, _ = _line(f, inner, root)
+    a, b, error = _line(f, inner, root)
     with np.errstate(all="ignore"):
-        return c, a - b * float(u.numpy(np.array([c * h[0]]))[0]), b
+        return c, a - b * float(u.numpy(np.array([c * h[0]]))[0]), b, error
 
 
 def _shifted(u: ops.Operator, c: float, h: np.ndarray) -> np.ndarray:
@@ -123,6 +109,26 @@ def _shifted(u: ops.Operator, c: float, h: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         values: np.ndarray = u.numpy(c * h)
         return values - values[0]
+
+
+def _least(error: Callable[[float], float], width: float) -> float:
+    """Where between -width and width an error is least, by the golden section."""
+    golden = (np.sqrt(5) - 1) / 2
+    low, high = -width, width
+    tried: dict[float, float] = {}
+
+    def at(x: float) -> float:
+        if x not in tried:
+            tried[x] = error(x)
+        return tried[x]
+
+    for _ in range(HALVINGS):
+        left, right = high - golden * (high - low), low + golden * (high - low)
+        if at(left) < at(right):
+            high = right
+        else:
+            low = left
+    return min(tried, key=lambda x: tried[x])
 
 
 class _Made(NamedTuple):
@@ -182,16 +188,22 @@ def _values(trees: list[Tree], X: np.ndarray, threads: int | None) -> np.ndarray
 
 
 def _line(f: np.ndarray, u: np.ndarray, root: np.ndarray) -> tuple[float, float, float]:
-    """The a and b of least error of 1 = f (a + b u), and the error."""
+    """The a and b of least error of 1 = f (a + b u), by orthogonal columns; and the error."""
     with np.errstate(all="ignore"):
-        columns = np.column_stack([f, f * u]) * root[:, None]
-        scale = np.abs(columns).max(axis=0)
-        columns = columns / scale
-    if not np.isfinite(columns).all():
-        return np.nan, np.nan, np.inf
-    (a, b), *_ = np.linalg.lstsq(columns, root, rcond=None)
-    error = columns @ np.array([a, b]) - root
-    return float(a / scale[0]), float(b / scale[1]), float(error @ error)
+        first, second = f * root, f * u * root
+        length = np.sqrt(first @ first)
+        first = first / length
+        along = first @ second
+        rest = second - along * first
+        more = first @ rest
+        rest = rest - more * first
+        width = np.sqrt(rest @ rest)
+        rest = rest / width
+        b = (rest @ root) / width
+        a = (first @ root - b * (along + more)) / length
+        error = root - first * (first @ root) - rest * (rest @ root)
+        square = float(error @ error)
+    return float(a), float(b), square if np.isfinite(square) else np.inf
 
 
 def _formula(f: Tree, way: int, u: ops.Operator, c: float, h: Tree, line: tuple[float, float]) -> Expression:

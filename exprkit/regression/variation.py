@@ -87,7 +87,9 @@ def means(operators: Sequence[ops.Operator], n_vars: int, crossover: float) -> M
     return Means(unary, binary, ops.ARITY, np.cumsum(share) / share.sum(), n_vars)
 
 
-def children(trees: TreeRows, parents: np.ndarray, blocks: TreeRows, how: Means, seed: int, threads: int | None) -> TreeRows:
+def children(
+    trees: TreeRows, parents: np.ndarray, blocks: TreeRows, how: Means, seed: int, threads: int | None = None
+) -> TreeRows:
     """A child of each pair of parents.
 
     Parameters
