@@ -59,7 +59,9 @@ STAGES = (1_000, 30_000)  # functions of the pools before the last
 NESTED = 400  # functions that templates choose from
 PAIRED, PAIRED_WITHIN = 3_000, 1_000  # functions of which all pairs are fitted; within an operator
 PAIRED_ROWS = 128  # at which
-FITTED_ROWS = 256  # of the sample, for fits and regressions
+FITTED_ROWS = 256  # of the sample, for the fits of generations,
+SOME_ROWS = 1_000  # for numbers inside of operators,
+MANY_ROWS = 10_000  # and for those of the formulas of the front: more would keep a search from ending in time
 BLOCKS = 400  # small functions that trees are varied with
 POLISHED = 10  # generations between two polishes of the front
 MOST_OFFERED = 24  # formulas of a generation that are looked at closer
@@ -107,7 +109,9 @@ class Discovery:
         self.front = front or Front(settings.maxsize, sample.floor)
         self.stage, self._exact = "", False
         self._unary = [row for row in settings.operators if row.arity == 1]
-        self._rows = sample if len(sample) <= FITTED_ROWS else sample.few(FITTED_ROWS, settings.seed)
+        self._rows, self._some, self._many = (
+            sample if len(sample) <= n else sample.few(n, settings.seed) for n in (FITTED_ROWS, SOME_ROWS, MANY_ROWS)
+        )
         self._problem: FitProblem | None = None
 
     def run(self) -> str:
@@ -129,13 +133,12 @@ class Discovery:
 
     def join(self) -> None:
         """Exact pairs of small pools; the first that has some is the last."""
-        for most in STAGES:
-            if most < self.settings.pool_size:
-                self._join(most)
+        for most in sorted({min(most, self.settings.pool_size) for most in STAGES} - {0}):
+            self._join(most)
 
     def join_more(self) -> None:
         """Exact pairs of the whole pool, after what finds something where there is noise."""
-        if self.settings.pool_size:
+        if self.settings.pool_size > STAGES[-1]:
             self._join(self.settings.pool_size)
 
     def _join(self, most: int) -> None:
@@ -159,7 +162,7 @@ class Discovery:
         if not self.settings.pool_size:
             return
         pool = self._pool(self._rows, min(NESTED, self.settings.pool_size))
-        found = templates.nested(pool, self.sample, inner, self.settings.threads, self.budget.check, self.budget.count)
+        found = templates.nested(pool, self._some, inner, self.settings.threads, self.budget.check, self.budget.count)
         self.offer(found.formulas)
 
     def regress(self) -> None:
@@ -278,7 +281,7 @@ class Discovery:
             return []
         if self._problem is None:
             self._problem = FitProblem(
-                self.sample.X, self.sample.y, weights=self.sample.w, loss=self.settings.loss, max_iter=100, tol=1e-15,
+                self._many.X, self._many.y, weights=self._many.w, loss=self.settings.loss, max_iter=100, tol=1e-15,
                 backend="cpu", dtype="float64", threads=self.settings.threads,
             )  # fmt: skip
         pop, params = as_parameters(parse(list(formulas)))

@@ -41,7 +41,7 @@ from exprkit.runtime.bags import empty
 from exprkit.runtime.jit import compiled
 
 ROWS = 64  # functions f that a thread takes at a time
-CHUNKS = 8  # such slices between two looks at the clock
+CHUNKS = 4  # such slices between two looks at the clock
 ACROSS = 512  # functions h at a time, whose sums stay in the first cache
 SINGULAR = 1e-10  # a determinant as a share of its terms that counts as 0
 
