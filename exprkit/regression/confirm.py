@@ -32,6 +32,7 @@ from exprkit.regression.pool import Pool
 from exprkit.regression.sample import Sample
 
 TRIED = 16  # pairs of a form, the smallest
+MOSTLY = 0.8  # share of the rows at which a pair has to be known
 
 
 def values_of(expressions: list[Expression], X: np.ndarray, threads: int | None = None) -> np.ndarray:
@@ -56,10 +57,11 @@ def confirmed(pairs: Pairs, form: Form, pool: Pool, sample: Sample) -> list[Expr
     for i, j in zip(f, h, strict=True):
         f_values, h_values = values[place[i]], values[place[j]]
         wanted = form.linear_part(v, f_values)
-        if not np.isfinite(wanted).all() or not np.isfinite(h_values).all():
+        known = np.isfinite(wanted) & np.isfinite(h_values)  # elsewhere f hides what is left
+        if known.mean() < MOSTLY:
             continue
         whole = _without_number(expressions[place[i]], form)
-        for a, b in _numbers(wanted, h_values):
+        for a, b in _numbers(wanted[known], h_values[known]):
             made.append(simplified(form.expression(whole, line(a, b, expressions[place[j]]))))
     if not made:
         return []
