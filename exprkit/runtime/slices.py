@@ -61,6 +61,14 @@ def cut(offsets: np.ndarray, threads: int | None = None, least: int | None = Non
     return [(begin, end) for begin, end in itertools.pairwise(ends) if begin < end]
 
 
+def even(n: int, threads: int | None = None, least: int | None = None) -> Cuts:
+    """Slices of n things of the same size; ``least``: of a slice, by default ``LEAST``."""
+    threads = min(threads or machine.cores(), MOST_THREADS)
+    n_slices = max(1, min(threads, n // (LEAST if least is None else least)))
+    edges = [n * k // n_slices for k in range(n_slices + 1)]
+    return list(itertools.pairwise(edges))
+
+
 def each(function: Callable[[int, int], Found], cuts: Cuts) -> list[Found]:
     """``function(begin, end)`` of every slice, each in a thread; this one takes part.
 
