@@ -49,7 +49,7 @@ study: $(NOTEBOOKS)
 	$(STUDY) data/studies/cpu.yaml --out $(RESULTS)/cpu --into data/results/cpu.parquet
 	$(MAKE) figures readme
 
-# The same on a GPU, about four minutes on an H200, and its peers there.
+# The same on a GPU, about ten minutes on an H200, and its peers there.
 study-gpu: $(NOTEBOOKS)
 	rm -rf $(RESULTS)/h200 data/results/h200.*
 	$(STUDY) data/studies/h200.yaml --out $(RESULTS)/h200 --into data/results/h200.parquet

@@ -37,6 +37,12 @@ def available_memory() -> int | None:
     return int(line.split()[0]) * 1024 if line else None
 
 
+def peak_memory() -> int | None:
+    """Most bytes that this process has held in memory; None where the system does not tell."""
+    line = _field("/proc/self/status", "VmHWM")
+    return int(line.split()[0]) * 1024 if line else None
+
+
 def versions() -> dict[str, str]:
     """Of Python and of those packages that a measurement depends on."""
     found = {"python": platform.python_version()}
