@@ -105,8 +105,8 @@ ALLOWED_FAST = 5e-2  # ... and of a GPU's approximate functions, whose errors ho
 ENOUGH = 100
 ALLOWED_LOSSES = 0.02  # share of the checked losses that may lie apart by more than one in 1,000
 CONFIGURATION = (
-    "bench", "backend", "dispatch", "code", "device", "results", "source", "dataset", "precision", "dtype", "options", "threads",
-    "block_size", "points_per_thread", "n_exprs", "n_tokens", "n_points", "n_vars", "n_params", "n_steps",
+    "bench", "backend", "dispatch", "code", "device", "results", "source", "dataset", "precision", "dtype", "options",
+    "threads", "block_size", "points_per_thread", "n_exprs", "n_tokens", "n_points", "n_vars", "n_params", "n_steps",
 )  # fmt: skip
 
 
@@ -450,8 +450,8 @@ def _check_losses(work: _Measurement, losses: np.ndarray, values: np.ndarray, wh
 def medians(samples: pd.DataFrame) -> pd.DataFrame:
     """One row a configuration: median, quartiles, deviation and least of the total, medians of its phases and parts.
 
-    ``busy_threads`` are CPU seconds over wall seconds, ``host_bytes`` and ``device_bytes`` the most.  Cold samples count in ``cold_s`` alone.  ``node_evals_per_s`` is tokens x points over the
-    median of ``step_s``.
+    ``busy_threads`` are CPU seconds over wall seconds, ``host_bytes`` and ``device_bytes`` the most.  Cold samples
+    count in ``cold_s`` alone.  ``node_evals_per_s`` is tokens x points over the median of ``step_s``.
     """
     keys = [name for name in (*CONFIGURATION, "file") if name in samples]
     cold = samples["cold"] if "cold" in samples else pd.Series(False, samples.index)

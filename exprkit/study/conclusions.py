@@ -179,11 +179,12 @@ def _cpu_and_gpu(results: Results) -> Numbers:
     cpus, gpus = _backend(columns, "cpu"), _backend(columns, *ON_GPU)
     if not cpus and not gpus:
         return {}
-    theirs = measured.thesis_medians(results)
-    on_cpu, on_gpu = theirs["cpu_interpreter"], theirs.drop(columns="cpu_interpreter").min(axis=1)
+    medians = measured.thesis_medians(results)
+    on_cpu, on_gpu = medians["cpu_interpreter"], medians.drop(columns="cpu_interpreter").min(axis=1)
     head = ("comes back", "benchmark", "thesis, CPU", "thesis, best GPU", *(f"`{name}`" for name in (*cpus, *gpus)))
     rows = [
-        (words, str(n), *((written(on_cpu[n]), written(on_gpu[n])) if name == "every" else ("", "")), *_least_bold(line))
+        (words, str(n), *(written(theirs[n]) if name == "every" else "" for theirs in (on_cpu, on_gpu)),
+         *_least_bold(line))
         for name, words in PROTOCOLS.items()
         for n, line in by_protocol[name].reindex(columns=[*cpus, *gpus]).dropna(how="all").iterrows()
     ]  # fmt: skip
@@ -457,8 +458,8 @@ def _baseline(results: Results) -> Numbers:
 
 def _stages(results: Results) -> Numbers:
     """Seconds of reading, lowering, writing PTX and compiling, by number of expressions."""
-    rows = with_code(of(results, *measured.BENCHMARKS, source=plots.SOURCES[0], dispatch="", dtype="float32"), both=True)
-    rows = rows[rows["precision"].eq("fast") & rows["n_points"].eq(BENCHMARKS[2][1])]
+    usual = {"source": plots.SOURCES[0], "dispatch": "", "dtype": "float32", "precision": "fast"}
+    rows = with_code(of(results, *measured.BENCHMARKS, n_points=BENCHMARKS[2][1], **usual), both=True)
     if rows.empty:
         return {}
     told = rows["emit_s"].notna() | ~rows["backend"].eq("ptx")  # older files tell PTX and machine code as one
@@ -474,17 +475,24 @@ def _stages(results: Results) -> Numbers:
 
 def _whole_search(results: Results) -> Numbers:
     """As many samples as a search has generations, one after the other."""
-    rows = with_code(of(results, "search"), both=True)
+    rows = _each_once(results, "search")
+    rows = rows.sort_values("results", key=lambda names: names.map(list(PROTOCOLS).index), kind="stable")
     keys = ["results", "where", "n_exprs", "n_points", "n_steps"]
     lines = []
     for (name, where, n_exprs, n_points, n_steps), some in rows.groupby(keys, sort=False):
         seconds = some["total_s"].iloc[:GENERATIONS].sum()
         evaluations = n_exprs * n_points * n_steps * GENERATIONS
-        lines.append((PROTOCOLS[name], f"`{where}`", _power(evaluations), f"**{written(seconds)}**",
-                      _power(evaluations / seconds)) if len(some) >= GENERATIONS else None)  # fmt: skip
-    lines = sorted(filter(None, lines), key=lambda line: list(PROTOCOLS.values()).index(line[0]))
+        if len(some) >= GENERATIONS:
+            lines.append((PROTOCOLS[name], f"`{where}`", _power(evaluations), f"**{written(seconds)}**",
+                          _power(evaluations / seconds)))  # fmt: skip
     head = ("comes back", "", "evaluations", f"{GENERATIONS} generations, end to end", "evaluations a second")
     return {"search_table": table(head, lines) if lines else None}
+
+
+def _each_once(results: Results, study: str) -> pd.DataFrame:
+    """The samples of a study; a CPU's matrix of the last step is that of every step, and left out."""
+    rows = with_code(of(results, study), both=True)
+    return rows[rows["backend"].isin(ON_GPU) | rows["results"].ne("last")]
 
 
 def _power(number: float) -> str:
@@ -520,12 +528,14 @@ COLUMNS: dict[str, Callable[[Any], str]] = {
 
 def _sizes_measured(results: Results) -> Numbers:
     """A table for each study of ``SIZES``: time, work of the CPU and memory of every configuration."""
-    return {name: _of_each(with_code(of(results, study), both=True)) for study, name in SIZES.items()}
+    return {name: _of_each(_each_once(results, study)) for study, name in SIZES.items()}
 
 
 def _of_each(rows: pd.DataFrame) -> str | None:
     if rows.empty:
         return None
+    order = {name: place for place, name in enumerate([*PROTOCOLS, "fit"])}
+    rows = rows.assign(order=rows["results"].map(order)).sort_values(["n_exprs", "order", "n_points", "where"])
     names = rows.groupby(list(bench.CONFIGURATION), dropna=False, sort=False)["where"].first()
     medians = bench.medians(rows.drop(columns="file")).assign(where=list(names))
     cells = pd.DataFrame({head: [write(one) for one in medians.itertuples()] for head, write in COLUMNS.items()})

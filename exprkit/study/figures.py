@@ -238,7 +238,7 @@ def phases(results: Results) -> Drawing | Lacking:
     rows = rows.assign(panel=plots.benchmark_of(rows))
     rows = rows[~plots.beside_others(rows, rows["source"].eq(plots.SOURCES[1]))]
     order = rows["results"].map(list(plots.PROTOCOLS).index)
-    rows = rows[order == order.groupby([rows["panel"], rows["evaluator"]]).transform("min")]
+    rows = rows[order.groupby([rows["panel"], rows["evaluator"]]).rank("dense").eq(1)]
     names = [f"{phase}_s" for phase in bench.PHASES]
     table = rows.groupby(["panel", "results", "evaluator"], sort=False)[[*names, "total_s"]].median().reset_index()
     table = table.sort_values(["panel", "total_s"], kind="stable")
@@ -274,10 +274,7 @@ def tuning(results: Results) -> Drawing | Lacking:
     n_exprs, n_points = rows[["n_exprs", "n_points"]].value_counts().idxmax()  # times of one size, not of several
     rows = rows[rows["n_exprs"].eq(n_exprs) & rows["n_points"].eq(n_points)]
     figure, axes = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained", width_ratios=(1, 1, 0.9))
-    rows = rows.assign(
-        ms=1e3 * rows["step_s"],
-        warps=measured.occupancy(rows),
-    )
+    rows = rows.assign(ms=1e3 * rows["step_s"], warps=measured.occupancy(rows))
     titles = {"ms": "milliseconds a step", "warps": "occupancy and registers per thread"}
     for axis, (column, title) in zip(axes, titles.items(), strict=False):
         table = rows.pivot_table(column, "points_per_thread", "block_size", "median")

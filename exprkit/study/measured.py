@@ -66,11 +66,11 @@ def results_of(samples: pd.DataFrame, by_file: dict[str, dict[str, Any]] | None 
     """Samples with what each figure wants to know of every one."""
     samples = samples if len(samples) else NO_SAMPLES
     compiled = samples["backend"].map({"ptx": "anew"}).fillna("")  # before there was a choice
-    usual = {"device_s": np.nan, "device_cold_s": np.nan, "cpu_s": np.nan, "most_warps": WARPS_OF_AN_H200, "options": ""}
-    usual |= {"emit_s": np.nan, **dict.fromkeys(bench.MEMORY, np.nan)}
+    absent: dict[str, Any] = dict.fromkeys(("device_s", "device_cold_s", "cpu_s", "emit_s", *bench.MEMORY), np.nan)
+    absent |= {"most_warps": WARPS_OF_AN_H200, "options": ""}
     samples = _on_host(_warm(_with_threads(samples).assign(
         code=samples["code"].fillna(compiled) if "code" in samples else compiled, file=samples.get("file", OWN),
-        **{name: samples[name].fillna(value) if name in samples else value for name, value in usual.items()},
+        **{name: samples[name].fillna(value) if name in samples else value for name, value in absent.items()},
     )))  # fmt: skip
     samples = samples[samples[["total_s", "step_s"]].notna().all(axis=1)]  # the others measured nothing
     where = samples["backend"] + ", " + samples["device"].map(short)

@@ -142,7 +142,7 @@ def _beside_others(folder: Path) -> str:
 
 
 def _samples(folder: Path) -> pd.DataFrame:
-    """Medians of the thesis's benchmarks by configuration, its protocol first, then the fastest; the thesis's beside."""
+    """Medians of the thesis's benchmarks by configuration, its protocol first, then the fastest, and the thesis's."""
     recorded = measured.read_results(folder)
     rows = measured.benchmarks(recorded)
     if rows.empty:

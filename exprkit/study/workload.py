@@ -36,7 +36,8 @@ def expressions(
 
     ``source`` is "exhaustive" (as many as needed of all expressions up to a size, evenly spread, no two alike), "esr"
     (the thesis's own 247, over and over), "random" (trees as in genetic programming, each with ``n_tokens``, 0: from
-    10 to 50, and ``n_params``), "large" (the same, 0: from 50 to 500), or the path of a text file with an expression per line, repeated or cut.
+    10 to 50, and ``n_params``), "large" (the same, 0: from 50 to 500), or the path of a text file with an
+    expression per line, repeated or cut.
 
     Raises
     ------
