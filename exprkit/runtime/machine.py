@@ -37,9 +37,9 @@ def available_memory() -> int | None:
     return int(line.split()[0]) * 1024 if line else None
 
 
-def peak_memory() -> int | None:
-    """Most bytes that this process has held in memory; None where the system does not tell."""
-    line = _field("/proc/self/status", "VmHWM")
+def process_memory(name: str = "VmRSS") -> int | None:
+    """Bytes that this process holds in memory ("VmHWM": the most so far); None where the system does not tell."""
+    line = _field("/proc/self/status", name)
     return int(line.split()[0]) * 1024 if line else None
 
 

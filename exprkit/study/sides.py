@@ -102,7 +102,7 @@ class Host:
 
     def memory(self) -> dict[str, float]:
         """The most bytes of the process since then, and those that came to be used on the device; nan if not told."""
-        return {"host_bytes": machine.peak_memory() or np.nan, "device_bytes": np.nan}
+        return {"host_bytes": machine.process_memory("VmHWM") or np.nan, "device_bytes": np.nan}
 
     def alone(self, step: Callable[[], Any]) -> dict[str, float]:
         """A step by the device's own clock, queued while the device is busy; nan where there is no such clock."""
@@ -142,11 +142,12 @@ class Gpu(Host):
         return array
 
     def room(self, shape: tuple[int, ...], dtype: np.dtype, on_host: bool) -> tuple[Any, np.ndarray | None]:
-        """On the host page-locked."""
-        count = int(np.prod(shape))
+        """On the host page-locked, which the system may not count as memory of the process."""
+        count, before = int(np.prod(shape)), machine.process_memory() or 0
         pinned = self.cupy.cuda.alloc_pinned_memory(max(count * np.dtype(dtype).itemsize, 1))
         memory = np.frombuffer(pinned, dtype, count).reshape(shape)
         memory[...] = 0
+        self.not_counted = max(memory.nbytes - ((machine.process_memory() or 0) - before), 0)
         return (memory, None) if on_host else (self.cupy.zeros(shape, dtype), memory)
 
     def get(self, array: Any, place: np.ndarray | None = None) -> np.ndarray:
@@ -167,11 +168,14 @@ class Gpu(Host):
     def forget_memory(self) -> None:
         super().forget_memory()
         self.cupy.get_default_memory_pool().free_all_blocks()
+        self.cupy.get_default_pinned_memory_pool().free_all_blocks()
+        self.not_counted = 0
         self.free = self.runtime.memGetInfo()[0]
 
     def memory(self) -> dict[str, float]:
         """What was taken from the device, code included: CuPy's pool gives back nothing in between."""
-        return super().memory() | {"device_bytes": float(max(self.free - self.runtime.memGetInfo()[0], 0))}
+        taken = float(max(self.free - self.runtime.memGetInfo()[0], 0))
+        return {"host_bytes": super().memory()["host_bytes"] + self.not_counted, "device_bytes": taken}
 
     def alone(self, step: Callable[[], Any]) -> dict[str, float]:
         """What keeps the device busy writes over its second-level cache, so that ``device_cold_s`` finds it cold.
