@@ -449,7 +449,7 @@ def test_steps_are_scaled_to_the_thesis_s(results):
     assert "interpreter: one launch, 4 points per thread, block 256" in found
     assert "interpreter: as exprkit chooses, ieee" in found
     last = measured.of(results, "benchmarks", backend="ptx", n_points=10_860, results="last")
-    assert all(name.endswith("; matrix of the last step") for name, _ in measured.own_steps(last))
+    assert all(name.endswith(", last matrix only") for name, _ in measured.own_steps(last))
     whole = dict(measured.own_steps(last.assign(results="every")))
     assert set(whole) == {"transpiler: compiled once", "transpiler: machine code from the cache"}
     assert whole["transpiler: compiled once"] == pytest.approx(0.15 + 1)

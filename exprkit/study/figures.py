@@ -163,8 +163,8 @@ def steps(results: Results) -> Drawing:
     rows = rows[rows["backend"].isin(measured.ON_GPU)]
     if len(rows):
         rows = pd.concat([rows, of(results, "benchmarks", backend="ptx", source=plots.SOURCES[0], **size)])
-    figure, axes = plt.subplots(1, 2 if len(rows) else 1, figsize=(12 if len(rows) else 6, 3.9), layout="constrained",
-                                squeeze=False)  # fmt: skip
+    figure, axes = plt.subplots(1, 2 if len(rows) else 1, figsize=(14 if len(rows) else 6, 5 if len(rows) else 3.9),
+                                layout="constrained", squeeze=False)  # fmt: skip
     theirs, axis = results.steps, axes[0][0]
     colours = [colour_of(name.replace("_", " ")) for name in theirs["evaluator"]]
     bars = axis.barh(range(len(theirs)), theirs["relative"], color=colours, height=0.7)
@@ -187,8 +187,9 @@ def steps(results: Results) -> Drawing:
         axis.grid(alpha=0.3)
     what = "What each optimisation step brings, before above after. The thesis's are the gains that its text gives."
     few = sorted({int(n) for n in rows["n_steps"]} - {plots.THESIS_STEPS})
+    back = " The matrix of every step comes back, where nothing else is said." * bool(len(rows))
     scaled = f"; where {' or '.join(map(str, few))} were measured, scaled" if few else ""
-    note = f"Ours: seconds of 100 steps{scaled}." if len(rows) else f"Ours is not measured yet: {MAKE_STUDY_GPU}."
+    note = f"Ours: seconds of 100 steps{scaled}.{back}" if len(rows) else f"Ours is not measured yet: {MAKE_STUDY_GPU}."
     return _drawing("steps", figure, results, what, rows, note)
 
 
@@ -254,7 +255,7 @@ def phases(results: Results) -> Drawing | Lacking:
         axis.annotate(written(total), (1.01, place), va="center", annotation_clip=False)
     axis.set(xlabel="share of a sample; its length at the right", xlim=(0, 1.12))
     axis.invert_yaxis()
-    axis.legend(ncols=len(names), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    figure.legend(ncols=len(names), loc="outside upper center", frameon=False)
     what = (
         f"Phases of a sample on {listed(sorted(set(rows['panel'])))} (medians), each with the first of these that is"
         f" measured: {', '.join(plots.PROTOCOLS.values())}."

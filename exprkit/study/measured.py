@@ -29,6 +29,7 @@ OWN = "own"  # in a file's place, for samples that a notebook has just taken
 ON_ONE_THREAD = ("numpy",)  # backends whose older samples name as many threads as the machine had
 WARPS_OF_AN_H200 = 64  # in files from before a sample told those of its own card, which are all an H200's
 BENCHMARKS = "benchmarks", "benchmark", "results"  # studies that repeat the thesis's
+BACK = {"last": "last matrix only", "loss": "losses only"}  # beside the matrix of every step
 ITEMSIZE = {"float32": 4, "float64": 8}
 WARNINGS = 3  # so many are shown of a record's
 ON_GPU = {"cuda", "ptx"}
@@ -267,7 +268,7 @@ def own_steps(rows: pd.DataFrame) -> list[tuple[str, float]]:
             name = f"one launch, {points} points per thread, block {block}"
         else:
             name = "as exprkit chooses" + ("" if precision == "fast" else f", {precision}")
-        name += "" if comes_back == "every" else f"; {plots.PROTOCOLS[comes_back]}"
+        name += "" if comes_back == "every" else f", {BACK[comes_back]}"
         steps.append((backend == "ptx", ("transpiler: " if backend == "ptx" else "interpreter: ") + name, seconds))
     return [(name, seconds) for _, name, seconds in sorted(steps, key=lambda one: (one[0], -one[2]))]
 

@@ -176,7 +176,7 @@ def short(device: str) -> str:
 
 def colour_of(evaluator: str) -> Any:
     """The colour of an evaluator or backend by its name."""
-    words = f" {evaluator} ".replace("\n", " ")
+    words = f" {evaluator} ".replace(",", " ")
     return sns.color_palette("colorblind")[next((_COLOURS[name] for name in _COLOURS if f" {name} " in words), 9)]
 
 
