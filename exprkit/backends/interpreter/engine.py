@@ -347,7 +347,8 @@ class Engine(DeviceEngine, contract.Differentiable):
     def decisions(self) -> list[str]:
         """The variants of the interpreter that run, and what else there was."""
         if self._baseline or not self.n_exprs or not self.n_points:
-            return [f"a launch for each expression, {self._baseline.block_size} threads a block"] if self._baseline else []
+            block = self._baseline and self._baseline.block_size
+            return [f"a launch for each expression, {block} threads a block"] if self._baseline else []
         launcher, fast = self._launcher, self.settings.operators == "fast"
         sizes = Sizes(self.n_points, self.n_exprs, launcher.n_columns, self.programs.n_slots)
         lines = [
