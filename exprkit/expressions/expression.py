@@ -13,7 +13,7 @@ new ones; ``ek.parse`` takes lists of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -156,6 +156,70 @@ class Expression:
         from exprkit.text.sympy_bridge import write
 
         return write(self)
+
+    # ── its numbers ──
+
+    def __call__(self, X: Any, params: Any = None) -> np.ndarray:
+        """What it gives at every data point, in float64 on the CPU.
+
+        Parameters
+        ----------
+        X : array (n_points, n_vars), DataFrame, dict of columns or Dataset
+            As for ``Evaluator``.
+        params : list of float, optional
+            A number for each parameter, where there are any.
+
+        Returns
+        -------
+        float64 array, (n_points,)
+
+        Raises
+        ------
+        DataError
+            If ``X`` or ``params`` does not fit.
+        """
+        import exprkit  # whose Evaluator stands above expressions
+
+        evaluator = exprkit.Evaluator(self, X, "cpu", dtype="float64")
+        return np.asarray(evaluator.evaluate(None if params is None else [params])[0])
+
+    def to_numpy(self, params: Sequence[float] | None = None) -> str:
+        """The text of a Python function ``f(X, params)`` over NumPy alone, which runs without exprkit.
+
+        It gives what exprkit gives in float64, to some last places and special values included, but for ``lgamma``
+        at -inf and below 1e-308; ``erf``, ``erfc``, ``gamma`` and ``lgamma`` are taken from SciPy.
+
+        Parameters
+        ----------
+        params : list of float, optional
+            What ``params`` are if ``f`` is called without.
+
+        Raises
+        ------
+        ParseError
+            for an expression that could not be read.
+        """
+        from exprkit.text.python_writer import NUMPY, function
+
+        return function(self, NUMPY, params)
+
+    def jax(self, params: Sequence[float] | None = None) -> str:
+        """The same over JAX: ``jax.grad`` and ``jax.jit`` take it.  In float32 unless JAX is told otherwise."""
+        from exprkit.text.python_writer import JAX, function
+
+        return function(self, JAX, params)
+
+    def torch(self, params: Sequence[float] | None = None) -> str:
+        """The same over PyTorch's tensors, of X's type and on its device; derivatives go through ``X`` and ``params``.
+
+        Raises
+        ------
+        OperandError
+            for ``gamma``, which PyTorch does not have.
+        """
+        from exprkit.text.python_writer import TORCH, function
+
+        return function(self, TORCH, params)
 
     # ── as a value ──
 

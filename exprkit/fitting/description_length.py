@@ -37,15 +37,14 @@ does, the size of log |theta|.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from exprkit.errors import ArgumentError
 from exprkit.expressions import checks
 from exprkit.expressions.population import Population
-from exprkit.fitting.fit import FitResult
-from exprkit.fitting.likelihood import LIKELIHOODS, Likelihood, points_of
+from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, Likelihood, points_of
 from exprkit.text.tokens import PARAMETER
 
 
@@ -65,7 +64,7 @@ class DescriptionLength:
     params: np.ndarray
 
 
-def description_length(result: FitResult) -> DescriptionLength:
+def description_length(result: Any) -> DescriptionLength:
     """The description length of every expression of a fit.
 
     Parameters
@@ -82,7 +81,7 @@ def description_length(result: FitResult) -> DescriptionLength:
     ArgumentError
         For a fit of another loss: it has no likelihood.
     """
-    if not isinstance(result, FitResult):
+    if not isinstance(getattr(result, "goal", None), FitGoal):
         raise ArgumentError(f"description_length takes what ek.fit gives, not {type(result).__name__}")
     if result.kind not in LIKELIHOODS:
         raise ArgumentError(f"a fit of loss={result.kind!r} has no likelihood: use loss='gaussian' or 'poisson'")
@@ -145,9 +144,9 @@ class _Encoding(NamedTuple):
     may_be_0: np.ndarray  # 0 is within its bounds
 
 
-def _as_fitted(result: FitResult, likelihood: Likelihood) -> _Encoding:
+def _as_fitted(result: Any, likelihood: Likelihood) -> _Encoding:
     pop, params = result.pop, result.params
-    free = _parameters_of(pop) & ~result.at_bound & np.isfinite(result.loss)[:, None]
+    free = parameters_of(pop) & ~result.at_bound & np.isfinite(result.loss)[:, None]
     low, high = (np.zeros(1) if side is None else side for side in (result.goal.lower, result.goal.upper))
     rows = np.flatnonzero(free.any(axis=1))
     steps = np.zeros(params.shape)
@@ -155,7 +154,7 @@ def _as_fitted(result: FitResult, likelihood: Likelihood) -> _Encoding:
     return _Encoding(pop, result.loss.copy(), params.copy(), free, steps, (low <= 0) & (high >= 0) & free)
 
 
-def _parameters_of(pop: Population) -> np.ndarray:
+def parameters_of(pop: Population) -> np.ndarray:
     """Which parameters are in an expression, bool (n_exprs, max_params)."""
     present = np.zeros((len(pop), pop.max_params), bool)
     tokens = pop.kinds == PARAMETER

@@ -16,28 +16,24 @@ gradient method, and puts the results into words and numbers.
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from exprkit.backends import NAMES, load, objective, status
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.objective import Fitted, Options
-from exprkit.errors import ArgumentError, BackendError, DataError, brief, brought_by, number_of, one_of, whole_number
+from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole_number
 from exprkit.evaluate import inputs
 from exprkit.evaluate.evaluator import Evaluator, check_options
 from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
-from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, covariance, negative_log_likelihood, sums_of_squares
+from exprkit.fitting.fit_result import FitResult
+from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, negative_log_likelihood, sums_of_squares
 from exprkit.numbers import as_numbers
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LOSSES = ("squares", "mae", "huber", "gaussian", "poisson")
 KINDS = {
@@ -54,120 +50,6 @@ LARGEST = sys.float_info.max
 FLOOR = 1e-6  # of abs r in the weights of "mae", as a share of the spread of y: far below what noise does to a median
 
 Bounds = tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | np.ndarray | None
-
-
-@dataclass(eq=False)
-class FitResult:
-    """The result of a fit, expression by expression.
-
-    ===================  ==========================================================================
-    attribute            what it holds
-    ===================  ==========================================================================
-    ``params``           float64 (n_exprs, max_params); nan where an expression has fewer
-    ``loss``             float64 (n_exprs,), in the terms of the loss that was asked for: the sum of
-                         w r^2 ("squares"), the weighted mean of abs r ("mae"), the sum of w times
-                         Huber's loss ("huber"), the negative log-likelihood ("gaussian", "poisson")
-    ``iterations``       int32 (n_exprs,), of the best start
-    ``status``           uint8 (n_exprs,), why it ended: a number of ``objective.REASONS``
-    ``converged``        bool (n_exprs,)
-    ``reason``           the same in words, a list, with the parameters that ended at a bound
-    ``at_bound``         bool (n_exprs, max_params): the parameter ended at a finite bound of its own, so that
-                         it says where the bound is and not what the data say
-    ``r2``               float64 (n_exprs,): 1 - sum w r^2 / sum w (y - mean y)^2
-    ``n_evaluations``    normal equations (or gradients) made, of all expressions and starts
-    ``seconds``          the time it took
-    ``covariance``       float64 (n_exprs, max_params, max_params) of the parameters, made when first
-                         asked for; nan for those that the data do not determine or that are at a bound
-                         (the others' are made with them held there), and for "mae"
-    ``standard_errors``  float64 (n_exprs, max_params): roots of its diagonal
-    ===================  ==========================================================================
-    """
-
-    pop: Population
-    params: np.ndarray
-    loss: np.ndarray
-    iterations: np.ndarray
-    status: np.ndarray
-    r2: np.ndarray
-    n_evaluations: int
-    seconds: float
-    at_bound: np.ndarray
-    goal: FitGoal = field(repr=False)
-    _evaluator: Evaluator | None = field(repr=False)
-
-    @property
-    def kind(self) -> str:
-        return self.goal.loss
-
-    @property
-    def converged(self) -> np.ndarray:
-        return np.isin(self.status, objective.CONVERGED)
-
-    @property
-    def reason(self) -> list[str]:
-        words = [objective.REASONS[status] for status in self.status.tolist()]
-        for i in np.flatnonzero(self.at_bound.any(axis=1)).tolist():
-            names = [name for name, there in zip(self._names, self.at_bound[i], strict=True) if there]
-            head = objective.REASONS[objective.FTOL] if self.status[i] == objective.GTOL else words[i]
-            words[i] = f"{head}; {' and '.join(names)} at {'its bound' if len(names) == 1 else 'their bounds'}"
-        return words
-
-    @property
-    def _names(self) -> list[str]:
-        width = self.params.shape[1]
-        return list(self.pop.parameters or (f"p{j + 1}" for j in range(width)))[:width]
-
-    @property
-    def evaluator(self) -> Evaluator:
-        """The evaluator of the fit; after pickling, or another fit of the same problem, a new one on the CPU."""
-        if self._evaluator is None or self._evaluator.pop is not self.pop:
-            self._evaluator = Evaluator(self.pop, self.goal.X, "cpu", dtype=self.goal.y.dtype)
-        return self._evaluator
-
-    @functools.cached_property
-    def covariance(self) -> np.ndarray:
-        return covariance(self.evaluator, self.params, self.goal, self.at_bound)
-
-    @functools.cached_property
-    def standard_errors(self) -> np.ndarray:
-        with np.errstate(invalid="ignore"):
-            return np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2))
-
-    def best(self, n: int = 1) -> np.ndarray:
-        """The numbers of the ``n`` expressions of least loss, the best first; those without a loss last."""
-        number = whole_number(n)
-        if number is None or number < 0:
-            raise ArgumentError(f"n must be a whole number >= 0, not {brief(n)}")
-        return np.argsort(np.where(np.isnan(self.loss), np.inf, self.loss), kind="stable")[:number]
-
-    def to_pandas(self) -> pd.DataFrame:
-        """A row per expression: its text, loss, R2, why it ended, parameters and their standard errors."""
-        with brought_by("notebooks"):
-            import pandas as pd
-
-        names = self._names
-        columns: dict[str, Any] = {
-            "expression": self.pop.texts(), "loss": self.loss, "r2": self.r2, "iterations": self.iterations,
-            "converged": self.converged, "reason": self.reason,
-        }  # fmt: skip
-        columns |= {name: self.params[:, j] for j, name in enumerate(names)}
-        columns |= {f"{name}_error": self.standard_errors[:, j] for j, name in enumerate(names)}
-        return pd.DataFrame(columns)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For pickle: the evaluator stays in its process."""
-        return self.__dict__ | {"_evaluator": None}
-
-    def __len__(self) -> int:
-        return len(self.pop)
-
-    def __repr__(self) -> str:
-        least = np.nanmin(self.loss, initial=np.inf)
-        loss = f"least {self.kind} {least:.6g}, " if np.isfinite(least) else ""
-        return (
-            f"<FitResult: {number_of(len(self), 'expression')}, {int(self.converged.sum()):,} converged, "
-            f"{loss}{self.seconds:.3g} s>"
-        )
 
 
 def fit(

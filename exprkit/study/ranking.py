@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from exprkit.data import Dataset
-    from exprkit.fitting.fit import FitResult
+    from exprkit.fitting.fit_result import FitResult
 
 SHOWN = 60  # characters of an expression in a title
 NATS = 0.01  # a likelihood ratio of one per cent says nothing; less is rounding, or where a fit stopped ...

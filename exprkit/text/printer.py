@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
@@ -32,10 +32,16 @@ def texts(pop: NamedTokens) -> list[str]:
     return _written(pop, [list(map(number_text, _numbers(pop))), *_leaf_words(pop)], _text_tables())
 
 
-def latex(pop: NamedTokens) -> list[str]:
-    """All expressions as LaTeX, without dollar signs."""
+def latex(
+    pop: NamedTokens, written: Callable[[float], str] | None = None, parameters: list[str] | None = None
+) -> list[str]:
+    """All expressions as LaTeX, without dollar signs.
+
+    ``written`` says how a finite number is written, ``parameters`` what stands for the parameters.
+    """
     words = [list(map(word_latex, of_kind)) for of_kind in _leaf_words(pop)]
-    return _written(pop, [list(map(_number_latex, _numbers(pop))), *words], _latex_tables())
+    words[1] = words[1] if parameters is None else parameters
+    return _written(pop, [[_number_latex(number, written) for number in _numbers(pop)], *words], _latex_tables())
 
 
 def number_text(number: float) -> str:
@@ -63,8 +69,8 @@ def _leaf_words(pop: NamedTokens) -> Iterator[list[str]]:
         yield list(words[:used]) if words else [f"{NUMBERED[kind]}{i}" for i in range(1, used + 1)]
 
 
-def _number_latex(number: float) -> str:
-    text = number_text(number)
+def _number_latex(number: float, written: Callable[[float], str] | None) -> str:
+    text = (written or number_text)(number)
     if not math.isfinite(number):
         return {"inf": r"\infty", "-inf": r"-\infty"}.get(text, r"\mathrm{nan}")
     mantissa, power, exponent = text.replace("pi", r"\pi").partition("e")
