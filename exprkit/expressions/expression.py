@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from exprkit.errors import OperandError, PopulationError
+from exprkit.numbers import as_numbers
 from exprkit.operators import ops
 from exprkit.text.names import NUMBERED, PLURAL, Given, Names
 from exprkit.text.tokens import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, Words
@@ -167,7 +168,7 @@ class Expression:
         X : array (n_points, n_vars), DataFrame, dict of columns or Dataset
             As for ``Evaluator``.
         params : list of float, optional
-            A number for each parameter, where there are any.
+            A number for each parameter, where there are any; nan may follow, as in the rows of ``FitResult.params``.
 
         Returns
         -------
@@ -181,7 +182,11 @@ class Expression:
         import exprkit  # whose Evaluator stands above expressions
 
         evaluator = exprkit.Evaluator(self, X, "cpu", dtype="float64")
-        return np.asarray(evaluator.evaluate(None if params is None else [params])[0])
+        if params is not None:
+            params = as_numbers("params", params)
+            padded = params.ndim == 1 and len(params) > self.n_params and np.isnan(params[self.n_params :]).all()
+            params = [params[: self.n_params] if padded else params]
+        return np.asarray(evaluator.evaluate(params)[0])
 
     def to_numpy(self, params: Sequence[float] | None = None) -> str:
         """The text of a Python function ``f(X, params)`` over NumPy alone, which runs without exprkit.
@@ -360,7 +365,7 @@ def common_names(named: Iterable[tuple[Words, bool]], kind: int) -> Words:
 @lru_cache(maxsize=16)  # of the populations in use: a set of names may be large
 def checked_names(variables: Words, parameters: Words) -> Names:
     """The names of a population, once they are known to differ from each other and from functions."""
-    return Names(variables, parameters)
+    return Names(variables, parameters, of_data=True)
 
 
 def tokens_under(expression: Expression, names: Names) -> tuple[np.ndarray, np.ndarray]:

@@ -18,7 +18,7 @@ from exprkit.evaluate.evaluator import Evaluator
 
 TOLERANCE = 1e-4  # of the spread of y; parameters that have converged differ by less
 MOST_POINTS = 64  # that are looked at
-ROUNDING = 1e-6  # of R2, in float32
+ROUNDING = 1e-6  # of 1 - R2, and of R2 near 1, in float32
 PART = 1 << 15  # expressions that are evaluated at a time
 
 
@@ -59,7 +59,7 @@ def _predictions(result: Any, order: np.ndarray) -> np.ndarray:
 def _groups(values: np.ndarray, r2: np.ndarray, tolerance: float) -> np.ndarray:
     """For every row the first that it is alike to; R2 falls."""
     first = np.arange(len(values))
-    reach = tolerance * (2 * np.sqrt(np.maximum(1 - r2, 0)) + tolerance) + ROUNDING
+    reach = tolerance * (2 * np.sqrt(np.maximum(1 - r2, 0)) + tolerance) + ROUNDING * (2 - r2)
     starts = np.searchsorted(-r2, -(r2 + reach))
     heads, n_heads = np.empty(len(values), np.int64), 0
     for i, start in enumerate(starts.tolist()):

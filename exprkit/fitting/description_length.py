@@ -45,6 +45,7 @@ from exprkit.errors import ArgumentError
 from exprkit.expressions import checks
 from exprkit.expressions.population import Population
 from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, Likelihood, points_of
+from exprkit.runtime.progress import Progress, parts
 from exprkit.text.tokens import PARAMETER
 
 
@@ -64,13 +65,15 @@ class DescriptionLength:
     params: np.ndarray
 
 
-def description_length(result: Any) -> DescriptionLength:
+def description_length(result: Any, progress: Progress = False) -> DescriptionLength:
     """The description length of every expression of a fit.
 
     Parameters
     ----------
     result : FitResult
         Of ``ek.fit(..., loss="gaussian")`` or ``"poisson"``.
+    progress : bool or callable
+        Show a bar; or a function that is called with (done, total).
 
     Returns
     -------
@@ -85,6 +88,21 @@ def description_length(result: Any) -> DescriptionLength:
         raise ArgumentError(f"description_length takes what ek.fit gives, not {type(result).__name__}")
     if result.kind not in LIKELIHOODS:
         raise ArgumentError(f"a fit of loss={result.kind!r} has no likelihood: use loss='gaussian' or 'poisson'")
+    if progress is not False:
+        return _joined([_length(result[part]) for part in parts(len(result), progress, "describing")], result.pop)
+    return _length(result)
+
+
+def _joined(some: list[DescriptionLength], pop: Population) -> DescriptionLength:
+    """Of expressions one behind the other, as that of all."""
+    params = [np.pad(one.params, ((0, 0), (0, pop.max_params - one.params.shape[1])), constant_values=np.nan)
+              for one in some]  # fmt: skip
+    rest = {name: np.concatenate([getattr(one, name) for one in some])
+            for name in ("total", "residuals", "parameters", "function")}  # fmt: skip
+    return DescriptionLength(**rest, params=np.concatenate(params))
+
+
+def _length(result: Any) -> DescriptionLength:
     likelihood = Likelihood(result.goal, points_of(result.pop, result.goal), result.evaluator.threads)
     code = _as_fitted(result, likelihood)
     _set_to_0(code, likelihood)

@@ -36,7 +36,7 @@ NUMBERS = ("n_evaluations", "seconds")
 
 def save(result: Any, path: str | os.PathLike[str]) -> None:
     """Write a ``FitResult``."""
-    arrays = {"fit.format": np.int64(FORMAT)}
+    arrays: dict[str, Any] = {"fit.format": np.int64(FORMAT)}
     arrays |= {f"fit.{name}": np.asarray(getattr(result, name)) for name in (*ARRAYS, *NUMBERS)}
     goal = {name: value for name, value in result.goal._asdict().items() if value is not None}
     arrays |= {f"goal.{name}": np.asarray(value) for name, value in goal.items()}
@@ -58,7 +58,7 @@ def load(path: str | os.PathLike[str]) -> tuple[Population, dict[str, Any] | Non
     if "fit.format" not in further:
         return pop, None
     if int(further["fit.format"]) != FORMAT:
-        raise PopulationError(f"{os.fspath(path)!r} has a fit of another format than {FORMAT}, which this exprkit reads")
+        raise PopulationError(f"{os.fspath(path)!r} has a fit of another format than {FORMAT}, the one that is read")
     try:
         return pop, _fields(pop, further)
     except (KeyError, TypeError, ValueError, IndexError) as error:

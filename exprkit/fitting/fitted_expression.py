@@ -167,16 +167,20 @@ def rounded(value: float, error: float, digits: int | None) -> str:
     """
     if not math.isfinite(value) or value == 0:
         return repr(value)
-    known = DIGITS
-    if math.isfinite(error) and error > 0:
-        first, last = (math.floor(math.log10(size)) for size in (abs(value), error))
-        known = max(first - last + OF_ERROR, 1)
-    n = min(known, digits or MOST_DIGITS, MOST_DIGITS)
-    mantissa, exponent = f"{value:.{n - 1}e}".split("e")
-    place = int(exponent)  # of the first digit
-    if -4 <= place < n:
-        return f"{value:.{n - 1 - place}f}"
-    return f"{mantissa}e{place}" if not 0 <= place <= 2 else f"{float(f'{mantissa}e{place}'):.0f}"
+    first = _place(value)
+    known = math.isfinite(error) and error > 0
+    last = min(_place(error) - OF_ERROR + 1, first) if known else first - DIGITS + 1
+    most = min(digits or MOST_DIGITS, MOST_DIGITS)
+    last = max(last, _place(float(f"{value:.{most - 1}e}")) - most + 1)  # 0.996 to two digits is 1.0
+    if last <= 0 and first >= -4:
+        return f"{value:.{-last}f}"
+    mantissa, exponent = f"{value:.{first - last}e}".split("e")
+    return f"{mantissa}e{int(exponent)}" if not 0 <= first <= 2 else f"{float(f'{mantissa}e{exponent}'):.0f}"
+
+
+def _place(number: float) -> int:
+    """Of its first digit: 0 for the ones."""
+    return int(f"{number:e}".split("e")[1])
 
 
 def _with_error(text: str, error: float) -> str:

@@ -16,6 +16,7 @@ from exprkit.text.tokens import VARIABLE
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+CURVE = 300  # points
 DATA, FIT = "0.55", "tab:blue"  # colours
 
 
@@ -34,9 +35,8 @@ def figure(one: Any, goal: FitGoal) -> Figure:
     left, right = drawn.subplots(1, 2)
     if len(used) == 1:
         x, name = goal.X[counted, used[0]], _name(one, used[0])
-        order = np.argsort(x)
         left.plot(x, y, ".", color=DATA, label="data")
-        left.plot(x[order], f[order], color=FIT, label="fit")
+        left.plot(*_curve(one, goal.X[counted], used[0]), color=FIT, label="fit")
     else:
         x, name = f, "predicted"
         ends = [np.nanmin([y, f]), np.nanmax([y, f])] if np.isfinite(f).any() else [0, 1]
@@ -49,6 +49,14 @@ def figure(one: Any, goal: FitGoal) -> Figure:
     right.set(xlabel=name, ylabel="y - f")
     drawn.suptitle(_title(one))
     return drawn
+
+
+def _curve(one: Any, X: np.ndarray, column: int) -> tuple[np.ndarray, np.ndarray]:
+    """What is predicted over the range of a column."""
+    x = np.linspace(X[:, column].min(), X[:, column].max(), CURVE) if len(X) else np.zeros(1)
+    along = np.zeros((len(x), X.shape[1]))
+    along[:, column] = x
+    return x, one(along)
 
 
 def _name(one: Any, index: int) -> str:

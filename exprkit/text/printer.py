@@ -19,9 +19,13 @@ import numpy as np
 from exprkit.operators import ops
 from exprkit.runtime.bags import empty
 from exprkit.text import notation as infix
-from exprkit.text.names import NUMBERED
+from exprkit.text.names import NUMBERED, in_text
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, NamedTokens
 
+# characters that mean something in LaTeX's text (or in HTML), as they are written there
+TEXT_LATEX = {character: "\\" + character for character in "#$%&_{}"} | {
+    "\\": r"}\backslash\text{", "~": r"}\sim\text{", "^": r"}\hat{\ }\text{", "<": r"}\lt\text{", ">": r"}\gt\text{",
+}  # fmt: skip
 ATOM = 9  # holds together anywhere
 POWER = max(row.precedence for row in ops.OPERATORS if row.infix)  # the tightest infix operator
 FRACTION = POWER - 1  # is one block of its own, except under an exponent
@@ -29,7 +33,8 @@ FRACTION = POWER - 1  # is one block of its own, except under an exponent
 
 def texts(pop: NamedTokens) -> list[str]:
     """All expressions as text; an empty one for those without tokens."""
-    return _written(pop, [list(map(number_text, _numbers(pop))), *_leaf_words(pop)], _text_tables())
+    words = [list(map(in_text, of_kind)) for of_kind in _leaf_words(pop)]
+    return _written(pop, [list(map(number_text, _numbers(pop))), *words], _text_tables())
 
 
 def latex(
@@ -84,7 +89,9 @@ def word_latex(word: str) -> str:
     match = re.fullmatch(r"([A-Za-z])_?([0-9]+)", word)
     if match:
         return f"{match[1]}_{{{match[2]}}}"
-    return word if len(word) == 1 else r"\mathrm{" + word.replace("_", r"\_") + "}"
+    if word.isidentifier():
+        return word if len(word) == 1 else r"\mathrm{" + word.replace("_", r"\_") + "}"
+    return r"\text{" + "".join(TEXT_LATEX.get(character, character) for character in word) + "}"
 
 
 # ── notations ────────────────────────────────────────────────────────────────────────

@@ -99,11 +99,8 @@ def function(expression: Tokens, dialect: Dialect, params: Sequence[float] | Non
         raise ParseError("an expression that could not be read is no function")
     names = {kind: _names(expression, kind) for kind in (VARIABLE, PARAMETER)}
     formula = _Formula(dialect, [], {}, [dialect.imported])
-    value = _written(expression, names, formula)
-    if VARIABLE not in expression.kinds:
-        value = dialect.spread.format(value=_value(value, dialect))
-    else:
-        value = value.text if not value.literal else _value(value, dialect)
+    value = _value(_written(expression, names, formula), dialect)
+    value = value if VARIABLE in expression.kinds else dialect.spread.format(value=value)
     body = [*formula.lines, f"return {value}"]
     if not dialect.quiet:
         body = ["with np.errstate(all=\"ignore\"):", *(f"    {line}" for line in body)]

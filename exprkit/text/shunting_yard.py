@@ -49,7 +49,7 @@ MAX_DIGITS = 1_000
 ) = range(19)  # fmt: skip
 
 # What a byte may begin.
-OTHER, END, SPACE, DIGIT, DOT, LETTER, OPEN, CLOSE, COMMA, SYMBOL = range(10)
+OTHER, END, SPACE, DIGIT, DOT, LETTER, OPEN, CLOSE, COMMA, SYMBOL, QUOTE = range(11)
 
 NOTHING = 9  # no kind of token
 
@@ -81,7 +81,7 @@ def rules() -> np.ndarray:
     """The operator table as an array, for the compiled functions below."""
     table = np.zeros((9, 256), np.uint8)
     for kind, characters in ((SPACE, b" \t\n\r\v\f"), (DIGIT, b"0123456789"), (DOT, b"."), (OPEN, b"("),
-                             (CLOSE, b")"), (COMMA, b","), (SYMBOL, b"/"), (END, b"\0")):  # fmt: skip
+                             (CLOSE, b")"), (COMMA, b","), (SYMBOL, b"/"), (END, b"\0"), (QUOTE, b"`")):  # fmt: skip
         table[BYTE_CLASS, list(characters)] = kind
     for byte in range(256):
         if byte >= 128 or chr(byte).isalpha() or byte == ord("_"):
@@ -253,10 +253,24 @@ def _numbered(text, start, rules):
 
 
 @compiled
-def _word(text, start, names, rules):
-    """(end, index) of the name at a place; the index is -1 for an unknown one."""
-    j, h = start, FNV_BASIS
+def _end_of_word(text, j, rules):
+    """The place behind the word; behind all of the text where a backquote is missing."""
+    if rules[BYTE_CLASS, text[j]] == QUOTE:
+        j += 1
+        while rules[BYTE_CLASS, text[j]] != QUOTE and rules[BYTE_CLASS, text[j]] != END:
+            j += 1
+        return j + (rules[BYTE_CLASS, text[j]] == QUOTE)
     while rules[BYTE_CLASS, text[j]] == LETTER or rules[BYTE_CLASS, text[j]] == DIGIT:
+        j += 1
+    return j
+
+
+@compiled
+def _word(text, start, names, rules):
+    """(end, index) of the name at a place, bare or between backquotes; the index is -1 for an unknown one."""
+    end = _end_of_word(text, start, rules)
+    j, h = start, FNV_BASIS
+    while j < end:
         h = np.uint32((h ^ np.uint32(text[j])) * FNV_PRIME)
         j += 1
     mask = np.uint32(len(names.slots) - 1)
@@ -334,7 +348,7 @@ def parse_block(source, first, names, rules, work, offsets, errors):
                 sign, after_sign = after_sign, False
                 opens, function = kind == OPEN, 0
                 token, value, undecided, flags = NOTHING, np.uint64(0), False, 0
-                if kind == LETTER:
+                if kind == LETTER or kind == QUOTE:  # noqa: SIM109 - a tuple would be made in the loop
                     limit = numbered[0] if c == LETTER_X else numbered[1] if c == LETTER_P else 0
                     if limit:
                         j, count = _numbered(text, start, rules)
