@@ -33,12 +33,13 @@ def as_numbers(what: str, values: Any, gaps: bool = True) -> np.ndarray:
 
 
 def _check_quantities(what: str, values: Any) -> None:
-    """An error for pandas' categories: their codes say nothing, and the numbers they are made of seldom more."""
-    if hasattr(getattr(values, "dtype", None), "categories"):
-        listed = ", ".join(map(str, values.dtype.categories[:3])) + (", …" if len(values.dtype.categories) > 3 else "")
+    """An error for pandas' categories that are no numbers: their codes are no quantities."""
+    categories = getattr(getattr(values, "dtype", None), "categories", None)
+    if categories is not None and getattr(categories.dtype, "kind", "O") not in "fiub":
+        listed = ", ".join(map(str, categories[:3])) + (", …" if len(categories) > 3 else "")
         raise DataError(
-            f"{what} holds categories ({listed}), not quantities: leave it out, make a column of 0 and 1 of each "
-            "(pandas.get_dummies), or numbers where they are some (.astype(float))"
+            f"{what} holds categories ({listed}), not quantities: leave it out, or make a column of 0 and 1 of each "
+            "(pandas.get_dummies)"
         )
 
 

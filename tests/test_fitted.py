@@ -216,9 +216,9 @@ def test_what_a_library_lacks_is_said():
         ek.parse(["("], errors="mask")[0].to_numpy()
     for row in ops.OPERATORS:
         expression = ek.parse(f"{row.name}(x1)" if row.arity == 1 else f"{row.name}(x1, x2)")[0]
-        for dialect in (NUMPY, JAX, TORCH):
-            if dialect is not TORCH or row.torch is not None:
-                compile(function(expression, dialect), "written", "exec")
+        for library in (NUMPY, JAX, TORCH):
+            if library is not TORCH or row.torch is not None:
+                compile(function(expression, library), "written", "exec")
 
 
 def test_jax_functions_agree():

@@ -88,7 +88,6 @@ def test_generated_populations_take_names():
     ("column", "message"),
     [
         (pd.Categorical(list("uvwx")), r"column 'b' of X holds categories \(u, v, w, …\), not quantities"),
-        (pd.Categorical([1, 2, 1, 2]), r"column 'b' of X holds categories \(1, 2\), not quantities"),
         (list("uvwx"), "column 'b' of X must hold real numbers, not 'u'"),
         (pd.to_datetime(["2020"] * 4), "column 'b' of X must hold real numbers, not datetime64"),
         ([1.0, None, np.nan, 4], "column 'b' of X lacks 2 of 4 values"),
@@ -103,7 +102,7 @@ def test_a_column_that_will_not_do_is_named(column, message):
     pop = ek.parse(["p1 * a"], data=table)
     assert ek.Evaluator(pop, table).loss([[1.0]], [1, 2, 3, 4]).tolist() == [0]
     with pytest.raises(DataError, match="categories"):
-        ek.data.from_table(pd.DataFrame({"a": pd.Categorical([1, 2]), "y": [1, 2]}))
+        ek.data.from_table(pd.DataFrame({"a": pd.Categorical(["u", "v"]), "y": [1, 2]}))
 
 
 @pytest.mark.parametrize("X", [

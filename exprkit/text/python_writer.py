@@ -40,7 +40,7 @@ CALL = re.compile(r"[\w.]+\(a(?:, b)?\)")
 RESERVED = {"np", "jnp", "torch", "special", "f", "X", "params", "float", "len", *keyword.kwlist}
 
 
-class Dialect(NamedTuple):
+class ArrayLibrary(NamedTuple):
     """How a library of arrays is written."""
 
     name: str
@@ -54,15 +54,15 @@ class Dialect(NamedTuple):
     quiet: bool  # whether it warns of what IEEE 754 defines, log(0) say
 
 
-NUMPY = Dialect(
+NUMPY = ArrayLibrary(
     "NumPy", "np", "import numpy as np", "from scipy import special", "X = np.asarray(X, float)",
     "np.asarray(params, float)", "np.float64({number})", "np.full(len(X), {value})", False,
 )  # fmt: skip
-JAX = Dialect(
+JAX = ArrayLibrary(
     "JAX", "jnp", "import jax.numpy as jnp", "from jax.scipy import special", "X = jnp.asarray(X)",
     "jnp.asarray(params)", "jnp.asarray({number})", "jnp.full(len(X), {value})", True,
 )  # fmt: skip
-TORCH = Dialect(
+TORCH = ArrayLibrary(
     "PyTorch", "torch", "import torch", "", "", "torch.as_tensor(params, dtype=X.dtype, device=X.device)",
     "X.new_tensor({number})", "({value}).expand(len(X))", True,
 )  # fmt: skip
@@ -76,16 +76,16 @@ class _Term(NamedTuple):
     literal: bool = False  # a plain number, whose arithmetic would be Python's
 
 
-class _Formula(NamedTuple):
+class _FunctionText(NamedTuple):
     """What has been written so far."""
 
-    dialect: Dialect
+    library: ArrayLibrary
     lines: list[str]
     functions: dict[str, str]  # by name, those that the formula needs
     imports: list[str]
 
 
-def function(expression: Tokens, dialect: Dialect, params: Sequence[float] | None = None) -> str:
+def function(expression: Tokens, library: ArrayLibrary, params: Sequence[float] | None = None) -> str:
     """The text of ``f(X, params)``; with ``params`` these are its default.
 
     Raises
@@ -98,15 +98,15 @@ def function(expression: Tokens, dialect: Dialect, params: Sequence[float] | Non
     if not len(expression.kinds):
         raise ParseError("an expression that could not be read is no function")
     names = {kind: _names(expression, kind) for kind in (VARIABLE, PARAMETER)}
-    formula = _Formula(dialect, [], {}, [dialect.imported])
-    value = _value(_written(expression, names, formula), dialect)
-    value = value if VARIABLE in expression.kinds else dialect.spread.format(value=value)
+    formula = _FunctionText(library, [], {}, [library.imported])
+    value = _value(_written(expression, names, formula), library)
+    value = value if VARIABLE in expression.kinds else library.spread.format(value=value)
     body = [*formula.lines, f"return {value}"]
-    if not dialect.quiet:
+    if not library.quiet:
         body = ["with np.errstate(all=\"ignore\"):", *(f"    {line}" for line in body)]
     head = _signature(names[PARAMETER], params)
-    before = [f"# {_harmless(_title(expression))}", dialect.data if names[VARIABLE] else "",
-              *_columns(names[VARIABLE], expression.variables), _unpacked(names[PARAMETER], dialect)]  # fmt: skip
+    before = [f"# {_harmless(_title(expression))}", library.data if names[VARIABLE] else "",
+              *_columns(names[VARIABLE], expression.variables), _unpacked(names[PARAMETER], library)]  # fmt: skip
     lines = [head, *(f"    {line}" for line in (*filter(None, before), *body))]
     return "\n".join([*formula.imports, "", "", *formula.functions.values(), *lines, ""])
 
@@ -157,18 +157,18 @@ def _signature(parameters: dict[int, str], params: Sequence[float] | None) -> st
     return f"def f(X, params=({numbers}{',' if max(parameters) == 0 else ''})):"
 
 
-def _unpacked(parameters: dict[int, str], dialect: Dialect) -> str:
+def _unpacked(parameters: dict[int, str], library: ArrayLibrary) -> str:
     """The line that names the parameters."""
     if not parameters:
         return ""
     names = [parameters.get(index, "_") for index in range(max(parameters) + 1)]
-    return f"{', '.join(names) if len(names) > 1 else f'({names[0]},)'} = {dialect.params}"
+    return f"{', '.join(names) if len(names) > 1 else f'({names[0]},)'} = {library.params}"
 
 
 # ── the formula ──────────────────────────────────────────────────────────────────────
 
 
-def _written(expression: Tokens, names: dict[int, dict[int, str]], formula: _Formula) -> _Term:
+def _written(expression: Tokens, names: dict[int, dict[int, str]], formula: _FunctionText) -> _Term:
     """The formula; long parts go to ``formula.lines``."""
     terms: list[_Term] = []
     numbers = expression.values.view("float64").tolist()
@@ -179,14 +179,14 @@ def _written(expression: Tokens, names: dict[int, dict[int, str]], formula: _For
             del terms[-row.arity :]
             terms.append(_shortened(_applied(row, operands, formula), formula))
         elif kind == CONSTANT:
-            terms.append(_number(numbers[token], formula.dialect))
+            terms.append(_number(numbers[token], formula.library))
         else:
             terms.append(_Term(names[kind][value], ATOM))
     return terms[0]
 
 
-def _number(number: float, dialect: Dialect) -> _Term:
-    text = _literal(number, f"{dialect.module}.{{}}")
+def _number(number: float, library: ArrayLibrary) -> _Term:
+    text = _literal(number, f"{library.module}.{{}}")
     return _Term(text, _NEGATION.precedence if text.startswith("-") else ATOM, literal=True)
 
 
@@ -199,7 +199,7 @@ def _literal(number: float, special: str) -> str:
     return f"{'-' if number < 0 else ''}{special.format('nan' if math.isnan(number) else 'inf')}"
 
 
-def _shortened(term: _Term, formula: _Formula) -> _Term:
+def _shortened(term: _Term, formula: _FunctionText) -> _Term:
     """The term, or a name for it if it is long."""
     if len(term.text) < LINE:
         return term
@@ -208,12 +208,12 @@ def _shortened(term: _Term, formula: _Formula) -> _Term:
     return _Term(name, ATOM)
 
 
-def _applied(row: ops.Operator, operands: list[_Term], formula: _Formula) -> _Term:
+def _applied(row: ops.Operator, operands: list[_Term], formula: _FunctionText) -> _Term:
     if row.infix in INFIX:
         if all(operand.literal for operand in operands):
-            operands = [_Term(_value(operands[0], formula.dialect), ATOM), *operands[1:]]
+            operands = [_Term(_value(operands[0], formula.library), ATOM), *operands[1:]]
         return _infix(row, operands)
-    values = [_value(operand, formula.dialect) for operand in operands]
+    values = [_value(operand, formula.library) for operand in operands]
     return _Term(f"{_called(row, formula)}({', '.join(values)})", ATOM)
 
 
@@ -228,16 +228,16 @@ def _within(term: _Term, least: int) -> str:
     return term.text if term.strength >= least else f"({term.text})"
 
 
-def _value(term: _Term, dialect: Dialect) -> str:
+def _value(term: _Term, library: ArrayLibrary) -> str:
     """The term as an argument: a number is one of the library's."""
-    return dialect.number.format(number=term.text) if term.literal else term.text
+    return library.number.format(number=term.text) if term.literal else term.text
 
 
-def _called(row: ops.Operator, formula: _Formula) -> str:
+def _called(row: ops.Operator, formula: _FunctionText) -> str:
     """The name of the function; one that is the library's own, or stands in ``formula.functions``."""
-    text = _spelling(row, formula.dialect)
-    if "special." in text and formula.dialect.special and formula.dialect.special not in formula.imports:
-        formula.imports.append(formula.dialect.special)
+    text = _spelling(row, formula.library)
+    if "special." in text and formula.library.special and formula.library.special not in formula.imports:
+        formula.imports.append(formula.library.special)
     if CALL.fullmatch(text):
         return text.partition("(")[0]
     arguments = "a" if row.arity == 1 else "a, b"
@@ -245,12 +245,12 @@ def _called(row: ops.Operator, formula: _Formula) -> str:
     return row.name
 
 
-def _spelling(row: ops.Operator, dialect: Dialect) -> str:
+def _spelling(row: ops.Operator, library: ArrayLibrary) -> str:
     """The formula over ``a`` and ``b``."""
-    own = dialect is TORCH and row.torch != ""
+    own = library is TORCH and row.torch != ""
     text = row.torch if own else row.python
     if not text:
-        raise OperandError(f"{dialect.name} has no function for {row.name!r}")
-    if dialect is TORCH and not own:
+        raise OperandError(f"{library.name} has no function for {row.name!r}")
+    if library is TORCH and not own:
         text = re.sub(r"\bspecial\.", "torch.special.", text)
-    return re.sub(r"\bnp\.", f"{dialect.module}.", text)
+    return re.sub(r"\bnp\.", f"{library.module}.", text)
