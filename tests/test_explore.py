@@ -506,7 +506,10 @@ def test_the_notebook_runs_under_papermill_without_a_click(tmp_path):
 def test_without_ipywidgets_it_says_what_to_install():
     code = "import sys; sys.modules['ipywidgets'] = None\nimport exprkit as ek\nek.explore('x1')"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.stderr.splitlines()[-1].endswith("ipywidgets is not installed: pip install 'exprkit[notebooks]'")
+    assert done.stderr.splitlines()[-1].endswith(
+        "ipywidgets is not installed: pip install ipywidgets "
+        "(or, in exprkit's folder, pip install '.[notebooks]' for all there is to it)"
+    )
 
 
 # ── the widget ──
