@@ -32,7 +32,7 @@ from exprkit.runtime import machine
 
 LEAST = 1 << 15  # tokens of a slice: some 0.1 ms of the quickest loop, beside 0.05 ms to wake a thread
 MOST_THREADS = 256
-SHORT = 1 << 22  # tokens of a slice after which Python is to have its turn: below 0.1 s of any loop
+SHORT = 1 << 20  # tokens of a slice after which Python is to have its turn: some 0.03 s of the slowest loop
 FEW = 64  # slices that may have a thread each, however few cores there are
 APART = 1 << 10  # numbers of an array that a thread writes all the time, so that no other thread writes beside them
 
@@ -55,7 +55,11 @@ def cut(offsets: np.ndarray, threads: int | None = None, least: int | None = Non
     """
     n, total = len(offsets) - 1, int(offsets[-1]) - int(offsets[0])
     threads = min(threads or machine.cores(), MOST_THREADS)
-    n_slices = min(threads, total // (LEAST if least is None else least), n)
+    return _cut_into(offsets, min(threads, total // (LEAST if least is None else least), n))
+
+
+def _cut_into(offsets: np.ndarray, n_slices: int) -> Cuts:
+    n, total = len(offsets) - 1, int(offsets[-1]) - int(offsets[0])
     if n_slices < 2:
         return [(0, n)]
     wanted = int(offsets[0]) + total * np.arange(1, n_slices) // n_slices
@@ -64,8 +68,9 @@ def cut(offsets: np.ndarray, threads: int | None = None, least: int | None = Non
 
 
 def short(offsets: np.ndarray) -> Cuts:
-    """Slices of some 0.1 s at most, for work of many seconds: between two of them Python answers Ctrl-C."""
-    return cut(offsets, max(machine.cores(), (int(offsets[-1]) - int(offsets[0])) // SHORT))
+    """Slices for all threads, and so short that Python, which has its turn between two of them, answers Ctrl-C."""
+    n_slices = min((int(offsets[-1]) - int(offsets[0])) // SHORT, len(offsets) - 1)
+    return _cut_into(offsets, n_slices) if n_slices > machine.cores() else cut(offsets)
 
 
 def each(
