@@ -99,6 +99,6 @@ def best_figure(ranked: pd.DataFrame, result: FitResult, data: Dataset, n: int =
         axes.set_title(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…", fontsize=9)
         axes.set_xlabel(data.variables[-1])
     rows[0, 0].set_ylabel("target")
-    rows[0, 0].legend()
+    rows[0, 0].legend(title=f"colour: {data.variables[0]}" if data.X.shape[1] > 1 else None)
     plt.close(figure)
     return figure

@@ -253,26 +253,8 @@ def _numbered(text, start, rules):
 
 
 @compiled
-def _end_of_word(text, j, rules):
-    """The place behind the word; behind all of the text where a backquote is missing."""
-    if rules[BYTE_CLASS, text[j]] == QUOTE:
-        j += 1
-        while rules[BYTE_CLASS, text[j]] != QUOTE and rules[BYTE_CLASS, text[j]] != END:
-            j += 1
-        return j + (rules[BYTE_CLASS, text[j]] == QUOTE)
-    while rules[BYTE_CLASS, text[j]] == LETTER or rules[BYTE_CLASS, text[j]] == DIGIT:
-        j += 1
-    return j
-
-
-@compiled
-def _word(text, start, names, rules):
-    """(end, index) of the name at a place, bare or between backquotes; the index is -1 for an unknown one."""
-    end = _end_of_word(text, start, rules)
-    j, h = start, FNV_BASIS
-    while j < end:
-        h = np.uint32((h ^ np.uint32(text[j])) * FNV_PRIME)
-        j += 1
+def _entry(text, start, end, h, names):
+    """The index of the word that stands there and has this hash; -1 for an unknown one."""
     mask = np.uint32(len(names.slots) - 1)
     slot = h & mask
     while names.slots[slot] >= 0:
@@ -280,12 +262,33 @@ def _word(text, start, names, rules):
         first = np.int64(names.entries[index, 0])
         length = np.int64(names.entries[index, 1]) - first
         k = 0
-        while k < length and k < j - start and names.spellings[first + k] == text[start + k]:
+        while k < length and k < end - start and names.spellings[first + k] == text[start + k]:
             k += 1
-        if k == length and k == j - start:
-            return j, index
+        if k == length and k == end - start:
+            return index
         slot = (slot + np.uint32(1)) & mask
-    return j, -1
+    return -1
+
+
+@compiled
+def _word(text, start, names, rules):
+    """(end, index) of the name at a place; the index is -1 for an unknown one."""
+    j, h = start, FNV_BASIS
+    while rules[BYTE_CLASS, text[j]] == LETTER or rules[BYTE_CLASS, text[j]] == DIGIT:
+        h = np.uint32((h ^ np.uint32(text[j])) * FNV_PRIME)
+        j += 1
+    return j, _entry(text, start, j, h, names)
+
+
+@compiled
+def _quoted(text, start, names, rules):
+    """The same of a name between backquotes; where the second one is missing, all the rest of the text."""
+    j, h, open_ = start, FNV_BASIS, 2
+    while open_ > 0 and rules[BYTE_CLASS, text[j]] != END:
+        open_ -= rules[BYTE_CLASS, text[j]] == QUOTE
+        h = np.uint32((h ^ np.uint32(text[j])) * FNV_PRIME)
+        j += 1
+    return j, _entry(text, start, j, h, names)
 
 
 # ── expressions ──────────────────────────────────────────────────────────────────────
@@ -348,7 +351,7 @@ def parse_block(source, first, names, rules, work, offsets, errors):
                 sign, after_sign = after_sign, False
                 opens, function = kind == OPEN, 0
                 token, value, undecided, flags = NOTHING, np.uint64(0), False, 0
-                if kind == LETTER or kind == QUOTE:  # noqa: SIM109 - a tuple would be made in the loop
+                if kind == LETTER:
                     limit = numbered[0] if c == LETTER_X else numbered[1] if c == LETTER_P else 0
                     if limit:
                         j, count = _numbered(text, start, rules)
@@ -378,6 +381,12 @@ def parse_block(source, first, names, rules, work, offsets, errors):
                     if after_sign:
                         top, waiting = top + 1, waiting + 1
                         stack[top, ENTRY] = np.int32(rules[PREFIXES, 0]) << 8 | np.int32(rules[PREFIX, c])
+                elif kind == QUOTE:
+                    j, index = _quoted(text, start, names, rules)
+                    if index < 0:
+                        error = UNKNOWN_NAME
+                    else:
+                        token, value = entries[index, 2], entries[index, 3]
                 elif not opens:
                     error = ILLEGAL if kind == OTHER else OPERAND_EXPECTED
                 if error != FINE:
