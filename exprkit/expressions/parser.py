@@ -33,7 +33,7 @@ from exprkit.errors import ExprkitError, ParseError, one_of
 from exprkit.expressions.population import Population
 from exprkit.runtime import files
 from exprkit.text.names import USUAL, Given, Names, columns_of
-from exprkit.text.reader import Batch, from_items, from_lines, tokens_of
+from exprkit.text.reader import Batch, from_bytes, from_items, from_lines, tokens_of
 
 if TYPE_CHECKING:
     from exprkit.text.parse_errors import Fault
@@ -98,7 +98,7 @@ def _read(source: Any) -> Batch:
         return from_items([source], alone=True)
     if isinstance(source, os.PathLike):
         with files.told(source, "read"):
-            return from_lines(Path(source).read_bytes())
+            return from_bytes(_content(Path(source)))
     if hasattr(source, "read"):
         content = source.read()
         return from_lines(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content)
@@ -109,6 +109,19 @@ def _read(source: Any) -> Batch:
             f"cannot parse a {type(source).__name__}: give a text, a list of texts, a path or an open file"
         )
     return from_items(source.tolist() if isinstance(source, np.ndarray) else list(source))
+
+
+def _content(path: Path) -> np.ndarray:
+    """A file's bytes and one more, which ends its last line."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        data = np.empty(size + 1, np.uint8)
+        n = file.readinto(data[:size].data) if size else 0
+        rest = file.read()  # of a pipe, or of a file that grows
+    if rest or n < size:
+        data = np.frombuffer(data[:n].tobytes() + rest + b"\n", np.uint8).copy()
+    data[-1] = ord("\n")
+    return data
 
 
 def _is_object(item: Any) -> bool:

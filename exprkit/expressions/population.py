@@ -21,6 +21,7 @@ array          dtype     shape       what it holds
 
 from __future__ import annotations
 
+import functools
 import html
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, overload
@@ -314,16 +315,16 @@ class Population:
     def n_tokens(self) -> np.ndarray:
         return np.diff(self.offsets)
 
-    @property
+    @functools.cached_property
     def longest(self) -> int:
         """The most tokens of an expression."""
         return int(self.n_tokens.max(initial=0))
 
-    @property
+    @functools.cached_property
     def all_valid(self) -> bool:
         return bool(self.valid.all())
 
-    @property
+    @functools.cached_property
     def max_params(self) -> int:
         return int(self.n_params.max(initial=0))
 

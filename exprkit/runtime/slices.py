@@ -73,6 +73,14 @@ def short(offsets: np.ndarray) -> Cuts:
     return _cut_into(offsets, n_slices) if n_slices > machine.cores() else cut(offsets)
 
 
+def even(n: int, threads: int | None = None, least: int | None = None) -> Cuts:
+    """Slices of n things of the same size; ``least``: of a slice, by default ``LEAST``."""
+    threads = min(threads or machine.cores(), MOST_THREADS)
+    n_slices = max(1, min(threads, n // (LEAST if least is None else least)))
+    edges = [n * k // n_slices for k in range(n_slices + 1)]
+    return list(itertools.pairwise(edges))
+
+
 def each(
     function: Callable[[int, int], Found], cuts: Cuts, done: Callable[[int], Any] | None = None
 ) -> list[Found]:

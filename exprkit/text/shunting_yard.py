@@ -468,9 +468,7 @@ def parse_block(source, first, names, rules, work, offsets, errors):
 
 
 @compiled
-def first_bytes(text, starts, rules):
-    """The first byte of each text that is no blank: 0 for a blank text."""
-    first = np.empty(len(starts), np.uint8)
-    for i in range(len(starts)):
+def first_bytes(text, starts, rules, begin, end, first):
+    """The first byte of each text that is no blank, into ``first``: 0 for a blank text."""
+    for i in range(begin, end):
         first[i] = text[_skip(text, starts[i], rules)]
-    return first
