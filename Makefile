@@ -30,7 +30,7 @@ benchmark: $(NOTEBOOKS)
 	@echo "Results and figure:"; ls -t $(RESULTS)/benchmark-*.* | head -4 | sed 's/^/  /'
 
 lab: $(NOTEBOOKS)
-	$(BIN)/jupyter lab notebooks/explore.ipynb
+	$(BIN)/jupyter lab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks/explore.ipynb
 
 test: $(TESTS)
 	$(BIN)/python -m pytest -n auto --dist worksteal

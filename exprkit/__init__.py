@@ -36,8 +36,10 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.expressions.population import Population as Population
     from exprkit.fitting.description_length import description_length as description_length
     from exprkit.fitting.fit import FitProblem as FitProblem
-    from exprkit.fitting.fit import FitResult as FitResult
     from exprkit.fitting.fit import fit as fit
+    from exprkit.fitting.fit_result import FitResult as FitResult
+    from exprkit.fitting.fit_result import load as load
+    from exprkit.fitting.fitted_expression import FittedExpression as FittedExpression
     from exprkit.operators import ops as ops
     from exprkit.study import bench as bench
     from exprkit.study.sweep import sweep as sweep
@@ -51,12 +53,14 @@ _HOME = {
     "Evaluator": "evaluate.evaluator",
     "Expression": "expressions.expression",
     "FitProblem": "fitting.fit",
-    "FitResult": "fitting.fit",
+    "FitResult": "fitting.fit_result",
+    "FittedExpression": "fitting.fitted_expression",
     "Population": "expressions.population",
     "Precision": "backends.precision",
     "description_length": "fitting.description_length",
     "explore": "explorer.explore",
     "fit": "fitting.fit",
+    "load": "fitting.fit_result",
     "compile_bytecode": "evaluate.compile_bytecode",
     "compile_ptx": "evaluate.compile_ptx",
     "parameters": "expressions.expression",

@@ -166,7 +166,7 @@ def test_no_modules_are_no_work(cache):
 def test_without_the_compiler_there_is_one_line_with_the_command(monkeypatch):
     assembler.version.cache_clear()
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
-    with pytest.raises(BackendError, match=r"PTX needs cuda-bindings: pip install 'exprkit\[cuda13\]'"):
+    with pytest.raises(BackendError, match=r"PTX needs cuda-bindings: pip install cuda-core cuda-bindings nvidia"):
         linked(texts(1))
     monkeypatch.setattr(assembler, "tool", lambda name: None)
     with pytest.raises(BackendError, match="ptxas is not installed: pip install nvidia-cuda-nvcc"):

@@ -289,6 +289,7 @@ for use in (
 
 def test_a_missing_extra_is_one_line_with_the_command_that_mends_it():
     done = subprocess.run([sys.executable, "-c", WITHOUT_EXTRAS], capture_output=True, text=True, cwd=ROOT, check=True)
-    wanted = [f"{name} is not installed: pip install 'exprkit[notebooks]'"
+    whole = "(or, in exprkit's folder, pip install '.[notebooks]' for all there is to it)"
+    wanted = [f"{name} is not installed: pip install {name} {whole}"
               for name in ("pandas", "pooch", "pandas", "matplotlib")]  # fmt: skip
     assert done.stdout.splitlines() == [*wanted, "['x1']"]

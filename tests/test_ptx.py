@@ -271,7 +271,7 @@ def can_assemble():
         return False
 
 
-needs_assembler = pytest.mark.skipif(not can_assemble(), reason="no NVRTC or nvJitLink: pip install 'exprkit[cuda13]'")
+needs_assembler = pytest.mark.skipif(not can_assemble(), reason="no NVRTC or nvJitLink: pip install '.[cuda13]'")
 
 
 @needs_assembler

@@ -63,12 +63,13 @@ class Evaluator:
     Parameters
     ----------
     pop : Population or DevicePopulation
-        The expressions, from ``parse``; or a text or an Expression.  One that lies on a device is for ``"cuda"``.
+        The expressions, from ``parse``; or a text, an Expression, or a list of them, which may call the variables as
+        the columns of a table X are called.  One that lies on a device is for ``"cuda"``.
     X : array, (n_points, n_vars)
         The data, one column a variable: NumPy, nested lists, or any array with ``__dlpack__`` (PyTorch,
-        JAX, ...), for the GPU backends also one that lies on the device.  Or a DataFrame or a dict of columns:
-        by the population's names; without, by the names x1, x2, … if it has all that are used, else in their
-        order.  Copied and prepared once: what becomes of it later does not matter.
+        JAX, ...), for the GPU backends also one that lies on the device.  Or a DataFrame, a dict of columns or
+        a Dataset: by the population's names; without, by the names x1, x2, … if it has all that are used, else in
+        their order.  Copied and prepared once: what becomes of it later does not matter.
     backend : str
         ``"auto"`` (the fastest that can run here, by ``explain``'s estimates; losses may run on another backend
         than values, whose matrix has to reach the host) or a name from ``backends()``.
@@ -109,7 +110,7 @@ class Evaluator:
 
     def __init__(
         self,
-        pop: Population | DevicePopulation,
+        pop: Any,
         X: Any,
         backend: str = "auto",
         precision: str | Precision = "ieee",
@@ -118,7 +119,8 @@ class Evaluator:
         n_steps: int = 1,
         **options: Any,
     ) -> None:
-        self.pop: Any = (pop := inputs.population(pop))
+        X = tables.table_of(X)
+        self.pop: Any = (pop := inputs.population(pop, X))
         settings = precision_of(precision)
         self.precision = settings.operators
         self.dtype = np.dtype(one_of("dtype", inputs.dtype_name(dtype), DTYPES, DataError))
@@ -385,7 +387,9 @@ class Evaluator:
         return self._give_back(loss.reshape(shape)), self._give_back(gradient.reshape(*shape, gradient.shape[-1]))
 
     def normal_equations(self, params: Any, y: Any, weights: Any = None) -> tuple[Any, Any, Any]:
-        """What a step of Gauss and Newton is made from: J'WJ, J'Wr and the sum of w r^2, with r = f - y.
+        """What a step of Gauss and Newton is made from: J'WJ, J'Wr and the sum of w r^2, with r = y - f.
+
+        The step is the solution of J'WJ step = J'Wr.
 
         Parameters
         ----------
@@ -410,6 +414,7 @@ class Evaluator:
         compute = self.derivatives().normal_equations
         sets, lead, target, w = self._against(params, y, weights)
         jtj, jtr, sse = compute(sets, target, w)
+        jtr = 0.0 - jtr  # the engine's r is f - y; no zero becomes -0
         self._check_complete(sse, y, target, w)
         shape = (*lead, len(self.pop))
         return tuple(self._give_back(array.reshape(*shape, *array.shape[2:])) for array in (jtj, jtr, sse))

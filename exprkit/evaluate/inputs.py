@@ -21,7 +21,7 @@ import numpy as np
 from exprkit.backends.contract import no_device
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.device_programs.population import on_host as on_host_population
-from exprkit.errors import DataError, brief, number_of
+from exprkit.errors import DataError, ParseError, brief, number_of
 from exprkit.evaluate import rounding, tables
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
@@ -34,10 +34,15 @@ MOST_NESTED = 4  # lists; sets of vectors are 3
 NO_NUMBERS = (type(None), str, bytes, bytearray, complex, Mapping, Set, np.ma.MaskedArray)
 
 
-def population(pop: Any) -> Population | DevicePopulation:
-    """``pop`` itself, or of one expression, a text or an Expression, the population."""
-    if isinstance(pop, str | Expression):
-        return parse(pop)
+def population(pop: Any, X: Any = None) -> Population | DevicePopulation:
+    """``pop`` itself, or of a text, an Expression or a list of them the population; a table X names its variables."""
+    if isinstance(pop, str | Expression | list | tuple):
+        if not tables.is_table(X):
+            return parse(pop)
+        try:
+            return parse(pop)
+        except ParseError:
+            return parse(pop, data=X)
     if not isinstance(pop, Population | DevicePopulation):
         raise DataError(f"the first argument must be a Population, not {type(pop).__name__}: use exprkit.parse(...)")
     return pop
@@ -102,13 +107,13 @@ def data_matrix(X: Any, pop: Population | DevicePopulation, dtype: np.dtype, ado
 
 def _table(X: Any, pop: Population, dtype: np.dtype) -> Data:
     columns = tables.columns(X, pop)
-    n_points = next((len(column) for column in columns.values() if column is not None), tables.length(X))
+    n_points = next((len(column) for column in columns.values() if not isinstance(column, str)), tables.length(X))
     values = np.full((n_points, len(columns)), np.nan, dtype)
     _check_columns(values.shape, pop)
     unusable: dict[int, str] = {}
     for i, (name, column) in enumerate(columns.items()):
-        if column is None:
-            unusable[i] = f"column {name} of X is not there"
+        if isinstance(column, str):
+            unusable[i] = column
         else:
             unusable |= _harm(column, i, dtype, name)
             values[:, i] = _cast(column, dtype)

@@ -11,6 +11,8 @@ from exprkit.errors import ArgumentError
 from exprkit.numbers import as_numbers
 from exprkit.operators import ops
 from exprkit.runtime.machine import available_memory
+from exprkit.text.names import Names
+from exprkit.text.tokens import Words
 
 BYTES_PER_TOKEN = 9  # of a population: kind and value
 BYTES_PER_EXPRESSION = 13  # of a population: offset, parameter count, validity
@@ -34,6 +36,14 @@ def rows(operators: Operators) -> list[ops.Operator]:
             raise ArgumentError(_unknown("operator", name, ops.BY_SPELLING))
         by_code.setdefault(row.code, row)
     return list(by_code.values())
+
+
+def names(variables: Iterable[str] | None, n_vars: int) -> tuple[Words, int]:
+    """The names of the variables, None for x1, x2, …, and how many there are."""
+    if variables is None:
+        return None, n_vars
+    checked = Names(variables, of_data=True)
+    return checked.variables, checked.max_x if checked.variables is None else len(checked.variables)
 
 
 def whole(name: str, value: object, least: int | None, most: int | None = None) -> int:

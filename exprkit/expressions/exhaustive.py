@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -31,7 +31,8 @@ from exprkit.operators import ops
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty, zeros
 from exprkit.runtime.jit import compiled
-from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, NewTokens
+from exprkit.runtime.progress import Progress, shown
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, NewTokens, Words
 
 MOST_NODES = 1000  # of expressions that are counted
 
@@ -45,6 +46,8 @@ def exhaustive(
     constants: Sequence[float] = (),
     spelled_out: bool = False,
     limit: int | None = None,
+    variables: Iterable[str] | None = None,
+    progress: Progress = False,
 ) -> Population:
     """All expressions of at most ``max_nodes`` nodes, as exhaustive symbolic regression makes them.
 
@@ -71,6 +74,10 @@ def exhaustive(
         ``abs(x1) ^ x2`` instead of ``powabs(x1, x2)``.  Counts as one node all the same.
     limit
         Only the first so many.
+    variables
+        Names of the variables (as of a table: ``variables=table.columns[:-1]``); there are as many as names then.
+    progress
+        Show a bar; or a function that is called with (done, total).
 
     Returns
     -------
@@ -86,12 +93,14 @@ def exhaustive(
     D. J. Bartlett, H. Desmond, P. G. Ferreira, "Exhaustive Symbolic Regression", IEEE
     Transactions on Evolutionary Computation 28 (2024).
     """
+    names, n_vars = arguments.names(variables, n_vars)
     alphabet = _alphabet(max_nodes, operators, n_vars, n_params, constants)
     if not isinstance(spelled_out, bool | np.bool_):
         raise ArgumentError(f"spelled_out must be True or False, not {errors.brief(spelled_out)}")
     counts = _first(_counts(alphabet), limit)
     _check_memory(counts)
-    return _population(_build(counts, alphabet), alphabet, spelled_out)
+    with shown(progress, sum(counts), "all expressions") as done:
+        return _population(_build(counts, alphabet), alphabet, spelled_out, names, done)
 
 
 def count_exhaustive(
@@ -247,16 +256,19 @@ def _pair(a, b, half, symbol, most_params, out, position):
     return position
 
 
-def _population(sizes: list[_Size], alphabet: _Alphabet, spelled_out: bool) -> Population:
+def _population(
+    sizes: list[_Size], alphabet: _Alphabet, spelled_out: bool, names: Words, done: Callable[[int], None]
+) -> Population:
     spelling = _spelling(alphabet, spelled_out)
     lengths = [_lengths(size.symbols, spelling.inner) for size in sizes]
     offsets = np.concatenate([np.zeros(1, np.int64), *lengths]).cumsum()
     tokens, first = empty(NewTokens, n=offsets[-1]), 0
     for size in sizes:
         starts = offsets[first : first + len(size.symbols) + 1]
-        slices.each(functools.partial(_spell_rows, size.symbols, spelling, tokens, starts), slices.cut(starts))
+        spell = functools.partial(_spell_rows, size.symbols, spelling, tokens, starts)
+        slices.each(spell, slices.short(starts), done)
         first += len(size.symbols)
-    return Population._adopt(*tokens, offsets)
+    return Population._adopt(*tokens, offsets, names)
 
 
 def _spell_rows(

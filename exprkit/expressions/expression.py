@@ -13,7 +13,7 @@ new ones; ``ek.parse`` takes lists of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from exprkit.errors import OperandError, PopulationError
+from exprkit.numbers import as_numbers
 from exprkit.operators import ops
 from exprkit.text.names import NUMBERED, PLURAL, Given, Names
 from exprkit.text.tokens import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, Words
@@ -156,6 +157,74 @@ class Expression:
         from exprkit.text.sympy_bridge import write
 
         return write(self)
+
+    # ── its numbers ──
+
+    def __call__(self, X: Any, params: Any = None) -> np.ndarray:
+        """What it gives at every data point, in float64 on the CPU.
+
+        Parameters
+        ----------
+        X : array (n_points, n_vars), DataFrame, dict of columns or Dataset
+            As for ``Evaluator``.
+        params : list of float, optional
+            A number for each parameter, where there are any; nan may follow, as in the rows of ``FitResult.params``.
+
+        Returns
+        -------
+        float64 array, (n_points,)
+
+        Raises
+        ------
+        DataError
+            If ``X`` or ``params`` does not fit.
+        """
+        import exprkit  # whose Evaluator stands above expressions
+
+        evaluator = exprkit.Evaluator(self, X, "cpu", dtype="float64")
+        if params is not None:
+            params = as_numbers("params", params)
+            padded = params.ndim == 1 and len(params) > self.n_params and np.isnan(params[self.n_params :]).all()
+            params = [params[: self.n_params] if padded else params]
+        return np.asarray(evaluator.evaluate(params)[0])
+
+    def to_numpy(self, params: Sequence[float] | None = None) -> str:
+        """The text of a Python function ``f(X, params)`` over NumPy alone, which runs without exprkit.
+
+        It gives what exprkit gives in float64, to some last places and special values included, but for ``lgamma``
+        at -inf and below 1e-308; ``erf``, ``erfc``, ``gamma`` and ``lgamma`` are taken from SciPy.
+
+        Parameters
+        ----------
+        params : list of float, optional
+            What ``params`` are if ``f`` is called without.
+
+        Raises
+        ------
+        ParseError
+            for an expression that could not be read.
+        """
+        from exprkit.text.python_writer import NUMPY, function
+
+        return function(self, NUMPY, params)
+
+    def jax(self, params: Sequence[float] | None = None) -> str:
+        """The same over JAX: ``jax.grad`` and ``jax.jit`` take it.  In float32 unless JAX is told otherwise."""
+        from exprkit.text.python_writer import JAX, function
+
+        return function(self, JAX, params)
+
+    def torch(self, params: Sequence[float] | None = None) -> str:
+        """The same over PyTorch's tensors, of X's type and on its device; derivatives go through ``X`` and ``params``.
+
+        Raises
+        ------
+        OperandError
+            for ``gamma``, which PyTorch does not have.
+        """
+        from exprkit.text.python_writer import TORCH, function
+
+        return function(self, TORCH, params)
 
     # ── as a value ──
 
@@ -296,7 +365,7 @@ def common_names(named: Iterable[tuple[Words, bool]], kind: int) -> Words:
 @lru_cache(maxsize=16)  # of the populations in use: a set of names may be large
 def checked_names(variables: Words, parameters: Words) -> Names:
     """The names of a population, once they are known to differ from each other and from functions."""
-    return Names(variables, parameters)
+    return Names(variables, parameters, of_data=True)
 
 
 def tokens_under(expression: Expression, names: Names) -> tuple[np.ndarray, np.ndarray]:

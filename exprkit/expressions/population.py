@@ -412,7 +412,8 @@ class Population:
         if errors == "raise" and missing:
             raise PopulationError(first_problem(missing, str(self[min(missing)])))
         faults = dict(sorted({**self._faults, **missing}.items()))
-        return Population._of_parser(kinds, values, offsets, Names(self.variables, self.parameters), faults)
+        names = Names(self.variables, self.parameters, of_data=True)
+        return Population._of_parser(kinds, values, offsets, names, faults)
 
     def texts(self) -> list[str]:
         """All expressions as text that ``parse`` reads back; empty for those that are not valid."""

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,18 @@ NAMES = ("variables", "parameters")
 MOST = 100  # times its size that a file may hold; others compress populations to a twentieth
 
 
-def save(population: TokenArrays, path: str | os.PathLike[str]) -> None:
-    """Write a new file, then put it in the place of ``path``: a reader never sees half a file."""
+def save(
+    population: TokenArrays, path: str | os.PathLike[str], further: Mapping[str, np.ndarray] | None = None
+) -> None:
+    """Write a new file, then put it in the place of ``path``: a reader never sees half a file.
+
+    ``further`` arrays, of other names, are for other readers of the same file.
+    """
     arrays = {name: getattr(population, name) for name in ARRAYS}
     for name in NAMES:
         if getattr(population, name) is not None:
             arrays[name] = np.array(getattr(population, name), dtype=np.str_)
+    arrays |= further or {}
 
     def fill(beside: Path) -> None:
         with open(beside, "wb") as file:
@@ -52,12 +59,14 @@ def save(population: TokenArrays, path: str | os.PathLike[str]) -> None:
         files.write(path, fill)
 
 
-def load(path: str | os.PathLike[str]) -> tuple[list[np.ndarray], dict[str, tuple[str, ...]]]:
-    """What ``save`` wrote, (arrays, names), unchecked."""
+def load(
+    path: str | os.PathLike[str], further: dict[str, np.ndarray] | None = None
+) -> tuple[list[np.ndarray], dict[str, tuple[str, ...]]]:
+    """What ``save`` wrote, (arrays, names), unchecked; ``further`` gets the arrays of other names, if given."""
     path = _path(path)
     with files.told(path, "read"), open(path, "rb") as file:
         try:
-            version, arrays, names = _read(file)
+            version, arrays, names = _read(file, further)
         except Exception as error:  # damaged bytes make zipfile and NumPy raise nearly anything
             raise PopulationError(f"{os.fspath(path)!r} is not a saved population, or is damaged: {error}") from error
     if version != FORMAT:
@@ -77,17 +86,22 @@ def _path(path: Any) -> Path:
     return Path(os.fsdecode(path))
 
 
-def _read(file: Any) -> tuple[int, list[np.ndarray], dict[str, tuple[str, ...]]]:
+def _read(
+    file: Any, further: dict[str, np.ndarray] | None
+) -> tuple[int, list[np.ndarray], dict[str, tuple[str, ...]]]:
     """(format, arrays, names); nothing is unpacked before it is known to be of a reasonable size."""
     with zipfile.ZipFile(file) as archive:
         held = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
-        entries = [held[name] for name in ("format", *ARRAYS, *NAMES) if name in held]
+        wanted = {"format", *ARRAYS, *NAMES}
+        entries = [held[name] for name in held if name in wanted or further is not None]
         size, unpacked = os.fstat(file.fileno()).st_size, sum(entry.file_size for entry in entries)
         if unpacked > MOST * size:
             raise PopulationError(f"a file of {size:,} bytes that holds {unpacked:,}, more than {MOST} times as much")
         version = int(_array(archive, held["format"]))
         if version != FORMAT:
             return version, [], {}
+        if further is not None:
+            further.update((name, _array(archive, held[name])) for name in held.keys() - wanted)
         names = {name: tuple(map(str, _array(archive, held[name]))) for name in NAMES if name in held}
         return version, [_array(archive, held[name]) for name in ARRAYS], names
 

@@ -6,7 +6,7 @@ longer one, on every machine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from exprkit.expressions.population import Population
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty
 from exprkit.runtime.jit import compiled
+from exprkit.runtime.progress import Progress, shown
 from exprkit.text.tokens import CONSTANT, MAX_INDEX, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, NewTokens
 
 
@@ -32,6 +33,8 @@ def random(
     constant_range: tuple[float, float] | None = (-5.0, 5.0),
     constant_share: float = 0.2,
     seed: int = 0,
+    variables: Iterable[str] | None = None,
+    progress: Progress = False,
 ) -> Population:
     """Random expressions like those of a genetic-programming run.
 
@@ -56,6 +59,10 @@ def random(
         Share of constants among the leaves that are not parameters.
     seed
         A whole number; the same seed gives the same population on every machine.
+    variables
+        Names of the variables; there are as many as names then.
+    progress
+        Show a bar; or a function that is called with (done, total).
 
     Returns
     -------
@@ -66,6 +73,7 @@ def random(
     ArgumentError
         If a name is unknown or a number does not make sense.
     """
+    names, n_vars = arguments.names(variables, n_vars)
     n, n_vars = whole("n", n, 0, 2**40), whole("n_vars", n_vars, 1, MAX_INDEX)
     n_params, state = whole("n_params", n_params, 0, MAX_INDEX), np.uint64(whole("seed", seed, None) % 2**64)
     rows = sorted(arguments.rows(operators), key=lambda row: row.arity)
@@ -80,9 +88,10 @@ def random(
     codes = np.array([row.code for row in rows], np.uint64)
     tokens = empty(NewTokens, n=offsets[-1])
     draw = _Draw(codes, n_unary, n_vars, n_params, low, high, share)
-    cuts = slices.cut(offsets)
-    slices.each(lambda begin, end: _random_tokens(state, begin, offsets[begin : end + 1], draw, tokens), cuts)
-    return Population._adopt(*tokens, offsets)
+    with shown(progress, n, "random expressions") as done:
+        cuts = slices.short(offsets)
+        slices.each(lambda begin, end: _random_tokens(state, begin, offsets[begin : end + 1], draw, tokens), cuts, done)
+    return Population._adopt(*tokens, offsets, names)
 
 
 class _Draw(NamedTuple):

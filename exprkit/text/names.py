@@ -1,20 +1,23 @@
 """Which identifier means what: functions, constants, variables and parameters.
 
-``parse`` and the SymPy bridge ask a ``Names``; printers ask it for the way back.
-Without names of the user's, variables are ``x1, x2, …`` and parameters ``p1, p2, …``.
+``parse`` and the SymPy bridge ask a ``Names``; printers ask ``in_text`` for the way back.
+Without names of the user's, variables are ``x1, x2, …`` and parameters ``p1, p2, …``.  A name that is no identifier,
+or that of a function, stands between backquotes in a text.
 
     >>> from exprkit.text.names import Names
     >>> Names(variables=["r_k", "log_Re"]).variables
     ('r_k', 'log_Re')
+    >>> in_text("r_k"), in_text("Temp (°C)"), in_text("gamma")
+    ('r_k', '`Temp (°C)`', '`gamma`')
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +33,7 @@ CONSTANTS: dict[str, float] = {
 
 Given = int | str | Iterable[str] | None
 NUMBERED = {VARIABLE: "x", PARAMETER: "p"}
+QUOTE = "`"
 PLURAL = {VARIABLE: "variables", PARAMETER: "parameters"}
 
 
@@ -49,14 +53,17 @@ class Names:
     ----------
     variables, parameters : None, int or iterable of str
         None: ``x1, x2, …`` (``p1, p2, …``); a number: that many of them; or the names themselves.
+    of_data : bool
+        The names are what they are: those of functions may be among them, and need backquotes.
 
     Raises
     ------
     ParseError
-        for a name that is no identifier, is taken, or comes twice.
+        for a name that cannot stand in a text, is taken, or comes twice.
     """
 
-    def __init__(self, variables: Given = None, parameters: Given = None) -> None:
+    def __init__(self, variables: Given = None, parameters: Given = None, *, of_data: bool = False) -> None:
+        self._of_data = of_data
         self.variables, self.max_x = _given(variables, VARIABLE)
         self.parameters, self.max_p = _given(parameters, PARAMETER)
         self._meanings = dict(self._words())
@@ -71,11 +78,13 @@ class Names:
         for kind, words in ((VARIABLE, self.variables), (PARAMETER, self.parameters)):
             for index, word in enumerate(words or ()):
                 self._check_free(word, kind, taken)
-                yield word, (kind, index)
+                yield QUOTE + word + QUOTE, (kind, index)
+                if in_text(word) == word:
+                    yield word, (kind, index)
 
     def _check_free(self, word: str, kind: int, taken: dict[str, str]) -> None:
         what = PLURAL[kind]
-        if word in ops.BY_SPELLING:
+        if word in ops.BY_SPELLING and not self._of_data:
             raise ParseError(f"{what}: {word!r} is a function of exprkit; give it another name")
         if word in CONSTANTS:
             raise ParseError(f"{what}: {word!r} is a constant; give it another name")
@@ -105,9 +114,14 @@ class Names:
                     return kind, number - 1
         return meaning
 
+    def named(self, name: str) -> tuple[int, int] | None:
+        """(kind, value) of a variable or parameter by its name, whatever else is called so."""
+        return self._meanings.get(QUOTE + name + QUOTE) or self.meaning(name)
+
     def words(self, *kinds: int) -> list[str]:
         """All words of these kinds, a few of the numbered ones included (for suggestions)."""
-        listed = [word for word, (kind, _) in self._meanings.items() if kind in kinds]
+        listed = [word for word, (kind, _) in self._meanings.items()
+                  if kind in kinds and (word[0] != QUOTE or in_text(word[1:-1]) == word)]  # fmt: skip
         for kind, limit in ((VARIABLE, self.max_x), (PARAMETER, self.max_p)):
             if kind in kinds:
                 listed += [f"{NUMBERED[kind]}{i}" for i in range(1, min(limit, 9) + 1)]
@@ -156,13 +170,32 @@ def _given(words: Given, kind: int) -> tuple[tuple[str, ...] | None, int]:
         meant = f", [{words!r}]," if isinstance(words, str) else ""
         raise ParseError(f"{what}: give a list of names{meant} or how many {letter}1, {letter}2, … there are")
     for word in names:
-        if not isinstance(word, str) or not word.isidentifier():
-            raise ParseError(f"{what}: {brief(word)} is not a name: letters, digits and _, and no digit first")
+        if not isinstance(word, str) or not word.strip() or not word.isprintable() or QUOTE in word:
+            raise ParseError(f"{what}: {brief(word)} is not a name: a text on one line, without backquotes")
     if all(NUMBERED[kind] + str(i) == word for i, word in enumerate(names, 1)):
         return None, len(names)  # the usual names, in the usual order
     if len(names) > MAX_INDEX:
         raise ParseError(f"{what}: {len(names):,} names; at most {MAX_INDEX:,}")
     return names, 0
+
+
+def in_text(name: str) -> str:
+    """A name as it stands in a text: between backquotes where the bare word is none, or means a function."""
+    return name if name.isidentifier() and name not in ops.BY_SPELLING else QUOTE + name + QUOTE
+
+
+def columns_of(data: Any) -> list[str]:
+    """The names of the columns of a DataFrame, a dict of columns or a ``Dataset``.
+
+    Raises
+    ------
+    ParseError
+        for something else, and for columns without names.
+    """
+    names = data if isinstance(data, Mapping) else getattr(data, "columns", getattr(data, "variables", None))
+    if names is None or not hasattr(names, "__iter__"):
+        raise ParseError(f"data must be a table, whose columns have names, not {type(data).__name__}")
+    return list(map(str, names))
 
 
 USUAL = Names()  # x1, x2, … and p1, p2, …

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
@@ -19,9 +19,13 @@ import numpy as np
 from exprkit.operators import ops
 from exprkit.runtime.bags import empty
 from exprkit.text import notation as infix
-from exprkit.text.names import NUMBERED
+from exprkit.text.names import NUMBERED, in_text
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, NamedTokens
 
+# characters that mean something in LaTeX's text (or in HTML), as they are written there
+TEXT_LATEX = {character: "\\" + character for character in "#$%&_{}"} | {
+    "\\": r"}\backslash\text{", "~": r"}\sim\text{", "^": r"}\hat{\ }\text{", "<": r"}\lt\text{", ">": r"}\gt\text{",
+}  # fmt: skip
 ATOM = 9  # holds together anywhere
 POWER = max(row.precedence for row in ops.OPERATORS if row.infix)  # the tightest infix operator
 FRACTION = POWER - 1  # is one block of its own, except under an exponent
@@ -29,13 +33,20 @@ FRACTION = POWER - 1  # is one block of its own, except under an exponent
 
 def texts(pop: NamedTokens) -> list[str]:
     """All expressions as text; an empty one for those without tokens."""
-    return _written(pop, [list(map(number_text, _numbers(pop))), *_leaf_words(pop)], _text_tables())
+    words = [list(map(in_text, of_kind)) for of_kind in _leaf_words(pop)]
+    return _written(pop, [list(map(number_text, _numbers(pop))), *words], _text_tables())
 
 
-def latex(pop: NamedTokens) -> list[str]:
-    """All expressions as LaTeX, without dollar signs."""
+def latex(
+    pop: NamedTokens, written: Callable[[float], str] | None = None, parameters: list[str] | None = None
+) -> list[str]:
+    """All expressions as LaTeX, without dollar signs.
+
+    ``written`` says how a finite number is written, ``parameters`` what stands for the parameters.
+    """
     words = [list(map(word_latex, of_kind)) for of_kind in _leaf_words(pop)]
-    return _written(pop, [list(map(_number_latex, _numbers(pop))), *words], _latex_tables())
+    words[1] = words[1] if parameters is None else parameters
+    return _written(pop, [[_number_latex(number, written) for number in _numbers(pop)], *words], _latex_tables())
 
 
 def number_text(number: float) -> str:
@@ -63,8 +74,8 @@ def _leaf_words(pop: NamedTokens) -> Iterator[list[str]]:
         yield list(words[:used]) if words else [f"{NUMBERED[kind]}{i}" for i in range(1, used + 1)]
 
 
-def _number_latex(number: float) -> str:
-    text = number_text(number)
+def _number_latex(number: float, written: Callable[[float], str] | None) -> str:
+    text = (written or number_text)(number)
     if not math.isfinite(number):
         return {"inf": r"\infty", "-inf": r"-\infty"}.get(text, r"\mathrm{nan}")
     mantissa, power, exponent = text.replace("pi", r"\pi").partition("e")
@@ -78,7 +89,9 @@ def word_latex(word: str) -> str:
     match = re.fullmatch(r"([A-Za-z])_?([0-9]+)", word)
     if match:
         return f"{match[1]}_{{{match[2]}}}"
-    return word if len(word) == 1 else r"\mathrm{" + word.replace("_", r"\_") + "}"
+    if word.isidentifier():
+        return word if len(word) == 1 else r"\mathrm{" + word.replace("_", r"\_") + "}"
+    return r"\text{" + "".join(TEXT_LATEX.get(character, character) for character in word) + "}"
 
 
 # ── notations ────────────────────────────────────────────────────────────────────────

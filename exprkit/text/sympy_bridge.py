@@ -98,9 +98,11 @@ def _items(obj: Any, names: Names) -> list[Item]:
 
 
 def _symbol(name: str, names: Names) -> Token:
-    meaning = names.meaning(name)
+    meaning = names.named(name)
     if meaning is None or meaning[0] not in (VARIABLE, PARAMETER):
-        raise ParseError(f"unknown symbol {quoted(name)}{closest(name, names.words(VARIABLE, PARAMETER))}")
+        hint = closest(name, names.words(VARIABLE, PARAMETER)) 
+        hint = hint or ("; name the variables by variables=[...]" if names.variables is None else "")
+        raise ParseError(f"unknown symbol {quoted(name)}{hint}")
     return meaning
 
 

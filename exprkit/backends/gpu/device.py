@@ -34,7 +34,8 @@ def missing() -> str | None:
     """Why there is no GPU to use, and what mends it; None if there is one."""
     for module, name in NEEDED.items():
         if not _installed(module):
-            return f"{name} is not installed: pip install 'exprkit[cuda13]' (or [cuda12] for a CUDA 12 driver)"
+            extra = "'.[cuda13]' in exprkit's folder ('.[cuda12]' for a CUDA 12 driver)"
+            return f"{name} is not installed: pip install {extra}"
     import cupy
 
     if cupy.cuda.is_available():
