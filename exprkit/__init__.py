@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.explorer.explore import explore as explore
     from exprkit.expressions import generate as generate
     from exprkit.expressions.expression import Expression as Expression
+    from exprkit.expressions.expression import operator as operator
     from exprkit.expressions.expression import parameters as parameters
     from exprkit.expressions.expression import variables as variables
     from exprkit.expressions.parser import parse as parse
@@ -63,6 +64,7 @@ _HOME = {
     "load": "fitting.fit_result",
     "compile_bytecode": "evaluate.compile_bytecode",
     "compile_ptx": "evaluate.compile_ptx",
+    "operator": "expressions.expression",
     "parameters": "expressions.expression",
     "parse": "expressions.parser",
     "sweep": "study.sweep",
@@ -79,14 +81,14 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
     if not name.startswith("_"):
-        from exprkit.operators import ops
+        from exprkit.operators import defined
 
-        if name in ops.BY_SPELLING:
+        if defined.spelled(name):
             return importlib.import_module(f"{__name__}.expressions.expression").function(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    from exprkit.operators import ops
+    from exprkit.operators import defined
 
-    return sorted({*__all__, *ops.BY_SPELLING})
+    return sorted({*__all__, *defined.spellings()})

@@ -243,8 +243,8 @@ WRONG = {
     "weights must be finite and not negative": lambda pop, X: ek.Evaluator(pop, X).loss(
         PARAMS, np.zeros(7), weights=-np.ones(7)
     ),
-    "kind must be one of 'sse', 'mse', 'rmse', 'mae', not 'mes'": lambda pop, X: ek.Evaluator(pop, X).loss(
-        PARAMS, np.zeros(7), kind="mes"
+    "kind must be one of 'sse', 'mse', 'rmse', 'mae', 'sae', 'sum', 'r2', not 'mes'": lambda pop, X: (
+        ek.Evaluator(pop, X).loss(PARAMS, np.zeros(7), kind="mes")
     ),
 }
 

@@ -144,7 +144,7 @@ def test_bits_do_not_depend_on_the_launch(device):
     assert (shuffled.view(np.uint32) == out[:, order].view(np.uint32)).all()
 
 
-@pytest.mark.parametrize("kind", ["square", "absolute"])
+@pytest.mark.parametrize("kind", ["square", "absolute", "sum"])
 @pytest.mark.parametrize("reduction", ["shuffle", "shared", "atomic"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_losses(device, kind, reduction, weighted):

@@ -27,7 +27,7 @@ from exprkit.errors import ArgumentError
 from exprkit.expressions import arguments
 from exprkit.expressions.arguments import BYTES_PER_EXPRESSION, BYTES_PER_TOKEN, Operators, whole
 from exprkit.expressions.population import Population
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty, zeros
 from exprkit.runtime.jit import compiled
@@ -122,13 +122,13 @@ class _Alphabet(NamedTuple):
     n_vars: int
     constants: np.ndarray
     n_params: int
-    operators: list[ops.Operator]
+    operators: list[defined.Written]
 
     @property
     def parameter(self) -> int:
         return self.n_vars + len(self.constants)
 
-    def symbol(self, operator: ops.Operator) -> int:
+    def symbol(self, operator: defined.Written) -> int:
         return self.parameter + 1 + self.operators.index(operator)
 
 
@@ -141,7 +141,10 @@ def _alphabet(
     if numbers.ndim != 1:
         raise ArgumentError(f"constants must be a list of numbers, not {errors.brief(constants)}")
     n_params = min(n_params, (max_nodes + 1) // 2)  # there are no more leaves
-    alphabet = _Alphabet(max_nodes, n_vars, numbers, n_params, arguments.rows(operators))
+    alphabet = _Alphabet(max_nodes, n_vars, numbers, n_params, rows := arguments.rows(operators))
+    for row in rows:
+        if row.arity > 2:
+            raise ArgumentError(f"operator {row.name!r} has {row.arity} operands; an exhaustive population takes two")
     if alphabet.parameter + len(alphabet.operators) > 255:
         raise ArgumentError("variables, constants and operators are more than 255 together")
     return alphabet
@@ -161,7 +164,7 @@ def _counts(alphabet: _Alphabet) -> list[int]:
     return [sum(of_size) for of_size in counts]
 
 
-def _splits(size: int, operator: ops.Operator) -> list[tuple[int, int, bool]]:
+def _splits(size: int, operator: defined.Written) -> list[tuple[int, int, bool]]:
     """Sizes of a binary operator's operands, larger first ones first; whether only half the pairs count."""
     lefts = range(size - 2, 0, -1)
     if not operator.commutative:
@@ -300,7 +303,7 @@ def _spelling(alphabet: _Alphabet, spelled_out: bool) -> _Spelling:
     return spelling
 
 
-def _two_in_one(row: ops.Operator) -> tuple[ops.Operator, int]:
+def _two_in_one(row: defined.Written) -> tuple[defined.Written, int]:
     """The operator and the code of the one on its operand a that ``row`` is made of, where it is two in one."""
     for outer in ops.OPERATORS:
         for inner, fused in outer.rewrite.inner.items():

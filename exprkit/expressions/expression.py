@@ -22,7 +22,7 @@ import numpy as np
 
 from exprkit.errors import OperandError, PopulationError
 from exprkit.numbers import as_numbers
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.text.names import NUMBERED, PLURAL, Given, Names
 from exprkit.text.tokens import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, Words
 
@@ -241,11 +241,19 @@ class Expression:
         return hash(self._state())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (self.kinds, self.values, self.variables, self.parameters)
+        definitions = defined.saved(defined.codes_in(self.kinds, self.values, OPERATOR))
+        return _rebuilt, (self.kinds, self.values, self.variables, self.parameters, definitions)
 
 
-def _rebuilt(kinds: np.ndarray, values: np.ndarray, variables: Words, parameters: Words) -> Expression:
+def _rebuilt(
+    kinds: np.ndarray, values: np.ndarray, variables: Words, parameters: Words,
+    definitions: tuple[defined.Saved, ...] = (),
+) -> Expression:  # fmt: skip
     """What was pickled (NumPy forgets that an array was read-only)."""
+    if definitions:
+        from exprkit.text.define import restored
+
+        values = restored(kinds, values, definitions)
     return Expression(_frozen(kinds, np.uint8), _frozen(values, np.uint64), variables, parameters)
 
 
@@ -294,16 +302,61 @@ def constant(number: float) -> Expression:
     return _leaf(CONSTANT, int(np.float64(np.nan if np.isnan(exact) else exact).view(np.uint64)))
 
 
+def operator(text: str, *, domain: Any = None, latex: str = "") -> Callable[..., Expression]:
+    r"""Define an operator by its formula: texts, generators, printers, SymPy and every backend know it from then on.
+
+    Parameters
+    ----------
+    text : str
+        ``"swish(a) = a / (1 + exp(-a))"``: its name, one to three operands, and a formula over them in exprkit's own
+        text, in which operators defined before may stand.
+    domain : (low, high) for each operand, optional
+        Where its operands are ordinary numbers; kept with it, for samples.
+    latex : str, optional
+        How it is typeset: a function's name, as ``r"\operatorname{sw}"``, or a template that holds every operand in
+        braces, in order, as ``r"rac{{a}}{{b}}"``.
+
+    Returns
+    -------
+    function
+        It makes Expressions of Expressions and numbers; ``exprkit.swish`` is the same.
+
+    Raises
+    ------
+    ArgumentError
+        For a name that is taken or defined with another meaning, and for what is no definition.
+    ParseError
+        For a formula that cannot be read; shows it with a caret.
+
+    Notes
+    -----
+    Values and derivatives are those of the same text written out, at the same speed: ``Population.expanded`` puts the
+    formula in its place before anything is lowered.  An operand that the formula names twice is computed twice,
+    so name a long one once where there is a way to.
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> swish = ek.operator("swish(a) = a / (1 + exp(-a))")
+    >>> pop = ek.parse(["p1 * swish(x1)", "swish(swish(x1))"])
+    >>> print(pop[0], "=", pop.expanded()[0])
+    p1 * swish(x1) = p1 * (x1 / (1 + exp(-x1)))
+    """
+    from exprkit.text.define import define
+
+    return function(define(text, domain, latex).name)
+
+
 @cache
 def function(name: str) -> Callable[..., Expression]:
-    """The table's function of this name, for Expressions and numbers; ``exprkit.<name>`` is the same.
+    """The function of this name, for Expressions and numbers; ``exprkit.<name>`` is the same.
 
     Raises
     ------
     KeyError
-        for a name that the table does not have.
+        for a name that no operator has.
     """
-    row = ops.BY_SPELLING[name]
+    row = defined.spellings()[name]
 
     def apply(*operands: Expression | float) -> Expression:
         if len(operands) < row.arity or (len(operands) > row.arity and not row.chain):
@@ -323,7 +376,7 @@ def function(name: str) -> Callable[..., Expression]:
     return apply
 
 
-def applied(row: ops.Operator, *operands: Expression | float) -> Expression:
+def applied(row: defined.Written, *operands: Expression | float) -> Expression:
     """An operator on its operands.
 
     Raises

@@ -19,6 +19,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,9 @@ from exprkit.backends.device_programs.population import on_host
 from exprkit.backends.objective import Fitted, Options
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole_number
 from exprkit.evaluate import inputs, tables
-from exprkit.evaluate.evaluator import Evaluator, check_options
+from exprkit.evaluate.evaluator import Evaluator
+from exprkit.evaluate.loss_text import Composition, OwnGoal
+from exprkit.evaluate.options import check_options
 from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
 from exprkit.fitting.fit_result import FitResult
@@ -39,8 +42,9 @@ from exprkit.runtime.progress import Progress, parts
 LOSSES = ("squares", "mae", "huber", "gaussian", "poisson")
 KINDS = {
     "squares": objective.SQUARES, "gaussian": objective.SQUARES, "mae": objective.ABSOLUTE,
-    "huber": objective.HUBER, "poisson": objective.POISSON,
+    "huber": objective.HUBER, "poisson": objective.POISSON, "sum": objective.SUM,
 }  # fmt: skip
+BY_KIND = {KINDS[loss]: loss for loss in ("squares", "mae", "huber", "sum")}  # as what a user's own loss is fitted
 # default of ``max_iter``; steep expressions lose a few powers of ten per step, 50 steps are enough for 97 of 100
 MAX_ITER = {"lm": 200, **first_order.MAX_ITER}
 METHODS = tuple(MAX_ITER)
@@ -62,6 +66,8 @@ def fit(
     init: Any = None,
     method: str = "lm",
     loss: str = "squares",
+    link: str | None = None,
+    columns: Any = None,
     delta: float = 1.0,
     max_iter: int | None = None,
     tol: float = 1e-8,
@@ -95,10 +101,17 @@ def fit(
         ``numpy.random.Generator`` and a shape (n_exprs, max_params).
     method : {"lm", "lbfgs", "adam"}
         Levenberg-Marquardt, or a gradient method ("squares", "gaussian" and "mae" only).
-    loss : {"squares", "mae", "huber", "gaussian", "poisson"}
+    loss : {"squares", "mae", "huber", "gaussian", "poisson"} or a loss of your own
         Squared errors; absolute errors, by reweighting; Huber's loss (``delta``); the likelihood of
         normal errors, whose variance is 1 / ``weights`` or, without weights, the mean square; the
-        likelihood of counts y >= 0, whose mean is the expression.
+        likelihood of counts y >= 0, whose mean is the expression.  Or an expression over f, y, w and ``columns``,
+        whose values are summed (``Evaluator.loss``): ``"((sqrt(f) - y) / s)^2 / 2"``.  What is a square, an
+        absolute value or ``huber(…, d)`` of s * h(f) + t, times a factor, goes by Levenberg-Marquardt, anything else by
+        L-BFGS; ``FitResult.method`` says which.
+    link : str, optional
+        What of an expression is compared with y: an operator's name as "sqrt", or an expression over f.
+    columns : dict of arrays (n_points,), optional
+        What a loss of your own names besides.
     delta : float
         Where Huber's loss turns from squares to absolute errors.
     max_iter : int, optional
@@ -142,10 +155,12 @@ def fit(
     X, y = tables.target_of(X, y)
     pop = on_host(inputs.population(pop, X))
     if one_of("missing", missing, ("raise", "drop")) == "drop":
+        if columns is not None:
+            raise ArgumentError("missing='drop' leaves rows of X, y and weights out, and columns= would keep them")
         X, y, weights = tables.complete(X, y, weights, pop)
     problem = FitProblem(
-        X, y, weights=weights, method=method, loss=loss, delta=delta, max_iter=max_iter, tol=tol, bounds=bounds,
-        backend=backend, precision=precision, dtype=dtype, threads=threads, **options,
+        X, y, weights=weights, method=method, loss=loss, link=link, columns=columns, delta=delta, max_iter=max_iter,
+        tol=tol, bounds=bounds, backend=backend, precision=precision, dtype=dtype, threads=threads, **options,
     )  # fmt: skip
     return problem.fit(pop, init=init, restarts=restarts, seed=seed, progress=progress)
 
@@ -177,11 +192,12 @@ class FitProblem:
 
     def __init__(
         self, X: Any, y: Any = None, *, weights: Any = None, method: str = "lm", loss: str = "squares",
-        delta: float = 1.0, max_iter: int | None = None, tol: float = 1e-8, bounds: Bounds = None,
-        backend: str = "auto", precision: Any = "ieee", dtype: Any = "float32", threads: int | None = None,
-        **options: Any,
+        link: str | None = None, columns: Any = None, delta: float = 1.0,
+        max_iter: int | None = None, tol: float = 1e-8, bounds: Bounds = None, backend: str = "auto",
+        precision: Any = "ieee", dtype: Any = "float32", threads: int | None = None, **options: Any,
     ) -> None:  # fmt: skip
-        _check(method, loss, delta, max_iter, tol)
+        self._own = OwnGoal.of(loss, link, columns, LOSSES)
+        _check(method, "squares" if self._own else loss, delta, max_iter, tol)
         check_options(options, FitProblem)
         self._X, self._y = tables.target_of(X, y)
         self._weights, self._bounds = weights, bounds
@@ -189,6 +205,8 @@ class FitProblem:
         self._steps = MAX_ITER[method] if max_iter is None else int(max_iter)
         self._settings = _backend(backend) if method == "lm" else backend, precision, threads, options
         self._dtype = dtype
+        self._max_iter = max_iter
+        self._inner: tuple[Composition, FitProblem] | None = None  # as what a loss of the user's own is fitted
         self._evaluators: dict[Any, Evaluator] = {}  # by type: float64's is for what float32 spoils
 
     def fit(
@@ -202,6 +220,8 @@ class FitProblem:
         starts = _starts(init, ev.pop, restarts, seed)
         target, w = ev.target(self._y, self._weights, own=True)
         ev.check_complete(target, w)
+        if self._own:
+            return self._fit_own(ev, starts, (lower, upper), (target, w), begin, progress)
         _check_target(target, w, self._loss)
         kind = KINDS[self._loss]
         scale = _floor(target, w) if kind == objective.ABSOLUTE else self._delta
@@ -209,7 +229,43 @@ class FitProblem:
         fitted = self._in_parts(ev, starts, target, w, settings, progress)
         host = inputs.on_host
         goal = FitGoal(self._loss, self._delta, host(ev.X), host(target), host(w), lower, upper)
-        return _result(ev, fitted, target, w, goal, begin)
+        return _result(ev, fitted, target, w, goal, begin, self._method)
+
+    def _fit_own(
+        self, ev: Evaluator, starts: np.ndarray, bounds: tuple[Any, Any], data: tuple[Any, Any], begin: float,
+        progress: Progress,
+    ) -> FitResult:  # fmt: skip
+        """The fit of a loss of the user's own: of one that is known, to expressions that are put into it."""
+        assert self._own is not None
+        if self._inner is None:
+            self._inner = self._known_problem(ev, self._own)
+        made, problem = self._inner
+        problem._bounds = None if bounds[0] is None else bounds
+        found = problem.fit(made.of(ev.pop), init=starts, progress=progress)
+        host, (target, w), total = inputs.on_host, data, float(np.sum(made.weights))
+        goal = FitGoal(self._own.words, self._delta, host(ev.X), host(target), host(w), *bounds)
+        by_link = self._own.loss is None
+        loss = found.loss * total if found.kind == "mae" and not by_link else found.loss
+        r2 = found.r2 if by_link else _r2(sums_of_squares(ev, found.params, target, w), goal)
+        return replace(
+            found, pop=ev.pop, loss=loss, r2=np.where(np.isfinite(loss), r2, np.nan), goal=goal, _evaluator=ev,
+            seconds=time.perf_counter() - begin, _composed=found,
+        )  # fmt: skip
+
+    def _known_problem(self, ev: Evaluator, own: OwnGoal) -> tuple[Composition, FitProblem]:
+        """What the expressions become, and the problem that they are fitted to then."""
+        points = inputs.loss_points(self._y, self._weights, own.columns, ev.n_points, ev.adopt)
+        made = own.composed(points, ev.X.shape[1], self._method == "lm")
+        loss = own.named if own.loss is None else BY_KIND[made.kind]
+        method = "lbfgs" if loss == "sum" and self._method == "lm" else self._method
+        backend, precision, threads, options = self._settings
+        problem = FitProblem(
+            inputs.with_columns(ev.X, made.columns, ev.dtype), made.target, method=method, backend=backend,
+            weights=None if np.all(made.weights == 1) else made.weights, delta=self._delta, max_iter=self._max_iter,
+            tol=self._tol, precision=precision, dtype=self._dtype, threads=threads, **options,
+        )  # fmt: skip
+        problem._loss, problem._delta = loss, made.delta if own.loss else self._delta
+        return made, problem
 
     def _in_parts(
         self, ev: Evaluator, starts: np.ndarray, y: Any, w: Any, options: Options, progress: Progress
@@ -416,22 +472,29 @@ def _pair(bounds: Any) -> tuple[Any, Any]:
 # ── results ──────────────────────────────────────────────────────────────────────────
 
 
-def _result(ev: Evaluator, fitted: Fitted, y: Any, w: Any, goal: FitGoal, begin: float) -> FitResult:
+def _result(
+    ev: Evaluator, fitted: Fitted, y: Any, w: Any, goal: FitGoal, begin: float, method: str
+) -> FitResult:
     """The result in words and numbers; ``y`` and ``w`` may lie on the device."""
     squares = KINDS[goal.loss] == objective.SQUARES
     sse = fitted.loss if squares else sums_of_squares(ev, fitted.params, y, w)
     sse = np.where(np.isfinite(fitted.loss), sse, np.nan)
-    counted = np.ones(len(goal.y)) if goal.w is None else goal.w.astype(np.float64)
-    some, total = counted > 0, float(counted.sum())
     with np.errstate(all="ignore"):
-        mean = np.sum(counted[some] * goal.y[some]) / total
-        r2 = 1 - sse / np.sum(counted[some] * (goal.y[some] - mean) ** 2)
-        value = _in_terms_of(goal, fitted.loss, total)
+        value = _in_terms_of(goal, fitted.loss, float(len(goal.y) if goal.w is None else goal.w.sum(dtype=np.float64)))
     at_bound = _at_bound(fitted.params, goal, ev.dtype)
     return FitResult(
-        ev.pop, fitted.params, value, fitted.iterations, fitted.status, r2, fitted.evaluations,
-        time.perf_counter() - begin, at_bound, goal, ev,
+        ev.pop, fitted.params, value, fitted.iterations, fitted.status, _r2(sse, goal), fitted.evaluations,
+        time.perf_counter() - begin, at_bound, goal, ev, method,
     )  # fmt: skip
+
+
+def _r2(sse: np.ndarray, goal: FitGoal) -> np.ndarray:
+    """1 - sse / sum w (y - mean y)^2."""
+    counted = np.ones(len(goal.y)) if goal.w is None else goal.w.astype(np.float64)
+    some = counted > 0
+    with np.errstate(all="ignore"):
+        mean = np.sum(counted[some] * goal.y[some]) / counted.sum()
+        return 1 - sse / np.sum(counted[some] * (goal.y[some] - mean) ** 2)
 
 
 def _at_bound(params: np.ndarray, goal: FitGoal, dtype: np.dtype) -> np.ndarray:

@@ -57,6 +57,8 @@ class FitResult:
     ``at_bound``         bool (n_exprs, max_params): the parameter ended at a finite bound of its own, so that
                          it says where the bound is and not what the data say
     ``r2``               float64 (n_exprs,): 1 - sum w r^2 / sum w (y - mean y)^2
+    ``method``           "lm", "lbfgs" or "adam": of a loss of your own that is no square, no absolute value and not
+                         Huber's, L-BFGS takes the place of Levenberg-Marquardt
     ``n_evaluations``    normal equations (or gradients) made, of all expressions and starts
     ``seconds``          the time it took
     ``covariance``       float64 (n_exprs, max_params, max_params) of the parameters, made when first
@@ -82,6 +84,8 @@ class FitResult:
     at_bound: np.ndarray
     goal: FitGoal = field(repr=False)
     _evaluator: Evaluator | None = field(repr=False)
+    method: str = "lm"
+    _composed: FitResult | None = field(default=None, repr=False)  # of what a loss of the user's own was fitted as
     index: Any = None
     columns: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -119,6 +123,8 @@ class FitResult:
 
     @functools.cached_property
     def covariance(self) -> np.ndarray:
+        if self._composed is not None:
+            return self._composed.covariance
         return covariance(self.evaluator, self.params, self.goal, self.at_bound)
 
     @functools.cached_property
@@ -171,7 +177,8 @@ class FitResult:
         part = FitResult(
             pop, self.params[order, :width], self.loss[order], self.iterations[order], self.status[order],
             self.r2[order], self.n_evaluations, self.seconds, self.at_bound[order, :width],
-            self.goal._replace(lower=lower, upper=upper), None, self.index[order],
+            self.goal._replace(lower=lower, upper=upper), None, self.method,
+            None if self._composed is None else self._composed[order], self.index[order],
             {name: column[order] for name, column in self.columns.items()},
         )  # fmt: skip
         if "covariance" in self.__dict__:

@@ -591,10 +591,21 @@ BY_SPELLING: dict[str, Operator] = {
 COPY = BY_NAME["copy"].code  # the operator that leaves its operand as it is
 # those that a derivative is put together with, and simplified by
 ADD, SUB, MUL, DIV, POW, NEG, INV = (BY_NAME[name].code for name in ("add", "sub", "mul", "div", "pow", "neg", "inv"))
+# those that a loss of the user's own is recognised by
+SQR, ABS = (BY_NAME[name].code for name in ("sqr", "abs"))
 STRONG_MUL, STRONG_DIV = (BY_NAME[BY_CODE[code].rewrite.in_derivative or ""].code for code in (MUL, DIV))
 ARITY = np.zeros(256, np.uint8)  # by code, for compiled loops; 0 where there is no operator
 ARITY[list(BY_CODE)] = [row.arity for row in BY_CODE.values()]
 ARITY.flags.writeable = False
+
+# ── formulas that a loss may name, operators of the user's own as it were (``evaluate/loss_text.py``) ─
+
+HUBER = "huber(a, b) = min(abs(a), b) * (abs(a) - 0.5 * min(abs(a), b))"  # P. J. Huber, 1964
+LOSS_FORMULAS = (
+    HUBER,
+    "pinball(a, b) = max(b * a, (b - 1) * a)",  # R. Koenker and G. Bassett, 1978: of quantile b; a is y - f
+    "logcosh(a) = abs(a) + log(1 + exp(-2 * abs(a))) - 0.6931471805599453",
+)
 
 # ── sets of operators by name, for generated populations (``generate.py``) ───────────
 

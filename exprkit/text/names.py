@@ -16,13 +16,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from exprkit.errors import ParseError, brief, listed, whole_number
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.text.tokens import CONSTANT, MAX_INDEX, OPERATOR, PARAMETER, VARIABLE
 
 CONSTANTS: dict[str, float] = {
@@ -66,25 +65,38 @@ class Names:
         self._of_data = of_data
         self.variables, self.max_x = _given(variables, VARIABLE)
         self.parameters, self.max_p = _given(parameters, PARAMETER)
-        self._meanings = dict(self._words())
+        self._made_with, self._made = -1, dict[str, tuple[int, int]]()
+        self._tables: tuple[dict[str, tuple[int, int]], NameTable] | None = None
+        self._check()
+
+    @property
+    def _meanings(self) -> dict[str, tuple[int, int]]:
+        """Every word with its (kind, value), those of the form x1 and p1 excepted; made anew for new operators."""
+        n_defined = defined.count()
+        if self._made_with != n_defined:
+            self._made, self._made_with = dict(self._words()), n_defined
+        return self._made
 
     def _words(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Every word with its (kind, value), those of the form x1 and p1 excepted."""
-        for spelling, row in ops.BY_SPELLING.items():
+        for spelling, row in defined.spellings().items():
             yield spelling, (OPERATOR, row.code)
         for spelling, number in CONSTANTS.items():
             yield spelling, (CONSTANT, int(np.float64(number).view(np.uint64)))
-        taken: dict[str, str] = {}
         for kind, words in ((VARIABLE, self.variables), (PARAMETER, self.parameters)):
             for index, word in enumerate(words or ()):
-                self._check_free(word, kind, taken)
                 yield QUOTE + word + QUOTE, (kind, index)
-                if in_text(word) == word:
+                if in_text(word) == word:  # a name is older than an operator of the same name
                     yield word, (kind, index)
+
+    def _check(self) -> None:
+        taken: dict[str, str] = {}
+        for kind, words in ((VARIABLE, self.variables), (PARAMETER, self.parameters)):
+            for word in words or ():
+                self._check_free(word, kind, taken)
 
     def _check_free(self, word: str, kind: int, taken: dict[str, str]) -> None:
         what = PLURAL[kind]
-        if word in ops.BY_SPELLING and not self._of_data:
+        if defined.spelled(word) and not self._of_data:
             raise ParseError(f"{what}: {word!r} is a function of exprkit; give it another name")
         if word in CONSTANTS:
             raise ParseError(f"{what}: {word!r} is a constant; give it another name")
@@ -127,24 +139,30 @@ class Names:
                 listed += [f"{NUMBERED[kind]}{i}" for i in range(1, min(limit, 9) + 1)]
         return listed
 
-    @cached_property
+    @property
     def table(self) -> NameTable:
         """The same for the compiled parser."""
-        words = [word.encode() for word in self._meanings]
-        slots = np.full(1 << (4 * len(words) - 1).bit_length(), -1, np.int32)
-        for index, word in enumerate(words):
-            slot = _hash(word) & (len(slots) - 1)
-            while slots[slot] >= 0:
-                slot = (slot + 1) & (len(slots) - 1)
-            slots[slot] = index
-        ends = np.cumsum([0, *map(len, words)])
-        meanings = np.array(list(self._meanings.values()), np.uint64)
-        return NameTable(
-            spellings=np.frombuffer(b"".join(words), np.uint8),
-            entries=np.column_stack([ends[:-1].astype(np.uint64), ends[1:].astype(np.uint64), meanings]),
-            slots=slots,
-            numbered=np.array([self.max_x, self.max_p]),
-        )
+        meanings, made = self._meanings, self._tables
+        if made is None or made[0] is not meanings:
+            self._tables = made = meanings, _table(meanings, np.array([self.max_x, self.max_p]))
+        return made[1]
+
+
+def _table(meanings: dict[str, tuple[int, int]], numbered: np.ndarray) -> NameTable:
+    words = [word.encode() for word in meanings]
+    slots = np.full(1 << (4 * len(words) - 1).bit_length(), -1, np.int32)
+    for index, word in enumerate(words):
+        slot = _hash(word) & (len(slots) - 1)
+        while slots[slot] >= 0:
+            slot = (slot + 1) & (len(slots) - 1)
+        slots[slot] = index
+    ends = np.cumsum([0, *map(len, words)]).astype(np.uint64)
+    return NameTable(
+        spellings=np.frombuffer(b"".join(words), np.uint8),
+        entries=np.column_stack([ends[:-1], ends[1:], np.array(list(meanings.values()), np.uint64)]),
+        slots=slots,
+        numbered=numbered,
+    )
 
 
 def _hash(word: bytes) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from exprkit.errors import ParseError, nearest
-from exprkit.operators import ops
+from exprkit.operators import defined
 from exprkit.text import shunting_yard
 from exprkit.text.names import MAX_INDEX, NUMBERED, PLURAL, QUOTE, Names, in_text
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
@@ -183,7 +183,7 @@ def _operand_expected(fault: Fault) -> str:
     here, before = fault.here(), fault.before()
     if here == ")" and before.endswith("("):
         name = re.search(r"([^\W\d]\w*)\s*\($", before)
-        if name and name[1] in ops.BY_SPELLING:
+        if name and defined.spelled(name[1]):
             return _takes(name[1], 0)
         return "nothing between the parentheses"
     what = quoted(here) if here else "the end of the text"
@@ -243,7 +243,7 @@ def _bare_function(fault: Fault) -> str:
     word = fault.here()
     if word in (fault.names.variables or ()) or word in (fault.names.parameters or ()):
         return f"{quoted(word)} is a function; what is called so as well is written {in_text(word)}"
-    return f"{quoted(word)} is a function: write {word}({'…, …' if ops.BY_SPELLING[word].arity == 2 else '…'})"
+    return f"{quoted(word)} is a function: write {word}({', '.join('…' * defined.spellings()[word].arity)})"
 
 
 def _not_opened(fault: Fault) -> str:
@@ -264,7 +264,7 @@ def _arguments(fault: Fault) -> str:
 
 
 def _takes(name: str, count: int) -> str:
-    row = ops.BY_SPELLING[name]
+    row = defined.spellings()[name]
     more = " or more" if row.chain else ""
     return f"{quoted(name)} takes {row.arity}{more} argument{'s' * (row.arity > 1)}, {count or 'none'} given"
 

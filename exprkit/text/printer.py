@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.runtime.bags import empty
 from exprkit.text import notation as infix
 from exprkit.text.names import NUMBERED, in_text
@@ -34,7 +34,7 @@ FRACTION = POWER - 1  # is one block of its own, except under an exponent
 def texts(pop: NamedTokens) -> list[str]:
     """All expressions as text; an empty one for those without tokens."""
     words = [list(map(in_text, of_kind)) for of_kind in _leaf_words(pop)]
-    return _written(pop, [list(map(number_text, _numbers(pop))), *words], _text_tables())
+    return _written(pop, [list(map(number_text, _numbers(pop))), *words], _text_tables(defined.count()))
 
 
 def latex(
@@ -46,7 +46,8 @@ def latex(
     """
     words = [list(map(word_latex, of_kind)) for of_kind in _leaf_words(pop)]
     words[1] = words[1] if parameters is None else parameters
-    return _written(pop, [[_number_latex(number, written) for number in _numbers(pop)], *words], _latex_tables())
+    numbers = [_number_latex(number, written) for number in _numbers(pop)]
+    return _written(pop, [numbers, *words], _latex_tables(defined.count()))
 
 
 def number_text(number: float) -> str:
@@ -97,6 +98,7 @@ def word_latex(word: str) -> str:
 # ── notations ────────────────────────────────────────────────────────────────────────
 
 Tables = tuple[list[str], np.ndarray, np.ndarray]  # pieces, need, strength
+Parts = tuple[str, str, str, str]  # of an operator: before, twice between, after
 
 
 def _strengths(prefix_on_the_right: int) -> np.ndarray:
@@ -113,54 +115,69 @@ def _after_sign(on_the_right: int) -> tuple[int, int, int]:
     return sign, on_the_right, 0
 
 
-@cache
-def _text_tables() -> Tables:
+@lru_cache(maxsize=1)
+def _text_tables(n_defined: int) -> Tables:
     pieces = [""] * infix.FIRST_LEAF
     pieces[infix.OPENING], pieces[infix.CLOSING] = "(", ")"
     need, strength = np.zeros((256, 3), np.uint8), _strengths(ATOM)
-    for row in ops.OPERATORS:
+    for row in defined.all_rows():
         if row.infix is None:
-            parts = f"{row.name}(", ", ", ")"
+            parts = _placed([f"{row.name}(", *[", "] * (row.arity - 1), ")"])
         elif row.arity == 1:
-            parts = row.infix, "", ""
+            parts = row.infix, "", "", ""
             need[row.code], strength[row.code] = row.precedence, _after_sign(ATOM)
         else:
-            parts = "", f" {row.infix} ", ""
+            parts = "", f" {row.infix} ", "", ""
             need[row.code] = row.precedence + row.right, row.precedence + (not row.right), 0
             strength[row.code] = row.precedence
-        pieces[3 * row.code : 3 * row.code + 3] = parts
+        _put(pieces, row, parts)
     return pieces, need, strength
 
 
-@cache
-def _latex_tables() -> Tables:
+@lru_cache(maxsize=1)
+def _latex_tables(n_defined: int) -> Tables:
     pieces = [""] * infix.FIRST_LEAF
     pieces[infix.OPENING], pieces[infix.CLOSING] = r"\left(", r"\right)"
     need, strength = np.zeros((256, 3), np.uint8), _strengths(0)
     strength[infix.SCIENTIFIC, : infix.PREFIX] = FRACTION
-    for row in ops.OPERATORS:
+    for row in defined.all_rows():
         parts = _latex_parts(row)
-        binary = row.arity == 2
+        several = row.arity > 1
         sides = (row.precedence + row.right, row.precedence + (not row.right)) if row.infix else (ATOM, ATOM)
         # operands at the template's edges touch what stands around, so they may need delimiters
         need[row.code, infix.LEFT] = sides[0] if parts[0] == "" else 0
-        need[row.code, infix.RIGHT] = sides[1] if binary and parts[2] == "" else 0
-        need[row.code, infix.PREFIX] = row.precedence if not binary and parts[2] == "" else 0
+        need[row.code, infix.RIGHT] = sides[1] if several and parts[infix.AFTER] == "" else 0
+        need[row.code, infix.PREFIX] = row.precedence if not several and parts[infix.AFTER] == "" else 0
         strength[row.code] = _latex_strength(row)
-        pieces[3 * row.code : 3 * row.code + 3] = parts
+        _put(pieces, row, parts)
     return pieces, need, strength
 
 
-def _latex_parts(row: ops.Operator) -> tuple[str, str, str]:
-    """The template around its operands: before a, between, after b."""
-    filled = row.latex.format(a="\0", b="\0")
-    before, between, *after = filled.split("\0")
-    return (before, between, after[0]) if after else (before, "", between)
+def _put(pieces: list[str], row: defined.Written, parts: Parts) -> None:
+    first = infix.PIECES_OF_OPERATOR * row.code
+    pieces[first : first + infix.PIECES_OF_OPERATOR] = parts
 
 
-def _latex_strength(row: ops.Operator) -> int | tuple[int, int, int]:
+def _placed(parts: Sequence[str]) -> Parts:
+    """What stands before, between and after operands, as four pieces."""
+    before, *between, after = parts
+    first, second = [*between, "", ""][:2]
+    return before, first, second, after
+
+
+def _latex_parts(row: defined.Written) -> Parts:
+    """The template around its operands."""
+    if isinstance(row, defined.Definition):
+        return _placed(row.latex_parts)
+    return _placed(row.latex.format(a="\0", b="\0").split("\0"))
+
+
+def _latex_strength(row: defined.Written) -> int | tuple[int, int, int]:
     if row.infix and row.arity == 1:
         return _after_sign(0)
+    if isinstance(row, defined.Definition):
+        first, last = row.latex_parts[0], row.latex_parts[-1]
+        return 0 if "" in (first, last) else ATOM if last.endswith(r"\right)") else FRACTION
     if row.latex.startswith(r"\frac"):
         return FRACTION
     if "^{{" in row.latex:
@@ -174,7 +191,7 @@ def _written(pop: NamedTokens, leaves: list[list[str]], tables: Tables) -> list[
     encoded = [piece.encode() for piece in (*pieces, *leaves[0], *leaves[1], *leaves[2])]
     notation = infix.Notation(
         np.frombuffer(b"".join(encoded) or b" ", np.uint8), np.cumsum([0, *map(len, encoded)]), need, strength,
-        np.array([code in ops.BY_CODE and _is_prefix(ops.BY_CODE[code]) for code in range(256)]), ops.ARITY,
+        _prefixes(), defined.arity(),
     )  # fmt: skip
     piece, form = _leaf_pieces(pop.kinds, pop.values, leaves[0], len(leaves[1]))
     longest = int(np.diff(pop.offsets).max(initial=0))
@@ -184,8 +201,11 @@ def _written(pop: NamedTokens, leaves: list[list[str]], tables: Tables) -> list[
     return writing.out[:n].tobytes().decode().split("\0")[:-1]
 
 
-def _is_prefix(row: ops.Operator) -> bool:
-    return row.infix is not None and row.arity == 1
+def _prefixes() -> np.ndarray:
+    """By code: whether the operator stands before its operand."""
+    prefix = np.zeros(256, np.bool_)
+    prefix[[row.code for row in ops.OPERATORS if row.infix is not None and row.arity == 1]] = True
+    return prefix
 
 
 def _leaf_pieces(

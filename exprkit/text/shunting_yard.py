@@ -26,12 +26,12 @@ stack commas   how many arguments of a wall are complete
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.runtime.bags import empty
 from exprkit.runtime.jit import compiled
 from exprkit.text.decimals import SIGN_BIT, nearest
@@ -76,9 +76,13 @@ FNV_BASIS, FNV_PRIME = np.uint32(0x811C9DC5), np.uint32(0x01000193)
 ) = range(9)
 
 
-@cache
 def rules() -> np.ndarray:
-    """The operator table as an array, for the compiled functions below."""
+    """The operators as an array, for the compiled functions below."""
+    return _rules(defined.count())
+
+
+@lru_cache(maxsize=1)
+def _rules(n_defined: int) -> np.ndarray:
     table = np.zeros((9, 256), np.uint8)
     for kind, characters in ((SPACE, b" \t\n\r\v\f"), (DIGIT, b"0123456789"), (DOT, b"."), (OPEN, b"("),
                              (CLOSE, b")"), (COMMA, b","), (SYMBOL, b"/"), (END, b"\0"), (QUOTE, b"`")):  # fmt: skip
@@ -97,6 +101,8 @@ def rules() -> np.ndarray:
                 table[BYTE_CLASS, ord(symbol[0])] = SYMBOL
                 table[PREFIXES, 0] = row.precedence if kind == PREFIX else table[PREFIXES, 0]
     table[PREFIX, ord("+")], table[DOUBLED, ord("/")] = PLUS_SIGN, RATIONAL_SIGN
+    for one in defined.definitions()[:n_defined]:
+        table[[PRECEDENCE, POPS, ARITY], one.code] = one.precedence, one.precedence, one.arity
     table.flags.writeable = False
     return table
 
