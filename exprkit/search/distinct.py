@@ -43,6 +43,7 @@ from exprkit.search.families import (
     FREE,
     K,
     KIND,
+    LIN,
     LOG,
     M,
     POINTS,
@@ -50,8 +51,8 @@ from exprkit.search.families import (
     SCALE,
     SLOTS,
     UNDEFINED,
-    Families,
     WIDTH,
+    Families,
     hold_all_of,
     keys_of,
     normalise,
@@ -60,7 +61,9 @@ from exprkit.search.families import (
 )
 from exprkit.search.family_rules import FUNCTION_FORM, apply, bring, formed, has_rule
 from exprkit.search.grammar import Block, Grammar
+from exprkit.text.tokens import Words
 
+OTHERS = 2  # keys of a function beside its own
 CHUNK = 1 << 16  # combinations at a time
 WORK = 64  # of a combination, in the tokens that ``slices`` counts by
 SEED = 20221121  # of the places that functions are told apart at
@@ -98,6 +101,9 @@ class Known(NamedTuple):
     trees: Annotated[np.ndarray, "float64[n]"]  # those of the size at work
     n_params: Annotated[np.ndarray, "int64[n]"]  # the fewest of a tree of the size at work
     slots: Annotated[np.ndarray, "int64[s]"]
+    other_keys: Annotated[np.ndarray, "uint64[o, 2]"]  # of functions whose numbers are held: the same families
+    other_of: Annotated[np.ndarray, "int64[o]"]
+    other_slots: Annotated[np.ndarray, "int64[t]"]
 
 
 class Members(NamedTuple):
@@ -106,10 +112,6 @@ class Members(NamedTuple):
     functions: np.ndarray
     trees: np.ndarray
     n_params: np.ndarray
-
-
-class Stopped(Exception):
-    """The enumeration was asked to stop."""
 
 
 class Enumeration:
@@ -141,7 +143,7 @@ class Enumeration:
         self._stored = empty(Stored, n=1 << 10, r=1 << 11)
         self._n_rows = 0
         self._known = _no_functions(1 << 12)
-        self._n = 0
+        self._n = self._n_others = 0
         self._forms = forms_of.no_forms(1 << 12)
 
     def __len__(self) -> int:
@@ -164,14 +166,23 @@ class Enumeration:
         new = np.arange(self.first_of_size[size], self._n)
         return new[self.part_of[new] == new]
 
-    def population(self, functions: Iterable[int] | np.ndarray) -> Population:
+    def population(self, functions: Iterable[int] | np.ndarray, variables: Words = None) -> Population:
         """The shortest form of each of these functions."""
-        numbers = np.asarray(list(functions) if not isinstance(functions, np.ndarray) else functions, np.int64)
-        first = self._known.first_form[numbers].copy()
+        return self.population_of_forms(self.forms(np.array(list(functions), np.int64)), variables)
+
+    def forms(self, functions: np.ndarray) -> np.ndarray:
+        """The number of the shortest form of each function, of the sizes done so far."""
+        first = self._known.first_form[functions]
         best = np.empty_like(first)
         forms_of.best_forms(self._forms, first, best)
-        tokens, offsets = forms_of.tokens_of(self._forms, best, self.grammar.n_vars)
-        return Population._adopt(*tokens, offsets)
+        return best
+
+    def population_of_forms(self, forms: np.ndarray, variables: Words = None) -> Population:
+        tokens, offsets = forms_of.tokens_of(self._forms, forms, self.grammar.n_vars)
+        return Population._adopt(*tokens, offsets, variables)
+
+    def sizes_of_forms(self, forms: np.ndarray) -> np.ndarray:
+        return self._forms.size[forms]
 
     def find(self, pop: Population) -> np.ndarray:
         """The number of each expression's function; -1: it is none of those found."""
@@ -183,7 +194,8 @@ class Enumeration:
 
     def stands_for(self, functions: np.ndarray) -> np.ndarray:
         """How many trees of the sizes done each function stands for."""
-        together = np.bincount(self.part_of, self._known.stands_for[: self._n], minlength=self._n)
+        n = len(self.part_of)
+        together = np.bincount(self.part_of, self._known.stands_for[:n], minlength=n)
         return together[functions]
 
     @property
@@ -257,7 +269,7 @@ class Enumeration:
     def _number(self, made: Made) -> np.ndarray:
         """Look every combination up; gives those that are new, in their order."""
         if self._n + len(made.keys) > len(self._known.stands_for):
-            self._known = _with_room(self._known, self._n, 2 * (self._n + len(made.keys)))
+            self._known = _with_room(self._known, self._n, self._n_others, 2 * (self._n + len(made.keys)))
         new = np.empty(len(made.keys), np.int64)
         found = _look_up(self._known, made, self._n, new)
         self._n += int(found)
@@ -280,16 +292,20 @@ class Enumeration:
         call = _Call(operator.code, operator.arity, operator.commutative, has_rule(operator.code))
         cuts = slices.cut(np.arange(len(new) + 1) * WORK, self.threads)
         slices.each(functools.partial(_keys_of_some, self._stored, made, call, self._stored, new), cuts)
+        others = np.zeros((len(new), OTHERS, 2), np.uint64)
+        slices.each(functools.partial(_other_keys, self._stored, before, others), cuts)
+        self._n_others = _add_others(self._known, self._n_others, before, others)
 
     def _finish(self, size: int) -> None:
         known, n, first = self._known, self._n, self.first_of_size[size]
-        there = np.flatnonzero(known.trees[:n] > 0)
-        self._members.append(Members(there, known.trees[there].copy(), known.n_params[there].copy()))
-        known.stands_for[there] += known.trees[there]
         part_of = np.arange(first, n)
         _find_wider(known, first, part_of)
         self.part_of = np.concatenate([self.part_of, part_of])
-        self.n_of_size.append(len(np.unique(self.part_of[there])))
+        _hand_over(known, self.part_of)
+        there = np.flatnonzero(known.trees[:n] > 0)
+        self._members.append(Members(there, known.trees[there].copy(), known.n_params[there].copy()))
+        known.stands_for[there] += known.trees[there]
+        self.n_of_size.append(len(there))
         self.first_of_size.append(n)
         self.size = size
 
@@ -305,14 +321,16 @@ def places(n_vars: int) -> np.ndarray:
 
 
 def _no_functions(room: int) -> Known:
-    return zeros(Known, n=room, s=2 << room.bit_length())
+    return zeros(Known, n=room, s=2 << room.bit_length(), o=OTHERS * room, t=OTHERS * 2 << room.bit_length())
 
 
-def _with_room(known: Known, n: int, room: int) -> Known:
+def _with_room(known: Known, n: int, n_others: int, room: int) -> Known:
     larger = _no_functions(room)
-    for old, new in zip(known[:-1], larger[:-1], strict=True):
-        new[:n] = old[:n]
-    _fill_table(larger, n)
+    for name, old, new in zip(Known._fields, known, larger, strict=True):
+        count = 0 if name.endswith("slots") else n_others if name.startswith("other") else n
+        new[:count] = old[:count]
+    _fill(larger.keys, larger.slots, 0, n)
+    _fill(larger.other_keys, larger.other_slots, 0, n_others)
     return larger
 
 
@@ -448,23 +466,55 @@ def _wider_key(work, made, i):
 
 
 @compiled
+def _other_keys(stored, first, others, begin, end):
+    """The keys of new functions with their numbers held, as a function of them and in the other form."""
+    work, keys = _work(), np.zeros((1, 2), np.uint64)
+    for i in range(begin, end):
+        _load(stored, first + i, work, 0)
+        keys_of(work, 0, keys, 0)
+        for j in range(OTHERS):
+            _load(stored, first + i, work, 0)
+            form = FUNCTION_FORM if j == 0 else LIN if work.heads[0, KIND] == LOG else LOG
+            if formed(work, 0, form, 0) == FINE and normalise(work, 0) == FINE:
+                keys_of(work, 0, others[i], j)
+                if others[i, j, 0] == keys[0, 0]:
+                    others[i, j, 0] = others[i, j, 1] = np.uint64(0)
+
+
+@compiled
+def _add_others(known, n, first, others):
+    """Note the other keys of new functions, where nobody has them; gives how many there are then."""
+    mask = np.uint64(len(known.other_slots) - 1)
+    for i in range(len(others)):
+        for j in range(OTHERS):
+            key, other = others[i, j, 0], others[i, j, 1]
+            if key == 0:
+                continue
+            slot = _slot_of(known.other_keys, known.other_slots, key, other, mask)
+            if known.other_slots[slot] == 0:
+                known.other_keys[n, 0], known.other_keys[n, 1], known.other_of[n] = key, other, first + i
+                known.other_slots[slot] = n + 1
+                n += 1
+    return n
+
+
+@compiled
 def _look_up(known, made, n, new):
     """Number the combinations' functions; gives how many are new, and which, in ``new``."""
-    mask, found = np.uint64(len(known.slots) - 1), 0
+    found = 0
     for i in range(len(made.keys)):
         made.functions[i] = -1
         if made.n_rows[i] == 0:
             continue
-        slot = _slot_of(known, made.keys[i, 0], made.keys[i, 1], mask)
-        if known.slots[slot] == 0:
+        function = _number_of(known, made.keys[i, 0], made.keys[i, 1])
+        if function < 0:
             function = n + found
-            known.slots[slot] = function + 1
             for j in range(2):
                 known.keys[function, j], known.wider[function, j] = made.keys[i, j], made.wider[i, j]
+            _fill(known.keys, known.slots, function, function + 1)
             known.first_form[function], known.stands_for[function], known.trees[function] = -1, 0.0, 0.0
             new[found] = i
             found += 1
-        function = known.slots[slot] - 1
         made.functions[i] = function
         if known.trees[function] == 0.0 or made.n_params[i] < known.n_params[function]:
             known.n_params[function] = made.n_params[i]
@@ -473,12 +523,22 @@ def _look_up(known, made, n, new):
 
 
 @compiled
-def _slot_of(known, key, other, mask):
-    """Where a function stands in the table, or is to stand."""
+def _number_of(known, key, other):
+    """The function that has this key, or whose other one it is; -1: none."""
+    slot = _slot_of(known.keys, known.slots, key, other, np.uint64(len(known.slots) - 1))
+    if known.slots[slot] > 0:
+        return known.slots[slot] - 1
+    slot = _slot_of(known.other_keys, known.other_slots, key, other, np.uint64(len(known.other_slots) - 1))
+    return known.other_of[known.other_slots[slot] - 1] if known.other_slots[slot] > 0 else -1
+
+
+@compiled
+def _slot_of(keys, slots, key, other, mask):
+    """Where a key stands in a table, or is to stand."""
     slot = key & mask
-    while known.slots[slot] > 0:
-        function = known.slots[slot] - 1
-        if known.keys[function, 0] == key and known.keys[function, 1] == other:
+    while slots[slot] > 0:
+        i = slots[slot] - 1
+        if keys[i, 0] == key and keys[i, 1] == other:
             break
         slot = (slot + np.uint64(1)) & mask
     return slot
@@ -486,25 +546,34 @@ def _slot_of(known, key, other, mask):
 
 @compiled
 def _find(known, keys, numbers):
-    mask = np.uint64(len(known.slots) - 1)
     for i in range(len(keys)):
-        numbers[i] = known.slots[_slot_of(known, keys[i, 0], keys[i, 1], mask)] - 1
+        numbers[i] = _number_of(known, keys[i, 0], keys[i, 1])
 
 
 @compiled
-def _fill_table(known, n):
-    mask = np.uint64(len(known.slots) - 1)
-    for function in range(n):
-        known.slots[_slot_of(known, known.keys[function, 0], known.keys[function, 1], mask)] = function + 1
+def _fill(keys, slots, first, end):
+    mask = np.uint64(len(slots) - 1)
+    for i in range(first, end):
+        slots[_slot_of(keys, slots, keys[i, 0], keys[i, 1], mask)] = i + 1
 
 
 @compiled
 def _find_wider(known, first, part_of):
     """By function from ``first`` on the one that stands for it."""
-    mask = np.uint64(len(known.slots) - 1)
     for i in range(len(part_of)):
-        function = first + i
-        if known.wider[function, 0] != 0:
-            slot = _slot_of(known, known.wider[function, 0], known.wider[function, 1], mask)
-            if known.slots[slot] > 0:
-                part_of[i] = known.slots[slot] - 1
+        if known.wider[first + i, 0] != 0:
+            function = _number_of(known, known.wider[first + i, 0], known.wider[first + i, 1])
+            if function >= 0:
+                part_of[i] = function
+
+
+@compiled
+def _hand_over(known, part_of):
+    """What is part of another function hands its trees over to it."""
+    for i in range(len(part_of)):
+        whole = part_of[i]
+        if whole != i and known.trees[i] > 0:
+            if known.trees[whole] == 0.0:
+                known.n_params[whole] = max(known.n_params[whole], known.n_params[i])
+            known.trees[whole] += known.trees[i]
+            known.trees[i] = 0.0

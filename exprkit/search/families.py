@@ -398,6 +398,16 @@ def hold(f, a, name):
 
 
 @compiled
+def hold_number(f, a, h):
+    """Hold a number more, named by a hash; gives its name, which is another where that is held already, or -1: no room."""
+    if f.heads[a, HELD] == MOST_HELD:
+        return -1
+    while not hold(f, a, name_of(h)):
+        h = mixed(h + np.uint64(1))
+    return name_of(h)
+
+
+@compiled
 def hold_all_of(f, a, b):
     """Note that family a holds what b does; False where one is in both."""
     for j in range(f.heads[b, HELD]):
@@ -484,19 +494,32 @@ def _hold_beside(f, a, salt):
     h, bits = mixed(np.uint64(salt) + np.uint64(1)), np.empty(1)
     for r in range(1, m + 1):
         for draw in range(DRAWS):
-            at = draw * POINTS + there
-            beside = rows[a, 0, at] / rows[a, r, at]
+            beside = 1.0 / _size_of_quotient(f, a, r, draw, there)
             for k in range(draw * POINTS, (draw + 1) * POINTS):
                 rows[a, r, k] *= beside
                 h = joined(h, rounded(rows[a, r, k] / rows[a, 0, k], bits))
     heads[a, M] = 0
     for r in range(1, m + 1):
-        name = name_of(joined(h, np.uint64(r)))
-        if not hold(f, a, name):
+        name = hold_number(f, a, joined(h, np.uint64(r)))
+        if name < 0:
             return False
         for k in range(K):
             rows[a, 0, k] += held_value(name, k // POINTS) * rows[a, r, k]
     return True
+
+
+@divides
+def _size_of_quotient(f, a, r, draw, there):
+    """The geometric mean of abs(U / W) in a draw, with the sign that U / W has at a point."""
+    logarithms, n = 0.0, 0
+    for k in range(draw * POINTS, (draw + 1) * POINTS):
+        quotient = abs(f.rows[a, r, k] / f.rows[a, 0, k])
+        if 0.0 < quotient < np.inf:
+            logarithms += np.log(quotient)
+            n += 1
+    at = draw * POINTS + there
+    size = np.exp(logarithms / n)
+    return size if (f.rows[a, r, at] < 0) == (f.rows[a, 0, at] < 0) else -size
 
 
 @compiled
@@ -512,6 +535,19 @@ def _where_none_is_zero(f, a):
     return -1
 
 
+@divides
+def _largest_as_one(f, a):
+    """Every U by its largest size in each draw, so that no exponential of it is huge."""
+    rows = f.rows
+    for r in range(1, f.heads[a, M] + 1):
+        for draw in range(DRAWS):
+            largest = 0.0
+            for k in range(draw * POINTS, (draw + 1) * POINTS):
+                largest = max(largest, abs(rows[a, r, k])) if np.isfinite(rows[a, r, k]) else largest
+            for k in range(draw * POINTS, (draw + 1) * POINTS):
+                rows[a, r, k] /= largest
+
+
 @compiled
 def as_lin(f, a, salt):
     """A LOG as a LIN, with numbers held where that takes it."""
@@ -519,17 +555,18 @@ def as_lin(f, a, salt):
     if heads[a, KIND] == LIN:
         return FINE
     m = heads[a, M]
+    _largest_as_one(f, a)
     h = rows_hash(f, a, 1, m + 1, mixed(np.uint64(salt) + np.uint64(0x5D1)))
     heads[a, M] = 0
     for r in range(1, m + 1):
-        name = name_of(joined(h, np.uint64(r)))
-        if not hold(f, a, name):
+        name = hold_number(f, a, joined(h, np.uint64(r)))
+        if name < 0:
             return OPAQUE
         for k in range(K):
             rows[a, 0, k] += held_value(name, k // POINTS) * rows[a, r, k]
     if heads[a, SCALE] == POSITIVE:
-        name = name_of(rows_hash(f, a, 0, 1, mixed(np.uint64(salt) + np.uint64(0x5CA1E))))
-        if not hold(f, a, name):
+        name = hold_number(f, a, rows_hash(f, a, 0, 1, mixed(np.uint64(salt) + np.uint64(0x5CA1E))))
+        if name < 0:
             return OPAQUE
         for k in range(K):
             rows[a, 0, k] += held_value(name, k // POINTS)
@@ -551,8 +588,8 @@ def as_function(f, a, salt):
     h, m = rows_hash(f, a, 1, heads[a, M] + 1, mixed(np.uint64(salt) + np.uint64(0xC0E))), heads[a, M]
     heads[a, M] = heads[a, CONE] = 0
     for r in range(1, m + 1):
-        name = name_of(joined(h, np.uint64(r)))
-        if not hold(f, a, name):
+        name = hold_number(f, a, joined(h, np.uint64(r)))
+        if name < 0:
             return OPAQUE
         for k in range(K):
             rows[a, 0, k] += held_value(name, k // POINTS) * rows[a, r, k]
