@@ -11,9 +11,10 @@ In: a ``FitProblem``, expressions, and a name for each.  Out: the best parameter
     ([[3.0, -2.5]], True)
 
 The first start is 1 for all parameters; the others have both signs and sizes on a logarithmic scale, wider from start
-to start and then anew, around 1 or around a number of the data.  A loss that is found twice may be that of a basin that is
-wider than the best one's, so there are ``LEAST_STARTS`` in any case.  Each number is a hash of the seed, the expression's name, the start and the parameter, so that it
-does not matter what an expression is fitted beside, or when.  Linear parameters are solved for by the fit itself.
+to start and then anew, around 1 or around a number of the data.  A loss that is found twice may be that of a basin
+that is wider than the best one's, so there are ``LEAST_STARTS`` in any case.  Each number is a hash of the seed, the
+expression's name, the start and the parameter, so that it does not matter what an expression is fitted beside, or
+when.  Linear parameters are solved for by the fit itself.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from exprkit.fitting.likelihood import FitGoal
 
 SAME = 0.02  # nats that two losses may differ by and still be the same one
 SHARE = 1e-7  # or this share of them
+EXACT = 1 - 1e-13  # R2 of what tells the data to rounding, whose likelihood is that of rounding errors
 TWICE = 2
 LEAST_STARTS = 32
 SPREADS = (0.5, 1.0, 2.0, 4.0)  # standard deviations of the logarithm of a start's size, one after the other
@@ -68,7 +70,9 @@ def best_fits(
         Called after every start; may raise an exception.
     """
     n, width = len(pop), pop.max_params
-    found = BestFits(np.full((n, width), np.nan), np.full(n, np.nan), np.zeros(n, np.int64), np.zeros((n, width), bool), None, 0)
+    found = BestFits(
+        np.full((n, width), np.nan), np.full(n, np.nan), np.zeros(n, np.int64), np.zeros((n, width), bool), None, 0
+    )
     active, evaluations, goal = np.arange(n), 0, None
     for start in range(1 + restarts):
         some = pop if len(active) == n else pop[active]
@@ -89,7 +93,7 @@ def _note(found: BestFits, which: np.ndarray, result: Any) -> None:
     best, new = found.loss[which], result.loss
     with np.errstate(invalid="ignore"):
         close = np.maximum(SAME, SHARE * np.abs(new))
-        same = np.isfinite(new) & (np.abs(new - best) <= close)
+        same = np.isfinite(new) & ((np.abs(new - best) <= close) | (result.r2 > EXACT))
         better = np.isfinite(new) & ~(best <= new)
     found.times[which] = np.where(same, found.times[which] + 1, np.where(better, 1, found.times[which]))
     rows = which[better]
@@ -103,7 +107,9 @@ def _starts(names: np.ndarray, width: int, start: int, seed: int, sizes: np.ndar
     if start == 0:
         return np.ones((len(names), width))
     with np.errstate(over="ignore"):
-        words = names.astype(np.uint64)[:, None] * np.uint64(0xD6E8FEB86659FD93) + np.arange(1, width + 1, dtype=np.uint64)
+        words = names.astype(np.uint64)[:, None] * np.uint64(0xD6E8FEB86659FD93) + np.arange(
+            1, width + 1, dtype=np.uint64
+        )
         words = _mixed(words ^ _mixed(np.uint64(seed % 2**63) * GOLDEN + np.uint64(start)))
         a, b = _unit(words), _unit(_mixed(words + GOLDEN))
     normal = np.sqrt(-2 * np.log(a)) * np.cos(2 * np.pi * b)  # Box and Muller's

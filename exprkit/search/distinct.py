@@ -6,7 +6,7 @@ In: a ``Grammar``.  Out: size by size the functions that no smaller tree is, as 
     >>> from exprkit.search.grammar import grammar
     >>> found = Enumeration(grammar(3, "core_maths"))
     >>> [len(found.grow()) for size in (1, 2, 3)]
-    [2, 1, 9]
+    [2, 1, 11]
     >>> found.population(range(3, 6)).texts()
     ['x1 + x1', 'x1 + p1', 'x1 - x1']
 
@@ -38,35 +38,44 @@ from exprkit.runtime.jit import compiled
 from exprkit.search import forms as forms_of
 from exprkit.search.families import (
     CONE,
-    DRAWS,
     FINE,
     FREE,
-    K,
     KIND,
     LIN,
     LOG,
-    M,
-    POINTS,
     POSITIVE,
     SCALE,
     SLOTS,
     UNDEFINED,
     WIDTH,
     Families,
+    K,
+    M,
     hold_all_of,
     keys_of,
     normalise,
+    places,
     plain,
     stand_alone,
 )
 from exprkit.search.family_rules import FUNCTION_FORM, apply, bring, formed, has_rule
+from exprkit.search.fingerprints import fingerprints
+from exprkit.search.function_table import (
+    OTHERS,
+    Made,
+    add_others,
+    find,
+    find_wider,
+    hand_over,
+    look_up,
+    no_functions,
+    with_room,
+)
 from exprkit.search.grammar import Block, Grammar
 from exprkit.text.tokens import Words
 
-OTHERS = 2  # keys of a function beside its own
 CHUNK = 1 << 16  # combinations at a time
 WORK = 64  # of a combination, in the tokens that ``slices`` counts by
-SEED = 20221121  # of the places that functions are told apart at
 
 
 class Stored(NamedTuple):
@@ -75,35 +84,6 @@ class Stored(NamedTuple):
     heads: Annotated[np.ndarray, "int64[n, 15]"]
     starts: Annotated[np.ndarray, "int64[n]"]
     rows: Annotated[np.ndarray, "float64[r, 32]"]
-
-
-class Made(NamedTuple):
-    """What some combinations are."""
-
-    operands: Annotated[np.ndarray, "int64[n, 2]"]
-    keys: Annotated[np.ndarray, "uint64[n, 2]"]
-    wider: Annotated[np.ndarray, "uint64[n, 2]"]  # keys of the family with any factor; 0: it is not a positive one
-    n_rows: Annotated[np.ndarray, "int64[n]"]  # 0: undefined
-    trees: Annotated[np.ndarray, "float64[n]"]
-    n_params: Annotated[np.ndarray, "int64[n]"]
-    functions: Annotated[np.ndarray, "int64[n]"]
-    heads: Annotated[np.ndarray, "int64[s, 15]"]  # where the operator has no rule: what it holds ...
-    values: Annotated[np.ndarray, "float64[2, s, 32]"]  # ... its operands, then the result in the first
-
-
-class Known(NamedTuple):
-    """All functions found so far, by number; ``slots``: a table of numbers + 1 by the first key."""
-
-    keys: Annotated[np.ndarray, "uint64[n, 2]"]
-    wider: Annotated[np.ndarray, "uint64[n, 2]"]
-    first_form: Annotated[np.ndarray, "int64[n]"]
-    stands_for: Annotated[np.ndarray, "float64[n]"]  # trees
-    trees: Annotated[np.ndarray, "float64[n]"]  # those of the size at work
-    n_params: Annotated[np.ndarray, "int64[n]"]  # the fewest of a tree of the size at work
-    slots: Annotated[np.ndarray, "int64[s]"]
-    other_keys: Annotated[np.ndarray, "uint64[o, 2]"]  # of functions whose numbers are held: the same families
-    other_of: Annotated[np.ndarray, "int64[o]"]
-    other_slots: Annotated[np.ndarray, "int64[t]"]
 
 
 class Members(NamedTuple):
@@ -142,7 +122,7 @@ class Enumeration:
         self._members = [Members(np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))]
         self._stored = empty(Stored, n=1 << 10, r=1 << 11)
         self._n_rows = 0
-        self._known = _no_functions(1 << 12)
+        self._known = no_functions(1 << 12)
         self._n = self._n_others = 0
         self._forms = forms_of.no_forms(1 << 12)
 
@@ -186,10 +166,8 @@ class Enumeration:
 
     def find(self, pop: Population) -> np.ndarray:
         """The number of each expression's function; -1: it is none of those found."""
-        from exprkit.search.fingerprints import fingerprints
-
         numbers = np.empty(len(pop), np.int64)
-        _find(self._known, fingerprints(pop, self.threads), numbers)
+        find(self._known, fingerprints(pop, self.threads), numbers)
         return numbers
 
     def stands_for(self, functions: np.ndarray) -> np.ndarray:
@@ -234,7 +212,9 @@ class Enumeration:
         for begin in range(0, total, CHUNK):
             n = min(CHUNK, total - begin)
             made = zeros(Made, n=n, s=0)
-            n = _list(left, right, _Choice(begin, n, block.half, block.operator.commutative, self.grammar.n_params), made)
+            n = _list(
+                left, right, _PairChoice(begin, n, block.half, block.operator.commutative, self.grammar.n_params), made
+            )
             yield Made(*[array[:n] for array in made[:-2]], *made[-2:])  # type: ignore[call-arg]
 
     def _take(self, block: Block, made: Made, size: int) -> None:
@@ -247,8 +227,11 @@ class Enumeration:
             self._keep(operator, made, new, before)
         symbol = self.grammar.symbol(operator)
         shape = forms_of.Combination(operator.code, symbol, block.left, block.right, self.grammar.n_params)
-        done = 0
-        while (done := forms_of.add_forms(self._forms, self._known.first_form, shape, made.operands, made.functions, done)) < len(made.functions):  # fmt: skip
+        done, first = 0, self._known.first_form
+        while True:
+            done = forms_of.add_forms(self._forms, first, shape, made.operands, made.functions, done)
+            if done == len(made.functions):
+                return
             self._forms = forms_of.more_room(self._forms)
 
     def _evaluate(self, operator: ops.Operator, made: Made) -> Made:
@@ -256,7 +239,7 @@ class Enumeration:
         n = len(made.operands)
         if not has_rule(operator.code):
             made = made._replace(heads=np.zeros((n, WIDTH), np.int64), values=np.full((2, n, K), np.nan))
-        call = _Call(operator.code, operator.arity, operator.commutative, has_rule(operator.code))
+        call = _OperatorCall(operator.code, operator.arity, operator.commutative, has_rule(operator.code))
         cuts = slices.cut(np.arange(n + 1) * WORK, self.threads)
         if not call.ruled:
             slices.each(functools.partial(_operands_of, self._stored, made, call), cuts)
@@ -269,9 +252,9 @@ class Enumeration:
     def _number(self, made: Made) -> np.ndarray:
         """Look every combination up; gives those that are new, in their order."""
         if self._n + len(made.keys) > len(self._known.stands_for):
-            self._known = _with_room(self._known, self._n, self._n_others, 2 * (self._n + len(made.keys)))
+            self._known = with_room(self._known, self._n, self._n_others, 2 * (self._n + len(made.keys)))
         new = np.empty(len(made.keys), np.int64)
-        found = _look_up(self._known, made, self._n, new)
+        found = look_up(self._known, made, self._n, new)
         self._n += int(found)
         return new[:found]
 
@@ -289,19 +272,19 @@ class Enumeration:
         self._make_room(int(ends[-1]) - self._n_rows)
         self._stored.starts[before : self._n] = np.concatenate([[self._n_rows], ends[:-1]])
         self._n_rows = int(ends[-1])
-        call = _Call(operator.code, operator.arity, operator.commutative, has_rule(operator.code))
+        call = _OperatorCall(operator.code, operator.arity, operator.commutative, has_rule(operator.code))
         cuts = slices.cut(np.arange(len(new) + 1) * WORK, self.threads)
         slices.each(functools.partial(_keys_of_some, self._stored, made, call, self._stored, new), cuts)
         others = np.zeros((len(new), OTHERS, 2), np.uint64)
         slices.each(functools.partial(_other_keys, self._stored, before, others), cuts)
-        self._n_others = _add_others(self._known, self._n_others, before, others)
+        self._n_others = add_others(self._known, self._n_others, before, others)
 
     def _finish(self, size: int) -> None:
         known, n, first = self._known, self._n, self.first_of_size[size]
         part_of = np.arange(first, n)
-        _find_wider(known, first, part_of)
+        find_wider(known, first, part_of)
         self.part_of = np.concatenate([self.part_of, part_of])
-        _hand_over(known, self.part_of)
+        hand_over(known, self.part_of)
         there = np.flatnonzero(known.trees[:n] > 0)
         self._members.append(Members(there, known.trees[there].copy(), known.n_params[there].copy()))
         known.stands_for[there] += known.trees[there]
@@ -310,34 +293,10 @@ class Enumeration:
         self.size = size
 
 
-def places(n_vars: int) -> np.ndarray:
-    """Where the variables are, (n_vars, K): some points where all are positive, others of all signs."""
-    random = np.random.default_rng(SEED)
-    sizes = random.uniform(0.4, 1.9, (n_vars, DRAWS, POINTS))
-    signs = np.where(random.random((n_vars, POINTS)) < 0.5, -1.0, 1.0)
-    signs[:, :4] = 1.0
-    signs[:, 4] = -1.0
-    return (sizes * signs[:, None, :]).reshape(n_vars, K)
-
-
-def _no_functions(room: int) -> Known:
-    return zeros(Known, n=room, s=2 << room.bit_length(), o=OTHERS * room, t=OTHERS * 2 << room.bit_length())
-
-
-def _with_room(known: Known, n: int, n_others: int, room: int) -> Known:
-    larger = _no_functions(room)
-    for name, old, new in zip(Known._fields, known, larger, strict=True):
-        count = 0 if name.endswith("slots") else n_others if name.startswith("other") else n
-        new[:count] = old[:count]
-    _fill(larger.keys, larger.slots, 0, n)
-    _fill(larger.other_keys, larger.other_slots, 0, n_others)
-    return larger
-
-
 # ── the compiled part ────────────────────────────────────────────────────────────────
 
 
-class _Choice(NamedTuple):
+class _PairChoice(NamedTuple):
     """Which pairs of two sizes' functions are wanted."""
 
     begin: int
@@ -347,7 +306,7 @@ class _Choice(NamedTuple):
     most_params: int
 
 
-class _Call(NamedTuple):
+class _OperatorCall(NamedTuple):
     """An operator, as the loops know it."""
 
     code: int
@@ -417,7 +376,7 @@ def _operands_of(stored, made, call, begin, end):
 
 @compiled
 def _keys_of_some(stored, made, call, out, chosen, begin, end):
-    """Make the families of some combinations: their keys, or into ``out`` the ``chosen`` ones, whose numbers are known."""
+    """Make some combinations' families: their keys, or into ``out`` the ``chosen`` ones, whose numbers are known."""
     work, keys = _work(), np.zeros((2, 2), np.uint64)
     for t in range(begin, end):
         i = chosen[t] if len(chosen) > 0 else t
@@ -479,101 +438,3 @@ def _other_keys(stored, first, others, begin, end):
                 keys_of(work, 0, others[i], j)
                 if others[i, j, 0] == keys[0, 0]:
                     others[i, j, 0] = others[i, j, 1] = np.uint64(0)
-
-
-@compiled
-def _add_others(known, n, first, others):
-    """Note the other keys of new functions, where nobody has them; gives how many there are then."""
-    mask = np.uint64(len(known.other_slots) - 1)
-    for i in range(len(others)):
-        for j in range(OTHERS):
-            key, other = others[i, j, 0], others[i, j, 1]
-            if key == 0:
-                continue
-            slot = _slot_of(known.other_keys, known.other_slots, key, other, mask)
-            if known.other_slots[slot] == 0:
-                known.other_keys[n, 0], known.other_keys[n, 1], known.other_of[n] = key, other, first + i
-                known.other_slots[slot] = n + 1
-                n += 1
-    return n
-
-
-@compiled
-def _look_up(known, made, n, new):
-    """Number the combinations' functions; gives how many are new, and which, in ``new``."""
-    found = 0
-    for i in range(len(made.keys)):
-        made.functions[i] = -1
-        if made.n_rows[i] == 0:
-            continue
-        function = _number_of(known, made.keys[i, 0], made.keys[i, 1])
-        if function < 0:
-            function = n + found
-            for j in range(2):
-                known.keys[function, j], known.wider[function, j] = made.keys[i, j], made.wider[i, j]
-            _fill(known.keys, known.slots, function, function + 1)
-            known.first_form[function], known.stands_for[function], known.trees[function] = -1, 0.0, 0.0
-            new[found] = i
-            found += 1
-        made.functions[i] = function
-        if known.trees[function] == 0.0 or made.n_params[i] < known.n_params[function]:
-            known.n_params[function] = made.n_params[i]
-        known.trees[function] += made.trees[i]
-    return found
-
-
-@compiled
-def _number_of(known, key, other):
-    """The function that has this key, or whose other one it is; -1: none."""
-    slot = _slot_of(known.keys, known.slots, key, other, np.uint64(len(known.slots) - 1))
-    if known.slots[slot] > 0:
-        return known.slots[slot] - 1
-    slot = _slot_of(known.other_keys, known.other_slots, key, other, np.uint64(len(known.other_slots) - 1))
-    return known.other_of[known.other_slots[slot] - 1] if known.other_slots[slot] > 0 else -1
-
-
-@compiled
-def _slot_of(keys, slots, key, other, mask):
-    """Where a key stands in a table, or is to stand."""
-    slot = key & mask
-    while slots[slot] > 0:
-        i = slots[slot] - 1
-        if keys[i, 0] == key and keys[i, 1] == other:
-            break
-        slot = (slot + np.uint64(1)) & mask
-    return slot
-
-
-@compiled
-def _find(known, keys, numbers):
-    for i in range(len(keys)):
-        numbers[i] = _number_of(known, keys[i, 0], keys[i, 1])
-
-
-@compiled
-def _fill(keys, slots, first, end):
-    mask = np.uint64(len(slots) - 1)
-    for i in range(first, end):
-        slots[_slot_of(keys, slots, keys[i, 0], keys[i, 1], mask)] = i + 1
-
-
-@compiled
-def _find_wider(known, first, part_of):
-    """By function from ``first`` on the one that stands for it."""
-    for i in range(len(part_of)):
-        if known.wider[first + i, 0] != 0:
-            function = _number_of(known, known.wider[first + i, 0], known.wider[first + i, 1])
-            if function >= 0:
-                part_of[i] = function
-
-
-@compiled
-def _hand_over(known, part_of):
-    """What is part of another function hands its trees over to it."""
-    for i in range(len(part_of)):
-        whole = part_of[i]
-        if whole != i and known.trees[i] > 0:
-            if known.trees[whole] == 0.0:
-                known.n_params[whole] = max(known.n_params[whole], known.n_params[i])
-            known.trees[whole] += known.trees[i]
-            known.trees[i] = 0.0

@@ -30,7 +30,7 @@ Rules, each an identity of sets:
 Where no rule applies a free number c is *held*: it gets a value that was drawn by a hash of what it multiplies, one for
 each draw, and the family counts as a function of it.  Equal functions of held numbers that were drawn at random are
 equal for all values of them, as are identities between polynomials (Schwartz and Zippel's lemma), and stand for the
-same family as long as no number is held twice in one family.  Where it would be it is drawn once more under another name;
+same family as long as no number is held twice in one family.  Where it would be it is drawn anew under another name;
 where both operands hold it already, the result is a new *atom*: a function of its own, of random values, named by its
 operator and operands.  Atoms and held numbers are never found equal by more than they are, so that two families
 may be missed to be the same, but not taken for the same.
@@ -62,6 +62,7 @@ ROUNDING = 1e-11  # share of what was added up below which a difference is 0
 SOLID = 1e-6  # share of a row's largest number that a pivot has at least
 CUT_BITS = np.uint64(22)  # last bits of a float64 that do not count: 30 remain
 LEAST_FINITE = K // 4
+SEED = 20221121  # of the places
 SLOTS = 8  # of a bag that operations work in; ``family_rules`` says what the first six are for
 CONE_SLOT, REST_SLOT = 6, 7  # of ``_hold_all``
 
@@ -74,6 +75,16 @@ class Families(NamedTuple):
     heads: Annotated[np.ndarray, "int64[n, 15]"]
     rows: Annotated[np.ndarray, "float64[n, 19, 32]"]  # W, then the U
     sizes: Annotated[np.ndarray, "float64[19, 32]"]  # for ``_reduce``: what was added up for each number
+
+
+def places(n_vars: int) -> np.ndarray:
+    """Where the variables are, (n_vars, K): some points where all are positive, others of all signs."""
+    random = np.random.default_rng(SEED)
+    sizes = random.uniform(0.4, 1.9, (n_vars, DRAWS, POINTS))
+    signs = np.where(random.random((n_vars, POINTS)) < 0.5, -1.0, 1.0)
+    signs[:, :4] = 1.0
+    signs[:, 4] = -1.0
+    return (sizes * signs[:, None, :]).reshape(n_vars, K)
 
 
 # ── hashes ───────────────────────────────────────────────────────────────────────────
@@ -280,7 +291,7 @@ def _pivot_row(f, a, rank, draw, k):
 
 @compiled
 def _normalise_log(f, a):
-    heads, rows = f.heads, f.rows
+    heads = f.heads
     if heads[a, SCALE] == NONE and heads[a, M] > 0:
         if _reduce(f, a) != FINE:
             return OPAQUE
@@ -366,7 +377,7 @@ def _as_numbers(f, a):
 
 @compiled
 def stand_alone(f, code, arity, commutative, keys):
-    """What an operator makes of slots 0 (and 1), whose keys are known, as an atom, in slot 0: a function like no other."""
+    """What an operator makes of slots 0 (and 1), of these keys, as an atom in slot 0: a function like no other."""
     h, other = keys[0, 0], keys[1, 0] if arity == 2 else np.uint64(0)
     if commutative and other < h:
         h, other = other, h
@@ -399,7 +410,7 @@ def hold(f, a, name):
 
 @compiled
 def hold_number(f, a, h):
-    """Hold a number more, named by a hash; gives its name, which is another where that is held already, or -1: no room."""
+    """Hold a number more, named by a hash; gives its name, another where that is held already, or -1: no room."""
     if f.heads[a, HELD] == MOST_HELD:
         return -1
     while not hold(f, a, name_of(h)):
@@ -410,10 +421,10 @@ def hold_number(f, a, h):
 @compiled
 def hold_all_of(f, a, b):
     """Note that family a holds what b does; False where one is in both."""
+    missing = 0
     for j in range(f.heads[b, HELD]):
-        if not hold(f, a, f.heads[b, FIRST_HELD + j]):
-            return False
-    return True
+        missing += not hold(f, a, f.heads[b, FIRST_HELD + j])
+    return missing == 0
 
 
 @compiled

@@ -20,19 +20,19 @@ from exprkit.runtime.jit import compiled
 from exprkit.search.families import (
     CONE,
     FINE,
+    FIRST_HELD,
     FREE,
     HELD,
-    FIRST_HELD,
-    K,
     KIND,
     LIN,
     LOG,
-    M,
     NONE,
     OPAQUE,
     POSITIVE,
     SCALE,
     SIGNS,
+    K,
+    M,
     as_function,
     as_lin,
     as_log,
@@ -67,7 +67,7 @@ def apply(f, code, keys):
 
 @compiled
 def _applied(f, code, keys):
-    if code == ADD or code == SUB:
+    if code in (ADD, SUB):
         return _sum(f, keys, -1.0 if code == SUB else 1.0)
     if code == MUL:
         return _product(f, keys)
@@ -82,7 +82,7 @@ def _applied(f, code, keys):
     if code == LOGABS:
         return _logarithm(f, 0)
     number = 2.0 if code == SQR else 3.0 if code == CUBE else 0.5 if code == SQRTABS else -1.0 if code == INV else 1.0
-    return _number_power(f, 0, number, code == CUBE or code == INV, 0)
+    return _number_power(f, 0, number, code in (CUBE, INV), 0)
 
 
 # ── operands ─────────────────────────────────────────────────────────────────────────
@@ -130,10 +130,10 @@ def _is_zero(f, a):
     """0 everywhere; then so is a product with it."""
     if not _is_function(f, a):
         return False
+    others = 0
     for k in range(K):
-        if f.rows[a, 0, k] != 0.0:
-            return False
-    return True
+        others += f.rows[a, 0, k] != 0.0
+    return others == 0
 
 
 @compiled
@@ -149,7 +149,7 @@ def _is_multiple(f, a):
 def _sum(f, keys, sign):
     if not bring(f, LIN, LIN, keys) or not hold_all_of(f, 0, 1):
         return OPAQUE
-    heads, rows = f.heads, f.rows
+    rows = f.rows
     for k in range(K):
         rows[0, 0, k] = total(rows[0, 0, k], sign * rows[1, 0, k])
     _join(f)
@@ -191,13 +191,13 @@ def _product(f, keys):
         if not bring(f, LOG, LOG, keys) or not hold_all_of(f, 0, 1):
             return OPAQUE
         return _sum_of_logs(f)
-    if not _is_function(f, 0) and not _is_multiple(f, 0) and not _is_function(f, 1) and not _is_multiple(f, 1):
-        if not _hold_one(f, keys):
-            return OPAQUE
+    simple = _is_function(f, 0) or _is_multiple(f, 0) or _is_function(f, 1) or _is_multiple(f, 1)
+    if not simple and not _hold_one(f, keys):
+        return OPAQUE
     if not _apart(f, 0, 1):
         return OPAQUE
-    simple = 0 if _is_function(f, 0) else 1 if _is_function(f, 1) else 0 if _is_multiple(f, 0) else 1
-    if simple == 0:
+    second_is_factor = not _is_function(f, 0) and (_is_function(f, 1) or not _is_multiple(f, 0))
+    if not second_is_factor:
         copy(f, 1, f, 2)
         copy(f, 0, f, 1)
         copy(f, 2, f, 0)

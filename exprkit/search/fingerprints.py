@@ -25,23 +25,22 @@ from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.runtime import slices
 from exprkit.runtime.jit import compiled
-from exprkit.search.distinct import places
 from exprkit.search.families import (
     CONE,
     FINE,
-    K,
-    M,
     POINTS,
     SLOTS,
     UNDEFINED,
-    Families,
     WIDTH,
+    Families,
+    K,
+    M,
     copy,
     held_value,
     keys_of,
     mixed,
     name_of,
-    normalise,
+    places,
     plain,
     stand_alone,
 )
@@ -75,14 +74,14 @@ def fingerprints(pop: Population, threads: int | None = None) -> np.ndarray:
     keys = np.zeros((len(pop), 2), np.uint64)
     commutative = np.zeros(256, np.bool_)
     commutative[[row.code for row in ops.BY_CODE.values() if row.commutative]] = True
-    tokens = _Walked(pop.kinds, pop.values, pop.values.view(np.float64), pop.offsets, ops.ARITY, commutative,
+    tokens = _WalkedTokens(pop.kinds, pop.values, pop.values.view(np.float64), pop.offsets, ops.ARITY, commutative,
                      places(max(pop.n_vars, 1)))  # fmt: skip
     walk = functools.partial(_walk, tokens, pop.longest, max(pop.max_params, 1), keys)
     slices.each(walk, slices.cut(pop.offsets, threads, least=1 << 10))
     return keys
 
 
-class _Walked(NamedTuple):
+class _WalkedTokens(NamedTuple):
     kinds: np.ndarray
     values: np.ndarray
     numbers: np.ndarray
@@ -108,7 +107,7 @@ def _walk(tokens, longest, max_params, keys, begin, end):
                 _leaf(tokens, t, times, work)
             else:
                 code = np.int64(tokens.values[t])
-                top -= np.int64(tokens.arity[code])
+                top = top - tokens.arity[code]
                 fine = _operator(work, code, tokens.arity[code], tokens.commutative[code], top, own)
                 if not fine:
                     break

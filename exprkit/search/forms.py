@@ -23,9 +23,9 @@ LEAF = -1  # in the place of an operator's code
 
 
 class Forms(NamedTuple):
-    """Trees, a number each; ``count[0]`` of them are there."""
+    """Trees, a number each; ``n_forms[0]`` of them are there."""
 
-    count: Annotated[np.ndarray, "int64[1]"]
+    n_forms: Annotated[np.ndarray, "int64[1]"]
     size: Annotated[np.ndarray, "int64[n]"]
     symbols: Annotated[np.ndarray, "int64[n]"]  # a bit for each variable, parameters, each operator
     n_params: Annotated[np.ndarray, "int64[n]"]
@@ -47,15 +47,15 @@ class Combination(NamedTuple):
 
 def no_forms(room: int) -> Forms:
     forms = empty(Forms, n=room)
-    forms.count[0] = 0
+    forms.n_forms[0] = 0
     return forms
 
 
 def more_room(forms: Forms) -> Forms:
     """The same forms with room for twice as many."""
-    n = int(forms.count[0])
+    n = int(forms.n_forms[0])
     larger = empty(Forms, n=2 * len(forms.size))
-    larger.count[0] = n
+    larger.n_forms[0] = n
     for old, new in zip(forms[1:], larger[1:], strict=True):
         new[:n] = old[:n]
     return larger
@@ -73,14 +73,20 @@ def _is_beaten(forms, first, size, symbols, n_params):
 
 @compiled
 def add_form(forms, first, function, row, symbols, n_params):
-    """Note a form (size, code, left, right) of a function, if none beats it; ``first`` has each function's first form."""
+    """Note a form (size, code, left, right) of a function, whose first one is in ``first``, if none beats it."""
     if _is_beaten(forms, first[function], row[0], symbols, n_params):
         return
-    n = forms.count[0]
+    n = forms.n_forms[0]
     forms.size[n], forms.symbols[n], forms.n_params[n] = row[0], symbols, n_params
     forms.code[n], forms.left[n], forms.right[n] = row[1], row[2], row[3]
-    forms.next[n], first[function] = first[function], n
-    forms.count[0] = n + 1
+    forms.next[n], last = -1, first[function]
+    while last >= 0 and forms.next[last] >= 0:
+        last = forms.next[last]
+    if last >= 0:
+        forms.next[last] = n
+    else:
+        first[function] = n
+    forms.n_forms[0] = n + 1
 
 
 @compiled
@@ -108,7 +114,7 @@ def add_forms(forms, first, combination, made, functions, begin):
 
 @compiled
 def _add_unary(forms, first, c, a, function):
-    if forms.count[0] == len(forms.size):
+    if forms.n_forms[0] == len(forms.size):
         return False
     row = np.empty(4, np.int64)
     row[0], row[1], row[2], row[3] = c.left_size + 1, c.code, a, -1
@@ -124,7 +130,7 @@ def _add_binary(forms, first, c, a, b, function):
     while b >= 0:
         n_params = forms.n_params[a] + forms.n_params[b]
         if forms.size[b] == c.right_size and n_params <= c.most_params:
-            if forms.count[0] == len(forms.size):
+            if forms.n_forms[0] == len(forms.size):
                 return False
             row[3] = b
             add_form(forms, first, function, row, forms.symbols[a] | forms.symbols[b] | 1 << c.symbol, n_params)
@@ -146,7 +152,7 @@ def best_forms(forms, first, best):
             length = forms.size[form] * np.log(kinds)
             fewer = forms.n_params[form] < least_params
             same = forms.n_params[form] == least_params
-            if fewer or (same and length <= least + 1e-9):
+            if fewer or (same and length < least - 1e-9):
                 best[i], least_params, least = form, forms.n_params[form], length
             form = forms.next[form]
 

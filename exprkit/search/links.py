@@ -39,14 +39,20 @@ class Link:
         starts = pop.offsets[:-1] + np.arange(n) * (ahead + behind)
         offsets = pop.offsets + np.arange(n + 1) * (ahead + behind)
         own = np.arange(len(pop.kinds)) + np.repeat(np.arange(n) * (ahead + behind) + ahead, pop.n_tokens)
-        arrays = []
-        for part, tokens in enumerate((pop.kinds, pop.values)):
-            linked = np.empty(len(tokens) + n * (ahead + behind), tokens.dtype)
-            linked[own] = tokens
-            linked[starts[:, None] + np.arange(ahead)] = self.before[part]
-            linked[offsets[1:, None] - behind + np.arange(behind)] = self.after[part]
-            arrays.append(linked)
-        return Population(*arrays, offsets, variables=pop.variables, parameters=pop.parameters)
+        places = own, starts, offsets
+        kinds, values = self._placed(0, pop.kinds, *places), self._placed(1, pop.values, *places)
+        return Population(kinds, values, offsets, variables=pop.variables, parameters=pop.parameters)
+
+    def _placed(
+        self, part: int, tokens: np.ndarray, own: np.ndarray, starts: np.ndarray, offsets: np.ndarray
+    ) -> np.ndarray:
+        """Kinds or values: those of the expressions at ``own`` places, the link's around them."""
+        before, after = self.before[part], self.after[part]
+        linked = np.empty(int(offsets[-1]), tokens.dtype)
+        linked[own] = tokens
+        linked[starts[:, None] + np.arange(len(before))] = before
+        linked[offsets[1:, None] - len(after) + np.arange(len(after))] = after
+        return linked
 
 
 def read_link(text: str | None) -> Link:
@@ -58,7 +64,7 @@ def read_link(text: str | None) -> Link:
         If the text is none, or ``f`` does not stand in it exactly once.
     """
     if text is not None and not isinstance(text, str):
-        raise ArgumentError(f"link must be a text over f, as 'sqrt(f)', not {brief(text)}")
+        raise ArgumentError(f"link must be a text over f, not {brief(text)}")
     words = NAME if text is None else f"{text.strip()}({NAME})" if text.strip() in ops.BY_SPELLING else text
     try:
         read = parse(words, variables=[NAME])

@@ -1,11 +1,11 @@
 """How far a search is: a bar with the rate and the best so far, and when it has to stop.
 
-    >>> import time
-    >>> from exprkit.search.progress import Progress
-    >>> with Progress(False, time.perf_counter(), timeout=1e-9, most_bytes=None) as shown:
-    ...     shown.check()
-    Traceback (most recent call last):
-    exprkit.search.progress.SearchStopped: timeout
+>>> import time
+>>> from exprkit.search.progress import Progress
+>>> with Progress(False, time.perf_counter(), timeout=1e-9, most_bytes=None) as shown:
+...     shown.check()
+Traceback (most recent call last):
+exprkit.search.progress.SearchStopped: timeout
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class Progress:
         """So many trees are done; what is best."""
         if self._bar is not None:
             self._bar.update(trees - self._bar.n)
-            self._bar.set_postfix_str(f"{total:.2f} nats: {best if len(best) <= LONGEST else best[: LONGEST - 1] + '…'}")
+            self._bar.set_postfix_str(
+                f"{total:.2f} nats: {best if len(best) <= LONGEST else best[: LONGEST - 1] + '…'}"
+            )
 
     def __enter__(self) -> Progress:
         return self

@@ -1,7 +1,7 @@
 """The state of a search on disk, so that one that was ended goes on where it was.
 
-In: a ``SearchState``.  Out: the same, read again by a search of the same data and settings.  npz without pickle, written
-whole or not at all.
+In: a ``SearchState``.  Out: the same, read again by a search of the same data and settings.  npz without pickle,
+written whole or not at all.
 
     >>> import tempfile, pathlib
     >>> from exprkit.search.search_file import SearchFile, SearchState
@@ -77,7 +77,10 @@ class SearchFile:
                     arrays = {name: held[name] for name in held.files}
             except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
                 raise FileError(f"{str(self._path)!r} is no search, or is damaged: {error}") from error
-        if arrays.pop("format", None) != FORMAT or arrays.pop("digest", np.empty(0, np.uint8)).tobytes() != self._digest:
+        if (
+            arrays.pop("format", None) != FORMAT
+            or arrays.pop("digest", np.empty(0, np.uint8)).tobytes() != self._digest
+        ):
             raise FileError(f"{str(self._path)!r} is of other data or settings; take another file, or remove it")
         return SearchState(**arrays)
 

@@ -1,12 +1,12 @@
 """What a search found: the functions in order of their description length, the front, and figures.
 
-    >>> import exprkit as ek, numpy as np
-    >>> x = np.linspace(0.5, 3, 30)
-    >>> found = ek.exhaustive_search(x[:, None], 2 / x + 0.001 * np.sin(99 * x), max_nodes=3, progress=False)
-    >>> found.equations[["text", "size", "forms"]].head(2)
-                text  size  forms
-    0        p1 / x1     3      4
-    1  powabs(p1, x1)    3      1
+>>> import exprkit as ek, numpy as np
+>>> x = np.linspace(0.5, 3, 30)
+>>> found = ek.exhaustive_search(x[:, None], 2 / x + 0.001 * np.sin(99 * x), max_nodes=3, progress=False)
+>>> found.equations[["text", "size", "forms"]].head(2)
+          text  size  forms
+    0  p1 / x1     3      1
+    1  p1 - x1     3      1
 """
 
 from __future__ import annotations
@@ -221,11 +221,9 @@ class SearchResult:
                         raise ValueError(f"format {held['format']}")
                     names = tuple(map(str, held["variables"])) if "variables" in held.files else None
                     pop = Population(held["kinds"], held["values"], held["offsets"], variables=names)
-                    return cls(
-                        pop=pop, columns={name: held[f"column_{name}"] for name in COLUMNS},
-                        **{name: held[name] for name in ARRAYS}, **{name: str(held[name]) for name in WORDS},
-                        **{name: held[name].item() for name in NUMBERS},
-                    )  # fmt: skip
+                    fields: dict[str, Any] = {name: held[name] for name in ARRAYS}
+                    fields |= {name: str(held[name]) for name in WORDS} | {name: held[name].item() for name in NUMBERS}
+                    return cls(pop=pop, columns={name: held[f"column_{name}"] for name in COLUMNS}, **fields)
             except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
                 raise FileError(f"{os.fspath(path)!r} is no result of a search, or is damaged: {error}") from error
 
