@@ -254,8 +254,10 @@ def _quotient(f, keys):
     own[0, 0] = keys[0, 0]
     for salt in range(NAMES):
         copy(f, 4, f, 1)
-        if _number_power(f, 1, -1.0, True, salt) != FINE or normalise(f, 1) != FINE:
-            return OPAQUE
+        ended = _number_power(f, 1, -1.0, True, salt)
+        ended = normalise(f, 1) if ended == FINE else ended
+        if ended != FINE:
+            return ended
         if _apart(f, 0, 1):
             keys_of(f, 1, own, 1)
             return _product(f, own)
