@@ -32,7 +32,12 @@ def same(a, b):
     columns = all(np.array_equal(a.columns[name], b.columns[name], equal_nan=True) for name in a.columns)
     arrays = [np.array_equal(getattr(a, name), getattr(b, name), equal_nan=True) for name in
               ("params", "errors", "on_front", "counts")]  # fmt: skip
-    return columns and all(arrays) and a.pop == b.pop and (a.n_functions, a.n_evaluations) == (b.n_functions, b.n_evaluations)
+    return (
+        columns
+        and all(arrays)
+        and a.pop == b.pop
+        and (a.n_functions, a.n_evaluations) == (b.n_functions, b.n_evaluations)
+    )
 
 
 # ── what it finds ──
@@ -105,7 +110,9 @@ def test_parameters_of_less_than_a_step_are_0_and_the_rest_is_fitted_again():
     for i in rows[:5].tolist():
         zero = int(np.argmax(result.params[i] == 0))
         bounds = tuple(np.where(np.arange(2) == zero, 0.0, side) for side in (-np.inf, np.inf))
-        again = ek.fit(result.pop[i : i + 1], X, y, loss="gaussian", dtype="float64", init=[result.params[i]], bounds=bounds)
+        again = ek.fit(
+            result.pop[i : i + 1], X, y, loss="gaussian", dtype="float64", init=[result.params[i]], bounds=bounds
+        )
         assert result.loss[i] == pytest.approx(again.loss[0], abs=1e-5)
     assert (np.abs(result.params[np.isfinite(result.params)]) >= 0).all()
 
@@ -198,7 +205,8 @@ def test_columns_give_variables_their_names():
     [
         ({"loss": "mae"}, ArgumentError, "gaussian"), ({"link": "f + g"}, ArgumentError, "unknown name 'g'"),
         ({"link": "f * f"}, ArgumentError, "once"), ({"timeout": -1}, ArgumentError, "timeout must be"),
-        ({"keep": 0}, ArgumentError, "keep must be"), ({"sigma": np.ones(30), "weights": np.ones(30)}, ArgumentError, "one of"),
+        ({"keep": 0}, ArgumentError, "keep must be"),
+        ({"sigma": np.ones(30), "weights": np.ones(30)}, ArgumentError, "one of"),
         ({"sigma": np.zeros(30)}, ArgumentError, "sigma must be > 0"), ({"y": Y[:7]}, DataError, "y"),
         ({"X": x}, DataError, "X must have shape"), ({"operators": "core"}, ArgumentError, "core_maths"),
         ({"file": 3.5}, ArgumentError, "file must be"), ({"dtype": "float16"}, DataError, "dtype"),

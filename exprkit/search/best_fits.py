@@ -11,7 +11,7 @@ In: a ``FitProblem``, expressions, and a name for each.  Out: the best parameter
     ([[3.0, -2.5]], True)
 
 The first start is 1 for all parameters; the others have both signs and sizes on a logarithmic scale, wider from start
-to start and then anew, around 1 or around a number of the data.  A loss that is found twice may be that of a basin
+to start and then anew, around 1 or around what small functions of the data are.  A loss that is found twice may be that of a basin
 that is wider than the best one's, so there are ``LEAST_STARTS`` in any case.  Each number is a hash of the seed, the
 expression's name, the start and the parameter, so that it does not matter what an expression is fitted beside, or
 when.  Linear parameters are solved for by the fit itself.
@@ -24,16 +24,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from exprkit.evaluate.evaluator import Evaluator
+from exprkit.expressions.arguments import Operators
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
 from exprkit.fitting.likelihood import FitGoal
+from exprkit.search.distinct import Enumeration
+from exprkit.search.grammar import grammar
 
 SAME = 0.02  # nats that two losses may differ by and still be the same one
 SHARE = 1e-7  # or this share of them
 EXACT = 1 - 1e-13  # R2 of what tells the data to rounding, whose likelihood is that of rounding errors
 TWICE = 2
-LEAST_STARTS = 32
-SPREADS = (0.5, 1.0, 2.0, 4.0)  # standard deviations of the logarithm of a start's size, one after the other
+LEAST_STARTS = 64
+SPREADS = (0.5, 1.0, 2.0, 4.0)  # standard deviations of the logarithm of a start's size, one after the other ...
+NEAR = (0.01, 0.3, 0.05, 1.0)  # ... and of those around a number of the data
+SMALL, MOST_FUNCTIONS = 4, 512  # of ``start_sizes``
+QUANTILES = (0, 0.1, 0.3, 0.5, 0.7, 0.9, 1)
 LARGEST = 1e30  # of a start, within float32
 ONE = np.ones(1)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -65,7 +72,7 @@ def best_fits(
         Of each expression, for its random numbers.
     restarts, seed : int
     sizes : array, (n,)
-        Numbers > 0 as they are in the data.
+        Numbers > 0 that starts lie around, as ``start_sizes`` gives them.
     check : function, optional
         Called after every start; may raise an exception.
     """
@@ -86,6 +93,24 @@ def best_fits(
             break
         check()
     return found._replace(goal=goal, evaluations=evaluations)
+
+
+def start_sizes(X: np.ndarray, y: np.ndarray, operators: Operators) -> np.ndarray:
+    """Numbers > 0 as parameters beside functions of the data may be: where a pole or a root would lie.
+
+    Quantiles of the functions without parameters of at most 4 nodes, and a little beyond the largest and the least.
+    """
+    found = Enumeration(grammar(SMALL, operators, X.shape[1], 0))
+    functions = np.concatenate([found.grow() for _ in range(SMALL)])[:MOST_FUNCTIONS]
+    values = np.asarray(Evaluator(found.population(functions), X, "cpu", dtype="float64").evaluate())
+    numbers = [np.ones(1)]
+    for column in (y, *values):
+        sizes = np.abs(column[np.isfinite(column) & (column != 0)])
+        if len(sizes):
+            low, *inner, high = np.quantile(sizes, QUANTILES)
+            numbers.append(np.array([low / 1.2, low / 1.01, low, *inner, high, 1.01 * high, 1.2 * high]))
+    sizes = np.concatenate(numbers)
+    return sizes[(sizes > 1 / LARGEST) & (sizes < LARGEST)]
 
 
 def _note(found: BestFits, which: np.ndarray, result: Any) -> None:
@@ -115,7 +140,7 @@ def _starts(names: np.ndarray, width: int, start: int, seed: int, sizes: np.ndar
     normal = np.sqrt(-2 * np.log(a)) * np.cos(2 * np.pi * b)  # Box and Muller's
     sign = np.where(words & np.uint64(1), 1.0, -1.0)
     around = sizes[(_mixed(words ^ GOLDEN) % np.uint64(len(sizes))).astype(np.int64)] if start % 2 == 0 else 1.0
-    spread = SPREADS[(start - 1) // 2 % len(SPREADS)]
+    spread = (SPREADS if start % 2 else NEAR)[(start - 1) // 2 % len(SPREADS)]
     return np.clip(sign * around * np.exp(spread * normal), -LARGEST, LARGEST)
 
 

@@ -38,7 +38,7 @@ from exprkit.fitting.description_length import description_length, front, functi
 from exprkit.fitting.fit import FitProblem, FitResult, fit
 from exprkit.fitting.likelihood import LIKELIHOODS
 from exprkit.runtime import machine
-from exprkit.search.best_fits import BestFits, best_fits
+from exprkit.search.best_fits import BestFits, best_fits, start_sizes
 from exprkit.search.distinct import Enumeration
 from exprkit.search.grammar import Grammar, grammar
 from exprkit.search.links import Link, read_link
@@ -50,7 +50,7 @@ from exprkit.text.tokens import VARIABLE
 CHUNK = 1 << 13  # functions that are fitted at a time
 DESCRIBED = 1 << 10  # functions that are described at a time
 MAX_ITER = 100
-RESTARTS = 63
+RESTARTS = 127
 NATS = 0.01  # what tells the data better by less than this does not tell them better
 
 
@@ -202,16 +202,14 @@ class _Search:
     """One search: its data, its settings, and what it knows so far."""
 
     def __init__(
-        self, data: _SearchData, basis: Grammar, link: Link, settings: dict[str, Any], restarts: int, keep: int, seed: int,
-        chunk: int,
+        self, data: _SearchData, basis: Grammar, link: Link, settings: dict[str, Any], restarts: int, keep: int,
+        seed: int, chunk: int,
     ) -> None:  # fmt: skip
         self._data, self._basis, self._link, self._settings = data, basis, link, settings
         self._restarts, self._n_kept, self._seed, self._chunk = restarts, keep, seed, chunk
         self._problem = FitProblem(data.X, data.y, weights=data.weights, **settings)
         self._found = Enumeration(basis, settings["threads"])
-        numbers = np.abs(np.concatenate([data.X.ravel(), data.y]))
-        numbers = numbers[np.isfinite(numbers) & (numbers > 0)]
-        self._sizes = numbers[:: max(1, len(numbers) // 4096)] if len(numbers) else np.ones(1)
+        self._sizes = start_sizes(data.X, data.y, [row.name for row in basis.operators])
         self.state = SearchState.empty(max(basis.n_params, 1))
 
     def fit(self, pop: Population) -> FitResult:
