@@ -11,9 +11,9 @@ In: a ``FitProblem``, expressions, and a name for each.  Out: the best parameter
     ([[3.0, -2.5]], True)
 
 The first start is 1 for all parameters; the others have both signs and sizes on a logarithmic scale, wider from start
-to start and then anew, around 1 or around what small functions of the data are.  A loss that is found twice may be that of a basin
-that is wider than the best one's, so there are ``LEAST_STARTS`` in any case.  Each number is a hash of the seed, the
-expression's name, the start and the parameter, so that it does not matter what an expression is fitted beside, or
+to start and then anew, around 1 or around what small functions of the data are.  A loss found twice may be that of a
+basin that is wider than the best one's, so there are ``LEAST_STARTS`` in any case.  Each number is a hash of the seed,
+the expression's name, the start and the parameter, so that it does not matter what an expression is fitted beside, or
 when.  Linear parameters are solved for by the fit itself.
 """
 
