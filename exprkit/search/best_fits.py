@@ -1,4 +1,4 @@
-"""Fits from one start after the other, until the best loss was found twice.
+"""Fits from a few starts after the other, until the best loss was found twice.
 
 In: a ``FitProblem``, expressions, and a name for each.  Out: the best parameters and losses.
 
@@ -36,6 +36,7 @@ SAME = 0.02  # nats that two losses may differ by and still be the same one
 SHARE = 1e-7  # or this share of them
 EXACT = 1 - 1e-13  # R2 of what tells the data to rounding, whose likelihood is that of rounding errors
 TWICE = 2
+AT_ONCE = 8  # starts of a fit, of which the best counts
 LEAST_STARTS = 64
 SPREADS = (0.5, 1.0, 2.0, 4.0)  # standard deviations of the logarithm of a start's size, one after the other ...
 NEAR = (0.01, 0.3, 0.05, 1.0)  # ... and of those around a number of the data
@@ -51,7 +52,7 @@ class BestFits(NamedTuple):
 
     params: np.ndarray  # float64 (n_exprs, max_params), nan where there is none
     loss: np.ndarray  # float64 (n_exprs,), nan or inf where there is none
-    times: np.ndarray  # how often it was found
+    times: np.ndarray  # how many groups of ``AT_ONCE`` starts found it
     at_bound: np.ndarray
     goal: FitGoal | None  # of the last fit
     evaluations: int
@@ -61,7 +62,7 @@ def best_fits(
     problem: FitProblem, pop: Population, names: np.ndarray, restarts: int, seed: int,
     sizes: np.ndarray = ONE, check: Callable[[], Any] = lambda: None,
 ) -> BestFits:  # fmt: skip
-    """Fit every expression until its best loss was found twice, at most from 1 + ``restarts`` starts.
+    """Fit every expression until two groups of starts found its best loss, at most from 1 + ``restarts`` starts.
 
     Parameters
     ----------
@@ -74,20 +75,21 @@ def best_fits(
     sizes : array, (n,)
         Numbers > 0 that starts lie around, as ``start_sizes`` gives them.
     check : function, optional
-        Called after every start; may raise an exception.
+        Called after every group of starts; may raise an exception.
     """
     n, width = len(pop), pop.max_params
     found = BestFits(
         np.full((n, width), np.nan), np.full(n, np.nan), np.zeros(n, np.int64), np.zeros((n, width), bool), None, 0
     )
     active, evaluations, goal = np.arange(n), 0, None
-    for start in range(1 + restarts):
+    for first in range(0, 1 + restarts, AT_ONCE):
         some = pop if len(active) == n else pop[active]
-        init = _starts(names[active], some.max_params, start, seed, sizes)
-        result = problem.fit(some, init=init[None] if some.max_params else None)
+        end = min(first + AT_ONCE, 1 + restarts if some.max_params else first + 1)
+        init = np.stack([_starts(names[active], some.max_params, start, seed, sizes) for start in range(first, end)])
+        result = problem.fit(some, init=init if some.max_params else None)
         goal, evaluations = result.goal, evaluations + result.n_evaluations
         _note(found, active, result)
-        unsure = ((start + 1 < LEAST_STARTS) | (found.times[active] < TWICE)) & (pop.n_params[active] > 0)
+        unsure = ((end < LEAST_STARTS) | (found.times[active] < TWICE)) & (pop.n_params[active] > 0)
         active = active[unsure]
         if not len(active):
             break
