@@ -100,9 +100,10 @@ def exhaustive_search(
     link : str, optional
         What of an expression f is compared with the data, as "sqrt(f)"; f stands in it once.  Counts no nodes.
     restarts : int
-        The most starts of a fit beside the first; it ends when the best loss was found twice.
+        The most starts of a fit beside the first; it ends when two groups of starts found the best loss
+        (``best_fits``).
     keep : int
-        How many of the best are described and kept; those of the Pareto front are kept besides.
+        How many of the best are kept; those of the Pareto front are kept besides.
     seed : int
         Of the starts.
     backend, precision, dtype, threads
@@ -143,8 +144,7 @@ def exhaustive_search(
                 "dtype": dtype, "threads": threads}  # fmt: skip
     search = _Search(data, basis, read_link(link), settings, int(restarts), int(keep), int(seed), int(chunk))
     search.fit(_first_expressions(data))  # complains about data and settings before anything begins
-    limit = machine.available_memory() if max_memory is None else 2 * max_memory
-    shown = Progress(bool(progress), begin, timeout, None if limit is None else limit / 2)
+    shown = Progress(bool(progress), begin, timeout, _most_bytes(max_memory))
     kept = SearchFile(file, search.digest())
     search.state = kept.read(search.state)
     with shown:
@@ -162,6 +162,12 @@ class _SearchData:
     y: np.ndarray
     weights: np.ndarray | None
     variables: tuple[str, ...] | None
+
+
+def _most_bytes(max_memory: float | None) -> float | None:
+    """What a search may take; by default half of what is free."""
+    free = machine.available_memory() if max_memory is None else None
+    return max_memory if free is None else free / 2
 
 
 def _check_numbers(whole: dict[str, tuple[Any, int]], others: dict[str, Any]) -> None:

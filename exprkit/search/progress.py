@@ -14,8 +14,6 @@ import math
 import time
 from typing import Any
 
-from exprkit.errors import brought_by
-
 MEMORY = "max_memory"
 LONGEST = 40  # characters of the best expression
 
@@ -33,8 +31,8 @@ class Progress:
         self._bar: Any = None
         self.stopped = ""
         if show:
-            with brought_by("notebooks"):
-                from tqdm.auto import tqdm
+            from tqdm.auto import tqdm
+
             self._bar = tqdm(unit=" trees", unit_scale=True, dynamic_ncols=True)
 
     @property
