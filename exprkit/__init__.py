@@ -42,6 +42,8 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.fitting.fit_result import load as load
     from exprkit.fitting.fitted_expression import FittedExpression as FittedExpression
     from exprkit.operators import ops as ops
+    from exprkit.search.exhaustive_search import exhaustive_search as exhaustive_search
+    from exprkit.search.search_result import SearchResult as SearchResult
     from exprkit.study import bench as bench
     from exprkit.study.sweep import sweep as sweep
 
@@ -59,6 +61,8 @@ _HOME = {
     "Population": "expressions.population",
     "Precision": "backends.precision",
     "description_length": "fitting.description_length",
+    "SearchResult": "search.search_result",
+    "exhaustive_search": "search.exhaustive_search",
     "explore": "explorer.explore",
     "fit": "fitting.fit",
     "load": "fitting.fit_result",

@@ -591,8 +591,10 @@ BY_SPELLING: dict[str, Operator] = {
 COPY = BY_NAME["copy"].code  # the operator that leaves its operand as it is
 # those that a derivative is put together with, and simplified by
 ADD, SUB, MUL, DIV, POW, NEG, INV = (BY_NAME[name].code for name in ("add", "sub", "mul", "div", "pow", "neg", "inv"))
-# those that a loss of the user's own is recognised by
-SQR, ABS = (BY_NAME[name].code for name in ("sqr", "abs"))
+# whose families of functions the search knows rules for, and that a loss of the user's own is recognised by
+POWABS, SQR, CUBE, ABS, SQRTABS, EXP, LOGABS = (
+    BY_NAME[name].code for name in ("powabs", "sqr", "cube", "abs", "sqrtabs", "exp", "logabs")
+)
 STRONG_MUL, STRONG_DIV = (BY_NAME[BY_CODE[code].rewrite.in_derivative or ""].code for code in (MUL, DIV))
 ARITY = np.zeros(256, np.uint8)  # by code, for compiled loops; 0 where there is no operator
 ARITY[list(BY_CODE)] = [row.arity for row in BY_CODE.values()]
@@ -612,6 +614,8 @@ LOSS_FORMULAS = (
 SETS: dict[str, tuple[str, ...]] = {
     # exhaustive symbolic regression as in the thesis's data (Bartlett, Desmond, Ferreira, 2023)
     "esr": ("add", "sub", "mul", "div", "powabs", "inv", "sqr"),
+    # the same authors' basis "core_maths", by which they count their functions
+    "core_maths": ("add", "sub", "mul", "div", "powabs", "inv"),
     # what the thesis evaluates
     "thesis": ("add", "sub", "mul", "div", "pow", "abs", "log", "exp", "inv", "sqrt"),
     # common in genetic programming; defined on the whole real line but at isolated points

@@ -1,6 +1,6 @@
 """Fitted expressions in order: by loss, by description length, and the front of both; with figures.
 
-After ``fit`` and ``description``, for ``notebooks/fit.ipynb``.
+After ``fit`` and ``description_length``, for populations of one's own; ``ek.exhaustive_search`` ranks what it finds.
 
     >>> import exprkit as ek
     >>> from exprkit.study import ranking
