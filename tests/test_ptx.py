@@ -305,8 +305,8 @@ def test_wrong_choices_are_named(options, said):
 
 
 def test_what_is_no_population_or_type_is_refused():
-    with pytest.raises(DataError, match="must be a Population, not list"):
-        ek.compile_ptx(["x1"])
+    with pytest.raises(DataError, match="must be a Population, not int"):
+        ek.compile_ptx(3)
     with pytest.raises(DataError, match="dtype must be one of 'float32', 'float64', not 'int32'"):
         ek.compile_ptx(ek.parse("x1"), dtype="int32")
 
