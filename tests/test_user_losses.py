@@ -9,6 +9,7 @@ import pytest
 from emulated_device import EmulatedDevice
 
 import exprkit as ek
+from exprkit.backends import load
 from exprkit.backends.gpu.bytecode import accumulate
 from exprkit.backends.interpreter.engine import Engine
 from exprkit.errors import ArgumentError, DataError, ParseError
@@ -68,6 +69,8 @@ def test_losses_and_gradients(backend, pop, text):
             near = {"rtol": rtol, "atol": rtol * np.abs(terms * w).sum(-1).max()}
             found = ev.loss(PARAMS, Y, text, weights, columns=columns)
             np.testing.assert_allclose(found, (terms * w).sum(-1), **near)
+            if not load(backend).differentiates:
+                continue
             value, slope = ev.loss_and_grad(PARAMS, Y, text, weights, columns=columns)
             np.testing.assert_allclose(value, found, **near)
             if dtype == "float64" and smooth:
@@ -131,8 +134,9 @@ def test_named_losses_and_links(backend, pop):
     mean = np.average(Y, weights=WEIGHTS)
     r2 = 1 - (WEIGHTS * (F - Y) ** 2).sum(-1) / (WEIGHTS * (Y - mean) ** 2).sum()
     np.testing.assert_allclose(ev.loss(PARAMS, Y, "r2", WEIGHTS), r2)
-    assert np.allclose(ev.loss_and_grad(PARAMS, Y, "r2")[1] * -np.sum((Y - Y.mean()) ** 2),
-                       ev.loss_and_grad(PARAMS, Y, "sse")[1])  # fmt: skip
+    if load(backend).differentiates:
+        slope = ev.loss_and_grad(PARAMS, Y, "r2")[1]
+        assert np.allclose(slope * -np.sum((Y - Y.mean()) ** 2), ev.loss_and_grad(PARAMS, Y, "sse")[1])
     for link, function in (("sqrt", np.sqrt), ("log(1 + f)", np.log1p)):
         np.testing.assert_allclose(ev.loss(PARAMS, Y, "mse", link=link), ((function(F) - Y) ** 2).mean(-1))
         np.testing.assert_allclose(ev.loss(PARAMS, Y, "(f - y)^2", link=link), ((function(F) - Y) ** 2).sum(-1))

@@ -191,6 +191,8 @@ class CudaDevice:
             return [self.xp.asarray(array) for array in arrays]
         with self._sending:
             if not self._outgoing or len(self._outgoing[0][0]) < n_bytes:
+                for _, read in self._outgoing:
+                    read.synchronize()
                 self._outgoing = [(self.pinned(max(2 * n_bytes, 4096)), self.event()) for _ in range(2)]
             self._outgoing.reverse()
             locked, read = self._outgoing[0]
