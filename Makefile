@@ -16,6 +16,8 @@ NOTEBOOKS := $(VENV)/.notebooks$(subst $(comma),-,$(EXTRA))
 TESTS     := $(VENV)/.test$(subst $(comma),-,$(EXTRA))
 
 STUDY := TQDM_MININTERVAL=5 $(BIN)/python -m exprkit sweep notebooks/benchmark.ipynb --plain
+# on data that has to be downloaded
+NIKURADSE := $(STUDY) data/studies/nikuradse.yaml --out $(RESULTS)/nikuradse --into data/results/nikuradse.parquet
 
 .PHONY: benchmark lab test bounds lint study study-gpu peers figures readme clean
 
@@ -28,7 +30,7 @@ benchmark: $(NOTEBOOKS)
 	@echo "Results and figure:"; ls -t $(RESULTS)/benchmark-*.* | head -4 | sed 's/^/  /'
 
 lab: $(NOTEBOOKS)
-	$(BIN)/jupyter lab notebooks/explore.ipynb
+	$(BIN)/jupyter lab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks/explore.ipynb
 
 test: $(TESTS)
 	$(BIN)/python -m pytest -n auto --dist worksteal
@@ -47,12 +49,14 @@ lint: $(TESTS)
 study: $(NOTEBOOKS)
 	rm -rf $(RESULTS)/cpu data/results/cpu.*
 	$(STUDY) data/studies/cpu.yaml --out $(RESULTS)/cpu --into data/results/cpu.parquet
+	-$(NIKURADSE)
 	$(MAKE) figures readme
 
-# The same on a GPU, about four minutes on an H200, and its peers there.
+# The same on a GPU, about ten minutes on an H200, and its peers there.
 study-gpu: $(NOTEBOOKS)
 	rm -rf $(RESULTS)/h200 data/results/h200.*
 	$(STUDY) data/studies/h200.yaml --out $(RESULTS)/h200 --into data/results/h200.parquet
+	-$(NIKURADSE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'jax[cuda$(CUDA)]'
 	$(BIN)/python tests/bench_peers.py --gpu --csv data/results/peers_h200.csv
 	$(MAKE) figures readme

@@ -6,9 +6,9 @@
     (2, 2)
 
 The way of the data, a folder per stage:
-``operators -> text -> expressions -> programs -> backends -> evaluate -> fitting -> regression``; ``runtime``
-keeps compiled code, ``study`` and ``explorer`` stand on top.  Names are looked up when first used, so that importing
-exprkit costs next to nothing.
+``operators -> text -> expressions -> programs -> backends -> evaluate -> fitting``, then the searches,
+``search`` and ``regression``; ``runtime`` keeps compiled code, ``study`` and ``explorer`` stand on top.  Names are
+looked up when first used, so that importing exprkit costs next to nothing.
 """
 
 from __future__ import annotations
@@ -30,16 +30,21 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.explorer.explore import explore as explore
     from exprkit.expressions import generate as generate
     from exprkit.expressions.expression import Expression as Expression
+    from exprkit.expressions.expression import operator as operator
     from exprkit.expressions.expression import parameters as parameters
     from exprkit.expressions.expression import variables as variables
     from exprkit.expressions.parser import parse as parse
     from exprkit.expressions.population import Population as Population
     from exprkit.fitting.description_length import description_length as description_length
     from exprkit.fitting.fit import FitProblem as FitProblem
-    from exprkit.fitting.fit import FitResult as FitResult
     from exprkit.fitting.fit import fit as fit
+    from exprkit.fitting.fit_result import FitResult as FitResult
+    from exprkit.fitting.fit_result import load as load
+    from exprkit.fitting.fitted_expression import FittedExpression as FittedExpression
     from exprkit.operators import ops as ops
     from exprkit.regression.estimator.regressor import SymbolicRegressor as SymbolicRegressor
+    from exprkit.search.exhaustive_search import exhaustive_search as exhaustive_search
+    from exprkit.search.search_result import SearchResult as SearchResult
     from exprkit.study import bench as bench
     from exprkit.study.sweep import sweep as sweep
 
@@ -52,15 +57,20 @@ _HOME = {
     "Evaluator": "evaluate.evaluator",
     "Expression": "expressions.expression",
     "FitProblem": "fitting.fit",
-    "FitResult": "fitting.fit",
+    "FitResult": "fitting.fit_result",
+    "FittedExpression": "fitting.fitted_expression",
     "Population": "expressions.population",
     "Precision": "backends.precision",
     "SymbolicRegressor": "regression.estimator.regressor",
     "description_length": "fitting.description_length",
+    "SearchResult": "search.search_result",
+    "exhaustive_search": "search.exhaustive_search",
     "explore": "explorer.explore",
     "fit": "fitting.fit",
+    "load": "fitting.fit_result",
     "compile_bytecode": "evaluate.compile_bytecode",
     "compile_ptx": "evaluate.compile_ptx",
+    "operator": "expressions.expression",
     "parameters": "expressions.expression",
     "parse": "expressions.parser",
     "sweep": "study.sweep",
@@ -77,14 +87,14 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
     if not name.startswith("_"):
-        from exprkit.operators import ops
+        from exprkit.operators import defined
 
-        if name in ops.BY_SPELLING:
+        if defined.spelled(name):
             return importlib.import_module(f"{__name__}.expressions.expression").function(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    from exprkit.operators import ops
+    from exprkit.operators import defined
 
-    return sorted({*__all__, *ops.BY_SPELLING})
+    return sorted({*__all__, *defined.spellings()})

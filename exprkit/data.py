@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, DataError, brief, brought_by, whole_number
+from exprkit.errors import ArgumentError, DataError, brief, brought_by, one_of, whole_number
 from exprkit.numbers import as_numbers
 from exprkit.runtime.machine import available_memory
 
@@ -43,6 +43,8 @@ PIPES = (
     (252.0, 4.21, 5.99),
     (507.0, 4.11, 5.99),
 )
+ROW_NUMBER = "Unnamed: "  # what pandas calls a column without a name
+DECIMAL_COMMA = r"\s*[+-]?\d+,\d+([eE][+-]?\d+)?\s*"
 NOISE = 0.005  # of log10(100 f): about what his measurements scatter within one pipe
 
 
@@ -171,8 +173,9 @@ def nikuradse() -> Dataset:
     try:
         path = pooch.retrieve(NIKURADSE_URL, f"sha256:{NIKURADSE_SHA256}", path=pooch.os_cache("exprkit"))
     except Exception as error:  # whatever the network, the disk or the checksum raises means the same to the user
+        reason = brief(str(error).partition("(Caused")[0].strip(), 120)
         raise DataError(
-            f"Nikuradse's data could not be downloaded from {NIKURADSE_URL} ({type(error).__name__}: {error});"
+            f"Nikuradse's data could not be downloaded from {NIKURADSE_URL} ({reason});"
             " without a network use exprkit.data.rough_pipe(), synthetic data of the same shape"
         ) from error
     table = np.genfromtxt(path, delimiter="\t", names=True)
@@ -180,15 +183,19 @@ def nikuradse() -> Dataset:
     return Dataset(X, np.asarray(table["target"]), ("r_k", "log_Re"), "nikuradse")
 
 
-def from_table(table: Any, target: str | None = None) -> Dataset:
+def from_table(table: Any, target: str | None = None, unusable: str = "raise") -> Dataset:
     """Data points from a table: the target's column, and all others as variables.
 
     Parameters
     ----------
-    table : DataFrame, mapping of columns, or path of a CSV file
-        Numbers; a CSV file's first line names its columns, whatever separates them.
+    table : DataFrame, mapping of columns, or path of a CSV file or the open file
+        Numbers; a CSV file's first line names its columns, whatever separates them.  Decimal commas are read where
+        commas separate nothing.
     target : str, optional
         Name of the target's column; by default the last one.
+    unusable : {"raise", "drop"}
+        What becomes of other columns that are not numbers, lack some, or are a row number that pandas wrote: an error
+        (of a row number: a variable), or they are left out.
 
     Raises
     ------
@@ -201,8 +208,11 @@ def from_table(table: Any, target: str | None = None) -> Dataset:
     with brought_by("notebooks"):
         import pandas as pd
 
+    one_of("unusable", unusable, ("raise", "drop"))
     name = "table"
-    if isinstance(table, (str, Path)):
+    if hasattr(table, "read"):
+        table = _read_csv(table, pd)
+    elif isinstance(table, (str, Path)):
         name = Path(table).stem
         table = _read_csv(Path(table).expanduser(), pd)
     elif not isinstance(table, pd.DataFrame):
@@ -216,14 +226,29 @@ def from_table(table: Any, target: str | None = None) -> Dataset:
     target = columns[-1] if target is None and columns else target
     if not isinstance(target, str) or target not in columns or len(columns) < 2 or len(set(columns)) < len(columns):
         raise DataError(f"the columns must be a target and others, each once: {brief(target)} of {', '.join(columns)}")
-    numbers = [_numbers(table.iloc[:, place], column) for place, column in enumerate(columns)]
-    y = numbers.pop(columns.index(target))
-    return Dataset(np.column_stack(numbers), y, tuple(column for column in columns if column != target), name)
+    y = _numbers(table.iloc[:, columns.index(target)], target)
+    numbers = {}
+    for place, column in enumerate(columns):
+        try:
+            if column != target and not (unusable == "drop" and column.startswith(ROW_NUMBER)):
+                numbers[column] = _numbers(table.iloc[:, place], column)
+        except DataError:
+            if unusable == "raise":
+                raise
+    if not numbers:
+        raise DataError(f"there is no column of numbers beside {target!r}")
+    return Dataset(np.column_stack(list(numbers.values())), y, tuple(numbers), name)
 
 
-def _read_csv(path: Path, pd: Any) -> Any:
+def _read_csv(path: Any, pd: Any) -> Any:
+    """The table; numbers with decimal commas, where all that is text in a column are such."""
     try:
-        return pd.read_csv(path, sep=None, engine="python")
+        table = pd.read_csv(path, sep=None, engine="python")
+        for column in table.columns:
+            words = table[column]
+            if words.dtype.kind not in "fiub" and words.dropna().astype(str).str.fullmatch(DECIMAL_COMMA).all():
+                table[column] = words.str.replace(",", ".").astype(float)
+        return table
     except OSError as error:
         raise DataError(f"{path} could not be read: {error.strerror or error}") from error
     except Exception as error:  # whatever pandas finds wrong with the text means the same to the user

@@ -134,4 +134,6 @@ def brought_by(extra: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name and error.name.partition(".")[0] == "exprkit":
             raise
-        raise MissingError(f"{error.name} is not installed: pip install 'exprkit[{extra}]'", name=error.name) from None
+        package = {"PIL": "pillow", "yaml": "pyyaml"}.get(error.name or "", error.name)
+        hint = f"pip install {package} (or, in exprkit's folder, pip install '.[{extra}]' for all there is to it)"
+        raise MissingError(f"{error.name} is not installed: {hint}", name=error.name) from None

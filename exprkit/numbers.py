@@ -18,6 +18,7 @@ from exprkit.errors import DataError, brief
 
 def as_numbers(what: str, values: Any, gaps: bool = True) -> np.ndarray:
     """An array of real numbers; nan where one is missing, if there may be ``gaps``."""
+    _check_quantities(what, values)
     try:
         array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
     except ValueError:
@@ -29,6 +30,17 @@ def as_numbers(what: str, values: Any, gaps: bool = True) -> np.ndarray:
     if array.dtype.kind == "O":
         return np.array([_as_number(what, one, gaps) for one in array.flat], np.float64).reshape(array.shape)
     raise DataError(f"{what} must hold real numbers, not {array.dtype}")
+
+
+def _check_quantities(what: str, values: Any) -> None:
+    """An error for pandas' categories that are no numbers: their codes are no quantities."""
+    categories = getattr(getattr(values, "dtype", None), "categories", None)
+    if categories is not None and getattr(categories.dtype, "kind", "O") not in "fiub":
+        listed = ", ".join(map(str, categories[:3])) + (", …" if len(categories) > 3 else "")
+        raise DataError(
+            f"{what} holds categories ({listed}), not quantities: leave it out, or make a column of 0 and 1 of each "
+            "(pandas.get_dummies)"
+        )
 
 
 def _as_number(what: str, value: Any, gaps: bool) -> float:

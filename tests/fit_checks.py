@@ -75,6 +75,10 @@ def check_derivatives(engine_of, dtype, precision, n_points=61, texts=COMMON, we
     assert off(sums, (given * np.abs(r)).sum(-1)) < few
     wanted, sizes = (np.einsum("sepi,sep,p->sei", g(J), g(np.sign(r)), given) for g in (np.asarray, np.abs))
     assert (np.abs(slopes - wanted) <= 2 * few * sizes + 1e-12).all()
+    sums, slopes = engine.loss_and_grad(params, y, w, "sum")
+    assert (np.abs(sums - (given * r).sum(-1)) <= few * (given * np.abs(r)).sum(-1)).all()
+    wanted, sizes = (np.einsum("sepi,p->sei", g(J), given) for g in (np.asarray, np.abs))
+    assert (np.abs(slopes - wanted) <= 2 * few * sizes + 1e-12).all()
 
 
 def check_fit(engine_of, dtype, precision, texts, options=None, n_points=61, weights=None, n_starts=3, rtol=1e-6):

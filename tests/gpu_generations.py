@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import tempfile
 import time
 from functools import partial
 from pathlib import Path
@@ -147,6 +148,53 @@ def many(n):
     report("   duplicates on the host", pop.duplicates, "500", repeats=3)
 
 
+def steps(pop, n_points):
+    """A loss asked for again: from the host, and queued on the device."""
+    X, y = pipe(n_points)
+    params = np.ones((len(pop), pop.max_params), np.float32)
+    host = ek.Evaluator(pop, X, "cuda", "fast")
+    there = [cupy.asarray(array) for array in (X, params, y)]
+    ev, out = ek.Evaluator(pop, there[0], "cuda", "fast"), cupy.empty(len(pop))
+    expected = host.loss(params, y)
+
+    def queued():
+        for _ in range(100):
+            ev.loss(there[1], there[2], out=out)
+
+    for _ in range(3):
+        assert np.array_equal(host.loss(params, y), expected, equal_nan=True)
+        assert np.array_equal(ev.loss(*there[1:]).get(), expected, equal_nan=True)
+    report(
+        f"{len(pop):,} x {n_points:,}: a loss again, from the host", lambda: host.loss(params, y), "0.035", repeats=99
+    )
+    TABLE.report("   queued on the device", milliseconds(queued) / 100, "ms", "0.019")
+
+
+def texts(n):
+    """Lines of a file."""
+    some = generate.exhaustive(10, n_vars=2, limit=500_000).texts()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "texts.txt"
+        path.write_text("\n".join(some * (n // len(some))) + "\n")
+        report(
+            f"{n:,} texts of a file ({path.stat().st_size / n:.1f} bytes) parsed",
+            lambda: ek.parse(path),
+            "300",
+            repeats=3,
+        )
+
+
+def million():
+    """From nothing to the best of a million."""
+    X, y = pipe(362)
+
+    def found():
+        pop = generate.exhaustive(9, n_vars=2, limit=1_000_000)
+        return ek.fit(pop, X, y, backend="cuda", precision="fast", max_iter=50).best(1000)
+
+    report("1,000,000 enumerated, fitted to 362 points, ranked by loss", found, "500", repeats=3)
+
+
 def sharing():
     """What computing equal parts of a population once could save: operator nodes that repeat."""
     for name, pop in (("trees", generate.random(10_000, seed=3)), ("exhaustive", generate.exhaustive(7)[:100_000])):
@@ -184,7 +232,10 @@ def main():
     generations("trees", trees, 10_860, ("", ""))
     fits(362, "1.5")
     fits(10_860, "")
+    steps(thesis, 362)
     many(10_000_000)
+    texts(10_000_000)
+    million()
     sharing()
     if out:
         driver = cupy.cuda.runtime.driverGetVersion()

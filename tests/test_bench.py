@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import sys
@@ -114,8 +115,66 @@ def test_what_comes_back(results, monkeypatch):
     assert used.count(asked) == 6  # three steps, cold and warm
 
 
+def test_a_record_tells_memory_cpu_seconds_and_deviation():
+    table = small(backends=["cpu"], n_samples=5)
+    assert (table["cpu_s"] > 0).all() and table["device_bytes"].isna().all()
+    if sys.platform == "linux":
+        assert table["host_bytes"].nunique() == 1 and 2e7 < table["host_bytes"].iloc[0] < 1e12
+    (row,) = bench.medians(table).to_dict("records")
+    warm = table[~table["cold"]]
+    assert row["sd_s"] == pytest.approx(warm["total_s"].std())
+    assert row["busy_threads"] == pytest.approx((warm["cpu_s"] / warm["total_s"]).median())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells it")
+def test_memory_that_was_freed_before_does_not_count():
+    side = sides.Host()
+    held = np.ones(50_000_000)
+    side.forget_memory()
+    before = side.memory()["host_bytes"]
+    del held
+    side.forget_memory()
+    assert side.memory()["host_bytes"] < before - 3e8
+
+
+def test_fits_are_measured_and_compared(monkeypatch):
+    table = small(backends=["cpu"], results="fit", n_steps=1)
+    assert set(table["results"]) == {"fit"} and (table["first_s"] > 0).all()
+    fitted = ek.Evaluator.derivatives
+
+    def wrong(self):
+        engine = fitted(self)
+        made = lambda *given: (found := type(engine).fit(engine, *given))._replace(loss=2 * found.loss)  # noqa: E731
+        return SimpleNamespace(fit=made)
+
+    monkeypatch.setattr(ek.Evaluator, "derivatives", wrong)
+    with pytest.raises(BackendError, match="not the sums of its own squared errors"):
+        small(backends=["cpu"], results="fit", n_steps=1)
+    monkeypatch.setattr(bench, "load", lambda name: SimpleNamespace(differentiates=False))
+    with pytest.raises(ArgumentError, match="backend 'cpu' makes no fits"):
+        small(backends=["cpu"], results="fit")
+
+
+def test_options_of_an_engine_go_to_the_backends_that_have_them(monkeypatch):
+    seen = []
+
+    class Watched(ek.Evaluator):
+        def __init__(self, *given, stack=None, **options):
+            seen.append(stack)
+            super().__init__(*given, **options)
+
+    monkeypatch.setattr(bench, "Evaluator", Watched)
+    kinds = {"cpu": ("stack",), "numpy": ()}
+    monkeypatch.setattr(bench, "load", lambda name: SimpleNamespace(options=kinds[name], lowers=False))
+    table = small(backends=["cpu", "numpy"], options={"stack": 25}, n_samples=1)
+    assert dict(zip(table["backend"], table["options"], strict=True)) == {"cpu": "stack=25", "numpy": ""}
+    assert set(seen[: len(seen) // 2]) == {25} and set(seen[len(seen) // 2 :]) == {None}
+    with pytest.raises(ArgumentError, match="none of the backends numpy has an option 'stack'"):
+        small(backends=["numpy"], options={"stack": 25})
+
+
 def test_unknown_results_are_named():
-    with pytest.raises(ArgumentError, match="results must be one of last, every, loss, not 'first'"):
+    with pytest.raises(ArgumentError, match="results must be one of every, last, loss, fit, not 'first'"):
         small(results="first")
 
 
@@ -301,6 +360,18 @@ def test_dataset_by_name():
         bench.dataset("smooth_pipe", 10)
 
 
+def test_a_given_file_is_a_dataset(tmp_path):
+    (tmp_path / "mine.csv").write_text("r_k,log_Re,target\n15,4,0.5\n30,5,0.25\n")
+    points = bench.dataset(str(tmp_path / "mine.csv"), 3)
+    assert points.name == "mine" and points.X.tolist() == [[15, 4], [30, 5], [15, 4]]
+    assert points.y.tolist() == [0.5, 0.25, 0.5]
+
+
+def test_large_expressions_have_50_to_500_tokens():
+    lengths = np.diff(ek.parse(bench.expressions("large", 30, n_vars=3)).offsets)
+    assert lengths.min() >= 50 and 200 < lengths.max() <= 500
+
+
 # ── what came out ──
 
 
@@ -434,7 +505,7 @@ def test_a_plain_name_is_taken(name):
 
 @pytest.mark.parametrize("name", ["nul\0byte", "n" * 300])
 def test_expressions_that_can_be_no_file_are_named_as_any_other(name):
-    with pytest.raises(ArgumentError, match="is neither esr, exhaustive or random nor a file"):
+    with pytest.raises(ArgumentError, match="is neither esr, exhaustive, random or large nor a file"):
         bench.expressions(name, 3)
 
 
@@ -516,17 +587,21 @@ class Event:
 @pytest.fixture
 def gpu(monkeypatch):
     """``sides.Gpu`` over a CuPy and an NVML that are stand-ins; evaluators work on the host."""
+    properties = {"name": b"NVIDIA Nothing", "maxThreadsPerMultiProcessor": 1536}
+    free = itertools.count(8_000, -100)  # ever less of it
     runtime = SimpleNamespace(
-        getDevice=lambda: 0, getDeviceProperties=lambda index: {"name": b"NVIDIA Nothing"},
+        getDevice=lambda: 0, getDeviceProperties=lambda index: properties,
+        memGetInfo=lambda: (next(free), 9_000),
         deviceSynchronize=lambda: None, deviceGetPCIBusId=lambda index: "0000:00:00.0",
     )  # fmt: skip
     elapsed = lambda before, after: 1e3 * (after.time - before.time)  # noqa: E731
     cuda = SimpleNamespace(runtime=runtime, Event=Event, get_elapsed_time=elapsed, alloc_pinned_memory=bytearray)
+    pool = SimpleNamespace(free_all_blocks=lambda: None)
     monkeypatch.setattr(sides, "WRITTEN", 1 << 10)
     sides._written_over.cache_clear()
     cupy = SimpleNamespace(
         cuda=cuda, asarray=lambda a: np.array(a).view(OnDevice), zeros=lambda s, t: np.zeros(s, t).view(OnDevice),
-        ndarray=OnDevice,
+        ndarray=OnDevice, get_default_memory_pool=lambda: pool, get_default_pinned_memory_pool=lambda: pool,
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     clock = SimpleNamespace(
@@ -549,6 +624,7 @@ def test_a_gpu_s_samples(gpu, results):
     assert table["throttled"].all() and any("held the clock back" in sentence for sentence in bench.unsteady(table))
     assert (table["kernel_s"] > 0).all() and (table["kernel_s"] <= 1.5 * table["step_s"]).all()
     assert (table["upload_s"] > 0).all() and (table["download_s"] > 0).all()
+    assert set(table["most_warps"]) == {48.0} and set(table["device_bytes"]) == {100.0}
     steps = table[["device_s", "device_cold_s"]]
     assert steps.isna().all(axis=None) if results == "every" else (steps > 0).all(axis=None)
 

@@ -60,7 +60,7 @@ def test_importing_exprkit_imports_no_cupy():
 def test_what_is_missing_is_said_with_what_mends_it(monkeypatch):
     monkeypatch.setattr(device, "_installed", lambda module: module != "cupy")
     assert device.missing() == (
-        "CuPy is not installed: pip install 'exprkit[cuda13]' (or [cuda12] for a CUDA 12 driver)"
+        "CuPy is not installed: pip install '.[cuda13]' in exprkit's folder ('.[cuda12]' for a CUDA 12 driver)"
     )
     with pytest.raises(BackendError, match=r"backend 'cuda' can't run here: CuPy is not installed: pip install"):
         ek.Evaluator(ek.parse(["x1"]), [[1.0]], backend="cuda")

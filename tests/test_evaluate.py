@@ -202,7 +202,7 @@ WRONG = {
     ),
     "X must hold real numbers, not complex128": lambda pop, X: ek.Evaluator(pop, X * 1j),
     "X must be an array of numbers; its rows have different lengths": lambda pop, X: ek.Evaluator(pop, [[1], [1, 2]]),
-    "the first argument must be a Population, not list: use exprkit.parse(...)": lambda pop, X: ek.Evaluator(TEXTS, X),
+    "the first argument must be a Population, not set: use exprkit.parse(...)": lambda pop, X: ek.Evaluator({"x1"}, X),
     "precision must be one of 'ieee', 'fast', not 'exact'": lambda pop, X: ek.Evaluator(pop, X, precision="exact"),
     "dtype must be one of 'float32', 'float64', not 'float16'": lambda pop, X: ek.Evaluator(pop, X, dtype=np.float16),
     "threads must be a whole number from 1 to 4,096, not 0": lambda pop, X: ek.Evaluator(pop, X, threads=0),
@@ -243,8 +243,8 @@ WRONG = {
     "weights must be finite and not negative": lambda pop, X: ek.Evaluator(pop, X).loss(
         PARAMS, np.zeros(7), weights=-np.ones(7)
     ),
-    "kind must be one of 'sse', 'mse', 'rmse', 'mae', not 'mes'": lambda pop, X: ek.Evaluator(pop, X).loss(
-        PARAMS, np.zeros(7), kind="mes"
+    "kind must be one of 'sse', 'mse', 'rmse', 'mae', 'sae', 'sum', 'r2', not 'mes'": lambda pop, X: (
+        ek.Evaluator(pop, X).loss(PARAMS, np.zeros(7), kind="mes")
     ),
 }
 

@@ -30,7 +30,7 @@ from exprkit.explorer.jobs import JobQueue, ProgressBar, duration
 from exprkit.explorer.pages import error_page, picture_page
 from exprkit.explorer.population_panel import ROWS, PopulationPanel
 from exprkit.explorer.race import Lap, race, standings
-from exprkit.explorer.sources import Points, renamed, usable_names
+from exprkit.explorer.sources import Points, points_of, renamed, uploaded, usable_names
 from exprkit.explorer.table import COLUMNS, Table
 from exprkit.operators import ops
 from exprkit.text.listing import nodes
@@ -279,9 +279,21 @@ def test_a_table_s_columns_become_variables_and_target(tmp_path):
     frame = pd.DataFrame({"a b": [1, 2], "y": [3, 4], "c": [5.5, 6.5]})
     found = ek.data.from_table(frame, "y")
     assert found.variables == ("a b", "c") and found.y.tolist() == [3, 4] and found.X.tolist() == [[1, 5.5], [2, 6.5]]
-    assert not usable_names(found.variables) and usable_names(("a", "c")) and not usable_names(("exp", "c"))
+    assert usable_names(found.variables) and usable_names(("a", "c")) and not usable_names(("exp", "c"))
     frame.to_csv(tmp_path / "semicolons.csv", sep=";", index=False)
     assert ek.data.from_table(tmp_path / "semicolons.csv").y.tolist() == [5.5, 6.5]
+
+
+def test_a_table_is_taken_without_what_cannot_be_used(tmp_path):
+    frame = pd.DataFrame({"Temp (°C)": [1.5, 2], "site": ["u", "v"], "gap": [1, None], "y": [3, 4.5]})
+    frame.to_csv(tmp_path / "a.csv", sep=";", decimal=",")
+    points = points_of(str(tmp_path / "a.csv"), None)
+    assert points.dataset.variables == ("Temp (°C)",) and points.dataset.y.tolist() == [3, 4.5]
+    assert points.columns_page.startswith("variables: `Temp (°C)`; columns that are no numbers")
+    assert uploaded("a.csv", (tmp_path / "a.csv").read_bytes(), "y").dataset.X.tolist() == [[1.5], [2]]
+    with pytest.raises(DataError, match="column 'site' holds something else"):
+        points_of(str(tmp_path / "a.csv"), "site")
+    assert points_of(None, None).columns_page == "x1 = r_k, x2 = log_Re"
 
 
 @pytest.mark.parametrize(
@@ -506,7 +518,10 @@ def test_the_notebook_runs_under_papermill_without_a_click(tmp_path):
 def test_without_ipywidgets_it_says_what_to_install():
     code = "import sys; sys.modules['ipywidgets'] = None\nimport exprkit as ek\nek.explore('x1')"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.stderr.splitlines()[-1].endswith("ipywidgets is not installed: pip install 'exprkit[notebooks]'")
+    assert done.stderr.splitlines()[-1].endswith(
+        "ipywidgets is not installed: pip install ipywidgets "
+        "(or, in exprkit's folder, pip install '.[notebooks]' for all there is to it)"
+    )
 
 
 # ── the widget ──
@@ -583,12 +598,15 @@ def test_a_browser_s_rounding_of_a_slider_changes_nothing(explorer):
     settled(explorer)
     before = explorer.params
     for slider in explorer.fit_panel.sliders.children:
-        slider.value = round(slider.value, 2)
+        shown = slider.min + round((slider.value - slider.min) / slider.step) * slider.step
+        assert shown == pytest.approx(slider.value, rel=1e-4), "five digits, however small"
+        slider.value = shown
     settled(explorer)
     assert explorer.params.tolist() == before.tolist() and explorer.result is not None
-    explorer.fit_panel.sliders.children[0].value += 0.01
+    slider = explorer.fit_panel.sliders.children[0]
+    slider.value += 0.01
     settled(explorer)
-    assert explorer.params[0] == round(before[0], 2) + 0.01 and explorer.result is None
+    assert explorer.params[0] == slider.value != before[0] and explorer.result is None
 
 
 def test_a_fit_takes_the_chosen_loss_and_restarts(explorer):
@@ -770,3 +788,49 @@ def test_a_table_of_one_s_own(tmp_path):
     assert "height" in settled(explorer).error.value
     explorer.data.value = "rough pipe (synthetic)"
     assert settled(explorer).text.value == "p1 * x2 + x1"
+
+
+def test_a_file_that_is_chosen_again_is_read_again(explorer, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,y\n1,2\n2,3\n")
+    explorer.data.value, explorer.path.value = "a CSV file", str(path)
+    settled(explorer)
+    assert "variables: a" in explorer.columns.value
+    explorer.data.value = "rough pipe (synthetic)"
+    assert "x1 = r_k" in settled(explorer).columns.value
+    path.write_text("b,y\n1,2\n2,3\n")
+    explorer.data.value = "a CSV file"
+    assert "variables: b" in settled(explorer).columns.value
+    path.write_text("c,y\n1,2\n2,3\n")
+    explorer.read_button.click()
+    assert "variables: c" in settled(explorer).columns.value
+
+
+@pytest.mark.parametrize("source", ["random ones", "all up to a size"])
+def test_reading_can_be_stopped(source):
+    panel, stop = PopulationPanel(lambda text, params: None), threading.Event()
+    panel.source.value, panel.size.value = source, 2000
+    seen = []
+
+    def progress(done, total):
+        seen.append((done, total))
+        stop.set()
+
+    def read(stop_of_bar, progress_of_bar):
+        panel._read(Points(POINTS), stop, progress)
+
+    panel._progress_bar.run("reading", read)
+    assert panel._progress_bar.queue.wait(SECONDS)
+    assert "reading: stopped after" in panel._progress_bar.text.value and panel.table is None and seen
+
+
+def test_it_starts_with_an_expression_that_fits():
+    first = ek.explore()
+    values = first.expression(POINTS.X, first.params)
+    assert 1 - np.var(POINTS.y - values) / np.var(POINTS.y) > 0.9
+    assert "out of sight" not in first.fit_panel.plot.note.get_text()
+
+
+def test_derivatives_are_written_as_one_writes_them():
+    shown = INSPECTORS["Derivatives"](Subject("p1 + p2 / x2"))
+    assert shown.content.splitlines()[-1] == r"x2: - \frac{p_{2}}{x_{2}^{2}}"

@@ -272,7 +272,7 @@ def test_parts_of_an_arena_do_not_overlap():
 
 
 def test_registers_and_spills_of_the_kernels(root):
-    pytest.importorskip("cuda.core", reason="cuda-core compiles the kernels: pip install 'exprkit[cuda13]'")
+    pytest.importorskip("cuda.core", reason="cuda-core compiles the kernels: pip install '.[cuda13]'")
 
     with (root / "tests" / "fit_kernels.csv").open() as file:
         lines = list(csv.DictReader(file))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import exprkit as ek
-from exprkit.backends import load
+from exprkit.backends import load, objective
 from exprkit.backends.cpu import engine as cpu_engine
 from exprkit.backends.cpu import kernels, reductions
 from exprkit.backends.reference import engine as definition
@@ -306,7 +306,7 @@ def test_cpu_agrees_with_the_definition(dtype, n_points):
     weights = random.uniform(0.0, 2.0, n_points).astype(dtype)
     weights[::3] = 0
     for w in (None, weights):
-        for method in ("normal_equations", "square", "absolute"):
+        for method in ("normal_equations", "square", "absolute", "sum"):
             arguments = (params, y, w) if method == "normal_equations" else (params, y, w, method)
             name = method if method == "normal_equations" else "loss_and_grad"
             for a, b in zip(getattr(plain, name)(*arguments), getattr(fast, name)(*arguments), strict=True):
@@ -409,6 +409,9 @@ def test_losses_and_equations_at_every_level(level, dtype):
         L, Q = losses_and_weights(kind, 0.3, f[:n][some].astype(float), y[:n][some].astype(float))
         Q = Q * w[:n][some]
         assert loss == pytest.approx(w[:n][some].astype(float) @ L, rel=1e-5)
+        if kind == objective.SUM:  # no least squares: the gradient alone, half of it
+            assert v[:n][some] == pytest.approx(w[:n][some] / 2)
+            continue
         for m in range(1, 6):
             sums, columns = np.zeros(m + m * (m + 1) // 2), np.array([column.ctypes.data for column in J])
             nothing(functions[f"equations_{m}"])(sums.ctypes.data, columns.ctypes.data, q.ctypes.data, v.ctypes.data, n)

@@ -139,7 +139,7 @@ def data_calls(backend):
         "jacobian": Call(ev.jacobian, {"params": P, "out": None}, forms, same([J.transpose(0, 2, 1)])),
         "loss": Call(ev.loss, against | {"kind": "sse", "count_nonfinite": False}, forms, same([sse])),
         "loss_and_grad": Call(ev.loss_and_grad, against | {"kind": "sse"}, forms, same([sse, 2 * jtr])),
-        "normal_equations": Call(ev.normal_equations, against, forms, same([jtj, jtr, sse])),
+        "normal_equations": Call(ev.normal_equations, against, forms, same([jtj, 0 - jtr, sse])),
         "ptx": Call(ev.ptx, {"i": 0}), "sass": Call(ev.sass, {"i": 0}),
     }  # fmt: skip
 

@@ -144,7 +144,7 @@ def test_bits_do_not_depend_on_the_launch(device):
     assert (shuffled.view(np.uint32) == out[:, order].view(np.uint32)).all()
 
 
-@pytest.mark.parametrize("kind", ["square", "absolute"])
+@pytest.mark.parametrize("kind", ["square", "absolute", "sum"])
 @pytest.mark.parametrize("reduction", ["shuffle", "shared", "atomic"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_losses(device, kind, reduction, weighted):
@@ -199,6 +199,21 @@ def test_one_launch_per_expression_gives_the_same(device):
     pop = generate.random(20, n_tokens=(1, 40), n_vars=2, n_params=2, seed=9)
     X, params = data(13, 2, F8), parameters(pop, 2, F8)
     assert_agrees(pop, X, params, evaluated(pop, X, params, device, dispatch="per-expression"))
+    chosen = {"stack": 25, "block_size": 121}
+    assert_agrees(pop, X, params, evaluated(pop, X, params, device, dispatch="per-expression", **chosen))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stack": 2, "dispatch": "per-expression"}, "stack must be a whole number, 3 or more for these expressions"),
+        ({"stack": 25}, 'stack is an option of dispatch="per-expression"'),
+        ({"block_size": 1025, "dispatch": "per-expression"}, "per expression must be 1 to 1024, not 1025"),
+    ],
+)
+def test_a_stack_or_block_that_cannot_be_is_named(device, options, message):
+    with pytest.raises(ArgumentError, match=message):
+        evaluated(ek.parse(["x1 + x2 * x1"]), data(3, 2, F8), np.zeros((1, 1, 0)), device, **options)
 
 
 def test_many_variables_stay_in_global_memory(device):

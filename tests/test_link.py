@@ -95,7 +95,7 @@ def test_the_machine_code_does_not_depend_on_threads_or_the_cache(cache):
 
 
 def test_texts_are_taken_as_they_are_needed(cache):
-    taken = itertools.count()
+    taken, before = itertools.count(), threading.active_count()
     last = 0
 
     def endless():
@@ -108,7 +108,7 @@ def test_texts_are_taken_as_they_are_needed(cache):
         next(results)
     assert last <= 5 + 2 * assembler.WAITING + 2
     results.close()
-    assert threading.active_count() < 50
+    assert threading.active_count() < before + 20
 
 
 def test_a_slow_reader_holds_up_the_compiler(cache):
@@ -166,7 +166,7 @@ def test_no_modules_are_no_work(cache):
 def test_without_the_compiler_there_is_one_line_with_the_command(monkeypatch):
     assembler.version.cache_clear()
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
-    with pytest.raises(BackendError, match=r"PTX needs cuda-bindings: pip install 'exprkit\[cuda13\]'"):
+    with pytest.raises(BackendError, match=r"PTX needs cuda-bindings: pip install cuda-core cuda-bindings nvidia"):
         linked(texts(1))
     monkeypatch.setattr(assembler, "tool", lambda name: None)
     with pytest.raises(BackendError, match="ptxas is not installed: pip install nvidia-cuda-nvcc"):

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import exprkit as ek
+from exprkit.backends.gpu.schedule import VECTORS
 from exprkit.errors import ArgumentError
-from exprkit.study import measured
-from exprkit.study.notebook import check_parameters
+from exprkit.study import bench, measured
+from exprkit.study.notebook import check_parameters, defaults
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -152,7 +156,7 @@ def test_benchmark_notebook_measures_and_writes(tmp_path):
     outputs = [output for cell in out["cells"] for output in cell.get("outputs", [])]
     printed = "".join("".join(output.get("text", "")) for output in outputs)
     assert str(files[".parquet"]) in printed
-    assert "300 expressions x 100 points x 3 steps in " in printed
+    assert "300 expressions x 100 points x 3 steps, matrix of every step, in " in printed
     made = measured.provenance([files[".json"].stem], {files[".json"].stem: record})
     assert made.startswith("by `notebooks/benchmark.ipynb` with n_exprs=300, n_points=100, n_steps=3, n_samples=5,")
     assert f"({files['.json'].name}: " in made
@@ -160,14 +164,14 @@ def test_benchmark_notebook_measures_and_writes(tmp_path):
 
 
 def test_fit_notebook_ranks_and_draws(tmp_path):
-    done = papermill(ROOT / "notebooks" / "fit.ipynb", tmp_path, "-p", "max_nodes", "4", "-p", "restarts", "1")
+    done = papermill(ROOT / "notebooks" / "fit.ipynb", tmp_path, "-p", "max_nodes", "5")
     assert done.returncode == 0, done.stderr[-3000:]
     out = json.loads((tmp_path / "out.ipynb").read_text())
     outputs = [output for cell in out["cells"] for output in cell.get("outputs", [])]
     printed = "".join("".join(output.get("text", "")) for output in outputs)
-    assert "expressions of up to 4 nodes" in printed and "ranked in" in printed
+    assert "trees of up to 5 nodes are" in printed and "<SearchResult: " in printed
     assert sum("image/png" in output.get("data", {}) for output in outputs) == 2
-    assert sum("text/html" in output.get("data", {}) for output in outputs) == 2
+    assert sum("text/html" in output.get("data", {}) for output in outputs) >= 3
 
 
 @pytest.mark.parametrize(
@@ -227,6 +231,29 @@ def test_tuning_notebook_tunes_what_there_is_and_shows_what_is_recorded(tmp_path
     (path,) = (tmp_path / "results").glob("*.parquet")
     samples = pd.read_parquet(path)
     assert set(samples["threads"]) == {1, 2} and set(samples["bench"]) == {"blocks"}
+
+
+def test_tuning_notebook_s_own_grid_is_one_that_each_gpu_backend_takes():
+    from test_ptx_modules import engine
+
+    cells = ["".join(cell["source"]) for cell in cells_of(ROOT / "notebooks" / "tuning.ipynb")]
+    grids = {}
+    for chosen in ("cuda", "ptx"):
+        asked = {name: value for name, (_, value) in defaults(ROOT / "notebooks" / "tuning.ipynb").items()}
+        made = {**asked, "chosen": chosen, "on_gpu": True, "parameters": asked, "tqdm": None}
+
+        def run_grid(fixed, grid, progress, chosen=chosen):
+            grids[chosen] = bench.Settings(**fixed, **{"options": grid["options"][0]}), grid
+            return pd.DataFrame(columns=["total_s", "backend"])
+
+        made["bench"] = SimpleNamespace(run_grid=run_grid, unsteady=lambda samples: [], medians=lambda samples: samples)
+        code = next(cell for cell in cells if "run_grid" in cell).rpartition("shown =")[0]
+        exec(compile(code, "tuning.ipynb", "exec"), made)
+    pop, X = ek.parse(["x1 + p1"]), np.ones((40, 1), np.float32)
+    for block, points in itertools.product(grids["ptx"][1]["block_size"], grids["ptx"][1]["points_per_thread"]):
+        engine(pop, X, block_size=block, points_per_thread=points)
+    allowed = {4 * vectors for vectors in VECTORS}
+    assert set(grids["cuda"][1]["points_per_thread"]) <= allowed
 
 
 def test_tuning_notebook_names_a_backend_that_is_not_there(tmp_path):

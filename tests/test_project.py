@@ -29,7 +29,8 @@ LAYERS = [
     "errors", "numbers", "operators", "runtime", "text", "expressions", "data", "programs",
     "backends", "backends.reference", "backends.gpu", "backends.device_programs", "backends.cpu",
     "backends.interpreter", "backends.transpiler",
-    "backends.cost_model", "evaluate", "fitting", "regression", "regression.estimator", "study", "explorer", "__main__",
+    "backends.cost_model", "evaluate", "fitting", "search", "regression", "regression.estimator", "study", "explorer",
+    "__main__",
 ]  # fmt: skip
 TOP = "exprkit"  # the package itself, which every user imports and no module of its own
 
@@ -289,6 +290,7 @@ for use in (
 
 def test_a_missing_extra_is_one_line_with_the_command_that_mends_it():
     done = subprocess.run([sys.executable, "-c", WITHOUT_EXTRAS], capture_output=True, text=True, cwd=ROOT, check=True)
-    wanted = [f"{name} is not installed: pip install 'exprkit[notebooks]'"
+    whole = "(or, in exprkit's folder, pip install '.[notebooks]' for all there is to it)"
+    wanted = [f"{name} is not installed: pip install {name} {whole}"
               for name in ("pandas", "pooch", "pandas", "matplotlib")]  # fmt: skip
     assert done.stdout.splitlines() == [*wanted, "['x1']"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -54,6 +55,29 @@ def test_a_small_population_is_one_slice(monkeypatch):
     monkeypatch.setattr(slices, "_pool", None)
     cuts = slices.cut(np.arange(slices.LEAST), 16)
     assert cuts == [(0, slices.LEAST - 1)] and slices.each(lambda begin, end: end, cuts) == [slices.LEAST - 1]
+
+
+def test_long_work_is_cut_so_short_that_python_has_its_turn():
+    offsets = np.arange(0, 40 * slices.SHORT + 1, slices.SHORT // 4)
+    cuts = slices.short(offsets)
+    assert max(offsets[end] - offsets[begin] for begin, end in cuts) <= 1.3 * slices.SHORT
+    counted = []
+    slices.each(lambda begin, end: None, cuts, counted.append)
+    assert sum(counted) == len(offsets) - 1 and slices.short(np.arange(100)) == [(0, 99)]
+
+
+def test_work_is_stopped_by_an_interrupt_between_two_slices():
+    done = []
+
+    def work(begin, end):
+        done.append(begin)
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        time.sleep(0.01)
+
+    with pytest.raises(KeyboardInterrupt):
+        slices.each(work, [(k, k + 1) for k in range(1000)])
+    assert len(done) < 200
 
 
 # ── threads ──

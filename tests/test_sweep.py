@@ -12,13 +12,15 @@ import threading
 import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import exprkit as ek
+from exprkit import data
 from exprkit.__main__ import main
 from exprkit.backends import Status
 from exprkit.errors import ArgumentError, BackendError, DataError
-from exprkit.study import bench, sweep
+from exprkit.study import bench, conclusions, figures, plots, sweep
 from exprkit.study.notebook import checked, defaults
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -162,6 +164,22 @@ def test_every_value_of_a_notebook_is_checked():
     assert {name: value for name, (_, value) in defaults(BENCHMARK).items()} == bench.DEFAULTS
 
 
+@pytest.mark.parametrize("name", ["cpu", "h200", "nikuradse"])
+def test_every_kind_of_run_of_a_published_study_measures(name, monkeypatch):
+    monkeypatch.setattr(data, "nikuradse", data.rough_pipe)  # which is downloaded
+    small = {"n_exprs": 8, "n_points": 20, "n_samples": 1, "n_checked": 4, "backends": ["cpu"], "dispatch": ""}
+    small |= {"block_size": 0, "points_per_thread": 0, "options": {}, "seconds": 0.0}
+    kinds = {}
+    for job in sweep.jobs_of(BENCHMARK, ROOT / "data" / "studies" / f"{name}.yaml", "out"):
+        one = {name: value for name, value in job.parameters.items() if name != "results_dir"} | small
+        one["n_steps"] = min(one["n_steps"], 2)
+        kinds[one["study"], one["results"], one["expressions"], one["dataset"]] = one
+    samples = pd.concat([bench.run(one) for one in kinds.values()], ignore_index=True)
+    found = samples.groupby(["bench", "results", "source", "dataset"]).size()
+    assert (found == 2).all() and len(found) == len(kinds)
+    assert "None of its implementations managed that." in conclusions.page(figures.results_of(samples))
+
+
 @pytest.mark.parametrize("name", ["cpu", "h200"])
 def test_the_published_studies_are_right(name):
     jobs = sweep.jobs_of(BENCHMARK, ROOT / "data" / "studies" / f"{name}.yaml", "out")
@@ -169,6 +187,16 @@ def test_the_published_studies_are_right(name):
     assert {"benchmarks", "map", "vars", "params", "tokens", "steps_axis"} <= studies
     benchmarks = {(job.parameters["n_exprs"], job.parameters["n_points"]) for job in jobs}
     assert {(250_000, 362), (10_000, 362), (10_000, 10_860)} <= benchmarks
+
+
+def test_the_study_on_a_gpu_has_every_protocol_of_each_benchmark():
+    jobs = sweep.jobs_of(BENCHMARK, ROOT / "data" / "studies" / "h200.yaml", "out")
+    own = [job.parameters for job in jobs if job.parameters["study"] == "benchmarks"]
+    there = {(*one["backends"], one["n_exprs"], one["n_points"], one["results"]) for one in own
+             if one["expressions"] == "exhaustive"}  # fmt: skip
+    sizes = plots.BENCHMARKS.values()
+    assert there >= {(name, *size, back) for name in ("cuda", "ptx") for size in sizes for back in plots.PROTOCOLS}
+    assert there >= {("cpu", *size, back) for size in sizes for back in ("every", "loss")}  # the last is one of every
 
 
 # ── running ──

@@ -184,11 +184,12 @@ def test_deep_objects():
 @pytest.mark.parametrize(
     ("obj", "message"),
     [
-        (sympy.Symbol("y"), "unknown symbol 'y'"),
+        (sympy.Symbol("y"), "unknown symbol 'y'; name the variables by variables=[...]"),
         (sympy.Symbol("X1"), "unknown symbol 'X1'; did you mean 'x1'?"),
-        (sympy.Symbol("exp"), "unknown symbol 'exp'"),
-        (sympy.Symbol('__import__("os")'), "unknown symbol '__import__(\"os\")'"),
-        (sympy.Symbol("x1\n\x1b[31m"), "unknown symbol 'x1 \ufffd[31m'"),
+        (sympy.Symbol("exp"), "unknown symbol 'exp'; name the variables by variables=[...]"),
+        (sympy.Symbol('__import__("os")'),
+         "unknown symbol '__import__(\"os\")'; name the variables by variables=[...]"),
+        (sympy.Symbol("x1\n\x1b[31m"), "unknown symbol 'x1 \ufffd[31m'; name the variables by variables=[...]"),
         (sympy.cot(x1), "the SymPy function 'cot' is not in exprkit's table; did you mean 'cos'?"),
         (sympy.Function("sqrtt")(x1), "the SymPy function 'sqrtt' is not in exprkit's table; did you mean 'sqrt'?"),
         (sympy.Function("exp")(x1, x2), "the SymPy function 'exp' has 2 arguments here, not 1"),

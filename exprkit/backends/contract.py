@@ -37,7 +37,7 @@ class Engine:
         raise NotImplementedError
 
     def loss_sums(self, params: Any, y: Any, weights: Any, kind: str) -> Any:
-        """Sum over the points of w (f - y)^2 (kind "square") or w |f - y| ("absolute").
+        """Sum over the points of w (f - y)^2 (kind "square"), w |f - y| ("absolute") or w (f - y) ("sum").
 
         ``y`` and ``weights`` are (n_points,); the result is float64 (n_sets, n_exprs).
         A point of weight 0 does not count, whatever f is there.

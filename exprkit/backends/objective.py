@@ -23,8 +23,10 @@ SQUARES   r^2                                            1
 ABSOLUTE  abs r                                          1 / (2 max(abs r, delta))
 HUBER     r^2; beyond delta: 2 delta abs r - delta^2     1; beyond delta: delta / abs r
 POISSON   2 (y log(y / f) - (y - f)); nan for f <= 0     1 / f
+SUM       r                                              none: its gradient is that of the sum
 ========  =============================================  ==============================
 
+SUM is what a loss of the user's own is added up by: each expression is put in its text beforehand, and y is 0.
 A point of weight 0 does not count, whatever f, y and J are there.  ``loss_of`` and ``weight_of`` are the table for
 NumPy's arrays and for the vectors of the CPU backend's kernels.
 """
@@ -36,7 +38,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-SQUARES, ABSOLUTE, HUBER, POISSON = range(4)
+SQUARES, ABSOLUTE, HUBER, POISSON, SUM = range(5)
 
 REASON_NAMES = (
     "FTOL", "XTOL", "GTOL", "MAX_ITER", "STUCK", "NOT_FINITE", "NO_PARAMETERS", "NO_WEIGHT", "INVALID", "NO_DERIVATIVE",
@@ -66,6 +68,8 @@ def loss_of(kind: int, r: Any, f: Any, y: Any, delta: Any, library: Any) -> Any:
     """L; ``library`` has ``where`` and ``log`` for such numbers."""
     if kind == ABSOLUTE:
         return abs(r)
+    if kind == SUM:
+        return r
     if kind == HUBER:
         size = abs(r)
         return library.where(size <= delta, r * r, delta * (size + size - delta))
@@ -76,8 +80,8 @@ def loss_of(kind: int, r: Any, f: Any, y: Any, delta: Any, library: Any) -> Any:
 
 
 def weight_of(kind: int, r: Any, f: Any, delta: Any, library: Any) -> Any:
-    """q; None where it is 1 everywhere."""
-    if kind == SQUARES:
+    """q; None where it is 1 everywhere, or there is none."""
+    if kind in (SQUARES, SUM):
         return None
     if kind == POISSON:
         return 1.0 / f

@@ -3,10 +3,11 @@
 In: nothing.  Out: ``Costs`` of every backend that can run here, which ``cost_model.keep`` keeps.
 
     >>> from exprkit.evaluate.calibration import rate
-    >>> rate(work=1e9, seconds=0.6, without=0.1)
+    >>> rate(work=1e9, seconds=0.5)
     2000000000.0
 
-Each constant is the median of some calls of which it is the largest part; what else a call takes is taken off.
+Each constant is the median of some samples of which it is the largest part.  On a device a sample is some calls that
+are queued and then waited for: what their launches take is hidden behind what they do.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from exprkit.expressions.population import Population
 from exprkit.runtime import machine
 
 REPEATS = 5
+QUEUED = 20  # calls of a sample on a device
 SIZES = {False: (1_000, 10_860), True: (10_000, 36_200)}  # expressions and points, on a CPU and on a GPU
 LEAST = 1e-7  # seconds: what is less can't be told from nothing
 PRECISIONS = "ieee", "fast"
@@ -45,50 +47,56 @@ def costs_of(name: str, published: Costs) -> Costs:
     n_exprs, n_points = SIZES[published.on_device]
     X = np.random.default_rng(0).uniform(0.5, 2.0, (n_points, 3))
     one, short = parse(["x1 + x2"]), parse(["x1 + x2", "x2 * x3"] * (n_exprs // 2))
-    n_trees = n_exprs if name != "ptx" else OF_A_MODULE
-    trees = generate.random(n_trees, (10, 50), "thesis", n_vars=3, n_params=0, seed=_unused())
-    step = _loss_seconds(name, one, X[:64])
-    start = _median(lambda: Evaluator(one, X[:64], name))
-    nodes = tuple(_nodes(name, trees, X, precision, "float32", step) / cores for precision in PRECISIONS)
-    double = _nodes(name, trees, X, "ieee", "float64", step) / cores / nodes[0]
-    making = _median(lambda: Evaluator(short, X[:64], name))
+    typical = _typical(n_exprs if name != "ptx" else OF_A_MODULE)
+    start = _median(lambda: Evaluator(one, X[:64], name), 1)
+    nodes = tuple(_nodes(name, typical, X, precision, "float32") / cores for precision in PRECISIONS)
+    double = _nodes(name, typical, X, "ieee", "float64") / cores / nodes[0]
+    making = _median(lambda: Evaluator(short, X[:64], name), 1)
     matrix = len(short) * n_points * 4
     return Costs(
-        start=start, token=1 / rate(len(short.kinds), making, start), step=step, nodes=(nodes[0], nodes[1]),
-        double=min(double, 1.0), bytes=rate(matrix, _values_seconds(name, short, X), step) / cores,
+        start=start, token=max(making - start, LEAST) / len(short.kinds), step=_loss_seconds(name, one, X[:64]),
+        nodes=(nodes[0], nodes[1]), double=min(double, 1.0),
+        bytes=rate(matrix, _values_seconds(name, short, X)) / cores,
         code=_code(name, X) if any(published.code) else (0.0, 0.0), on_device=published.on_device,
         link=_link(name, short, X, matrix) if published.on_device else published.link, own=True,
     )  # fmt: skip
 
 
-def rate(work: float, seconds: float, without: float) -> float:
-    """Work a second, in what remains without something else."""
-    return work / max(seconds - without, LEAST)
+def _typical(n_exprs: int) -> Population:
+    """Expressions as searches make them: short ones of an exhaustive set and random trees, half of the tokens each."""
+    every = generate.exhaustive(5, n_vars=3, n_params=0)
+    few = np.resize(np.arange(len(every)), n_exprs * 5 // 6)
+    return every[few] + generate.random(n_exprs // 6 + 1, (15, 35), n_vars=3, n_params=0, seed=_unused())
 
 
-def _nodes(name: str, pop: Population, X: np.ndarray, precision: str, dtype: str, step: float) -> float:
+def rate(work: float, seconds: float) -> float:
+    """Work a second."""
+    return work / max(seconds, LEAST)
+
+
+def _nodes(name: str, pop: Population, X: np.ndarray, precision: str, dtype: str) -> float:
     """Node evaluations a second of all cores."""
-    return rate(len(pop.kinds) * len(X), _loss_seconds(name, pop, X, precision, dtype), step)
+    return rate(len(pop.kinds) * len(X), _loss_seconds(name, pop, X, precision, dtype))
 
 
 def _loss_seconds(name: str, pop: Population, X: np.ndarray, precision: str = "ieee", dtype: str = "float32") -> float:
     ev = Evaluator(pop, _there(name, X), name, precision, dtype)
     y = _there(name, X)[:, 0].copy()
-    return _median(lambda: ev.loss(None, y))
+    return _median(lambda: ev.loss(None, y), _queued(name))
 
 
 def _values_seconds(name: str, pop: Population, X: np.ndarray) -> float:
     """Of a matrix that stays where it is made."""
     ev = Evaluator(pop, _there(name, X), name, "fast")
     out = ev.evaluate()
-    return _median(lambda: ev.evaluate(out=out))
+    return _median(lambda: ev.evaluate(out=out), _queued(name))
 
 
 def _link(name: str, pop: Population, X: np.ndarray, matrix: int) -> float:
     """Bytes a second to page-locked host memory."""
     ev = Evaluator(pop, X, name, "fast")
     out = load(name).empty_on_host((len(pop), len(X)), ev.dtype)
-    return rate(matrix, _median(lambda: ev.evaluate(out=out)), 0.0)
+    return rate(matrix, _median(lambda: ev.evaluate(out=out), 1))
 
 
 def _code(name: str, X: np.ndarray) -> tuple[float, float]:
@@ -117,14 +125,22 @@ def _unused() -> int:
     return time.time_ns() % (1 << 32)
 
 
-def _median(call: Callable[[], Any]) -> float:
-    """Seconds of a call that has been made before; a result on a device is waited for."""
+def _queued(name: str) -> int:
+    """Calls of a sample."""
+    return QUEUED if COSTS[name].on_device else 1
+
+
+def _median(call: Callable[[], Any], calls: int) -> float:
+    """Seconds of a call that has been made before, of so many that are queued; the last one is waited for."""
     times = []
-    _waited(call())
+    for _ in range(2):
+        _waited(call())
     for _ in range(REPEATS):
         begin = time.perf_counter()
+        for _ in range(calls - 1):
+            call()
         _waited(call())
-        times.append(time.perf_counter() - begin)
+        times.append((time.perf_counter() - begin) / calls)
     return statistics.median(times)
 
 

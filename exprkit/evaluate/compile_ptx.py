@@ -22,13 +22,13 @@ from exprkit.backends.precision import precision as settings_of
 from exprkit.backends.transpiler.assembler import compile_modules, disassemble, usage
 from exprkit.backends.transpiler.program import CodeShape, Transpiled, parts
 from exprkit.backends.transpiler.structures import to_compile
-from exprkit.backends.transpiler.templates import ABSOLUTE, SQUARE, VALUES, WARP
+from exprkit.backends.transpiler.templates import ABSOLUTE, SQUARE, SUM, VALUES, WARP
 from exprkit.errors import ArgumentError, DataError, brief, number_of, one_of, whole_number
 from exprkit.evaluate import inputs
 from exprkit.expressions.population import Population
 from exprkit.programs.lower import lower
 
-TASKS = (VALUES, SQUARE, ABSOLUTE)
+TASKS = (VALUES, SQUARE, ABSOLUTE, SUM)
 DTYPES = ("float32", "float64")
 MOST_WORKERS = 4096
 MANY_POINTS = 1 << 20  # for which code is made
@@ -101,8 +101,8 @@ def compile_ptx(
         As ``"sm_90"``.
     precision : {"ieee", "fast"} or Precision
     dtype : {"float32", "float64"}
-    task : {"values", "square", "absolute"}
-        What the kernels make: all results, or sums of squared or absolute errors.
+    task : {"values", "square", "absolute", "sum"}
+        What the kernels make: all results, or sums of squared, absolute or plain errors.
     points_per_thread : int, optional
         1, 2 or 4 (float64: 1 or 2); by default as the backend chooses for many points.
     block_size : int, optional

@@ -25,35 +25,26 @@ Arrays on the backend's device stay there, and results go back as the kind of ar
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from exprkit.backends import NAMES, contract, cost_model, load, offered, status
+from exprkit.backends import contract, cost_model, load, status
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.device_programs.population import on_host as on_host_population
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as precision_of
-from exprkit.errors import ArgumentError, BackendError, DataError, brief, did_you_mean, number_of, one_of, whole_number
+from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole_number
 from exprkit.evaluate import inputs, tables
+from exprkit.evaluate.losses import LOSSES, OwnLoss, is_own, slope_of, spread
+from exprkit.evaluate.options import check_flag, check_number, check_offered, check_options, for_backend
 from exprkit.evaluate.trace import Trace, parts_of
 from exprkit.expressions.population import Population
 from exprkit.runtime.machine import available_memory
 
-LOSSES = {  # name: (what is summed over the points, how the sum and the sum of weights make the loss)
-    "sse": ("square", lambda sums, weight: sums),
-    "mse": ("square", lambda sums, weight: sums / weight),
-    "rmse": ("square", lambda sums, weight: np.sqrt(sums / weight)),
-    "mae": ("absolute", lambda sums, weight: sums / weight),
-}
 DTYPES = ("float32", "float64")
 MOST_THREADS = 4096
-OTHER_WORDS = {  # what arguments are called in other libraries
-    "random_state": "seed", "rng": "seed", "sample_weight": "weights", "p0": "init", "x0": "init", "n_jobs": "threads",
-    "workers": "threads", "max_nfev": "max_iter", "device": "backend",
-}  # fmt: skip
 COUNTED_BYTES = 64 << 20  # of a matrix in which nan and inf are counted
 
 
@@ -63,12 +54,13 @@ class Evaluator:
     Parameters
     ----------
     pop : Population or DevicePopulation
-        The expressions, from ``parse``; or a text or an Expression.  One that lies on a device is for ``"cuda"``.
+        The expressions, from ``parse``; or a text, an Expression, or a list of them, which may call the variables as
+        the columns of a table X are called.  One that lies on a device is for ``"cuda"``.
     X : array, (n_points, n_vars)
         The data, one column a variable: NumPy, nested lists, or any array with ``__dlpack__`` (PyTorch,
-        JAX, ...), for the GPU backends also one that lies on the device.  Or a DataFrame or a dict of columns:
-        by the population's names; without, by the names x1, x2, … if it has all that are used, else in their
-        order.  Copied and prepared once: what becomes of it later does not matter.
+        JAX, ...), for the GPU backends also one that lies on the device.  Or a DataFrame, a dict of columns or
+        a Dataset: by the population's names; without, by the names x1, x2, … if it has all that are used, else in
+        their order.  Copied and prepared once: what becomes of it later does not matter.
     backend : str
         ``"auto"`` (the fastest that can run here, by ``explain``'s estimates; losses may run on another backend
         than values, whose matrix has to reach the host) or a name from ``backends()``.
@@ -109,7 +101,7 @@ class Evaluator:
 
     def __init__(
         self,
-        pop: Population | DevicePopulation,
+        pop: Any,
         X: Any,
         backend: str = "auto",
         precision: str | Precision = "ieee",
@@ -118,12 +110,13 @@ class Evaluator:
         n_steps: int = 1,
         **options: Any,
     ) -> None:
-        self.pop: Any = (pop := inputs.population(pop))
+        X = tables.table_of(X)
+        self.pop: Any = (pop := inputs.population(pop, X))
         settings = precision_of(precision)
         self.precision = settings.operators
         self.dtype = np.dtype(one_of("dtype", inputs.dtype_name(dtype), DTYPES, DataError))
-        self.threads = None if threads is None else _check_number("threads", threads, MOST_THREADS)
-        self.n_steps = _check_number("n_steps", n_steps)
+        self.threads = None if threads is None else check_number("threads", threads, MOST_THREADS)
+        self.n_steps = check_number("n_steps", n_steps)
         check_options(options, Evaluator)
         if isinstance(pop, DevicePopulation) and backend == "auto":
             backend = "cuda"
@@ -132,18 +125,20 @@ class Evaluator:
         self.backend = self._choices["values"].name if auto else backend
         implementation = load(self.backend)
         self._check_place(pop)
-        _check_offered(self.backend, options, implementation.options)
-        self._adopt = implementation.adopt
+        check_offered(self.backend, options, implementation.options)
+        self._adopt = self.adopt = implementation.adopt
         self.X, self._give_back, self._column_name, self._unusable = inputs.data_matrix(X, pop, self.dtype, self._adopt)
         self.n_points = len(self.X)
         self._empty = None if isinstance(self.X, np.ndarray) else implementation.empty
         self._empty_on_host = None if implementation.empty is None else implementation.empty_on_host
         self._last_shape: tuple[int, ...] = ()
+        self._settings, self._options = settings, options
+        self._own_loss: OwnLoss | None = None  # the loss of the user's own that was asked for last
         self._checked_y: Any = None  # the y whose rounding was checked last
         self._complete_y: Any = None  # the y that was looked through last for what is missing, on a device
-        compiler = _for_backend(settings, self.backend, implementation.takes_settings)
+        compiler = for_backend(settings, self.backend, implementation.takes_settings)
         self._make_engine = lambda pop: implementation.engine(
-            pop, self.X, precision=compiler, dtype=self.dtype, threads=self.threads, **options
+            _written_out(pop), self.X, precision=compiler, dtype=self.dtype, threads=self.threads, **options
         )
         self.engine = self._make_engine(pop)
         self._make_other = lambda pop, name: Evaluator(pop, self.X, name, precision, dtype, threads, n_steps, **options)
@@ -179,7 +174,7 @@ class Evaluator:
         other, self._other = self._other, None
         if other is not None:
             other.update(new)
-        if not self.engine.update(new):
+        if not self.engine.update(_written_out(new)):
             self.engine = self._make_engine(new)
         self.pop, self._other = new, other
         if self._X_gaps:  # it may use other columns
@@ -220,7 +215,7 @@ class Evaluator:
         DataError
             If ``params`` or ``out`` does not fit; nothing is computed then.
         """
-        count_nonfinite = _check_flag("count_nonfinite", count_nonfinite)
+        count_nonfinite = check_flag("count_nonfinite", count_nonfinite)
         sets, array = self._sets_and_result(params, out, self.n_points)
         values = array.reshape(len(sets), *array.shape[-2:])
         counts = self._zero_counts(sets) if count_nonfinite else None
@@ -237,7 +232,7 @@ class Evaluator:
 
     def loss(
         self, params: Any, y: Any, kind: str = "sse", weights: Any = None, count_nonfinite: bool = False,
-        out: Any = None,
+        out: Any = None, *, columns: Any = None, link: str | None = None,
     ) -> Any:  # fmt: skip
         """The error of every expression against ``y``, without making the matrix.
 
@@ -247,18 +242,26 @@ class Evaluator:
             As for ``evaluate``; None where no expression has parameters.
         y : array, (n_points,)
             The target.
-        kind : {"sse", "mse", "mae", "rmse"}
-            Sum or mean of squared errors, mean absolute error, root of the mean square.
+        kind : {"sse", "mse", "rmse", "mae", "sae", "sum", "r2"} or a loss of your own
+            Sum or mean of squared errors, root of the mean square; mean or sum of absolute errors; sum of f - y;
+            share of y's variance that is explained.  Or an expression over f, y, w (the weights) and ``columns``, whose
+            values are summed over the points: ``"huber(f - y, 0.5) * w"``, ``"((sqrt(f) - y) / s)^2 / 2"``,
+            ``"lessequal(abs(f - y), 0.1)"``.  Beside the operators it may name ``huber(r, d)``, ``pinball(y - f, q)``
+            (of the quantile q) and ``logcosh(r)``.  Weights that it does not name multiply it.
         weights : array, (n_points,), optional
             A weight >= 0 for every point; means are weighted means.  A point of weight 0
             does not count, whatever an expression gives there.
         count_nonfinite : bool
             Also give how many nan and how many inf each expression made at the points that
             count.  Free with ``"cuda"``; elsewhere the expressions are evaluated once more,
-            a part of the population at a time.
+            a part of the population at a time.  Of a loss of your own, how many it made.
         out : float64 array of the result's shape, optional
             Takes the result; C-contiguous, in the host's memory or on the backend's device.  Where ``X``, ``params``,
             ``y`` and ``out`` all lie there, the call does not wait for the device but the first time for a ``y``.
+        columns : dict of arrays (n_points,), optional
+            What a loss of your own names besides.
+        link : str, optional
+            What of the expression is compared with y: an operator's name as "sqrt", or an expression over f.
 
         Returns
         -------
@@ -275,9 +278,15 @@ class Evaluator:
             the population uses is nan at a point that counts and ``count_nonfinite`` is not asked for.
         """
         if (ev := self._for_sums()) is not self:
-            return ev.loss(params, y, kind, weights, count_nonfinite, out)
+            return ev.loss(params, y, kind, weights, count_nonfinite, out, columns=columns, link=link)
+        if is_own(kind, columns, link):
+            other, *goal = self._composed(kind, y, weights, columns, link)
+            found = other.loss(params, goal[0], goal[1], goal[2], count_nonfinite, out)
+            if other is self or out is not None:
+                return found
+            return tuple(map(self._give_back, found)) if count_nonfinite else self._give_back(found)
         summed, finish = LOSSES[one_of("kind", kind, tuple(LOSSES), DataError)]
-        count_nonfinite = _check_flag("count_nonfinite", count_nonfinite)
+        count_nonfinite = check_flag("count_nonfinite", count_nonfinite)
         sets, lead, target, w = self._against(params, y, weights)
         shape = (*lead, len(self.pop))
         place = None if out is None else inputs.result_array(out, shape, np.dtype(np.float64), self._adopt)
@@ -292,7 +301,8 @@ class Evaluator:
         elif not engine.counts_losses:
             self._count(sets, w, counts)
         with np.errstate(divide="ignore", invalid="ignore"):
-            made = finish(sums, self._total(w)).reshape(shape)
+            total = spread(target, w) if kind == "r2" else self._total(w)
+            made = finish(sums, total).reshape(shape)
         if place is not None:
             inputs.write(place, made)
         loss = self._give_back(made) if out is None else out
@@ -346,12 +356,15 @@ class Evaluator:
         compute(sets, array.reshape(len(sets), *array.shape[-3:]))
         return out if out is not None else self._give_back(array)
 
-    def loss_and_grad(self, params: Any, y: Any, kind: str = "sse", weights: Any = None) -> tuple[Any, Any]:
+    def loss_and_grad(
+        self, params: Any, y: Any, kind: str = "sse", weights: Any = None, *, columns: Any = None,
+        link: str | None = None,
+    ) -> tuple[Any, Any]:  # fmt: skip
         """The error of every expression against ``y`` and its gradient by the parameters, without the matrix.
 
         Parameters
         ----------
-        params, y, kind, weights
+        params, y, kind, weights, columns, link
             As for ``loss``.
 
         Returns
@@ -370,22 +383,28 @@ class Evaluator:
             If the backend makes no derivatives.
         """
         if (ev := self._for_sums()) is not self:
-            return ev.loss_and_grad(params, y, kind, weights)
+            return ev.loss_and_grad(params, y, kind, weights, columns=columns, link=link)
         compute = self.derivatives().loss_and_grad
+        if is_own(kind, columns, link):
+            other, *goal = self._composed(kind, y, weights, columns, link)
+            found = other.loss_and_grad(params, goal[0], goal[1], goal[2])
+            return found if other is self else (self._give_back(found[0]), self._give_back(found[1]))
         summed, finish = LOSSES[one_of("kind", kind, tuple(LOSSES), DataError)]
         sets, lead, target, w = self._against(params, y, weights)
         sums, gradient = compute(sets, target, w, summed)
         self._check_complete(sums, y, target, w)
-        total = self._total(w)
+        total = spread(target, w) if kind == "r2" else self._total(w)
         with np.errstate(divide="ignore", invalid="ignore"):
             loss = finish(sums, total)
-            slope: Any = 0.5 / (loss * total) if kind == "rmse" else 1.0 if kind == "sse" else 1.0 / total
+            slope: Any = slope_of(kind, loss, total)
             gradient = gradient * (slope[..., None] if np.ndim(slope) else slope)
         shape = (*lead, len(self.pop))
         return self._give_back(loss.reshape(shape)), self._give_back(gradient.reshape(*shape, gradient.shape[-1]))
 
     def normal_equations(self, params: Any, y: Any, weights: Any = None) -> tuple[Any, Any, Any]:
-        """What a step of Gauss and Newton is made from: J'WJ, J'Wr and the sum of w r^2, with r = f - y.
+        """What a step of Gauss and Newton is made from: J'WJ, J'Wr and the sum of w r^2, with r = y - f.
+
+        The step is the solution of J'WJ step = J'Wr.
 
         Parameters
         ----------
@@ -410,6 +429,7 @@ class Evaluator:
         compute = self.derivatives().normal_equations
         sets, lead, target, w = self._against(params, y, weights)
         jtj, jtr, sse = compute(sets, target, w)
+        jtr = 0.0 - jtr  # the engine's r is f - y; no zero becomes -0
         self._check_complete(sse, y, target, w)
         shape = (*lead, len(self.pop))
         return tuple(self._give_back(array.reshape(*shape, *array.shape[2:])) for array in (jtj, jtr, sse))
@@ -491,6 +511,21 @@ class Evaluator:
         target = inputs.point_vector("y", y, self.n_points, self.dtype, self._adopt, own, checked=known)
         return target, inputs.weights_vector(weights, self.n_points, self.dtype, self._adopt, own)
 
+    def _composed(self, kind: str, y: Any, weights: Any, columns: Any, link: Any) -> tuple[Evaluator, Any, str, Any]:
+        """What makes a loss of the user's own of plain sums: an evaluator, its target, kind and weights."""
+        points = inputs.loss_points(y, weights, columns, self.n_points, self._adopt)
+        known = self._own_loss
+        if known is None or not known.is_for(kind, link, points):
+            known = self._own_loss = OwnLoss.make(self.X, kind, link, points)
+        return known.evaluator(self), known.target, known.kind, known.weights
+
+    def beside(self, pop: Population, columns: list[np.ndarray]) -> Evaluator:
+        """An evaluator of other expressions with the same settings, on the same data and more columns."""
+        X = inputs.with_columns(self.X, columns, self.dtype)
+        return Evaluator(
+            pop, X, self.backend, self._settings, self.dtype, self.threads, self.n_steps, **self._options
+        )  # fmt: skip
+
     def _total(self, w: Any) -> Any:
         """The sum of the weights; on the device, where weights and losses lie there, so that nobody waits for it."""
         total = self.n_points if w is None else w.sum(dtype=np.float64)
@@ -549,13 +584,13 @@ class Evaluator:
         DataError
             If ``params`` does not fit.
         """
-        number, place, pop = self._number(i), whole_number(point), on_host_population(self.pop)
+        number, place = self._number(i), whole_number(point)
         if place is None or not 0 <= place < self.n_points:
             raise ArgumentError(f"there is no data point {brief(point)}: they are numbered 0 to {self.n_points - 1}")
-        sets = inputs.on_host(inputs.parameter_sets(params, self.pop, self.dtype, self._adopt)[0])
+        sets = inputs.on_host(inputs.parameter_sets(params, self.pop, self.dtype, self.adopt)[0])
         if len(sets) != 1:
             raise DataError(f"params must be one set to trace with, not {len(sets)}")
-        parts = parts_of(pop, number)
+        parts = parts_of(on_host_population(self.pop), number)
         ev = Evaluator(parts, self.X[place : place + 1], self.backend, self.precision, self.dtype, self.threads)
         values = ev.evaluate(np.repeat(sets[:1, number, : parts.max_params], len(parts), axis=0))
         return Trace(parts.texts(), inputs.on_host(values)[:, 0])
@@ -572,11 +607,11 @@ class Evaluator:
 
     def _as_asked(self) -> cost_model.Choice:
         work = self._work(self.n_points, self._empty is not None, values=True)
-        return cost_model.choose(work, pop=on_host_population(self.pop), forced=self.backend)
+        return cost_model.choose(work, pop=on_host_population(self.pop).expanded(), forced=self.backend)
 
     def _choose(self, X: Any, settings: Precision, options: tuple[str, ...]) -> dict[str, cost_model.Choice]:
         """What "auto" takes for values and for losses; data that is no table of numbers is complained of later."""
-        pop, special = on_host_population(self.pop), settings != Precision(settings.operators)
+        pop, special = on_host_population(self.pop).expanded(), settings != Precision(settings.operators)
         choices = {}
         for task in ("values", "losses"):
             work = self._work(inputs.length(X), cost_model.lies_on_device(X), values=task == "values")
@@ -585,7 +620,7 @@ class Evaluator:
 
     def _work(self, n_points: int, on_device: bool, values: bool) -> Any:
         return cost_model.work_of(
-            on_host_population(self.pop), n_points, dtype=self.dtype, fast=self.precision == "fast",
+            on_host_population(self.pop).expanded(), n_points, dtype=self.dtype, fast=self.precision == "fast",
             n_steps=self.n_steps, threads=self.threads, on_device=on_device, values=values,
         )  # fmt: skip
 
@@ -599,40 +634,6 @@ class Evaluator:
         )
 
 
-def _check_number(name: str, value: Any, most: int | None = None) -> int:
-    number = whole_number(value)
-    if number is None or number < 1 or (most is not None and number > most):
-        limits = "from 1" if most is None else f"from 1 to {most:,}"
-        raise DataError(f"{name} must be a whole number {limits}, not {brief(value)}")
-    return number
-
-
-def _check_flag(name: str, value: Any) -> bool:
-    if not isinstance(value, bool | np.bool_):
-        raise DataError(f"{name} must be True or False, not {brief(value)}")
-    return bool(value)
-
-
-def check_options(options: dict[str, Any], called: Callable[..., Any]) -> None:
-    """An error for what is neither an argument of ``called`` nor an option of any backend; names the nearest one."""
-    for name in options:
-        known = [option for backend in NAMES for option in offered(backend)]
-        if name not in known:
-            hint = did_you_mean(name, [*inspect.signature(called).parameters, *known], OTHER_WORDS)
-            raise ArgumentError(f"{called.__name__} has no option {name!r}{hint}")
-
-
-def _check_offered(backend: str, options: dict[str, Any], has: tuple[str, ...]) -> None:
-    for name in options:
-        if name not in has:
-            what = f"its options are {', '.join(has)}" if has else "it has none"
-            raise ArgumentError(f"backend {backend!r} has no option {name!r}: {what}")
-
-
-def _for_backend(settings: Precision, name: str, takes_settings: bool) -> Any:
-    """The settings for a backend that compiles for a GPU, the name for others."""
-    if takes_settings:
-        return settings
-    if settings != Precision(settings.operators):
-        raise ArgumentError(f"{name!r} takes precision by name only: 'ieee' or 'fast'")
-    return settings.operators
+def _written_out(pop: Population | DevicePopulation) -> Population | DevicePopulation:
+    """The population as an engine takes it: without operators of the user's own, which devices do not hold."""
+    return pop.expanded() if isinstance(pop, Population) else pop

@@ -21,8 +21,9 @@ import numpy as np
 from exprkit.backends.contract import no_device
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.device_programs.population import on_host as on_host_population
-from exprkit.errors import DataError, brief, number_of
+from exprkit.errors import DataError, ParseError, brief, number_of
 from exprkit.evaluate import rounding, tables
+from exprkit.evaluate.loss_text import LossPoints
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
@@ -34,10 +35,15 @@ MOST_NESTED = 4  # lists; sets of vectors are 3
 NO_NUMBERS = (type(None), str, bytes, bytearray, complex, Mapping, Set, np.ma.MaskedArray)
 
 
-def population(pop: Any) -> Population | DevicePopulation:
-    """``pop`` itself, or of one expression, a text or an Expression, the population."""
-    if isinstance(pop, str | Expression):
-        return parse(pop)
+def population(pop: Any, X: Any = None) -> Population | DevicePopulation:
+    """``pop`` itself, or of a text, an Expression or a list of them the population; a table X names its variables."""
+    if isinstance(pop, str | Expression | list | tuple):
+        if not tables.is_table(X):
+            return parse(pop)
+        try:
+            return parse(pop)
+        except ParseError:
+            return parse(pop, data=X)
     if not isinstance(pop, Population | DevicePopulation):
         raise DataError(f"the first argument must be a Population, not {type(pop).__name__}: use exprkit.parse(...)")
     return pop
@@ -61,6 +67,43 @@ def weights_vector(
     if harm:
         raise DataError(f"weights {harm}: scale them, or use dtype=\"float64\"")
     return _cast(array, dtype, own)
+
+
+def loss_points(y: Any, weights: Any, columns: Any, n_points: int, adopt: Adopt = no_device) -> LossPoints:
+    """What a loss of the user's own is made of, copied to the host, in float64.
+
+    Raises
+    ------
+    DataError
+        If anything does not fit, or a number is missing at a point that counts.
+    """
+    double = np.dtype(np.float64)
+    w = weights_vector(weights, n_points, double, adopt)
+    w = None if w is None else on_host(w).copy()
+    named = {} if columns is None else columns
+    if not hasattr(named, "keys"):
+        raise DataError(f"columns must be a dict of arrays by their names, not {brief(columns)}")
+    vectors = {"y": y, **{f"columns[{name!r}]": named[name] for name in named}}
+    own = {what: on_host(point_vector(what, v, n_points, double, adopt)).copy() for what, v in vectors.items()}
+    for what, vector in own.items():
+        missing = np.isnan(vector) if w is None else np.isnan(vector) & (w > 0)
+        if n := int(missing.sum()):
+            share = f"{n:,} of {number_of(n_points, 'value')}"
+            raise DataError(f"{what} lacks {share}: drop or fill those rows, or give them weight 0")
+    return LossPoints(own.pop("y"), w, dict(zip(named, own.values(), strict=True)))
+
+
+def beside_data(vector: np.ndarray, X: Any) -> Any:
+    """A number a data point where the data lies; on a device in X's type."""
+    return vector if isinstance(X, np.ndarray) else _library(X).asarray(vector.astype(X.dtype))
+
+
+def with_columns(X: Any, columns: list[np.ndarray], dtype: np.dtype) -> Any:
+    """X with more columns behind its own, where it lies."""
+    if not columns:
+        return X
+    library = _library(X)
+    return library.column_stack([X, *(library.asarray(column.astype(dtype)) for column in columns)])
 
 
 def dtype_name(dtype: Any) -> str:
@@ -102,13 +145,13 @@ def data_matrix(X: Any, pop: Population | DevicePopulation, dtype: np.dtype, ado
 
 def _table(X: Any, pop: Population, dtype: np.dtype) -> Data:
     columns = tables.columns(X, pop)
-    n_points = next((len(column) for column in columns.values() if column is not None), tables.length(X))
+    n_points = next((len(column) for column in columns.values() if not isinstance(column, str)), tables.length(X))
     values = np.full((n_points, len(columns)), np.nan, dtype)
     _check_columns(values.shape, pop)
     unusable: dict[int, str] = {}
     for i, (name, column) in enumerate(columns.items()):
-        if column is None:
-            unusable[i] = f"column {name} of X is not there"
+        if isinstance(column, str):
+            unusable[i] = column
         else:
             unusable |= _harm(column, i, dtype, name)
             values[:, i] = _cast(column, dtype)

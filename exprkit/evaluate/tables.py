@@ -1,4 +1,4 @@
-"""Tables: the columns of a DataFrame or a dict that a population's variables stand for, as numbers.
+"""Tables: the columns of a DataFrame, a dict or a Dataset that a population's variables stand for, as numbers.
 
 ``inputs`` takes everything else that data may be.
 
@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.errors import DataError
+from exprkit.data import Dataset
+from exprkit.errors import DataError, brief, did_you_mean
 from exprkit.expressions.population import Population
 from exprkit.numbers import as_numbers
 from exprkit.text.tokens import VARIABLE
@@ -29,18 +30,81 @@ def is_table(X: Any) -> bool:
     return isinstance(X, Mapping) or (hasattr(X, "columns") and hasattr(X, "to_numpy"))
 
 
+def table_of(X: Any) -> Any:
+    """A Dataset as a dict of its columns; all else as it is."""
+    return {name: X.X[:, i] for i, name in enumerate(X.variables)} if isinstance(X, Dataset) else X
+
+
+def target_of(X: Any, y: Any) -> tuple[Any, Any]:
+    """The table and the target, where that is one of the table's columns, by name, or belongs to a Dataset.
+
+    Raises
+    ------
+    DataError
+        Where there is no target, or no such column.
+    """
+    if y is None:
+        if not isinstance(X, Dataset):
+            raise DataError("y is missing: give an array, the name of a column of a table X, or a Dataset as X")
+        return table_of(X), X.y
+    X = table_of(X)
+    if not isinstance(y, str):
+        return X, y
+    if not is_table(X):
+        raise DataError(f"y is {brief(y)}, and X has no columns with names: give an array")
+    keys = list(X if isinstance(X, Mapping) else X.columns)
+    place = _place(list(map(str, keys)), y)
+    rest = [i for i in range(len(keys)) if i != place]
+    others = X.iloc[:, rest] if hasattr(X, "iloc") else {keys[i]: X[keys[i]] for i in rest}
+    return others, _column(X, keys[place], place, f"column {y!r}")
+
+
+def complete(X: Any, y: Any, weights: Any, pop: Population) -> tuple[Any, Any, Any]:
+    """X, y and weights without the data points at which y or a column that the population uses is missing."""
+    y = as_numbers("y", y)
+    X = X if is_table(X) else as_numbers("X", X)
+    arrays = list(columns(X, pop).values()) if is_table(X) else list(X.T)
+    kept = ~np.isnan(y.astype(np.float64))
+    for i in used_columns(pop):
+        if i < len(arrays) and np.shape(arrays[i]) == kept.shape:  # else it is complained of where it is used
+            kept &= ~np.isnan(np.asarray(arrays[i], np.float64))
+    if kept.all() or length(X) != len(kept):
+        return X, y, weights
+    return _rows(X, kept), y[kept], None if weights is None else as_numbers("weights", weights)[kept]
+
+
+def _rows(X: Any, kept: np.ndarray) -> Any:
+    """Some rows of a table or an array."""
+    if isinstance(X, np.ndarray):
+        return X[kept]
+    if hasattr(X, "iloc"):
+        return X.iloc[np.flatnonzero(kept)]
+    return {key: np.asarray(X[key], object)[kept] for key in (X if isinstance(X, Mapping) else X.columns)}
+
+
 def length(table: Any) -> int:
     """How many rows it has."""
     first = next(iter(table.values()), ()) if isinstance(table, Mapping) else table
     return len(first) if hasattr(first, "__len__") else 0
 
 
-def columns(table: Any, pop: Population) -> dict[str, np.ndarray | None]:
-    """The numbers of the variables' columns by what errors call them; None for one that is not there nor used."""
-    names = list(table if isinstance(table, Mapping) else table.columns)
-    arrays = {name: None if place is None else _column(table, names[place], place, f"column {name} of X")
-              for name, place in _places(names, pop)}  # fmt: skip
-    lengths = {name: len(values) for name, values in arrays.items() if values is not None}
+def columns(table: Any, pop: Population) -> dict[str, np.ndarray | str]:
+    """The numbers of the variables' columns by what errors call them.
+
+    Of one that no expression uses, a text may stand there instead: why it is not numbers.
+    """
+    keys = list(table if isinstance(table, Mapping) else table.columns)
+    used = set(used_columns(pop))
+    arrays: dict[str, np.ndarray | str] = {}
+    for i, (name, place) in enumerate(_places(list(map(str, keys)), pop)):
+        what = f"column {name} of X"
+        try:
+            arrays[name] = f"{what} is not there" if place is None else _column(table, keys[place], place, what)
+        except DataError as error:
+            if i in used:
+                raise
+            arrays[name] = str(error)
+    lengths = {name: len(values) for name, values in arrays.items() if not isinstance(values, str)}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} {n:,}" for name, n in lengths.items())
         raise DataError(f"the columns of X have different lengths: {listed}")
@@ -60,10 +124,11 @@ def used_columns(pop: Population) -> list[int]:
     return np.flatnonzero(np.bincount(pop.values[pop.kinds == VARIABLE].astype(np.int64))).tolist()
 
 
-def _places(names: list[Any], pop: Population) -> list[tuple[str, int | None]]:
+def _places(names: list[str], pop: Population) -> list[tuple[str, int | None]]:
     """For every variable what its column is called, and which one it is."""
     if pop.variables is not None:
-        return [(repr(name), _place(names, name)) for name in pop.variables]
+        used = {pop.variables[i] for i in used_columns(pop)}
+        return [(repr(name), _place(names, name) if name in used or name in names else None) for name in pop.variables]
     defaults = [f"x{i + 1}" for i in range(pop.n_vars)]
     used = {defaults[i] for i in used_columns(pop)}
     lacking = [name for name in defaults if name in used and name not in names]
@@ -75,13 +140,13 @@ def _places(names: list[Any], pop: Population) -> list[tuple[str, int | None]]:
             f"X has a column {astray[0]!r}, but none is called {lacking[0]!r}: name all columns that are used, or none "
             "of them, to be taken in their order"
         )
-    return [(name if column == name else f"{name} ({str(column)!r})", place)
+    return [(name if column == name else f"{name} ({column!r})", place)
             for place, (column, name) in enumerate(here)]  # fmt: skip
 
 
-def _place(names: list[Any], name: str) -> int:
+def _place(names: list[str], name: str) -> int:
     if name not in names:
-        raise DataError(f"X has no column {name!r}; its columns are {', '.join(map(str, names))}")
+        raise DataError(f"X has no column {name!r}; its columns are {', '.join(names)}{did_you_mean(name, names)}")
     if names.count(name) > 1:
         raise DataError(f"X has {names.count(name)} columns called {name!r}: names must differ")
     return names.index(name)

@@ -22,7 +22,7 @@ import numpy as np
 
 from exprkit.errors import ArgumentError
 from exprkit.expressions.population import Population
-from exprkit.operators import ops
+from exprkit.operators import defined
 from exprkit.text.tokens import OPERATOR
 
 MOST_TOKENS = 4_000  # of an expression: all parts together have up to half the square
@@ -55,10 +55,11 @@ def parts_of(pop: Population, i: int) -> Population:
     begin, end = int(pop.offsets[i]), int(pop.offsets[i + 1])
     if end - begin > MOST_TOKENS:
         raise ArgumentError(f"expression {i} has {end - begin:,} tokens: those of up to {MOST_TOKENS:,} are traced")
+    arity = defined.arity()
     starts: list[int] = []  # of the operands on the stack
     spans = []
     for t in range(begin, end):
-        n = int(ops.ARITY[int(pop.values[t])]) if pop.kinds[t] == OPERATOR else 0
+        n = int(arity[int(pop.values[t])]) if pop.kinds[t] == OPERATOR else 0
         start = starts[len(starts) - n] if n else t
         del starts[len(starts) - n :]
         starts.append(start)

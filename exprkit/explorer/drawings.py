@@ -114,13 +114,17 @@ class CurvePlot:
         self._as_lines = len(self._groups) > 1 or X.shape[1] == 1
         self.figure = _figure(760, 470)
         name = points.variables[along]
-        self._top = _axes(self.figure, 0.11, 0.46, 0.87, 0.52, "", "target and expression")
-        self._left = _axes(self.figure, 0.11, 0.1, 0.87, 0.29, name, "residual")
+        drawn = "target (dots), expression (lines)" if self._as_lines else "target (grey), expression"
+        self._top = _axes(self.figure, 0.11, 0.46, 0.87, 0.49, "", drawn)
+        self._left = _axes(self.figure, 0.11, 0.1, 0.87, 0.29, name, "target - expression")
         for axes in (self._top, self._left):
             axes.set_xlim(limits(self._x))
         self._top.set_ylim(limits(self._y, 0.15))
         self._left.axhline(0.0, color=GREY, linewidth=1)
         self._left.set_ylim(limits(0.0))
+        if len(self._groups) > 1:
+            others = ", ".join(word for place, word in enumerate(points.variables) if place != along)
+            self._top.set_title(f"a colour for each value of {others}", color=GREY, fontsize=9, parse_math=False, pad=2)
         colours = [SERIES[place % len(SERIES)] for place in range(len(self._groups))]
         for group, colour in zip(self._groups, colours, strict=True):
             self._dots(self._top, self._x[group], self._y[group], colour if len(colours) > 1 else GREY)
@@ -141,7 +145,7 @@ class CurvePlot:
         """The picture for the expression's values at all points, with a band of so much on either side; PNG."""
         values = np.asarray(values, np.float64)[self._rows]
         with np.errstate(invalid="ignore", over="ignore"):
-            residuals = values - self._y
+            residuals = self._y - values
         self._scale_residuals(residuals)
         self.note.set_text(self._out_of_sight(values))
         for group, curve, dots in zip(self._groups, self.curves, self._residuals, strict=True):

@@ -20,15 +20,16 @@ from exprkit.errors import ArgumentError, ExprkitError, brought_by
 from exprkit.explorer.fit_panel import FitPanel, Numbers
 from exprkit.explorer.inspectors import INSPECTORS, Subject, formula, page
 from exprkit.explorer.jobs import JobQueue, ProgressBar
-from exprkit.explorer.pages import choice, code_page, error_page
+from exprkit.explorer.pages import choice, code_page, error_page, text_page
 from exprkit.explorer.population_panel import PopulationPanel
 from exprkit.explorer.race import RacePanel
-from exprkit.explorer.sources import Points, points_of, renamed
+from exprkit.explorer.sources import Points, points_of, renamed, uploaded
 
 with brought_by("notebooks"):
     import ipywidgets as widgets
 
-FIRST = "p1 + p2 * x1 ^ p3 / x2"
+FIRST = "p1 * x1 ^ p2 + p3 / x2"
+FIRST_PARAMS = (1.5, -0.25, 0.05)  # near its fit to the rough pipe
 PAUSE = 0.25  # seconds without a key, then the text is read
 N_EXAMPLES = 20
 CURVE, POPULATION, RACE = "Curve and fit", "Population", "Race"
@@ -118,13 +119,13 @@ class Explorer(widgets.VBox):
         tabs = [self.fit_panel, *self.inspectors.values(), self.population_panel, self.race_panel]
         self.tabs = widgets.Tab(tabs, titles=(CURVE, *INSPECTORS, POPULATION, RACE))
         self._fresh: set[str] = set()  # inspectors that show the expression as it is
-        self.formula, self.error = widgets.HTMLMath(), widgets.HTML()
-        head = self._make_head(subject.text), self.formula, self.error, self._make_options()
+        self.formula, self.error, self.columns = widgets.HTMLMath(), widgets.HTML(), widgets.HTML()
+        head = self._make_head(subject.text), self.columns, self.formula, self.error, self._make_options()
         super().__init__([*head, self.tabs, self.progress_bar])
         self._use(points)
         if population is not None:
             self.population_panel.give(population)
-        self._show(subject)
+        self._show(subject, FIRST_PARAMS if subject.text == FIRST and points.code == Points.code else None)
         self.tabs.observe(lambda _: self.queue.put("tab", lambda stop: self._draw_tab()), "selected_index")
 
     @property
@@ -160,7 +161,14 @@ class Explorer(widgets.VBox):
         field = {"continuous_update": False, "layout": widgets.Layout(width="260px")}
         self.path = widgets.Text(placeholder="path of a CSV file, then Enter", **field)
         self.target = widgets.Text(placeholder="target: its column (or the last)", **field)
-        self.csv = widgets.HBox([self.path, self.target], layout=widgets.Layout(display="none"))
+        self.read_button = widgets.Button(description="Read", tooltip="read the file anew",
+                                          layout=widgets.Layout(width="70px"))  # fmt: skip
+        self.read_button.on_click(lambda _: self._load())
+        self.upload = widgets.FileUpload(accept=".csv,.tsv,.txt", description="Upload",
+                                         layout=widgets.Layout(width="110px"))  # fmt: skip
+        self.upload.observe(lambda change: self._take_file(change["new"]), "value")
+        fields = [self.path, self.target, self.read_button, self.upload]
+        self.csv = widgets.HBox(fields, layout=widgets.Layout(display="none", flex_flow="row wrap"))
         usable = ["auto", *(name for name, status in ek.backends().items() if status.available)]
         self.backend = choice("backend", usable, self._options["backend"])
         self.precision = choice("precision", ["ieee", "fast"], self._options["precision"])
@@ -243,7 +251,9 @@ class Explorer(widgets.VBox):
 
     def _choose_data(self, name: str) -> None:
         self.csv.layout.display = None if name == CSV else "none"
-        if name == YOURS:
+        if name == CSV:
+            self._load()
+        elif name == YOURS:
             self._take(self._given)
         elif name == ROUGH_PIPE:
             self._take(points_of(None, None))
@@ -257,14 +267,26 @@ class Explorer(widgets.VBox):
         if path:
             self.queue.put("data", lambda stop: self._change_data(points_of(path, target)))
 
+    def _take_file(self, files: Any) -> None:
+        """A file was uploaded."""
+        target = self.target.value.strip() or None
+        if files:
+            name, content = files[-1]["name"], bytes(files[-1]["content"])
+            self.queue.put("data", lambda stop: self._change_data(uploaded(name, content, target)))
+
     def _take(self, points: Points) -> None:
         self.queue.put("data", lambda stop: self._change_data(points))
 
     def _change_data(self, points: Points) -> None:
         """Use other data; the expression's variables keep their places, whatever they are called there."""
+        typed = self.text.value
         self._use(points)
-        self._write(renamed(self._subject.pop, points).texts()[0])
+        if typed == self._subject.text:
+            self._write(renamed(self._subject.pop, points).texts()[0])
+        else:  # what was typed meanwhile stays
+            self._open(typed)
 
     def _use(self, points: Points) -> None:
         self._points = self.race_panel.points = points
+        self.columns.value = text_page(points.columns_page)
         self.population_panel.set_points(points)

@@ -24,7 +24,7 @@ from exprkit.evaluate import evaluator
 from exprkit.explorer.drawings import CurvePlot, widest
 from exprkit.explorer.inspectors import Subject
 from exprkit.explorer.jobs import JobQueue
-from exprkit.explorer.pages import choice, code_page, error_page, table_page
+from exprkit.explorer.pages import choice, code_page, error_page, table_page, text_page
 from exprkit.fitting.fit import LOSSES
 
 with brought_by("notebooks"):
@@ -34,6 +34,7 @@ Numbers = Sequence[float] | np.ndarray
 START = 1.0
 RANGE = 5.0
 MOST_SLIDERS = 12
+DIGITS = 5  # that a slider shows of its number
 STANDARD_DEVIATIONS = 1.959964  # on either side hold 95 % of a normal distribution
 
 
@@ -80,7 +81,9 @@ class FitPanel(widgets.HBox):
         self.picture = widgets.Image(format="png", layout=widgets.Layout(width="760px", max_width="100%"))
         controls = self.sliders, self.more, self.fit_button, self.loss, self.restarts, self.along, self.scores
         left = widgets.VBox(controls, layout=widgets.Layout(width="330px", flex="0 0 auto"))
-        super().__init__([left, widgets.VBox([self.picture, self.code])])
+        right = widgets.VBox([self.picture, self.code], layout=widgets.Layout(flex="1 1 400px", min_width="300px"))
+        wrapped = widgets.Layout(flex_flow="row wrap")  # below each other where it is narrow
+        super().__init__([left, right], layout=wrapped)
 
     def show(self, subject: Subject, params: Numbers | None = None) -> None:
         """Show another expression, with these parameters or 1 each."""
@@ -121,7 +124,7 @@ class FitPanel(widgets.HBox):
         own = list(self.sliders.children[: len(self.params)])
         for place in range(len(own), min(len(self.params), MOST_SLIDERS)):
             slider = widgets.FloatSlider(
-                START, min=-RANGE, max=RANGE, step=0.01, readout_format=".4g", layout=widgets.Layout(width="320px")
+                START, min=-RANGE, max=RANGE, step=0.01, readout_format=".5g", layout=widgets.Layout(width="320px")
             )
             slider.observe(lambda change, place=place: self._moved(place, change["owner"]), "value")
             own.append(slider)
@@ -148,7 +151,8 @@ class FitPanel(widgets.HBox):
         if subject is None or not len(self.params):
             return
         points = subject.points.dataset
-        self.fit_button.description = "Fitting …"  # the first fit compiles its loops, which takes seconds
+        self.fit_button.description = "Fitting …"
+        self.scores.value = text_page("fitting; the first fit on a machine compiles its loops, which takes some 20 s")
         try:
             result = ek.fit(
                 subject.pop, points.X, points.y, init=[self.params], loss=self.loss.value,
@@ -198,8 +202,14 @@ def _set_slider(slider: Any, value: float) -> None:
         return
     while not slider.min <= value <= slider.max:
         reach = 2 * max(abs(slider.min), abs(slider.max))
-        slider.min, slider.max, slider.step = -reach, reach, reach / 500
+        slider.min, slider.max = -reach, reach
+    slider.step = min(slider.max / 500, _fine(value))
     slider.value = value
+
+
+def _fine(value: float) -> float:
+    """A step in which a number has five digits."""
+    return 10.0 ** (np.floor(np.log10(abs(value))) - DIGITS + 1) if value else 1.0
 
 
 def _shows(slider: Any, value: float) -> bool:

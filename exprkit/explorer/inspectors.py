@@ -158,7 +158,10 @@ def derivatives(subject: Subject) -> Shown:
     """The derivative by each parameter, then by each variable that is used."""
     names = leaves(subject.expression)[:MOST_DERIVATIVES]
     lines = [f"{name}: {_derivative(subject.pop, name)}" for name in names]
-    code = f"{subject.setup}for name in {names}:\n    print(f'{{name}}: {{pop.diff(name)[0].latex()}}')"
+    code = (
+        f"{subject.setup}import sympy\n\nfor name in {names}:\n"
+        "    print(f'{name}: {sympy.latex(pop.diff(name)[0].sympy().doit())}')"
+    )
     return Shown("derivatives", "\n".join(lines), code)
 
 
@@ -176,7 +179,11 @@ def _derivative(pop: ek.Population, name: str) -> str:
     if not derivative.valid[0]:
         return rf"\text{{{derivative.errors[0].partition(': ')[2].splitlines()[0]}}}"
     n_tokens = derivative[0].n_tokens
-    return derivative[0].latex() if n_tokens <= TYPESET else rf"\text{{{n_tokens:,} tokens}}"
+    if n_tokens > TYPESET:
+        return rf"\text{{{n_tokens:,} tokens}}"
+    import sympy
+
+    return sympy.latex(derivative[0].sympy().doit())  # which cancels and collects, as one writes it
 
 
 INSPECTORS: dict[str, Callable[[Subject], Shown]] = {

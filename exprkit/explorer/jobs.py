@@ -89,6 +89,10 @@ class JobQueue:
             return None
 
 
+class Stopped(Exception):
+    """What ends a job whose stop button was pressed."""
+
+
 class ProgressBar(widgets.HBox):
     """Runs one long job at a time, shows how far it is, and has a button that stops it; a second one has to wait.
 
@@ -104,7 +108,8 @@ class ProgressBar(widgets.HBox):
     def __init__(self) -> None:
         self.queue = JobQueue(self._failed)
         self.bar = widgets.IntProgress(max=FULL, layout=widgets.Layout(width="240px"))
-        self.button = widgets.Button(description="Stop", disabled=True, layout=widgets.Layout(width="80px"))
+        self.button = widgets.Button(description="Stop", disabled=True,
+                                     layout=widgets.Layout(width="80px", flex="0 0 auto"))  # fmt: skip
         self.button.on_click(lambda _: self.queue.stop())
         self.text = widgets.HTML("nothing runs")
         self._what = ""
@@ -137,6 +142,8 @@ class ProgressBar(widgets.HBox):
 
         try:
             job(stop, progress)
+        except Stopped:
+            stop.set()
         finally:
             self.button.disabled = True
         self._say(f"{self._what}: {'stopped' if stop.is_set() else 'done'} after {duration(monotonic() - begin)}")

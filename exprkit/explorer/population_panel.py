@@ -24,7 +24,7 @@ import numpy as np
 
 import exprkit as ek
 from exprkit.errors import DataError, brought_by
-from exprkit.explorer.jobs import Progress, ProgressBar
+from exprkit.explorer.jobs import Progress, ProgressBar, Stopped
 from exprkit.explorer.pages import choice, code_page
 from exprkit.explorer.sources import EXHAUSTIVE, RANDOM, SAMPLE, Points, generated, renamed
 from exprkit.explorer.table import COLUMNS, Row, Table
@@ -92,16 +92,24 @@ class PopulationPanel(widgets.VBox):
         """Make the population and show it, beside the notebook's messages."""
         points = self._points
         if points is not None:
-            self._progress_bar.run("reading", lambda stop, progress: self.use(self._population(points), points))
+            self._progress_bar.run("reading", lambda stop, progress: self._read(points, stop, progress))
 
-    def _population(self, points: Points) -> ek.Population:
+    def _read(self, points: Points, stop: Event, progress: Progress) -> None:
+        def shown(done: int, total: int) -> None:
+            progress(done, total)
+            if stop.is_set():
+                raise Stopped
+
+        self.use(self._population(points, shown), points)
+
+    def _population(self, points: Points, progress: Callable[[int, int], None]) -> ek.Population:
         """The population; its code is kept."""
         source = self.source.value
         if source == GIVEN and self._given is not None:
             self._code = "pop = ...  # the population that was given to ek.explore"
             return self._given
         if source not in (WRITTEN, FILE):
-            pop, self._code = generated(source, int(self.size.value), points.dataset.X.shape[1])
+            pop, self._code = generated(source, int(self.size.value), points.dataset.X.shape[1], progress)
             return renamed(pop, points)
         lines: Any = [line.strip() for line in self.written.value.splitlines() if line.strip()]
         if source == FILE:
@@ -165,8 +173,7 @@ class PopulationPanel(widgets.VBox):
         table = self.table
         if table is None or self._points is None:
             return
-        unfitted = "" if table.fitted.all() or not table.pop.max_params else "; parameters are 1 until fitted"
-        self.summary.value = html.escape(repr(table.pop)[1:-1] + unfitted)
+        self.summary.value = html.escape(repr(table.pop)[1:-1] + _fitted_so_far(table))
         self._draw_rows()
         self.front.value = table.front_page(None if self._chosen < 0 else self._chosen)
         options = "".join(f", {name}={value!r}" for name, value in self._options.items())
@@ -235,6 +242,13 @@ class PopulationPanel(widgets.VBox):
             self.written_to.value = html.escape(str(written or ""))
 
         self._run(f"writing {path.name}", write)
+
+
+def _fitted_so_far(table: Table) -> str:
+    n, done = int(table.pop.valid.sum()), int(table.fitted.sum())
+    if done == n or not table.pop.max_params:
+        return ""
+    return f"; {done:,} of {n:,} fitted, the others' parameters are 1" if done else "; parameters are 1 until fitted"
 
 
 def _button(description: str, clicked: Callable[[], None], width: str = "80px") -> Any:

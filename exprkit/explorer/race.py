@@ -106,11 +106,11 @@ class RacePanel(widgets.VBox):
             if not status.available:
                 absent.setdefault(status.detail, []).append(name)
         self.backends = widgets.SelectMultiple(options=here, value=here, rows=max(2, len(here)), description="backends")
-        self.source = choice("expressions", [SAMPLE, RANDOM, EXHAUSTIVE], width="300px")
+        self.source = choice("expressions", [SAMPLE, RANDOM, EXHAUSTIVE], width="280px")
         self.n_exprs, self.n_points = _count(1000, "number"), _count(362, "points")
         self.n_steps = _count(20, "steps")
-        self.precision = choice("precision", ["ieee", "fast"], width="300px")
-        self.dtype = choice("type", ["float32", "float64"], width="300px")
+        self.precision = choice("precision", ["ieee", "fast"], width="190px")
+        self.dtype = choice("type", ["float32", "float64"], width="190px")
         self.button = widgets.Button(description="Race", icon="flag-checkered")
         self.button.on_click(lambda _: self._progress_bar.run("race", self.run))
         self.picture, self.why, self.code = widgets.Image(format="png"), widgets.HTML(), widgets.HTML()
@@ -120,7 +120,8 @@ class RacePanel(widgets.VBox):
         ))  # fmt: skip
         super().__init__([
             widgets.HBox([self.backends, widgets.VBox([self.source, self.n_exprs]),
-                          widgets.VBox([self.n_points, self.n_steps]), widgets.VBox([self.precision, self.dtype])]),
+                          widgets.VBox([self.n_points, self.n_steps]), widgets.VBox([self.precision, self.dtype])],
+                         layout=widgets.Layout(flex_flow="row wrap")),
             missing, self.button, self.picture, self.why, self.code,
         ])  # fmt: skip
 

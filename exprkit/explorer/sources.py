@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, DataError, ParseError
+from exprkit.text.names import in_text
 from exprkit.text.tokens import VARIABLE
 
 SAMPLE, EXHAUSTIVE, RANDOM = "the thesis's sample", "all up to a size", "random ones"
@@ -16,16 +18,25 @@ SAMPLE, EXHAUSTIVE, RANDOM = "the thesis's sample", "all up to a size", "random 
 
 @dataclass(frozen=True)
 class Points:
-    """A data set, the code that makes it, and whether its columns' names are the variables'."""
+    """A data set, the code that makes it, and whether its columns' names are the variables' names."""
 
     dataset: ek.data.Dataset
     code: str = "points = ek.data.rough_pipe()"
     named: bool = False
+    left_out: bool = False  # columns that are no numbers, or lack some
 
     @property
     def variables(self) -> tuple[str, ...] | None:
         """What ``parse`` is told; None for x1, x2, …"""
         return self.dataset.variables if self.named else None
+
+    @property
+    def columns_page(self) -> str:
+        """Which variable is which column, in words."""
+        if self.named:
+            rest = "; columns that are no numbers, or lack some, are left out" if self.left_out else ""
+            return f"variables: {', '.join(map(in_text, self.dataset.variables))}{rest}"
+        return ", ".join(f"x{i} = {name}" for i, name in enumerate(self.dataset.variables, 1))
 
     @property
     def names_code(self) -> str:
@@ -41,10 +52,22 @@ def points_of(table: Any, target: str | None) -> Points:
         return Points(ek.data.rough_pipe())
     if isinstance(table, ek.data.Dataset):
         return Points(table, "points = ...  # the Dataset that was given to ek.explore")
-    dataset = ek.data.from_table(table, target)
+    try:
+        dataset, option = ek.data.from_table(table, target), ""
+    except DataError:  # perhaps not of the columns that are wanted
+        dataset, option = ek.data.from_table(table, target, unusable="drop"), ', unusable="drop"'
     shown = repr(table) if isinstance(table, str) else "table"
+    option = f", target={target!r}{option}" if target is not None else option
+    left_out = "unusable" in option
+    return Points(dataset, f"points = ek.data.from_table({shown}{option})", usable_names(dataset.variables), left_out)
+
+
+def uploaded(name: str, content: bytes, target: str | None) -> Points:
+    """The data of a file that was sent by the browser."""
+    dataset = ek.data.from_table(io.BytesIO(content), target, unusable="drop")
     option = f", target={target!r}" if target is not None else ""
-    return Points(dataset, f"points = ek.data.from_table({shown}{option})", usable_names(dataset.variables))
+    code = f"points = ek.data.from_table({name!r}{option}, unusable=\"drop\")"
+    return Points(dataset, code, usable_names(dataset.variables), True)
 
 
 def usable_names(variables: tuple[str, ...]) -> bool:
@@ -71,12 +94,13 @@ def renamed(pop: ek.Population, points: Points) -> ek.Population:
     return ek.Population(pop.kinds, pop.values, pop.offsets, variables=points.variables, parameters=pop.parameters)
 
 
-def generated(source: str, n: int, n_vars: int) -> tuple[ek.Population, str]:
+def generated(source: str, n: int, n_vars: int, progress: Any = False) -> tuple[ek.Population, str]:
     """A population and its code: ``SAMPLE``, ``n`` of ``RANDOM``, or the ``n`` smallest ones (``EXHAUSTIVE``)."""
     if source == SAMPLE:
         return ek.parse(ek.data.esr_sample()), "pop = ek.parse(ek.data.esr_sample())"
     if source == RANDOM:
-        return ek.generate.random(n, n_vars=n_vars), f"pop = ek.generate.random({n}, n_vars={n_vars})"
+        pop = ek.generate.random(n, n_vars=n_vars, progress=progress)
+        return pop, f"pop = ek.generate.random({n}, n_vars={n_vars})"
     nodes = next(size for size in range(1, 50) if ek.generate.count_exhaustive(size, n_vars=n_vars) >= n)
-    code = f"pop = ek.generate.exhaustive({nodes}, n_vars={n_vars})[:{n}]"
-    return ek.generate.exhaustive(nodes, n_vars=n_vars)[:n], code
+    code = f"pop = ek.generate.exhaustive({nodes}, n_vars={n_vars}, limit={n})"
+    return ek.generate.exhaustive(nodes, n_vars=n_vars, limit=n, progress=progress), code

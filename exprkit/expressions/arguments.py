@@ -9,8 +9,10 @@ import numpy as np
 from exprkit import errors
 from exprkit.errors import ArgumentError
 from exprkit.numbers import as_numbers
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.runtime.machine import available_memory
+from exprkit.text.names import Names
+from exprkit.text.tokens import Words
 
 BYTES_PER_TOKEN = 9  # of a population: kind and value
 BYTES_PER_EXPRESSION = 13  # of a population: offset, parameter count, validity
@@ -18,22 +20,30 @@ BYTES_PER_EXPRESSION = 13  # of a population: offset, parameter count, validity
 Operators = str | Sequence[str]
 
 
-def rows(operators: Operators) -> list[ops.Operator]:
+def rows(operators: Operators) -> list[defined.Written]:
     """The operators' rows, in the order given, each once; a symbol stands for its binary operator."""
     if isinstance(operators, str):
         if operators not in ops.SETS:
             raise ArgumentError(_unknown("set of operators", operators, ops.SETS) + "; several operators go in a tuple")
         operators = ops.SETS[operators]
     symbols = {row.infix: row for row in ops.OPERATORS if row.infix and row.arity == 2}
-    by_code: dict[int, ops.Operator] = {}
+    by_code: dict[int, defined.Written] = {}
     if not hasattr(operators, "__iter__") or getattr(operators, "ndim", 1) == 0:
         raise ArgumentError(f"operators must be a set's name or a list of names, not {errors.brief(operators)}")
     for name in operators:
-        row = (symbols.get(name) or ops.BY_SPELLING.get(name)) if isinstance(name, str) else None
+        row = (symbols.get(name) or defined.spelled(name)) if isinstance(name, str) else None
         if row is None:
-            raise ArgumentError(_unknown("operator", name, ops.BY_SPELLING))
+            raise ArgumentError(_unknown("operator", name, defined.spellings()))
         by_code.setdefault(row.code, row)
     return list(by_code.values())
+
+
+def names(variables: Iterable[str] | None, n_vars: int) -> tuple[Words, int]:
+    """The names of the variables, None for x1, x2, …, and how many there are."""
+    if variables is None:
+        return None, n_vars
+    checked = Names(variables, of_data=True)
+    return checked.variables, checked.max_x if checked.variables is None else len(checked.variables)
 
 
 def whole(name: str, value: object, least: int | None, most: int | None = None) -> int:

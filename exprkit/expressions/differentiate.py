@@ -115,7 +115,7 @@ def _faults(pop: Differentiated, problems: np.ndarray) -> dict[int, Fault]:
     from exprkit.text.names import Names
     from exprkit.text.parse_errors import Fault
 
-    names = Names(pop.variables, pop.parameters)
+    names = Names(pop.variables, pop.parameters, of_data=True)
     missing = [row.code for row in ops.OPERATORS if not row.derivative]
     faults = {}
     for i in np.flatnonzero(problems).tolist():

@@ -33,7 +33,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty
 from exprkit.runtime.jit import compiled, inline
@@ -48,7 +48,7 @@ def first_equals(pop: TokenArrays, threads: int | None = None) -> np.ndarray:
 
     ``threads``: so many at the most, by default all that this process may use.
     """
-    tokens = _Compared(pop.kinds, pop.values, pop.offsets, ops.ARITY, _commutative())
+    tokens = _Compared(pop.kinds, pop.values, pop.offsets, defined.arity(), _commutative())
     n, longest = len(pop.offsets) - 1, max(int(np.diff(pop.offsets).max(initial=1)), slices.APART)
     hashes, first = np.empty(n, np.uint64), np.empty(n, np.int64)
     cuts = slices.cut(pop.offsets, threads)
@@ -128,6 +128,9 @@ def _hash_some(tokens, stack, begin, hashes, sizes, shift):
             elif arity[value] == 2:
                 depth -= 2
                 h = _operator_hash(value, stack[depth], stack[depth + 1], commutative[value])
+            elif arity[value] == 3:
+                depth -= 3
+                h = _hash_of_three(value, stack[depth], stack[depth + 1], stack[depth + 2])
             else:
                 depth -= 1
                 h = _operator_hash(value, stack[depth], np.uint64(0), False)
@@ -147,6 +150,11 @@ def _operator_hash(code, a, b, commutative):
     """Of both operands, or of an operand and 0."""
     both = a + b if commutative else a + b * np.uint64(0xA0761D6478BD642F)
     return _mixed(both ^ (code + np.uint64(1)) * np.uint64(0xE7037ED1A0B428DB))
+
+
+@inline
+def _hash_of_three(code, a, b, c):
+    return _operator_hash(code, _operator_hash(code, a, b, False), c, False)
 
 
 @inline
@@ -213,6 +221,11 @@ def _plant(tokens, tree, begin, length, stack):
             continue
         a = b - tree.size[b]
         tree.size[t] += tree.size[a]
+        if tokens.arity[value] == 3:  # here they are its second and third operand
+            first = a - tree.size[a]
+            tree.size[t] += tree.size[first]
+            tree.hash[t] = _hash_of_three(value, tree.hash[first], tree.hash[a], tree.hash[b])
+            continue
         tree.hash[t] = _operator_hash(value, tree.hash[a], tree.hash[b], tokens.commutative[value])
         if tokens.commutative[value]:
             if tree.hash[a] != tree.hash[b]:
@@ -241,6 +254,12 @@ def _order(tokens, x, a, y, b, stack):
         if value != tokens.values[other]:
             return LESS if value < tokens.values[other] else MORE
         if kind != OPERATOR:
+            continue
+        if tokens.arity[value] == 3:
+            a, b = a - 1, b - 1
+            for _ in range(3):
+                stack[0, depth], stack[1, depth] = a, b
+                a, b, depth = a - x.size[a], b - y.size[b], depth + 1
             continue
         if tokens.arity[value] == 2:
             stack[0, depth], stack[1, depth] = _operand(x, a, True), _operand(y, b, True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -27,11 +27,12 @@ from exprkit.errors import ArgumentError
 from exprkit.expressions import arguments
 from exprkit.expressions.arguments import BYTES_PER_EXPRESSION, BYTES_PER_TOKEN, Operators, whole
 from exprkit.expressions.population import Population
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty, zeros
 from exprkit.runtime.jit import compiled
-from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, NewTokens
+from exprkit.runtime.progress import Progress, shown
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, NewTokens, Words
 
 MOST_NODES = 1000  # of expressions that are counted
 
@@ -45,6 +46,8 @@ def exhaustive(
     constants: Sequence[float] = (),
     spelled_out: bool = False,
     limit: int | None = None,
+    variables: Iterable[str] | None = None,
+    progress: Progress = False,
 ) -> Population:
     """All expressions of at most ``max_nodes`` nodes, as exhaustive symbolic regression makes them.
 
@@ -71,6 +74,10 @@ def exhaustive(
         ``abs(x1) ^ x2`` instead of ``powabs(x1, x2)``.  Counts as one node all the same.
     limit
         Only the first so many.
+    variables
+        Names of the variables (as of a table: ``variables=table.columns[:-1]``); there are as many as names then.
+    progress
+        Show a bar; or a function that is called with (done, total).
 
     Returns
     -------
@@ -86,12 +93,14 @@ def exhaustive(
     D. J. Bartlett, H. Desmond, P. G. Ferreira, "Exhaustive Symbolic Regression", IEEE
     Transactions on Evolutionary Computation 28 (2024).
     """
+    names, n_vars = arguments.names(variables, n_vars)
     alphabet = _alphabet(max_nodes, operators, n_vars, n_params, constants)
     if not isinstance(spelled_out, bool | np.bool_):
         raise ArgumentError(f"spelled_out must be True or False, not {errors.brief(spelled_out)}")
     counts = _first(_counts(alphabet), limit)
     _check_memory(counts)
-    return _population(_build(counts, alphabet), alphabet, spelled_out)
+    with shown(progress, sum(counts), "all expressions") as done:
+        return _population(_build(counts, alphabet), alphabet, spelled_out, names, done)
 
 
 def count_exhaustive(
@@ -113,13 +122,13 @@ class _Alphabet(NamedTuple):
     n_vars: int
     constants: np.ndarray
     n_params: int
-    operators: list[ops.Operator]
+    operators: list[defined.Written]
 
     @property
     def parameter(self) -> int:
         return self.n_vars + len(self.constants)
 
-    def symbol(self, operator: ops.Operator) -> int:
+    def symbol(self, operator: defined.Written) -> int:
         return self.parameter + 1 + self.operators.index(operator)
 
 
@@ -132,7 +141,10 @@ def _alphabet(
     if numbers.ndim != 1:
         raise ArgumentError(f"constants must be a list of numbers, not {errors.brief(constants)}")
     n_params = min(n_params, (max_nodes + 1) // 2)  # there are no more leaves
-    alphabet = _Alphabet(max_nodes, n_vars, numbers, n_params, arguments.rows(operators))
+    alphabet = _Alphabet(max_nodes, n_vars, numbers, n_params, rows := arguments.rows(operators))
+    for row in rows:
+        if row.arity > 2:
+            raise ArgumentError(f"operator {row.name!r} has {row.arity} operands; an exhaustive population takes two")
     if alphabet.parameter + len(alphabet.operators) > 255:
         raise ArgumentError("variables, constants and operators are more than 255 together")
     return alphabet
@@ -152,7 +164,7 @@ def _counts(alphabet: _Alphabet) -> list[int]:
     return [sum(of_size) for of_size in counts]
 
 
-def _splits(size: int, operator: ops.Operator) -> list[tuple[int, int, bool]]:
+def _splits(size: int, operator: defined.Written) -> list[tuple[int, int, bool]]:
     """Sizes of a binary operator's operands, larger first ones first; whether only half the pairs count."""
     lefts = range(size - 2, 0, -1)
     if not operator.commutative:
@@ -247,16 +259,19 @@ def _pair(a, b, half, symbol, most_params, out, position):
     return position
 
 
-def _population(sizes: list[_Size], alphabet: _Alphabet, spelled_out: bool) -> Population:
+def _population(
+    sizes: list[_Size], alphabet: _Alphabet, spelled_out: bool, names: Words, done: Callable[[int], None]
+) -> Population:
     spelling = _spelling(alphabet, spelled_out)
     lengths = [_lengths(size.symbols, spelling.inner) for size in sizes]
     offsets = np.concatenate([np.zeros(1, np.int64), *lengths]).cumsum()
     tokens, first = empty(NewTokens, n=offsets[-1]), 0
     for size in sizes:
         starts = offsets[first : first + len(size.symbols) + 1]
-        slices.each(functools.partial(_spell_rows, size.symbols, spelling, tokens, starts), slices.cut(starts))
+        spell = functools.partial(_spell_rows, size.symbols, spelling, tokens, starts)
+        slices.each(spell, slices.short(starts), done)
         first += len(size.symbols)
-    return Population._adopt(*tokens, offsets)
+    return Population._adopt(*tokens, offsets, names)
 
 
 def _spell_rows(
@@ -288,7 +303,7 @@ def _spelling(alphabet: _Alphabet, spelled_out: bool) -> _Spelling:
     return spelling
 
 
-def _two_in_one(row: ops.Operator) -> tuple[ops.Operator, int]:
+def _two_in_one(row: defined.Written) -> tuple[defined.Written, int]:
     """The operator and the code of the one on its operand a that ``row`` is made of, where it is two in one."""
     for outer in ops.OPERATORS:
         for inner, fused in outer.rewrite.inner.items():

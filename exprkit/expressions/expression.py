@@ -13,7 +13,7 @@ new ones; ``ek.parse`` takes lists of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from exprkit.errors import OperandError, PopulationError
-from exprkit.operators import ops
+from exprkit.numbers import as_numbers
+from exprkit.operators import defined, ops
 from exprkit.text.names import NUMBERED, PLURAL, Given, Names
 from exprkit.text.tokens import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, Words
 
@@ -157,6 +158,74 @@ class Expression:
 
         return write(self)
 
+    # ── its numbers ──
+
+    def __call__(self, X: Any, params: Any = None) -> np.ndarray:
+        """What it gives at every data point, in float64 on the CPU.
+
+        Parameters
+        ----------
+        X : array (n_points, n_vars), DataFrame, dict of columns or Dataset
+            As for ``Evaluator``.
+        params : list of float, optional
+            A number for each parameter, where there are any; nan may follow, as in the rows of ``FitResult.params``.
+
+        Returns
+        -------
+        float64 array, (n_points,)
+
+        Raises
+        ------
+        DataError
+            If ``X`` or ``params`` does not fit.
+        """
+        import exprkit  # whose Evaluator stands above expressions
+
+        evaluator = exprkit.Evaluator(self, X, "cpu", dtype="float64")
+        if params is not None:
+            params = as_numbers("params", params)
+            padded = params.ndim == 1 and len(params) > self.n_params and np.isnan(params[self.n_params :]).all()
+            params = [params[: self.n_params] if padded else params]
+        return np.asarray(evaluator.evaluate(params)[0])
+
+    def to_numpy(self, params: Sequence[float] | None = None) -> str:
+        """The text of a Python function ``f(X, params)`` over NumPy alone, which runs without exprkit.
+
+        It gives what exprkit gives in float64, to some last places and special values included, but for ``lgamma``
+        at -inf and below 1e-308; ``erf``, ``erfc``, ``gamma`` and ``lgamma`` are taken from SciPy.
+
+        Parameters
+        ----------
+        params : list of float, optional
+            What ``params`` are if ``f`` is called without.
+
+        Raises
+        ------
+        ParseError
+            for an expression that could not be read.
+        """
+        from exprkit.text.python_writer import NUMPY, function
+
+        return function(self, NUMPY, params)
+
+    def jax(self, params: Sequence[float] | None = None) -> str:
+        """The same over JAX: ``jax.grad`` and ``jax.jit`` take it.  In float32 unless JAX is told otherwise."""
+        from exprkit.text.python_writer import JAX, function
+
+        return function(self, JAX, params)
+
+    def torch(self, params: Sequence[float] | None = None) -> str:
+        """The same over PyTorch's tensors, of X's type and on its device; derivatives go through ``X`` and ``params``.
+
+        Raises
+        ------
+        OperandError
+            for ``gamma``, which PyTorch does not have.
+        """
+        from exprkit.text.python_writer import TORCH, function
+
+        return function(self, TORCH, params)
+
     # ── as a value ──
 
     def _state(self) -> tuple[Any, ...]:
@@ -172,11 +241,19 @@ class Expression:
         return hash(self._state())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (self.kinds, self.values, self.variables, self.parameters)
+        definitions = defined.saved(defined.codes_in(self.kinds, self.values, OPERATOR))
+        return _rebuilt, (self.kinds, self.values, self.variables, self.parameters, definitions)
 
 
-def _rebuilt(kinds: np.ndarray, values: np.ndarray, variables: Words, parameters: Words) -> Expression:
+def _rebuilt(
+    kinds: np.ndarray, values: np.ndarray, variables: Words, parameters: Words,
+    definitions: tuple[defined.Saved, ...] = (),
+) -> Expression:  # fmt: skip
     """What was pickled (NumPy forgets that an array was read-only)."""
+    if definitions:
+        from exprkit.text.define import restored
+
+        values = restored(kinds, values, definitions)
     return Expression(_frozen(kinds, np.uint8), _frozen(values, np.uint64), variables, parameters)
 
 
@@ -225,16 +302,61 @@ def constant(number: float) -> Expression:
     return _leaf(CONSTANT, int(np.float64(np.nan if np.isnan(exact) else exact).view(np.uint64)))
 
 
+def operator(text: str, *, domain: Any = None, latex: str = "") -> Callable[..., Expression]:
+    r"""Define an operator by its formula: texts, generators, printers, SymPy and every backend know it from then on.
+
+    Parameters
+    ----------
+    text : str
+        ``"swish(a) = a / (1 + exp(-a))"``: its name, one to three operands, and a formula over them in exprkit's own
+        text, in which operators defined before may stand.
+    domain : (low, high) for each operand, optional
+        Where its operands are ordinary numbers; kept with it, for samples.
+    latex : str, optional
+        How it is typeset: a function's name, as ``r"\operatorname{sw}"``, or a template that holds every operand in
+        braces, in order, as ``r"rac{{a}}{{b}}"``.
+
+    Returns
+    -------
+    function
+        It makes Expressions of Expressions and numbers; ``exprkit.swish`` is the same.
+
+    Raises
+    ------
+    ArgumentError
+        For a name that is taken or defined with another meaning, and for what is no definition.
+    ParseError
+        For a formula that cannot be read; shows it with a caret.
+
+    Notes
+    -----
+    Values and derivatives are those of the same text written out, at the same speed: ``Population.expanded`` puts the
+    formula in its place before anything is lowered.  An operand that the formula names twice is computed twice,
+    so name a long one once where there is a way to.
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> swish = ek.operator("swish(a) = a / (1 + exp(-a))")
+    >>> pop = ek.parse(["p1 * swish(x1)", "swish(swish(x1))"])
+    >>> print(pop[0], "=", pop.expanded()[0])
+    p1 * swish(x1) = p1 * (x1 / (1 + exp(-x1)))
+    """
+    from exprkit.text.define import define
+
+    return function(define(text, domain, latex).name)
+
+
 @cache
 def function(name: str) -> Callable[..., Expression]:
-    """The table's function of this name, for Expressions and numbers; ``exprkit.<name>`` is the same.
+    """The function of this name, for Expressions and numbers; ``exprkit.<name>`` is the same.
 
     Raises
     ------
     KeyError
-        for a name that the table does not have.
+        for a name that no operator has.
     """
-    row = ops.BY_SPELLING[name]
+    row = defined.spellings()[name]
 
     def apply(*operands: Expression | float) -> Expression:
         if len(operands) < row.arity or (len(operands) > row.arity and not row.chain):
@@ -254,7 +376,7 @@ def function(name: str) -> Callable[..., Expression]:
     return apply
 
 
-def applied(row: ops.Operator, *operands: Expression | float) -> Expression:
+def applied(row: defined.Written, *operands: Expression | float) -> Expression:
     """An operator on its operands.
 
     Raises
@@ -296,7 +418,7 @@ def common_names(named: Iterable[tuple[Words, bool]], kind: int) -> Words:
 @lru_cache(maxsize=16)  # of the populations in use: a set of names may be large
 def checked_names(variables: Words, parameters: Words) -> Names:
     """The names of a population, once they are known to differ from each other and from functions."""
-    return Names(variables, parameters)
+    return Names(variables, parameters, of_data=True)
 
 
 def tokens_under(expression: Expression, names: Names) -> tuple[np.ndarray, np.ndarray]:

@@ -14,6 +14,7 @@
 ``1//3  1//0``           Julia's fractions of two whole numbers; ``1//0`` is inf
 ``inf nan pi``           constants, also ``Inf``, ``NaN``, ``π``, ``Inf32``, ``NaN32``
 ``x1 p1``                variables and parameters from 1, or the names that are given
+```Temp (°C)` ``         a name that is no identifier, between backquotes
 ``max(a, b, c)``         ``max(max(a, b), c)``, also for min, add and mul
 =======================  ==============================================================
 """
@@ -31,15 +32,16 @@ import numpy as np
 from exprkit.errors import ExprkitError, ParseError, one_of
 from exprkit.expressions.population import Population
 from exprkit.runtime import files
-from exprkit.text.names import USUAL, Given, Names
-from exprkit.text.reader import Batch, from_items, from_lines, tokens_of
+from exprkit.text.names import USUAL, Given, Names, columns_of
+from exprkit.text.reader import Batch, from_bytes, from_items, from_lines, tokens_of
 
 if TYPE_CHECKING:
     from exprkit.text.parse_errors import Fault
 
 def parse(
-    source: Any, *, variables: Given = None, parameters: Given = None, errors: Literal["raise", "mask"] = "raise"
-) -> Population:
+    source: Any, *, data: Any = None, variables: Given = None, parameters: Given = None,
+    errors: Literal["raise", "mask"] = "raise",
+) -> Population:  # fmt: skip
     """Read expressions.
 
     Parameters
@@ -47,8 +49,11 @@ def parse(
     source : str, iterable, path or file
         One text; or many texts, SymPy objects and Expressions, mixed at will; or a ``pathlib.Path`` or open
         file with one expression per line (UTF-8; blank lines and lines that begin with ``#`` do not count).
+    data : DataFrame, dict of columns or Dataset, optional
+        Its columns' names are the variables.
     variables, parameters : None, int or list of str
-        None: ``x1, x2, …`` and ``p1, p2, …``; a number: so many of them; a list: their names.
+        None: ``x1, x2, …`` and ``p1, p2, …``; a number: so many of them; a list: their names.  A name that is no
+        identifier stands between backquotes in a text, also a column that is called like a function.
     errors : "raise" or "mask"
         "raise": a bad expression is an error, which names the first few. "mask": bad ones stay in the
         population without tokens, ``Population.valid`` marks them and ``Population.errors`` says why.
@@ -69,7 +74,7 @@ def parse(
     """
     one_of("errors", errors, ("raise", "mask"))
     batch = _read(source)
-    batch.names = names = _names(batch, variables, parameters)
+    batch.names = names = _names(batch, data, variables, parameters)
     kinds, values, offsets, faults = tokens_of(batch)
     if batch.objects:
         kinds, values, offsets = _splice(kinds, values, offsets, _parse_objects(batch, faults))
@@ -93,7 +98,7 @@ def _read(source: Any) -> Batch:
         return from_items([source], alone=True)
     if isinstance(source, os.PathLike):
         with files.told(source, "read"):
-            return from_lines(Path(source).read_bytes())
+            return from_bytes(_content(Path(source)))
     if hasattr(source, "read"):
         content = source.read()
         return from_lines(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content)
@@ -106,6 +111,19 @@ def _read(source: Any) -> Batch:
     return from_items(source.tolist() if isinstance(source, np.ndarray) else list(source))
 
 
+def _content(path: Path) -> np.ndarray:
+    """A file's bytes and one more, which ends its last line."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        data = np.empty(size + 1, np.uint8)
+        n = file.readinto(data[:size].data) if size else 0
+        rest = file.read()  # of a pipe, or of a file that grows
+    if rest or n < size:
+        data = np.frombuffer(data[:n].tobytes() + rest + b"\n", np.uint8).copy()
+    data[-1] = ord("\n")
+    return data
+
+
 def _is_object(item: Any) -> bool:
     """Whether it is a SymPy object or an Expression (without importing SymPy)."""
     from exprkit.expressions.expression import Expression
@@ -114,9 +132,14 @@ def _is_object(item: Any) -> bool:
     return isinstance(item, Expression) or (sympy is not None and isinstance(item, sympy.Basic))
 
 
-def _names(batch: Batch, variables: Given, parameters: Given) -> Names:
+def _names(batch: Batch, data: Any, variables: Given, parameters: Given) -> Names:
     """The names that are given, or else those of the first Expression that has any."""
     from exprkit.expressions.expression import Expression
+
+    if data is not None:
+        if variables is not None:
+            raise ParseError("variables are named by data= or by variables=, not by both")
+        return Names(columns_of(data), parameters, of_data=True)
 
     for item in batch.objects.values():
         if isinstance(item, Expression):

@@ -21,6 +21,7 @@ array          dtype     shape       what it holds
 
 from __future__ import annotations
 
+import functools
 import html
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, overload
@@ -28,13 +29,14 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from exprkit.errors import PopulationError, SelectionError, brief, listed, number_of, one_of, whole_number
-from exprkit.operators import ops
-from exprkit.text.tokens import MAX_INDEX, MAX_TOKENS, PARAMETER, VARIABLE, Words
+from exprkit.operators import defined, ops
+from exprkit.text.tokens import MAX_INDEX, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, Words
 
 if TYPE_CHECKING:
     import os
 
     from exprkit.expressions.expression import Expression
+    from exprkit.text.formulas import Expanded
     from exprkit.text.names import Names
     from exprkit.text.parse_errors import Fault, Faults
 
@@ -43,6 +45,13 @@ SELECTS = "a population takes a number, a slice, a list of numbers or a mask"
 
 USER_ARITY = ops.ARITY.copy()  # what lowering makes does not belong into a population
 USER_ARITY[[row.code for row in ops.INTERNAL]] = 0
+
+
+def known_arity() -> np.ndarray:
+    """Operands of every operator that a population may have, by code: those of the user's own too."""
+    arity = defined.arity()
+    arity[[row.code for row in ops.INTERNAL]] = 0
+    return arity
 
 
 class Population:
@@ -72,6 +81,8 @@ class Population:
     PopulationError
         for arrays that are no population; the message shows the listing with the bad token marked.
     """
+
+    shares = False  # equal parts of an expression are to be computed once: of what ``expanded`` has written out
 
     def __init__(
         self,
@@ -187,7 +198,7 @@ class Population:
                 f"offsets {self.offsets.shape} one longer than valid {self.valid.shape}"
             )
         limits = [MAX_INDEX if names is None else len(names) for names in (self.variables, self.parameters)]
-        arrays = checks.unchecked(self.kinds, self.values, self.offsets, self.valid, USER_ARITY, *limits)
+        arrays = checks.unchecked(self.kinds, self.values, self.offsets, self.valid, known_arity(), *limits)
         problem, index, token, n_vars = checks.check(arrays)
         if problem != checks.FINE:
             raise PopulationError(self._complaint(problem, index, token, limits))
@@ -302,8 +313,17 @@ class Population:
     def __hash__(self) -> int:
         return hash(tuple(part.tobytes() if isinstance(part, np.ndarray) else part for part in self._state()))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: the definitions of the user's operators go along."""
+        return self.__dict__ | {"definitions": self.definitions()}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         """What was pickled or copied; its arrays may lie in a buffer or a file that others can write to."""
+        definitions = state.pop("definitions", ())
+        if definitions:
+            from exprkit.text.define import restored
+
+            state["values"] = restored(state["kinds"], state["values"], definitions)
         self.__dict__.update(state)
         for name in ("kinds", "values", "offsets", "valid", "n_params"):
             setattr(self, name, _read_only(np.array(state[name])))
@@ -314,16 +334,16 @@ class Population:
     def n_tokens(self) -> np.ndarray:
         return np.diff(self.offsets)
 
-    @property
+    @functools.cached_property
     def longest(self) -> int:
         """The most tokens of an expression."""
         return int(self.n_tokens.max(initial=0))
 
-    @property
+    @functools.cached_property
     def all_valid(self) -> bool:
         return bool(self.valid.all())
 
-    @property
+    @functools.cached_property
     def max_params(self) -> int:
         return int(self.n_params.max(initial=0))
 
@@ -407,11 +427,55 @@ class Population:
         from exprkit.text.names import Names
 
         one_of("errors", errors, ("raise", "mask"))
-        kinds, values, offsets, missing = differentiate(self, name)
+        kinds, values, offsets, missing = differentiate(self.expanded(), name)
         if errors == "raise" and missing:
             raise PopulationError(first_problem(missing, str(self[min(missing)])))
         faults = dict(sorted({**self._faults, **missing}.items()))
-        return Population._of_parser(kinds, values, offsets, Names(self.variables, self.parameters), faults)
+        names = Names(self.variables, self.parameters, of_data=True)
+        return Population._of_parser(kinds, values, offsets, names, faults)
+
+    def definitions(self) -> tuple[defined.Saved, ...]:
+        """The operators of the user's own that it uses, as files keep them: code, text, LaTeX and domain of each."""
+        return defined.saved(defined.codes_in(self.kinds, self.values, OPERATOR))
+
+    def expanded(self) -> Population:
+        """The same with every operator of the user's own written out by its formula: what is lowered.
+
+        Raises
+        ------
+        PopulationError
+            where an expression becomes too long.
+        """
+        if not defined.codes_in(self.kinds, self.values, OPERATOR):
+            return self
+        from exprkit.text import formulas
+
+        made = formulas.expanded(self.kinds, self.values, self.offsets, formulas.user_formulas())
+        return self._written_out(made, "its operators written out by their formulas", self.variables, self.parameters)
+
+    def put_into(self, kinds: np.ndarray, values: np.ndarray) -> Population:
+        """Every expression in the place of the operand of a formula (``text.formulas``), written out; without names.
+
+        Raises
+        ------
+        PopulationError
+            where an expression becomes too long.
+        """
+        from exprkit.text import formulas
+
+        made = formulas.applied(self.kinds, self.values, self.offsets, (kinds, values))
+        return self._written_out(made, "what is computed of it", None, None)
+
+    def _written_out(self, made: Expanded, what: str, variables: Words, parameters: Words) -> Population:
+        """The population of these tokens; its lowering computes once what they hold more than once."""
+        if made.too_long >= 0:
+            text = _short(str(self[made.too_long]))
+            raise PopulationError(
+                f"expression {made.too_long} ({text}): with {what} it has more than {MAX_TOKENS:,} tokens"
+            )
+        population = Population._adopt(made.kinds, made.values, made.offsets, variables, parameters, self._faults)
+        population.shares = made.shares
+        return population
 
     def texts(self) -> list[str]:
         """All expressions as text that ``parse`` reads back; empty for those that are not valid."""

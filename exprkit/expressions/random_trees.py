@@ -6,7 +6,7 @@ longer one, on every machine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,8 @@ from exprkit.expressions.arguments import Operators, whole
 from exprkit.expressions.population import Population
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty
-from exprkit.runtime.jit import compiled
+from exprkit.runtime.jit import compiled, inline
+from exprkit.runtime.progress import Progress, shown
 from exprkit.text.tokens import CONSTANT, MAX_INDEX, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, NewTokens
 
 
@@ -32,11 +33,13 @@ def random(
     constant_range: tuple[float, float] | None = (-5.0, 5.0),
     constant_share: float = 0.2,
     seed: int = 0,
+    variables: Iterable[str] | None = None,
+    progress: Progress = False,
 ) -> Population:
     """Random expressions like those of a genetic-programming run.
 
-    The number of tokens is drawn evenly from the range (odd numbers only where all
-    operators take two operands), the operators evenly from those given, and the shape
+    The number of tokens is drawn evenly from the range (of what the operators can make: odd
+    numbers only where all take two operands), the operators evenly from those given, and the shape
     evenly from all trees that have these operators.
 
     Parameters
@@ -56,6 +59,10 @@ def random(
         Share of constants among the leaves that are not parameters.
     seed
         A whole number; the same seed gives the same population on every machine.
+    variables
+        Names of the variables; there are as many as names then.
+    progress
+        Show a bar; or a function that is called with (done, total).
 
     Returns
     -------
@@ -66,11 +73,12 @@ def random(
     ArgumentError
         If a name is unknown or a number does not make sense.
     """
+    names, n_vars = arguments.names(variables, n_vars)
     n, n_vars = whole("n", n, 0, 2**40), whole("n_vars", n_vars, 1, MAX_INDEX)
     n_params, state = whole("n_params", n_params, 0, MAX_INDEX), np.uint64(whole("seed", seed, None) % 2**64)
     rows = sorted(arguments.rows(operators), key=lambda row: row.arity)
-    n_unary = sum(row.arity == 1 for row in rows)
-    sizes = _feasible_sizes(n_tokens, n_unary, len(rows) - n_unary)
+    n_unary, n_binary, n_ternary = (sum(row.arity == arity for row in rows) for arity in (1, 2, 3))
+    sizes = _feasible_sizes(n_tokens, n_unary, n_binary, n_ternary)
     low, high = _thousandths(constant_range)
     share = int(_share(constant_share) * 2**32) if constant_range is not None else 0
     needed = n * (float(sizes.mean()) * arguments.BYTES_PER_TOKEN + arguments.BYTES_PER_EXPRESSION)
@@ -79,17 +87,19 @@ def random(
     _random_sizes(state, sizes, offsets)
     codes = np.array([row.code for row in rows], np.uint64)
     tokens = empty(NewTokens, n=offsets[-1])
-    draw = _Draw(codes, n_unary, n_vars, n_params, low, high, share)
-    cuts = slices.cut(offsets)
-    slices.each(lambda begin, end: _random_tokens(state, begin, offsets[begin : end + 1], draw, tokens), cuts)
-    return Population._adopt(*tokens, offsets)
+    draw = _Draw(codes, n_unary, n_binary, n_vars, n_params, low, high, share)
+    with shown(progress, n, "random expressions") as done:
+        cuts = slices.short(offsets)
+        slices.each(lambda begin, end: _random_tokens(state, begin, offsets[begin : end + 1], draw, tokens), cuts, done)
+    return Population._adopt(*tokens, offsets, names)
 
 
 class _Draw(NamedTuple):
     """What random expressions are drawn from."""
 
-    codes: np.ndarray  # of the operators, unary ones first
+    codes: np.ndarray  # of the operators, unary ones first, then binary ones, then those of three operands
     n_unary: int
+    n_binary: int
     n_vars: int
     n_params: int
     low: int  # of the constants, in thousandths
@@ -97,13 +107,15 @@ class _Draw(NamedTuple):
     share: int  # of constants, times 2^32
 
 
-def _feasible_sizes(n_tokens: tuple[int, int], n_unary: int, n_binary: int) -> np.ndarray:
+def _feasible_sizes(n_tokens: tuple[int, int], n_unary: int, n_binary: int, n_ternary: int) -> np.ndarray:
     low, high = (whole("n_tokens", size, 1, MAX_TOKENS) for size in _pair_of("n_tokens", n_tokens))
     sizes = np.arange(low, high + 1)
-    if not n_unary:
+    if not n_unary and n_binary and n_ternary:
+        sizes = sizes[sizes != 2]
+    elif not n_unary and n_binary:
         sizes = sizes[sizes % 2 == 1]
-    if not n_unary and not n_binary:
-        sizes = sizes[sizes == 1]
+    elif not n_unary:
+        sizes = sizes[sizes % 3 == 1] if n_ternary else sizes[sizes == 1]
     if not len(sizes):
         raise ArgumentError(f"n_tokens={n_tokens}: no expression of these operators has so many tokens")
     return sizes
@@ -171,9 +183,9 @@ def _random_tokens(seed, begin, offsets, draw, tokens):
     for i in range(len(offsets) - 1):
         start, n = offsets[i], offsets[i + 1] - offsets[i]
         _start(state, seed, 1, begin + i)
-        leaves = _draw_operators(state, n, len(draw.codes), draw.n_unary, drawn)
+        leaves = _draw_operators(state, n, draw, drawn)
         _shuffle(state, drawn, n)
-        first = _postfix_start(drawn, n, draw.n_unary)
+        first = _postfix_start(drawn, n, draw)
         parameters_left, parameter = min(draw.n_params, leaves - 1), 0
         for k in range(n):
             token = drawn[(first + k) % n]
@@ -193,22 +205,34 @@ def _random_tokens(seed, begin, offsets, draw, tokens):
 
 
 @compiled
-def _draw_operators(state, n, n_codes, n_unary, drawn):
+def _draw_operators(state, n, draw, drawn):
     """Put the operators of an expression of n tokens, then its leaves, in ``drawn``; return the leaves."""
     count, left = 0, n - 1
     leaves = 1
-    while left > 0:
-        choices = n_unary if left == 1 else n_codes
-        token = _below(state, choices)
+    n_codes, at_most_two = len(draw.codes), draw.n_unary + draw.n_binary
+    pairs_only = draw.n_unary == 0 and draw.n_binary > 0
+    while left > 0:  # what is drawn must not leave 1 where no operator has a single operand
+        first, end = 0, n_codes
+        if left == 1:
+            end = draw.n_unary
+        elif left == 2 or (left == 4 and pairs_only):
+            end = at_most_two
+        elif left == 3 and pairs_only and n_codes > at_most_two:
+            first = at_most_two
+        token = first + _below(state, end - first)
         drawn[count] = token
         count += 1
-        if token < n_unary:
-            left -= 1
-        else:
-            left -= 2
-            leaves += 1
+        arity = _arity(token, draw)
+        left -= arity
+        leaves += arity - 1
     drawn[count:n] = -1
     return leaves
+
+
+@inline
+def _arity(token, draw):
+    """Operands of the operator at a place in ``codes``."""
+    return 1 + (token >= draw.n_unary) + (token >= draw.n_unary + draw.n_binary)
 
 
 @compiled
@@ -219,14 +243,11 @@ def _shuffle(state, drawn, n):
 
 
 @compiled
-def _postfix_start(drawn, n, n_unary):
+def _postfix_start(drawn, n, draw):
     """Where to begin so that no operator comes before its operands: after the last lowest height."""
     height, lowest, first = 0, 0, 0
     for k in range(n - 1):
-        if drawn[k] < 0:
-            height += 1
-        elif drawn[k] >= n_unary:
-            height -= 1
+        height += 1 - (_arity(drawn[k], draw) if drawn[k] >= 0 else 0)
         if height <= lowest:
             lowest, first = height, k + 1
     return first

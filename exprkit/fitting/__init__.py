@@ -3,7 +3,12 @@
 In: a ``Population``, X and y.  Out: ``FitResult``; covariances; description lengths.
 
 ======================  ==================================================================
-``fit``                 ``fit`` and ``FitResult``
+``fit``                 ``fit`` and ``FitProblem``
+``fit_result``          ``FitResult``, and ``load``; ``fit_file``: on disk
+``fitted_expression``   one expression with its numbers
+``criteria``            what fits are ranked by
+``alike``               which of many predict the same
+``plot``                an expression beside the data
 ``first_order``         Adam and L-BFGS, over any backend's gradients
 ``likelihood``          negative log-likelihoods and covariances
 ``description_length``  accuracy against simplicity

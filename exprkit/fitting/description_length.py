@@ -37,15 +37,15 @@ does, the size of log |theta|.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from exprkit.errors import ArgumentError
 from exprkit.expressions import checks
 from exprkit.expressions.population import Population
-from exprkit.fitting.fit import FitResult
-from exprkit.fitting.likelihood import LIKELIHOODS, Likelihood, points_of
+from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, Likelihood, points_of
+from exprkit.runtime.progress import Progress, parts
 from exprkit.text.tokens import PARAMETER
 
 
@@ -65,13 +65,15 @@ class DescriptionLength:
     params: np.ndarray
 
 
-def description_length(result: FitResult) -> DescriptionLength:
+def description_length(result: Any, progress: Progress = False) -> DescriptionLength:
     """The description length of every expression of a fit.
 
     Parameters
     ----------
     result : FitResult
         Of ``ek.fit(..., loss="gaussian")`` or ``"poisson"``.
+    progress : bool or callable
+        Show a bar; or a function that is called with (done, total).
 
     Returns
     -------
@@ -82,10 +84,25 @@ def description_length(result: FitResult) -> DescriptionLength:
     ArgumentError
         For a fit of another loss: it has no likelihood.
     """
-    if not isinstance(result, FitResult):
+    if not isinstance(getattr(result, "goal", None), FitGoal):
         raise ArgumentError(f"description_length takes what ek.fit gives, not {type(result).__name__}")
     if result.kind not in LIKELIHOODS:
         raise ArgumentError(f"a fit of loss={result.kind!r} has no likelihood: use loss='gaussian' or 'poisson'")
+    if progress is not False:
+        return _joined([_length(result[part]) for part in parts(len(result), progress, "describing")], result.pop)
+    return _length(result)
+
+
+def _joined(some: list[DescriptionLength], pop: Population) -> DescriptionLength:
+    """Of expressions one behind the other, as that of all."""
+    params = [np.pad(one.params, ((0, 0), (0, pop.max_params - one.params.shape[1])), constant_values=np.nan)
+              for one in some]  # fmt: skip
+    rest = {name: np.concatenate([getattr(one, name) for one in some])
+            for name in ("total", "residuals", "parameters", "function")}  # fmt: skip
+    return DescriptionLength(**rest, params=np.concatenate(params))
+
+
+def _length(result: Any) -> DescriptionLength:
     likelihood = Likelihood(result.goal, points_of(result.pop, result.goal), result.evaluator.threads)
     code = _as_fitted(result, likelihood)
     _set_to_0(code, likelihood)
@@ -145,9 +162,9 @@ class _Encoding(NamedTuple):
     may_be_0: np.ndarray  # 0 is within its bounds
 
 
-def _as_fitted(result: FitResult, likelihood: Likelihood) -> _Encoding:
+def _as_fitted(result: Any, likelihood: Likelihood) -> _Encoding:
     pop, params = result.pop, result.params
-    free = _parameters_of(pop) & ~result.at_bound & np.isfinite(result.loss)[:, None]
+    free = parameters_of(pop) & ~result.at_bound & np.isfinite(result.loss)[:, None]
     low, high = (np.zeros(1) if side is None else side for side in (result.goal.lower, result.goal.upper))
     rows = np.flatnonzero(free.any(axis=1))
     steps = np.zeros(params.shape)
@@ -155,7 +172,7 @@ def _as_fitted(result: FitResult, likelihood: Likelihood) -> _Encoding:
     return _Encoding(pop, result.loss.copy(), params.copy(), free, steps, (low <= 0) & (high >= 0) & free)
 
 
-def _parameters_of(pop: Population) -> np.ndarray:
+def parameters_of(pop: Population) -> np.ndarray:
     """Which parameters are in an expression, bool (n_exprs, max_params)."""
     present = np.zeros((len(pop), pop.max_params), bool)
     tokens = pop.kinds == PARAMETER

@@ -26,13 +26,14 @@ MAX_ITER = {"lbfgs": 200, "adam": 1000}  # by method; Adam's steps are as long w
 MEMORY = 8  # steps that L-BFGS remembers; Nocedal's 3 to 20
 HALVINGS = 30  # of a step of L-BFGS: to a billionth, where float32's parameters no longer change
 DECREASE = 1e-4  # share of the slope that a step must gain (Armijo's condition; Nocedal and Wright, equation 3.4)
+KINDS = {objective.SQUARES: "sse", objective.ABSOLUTE: "mae", objective.SUM: "sum"}
 RATE, FIRST, SECOND, TINY = 0.05, 0.9, 0.999, 1e-12  # of Adam: step, decay of both moments (its authors'), floor
 
 
 def minimise(
     ev: Any, method: str, starts: np.ndarray, y: np.ndarray, w: np.ndarray | None, options: Options
 ) -> Fitted:
-    """Minimise the sum of w r^2 or w abs r from every start, (n_starts, n_exprs, max_params); the best one counts."""
+    """Minimise the sum of w r^2, w abs r or w r from every start, (n_starts, n_exprs, max_params); the best counts."""
     run = {"lbfgs": _lbfgs, "adam": _adam}[method]
     best: Fitted | None = None
     for start in starts:
@@ -61,9 +62,10 @@ class _Problem:
         self.lower = -np.inf if options.lower is None else options.lower
         self.upper = np.inf if options.upper is None else options.upper
         self.ev, self.y, self.w, self.pop = ev, y, w, ev.pop
-        self.kind = "sse" if options.kind == objective.SQUARES else "mae"
-        self.total = 1.0 if self.kind == "sse" else float(len(y) if w is None else np.sum(w, dtype=np.float64))
+        self.kind = KINDS[options.kind]
+        self.total = 1.0 if self.kind != "mae" else float(len(y) if w is None else np.sum(w, dtype=np.float64))
         self.fits = self.pop.valid & (self.pop.n_params > 0) & dependence(self.pop).differentiable
+        self.eps = 4 * np.finfo(ev.dtype).eps
         self.evaluations = 0
 
     def within(self, p: np.ndarray) -> np.ndarray:
@@ -154,9 +156,10 @@ def _lbfgs(problem: _Problem, start: np.ndarray, max_iter: int, tol: float) -> t
         new_p, new_loss, new_gradient, moved = _halved(problem, p, loss, gradient, d, active)
         iterations += active
         gain = loss - new_loss
-        stuck, done = active & ~moved, active & moved & (gain <= tol * loss)
+        stuck, done = active & ~moved, active & moved & (gain <= tol * np.abs(loss))
         still = active & moved & np.all(np.abs(new_p - p) <= tol * (np.abs(p) + tol), axis=1)
-        status[stuck], status[still], status[done] = objective.STUCK, objective.XTOL, objective.FTOL
+        rounded = -np.sum(d * free, axis=1) <= problem.eps * np.abs(loss)  # what is left to gain is lost in rounding
+        status[stuck], status[still], status[done | (stuck & rounded)] = objective.STUCK, objective.XTOL, objective.FTOL
         steps, changes = [*steps, new_p - p][-MEMORY:], [*changes, new_gradient - gradient][-MEMORY:]
         p, loss, gradient = new_p, new_loss, new_gradient
         active &= ~(stuck | done | still)

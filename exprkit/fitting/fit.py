@@ -16,34 +16,35 @@ gradient method, and puts the results into words and numbers.
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from exprkit.backends import NAMES, load, objective, status
-from exprkit.backends.device_programs.population import DevicePopulation, on_host
+from exprkit.backends.device_programs.population import on_host
 from exprkit.backends.objective import Fitted, Options
-from exprkit.errors import ArgumentError, BackendError, DataError, brief, brought_by, number_of, one_of, whole_number
-from exprkit.evaluate import inputs
-from exprkit.evaluate.evaluator import Evaluator, check_options
+from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole_number
+from exprkit.evaluate import inputs, tables
+from exprkit.evaluate.evaluator import Evaluator
+from exprkit.evaluate.loss_text import Composition, OwnGoal
+from exprkit.evaluate.options import check_options
 from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
-from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, covariance, negative_log_likelihood, sums_of_squares
+from exprkit.fitting.fit_result import FitResult
+from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, negative_log_likelihood, sums_of_squares
 from exprkit.numbers import as_numbers
-
-if TYPE_CHECKING:
-    import pandas as pd
+from exprkit.runtime.progress import Progress, parts
 
 LOSSES = ("squares", "mae", "huber", "gaussian", "poisson")
 KINDS = {
     "squares": objective.SQUARES, "gaussian": objective.SQUARES, "mae": objective.ABSOLUTE,
-    "huber": objective.HUBER, "poisson": objective.POISSON,
+    "huber": objective.HUBER, "poisson": objective.POISSON, "sum": objective.SUM,
 }  # fmt: skip
+BY_KIND = {KINDS[loss]: loss for loss in ("squares", "mae", "huber", "sum")}  # as what a user's own loss is fitted
 # default of ``max_iter``; steep expressions lose a few powers of ten per step, 50 steps are enough for 97 of 100
 MAX_ITER = {"lm": 200, **first_order.MAX_ITER}
 METHODS = tuple(MAX_ITER)
@@ -56,129 +57,17 @@ FLOOR = 1e-6  # of abs r in the weights of "mae", as a share of the spread of y:
 Bounds = tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | np.ndarray | None
 
 
-@dataclass(eq=False)
-class FitResult:
-    """The result of a fit, expression by expression.
-
-    ===================  ==========================================================================
-    attribute            what it holds
-    ===================  ==========================================================================
-    ``params``           float64 (n_exprs, max_params); nan where an expression has fewer
-    ``loss``             float64 (n_exprs,), in the terms of the loss that was asked for: the sum of
-                         w r^2 ("squares"), the weighted mean of abs r ("mae"), the sum of w times
-                         Huber's loss ("huber"), the negative log-likelihood ("gaussian", "poisson")
-    ``iterations``       int32 (n_exprs,), of the best start
-    ``status``           uint8 (n_exprs,), why it ended: a number of ``objective.REASONS``
-    ``converged``        bool (n_exprs,)
-    ``reason``           the same in words, a list, with the parameters that ended at a bound
-    ``at_bound``         bool (n_exprs, max_params): the parameter ended at a finite bound of its own, so that
-                         it says where the bound is and not what the data say
-    ``r2``               float64 (n_exprs,): 1 - sum w r^2 / sum w (y - mean y)^2
-    ``n_evaluations``    normal equations (or gradients) made, of all expressions and starts
-    ``seconds``          the time it took
-    ``covariance``       float64 (n_exprs, max_params, max_params) of the parameters, made when first
-                         asked for; nan for those that the data do not determine or that are at a bound
-                         (the others' are made with them held there), and for "mae"
-    ``standard_errors``  float64 (n_exprs, max_params): roots of its diagonal
-    ===================  ==========================================================================
-    """
-
-    pop: Population
-    params: np.ndarray
-    loss: np.ndarray
-    iterations: np.ndarray
-    status: np.ndarray
-    r2: np.ndarray
-    n_evaluations: int
-    seconds: float
-    at_bound: np.ndarray
-    goal: FitGoal = field(repr=False)
-    _evaluator: Evaluator | None = field(repr=False)
-
-    @property
-    def kind(self) -> str:
-        return self.goal.loss
-
-    @property
-    def converged(self) -> np.ndarray:
-        return np.isin(self.status, objective.CONVERGED)
-
-    @property
-    def reason(self) -> list[str]:
-        words = [objective.REASONS[status] for status in self.status.tolist()]
-        for i in np.flatnonzero(self.at_bound.any(axis=1)).tolist():
-            names = [name for name, there in zip(self._names, self.at_bound[i], strict=True) if there]
-            head = objective.REASONS[objective.FTOL] if self.status[i] == objective.GTOL else words[i]
-            words[i] = f"{head}; {' and '.join(names)} at {'its bound' if len(names) == 1 else 'their bounds'}"
-        return words
-
-    @property
-    def _names(self) -> list[str]:
-        width = self.params.shape[1]
-        return list(self.pop.parameters or (f"p{j + 1}" for j in range(width)))[:width]
-
-    @property
-    def evaluator(self) -> Evaluator:
-        """The evaluator of the fit; after pickling, or another fit of the same problem, a new one on the CPU."""
-        if self._evaluator is None or self._evaluator.pop is not self.pop:
-            self._evaluator = Evaluator(self.pop, self.goal.X, "cpu", dtype=self.goal.y.dtype)
-        return self._evaluator
-
-    @functools.cached_property
-    def covariance(self) -> np.ndarray:
-        return covariance(self.evaluator, self.params, self.goal, self.at_bound)
-
-    @functools.cached_property
-    def standard_errors(self) -> np.ndarray:
-        with np.errstate(invalid="ignore"):
-            return np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2))
-
-    def best(self, n: int = 1) -> np.ndarray:
-        """The numbers of the ``n`` expressions of least loss, the best first; those without a loss last."""
-        number = whole_number(n)
-        if number is None or number < 0:
-            raise ArgumentError(f"n must be a whole number >= 0, not {brief(n)}")
-        return np.argsort(np.where(np.isnan(self.loss), np.inf, self.loss), kind="stable")[:number]
-
-    def to_pandas(self) -> pd.DataFrame:
-        """A row per expression: its text, loss, R2, why it ended, parameters and their standard errors."""
-        with brought_by("notebooks"):
-            import pandas as pd
-
-        names = self._names
-        columns: dict[str, Any] = {
-            "expression": self.pop.texts(), "loss": self.loss, "r2": self.r2, "iterations": self.iterations,
-            "converged": self.converged, "reason": self.reason,
-        }  # fmt: skip
-        columns |= {name: self.params[:, j] for j, name in enumerate(names)}
-        columns |= {f"{name}_error": self.standard_errors[:, j] for j, name in enumerate(names)}
-        return pd.DataFrame(columns)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For pickle: the evaluator stays in its process."""
-        return self.__dict__ | {"_evaluator": None}
-
-    def __len__(self) -> int:
-        return len(self.pop)
-
-    def __repr__(self) -> str:
-        least = np.nanmin(self.loss, initial=np.inf)
-        loss = f"least {self.kind} {least:.6g}, " if np.isfinite(least) else ""
-        return (
-            f"<FitResult: {number_of(len(self), 'expression')}, {int(self.converged.sum()):,} converged, "
-            f"{loss}{self.seconds:.3g} s>"
-        )
-
-
 def fit(
-    pop: Population | DevicePopulation,
+    pop: Any,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     weights: Any = None,
     init: Any = None,
     method: str = "lm",
     loss: str = "squares",
+    link: str | None = None,
+    columns: Any = None,
     delta: float = 1.0,
     max_iter: int | None = None,
     tol: float = 1e-8,
@@ -189,6 +78,8 @@ def fit(
     precision: Any = "ieee",
     dtype: Any = "float32",
     threads: int | None = None,
+    missing: str = "raise",
+    progress: Progress = False,
     **options: Any,
 ) -> FitResult:
     """Fit the parameters of every expression to ``y``.
@@ -196,11 +87,11 @@ def fit(
     Parameters
     ----------
     pop : Population or DevicePopulation
-        One that lies on a device is copied to the host.
-    X : array, (n_points, n_vars)
+        Or a text, an Expression, or a list of them.  One that lies on a device is copied to the host.
+    X : array (n_points, n_vars), DataFrame, dict of columns or Dataset
         As for ``Evaluator``; complete, as ``y`` is, at the points that count and in the columns that are used.
-    y : array, (n_points,)
-        The target.
+    y : array, (n_points,), or str
+        The target, or of a table X the name of its column; a Dataset has its own.
     weights : array, (n_points,), optional
         A weight >= 0 for every point; 1 / variance where known.  A point of weight 0 does not count,
         whatever an expression gives there.
@@ -210,10 +101,17 @@ def fit(
         ``numpy.random.Generator`` and a shape (n_exprs, max_params).
     method : {"lm", "lbfgs", "adam"}
         Levenberg-Marquardt, or a gradient method ("squares", "gaussian" and "mae" only).
-    loss : {"squares", "mae", "huber", "gaussian", "poisson"}
+    loss : {"squares", "mae", "huber", "gaussian", "poisson"} or a loss of your own
         Squared errors; absolute errors, by reweighting; Huber's loss (``delta``); the likelihood of
         normal errors, whose variance is 1 / ``weights`` or, without weights, the mean square; the
-        likelihood of counts y >= 0, whose mean is the expression.
+        likelihood of counts y >= 0, whose mean is the expression.  Or an expression over f, y, w and ``columns``,
+        whose values are summed (``Evaluator.loss``): ``"((sqrt(f) - y) / s)^2 / 2"``.  What is a square, an
+        absolute value or ``huber(…, d)`` of s * h(f) + t, times a factor, goes by Levenberg-Marquardt, anything else by
+        L-BFGS; ``FitResult.method`` says which.
+    link : str, optional
+        What of an expression is compared with y: an operator's name as "sqrt", or an expression over f.
+    columns : dict of arrays (n_points,), optional
+        What a loss of your own names besides.
     delta : float
         Where Huber's loss turns from squares to absolute errors.
     max_iter : int, optional
@@ -226,6 +124,10 @@ def fit(
         (low, high) for all parameters, each a number, None or an array (max_params,) or (n_exprs,
         max_params); or a dict of (low, high) by the parameters' names.  All methods keep them; of "lbfgs" and
         "adam" by projection (``first_order`` says whose).
+    missing : {"raise", "drop"}
+        What becomes of data points at which y or a column that is used is missing: an error, or they are left out.
+    progress : bool or callable
+        Show a bar; or a function that is called with (done, total).
     seed : int
         Of all that is drawn: the same seed gives the same starts.
     backend, precision, dtype, threads, **options
@@ -250,11 +152,17 @@ def fit(
     H. B. Nielsen, "Damping parameter in Marquardt's method", IMM-REP-1999-05.
     """
     check_options(options, fit)
+    X, y = tables.target_of(X, y)
+    pop = on_host(inputs.population(pop, X))
+    if one_of("missing", missing, ("raise", "drop")) == "drop":
+        if columns is not None:
+            raise ArgumentError("missing='drop' leaves rows of X, y and weights out, and columns= would keep them")
+        X, y, weights = tables.complete(X, y, weights, pop)
     problem = FitProblem(
-        X, y, weights=weights, method=method, loss=loss, delta=delta, max_iter=max_iter, tol=tol, bounds=bounds,
-        backend=backend, precision=precision, dtype=dtype, threads=threads, **options,
+        X, y, weights=weights, method=method, loss=loss, link=link, columns=columns, delta=delta, max_iter=max_iter,
+        tol=tol, bounds=bounds, backend=backend, precision=precision, dtype=dtype, threads=threads, **options,
     )  # fmt: skip
-    return problem.fit(pop, init=init, restarts=restarts, seed=seed)
+    return problem.fit(pop, init=init, restarts=restarts, seed=seed, progress=progress)
 
 
 class FitProblem:
@@ -266,7 +174,7 @@ class FitProblem:
     Parameters
     ----------
     X, y, **settings
-        As for ``fit``, without ``init``, ``restarts`` and ``seed``.
+        As for ``fit``, without ``init``, ``restarts``, ``seed`` and ``missing``.
 
     Raises
     ------
@@ -283,43 +191,101 @@ class FitProblem:
     """
 
     def __init__(
-        self, X: Any, y: Any, *, weights: Any = None, method: str = "lm", loss: str = "squares", delta: float = 1.0,
+        self, X: Any, y: Any = None, *, weights: Any = None, method: str = "lm", loss: str = "squares",
+        link: str | None = None, columns: Any = None, delta: float = 1.0,
         max_iter: int | None = None, tol: float = 1e-8, bounds: Bounds = None, backend: str = "auto",
         precision: Any = "ieee", dtype: Any = "float32", threads: int | None = None, **options: Any,
     ) -> None:  # fmt: skip
-        _check(method, loss, delta, max_iter, tol)
+        self._own = OwnGoal.of(loss, link, columns, LOSSES)
+        _check(method, "squares" if self._own else loss, delta, max_iter, tol)
         check_options(options, FitProblem)
-        self._X, self._y, self._weights, self._bounds = X, y, weights, bounds
+        self._X, self._y = tables.target_of(X, y)
+        self._weights, self._bounds = weights, bounds
         self._method, self._loss, self._delta, self._tol = method, loss, float(delta), float(tol)
         self._steps = MAX_ITER[method] if max_iter is None else int(max_iter)
         self._settings = _backend(backend) if method == "lm" else backend, precision, threads, options
         self._dtype = dtype
+        self._max_iter = max_iter
+        self._inner: tuple[Composition, FitProblem] | None = None  # as what a loss of the user's own is fitted
         self._evaluators: dict[Any, Evaluator] = {}  # by type: float64's is for what float32 spoils
 
     def fit(
-        self, pop: Population | DevicePopulation, *, init: Any = None, restarts: int = 0, seed: int = 0
+        self, pop: Any, *, init: Any = None, restarts: int = 0, seed: int = 0, progress: Progress = False
     ) -> FitResult:
         """Fit the parameters of every expression of a population; the arguments and the result are those of ``fit``."""
         begin = time.perf_counter()
         _check_counts(restarts, seed)
-        ev = self._evaluator(on_host(inputs.population(pop)), self._dtype)
+        ev = self._evaluator(on_host(inputs.population(pop, self._X)), self._dtype)
         lower, upper = _bounds(self._bounds, ev.pop)
         starts = _starts(init, ev.pop, restarts, seed)
         target, w = ev.target(self._y, self._weights, own=True)
         ev.check_complete(target, w)
+        if self._own:
+            return self._fit_own(ev, starts, (lower, upper), (target, w), begin, progress)
         _check_target(target, w, self._loss)
         kind = KINDS[self._loss]
         scale = _floor(target, w) if kind == objective.ABSOLUTE else self._delta
         settings = Options(kind, scale, self._steps, self._tol, self._tol, lower, upper)
-        if self._method != "lm":
-            fitted = first_order.minimise(ev, self._method, starts, target, w, settings)
-        else:
-            fitted = ev.derivatives().fit(starts, target, w, settings)
-            if ev.dtype == np.float32:
-                fitted = self._in_float64(fitted, ev.pop, starts, settings)
+        fitted = self._in_parts(ev, starts, target, w, settings, progress)
         host = inputs.on_host
         goal = FitGoal(self._loss, self._delta, host(ev.X), host(target), host(w), lower, upper)
-        return _result(ev, fitted, target, w, goal, begin)
+        return _result(ev, fitted, target, w, goal, begin, self._method)
+
+    def _fit_own(
+        self, ev: Evaluator, starts: np.ndarray, bounds: tuple[Any, Any], data: tuple[Any, Any], begin: float,
+        progress: Progress,
+    ) -> FitResult:  # fmt: skip
+        """The fit of a loss of the user's own: of one that is known, to expressions that are put into it."""
+        assert self._own is not None
+        if self._inner is None:
+            self._inner = self._known_problem(ev, self._own)
+        made, problem = self._inner
+        problem._bounds = None if bounds[0] is None else bounds
+        found = problem.fit(made.of(ev.pop), init=starts, progress=progress)
+        host, (target, w), total = inputs.on_host, data, float(np.sum(made.weights))
+        goal = FitGoal(self._own.words, self._delta, host(ev.X), host(target), host(w), *bounds)
+        by_link = self._own.loss is None
+        loss = found.loss * total if found.kind == "mae" and not by_link else found.loss
+        r2 = found.r2 if by_link else _r2(sums_of_squares(ev, found.params, target, w), goal)
+        return replace(
+            found, pop=ev.pop, loss=loss, r2=np.where(np.isfinite(loss), r2, np.nan), goal=goal, _evaluator=ev,
+            seconds=time.perf_counter() - begin, _composed=found,
+        )  # fmt: skip
+
+    def _known_problem(self, ev: Evaluator, own: OwnGoal) -> tuple[Composition, FitProblem]:
+        """What the expressions become, and the problem that they are fitted to then."""
+        points = inputs.loss_points(self._y, self._weights, own.columns, ev.n_points, ev.adopt)
+        made = own.composed(points, ev.X.shape[1], self._method == "lm")
+        loss = own.named if own.loss is None else BY_KIND[made.kind]
+        method = "lbfgs" if loss == "sum" and self._method == "lm" else self._method
+        backend, precision, threads, options = self._settings
+        problem = FitProblem(
+            inputs.with_columns(ev.X, made.columns, ev.dtype), made.target, method=method, backend=backend,
+            weights=None if np.all(made.weights == 1) else made.weights, delta=self._delta, max_iter=self._max_iter,
+            tol=self._tol, precision=precision, dtype=self._dtype, threads=threads, **options,
+        )  # fmt: skip
+        problem._loss, problem._delta = loss, made.delta if own.loss else self._delta
+        return made, problem
+
+    def _in_parts(
+        self, ev: Evaluator, starts: np.ndarray, y: Any, w: Any, options: Options, progress: Progress
+    ) -> Fitted:
+        """The fit of all, a part of the population after the other where progress is shown."""
+        pop, fitted = ev.pop, []
+        for part in parts(len(pop), progress, "fitting"):
+            if ev.pop is not pop or part != slice(0, len(pop)):
+                ev.update(pop[part])
+            own_starts, own_options = _of_some(part, ev.pop.max_params, starts, options)
+            fitted.append(self._of_evaluator(ev, own_starts, y, w, own_options))
+        if ev.pop is not pop:
+            ev.update(pop)
+        return _joined(fitted, pop.max_params)
+
+    def _of_evaluator(self, ev: Evaluator, starts: np.ndarray, y: Any, w: Any, options: Options) -> Fitted:
+        if self._method != "lm":
+            return first_order.minimise(ev, self._method, starts, y, w, options)
+        fitted = ev.derivatives().fit(starts, y, w, options)
+        return self._in_float64(fitted, ev.pop, starts, options) if ev.dtype == np.float32 else fitted
 
     def _evaluator(self, pop: Population, dtype: Any) -> Evaluator:
         """The evaluator of a type, of this population now."""
@@ -339,18 +305,33 @@ class FitProblem:
         ev = self._evaluator(pop[again], "float64")
         target, w = ev.target(self._y, self._weights)
         width = ev.pop.max_params
-        lower, upper = (
-            side if side is None else np.ascontiguousarray(side[again, :width])
-            for side in (options.lower, options.upper)
-        )
-        options = options._replace(lower=lower, upper=upper)
-        more = ev.derivatives().fit(np.ascontiguousarray(starts[:, again, :width]), target, w, options)
+        own_starts, own_options = _of_some(again, width, starts, options)
+        more = ev.derivatives().fit(own_starts, target, w, own_options)
         better = ~(more.loss >= fitted.loss[again])
         again = again[better]
         fitted.params[again, :width] = more.params[better]
         for old, new in zip(fitted[1:4], more[1:4], strict=True):
             old[again] = new[better]
         return fitted._replace(evaluations=fitted.evaluations + more.evaluations)
+
+
+def _of_some(
+    which: slice | np.ndarray, width: int, starts: np.ndarray, options: Options
+) -> tuple[np.ndarray, Options]:
+    """Starts and bounds of some expressions, which have so many parameters at most."""
+    sides = (side if side is None else np.ascontiguousarray(side[which, :width])
+             for side in (options.lower, options.upper))  # fmt: skip
+    lower, upper = sides
+    return np.ascontiguousarray(starts[:, which, :width]), options._replace(lower=lower, upper=upper)
+
+
+def _joined(some: list[Fitted], width: int) -> Fitted:
+    """Fits of expressions one behind the other, as that of all."""
+    if len(some) == 1:
+        return some[0]
+    params = [np.pad(one.params, ((0, 0), (0, width - one.params.shape[1])), constant_values=np.nan) for one in some]
+    loss, iterations, status = (np.concatenate([one[k] for one in some]) for k in (1, 2, 3))
+    return Fitted(np.concatenate(params), loss, iterations, status, sum(one.evaluations for one in some))
 
 
 # ── arguments ────────────────────────────────────────────────────────────────────────
@@ -491,22 +472,29 @@ def _pair(bounds: Any) -> tuple[Any, Any]:
 # ── results ──────────────────────────────────────────────────────────────────────────
 
 
-def _result(ev: Evaluator, fitted: Fitted, y: Any, w: Any, goal: FitGoal, begin: float) -> FitResult:
+def _result(
+    ev: Evaluator, fitted: Fitted, y: Any, w: Any, goal: FitGoal, begin: float, method: str
+) -> FitResult:
     """The result in words and numbers; ``y`` and ``w`` may lie on the device."""
     squares = KINDS[goal.loss] == objective.SQUARES
     sse = fitted.loss if squares else sums_of_squares(ev, fitted.params, y, w)
     sse = np.where(np.isfinite(fitted.loss), sse, np.nan)
-    counted = np.ones(len(goal.y)) if goal.w is None else goal.w.astype(np.float64)
-    some, total = counted > 0, float(counted.sum())
     with np.errstate(all="ignore"):
-        mean = np.sum(counted[some] * goal.y[some]) / total
-        r2 = 1 - sse / np.sum(counted[some] * (goal.y[some] - mean) ** 2)
-        value = _in_terms_of(goal, fitted.loss, total)
+        value = _in_terms_of(goal, fitted.loss, float(len(goal.y) if goal.w is None else goal.w.sum(dtype=np.float64)))
     at_bound = _at_bound(fitted.params, goal, ev.dtype)
     return FitResult(
-        ev.pop, fitted.params, value, fitted.iterations, fitted.status, r2, fitted.evaluations,
-        time.perf_counter() - begin, at_bound, goal, ev,
+        ev.pop, fitted.params, value, fitted.iterations, fitted.status, _r2(sse, goal), fitted.evaluations,
+        time.perf_counter() - begin, at_bound, goal, ev, method,
     )  # fmt: skip
+
+
+def _r2(sse: np.ndarray, goal: FitGoal) -> np.ndarray:
+    """1 - sse / sum w (y - mean y)^2."""
+    counted = np.ones(len(goal.y)) if goal.w is None else goal.w.astype(np.float64)
+    some = counted > 0
+    with np.errstate(all="ignore"):
+        mean = np.sum(counted[some] * goal.y[some]) / counted.sum()
+        return 1 - sse / np.sum(counted[some] * (goal.y[some] - mean) ** 2)
 
 
 def _at_bound(params: np.ndarray, goal: FitGoal, dtype: np.dtype) -> np.ndarray:

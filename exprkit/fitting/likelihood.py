@@ -256,11 +256,12 @@ def covariance(ev: Evaluator, params: np.ndarray, goal: FitGoal, held: np.ndarra
 
     "squares", and "gaussian" without weights: (J'WJ)^-1 times the residual variance; "gaussian" with
     weights and "poisson": the inverse of Fisher's information; "huber": the sandwich of an M-estimator.
-    "mae": nan, as it would need the density of the errors at 0.  Held parameters are constants to the others.
+    "mae": nan, as it would need the density of the errors at 0;
+    Of "sum" (a loss of the user's own) it is nan, too.  Held parameters are constants to the others.
     """
     n_exprs, width = params.shape
     result = np.full((n_exprs, width, width), np.nan)
-    if goal.loss == "mae" or width == 0:
+    if goal.loss in ("mae", "sum") or width == 0:
         return result
     fixed = held[:, :, None] | held[:, None, :]
     A, B = (np.where(fixed, 0.0, M) for M in information(ev, params, goal))

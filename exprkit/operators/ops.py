@@ -111,6 +111,10 @@ class Operator:
     latex: str = ""  # template over {a} and {b}, both delimited where needed; in a row also a function's name
     sympy: Callable[..., Any] | None = None  # f(sympy, a, b); in a row also the name of a SymPy class
     sympy_class: tuple[str, ...] = ()  # SymPy's classes that are read as this operator
+    # in Python over a and b, with NumPy (or JAX's) as np and SciPy's (or JAX's) special functions as special; where
+    # ``numpy`` is a function of NumPy's own, that function
+    python: str = ""
+    torch: str | None = ""  # the same with PyTorch; "": that text with torch for np, None: it has no such function
 
 
 OPERATORS: list[Operator] = []
@@ -140,6 +144,8 @@ def _operator(code: int, name: str, arity: int, meaning: str, **cells: Any) -> O
         operands = " {y}, {a};" if arity == 1 else " {y}, {a}, {b};"
         texts = (cells["ptx"].formula, cells["ptx"].fast)
         cells["ptx"] = Ptx(*(text + operands if text and "{y}" not in text else text for text in texts))
+    if "python" not in cells and isinstance(cells["numpy"], np.ufunc) and hasattr(np, cells["numpy"].__name__):
+        cells["python"] = f"np.{cells['numpy'].__name__}({'a' if arity == 1 else 'a, b'})"
     return Operator(code=code, name=name, arity=arity, meaning=meaning, **cells)
 
 
@@ -233,7 +239,8 @@ _row(5, "pow", 2, "a to the power b, as C's pow: a < 0 gives nan unless b is who
     derivative=("b * a ^ (b - 1)", "y * log(a)"),
     rewrite=Rewrite(inner={"abs": "powabs"}, positive_a="powabs", whole_b="pow_whole",
                     constant_b={1.0: "copy", 2.0: "sqr", 3.0: "cube", -1.0: "inv"}),
-    latex="{a}^{{{b}}}", sympy="Pow")
+    latex="{a}^{{{b}}}", sympy="Pow",
+    torch="torch.pow(a, b)")
 _row(6, "neg", 1, "-a; the sign bit changed, nan too",
     infix="-", precedence=3, method="__neg__",
     numpy=np.negative, ulp=(0, 0),
@@ -262,7 +269,8 @@ _row(10, "cube", 1, "a * a * a",
     numpy=lambda a: a * a * a, ulp=(1.5, 0),
     cuda=Cuda("a * a * a", inline=True),
     derivative=("3 * a * a",),
-    latex="{a}^{{3}}", sympy=lambda s, a: a**3)
+    latex="{a}^{{3}}", sympy=lambda s, a: a**3,
+    python="a * a * a")
 _row(11, "sqrt", 1, "square root; sqrt(-0) = -0, nan for a < 0",
     numpy=np.sqrt, domain=(POSITIVE,), ulp=(0.5, 0.5),
     cuda=Cuda("sqrt(a)", fast="root(a)", fast_ulp=4), ptx=Ptx("sqrt{root}{f}.{t}", fast="sqrt{root}{f}.{t}"),
@@ -272,7 +280,8 @@ _row(12, "cbrt", 1, "real cube root, odd: cbrt(-8) = -2",
     numpy=np.cbrt, ulp=(2, 2),
     cuda=Cuda("cbrt(a)"),
     derivative=("1 / (3 * y * y)",),
-    latex=r"\sqrt[3]{{{a}}}", sympy=lambda s, a: s.sign(a) * s.Abs(a) ** s.Rational(1, 3), sympy_class=("Cbrt",))
+    latex=r"\sqrt[3]{{{a}}}", sympy=lambda s, a: s.sign(a) * s.Abs(a) ** s.Rational(1, 3), sympy_class=("Cbrt",),
+    torch="torch.copysign(torch.abs(a) ** (1 / 3), a)")
 _row(13, "exp", 1, "e to the power a; exp(-inf) = 0",
     numpy=np.exp, ulp=(2, 2),
     cuda=Cuda("exp(a)", fast="fast_exp(a)", fast_ulp=32),
@@ -373,7 +382,8 @@ _row(31, "sign", 1, "-1, 0 or 1; sign(+-0) = 0, sign(nan) = nan",
     numpy=np.sign, ulp=(0, 0),
     cuda=Cuda("sign_of(a)", inline=True),
     derivative=("0",),
-    sympy="sign")
+    sympy="sign",
+    torch="torch.where(torch.isnan(a), a, torch.sign(a))")
 _row(32, "floor", 1, "the largest whole number not above a; the derivative is taken as 0",
     method="__floor__",
     numpy=np.floor, ulp=(0, 0),
@@ -391,7 +401,8 @@ _row(34, "round", 1, "the nearest whole number, halves to even; the derivative i
     numpy=np.rint, ulp=(0, 0),
     cuda=Cuda("rint(a)", inline=True), ptx=Ptx("cvt.rni.{t}.{t}"),
     derivative=("0",),
-    sympy="round")
+    sympy="round",
+    torch="torch.round(a)")
 _row(35, "asinh", 1, "inverse hyperbolic sine",
     aliases=("arcsinh",),
     numpy=np.arcsinh, ulp=(4, 5),
@@ -431,95 +442,112 @@ _row(41, "erf", 1, "error function",
     numpy=_elementwise(math.erf, math.nan), domain=((-4.0, 4.0),), ulp=(4, 4),
     cuda=Cuda("erf(a)"),
     derivative=("1.1283791670955126 * exp(-a * a)",),
-    sympy="erf")
+    sympy="erf",
+    python="special.erf(a)")
 _row(42, "erfc", 1, "1 - erf(a) without cancellation",
     numpy=_elementwise(math.erfc, math.nan), domain=((-4.0, 4.0),), ulp=(5, 5),
     cuda=Cuda("erfc(a)"),
     derivative=("-1.1283791670955126 * exp(-a * a)",),
-    sympy="erfc")
+    sympy="erfc",
+    python="special.erfc(a)")
 _row(43, "gamma", 1, "gamma function; nan at -1, -2, ... and -inf, +-inf at +-0",
     numpy=_elementwise(_gamma, math.nan), domain=((0.1, 20.0),), ulp=(11, 10),
     cuda=Cuda("tgamma(a)"),
-    latex=r"\Gamma\left({a}\right)", sympy="gamma")
+    latex=r"\Gamma\left({a}\right)", sympy="gamma",
+    python="special.gamma(a)", torch=None)
 _row(44, "lgamma", 1, "log |gamma(a)|; inf at 0, -1, -2, ...",
     aliases=("loggamma",),
     numpy=_elementwise(_lgamma, math.inf), domain=((2.5, 20.0),), ulp=(8, 11),
     cuda=Cuda("lgamma(a)"),
-    latex=r"\ln\left|\Gamma\left({a}\right)\right|", sympy="loggamma")
+    latex=r"\ln\left|\Gamma\left({a}\right)\right|", sympy="loggamma",
+    python="special.gammaln(a)")
 _row(45, "relu", 1, "max(a, 0); nan stays nan",
     numpy=lambda a: np.where(np.less_equal(a, 0), 0.0, a), ulp=(0, 0),
     cuda=Cuda("a <= T(0) ? T(0) : a", inline=True),
     derivative=("greater(a, 0)",),
-    sympy="relu")
+    sympy="relu",
+    python="np.where(a <= 0, 0.0, a)")
 _row(46, "logistic", 1, "1 / (1 + exp(-a))",
     aliases=("sigmoid",),
     numpy=lambda a: 1 / (1 + np.exp(-a)), ulp=(4, 4),
     cuda=Cuda("sigmoid(a)"),
     derivative=("y * (1 - y)",),
-    sympy=lambda s, a: 1 / (1 + s.exp(-a)), sympy_class=("logistic",))
+    sympy=lambda s, a: 1 / (1 + s.exp(-a)), sympy_class=("logistic",),
+    python="1 / (1 + np.exp(-a))")
 _row(47, "logabs", 1, "log |a|; logabs(+-0) = -inf",
     numpy=lambda a: np.log(np.abs(a)), ulp=(2, 2.5),
     cuda=Cuda("log(fabs(a))", fast="fast_log(fabs(a))", fast_ulp=64),
     derivative=("1 / a",), rewrite=Rewrite(multiple_of=("log2abs_hi_lo", math.log(2.0))),
-    latex=r"\ln\left|{a}\right|", sympy=lambda s, a: s.log(s.Abs(a)), sympy_class=("logabs",))
+    latex=r"\ln\left|{a}\right|", sympy=lambda s, a: s.log(s.Abs(a)), sympy_class=("logabs",),
+    python="np.log(np.abs(a))")
 _row(48, "sqrtabs", 1, "sqrt |a|",
     numpy=lambda a: np.sqrt(np.abs(a)), ulp=(0.5, 0.5),
     cuda=Cuda("sqrt(fabs(a))", fast="root(fabs(a))", fast_ulp=4),
     derivative=("0.5 * sign(a) / y",),
-    latex=r"\sqrt{{\left|{a}\right|}}", sympy=lambda s, a: s.sqrt(s.Abs(a)), sympy_class=("sqrtabs",))
+    latex=r"\sqrt{{\left|{a}\right|}}", sympy=lambda s, a: s.sqrt(s.Abs(a)), sympy_class=("sqrtabs",),
+    python="np.sqrt(np.abs(a))")
 _row(49, "powabs", 2, "|a| to the power b, as C's pow; 1^b = a^0 = 1 even for nan",
     numpy=_powabs, domain=(POSITIVE, (-4.0, 4.0)), ulp=(5.5, 5.5), fast_ulp=(32, 5.5),
     cuda=Cuda("pow(fabs(a), b)", fast="fast_pow(fabs(a), b)", fast_ulp=256,
               fast_path="in_range_power(fabs(a), b, in_range)"),
     derivative=("b * y / a", "y * logabs(a)"),
     rewrite=Rewrite(constant_b={0.5: "sqrtabs", 1.0: "abs", 2.0: "sqr"}, split=("log2abs_hi_lo", "exp2_product")),
-    latex=r"\left|{a}\right|^{{{b}}}", sympy=lambda s, a, b: s.Abs(a) ** b, sympy_class=("powabs",))
+    latex=r"\left|{a}\right|^{{{b}}}", sympy=lambda s, a, b: s.Abs(a) ** b, sympy_class=("powabs",),
+    python="np.power(np.abs(a), b)", torch="torch.pow(torch.abs(a), b)")
 _row(50, "aq", 2, "analytic quotient a / sqrt(1 + b^2) (Ni, Drieberg and Rockett, 2013)",
     numpy=lambda a, b: a / np.hypot(1, b), ulp=(3, 3),
     cuda=Cuda("analytic_quotient(a, b)"),
     derivative=("1 / sqrt(1 + b * b)", "-y * b / (1 + b * b)"),
-    sympy=lambda s, a, b: a / s.sqrt(1 + b**2), sympy_class=("aq",))
+    sympy=lambda s, a, b: a / s.sqrt(1 + b**2), sympy_class=("aq",),
+    python="a / np.hypot(1.0, b)", torch="a / torch.hypot(torch.ones_like(b), b)")
 _row(51, "greater", 2, "1 where a > b, else 0 (also for nan)",
     numpy=lambda a, b: np.greater(a, b) * 1.0, ulp=(0, 0),
     cuda=Cuda("T(a > b)", inline=True),
     derivative=("0", "0"),
     latex=r"\left[{a} > {b}\right]", sympy=lambda s, a, b: s.Piecewise((1, a > b), (0, True)),
-    sympy_class=("StrictGreaterThan",))
+    sympy_class=("StrictGreaterThan",),
+    python="(a > b) * 1.0")
 _row(52, "less", 2, "1 where a < b, else 0 (also for nan)",
     numpy=lambda a, b: np.less(a, b) * 1.0, ulp=(0, 0),
     cuda=Cuda("T(a < b)", inline=True),
     derivative=("0", "0"),
     latex=r"\left[{a} < {b}\right]", sympy=lambda s, a, b: s.Piecewise((1, a < b), (0, True)),
-    sympy_class=("StrictLessThan",))
+    sympy_class=("StrictLessThan",),
+    python="(a < b) * 1.0")
 _row(53, "greaterequal", 2, "1 where a >= b, else 0 (also for nan)",
     numpy=lambda a, b: np.greater_equal(a, b) * 1.0, ulp=(0, 0),
     cuda=Cuda("T(a >= b)", inline=True),
     derivative=("0", "0"),
     latex=r"\left[{a} \ge {b}\right]", sympy=lambda s, a, b: s.Piecewise((1, a >= b), (0, True)),
-    sympy_class=("GreaterThan",))
+    sympy_class=("GreaterThan",),
+    python="(a >= b) * 1.0")
 _row(54, "lessequal", 2, "1 where a <= b, else 0 (also for nan)",
     numpy=lambda a, b: np.less_equal(a, b) * 1.0, ulp=(0, 0),
     cuda=Cuda("T(a <= b)", inline=True),
     derivative=("0", "0"),
     latex=r"\left[{a} \le {b}\right]", sympy=lambda s, a, b: s.Piecewise((1, a <= b), (0, True)),
-    sympy_class=("LessThan",))
+    sympy_class=("LessThan",),
+    python="(a <= b) * 1.0")
 _row(55, "cond", 2, "b where a > 0, else 0 (also for a = nan)",
     numpy=lambda a, b: np.where(np.greater(a, 0), b, 0.0), ulp=(0, 0),
     cuda=Cuda("a > T(0) ? b : T(0)", inline=True),
     derivative=("0", "greater(a, 0)"),
-    sympy=lambda s, a, b: s.Piecewise((b, a > 0), (0, True)), sympy_class=("Piecewise",))
+    sympy=lambda s, a, b: s.Piecewise((b, a > 0), (0, True)), sympy_class=("Piecewise",),
+    python="np.where(a > 0, b, 0.0)")
 _row(56, "logical_and", 2, "1 where a > 0 and b > 0, else 0",
     chain=True, commutative=True,
     numpy=lambda a, b: (np.greater(a, 0) & np.greater(b, 0)) * 1.0, ulp=(0, 0),
     cuda=Cuda("T(a > T(0) && b > T(0))", inline=True),
     derivative=("0", "0"),
-    sympy=lambda s, a, b: s.Piecewise((1, s.And(a > 0, b > 0)), (0, True)), sympy_class=("And",))
+    sympy=lambda s, a, b: s.Piecewise((1, s.And(a > 0, b > 0)), (0, True)), sympy_class=("And",),
+    python="((a > 0) & (b > 0)) * 1.0")
 _row(57, "logical_or", 2, "1 where a > 0 or b > 0, else 0",
     chain=True, commutative=True,
     numpy=lambda a, b: (np.greater(a, 0) | np.greater(b, 0)) * 1.0, ulp=(0, 0),
     cuda=Cuda("T(a > T(0) || b > T(0))", inline=True),
     derivative=("0", "0"),
-    sympy=lambda s, a, b: s.Piecewise((1, s.Or(a > 0, b > 0)), (0, True)), sympy_class=("Or",))
+    sympy=lambda s, a, b: s.Piecewise((1, s.Or(a > 0, b > 0)), (0, True)), sympy_class=("Or",),
+    python="((a > 0) | (b > 0)) * 1.0")
 
 # ── made by lowering, never written by a user ────────────────────────────────────────
 
@@ -563,16 +591,31 @@ BY_SPELLING: dict[str, Operator] = {
 COPY = BY_NAME["copy"].code  # the operator that leaves its operand as it is
 # those that a derivative is put together with, and simplified by
 ADD, SUB, MUL, DIV, POW, NEG, INV = (BY_NAME[name].code for name in ("add", "sub", "mul", "div", "pow", "neg", "inv"))
+# whose families of functions the search knows rules for, and that a loss of the user's own is recognised by
+POWABS, SQR, CUBE, ABS, SQRTABS, EXP, LOGABS = (
+    BY_NAME[name].code for name in ("powabs", "sqr", "cube", "abs", "sqrtabs", "exp", "logabs")
+)
 STRONG_MUL, STRONG_DIV = (BY_NAME[BY_CODE[code].rewrite.in_derivative or ""].code for code in (MUL, DIV))
 ARITY = np.zeros(256, np.uint8)  # by code, for compiled loops; 0 where there is no operator
 ARITY[list(BY_CODE)] = [row.arity for row in BY_CODE.values()]
 ARITY.flags.writeable = False
+
+# ── formulas that a loss may name, operators of the user's own as it were (``evaluate/loss_text.py``) ─
+
+HUBER = "huber(a, b) = min(abs(a), b) * (abs(a) - 0.5 * min(abs(a), b))"  # P. J. Huber, 1964
+LOSS_FORMULAS = (
+    HUBER,
+    "pinball(a, b) = max(b * a, (b - 1) * a)",  # R. Koenker and G. Bassett, 1978: of quantile b; a is y - f
+    "logcosh(a) = abs(a) + log(1 + exp(-2 * abs(a))) - 0.6931471805599453",
+)
 
 # ── sets of operators by name, for generated populations (``generate.py``) ───────────
 
 SETS: dict[str, tuple[str, ...]] = {
     # exhaustive symbolic regression as in the thesis's data (Bartlett, Desmond, Ferreira, 2023)
     "esr": ("add", "sub", "mul", "div", "powabs", "inv", "sqr"),
+    # the same authors' basis "core_maths", by which they count their functions
+    "core_maths": ("add", "sub", "mul", "div", "powabs", "inv"),
     # what the thesis evaluates
     "thesis": ("add", "sub", "mul", "div", "pow", "abs", "log", "exp", "inv", "sqrt"),
     # common in genetic programming; defined on the whole real line but at isolated points

@@ -49,6 +49,7 @@ class Dependence(NamedTuple):
 
 def dependence(pop: Population, threads: int | None = None) -> Dependence:
     """Linear parameters and differentiability of every expression, by so many threads at the most."""
+    pop = pop.expanded()
     found = Dependence(np.zeros(len(pop), np.uint64), np.ones(len(pop), np.bool_))
     longest = int(np.diff(pop.offsets).max(initial=1))
 

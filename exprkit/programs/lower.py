@@ -29,13 +29,14 @@ One pass makes both.  It is compiled once without derivatives and once with them
 behind ``if derivatives is not None`` where the argument is None).  A value alone is a tree, in which
 equal parts stay apart, and the operand that needs more slots is computed first; with derivatives
 equal parts are one node, the first operand comes first, and the value before the derivatives, so
-that a fit can stop at a value that is no good.
+that a fit can stop at a value that is no good.  Equal parts are one node of a value alone, too, where the
+population ``shares`` them: a formula of the user's that names an operand twice has it computed once.
 """
 # mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -71,17 +72,31 @@ from exprkit.expressions.rewrite import (
     table_rules,
 )
 from exprkit.operators import ops
+from exprkit.programs.emit import (
+    COLUMNS,
+    DONE,
+    LOW,
+    SLOTS,
+    UNIFORMS,
+    NodeScratch,
+    Output,
+    Room,
+    emit_results,
+    emit_shared,
+    emit_tree,
+    place,
+    use_zero,
+)
 from exprkit.programs.parts import Part, joined
-from exprkit.programs.program import COLUMN, OUT, SLOT, UNIFORM, GradientProgram, Program
+from exprkit.programs.program import GradientProgram, Program
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty, zeros
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 POINT_COST = 16  # of an instruction for every point, beside one that runs once
+MOST_SLOTS = 256  # of an expression whose parts are shared
 FIRST_ROOM = 6  # instructions for each token, with derivatives; grows
-LOW = -2  # as operand b: the low part of the pair that is operand a
-SLOTS, UNIFORMS, COLUMNS, DONE = range(4)  # of ``Output.totals``
 
 
 def lower(
@@ -128,7 +143,8 @@ def _programs(
     dtype: DTypeLike, threads: int | None,
 ) -> dict[str, Any]:  # fmt: skip
     """The fields of a program, made in parts that threads share."""
-    n_vars, rules = max(int(pop.n_vars), 1), table_rules(precision)
+    pop = pop.expanded()
+    n_vars, rules, shares = max(int(pop.n_vars), 1), table_rules(precision), pop.shares and derivatives is None
     positive = np.zeros(n_vars, np.bool_) if positive is None else positive
     n_params, numbers = np.asarray(pop.n_params, np.int32), pop.values.view(np.float64)
     numbers = numbers if dtype == np.float64 else np.empty_like(numbers)
@@ -144,7 +160,7 @@ def _programs(
             most_columns=512 * n_vars, n_offsets=end - begin + 1, n_prologue=n_prologue[begin:end],
             n_value=n_value[begin:end], first_result=first_result[begin:], results=results,
         )  # fmt: skip
-        code, a, b, dst, constants = _lowered(tokens, rules, derivatives, positive, output)
+        code, a, b, dst, constants = _lowered(tokens, rules, derivatives, positive, output, shares)
         column_code, column_var = (x[: output.totals[COLUMNS]].copy() for x in (output.column_code, output.column_var))
         mine = results[first_result[begin] : first_result[end]] if derivatives is not None else results
         return Part(code, a, b, dst, constants, output.offsets, output.first_const, column_code, column_var, mine,
@@ -153,11 +169,14 @@ def _programs(
     least = slices.LEAST if derivatives is None else slices.LEAST // 8
     cuts = slices.cut(pop.offsets, threads, max(least, 256 * n_vars))  # each has a table of columns
     whole = joined(slices.each(lower_part, cuts), cuts, rules.width)
+    if shares and whole.totals[SLOTS] > MOST_SLOTS:  # an accumulator names no more; trees need far fewer
+        shares = False
+        whole = joined(slices.each(lower_part, cuts), cuts, rules.width)
     fields: dict[str, Any] = dict(
         code=whole.code, a=whole.a, b=whole.b, dst=whole.dst, offsets=whole.offsets, n_prologue=n_prologue,
         constants=whole.constants, first_const=whole.first_const, n_params=n_params, column_code=whole.column_code,
         column_var=whole.column_var, n_slots=int(whole.totals[SLOTS]), n_uniforms=int(whole.totals[UNIFORMS]),
-        precision=precision,
+        precision=precision, shared=shares,
     )  # fmt: skip
     if derivatives is not None:
         fields |= dict(results=results, first_result=first_result, n_value=n_value)
@@ -165,20 +184,23 @@ def _programs(
 
 
 def _lowered(
-    tokens: Postfix, rules: Rules, derivatives: DerivativeRules | None, positive: np.ndarray, output: Output
-) -> list[np.ndarray]:
-    """The code, a, b, dst and constants of a part."""
+    tokens: Postfix, rules: Rules, derivatives: DerivativeRules | None, positive: np.ndarray, output: Output,
+    shares: bool,
+) -> list[np.ndarray]:  # fmt: skip
+    """The code, a, b, dst and constants of a part; of a value alone as graphs, where they ``share``, else as trees."""
     n_exprs, n_tokens = len(tokens.n_params), int(tokens.offsets[-1] - tokens.offsets[0])
     graph_room, done = 1, 0
     pieces: list[list[np.ndarray]] = []
     while done < n_exprs or not pieces:
         if derivatives is not None:
             graph = make_graph(tokens, positive, reverse=True, loose=True, room=graph_room)
+        elif shares:
+            graph = make_graph(tokens, positive, reverse=False, loose=False, room=graph_room)
         else:
             graph = _tree(tokens, positive)
         most = len(graph.group)
         scratch = zeros(NodeScratch, n=most, n_slots=3 * most + 2, n_results=int(tokens.n_params.max(initial=0)) + 1)
-        room = empty(Room, n=(1 if derivatives is None else FIRST_ROOM) * n_tokens + 2 * most)
+        room = empty(Room, n=(1 if derivatives is None else FIRST_ROOM) * n_tokens + 3 * most)
         begin = done
         _lower_some(tokens, graph, rules, derivatives, scratch, output, room)
         done = int(output.totals[DONE])
@@ -219,50 +241,13 @@ class Postfix(NamedTuple):
     n_params: np.ndarray
 
 
-class NodeScratch(NamedTuple):
-    """For one expression: by node, slot or result."""
-
-    uses: Annotated[np.ndarray, "int32[n]"]  # by instructions that are still to come, and by results
-    place: Annotated[np.ndarray, "int32[n]"]  # operand, -1: not there yet
-    need: Annotated[np.ndarray, "int32[n]"]  # of a tree: slots it takes to compute the node (Sethi and Ullman)
-    base: Annotated[np.ndarray, "int32[n]"]  # of a tree: the first slot that is free while the node is computed
-    copied: Annotated[np.ndarray, "int32[n]"]  # operand of the copy that a uniform result has been given, -1: none
-    taken: Annotated[np.ndarray, "bool[n_slots]"]  # up to two a node (a pair's), and the copies
-    forward: Annotated[np.ndarray, "int32[n_results]"]  # result -> node
-    backward: Annotated[np.ndarray, "int32[n_results]"]
-
-
-class Output(NamedTuple):
-    """What is known of each expression's program, as in the programs' classes, and the columns of all."""
-
-    totals: Annotated[np.ndarray, "int64[4]"]  # SLOTS, UNIFORMS: the most of an expression; COLUMNS; expressions DONE
-    column_of: np.ndarray  # [variable * 256 + code] -> column, -1 where there is none yet
-    column_code: Annotated[np.ndarray, "uint8[most_columns]"]
-    column_var: Annotated[np.ndarray, "int32[most_columns]"]
-    offsets: Annotated[np.ndarray, "int64[n_offsets]"]
-    first_const: Annotated[np.ndarray, "int64[n_offsets]"]
-    n_prologue: Annotated[np.ndarray, "int32[n_exprs]"]
-    n_value: Annotated[np.ndarray, "int32[n_exprs]"]
-    first_result: np.ndarray
-    results: Annotated[np.ndarray, "int32[n_results]"]
-
-
-class Room(NamedTuple):
-    """Where instructions and constants are written, from its beginning on."""
-
-    code: Annotated[np.ndarray, "uint8[n]"]
-    a: Annotated[np.ndarray, "int32[n]"]
-    b: Annotated[np.ndarray, "int32[n]"]
-    dst: Annotated[np.ndarray, "int32[n]"]
-    constants: Annotated[np.ndarray, "float64[n]"]
-
-
 @compiled
 def _lower_some(tokens, graph, rules, derivatives, scratch, output, room):
     """Lower the expressions that are not DONE until all are or there is no more room.
 
-    There is room for an expression where there is some for all its nodes and for a copy of each, or the graph is FULL.
+    There is room for an expression where there is some for three times its nodes, or the graph is FULL.
     """
+    shared = derivatives is None and len(graph.place) > 0
     first = output.totals[DONE]
     start_instr, start_const = output.offsets[first], output.first_const[first]
     for i in range(first, len(tokens.offsets) - 1):
@@ -270,7 +255,11 @@ def _lower_some(tokens, graph, rules, derivatives, scratch, output, room):
         begin, end = tokens.offsets[i], tokens.offsets[i + 1]
         if begin < end:
             n_params, n_results = tokens.n_params[i], 1
-            if derivatives is None:
+            if shared:
+                clear(graph)
+                root = scratch.forward[0] = read(graph, rules, tokens, begin, end)
+                number(graph, -0.0)
+            elif derivatives is None:
                 root = scratch.forward[0] = read_tree(graph, rules, scratch, tokens, begin, end)
             else:
                 clear(graph)
@@ -278,20 +267,24 @@ def _lower_some(tokens, graph, rules, derivatives, scratch, output, room):
                 _differentiate(graph, rules, derivatives, scratch, root, n_params)
                 n_results += n_params
             n_const, n_point = mark(graph, scratch, scratch.forward, n_results)
-            if derivatives is not None:
+            if derivatives is not None or shared:
                 n_const += _stage(graph, rules, scratch, root)
-            if graph.counts[FULL] or 2 * graph.counts[NODES] > len(room.code) - max(instr, const):
+            if shared:
+                n_const += use_zero(graph, scratch)
+            if graph.counts[FULL] or 3 * graph.counts[NODES] > len(room.code) - max(instr, const):
                 return
             numbers = instr, const, n_params, n_params + n_const
             n_prologue = place(graph, rules, scratch, output, room, numbers)
             output.n_prologue[i] = n_prologue
             instr, const = instr + n_prologue, const + n_const
-            if derivatives is None:
+            if shared:
+                instr = emit_shared(graph, rules, scratch, output, room, instr, root)
+            elif derivatives is None:
                 instr += max(n_point, 1)
                 emit_tree(graph, scratch, output, room, instr, root)
             else:
                 places = output.first_result[i], n_results
-                instr, n_value = _emit_results(graph, rules, scratch, output, room, instr, places)
+                instr, n_value = emit_results(graph, rules, scratch, output, room, instr, places)
                 output.n_value[i] = n_prologue + n_value
         output.offsets[i + 1], output.first_const[i + 1] = instr + start_instr, const + start_const
         output.totals[DONE] = i + 1
@@ -447,172 +440,3 @@ def _use(scratch, n, known):
     if n == known:
         scratch.uses[n] = 0
     scratch.uses[n] += 1
-
-
-@inline
-def place(graph, rules, scratch, output, room, numbers):
-    """Give every leaf, column and uniform its operand and write the prologue; gives the number of its instructions.
-
-    ``numbers``: of the next instruction, constant, constant among the uniforms, and other uniform.
-    """
-    instr, const, constant, uniform = numbers
-    start = instr
-    for n in range(graph.counts[NODES]):
-        group = graph.group[n]
-        scratch.place[n] = -1
-        if scratch.uses[n] == 0 or group == POINT_NODE:
-            continue
-        if group == CONSTANT:
-            room.constants[const] = graph.numbers[graph.a[n]]
-            scratch.place[n] = (constant << 2) | UNIFORM
-            const, constant = const + 1, constant + 1
-        elif group == PARAMETER:
-            scratch.place[n] = (graph.a[n] << 2) | UNIFORM
-        elif group == UNIFORM_NODE:
-            scratch.place[n] = (uniform << 2) | UNIFORM
-            _write(graph, scratch, room, instr, n)
-            instr, uniform = instr + 1, uniform + rules.width[graph.code[n]]
-        elif group == VARIABLE:
-            scratch.place[n] = (_column(ops.COPY, graph.a[n], rules, output) << 2) | COLUMN
-        else:
-            var = graph.a[graph.a[n]]
-            scratch.place[n] = (_column(graph.code[n], var, rules, output) << 2) | COLUMN
-    output.totals[UNIFORMS] = max(output.totals[UNIFORMS], uniform)
-    return instr - start
-
-
-@inline
-def _column(code, var, rules, output):
-    """The column of ``code(variable)``, made where there is none yet."""
-    column = output.column_of[var * 256 + code]
-    if column < 0:
-        column = output.column_of[var * 256 + code] = output.totals[COLUMNS]
-        for part in range(rules.width[code]):
-            output.column_code[column + part], output.column_var[column + part] = code, var
-        output.totals[COLUMNS] += rules.width[code]
-    return column
-
-
-@inline
-def emit_tree(graph, scratch, output, room, instr, root):
-    """Write the point instructions of a tree backwards from ``instr``.
-
-    Seen backwards, an instruction comes before those of its operands, and the lighter
-    operand, which is computed last, before the heavier one.
-    """
-    if graph.group[root] != POINT_NODE:
-        _copy(scratch, room, instr - 1, root, OUT)
-        return
-    n_slots, depth = 0, 1
-    graph.stack[0], scratch.base[root], scratch.place[root] = root, 0, OUT
-    while depth > 0:
-        depth -= 1
-        n = graph.stack[depth]
-        heavy, light = graph.a[n], graph.b[n]
-        if light >= 0 and scratch.need[light] > scratch.need[heavy]:
-            heavy, light = light, heavy
-        slot = scratch.base[n]
-        for operand in (heavy, light):
-            if operand >= 0 and graph.group[operand] == POINT_NODE:
-                scratch.base[operand], scratch.place[operand] = slot, (slot << 2) | SLOT
-                graph.stack[depth] = operand
-                slot, depth = slot + 1, depth + 1
-        n_slots = max(n_slots, slot)
-        instr -= 1
-        _write(graph, scratch, room, instr, n)
-    output.totals[SLOTS] = max(output.totals[SLOTS], n_slots)
-
-
-@inline
-def _emit_results(graph, rules, scratch, output, room, instr, places):
-    """Write the point instructions of value and derivatives, one result after the other.
-
-    Gives the end of the instructions, and the number of those of the value.
-    """
-    first, n_results = places
-    n_slots, start, n_value = 0, instr, 0
-    for k in range(n_results):
-        scratch.copied[scratch.forward[k]] = -1
-    for k in range(n_results):
-        result = scratch.forward[k]
-        instr, n_slots = _emit(graph, rules, scratch, room, instr, result, n_slots)
-        output.results[first + k] = scratch.place[result]
-        if is_uniform(result, graph):
-            if scratch.copied[result] < 0:
-                slot = _take(scratch, 1)
-                n_slots = max(n_slots, slot + 1)
-                scratch.copied[result] = (slot << 2) | SLOT
-                _copy(scratch, room, instr, result, scratch.copied[result])
-                instr += 1
-            output.results[first + k] = scratch.copied[result]
-        if k == 0:
-            n_value = instr - start
-    for slot in range(n_slots):
-        scratch.taken[slot] = False
-    output.totals[SLOTS] = max(output.totals[SLOTS], n_slots)
-    return instr, n_value
-
-
-@inline
-def _emit(graph, rules, scratch, room, instr, result, n_slots):
-    """Write the instructions of a result that are not there yet, operands first.
-
-    Gives the end of the instructions and the number of slots.
-    """
-    depth = 1
-    graph.stack[0] = result
-    while depth > 0:
-        n = graph.stack[depth - 1]
-        a, b = graph.a[n], graph.b[n]
-        if scratch.place[n] >= 0:
-            depth -= 1
-        elif scratch.place[a] < 0:
-            graph.stack[depth] = a
-            depth += 1
-        elif b >= 0 and scratch.place[b] < 0:
-            graph.stack[depth] = b
-            depth += 1
-        else:
-            depth -= 1
-            _release(graph, rules, scratch, a)
-            if b >= 0:
-                _release(graph, rules, scratch, b)
-            slot = _take(scratch, rules.width[graph.code[n]])
-            n_slots = max(n_slots, slot + rules.width[graph.code[n]])
-            scratch.place[n] = (slot << 2) | SLOT
-            _write(graph, scratch, room, instr, n)
-            instr += 1
-    return instr, n_slots
-
-
-@inline
-def _release(graph, rules, scratch, n):
-    """One use less of a node; its slots are free after the last one."""
-    scratch.uses[n] -= 1
-    if scratch.uses[n] == 0 and graph.group[n] == POINT_NODE:
-        slot = scratch.place[n] >> 2
-        for part in range(rules.width[graph.code[n]]):
-            scratch.taken[slot + part] = False
-
-
-@inline
-def _take(scratch, width):
-    """Take the first slots that are free, ``width`` in a row."""
-    slot = 0
-    while scratch.taken[slot] or (width == 2 and scratch.taken[slot + 1]):
-        slot += 1
-    for part in range(width):
-        scratch.taken[slot + part] = True
-    return slot
-
-
-@inline
-def _write(graph, scratch, room, instr, n):
-    a, b = graph.a[n], graph.b[n]
-    room.code[instr], room.a[instr], room.dst[instr] = graph.code[n], scratch.place[a], scratch.place[n]
-    room.b[instr] = scratch.place[b] if b >= 0 else scratch.place[a] + 4 if b == LOW else -1
-
-
-@inline
-def _copy(scratch, room, instr, n, dst):
-    room.code[instr], room.a[instr], room.b[instr], room.dst[instr] = ops.COPY, scratch.place[n], -1, dst

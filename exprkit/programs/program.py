@@ -73,6 +73,7 @@ class Program:
     n_slots: int
     n_uniforms: int
     precision: str
+    shared: bool  # a slot may be read more than once, and may still be needed after the accumulator has used it
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

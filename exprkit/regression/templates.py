@@ -131,7 +131,7 @@ def _least(error: Callable[[float], float], width: float) -> float:
     return min(tried, key=lambda x: tried[x])
 
 
-class _Made(NamedTuple):
+class _InnerValues(NamedTuple):
     """Of every ``u(c h)``: which pair of u and h it belongs to, u, c and h."""
 
     group: np.ndarray
@@ -140,7 +140,7 @@ class _Made(NamedTuple):
     tree: np.ndarray
 
 
-def _inside(values: np.ndarray, unary: Sequence[ops.Operator]) -> tuple[np.ndarray, _Made]:
+def _inside(values: np.ndarray, unary: Sequence[ops.Operator]) -> tuple[np.ndarray, _InnerValues]:
     """All ``u(c h)``, those that are finite and not constant."""
     blocks: list[np.ndarray] = []
     group, rows, cs, tree = [], [], [], []
@@ -157,7 +157,7 @@ def _inside(values: np.ndarray, unary: Sequence[ops.Operator]) -> tuple[np.ndarr
             rows += [row] * int(fine.sum())
             cs += c[fine].tolist()
             tree += [j] * int(fine.sum())
-    return np.concatenate(blocks), _Made(np.array(group), rows, np.array(cs), np.array(tree))
+    return np.concatenate(blocks), _InnerValues(np.array(group), rows, np.array(cs), np.array(tree))
 
 
 def _is_symmetric(row: ops.Operator) -> bool:

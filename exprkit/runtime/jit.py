@@ -50,9 +50,11 @@ Cache       Numba's own would load whatever lies in its files, and looks only at
 from __future__ import annotations
 
 import functools
+import math
 import os
 import re
 import sys
+import time
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -70,6 +72,7 @@ from numba.core.registry import CPUDispatcher
 from exprkit.runtime import disk_cache
 from exprkit.runtime.borrowed import argument_type
 
+PATIENCE = 1.0  # seconds of compiling that nothing is said of
 ROOT = Path(__file__).parents[2]  # the folder that ``exprkit`` lies in
 
 disk_cache.free_at_fork(global_compiler_lock)
@@ -132,6 +135,19 @@ def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Compiled
 inline = compiled(forceinline=True)  # decorator: part of those that call it, by LLVM
 
 
+_first_compiled: list[float] = []  # when this process began to compile loops; inf once it has been told
+
+
+def _tell_of_compiling() -> None:
+    """One line on stderr where many loops have to be compiled, as at a first use; a single one is not worth it."""
+    if not _first_compiled:
+        _first_compiled.append(time.perf_counter())
+    elif time.perf_counter() - _first_compiled[0] > PATIENCE and not math.isinf(_first_compiled[0]):
+        _first_compiled[0] = math.inf
+        print(f"exprkit compiles its loops for this machine: some 10 to 40 s, once; they are kept in {folder()}",
+              file=sys.stderr, flush=True)  # fmt: skip
+
+
 @functools.cache
 def folder() -> Path | None:
     """Where the machine code of loops is kept as long as this process lives; None: nowhere."""
@@ -155,6 +171,7 @@ class Kept(NullCache):
         target_context.refresh()
         kept = disk_cache.read(self._name(sig, target_context), disk_cache.LOOP, folder())
         if kept is None:
+            _tell_of_compiling()
             return None
         try:
             meant, parts = serialize.loads(kept)

@@ -37,6 +37,12 @@ def available_memory() -> int | None:
     return int(line.split()[0]) * 1024 if line else None
 
 
+def process_memory(name: str = "VmRSS") -> int | None:
+    """Bytes that this process holds in memory ("VmHWM": the most so far); None where the system does not tell."""
+    line = _field("/proc/self/status", name)
+    return int(line.split()[0]) * 1024 if line else None
+
+
 def versions() -> dict[str, str]:
     """Of Python and of those packages that a measurement depends on."""
     found = {"python": platform.python_version()}

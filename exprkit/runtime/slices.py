@@ -24,7 +24,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ from exprkit.runtime import machine
 
 LEAST = 1 << 15  # tokens of a slice: some 0.1 ms of the quickest loop, beside 0.05 ms to wake a thread
 MOST_THREADS = 256
+SHORT = 1 << 20  # tokens of a slice after which Python is to have its turn: some 0.03 s of the slowest loop
+FEW = 64  # slices that may have a thread each, however few cores there are
 APART = 1 << 10  # numbers of an array that a thread writes all the time, so that no other thread writes beside them
 
 Cuts = list[tuple[int, int]]  # begin and end of every slice, in expressions
@@ -53,7 +55,11 @@ def cut(offsets: np.ndarray, threads: int | None = None, least: int | None = Non
     """
     n, total = len(offsets) - 1, int(offsets[-1]) - int(offsets[0])
     threads = min(threads or machine.cores(), MOST_THREADS)
-    n_slices = min(threads, total // (LEAST if least is None else least), n)
+    return _cut_into(offsets, min(threads, total // (LEAST if least is None else least), n))
+
+
+def _cut_into(offsets: np.ndarray, n_slices: int) -> Cuts:
+    n, total = len(offsets) - 1, int(offsets[-1]) - int(offsets[0])
     if n_slices < 2:
         return [(0, n)]
     wanted = int(offsets[0]) + total * np.arange(1, n_slices) // n_slices
@@ -61,13 +67,34 @@ def cut(offsets: np.ndarray, threads: int | None = None, least: int | None = Non
     return [(begin, end) for begin, end in itertools.pairwise(ends) if begin < end]
 
 
-def each(function: Callable[[int, int], Found], cuts: Cuts) -> list[Found]:
-    """``function(begin, end)`` of every slice, each in a thread; this one takes part.
+def short(offsets: np.ndarray) -> Cuts:
+    """Slices for all threads, and so short that Python, which has its turn between two of them, answers Ctrl-C."""
+    n_slices = min((int(offsets[-1]) - int(offsets[0])) // SHORT, len(offsets) - 1)
+    return _cut_into(offsets, n_slices) if n_slices > machine.cores() else cut(offsets)
+
+
+def even(n: int, threads: int | None = None, least: int | None = None) -> Cuts:
+    """Slices of n things of the same size; ``least``: of a slice, by default ``LEAST``."""
+    threads = min(threads or machine.cores(), MOST_THREADS)
+    n_slices = max(1, min(threads, n // (LEAST if least is None else least)))
+    edges = [n * k // n_slices for k in range(n_slices + 1)]
+    return list(itertools.pairwise(edges))
+
+
+def each(
+    function: Callable[[int, int], Found], cuts: Cuts, done: Callable[[int], Any] | None = None
+) -> list[Found]:
+    """``function(begin, end)`` of every slice, shared by threads; this one takes part.
+
+    ``done`` is called, by any thread, with the number of expressions of every slice that is finished.
 
     Where some fail, the exception of the first of them is raised, when no slice is worked on any more.
     """
+    done = done or (lambda n: None)
     if len(cuts) == 1:
-        return [function(*cuts[0])]
+        found_here = function(*cuts[0])
+        done(cuts[0][1] - cuts[0][0])
+        return [found_here]
     left = deque(enumerate(cuts))
     found: dict[int, Found] = {}
     failed: dict[int, BaseException] = {}
@@ -80,6 +107,7 @@ def each(function: Callable[[int, int], Found], cuts: Cuts) -> list[Found]:
                 return
             try:
                 found[k] = function(begin, end)
+                done(end - begin)
             except BaseException as error:
                 failed[k] = error
                 left.clear()
@@ -87,7 +115,7 @@ def each(function: Callable[[int, int], Found], cuts: Cuts) -> list[Found]:
     helpers = []
     try:
         with contextlib.suppress(RuntimeError):  # no more threads can be started, or Python ends: do with fewer
-            for _ in cuts[1:]:
+            for _ in cuts[1 : max(machine.cores(), FEW)]:
                 helpers.append(_pool().submit(work))
         work()
     finally:

@@ -25,16 +25,20 @@ download   results to the host's memory (nothing to do for a backend that runs t
 ``steps_s`` is all that the other steps take, parameters handed over and losses brought back,
 ``step_s`` one of them (the first where there is no other), ``kernel_s`` the same on the GPU's own
 clock, from event to event; where steps are short, both wait for the host, which queues them.
-``lower_s`` (lowering) and ``compile_s`` are what the engine says of itself; where it is silent,
-lowering is timed once more by itself.  ``device`` and ``threads`` are what a sample's backend used.
+``lower_s`` (lowering), ``emit_s`` (structures and PTX) and ``compile_s`` (machine code) are what the
+engine says of itself; where it is silent, lowering is timed once more by itself.  ``device`` and
+``threads`` are what a sample's backend used, ``cpu_s`` the CPU seconds of all threads in a sample.
+``host_bytes`` (the whole process) and ``device_bytes`` are the most memory that the cold sample had, results included.
 
 After each sample, outside its total, two more steps are timed on the GPU's clock alone, queued
 behind other work, their parameters on the device: ``device_s`` with the second-level cache (L2) as
 a step leaves it, ``device_cold_s`` after all of it has been written over (as nvbench's cold
 samples).  Steps of a sample, and every median that does not say otherwise, are of the first kind.
 
-Which results are brought back is a choice: the matrix of the ``last`` step (as the thesis
-did), that of ``every`` step, or only the ``loss`` of each expression at every step.
+Three protocols are told apart by what comes back: the matrix of ``every`` step (the thesis's, which calls
+its evaluator so in its loop of repetitions), the matrix of the ``last`` step, or the ``loss`` of each
+expression at every step, which is all that a search needs.  Beside them ``fit``: a step is a whole fit of every
+expression, up to 50 iterations, from the step's parameters.
 
 The first sample of each backend is ``cold``: kernels are loaded, and compiled unless they lie
 in the cache on disk.  Its results are compared with the definition, and nothing else is timed
@@ -52,17 +56,18 @@ import contextlib
 import functools
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from exprkit import data
 from exprkit.backends import load
+from exprkit.backends.objective import Options
 from exprkit.errors import ArgumentError, BackendError, brought_by, number_of
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.parser import parse
@@ -83,11 +88,13 @@ __all__ = [
 ]  # fmt: skip
 
 PHASES = ("parse", "upload", "prepare", "first", "evaluate", "download")
-PARTS = ("step", "kernel", "device", "device_cold", "lower", "compile")
-RESULTS = ("last", "every", "loss")
+PARTS = ("step", "kernel", "device", "device_cold", "lower", "emit", "compile")
+RESULTS = ("every", "last", "loss")  # the protocols
+SUMS = ("loss", "fit")  # of these no matrix is made
 CODE = ("anew", "kept")
 ENGINE_OPTIONS = ("block_size", "points_per_thread", "dispatch")  # handed to those backends that have them
-COMPILING = ("emit", "compile", "load")  # what an engine may say of its constructor, besides "lower"
+SAID = {"emit_s": ("group", "emit"), "compile_s": ("compile", "load")}  # what an engine may say, besides "lower"
+MEMORY = ("host_bytes", "device_bytes")
 PARAMETER_RANGE = (-2.0, 2.0)
 PARAMETER_SETS = 8  # so many are made beforehand and taken in turn
 CHECKED_POINTS = 64  # of every expression that is compared with the definition
@@ -98,8 +105,8 @@ ALLOWED_FAST = 5e-2  # ... and of a GPU's approximate functions, whose errors ho
 ENOUGH = 100
 ALLOWED_LOSSES = 0.02  # share of the checked losses that may lie apart by more than one in 1,000
 CONFIGURATION = (
-    "bench", "backend", "dispatch", "code", "device", "results", "source", "dataset", "precision", "dtype", "threads",
-    "block_size", "points_per_thread", "n_exprs", "n_tokens", "n_points", "n_vars", "n_params", "n_steps",
+    "bench", "backend", "dispatch", "code", "device", "results", "source", "dataset", "precision", "dtype", "options",
+    "threads", "block_size", "points_per_thread", "n_exprs", "n_tokens", "n_points", "n_vars", "n_params", "n_steps",
 )  # fmt: skip
 
 
@@ -116,12 +123,13 @@ class Settings:
     n_steps: int = 100
     n_samples: int = 50
     seconds: float = 60.0
-    results: str = "last"
+    results: str = "every"
     backends: Sequence[str] = field(default_factory=lambda: ["cpu"])
     dispatch: str = ""
     code: str = "anew"
     block_size: int = 0
     points_per_thread: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
     threads: int = 0
     precision: str = "fast"
     dtype: str = "float32"
@@ -137,16 +145,22 @@ class Settings:
         for name, count in counts.items():
             if count < 1:
                 raise ArgumentError(f"a benchmark needs 1 or more of {name}, not {count!r}")
-        for name, value, allowed in (("results", self.results, RESULTS), ("code", self.code, CODE)):
+        for name, value, allowed in (("results", self.results, (*RESULTS, "fit")), ("code", self.code, CODE)):
             if value not in allowed:
                 raise ArgumentError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+        for backend in self.backends if self.results == "fit" else ():
+            if not load(backend).differentiates:
+                raise ArgumentError(f"backend {backend!r} makes no fits; results='fit' is for another one")
 
     def options_of(self, backend: str) -> dict[str, Any]:
         """What the evaluator of a backend is made with; its cache decides whether code once compiled is kept."""
         offered = load(backend).options
         if self.dispatch and "dispatch" not in offered:
             raise ArgumentError(f"backend {backend!r} has no dispatch={self.dispatch!r}")
+        for name in set(self.options) - {option for one in self.backends for option in load(one).options}:
+            raise ArgumentError(f"none of the backends {', '.join(self.backends)} has an option {name!r}")
         own = {name: getattr(self, name) for name in ENGINE_OPTIONS if name in offered and getattr(self, name)}
+        own |= {name: value for name, value in self.options.items() if name in offered}
         cache = {"cache": self.code == "kept"} if "cache" in offered else {}
         return {"precision": self.precision, "dtype": self.dtype, "threads": self.threads or None} | own | cache
 
@@ -192,7 +206,7 @@ def compile_ahead(runs: Iterable[dict[str, Any]]) -> None:
     reported, in its own run.
     """
     few = {"n_exprs": 200, "n_steps": 1, "n_samples": 1, "seconds": 0.0, "n_checked": 1, "code": "anew"}
-    options = ("backends", *ENGINE_OPTIONS, "precision", "dtype", "results")
+    options = ("backends", *ENGINE_OPTIONS, "options", "precision", "dtype", "results")
     distinct = {json.dumps([one[name] for name in options]): one | few for one in runs}
     with ThreadPoolExecutor(machine.cores()) as threads:
         for one in distinct.values():
@@ -278,7 +292,8 @@ def _measured(
     for name in settings.backends:
         options = settings.options_of(name)
         facts |= {option: options.get(option) for option in ENGINE_OPTIONS}
-        facts |= {"device": "", "code": settings.code if "cache" in options else ""}
+        chosen = ", ".join(f"{key}={value}" for key, value in settings.options.items() if key in options)
+        facts |= {"device": "", "code": settings.code if "cache" in options else "", "options": chosen}
         work = _Measurement(settings, name, texts, points, parameters, options, sides[name])
         for sample, timed in enumerate(_samples(work, pop), start=-1):
             rows.append({"backend": name, "sample": sample, "cold": sample < 0} | facts | timed)
@@ -295,20 +310,22 @@ def _samples(work: _Measurement, pop: Population) -> Iterator[dict[str, Any]]:
     shape, comes_back = (len(pop), len(work.points)), work.settings.results
     with empty_cache() if work.options.get("cache") else contextlib.nullcontext():
         matrix, place = None, None
-        if comes_back != "loss":
+        work.side.forget_memory()
+        if comes_back not in SUMS:
             matrix, place = work.side.room(shape, np.dtype(work.settings.dtype), on_host=comes_back == "every")
         cold, result = _sample(work, matrix, place)
+        memory = work.side.memory()
         _check(work, pop, result)
-        yield cold
+        yield cold | memory
         begin = perf_counter()
         for _ in range(work.settings.n_samples):
-            yield _sample(work, matrix, place)[0]
+            yield _sample(work, matrix, place)[0] | memory
             if perf_counter() - begin > work.settings.seconds:
                 return
 
 
-def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any], np.ndarray]:
-    """Seconds of each phase of one sample, and its last step's results on the host."""
+def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any], Any]:
+    """Seconds of each phase of one sample, and its last step's results on the host (a ``Fitted`` of a fit)."""
     seconds = dict.fromkeys(PHASES, 0.0)
     side, n_steps, comes_back = work.side, work.settings.n_steps, work.settings.results
     events = [(side.event(), side.event()) for _ in range(n_steps)]  # making one takes as long as a launch
@@ -321,48 +338,58 @@ def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any]
         last = now
 
     side.wait()
-    begin = last = perf_counter()
+    begin_cpu, begin = process_time(), perf_counter()
+    last = begin
     pop = parse(work.texts)
     lap("parse")
     X = side.put(work.points.X)
-    y = side.put(work.points.y) if comes_back == "loss" else None
+    y = side.put(work.points.y) if comes_back in SUMS else None
     lap("upload")
     evaluator = work.evaluator(pop, X)
     lap("prepare")
-    result: Any = None
+    result, run = None, _step(comes_back, evaluator, y, matrix)
     for step in range(n_steps):
         params = side.parameters(work.parameters[step % len(work.parameters)])
         lap("upload")
         side.mark(events[step][0])
-        result = evaluator.evaluate(params, out=matrix) if y is None else evaluator.loss(params, y, "sse")
+        result = run(params)
         side.mark(events[step][1])
         if step in (0, n_steps - 1) or comes_back != "last":
             side.wait()
         lap("evaluate" if step else "first")
-        if comes_back != "last":
+        if comes_back in ("every", "loss"):
             result = side.get(result)
             lap("download")
         if step == 0:
             after_first = last
     steps = last - after_first
-    result = side.get(result, place)
+    result = result if comes_back == "fit" else side.get(result, place)
     lap("download")
     row = {f"{phase}_s": spent for phase, spent in seconds.items()} | {"total_s": perf_counter() - begin}
+    row["cpu_s"] = process_time() - begin_cpu
     spent, others = evaluator.engine.seconds, events[1:] or events
     row |= {
         "steps_s": steps, "step_s": steps / (n_steps - 1) if n_steps > 1 else seconds["first"],
         "kernel_s": side.seconds(others) / len(others),
         "lower_s": spent["lower"] if "lower" in spent else _lowering(work, pop),
-        "compile_s": sum(spent.get(name, 0.0) for name in COMPILING) if spent else np.nan,
+        **{name: sum(spent.get(one, 0.0) for one in said) if spent else np.nan for name, said in SAID.items()},
     }
     there: Any = side.put(work.parameters[0]) if pop.max_params else None
-    if work.options.get("dispatch") or comes_back == "every":  # launches or copies that the queue does not hold
+    if work.options.get("dispatch") or comes_back in ("every", "fit"):  # launches or copies that no queue holds
         row |= {"device_s": np.nan, "device_cold_s": np.nan}
-    elif y is None:
-        row |= side.alone(lambda: evaluator.evaluate(there, out=matrix))
     else:
-        row |= side.alone(lambda: evaluator.loss(there, y, "sse"))
+        row |= side.alone(lambda: run(there))
     return row | side.facts(evaluator) | kernel_facts(evaluator), result
+
+
+def _step(comes_back: str, evaluator: Evaluator, y: Any, matrix: Any) -> Callable[[Any], Any]:
+    """What a step does with its parameters."""
+    if comes_back == "loss":
+        return lambda params: evaluator.loss(params, y, "sse")
+    if comes_back == "fit":
+        engine = evaluator.derivatives()
+        return lambda params: engine.fit(np.asarray(params, np.float64)[None], y, None, Options())
+    return lambda params: evaluator.evaluate(params, out=matrix)
 
 
 def _lowering(work: _Measurement, pop: Population) -> float:
@@ -377,12 +404,14 @@ def _lowering(work: _Measurement, pop: Population) -> float:
 # ── right before fast ────────────────────────────────────────────────────────────────
 
 
-def _check(work: _Measurement, pop: Population, result: np.ndarray) -> None:
+def _check(work: _Measurement, pop: Population, result: Any) -> None:
     """Compare some of the last step's results with the definition; raise if they disagree."""
     settings, X = work.settings, work.points.X
     random = np.random.Generator(np.random.PCG64(settings.seed))
     params = work.parameters[(settings.n_steps - 1) % len(work.parameters)]
-    losses = settings.results == "loss"
+    losses = settings.results in SUMS
+    if settings.results == "fit":
+        params, result = np.nan_to_num(result.params).astype(settings.dtype), result.loss
     most = max(1, min(settings.n_checked, int(CHECKED_VALUES // len(X)))) if losses else settings.n_checked
     which = np.sort(random.permutation(len(pop))[:most])
     points = np.sort(random.permutation(len(X))[:CHECKED_POINTS])
@@ -419,10 +448,10 @@ def _check_losses(work: _Measurement, losses: np.ndarray, values: np.ndarray, wh
 
 
 def medians(samples: pd.DataFrame) -> pd.DataFrame:
-    """One row a configuration: median, quartiles and least of the total, the medians of its phases and parts.
+    """One row a configuration: median, quartiles, deviation and least of the total, medians of its phases and parts.
 
-    Cold samples count in ``cold_s`` alone.  ``node_evals_per_s`` is tokens x points over the
-    median of ``step_s``.
+    ``busy_threads`` are CPU seconds over wall seconds, ``host_bytes`` and ``device_bytes`` the most.  Cold samples
+    count in ``cold_s`` alone.  ``node_evals_per_s`` is tokens x points over the median of ``step_s``.
     """
     keys = [name for name in (*CONFIGURATION, "file") if name in samples]
     cold = samples["cold"] if "cold" in samples else pd.Series(False, samples.index)
@@ -430,9 +459,12 @@ def medians(samples: pd.DataFrame) -> pd.DataFrame:
     total = groups["total_s"]
     table = pd.DataFrame({
         "samples": total.size(), "median_s": total.median(), "q25_s": total.quantile(0.25),
-        "q75_s": total.quantile(0.75), "least_s": total.min(),
+        "q75_s": total.quantile(0.75), "sd_s": total.std(), "least_s": total.min(),
     })  # fmt: skip
-    others = [*(f"{part}_s" for part in (*PHASES, *PARTS)), "sm_mhz"]
+    others = [*(f"{part}_s" for part in (*PHASES, *PARTS)), "sm_mhz", "busy_threads", *MEMORY]
+    if "cpu_s" in samples:
+        samples = samples.assign(busy_threads=samples["cpu_s"] / samples["total_s"])
+        groups = samples[~cold].groupby(keys, sort=False, dropna=False)
     table = table.join(groups[[name for name in others if name in samples]].median())
     if cold.any():
         table["cold_s"] = samples[cold].groupby(keys, sort=False, dropna=False)["total_s"].median()

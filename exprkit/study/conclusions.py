@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 from exprkit.errors import brought_by, number_of
-from exprkit.study import figures, measured, plots
+from exprkit.study import bench, figures, measured, plots
 from exprkit.study.measured import ON_GPU, Results, of, with_code
-from exprkit.study.plots import BENCHMARKS, table, written
+from exprkit.study.plots import BENCHMARKS, PROTOCOLS, table, written
 from exprkit.study.workload import SOURCES
 
 with brought_by("notebooks"):
@@ -45,7 +45,13 @@ GROWING = (  # study, column, words, whether cost may grow in proportion
 )
 MANY = 10_000  # expressions from which a comparison of steps is told; and points
 ALIKE = 1.25  # two times whose ratio is less are told to be alike
-MAKES = {"last": "matrix", "every": "matrix", "loss": "errors"}
+MAKES = {"every": "matrix to the host", "last": "matrix", "loss": "errors"}
+STAGES = {"parse_s": "read", "lower_s": "programs", "emit_s": "structures and PTX", "compile_s": "machine code"}
+THESIS_STAGES: list[dict[str, str]] = [
+    {"expressions": "250,000", "": "the thesis, 12 threads", "read": "88.5 ms"},
+    {"expressions": "10,000", "": "the thesis, 12 threads", "structures and PTX": "0.05 s", "machine code": "3.2 s"},
+]
+GENERATIONS = 54  # of the search that the thesis reckons with
 Numbers = dict[str, Any]
 
 
@@ -152,12 +158,12 @@ def _thesis(results: Results) -> Numbers:
 # ── when is the GPU faster than the CPU? ─────────────────────────────────────────────
 
 
-def own_medians(results: Results) -> pd.DataFrame:
+def own_medians(results: Results, comes_back: str = "every") -> pd.DataFrame:
     """Seconds of a sample: a row a benchmark, a column a backend where it ran (one launch for all)."""
-    rows = of(results, "benchmarks", "benchmark", dispatch="")
-    rows = with_code(rows, both=True)
+    rows = measured.benchmarks(results)
+    rows = with_code(rows[rows["results"].eq(comes_back) & rows["dispatch"].eq("")], both=True)
     rows = rows.assign(benchmark=plots.benchmark_of(rows), of_esr=rows["source"].eq(plots.SOURCES[1]))
-    rows = rows[rows["benchmark"] != plots.OTHER].sort_values("of_esr", kind="stable")
+    rows = rows.sort_values("of_esr", kind="stable")
     seconds = rows.groupby(["benchmark", "where", "source"], sort=False)["total_s"].median().reset_index()
     seconds = seconds.drop_duplicates(["benchmark", "where"])  # expressions all different, where there are such
     return seconds.pivot(index="benchmark", columns="where", values="total_s")
@@ -168,73 +174,117 @@ def _backend(columns: Iterable[str], *names: str) -> list[str]:
 
 
 def _cpu_and_gpu(results: Results) -> Numbers:
-    ours, theirs = own_medians(results), measured.thesis_medians(results)
-    cpus, gpus = _backend(ours, "cpu"), _backend(ours, *ON_GPU)
+    by_protocol = {name: own_medians(results, name) for name in PROTOCOLS}
+    columns = sorted({column for ours in by_protocol.values() for column in ours})
+    cpus, gpus = _backend(columns, "cpu"), _backend(columns, *ON_GPU)
     if not cpus and not gpus:
         return {}
-    head = ("seconds of a sample", "thesis, CPU", "thesis, best GPU", *(f"`{name}`" for name in (*cpus, *gpus)))
-    on_cpu, on_gpu = theirs["cpu_interpreter"], theirs.drop(columns="cpu_interpreter").min(axis=1)
-    rows = [(f"benchmark {n}", written(on_cpu[n]), written(on_gpu[n]), *_least_bold(line))
-            for n, line in ours[[*cpus, *gpus]].dropna(how="all").iterrows()]  # fmt: skip
+    medians = measured.thesis_medians(results)
+    on_cpu, on_gpu = medians["cpu_interpreter"], medians.drop(columns="cpu_interpreter").min(axis=1)
+    head = ("comes back", "benchmark", "thesis, CPU", "thesis, best GPU", *(f"`{name}`" for name in (*cpus, *gpus)))
+    rows = [
+        (words, str(n), *(written(theirs[n]) if name == "every" else "" for theirs in (on_cpu, on_gpu)),
+         *_least_bold(line))
+        for name, words in PROTOCOLS.items()
+        for n, line in by_protocol[name].reindex(columns=[*cpus, *gpus]).dropna(how="all").iterrows()
+    ]  # fmt: skip
     leads = list(_leads(results))
-    numbers = {"gpu": gpus, "no_gpu": not gpus, "no_cpu": not cpus, "seconds_table": table(head, rows),
-               "boundary": "\n\n".join(_boundary(*one) for one in leads) or None}  # fmt: skip
+    verdicts = {f"verdict_{name}": _verdict(results, ours) for name, ours in by_protocol.items()} if cpus else {}
     little = _cpu_wins_little_work(leads)
-    numbers |= {"cpu_wins_little_work": gpus and little, "gpu_wins_any_work": gpus and not little}
-    if cpus:
-        gain = (on_cpu / ours[cpus].min(axis=1)).dropna()
+    numbers = {"gpu": gpus, "no_gpu": not gpus, "no_cpu": not cpus, "seconds_table": table(head, rows), **verdicts,
+               "no_common_benchmark": cpus and gpus and not any(verdicts.values()), "link": _link(results),
+               "boundary": "\n\n".join(_boundary(*one) for one in leads) or None,
+               "cpu_wins_little_work": gpus and little, "gpu_wins_any_work": gpus and not little}  # fmt: skip
+    ours = by_protocol["every"]
+    lacking = [n for n in BENCHMARKS if n not in ours.reindex(columns=gpus).dropna(how="all").index]
+    if gpus and lacking:
+        numbers["lacking"] = figures.listed(lacking)
+    if cpus and len(gain := (on_cpu / ours.reindex(columns=cpus).min(axis=1)).dropna()):
         back = ", which moves the boundary back" if gpus and gain.min() > 1 else ""
         numbers |= {"cpu_gain": gain, "moves_boundary": back}
-    if cpus and gpus:
-        host, its_own = _host(results, ours, cpus)
-        lead = (ours[host] / ours[gpus].min(axis=1)).dropna()
-        wins = int((lead > 1).sum())
-        both = f"{wins} of {number_of(len(lead), 'benchmark')} that both were measured on"
-        numbers |= {"no_common_benchmark": lead.empty, "gpu_lead": lead, "host": host,
-                    "gpu_wins": "all of them" if wins == len(ours) > 1 else both,
-                    "whose_host": "its own host" if its_own else "another machine"}  # fmt: skip
-    return numbers
+    return numbers | {"nikuradse": _nikuradse(results)}
+
+
+def _verdict(results: Results, ours: pd.DataFrame) -> str | None:
+    """Who wins which benchmarks, and by how much the host's CPU is behind the GPU; nothing if they share none."""
+    cpus, gpus = _backend(ours, "cpu"), _backend(ours, *ON_GPU)
+    if not cpus or not gpus:
+        return None
+    host, its_own = _host(results, ours, cpus)
+    lead = (ours[host] / ours[gpus].min(axis=1)).dropna()
+    if lead.empty:
+        return None
+    wins = int((lead > 1).sum())
+    who = f"the GPU wins {wins} of {number_of(len(lead), 'benchmark')}" if wins else "the CPU wins"
+    whose = "the GPU's own host" if its_own else "another machine"
+    return f"{who}; `{host}` of {whose} takes {each(lead, times, ' as long')}"
+
+
+def _link(results: Results) -> str | None:
+    """How fast matrices of every step come to the host, and the share of what copying alone reaches."""
+    rows = measured.benchmarks(results)
+    rows = rows[rows["results"].eq("every") & rows["backend"].isin(ON_GPU) & rows["dispatch"].eq("")]
+    if rows.empty:
+        return None
+    size = rows["n_exprs"] * rows["n_points"] * rows["dtype"].map(measured.ITEMSIZE)
+    rows = rows.assign(rate=size / rows["step_s"], size=size)
+    most = rows[rows["size"].eq(rows["size"].max())]
+    roof = max(results.records.get(file, {}).get("roofs", {}).get("link_bytes_per_s", 0) for file in set(most["file"]))
+    rate = most.groupby("where")["rate"].median()
+    share = f", {rate.max() / roof:.0%} of what copying alone reaches" if roof else ""
+    return f"`{rate.idxmax()}` brings {size.max() / 1e6:,.0f} MB a step at {rate.max() / 1e9:.3g} GB/s{share}"
+
+
+def _nikuradse(results: Results) -> pd.Series:
+    """Times of samples on Nikuradse's own data over those on the synthetic data, by configuration."""
+    rows = pd.concat([of(results, "nikuradse"), measured.benchmarks(results)])
+    keys = ["n_exprs", "n_points", "source", "results", "where", "code", "dispatch"]
+    rows = rows.assign(own=rows["bench"].eq("nikuradse"))
+    seconds = rows.groupby([*keys, "own"])["total_s"].median().unstack().reindex(columns=[True, False])
+    return (seconds[True] / seconds[False]).dropna()
 
 
 def _host(results: Results, ours: pd.DataFrame, cpus: list[str]) -> tuple[str, bool]:
     """The fastest CPU of the host that the GPU is in; else of another one, and that it is another."""
-    rows = of(results, "benchmarks", "benchmark")
+    rows = of(results, *measured.BENCHMARKS)
     host = rows["file"].map({file: measured.host_of(file, results.records.get(file, {})) for file in set(rows["file"])})
     beside = rows.loc[rows["backend"].eq("cpu") & host.isin(host[rows["backend"].isin(ON_GPU)]), "where"]
     own = [name for name in cpus if name in set(beside)]
     return str(ours[own or cpus].rank(axis=1).mean().idxmin()), bool(own)
 
 
-def _leads(results: Results) -> Iterator[tuple[pd.DataFrame, list[str], list[str], dict[int, Any]]]:
-    """Of each file with CPU and GPU: its map, their names, and for numbers of steps the GPU's lead at every size."""
-    rows = of(results, "map", results="loss")
-    for _, some in rows.groupby("file"):
+Leads = dict[tuple[str, int], Any]
+
+
+def _leads(results: Results) -> Iterator[tuple[pd.DataFrame, list[str], list[str], Leads]]:
+    """Of each file with CPU and GPU: its map, their names, and by protocol and steps the GPU's lead at every size."""
+    for _, some in of(results, "map").groupby("file"):
         first = measured.maps_of(some)[0]
         cpus, gpus = (_backend(first["where"].unique(), *names) for names in (("cpu",), ON_GPU))
-        leads: dict[int, Any] = {}
-        for n_steps in figures.CROSSOVER_STEPS if cpus and gpus else ():
-            seconds = measured.map_seconds(first, n_steps)
+        leads: Leads = {}
+        for name, n_steps in itertools.product(PROTOCOLS, figures.CROSSOVER_STEPS) if cpus and gpus else ():
+            seconds = measured.map_seconds(first[first["results"].eq(name)], n_steps).reindex(columns=[*cpus, *gpus])
             lead = (seconds[cpus].min(axis=1) / seconds[gpus].min(axis=1)).dropna()
-            leads |= {n_steps: (lead, seconds)} if len(lead) else {}
+            leads |= {(name, n_steps): (lead, seconds)} if len(lead) else {}
         if leads:
             yield first, cpus, gpus, leads
 
 
-def _boundary(rows: pd.DataFrame, cpus: list[str], gpus: list[str], leads: dict[int, Any]) -> str:
+def _boundary(rows: pd.DataFrame, cpus: list[str], gpus: list[str], leads: Leads) -> str:
     """Which sizes the CPU wins, for 1 to 1,000 steps, on the machine with both."""
     lines = []
-    for n_steps, (lead, seconds) in leads.items():
+    for (name, n_steps), (lead, seconds) in leads.items():
         lost = lead[lead < 1]
         best = seconds.loc[lead.index[lead >= 1], gpus].idxmin(axis=1)
         lines.append((
-            f"{n_steps:,}", f"{len(lost)} of {len(lead)}", _sizes(lost.index) or "none",
-            *(str(int(best.eq(name).sum())) for name in gpus), f"{times(lead.max())} at {_sizes([lead.idxmax()])}",
+            PROTOCOLS[name], f"{n_steps:,}", f"{len(lost)} of {len(lead)}", _sizes(lost.index) or "none",
+            *(str(int(best.eq(gpu).sum())) for gpu in gpus), f"{times(lead.max())} at {_sizes([lead.idxmax()])}",
         ))  # fmt: skip
-    head = ("steps", "won by the CPU", "which (expressions x points)", *(f"won by `{name}`" for name in gpus),
-            "the GPU's largest lead over the CPU")  # fmt: skip
+    head = ("comes back", "steps", "won by the CPU", "which (expressions x points)",
+            *(f"won by `{name}`" for name in gpus), "the GPU's largest lead over the CPU")  # fmt: skip
     compiles = " (so the transpiler compiles)" if rows["code"].eq("anew").any() else ""
     return (
-        f"On {figures.sources(rows)}, each generation new{compiles}, squared errors,"
+        f"On {figures.sources(rows)}, each generation new{compiles},"
         f" {' and '.join(f'`{name}`' for name in cpus)} against the GPU:\n\n{table(head, lines)}"
     )
 
@@ -242,7 +292,7 @@ def _boundary(rows: pd.DataFrame, cpus: list[str], gpus: list[str], leads: dict[
 def _cpu_wins_little_work(leads: list[tuple[Any, ...]]) -> bool:
     """Whether the CPU is the faster at less work than the GPU."""
     work = [(n_exprs * n_points * n_steps, value < 1) for *_, some in leads
-            for n_steps, (lead, _) in some.items() for (n_exprs, n_points), value in lead.items()]  # fmt: skip
+            for (_, n_steps), (lead, _) in some.items() for (n_exprs, n_points), value in lead.items()]  # fmt: skip
     cpu, gpu = ([size for size, lost in work if lost == by_cpu] for by_cpu in (True, False))
     return bool(cpu and gpu and np.median(cpu) < np.median(gpu))
 
@@ -256,8 +306,8 @@ def pairs(results: Results) -> pd.DataFrame:
     Columns ``makes``, ``interpreter``, ``transpiler`` (seconds of a step on the device), ``compiling`` (seconds),
     ``anew`` and ``kept``: from which step on the transpiler pays; nan where that is not known.
     """
-    rows = of(results, "benchmarks", "results", "map", dispatch="")
-    rows = rows[rows["n_exprs"].ge(MANY) & rows["backend"].isin(ON_GPU)]
+    rows = of(results, "benchmarks", "results", "map", dispatch="", options="")
+    rows = rows[rows["n_exprs"].ge(MANY) & rows["backend"].isin(ON_GPU) & rows["results"].isin(MAKES)]
     if rows.empty:
         return rows
     rows = rows.assign(kind=rows["code"].mask(rows["backend"].eq("cuda"), "cuda"),
@@ -282,9 +332,10 @@ def _transpiler(results: Results) -> Numbers:
     if work.empty:
         return {}
     ratio, many = work["interpreter"] / work["transpiler"], work["n_points"].ge(MANY)
-    errors, matrix = work["makes"].eq("errors"), work["makes"].eq("matrix")
+    errors, matrix, brought = (work["makes"].eq(MAKES[name]) for name in ("loss", "last", "every"))
     kinds = (("where it only sums errors of 10,000 points or more", errors & many), ("of fewer points", errors & ~many),
-             ("where it writes the matrix", matrix))  # fmt: skip
+             ("where it writes the matrix", matrix),
+             ("where the matrix goes to the host (its way there counted)", brought))  # fmt: skip
     said = [(words, span(ratio[which], times)) for words, which in kinds if which.any()]
     first, *rest = said
     numbers: Numbers = {"interpreter_over_transpiler": "; ".join([
@@ -388,28 +439,135 @@ def _blocks(results: Results) -> Numbers:
     return {"worst_block_size": "; ".join(worst), "blocks_table": table(head, rows)}
 
 
+def _baseline(results: Results) -> Numbers:
+    """The thesis's second and third optimisation step: what its text tells, and the same on a kernel of its kind."""
+    relative = results.steps[results.steps["evaluator"] == "gpu_interpreter"]["relative"].to_numpy()
+    rows = of(results, "baseline")
+    rows = rows.assign(seconds=measured.seconds_for(rows, plots.THESIS_STEPS))
+    each = rows.groupby(["block_size", "options"])["seconds"].agg(["median", "std"]).reset_index()
+    head = ("block", "stack", f"{plots.THESIS_STEPS} launches of every expression", "standard deviation")
+    lines = [(str(one.block_size), one.options.partition("=")[2], written(one.median), _time(one.std))
+             for one in each.itertuples(index=False)]  # fmt: skip
+    own = {"baseline_table": table(head, lines)} if len(each) else {}
+    return {"gain_block": f"{1 - relative[2] / relative[1]:.0%}", "gain_stack": f"{1 - relative[3] / relative[2]:.0%}",
+            **own}  # fmt: skip
+
+
+# ── what does a search take besides its steps, and what does the memory hold? ────────
+
+
+def _stages(results: Results) -> Numbers:
+    """Seconds of reading, lowering, writing PTX and compiling, by number of expressions."""
+    usual = {"source": plots.SOURCES[0], "dispatch": "", "dtype": "float32", "precision": "fast"}
+    rows = with_code(of(results, *measured.BENCHMARKS, n_points=BENCHMARKS[2][1], **usual), both=True)
+    if rows.empty:
+        return {}
+    told = rows["emit_s"].notna() | ~rows["backend"].eq("ptx")  # older files tell PTX and machine code as one
+    rows = rows.assign(compile_s=rows["compile_s"].where(told))
+    each = rows.groupby(["n_exprs", "where"])[list(STAGES)].median().reset_index()
+    own = [{"expressions": f"{one.n_exprs:,}", "": f"`{one.where}`"}
+           | {words: _time(getattr(one, name)) for name, words in STAGES.items()} for one in each.itertuples()]
+    cells = pd.DataFrame([*THESIS_STAGES, *own]).fillna("")
+    cells = cells.loc[:, pd.DataFrame(own).ne("").any()]
+    told = cells.drop(columns=["expressions", ""]).ne("").any(axis=1)
+    return {"stages_table": table(cells.columns, cells[told].to_numpy())}
+
+
+def _whole_search(results: Results) -> Numbers:
+    """As many samples as a search has generations, one after the other."""
+    rows = _each_once(results, "search")
+    rows = rows.sort_values("results", key=lambda names: names.map(list(PROTOCOLS).index), kind="stable")
+    keys = ["results", "where", "n_exprs", "n_points", "n_steps"]
+    lines = []
+    for (name, where, n_exprs, n_points, n_steps), some in rows.groupby(keys, sort=False):
+        seconds = some["total_s"].iloc[:GENERATIONS].sum()
+        evaluations = n_exprs * n_points * n_steps * GENERATIONS
+        if len(some) >= GENERATIONS:
+            lines.append((PROTOCOLS[name], f"`{where}`", _power(evaluations), f"**{written(seconds)}**",
+                          _power(evaluations / seconds)))  # fmt: skip
+    head = ("comes back", "", "evaluations", f"{GENERATIONS} generations, end to end", "evaluations a second")
+    return {"search_table": table(head, lines) if lines else None}
+
+
+def _each_once(results: Results, study: str) -> pd.DataFrame:
+    """The samples of a study; a CPU's matrix of the last step is that of every step, and left out."""
+    rows = with_code(of(results, study), both=True)
+    return rows[rows["backend"].isin(ON_GPU) | rows["results"].ne("last")]
+
+
+def _power(number: float) -> str:
+    return f"{number:.2g}".replace("e+0", "e").replace("e+", "e")
+
+
+def _time(seconds: float) -> str:
+    return "" if math.isnan(seconds) else written(seconds)
+
+
+def _bytes(count: float) -> str:
+    return "" if math.isnan(count) else f"{count / 1e9:.3g} GB"
+
+
+SIZES = {  # study: the name of its table
+    "memory": "memory_table", "large": "large_table", "variants": "variants_table",
+}  # fmt: skip
+COLUMNS: dict[str, Callable[[Any], str]] = {
+    "comes back": lambda one: PROTOCOLS.get(one.results, "fitted parameters"),
+    "expressions x points": lambda one: f"{one.n_exprs:,} x {one.n_points:,}",
+    "tokens": lambda one: f"{one.n_tokens / one.n_exprs:.0f}",
+    "": lambda one: f"`{one.where}`",
+    "steps": lambda one: f"{one.n_steps:,}",
+    "a sample": lambda one: f"**{written(one.median_s)}**",
+    "standard deviation": lambda one: _time(one.sd_s),
+    "a step": lambda one: _time(one.step_s),
+    "of it on the device": lambda one: _time(one.device_s),
+    "threads busy": lambda one: "" if math.isnan(one.busy_threads) else f"{one.busy_threads:.1f}",
+    "memory, host": lambda one: _bytes(one.host_bytes),
+    "memory, device": lambda one: _bytes(one.device_bytes),
+}
+
+
+def _sizes_measured(results: Results) -> Numbers:
+    """A table for each study of ``SIZES``: time, work of the CPU and memory of every configuration."""
+    return {name: _of_each(_each_once(results, study)) for study, name in SIZES.items()}
+
+
+def _of_each(rows: pd.DataFrame) -> str | None:
+    if rows.empty:
+        return None
+    order = {name: place for place, name in enumerate([*PROTOCOLS, "fit"])}
+    rows = rows.assign(order=rows["results"].map(order)).sort_values(["n_exprs", "order", "n_points", "where"])
+    names = rows.groupby(list(bench.CONFIGURATION), dropna=False, sort=False)["where"].first()
+    medians = bench.medians(rows.drop(columns="file")).assign(where=list(names))
+    cells = pd.DataFrame({head: [write(one) for one in medians.itertuples()] for head, write in COLUMNS.items()})
+    cells = cells.loc[:, cells.ne("").any()]
+    return table(cells.columns, cells.to_numpy())
+
+
 def _launches(results: Results) -> Numbers:
-    apart, whole = measured.per_expression(results), of(results, "benchmarks", "benchmark", dispatch="")
+    rows = measured.benchmarks(results)
+    rows = rows.assign(benchmark=plots.benchmark_of(rows))
+    apart, whole = rows[rows["dispatch"].ne("")], rows[rows["dispatch"].eq("")]
     if apart.empty or whole.empty:
         return {}
-    apart, whole = (rows.assign(benchmark=plots.benchmark_of(rows)) for rows in (apart, whole))
-    keys = ["where", "source", "benchmark"]
-    seconds = apart[apart["benchmark"] != plots.OTHER].groupby(keys)["total_s"].median()
+    apart, whole = (with_code(some, both=True) for some in (apart, whole))
+    keys = ["results", "where", "source", "benchmark"]
+    seconds = apart.groupby(keys)["total_s"].median()
     frame = pd.DataFrame({"seconds": seconds, "factor": seconds / whole.groupby(keys)["total_s"].median()})
     frame = frame.dropna().reset_index()
     frame = frame.sort_values("source", key=lambda names: names.eq(plots.SOURCES[1]), kind="stable")
-    few, said = figures.between(apart["scaled_from"].astype(int)), []
-    for where, some in frame.drop_duplicates(["where", "benchmark"]).groupby("where"):
-        some = some.set_index("benchmark").sort_index()
+    few, said = figures.between(apart["scaled_from"].dropna().astype(int)), []
+    frame = frame.sort_values("results", key=lambda names: names.map(list(PROTOCOLS).index), kind="stable")
+    for (name, where), some in frame.drop_duplicates(keys).groupby(["results", "where"], sort=False):
+        some = some.drop_duplicates("benchmark").set_index("benchmark").sort_index()
         said.append(
-            f"The same way on `{where}` takes {each(some['seconds'])} ({few} steps, scaled); one launch for all gains"
-            f" {each(some['factor'], times)}, on the same device."
+            f"The same way on `{where}` takes {each(some['seconds'])} ({PROTOCOLS[name]}; {few} steps, scaled); one"
+            f" launch for all gains {each(some['factor'], times)}, on the same device."
         )
     return {"per_expression": " ".join(said) or None}
 
 
 def _busy(results: Results) -> Numbers:
-    rows = of(results, "benchmarks", "results", source=plots.SOURCES[0], dispatch="", precision="fast")
+    rows = of(results, "benchmarks", "results", source=plots.SOURCES[0], dispatch="", precision="fast", options="")
     rows = with_code(rows[rows["device_s"].notna()], both=False)
     if rows.empty:
         return {}
@@ -434,4 +592,5 @@ def _busy(results: Results) -> Numbers:
     return numbers
 
 
-PARTS = (_thesis, _cpu_and_gpu, _transpiler, _growth, _blocks, _launches, _busy)
+PARTS = (_thesis, _cpu_and_gpu, _transpiler, _growth, _blocks, _baseline, _launches, _busy, _stages, _whole_search,
+         _sizes_measured)  # fmt: skip

@@ -42,6 +42,7 @@ __all__ = ["Results", "drawings", "kernel_table", "machines", "medians", "read_r
 THESIS = "The thesis: 50 samples, Intel i5-12500 (12 threads) and RTX 3060 Ti."
 MAKE_STUDY = "`make study` measures it on this machine's CPU"
 MAKE_STUDY_GPU = "`make study-gpu` measures it on a machine with an NVIDIA GPU"
+TUNED = {"cuda": "The CUDA interpreter", "ptx": "The transpiler"}
 CROSSOVER_STEPS = (1, 10, 100, 1000)
 AXES = (  # study, column, what the axis is called
     ("map", "n_exprs", "expressions"),
@@ -110,7 +111,7 @@ def listed(numbers: Iterable[int]) -> str:
 def benchmark(results: Results) -> Drawing:
     """All evaluators together."""
     rows = measured.benchmarks(results)
-    figure = plots.comparison(rows, results.thesis, stacked=len(rows) > 0)
+    figure = plots.comparison(rows, results.thesis)
     ours = " and ours" if len(rows) else ""
     what = f"Seconds of a sample (parsing, preparing, 100 parameter steps): the thesis's evaluators{ours}."
     there = set(rows["backend"])
@@ -142,8 +143,10 @@ def _one_kind(results: Results, name: str, theirs: str, ours: str, words: str) -
 
 
 def _notes(rows: pd.DataFrame) -> list[str]:
-    """What some of the evaluators' names mean."""
-    notes: list[str] = []
+    """What comes back, and what some of the evaluators' names mean."""
+    there = [words for name, words in plots.PROTOCOLS.items() if rows["results"].eq(name).any()]
+    notes = [f"What comes back to the host: {', '.join(there)}, each with its mark and in this order (in the thesis the"
+             " matrix of every step)."] * bool(there)  # fmt: skip
     if rows["dispatch"].ne("").any():
         few = rows["scaled_from"].dropna().astype(int) if "scaled_from" in rows else []
         scaled = f"; measured with {between(few)} steps and scaled" if len(few) else ""
@@ -156,12 +159,12 @@ def _notes(rows: pd.DataFrame) -> list[str]:
 def steps(results: Results) -> Drawing:
     """Each optimisation step before and after."""
     size = dict(zip(("n_exprs", "n_points"), BENCHMARKS[3], strict=True))
-    rows = of(results, "steps", **size)
+    rows = of(results, "steps", "baseline", **size)
     rows = rows[rows["backend"].isin(measured.ON_GPU)]
     if len(rows):
         rows = pd.concat([rows, of(results, "benchmarks", backend="ptx", source=plots.SOURCES[0], **size)])
-    figure, axes = plt.subplots(1, 2 if len(rows) else 1, figsize=(12 if len(rows) else 6, 3.9), layout="constrained",
-                                squeeze=False)  # fmt: skip
+    figure, axes = plt.subplots(1, 2 if len(rows) else 1, figsize=(14 if len(rows) else 6, 5 if len(rows) else 3.9),
+                                layout="constrained", squeeze=False)  # fmt: skip
     theirs, axis = results.steps, axes[0][0]
     colours = [colour_of(name.replace("_", " ")) for name in theirs["evaluator"]]
     bars = axis.barh(range(len(theirs)), theirs["relative"], color=colours, height=0.7)
@@ -184,8 +187,9 @@ def steps(results: Results) -> Drawing:
         axis.grid(alpha=0.3)
     what = "What each optimisation step brings, before above after. The thesis's are the gains that its text gives."
     few = sorted({int(n) for n in rows["n_steps"]} - {plots.THESIS_STEPS})
+    back = " The matrix of every step comes back, where nothing else is said." * bool(len(rows))
     scaled = f"; where {' or '.join(map(str, few))} were measured, scaled" if few else ""
-    note = f"Ours: seconds of 100 steps{scaled}." if len(rows) else f"Ours is not measured yet: {MAKE_STUDY_GPU}."
+    note = f"Ours: seconds of 100 steps{scaled}.{back}" if len(rows) else f"Ours is not measured yet: {MAKE_STUDY_GPU}."
     return _drawing("steps", figure, results, what, rows, note)
 
 
@@ -193,15 +197,16 @@ def block_sizes(results: Results) -> Drawing:
     """128, 160 and 192 as in the thesis, then the whole range."""
     rows = measured.blocks(results)
     theirs = results.thesis[(results.thesis["benchmark"] == 3) & results.thesis["block_size"].notna()]
-    figure, axes = plt.subplots(1, 2 if len(rows) else 1, figsize=(11 if len(rows) else 6, 4), layout="constrained",
-                                squeeze=False)  # fmt: skip
+    figure, (axes,) = plt.subplots(1, 3 if len(rows) else 2, figsize=(14 if len(rows) else 8, 4), layout="constrained",
+                                   width_ratios=(2, 1, 3)[: 3 if len(rows) else 2], squeeze=False)  # fmt: skip
     theirs = theirs.sort_values(["evaluator", "block_size", "sample"])
-    names = "thesis\n" + theirs["evaluator"].str.replace("_", " ") + "\n" + theirs["block_size"].astype(str)
-    plots.violins(axes[0][0], pd.DataFrame({"evaluator": names, "seconds": theirs["seconds"]}))
-    axes[0][0].set(title="the thesis, benchmark 3", ylabel="seconds per sample")
+    names = "thesis " + theirs["evaluator"].str.replace("_", " ") + " " + theirs["block_size"].astype(str)
+    plots.spread(axes[:2], pd.DataFrame({"evaluator": names, "results": "every", "seconds": theirs["seconds"]}))
+    axes[0].set(title="the thesis, benchmark 3", xlabel="seconds per sample")
+    axes[1].set(xlabel="sample over median")
     if len(rows):
         table = measured.relative_to_best(results)
-        axis = axes[0][1]
+        axis = axes[2]
         sizes = list(table.columns)
         for (name, times), marker in zip(table.iterrows(), "osD^vP", strict=False):
             thesis = str(name).startswith("thesis")
@@ -233,12 +238,14 @@ def phases(results: Results) -> Drawing | Lacking:
         return Lacking("phases", f"Where the time goes on benchmarks 1, 2 and 3 is not measured yet: {MAKE_STUDY}.")
     rows = rows.assign(panel=plots.benchmark_of(rows))
     rows = rows[~plots.beside_others(rows, rows["source"].eq(plots.SOURCES[1]))]
+    order = rows["results"].map(list(plots.PROTOCOLS).index)
+    rows = rows[order.groupby([rows["panel"], rows["evaluator"]]).rank("dense").eq(1)]
     names = [f"{phase}_s" for phase in bench.PHASES]
-    table = rows.groupby(["panel", "evaluator"], sort=False)[[*names, "total_s"]].median().reset_index()
+    table = rows.groupby(["panel", "results", "evaluator"], sort=False)[[*names, "total_s"]].median().reset_index()
     table = table.sort_values(["panel", "total_s"], kind="stable")
-    names_of = table["evaluator"].str.replace("\n", " ").str.removeprefix("exprkit ")
+    names_of = table["evaluator"].str.removeprefix("exprkit ") + ", " + table["results"].map(plots.PROTOCOLS)
     labels = table["panel"].astype(str) + ": " + names_of
-    figure, axis = plt.subplots(figsize=(9, 0.9 + 0.36 * len(table)), layout="constrained")
+    figure, axis = plt.subplots(figsize=(10, 0.9 + 0.36 * len(table)), layout="constrained")
     left = np.zeros(len(table))
     for name, colour in zip(names, sns.color_palette("viridis", len(names)), strict=True):  # in grey from dark to light
         share = (table[name] / table[names].sum(axis=1)).to_numpy()
@@ -248,25 +255,27 @@ def phases(results: Results) -> Drawing | Lacking:
         axis.annotate(written(total), (1.01, place), va="center", annotation_clip=False)
     axis.set(xlabel="share of a sample; its length at the right", xlim=(0, 1.12))
     axis.invert_yaxis()
-    axis.legend(ncols=len(names), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
-    what = f"Phases of a sample on {listed(sorted(set(rows['panel'])))} (medians)."
-    return _drawing("phases", figure, results, what, rows, *_notes(rows))
+    figure.legend(ncols=len(names), loc="outside upper center", frameon=False)
+    what = (
+        f"Phases of a sample on {listed(sorted(set(rows['panel'])))} (medians), each with the first of these that is"
+        f" measured: {', '.join(plots.PROTOCOLS.values())}."
+    )
+    return _drawing("phases", figure, results, what, rows, *_notes(rows)[1:])
 
 
 def tuning(results: Results) -> Drawing | Lacking:
     """Heat maps over block size and points per thread, and the threads that find no point."""
-    rows = of(results, "blocks", backend="cuda")
+    rows = of(results, "blocks", options="")
     rows = rows[rows["points_per_thread"].notna() & rows["block_size"].notna()]
-    if rows.empty:
+    tuned = next((name for name in TUNED if rows["backend"].eq(name).any()), None)
+    rows = rows[rows["backend"].eq(tuned)]
+    if tuned is None:
         what = "The CUDA interpreter over block size and points a thread is not measured yet"
         return Lacking("tuning", f"{what}: `notebooks/tuning.ipynb` measures it on a machine with an NVIDIA GPU.")
     n_exprs, n_points = rows[["n_exprs", "n_points"]].value_counts().idxmax()  # times of one size, not of several
     rows = rows[rows["n_exprs"].eq(n_exprs) & rows["n_points"].eq(n_points)]
     figure, axes = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained", width_ratios=(1, 1, 0.9))
-    rows = rows.assign(
-        ms=1e3 * rows["step_s"],
-        warps=rows["resident_blocks"] * rows["block_used"] / 32 / measured.WARPS_OF_A_MULTIPROCESSOR,
-    )
+    rows = rows.assign(ms=1e3 * rows["step_s"], warps=measured.occupancy(rows))
     titles = {"ms": "milliseconds a step", "warps": "occupancy and registers per thread"}
     for axis, (column, title) in zip(axes, titles.items(), strict=False):
         table = rows.pivot_table(column, "points_per_thread", "block_size", "median")
@@ -279,8 +288,8 @@ def tuning(results: Results) -> Drawing | Lacking:
         axis.set(title=title, xlabel="threads per block", ylabel="points per thread")
     _excess_panel(axes[2])
     what = (
-        f"The CUDA interpreter on {n_exprs:,} expressions x {n_points:,} points over block size and points per thread;"
-        " occupancy: resident warps over 64."
+        f"{TUNED[tuned]} on {n_exprs:,} expressions x {n_points:,} points over block size and points per thread;"
+        f" occupancy: resident warps over {between(rows['most_warps'].astype(int))}."
     )
     return _drawing("tuning", figure, results, what, rows, "Right: idle threads, by arithmetic.")
 
@@ -378,27 +387,28 @@ def _of_scaling(panels: list[tuple[pd.DataFrame, str]]) -> tuple[str, pd.DataFra
 
 def crossover(results: Results) -> Drawing | Lacking:
     """Which backend wins where, for searches of 1 to 1,000 steps."""
-    rows = of(results, "map", results="loss")
-    files = rows.groupby("file", sort=False)
-    maps = [some for _, one in files for some in measured.maps_of(one) if len(measured.winners(some, 1))]
+    rows = of(results, "map")
+    groups = rows.assign(order=rows["results"].map(list(plots.PROTOCOLS).index)).groupby(["order", "file"])
+    maps = [some for _, one in groups for some in measured.maps_of(one) if len(measured.winners(some, 1))]
     shown = [some["file"].iloc[0] for some in maps]
     if not maps:
         what = "Which backend wins where is not measured yet: that takes the same sizes on two backends of one machine"
         return Lacking("crossover", f"{what}, as `notebooks/scaling.ipynb` measures them, or `make study`.")
-    figure = plt.figure(figsize=(14, 3.5 * len(maps)), layout="constrained")
+    figure = plt.figure(figsize=(14, 3.2 * len(maps)), layout="constrained")
     for part, some in zip(figure.subfigures(len(maps), 1, squeeze=False)[:, 0], maps, strict=True):
         line = part.subplots(1, len(CROSSOVER_STEPS))
         for axis, n_steps in zip(line, CROSSOVER_STEPS, strict=True):
             _winners(axis, measured.winners(some, n_steps))
             axis.set_title(f"{n_steps:,} step{'s' if n_steps > 1 else ''}", fontsize=10)
         names = some["where"] + some["code"].map(plots.CODE).map(" ({})".format).where(some["code"].ne(""), "")
-        part.suptitle("; ".join(sorted(set(names))), fontsize=11)
+        back = plots.PROTOCOLS[some["results"].iloc[0]]
+        part.suptitle(f"{back}: {'; '.join(sorted(set(names)))}", fontsize=11)
         line[0].set_ylabel("expressions")
     rows = rows[rows["file"].isin(shown)]
     what = (
         "The backend with the shortest sample at each size, and how many times longer the next one takes: parsing,"
-        f" preparing and so many steps of squared errors; {sources(rows)} of {between(rows['tokens_each'])} tokens on"
-        " average."
+        f" preparing and so many steps; a line of maps for each of what comes back to the host; {sources(rows)} of"
+        f" {between(rows['tokens_each'])} tokens on average."
     )
     return _drawing("crossover", figure, results, what, rows)
 

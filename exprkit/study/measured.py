@@ -27,11 +27,13 @@ with brought_by("notebooks"):
 
 OWN = "own"  # in a file's place, for samples that a notebook has just taken
 ON_ONE_THREAD = ("numpy",)  # backends whose older samples name as many threads as the machine had
-WARPS_OF_A_MULTIPROCESSOR = 64
+WARPS_OF_AN_H200 = 64  # in files from before a sample told those of its own card, which are all an H200's
+BENCHMARKS = "benchmarks", "benchmark", "results"  # studies that repeat the thesis's
+BACK = {"last": "last matrix only", "loss": "losses only"}  # beside the matrix of every step
+ITEMSIZE = {"float32": 4, "float64": 8}
 WARNINGS = 3  # so many are shown of a record's
 ON_GPU = {"cuda", "ptx"}
-LANES = 128  # arithmetic units of a multiprocessor
-TEXTS, SIZES = bench.CONFIGURATION[:10], bench.CONFIGURATION[10:]
+TEXTS, SIZES = bench.CONFIGURATION[:11], bench.CONFIGURATION[11:]
 SECONDS = [f"{part}_s" for part in (*bench.PHASES, *bench.PARTS, "steps", "total")]
 NO_SAMPLES = pd.DataFrame(  # with the columns that they would have
     dict.fromkeys(TEXTS, "") | dict.fromkeys([*SIZES, *SECONDS, *sides.KERNEL_FACTS], 0.0) | {"cold": False}, index=[0]
@@ -65,14 +67,15 @@ def results_of(samples: pd.DataFrame, by_file: dict[str, dict[str, Any]] | None 
     """Samples with what each figure wants to know of every one."""
     samples = samples if len(samples) else NO_SAMPLES
     compiled = samples["backend"].map({"ptx": "anew"}).fillna("")  # before there was a choice
-    samples = _with_threads(_with_steps(samples))
-    samples = _warm(samples.assign(
+    absent: dict[str, Any] = dict.fromkeys(("device_s", "device_cold_s", "cpu_s", "emit_s", *bench.MEMORY), np.nan)
+    absent |= {"most_warps": WARPS_OF_AN_H200, "options": ""}
+    samples = _on_host(_warm(_with_threads(samples).assign(
         code=samples["code"].fillna(compiled) if "code" in samples else compiled, file=samples.get("file", OWN),
-        **{name: np.nan for name in ("device_s", "device_cold_s") if name not in samples},
-    ))  # fmt: skip
+        **{name: samples[name].fillna(value) if name in samples else value for name, value in absent.items()},
+    )))  # fmt: skip
     samples = samples[samples[["total_s", "step_s"]].notna().all(axis=1)]  # the others measured nothing
     where = samples["backend"] + ", " + samples["device"].map(short)
-    for name, usual in (("precision", "fast"), ("dtype", "float32")):  # as the thesis computes
+    for name, usual in (("precision", "fast"), ("dtype", "float32"), ("options", "")):  # as the thesis computes
         where += (", " + samples[name]).where(samples[name].ne(usual), "")
     each = {name: samples[f"n_{name}"] / samples["n_exprs"] for name in ("tokens", "params")}
     samples = samples.assign(
@@ -82,13 +85,16 @@ def results_of(samples: pd.DataFrame, by_file: dict[str, dict[str, Any]] | None 
     return Results(samples, data.thesis_samples(), data.thesis_steps(), by_file or {})
 
 
-def _with_steps(samples: pd.DataFrame) -> pd.DataFrame:
-    """Files from before there was ``steps_s``: waiting for a step's losses was counted as downloading them."""
-    n_steps, steps_s = samples["n_steps"], samples.get("steps_s", pd.Series(np.nan, samples.index))
-    waited = (samples["download_s"] * (n_steps - 1) / n_steps).where(samples["results"].ne("last"), 0.0)
-    steps = steps_s.fillna(samples["evaluate_s"] + waited)
-    step = samples["step_s"].mask(steps_s.isna() & n_steps.gt(1), steps / (n_steps - 1).clip(lower=1))
-    return samples.assign(steps_s=steps, step_s=step)
+def _on_host(samples: pd.DataFrame) -> pd.DataFrame:
+    """With the samples of a backend of the host as those of every step's matrix and of the last step's.
+
+    Both lie where they are wanted as soon as they are made, so that one measurement stands for the two.
+    """
+    rows = samples[~samples["backend"].isin(ON_GPU) & samples["results"].isin(("every", "last"))]
+    keys = [name for name in (*bench.CONFIGURATION, "device", "file") if name in samples and name != "results"]
+    both = rows.groupby(keys, dropna=False)["results"].transform("nunique").eq(2)
+    twins = rows[~both].assign(results=rows["results"].map({"every": "last", "last": "every"}))
+    return pd.concat([samples, twins]).sort_values("file", kind="stable", ignore_index=True)
 
 
 def _with_threads(samples: pd.DataFrame) -> pd.DataFrame:
@@ -189,12 +195,13 @@ def in_words(samples: pd.DataFrame) -> list[str]:
         spread = f"{plots.written(row['q25_s'])} to {plots.written(row['q75_s'])}"
         said = (
             f"{row['backend']}, {short(row['device'])}: {row['n_exprs']:,} expressions x {row['n_points']:,} points x"
-            f" {row['n_steps']:,} steps in {plots.written(row['median_s'])} (quartiles {spread})"
+            f" {row['n_steps']:,} steps, {plots.PROTOCOLS.get(row['results'], row['results'])}, in"
+            f" {plots.written(row['median_s'])} (quartiles {spread})"
         )
         thesis = theirs[theirs["panel"] == number].groupby("evaluator", sort=False)["seconds"].median()
         beside = [f"{name.removeprefix('thesis ')} {plots.written(seconds)}"
-                  for name, seconds in thesis.rename(lambda name: name.replace("\n", " ")).items()]  # fmt: skip
-        sentences.append(f"{said}; the thesis, on its machine: {', '.join(beside)}" if beside else said)
+                  for name, seconds in thesis.items()]  # fmt: skip
+        sentences.append(f"{said}; the thesis, with every step's: {', '.join(beside)}" if beside else said)
     return sentences
 
 
@@ -207,32 +214,34 @@ def of(results: Results, /, *studies: str, **equal: Any) -> pd.DataFrame:
 
 
 def medians(results: Results) -> pd.DataFrame:
-    """Median and quartiles of every evaluator on every benchmark, the thesis's and ours, in seconds."""
-    parts = [plots.thesis_samples(results.thesis), plots.own_samples(results.samples)]
+    """Median, quartiles and deviation of every evaluator, protocol and benchmark, the thesis's and ours, in seconds."""
+    parts = [plots.thesis_samples(results.thesis), plots.own_samples(benchmarks(results))]
     table = pd.concat([part for part in parts if len(part)], ignore_index=True)
-    table = table[table["panel"] != plots.OTHER]
-    table["evaluator"] = table["evaluator"].str.replace("\n", " ")
-    seconds = table.groupby(["panel", "evaluator"], sort=False)["seconds"]
-    quartiles = {f"q{share:.0%}"[:-1]: seconds.quantile(share) for share in (0.25, 0.75)}
-    table = pd.DataFrame({"samples": seconds.size(), "median": seconds.median(), **quartiles}).reset_index()
-    return table.rename(columns={"panel": "benchmark"}).sort_values(["benchmark", "median"])
+    table = table[table["panel"] != plots.OTHER].assign(results=table["results"].map(plots.PROTOCOLS))
+    seconds = table.groupby(["panel", "results", "evaluator"], sort=False)["seconds"]
+    spread = {f"q{share:.0%}"[:-1]: seconds.quantile(share) for share in (0.25, 0.75)} | {"sd": seconds.std()}
+    table = pd.DataFrame({"samples": seconds.size(), "median": seconds.median(), **spread}).reset_index()
+    table["results"] = pd.Categorical(table["results"], list(plots.PROTOCOLS.values()))
+    return table.rename(columns={"panel": "benchmark"}).sort_values(["benchmark", "results", "median"])
 
 
 def benchmarks(results: Results) -> pd.DataFrame:
-    """Our samples of the thesis's benchmarks."""
-    rows = pd.concat([of(results, "benchmarks", "benchmark"), per_expression(results)])
+    """Our samples of the thesis's benchmarks, of all protocols."""
+    rows = pd.concat([of(results, *BENCHMARKS), per_expression(results)])
     return rows[plots.benchmark_of(rows) != plots.OTHER]
 
 
 def per_expression(results: Results) -> pd.DataFrame:
     """Samples of ``scaled_from`` steps with a launch per expression, as they would have been with the thesis's 100."""
     rows = of(results, "launches", "steps", "benchmarks")
-    rows = rows[rows["dispatch"].ne("") & rows["block_size"].isna() & rows["n_steps"].between(2, plots.THESIS_STEPS)]
-    few = rows["n_steps"].lt(plots.THESIS_STEPS)
-    whole = rows[few].assign(total_s=seconds_for(rows[few], plots.THESIS_STEPS), n_steps=plots.THESIS_STEPS,
-                             scaled_from=rows.loc[few, "n_steps"])  # fmt: skip
-    steps = whole["step_s"] * (plots.THESIS_STEPS - 1)
-    return whole.assign(evaluate_s=steps, steps_s=steps)
+    own = rows["dispatch"].ne("") & rows["block_size"].isna() & rows["options"].eq("")
+    rows = rows[own & rows["n_steps"].between(2, plots.THESIS_STEPS - 1)]
+    more = (plots.THESIS_STEPS - 1) / (rows["n_steps"] - 1)
+    each = more.where(rows["results"].ne("last"), 1)  # the last step's matrix is brought back once
+    return rows.assign(
+        total_s=seconds_for(rows, plots.THESIS_STEPS), n_steps=plots.THESIS_STEPS, scaled_from=rows["n_steps"],
+        evaluate_s=rows["evaluate_s"] * more, download_s=rows["download_s"] * each, steps_s=rows["steps_s"] * more,
+    )  # fmt: skip
 
 
 def seconds_for(samples: pd.DataFrame, n_steps: int) -> pd.Series:
@@ -243,19 +252,23 @@ def seconds_for(samples: pd.DataFrame, n_steps: int) -> pd.Series:
 def own_steps(rows: pd.DataFrame) -> list[tuple[str, float]]:
     """From the thesis's way to ours: what it is, and the seconds of a sample of 100 steps."""
     steps = []
-    keys = ["backend", "code", "dispatch", "n_steps", "points_per_thread", "block_size", "precision"]
-    for (backend, code, dispatch, n_steps, points, block, precision), one in rows.groupby(keys, dropna=False):
+    keys = ["backend", "code", "dispatch", "options", "n_steps", "points_per_thread", "block_size", "precision",
+            "results"]  # fmt: skip
+    for (backend, code, dispatch, options, n_steps, points, block, precision, comes_back), one in rows.groupby(
+        keys, dropna=False
+    ):
         seconds = seconds_for(one, plots.THESIS_STEPS).median()
         if n_steps == 1:
             name, seconds = "everything anew at every step", one["total_s"].median() * plots.THESIS_STEPS
         elif dispatch:
-            name = dispatch
+            name = ", ".join([dispatch, *([f"block {block}"] if not pd.isna(block) else []), *filter(None, [options])])
         elif backend == "ptx":
             name = "compiled once" if code == "anew" else "machine code from the cache"
         elif not pd.isna(points):
             name = f"one launch, {points} points per thread, block {block}"
         else:
             name = "as exprkit chooses" + ("" if precision == "fast" else f", {precision}")
+        name += "" if comes_back == "every" else f", {BACK[comes_back]}"
         steps.append((backend == "ptx", ("transpiler: " if backend == "ptx" else "interpreter: ") + name, seconds))
     return [(name, seconds) for _, name, seconds in sorted(steps, key=lambda one: (one[0], -one[2]))]
 
@@ -274,7 +287,7 @@ def map_seconds(rows: pd.DataFrame, n_steps: int) -> pd.DataFrame:
 
 def blocks(results: Results) -> pd.DataFrame:
     """Our samples of benchmark 3 with a chosen block size."""
-    rows = of(results, "blocks", "launches")
+    rows = of(results, "blocks", "launches", options="")
     n_exprs, n_points = plots.BENCHMARKS[3]
     return rows[rows["block_size"].notna() & rows["n_exprs"].eq(n_exprs) & rows["n_points"].eq(n_points)]
 
@@ -293,7 +306,7 @@ def relative_to_best(results: Results) -> pd.DataFrame:
 def best_points(rows: pd.DataFrame) -> pd.DataFrame:
     """Of each evaluator and block size the samples with the best number of points per thread."""
     rows = rows[rows["code"].ne("anew") | ~rows["code"].eq("kept").any()]
-    rows = rows.assign(evaluator=rows["evaluator"].str.replace("\n", " "), points=rows["points_per_thread"].fillna(0))
+    rows = rows.assign(points=rows["points_per_thread"].fillna(0))
     keys = ["evaluator", "block_size"]
     each = rows.groupby([*keys, "points"], as_index=False)["step_s"].median()
     best = each.loc[each.groupby(keys)["step_s"].idxmin(), [*keys, "points"]]
@@ -306,9 +319,14 @@ def kernel_table(results: Results) -> pd.DataFrame:
     rows = rows[rows["points_per_thread"].notna() & rows["registers"].notna()]
     if rows.empty:
         return pd.DataFrame()
-    rows = rows.assign(occupancy=rows["resident_blocks"] * rows["block_used"] / 32 / WARPS_OF_A_MULTIPROCESSOR)
+    rows = rows.assign(occupancy=occupancy(rows))
     shown = ["step_s", "registers", "local_bytes", "shared_bytes", "resident_blocks", "occupancy"]
-    return rows.groupby(["where", "block_size", "points_per_thread"])[shown].median().reset_index()
+    return rows.groupby(["where", "options", "block_size", "points_per_thread"])[shown].median().reset_index()
+
+
+def occupancy(rows: pd.DataFrame) -> pd.Series:
+    """Resident warps over the most that a multiprocessor of the card holds."""
+    return rows["resident_blocks"] * rows["block_used"] / 32 / rows["most_warps"]
 
 
 def with_code(rows: pd.DataFrame, both: bool) -> pd.DataFrame:
@@ -345,7 +363,7 @@ def kernels(rows: pd.DataFrame) -> pd.DataFrame:
     keys = ["file", "where", "results", "precision", "dtype", "dispatch", "source", *sizes]
     table = timed.groupby(keys, as_index=False, dropna=False)["seconds"].median()
     nodes = table["n_tokens"] * table["n_points"]
-    size = table["dtype"].map({"float32": 4, "float64": 8})
+    size = table["dtype"].map(ITEMSIZE)
     matrix = table["results"].ne("loss") * table["n_exprs"] * table["n_points"] * size
     moved = matrix + table["n_points"] * (table["n_vars"] + 1) * size + 8 * table["n_tokens"]
     return table.assign(nodes_per_s=nodes / table["seconds"], nodes_per_byte=nodes / moved)
@@ -358,6 +376,6 @@ def roofs_of(record: dict[str, Any], backends: Iterable[str]) -> list[tuple[str,
         lines.append(("host memory", roofs["host_bytes_per_s"], np.inf))
     gpus = [machine["gpu"] for machine in record.get("machines", [record]) if "gpu" in machine]
     if "gpu_bytes_per_s" in roofs and gpus and used & ON_GPU:
-        clock = 1e6 * (gpus[0]["most_sm_mhz"] or np.inf)
-        lines.append((gpus[0]["name"], roofs["gpu_bytes_per_s"], gpus[0]["multiprocessors"] * LANES * clock))
+        units = gpus[0]["multiprocessors"] * sides.lanes_of(gpus[0])
+        lines.append((gpus[0]["name"], roofs["gpu_bytes_per_s"], units * 1e6 * (gpus[0]["most_sm_mhz"] or np.inf)))
     return lines

@@ -1,4 +1,4 @@
-"""How figures are drawn: violins on a log axis, one colour per evaluator, the same bytes each time.
+"""How figures are drawn: medians on a log axis, spreads beside, one colour per evaluator, the same bytes each time.
 
 In: what ``bench`` measures and what the thesis published.  Out: axes, names, colours and numbers in words, of which
 ``figures`` composes the study's figures.
@@ -7,7 +7,7 @@ In: what ``bench`` measures and what the thesis published.  Out: axes, names, co
     >>> from exprkit.study import plots
     >>> figure = plots.comparison(thesis=data.thesis_samples())
     >>> len(figure.axes)
-    3
+    6
 """
 
 from __future__ import annotations
@@ -36,7 +36,12 @@ SOURCES = ("exhaustive", "esr")  # of expressions like the thesis's; the first i
 THESIS_STEPS = 100
 THESIS_BEST_BLOCK = {"gpu_interpreter": 128, "gpu_transpiler": 160}
 OTHER = "other"
+PROTOCOLS = {  # what comes back: what it is called, the thesis's own first; and its mark in figures
+    "every": "matrix of every step", "last": "matrix of the last step", "loss": "losses only",
+}  # fmt: skip
+MARKS = dict(zip(PROTOCOLS, "o^s", strict=True))
 CODE = {"anew": "compiling", "kept": "from cache"}  # what a sample of the transpiler does about machine code
+SPREAD = 0.7, 1.5  # of samples over their median, as far as it is shown
 REPEATED = "247 repeated"
 
 # seaborn's colour-blind palette; the thesis's evaluators have the colour of what exprkit has in their place
@@ -63,10 +68,10 @@ class Lacking(NamedTuple):
 # ── samples as the figures want them ─────────────────────────────────────────────────
 
 
-def comparison(
-    samples: pd.DataFrame | None = None, thesis: pd.DataFrame | None = None, stacked: bool = False
-) -> Figure:
-    """Seconds of a sample, a panel for each of the thesis's benchmarks, one more for runs of other sizes.
+def comparison(samples: pd.DataFrame | None = None, thesis: pd.DataFrame | None = None) -> Figure:
+    """Seconds of a sample, a row of panels for each of the thesis's benchmarks, one more for runs of other sizes.
+
+    At the left the medians, a mark for each protocol; at the right how far the samples lie apart.
 
     Parameters
     ----------
@@ -74,8 +79,6 @@ def comparison(
         From ``bench.measure``, of one run or several put together.
     thesis
         From ``data.thesis_samples``; at its best block size.
-    stacked
-        The panels below each other, for many evaluators on a narrow page.
 
     Returns
     -------
@@ -83,33 +86,38 @@ def comparison(
     """
     parts = [part for part in (thesis_samples(thesis), own_samples(samples)) if len(part)]
     table = pd.concat(parts, ignore_index=True)
-    titles: dict[Any, str] = {n: "benchmark {}\n{:,} x {:,}".format(n, *size) for n, size in BENCHMARKS.items()}
+    titles: dict[Any, str] = {n: "benchmark {}, {:,} x {:,}".format(n, *size) for n, size in BENCHMARKS.items()}
     titles[OTHER] = "other sizes"
     shown = [panel for panel in titles if (table["panel"] == panel).any()]
-    counts = [max(table.loc[table["panel"] == panel, "evaluator"].nunique(), 2) for panel in shown]  # room for a title
-    n_rows, n_columns = (len(shown), 1) if stacked else (1, len(shown))
-    size = (1.0 + 0.95 * max(counts), 3.0 * n_rows) if stacked else (1.0 + 0.85 * sum(counts), 4.4)
-    figure, axes = plt.subplots(n_rows, n_columns, figsize=size, sharey=True, layout="constrained", squeeze=False,
-                                width_ratios=None if stacked else counts)  # fmt: skip
-    for axis, panel in zip(axes.flat, shown, strict=True):
-        violins(axis, table[table["panel"] == panel])
-        axis.set_title(titles[panel].replace("\n", ", " if stacked else "\n"))
-        axis.margins(y=0.2 if stacked else 0.1)  # for the medians above
-    for axis in axes[:, 0]:
-        axis.set_ylabel("seconds per sample")
+    counts = [table.loc[table["panel"] == panel, "evaluator"].nunique() for panel in shown]
+    figure, axes = plt.subplots(
+        len(shown), 2, figsize=(11, 1 + sum(0.7 + 0.3 * count for count in counts)), layout="constrained",
+        squeeze=False, sharex="col", height_ratios=[count + 1 for count in counts], width_ratios=(3, 1),
+    )  # fmt: skip
+    marked = [name for name in PROTOCOLS if table["results"].eq(name).any()]
+    for pair, panel in zip(axes, shown, strict=True):
+        spread(pair, table[table["panel"] == panel], marked)
+        pair[0].set_title(titles[panel], loc="left")
+    axes[-1][0].set_xlabel("seconds per sample")
+    axes[-1][1].set_xlabel("sample over median")
+    handles = [plt.Line2D([], [], marker=MARKS[name], linestyle="", color="0.4", label=PROTOCOLS[name])
+               for name in marked]  # fmt: skip
+    figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False)
     plt.close(figure)  # a notebook shows what a cell returns; once is enough
     return figure
 
 
 def thesis_samples(samples: pd.DataFrame | None) -> pd.DataFrame:
-    """The thesis's samples at each evaluator's best block size: columns panel, evaluator, seconds."""
+    """The thesis's samples at each evaluator's best block size: columns panel, evaluator, results, seconds."""
     if samples is None:
         return pd.DataFrame()
     best = samples["evaluator"].map(THESIS_BEST_BLOCK)
     only = ~samples.groupby(["benchmark", "evaluator"])["block_size"].transform("nunique").gt(1)
     kept = samples[only | (samples["block_size"] == best)]
-    names = "thesis\n" + kept["evaluator"].str.replace("_", "\n")
-    return pd.DataFrame({"panel": kept["benchmark"].astype(object), "evaluator": names, "seconds": kept["seconds"]})
+    return pd.DataFrame({
+        "panel": kept["benchmark"].astype(object), "evaluator": "thesis " + kept["evaluator"].str.replace("_", " "),
+        "results": "every", "seconds": kept["seconds"],
+    })  # fmt: skip
 
 
 def own_samples(samples: pd.DataFrame | None) -> pd.DataFrame:
@@ -118,32 +126,32 @@ def own_samples(samples: pd.DataFrame | None) -> pd.DataFrame:
         return pd.DataFrame()
     warm = samples[~samples["cold"]] if "cold" in samples else samples
     table = pd.DataFrame({
-        "panel": benchmark_of(warm), "evaluator": evaluator_of(warm), "seconds": warm["total_s"],
-        "source": warm["source"],
+        "panel": benchmark_of(warm), "evaluator": evaluator_of(warm), "results": warm["results"],
+        "seconds": warm["total_s"], "source": warm["source"],
     })  # fmt: skip
     other = table["panel"] == OTHER
     odd = warm[other]
     exprs, points = (odd[name].map("{:,}".format).astype(str) for name in ("n_exprs", "n_points"))
-    size = exprs + " x " + points + "\n" + odd["source"] + ", " + odd["n_steps"].astype(str) + " steps"
-    table.loc[other, "evaluator"] += "\n" + size
+    size = exprs + " x " + points + " " + odd["source"] + ", " + odd["n_steps"].astype(str) + " steps"
+    table.loc[other, "evaluator"] += " " + size
     repeated = table["source"].eq(SOURCES[1]) & ~other
-    table.loc[repeated, "evaluator"] += "\n" + REPEATED
+    table.loc[repeated, "evaluator"] += " " + REPEATED
     table = table[~beside_others(table, repeated)].drop(columns="source")
-    return table.sort_values("evaluator", key=lambda names: names.str.replace("\nper-", "~"), kind="stable")
+    return table.sort_values("evaluator", key=lambda names: names.str.replace(" per-", "~"), kind="stable")
 
 
 def beside_others(table: pd.DataFrame, repeated: pd.Series) -> pd.Series:
     """Which repeated expressions have a panel and evaluator that were also measured with different ones."""
-    names = table["panel"].astype(str) + table["evaluator"].str.removesuffix("\n" + REPEATED)
+    names = table["panel"].astype(str) + table["evaluator"].str.removesuffix(" " + REPEATED)
     return repeated & names.isin(names[~repeated])
 
 
 def benchmark_of(samples: pd.DataFrame) -> pd.Series:
-    """Which of the thesis's benchmarks each row repeats."""
+    """Which of the thesis's benchmarks each row repeats, whichever matrix or losses come back."""
     numbers = pd.Series(OTHER, samples.index, dtype=object)
-    like = samples["n_steps"].eq(THESIS_STEPS) & samples["source"].isin(SOURCES)
-    if "results" in samples:
-        like &= samples["results"].eq("last") & samples["block_size"].isna() & samples["points_per_thread"].isna()
+    like = samples["n_steps"].eq(THESIS_STEPS) & samples["source"].isin(SOURCES) & samples["results"].isin(PROTOCOLS)
+    like &= pd.Series(samples.get("options", ""), samples.index).eq("")
+    like &= samples["block_size"].isna() & samples["points_per_thread"].isna()
     for number, (n_exprs, n_points) in BENCHMARKS.items():
         numbers[like & samples["n_exprs"].eq(n_exprs) & samples["n_points"].eq(n_points)] = number
     return numbers
@@ -152,10 +160,12 @@ def benchmark_of(samples: pd.DataFrame) -> pd.Series:
 def evaluator_of(samples: pd.DataFrame) -> pd.Series:
     """What each row is called in a figure: backend, how it launches, precision, where it ran."""
     nothing = pd.Series("", samples.index)
-    dispatch, code, where = (samples.get(name, nothing).fillna("") for name in ("dispatch", "code", "device"))
-    names = "exprkit\n" + samples["backend"]
-    for part in (dispatch, code.map(CODE).fillna(""), samples["precision"], where.map(short)):
-        names += ("\n" + part).where(part != "", "")
+    dispatch, options, code, where = (
+        samples.get(name, nothing).fillna("") for name in ("dispatch", "options", "code", "device")
+    )
+    names = "exprkit " + samples["backend"]
+    for part in (dispatch, options, code.map(CODE).fillna(""), samples["precision"], where.map(short)):
+        names += (" " + part).where(part != "", "")
     return names
 
 
@@ -166,30 +176,43 @@ def short(device: str) -> str:
 
 def colour_of(evaluator: str) -> Any:
     """The colour of an evaluator or backend by its name."""
-    words = f" {evaluator} ".replace("\n", " ")
+    words = f" {evaluator} ".replace(",", " ")
     return sns.color_palette("colorblind")[next((_COLOURS[name] for name in _COLOURS if f" {name} " in words), 9)]
 
 
 # ── drawing ──────────────────────────────────────────────────────────────────────────
 
 
-def violins(axis: Axes, table: pd.DataFrame) -> None:
-    """Violins on a log axis, each with its median written above."""
+def spread(axes: Sequence[Axes], table: pd.DataFrame, protocols: Sequence[str] = ("every",)) -> None:
+    """A line for each evaluator: medians on a log axis, written at its end; and violins of samples over their median.
+
+    Violins are of the first protocol that an evaluator was measured with.
+    """
+    axis, beside = axes
     names = list(dict.fromkeys(table["evaluator"]))
+    medians = table.groupby(["evaluator", "results"])["seconds"].median().unstack().reindex(columns=protocols)
+    for place, name in enumerate(names):
+        found = medians.loc[name]
+        for protocol, seconds in found.items():
+            axis.plot(seconds, place, MARKS[str(protocol)], color=colour_of(name), markersize=6)
+        said = " / ".join("-" if seconds != seconds else written(seconds) for seconds in found)
+        axis.annotate(said, (1.01, place), xycoords=axis.get_yaxis_transform(), va="center", fontsize=8)
+    axis.set_yticks(range(len(names)), names, fontsize=8)
+    axis.set_ylim(len(names) - 0.5, -0.5)
+    axis.semilogx()
+    axis.grid(axis="both", which="major", alpha=0.3)
+    first = table["evaluator"].map(medians.notna().idxmax(axis=1))
+    shown = table[table["results"].eq(first)]
     with quiet():
         sns.violinplot(
-            table, x="evaluator", y="seconds", hue="evaluator", palette={name: colour_of(name) for name in names},
-            legend=False, ax=axis, log_scale=(False, True), cut=0, inner="quart", density_norm="width",
-            fill=False, linewidth=2,
+            shown.assign(over=shown["seconds"] / shown.groupby("evaluator")["seconds"].transform("median")),
+            x="over", y="evaluator", hue="evaluator", palette={name: colour_of(name) for name in names}, order=names,
+            legend=False, ax=beside, cut=0, inner="quart", density_norm="width", linewidth=1,
         )  # fmt: skip
-    for place, (_, seconds) in enumerate(table.groupby("evaluator", sort=False)["seconds"]):
-        axis.annotate(
-            written(seconds.median()), (place, seconds.max()), xytext=(0, 4), textcoords="offset points", ha="center"
-        )
-    axis.set(xlabel="")
-    axis.tick_params(axis="x", labelsize=8)
-    axis.margins(y=0.1)
-    axis.grid(axis="y", which="major", alpha=0.3)
+    beside.set(ylabel="", yticks=[], xlabel="")
+    beside.set_ylim(len(names) - 0.5, -0.5)
+    beside.set_xlim(*SPREAD)
+    beside.grid(axis="x", alpha=0.3)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """Fitted expressions in order: by loss, by description length, and the front of both; with figures.
 
-After ``fit`` and ``description``, for ``notebooks/fit.ipynb``.
+After ``fit`` and ``description_length``, for populations of one's own; ``ek.exhaustive_search`` ranks what it finds.
 
     >>> import exprkit as ek
     >>> from exprkit.study import ranking
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from exprkit.data import Dataset
-    from exprkit.fitting.fit import FitResult
+    from exprkit.fitting.fit_result import FitResult
 
 SHOWN = 60  # characters of an expression in a title
 NATS = 0.01  # a likelihood ratio of one per cent says nothing; less is rounding, or where a fit stopped ...
@@ -99,6 +99,6 @@ def best_figure(ranked: pd.DataFrame, result: FitResult, data: Dataset, n: int =
         axes.set_title(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…", fontsize=9)
         axes.set_xlabel(data.variables[-1])
     rows[0, 0].set_ylabel("target")
-    rows[0, 0].legend()
+    rows[0, 0].legend(title=f"colour: {data.variables[0]}" if data.X.shape[1] > 1 else None)
     plt.close(figure)
     return figure

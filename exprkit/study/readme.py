@@ -80,19 +80,43 @@ EVOGP = {362: 0.15e-3, 10_860: 2.1e-3}
 
 
 def headline(folder: Path) -> str:
-    """The few numbers that matter most, and what stands beside them."""
-    medians, lines = _samples(folder), []
-    if len(medians):  # a search's expressions are all different, and new in every sample
-        kept = medians["source"].eq("all different") & medians["code"].ne("kept") & medians["scaled_from"].isna()
-        medians = medians[kept]
-    for benchmark, rows in medians.groupby("benchmark") if len(medians) else ():
-        best, cpu = rows.loc[rows["median_s"].idxmin()], rows[rows["backend"] == "cpu"]
-        both = [best, *([cpu.loc[cpu["median_s"].idxmin()]] if len(cpu) and best["backend"] != "cpu" else [])]
-        ours = "; ".join(f"**{_seconds(row['median_s'])}** `{row['backend']}`, {row['device']}" for row in both)
-        size = f"{best['n_exprs']:,} expressions x {best['n_points']:,}"
-        what = f"benchmark {benchmark}: {size} points, parsed, prepared, 100 steps"
-        theirs = f"the thesis: {_seconds(best['thesis_cpu'])} on its CPU, {_seconds(best['thesis_gpu'])} on its GPU"
-        lines.append((what, ours, theirs))
+    """The thesis's benchmarks by what comes back; then the few other numbers that matter most."""
+    return f"{_protocols(_samples(folder))}\n\n{_beside_others(folder)}".strip()
+
+
+def _protocols(medians: pd.DataFrame) -> str:
+    """A line for each benchmark and protocol: the thesis, the CPU of every machine, the GPU; the least in bold."""
+    if medians.empty:
+        return NOT_MEASURED
+    alone = medians["scaled_from"].isna() & medians["dispatch"].eq("") & medians["dtype"].eq("float32")
+    new = medians["source"].eq("all different") & medians["code"].ne("kept")  # as a search's expressions are
+    medians = medians[alone & new & medians["precision"].eq("fast")]
+    cpus, gpus = (medians[medians["backend"].isin(names)] for names in ({"cpu"}, measured.ON_GPU))
+    most = cpus.loc[cpus.groupby("file")["threads"].idxmax()].sort_values("threads")
+    beside = {one.file: f"`cpu`, {plots.short(one.device)}" + ", the GPU's host" * (one.file in set(gpus["file"]))
+              for one in most.itertuples()}  # fmt: skip
+    devices = [plots.short(device) for device in dict.fromkeys(gpus["device"])]
+    lines = []
+    for (number, name), rows in medians.groupby(["benchmark", "results"], sort=False):
+        theirs = map(_seconds, rows[["thesis_cpu", "thesis_gpu"]].iloc[0]) if name == "every" else ("", "")
+        own = rows[rows["device"].isin(most["device"])]
+        cells = {beside[one.file]: (one.median_s, "") for one in own.itertuples() if one.backend == "cpu"}
+        on_gpu = rows[rows["backend"].isin(measured.ON_GPU)].sort_values("median_s", ascending=False)
+        cells |= {plots.short(one.device): (one.median_s, f" `{one.backend}`") for one in on_gpu.itertuples()}
+        all_told = len(cells) == len(beside) + len(devices)
+        least = min(seconds for seconds, _ in cells.values()) if all_told else None
+        said = {column: f"{'**' * (value == least)}{_seconds(value)}{'**' * (value == least)}{behind}"
+                for column, (value, behind) in cells.items()}  # fmt: skip
+        size = "{:,} x {:,}".format(*rows[["n_exprs", "n_points"]].iloc[0])
+        columns = [*beside.values(), *devices]
+        lines.append((f"{number}: {size}", plots.PROTOCOLS[name], *theirs, *(said.get(one, "") for one in columns)))
+    head = ("benchmark", "what comes back", "the thesis, CPU", "the thesis, best GPU", *beside.values(), *devices)
+    return table(head, lines)
+
+
+def _beside_others(folder: Path) -> str:
+    """Beside peers: values and losses on a CPU, new populations on a GPU, fits."""
+    lines = []
     if (rows := _read(folder / "peers.csv")) is not None:
         seconds = rows.set_index(["workload", "n_points", "threads", "method"])["seconds"]
         for points, threads, peer in ((362, 1, "pyoperon"), (10_860, 1, "pyoperon"), (10_860, 2, "jax")):
@@ -114,11 +138,11 @@ def headline(folder: Path) -> str:
         )
         what = "a fit from a random start x 362, one CPU thread"
         lines.append((what, f"**{own}**, reaches the best known loss in {reached}", f"pyoperon: {its}, {its_reached}"))
-    return table(("what", "exprkit", "beside it"), lines) if lines else NOT_MEASURED
+    return table(("what", "exprkit", "beside it"), lines) if lines else ""
 
 
 def _samples(folder: Path) -> pd.DataFrame:
-    """Medians of the thesis's benchmarks by configuration, fastest first, the thesis's beside each."""
+    """Medians of the thesis's benchmarks by configuration, its protocol first, then the fastest, and the thesis's."""
     recorded = measured.read_results(folder)
     rows = measured.benchmarks(recorded)
     if rows.empty:
@@ -131,7 +155,8 @@ def _samples(folder: Path) -> pd.DataFrame:
     theirs = measured.thesis_medians(recorded)
     cpu, gpu = theirs["cpu_interpreter"], theirs.drop(columns="cpu_interpreter").min(axis=1)
     medians = medians.assign(thesis_cpu=medians["benchmark"].map(cpu), thesis_gpu=medians["benchmark"].map(gpu))
-    return medians.sort_values(["benchmark", "source", "median_s"])
+    order = medians["results"].map(list(plots.PROTOCOLS).index)
+    return medians.assign(order=order).sort_values(["benchmark", "order", "source", "median_s"])
 
 
 def results(folder: str | Path) -> str:
@@ -139,21 +164,33 @@ def results(folder: str | Path) -> str:
     medians = _samples(Path(folder))
     if medians.empty:
         return NOT_MEASURED
-    head = ("benchmark", "expressions x points", "exprkit", "on", "median", "quartiles", "of it parsing", "thesis, CPU",
-            "thesis, best GPU")  # fmt: skip
     machines = "\n".join(dict.fromkeys(_machines(Path(folder))))
-    return f"{table(head, [_result(row) for row in medians.itertuples()])}\n\n{machines}"
+    cells = pd.DataFrame([_result(row) for row in medians.itertuples()])
+    cells = cells.loc[:, cells.ne("").any()]
+    return f"{table(cells.columns, cells.to_numpy())}\n\n{machines}"
 
 
-def _result(row: Any) -> tuple[str, ...]:
+def _result(row: Any) -> dict[str, str]:
     scaled = "" if pd.isna(row.scaled_from) else f"({row.scaled_from:.0f} steps, scaled)"
     way = " ".join(filter(None, (f"`{row.backend}`", row.dispatch, scaled, plots.CODE.get(row.code))))
-    size = f"{row.n_exprs:,} ({row.source}) x {row.n_points:,}"
-    return (
-        str(row.benchmark), size, f"{way}, {row.precision}, {row.dtype}", row.device,
-        f"**{_seconds(row.median_s)}**", f"{_seconds(row.q25_s)} to {_seconds(row.q75_s)}",
-        *map(_seconds, (row.parse_s, row.thesis_cpu, row.thesis_gpu)),
-    )  # fmt: skip
+    theirs = row.results == "every"
+    return {
+        "benchmark": str(row.benchmark), "expressions x points": f"{row.n_exprs:,} ({row.source}) x {row.n_points:,}",
+        "comes back": plots.PROTOCOLS[row.results], "exprkit": f"{way}, {row.precision}, {row.dtype}", "on": row.device,
+        "median": f"**{_seconds(row.median_s)}**", "standard deviation": _known(_seconds, row.sd_s),
+        "samples": str(row.samples), "of it parsing": _seconds(row.parse_s),
+        "threads busy": _known("{:.1f}".format, row.busy_threads),
+        "memory, host": _known(_gigabytes, row.host_bytes), "memory, device": _known(_gigabytes, row.device_bytes),
+        "thesis, CPU": _seconds(row.thesis_cpu) * theirs, "thesis, best GPU": _seconds(row.thesis_gpu) * theirs,
+    }  # fmt: skip
+
+
+def _known(write: Callable[[float], str], value: float) -> str:
+    return "" if pd.isna(value) else write(value)
+
+
+def _gigabytes(count: float) -> str:
+    return f"{count / 1e9:.3g} GB"
 
 
 def _machines(folder: Path) -> Iterator[str]:

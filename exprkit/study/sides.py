@@ -19,6 +19,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -33,11 +34,22 @@ from exprkit.runtime import machine
 NOT_HELD_BACK = 0x1 | 0x2  # NVML's reasons for a lower clock that are none: idle, and a clock that somebody chose
 COPIED, COPIES = 256 << 20, 7  # bytes, times
 WRITTEN, WRITTEN_TIMES = 256 << 20, 32  # bytes, times: longer than the host takes to queue two steps
+CLEAR = Path("/proc/self/clear_refs")  # "5" written there makes the peak of resident memory the present one
 FOLDER = "EXPRKIT_CACHE_DIR"
 KERNEL_FACTS = {  # column: what the engine calls it
     "registers": "registers", "local_bytes": "local_bytes", "shared_bytes": "shared_bytes",
     "block_used": "block_size", "points_used": "points_per_thread", "resident_blocks": "resident_blocks",
 }  # fmt: skip
+
+
+# Results of 32-bit arithmetic a clock and multiprocessor, where they are not 128, by compute capability (CUDA C++
+# Programming Guide, "Arithmetic Instructions"); no attribute of a device tells them
+LANES = {"6.0": 64, "7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64}
+
+
+def lanes_of(gpu: dict[str, Any]) -> int:
+    """Arithmetic units of a multiprocessor of a GPU in a record."""
+    return LANES.get(gpu.get("compute_capability", ""), 128)
 
 
 def side_of(backend: str) -> Host:
@@ -52,7 +64,7 @@ class Host:
         """What an evaluator ran on; an engine that shares nothing out has the caller's thread alone."""
         threads = evaluator.engine.threads
         return {"device": f"{machine.cpu_model()}, {number_of(threads, 'thread')}", "threads": threads,
-                "sm_mhz": np.nan, "throttled": False}  # fmt: skip
+                "sm_mhz": np.nan, "throttled": False, "most_warps": np.nan}  # fmt: skip
 
     def put(self, array: np.ndarray) -> Any:
         """A fresh copy where the backend runs, complete."""
@@ -83,6 +95,15 @@ class Host:
         """Between the moments of each pair, added up; nan where there is no such clock."""
         return np.nan
 
+    def forget_memory(self) -> None:
+        """From now on the most memory is looked for, where the system (Linux) lets a process ask so."""
+        with contextlib.suppress(OSError):
+            CLEAR.write_text("5")
+
+    def memory(self) -> dict[str, float]:
+        """The most bytes of the process since then, and those that came to be used on the device; nan if not told."""
+        return {"host_bytes": machine.process_memory("VmHWM") or np.nan, "device_bytes": np.nan}
+
     def alone(self, step: Callable[[], Any]) -> dict[str, float]:
         """A step by the device's own clock, queued while the device is busy; nan where there is no such clock."""
         return {"device_s": np.nan, "device_cold_s": np.nan}
@@ -96,12 +117,14 @@ class Gpu(Host):
             import cupy
         self.cupy, self.runtime = cupy, cupy.cuda.runtime
         self.index = self.runtime.getDevice()
-        self.name = self.runtime.getDeviceProperties(self.index)["name"].decode()
+        properties = self.runtime.getDeviceProperties(self.index)
+        self.name = properties["name"].decode()
+        self.most_warps = properties["maxThreadsPerMultiProcessor"] / 32
 
     def facts(self, evaluator: Any) -> dict[str, Any]:
         """The device, the clock of its multiprocessors in MHz and whether power or heat holds it back."""
         nvml, handle = _nvml(self.runtime.deviceGetPCIBusId(self.index))
-        facts = {"device": self.name, "sm_mhz": np.nan, "throttled": False}
+        facts = {"device": self.name, "sm_mhz": np.nan, "throttled": False, "most_warps": self.most_warps}
         with contextlib.suppress(*(nvml.NVMLError, AttributeError) if nvml else ()):  # an old driver may not tell
             if nvml:
                 reasons = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
@@ -119,11 +142,12 @@ class Gpu(Host):
         return array
 
     def room(self, shape: tuple[int, ...], dtype: np.dtype, on_host: bool) -> tuple[Any, np.ndarray | None]:
-        """On the host page-locked."""
-        count = int(np.prod(shape))
+        """On the host page-locked, which the system may not count as memory of the process."""
+        count, before = int(np.prod(shape)), machine.process_memory() or 0
         pinned = self.cupy.cuda.alloc_pinned_memory(max(count * np.dtype(dtype).itemsize, 1))
         memory = np.frombuffer(pinned, dtype, count).reshape(shape)
         memory[...] = 0
+        self.not_counted = max(memory.nbytes - ((machine.process_memory() or 0) - before), 0)
         return (memory, None) if on_host else (self.cupy.zeros(shape, dtype), memory)
 
     def get(self, array: Any, place: np.ndarray | None = None) -> np.ndarray:
@@ -140,6 +164,18 @@ class Gpu(Host):
 
     def seconds(self, events: list[tuple[Any, Any]]) -> float:
         return sum(self.cupy.cuda.get_elapsed_time(*pair) for pair in events) / 1e3
+
+    def forget_memory(self) -> None:
+        super().forget_memory()
+        self.cupy.get_default_memory_pool().free_all_blocks()
+        self.cupy.get_default_pinned_memory_pool().free_all_blocks()
+        self.not_counted = 0
+        self.free = self.runtime.memGetInfo()[0]
+
+    def memory(self) -> dict[str, float]:
+        """What was taken from the device, code included: CuPy's pool gives back nothing in between."""
+        taken = float(max(self.free - self.runtime.memGetInfo()[0], 0))
+        return {"host_bytes": super().memory()["host_bytes"] + self.not_counted, "device_bytes": taken}
 
     def alone(self, step: Callable[[], Any]) -> dict[str, float]:
         """What keeps the device busy writes over its second-level cache, so that ``device_cold_s`` finds it cold.
@@ -204,7 +240,10 @@ def empty_cache() -> Iterator[None]:
 
 @functools.cache
 def roofs() -> dict[str, float]:
-    """Bytes per second that copying moves, read plus written, on the host and on the device: what nothing can beat."""
+    """Bytes per second that copying moves: what nothing can beat.
+
+    Read plus written on the host and on the device; once from the device to page-locked memory of the host.
+    """
     rates = {"host_bytes_per_s": 2 * COPIED / _host_copy()}
     if not device.missing():
         import cupy
@@ -212,6 +251,9 @@ def roofs() -> dict[str, float]:
         source, target = (cupy.zeros(COPIED // 4, np.float32) for _ in range(2))
         times = [Gpu().alone(lambda: cupy.copyto(target, source))["device_s"] for _ in range(COPIES)]
         rates["gpu_bytes_per_s"] = 2 * COPIED / min(times)
+        place = Gpu().room((COPIED // 4,), np.dtype("float32"), on_host=True)[0]
+        times = [_seconds(lambda: source.get(out=place)) for _ in range(COPIES)]
+        rates["link_bytes_per_s"] = COPIED / min(times)
     return rates
 
 
@@ -220,13 +262,15 @@ def _host_copy() -> float:
     source, target = np.zeros(COPIED // 4, np.float32), np.ones(COPIED // 4, np.float32)
     edges = np.linspace(0, len(source), machine.cores() + 1).astype(int)
     parts = [slice(*pair) for pair in itertools.pairwise(edges)]
-    times = []
     with ThreadPoolExecutor(machine.cores()) as threads:
-        for _ in range(COPIES):
-            begin = perf_counter()
-            list(threads.map(lambda part: np.copyto(target[part], source[part]), parts))
-            times.append(perf_counter() - begin)
-    return min(times)
+        copy = lambda part: np.copyto(target[part], source[part])  # noqa: E731
+        return min(_seconds(lambda: list(threads.map(copy, parts))) for _ in range(COPIES))
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    begin = perf_counter()
+    call()
+    return perf_counter() - begin
 
 
 def gpu_record() -> dict[str, Any]:

@@ -24,8 +24,9 @@ SOURCES = {  # name: what it is called in figures and tables
     "exhaustive": "all different",
     "esr": "247 of the thesis, repeated",
     "random": "random trees",
+    "large": "large random trees",
 }
-TOKENS = (10, 50)  # of random expressions, where no number is given
+TOKENS = {"random": (10, 50), "large": (50, 500)}  # of random expressions, where no number is given
 
 
 def expressions(
@@ -35,7 +36,8 @@ def expressions(
 
     ``source`` is "exhaustive" (as many as needed of all expressions up to a size, evenly spread, no two alike), "esr"
     (the thesis's own 247, over and over), "random" (trees as in genetic programming, each with ``n_tokens``, 0: from
-    10 to 50, and ``n_params``), or the path of a text file with an expression per line, repeated or cut.
+    10 to 50, and ``n_params``), "large" (the same, 0: from 50 to 500), or the path of a text file with an
+    expression per line, repeated or cut.
 
     Raises
     ------
@@ -48,8 +50,8 @@ def expressions(
         raise ArgumentError(f"n_exprs must be 1 or more, not {n!r}")
     if source == "esr":
         return _cycle(data.esr_sample(), n)
-    if source == "random":
-        size = (n_tokens, n_tokens) if n_tokens else TOKENS
+    if source in TOKENS:
+        size = (n_tokens, n_tokens) if n_tokens else TOKENS[source]
         return generate.random(n, n_tokens=size, n_vars=n_vars, n_params=n_params, seed=seed).texts()
     if source == "exhaustive":
         nodes = next(size for size in range(1, 50) if generate.count_exhaustive(size, n_vars=n_vars) >= n)
@@ -57,22 +59,29 @@ def expressions(
         return everything[np.arange(n) * len(everything) // n].texts()
     if os.path.isfile(source):  # False also where no file can be named so
         return _cycle(_lines(Path(source)), n)
-    raise ArgumentError(f"expressions={reprlib.repr(source)} is neither esr, exhaustive or random nor a file")
+    raise ArgumentError(f"expressions={reprlib.repr(source)} is neither esr, exhaustive, random or large nor a file")
 
 
 def dataset(name: str, n_points: int, *, n_vars: int = 2, seed: int = 0) -> data.Dataset:
-    """A data set by name ("rough_pipe", "nikuradse", "uniform"), its points repeated or cut to ``n_points``.
+    """A data set by name ("rough_pipe", "nikuradse", "uniform") or of a CSV file, repeated or cut to ``n_points``.
 
     Raises
     ------
     ArgumentError
         If there is none of that name, or it has another number of variables.
+    DataError
+        For a file that is no table, and where data can't be downloaded.
     """
     if name == "uniform":
         return data.uniform(n_points, n_vars, seed)
-    if name not in ("rough_pipe", "nikuradse"):
-        raise ArgumentError(f"there is no dataset {name!r}; there are rough_pipe, nikuradse, uniform")
-    points = data.nikuradse() if name == "nikuradse" else data.rough_pipe(seed=seed)
+    if name == "rough_pipe":
+        points = data.rough_pipe(seed=seed)
+    elif name == "nikuradse":
+        points = data.nikuradse()
+    elif os.path.isfile(name):
+        points = data.from_table(name)
+    else:
+        raise ArgumentError(f"there is no dataset {name!r}; there are rough_pipe, nikuradse, uniform, or a CSV file")
     if n_vars != points.X.shape[1]:
         raise ArgumentError(f"{name} has {points.X.shape[1]} variables, not {n_vars}; dataset='uniform' has any number")
     return points.repeat_to(n_points)

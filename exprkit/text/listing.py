@@ -25,7 +25,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from exprkit.operators import ops
+from exprkit.operators import defined
 from exprkit.text.names import NUMBERED
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Tokens
 
@@ -45,8 +45,8 @@ def _texts(expression: Tokens) -> Iterator[tuple[int, int, str]]:
         words = names.get(kind)
         if kind == CONSTANT:
             text = number_text(number)
-        elif kind == OPERATOR and value in ops.BY_CODE:
-            text = ops.BY_CODE[value].infix or ops.BY_CODE[value].name
+        elif kind == OPERATOR and (row := defined.row(value)):
+            text = row.infix or row.name
         elif kind in NUMBERED and words is None:
             text = f"{NUMBERED[kind]}{value + 1}"
         else:
@@ -125,8 +125,9 @@ def nodes(expression: Tokens) -> tuple[list[str], list[list[int]], list[int]]:
     children: list[list[int]] = []
     sizes: list[int] = []
     operands: list[int] = []
+    arities = defined.arity()
     for token, (kind, value, text) in enumerate(_texts(expression)):
-        arity = ops.BY_CODE[value].arity if kind == OPERATOR else 0
+        arity = int(arities[value]) if kind == OPERATOR else 0
         own = operands[len(operands) - arity :]
         operands[len(operands) - arity :] = [token]
         children.append(own)

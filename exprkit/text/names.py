@@ -1,25 +1,27 @@
 """Which identifier means what: functions, constants, variables and parameters.
 
-``parse`` and the SymPy bridge ask a ``Names``; printers ask it for the way back.
-Without names of the user's, variables are ``x1, x2, …`` and parameters ``p1, p2, …``.
+``parse`` and the SymPy bridge ask a ``Names``; printers ask ``in_text`` for the way back.
+Without names of the user's, variables are ``x1, x2, …`` and parameters ``p1, p2, …``.  A name that is no identifier,
+or that of a function, stands between backquotes in a text.
 
     >>> from exprkit.text.names import Names
     >>> Names(variables=["r_k", "log_Re"]).variables
     ('r_k', 'log_Re')
+    >>> in_text("r_k"), in_text("Temp (°C)"), in_text("gamma")
+    ('r_k', '`Temp (°C)`', '`gamma`')
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
-from functools import cached_property
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from exprkit.errors import ParseError, brief, listed, whole_number
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.text.tokens import CONSTANT, MAX_INDEX, OPERATOR, PARAMETER, VARIABLE
 
 CONSTANTS: dict[str, float] = {
@@ -30,6 +32,7 @@ CONSTANTS: dict[str, float] = {
 
 Given = int | str | Iterable[str] | None
 NUMBERED = {VARIABLE: "x", PARAMETER: "p"}
+QUOTE = "`"
 PLURAL = {VARIABLE: "variables", PARAMETER: "parameters"}
 
 
@@ -49,33 +52,51 @@ class Names:
     ----------
     variables, parameters : None, int or iterable of str
         None: ``x1, x2, …`` (``p1, p2, …``); a number: that many of them; or the names themselves.
+    of_data : bool
+        The names are what they are: those of functions may be among them, and need backquotes.
 
     Raises
     ------
     ParseError
-        for a name that is no identifier, is taken, or comes twice.
+        for a name that cannot stand in a text, is taken, or comes twice.
     """
 
-    def __init__(self, variables: Given = None, parameters: Given = None) -> None:
+    def __init__(self, variables: Given = None, parameters: Given = None, *, of_data: bool = False) -> None:
+        self._of_data = of_data
         self.variables, self.max_x = _given(variables, VARIABLE)
         self.parameters, self.max_p = _given(parameters, PARAMETER)
-        self._meanings = dict(self._words())
+        self._made_with, self._made = -1, dict[str, tuple[int, int]]()
+        self._tables: tuple[dict[str, tuple[int, int]], NameTable] | None = None
+        self._check()
+
+    @property
+    def _meanings(self) -> dict[str, tuple[int, int]]:
+        """Every word with its (kind, value), those of the form x1 and p1 excepted; made anew for new operators."""
+        n_defined = defined.count()
+        if self._made_with != n_defined:
+            self._made, self._made_with = dict(self._words()), n_defined
+        return self._made
 
     def _words(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Every word with its (kind, value), those of the form x1 and p1 excepted."""
-        for spelling, row in ops.BY_SPELLING.items():
+        for spelling, row in defined.spellings().items():
             yield spelling, (OPERATOR, row.code)
         for spelling, number in CONSTANTS.items():
             yield spelling, (CONSTANT, int(np.float64(number).view(np.uint64)))
-        taken: dict[str, str] = {}
         for kind, words in ((VARIABLE, self.variables), (PARAMETER, self.parameters)):
             for index, word in enumerate(words or ()):
+                yield QUOTE + word + QUOTE, (kind, index)
+                if in_text(word) == word:  # a name is older than an operator of the same name
+                    yield word, (kind, index)
+
+    def _check(self) -> None:
+        taken: dict[str, str] = {}
+        for kind, words in ((VARIABLE, self.variables), (PARAMETER, self.parameters)):
+            for word in words or ():
                 self._check_free(word, kind, taken)
-                yield word, (kind, index)
 
     def _check_free(self, word: str, kind: int, taken: dict[str, str]) -> None:
         what = PLURAL[kind]
-        if word in ops.BY_SPELLING:
+        if defined.spelled(word) and not self._of_data:
             raise ParseError(f"{what}: {word!r} is a function of exprkit; give it another name")
         if word in CONSTANTS:
             raise ParseError(f"{what}: {word!r} is a constant; give it another name")
@@ -105,32 +126,43 @@ class Names:
                     return kind, number - 1
         return meaning
 
+    def named(self, name: str) -> tuple[int, int] | None:
+        """(kind, value) of a variable or parameter by its name, whatever else is called so."""
+        return self._meanings.get(QUOTE + name + QUOTE) or self.meaning(name)
+
     def words(self, *kinds: int) -> list[str]:
         """All words of these kinds, a few of the numbered ones included (for suggestions)."""
-        listed = [word for word, (kind, _) in self._meanings.items() if kind in kinds]
+        listed = [word for word, (kind, _) in self._meanings.items()
+                  if kind in kinds and (word[0] != QUOTE or in_text(word[1:-1]) == word)]  # fmt: skip
         for kind, limit in ((VARIABLE, self.max_x), (PARAMETER, self.max_p)):
             if kind in kinds:
                 listed += [f"{NUMBERED[kind]}{i}" for i in range(1, min(limit, 9) + 1)]
         return listed
 
-    @cached_property
+    @property
     def table(self) -> NameTable:
         """The same for the compiled parser."""
-        words = [word.encode() for word in self._meanings]
-        slots = np.full(1 << (4 * len(words) - 1).bit_length(), -1, np.int32)
-        for index, word in enumerate(words):
-            slot = _hash(word) & (len(slots) - 1)
-            while slots[slot] >= 0:
-                slot = (slot + 1) & (len(slots) - 1)
-            slots[slot] = index
-        ends = np.cumsum([0, *map(len, words)])
-        meanings = np.array(list(self._meanings.values()), np.uint64)
-        return NameTable(
-            spellings=np.frombuffer(b"".join(words), np.uint8),
-            entries=np.column_stack([ends[:-1].astype(np.uint64), ends[1:].astype(np.uint64), meanings]),
-            slots=slots,
-            numbered=np.array([self.max_x, self.max_p]),
-        )
+        meanings, made = self._meanings, self._tables
+        if made is None or made[0] is not meanings:
+            self._tables = made = meanings, _table(meanings, np.array([self.max_x, self.max_p]))
+        return made[1]
+
+
+def _table(meanings: dict[str, tuple[int, int]], numbered: np.ndarray) -> NameTable:
+    words = [word.encode() for word in meanings]
+    slots = np.full(1 << (4 * len(words) - 1).bit_length(), -1, np.int32)
+    for index, word in enumerate(words):
+        slot = _hash(word) & (len(slots) - 1)
+        while slots[slot] >= 0:
+            slot = (slot + 1) & (len(slots) - 1)
+        slots[slot] = index
+    ends = np.cumsum([0, *map(len, words)]).astype(np.uint64)
+    return NameTable(
+        spellings=np.frombuffer(b"".join(words), np.uint8),
+        entries=np.column_stack([ends[:-1], ends[1:], np.array(list(meanings.values()), np.uint64)]),
+        slots=slots,
+        numbered=numbered,
+    )
 
 
 def _hash(word: bytes) -> int:
@@ -156,13 +188,32 @@ def _given(words: Given, kind: int) -> tuple[tuple[str, ...] | None, int]:
         meant = f", [{words!r}]," if isinstance(words, str) else ""
         raise ParseError(f"{what}: give a list of names{meant} or how many {letter}1, {letter}2, … there are")
     for word in names:
-        if not isinstance(word, str) or not word.isidentifier():
-            raise ParseError(f"{what}: {brief(word)} is not a name: letters, digits and _, and no digit first")
+        if not isinstance(word, str) or not word.strip() or not word.isprintable() or QUOTE in word:
+            raise ParseError(f"{what}: {brief(word)} is not a name: a text on one line, without backquotes")
     if all(NUMBERED[kind] + str(i) == word for i, word in enumerate(names, 1)):
         return None, len(names)  # the usual names, in the usual order
     if len(names) > MAX_INDEX:
         raise ParseError(f"{what}: {len(names):,} names; at most {MAX_INDEX:,}")
     return names, 0
+
+
+def in_text(name: str) -> str:
+    """A name as it stands in a text: between backquotes where the bare word is none, or means a function."""
+    return name if name.isidentifier() and name not in ops.BY_SPELLING else QUOTE + name + QUOTE
+
+
+def columns_of(data: Any) -> list[str]:
+    """The names of the columns of a DataFrame, a dict of columns or a ``Dataset``.
+
+    Raises
+    ------
+    ParseError
+        for something else, and for columns without names.
+    """
+    names = data if isinstance(data, Mapping) else getattr(data, "columns", getattr(data, "variables", None))
+    if names is None or not hasattr(names, "__iter__"):
+        raise ParseError(f"data must be a table, whose columns have names, not {type(data).__name__}")
+    return list(map(str, names))
 
 
 USUAL = Names()  # x1, x2, … and p1, p2, …

@@ -1,6 +1,6 @@
 """From postfix tokens to written formulas, compiled: text and LaTeX are two tables.
 
-A formula is written from pieces: an operator's ``before``, ``between`` and ``after``
+A formula is written from pieces: an operator's ``before``, ``between`` (two) and ``after``
 around its operands, a leaf's own text, and delimiters where an operand is weaker than
 its place demands.
 
@@ -29,7 +29,8 @@ from exprkit.text.tokens import OPERATOR
 
 LEFT, RIGHT, PREFIX = range(3)
 LEAF, NUMBER, SCIENTIFIC, NEGATIVE = 252, 253, 254, 255  # forms of leaves; smaller ones are operator codes
-PIECES_OF_OPERATOR = 3
+PIECES_OF_OPERATOR = 4  # before, twice between, after
+AFTER = PIECES_OF_OPERATOR - 1
 OPENING, CLOSING = 256 * PIECES_OF_OPERATOR, 256 * PIECES_OF_OPERATOR + 1
 FIRST_LEAF = CLOSING + 1
 
@@ -87,8 +88,8 @@ def _copy(out, n, piece, text, start):
 def write(tokens, notation, writing):
     """Write all expressions, each followed by a 0 byte; the number of bytes.
 
-    In: Pieces, a Notation, Writing.  An operator puts off its last piece, its second operand, the piece between and
-    its first operand, in this order, on a stack; what is taken from there is written, or puts off in turn.
+    In: Pieces, a Notation, Writing.  An operator puts off its last piece, its last operand, the piece before that
+    and so on down to its first operand, on a stack; what is taken from there is written, or puts off in turn.
     """
     kinds, pieces, forms, offsets = tokens.kinds, tokens.pieces, tokens.forms, tokens.offsets
     text, start, need, strength = notation.text, notation.start, notation.need, notation.strength
@@ -99,9 +100,8 @@ def write(tokens, notation, writing):
         for t in range(begin, end):
             size[t - begin] = 1
             if kinds[t] == OPERATOR:
-                size[t - begin] += size[t - begin - 1]
-                if arity[pieces[t]] == 2:
-                    size[t - begin] += size[t - begin - size[t - begin - 1] - 1]
+                for _ in range(arity[pieces[t]]):
+                    size[t - begin] += size[t - begin - size[t - begin]]
         top = 0
         if end > begin:
             stack[0], top = end - 1, 1
@@ -117,13 +117,13 @@ def write(tokens, notation, writing):
             code = pieces[t]
             piece = PIECES_OF_OPERATOR * code
             n = _copy(out, n, piece, text, start)
-            stack[top] = -1 - (piece + 2)
+            stack[top] = -1 - (piece + AFTER)
             top += 1
             last = t - 1
-            if arity[code] == 2:
+            for k in range(arity[code] - 1, 0, -1):
                 delimited = strength[forms[last], RIGHT] < need[code, RIGHT]
                 top = _push(stack, top, last, delimited)
-                stack[top] = -1 - (piece + 1)
+                stack[top] = -1 - (piece + k)
                 top += 1
                 last -= size[last - begin]
             place = PREFIX if prefix[code] else LEFT

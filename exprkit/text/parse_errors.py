@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from exprkit.errors import ParseError, nearest
-from exprkit.operators import ops
+from exprkit.operators import defined
 from exprkit.text import shunting_yard
-from exprkit.text.names import MAX_INDEX, NUMBERED, PLURAL, Names
+from exprkit.text.names import MAX_INDEX, NUMBERED, PLURAL, QUOTE, Names, in_text
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 SHOWN = 5  # so many bad expressions are spelt out when a batch fails
 WIDTH = 76  # of the part of a text that is shown
-THING = re.compile(r"[^\W\d]\w*|(?:\d|\.\d)[\d.]*|\*\*|//|.", re.DOTALL)
+THING = re.compile(r"`[^`]*`?|[^\W\d]\w*|(?:\d|\.\d)[\d.]*|\*\*|//|.", re.DOTALL)
 
 LOOKALIKES = {"×": "*", "·": "*", "⋅": "*", "∗": "*", "−": "-", "–": "-", "÷": "/", "∕": "/", "²": "^2", "³": "^3"}
 
@@ -183,10 +183,12 @@ def _operand_expected(fault: Fault) -> str:
     here, before = fault.here(), fault.before()
     if here == ")" and before.endswith("("):
         name = re.search(r"([^\W\d]\w*)\s*\($", before)
-        if name and name[1] in ops.BY_SPELLING:
+        if name and defined.spelled(name[1]):
             return _takes(name[1], 0)
         return "nothing between the parentheses"
     what = quoted(here) if here else "the end of the text"
+    if here == "/" and not before and re.search(r"/[^/]+\.\w+$", fault.text):
+        return "expected a number, a name or '('; a file's path must be a pathlib.Path"
     return f"expected a number, a name or '(', found {what}"
 
 
@@ -217,6 +219,8 @@ def _unknown_name(fault: Fault) -> str:
     for kind, own in ((VARIABLE, fault.names.variables), (PARAMETER, fault.names.parameters)):
         if word == NUMBERED[kind] + "0" and own is None:
             return f"{quoted(word)}: {PLURAL[kind]} are counted from 1"
+    if word.startswith(QUOTE) and (len(word) == 1 or not word.endswith(QUOTE)):
+        return "this ` is never closed"
     hint = closest(word, fault.names.words(VARIABLE, PARAMETER, CONSTANT))
     return f"unknown name {quoted(word)}{hint or '; ' + _known(fault.names)}"
 
@@ -227,16 +231,19 @@ def _known(names: Names) -> str:
     for kind, own, limit in ((VARIABLE, names.variables, names.max_x), (PARAMETER, names.parameters, names.max_p)):
         letter, what = NUMBERED[kind], PLURAL[kind]
         if own is not None:
-            listed = ", ".join(own[:8]) + ", …" * (len(own) > 8)
+            listed = ", ".join(map(in_text, own[:8])) + ", …" * (len(own) > 8)
         else:
             listed = {0: "", 1: f"{letter}1", 2: f"{letter}1, {letter}2"}.get(limit, f"{letter}1, {letter}2, …")
         parts.append(f"{what} are {listed}" if listed else f"there are no {what}")
-    return "; ".join(parts)
+    numbered = names.variables is None and names.max_x == MAX_INDEX
+    return "; ".join(parts) + ("; for other names say variables=[...] or data=table" if numbered else "")
 
 
 def _bare_function(fault: Fault) -> str:
     word = fault.here()
-    return f"{quoted(word)} is a function: write {word}({'…, …' if ops.BY_SPELLING[word].arity == 2 else '…'})"
+    if word in (fault.names.variables or ()) or word in (fault.names.parameters or ()):
+        return f"{quoted(word)} is a function; what is called so as well is written {in_text(word)}"
+    return f"{quoted(word)} is a function: write {word}({', '.join('…' * defined.spellings()[word].arity)})"
 
 
 def _not_opened(fault: Fault) -> str:
@@ -257,7 +264,7 @@ def _arguments(fault: Fault) -> str:
 
 
 def _takes(name: str, count: int) -> str:
-    row = ops.BY_SPELLING[name]
+    row = defined.spellings()[name]
     more = " or more" if row.chain else ""
     return f"{quoted(name)} takes {row.arity}{more} argument{'s' * (row.arity > 1)}, {count or 'none'} given"
 

@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.runtime.bags import empty
 from exprkit.text import notation as infix
-from exprkit.text.names import NUMBERED
+from exprkit.text.names import NUMBERED, in_text
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, NamedTokens
 
+# characters that mean something in LaTeX's text (or in HTML), as they are written there
+TEXT_LATEX = {character: "\\" + character for character in "#$%&_{}"} | {
+    "\\": r"}\backslash\text{", "~": r"}\sim\text{", "^": r"}\hat{\ }\text{", "<": r"}\lt\text{", ">": r"}\gt\text{",
+}  # fmt: skip
 ATOM = 9  # holds together anywhere
 POWER = max(row.precedence for row in ops.OPERATORS if row.infix)  # the tightest infix operator
 FRACTION = POWER - 1  # is one block of its own, except under an exponent
@@ -29,13 +33,21 @@ FRACTION = POWER - 1  # is one block of its own, except under an exponent
 
 def texts(pop: NamedTokens) -> list[str]:
     """All expressions as text; an empty one for those without tokens."""
-    return _written(pop, [list(map(number_text, _numbers(pop))), *_leaf_words(pop)], _text_tables())
+    words = [list(map(in_text, of_kind)) for of_kind in _leaf_words(pop)]
+    return _written(pop, [list(map(number_text, _numbers(pop))), *words], _text_tables(defined.count()))
 
 
-def latex(pop: NamedTokens) -> list[str]:
-    """All expressions as LaTeX, without dollar signs."""
+def latex(
+    pop: NamedTokens, written: Callable[[float], str] | None = None, parameters: list[str] | None = None
+) -> list[str]:
+    """All expressions as LaTeX, without dollar signs.
+
+    ``written`` says how a finite number is written, ``parameters`` what stands for the parameters.
+    """
     words = [list(map(word_latex, of_kind)) for of_kind in _leaf_words(pop)]
-    return _written(pop, [list(map(_number_latex, _numbers(pop))), *words], _latex_tables())
+    words[1] = words[1] if parameters is None else parameters
+    numbers = [_number_latex(number, written) for number in _numbers(pop)]
+    return _written(pop, [numbers, *words], _latex_tables(defined.count()))
 
 
 def number_text(number: float) -> str:
@@ -63,8 +75,8 @@ def _leaf_words(pop: NamedTokens) -> Iterator[list[str]]:
         yield list(words[:used]) if words else [f"{NUMBERED[kind]}{i}" for i in range(1, used + 1)]
 
 
-def _number_latex(number: float) -> str:
-    text = number_text(number)
+def _number_latex(number: float, written: Callable[[float], str] | None) -> str:
+    text = (written or number_text)(number)
     if not math.isfinite(number):
         return {"inf": r"\infty", "-inf": r"-\infty"}.get(text, r"\mathrm{nan}")
     mantissa, power, exponent = text.replace("pi", r"\pi").partition("e")
@@ -78,12 +90,15 @@ def word_latex(word: str) -> str:
     match = re.fullmatch(r"([A-Za-z])_?([0-9]+)", word)
     if match:
         return f"{match[1]}_{{{match[2]}}}"
-    return word if len(word) == 1 else r"\mathrm{" + word.replace("_", r"\_") + "}"
+    if word.isidentifier():
+        return word if len(word) == 1 else r"\mathrm{" + word.replace("_", r"\_") + "}"
+    return r"\text{" + "".join(TEXT_LATEX.get(character, character) for character in word) + "}"
 
 
 # ── notations ────────────────────────────────────────────────────────────────────────
 
 Tables = tuple[list[str], np.ndarray, np.ndarray]  # pieces, need, strength
+Parts = tuple[str, str, str, str]  # of an operator: before, twice between, after
 
 
 def _strengths(prefix_on_the_right: int) -> np.ndarray:
@@ -100,54 +115,69 @@ def _after_sign(on_the_right: int) -> tuple[int, int, int]:
     return sign, on_the_right, 0
 
 
-@cache
-def _text_tables() -> Tables:
+@lru_cache(maxsize=1)
+def _text_tables(n_defined: int) -> Tables:
     pieces = [""] * infix.FIRST_LEAF
     pieces[infix.OPENING], pieces[infix.CLOSING] = "(", ")"
     need, strength = np.zeros((256, 3), np.uint8), _strengths(ATOM)
-    for row in ops.OPERATORS:
+    for row in defined.all_rows():
         if row.infix is None:
-            parts = f"{row.name}(", ", ", ")"
+            parts = _placed([f"{row.name}(", *[", "] * (row.arity - 1), ")"])
         elif row.arity == 1:
-            parts = row.infix, "", ""
+            parts = row.infix, "", "", ""
             need[row.code], strength[row.code] = row.precedence, _after_sign(ATOM)
         else:
-            parts = "", f" {row.infix} ", ""
+            parts = "", f" {row.infix} ", "", ""
             need[row.code] = row.precedence + row.right, row.precedence + (not row.right), 0
             strength[row.code] = row.precedence
-        pieces[3 * row.code : 3 * row.code + 3] = parts
+        _put(pieces, row, parts)
     return pieces, need, strength
 
 
-@cache
-def _latex_tables() -> Tables:
+@lru_cache(maxsize=1)
+def _latex_tables(n_defined: int) -> Tables:
     pieces = [""] * infix.FIRST_LEAF
     pieces[infix.OPENING], pieces[infix.CLOSING] = r"\left(", r"\right)"
     need, strength = np.zeros((256, 3), np.uint8), _strengths(0)
     strength[infix.SCIENTIFIC, : infix.PREFIX] = FRACTION
-    for row in ops.OPERATORS:
+    for row in defined.all_rows():
         parts = _latex_parts(row)
-        binary = row.arity == 2
+        several = row.arity > 1
         sides = (row.precedence + row.right, row.precedence + (not row.right)) if row.infix else (ATOM, ATOM)
         # operands at the template's edges touch what stands around, so they may need delimiters
         need[row.code, infix.LEFT] = sides[0] if parts[0] == "" else 0
-        need[row.code, infix.RIGHT] = sides[1] if binary and parts[2] == "" else 0
-        need[row.code, infix.PREFIX] = row.precedence if not binary and parts[2] == "" else 0
+        need[row.code, infix.RIGHT] = sides[1] if several and parts[infix.AFTER] == "" else 0
+        need[row.code, infix.PREFIX] = row.precedence if not several and parts[infix.AFTER] == "" else 0
         strength[row.code] = _latex_strength(row)
-        pieces[3 * row.code : 3 * row.code + 3] = parts
+        _put(pieces, row, parts)
     return pieces, need, strength
 
 
-def _latex_parts(row: ops.Operator) -> tuple[str, str, str]:
-    """The template around its operands: before a, between, after b."""
-    filled = row.latex.format(a="\0", b="\0")
-    before, between, *after = filled.split("\0")
-    return (before, between, after[0]) if after else (before, "", between)
+def _put(pieces: list[str], row: defined.Written, parts: Parts) -> None:
+    first = infix.PIECES_OF_OPERATOR * row.code
+    pieces[first : first + infix.PIECES_OF_OPERATOR] = parts
 
 
-def _latex_strength(row: ops.Operator) -> int | tuple[int, int, int]:
+def _placed(parts: Sequence[str]) -> Parts:
+    """What stands before, between and after operands, as four pieces."""
+    before, *between, after = parts
+    first, second = [*between, "", ""][:2]
+    return before, first, second, after
+
+
+def _latex_parts(row: defined.Written) -> Parts:
+    """The template around its operands."""
+    if isinstance(row, defined.Definition):
+        return _placed(row.latex_parts)
+    return _placed(row.latex.format(a="\0", b="\0").split("\0"))
+
+
+def _latex_strength(row: defined.Written) -> int | tuple[int, int, int]:
     if row.infix and row.arity == 1:
         return _after_sign(0)
+    if isinstance(row, defined.Definition):
+        first, last = row.latex_parts[0], row.latex_parts[-1]
+        return 0 if "" in (first, last) else ATOM if last.endswith(r"\right)") else FRACTION
     if row.latex.startswith(r"\frac"):
         return FRACTION
     if "^{{" in row.latex:
@@ -161,7 +191,7 @@ def _written(pop: NamedTokens, leaves: list[list[str]], tables: Tables) -> list[
     encoded = [piece.encode() for piece in (*pieces, *leaves[0], *leaves[1], *leaves[2])]
     notation = infix.Notation(
         np.frombuffer(b"".join(encoded) or b" ", np.uint8), np.cumsum([0, *map(len, encoded)]), need, strength,
-        np.array([code in ops.BY_CODE and _is_prefix(ops.BY_CODE[code]) for code in range(256)]), ops.ARITY,
+        _prefixes(), defined.arity(),
     )  # fmt: skip
     piece, form = _leaf_pieces(pop.kinds, pop.values, leaves[0], len(leaves[1]))
     longest = int(np.diff(pop.offsets).max(initial=0))
@@ -171,8 +201,11 @@ def _written(pop: NamedTokens, leaves: list[list[str]], tables: Tables) -> list[
     return writing.out[:n].tobytes().decode().split("\0")[:-1]
 
 
-def _is_prefix(row: ops.Operator) -> bool:
-    return row.infix is not None and row.arity == 1
+def _prefixes() -> np.ndarray:
+    """By code: whether the operator stands before its operand."""
+    prefix = np.zeros(256, np.bool_)
+    prefix[[row.code for row in ops.OPERATORS if row.infix is not None and row.arity == 1]] = True
+    return prefix
 
 
 def _leaf_pieces(

@@ -19,6 +19,7 @@ from exprkit.text.names import USUAL, Names
 if TYPE_CHECKING:
     from exprkit.text.parse_errors import Fault
 
+MARK = b"\xef\xbb\xbf"  # that a file of UTF-8 may begin with
 BLOCK = 1 << 18  # bytes of text that are parsed at a time; what they become stays in the cache
 
 
@@ -26,7 +27,7 @@ BLOCK = 1 << 18  # bytes of text that are parsed at a time; what they become sta
 class Batch:
     """What is to be parsed: the texts as bytes, each followed by a 0, and what is not text."""
 
-    data: bytes
+    data: bytes | np.ndarray
     starts: np.ndarray
     ends: np.ndarray
     lines: np.ndarray | None = None  # line in the file, counted from 1
@@ -35,7 +36,7 @@ class Batch:
     names: Names = USUAL
 
     def raw(self, index: int) -> bytes:
-        return self.data[self.starts[index] : self.ends[index]]
+        return bytes(self.data[self.starts[index] : self.ends[index]])
 
     def fault(self, index: int, code: int = 0, place: int = 0, extent: int = 1, count: int = 0, **why: str) -> Fault:
         from exprkit.text.parse_errors import Fault
@@ -67,13 +68,19 @@ def from_items(items: list[Any], alone: bool = False) -> Batch:
 
 def from_lines(data: bytes) -> Batch:
     """One expression per line; lines that are blank or begin with # do not count."""
+    return from_bytes(np.frombuffer(data + b"\n", np.uint8).copy())
+
+
+def from_bytes(data: np.ndarray) -> Batch:
+    """The same, of uint8 (n_bytes,), which are written to; the last one ends a line."""
+    from exprkit.text.lines import separated
     from exprkit.text.shunting_yard import first_bytes, rules
 
-    data = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    batch = _separated(data.replace(b"\0", b"\1").replace(b"\n", b"\0") + b"\0")
-    first = first_bytes(np.frombuffer(batch.data, np.uint8), batch.starts, rules())
+    starts, ends = separated(data, len(MARK) if data[: len(MARK)].tobytes() == MARK else 0)
+    first, blanks = np.empty(len(starts), np.uint8), rules()
+    slices.each(lambda begin, end: first_bytes(data, starts, blanks, begin, end, first), slices.even(len(starts)))
     kept = np.flatnonzero((first != 0) & (first != ord("#")))
-    return Batch(batch.data, batch.starts[kept], batch.ends[kept], lines=kept + 1)
+    return Batch(data, starts[kept], ends[kept], lines=kept + 1)
 
 
 def _separated(data: bytes) -> Batch:
@@ -92,7 +99,8 @@ def tokens_of(
     if len(batch.data) > slices.LEAST:
         cuts = slices.cut(np.append(batch.starts, batch.ends[-1:]), threads)
     parts = slices.each(lambda begin, end: _tokens_of_slice(batch, begin, end), cuts)
-    kinds, values, lengths, errors = (_joined(arrays) for arrays in zip(*parts, strict=True))
+    kinds, values = _joined(parts, cuts)
+    lengths, errors = (_all(arrays) for arrays in zip(*(part[2:] for part in parts), strict=True))
     offsets = np.zeros(n + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     faults = {
@@ -106,8 +114,8 @@ def tokens_of(
 class _Slice(NamedTuple):
     """What consecutive texts become."""
 
-    kinds: np.ndarray
-    values: np.ndarray
+    kinds: list[np.ndarray]  # block by block
+    values: list[np.ndarray]
     lengths: np.ndarray  # int64 (n_texts,), in tokens
     errors: np.ndarray  # int32 (4, n_texts): ``parse_block``
 
@@ -128,14 +136,31 @@ def _tokens_of_slice(batch: Batch, begin: int, end: int) -> _Slice:
         offsets[first] = 0  # of this block
         done, n_tokens, n_slow = shunting_yard.parse_block(source, first, names, rules, work, offsets, errors)
         for token, start, stop, flags in work.slow[:n_slow].tolist():
-            work.values[token] = _exactly(batch.data[start:stop].decode(), flags)
+            work.values[token] = _exactly(bytes(batch.data[start:stop]).decode(), flags)
         kinds.append(work.kinds[:n_tokens].copy())
         values.append(work.values[:n_tokens].copy())
         lengths[first:done] = np.diff(offsets[first : done + 1])
-    return _Slice(_joined(kinds or [work.kinds[:0]]), _joined(values or [work.values[:0]]), lengths, errors)
+    return _Slice(kinds or [work.kinds[:0]], values or [work.values[:0]], lengths, errors)
 
 
-def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+def _joined(parts: Sequence[_Slice], cuts: slices.Cuts) -> tuple[np.ndarray, np.ndarray]:
+    """Kinds and values of all slices: each thread copies its own, since memory that is new takes time to come by."""
+    if len(parts) == 1:
+        return _all(parts[0].kinds), _all(parts[0].values)
+    ends = np.cumsum([0, *(sum(map(len, part.kinds)) for part in parts)]).tolist()
+    kinds, values = np.empty(ends[-1], np.uint8), np.empty(ends[-1], np.uint64)
+    numbers = {begin: k for k, (begin, _) in enumerate(cuts)}
+
+    def copy(begin: int, end: int) -> None:
+        k = numbers[begin]
+        for whole, blocks in ((kinds, parts[k].kinds), (values, parts[k].values)):
+            np.concatenate(blocks, out=whole[ends[k] : ends[k + 1]])
+
+    slices.each(copy, cuts)
+    return kinds, values
+
+
+def _all(parts: Sequence[np.ndarray]) -> np.ndarray:
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
 

@@ -26,12 +26,12 @@ stack commas   how many arguments of a wall are complete
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.runtime.bags import empty
 from exprkit.runtime.jit import compiled
 from exprkit.text.decimals import SIGN_BIT, nearest
@@ -49,7 +49,7 @@ MAX_DIGITS = 1_000
 ) = range(19)  # fmt: skip
 
 # What a byte may begin.
-OTHER, END, SPACE, DIGIT, DOT, LETTER, OPEN, CLOSE, COMMA, SYMBOL = range(10)
+OTHER, END, SPACE, DIGIT, DOT, LETTER, OPEN, CLOSE, COMMA, SYMBOL, QUOTE = range(11)
 
 NOTHING = 9  # no kind of token
 
@@ -76,12 +76,16 @@ FNV_BASIS, FNV_PRIME = np.uint32(0x811C9DC5), np.uint32(0x01000193)
 ) = range(9)
 
 
-@cache
 def rules() -> np.ndarray:
-    """The operator table as an array, for the compiled functions below."""
+    """The operators as an array, for the compiled functions below."""
+    return _rules(defined.count())
+
+
+@lru_cache(maxsize=1)
+def _rules(n_defined: int) -> np.ndarray:
     table = np.zeros((9, 256), np.uint8)
     for kind, characters in ((SPACE, b" \t\n\r\v\f"), (DIGIT, b"0123456789"), (DOT, b"."), (OPEN, b"("),
-                             (CLOSE, b")"), (COMMA, b","), (SYMBOL, b"/"), (END, b"\0")):  # fmt: skip
+                             (CLOSE, b")"), (COMMA, b","), (SYMBOL, b"/"), (END, b"\0"), (QUOTE, b"`")):  # fmt: skip
         table[BYTE_CLASS, list(characters)] = kind
     for byte in range(256):
         if byte >= 128 or chr(byte).isalpha() or byte == ord("_"):
@@ -97,6 +101,8 @@ def rules() -> np.ndarray:
                 table[BYTE_CLASS, ord(symbol[0])] = SYMBOL
                 table[PREFIXES, 0] = row.precedence if kind == PREFIX else table[PREFIXES, 0]
     table[PREFIX, ord("+")], table[DOUBLED, ord("/")] = PLUS_SIGN, RATIONAL_SIGN
+    for one in defined.definitions()[:n_defined]:
+        table[[PRECEDENCE, POPS, ARITY], one.code] = one.precedence, one.precedence, one.arity
     table.flags.writeable = False
     return table
 
@@ -253,12 +259,8 @@ def _numbered(text, start, rules):
 
 
 @compiled
-def _word(text, start, names, rules):
-    """(end, index) of the name at a place; the index is -1 for an unknown one."""
-    j, h = start, FNV_BASIS
-    while rules[BYTE_CLASS, text[j]] == LETTER or rules[BYTE_CLASS, text[j]] == DIGIT:
-        h = np.uint32((h ^ np.uint32(text[j])) * FNV_PRIME)
-        j += 1
+def _entry(text, start, end, h, names):
+    """The index of the word that stands there and has this hash; -1 for an unknown one."""
     mask = np.uint32(len(names.slots) - 1)
     slot = h & mask
     while names.slots[slot] >= 0:
@@ -266,12 +268,33 @@ def _word(text, start, names, rules):
         first = np.int64(names.entries[index, 0])
         length = np.int64(names.entries[index, 1]) - first
         k = 0
-        while k < length and k < j - start and names.spellings[first + k] == text[start + k]:
+        while k < length and k < end - start and names.spellings[first + k] == text[start + k]:
             k += 1
-        if k == length and k == j - start:
-            return j, index
+        if k == length and k == end - start:
+            return index
         slot = (slot + np.uint32(1)) & mask
-    return j, -1
+    return -1
+
+
+@compiled
+def _word(text, start, names, rules):
+    """(end, index) of the name at a place; the index is -1 for an unknown one."""
+    j, h = start, FNV_BASIS
+    while rules[BYTE_CLASS, text[j]] == LETTER or rules[BYTE_CLASS, text[j]] == DIGIT:
+        h = np.uint32((h ^ np.uint32(text[j])) * FNV_PRIME)
+        j += 1
+    return j, _entry(text, start, j, h, names)
+
+
+@compiled
+def _quoted(text, start, names, rules):
+    """The same of a name between backquotes; where the second one is missing, all the rest of the text."""
+    j, h, open_ = start, FNV_BASIS, 2
+    while open_ > 0 and rules[BYTE_CLASS, text[j]] != END:
+        open_ -= rules[BYTE_CLASS, text[j]] == QUOTE
+        h = np.uint32((h ^ np.uint32(text[j])) * FNV_PRIME)
+        j += 1
+    return j, _entry(text, start, j, h, names)
 
 
 # ── expressions ──────────────────────────────────────────────────────────────────────
@@ -364,6 +387,12 @@ def parse_block(source, first, names, rules, work, offsets, errors):
                     if after_sign:
                         top, waiting = top + 1, waiting + 1
                         stack[top, ENTRY] = np.int32(rules[PREFIXES, 0]) << 8 | np.int32(rules[PREFIX, c])
+                elif kind == QUOTE:
+                    j, index = _quoted(text, start, names, rules)
+                    if index < 0:
+                        error = UNKNOWN_NAME
+                    else:
+                        token, value = entries[index, 2], entries[index, 3]
                 elif not opens:
                     error = ILLEGAL if kind == OTHER else OPERAND_EXPECTED
                 if error != FINE:
@@ -445,9 +474,7 @@ def parse_block(source, first, names, rules, work, offsets, errors):
 
 
 @compiled
-def first_bytes(text, starts, rules):
-    """The first byte of each text that is no blank: 0 for a blank text."""
-    first = np.empty(len(starts), np.uint8)
-    for i in range(len(starts)):
+def first_bytes(text, starts, rules, begin, end, first):
+    """The first byte of each text that is no blank, into ``first``: 0 for a blank text."""
+    for i in range(begin, end):
         first[i] = text[_skip(text, starts[i], rules)]
-    return first

@@ -13,7 +13,7 @@ SymPy                        is read as
 ``Float``                    the nearest float64: exact for the usual 53 bits
 ``Integer``, ``Rational``    the nearest float64; as a factor, ``2/3`` is ``2 * … / 3``
 ``Piecewise``, ``a > b``     the table's conditions, 1 for true and 0 for false
-other classes                the row of the table that names them
+other classes                the row of the table that names them, or the user's operator of that name
 ===========================  ==========================================================
 
 Reading walks with a stack of its own, so depth is no matter; a symbol's name is looked
@@ -22,7 +22,7 @@ up and never evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -31,7 +31,7 @@ import numpy as np
 import sympy
 
 from exprkit.errors import ExprkitError, ParseError
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.text.decimals import nearest_float
 from exprkit.text.names import NUMBERED, Names
 from exprkit.text.parse_errors import closest, quoted
@@ -98,9 +98,11 @@ def _items(obj: Any, names: Names) -> list[Item]:
 
 
 def _symbol(name: str, names: Names) -> Token:
-    meaning = names.meaning(name)
+    meaning = names.named(name)
     if meaning is None or meaning[0] not in (VARIABLE, PARAMETER):
-        raise ParseError(f"unknown symbol {quoted(name)}{closest(name, names.words(VARIABLE, PARAMETER))}")
+        hint = closest(name, names.words(VARIABLE, PARAMETER)) 
+        hint = hint or ("; name the variables by variables=[...]" if names.variables is None else "")
+        raise ParseError(f"unknown symbol {quoted(name)}{hint}")
     return meaning
 
 
@@ -238,7 +240,7 @@ def _application(obj: Any) -> list[Item]:
     """A function of the table."""
     name = type(obj).__name__
     arguments = list(obj.args)
-    row = BY_CLASS.get(name)
+    row: defined.Written | None = BY_CLASS.get(name) or defined.spelled(name)
     if row is not None and row.arity == 1 and len(arguments) == 2 and f"{name}{arguments[1]}" in BY_CLASS:
         row = BY_CLASS[f"{name}{arguments.pop()}"]  # a logarithm to a base that the table has
     elif row is not None and isinstance(obj, sympy.log) and len(arguments) == 2:
@@ -246,7 +248,7 @@ def _application(obj: Any) -> list[Item]:
         return [arguments[0], own, arguments[1], own, _operator("__truediv__")]
     if row is None:
         kind = "function" if isinstance(obj, sympy.Function) else "class"
-        hint = closest(name, list(BY_CLASS)) if kind == "function" else ""
+        hint = closest(name, [*BY_CLASS, *defined.spellings()]) if kind == "function" else ""
         raise ParseError(f"the SymPy {kind} {quoted(name)} is not in exprkit's table{hint}")
     if len(arguments) < row.arity or (len(arguments) > row.arity and not row.chain):
         raise ParseError(f"the SymPy function {quoted(name)} has {len(arguments)} arguments here, not {row.arity}")
@@ -262,41 +264,66 @@ def _application(obj: Any) -> list[Item]:
 def write(expression: Tokens) -> sympy.Expr:
     """The SymPy object, as it stands: nothing is simplified, so no constant is touched.
 
-    Whole constants are ``Integer``, others ``Float`` of 53 bits.  SymPy has no -0.
+    Whole constants are ``Integer``, others ``Float`` of 53 bits.  SymPy has no -0.  An operator of the user's own is a
+    function of its name, which ``doit()`` writes out and ``diff`` differentiates by its formula.
 
     Raises
     ------
     ExprkitError
         where SymPy itself fails, as for the larger of inf and -inf.
     """
-    operands: list[Any] = []
     names = {VARIABLE: expression.variables, PARAMETER: expression.parameters}
-    numbers = expression.values.view(np.float64).tolist()
     with sympy.evaluate(False):
-        for token, (kind, value) in enumerate(_tokens(expression)):
-            if kind == OPERATOR:
-                row = ops.BY_CODE[value]
-                own = operands[-row.arity :]
-                del operands[-row.arity :]
-                operands.append(_applied(row, own))
-            elif kind == CONSTANT:
-                operands.append(_number(numbers[token]))
-            else:
-                operands.append(_leaf(kind, value, names[kind]))
+        return _object(expression.kinds, expression.values, lambda kind, index: _leaf(kind, index, names[kind]))
+
+
+def _object(kinds: np.ndarray, values: np.ndarray, leaf: Callable[[int, int], Any]) -> Any:
+    """The object of postfix tokens."""
+    operands: list[Any] = []
+    numbers = values.view(np.float64).tolist()
+    for kind, value, number in zip(kinds.tolist(), values.tolist(), numbers, strict=True):
+        if kind == OPERATOR:
+            row = defined.row(value)
+            assert row is not None
+            own = operands[-row.arity :]
+            del operands[-row.arity :]
+            operands.append(_applied(row, own))
+        else:
+            operands.append(_number(number) if kind == CONSTANT else leaf(kind, value))
     if not operands:
         raise ParseError("an expression that could not be read has no SymPy object")
     return operands[0]
 
 
-def _applied(row: ops.Operator, operands: list[Any]) -> Any:
+def _applied(row: defined.Written, operands: list[Any]) -> Any:
+    if isinstance(row, defined.Definition):
+        return _function(row)(*operands)
     try:
         return row.sympy(sympy, *operands)  # type: ignore[misc]
     except Exception as error:  # it compares nan and oo when it sorts, and folds conditions inside conditions
         raise ExprkitError(f"SymPy cannot hold {row.name} of these operands: {error}") from error
 
 
-def _tokens(expression: Tokens) -> Iterator[Token]:
-    return zip(expression.kinds.tolist(), expression.values.tolist(), strict=True)
+@cache
+def _function(definition: defined.Definition) -> Any:
+    """SymPy's function of a user's operator."""
+
+    def written_out(*operands: Any) -> Any:
+        return _object(definition.kinds, definition.values, lambda kind, index: operands[index])
+
+    def doit(self: Any, **hints: Any) -> Any:
+        return written_out(*(operand.doit(**hints) for operand in self.args))
+
+    def fdiff(self: Any, argindex: int = 1) -> Any:
+        operands = [sympy.Dummy(name) for name in definition.operands]
+        slope = written_out(*operands).diff(operands[argindex - 1])
+        return slope.subs(dict(zip(operands, self.args, strict=True)), simultaneous=True)
+
+    def evalf(self: Any, prec: int) -> Any:
+        return doit(self)._eval_evalf(prec)
+
+    members = {"nargs": definition.arity, "doit": doit, "fdiff": fdiff, "_eval_evalf": evalf}
+    return type(definition.name, (sympy.Function,), members)
 
 
 def _number(number: float) -> sympy.Number:

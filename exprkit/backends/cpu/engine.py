@@ -55,7 +55,7 @@ PIECE = 1 << 28  # work between two looks for Ctrl-C: about a tenth of a second
 FIT_PIECE = 1 << 24  # the same of fits: an evaluation of every row, of the 20 that a fit may take
 ROW_COST = 4  # instructions that the sums of a row with derivatives are worth
 SMALLEST = 1e-300  # floor of abs r in the gradient of its sum: none
-KINDS = {"square": objective.SQUARES, "absolute": objective.ABSOLUTE}
+KINDS = {"square": objective.SQUARES, "absolute": objective.ABSOLUTE, "sum": objective.SUM}
 
 
 def unavailable() -> str | None:
@@ -98,7 +98,7 @@ class Engine(contract.Differentiable):
         values.run(VALUES, params, values.plan(len(params)), out, out=out.ctypes.data, past=kernels.PAST * past)
 
     def loss_sums(self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None, kind: str) -> np.ndarray:
-        """Sum of weighted squared or absolute errors, float64 (n_sets, n_exprs)."""
+        """Sum of weighted squared, absolute or plain errors, float64 (n_sets, n_exprs)."""
         loss = reductions.plain_sum(self._kernels, KINDS[kind])
         return self._sums(self.values, VALUES, params, y, weights, 1, loss=loss)[..., 0]
 
@@ -174,7 +174,7 @@ class Engine(contract.Differentiable):
     ) -> dict[str, Any]:
         """The arguments of a call with derivatives that say what is minimised."""
         loss = reductions.functions(self._kernels)[f"loss_{kind}"]
-        return {"loss": loss, "weighted": weights is not None or kind != objective.SQUARES, "delta": delta}
+        return {"loss": loss, "weighted": weights is not None or kind not in reductions.UNWEIGHTED, "delta": delta}
 
     def _sums(
         self, runner: Runner, work: TaskLoop, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None,

@@ -11,7 +11,7 @@ A kernel of ``kernels`` makes values out of values, here a tile's values and der
 function                                    what it does
 ==========================================  =====================================================
 ``sum_k(f, y, w, n)``                       the sum of w L over n points, as a double, for the
-                                            objective of kind k (SQUARES or ABSOLUTE)
+                                            objective of kind k (one of PLAIN)
 ``loss_k(f, y, w, q, v, delta, n)``         the same for all kinds, every term in float64; writes
                                             w q to ``q`` and w q r to ``v`` (L, q and r as in
                                             ``objective``)
@@ -42,8 +42,9 @@ from exprkit.operators.simd_values import SIZE, Vec, literal, where
 
 COLUMNS = 5  # more derivatives than this are multiplied pair by pair: the sums would not fit in registers
 _VECTORS = SimpleNamespace(where=where, log=simd_formulas.log)
-KINDS = (objective.SQUARES, objective.ABSOLUTE, objective.HUBER, objective.POISSON)
-PLAIN = (objective.SQUARES, objective.ABSOLUTE)  # kinds that are also summed without derivatives
+KINDS = (objective.SQUARES, objective.ABSOLUTE, objective.HUBER, objective.POISSON, objective.SUM)
+PLAIN = (objective.SQUARES, objective.ABSOLUTE, objective.SUM)  # kinds that are also summed without derivatives
+UNWEIGHTED = (objective.SQUARES, objective.SUM)  # kinds without a weight of their own
 NAMES = (*(f"loss_{kind}" for kind in KINDS), *(f"equations_{m}" for m in range(1, COLUMNS + 1)), "product", "slope")
 
 
@@ -180,6 +181,8 @@ def _loss(target: Target, real: str, kind: int) -> Code:
             r, f, y = _wide(f - y), _wide(f), _wide(y)
             loss = objective.loss_of(kind, r, f, y, delta, _VECTORS)
             q = objective.weight_of(kind, r, f, delta, _VECTORS)
+            if kind == objective.SUM:
+                r = code.constant(0.5, "double")  # the gradient is twice the sum of what is stored times J
             if weighted:
                 w = _wide(_load(code, "%w", i, mask))
                 none = w == 0.0

@@ -35,7 +35,8 @@ from exprkit.backends.precision import Precision
 from exprkit.errors import BackendError
 from exprkit.expressions.population import Population
 from exprkit.expressions.rewrite import Rules, table_rules
-from exprkit.programs.lower import emit_tree, lower, mark, place, read_tree
+from exprkit.programs.emit import emit_tree, place
+from exprkit.programs.lower import lower, mark, read_tree
 
 THREADS = 128  # of a block
 MOST_TOKENS = 2048  # of an expression that is lowered here: threads have scratch memory for the longest one
@@ -104,10 +105,13 @@ class Lowering:
         self._kernels = {name: device.kernel(name, settings, source(), **macros) for name in KERNELS}
 
     def of(self, pop: Population | DevicePopulation) -> tuple[Bytecode, Columns]:
-        """Bytecode and columns of a population; made on the host if an expression is longer than MOST_TOKENS."""
+        """Bytecode and columns of a population; made on the host if an expression is longer than MOST_TOKENS.
+
+        Or if it shares parts (``Population.shares``), which trees can't.
+        """
         if isinstance(pop, DevicePopulation) and pop.device is not self.device:
             raise BackendError("the population lies on another GPU than the data: pop.to_host()")
-        if pop.longest <= MOST_TOKENS:
+        if pop.longest <= MOST_TOKENS and not (isinstance(pop, Population) and pop.shares):
             return self(self.tokens(pop))
         program = lower(on_host(pop), precision=self.settings.operators, positive=self._positive, dtype=self.dtype)
         return accumulate(program), Columns.of(program)

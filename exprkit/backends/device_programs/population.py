@@ -72,7 +72,8 @@ class DevicePopulation:
 
     @classmethod
     def of(cls, pop: Population, device: Any = None) -> DevicePopulation:
-        """A population of the host's, brought to the device."""
+        """A population of the host's, brought to the device; operators of the user's own are written out there."""
+        pop = pop.expanded()
         xp = (device or _device()).xp
         arrays = map(xp.asarray, (pop.kinds, pop.values, pop.offsets))
         return cls(*arrays, variables=pop.variables, parameters=pop.parameters, device=device)

@@ -2,7 +2,8 @@
 
 In: programs.  Out: ``Bytecode``.  Each instruction of ``lower`` becomes one: an operator that works on the
 accumulator and at most one operand.  A result that the next instruction uses stays in the accumulator; one that is
-wanted later is spilled to a slot when the accumulator is needed for something else.
+wanted later is spilled to a slot when the accumulator is needed for something else, or, in programs whose
+parts are shared, when it is used for the first time.
 
     >>> import exprkit as ek
     >>> from exprkit.programs.lower import lower
@@ -120,12 +121,15 @@ def accumulate(program: Program, threads: int | None = None) -> Bytecode:
         counts = slices.each(lambda begin, end: _count(lowered, rows, begin, end), cuts)
         sums = np.cumsum([starts[0], *counts[:-1]], axis=0).tolist()
         starts = {begin: (i, s, r) for (begin, _), (i, s, r) in zip(cuts, sums, strict=True)}
-    ends = slices.each(lambda begin, end: _accumulate_some(lowered, rows, result, begin, end, starts[begin]), cuts)
+    ends = slices.each(
+        lambda begin, end: _accumulate_some(lowered, rows, result, begin, end, starts[begin], program.shared), cuts
+    )
     if len(cuts) > 1:
         before = dict(zip(starts, np.cumsum([0, *(cost for _, cost in ends[:-1])]).tolist(), strict=True))
         slices.each(lambda begin, end: _add(result.cost, begin + 1, end + 1, before[begin]), cuts)
     constants = np.append(program.constants, np.nan)
-    return Bytecode(*result[:5], constants, result.cost, max(program.n_slots - 1, 0), ends[-1][0])
+    n_slots = program.n_slots if program.shared else max(program.n_slots - 1, 0)  # a tree never spills the last one
+    return Bytecode(*result[:5], constants, result.cost, n_slots, ends[-1][0])
 
 
 def too_many_columns(n_columns: int) -> BackendError:
@@ -202,7 +206,7 @@ def _count(lowered, rows, begin, end):
 
 
 @compiled
-def _accumulate_some(lowered, rows, result, begin, end, starts):
+def _accumulate_some(lowered, rows, result, begin, end, starts, shared):
     """Write the expressions begin:end from the places ``starts`` on; how many results there are then, and their cost.
 
     In ``result.cost`` goes the work of the expressions from ``begin`` on.
@@ -219,6 +223,8 @@ def _accumulate_some(lowered, rows, result, begin, end, starts):
         point = start + lowered.n_prologue[e]
         for k in range(point, stop):
             write_instruction(k, k == point, e, i, first_result, lowered, rows, result)
+            if shared and k > point and _is_needed(lowered, k, stop):
+                result.instructions[i, ACTION] |= SPILL | (lowered.dst[k - 1] >> 2) << SPILL_SHIFT
             cost += rows.cost[lowered.code[k]] + (result.instructions[i, ACTION] & (LOAD | SPILL | FROM_SLOT) != 0)
             i += 1
         if start == stop:  # an expression that could not be read
@@ -230,6 +236,20 @@ def _accumulate_some(lowered, rows, result, begin, end, starts):
         total += cost
         result.cost[e + 1] = total
     return n_results, total
+
+
+@inline
+def _is_needed(lowered, k, stop):
+    """Whether what instruction k finds in the accumulator is read from its slot, by k itself or later."""
+    before = lowered.dst[k - 1]
+    if lowered.a[k] == before and lowered.b[k] == before:
+        return True
+    for j in range(k, stop - 1):
+        if lowered.dst[j] == before:
+            return False
+        if lowered.a[j + 1] == before or lowered.b[j + 1] == before:
+            return True
+    return False
 
 
 @compiled

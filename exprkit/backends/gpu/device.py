@@ -34,7 +34,8 @@ def missing() -> str | None:
     """Why there is no GPU to use, and what mends it; None if there is one."""
     for module, name in NEEDED.items():
         if not _installed(module):
-            return f"{name} is not installed: pip install 'exprkit[cuda13]' (or [cuda12] for a CUDA 12 driver)"
+            extra = "'.[cuda13]' in exprkit's folder ('.[cuda12]' for a CUDA 12 driver)"
+            return f"{name} is not installed: pip install {extra}"
     import cupy
 
     if cupy.cuda.is_available():
@@ -190,6 +191,8 @@ class CudaDevice:
             return [self.xp.asarray(array) for array in arrays]
         with self._sending:
             if not self._outgoing or len(self._outgoing[0][0]) < n_bytes:
+                for _, read in self._outgoing:
+                    read.synchronize()
                 self._outgoing = [(self.pinned(max(2 * n_bytes, 4096)), self.event()) for _ in range(2)]
             self._outgoing.reverse()
             locked, read = self._outgoing[0]

@@ -77,12 +77,12 @@ ENUMS = {
     f"INVALID = {objective.INVALID}, NO_DERIVATIVE = {objective.NO_DERIVATIVE} }};",
     "VECTOR_BYTES": f"constexpr unsigned VECTOR_BYTES = {VECTOR_BYTES};",
     "LINE_BYTES": f"enum : unsigned {{ LINE_BYTES = {LINE_BYTES} }};",
-    "tasks": "enum { VALUES, SQUARE, ABSOLUTE };\nenum { SHUFFLE, SHARED, ATOMIC };",
+    "tasks": "enum { VALUES, SQUARE, ABSOLUTE, SUM };\nenum { SHUFFLE, SHARED, ATOMIC };",
     "tokens": f"enum {{ T_CONSTANT = {tokens.CONSTANT}, T_VARIABLE = {tokens.VARIABLE}, "
     f"T_PARAMETER = {tokens.PARAMETER}, T_STOP = {STOP} }};",
     "fit tasks": "enum { NORMAL, GRADIENT, JACOBIAN, FIT };",
     "kinds": f"enum {{ SQUARES = {objective.SQUARES}, ABSOLUTE = {objective.ABSOLUTE}, HUBER = {objective.HUBER}, "
-    f"POISSON = {objective.POISSON} }};",
+    f"POISSON = {objective.POISSON}, SUM = {objective.SUM} }};",
 }
 
 # ── structs: rows of type, names, what they are ──────────────────────────────────────

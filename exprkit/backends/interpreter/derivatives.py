@@ -30,6 +30,7 @@ from exprkit.backends.objective import Fitted, Options
 from exprkit.expressions.population import Population
 
 WORK_BYTES = 1 << 30  # of starts and results, and of arenas in global memory, at a time
+KINDS = {"square": objective.SQUARES, "absolute": objective.ABSOLUTE, "sum": objective.SUM}
 FLOAT32_TOL = 2.0**-22  # a loss of float32 values is no better than that
 
 
@@ -92,7 +93,7 @@ class Derivatives:
         self._mark_invalid(gradient, sums)
         if self.n_points:
             goal = self._goal(y, weights)
-            number = objective.SQUARES if kind == "square" else objective.ABSOLUTE
+            number = KINDS[kind]
             self._launch_all("GRADIENT", self._on_device(params), goal, False, kind=number, jtr=gradient, loss=sums)
         return sums, gradient
 

@@ -35,13 +35,14 @@ from exprkit.backends.gpu.layout import VECTOR_BYTES
 from exprkit.backends.gpu.schedule import VECTORS, Chunking, LaunchShape, Sizes, shapes, too_large
 from exprkit.backends.interpreter.derivatives import Derivatives
 from exprkit.backends.interpreter.loss_step import MOST_BYTES, LossStep
-from exprkit.backends.interpreter.per_expression import BLOCK, Baseline
+from exprkit.backends.interpreter.per_expression import Baseline
+from exprkit.backends.interpreter.per_expression import check_block as baseline_block
 from exprkit.backends.objective import Fitted, Options
 from exprkit.backends.precision import Precision
-from exprkit.errors import number_of, one_of
+from exprkit.errors import ArgumentError, number_of, one_of
 from exprkit.expressions.population import Population
 
-OPTIONS = ("block_size", "points_per_thread", "reduction", "dispatch")
+OPTIONS = ("block_size", "points_per_thread", "reduction", "dispatch", "stack")
 REDUCTIONS = ("shuffle", "shared", "atomic")
 DISPATCHES = ("interpreter", "per-expression")
 MOST_STEPS = 8  # that are recorded
@@ -61,7 +62,7 @@ class Engine(DeviceEngine, contract.Differentiable):
     Parameters
     ----------
     block_size : int, optional
-        Threads of a block, a multiple of 32.
+        Threads of a block, a multiple of 32 (with a launch for each expression any number).
     points_per_thread : int, optional
         4, 8, 12, 16, 24 or 32 (float32); half of that (float64).
     reduction : {"shuffle", "shared", "atomic"}
@@ -69,6 +70,8 @@ class Engine(DeviceEngine, contract.Differentiable):
         differ from run to run.
     dispatch : {"interpreter", "per-expression"}
         One launch for all, or (a baseline) one launch for each expression.
+    stack : int, optional
+        Values that a thread of that baseline keeps room for; by default as many as the population needs.
     """
 
     def __init__(
@@ -83,17 +86,21 @@ class Engine(DeviceEngine, contract.Differentiable):
         points_per_thread: int | None = None,
         reduction: str = "shuffle",
         dispatch: str = "interpreter",
+        stack: int | None = None,
         device: Any = None,
     ) -> None:
         super().__init__(pop, X, precision, dtype, device)
         self.counts = self.counts_losses = dispatch == "interpreter"  # nan and inf, on the way
         self.reduction = one_of("reduction", reduction, REDUCTIONS)
-        self.block_size = check_block(block_size, self.device.lanes) or (1 if self.device.lanes == 1 else None)
+        self._per_expression = one_of("dispatch", dispatch, DISPATCHES) == "per-expression"
+        if stack is not None and not self._per_expression:
+            raise ArgumentError('stack is an option of dispatch="per-expression": the interpreter has none')
+        self._baseline_options = baseline_block(block_size) if self._per_expression else 0, stack
+        chosen = None if self._per_expression else check_block(block_size, self.device.lanes)
+        self.block_size = chosen or (1 if self.device.lanes == 1 else None)
         width = VECTOR_BYTES // self.dtype.itemsize
         points = check_points(points_per_thread, [width * v for v in VECTORS])
         self.vectors = points and points // width
-        self._per_expression = one_of("dispatch", dispatch, DISPATCHES) == "per-expression"
-        self._baseline_block = block_size or BLOCK
         size = X.size * self.dtype.itemsize / 1e9
         with Needing(self.device, f"the data ({size:.3g} GB), its columns and the programs"):
             self._shapes: dict[tuple[Sizes, bool], LaunchShape] = {}
@@ -120,7 +127,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         return True
 
     def _baseline_of(self, pop: Population | DevicePopulation) -> Baseline | None:
-        return Baseline(on_host(pop), self._launcher, self._baseline_block) if self._per_expression else None
+        return Baseline(on_host(pop), self._launcher, *self._baseline_options) if self._per_expression else None
 
     # ── values ───────────────────────────────────────────────────────────────────────
 
@@ -340,7 +347,8 @@ class Engine(DeviceEngine, contract.Differentiable):
     def decisions(self) -> list[str]:
         """The variants of the interpreter that run, and what else there was."""
         if self._baseline or not self.n_exprs or not self.n_points:
-            return [f"a launch for each expression, {self._baseline_block} threads a block"] if self._baseline else []
+            block = self._baseline and self._baseline.block_size
+            return [f"a launch for each expression, {block} threads a block"] if self._baseline else []
         launcher, fast = self._launcher, self.settings.operators == "fast"
         sizes = Sizes(self.n_points, self.n_exprs, launcher.n_columns, self.programs.n_slots)
         lines = [

@@ -169,8 +169,8 @@ template <class S> INLINE void add_point(S (&sum)[N_SUMS], const Dual &acc, int 
 {
     const T f = acc.value[k], r = f - y;
     if (TASK == GRADIENT) {
-        const S slope = KIND == SQUARES ? S(2) * S(w) * S(r) : S(w) * S(sign_of(r));
-        sum[0] += KIND == SQUARES ? S(w) * S(r) * S(r) : S(w) * fabs(S(r));
+        const S slope = KIND == SQUARES ? S(2) * S(w) * S(r) : KIND == SUM ? S(w) : S(w) * S(sign_of(r));
+        sum[0] += KIND == SQUARES ? S(w) * S(r) * S(r) : S(w) * (KIND == SUM ? S(r) : fabs(S(r)));
 #pragma unroll
         for (int t = 0; t < TANGENTS; ++t) if (acc.has(t)) sum[1 + t] = fma(slope, S(acc.tangent[t][k]), sum[1 + t]);
         return;

@@ -2,7 +2,8 @@
 
 A choice of the CUDA backend (``dispatch="per-expression"``).  The postfix forms stand in a
 matrix, padded with a stop token; each launch runs one row on all points, a point per thread,
-with a stack in local memory.
+with a stack in local memory.  As in the thesis, the stack's size (25, later 10 values there) and a block of any size
+can be chosen.
 
     >>> import exprkit as ek
     >>> from exprkit.backends.interpreter.per_expression import stack_depth
@@ -19,20 +20,22 @@ import numpy as np
 from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.launch import Launcher
+from exprkit.errors import ArgumentError
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.text.tokens import OPERATOR
 
 BINARY = 1 << 8  # beside an operator's code
 BLOCK = 128  # threads, as the thesis found best
+MOST_THREADS = 1024  # of a block
 
 
 class Baseline:
     """A population as a padded matrix of tokens."""
 
-    def __init__(self, pop: Population, launcher: Launcher, block_size: int) -> None:
+    def __init__(self, pop: Population, launcher: Launcher, block_size: int, stack: int | None = None) -> None:
         self.launcher, self.block_size, self.n_exprs = launcher, block_size, len(pop)
-        self.stack = 1 << (stack_depth(pop) - 1).bit_length()
+        self.stack = _stack(stack_depth(pop), stack)
         lengths = np.diff(pop.offsets)
         self.max_tokens = int(lengths.max(initial=0)) + 1
         inside = np.arange(self.max_tokens) < lengths[:, None]
@@ -62,6 +65,20 @@ class Baseline:
                 launch(expression=i)
             if result is not place:
                 place[...] = fetched(result)
+
+
+def check_block(size: int | None) -> int:
+    """Threads of a block, any number of them."""
+    if size is not None and (not isinstance(size, int) or not 0 < size <= MOST_THREADS):
+        raise ArgumentError(f"block_size of a launch per expression must be 1 to {MOST_THREADS}, not {size!r}")
+    return size or BLOCK
+
+
+def _stack(depth: int, asked: int | None) -> int:
+    """How many values the stack holds: as many as asked for, else the least power of two that is enough."""
+    if asked is not None and (not isinstance(asked, int) or asked < depth):
+        raise ArgumentError(f"stack must be a whole number, {depth} or more for these expressions, not {asked!r}")
+    return asked or 1 << (depth - 1).bit_length()
 
 
 def stack_depth(pop: Population) -> int:

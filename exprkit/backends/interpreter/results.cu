@@ -71,6 +71,7 @@ template <bool WHOLE> INLINE void measure(const T (&acc)[POINTS], T (&sum)[VECTO
             const T error = counts ? acc[j * WIDTH + k] - y.at[k] : T(0);
             const T weighted = WEIGHTED ? w.at[k] * error : error;
             if (TASK == SQUARE) sum[j] = k == 0 ? weighted * error : fma(weighted, error, sum[j]);
+            else if (TASK == SUM) sum[j] = k == 0 ? weighted : sum[j] + weighted;
             else sum[j] = k == 0 ? fabs(weighted) : sum[j] + fabs(weighted);
         }
     }

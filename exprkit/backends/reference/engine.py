@@ -11,6 +11,8 @@ sees them; then each token is one NumPy call in float64, and the result is round
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from exprkit.backends import contract
@@ -20,6 +22,12 @@ from exprkit.backends.reference.levenberg_marquardt import fit_all
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.text.tokens import CONSTANT, PARAMETER, VARIABLE
+
+Function = Callable[[np.ndarray], np.ndarray]
+
+# of an error, by kind of sum, and its derivative
+SIZES: dict[str, Function] = {"square": np.square, "absolute": np.abs, "sum": np.positive}
+SLOPES: dict[str, Function] = {"square": lambda r: 2 * r, "absolute": np.sign, "sum": np.ones_like}
 
 
 def unavailable() -> str | None:
@@ -52,13 +60,13 @@ class Engine(contract.Differentiable):
                 out[place] = self._expression(place[1], params[place])
 
     def loss_sums(self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None, kind: str) -> np.ndarray:
-        """Sum of weighted squared or absolute errors, float64 (n_sets, n_exprs)."""
+        """Sum of weighted squared, absolute or plain errors, float64 (n_sets, n_exprs)."""
         sums = np.empty(params.shape[:2])
         w = np.ones(self.n_points) if weights is None else weights.astype(np.float64)
         with np.errstate(all="ignore"):
             for place in np.ndindex(sums.shape):
                 error = self._expression(place[1], params[place]) - y.astype(np.float64)
-                size = error * error if kind == "square" else np.abs(error)
+                size = SIZES[kind](error)
                 sums[place] = np.sum(np.where(w == 0, 0.0, w * size))
         sums[:, ~self.pop.valid] = np.nan
         return sums
@@ -99,7 +107,7 @@ class Engine(contract.Differentiable):
                 f, J = self._derivatives(place[1], params[place])
                 some = w > 0
                 r = f[some] - y[some].astype(np.float64)
-                size, slope = (r * r, 2 * r) if kind == "square" else (np.abs(r), np.sign(r))
+                size, slope = SIZES[kind](r), SLOPES[kind](r)
                 sums[place], gradient[place][: J.shape[1]] = w[some] @ size, (w[some] * slope) @ J[some]
         sums[:, ~self.pop.valid], gradient[:, ~self.pop.valid] = np.nan, np.nan
         return sums, gradient

@@ -232,6 +232,8 @@ def forget() -> None:
         _memory.shrink(0)
 
 
+COMPILER = "cuda-core cuda-bindings nvidia-cuda-nvrtc nvidia-nvjitlink"  # packages that make machine code of PTX
+
 # ── the assemblers ───────────────────────────────────────────────────────────────────
 
 
@@ -243,7 +245,7 @@ def cuda_library(name: str, version_of: str, package: str, purpose: str) -> Any:
     BackendError
         If the module or the library (in a package of its own) is not installed.
     """
-    missing = f"{purpose} {{}}: pip install 'exprkit[cuda13]' (or [cuda12] for a CUDA 12 driver)"
+    missing = f"{purpose} {{}}: pip install {COMPILER} (which need no GPU)"
     try:
         importlib.import_module("cuda.bindings")
         library = importlib.import_module(f"cuda.bindings.{name}")

@@ -50,7 +50,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-VALUES, SQUARE, ABSOLUTE = "values", "square", "absolute"
+VALUES, SQUARE, ABSOLUTE, SUM = "values", "square", "absolute", "sum"
 CHUNK = 32  # points of a column that stand side by side
 WARP = 32
 LINE = 512  # bytes that a warp writes at once
@@ -447,8 +447,8 @@ def _error(kind: Kind, k: int) -> str:
     text = f"\tsub.rn.{real} %e, %v{{0+{k}}}, %y{k};\n"
     if kind.weighted or (kind.masked and k):
         text += f"\tselp.{real} %e, %e, {kind.zero}, %on{k};\n"
-    if kind.task == ABSOLUTE:
-        text += f"\tabs.{real} %e, %e;\n"
+    if kind.task in (ABSOLUTE, SUM):
+        text += f"\tabs.{real} %e, %e;\n" if kind.task == ABSOLUTE else ""
         if kind.weighted:
             return text + f"\tfma.rn.{real} {total}, %e, %w{k}, {total};\n"
         return text + f"\tadd.rn.{real} {total}, {total}, %e;\n"

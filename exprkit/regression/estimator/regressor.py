@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, ParseError, brief, brought_by, one_of, whole_number
+from exprkit.errors import ArgumentError, ParseError, brief, brought_by, number_of, one_of, whole_number
 from exprkit.expressions import arguments
-from exprkit.expressions.expression import Expression, checked_names
+from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
 from exprkit.regression.budget import Budget
@@ -33,6 +33,7 @@ from exprkit.regression.estimator.progress import Showing
 from exprkit.regression.front import Front
 from exprkit.regression.polish import expression_of, tree_of
 from exprkit.regression.sample import Sample
+from exprkit.text.names import Names
 
 with brought_by("search"):
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -315,10 +316,13 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         chosen: list[ops.Operator] = []
         for arity, name in ((2, "binary_operators"), (1, "unary_operators")):
             given = getattr(self, name)
-            rows = [row for row in usual if row.arity == arity] if given is None else arguments.rows(given)
-            if wrong := [row.name for row in rows if row.arity != arity]:
-                raise ArgumentError(f"{name}: {wrong[0]!r} takes {3 - arity} operands")
-            chosen += rows
+            for row in usual if given is None else arguments.rows(given):
+                if not isinstance(row, ops.Operator):
+                    raise ArgumentError(f"{name}: {row.name!r} is none of exprkit's own; a search takes no others")
+                if row.arity == arity:
+                    chosen.append(row)
+                elif given is not None:
+                    raise ArgumentError(f"{name}: {row.name!r} takes {number_of(row.arity, 'operand')}")
         return tuple(chosen)
 
     def _guessed(self) -> tuple[Expression, ...]:
@@ -370,7 +374,7 @@ def _names(model: Any) -> tuple[str, ...] | None:
         return None
     names = tuple(re.sub(r"\W", "_", str(name)) for name in model.feature_names_in_)
     try:
-        checked_names(names, None)
+        Names(names)
     except ParseError:
         return None
     return names

@@ -1,0 +1,355 @@
+"""A loss of the user's own: an expression over f, y, w and columns, put together with the expressions it is to judge.
+
+In: its text, and y, weights and columns at every point.  Out: a ``Composition``: what is to be made of each
+expression, the data it needs, and which of the sums that every backend has is the loss then.
+
+    >>> from exprkit.evaluate.loss_text import LossPoints, compose, parse_loss
+    >>> import numpy as np
+    >>> points = LossPoints(y=np.array([1.0, 4.0]), w=None, columns={"s": np.array([1.0, 2.0])})
+    >>> made = compose(parse_loss("((sqrt(f) - y) / s)^2 / 2", ("s",)), points, n_columns=1)
+    >>> made.summed, made.target, made.weights  # of the square roots of the expressions
+    ('square', array([1., 4.]), array([0.5  , 0.125]))
+
+What is recognised, plainly; c, s and t are whatever holds no f::
+
+    c * (s * h(f) + t)^2     the sum of c s^2 (h(f) + t / s)^2: squares of h, against -t / s
+    c * |s * h(f) + t|       the sum of c |s| |h(f) + t / s|: absolute errors of h
+    c * huber(…, d)          in a fit, where d / |s| is one number: Huber's loss of h
+    anything else            the sum of the expressions that have the loss around them
+
+Where h is f itself, the expressions are used as they are: such a loss costs what the squared one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.backends import objective
+from exprkit.errors import ArgumentError, ParseError, brief
+from exprkit.expressions.population import Population
+from exprkit.operators import defined, ops
+from exprkit.operators.defined import OPERAND
+from exprkit.text import formulas
+from exprkit.text.define import define, formula_tokens
+from exprkit.text.names import Names
+from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
+
+F, Y, W = range(3)  # variables of a loss; then its columns
+USUAL = ("f", "y", "w")
+MOST_TOKENS = 200  # of a loss: it is walked by recursion
+SUMMED = {objective.SQUARES: "square", objective.ABSOLUTE: "absolute", objective.SUM: "sum"}
+
+
+class LossPoints(NamedTuple):
+    """What a loss knows of the data points, float64 (n_points,) each, in the host's memory."""
+
+    y: np.ndarray
+    w: np.ndarray | None
+    columns: Mapping[str, np.ndarray]
+
+
+class Composition(NamedTuple):
+    """A loss as a sum that backends have."""
+
+    formula: tuple[np.ndarray, np.ndarray] | None  # of each expression, tokens with OPERAND 0; None: itself
+    columns: list[np.ndarray]  # that stand behind those of X
+    kind: int  # of ``objective``
+    delta: float  # of HUBER
+    target: np.ndarray  # float64 (n_points,)
+    weights: np.ndarray  # float64 (n_points,)
+
+    @property
+    def summed(self) -> str:
+        """What a backend is to add up (``contract.Engine.loss_sums``)."""
+        return SUMMED[self.kind]
+
+    def of(self, pop: Population) -> Population:
+        """The expressions that are compared with the target."""
+        return pop if self.formula is None else pop.put_into(*self.formula)
+
+
+@dataclass(frozen=True, eq=False)
+class LossText:
+    """A loss or link, parsed; variables 0, 1 and 2 are f, y and w."""
+
+    text: str
+    kinds: np.ndarray
+    values: np.ndarray
+    columns: tuple[str, ...]
+
+    def names(self, variable: int) -> bool:
+        return bool(np.any((self.kinds == VARIABLE) & (self.values == variable)))
+
+
+def is_loss_text(kind: Any, known: Iterable[str]) -> bool:
+    """Whether a loss is given as an expression, and not by a name or what may be one misspelt."""
+    return isinstance(kind, str) and kind not in known and not kind.strip().isidentifier()
+
+
+def parse_loss(text: str, columns: Iterable[str] = (), what: str = "loss") -> LossText:
+    """Read a loss.
+
+    Raises
+    ------
+    ArgumentError
+        for one that does not depend on f, or a column without a proper name.
+    ParseError
+        with the text and a caret under what is wrong.
+    """
+    for formula in ops.LOSS_FORMULAS:
+        if defined.spelled(formula.partition("(")[0]) is None:
+            define(formula)
+    names = tuple(columns)
+    try:
+        known = Names([*USUAL, *names], 0)
+    except ParseError as error:
+        raise ArgumentError(f"columns: {error}") from None
+    try:
+        kinds, values = formula_tokens(text, known)
+    except ParseError as error:
+        raise ParseError(f"{what}: {error}") from None
+    loss = LossText(text, kinds, values, names)
+    if len(kinds) > MOST_TOKENS:
+        raise ArgumentError(f"{what}: it has {len(kinds):,} tokens; the limit is {MOST_TOKENS}")
+    if not loss.names(F):
+        raise ArgumentError(f"{what}={brief(text)} does not depend on f, the value of the expression")
+    return loss
+
+
+def parse_link(link: Any) -> LossText | None:
+    """What is made of an expression before it is compared with y: an operator's name, or an expression over f.
+
+    Raises
+    ------
+    ArgumentError, ParseError
+    """
+    if link is None:
+        return None
+    if not isinstance(link, str):
+        raise ArgumentError(f"link must be an operator's name or an expression over f, not {brief(link)}")
+    row = defined.spelled(link)
+    parsed = parse_loss(f"{link}({USUAL[F]})" if row is not None and row.arity == 1 else link, what="link")
+    if parsed.names(Y) or parsed.names(W):
+        raise ArgumentError(f"link={brief(link)} may depend on f alone")
+    return parsed
+
+
+def linked(loss: LossText, link: LossText | None) -> LossText:
+    """The loss with the link in the place of f."""
+    if link is None:
+        return loss
+    operand = np.where(loss.kinds == VARIABLE, np.where(loss.values == F, OPERAND, VARIABLE), loss.kinds)
+    offsets = np.array([0, len(link.kinds)])
+    made = formulas.applied(link.kinds, link.values, offsets, (operand.astype(np.uint8), loss.values))
+    if made.too_long >= 0:
+        raise ArgumentError(f"loss={brief(loss.text)} of link={brief(link.text)} is too long")
+    return LossText(loss.text, made.kinds, made.values, loss.columns)
+
+
+def unchanged(points: LossPoints, link: LossText | None, n_columns: int) -> Composition:
+    """What a loss that has a name is made of: y and weights as they are, and the expressions through the link."""
+    weights = np.ones(len(points.y)) if points.w is None else points.w
+    formula = None
+    if link is not None:
+        tree = _LossTree(link, points)
+        formula = tree.formula(tree.root, n_columns)[0]
+    return Composition(formula, [], objective.SQUARES, 1.0, points.y, weights)
+
+
+def same_points(a: LossPoints, b: LossPoints) -> bool:
+    """Whether all numbers are the same."""
+    if list(a.columns) != list(b.columns) or (a.w is None) != (b.w is None):
+        return False
+    pairs = [(a.y, b.y), *((a.columns[name], b.columns[name]) for name in a.columns)]
+    pairs += [] if a.w is None or b.w is None else [(a.w, b.w)]
+    return all(np.array_equal(one, other, equal_nan=True) for one, other in pairs)
+
+
+def compose(loss: LossText, points: LossPoints, n_columns: int, fitting: bool = False) -> Composition:
+    """What is to be added up of each expression.
+
+    Parameters
+    ----------
+    loss : LossText
+    points : LossPoints
+    n_columns : int
+        Columns of X, behind which those of the loss stand.
+    fitting : bool
+        Huber's loss counts as one of the kinds of a fit.
+    """
+    own = np.ones(len(points.y)) if points.w is None else points.w
+    counts = np.where(own > 0, 1.0, 0.0) if loss.names(W) else own  # w of a text that does not say where it goes
+    tree = _LossTree(loss, points)
+    with np.errstate(all="ignore"):
+        known = _recognised(tree, counts, n_columns, fitting)
+    if known is not None:
+        return known
+    formula, columns = tree.formula(tree.root, n_columns)
+    return Composition(formula, columns, objective.SUM, 1.0, np.zeros(len(own)), counts)
+
+
+def _recognised(tree: _LossTree, counts: np.ndarray, n_columns: int, fitting: bool) -> Composition | None:
+    """The loss as squares, absolute errors or Huber's loss, if it is that."""
+    scale, node = tree.without_factors(tree.root)
+    kind, inner, bend = tree.outermost(node)
+    if inner is None or (kind == objective.HUBER and not fitting):
+        return None
+    s, t, h = tree.affine(inner)
+    target, weights = -t / s, counts * scale * (np.abs(s) if kind == objective.ABSOLUTE else s * s)
+    some = counts > 0
+    if not np.all(np.isfinite(s[some]) & (s[some] != 0) & (scale[some] >= 0) & np.isfinite(weights[some])):
+        return None
+    delta = bend / np.abs(s)
+    if kind == objective.HUBER and not (np.any(some) and np.ptp(delta[some]) == 0 and 0 < delta[some][0] < np.inf):
+        return None
+    formula, columns = (None, []) if tree.is_f(h) else tree.formula(h, n_columns)
+    clean = np.where(some, target, 0.0), np.where(some, weights, 0.0)
+    return Composition(formula, columns, kind, float(delta[some][0]) if np.any(some) else 1.0, *clean)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnGoal:
+    """What a fit was asked to minimise where that is not one of the losses that have a name, of f itself."""
+
+    named: str
+    loss: LossText | None  # None: the one that is named
+    link: LossText | None
+    columns: Any
+
+    @classmethod
+    def of(cls, loss: Any, link: Any, columns: Any, known: Iterable[str]) -> OwnGoal | None:
+        """None for a loss that has a name, and no link."""
+        own = is_loss_text(loss, known)
+        if columns is not None and not own:
+            raise ArgumentError(f"loss={loss!r} takes no columns; a loss of your own does, an expression over f and y")
+        if not own and link is None:
+            return None
+        names = () if columns is None else columns
+        return cls(loss, parse_loss(loss, names) if own else None, parse_link(link), columns)
+
+    @property
+    def words(self) -> str:
+        return self.named if self.link is None else f"{self.named}, link {self.link.text}"
+
+    def composed(self, points: LossPoints, n_columns: int, fitting: bool) -> Composition:
+        if self.loss is None:
+            return unchanged(points, self.link, n_columns)
+        return compose(linked(self.loss, self.link), points, n_columns, fitting)
+
+
+# ── the loss as a tree ───────────────────────────────────────────────────────────────
+
+
+class _Branch(NamedTuple):
+    """A part of the loss: its tokens begin:end, its operator's code (-1: a leaf), its operands."""
+
+    begin: int
+    end: int
+    code: int
+    operands: tuple[_Branch, ...]
+
+
+class _LossTree:
+    """The tokens of a loss, part by part, and what those without f are at every point."""
+
+    def __init__(self, loss: LossText, points: LossPoints) -> None:
+        self.loss, self.points = loss, points
+        stack: list[_Branch] = []
+        for t, (kind, value) in enumerate(zip(loss.kinds.tolist(), loss.values.tolist(), strict=True)):
+            row = defined.row(value) if kind == OPERATOR else None
+            n = row.arity if row is not None else 0
+            operands = tuple(stack[len(stack) - n :])
+            del stack[len(stack) - n :]
+            stack.append(_Branch(operands[0].begin if n else t, t + 1, value if n else -1, operands))
+        (self.root,) = stack
+
+    def tokens(self, node: _Branch) -> tuple[np.ndarray, np.ndarray]:
+        return self.loss.kinds[node.begin : node.end], self.loss.values[node.begin : node.end]
+
+    def is_f(self, node: _Branch) -> bool:
+        return node.code < 0 and not self.is_free(node)
+
+    def is_free(self, node: _Branch) -> bool:
+        """Whether there is no f in it."""
+        kinds, values = self.tokens(node)
+        return not np.any((kinds == VARIABLE) & (values == F))
+
+    def value(self, node: _Branch) -> np.ndarray:
+        """What a part without f is, float64 (n_points,)."""
+        from exprkit.backends.reference.engine import Engine
+
+        kinds, values = self.tokens(node)
+        points, n_points = self.points, len(self.points.y)
+        w = np.ones(n_points) if points.w is None else points.w
+        X = np.column_stack([np.zeros(n_points), points.y, w, *points.columns.values()])
+        pop, out = Population(kinds, values, [0, len(kinds)]).expanded(), np.empty((1, 1, n_points))
+        Engine(pop, X, precision="ieee", dtype=X.dtype).evaluate(np.empty((1, 1, 0)), out)
+        return out[0, 0]
+
+    def without_factors(self, node: _Branch) -> tuple[np.ndarray, _Branch]:
+        """(c, the rest) of ``c * rest``."""
+        s, _, rest = self._walk(node, (ops.MUL, ops.DIV, ops.NEG))
+        return s, rest
+
+    def affine(self, node: _Branch) -> tuple[np.ndarray, np.ndarray, _Branch]:
+        """(s, t, h) of ``s * h + t``."""
+        return self._walk(node, (ops.MUL, ops.DIV, ops.NEG, ops.ADD, ops.SUB))
+
+    def _walk(self, node: _Branch, allowed: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, _Branch]:
+        """Take off operators one of whose operands has no f, as long as there are any."""
+        s, t = np.ones(len(self.points.y)), np.zeros(len(self.points.y))
+        while node.code in allowed:
+            if node.code == ops.NEG:
+                s, node = -s, node.operands[0]
+                continue
+            a, b = node.operands
+            if self.is_free(a) == self.is_free(b) or (node.code == ops.DIV and self.is_free(a)):
+                break
+            v = self.value(a if self.is_free(a) else b)
+            if node.code == ops.MUL:
+                s = s * v
+            elif node.code == ops.DIV:
+                s = s / v
+            elif node.code == ops.ADD:
+                t = t + s * v
+            else:
+                t, s = (t - s * v, s) if self.is_free(b) else (t + s * v, -s)
+            node = b if self.is_free(a) else a
+        return s, t, node
+
+    def outermost(self, node: _Branch) -> tuple[int, _Branch | None, np.ndarray]:
+        """(kind, what it is of, where Huber's loss bends); None for what is no loss that backends know."""
+        none = np.zeros(len(self.points.y))
+        if node.code == ops.SQR or (node.code == ops.POW and self._is_two(node.operands[1])):
+            return objective.SQUARES, node.operands[0], none
+        if node.code == ops.MUL and all(map(np.array_equal, *map(self.tokens, node.operands))):
+            return objective.SQUARES, node.operands[0], none
+        if node.code == ops.ABS:
+            return objective.ABSOLUTE, node.operands[0], none
+        row = defined.row(node.code) if node.code >= 0 else None
+        if isinstance(row, defined.Definition) and row.text == ops.HUBER and not self.is_free(node.operands[0]):
+            bend = node.operands[1]
+            return (objective.HUBER, node.operands[0], self.value(bend)) if self.is_free(bend) else (-1, None, none)
+        return -1, None, none
+
+    def _is_two(self, node: _Branch) -> bool:
+        kinds, values = self.tokens(node)
+        return len(kinds) == 1 and kinds[0] == CONSTANT and values.view(np.float64)[0] == 2
+
+    def formula(self, node: _Branch, n_columns: int) -> tuple[tuple[np.ndarray, np.ndarray], list[np.ndarray]]:
+        """(kinds, values) of a part with f as operand 0, and the columns that it reads, behind those of X."""
+        kinds, values = (array.copy() for array in self.tokens(node))
+        points = self.points
+        known = [points.y, np.ones(len(points.y)) if points.w is None else points.w, *points.columns.values()]
+        variable = kinds == VARIABLE
+        used = [index for index in range(1, len(known) + 1) if np.any(variable & (values == index))]
+        own = np.zeros(len(known) + 1, np.uint64)
+        own[used] = n_columns + np.arange(len(used))
+        kinds[variable & (values == F)] = OPERAND
+        values[variable] = own[values[variable]]
+        made = formulas.expanded(kinds, values, np.array([0, len(kinds)]), formulas.user_formulas())
+        return (made.kinds, made.values), [known[index - 1] for index in used]

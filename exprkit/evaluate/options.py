@@ -1,0 +1,66 @@
+"""Options and settings, as ``Evaluator`` and ``fit`` take them, checked.
+
+    >>> from exprkit.evaluate.options import check_options
+    >>> check_options({"n_jobs": 2}, dict.fromkeys)
+    Traceback (most recent call last):
+    exprkit.errors.ArgumentError: fromkeys has no option 'n_jobs'
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from exprkit.backends import NAMES, offered
+from exprkit.backends.precision import Precision
+from exprkit.errors import ArgumentError, DataError, brief, did_you_mean, whole_number
+
+OTHER_WORDS = {  # what arguments are called in other libraries
+    "random_state": "seed", "rng": "seed", "sample_weight": "weights", "p0": "init", "x0": "init", "n_jobs": "threads",
+    "workers": "threads", "max_nfev": "max_iter", "device": "backend",
+}  # fmt: skip
+
+
+def check_options(options: dict[str, Any], called: Callable[..., Any]) -> None:
+    """An error for what is neither an argument of ``called`` nor an option of any backend; names the nearest one."""
+    for name in options:
+        known = [option for backend in NAMES for option in offered(backend)]
+        if name not in known:
+            hint = did_you_mean(name, [*inspect.signature(called).parameters, *known], OTHER_WORDS)
+            raise ArgumentError(f"{called.__name__} has no option {name!r}{hint}")
+
+
+def check_offered(backend: str, options: dict[str, Any], has: tuple[str, ...]) -> None:
+    """An error for an option that the backend does not have."""
+    for name in options:
+        if name not in has:
+            what = f"its options are {', '.join(has)}" if has else "it has none"
+            raise ArgumentError(f"backend {backend!r} has no option {name!r}: {what}")
+
+
+def for_backend(settings: Precision, name: str, takes_settings: bool) -> Any:
+    """The settings for a backend that compiles for a GPU, the name for others."""
+    if takes_settings:
+        return settings
+    if settings != Precision(settings.operators):
+        raise ArgumentError(f"{name!r} takes precision by name only: 'ieee' or 'fast'")
+    return settings.operators
+
+
+def check_number(name: str, value: Any, most: int | None = None) -> int:
+    """A whole number from 1 to ``most``."""
+    number = whole_number(value)
+    if number is None or number < 1 or (most is not None and number > most):
+        limits = "from 1" if most is None else f"from 1 to {most:,}"
+        raise DataError(f"{name} must be a whole number {limits}, not {brief(value)}")
+    return number
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise DataError(f"{name} must be True or False, not {brief(value)}")
+    return bool(value)

@@ -1,0 +1,323 @@
+"""What a fit gives: the parameters of every expression, how good they are, and what can be made of them.
+
+``fit`` makes it.  A number selects one expression with its numbers, everything else a part of the result.
+
+    >>> import exprkit as ek, numpy as np
+    >>> x = np.linspace(0, 1, 20)[:, None]
+    >>> found = ek.fit(ek.parse(["p1 * exp(p2 * x1)", "p1 + p2 * x1", "p2 * x1 + p1"]), x, 3 * np.exp(-x[:, 0]))
+    >>> print(found.rank("bic")[0].latex(digits=3))
+    3.00 \\cdot e^{-1.00 \\cdot x_{1}}
+    >>> found.predict([[0.0], [2.0]], 0).round(3)
+    array([3.   , 0.406])
+    >>> len(found.fold())
+    2
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from exprkit.backends import objective
+from exprkit.errors import ArgumentError, brief, brought_by, number_of, whole_number
+from exprkit.evaluate.evaluator import Evaluator
+from exprkit.expressions.population import Population
+from exprkit.fitting import criteria, fit_file
+from exprkit.fitting.alike import TOLERANCE, alike
+from exprkit.fitting.fitted_expression import FittedExpression
+from exprkit.fitting.likelihood import FitGoal, covariance
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+SHOWN = 10  # rows of a table
+
+
+@dataclass(eq=False)
+class FitResult:
+    """The result of a fit, expression by expression.
+
+    ===================  ==========================================================================
+    attribute            what it holds
+    ===================  ==========================================================================
+    ``params``           float64 (n_exprs, max_params); nan where an expression has fewer
+    ``loss``             float64 (n_exprs,), in the terms of the loss that was asked for: the sum of
+                         w r^2 ("squares"), the weighted mean of abs r ("mae"), the sum of w times
+                         Huber's loss ("huber"), the negative log-likelihood ("gaussian", "poisson")
+    ``iterations``       int32 (n_exprs,), of the best start
+    ``status``           uint8 (n_exprs,), why it ended: a number of ``objective.REASONS``
+    ``converged``        bool (n_exprs,)
+    ``reason``           the same in words, a list, with the parameters that ended at a bound
+    ``at_bound``         bool (n_exprs, max_params): the parameter ended at a finite bound of its own, so that
+                         it says where the bound is and not what the data say
+    ``r2``               float64 (n_exprs,): 1 - sum w r^2 / sum w (y - mean y)^2
+    ``method``           "lm", "lbfgs" or "adam": of a loss of your own that is no square, no absolute value and not
+                         Huber's, L-BFGS takes the place of Levenberg-Marquardt
+    ``n_evaluations``    normal equations (or gradients) made, of all expressions and starts
+    ``seconds``          the time it took
+    ``covariance``       float64 (n_exprs, max_params, max_params) of the parameters, made when first
+                         asked for; nan for those that the data do not determine or that are at a bound
+                         (the others' are made with them held there), and for "mae"
+    ``standard_errors``  float64 (n_exprs, max_params): roots of its diagonal
+    ``index``            int64 (n_exprs,): the expression's number in the population that was fitted
+    ``columns``          further columns of its tables by name, (n_exprs,) each: what ``rank`` and ``fold`` found
+    ===================  ==========================================================================
+
+    ``found[i]`` is a ``FittedExpression``; ``found[2:5]``, ``found[found.r2 > 0.9]`` and ``found[[3, 1]]`` are
+    FitResults of these expressions.
+    """
+
+    pop: Population
+    params: np.ndarray
+    loss: np.ndarray
+    iterations: np.ndarray
+    status: np.ndarray
+    r2: np.ndarray
+    n_evaluations: int
+    seconds: float
+    at_bound: np.ndarray
+    goal: FitGoal = field(repr=False)
+    _evaluator: Evaluator | None = field(repr=False)
+    method: str = "lm"
+    _composed: FitResult | None = field(default=None, repr=False)  # of what a loss of the user's own was fitted as
+    index: Any = None
+    columns: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.index = np.arange(len(self.pop)) if self.index is None else self.index
+
+    @property
+    def kind(self) -> str:
+        return self.goal.loss
+
+    @property
+    def converged(self) -> np.ndarray:
+        return np.isin(self.status, objective.CONVERGED)
+
+    @property
+    def reason(self) -> list[str]:
+        words = [objective.REASONS[status] for status in self.status.tolist()]
+        for i in np.flatnonzero(self.at_bound.any(axis=1)).tolist():
+            names = [name for name, there in zip(self._names, self.at_bound[i], strict=True) if there]
+            head = objective.REASONS[objective.FTOL] if self.status[i] == objective.GTOL else words[i]
+            words[i] = f"{head}; {' and '.join(names)} at {'its bound' if len(names) == 1 else 'their bounds'}"
+        return words
+
+    @property
+    def _names(self) -> list[str]:
+        width = self.params.shape[1]
+        return list(self.pop.parameters or (f"p{j + 1}" for j in range(width)))[:width]
+
+    @property
+    def evaluator(self) -> Evaluator:
+        """The evaluator of the fit; after pickling, or another fit of the same problem, a new one on the CPU."""
+        if self._evaluator is None or self._evaluator.pop is not self.pop:
+            self._evaluator = Evaluator(self.pop, self.goal.X, "cpu", dtype=self.goal.y.dtype)
+        return self._evaluator
+
+    @functools.cached_property
+    def covariance(self) -> np.ndarray:
+        if self._composed is not None:
+            return self._composed.covariance
+        return covariance(self.evaluator, self.params, self.goal, self.at_bound)
+
+    @functools.cached_property
+    def standard_errors(self) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2))
+
+    def best(self, n: int = 1) -> np.ndarray:
+        """The numbers of the ``n`` expressions of least loss, the best first; those without a loss last."""
+        number = whole_number(n)
+        if number is None or number < 0:
+            raise ArgumentError(f"n must be a whole number >= 0, not {brief(n)}")
+        return np.argsort(np.where(np.isnan(self.loss), np.inf, self.loss), kind="stable")[:number]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row per expression: its text, loss, R2, why it ended, parameters and their standard errors."""
+        with brought_by("notebooks"):
+            import pandas as pd
+
+        names = self._names
+        columns: dict[str, Any] = {
+            "expression": self.pop.texts(), "loss": self.loss, "r2": self.r2, "iterations": self.iterations,
+            "converged": self.converged, "reason": self.reason,
+        }  # fmt: skip
+        columns |= {name: self.params[:, j] for j, name in enumerate(names)}
+        columns |= {f"{name}_error": self.standard_errors[:, j] for j, name in enumerate(names)}
+        return pd.DataFrame(columns | self.columns, index=self.index)
+
+    # ── parts ──
+
+    @overload
+    def __getitem__(self, index: int | np.integer[Any]) -> FittedExpression: ...
+    @overload
+    def __getitem__(self, index: slice | np.ndarray | list[int] | list[bool]) -> FitResult: ...
+    def __getitem__(self, index: Any) -> FittedExpression | FitResult:
+        """A FittedExpression for a number; a FitResult for a slice, an array of numbers or a mask."""
+        number = whole_number(index)
+        if number is None:
+            return self._take(self.pop[index], np.arange(len(self))[_selection(index)])
+        pop = self.pop[[number]]
+        return FittedExpression(self._take(pop, np.array([number % len(self)])))
+
+    def __iter__(self) -> Iterator[FittedExpression]:
+        return (self[i] for i in range(len(self)))
+
+    def _take(self, pop: Population, order: np.ndarray) -> FitResult:
+        """Some of the expressions, in that order."""
+        width = pop.max_params
+        lower, upper = (None if side is None else side[order, :width] for side in (self.goal.lower, self.goal.upper))
+        part = FitResult(
+            pop, self.params[order, :width], self.loss[order], self.iterations[order], self.status[order],
+            self.r2[order], self.n_evaluations, self.seconds, self.at_bound[order, :width],
+            self.goal._replace(lower=lower, upper=upper), None, self.method,
+            None if self._composed is None else self._composed[order], self.index[order],
+            {name: column[order] for name, column in self.columns.items()},
+        )  # fmt: skip
+        if "covariance" in self.__dict__:
+            part.__dict__["covariance"] = self.covariance[order, :width, :width]
+        return part
+
+    # ── predictions ──
+
+    def predict(self, X: Any, i: Any = None) -> np.ndarray:
+        """What the fitted expressions give for new data, in float64 on the CPU.
+
+        Parameters
+        ----------
+        X : array (n_points, n_vars), DataFrame, dict of columns or Dataset
+            As for ``fit``.
+        i : int, slice, list or mask, optional
+            Of these expressions; by default of all.
+
+        Returns
+        -------
+        float64 array, (n_exprs, n_points); (n_points,) where ``i`` is a number
+
+        Raises
+        ------
+        DataError
+            If ``X`` does not fit.
+        """
+        number = whole_number(i)
+        part = self if i is None else self[[number] if number is not None else i]
+        values = Evaluator(part.pop, X, "cpu", dtype="float64").evaluate(part.params)
+        return np.asarray(values if number is None else values[0])
+
+    def residuals(self, i: Any = None) -> np.ndarray:
+        """y - f at the points of the fit, as ``predict``: float64 (n_exprs, n_points) or (n_points,)."""
+        return self.goal.y.astype(np.float64) - self.predict(self.goal.X, i)
+
+    # ── the best of many ──
+
+    def score(self, by: str = "loss") -> np.ndarray:
+        """What ``rank`` sorts by, float64 (n_exprs,): less is better, but for "r2"; inf or nan where there is none."""
+        return criteria.score(self, by)
+
+    def rank(self, by: str = "loss") -> FitResult:
+        """The same expressions, the best first; of those that are as good the simplest.
+
+        Parameters
+        ----------
+        by : {"loss", "r2", "aic", "bic", "description_length", "nodes"}
+            Akaike's and Schwarz's criteria take squared errors for normal ones of one variance.  The result has it as
+            a column.
+
+        Raises
+        ------
+        ArgumentError
+            Where the fit's loss has no likelihood, which the last but one three need.
+        """
+        score = self.score(by)
+        order = np.lexsort((self.pop.n_tokens, criteria.sortable(score, by)))
+        ranked = self[order]
+        if by not in ("loss", "r2"):
+            ranked.columns[by] = score[order]
+        return ranked
+
+    def fold(self, tolerance: float = TOLERANCE) -> FitResult:
+        """One expression of all that predict the same, the simplest; their number is the column "alike".
+
+        Parameters
+        ----------
+        tolerance : float
+            So much of the spread of y (its standard deviation) may two predictions differ by, at every data point
+            that is looked at.
+        """
+        first, inverse = alike(self, tolerance)
+        kept = np.unique(first[inverse])
+        folded = self[kept]
+        counts = self.columns.get("alike", np.ones(len(self), np.int64))
+        folded.columns["alike"] = np.bincount(first[inverse], counts, len(self))[kept].astype(np.int64)
+        return folded
+
+    # ── looking at it, keeping it ──
+
+    def latex_table(self, n: int = SHOWN, digits: int | None = None) -> str:
+        """The first ``n`` expressions with their numbers as a LaTeX table (of the package booktabs).
+
+        ``digits`` as for ``FittedExpression.latex``.
+        """
+        if (whole_number(n) or 0) < 1:
+            raise ArgumentError(f"n must be a whole number, 1 or more, not {brief(n)}")
+        columns = {self.kind: self.loss, "$R^2$": self.r2, **self.columns}
+        rows = [[f"${one.latex(digits)}$", *(f"{column[i]:.4g}" for column in columns.values())]
+                for i, one in enumerate(self[:n])]  # fmt: skip
+        head = ["expression", *(name.replace("_", " ") for name in columns)]
+        lines = [" & ".join(cells) + r" \\" for cells in (head, *rows)]
+        body = ["\\toprule", lines[0], "\\midrule", *lines[1:], "\\bottomrule"]
+        return "\n".join([f"\\begin{{tabular}}{{l{'r' * len(columns)}}}", *body, "\\end{tabular}"])
+
+    def plot(self, i: int = 0) -> Figure:
+        """Expression ``i`` beside the data: its predictions and the residuals, y - f, at the points of the fit."""
+        from exprkit.fitting.plot import figure
+
+        return figure(self[i], self.goal)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to ``path`` as npz, with the data of the fit: whole or not at all, and without pickle.
+
+        ``ek.load`` reads it, ``Population.load`` its expressions.
+        """
+        fit_file.save(self, path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: the evaluator stays in its process."""
+        return self.__dict__ | {"_evaluator": None}
+
+    def __len__(self) -> int:
+        return len(self.pop)
+
+    def __repr__(self) -> str:
+        least = np.nanmin(self.loss, initial=np.inf)
+        loss = f"least {self.kind} {least:.6g}, " if np.isfinite(least) else ""
+        return (
+            f"<FitResult: {number_of(len(self), 'expression')}, {int(self.converged.sum()):,} converged, "
+            f"{loss}{self.seconds:.3g} s>"
+        )
+
+
+def _selection(index: Any) -> Any:
+    """What selects a part of an array, of what has selected a part of a population."""
+    return index if isinstance(index, slice) else np.asarray(index) if len(index) else np.empty(0, np.int64)
+
+
+def load(path: str | os.PathLike[str]) -> Population | FitResult:
+    """Read what ``Population.save`` or ``FitResult.save`` wrote.
+
+    Raises
+    ------
+    PopulationError
+        for a file that is damaged or something else.
+    FileError
+        for one that cannot be read.
+    """
+    pop, fields = fit_file.load(path)
+    return pop if fields is None else FitResult(pop, **fields, _evaluator=None)

@@ -1,0 +1,252 @@
+"""One fitted expression: the expression, its numbers, and how sure they are.
+
+``FitResult`` gives it by number, ``found[i]``.
+
+    >>> import exprkit as ek, numpy as np
+    >>> x = np.linspace(0, 1, 20)[:, None]
+    >>> noise = 0.01 * np.random.default_rng(0).standard_normal(20)
+    >>> one = ek.fit("p1 + p2 * x1", x, 3 - 2 * x[:, 0] + noise)[0]
+    >>> one.latex()
+    '3.0008 - 2.0053 \\\\cdot x_{1}'
+    >>> one([[2.0]]).round(2)
+    array([-1.01])
+
+A number is rounded where its standard error has its second digit, so that rounding changes nothing that the data
+say; without a standard error (at a bound, say) it has three digits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from exprkit.errors import ArgumentError, brief, whole_number
+from exprkit.expressions.expression import Expression
+from exprkit.operators import ops
+from exprkit.text.names import NUMBERED
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER
+
+if TYPE_CHECKING:
+    import sympy
+
+DIGITS = 3  # of a number without a standard error
+SHOWN = 4  # digits of a number in a repr
+OF_ERROR = 2  # digits of a standard error that are shown
+MOST_DIGITS = 17  # of a float64
+
+
+class FittedExpression:
+    """An expression with its fitted numbers.
+
+    Attributes
+    ----------
+    expression : Expression
+        with its parameters, as it was fitted
+    params : float64 array, shape (n_params,)
+    loss, r2 : float
+    reason : str
+        why its fit ended
+    at_bound : bool array, shape (n_params,)
+    standard_errors : float64 array, shape (n_params,)
+        nan where the data do not determine a parameter, or it is at a bound
+    """
+
+    def __init__(self, result: Any) -> None:
+        """Of the ``FitResult`` of one expression."""
+        self._result = result
+        self.expression: Expression = result.pop[0]
+        self.params: np.ndarray = result.params[0, : self.expression.n_params]
+        self.at_bound: np.ndarray = result.at_bound[0, : self.expression.n_params]
+        self.loss, self.r2, self.reason = float(result.loss[0]), float(result.r2[0]), result.reason[0]
+
+    @property
+    def standard_errors(self) -> np.ndarray:
+        return self._result.standard_errors[0, : len(self.params)]
+
+    @property
+    def names(self) -> list[str]:
+        """What the parameters are called."""
+        words = self.expression.parameters
+        return list(words or (f"{NUMBERED[PARAMETER]}{i + 1}" for i in range(len(self.params))))[: len(self.params)]
+
+    # ── predictions ──
+
+    def __call__(self, X: Any) -> np.ndarray:
+        """What it gives at every data point, float64 (n_points,); ``X`` as for ``fit``."""
+        return self._result.predict(X, 0)
+
+    # ── with numbers ──
+
+    def with_numbers(self, rounded: bool = False, digits: int | None = None) -> Expression:
+        """The expression with numbers in the place of its parameters.
+
+        Parameters
+        ----------
+        rounded : bool
+            By their standard errors; else they have all their digits, unless ``digits`` are asked for.
+        digits : int, optional
+            So many at most.
+        """
+        exact = digits is None and not rounded
+        return numbered(self.expression, self.params if exact else [float(text) for text in self._rounded(digits)])
+
+    def latex(self, digits: int | None = None, errors: bool = False) -> str:
+        r"""LaTeX without dollar signs, the numbers rounded by their standard errors.
+
+        Parameters
+        ----------
+        digits : int, optional
+            So many at most; by default, as many as a standard error leaves, and three without one.
+        errors : bool
+            Write the standard errors behind the numbers: ``\left(3.00 \pm 0.02\right)``.
+        """
+        from exprkit.text.printer import latex
+
+        texts = self._rounded(digits)
+        if errors:
+            pairs = zip(texts, self.standard_errors.tolist(), strict=True)
+            return latex(self.expression, parameters=[_with_error(*pair) for pair in pairs])[0]
+        sizes = {abs(float(text)): text.removeprefix("-") for text in texts}
+        return latex(self.with_numbers(True, digits), _written_as(sizes))[0]
+
+    def _rounded(self, digits: int | None) -> list[str]:
+        number = whole_number(digits)
+        if digits is not None and (number is None or not 1 <= number <= MOST_DIGITS):
+            raise ArgumentError(f"digits must be a whole number from 1 to {MOST_DIGITS}, not {brief(digits)}")
+        pairs = zip(self.params.tolist(), self.standard_errors.tolist(), strict=True)
+        return [rounded(value, error, number) for value, error in pairs]
+
+    def sympy(self, rounded: bool = False, digits: int | None = None) -> sympy.Expr:
+        """The SymPy object with numbers, as ``with_numbers``."""
+        return self.with_numbers(rounded, digits).sympy()
+
+    def to_numpy(self) -> str:
+        """The text of a Python function ``f(X)`` over NumPy alone, with these numbers (``Expression.to_numpy``)."""
+        return self.expression.to_numpy(self.params.tolist())
+
+    def jax(self) -> str:
+        """The same over JAX (``Expression.jax``)."""
+        return self.expression.jax(self.params.tolist())
+
+    def torch(self) -> str:
+        """The same over PyTorch (``Expression.torch``)."""
+        return self.expression.torch(self.params.tolist())
+
+    def plot(self) -> Any:
+        """The data and what it predicts, as a figure (``FitResult.plot``)."""
+        return self._result.plot(0)
+
+    # ── looking at it ──
+
+    def __str__(self) -> str:
+        """The text with all digits, which ``parse`` reads back to what was fitted."""
+        return str(self.with_numbers())
+
+    def __repr__(self) -> str:
+        lacking = "" if np.isfinite(self.params).all() else f", {self.reason}"
+        return f"<FittedExpression: {self.with_numbers(digits=SHOWN)}, {self._result.kind} {self.loss:.6g}{lacking}>"
+
+    def _repr_latex_(self) -> str | None:
+        shown = self.expression._repr_latex_()
+        return None if shown is None else f"${self.latex()}$"
+
+
+# ── numbers as they are written ──────────────────────────────────────────────────────
+
+
+def rounded(value: float, error: float, digits: int | None) -> str:
+    """A number to where its standard error has its second digit, of three digits without one; of so many at most.
+
+    >>> rounded(3.14159, 0.0213, None), rounded(31415.9, 213.0, None), rounded(31415.9, 213.0, 3)
+    ('3.142', '3.142e4', '3.14e4')
+    >>> rounded(0.0000314159, np.nan, None), rounded(7.3, 212.0, None)
+    ('3.14e-5', '7')
+    """
+    if not math.isfinite(value) or value == 0:
+        return repr(value)
+    first = _place(value)
+    known = math.isfinite(error) and error > 0
+    last = min(_place(error) - OF_ERROR + 1, first) if known else first - DIGITS + 1
+    most = min(digits or MOST_DIGITS, MOST_DIGITS)
+    last = max(last, _place(float(f"{value:.{most - 1}e}")) - most + 1)  # 0.996 to two digits is 1.0
+    if last <= 0 and first >= -4:
+        return f"{value:.{-last}f}"
+    mantissa, exponent = f"{value:.{first - last}e}".split("e")
+    return f"{mantissa}e{int(exponent)}" if not 0 <= first <= 2 else f"{float(f'{mantissa}e{exponent}'):.0f}"
+
+
+def _place(number: float) -> int:
+    """Of its first digit: 0 for the ones."""
+    return int(f"{number:e}".split("e")[1])
+
+
+def _with_error(text: str, error: float) -> str:
+    r"""A number and its standard error in LaTeX, both with as many decimals.
+
+    >>> _with_error("3.142e4", 213.0), _with_error("-2", float("nan"))
+    ('\\left(3.142 \\pm 0.021\\right) \\cdot 10^{4}', '\\left(-2\\right)')
+    """
+    mantissa, _, exponent = text.partition("e")
+    decimals = len(mantissa.partition(".")[2])
+    size = f" \\pm {error / 10 ** int(exponent or 0):.{decimals}f}" if error > 0 else ""
+    power = rf" \cdot 10^{{{exponent}}}" if exponent else ""
+    return (rf"\left({mantissa}{size}\right)" if size or mantissa.startswith("-") else mantissa) + power
+
+
+def _written_as(sizes: dict[float, str]) -> Callable[[float], str]:
+    """How the printer is to write numbers: those given as they are, their zeros kept."""
+    from exprkit.text.printer import number_text
+
+    def written(number: float) -> str:
+        text = sizes.get(abs(number))
+        return number_text(number) if text is None else f"{'-' * (math.copysign(1, number) < 0)}{text}"
+
+    return written
+
+
+# ── numbers in the place of parameters ───────────────────────────────────────────────
+
+
+def numbered(expression: Expression, params: Sequence[float] | np.ndarray) -> Expression:
+    """The expression with these numbers as constants, and signs as one writes them: ``a - 2 * b``, not ``a + -2 * b``.
+
+    Its values are the same to the last bit.
+    """
+    bits = np.asarray(params, np.float64).view(np.uint64)
+    kinds, values = expression.kinds.copy(), expression.values.copy()
+    places = np.flatnonzero(kinds == PARAMETER)
+    if len(bits):
+        values[places] = bits[values[places].astype(np.int64)]
+    kinds[places] = CONSTANT
+    _move_signs(kinds, values)
+    for array in (kinds, values):
+        array.flags.writeable = False
+    return Expression(kinds, values, expression.variables)
+
+
+def _move_signs(kinds: np.ndarray, values: np.ndarray) -> None:
+    """Subtract what is added with a negative factor in front, and the other way round."""
+    opposite = {ops.ADD: ops.SUB, ops.SUB: ops.ADD}
+    starts: list[int] = []  # of the operands that wait
+    in_front: dict[int, bool] = {}  # by start of an operand: whether its first token is a factor of all of it
+    for token, (kind, value) in enumerate(zip(kinds.tolist(), values.tolist(), strict=True)):
+        if kind != OPERATOR:
+            starts.append(token)
+            in_front[token] = kind == CONSTANT
+            continue
+        if ops.BY_CODE[value].arity == 2:
+            second = starts.pop()
+            if value in opposite and in_front[second] and _is_negative(values[second]):
+                values[second] ^= SIGN
+                values[token] = opposite[value]
+        in_front[starts[-1]] &= value in (ops.MUL, ops.DIV)
+
+
+SIGN = np.uint64(1 << 63)
+
+
+def _is_negative(bits: np.uint64) -> bool:
+    return bool(bits & SIGN) and not np.isnan(bits.view(np.float64))

@@ -1,0 +1,83 @@
+"""What long work shows of itself: a bar, or calls of a function of the user's.
+
+    >>> from exprkit.runtime.progress import parts
+    >>> list(parts(5, lambda done, total: print(done, "of", total), "counting", first=4))
+    4 of 5
+    5 of 5
+    [slice(0, 4, None), slice(4, 5, None)]
+
+===============  =====================================================
+``progress=``    what is shown
+===============  =====================================================
+False            nothing
+True             a bar of tqdm's, in a notebook one of its widgets
+a function       called with (done, total) every now and then
+===============  =====================================================
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from exprkit.errors import ArgumentError, brief, brought_by
+
+FIRST = 256  # of many things that are done before a bar moves for the first time
+SECONDS = 0.2  # between two moves of the bar
+
+Progress = bool | Callable[[int, int], Any]
+
+
+@contextlib.contextmanager
+def shown(progress: Progress, total: int, what: str) -> Iterator[Callable[[int], None]]:
+    """A function of how many more are done, which any thread may call.
+
+    Raises
+    ------
+    ArgumentError
+        If ``progress`` is neither a flag nor a function.
+    MissingError
+        If tqdm is not installed.
+    """
+    if callable(progress):
+        yield _counted(lambda done: progress(done, total))
+    elif not isinstance(progress, bool | np.bool_):
+        raise ArgumentError(f"progress must be True, False or a function of (done, total), not {brief(progress)}")
+    elif not progress:
+        yield lambda more: None
+    else:
+        with brought_by("notebooks"):
+            from tqdm.auto import tqdm
+        with tqdm(total=total, desc=what, unit_scale=True, unit=" expressions") as bar:
+            yield _counted(lambda done: bar.update(done - bar.n))
+
+
+def _counted(show: Callable[[int], Any]) -> Callable[[int], None]:
+    lock, done = threading.Lock(), 0
+
+    def more(n: int) -> None:
+        nonlocal done
+        with lock:
+            done += n
+            show(done)
+
+    return more
+
+
+def parts(total: int, progress: Progress, what: str, first: int = FIRST) -> Iterator[slice]:
+    """Parts of so many things that take some ``SECONDS`` each; all at once if nothing is shown."""
+    with shown(progress, total, what) as done:
+        begin, size = 0, total if progress is False else first
+        while begin < total or begin == 0 == total:
+            since, part = time.perf_counter(), slice(begin, min(begin + size, total))
+            yield part
+            done(part.stop - begin)
+            begin, took = part.stop, time.perf_counter() - since
+            size = max(1, int(size * min(4.0, SECONDS / max(took, 1e-9))))
+            if not total:
+                return

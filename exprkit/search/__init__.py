@@ -1,0 +1,17 @@
+"""Searches: every function up to a size, each once, fitted and ranked.
+
+In: X and y.  Out: a ``SearchResult``.
+
+=====================  ===================================================================
+``grammar``            leaves and operators, and what trees of a size are made of
+``families``           functions of free parameters as values, in a normal form
+``family_rules``       what an operator makes of them
+``distinct``           the enumeration: size by size the functions that are new
+``forms``              the trees of each function, and the shortest of them
+``fingerprints``       the same hashes for any population
+``links``              a function that stands between an expression and the data
+``best_fits``          fits from one start after the other, until the best loss was found twice
+``exhaustive_search``  all of it, a chunk at a time: ``exhaustive_search``
+``search_result``      what was found, as tables and figures
+=====================  ===================================================================
+"""

@@ -1,0 +1,158 @@
+"""Fits from a few starts after the other, until the best loss was found twice.
+
+In: a ``FitProblem``, expressions, and a name for each.  Out: the best parameters and losses.
+
+    >>> import exprkit as ek, numpy as np
+    >>> from exprkit.search.best_fits import best_fits
+    >>> x = np.linspace(0.1, 2, 20)[:, None]
+    >>> problem = ek.FitProblem(x, 3 * x[:, 0] ** -2.5, loss="gaussian", dtype="float64")
+    >>> found = best_fits(problem, ek.parse(["p1 * x1 ^ p2"]), np.array([7]), restarts=10, seed=0)
+    >>> found.params.round(3).tolist(), int(found.times[0]) >= 2
+    ([[3.0, -2.5]], True)
+
+The first start is 1 for all parameters; the others have both signs and sizes on a logarithmic scale, wider from start
+to start and then anew, around 1 or around what small functions of the data are.  A loss found twice may be that of a
+basin that is wider than the best one's, so there are ``LEAST_STARTS`` in any case.  Each number is a hash of the seed,
+the expression's name, the start and the parameter, so that it does not matter what an expression is fitted beside, or
+when.  Linear parameters are solved for by the fit itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.evaluate.evaluator import Evaluator
+from exprkit.expressions.arguments import Operators
+from exprkit.expressions.population import Population
+from exprkit.fitting.fit import FitProblem
+from exprkit.fitting.likelihood import FitGoal
+from exprkit.search.distinct import Enumeration
+from exprkit.search.grammar import grammar
+
+SAME = 0.02  # nats that two losses may differ by and still be the same one
+SHARE = 1e-7  # or this share of them
+EXACT = 1 - 1e-13  # R2 of what tells the data to rounding, whose likelihood is that of rounding errors
+TWICE = 2
+AT_ONCE = 8  # starts of a fit, of which the best counts
+LEAST_STARTS = 64
+SPREADS = (0.5, 1.0, 2.0, 4.0)  # standard deviations of the logarithm of a start's size, one after the other ...
+NEAR = (0.01, 0.3, 0.05, 1.0)  # ... and of those around a number of the data
+SMALL, MOST_FUNCTIONS = 4, 512  # of ``start_sizes``
+QUANTILES = (0, 0.1, 0.3, 0.5, 0.7, 0.9, 1)
+LARGEST = 1e30  # of a start, within float32
+ONE = np.ones(1)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+class BestFits(NamedTuple):
+    """The best of all starts of every expression."""
+
+    params: np.ndarray  # float64 (n_exprs, max_params), nan where there is none
+    loss: np.ndarray  # float64 (n_exprs,), nan or inf where there is none
+    times: np.ndarray  # how many groups of ``AT_ONCE`` starts found it
+    at_bound: np.ndarray
+    goal: FitGoal | None  # of the last fit
+    evaluations: int
+
+
+def best_fits(
+    problem: FitProblem, pop: Population, names: np.ndarray, restarts: int, seed: int,
+    sizes: np.ndarray = ONE, check: Callable[[], Any] = lambda: None,
+) -> BestFits:  # fmt: skip
+    """Fit every expression until two groups of starts found its best loss, at most from 1 + ``restarts`` starts.
+
+    Parameters
+    ----------
+    problem : FitProblem
+        Of a loss that is a negative log-likelihood.
+    pop : Population
+    names : int64 array, (n_exprs,)
+        Of each expression, for its random numbers.
+    restarts, seed : int
+    sizes : array, (n,)
+        Numbers > 0 that starts lie around, as ``start_sizes`` gives them.
+    check : function, optional
+        Called after every group of starts; may raise an exception.
+    """
+    n, width = len(pop), pop.max_params
+    found = BestFits(
+        np.full((n, width), np.nan), np.full(n, np.nan), np.zeros(n, np.int64), np.zeros((n, width), bool), None, 0
+    )
+    active, evaluations, goal = np.arange(n), 0, None
+    for first in range(0, 1 + restarts, AT_ONCE):
+        some = pop if len(active) == n else pop[active]
+        end = min(first + AT_ONCE, 1 + restarts if some.max_params else first + 1)
+        init = np.stack([_starts(names[active], some.max_params, start, seed, sizes) for start in range(first, end)])
+        result = problem.fit(some, init=init if some.max_params else None)
+        goal, evaluations = result.goal, evaluations + result.n_evaluations
+        _note(found, active, result)
+        unsure = ((end < LEAST_STARTS) | (found.times[active] < TWICE)) & (pop.n_params[active] > 0)
+        active = active[unsure]
+        if not len(active):
+            break
+        check()
+    return found._replace(goal=goal, evaluations=evaluations)
+
+
+def start_sizes(X: np.ndarray, y: np.ndarray, operators: Operators) -> np.ndarray:
+    """Numbers > 0 as parameters beside functions of the data may be: where a pole or a root would lie.
+
+    Quantiles of the functions without parameters of at most 4 nodes, and a little beyond the largest and the least.
+    """
+    found = Enumeration(grammar(SMALL, operators, X.shape[1], 0))
+    functions = np.concatenate([found.grow() for _ in range(SMALL)])[:MOST_FUNCTIONS]
+    values = np.asarray(Evaluator(found.population(functions), X, "cpu", dtype="float64").evaluate())
+    numbers = [np.ones(1)]
+    for column in (y, *values):
+        sizes = np.abs(column[np.isfinite(column) & (column != 0)])
+        if len(sizes):
+            low, *inner, high = np.quantile(sizes, QUANTILES)
+            numbers.append(np.array([low / 1.2, low / 1.01, low, *inner, high, 1.01 * high, 1.2 * high]))
+    sizes = np.concatenate(numbers)
+    return sizes[(sizes > 1 / LARGEST) & (sizes < LARGEST)]
+
+
+def _note(found: BestFits, which: np.ndarray, result: Any) -> None:
+    """Keep what is better than before, and count what is the same."""
+    best, new = found.loss[which], result.loss
+    with np.errstate(invalid="ignore"):
+        close = np.maximum(SAME, SHARE * np.abs(new))
+        same = np.isfinite(new) & ((np.abs(new - best) <= close) | (result.r2 > EXACT))
+        better = np.isfinite(new) & ~(best <= new)
+    found.times[which] = np.where(same, found.times[which] + 1, np.where(better, 1, found.times[which]))
+    rows = which[better]
+    found.loss[rows] = new[better]
+    found.params[rows, : result.params.shape[1]] = result.params[better]
+    found.at_bound[rows, : result.params.shape[1]] = result.at_bound[better]
+
+
+def _starts(names: np.ndarray, width: int, start: int, seed: int, sizes: np.ndarray) -> np.ndarray:
+    """Where a fit begins, float64 (n_exprs, max_params)."""
+    if start == 0:
+        return np.ones((len(names), width))
+    with np.errstate(over="ignore"):
+        words = names.astype(np.uint64)[:, None] * np.uint64(0xD6E8FEB86659FD93) + np.arange(
+            1, width + 1, dtype=np.uint64
+        )
+        words = _mixed(words ^ _mixed(np.uint64(seed % 2**63) * GOLDEN + np.uint64(start)))
+        a, b = _unit(words), _unit(_mixed(words + GOLDEN))
+    normal = np.sqrt(-2 * np.log(a)) * np.cos(2 * np.pi * b)  # Box and Muller's
+    sign = np.where(words & np.uint64(1), 1.0, -1.0)
+    around = sizes[(_mixed(words ^ GOLDEN) % np.uint64(len(sizes))).astype(np.int64)] if start % 2 == 0 else 1.0
+    spread = (SPREADS if start % 2 else NEAR)[(start - 1) // 2 % len(SPREADS)]
+    return np.clip(sign * around * np.exp(spread * normal), -LARGEST, LARGEST)
+
+
+def _mixed(h: Any) -> Any:
+    """Every bit of the result depends on all bits (the finish of SplitMix64)."""
+    h = (h ^ h >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    h = (h ^ h >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return h ^ h >> np.uint64(31)
+
+
+def _unit(h: np.ndarray) -> np.ndarray:
+    """In (0, 1)."""
+    return ((h >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53

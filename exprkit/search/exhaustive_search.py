@@ -1,0 +1,402 @@
+"""Exhaustive search: every function up to a size, distinct, fitted and ranked by description length, in one call.
+
+In: X and y.  Out: a ``SearchResult``.
+
+    >>> import exprkit as ek, numpy as np
+    >>> x = np.linspace(0.5, 3, 30)
+    >>> found = ek.exhaustive_search(x[:, None], 2 / x + 0.001 * np.sin(99 * x), max_nodes=3, progress=False)
+    >>> found.texts()[0], int(found.loss.argmin())
+    ('p1 / x1', 0)
+
+How, plainly::
+
+    for each size:
+        find the functions that no smaller tree is        (``distinct``)
+        for each chunk of them:
+            fit from start after start                     (``best_fits``)
+            describe those that can still be among the best (``description_length``)
+    the best ones, where parameters are less than their precision: set those to 0, fit the rest again
+
+What is found depends neither on the chunks nor on the threads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from exprkit.errors import ArgumentError, brief, one_of, whole_number
+from exprkit.evaluate import inputs, tables
+from exprkit.expressions.arguments import Operators
+from exprkit.expressions.population import Population
+from exprkit.fitting.description_length import description_length, front, function_length
+from exprkit.fitting.fit import FitProblem, FitResult, fit
+from exprkit.fitting.likelihood import LIKELIHOODS
+from exprkit.runtime import machine
+from exprkit.search.best_fits import BestFits, best_fits, start_sizes
+from exprkit.search.distinct import Enumeration
+from exprkit.search.grammar import Grammar, grammar
+from exprkit.search.links import Link, read_link
+from exprkit.search.progress import Progress, SearchStopped
+from exprkit.search.search_file import SearchFile, SearchState
+from exprkit.search.search_result import SearchResult
+from exprkit.text.tokens import VARIABLE
+
+CHUNK = 1 << 13  # functions that are fitted at a time
+DESCRIBED = 1 << 10  # functions that are described at a time
+MAX_ITER = 100
+RESTARTS = 127
+NATS = 0.01  # what tells the data better by less than this does not tell them better
+
+
+def exhaustive_search(
+    X: Any,
+    y: Any,
+    *,
+    operators: Operators = "esr",
+    max_nodes: int = 7,
+    n_params: int = 4,
+    weights: Any = None,
+    sigma: Any = None,
+    loss: str = "gaussian",
+    link: str | None = None,
+    restarts: int = RESTARTS,
+    keep: int = 1000,
+    seed: int = 0,
+    backend: str = "auto",
+    precision: Any = "ieee",
+    dtype: Any = "float64",
+    threads: int | None = None,
+    chunk: int = CHUNK,
+    timeout: float | None = None,
+    max_memory: float | None = None,
+    file: Any = None,
+    progress: bool = True,
+) -> SearchResult:
+    """Fit every function of at most ``max_nodes`` nodes to ``y``, and rank them by description length.
+
+    Parameters
+    ----------
+    X : array or DataFrame, (n_points, n_vars)
+        The data, one column a variable; a DataFrame's columns give the variables their names.
+    y : array, (n_points,)
+        The target.
+    operators : str or list of str
+        A set of ``ek.ops.SETS`` ("esr", "core_maths", ...), or names of operators.
+    max_nodes : int
+        Largest number of nodes of an expression.
+    n_params : int
+        The most parameters in one expression, up to 6.
+    weights, sigma : array, (n_points,), optional
+        1 / variance of every point, or its standard deviation; one of them.  Without, the variance is unknown and the
+        same for all points.
+    loss : {"gaussian", "poisson"}
+        The likelihood of normal errors, or of counts.
+    link : str, optional
+        What of an expression f is compared with the data, as "sqrt(f)"; f stands in it once.  Counts no nodes.
+    restarts : int
+        The most starts of a fit beside the first; it ends when two groups of starts found the best loss
+        (``best_fits``).
+    keep : int
+        How many of the best are kept; those of the Pareto front are kept besides.
+    seed : int
+        Of the starts.
+    backend, precision, dtype, threads
+        As for ``ek.fit``; float64 by default.
+    chunk : int
+        How many functions are fitted at a time.
+    timeout : float, optional
+        Seconds after which the search ends with what it has.
+    max_memory : float, optional
+        Bytes at which it ends with what it has; by default half of what is free.
+    file : path, optional
+        Where the state of the search is kept, about every 10 s and at its end; one that is there is gone on with.
+    progress : bool
+        Show a bar with the rate and the best so far.
+
+    Returns
+    -------
+    SearchResult
+        Also after Ctrl-C, ``timeout`` and ``max_memory``: ``stopped`` says so.
+
+    Raises
+    ------
+    ArgumentError, DataError, BackendError, FileError
+        Before the search begins.
+
+    References
+    ----------
+    D. J. Bartlett, H. Desmond, P. G. Ferreira, "Exhaustive Symbolic Regression", IEEE Transactions on Evolutionary
+    Computation 28 (2024).
+    """
+    begin = time.perf_counter()
+    one_of("loss", loss, LIKELIHOODS)
+    numbers = {"restarts": (restarts, 0), "keep": (keep, 1), "seed": (seed, 0), "chunk": (chunk, 1)}
+    _check_numbers(numbers, {"timeout": timeout, "max_memory": max_memory})
+    data = _data(X, y, weights, sigma)
+    basis = grammar(max_nodes, operators, data.X.shape[1], n_params)
+    settings = {"method": "lm", "loss": loss, "max_iter": MAX_ITER, "backend": backend, "precision": precision,
+                "dtype": dtype, "threads": threads}  # fmt: skip
+    search = _Search(data, basis, read_link(link), settings, int(restarts), int(keep), int(seed), int(chunk))
+    search.fit(_first_expressions(data))  # complains about data and settings before anything begins
+    shown = Progress(bool(progress), begin, timeout, _most_bytes(max_memory))
+    kept = SearchFile(file, search.digest())
+    search.state = kept.read(search.state)
+    with shown:
+        try:
+            search.run(shown, kept)
+        except (SearchStopped, KeyboardInterrupt) as error:
+            shown.stopped = str(error) or "interrupted"
+        kept.write(search.state)
+        return search.result(shown, loss)
+
+
+@dataclass(frozen=True)
+class _SearchData:
+    X: np.ndarray  # float64 (n_points, n_vars)
+    y: np.ndarray
+    weights: np.ndarray | None
+    variables: tuple[str, ...] | None
+
+
+def _most_bytes(max_memory: float | None) -> float | None:
+    """What a search may take; by default half of what is free."""
+    free = machine.available_memory() if max_memory is None else None
+    return max_memory if free is None else free / 2
+
+
+def _check_numbers(whole: dict[str, tuple[Any, int]], others: dict[str, Any]) -> None:
+    for name, (value, least) in whole.items():
+        number = whole_number(value)
+        if number is None or number < least:
+            raise ArgumentError(f"{name} must be a whole number >= {least}, not {brief(value)}")
+    for name, value in others.items():
+        if value is not None and (isinstance(value, bool) or not hasattr(value, "__float__") or not float(value) > 0):
+            raise ArgumentError(f"{name} must be a number > 0 or None, not {brief(value)}")
+
+
+def _data(X: Any, y: Any, weights: Any, sigma: Any) -> _SearchData:
+    names = None
+    if tables.is_table(X):
+        names = tuple(str(name) for name in (X.columns if hasattr(X, "columns") else X))
+    empty = Population([], [], [0], variables=names)
+    columns = np.asarray(inputs.on_host(inputs.data_matrix(X, empty, np.dtype(np.float64))[0]), np.float64)
+    f64 = np.dtype(np.float64)
+    target = np.asarray(inputs.on_host(inputs.point_vector("y", y, len(columns), f64)), np.float64)
+    if sigma is not None:
+        if weights is not None:
+            raise ArgumentError("weights are 1 / sigma^2: hand over one of the two")
+        deviations = np.asarray(sigma, np.float64)
+        if not (deviations > 0).all():
+            raise ArgumentError("sigma must be > 0 at every point")
+        weights = np.broadcast_to(1 / deviations**2, target.shape)
+    return _SearchData(columns, target, None if weights is None else np.asarray(weights, np.float64), names)
+
+
+def _first_expressions(data: _SearchData) -> Population:
+    """What uses every variable, one after the other."""
+    n = data.X.shape[1]
+    return Population(np.full(n, VARIABLE), np.arange(n), np.arange(n + 1), variables=data.variables)
+
+
+class _Search:
+    """One search: its data, its settings, and what it knows so far."""
+
+    def __init__(
+        self, data: _SearchData, basis: Grammar, link: Link, settings: dict[str, Any], restarts: int, keep: int,
+        seed: int, chunk: int,
+    ) -> None:  # fmt: skip
+        self._data, self._basis, self._link, self._settings = data, basis, link, settings
+        self._restarts, self._n_kept, self._seed, self._chunk = restarts, keep, seed, chunk
+        self._problem = FitProblem(data.X, data.y, weights=data.weights, **settings)
+        self._found = Enumeration(basis, settings["threads"])
+        self._sizes = start_sizes(data.X, data.y, [row.name for row in basis.operators])
+        self.state = SearchState.empty(max(basis.n_params, 1))
+
+    def fit(self, pop: Population) -> FitResult:
+        return self._problem.fit(pop)
+
+    def digest(self) -> bytes:
+        """Of all that the result depends on."""
+        data, basis = self._data, self._basis
+        parts = [data.X.tobytes(), data.y.tobytes(), b"" if data.weights is None else data.weights.tobytes()]
+        words = (data.X.shape, data.variables, basis.max_nodes, [row.code for row in basis.operators], basis.n_params,
+                 self._link.text, {**self._settings, "threads": None}, self._restarts, self._n_kept,
+                 self._seed)  # fmt: skip
+        return sha256(b"|".join([*parts, repr(words).encode()])).digest()
+
+    def run(self, shown: Progress, kept: SearchFile) -> None:
+        done = 0
+        for size in range(1, self._basis.max_nodes + 1):
+            shown.size(size, sum(map(self._basis.count, range(1, size + 1))))
+            new = self._found.grow(lambda _: shown.check(self._found.bytes))
+            begin = min(max(len(self.state.functions) - done, 0), len(new))
+            done += len(new)
+            for first in range(begin, len(new), self._chunk):
+                self._take(new[first : first + self._chunk], shown)
+                self._show(shown)
+                kept.write_sometimes(self.state)
+
+    def _show(self, shown: Progress) -> None:
+        """How far it is: the trees of the smaller sizes, and a share of this one's."""
+        state, found = self.state, self._found
+        smaller = sum(map(self._basis.count, range(1, found.size)))
+        first, end = found.first_of_size[found.size], len(found)
+        share = (state.functions[-1] + 1 - first) / max(end - first, 1)
+        best = self._population(state.forms[state.kept[:1]]).texts() if len(state.kept) else [""]
+        total = state.total[0] if len(state.total) else np.nan
+        shown.advance(smaller + share * self._basis.count(found.size), best[0], total)
+
+    # ── a chunk ──
+
+    def _population(self, forms: np.ndarray) -> Population:
+        return self._found.population_of_forms(forms, self._data.variables)
+
+    def _take(self, functions: np.ndarray, shown: Progress) -> None:
+        """Fit some functions, and describe the promising ones."""
+        forms = self._found.forms(functions)
+        pop = self._population(forms)
+        linked = self._link.over(pop)
+        fitted = best_fits(self._problem, linked, functions, self._restarts, self._seed, self._sizes, shown.check)
+        state, n = self.state, len(self.state.functions)
+        wide = np.full((len(functions), state.params.shape[1]), np.nan)
+        wide[:, : fitted.params.shape[1]] = fitted.params
+        described = self._described(pop, linked, fitted, n)
+        self.state = dataclasses.replace(
+            described,
+            functions=np.concatenate([state.functions, functions]), forms=np.concatenate([state.forms, forms]),
+            loss=np.concatenate([state.loss, fitted.loss]), times=np.concatenate([state.times, fitted.times]),
+            params=np.concatenate([state.params, wide]), evaluations=state.evaluations + fitted.evaluations,
+        )  # fmt: skip
+
+    def _described(self, pop: Population, linked: Population, fitted: BestFits, place: int) -> SearchState:
+        """The state with those of a chunk that are among the best."""
+        state, function = self.state, function_length(pop)
+        least = np.where(np.isfinite(fitted.loss), fitted.loss + function, np.inf)
+        order = np.argsort(least, kind="stable")
+        for first in range(0, len(order), DESCRIBED):
+            some = np.sort(order[first : first + DESCRIBED])
+            worst = state.total[-1] if len(state.total) >= self._n_kept else np.inf
+            some = some[(least[some] <= worst) & np.isfinite(least[some])]
+            if not len(some):
+                break
+            length = description_length(_as_result(linked[some], fitted, some))
+            total = length.residuals + length.parameters + function[some]
+            state = self._merged(state, place + some, np.where(np.isnan(total), np.inf, total))
+        return state
+
+    def _merged(self, state: SearchState, places: np.ndarray, total: np.ndarray) -> SearchState:
+        """The state with the shortest of what it keeps and of these."""
+        kept, totals = np.concatenate([state.kept, places]), np.concatenate([state.total, total])
+        order = np.lexsort((kept, totals))
+        order = order[np.isfinite(totals[order])][: self._n_kept]
+        return dataclasses.replace(state, kept=kept[order], total=totals[order])
+
+    # ── the end ──
+
+    def result(self, shown: Progress, loss: str) -> SearchResult:
+        """The best ones and the front, as they are at the end."""
+        state, found = self.state, self._found
+        on_front = self._front()
+        places = np.union1d(state.kept, on_front)
+        self._shorten(places)
+        pop = self._population(state.forms[places])
+        linked = self._link.over(pop)
+        params = state.params[places][:, : pop.max_params]
+        fitted = BestFits(params, state.loss[places], state.times[places], np.zeros(params.shape, bool),
+                          self._goal(), 0)  # fmt: skip
+        every = _as_result(linked, fitted, np.arange(len(places)))
+        length = description_length(every)
+        written, parameters = length.params.copy(), length.parameters.copy()
+        residuals, errors = length.residuals.copy(), every.standard_errors.copy()
+        self._fit_the_rest(linked, every, written, residuals, parameters, errors)
+        function = function_length(pop)
+        total = residuals + parameters + function
+        total[~np.isfinite(total)] = np.inf
+        order = np.lexsort((places, pop.n_tokens, np.round(total / NATS)))
+        columns = {
+            "size": pop.n_tokens, "loss": residuals, "parameters": parameters, "function": function, "total": total,
+            "forms": found.stands_for(state.functions[places]), "times": state.times[places],
+        }  # fmt: skip
+        return SearchResult(
+            pop=pop[order], columns={name: column[order] for name, column in columns.items()}, params=written[order],
+            errors=errors[order], on_front=np.isin(places, on_front)[order], link=self._link.text, X=self._data.X,
+            y=self._data.y, seconds=shown.seconds, stopped=shown.stopped, loss_name=loss,
+            n_functions=len(state.functions), n_evaluations=int(state.evaluations[0]),
+            counts=self._counts(),
+        )  # fmt: skip
+
+    def _shorten(self, places: np.ndarray) -> None:
+        """Fit anew where a larger form, found later, has so few symbols that it is the shorter one."""
+        state = self.state
+        forms = self._found.forms(state.functions[places])
+        changed = np.flatnonzero(forms != state.forms[places])
+        if not len(changed):
+            return
+        where = places[changed]
+        pop = self._link.over(self._population(forms[changed]))
+        fitted = best_fits(self._problem, pop, state.functions[where], self._restarts, self._seed, self._sizes)
+        as_good = np.flatnonzero(fitted.loss <= state.loss[where] + NATS)
+        state.forms[where[as_good]], state.loss[where[as_good]] = forms[changed][as_good], fitted.loss[as_good]
+        state.params[where[as_good]] = np.nan
+        state.params[where[as_good], : pop.max_params] = fitted.params[as_good]
+
+    def _counts(self) -> np.ndarray:
+        """By size: trees, functions that have trees of that size, and those that have no smaller ones; (n_sizes, 4)."""
+        found = self._found
+        part_of = found.part_of
+        rows = []
+        for size in range(1, found.size + 1):
+            new = np.arange(found.first_of_size[size], found.first_of_size[size + 1])
+            rows.append((size, self._basis.count(size), found.n_of_size[size], int(np.sum(part_of[new] == new))))
+        return np.array(rows, np.int64).reshape(len(rows), 4)
+
+    def _goal(self) -> Any:
+        return self.fit(_first_expressions(self._data)).goal
+
+    def _front(self) -> np.ndarray:
+        """Places of the functions such that no smaller one tells the data as well."""
+        loss = self.state.loss
+        if not len(loss):
+            return np.empty(0, np.int64)
+        sizes = self._found.sizes_of_forms(self.state.forms)
+        return front(sizes.astype(np.float64), np.where(np.isfinite(loss), loss, np.inf), np.full(len(loss), NATS))
+
+    def _fit_the_rest(
+        self, linked: Population, every: FitResult, written: np.ndarray, residuals: np.ndarray, parameters: np.ndarray,
+        errors: np.ndarray,
+    ) -> None:  # fmt: skip
+        """Where parameters were set to 0, fit the others again, and keep what is shorter."""
+        zeroed = (written == 0) & (every.params != 0)
+        rows = np.flatnonzero(zeroed.any(axis=1))
+        if not len(rows):
+            return
+        some = linked[rows]
+        low = np.where(zeroed[rows], 0.0, -np.inf)[:, : some.max_params]
+        high = np.where(zeroed[rows], 0.0, np.inf)[:, : some.max_params]
+        start = np.nan_to_num(written[rows][:, : some.max_params])
+        again = fit(some, self._data.X, self._data.y, weights=self._data.weights, init=start, bounds=(low, high),
+                    **self._settings)  # fmt: skip
+        length = description_length(again)
+        better = np.isfinite(length.total) & ~(
+            length.residuals + length.parameters > residuals[rows] + parameters[rows]
+        )
+        done = rows[better]
+        residuals[done], parameters[done] = length.residuals[better], length.parameters[better]
+        written[done, : some.max_params] = length.params[better]
+        errors[done, : some.max_params] = again.standard_errors[better]
+
+
+def _as_result(pop: Population, fitted: BestFits, which: np.ndarray) -> FitResult:
+    """Best fits as the result of one fit."""
+    n, width = len(pop), pop.max_params
+    assert fitted.goal is not None
+    return FitResult(
+        pop, fitted.params[which][:, :width], fitted.loss[which], np.zeros(n, np.int32), np.zeros(n, np.uint8),
+        np.zeros(n), 0, 0.0, fitted.at_bound[which][:, :width], fitted.goal, None,
+    )  # fmt: skip

@@ -1,0 +1,152 @@
+"""Fingerprints: two hashes of the function that an expression is, the same for ``x1 / p1`` and ``p1 * x1``.
+
+In: a population.  Out: its functions' hashes.  What counts as the same function is said in ``families``.
+
+    >>> import exprkit as ek
+    >>> from exprkit.search.fingerprints import fingerprints
+    >>> keys = fingerprints(ek.parse(["p1 * x1", "x1 / p1", "x1 / (p1 + p2) - x1", "p1 + x1"]))
+    >>> (keys[:, 0] == keys[0, 0]).tolist()
+    [True, True, True, False]
+
+A parameter that stands more than once in an expression is held at a value of its own number, and an operator without
+rules is a function that is told apart by its name and operands: ``sin(x1)`` is not found to be ``-sin(-x1)``.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from exprkit.errors import ArgumentError
+from exprkit.expressions.population import Population
+from exprkit.operators import ops
+from exprkit.runtime import slices
+from exprkit.runtime.jit import compiled
+from exprkit.search.families import (
+    CONE,
+    FINE,
+    POINTS,
+    SLOTS,
+    UNDEFINED,
+    WIDTH,
+    Families,
+    K,
+    M,
+    copy,
+    held_value,
+    keys_of,
+    mixed,
+    name_of,
+    places,
+    plain,
+    stand_alone,
+)
+from exprkit.search.family_rules import apply, has_rule
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
+
+
+def fingerprints(pop: Population, threads: int | None = None) -> np.ndarray:
+    """Of every expression's function.
+
+    Parameters
+    ----------
+    pop : Population
+        All valid.
+    threads : int, optional
+        By default all that this process may use.
+
+    Returns
+    -------
+    uint64 array, (n_exprs, 2)
+        Equal for expressions that are the same function, different for all others; 0 for those that are nowhere
+        defined.
+
+    Raises
+    ------
+    ArgumentError
+        If an expression is not valid.
+    """
+    if not pop.all_valid:
+        raise ArgumentError("expressions that could not be read have no fingerprint: pop[pop.valid]")
+    keys = np.zeros((len(pop), 2), np.uint64)
+    commutative = np.zeros(256, np.bool_)
+    commutative[[row.code for row in ops.BY_CODE.values() if row.commutative]] = True
+    tokens = _WalkedTokens(pop.kinds, pop.values, pop.values.view(np.float64), pop.offsets, ops.ARITY, commutative,
+                     places(max(pop.n_vars, 1)))  # fmt: skip
+    walk = functools.partial(_walk, tokens, pop.longest, max(pop.max_params, 1), keys)
+    slices.each(walk, slices.cut(pop.offsets, threads, least=1 << 10))
+    return keys
+
+
+class _WalkedTokens(NamedTuple):
+    kinds: np.ndarray
+    values: np.ndarray
+    numbers: np.ndarray
+    offsets: np.ndarray
+    arity: np.ndarray
+    commutative: np.ndarray
+    places: np.ndarray
+
+
+@compiled
+def _walk(tokens, longest, max_params, keys, begin, end):
+    room = SLOTS + longest // 2 + 2  # operands wait after the slots that operations need
+    work = Families(np.zeros((room, WIDTH), np.int64), np.zeros((room, 19, K)), np.zeros((19, K)))
+    own, times = np.zeros((room, 2), np.uint64), np.zeros(max_params, np.int64)
+    for i in range(begin, end):
+        times[:] = 0
+        for t in range(tokens.offsets[i], tokens.offsets[i + 1]):
+            if tokens.kinds[t] == PARAMETER:
+                times[np.int64(tokens.values[t])] += 1
+        top, fine = SLOTS, True
+        for t in range(tokens.offsets[i], tokens.offsets[i + 1]):
+            if tokens.kinds[t] != OPERATOR:
+                _leaf(tokens, t, times, work)
+            else:
+                code = np.int64(tokens.values[t])
+                top = top - tokens.arity[code]
+                fine = _operator(work, code, tokens.arity[code], tokens.commutative[code], top, own)
+                if not fine:
+                    break
+            keys_of(work, 0, own, top)
+            copy(work, 0, work, top)
+            top += 1
+        if fine:
+            keys[i, 0], keys[i, 1] = own[SLOTS, 0], own[SLOTS, 1]
+
+
+@compiled
+def _leaf(tokens, t, times, work):
+    plain(work, 0)
+    kind = tokens.kinds[t]
+    free = kind == PARAMETER and times[np.int64(tokens.values[t])] == 1
+    name = name_of(mixed(tokens.values[t] + np.uint64(0x9A7A)))
+    for k in range(K):
+        if kind == CONSTANT:
+            work.rows[0, 0, k] = tokens.numbers[t]
+        elif kind == VARIABLE:
+            work.rows[0, 0, k] = tokens.places[np.int64(tokens.values[t]), k]
+        elif free:
+            work.rows[0, 0, k], work.rows[0, 1, k] = 0.0, 1.0
+        else:
+            work.rows[0, 0, k] = held_value(name, k // POINTS)
+    work.heads[0, M] = work.heads[0, CONE] = free
+
+
+@compiled
+def _operator(work, code, arity, commutative, first, own):
+    """What an operator makes of the operands from ``first`` on; False where that is undefined."""
+    for side in range(arity):
+        copy(work, first + side, work, side)
+    keys = own[first : first + 2]
+    ended = FINE - 1
+    if has_rule(code):
+        ended = apply(work, code, keys)
+    if ended != FINE and ended != UNDEFINED:
+        for side in range(arity):
+            copy(work, first + side, work, side)
+        stand_alone(work, code, arity, commutative, keys)
+    return ended != UNDEFINED

@@ -1,0 +1,97 @@
+"""What trees there are: the leaves and operators of a search, and the combinations that make each size.
+
+In: operators and numbers of leaves.  Out: an ``Grammar``, and for each size the blocks of combinations.
+
+    >>> from exprkit.search.grammar import grammar
+    >>> basis = grammar(5, "core_maths", n_vars=1, n_params=4)
+    >>> [basis.count(size) for size in range(1, 6)]  # both orders of operands count
+    [2, 2, 22, 62, 522]
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from exprkit.errors import ArgumentError
+from exprkit.expressions import arguments
+from exprkit.expressions.arguments import Operators, whole
+from exprkit.operators import ops
+
+MOST_NODES = 40  # more have more trees than can be counted in 64 bits
+MOST_SYMBOLS = 62  # variables, a parameter and operators, a bit each
+MOST_PARAMETERS = 6
+
+
+class Block(NamedTuple):
+    """All combinations of an operator with operands of two sizes; of one operand where ``right`` is 0."""
+
+    operator: ops.Operator
+    left: int
+    right: int
+    half: bool  # operands of the same size may be swapped: a pair counts once
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """The leaves (variables, and a parameter if ``n_params`` > 0) and operators of a search."""
+
+    max_nodes: int
+    operators: tuple[ops.Operator, ...]
+    n_vars: int
+    n_params: int
+
+    @property
+    def n_leaves(self) -> int:
+        return self.n_vars + (self.n_params > 0)
+
+    def symbol(self, operator: ops.Operator) -> int:
+        """The operator's bit; leaves have those before."""
+        return self.n_vars + 1 + self.operators.index(operator)
+
+    def blocks(self, size: int) -> list[Block]:
+        """What trees of a size are made of, in the order of the search."""
+        found = []
+        for row in self.operators:
+            if row.arity == 1:
+                found.append(Block(row, size - 1, 0, False))
+                continue
+            for left in range(size - 2, 0, -1):
+                right = size - 1 - left
+                if not row.commutative or left >= right:
+                    found.append(Block(row, left, right, row.commutative and left == right))
+        return found
+
+    @functools.cached_property
+    def _counts(self) -> list[int]:
+        counts = [0, self.n_leaves]
+        unary = sum(row.arity == 1 for row in self.operators)
+        for size in range(2, self.max_nodes + 1):
+            pairs = sum(counts[left] * counts[size - 1 - left] for left in range(1, size - 1))
+            counts.append(unary * counts[size - 1] + (len(self.operators) - unary) * pairs)
+        return counts
+
+    def count(self, size: int) -> int:
+        """How many trees there are of a size, whatever their parameters; both orders of operands count."""
+        return self._counts[size]
+
+
+def grammar(max_nodes: int, operators: Operators = "esr", n_vars: int = 1, n_params: int = 4) -> Grammar:
+    """The grammar of a search.
+
+    Raises
+    ------
+    ArgumentError
+        If a name is unknown, or a number too small or too large.
+    """
+    max_nodes = whole("max_nodes", max_nodes, 1, MOST_NODES)
+    n_vars, n_params = whole("n_vars", n_vars, 0), whole("n_params", n_params, 0, MOST_PARAMETERS)
+    rows = tuple(row for row in arguments.rows(operators) if isinstance(row, ops.Operator))
+    if own := [row.name for row in arguments.rows(operators) if not isinstance(row, ops.Operator)]:
+        raise ArgumentError(f"{own[0]!r} is an operator of your own: a search takes those of exprkit's table only")
+    if n_vars + 1 + len(rows) > MOST_SYMBOLS:
+        raise ArgumentError(f"{n_vars} variables and {len(rows)} operators are more than {MOST_SYMBOLS - 1} together")
+    if n_vars + n_params == 0:
+        raise ArgumentError("there is neither a variable nor a parameter")
+    return Grammar(max_nodes, rows, n_vars, n_params)

@@ -1,0 +1,155 @@
+"""The text of an operator of the user's own to its ``Definition``: ``swish(a) = a / (1 + exp(-a))``.
+
+In: the text, as ``exprkit.operator`` takes it, or what a file or a pickle has saved.  Out: a definition that every
+text, population and generator of this process knows from then on.
+
+    >>> from exprkit.text.define import define
+    >>> define("hill(a, b) = a^b / (1 + a^b)").arity
+    2
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from exprkit.errors import ArgumentError, ParseError, brief, listed
+from exprkit.numbers import as_numbers
+from exprkit.operators import defined, ops
+from exprkit.operators.defined import MOST_OPERANDS, OPERAND, Definition
+from exprkit.text import formulas
+from exprkit.text.names import CONSTANTS, Names
+from exprkit.text.parse_errors import Faults
+from exprkit.text.reader import from_items, tokens_of
+from exprkit.text.tokens import MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE
+
+HEAD = re.compile(r"\s*([^\W\d]\w*)\s*\(([^()]*)\)\s*")
+FORM = "write it as 'name(a, b) = formula'"
+
+
+def define(text: Any, domain: Any = None, latex: str = "") -> Definition:
+    """Define an operator; the arguments and errors are those of ``exprkit.operator``."""
+    name, operands, formula = _parts(text)
+    names = _names(name, operands)
+    kinds, values, uses = _tokens(name, formula, names)
+    for index, operand in enumerate(operands):
+        if not np.any((kinds == OPERAND) & (values == index)):
+            raise ArgumentError(f"operator {name!r}: its formula does not use the operand {operand!r}")
+    intervals, parts = _intervals(name, domain, len(operands)), _latex_parts(name, latex, operands)
+    return defined.add(
+        Definition(
+            name=name, operands=operands, formula=formula, kinds=kinds, values=values, uses=uses, domain=intervals,
+            latex=latex, latex_parts=parts,
+        )
+    )  # fmt: skip
+
+
+def formula_tokens(text: str, names: Names) -> tuple[np.ndarray, np.ndarray]:
+    """(kinds, values) of one text.
+
+    Raises
+    ------
+    ParseError
+        with the text and a caret under what is wrong.
+    """
+    batch = from_items([text], alone=True)
+    batch.names = names
+    kinds, values, _, faults = tokens_of(batch)
+    if faults:
+        raise Faults(faults).error(1, alone=True)
+    return kinds, values
+
+
+def restored(kinds: np.ndarray, values: np.ndarray, saved: Iterable[defined.Saved]) -> np.ndarray:
+    """The values of tokens from a file or another process, with the codes that their operators have here.
+
+    Raises
+    ------
+    ArgumentError
+        where an operator has another meaning here.
+    """
+    own = np.arange(256, dtype=np.uint64)
+    for code, text, latex, domain in saved:
+        own[code] = define(text, domain, latex).code
+    operators = kinds == OPERATOR
+    if np.array_equal(own, np.arange(256)) or np.any(values[operators] > 255):  # the latter is complained of later
+        return values
+    values = values.copy()
+    values[operators] = own[values[operators]]
+    return values
+
+
+# ── the parts of a definition ────────────────────────────────────────────────────────
+
+
+def _parts(text: Any) -> tuple[str, tuple[str, ...], str]:
+    """Name, operands and formula."""
+    if not isinstance(text, str):
+        raise ArgumentError(f"an operator is a text, {FORM}; not {brief(text)}")
+    head, equals, formula = text.partition("=")
+    match = HEAD.fullmatch(head)
+    if not equals or match is None:
+        raise ArgumentError(f"{brief(text)} does not define an operator: {FORM}")
+    operands = tuple(word.strip() for word in match[2].split(","))
+    if not 1 <= len(operands) <= MOST_OPERANDS or not all(operands):
+        raise ArgumentError(f"operator {match[1]!r}: it needs 1 to {MOST_OPERANDS} operands, as in 'name(a, b) = …'")
+    return match[1], operands, formula.strip()
+
+
+def _names(name: str, operands: tuple[str, ...]) -> Names:
+    """The words of the formula: its operands as variables."""
+    if name in ops.BY_SPELLING or name in ops.BY_NAME:
+        raise ArgumentError(f"operator {name!r}: exprkit has an operator of this name; choose another one")
+    if name in CONSTANTS or any(Names.numbered(name, kind) for kind in (VARIABLE, PARAMETER)):
+        raise ArgumentError(f"operator {name!r}: this is how a number, variable or parameter is written")
+    try:
+        return Names(variables=list(operands), parameters=0)
+    except ParseError as error:
+        raise ArgumentError(f"operator {name!r}: its operands are no names: {error}") from None
+
+
+def _tokens(name: str, formula: str, names: Names) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """The formula's tokens, with the formulas of other operators of the user's written out, and their names."""
+    if defined.spelled(name) is None and re.search(rf"\b{name}\s*\(", formula):
+        raise ArgumentError(f"operator {name!r}: it cannot be made of itself")
+    try:
+        kinds, values = formula_tokens(formula, names)
+    except ParseError as error:
+        raise ParseError(f"operator {name!r}: {error}") from None
+    codes = defined.codes_in(kinds, values, OPERATOR)
+    uses = tuple(one.name for one in defined.definitions() if one.code in codes)
+    if name in uses:
+        raise ArgumentError(f"operator {name!r}: it cannot be made of itself")
+    kinds[kinds == VARIABLE] = OPERAND
+    written_out = formulas.expanded(kinds, values, np.array([0, len(kinds)]), formulas.user_formulas())
+    if written_out.too_long >= 0:
+        raise ArgumentError(f"operator {name!r}: written out its formula has more than {MAX_TOKENS:,} tokens")
+    return written_out.kinds, written_out.values, uses
+
+
+def _intervals(name: str, domain: Any, arity: int) -> tuple[ops.Interval, ...]:
+    """An interval for each operand."""
+    if domain is None:
+        return (ops.ANY,) * arity
+    pairs = as_numbers(f"the domain of {name!r}", listed(domain) or domain, gaps=False).astype(np.float64)
+    pairs = pairs[None] if pairs.shape == (2,) else pairs
+    if pairs.shape != (arity, 2) or not np.all(pairs[:, 0] < pairs[:, 1]):
+        raise ArgumentError(f"operator {name!r}: its domain must be (low, high) for each of its operands")
+    return tuple((float(low), float(high)) for low, high in pairs)
+
+
+def _latex_parts(name: str, latex: str, operands: tuple[str, ...]) -> tuple[str, ...]:
+    r"""What stands before, between and after the operands of ``\frac{{a}}{{b}}``; its operands are in braces."""
+    if not isinstance(latex, str):
+        raise ArgumentError(f"operator {name!r}: latex must be a text, not {brief(latex)}")
+    if not any(f"{{{operand}}}" in latex for operand in operands):
+        word = name.replace("_", r"\_")
+        function = latex or rf"\operatorname{{{word}}}"
+        return rf"{function}\left(", *[", "] * (len(operands) - 1), r"\right)"
+    pieces = re.split(r"\{(" + "|".join(operands) + r")\}", latex)
+    if tuple(pieces[1::2]) != operands:
+        raise ArgumentError(f"operator {name!r}: latex must hold every operand once and in order, as {{{operands[0]}}}")
+    return tuple(pieces[::2])

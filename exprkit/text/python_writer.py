@@ -1,0 +1,256 @@
+"""Postfix tokens to the text of a Python function that runs without exprkit: for NumPy, JAX or PyTorch.
+
+    >>> import exprkit as ek
+    >>> from exprkit.text.python_writer import NUMPY, function
+    >>> print(function(ek.parse("p1 * exp(-x2)")[0], NUMPY, params=[2.5]))
+    import numpy as np
+    <BLANKLINE>
+    <BLANKLINE>
+    def f(X, params=(2.5,)):
+        # p1 * exp(-x2)
+        X = np.asarray(X, float)
+        x2 = X[:, 1]
+        (p1,) = np.asarray(params, float)
+        with np.errstate(all="ignore"):
+            return p1 * np.exp(-x2)
+    <BLANKLINE>
+
+What an operator is called is in its row, in the cells ``python`` and ``torch``: one call stands in the formula, for
+what is longer (``1 / (1 + np.exp(-a))``) a function of the operator's name comes first.  A formula becomes several
+lines where it is long, so that no nesting is too deep for Python.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from exprkit.errors import OperandError, ParseError
+from exprkit.operators import ops
+from exprkit.text.names import NUMBERED
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Tokens, Words
+
+LINE = 96  # characters of a formula, from which on it gets a line of its own
+ATOM = 9  # holds together anywhere
+INFIX = {row.infix for row in ops.OPERATORS if row.infix in tuple("+-*/")}  # mean the same in Python
+CALL = re.compile(r"[\w.]+\(a(?:, b)?\)")
+RESERVED = {"np", "jnp", "torch", "special", "f", "X", "params", "float", "len", *keyword.kwlist}
+
+
+class ArrayLibrary(NamedTuple):
+    """How a library of arrays is written."""
+
+    name: str
+    module: str
+    imported: str
+    special: str  # the import of its special functions, "" where they belong to the module
+    data: str  # the line that makes an array of X
+    params: str  # an array of the parameters
+    number: str  # one {number} as a value of the library
+    spread: str  # one {value} for all points
+    quiet: bool  # whether it warns of what IEEE 754 defines, log(0) say
+
+
+NUMPY = ArrayLibrary(
+    "NumPy", "np", "import numpy as np", "from scipy import special", "X = np.asarray(X, float)",
+    "np.asarray(params, float)", "np.float64({number})", "np.full(len(X), {value})", False,
+)  # fmt: skip
+JAX = ArrayLibrary(
+    "JAX", "jnp", "import jax.numpy as jnp", "from jax.scipy import special", "X = jnp.asarray(X)",
+    "jnp.asarray(params)", "jnp.asarray({number})", "jnp.full(len(X), {value})", True,
+)  # fmt: skip
+TORCH = ArrayLibrary(
+    "PyTorch", "torch", "import torch", "", "", "torch.as_tensor(params, dtype=X.dtype, device=X.device)",
+    "X.new_tensor({number})", "({value}).expand(len(X))", True,
+)  # fmt: skip
+
+
+class _Term(NamedTuple):
+    """A part of a formula."""
+
+    text: str
+    strength: int
+    literal: bool = False  # a plain number, whose arithmetic would be Python's
+
+
+class _FunctionText(NamedTuple):
+    """What has been written so far."""
+
+    library: ArrayLibrary
+    lines: list[str]
+    functions: dict[str, str]  # by name, those that the formula needs
+    imports: list[str]
+
+
+def function(expression: Tokens, library: ArrayLibrary, params: Sequence[float] | None = None) -> str:
+    """The text of ``f(X, params)``; with ``params`` these are its default.
+
+    Raises
+    ------
+    ParseError
+        for an expression that could not be read.
+    OperandError
+        where the library has no such function.
+    """
+    if not len(expression.kinds):
+        raise ParseError("an expression that could not be read is no function")
+    names = {kind: _names(expression, kind) for kind in (VARIABLE, PARAMETER)}
+    formula = _FunctionText(library, [], {}, [library.imported])
+    value = _value(_written(expression, names, formula), library)
+    value = value if VARIABLE in expression.kinds else library.spread.format(value=value)
+    body = [*formula.lines, f"return {value}"]
+    if not library.quiet:
+        body = ["with np.errstate(all=\"ignore\"):", *(f"    {line}" for line in body)]
+    head = _signature(names[PARAMETER], params)
+    before = [f"# {_harmless(_title(expression))}", library.data if names[VARIABLE] else "",
+              *_columns(names[VARIABLE], expression.variables), _unpacked(names[PARAMETER], library)]  # fmt: skip
+    lines = [head, *(f"    {line}" for line in (*filter(None, before), *body))]
+    return "\n".join([*formula.imports, "", "", *formula.functions.values(), *lines, ""])
+
+
+def _title(expression: Tokens) -> str:
+    from exprkit.text.printer import texts
+
+    return texts(expression)[0]  # type: ignore[arg-type]  # one Expression has offsets, too
+
+
+def _harmless(text: str) -> str:
+    """On one line of a comment."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+# ── names ────────────────────────────────────────────────────────────────────────────
+
+
+def _names(expression: Tokens, kind: int) -> dict[int, str]:
+    """What the variables or parameters that are used are called in the function, by index."""
+    words: Words = expression.variables if kind == VARIABLE else expression.parameters
+    used = sorted({int(index) for index in expression.values[expression.kinds == kind]})
+    return {index: _name(words[index] if words else "", kind, index) for index in used}
+
+
+def _name(word: str, kind: int, index: int) -> str:
+    own = word.isidentifier() and word.isascii() and word not in RESERVED and word not in ops.BY_SPELLING
+    other = NUMBERED[PARAMETER if kind == VARIABLE else VARIABLE]
+    if own and not re.fullmatch(rf"_.*|{NUMBERED[kind]}[0-9]+|{other}[0-9]+", word):
+        return word
+    return f"{NUMBERED[kind]}{index + 1}"
+
+
+def _columns(names: dict[int, str], words: Words) -> list[str]:
+    """A line for every column that is used."""
+    return [
+        f"{name} = X[:, {index}]" + (f"  # {_harmless(words[index])}" if words and words[index] != name else "")
+        for index, name in names.items()
+    ]
+
+
+def _signature(parameters: dict[int, str], params: Sequence[float] | None) -> str:
+    if not parameters:
+        return "def f(X):"
+    if params is None:
+        return "def f(X, params):"
+    numbers = ", ".join(_literal(float(params[index]), "float(\"{}\")") for index in range(max(parameters) + 1))
+    return f"def f(X, params=({numbers}{',' if max(parameters) == 0 else ''})):"
+
+
+def _unpacked(parameters: dict[int, str], library: ArrayLibrary) -> str:
+    """The line that names the parameters."""
+    if not parameters:
+        return ""
+    names = [parameters.get(index, "_") for index in range(max(parameters) + 1)]
+    return f"{', '.join(names) if len(names) > 1 else f'({names[0]},)'} = {library.params}"
+
+
+# ── the formula ──────────────────────────────────────────────────────────────────────
+
+
+def _written(expression: Tokens, names: dict[int, dict[int, str]], formula: _FunctionText) -> _Term:
+    """The formula; long parts go to ``formula.lines``."""
+    terms: list[_Term] = []
+    numbers = expression.values.view("float64").tolist()
+    for token, (kind, value) in enumerate(zip(expression.kinds.tolist(), expression.values.tolist(), strict=True)):
+        if kind == OPERATOR:
+            row = ops.BY_CODE[value]
+            operands = terms[-row.arity :]
+            del terms[-row.arity :]
+            terms.append(_shortened(_applied(row, operands, formula), formula))
+        elif kind == CONSTANT:
+            terms.append(_number(numbers[token], formula.library))
+        else:
+            terms.append(_Term(names[kind][value], ATOM))
+    return terms[0]
+
+
+def _number(number: float, library: ArrayLibrary) -> _Term:
+    text = _literal(number, f"{library.module}.{{}}")
+    return _Term(text, _NEGATION.precedence if text.startswith("-") else ATOM, literal=True)
+
+
+_NEGATION = next(row for row in ops.OPERATORS if row.arity == 1 and row.infix)
+
+
+def _literal(number: float, special: str) -> str:
+    if math.isfinite(number):
+        return repr(number)
+    return f"{'-' if number < 0 else ''}{special.format('nan' if math.isnan(number) else 'inf')}"
+
+
+def _shortened(term: _Term, formula: _FunctionText) -> _Term:
+    """The term, or a name for it if it is long."""
+    if len(term.text) < LINE:
+        return term
+    name = f"_{len(formula.lines) + 1}"
+    formula.lines.append(f"{name} = {term.text}")
+    return _Term(name, ATOM)
+
+
+def _applied(row: ops.Operator, operands: list[_Term], formula: _FunctionText) -> _Term:
+    if row.infix in INFIX:
+        if all(operand.literal for operand in operands):
+            operands = [_Term(_value(operands[0], formula.library), ATOM), *operands[1:]]
+        return _infix(row, operands)
+    values = [_value(operand, formula.library) for operand in operands]
+    return _Term(f"{_called(row, formula)}({', '.join(values)})", ATOM)
+
+
+def _infix(row: ops.Operator, operands: list[_Term]) -> _Term:
+    if row.arity == 1:
+        return _Term(f"{row.infix}{_within(operands[0], row.precedence)}", row.precedence)
+    left, right = _within(operands[0], row.precedence), _within(operands[1], row.precedence + 1)
+    return _Term(f"{left} {row.infix} {right}", row.precedence)
+
+
+def _within(term: _Term, least: int) -> str:
+    return term.text if term.strength >= least else f"({term.text})"
+
+
+def _value(term: _Term, library: ArrayLibrary) -> str:
+    """The term as an argument: a number is one of the library's."""
+    return library.number.format(number=term.text) if term.literal else term.text
+
+
+def _called(row: ops.Operator, formula: _FunctionText) -> str:
+    """The name of the function; one that is the library's own, or stands in ``formula.functions``."""
+    text = _spelling(row, formula.library)
+    if "special." in text and formula.library.special and formula.library.special not in formula.imports:
+        formula.imports.append(formula.library.special)
+    if CALL.fullmatch(text):
+        return text.partition("(")[0]
+    arguments = "a" if row.arity == 1 else "a, b"
+    formula.functions.setdefault(row.name, f"def {row.name}({arguments}):\n    return {text}\n\n")
+    return row.name
+
+
+def _spelling(row: ops.Operator, library: ArrayLibrary) -> str:
+    """The formula over ``a`` and ``b``."""
+    own = library is TORCH and row.torch != ""
+    text = row.torch if own else row.python
+    if not text:
+        raise OperandError(f"{library.name} has no function for {row.name!r}")
+    if library is TORCH and not own:
+        text = re.sub(r"\bspecial\.", "torch.special.", text)
+    return re.sub(r"\bnp\.", f"{library.module}.", text)

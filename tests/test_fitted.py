@@ -1,0 +1,338 @@
+"""Fitted expressions: predictions, numbers in formulas, functions for other libraries, ranks, files."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from postfix_text import random_population
+
+import exprkit as ek
+from exprkit.errors import ArgumentError, DataError, OperandError, ParseError, PopulationError, SelectionError
+from exprkit.fitting.fitted_expression import numbered, rounded
+from exprkit.operators import ops
+from exprkit.text.python_writer import JAX, NUMPY, TORCH, function
+
+AWKWARD = np.array([0.0, -0.0, 1, -1, 0.3, -0.3, 2.5, -2.5, 20.5, 1e300, -1e300, 1e-300, np.inf, -np.inf, np.nan])
+X = np.linspace(0.1, 2, 60)[:, None] * [1.0, -0.5] + [0.0, 1.5]
+X[::2, 1] += 0.25
+NOISE = 0.02 * np.random.default_rng(3).standard_normal(len(X))
+Y = 3 * np.exp(-X[:, 0]) + NOISE
+TEXTS = ["p1 * exp(p2 * x1)", "p1 + p2 * x1", "p2 * x1 + p1", "p1 * x1 + p2 * x2 + p3", "x1", "p1 / (x1 - x1)"]
+
+
+def run(text):
+    """What a text of Python defines as ``f``."""
+    names: dict = {}
+    exec(compile(text, "written", "exec"), names)
+    return names["f"]
+
+
+@pytest.fixture(scope="module")
+def found():
+    return ek.fit(ek.parse(TEXTS), X, Y)
+
+
+# ── predictions ──
+
+
+def test_predictions_are_those_of_the_definition(found):
+    with np.errstate(all="ignore"):
+        expected = ek.Evaluator(found.pop, X, "numpy", dtype="float64").evaluate(found.params)
+    assert found.predict(X) == pytest.approx(expected, rel=1e-12, nan_ok=True)
+    assert found.predict(X).dtype == np.float64
+    assert found.predict(X, 1) == pytest.approx(expected[1], rel=1e-12)
+    assert found.predict(X, [3, 0]) == pytest.approx(expected[[3, 0]], rel=1e-12)
+    assert found[-3](X) == pytest.approx(expected[3], rel=1e-12)
+    assert found.pop[1](X, found.params[1]) == pytest.approx(expected[1], rel=1e-12)
+    assert found.pop[4](X).tolist() == X[:, 0].tolist()
+    assert found.residuals(0) == pytest.approx(found.goal.y - expected[0], abs=1e-6)
+
+
+def test_a_part_of_a_fit_is_a_fit(found):
+    part = found[[3, 0]]
+    assert part.pop.texts() == [TEXTS[3], TEXTS[0]] and part.index.tolist() == [3, 0]
+    assert part[1].expression == found[0].expression and part.loss.tolist() == found.loss[[3, 0]].tolist()
+    assert part.standard_errors == pytest.approx(found.standard_errors[[3, 0]], nan_ok=True)
+    assert len(found[1:3]) == 2 and len(found[found.r2 > 0.9]) >= 1 and len(found[[]]) == 0
+    assert found[:1].params.shape == (1, 2) and [one.loss for one in found][:2] == found.loss[:2].tolist()
+    assert part.to_pandas().index.tolist() == [3, 0]
+    for bad in (6, "a", [7], [True]):
+        with pytest.raises(SelectionError):
+            found[bad]
+
+
+def test_bounds_stay_with_their_expressions():
+    result = ek.fit(ek.parse(["x1", "p1 * x1", "p1 + p2 * x1"]), X, Y, bounds=([-1, 0], [0.5, 0.1]))
+    part = result[[1]]
+    assert part.goal.upper.tolist() == [[0.5]] and part.at_bound.tolist() == [[True]]
+    assert np.isnan(part[0].standard_errors).all() and "bound" in part[0].reason
+
+
+# ── formulas with numbers ──
+
+
+def test_the_text_is_read_back_to_the_same_numbers(found):
+    for one in found[:4]:
+        again = ek.parse(str(one))[0]
+        assert again.n_params == 0
+        assert again(X).tobytes() == numbered(one.expression, one.params)(X).tobytes()
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_signs_are_moved_without_changing_a_bit(seed):
+    pop = random_population(20, seed)
+    points = np.random.default_rng(seed).choice(AWKWARD, (40, max(pop.n_vars, 1)))
+    params = np.random.default_rng(seed).standard_normal((len(pop), pop.max_params))
+    with np.errstate(all="ignore"):
+        expected = ek.Evaluator(pop, points, "numpy", dtype="float64").evaluate(params)
+        with_numbers = ek.parse([numbered(pop[i], params[i, : pop.n_params[i]]) for i in range(len(pop))])
+        values = ek.Evaluator(with_numbers, points, "numpy", dtype="float64").evaluate()
+    assert np.array_equal(values, expected, equal_nan=True)
+
+
+def test_latex_is_rounded_by_the_standard_errors(found):
+    for value, error in zip(found[0].params, found[0].standard_errors, strict=True):
+        text = rounded(value, error, None)
+        step = 10.0 ** -len(text.partition(".")[2])
+        assert error / 100 <= step <= error / 9.9
+        assert text.lstrip("-") in found[0].latex()
+    assert found[0].latex(digits=2) == r"3.0 \cdot e^{-1.0 \cdot x_{1}}"
+    assert r"\pm" in found[0].latex(errors=True)
+    bound = ek.fit("p1 - p2 * x1", [[0.0], [1.0], [2.0]], [2.0, 3.0, 4.0], bounds=(-1, 3))[0]
+    assert bound.latex(digits=3) == r"2.00 + 1.00 \cdot x_{1}" and np.isnan(bound.standard_errors[1])
+    with pytest.raises(ArgumentError, match="digits must be a whole number from 1 to 17, not 0"):
+        found[0].latex(digits=0)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "digits", "text"),
+    [
+        (3.14159, 0.0213, None, "3.142"), (3.14159, 0.0213, 2, "3.1"), (3.14159, np.nan, None, "3.14"),
+        (-1234.5678, 0.001, None, "-1234.5678"), (1234.5678, 120.0, None, "1.23e3"), (7.3, 500.0, None, "7"),
+        (0.00001234, np.nan, None, "1.23e-5"), (0.0, 0.1, None, "0.0"), (np.nan, np.nan, None, "nan"),
+        (99.96, 1.0, None, "100.0"), (1e30, np.nan, 1, "1e30"), (600.0, 70.0, 1, "600"), (0.996, np.nan, 2, "1.0"),
+    ],
+)  # fmt: skip
+def test_numbers_are_written_to_their_last_sure_digit(value, error, digits, text):
+    assert rounded(value, error, digits) == text
+
+
+def test_sympy_has_the_numbers(found):
+    sympy = pytest.importorskip("sympy")
+    x1 = sympy.Symbol("x1")
+    formula = sympy.lambdify(x1, found[0].sympy())
+    assert formula(X[:, 0]) == pytest.approx(found[0](X), rel=1e-12)
+    assert found[0].sympy(digits=1).free_symbols == {x1}
+
+
+# ── functions for other libraries ──
+
+
+def test_every_operator_has_its_numpy_function(op):
+    a, b = (grid.ravel() for grid in np.meshgrid(AWKWARD, AWKWARD))
+    text = f"{op.name}(x1)" if op.arity == 1 else f"{op.name}(x1, x2)"
+    found = run(ek.parse(text)[0].to_numpy())(np.column_stack([a, b]))
+    with np.errstate(all="ignore"):
+        expected = op.numpy(a) if op.arity == 1 else op.numpy(a, b)
+    same = np.isclose(found, expected, rtol=1e-13, equal_nan=True)
+    if op.numpy is ops.BY_SPELLING["lgamma"].numpy:
+        same |= np.isneginf(a)  # as the docstring says
+    assert same.all(), (a[~same], b[~same])
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_numpy_functions_of_whole_expressions(seed):
+    pop = random_population(8, seed)
+    points = np.random.default_rng(seed).uniform(-3, 3, (20, max(pop.n_vars, 1)))
+    params = np.random.default_rng(seed).standard_normal((len(pop), pop.max_params))
+    for i, expression in enumerate(pop):
+        own = params[i, : expression.n_params]
+        with np.errstate(all="ignore"):
+            expected = ek.Evaluator(pop[[i]], points, "numpy", dtype="float64").evaluate([own])[0]
+        text = expression.to_numpy(own.tolist())
+        if "gammaln" in text or "special.gamma" in text or "round(" in str(expression):
+            continue
+        again = run(text)(points)
+        assert again.shape == (20,) and "exprkit" not in text
+        assert np.isfinite(again).tolist() == np.isfinite(expected).tolist(), text
+        fine = np.isfinite(expected)
+        assert again[fine] == pytest.approx(expected[fine], rel=1e-6, abs=1e-9), text
+
+
+def test_the_text_reads_well():
+    pop = ek.parse("p1 + `Temp (°C)` * logistic(np - p2) / 2", variables=["np", "Temp (°C)", "unused"])
+    assert pop[0].to_numpy([1.0, np.inf]) == '''\
+import numpy as np
+
+
+def logistic(a):
+    return 1 / (1 + np.exp(-a))
+
+
+def f(X, params=(1.0, float("inf"))):
+    # p1 + `Temp (°C)` * logistic(np - p2) / 2
+    X = np.asarray(X, float)
+    x1 = X[:, 0]  # np
+    x2 = X[:, 1]  # Temp (°C)
+    p1, p2 = np.asarray(params, float)
+    with np.errstate(all="ignore"):
+        return p1 + x2 * logistic(x1 - p2) / 2.0
+'''
+    assert "def f(X, params):" in pop[0].to_numpy()
+    torch = pop[0].torch([1.0, 2.0])
+    assert "import torch" in torch and "np." not in torch and "1 / (1 + torch.exp(-a))" in torch
+
+
+def test_deep_and_long_expressions_are_many_lines():
+    deep = ek.parse("sin(" * 3000 + "x1" + ")" * 3000)[0]
+    assert run(deep.to_numpy())([[0.5]]) == pytest.approx(deep([[0.5]]))
+    long = ek.parse(" + ".join(["x1 / (1 + x1)"] * 2000))[0]
+    assert run(long.to_numpy())([[0.5]]) == pytest.approx(long([[0.5]]))
+
+
+def test_constants_are_as_many_as_points():
+    assert run(ek.parse("1 / 0")[0].to_numpy())(np.ones((3, 1))).tolist() == [np.inf] * 3
+    assert run(ek.parse("-(2) ^ 0.5")[0].to_numpy())(np.ones((2, 0))) == pytest.approx([-np.sqrt(2)] * 2)
+    assert np.isnan(run(ek.parse("(-2) ^ 0.5 + x1")[0].to_numpy())(np.ones((1, 1)))).all()
+
+
+def test_names_cannot_carry_code():
+    name = "x\u2028exec('') # \"\"\""
+    with pytest.raises(ParseError, match="not a name"):
+        ek.parse("1", variables=[name])
+    quotes = 'a""" \\'
+    text = ek.parse(f"`{quotes}` + 1", variables=[quotes])[0].to_numpy()
+    assert run(text)([[2.0]]).tolist() == [3.0]
+
+
+def test_what_a_library_lacks_is_said():
+    with pytest.raises(OperandError, match="PyTorch has no function for 'gamma'"):
+        ek.parse("gamma(x1)")[0].torch()
+    with pytest.raises(ParseError, match="could not be read"):
+        ek.parse(["("], errors="mask")[0].to_numpy()
+    for row in ops.OPERATORS:
+        expression = ek.parse(f"{row.name}(x1)" if row.arity == 1 else f"{row.name}(x1, x2)")[0]
+        for library in (NUMPY, JAX, TORCH):
+            if library is not TORCH or row.torch is not None:
+                compile(function(expression, library), "written", "exec")
+
+
+def test_jax_functions_agree():
+    jax = pytest.importorskip("jax")
+    one = ek.parse("p1 * exp(-p2 * x1) + logabs(x2) - cbrt(x1)")[0]
+    f = run(one.jax([1.5, 0.5]))
+    assert np.asarray(f(X)) == pytest.approx(one(X, [1.5, 0.5]), rel=1e-4)
+    slope = jax.grad(lambda params: f(X, params).sum())(np.array([1.5, 0.5], np.float32))
+    expected = ek.Evaluator(ek.parse([one]), X, "numpy", dtype="float64").jacobian([[1.5, 0.5]])[0].sum(axis=0)
+    assert np.asarray(slope) == pytest.approx(expected, rel=1e-4)
+
+
+def test_torch_functions_agree():
+    torch = pytest.importorskip("torch")
+    for row in ops.OPERATORS:
+        if row.torch is None:
+            continue
+        one = ek.parse(f"{row.name}(x1)" if row.arity == 1 else f"{row.name}(x1, x2)")[0]
+        assert run(one.torch())(torch.tensor(X)).numpy() == pytest.approx(one(X), rel=1e-9, abs=1e-12, nan_ok=True)
+
+
+# ── the best of many ──
+
+
+def test_ranks_are_by_what_is_asked_for(found):
+    assert found.rank("loss").index[0] == np.nanargmin(found.loss)
+    assert found.rank("bic")[0].expression == found.pop[0]
+    assert found.rank("aic").columns["aic"][0] == np.nanmin(found.score("aic"))
+    assert found.rank("nodes").pop.n_tokens.tolist() == sorted(found.pop.n_tokens.tolist())
+    assert found.rank("r2").index[0] == 0 and np.isnan(found.rank().loss[-1])
+    assert found.rank("bic").to_pandas()["bic"].tolist()[:5] == sorted(found.score("bic"))[:5]
+    with pytest.raises(ArgumentError, match="did you mean 'bic'"):
+        found.rank("bci")
+    with pytest.raises(ArgumentError, match="no likelihood"):
+        found.rank("description_length")
+    with pytest.raises(ArgumentError, match="no likelihood"):
+        ek.fit("p1", X, Y, loss="mae").rank("bic")
+
+
+def test_information_criteria_are_those_of_the_books():
+    two = ek.fit(["p1", "p1 + p2 * x1"], X, Y, dtype="float64")
+    n, sse = len(Y), two.loss
+    nll = n / 2 * (np.log(2 * np.pi * sse / n) + 1)
+    assert two.score("aic") == pytest.approx(2 * nll + 2 * np.array([2, 3]))
+    assert two.score("bic") == pytest.approx(2 * nll + np.log(n) * np.array([2, 3]))
+    normal = ek.fit(["p1", "p1 + p2 * x1"], X, Y, dtype="float64", loss="gaussian")
+    assert normal.score("bic") == pytest.approx(two.score("bic"))
+
+
+def test_what_predicts_the_same_is_folded(found):
+    folded = found.fold()
+    assert folded.index.tolist() == [0, 1, 3, 4, 5] and folded.columns["alike"].tolist() == [1, 2, 1, 1, 1]
+    assert folded.fold().columns["alike"].sum() == len(found)
+    searched = ek.fit(ek.generate.exhaustive(5), X, Y)
+    some = searched.fold()
+    values, spread = some.predict(X), Y.std()
+    with np.errstate(invalid="ignore"):
+        for i in range(len(some)):
+            if np.isfinite(values[i]).all():
+                near = np.abs(values[i + 1 :] - values[i]).max(axis=1) / spread
+                assert not (near < 5e-5).any(), some.pop.texts()[i]
+    assert some.columns["alike"].sum() == len(searched) and len(some) < len(searched)
+    with pytest.raises(ArgumentError, match="tolerance must be a number between 0 and 1"):
+        found.fold(0)
+
+
+def test_the_latex_table_has_the_first_rows(found):
+    table = found.rank("bic").latex_table(2, digits=2)
+    assert table.count(r"\\") == 3 and r"3.0 \cdot e^{-1.0 \cdot x_{1}}" in table and " & bic " in table
+    with pytest.raises(ArgumentError, match="n must be"):
+        found.latex_table(0)
+
+
+def test_plots_show_residuals_as_y_minus_f(found):
+    pytest.importorskip("matplotlib")
+    left, right = found.plot(0).axes
+    assert right.get_ylabel() == "y - f" and left.get_xlabel() == "x1"
+    assert right.lines[1].get_ydata() == pytest.approx(found.residuals(0), abs=1e-6)
+    assert found[3].plot().axes[0].get_xlabel() == "predicted"
+    drawn = io.BytesIO()
+    found.plot(5).savefig(drawn)
+    assert drawn.tell() > 1000
+
+
+# ── files ──
+
+
+def test_a_saved_fit_comes_back(found, tmp_path):
+    pop = ek.parse(TEXTS, parameters=["p1", "p2", "p3"])
+    ranked = ek.fit(pop, X, Y, weights=1 + X[:, 0], bounds=(-5, 9)).rank("bic")
+    ranked.save(tmp_path / "fit.npz")
+    again = ek.load(tmp_path / "fit.npz")
+    assert again.pop == ranked.pop and again.goal.loss == "squares" and again.reason == ranked.reason
+    for name in ("params", "loss", "status", "iterations", "r2", "at_bound", "index", "standard_errors"):
+        assert np.array_equal(getattr(again, name), getattr(ranked, name), equal_nan=True), name
+    assert again.predict(X).tobytes() == ranked.predict(X).tobytes() and again.columns.keys() == {"bic"}
+    assert ek.Population.load(tmp_path / "fit.npz") == ranked.pop
+    found.pop.save(tmp_path / "pop.npz")
+    assert ek.load(tmp_path / "pop.npz") == found.pop
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [("fit.params", np.ones((6, 9))), ("fit.status", np.full(6, 250, np.uint8)), ("goal.X", np.ones((60, 1))),
+     ("fit.format", np.int64(9)), ("goal.y", np.ones(59)), ("fit.loss", np.array(["a"] * 6))],
+)  # fmt: skip
+def test_a_fit_that_is_none_is_told(found, tmp_path, name, array):
+    found.save(tmp_path / "fit.npz")
+    arrays = dict(np.load(tmp_path / "fit.npz")) | {name: array}
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(PopulationError, match=r"bad\.npz"):
+        ek.load(tmp_path / "bad.npz")
+
+
+def test_predicting_for_data_that_does_not_fit_says_so(found):
+    with pytest.raises(DataError, match="X has 1 column"):
+        found.predict(X[:, :1])

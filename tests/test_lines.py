@@ -1,0 +1,57 @@
+"""Lines of a file, found by slices, beside Python's own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import exprkit as ek
+from exprkit.runtime import slices
+from exprkit.text.lines import separated
+from exprkit.text.reader import MARK, from_bytes, from_lines
+
+BYTES = st.lists(st.sampled_from([b"\r", b"\n", b"\0", b"x", b"#", b" ", MARK, b"\t", b"\r\n"])).map(b"".join)
+
+
+def lines_of(data):
+    """What ``separated`` is to find, by Python."""
+    text = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\0", b"\1")
+    return text.split(b"\n")[:-1]
+
+
+@given(data=BYTES, threads=st.integers(1, 5))
+def test_lines_are_those_of_python_for_any_number_of_threads(data, threads):
+    slices.LEAST, before = 1, slices.LEAST
+    try:
+        array = np.frombuffer(data + b"\n", np.uint8).copy()
+        starts, ends = separated(array, 0, threads)
+    finally:
+        slices.LEAST = before
+    # a return right before the line feed that ends the file is one end of a line with it
+    assert [array[a:b].tobytes() for a, b in zip(starts, ends, strict=True)] == lines_of(data + b"\n")
+    assert (array[ends] == 0).all()
+
+
+@given(data=BYTES)
+def test_lines_that_count(data):
+    batch = from_lines(data)
+    lines = lines_of(data.removeprefix(MARK) + b"\n")
+    counted = [
+        (k + 1, line)
+        for k, line in enumerate(lines)
+        if line.strip(b" \t\r\n\x0b\x0c") and not line.strip().startswith(b"#")
+    ]
+    assert [(int(line), batch.raw(i)) for i, line in enumerate(batch.lines)] == counted
+
+
+@pytest.mark.parametrize("text", ["", "\n", "x1 + 1", "x1 + 1\n\n# no\n  x2\r\nx3\rp1\n", "\ufeffx1\n"])
+def test_a_path_an_open_file_and_its_text_are_the_same(tmp_path, text):
+    path = tmp_path / "texts.txt"
+    path.write_bytes(text.encode())
+    with open(path, "rb") as as_bytes, open(path, newline="", encoding="utf-8") as as_text:
+        found = ek.parse(path)
+        assert found == ek.parse(as_bytes) == ek.parse(as_text)
+    whole = from_bytes(np.frombuffer(text.encode() + b"\n", np.uint8).copy())
+    assert found.texts() == [str(ek.parse(whole.raw(i).decode())[0]) for i in range(len(found))]

@@ -1,0 +1,100 @@
+"""What long work shows of itself."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from contextlib import redirect_stderr
+
+import numpy as np
+import pytest
+
+import exprkit as ek
+from exprkit.errors import ArgumentError
+from exprkit.runtime import jit
+from exprkit.runtime.progress import parts
+
+POINTS = ek.data.rough_pipe()
+POP = ek.generate.exhaustive(5)
+
+
+def test_a_fit_in_parts_is_the_same_fit(monkeypatch):
+    seen = []
+    pop = POP[::7]
+    for options in ({"restarts": 1, "bounds": (-3, 3)}, {"loss": "mae"}):
+        whole = ek.fit(pop, POINTS.X, POINTS.y, **options)
+        shown = ek.fit(pop, POINTS.X, POINTS.y, progress=lambda done, total: seen.append((done, total)), **options)
+        assert seen[-1] == (len(pop), len(pop)) and shown.evaluator.pop is shown.pop
+        for name in ("params", "loss", "status", "iterations", "r2", "at_bound"):
+            assert np.array_equal(getattr(whole, name), getattr(shown, name), equal_nan=True), name
+
+
+def test_a_description_in_parts_is_the_same():
+    result = ek.fit(POP[:600], POINTS.X, POINTS.y, loss="gaussian")
+    seen = []
+    whole, shown = ek.description_length(result), ek.description_length(result, progress=lambda *at: seen.append(at))
+    for name in ("total", "residuals", "parameters", "function", "params"):
+        assert getattr(shown, name) == pytest.approx(getattr(whole, name), rel=1e-9, nan_ok=True), name
+    assert len(seen) > 1 and seen[-1] == (600, 600)
+
+
+@pytest.mark.parametrize("make", [
+    lambda progress: ek.generate.exhaustive(4, progress=progress),
+    lambda progress: ek.generate.random(1000, progress=progress),
+    lambda progress: ek.fit(["p1 * x1", "x1"], POINTS.X, POINTS.y, progress=progress),
+    lambda progress: ek.fit(POP[:0], POINTS.X, POINTS.y, progress=progress),
+], ids=["exhaustive", "random", "fit", "nothing"])  # fmt: skip
+def test_a_bar_or_a_function_shows_all(make):
+    pytest.importorskip("tqdm")
+    seen = []
+    n = len(make(lambda done, total: seen.append((done, total))))
+    assert seen[-1] == (n, n) and len(make(False)) == n
+    with redirect_stderr(io.StringIO()) as bar:
+        make(True)
+    assert "100%" in bar.getvalue() or not n
+    with pytest.raises(ArgumentError, match="progress must be True, False or a function"):
+        make("yes")
+
+
+def test_parts_grow_until_they_take_long_enough():
+    some = list(parts(100_000, lambda done, total: None, "counting"))
+    assert [part.start for part in some] == [0, *(part.stop for part in some[:-1])] and some[-1].stop == 100_000
+    assert 3 < len(some) < 20
+    assert list(parts(0, True, "counting")) == [slice(0, 0)] and list(parts(9, False, "counting")) == [slice(0, 9)]
+
+
+def test_long_compiling_is_told_once(monkeypatch):
+    monkeypatch.setattr(jit, "_first_compiled", [])
+    with redirect_stderr(io.StringIO()) as told:
+        jit._tell_of_compiling()
+        jit._tell_of_compiling()
+        assert told.getvalue() == ""
+        jit._first_compiled[0] -= 2 * jit.PATIENCE
+        jit._tell_of_compiling()
+        jit._tell_of_compiling()
+    assert told.getvalue().count("exprkit compiles its loops") == 1 == told.getvalue().count("\n")
+
+
+INTERRUPTED = """
+import signal, time
+import exprkit as ek
+ek.generate.exhaustive(4), ek.generate.random(10)
+for work in (lambda: ek.generate.exhaustive(9), lambda: ek.generate.random(3_000_000)):
+    begin = time.perf_counter()
+    signal.setitimer(signal.ITIMER_REAL, 0.15)
+    try:
+        work()
+    except KeyboardInterrupt:
+        pass
+    print(time.perf_counter() - begin)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_ctrl_c_answers_within_a_second():
+    code = INTERRUPTED.replace("import signal, time\n", "import signal, time\nsignal.signal(signal.SIGALRM, "
+                               "signal.default_int_handler)\n", 1)  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert len(done.stdout.split()) == 2
+    assert all(float(seconds) < 1.15 for seconds in done.stdout.split()), done.stdout

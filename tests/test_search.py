@@ -1,0 +1,255 @@
+"""Exhaustive search: what it finds, ranks, keeps and shows; and that nothing depends on how it is run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from description_reference import Expression, told
+
+import exprkit as ek
+from exprkit.errors import ArgumentError, DataError, FileError
+from exprkit.fitting.description_length import function_length
+from exprkit.search import exhaustive_search as module
+from exprkit.search.fingerprints import fingerprints
+from exprkit.search.links import read_link
+
+x = np.linspace(0.5, 3, 30)
+X = x[:, None]
+Y = 2 / x + 0.3 + 0.01 * np.random.default_rng(0).standard_normal(30)
+
+
+def search(X=X, y=Y, max_nodes=5, **options):
+    return ek.exhaustive_search(X, y, max_nodes=max_nodes, progress=False, **options)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return search()
+
+
+def same(a, b):
+    columns = all(np.array_equal(a.columns[name], b.columns[name], equal_nan=True) for name in a.columns)
+    arrays = [np.array_equal(getattr(a, name), getattr(b, name), equal_nan=True) for name in
+              ("params", "errors", "on_front", "counts")]  # fmt: skip
+    return (
+        columns
+        and all(arrays)
+        and a.pop == b.pop
+        and (a.n_functions, a.n_evaluations) == (b.n_functions, b.n_evaluations)
+    )
+
+
+# ── what it finds ──
+
+
+LAWS = [
+    ("p1 / (x1 + p2)", 1, [1.7, 0.8]), ("p1 * powabs(x1, p2)", 1, [1.3, 1.6]), ("p1 + p2 / x1", 1, [0.4, 2.2]),
+    ("p1 * powabs(p2, x1)", 1, [0.8, 1.9]), ("sqr(x1) + p1 * x2", 2, [1.4]), ("x1 / (x2 + p1)", 2, [1.1]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("law", "n_vars", "params"), LAWS, ids=[law for law, *_ in LAWS])
+def test_a_law_with_a_hundredth_of_noise_is_first(law, n_vars, params):
+    random = np.random.default_rng(len(law))
+    points = random.uniform(0.5, 4, (100, n_vars))
+    pop = ek.parse(law)
+    y = ek.Evaluator(pop, points, "numpy", dtype="float64").evaluate([params])[0]
+    result = search(points, y + 0.01 * y.std() * random.standard_normal(100), pop.n_tokens[0])
+    assert np.array_equal(fingerprints(result.pop[:1]), fingerprints(pop))
+
+
+def test_a_function_stands_there_once(found):
+    keys = fingerprints(found.pop)
+    assert len(np.unique(keys[:, 0])) == len(found)
+
+
+def test_best_losses_are_found_twice(found):
+    n_params = found.pop.n_params
+    assert (found.columns["times"][n_params > 0] >= 2).mean() > 0.95
+    assert found.n_functions == found.counts[:, 3].sum()
+
+
+def test_what_tells_the_data_exactly_is_first():
+    result = search(y=2 / x)
+    assert result.texts()[0] in ("p1 / x1", "inv(x1) + inv(x1)", "inv(x1 / p1)")
+
+
+# ── description lengths ──
+
+
+@pytest.mark.parametrize(("loss", "sigma"), [("gaussian", None), ("gaussian", 0.05), ("poisson", None)])
+def test_terms_agree_with_mpmath(loss, sigma):
+    """Residuals and parameters of the best, computed by none of exprkit's arithmetic."""
+    y = np.round(20 * Y) if loss == "poisson" else Y
+    sigmas = None if sigma is None else np.full(30, sigma)
+    result = search(y=y, loss=loss, sigma=sigmas)
+    weights = None if sigma is None else 1 / sigmas**2
+    compared = 0
+    for i in range(len(result)):
+        params = result.params[i, : result.pop.n_params[i]]
+        if compared == 10 or (params == 0).any():  # what was set to 0 is no maximum of the whole expression
+            continue
+        residuals, nats, close = told(Expression(result.pop, i, X, y, weights, loss), params)
+        if close < 1e-3:
+            continue
+        assert result.loss[i] == pytest.approx(float(residuals), rel=1e-9, abs=1e-7)
+        assert result.columns["parameters"][i] == pytest.approx(float(nats), rel=1e-4, abs=1e-4)
+        compared += 1
+    assert compared == 10
+    assert np.allclose(result.columns["function"], function_length(result.pop))
+    parts = result.loss + result.columns["parameters"] + result.columns["function"]
+    assert np.allclose(parts[np.isfinite(parts)], result.total[np.isfinite(parts)])
+
+
+def test_parameters_of_less_than_a_step_are_0_and_the_rest_is_fitted_again():
+    y = 2 / x + 0.3 * np.random.default_rng(1).standard_normal(30)
+    result = search(y=y)
+    rows = np.flatnonzero(((result.params == 0).sum(axis=1) == 1) & (result.pop.n_params == 2))
+    assert len(rows)
+    for i in rows[:5].tolist():
+        zero = int(np.argmax(result.params[i] == 0))
+        bounds = tuple(np.where(np.arange(2) == zero, 0.0, side) for side in (-np.inf, np.inf))
+        again = ek.fit(
+            result.pop[i : i + 1], X, y, loss="gaussian", dtype="float64", init=[result.params[i]], bounds=bounds
+        )
+        assert result.loss[i] == pytest.approx(again.loss[0], abs=1e-5)
+    assert (np.abs(result.params[np.isfinite(result.params)]) >= 0).all()
+
+
+# ── nothing depends on how it is run ──
+
+
+def test_neither_chunks_nor_threads_matter(found):
+    assert same(found, search(chunk=17, threads=1))
+    assert same(found, search(chunk=50, threads=2))
+
+
+def test_an_ended_search_goes_on_where_it_was(found, tmp_path, monkeypatch):
+    path, chunks = tmp_path / "search.npz", []
+    take = module._Search._take
+
+    def taken(self, functions, shown):
+        chunks.append(len(functions))
+        if len(chunks) == 5:
+            raise KeyboardInterrupt
+        take(self, functions, shown)
+
+    monkeypatch.setattr(module._Search, "_take", taken)
+    ended = search(chunk=20, file=path)
+    assert ended.stopped == "interrupted" and 0 < ended.n_functions < found.n_functions
+    monkeypatch.setattr(module._Search, "_take", take)
+    whole = search(chunk=31, file=path)
+    assert same(whole, found) and whole.stopped == ""
+    begin = whole.seconds
+    assert same(search(file=path), found) and begin >= 0
+
+
+def test_a_file_of_another_search_is_not_gone_on_with(tmp_path):
+    path = tmp_path / "search.npz"
+    search(max_nodes=2, file=path)
+    for other in ({"y": Y + 1}, {"max_nodes": 3}, {"seed": 1}, {"link": "sqrt"}):
+        with pytest.raises(FileError, match="other data or settings"):
+            search(**{"max_nodes": 2, "file": path, **other})
+    path.write_bytes(b"nothing")
+    with pytest.raises(FileError, match="damaged"):
+        search(max_nodes=2, file=path)
+
+
+def test_time_and_memory_end_a_search_with_what_it_has():
+    assert search(timeout=1e-3).stopped == "timeout"
+    few = search(max_nodes=9, max_memory=1e6)
+    assert few.stopped == "max_memory"
+
+
+def test_only_the_best_and_the_front_are_kept(found):
+    few = search(keep=3)
+    assert few.texts()[:3] == found.texts()[:3]
+    assert len(few) <= 3 + few.on_front.sum()
+    assert few.front()["text"].tolist() == found.front()["text"].tolist()
+
+
+# ── links, weights, names ──
+
+
+def test_a_link_stands_between_expressions_and_data(found):
+    linked = search(y=np.sqrt(Y), link="sqrt")
+    assert linked.texts()[0] == found.texts()[0] and linked.link == "sqrt(f)"
+    assert linked.predict(X, 0) == pytest.approx(np.sqrt(Y), rel=0.02)
+    again = search(y=np.sqrt(Y), link="sqrt(f)")
+    assert same(linked, again)
+    scaled = search(y=2 * Y + 1, link="1 + 2 * f")
+    assert scaled.params[0] == pytest.approx(found.params[0], rel=1e-6)
+
+
+def test_links_are_put_around_every_expression():
+    pop = ek.parse(["x1 + p1", "x2", "x1 / x2 * p2"])
+    assert read_link("2 * sqrt(f) - 1").over(pop).texts() == [f"2 * sqrt({text}) - 1" for text in pop.texts()]
+    assert read_link(None).over(pop) is pop
+
+
+def test_sigma_is_the_weights_root():
+    sigma = np.linspace(0.005, 0.02, 30)
+    assert same(search(sigma=sigma, max_nodes=3), search(weights=1 / sigma**2, max_nodes=3))
+
+
+def test_columns_give_variables_their_names():
+    table = pd.DataFrame({"depth": x, "speed": 1 / x})
+    result = search(table, 3 * x + 0.001 * np.sin(x * 99), 3)
+    assert result.texts()[0] in ("depth * p1", "p1 / speed")
+    assert result.predict(table, 0) == pytest.approx(3 * x, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"loss": "mae"}, ArgumentError, "gaussian"), ({"link": "f + g"}, ArgumentError, "unknown name 'g'"),
+        ({"link": "f * f"}, ArgumentError, "once"), ({"timeout": -1}, ArgumentError, "timeout must be"),
+        ({"keep": 0}, ArgumentError, "keep must be"),
+        ({"sigma": np.ones(30), "weights": np.ones(30)}, ArgumentError, "one of"),
+        ({"sigma": np.zeros(30)}, ArgumentError, "sigma must be > 0"), ({"y": Y[:7]}, DataError, "y"),
+        ({"X": x}, DataError, "X must have shape"), ({"operators": "core"}, ArgumentError, "core_maths"),
+        ({"file": 3.5}, ArgumentError, "file must be"), ({"dtype": "float16"}, DataError, "dtype"),
+        ({"y": np.full(30, np.nan)}, DataError, "y lacks 30"), ({"backend": "gpu"}, Exception, "backend"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_end_it_before_it_begins(options, error, message):
+    with pytest.raises(error, match=message):
+        search(**options)
+
+
+# ── the result ──
+
+
+def test_the_table_has_all_columns(found):
+    table = found.equations
+    assert len(table) == len(found) and table["probability"].sum() == pytest.approx(1)
+    assert set(table) >= {"text", "size", "loss", "parameters", "function", "total", "forms", "p1", "p1_error", "latex"}
+    assert (np.diff(np.round(table["total"], 1)) >= -0.11).all()
+    front = found.front()
+    assert (front["size"].diff().dropna() > 0).all() and (front["loss"].diff().dropna() < 0).all()
+    assert table.loc[front.index, "text"].tolist() == front["text"].tolist()
+    assert found.texts()[0] in repr(found) and "<table" in found._repr_html_()
+
+
+def test_figures_are_drawn(found):
+    assert len(found.plot_front().axes) == 1
+    assert len(found.plot_best(2).axes) == 2
+
+
+def test_results_are_kept_in_files(found, tmp_path):
+    found.save(tmp_path / "found.npz")
+    again = ek.SearchResult.load(tmp_path / "found.npz")
+    assert same(found, again) and repr(again) == repr(found)
+    found.to_csv(tmp_path / "found.csv")
+    assert pd.read_csv(tmp_path / "found.csv")["text"].tolist() == found.texts()
+    (tmp_path / "bad.npz").write_bytes(b"PK")
+    with pytest.raises(FileError, match="no result"):
+        ek.SearchResult.load(tmp_path / "bad.npz")
+    with pytest.raises(ArgumentError, match="no function 10000"):
+        found.predict(X, 10_000)
+
+
+def test_progress_is_shown(capsys):
+    ek.exhaustive_search(X, Y, max_nodes=3)
+    assert "nats" in capsys.readouterr().err
