@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
 from exprkit.operators import ops
@@ -173,16 +174,14 @@ class _Values:
 
     def __init__(self, X: np.ndarray, threads: int | None) -> None:
         self._X, self._threads = X, threads
-        self._evaluator: object = None
+        self._evaluator: Evaluator | None = None
 
     def __call__(self, pop: Population) -> np.ndarray:
-        from exprkit.evaluate.evaluator import Evaluator
-
         if self._evaluator is None:
             self._evaluator = Evaluator(pop, self._X, "cpu", dtype="float64", threads=self._threads)
         else:
-            self._evaluator.update(pop)  # type: ignore[attr-defined]
-        values: np.ndarray = self._evaluator.evaluate()  # type: ignore[attr-defined]
+            self._evaluator.update(pop)
+        values: np.ndarray = self._evaluator.evaluate()
         return values
 
 
