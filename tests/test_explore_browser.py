@@ -144,7 +144,7 @@ def drag_a_slider(page):
 def fit(page):
     before = source_of_the_curve(page)
     page.locator(".widget-tab .jupyter-button", has_text="Fit").first.click()
-    page.get_by_text("±").first.wait_for()
+    page.get_by_text("±").locator("visible=true").first.wait_for()
     assert source_of_the_curve(page) != before, "the band"
 
 

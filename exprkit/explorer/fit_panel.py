@@ -20,7 +20,6 @@ import numpy as np
 
 import exprkit as ek
 from exprkit.errors import ExprkitError, brought_by
-from exprkit.evaluate import evaluator
 from exprkit.explorer.drawings import CurvePlot, widest
 from exprkit.explorer.inspectors import Subject
 from exprkit.explorer.jobs import JobQueue
@@ -31,6 +30,7 @@ with brought_by("notebooks"):
     import ipywidgets as widgets
 
 Numbers = Sequence[float] | np.ndarray
+SHOWN = "sse", "mse", "rmse", "mae"  # losses
 START = 1.0
 RANGE = 5.0
 MOST_SLIDERS = 12
@@ -40,7 +40,7 @@ STANDARD_DEVIATIONS = 1.959964  # on either side hold 95 % of a normal distribut
 
 def scores(ev: ek.Evaluator, params: Any, y: np.ndarray) -> dict[str, float]:
     """Every loss of the evaluator's first expression, R2, and at how many points it is not finite."""
-    losses = {kind: float(ev.loss(params, y, kind=kind)[0]) for kind in evaluator.LOSSES}
+    losses = {kind: float(ev.loss(params, y, kind=kind)[0]) for kind in SHOWN}
     with np.errstate(all="ignore"):
         losses["R2"] = float(1 - np.float64(losses["sse"]) / np.sum((y - np.mean(y)) ** 2))
     losses["not finite"] = int(np.sum(~np.isfinite(np.asarray(ev.evaluate(params)[0]))))
@@ -200,11 +200,12 @@ def _set_slider(slider: Any, value: float) -> None:
     """Move a slider, and its ends where the value lies outside."""
     if not np.isfinite(value):
         return
-    while not slider.min <= value <= slider.max:
-        reach = 2 * max(abs(slider.min), abs(slider.max))
-        slider.min, slider.max = -reach, reach
-    slider.step = min(slider.max / 500, _fine(value))
-    slider.value = value
+    with slider.hold_sync():  # the browser hears of all at once, and rounds no value to another one's step
+        while not slider.min <= value <= slider.max:
+            reach = 2 * max(abs(slider.min), abs(slider.max))
+            slider.min, slider.max = -reach, reach
+        slider.step = min(slider.max / 500, _fine(value))
+        slider.value = value
 
 
 def _fine(value: float) -> float:
