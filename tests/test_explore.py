@@ -537,6 +537,21 @@ def settled(explorer):
     return explorer
 
 
+def test_what_a_browser_rounds_to_a_slider_as_it_was_is_no_move(explorer):
+    panel = settled(explorer).fit_panel
+    panel.fit()
+    for place, slider in enumerate(panel.sliders.children):
+        low, high, step = panel._grids[place]
+        fitted = panel.params[place]
+        for shown in (np.clip(fitted, low, high), low + np.round((np.clip(fitted, low, high) - low) / step) * step):
+            slider.value = float(np.clip(low + np.floor((shown - low) / step + 0.5) * step, low, high))
+            settled(explorer)
+            assert panel.result is not None and panel.params[place] == fitted
+    slider.value += 37 * slider.step  # the user's
+    settled(explorer)
+    assert panel.result is None and panel.params[place] != fitted
+
+
 def open_tab(explorer, name):
     explorer.tabs.selected_index = explorer.tabs.titles.index(name)
     settled(explorer)

@@ -68,6 +68,7 @@ class FitPanel(widgets.HBox):
         self.result: ek.FitResult | None = None
         self._start = np.empty(0)  # of the last fit
         self._subject: Subject | None = None
+        self._grids: dict[int, tuple[float, float, float]] = {}  # ends and step that a slider had before
         self._drawn: Any = None  # what ``plot`` is of: data, variable
         self.sliders = widgets.VBox()
         self.fit_button = widgets.Button(description="Fit", icon="bullseye", tooltip="Levenberg-Marquardt, from here")
@@ -128,9 +129,12 @@ class FitPanel(widgets.HBox):
             )
             slider.observe(lambda change, place=place: self._moved(place, change["owner"]), "value")
             own.append(slider)
-        for slider, name, value in zip(own, names, self.params.tolist(), strict=False):
+        for place, (slider, name, value) in enumerate(zip(own, names, self.params.tolist(), strict=False)):
             slider.description = name
+            before = slider.min, slider.max, slider.step
             _set_slider(slider, value)
+            if before != (slider.min, slider.max, slider.step):
+                self._grids[place] = before
         left = len(self.params) - len(own)
         self.more.value = f"{left} more, which a fit changes as well" if left else ""
         if len(own) != len(self.sliders.children):
@@ -139,6 +143,9 @@ class FitPanel(widgets.HBox):
     def _moved(self, place: int, slider: Any) -> None:
         """A slider was moved: by the user, or by ``_set_sliders``, whose value the browser rounds and sends back."""
         if place < len(self.params) and not _shows(slider, self.params[place]):
+            if _is_echo(slider.value, self.params[place], self._grids.get(place)):
+                slider.value = float(self.params[place])
+                return
             self.params[place] = slider.value
             self.result = None
             self.queue.put("curve", lambda stop: self.draw())
@@ -215,5 +222,13 @@ def _fine(value: float) -> float:
 
 def _shows(slider: Any, value: float) -> bool:
     """Whether the slider stands at this value, or at the step that is nearest to it."""
-    nearest = slider.min + np.floor((value - slider.min) / slider.step + 0.5) * slider.step
-    return slider.value == value or abs(slider.value - nearest) < 1e-3 * slider.step
+    return slider.value == value or _is_echo(slider.value, value, (slider.min, slider.max, slider.step))
+
+
+def _is_echo(shown: float, value: float, grid: tuple[float, float, float] | None) -> bool:
+    """Whether a browser that knows these ends and this step shows a value so."""
+    if grid is None:
+        return False
+    low, high, step = grid
+    nearest = low + np.floor((np.clip(value, low, high) - low) / step + 0.5) * step
+    return bool(abs(shown - nearest) < 1e-3 * step)
