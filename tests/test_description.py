@@ -1,4 +1,4 @@
-"""Description length, against cases computed by hand and lengths made with mpmath; fronts and ranking by it."""
+"""Description length, against cases computed by hand and lengths made with mpmath; fronts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from description_reference import Expression, told
 import exprkit as ek
 from exprkit.errors import ArgumentError
 from exprkit.fitting.description_length import front, function_length
-from exprkit.study import ranking
 
 X = np.linspace(1.0, 2.0, 50)[:, None]
 Y = 3 * X[:, 0] + 0.1 * np.random.default_rng(0).standard_normal(50)
@@ -209,7 +208,7 @@ def test_what_has_no_likelihood():
     assert len(ek.description_length(ek.fit(ek.parse([]), X, Y, loss="gaussian")).total) == 0
 
 
-# ── fronts and ranking ──
+# ── fronts ──
 
 
 def test_a_front_has_no_two_that_differ_by_rounding():
@@ -223,11 +222,3 @@ def test_a_front_has_no_two_that_differ_by_rounding():
 def test_many_small_gains_are_one_gain():
     loss = -0.004 * np.arange(10.0)
     assert front(np.arange(10.0), loss, np.full(10, 0.01)).tolist() == [0, 3, 6, 9]
-
-
-def test_the_ranking_and_its_front_hold_a_function_once():
-    texts = ["p1 * x1", "x1 * p1 + 0", "x1 / inv(p1)", "p1 * x1 + p2 * x1", "(x1 - x1) / p1", "p1"]
-    ranked = ranking.table(ek.fit(ek.parse(texts), X, Y, loss="gaussian"))
-    assert ranked.expression[0] == "p1 * x1" and np.isnan(ranked.description_length.iloc[-1])
-    assert ranked.expression.iloc[-1] == "(x1 - x1) / p1"
-    assert ranking.front(ranked).expression.tolist() == ["p1", "p1 * x1"]

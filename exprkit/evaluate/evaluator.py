@@ -126,8 +126,8 @@ class Evaluator:
         implementation = load(self.backend)
         self._check_place(pop)
         check_offered(self.backend, options, implementation.options)
-        self._adopt = self.adopt = implementation.adopt
-        self.X, self._give_back, self._column_name, self._unusable = inputs.data_matrix(X, pop, self.dtype, self._adopt)
+        self.adopt = implementation.adopt
+        self.X, self._give_back, self._column_name, self._unusable = inputs.data_matrix(X, pop, self.dtype, self.adopt)
         self.n_points = len(self.X)
         self._empty = None if isinstance(self.X, np.ndarray) else implementation.empty
         self._empty_on_host = None if implementation.empty is None else implementation.empty_on_host
@@ -289,7 +289,7 @@ class Evaluator:
         count_nonfinite = check_flag("count_nonfinite", count_nonfinite)
         sets, lead, target, w = self._against(params, y, weights)
         shape = (*lead, len(self.pop))
-        place = None if out is None else inputs.result_array(out, shape, np.dtype(np.float64), self._adopt)
+        place = None if out is None else inputs.result_array(out, shape, np.dtype(np.float64), self.adopt)
         counts = self._zero_counts(sets) if count_nonfinite else None
         engine: Any = self.engine
         if counts is not None and engine.counts_losses:
@@ -321,7 +321,7 @@ class Evaluator:
             pop = everything[part]
             engine, shape = self._make_engine(pop), (1, len(pop), self.n_points)
             for one_set, counts_of_set in zip(sets, counts, strict=True):
-                values = inputs.result_array(None, shape, self.dtype, self._adopt, self._empty)
+                values = inputs.result_array(None, shape, self.dtype, self.adopt, self._empty)
                 engine.evaluate(np.ascontiguousarray(one_set[None, part, : pop.max_params]), values)
                 counted = values[0] if w is None else values[0][:, w != 0]
                 for k, mask in enumerate((counted != counted, abs(counted) == np.inf)):
@@ -485,9 +485,9 @@ class Evaluator:
 
     def _sets_and_result(self, params: Any, out: Any, *shape: int) -> tuple[Any, Any]:
         """Parameters, (n_sets, n_exprs, max_params), and ``out`` or memory, (n_exprs, *shape) or (n_sets, ...)."""
-        sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self._adopt)
+        sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self.adopt)
         size = (*lead, len(self.pop), *shape)
-        array = inputs.result_array(out, size, self.dtype, self._adopt, self._empty or self._empty_again(size))
+        array = inputs.result_array(out, size, self.dtype, self.adopt, self._empty or self._empty_again(size))
         return inputs.apart(sets, array), array
 
     def _empty_again(self, shape: tuple[int, ...]) -> Callable[..., Any] | None:
@@ -500,7 +500,7 @@ class Evaluator:
 
     def _against(self, params: Any, y: Any, weights: Any) -> tuple[Any, tuple[int, ...], Any, Any]:
         """Parameters, their leading shape, the target and the weights, checked."""
-        sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self._adopt)
+        sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self.adopt)
         target, w = self.target(y, weights)
         self._checked_y = y
         return sets, lead, target, w
@@ -508,12 +508,12 @@ class Evaluator:
     def target(self, y: Any, weights: Any = None, own: bool = False) -> tuple[Any, Any]:
         """``y`` and ``weights`` as the engine takes them; with ``own``, in memory that the user has not."""
         known = y is self._checked_y and not own
-        target = inputs.point_vector("y", y, self.n_points, self.dtype, self._adopt, own, checked=known)
-        return target, inputs.weights_vector(weights, self.n_points, self.dtype, self._adopt, own)
+        target = inputs.point_vector("y", y, self.n_points, self.dtype, self.adopt, own, checked=known)
+        return target, inputs.weights_vector(weights, self.n_points, self.dtype, self.adopt, own)
 
     def _composed(self, kind: str, y: Any, weights: Any, columns: Any, link: Any) -> tuple[Evaluator, Any, str, Any]:
         """What makes a loss of the user's own of plain sums: an evaluator, its target, kind and weights."""
-        points = inputs.loss_points(y, weights, columns, self.n_points, self._adopt)
+        points = inputs.loss_points(y, weights, columns, self.n_points, self.adopt)
         known = self._own_loss
         if known is None or not known.is_for(kind, link, points):
             known = self._own_loss = OwnLoss.make(self.X, kind, link, points)

@@ -36,6 +36,7 @@ import numpy as np
 from exprkit.operators import defined, ops
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty
+from exprkit.runtime.hashes import mixed
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import OPERATOR, TokenArrays
 
@@ -142,27 +143,19 @@ def _hash_some(tokens, stack, begin, hashes, sizes, shift):
 
 @inline
 def _leaf_hash(kind, value):
-    return _mixed(value ^ np.uint64(kind + 1) * np.uint64(0xD6E8FEB86659FD93))
+    return mixed(value ^ np.uint64(kind + 1) * np.uint64(0xD6E8FEB86659FD93))
 
 
 @inline
 def _operator_hash(code, a, b, commutative):
     """Of both operands, or of an operand and 0."""
     both = a + b if commutative else a + b * np.uint64(0xA0761D6478BD642F)
-    return _mixed(both ^ (code + np.uint64(1)) * np.uint64(0xE7037ED1A0B428DB))
+    return mixed(both ^ (code + np.uint64(1)) * np.uint64(0xE7037ED1A0B428DB))
 
 
 @inline
 def _hash_of_three(code, a, b, c):
     return _operator_hash(code, _operator_hash(code, a, b, False), c, False)
-
-
-@inline
-def _mixed(h):
-    """Every bit of the result depends on all bits (the finish of SplitMix64)."""
-    h = (h ^ h >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    h = (h ^ h >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return h ^ h >> np.uint64(31)
 
 
 @inline

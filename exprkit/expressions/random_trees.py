@@ -18,6 +18,7 @@ from exprkit.expressions.arguments import Operators, whole
 from exprkit.expressions.population import Population
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty
+from exprkit.runtime.hashes import next_word
 from exprkit.runtime.jit import compiled, inline
 from exprkit.runtime.progress import Progress, shown
 from exprkit.text.tokens import CONSTANT, MAX_INDEX, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, NewTokens
@@ -134,28 +135,18 @@ def _thousandths(interval: tuple[float, float] | None) -> tuple[int, int]:
 
 
 @compiled
-def _next(state):
-    """Advance the generator held in ``state[0]`` (SplitMix64; Steele, Lea and Flood, 2014)."""
-    state[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = state[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-@compiled
 def _below(state, n):
     """A whole number from 0 to n-1 (n below 2^32)."""
-    return np.int64(((_next(state) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
+    return np.int64(((next_word(state) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
 
 
 @compiled
 def _start(state, seed, stream, i):
     """Set the generator to the beginning of expression i's own sequence."""
     state[0] = seed
-    state[0] = _next(state) + np.uint64(stream)
-    state[0] = _next(state) + np.uint64(i)
-    state[0] = _next(state)
+    state[0] = next_word(state) + np.uint64(stream)
+    state[0] = next_word(state) + np.uint64(i)
+    state[0] = next_word(state)
 
 
 @compiled

@@ -26,6 +26,7 @@ from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty
+from exprkit.runtime.hashes import next_word
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
@@ -106,13 +107,8 @@ def children(
 
 @inline
 def _next(state):
-    """The next random number, 0 to 1 (splitmix64)."""
-    state[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = state[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z ^= z >> np.uint64(31)
-    return np.float64(z >> np.uint64(11)) * 2.0**-53
+    """The next random number, 0 to 1."""
+    return np.float64(next_word(state) >> np.uint64(11)) * 2.0**-53
 
 
 @inline

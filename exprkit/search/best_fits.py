@@ -29,6 +29,7 @@ from exprkit.expressions.arguments import Operators
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
 from exprkit.fitting.likelihood import FitGoal
+from exprkit.runtime.hashes import GOLDEN, mixed
 from exprkit.search.distinct import Enumeration
 from exprkit.search.grammar import grammar
 
@@ -44,7 +45,6 @@ SMALL, MOST_FUNCTIONS = 4, 512  # of ``start_sizes``
 QUANTILES = (0, 0.1, 0.3, 0.5, 0.7, 0.9, 1)
 LARGEST = 1e30  # of a start, within float32
 ONE = np.ones(1)
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 class BestFits(NamedTuple):
@@ -137,20 +137,13 @@ def _starts(names: np.ndarray, width: int, start: int, seed: int, sizes: np.ndar
         words = names.astype(np.uint64)[:, None] * np.uint64(0xD6E8FEB86659FD93) + np.arange(
             1, width + 1, dtype=np.uint64
         )
-        words = _mixed(words ^ _mixed(np.uint64(seed % 2**63) * GOLDEN + np.uint64(start)))
-        a, b = _unit(words), _unit(_mixed(words + GOLDEN))
+        words = mixed(words ^ mixed(np.uint64(seed % 2**63) * GOLDEN + np.uint64(start)))
+        a, b = _unit(words), _unit(mixed(words + GOLDEN))
     normal = np.sqrt(-2 * np.log(a)) * np.cos(2 * np.pi * b)  # Box and Muller's
     sign = np.where(words & np.uint64(1), 1.0, -1.0)
-    around = sizes[(_mixed(words ^ GOLDEN) % np.uint64(len(sizes))).astype(np.int64)] if start % 2 == 0 else 1.0
+    around = sizes[(mixed(words ^ GOLDEN) % np.uint64(len(sizes))).astype(np.int64)] if start % 2 == 0 else 1.0
     spread = (SPREADS if start % 2 else NEAR)[(start - 1) // 2 % len(SPREADS)]
     return np.clip(sign * around * np.exp(spread * normal), -LARGEST, LARGEST)
-
-
-def _mixed(h: Any) -> Any:
-    """Every bit of the result depends on all bits (the finish of SplitMix64)."""
-    h = (h ^ h >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    h = (h ^ h >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return h ^ h >> np.uint64(31)
 
 
 def _unit(h: np.ndarray) -> np.ndarray:

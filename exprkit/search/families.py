@@ -45,6 +45,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from exprkit.runtime.hashes import mixed
 from exprkit.runtime.jit import compiled, inline
 
 DRAWS, POINTS = 4, 8
@@ -88,14 +89,6 @@ def places(n_vars: int) -> np.ndarray:
 
 
 # ── hashes ───────────────────────────────────────────────────────────────────────────
-
-
-@inline
-def mixed(h):
-    """Every bit of the result depends on all bits (the finish of SplitMix64)."""
-    h = (h ^ h >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    h = (h ^ h >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return h ^ h >> np.uint64(31)
 
 
 @inline
@@ -419,6 +412,19 @@ def hold_number(f, a, h):
 
 
 @compiled
+def _add_held(f, a, h):
+    """W becomes W + c1 U1 + ..., each c a held number that the hash names; False where there is no room for one."""
+    m, f.heads[a, M] = f.heads[a, M], 0
+    for r in range(1, m + 1):
+        name = hold_number(f, a, joined(h, np.uint64(r)))
+        if name < 0:
+            return False
+        for k in range(K):
+            f.rows[a, 0, k] += held_value(name, k // POINTS) * f.rows[a, r, k]
+    return True
+
+
+@compiled
 def hold_all_of(f, a, b):
     """Note that family a holds what b does; False where one is in both."""
     missing = 0
@@ -496,7 +502,7 @@ def _first_as_whole(f, a):
 def _hold_beside(f, a, salt):
     """W (1 + v1 U1 / W + ...): each c a held number, in a unit in which it does not matter what the family is
     multiplied by."""
-    heads, rows, m = f.heads, f.rows, f.heads[a, M]
+    rows, m = f.rows, f.heads[a, M]
     if m == 0:
         return True
     there = _where_none_is_zero(f, a)
@@ -509,14 +515,7 @@ def _hold_beside(f, a, salt):
             for k in range(draw * POINTS, (draw + 1) * POINTS):
                 rows[a, r, k] *= beside
                 h = joined(h, rounded(rows[a, r, k] / rows[a, 0, k], bits))
-    heads[a, M] = 0
-    for r in range(1, m + 1):
-        name = hold_number(f, a, joined(h, np.uint64(r)))
-        if name < 0:
-            return False
-        for k in range(K):
-            rows[a, 0, k] += held_value(name, k // POINTS) * rows[a, r, k]
-    return True
+    return _add_held(f, a, h)
 
 
 @divides
@@ -568,13 +567,8 @@ def as_lin(f, a, salt):
     m = heads[a, M]
     _largest_as_one(f, a)
     h = rows_hash(f, a, 1, m + 1, mixed(np.uint64(salt) + np.uint64(0x5D1)))
-    heads[a, M] = 0
-    for r in range(1, m + 1):
-        name = hold_number(f, a, joined(h, np.uint64(r)))
-        if name < 0:
-            return OPAQUE
-        for k in range(K):
-            rows[a, 0, k] += held_value(name, k // POINTS) * rows[a, r, k]
+    if not _add_held(f, a, h):
+        return OPAQUE
     if heads[a, SCALE] == POSITIVE:
         name = hold_number(f, a, rows_hash(f, a, 0, 1, mixed(np.uint64(salt) + np.uint64(0x5CA1E))))
         if name < 0:
@@ -589,19 +583,13 @@ def as_lin(f, a, salt):
 @compiled
 def as_function(f, a, salt):
     """Every number held: a LIN without U."""
-    heads, rows = f.heads, f.rows
+    heads = f.heads
     if as_lin(f, a, salt) != FINE:
         return OPAQUE
     if heads[a, M] == 0:
         return FINE
     if heads[a, CONE] == 0:
         return FINE if _hold_all(f, a, salt) else OPAQUE
-    h, m = rows_hash(f, a, 1, heads[a, M] + 1, mixed(np.uint64(salt) + np.uint64(0xC0E))), heads[a, M]
-    heads[a, M] = heads[a, CONE] = 0
-    for r in range(1, m + 1):
-        name = hold_number(f, a, joined(h, np.uint64(r)))
-        if name < 0:
-            return OPAQUE
-        for k in range(K):
-            rows[a, 0, k] += held_value(name, k // POINTS) * rows[a, r, k]
-    return FINE
+    h = rows_hash(f, a, 1, heads[a, M] + 1, mixed(np.uint64(salt) + np.uint64(0xC0E)))
+    heads[a, CONE] = 0
+    return FINE if _add_held(f, a, h) else OPAQUE

@@ -24,6 +24,7 @@ from exprkit.errors import ArgumentError
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.runtime import slices
+from exprkit.runtime.hashes import mixed
 from exprkit.runtime.jit import compiled
 from exprkit.search.families import (
     CONE,
@@ -38,7 +39,6 @@ from exprkit.search.families import (
     copy,
     held_value,
     keys_of,
-    mixed,
     name_of,
     places,
     plain,
