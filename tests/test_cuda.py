@@ -197,6 +197,20 @@ def test_order_and_company_do_not_change_bits():
 
 
 @on_gpu
+def test_evaluators_of_one_kernel_do_not_take_each_other_s_shared_memory():
+    """What the second needs is less than what the first needs, and the kernel is the same."""
+    X, y = data(3001, 9), np.zeros(3001, np.float32)
+    wide = ek.parse([" + ".join(f"log(abs(x{i}) + 1)^p1" for i in range(1, 10))] * 500)
+    narrow = ek.parse(["x1 + p1"] * 500)
+    for block in (512, 768):
+        first = ek.Evaluator(wide, X, "cuda", block_size=block, points_per_thread=8)
+        wanted = first.loss(np.ones((500, 1)), y)
+        second = ek.Evaluator(narrow, X, "cuda", block_size=block, points_per_thread=8)
+        second.loss(np.ones((500, 1)), y)
+        assert (bits(first.loss(np.full((500, 1), 1.0), y)) == bits(wanted)).all()
+
+
+@on_gpu
 def test_memory_that_runs_out_makes_the_chunks_smaller(root, monkeypatch):
     import cupy
 

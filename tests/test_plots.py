@@ -260,8 +260,8 @@ def test_the_published_records_name_the_studies_that_made_them(root):
         assert study.is_file() and (root / "notebooks" / "benchmark.ipynb").is_file()
         found = pd.read_parquet(root / "data" / "results" / f"{file}.parquet")
         jobs = sweep.jobs_of(root / "notebooks" / "benchmark.ipynb", study, "out")
-        assert {job.parameters["study"] for job in jobs} >= set(found["bench"])  # the study may have grown since
-        assert len(jobs) >= found["run"].nunique()
+        assert {job.parameters["study"] for job in jobs} == set(found["bench"])
+        assert len(jobs) == found["run"].nunique()
 
 
 def test_a_folder_of_results_that_is_not_there_is_named(tmp_path):

@@ -62,12 +62,15 @@ class Kernel:
         self._driver = driver
         self._module = module  # keeps the code loaded
         self._pointer = module.get_function(name).ptr
+        self._shared = 0  # bytes that its launches may ask for
         self.registers = driver.funcGetAttribute(_REGISTERS, self._pointer)
         self.local_bytes = driver.funcGetAttribute(_LOCAL_BYTES, self._pointer)
 
     def resident(self, threads: int, shared: int) -> int:
         """How many blocks a multiprocessor holds at a time; 0 if one needs too much of something."""
-        self._driver.funcSetAttribute(self._pointer, _MAX_DYNAMIC_SHARED, shared)
+        if shared > self._shared:  # never less: other launches of this kernel may need it
+            self._driver.funcSetAttribute(self._pointer, _MAX_DYNAMIC_SHARED, shared)
+            self._shared = shared
         return self._driver.occupancyMaxActiveBlocksPerMultiprocessor(self._pointer, threads, shared)
 
     def prepare(
