@@ -49,6 +49,21 @@ def test_a_linear_fit_takes_no_iteration(fits):
     assert found.iterations.tolist() == [0, 0] and found.converged.all()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_size_of_a_parameter_does_not_matter(fits, dtype):
+    """A parameter of 1e-25 is found as exactly as one of 1, beside others and alone, from any start."""
+    X = np.linspace(1.0, 3.0, 50)[:, None] * [[10.0, 1.0]]
+    pop = ek.parse(["p1 * x1^8", "p1 * x1^16", "p1 / x1^16", "p1 * x1^16 + p2", "p1 * x1^8 / (p2 + x2)"])
+    truth = np.array([[2e-9, 0], [3e-25, 0], [4e18, 0], [3e-23, 2], [5e-9, 0.7]])
+    values = ek.Evaluator(pop, X, "numpy", dtype="float64").evaluate(truth)
+    for i, y in enumerate(values):
+        n = pop.n_params[i]
+        for start in (1.0, 1e-8, -30.0):
+            found = ek.fit(pop[[i]], X, y, backend=fits, dtype=dtype, init=[[start, 1.0][:n]])
+            assert found.r2[0] > 1 - 1e-6 and found.converged[0], (str(pop[i]), start, found.reason)
+            assert found.params[0] == pytest.approx(truth[i, :n], rel=1e-3)
+
+
 def test_covariance_is_that_of_linear_regression(fits):
     found = fit(["p1 + p2 * x1"], backend=fits)
     A = np.column_stack([np.ones(60), X[:, 0]])

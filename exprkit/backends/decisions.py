@@ -25,10 +25,14 @@ GTOL           the loss slopes along none that can move                     wher
 FTOL           it ``is_settled``                                            after a damped step
 MAX_ITER       so many steps were tried                                     before a step
 STUCK          the damping is above MOST_DAMPING                            before a step
-XTOL           no parameter moves by more than tol (abs p + tol)            before a step is evaluated
+XTOL           no parameter moves by more than tol (abs p + tol * unit)     before a step is evaluated
 NO_SLOPE       a derivative is not finite: instead of FLAT, GTOL, FTOL      at the end
                and XTOL
 =============  ===========================================================  ===================================
+
+The unit of a parameter is how far it has to move to change the values as much as that parameter makes of them that
+makes the most: ``max(abs p_m sqrt(J'J_mm)) / sqrt(J'J_jj)``.  So a parameter of 1e-22 is as good as one of 1, and one
+whose best value is 0 ends as well.
 
 FLAT and GTOL of the start are asked only after the step that solves the linear parameters, if there is one.
 A step whose equations have no solution counts as one that was tried: times HARDER, and the next one.

@@ -231,9 +231,9 @@ def _propose(terms, state):
         solved = _step(terms, state, _choose(terms, state, np.uint64(0)), now.damping)
         if not solved:
             now.damping *= HARDER
-    still = _move(terms, state) <= terms.tol
+    _move(terms, state)
     now.predicted = _predicted(terms, state)
-    return first_reason(still << objective.XTOL)
+    return first_reason(_is_still(terms, state) << objective.XTOL)
 
 
 @inline
@@ -241,13 +241,13 @@ def _propose_linear(terms, state):
     """Make the trial that with the linear parameters at their best; whether there is such."""
     if terms.linear == 0 or not _step(terms, state, _choose(terms, state, terms.linear), LEAST_DAMPING):
         return False
-    return _move(terms, state) > 0
+    return _move(terms, state)
 
 
 @inline
 def _move(terms, state):
-    """Make the trial, of parameters that meet a bound exactly there; gives the tolerance that the step is within."""
-    largest = 0.0
+    """Make the trial, of parameters that meet a bound exactly there; whether any moves."""
+    moves = False
     for j in range(terms.n):
         p, lower, upper = state.p[j], terms.lower[j], terms.upper[j]
         trial = p + state.d[j]
@@ -257,10 +257,24 @@ def _move(terms, state):
             trial = lower
         state.trial[j] = min(max(trial, lower), upper)
         state.d[j] = state.trial[j] - p
-        size, place = abs(state.d[j]), abs(p)
-        if size > 0:  # size <= tol * (place + tol), solved for tol
-            largest = max(largest, 2 * size / (place + np.sqrt(place * place + 4 * size)))
-    return largest
+        moves |= state.d[j] != 0
+    return moves
+
+
+@inline
+def _is_still(terms, state):
+    """No parameter moves by more than its tolerance."""
+    share = 0.0  # of the values that the parameters make: the largest, squared
+    for j in range(terms.n):
+        part = state.p[j] * state.p[j] * state.jtj[j, j]
+        if part > share and np.isfinite(part):
+            share = part
+    for j in range(terms.n):
+        if state.d[j] != 0:
+            unit = np.sqrt(share / state.jtj[j, j])
+            if not abs(state.d[j]) <= terms.tol * (abs(state.p[j]) + terms.tol * unit):
+                return False
+    return True
 
 
 @inline

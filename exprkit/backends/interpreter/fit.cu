@@ -255,6 +255,25 @@ INLINE int judge(const State &s, const Terms &terms)
     return first_reason(holds);
 }
 
+// No parameter moves by more than its tolerance.
+INLINE bool is_still(const State &s, double tol)
+{
+    double share = 0.0;  // of the values that the parameters make: the largest, squared
+#pragma unroll
+    for (int i = 0; i < s.n(); ++i) {
+        const double part = s.p(i) * s.p(i) * s.a(i, i);
+        if (part > share && is_finite(part)) share = part;
+    }
+    bool still = true;
+#pragma unroll
+    for (int i = 0; i < s.n(); ++i)
+        if (s.step(i) != 0.0) {
+            const double unit = sqrt(share / s.a(i, i));
+            if (!(fabs(s.step(i)) <= tol * (fabs(s.p(i)) + tol * unit))) still = false;
+        }
+    return still;
+}
+
 // Find the next trial; the status if there is none.
 INLINE int propose(const State &s, const Terms &terms)
 {
@@ -267,11 +286,7 @@ INLINE int propose(const State &s, const Terms &terms)
         s.progress().damping *= HARDER;
     }
     make_trial(s, terms.bounds);
-    bool still = true;
-#pragma unroll
-    for (int i = 0; i < s.n(); ++i)
-        if (is_active(s, terms.bounds, i) && !(fabs(s.step(i)) <= terms.tol * (fabs(s.p(i)) + terms.tol))) still = false;
-    return first_reason(still << XTOL);
+    return first_reason(is_still(s, terms.tol) << XTOL);
 }
 
 // The status, unless a derivative is not finite: then that of success is another.

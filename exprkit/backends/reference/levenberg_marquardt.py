@@ -189,7 +189,6 @@ class LevenbergMarquardt:
 
     def propose(self) -> int:
         """Find the trial of the next step; RUNNING, or why there is none."""
-        tol = self.terms.options.tol
         d = None
         while d is None:
             holds = (self.iterations >= self.terms.options.max_iter) << objective.MAX_ITER
@@ -203,7 +202,14 @@ class LevenbergMarquardt:
         d = self.move(d)
         moved = d != 0
         self.predicted = -(2 * self.now.jtr[moved] @ d[moved] + _quadratic(self.now.jtj, d))
-        return decisions.first_reason(int(np.all(np.abs(d) <= tol * (np.abs(self.p) + tol))) << objective.XTOL)
+        return decisions.first_reason(int(self.is_still(d)) << objective.XTOL)
+
+    def is_still(self, d: np.ndarray) -> bool:
+        """No parameter moves by more than its tolerance; ``decisions`` says what its unit is."""
+        tol, diagonal, moved = self.terms.options.tol, np.diag(self.now.jtj), d != 0
+        parts = self.p**2 * diagonal
+        unit = np.sqrt(max(parts[np.isfinite(parts)], default=0.0) / diagonal[moved])
+        return bool(np.all(np.abs(d[moved]) <= tol * (np.abs(self.p[moved]) + tol * unit)))
 
     def propose_linear(self) -> bool:
         """Make the trial that with the linear parameters at their best; whether there is such."""
