@@ -231,6 +231,22 @@ class FitProblem:
         goal = FitGoal(self._loss, self._delta, host(ev.X), host(target), host(w), lower, upper)
         return _result(ev, fitted, target, w, goal, begin, self._method)
 
+    def losses(self, pop: Any, params: Any) -> np.ndarray:
+        """The weighted sum of squared errors at given parameters, whatever the loss of the fit.
+
+        Parameters
+        ----------
+        pop : population
+        params : array, (n_exprs, max_params) or (n_sets, n_exprs, max_params)
+
+        Returns
+        -------
+        float64 array, (n_exprs,) or (n_sets, n_exprs)
+        """
+        ev = self._evaluator(on_host(inputs.population(pop, self._X)), self._dtype)
+        target, w = ev.target(self._y, self._weights, own=True)
+        return inputs.on_host(ev.loss(params, target, weights=w))
+
     def _fit_own(
         self, ev: Evaluator, starts: np.ndarray, bounds: tuple[Any, Any], data: tuple[Any, Any], begin: float,
         progress: Progress,
