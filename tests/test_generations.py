@@ -44,7 +44,7 @@ def evolution(backend, **settings):
 
 def hashed_fits(self, pop, init):
     """Losses and numbers that depend on the tokens alone, in place of fits."""
-    xp = init.device.xp if hasattr(init, "device") and not isinstance(init, np.ndarray) else np
+    xp = np if isinstance(init, np.ndarray) else gpu.current().xp
     kinds, values, offsets = map(gpu.fetched, (pop.kinds, pop.values, pop.offsets))
     words = (values * np.uint64(0x9E3779B97F4A7C15) + kinds) >> np.uint64(40)
     sums = np.add.reduceat(words * (1 + np.arange(len(words), dtype=np.uint64) % np.uint64(1)), offsets[:-1])

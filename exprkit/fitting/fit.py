@@ -463,7 +463,7 @@ def _floor(y: np.ndarray, w: np.ndarray | None) -> float:
 
 
 def _starts(init: Any, ev: Evaluator, restarts: int, seed: int) -> Any:
-    """Where to begin, float64 (n_starts, n_exprs, max_params); on the device if ones are wanted there, or it is given there."""
+    """Where to begin, float64 (n_starts, n_exprs, max_params); on the device if it is given or all of it ones there."""
     pop = ev.pop
     shape = (len(pop), pop.max_params)
     ones = init is None or (isinstance(init, str) and init == "ones")

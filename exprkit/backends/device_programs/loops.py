@@ -63,6 +63,10 @@ class HostLoops:
         """``loop(*bags, begin, end)`` for all of n items."""
         slices.each(functools.partial(loop, *bags), slices.even(n, self._threads, LEAST))
 
+    def order(self, keys: Any) -> Any:
+        """Where numbers stand when they are sorted, equal ones as they stood."""
+        return np.argsort(keys, kind="stable")
+
 
 class DeviceLoops:
     """Loops on a device, a thread an item."""
@@ -84,6 +88,10 @@ class DeviceLoops:
         filled = arguments(*values, n)
         threads = 1 if self.device.lanes == 1 else THREADS
         kernel.prepare((min(-(-n // threads), MOST_BLOCKS), 1), threads, 0, filled)()
+
+    def order(self, keys: Any) -> Any:
+        """The same."""
+        return np.argsort(keys, kind="stable") if self.xp is np else self.xp.argsort(keys)  # CuPy's is stable
 
     def _values(self, field: Any) -> tuple[Any, ...]:
         """A field as numbers: of an array its address, the length of its rows, and its own."""

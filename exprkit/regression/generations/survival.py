@@ -14,6 +14,7 @@ then are one tree, whatever it looks like, of which the first stays; of each siz
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,7 +95,7 @@ class Shown(NamedTuple):
 
 @compiled
 def measure(made, wrapped, begin, end):
-    """How long the expressions become; their sums are the offsets."""
+    """How long the expressions become; the sums of that are the offsets."""
     for i in range(begin, end):
         wrapped.offsets[i + 1] = made.length[i] + AROUND
 
@@ -220,9 +221,8 @@ def show(made, outcome, ranking, groups, limits, shown, begin, end):
             group = island * (limits.width + 1) + size
             if groups.stay[group] > 0:
                 row = ranking.order[groups.begin[group]] - n_known
-                if row >= 0:
-                    if best < 0 or outcome.loss[row] < outcome.loss[best]:
-                        best = row
+                if row >= 0 and (best < 0 or outcome.loss[row] < outcome.loss[best]):
+                    best = row
         shown.length[size] = 0
         if best >= 0:
             _move(made, outcome, best, shown, shown, size)
@@ -234,7 +234,7 @@ def wrapped(side: Any, made: TreeRows) -> Wrapped:
     xp, n = side.xp, len(made.length)
     offsets, nothing = xp.zeros(n + 1, np.int64), xp.empty(0, np.uint8)
     side.run(measure, n, made, Wrapped(nothing, nothing, offsets, nothing))
-    xp.cumsum(offsets, out=offsets)
+    offsets = xp.cumsum(offsets)
     n_tokens = int(offsets[-1])
     found = Wrapped(
         xp.empty(n_tokens, np.uint8), xp.empty(n_tokens, np.uint64), offsets,
@@ -254,7 +254,7 @@ def survivors(
     nothing = xp.empty(0, np.int64)
     ranking = Ranking(keys, nothing, xp.empty(rows, np.uint64), xp.empty(rows, np.int64), nothing)
     side.run(rate, rows, trees, known, made, outcome, ranking, limits)
-    ranking = ranking._replace(order=xp.argsort(keys, kind="stable"))
+    ranking = ranking._replace(order=side.order(keys))
     side.run(mark, rows, ranking)
     ranking = ranking._replace(upto=xp.cumsum(ranking.new))
     begin = xp.searchsorted(ranking.ordered, edges)
@@ -269,6 +269,7 @@ def survivors(
     return next_trees, next_known
 
 
+@functools.lru_cache(maxsize=8)
 def _edges(side: Any, islands: int, width: int) -> Any:
     """The least key of every island and size, and one beyond all."""
     island, size = np.divmod(np.arange(islands * (width + 1) + 1), width + 1)

@@ -3,8 +3,8 @@
 In: trees that breed, blocks (small trees to put in).  Out: as many children as are wanted.
 
 A tree is a row of ``kinds`` and ``values``, postfix, and a length.  Its parents are the winners of two tournaments on
-an island, sometimes on another one.  What child i becomes depends on the seed and i alone (a hash of both is its source of
-random numbers), not on threads, and is the same on a device (``device_programs.loops``).
+an island, sometimes on another one.  What child i becomes depends on the seed and i alone (a hash of both is its source
+of random numbers), not on threads, and is the same on a device (``device_programs.loops``).
 
     >>> import numpy as np
     >>> from exprkit.regression.generations.variation import TreeRows, rows_of
@@ -188,9 +188,8 @@ def _winner(trees, known, how, draws, i):
     one = -1
     for _ in range(how.tournament):
         one = start + _below(draws, i, count)
-        if trees.length[one] <= most:
-            if best < 0 or known.loss[one] < known.loss[best]:
-                best = one
+        if trees.length[one] <= most and (best < 0 or known.loss[one] < known.loss[best]):
+            best = one
     return best if best >= 0 else one
 
 
