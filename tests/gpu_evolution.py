@@ -1,7 +1,7 @@
 """Generations that never leave the GPU, checked and timed: ``python tests/gpu_evolution.py --out data/results``.
 
-Prints a table and writes it as ``h200_evolution.csv`` with ``h200_evolution.md`` beside it; then what Python does in fits
-and generations, function by function.  Run it in the root of the repository with ``PYTHONPATH=.``.
+Prints a table and writes it as ``h200_evolution.csv`` with ``h200_evolution.md`` beside it, and prints what Python does
+in fits and generations, function by function.  Run it in the root of the repository with ``PYTHONPATH=.``.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ WARM = 12  # generations before the first that counts: trees have grown
 ABOUT = """# Generations that never leave the GPU, on an H200
 
 `h200_evolution.csv`: medians by the wall clock, each from an idle device to an idle device.  A generation: tournaments
-and variation, lowering, up to 10 steps of Levenberg and Marquardt's for every child, selection; trees of up to 30 tokens
-with a + b * tree around them, 1,000 points, three variables, float32.  The parts are timed with a wait behind each.
+and variation, lowering, up to 10 steps of Levenberg and Marquardt's for every child, selection; `a + b * tree` has up
+to 30 tokens; 1,000 points, three variables, float32.  The parts are timed with a wait behind each.
 
 | | |
 |---|---|

@@ -143,7 +143,7 @@ def test_survivors_are_the_best_of_each_island_and_size_each_once():
     made.kinds[...], made.values[...] = 1, np.arange(n)[:, None]
     loss = random.integers(0, 12, n) / 4.0
     loss[random.random(n) < 0.2] = np.inf
-    outcome = survival.Outcome(np.zeros((n, 2)), loss, np.zeros((n, 2)), 1.0, 1.0)
+    outcome = survival.FitOutcome(np.zeros((n, 2)), loss, np.zeros((n, 2)), 1.0, 1.0)
     limits = one._limits._replace(n=n, places=3)
     shown = one._room_to_show()
     trees, known = survival.survivors(one._side, *one._now, made, outcome, limits, one._next, shown)
@@ -207,9 +207,14 @@ def test_a_population_on_the_device_is_fitted_there_as_on_the_host(there, method
     settings = {"backend": "cuda", "dtype": "float32", "max_iter": 20}
     host, device = ek.FitProblem(X, Y, **settings), ek.FitProblem(X, Y, **settings)
     if method == "fit":
-        ours, theirs = device.fit(on_device), host.fit(pop)
+        ours, theirs = device.fit(on_device, restarts=1, seed=3), host.fit(pop, restarts=1, seed=3)
         assert np.array_equal(ours.at_bound, theirs.at_bound) and ours.reason == theirs.reason
         assert ours.pop == pop and ours.n_evaluations == theirs.n_evaluations
+        double = ek.FitProblem(X, Y, **(settings | {"dtype": "float64"})).fit(pop[[151]], restarts=1, seed=3)
+        assert np.isfinite(double.loss[0]) and ours.loss[151] == double.loss[0]  # float32 has no exp(120)
+        once = host.fit(pop)
+        assert (once.n_evaluations < ours.n_evaluations) and not (ours.loss > once.loss).any()
+        assert np.isfinite(once.loss[151])
     else:
         start = np.ones((len(pop), pop.max_params))
         ours, theirs = device.fitted(on_device, there.xp.asarray(start)), host.fitted(pop, start)

@@ -208,7 +208,7 @@ class FitProblem:
         self._max_iter = max_iter
         self._inner: tuple[Composition, FitProblem] | None = None  # as what a loss of the user's own is fitted
         self._evaluators: dict[Any, Evaluator] = {}  # by type: float64's is for what float32 spoils
-        self._targets: dict[Any, _Target] = {}  # by type
+        self._targets: dict[Any, _FitTarget] = {}  # by type
 
     def fit(
         self, pop: Any, *, init: Any = None, restarts: int = 0, seed: int = 0, progress: Progress = False
@@ -262,17 +262,17 @@ class FitProblem:
         stays = self._method == "lm" and not self._own and load(self._settings[0]).takes_device_populations
         return pop if stays else on_host(pop)
 
-    def _target(self, ev: Evaluator) -> _Target:
+    def _target(self, ev: Evaluator) -> _FitTarget:
         """What evaluators of this type are fitted to, checked; copied the first time."""
         key = str(ev.dtype)
         known = self._targets.get(key)
         y, w = ev.target(self._y, self._weights, own=True) if known is None else known[:2]
         ev.check_complete(y, w)
         if known is None:
-            known = self._targets[key] = _Target.of(ev, y, w, self._loss, self._delta, self._own is None)
+            known = self._targets[key] = _FitTarget.of(ev, y, w, self._loss, self._delta, self._own is None)
         return known
 
-    def _options(self, target: _Target, lower: Any, upper: Any) -> Options:
+    def _options(self, target: _FitTarget, lower: Any, upper: Any) -> Options:
         return Options(KINDS[self._loss], target.scale, self._steps, self._tol, self._tol, lower, upper)
 
     def _fit_own(
@@ -311,7 +311,7 @@ class FitProblem:
         problem._loss, problem._delta = loss, made.delta if own.loss else self._delta
         return made, problem
 
-    def _in_parts(self, ev: Evaluator, starts: Any, target: _Target, options: Options, progress: Progress) -> Fitted:
+    def _in_parts(self, ev: Evaluator, starts: Any, target: _FitTarget, options: Options, progress: Progress) -> Fitted:
         """The fit of all, a part of the population after the other where progress is shown."""
         pop, fitted = ev.pop, []
         if isinstance(pop, DevicePopulation):
@@ -325,7 +325,7 @@ class FitProblem:
             ev.update(pop)
         return _joined(fitted, pop.max_params)
 
-    def _of_evaluator(self, ev: Evaluator, starts: Any, target: _Target, options: Options) -> Fitted:
+    def _of_evaluator(self, ev: Evaluator, starts: Any, target: _FitTarget, options: Options) -> Fitted:
         if self._method != "lm":
             return first_order.minimise(ev, self._method, starts, target.y, target.w, options)
         engine = ev.derivatives()
@@ -363,7 +363,7 @@ class FitProblem:
         return fitted._replace(evaluations=fitted.evaluations + more.evaluations)
 
 
-class _Target(NamedTuple):
+class _FitTarget(NamedTuple):
     """What is fitted to."""
 
     y: Any  # as engines take them
@@ -373,7 +373,7 @@ class _Target(NamedTuple):
     goal: FitGoal  # the same on the host, without bounds
 
     @classmethod
-    def of(cls, ev: Evaluator, y: Any, w: Any, loss: str, delta: float, named: bool) -> _Target:
+    def of(cls, ev: Evaluator, y: Any, w: Any, loss: str, delta: float, named: bool) -> _FitTarget:
         """Checked, if the loss is one of those that have names."""
         goal = FitGoal(loss, delta, *(None if one is None else inputs.on_host(one) for one in (ev.X, y, w)))
         if named:
@@ -546,7 +546,7 @@ def _pair(bounds: Any) -> tuple[Any, Any]:
 # ── results ──────────────────────────────────────────────────────────────────────────
 
 
-def _result(ev: Evaluator, fitted: Fitted, target: _Target, goal: FitGoal, begin: float, method: str) -> FitResult:
+def _result(ev: Evaluator, fitted: Fitted, target: _FitTarget, goal: FitGoal, begin: float, method: str) -> FitResult:
     """The result in words and numbers."""
     squares = KINDS[goal.loss] == objective.SQUARES
     sse = fitted.loss if squares else inputs.on_host(sums_of_squares(ev, fitted.params, target.y, target.w))

@@ -177,8 +177,8 @@ class Derivatives:
 
     def _goal(self, y: Any, weights: Any) -> dict[str, Any]:
         """Target and weights on the device, padded with points that do not count."""
-        padded = functools.partial(self.launcher.padded, length=self.launcher.pitch)
-        return {"target": padded(y), "weights": None if weights is None else padded(weights)}
+        padded = self.launcher.padded_once
+        return {"target": padded("y", y), "weights": None if weights is None else padded("weights", weights)}
 
     def _mark_invalid(self, *arrays: Any) -> None:
         for array in () if self.pop.all_valid else arrays:

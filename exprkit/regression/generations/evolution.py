@@ -37,7 +37,7 @@ from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem, backend_of_fits
 from exprkit.operators import ops
 from exprkit.regression.generations import survival, variation
-from exprkit.regression.generations.survival import AROUND, Limits, Outcome, Shown
+from exprkit.regression.generations.survival import AROUND, Bests, FitOutcome, Places
 from exprkit.regression.generations.variation import Draws, TreeRows
 from exprkit.regression.sample import Sample
 from exprkit.runtime.hashes import mixed
@@ -91,7 +91,7 @@ class Evolution:
             self._problem = self._problem_of(sample, loss, steps, backend, threads)
         self._to_loss = self._scale ** (1 if loss == "mae" else 2) / (1.0 if loss == "mae" else sample.total)
         places = max(2 * self._n // (self._width * islands), 4)
-        self._limits = Limits(self._n, places, islands, self._width, ROUGH[self._dtype])
+        self._limits = Places(self._n, places, islands, self._width, ROUGH[self._dtype])
         self._how = self._side.bag(variation.means(
             operators, sample.X.shape[1], crossover, width=self._width, tournament=tournament, islands=islands,
             n=self._n,
@@ -138,7 +138,7 @@ class Evolution:
         self._side.run(variation.breed, self._n, *self._now, self._blocks, self._how, draws, made)
         return made
 
-    def _fitted(self, new: TreeRows) -> Outcome:
+    def _fitted(self, new: TreeRows) -> FitOutcome:
         """The fits of a + b * tree, whose numbers the trees take over."""
         side = self._side
         wrapped = survival.wrapped(side, new)
@@ -146,17 +146,17 @@ class Evolution:
         pop = Population(*arrays) if side.device is None else DevicePopulation(*arrays, device=side.device)
         found = self._problem.fitted(pop, wrapped.starts[:, : pop.max_params])
         line = side.xp.empty((len(new.length), 2), np.float64)
-        outcome = Outcome(found.params, found.loss, line, self._scale, self._to_loss)
+        outcome = FitOutcome(found.params, found.loss, line, self._scale, self._to_loss)
         side.run(survival.unwrap, len(new.length), new, outcome)
         return outcome
 
     # ── what is shown ──
 
-    def _room_to_show(self) -> Shown:
+    def _room_to_show(self) -> Bests:
         xp, n = self._side.xp, self._width + 1
-        return Shown(*variation.tree_rows(xp, n, self._width), xp.empty((n, 2), np.float64), xp.empty(n, np.float64))
+        return Bests(*variation.tree_rows(xp, n, self._width), xp.empty((n, 2), np.float64), xp.empty(n, np.float64))
 
-    def _seen(self, shown: Shown, tried: int) -> Generation:
+    def _seen(self, shown: Bests, tried: int) -> Generation:
         kinds, values, length, line, loss = gpu.fetched_together(shown)
         some = length > 0
         trees = variation.population_of(TreeRows(kinds[some], values[some], length[some]))

@@ -44,7 +44,7 @@ class Wrapped(NamedTuple):
     starts: np.ndarray  # float64 (n, 2 + MOST_NUMBERS)
 
 
-class Outcome(NamedTuple):
+class FitOutcome(NamedTuple):
     """Of the fits; in terms of y."""
 
     params: np.ndarray  # float64 (n, max_params)
@@ -73,7 +73,7 @@ class Groups(NamedTuple):
     stay: np.ndarray  # int64: how many do
 
 
-class Limits(NamedTuple):
+class Places(NamedTuple):
     """How many go on."""
 
     n: int  # children
@@ -83,7 +83,7 @@ class Limits(NamedTuple):
     rough: int  # bits of a loss that do not count
 
 
-class Shown(NamedTuple):
+class Bests(NamedTuple):
     """Of every size the best of those that are new."""
 
     kinds: np.ndarray
@@ -245,8 +245,8 @@ def wrapped(side: Any, made: TreeRows) -> Wrapped:
 
 
 def survivors(
-    side: Any, trees: TreeRows, known: Standing, made: TreeRows, outcome: Outcome, limits: Limits,
-    room: tuple[TreeRows, Standing], shown: Shown,
+    side: Any, trees: TreeRows, known: Standing, made: TreeRows, outcome: FitOutcome, limits: Places,
+    room: tuple[TreeRows, Standing], shown: Bests,
 ) -> tuple[TreeRows, Standing]:  # fmt: skip
     """Those that breed next, in ``room``; ``shown`` gets the best of those that are new."""
     xp, rows = side.xp, len(known.loss) + limits.n
