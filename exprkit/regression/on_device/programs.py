@@ -11,7 +11,7 @@ In: a device, operators, how many points a function has.  Out: ``Programs``, whi
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ TRANSLATED = {
     "join.cu": (join.find_signature, join.is_repeated, join.smallest_of, join.partner_of),
 }
 HEAD = "gpu/common.cu", "gpu/arithmetic.cu"
+FEWEST = 100_000  # functions that a device has to have memory for
 BYTES_OF_A_POINT, BYTES_BESIDE = 24, 100  # of a function: its values, some twice; and what the join needs
 
 
@@ -48,9 +49,24 @@ def device_of(backend: str) -> Any:
     return gpu.current() if backend in on_gpu else None
 
 
-def room_for(device: Any, n_points: int) -> int:
-    """How many functions a device has memory for."""
-    return int(device.free_bytes()) // (BYTES_OF_A_POINT * n_points + BYTES_BESIDE)
+def with_memory(device: Any, most: int, n_points: int, work: Callable[[int], None]) -> int:
+    """Work with ``most`` functions of so many points, or with as many as there is memory for; with how many it was.
+
+    ``device``: None for the host, where all are.
+    """
+    if device is None:
+        work(most)
+        return most
+    most = min(most, int(device.free_bytes()) // (BYTES_OF_A_POINT * n_points + BYTES_BESIDE))
+    while True:
+        try:
+            work(most)
+            return most
+        except device.out_of_memory:
+            if most < FEWEST:
+                raise
+        device.release()
+        most //= 2
 
 
 class Programs(NamedTuple):
