@@ -63,7 +63,8 @@ def same(operators, most):
     here, partners, found = Partners(host), DevicePartners(there), [0, 0]
     for form in links.forms([row for row in operators if row.arity == 1]):
         pairs = here.of(y, form), partners.of(y, form)
-        texts = [[str(pool.expression(int(i))) for one in two for i in one[:1]] for two, pool in zip(pairs, (host, there), strict=True)]
+        texts = [[str(pool.expression(int(i))) for one in two for i in one[:1]]
+                 for two, pool in zip(pairs, (host, there), strict=True)]  # fmt: skip
         assert texts[0] == texts[1] or len(differ), (form.text, texts)
         found = [number + len(two.f) for number, two in zip(found, pairs, strict=True)]
     say(f"   partners {len(here):,} and {len(partners):,}; pairs of all forms {found[0]:,} and {found[1]:,}")
@@ -72,7 +73,8 @@ def same(operators, most):
 
 def regressions():
     random = np.random.default_rng(2)
-    f, h, v, weight = random.normal(size=(3_000, 128)), random.normal(size=(9_000, 128)), random.normal(size=128), np.ones(128)
+    f, h = random.normal(size=(3_000, 128)), random.normal(size=(9_000, 128))
+    v, weight = random.normal(size=128), np.ones(128)
     v /= np.sqrt(weight @ v**2)
     starts = np.array([0, 1_000, 9_000])
     host, there = regress.regressed(f, h, v, weight, starts), regressed(gpu.current(), f, h, v, weight, starts)
@@ -106,10 +108,10 @@ def seconds(most):
             forms = links.forms([row for row in SEARCH if row.arity == 1])
             n = sum(len(partners.of(y, form).f) for form in forms)
             mark()
-            steps = ", ".join(f"{name} {s:.3f} s" for name, s in
-                              zip(("grow", "multiply", "sort", f"{len(forms)} forms"), np.diff(marks), strict=True))  # fmt: skip
-            say(f"{room:,}, {turn}: {len(pool):,} functions of up to {pool.largest} tokens, {pool.tried:,} tried; {steps}; "
-                f"{n} pairs; memory {cupy.get_default_memory_pool().total_bytes() / 1e9:.1f} GB")
+            names = "grow", "multiply", "sort", f"{len(forms)} forms"
+            steps = ", ".join(f"{name} {s:.3f} s" for name, s in zip(names, np.diff(marks), strict=True))
+            say(f"{room:,}, {turn}: {len(pool):,} functions of up to {pool.largest} tokens, {pool.tried:,} tried; "
+                f"{steps}; {n} pairs; memory {cupy.get_default_memory_pool().total_bytes() / 1e9:.1f} GB")  # fmt: skip
             del pool, partners
 
     with_memory(gpu.current(), most, 16, work)

@@ -1,4 +1,4 @@
-"""The search's pool on a device beside the host's: the same functions, pairs and laws, and what becomes of short memory."""
+"""The search's pool on a device beside the host's: the same functions, pairs and laws; what short memory does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ points = np.random.default_rng(0).uniform(0.5, 3, (16, 3))
 
 def both(device, operators, most, X=points, multiplied=True):
     """The same pool on the host and on the device."""
-    pools = Pool(X, operators), device_pool.DevicePool(X, operators, programs.Programs(device, tuple(operators), len(X)))
+    kernels = programs.Programs(device, tuple(operators), len(X))
+    pools = Pool(X, operators), device_pool.DevicePool(X, operators, kernels)
     for pool in pools:
         pool.grow(30, most)
         if multiplied:
@@ -87,7 +88,8 @@ def test_pairs_are_those_of_the_host(device, law):
 
 def test_numbers_are_sorted_as_numpy_does(device):
     random = np.random.default_rng(1)
-    s = np.concatenate([random.normal(size=500), random.integers(-3, 3, 500).astype(float), [-np.inf, 1e-310, np.inf, -0.0]])
+    usual, equal = random.normal(size=500), random.integers(-3, 3, 500).astype(float)
+    s = np.concatenate([usual, equal, [-np.inf, 1e-310, np.inf, -0.0]])
     order = device_join.in_order(device.xp, device.xp.asarray(s))
     assert np.array_equal(fetched(order), np.argsort(s, kind="stable"))
 

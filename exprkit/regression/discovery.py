@@ -167,10 +167,8 @@ class Discovery:
     def _join_in(self, few: Sample, pool: Pool, most: int) -> None:
         """Exact pairs of a pool, which grows to half as many functions more."""
         pool.multiply(most + most // 2)
-        check = self.budget.check
-        partners: Partners | DevicePartners = (
-            DevicePartners(pool, check) if isinstance(pool, DevicePool) else Partners(pool, self.settings.threads, check)
-        )
+        check, threads = self.budget.check, self.settings.threads
+        partners = DevicePartners(pool, check) if isinstance(pool, DevicePool) else Partners(pool, threads, check)
         for form in links.forms(self._unary):
             pairs = partners.of(few.y, form)
             self.budget.count(len(pool))

@@ -189,7 +189,7 @@ class Pool:
     def _of(self, size: int) -> np.ndarray:
         inside = 1 <= size < len(self._ends)
         ends = self._ends[size - 1 : size + 1] if inside else (0, 0)
-        return self.xp.arange(*ends)  # type: ignore[no-any-return]
+        return self.xp.arange(*ends)
 
     def _blocks(self, size: int) -> Iterator[Combinations]:
         """All combinations that make functions of a size."""
@@ -366,7 +366,7 @@ def is_steady(values, again):
     largest = 0.0
     for k in range(len(values)):
         largest = max(largest, abs(values[k]))
-    for k in range(len(values)):
+    for k in range(len(values)):  # noqa: SIM110  translated as it stands
         if not abs(again[k] - values[k]) <= MAGNIFIED * largest:
             return False
     return True

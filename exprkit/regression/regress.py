@@ -59,7 +59,7 @@ def best_pairs(
     pool: Pool, sample: Sample, form: Form, each: int = 4, threads: int | None = None,
     go_on: Callable[[], None] = lambda: None, regress: Callable[..., Best] | None = None,
 ) -> list[Pair]:  # fmt: skip
-    """For every sum of sizes the best pairs, the smallest first.  ``regress``: what takes the place of ``regressed``."""
+    """For every sum of sizes the best pairs, the smallest first; ``regress``: in the place of ``regressed``."""
     v = form.behind(sample.y)
     if v is None or form.inner is not None or form.way == PLUS:
         return []

@@ -312,7 +312,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         return lambda guesses, seed: SearchSettings(
             operators, int(self.niterations), int(self.population_size), int(self.maxsize), self.elementwise_loss,
             None if self.pool_size is None else int(self.pool_size), float(self.crossover_probability),
-            int(self.tournament_selection_n), int(self.optimizer_iterations), stop, guesses, seed, self.backend, threads,
+            int(self.tournament_selection_n), int(self.optimizer_iterations), stop, guesses, seed, self.backend,
+            threads,
         )  # fmt: skip
 
     def _operators(self) -> tuple[ops.Operator, ...]:

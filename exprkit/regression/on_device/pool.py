@@ -74,7 +74,8 @@ class DevicePool(Pool):
         while len(numbers := np.setdiff1d(numbers, [*self._known])):
             there = self.xp.asarray(numbers)
             made_by, left, right = (fetched(array[there]) for array in (self.made_by, self.left, self.right))
-            self._known |= dict(zip(numbers.tolist(), zip(*map(np.ndarray.tolist, (made_by, left, right))), strict=True))
+            columns = np.stack([numbers, made_by, left, right], axis=1)
+            self._known |= {i: (code, a, b) for i, code, a, b in columns.tolist()}
             binary = ops.ARITY[made_by % NEGATED] == 2
             numbers = np.concatenate([left[made_by != LEAF], right[(made_by != LEAF) & binary]])
 
@@ -96,7 +97,8 @@ class DevicePool(Pool):
             new[: self._n] = old[: self._n]
             setattr(self, name, new)
         self._chunk = min(CHUNK, 8 * most)
-        self._keys = self._owners = None
+        self._keys: Any = None  # before there is another one
+        self._owners: Any = None
         n_slots = 1 << int((most + self._chunk) / FULL).bit_length()
         self._keys = self.xp.zeros(n_slots, np.uint64)
         self._owners = self.xp.full(n_slots, NONE, np.int32)
@@ -117,7 +119,7 @@ class DevicePool(Pool):
             n = min(self._chunk, block.n - begin)
             once = 0 if not block.once else 1 if row.commutative else 2
             n_b = 0 if block.b is None else len(block.b)
-            self._insert(Origins(code, block.a, block.b), n, most, begin=begin, n_b=n_b, once=once)
+            self._insert(Origins(code, block.a, block.a), n, most, begin=begin, b=block.b, n_b=n_b, once=once)
             self.tried += n
 
     def _keep(self, values: Any, origins: Origins, most: int) -> Any:

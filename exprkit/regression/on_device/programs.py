@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from exprkit import backends
+from exprkit.backends import load
 from exprkit.backends.device_programs.translate import text_of
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu import layout
@@ -45,7 +45,7 @@ def device_of(backend: str) -> Any:
     on_gpu = ("cuda", "ptx")
     if backend == "auto":
         return None if gpu.missing() else gpu.current()
-    backends.load(backend)
+    load(backend)
     return gpu.current() if backend in on_gpu else None
 
 

@@ -6,7 +6,8 @@ In: what ``regress.regressed`` takes.  Out: the ``Best`` that it gives, but for 
     >>> from types import SimpleNamespace
     >>> from exprkit.regression.on_device.regress import regressed
     >>> f, h = np.ones((1, 4)), np.array([[1.0, 2, 4, 8], [1.0, 2, 3, 4]])
-    >>> regressed(SimpleNamespace(xp=np), f, h, np.array([3.0, 5, 7, 9]) / 7, np.ones(4), np.array([0, 2])).h.tolist()
+    >>> v = np.array([3.0, 5, 7, 9]) / np.sqrt(164)
+    >>> regressed(SimpleNamespace(xp=np), f, h, v, np.ones(4), np.array([0, 2])).h.tolist()
     [[1]]
 """
 
