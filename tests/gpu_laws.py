@@ -22,11 +22,13 @@ from exprkit.expressions.arguments import rows
 from exprkit.regression import links, regress
 from exprkit.regression.confirm import values_of
 from exprkit.regression.join import Partners
+from exprkit.regression.on_device import triples
 from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import Programs, with_memory
 from exprkit.regression.on_device.regress import regressed
 from exprkit.regression.pool import Pool
+from exprkit.regression.sample import Sample
 
 POINTS = np.random.default_rng(0).uniform(0.5, 3, (16, 3))
 EXACT = rows(["+", "-", "*", "/", "square", "sqrt"])  # whose results are the same bits everywhere
@@ -83,6 +85,21 @@ def regressions():
     begin = time.perf_counter()
     regressed(gpu.current(), np.tile(f, (7, 1)), np.tile(h, (3, 1)), v, weight, np.array([0, 1_000, 27_000]))
     say(f"   21,000 x 27,000 pairs at 128 rows: {time.perf_counter() - begin:.3f} s")
+
+
+def threes():
+    """Three functions f, h1, h2: as many as a search looks at."""
+    law = "sqrt(3.3 * sqr(x1) / x2 + 0.21 * x2 * x3 + 0.73 * x1 / x3)"
+    X = np.random.default_rng(3).uniform(0.5, 3, (120, 3))
+    sample = Sample(X, values_of(list(ek.parse([law])), X)[0])
+    few = sample.few(16, 0)
+    begin = time.perf_counter()
+    pool = DevicePool(few.X, SEARCH, Programs(gpu.current(), tuple(SEARCH), 16))
+    pool.grow(30, 1_000_000)
+    pool.multiply(2_000_000)
+    for form in links.forms([row for row in SEARCH if row.arity == 1]):
+        for found in triples.formulas(pool, few.y, sample, [form]):
+            say(f"   {form.text}: {time.perf_counter() - begin:.3f} s so far;", *map(str, found[:1]))
 
 
 def seconds(most):
@@ -157,6 +174,7 @@ def main():
     assert same(EXACT, 200_000) == 0
     same(SEARCH, 200_000)
     regressions()
+    threes()
     say(f"checked in {time.perf_counter() - begin:.1f} s, compiling included")
     for most in arguments.sizes:
         seconds(int(most))
@@ -164,8 +182,10 @@ def main():
     found = laws(arguments, until)
     if found:
         times = [row["seconds"] for row in found]
-        say(f"{sum(row['found'] for row in found)} of {len(found)} found; mean {np.mean(times):.2f} s, "
-            f"median {np.median(times):.2f} s")
+        say(
+            f"{sum(row['found'] for row in found)} of {len(found)} found; mean {np.mean(times):.2f} s, "
+            f"median {np.median(times):.2f} s"
+        )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from exprkit.regression import discovery, links, regress
 from exprkit.regression.join import Partners
 from exprkit.regression.on_device import join as device_join
 from exprkit.regression.on_device import pool as device_pool
-from exprkit.regression.on_device import programs
+from exprkit.regression.on_device import programs, triples
 from exprkit.regression.on_device import regress as device_regress
 from exprkit.regression.pool import Pool
 
@@ -77,7 +77,7 @@ def test_pairs_are_those_of_the_host(device, law):
     host, there = both(device, EXACT, 4_000)
     here, y, n = Partners(host), of(law), 0
     partners = device_join.DevicePartners(there)
-    assert np.array_equal(fetched(partners._order), here._order)
+    assert np.array_equal(fetched(partners.order), here._order)
     for form in links.forms(SEARCH[4:]):
         expected, found = here.of(y, form), partners.of(y, form)
         if form.inner is None:
@@ -109,6 +109,25 @@ def test_regressions_of_all_pairs_are_those_of_the_host(device, monkeypatch):
     assert np.array_equal(there.h[finite], host.h[finite])
 
 
+def test_three_functions_are_those_of_all_that_make_y(device, monkeypatch):
+    monkeypatch.setattr(triples, "AT_ONCE", 130)
+    _, there = both(device, EXACT, 500, multiplied=False)
+    values, h, f = fetched(there.values), np.arange(60), np.array([1, 2, 5, 17])
+    y = of("x2 * (0.3 + 1.7 * x1 / x3 - 2.2 * sqrt(x3))")
+    found = triples.triples(there, f, there.xp.asarray(h), y, links.forms([])[0])
+    makes = [(i, a) for i in f for a in h if any(is_made(y / values[i], values[a], values[b]) for b in h[a + 1 :])]
+    assert sorted((i, a) for i, a, _ in found.tolist()) == makes and len(makes)
+    assert all(is_made(y / values[i], values[a], values[b]) for i, a, b in found)
+
+
+def is_made(q, g, h):
+    """By least squares."""
+    columns = np.column_stack([np.ones(16), g, h]) / np.abs(q)[:, None]
+    length = np.linalg.norm(columns, axis=0)
+    (*_, rank, _), right = np.linalg.lstsq(columns / length, np.sign(q), rcond=1e-9), np.sign(q)
+    return rank == 3 and np.abs(columns / length @ np.linalg.lstsq(columns / length, right)[0] - right).max() < 1e-9
+
+
 # ── searches ──
 
 
@@ -121,6 +140,8 @@ def searching(device, monkeypatch):
     monkeypatch.setattr(discovery, "LAST_ON_DEVICE", 4_000)
     monkeypatch.setattr(discovery, "PAIRED_ON_DEVICE", (300, 100))
     monkeypatch.setattr(programs, "FEWEST", 500)
+    monkeypatch.setattr(triples, "SMALL", (40, 300))
+    monkeypatch.setattr(triples, "MONOMIALS", (40, 400))
     return lambda X, y: ek.SymbolicRegressor(niterations=1, population_size=20, random_state=0).fit(X, y)
 
 
@@ -132,6 +153,11 @@ def test_a_search_finds_a_law_in_a_pool_on_the_device(searching):
     model = searching(X, of(LAW, X))
     assert model.stopped_ == "a formula is exact"
     assert model.get_best().complexity <= 9
+
+
+def test_a_search_finds_a_law_of_three_terms(searching):
+    model = searching(X, of("sqrt(3.3 * x1 + 0.21 * x1 * x2 / x3 + 0.73 * x1 * x3)", X))
+    assert model.stopped_ == "a formula is exact" and model.get_best().complexity <= 16
 
 
 def test_a_search_without_an_exact_formula_goes_through_all_stages(searching):

@@ -20,7 +20,8 @@ stage                   what it does
 ``join``                small pools: pairs of functions that make y exactly
 ``nest``                numbers inside of operators, by very many fits at once
 ``regress``             all pairs of a small pool by least squares, for data with noise
-``join_more``           the same of a large pool
+``join_three``          three functions that make y exactly, on a GPU
+``join_more``           pairs of a large pool
 ``evolve``              generations from all of that
 ``polish``              every formula of the front without one of its numbers, or with a simpler one
 ======================  ===============================================================================
@@ -49,6 +50,7 @@ from exprkit.regression.constants import as_constants, as_parameters
 from exprkit.regression.front import Front
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.join import Partners
+from exprkit.regression.on_device import triples
 from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import Programs, device_of, with_memory
@@ -131,7 +133,7 @@ class Discovery:
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
         try:
-            for stage in (self.begin, self.join, self.nest, self.regress, self.join_more, self.evolve):
+            for stage in (self.begin, self.join, self.nest, self.regress, self.join_three, self.join_more, self.evolve):
                 self.stage = stage.__name__
                 stage()
                 self._look()
@@ -149,6 +151,21 @@ class Discovery:
         """Exact pairs of small pools; the first that has some is the last."""
         for most in sorted({min(most, self._most) for most in self._stages} - {0}):
             self._join(most)
+
+    def join_three(self) -> None:
+        """Three functions that make y exactly: all of some ten thousand, where there is a GPU."""
+        n_points = min(POINTS, len(self.sample))
+        if self._device is None or self._most <= STAGES[-1] or n_points < FEWEST_POINTS + 2:
+            return
+        few, forms = self.sample.few(n_points, self.settings.seed), links.forms(self._unary)
+
+        def work(room: int) -> None:
+            pool: Any = self._pool(few, room, self._device)
+            pool.multiply(2 * room)
+            for formulas in triples.formulas(pool, few.y, self.sample, forms, self.budget.check):
+                self.offer(formulas)
+
+        with_memory(self._device, min(STAGES_ON_DEVICE[0], self._most), n_points, work)
 
     def join_more(self) -> None:
         """Exact pairs of the whole pool, after what finds something where there is noise."""

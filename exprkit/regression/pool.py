@@ -78,6 +78,7 @@ class Pool:
     ----------
     values : float64 array, (n_functions, n_points)
     sizes : uint8 array, (n_functions,), in tokens; they rise
+    monomials : int64 array, numbers of functions; none before ``multiply``
     """
 
     xp: Any = np  # what has the arrays
@@ -93,6 +94,7 @@ class Pool:
         self._threads, self._go_on = threads, go_on
         self._powers = {row.code for row in self._unary if is_power(row)}
         self.tried, self._n, self._ends = 0, 0, [0, 0]
+        self.monomials = self.xp.zeros(0, np.int64)
         self._begin()
         leaves = np.vstack([points.T, *(np.full((1, len(points)), c) for c in self._constants)])
         self._keep(leaves, Origins(LEAF, np.arange(len(leaves)), np.zeros(len(leaves), int)), len(leaves))
@@ -133,7 +135,7 @@ class Pool:
         room, old = most - self._n, self._n
         monomials = self._other(rows)
         monomials.grow(4 * MONOMIAL * self._n_vars, room // 2)
-        place = self._take_in(monomials)
+        self.monomials = place = self._take_in(monomials)
         is_monomial = self.xp.zeros(self._n, np.bool_)
         is_monomial[place] = True
         others = self.xp.flatnonzero(~is_monomial[:old])

@@ -258,6 +258,15 @@ _JOIN_ARGUMENTS: Rows = (
     ("Long", "n n_sorted", "threads at work"),
     ("int", "way inner undoing", "of a form, operators; inner -1: none"),
 )
+_TRIPLES_ARGUMENTS: Rows = (
+    ("const double *", "values", "(n_functions, POOL_POINTS)"),
+    ("const double *", "q", "(n_f, POOL_POINTS) what h1 and h2 have to make"),
+    ("const Long *", "h", "(n_h) functions"),
+    ("const double *", "differences", "(n_h, 3) of their values at the first points from the first"),
+    ("int *", "partner", "(n_f, n_h) number of h2 among the h, or -1"),
+    ("double", "near", "within which a determinant counts as 0, as a share of its terms"),
+    ("Long", "n n_h", "threads at work"),
+)
 
 _C_TYPES = {"Long": ctypes.c_int64, "int": ctypes.c_int32, "unsigned": ctypes.c_uint32, "double": ctypes.c_double,
             "unsigned long long": ctypes.c_uint64}  # fmt: skip
@@ -287,6 +296,7 @@ ScheduleArguments = _class("ScheduleArguments", _SCHEDULE_ARGUMENTS)
 DependenceArguments = _class("DependenceArguments", _DEPENDENCE_ARGUMENTS)
 MeasureArguments = _class("MeasureArguments", _MEASURE_ARGUMENTS)  # of the kernel that finds who is fitted with whom
 PoolArguments = _class("PoolArguments", _POOL_ARGUMENTS)  # of the kernels that make functions of a search,
+TriplesArguments = _class("TriplesArguments", _TRIPLES_ARGUMENTS)
 JoinArguments = _class("JoinArguments", _JOIN_ARGUMENTS)  # and that join them
 FitArguments = _class("FitArguments", _FIT_ARGUMENTS)  # of the kernels that differentiate and fit
 
@@ -303,6 +313,7 @@ TEXTS = {  # by the name of the line that each stands for
     "DependenceArguments": _struct("DependenceArguments", _DEPENDENCE_ARGUMENTS),
     "MeasureArguments": _struct("MeasureArguments", _MEASURE_ARGUMENTS),
     "PoolArguments": _struct("PoolArguments", _POOL_ARGUMENTS),
+    "TriplesArguments": _struct("TriplesArguments", _TRIPLES_ARGUMENTS),
     "JoinArguments": _struct("JoinArguments", _JOIN_ARGUMENTS),
     "Progress": _struct("Progress", _PROGRESS),
 }

@@ -4,9 +4,10 @@ In: what the host's parts take.  Out: what they give, of pools a hundred times a
 translated.
 
 =============  =====================================================================
-``programs``   the kernels of pool and join (``pool.cu``, ``join.cu``), for some operators
-``pool``       ``DevicePool``
-``join``       ``DevicePartners``
+``programs``   kernels for the operators of a search
+``pool``       ``DevicePool`` (``pool.cu``)
+``join``       ``DevicePartners`` (``join.cu``)
+``triples``    three functions that make y (``triples.cu``)
 ``regress``    all pairs by products of matrices
 =============  =====================================================================
 """

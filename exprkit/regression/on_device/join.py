@@ -10,22 +10,51 @@ In: a ``DevicePool``, y at its points, ``Form``s.  Out: ``Pairs``, on the host.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.device import fetched
+from exprkit.operators.ops import Operator
 from exprkit.regression import links
-from exprkit.regression.join import CHUNK, MOST_PAIRS, NO_PAIRS, WIDE, Pairs, smallest_first
+from exprkit.regression.join import (
+    CHUNK,
+    MOST_PAIRS,
+    NO_PAIRS,
+    WIDE,
+    Pairs,
+    find_signature,
+    is_repeated,
+    partner_of,
+    smallest_first,
+    smallest_of,
+)
 from exprkit.regression.links import Form
 from exprkit.regression.on_device.pool import DevicePool
+from exprkit.regression.on_device.programs import Program
 
+
+def _with_inverses(operators: Sequence[Operator]) -> list[Operator]:
+    """What stands inside of a form, and what undoes it."""
+    pairs = [(row, links.inverse(row)) for row in operators if row.arity == 1]
+    return [row for pair in pairs if pair[1] is not None for row in pair if row is not None]
+
+
+PROGRAM = Program(
+    "join.cu", layout.JoinArguments, (find_signature, is_repeated, smallest_of, partner_of), _with_inverses
+)
 HALF, LOW, SIGN = np.uint64(32), np.uint64((1 << 32) - 1), np.uint64(1 << 63)
 
 
 class DevicePartners:
-    """The functions of a pool in the order of what a lookup asks for."""
+    """The functions of a pool in the order of what a lookup asks for.
+
+    Attributes
+    ----------
+    order : int32 array on the device, numbers of functions, those that differ by more than a and b
+    """
 
     def __init__(self, pool: DevicePool, go_on: Callable[[], None] = lambda: None) -> None:
         self._pool, self._go_on = pool, go_on
@@ -42,10 +71,10 @@ class DevicePartners:
         fields = {"sorted": s, "order": order, "n_sorted": len(order), "repeated": repeated, "smallest": smallest}
         self._launch("mark_repeated", len(order), **fields)
         self._launch("choose_smallest", len(order), sizes=pool.sizes, **fields)
-        self._order, self._s = smallest[~repeated], s[~repeated]
+        self.order, self._s = smallest[~repeated], s[~repeated]
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self.order)
 
     def of(self, y: np.ndarray, form: Form) -> Pairs:
         """The pairs that make y in this form."""
@@ -57,7 +86,7 @@ class DevicePartners:
         partner = xp.empty(n, np.int32)
         inner = (-1, -1) if form.inner is None else (form.inner.code, links.inverse(form.inner).code)  # type: ignore[union-attr]
         self._launch(
-            "find_partners", n, sorted=self._s, order=self._order, n_sorted=len(self), v=xp.asarray(v), partner=partner,
+            "find_partners", n, sorted=self._s, order=self.order, n_sorted=len(self), v=xp.asarray(v), partner=partner,
             hidden=links.HIDDEN, same=links.SAME, way=form.way, inner=inner[0], undoing=inner[1],
         )  # fmt: skip
         f = xp.flatnonzero(partner >= 0)
@@ -72,7 +101,7 @@ class DevicePartners:
         return smallest_first(f[some], h[some].astype(np.int64), f_sizes[some], h_sizes[some])
 
     def _launch(self, name: str, n: int, **fields: Any) -> None:
-        self._pool.programs.launch("join.cu", name, n, values=self._pool.values, **fields)
+        self._pool.programs.launch(PROGRAM, name, n, values=self._pool.values, **fields)
 
 
 def in_order(xp: Any, s: Any) -> Any:

@@ -3,32 +3,28 @@
 In: a device, operators, how many points a function has.  Out: ``Programs``, which launches.
 
     >>> from exprkit.expressions.arguments import rows
-    >>> from exprkit.regression.on_device import programs
-    >>> "hash_of" in programs.source("pool.cu", rows(["+", "sin"]))
+    >>> from exprkit.regression.on_device import pool, programs
+    >>> "return sin(a);" in programs.source(pool.PROGRAM, rows(["+", "sin"]))
     True
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from exprkit.backends import load
 from exprkit.backends.device_programs.translate import text_of
 from exprkit.backends.gpu import device as gpu
-from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.launch import fill
 from exprkit.backends.precision import precision
 from exprkit.operators import ops
-from exprkit.regression import join, links, pool
+from exprkit.regression import links
 
 THREADS = 128  # of a block
-TRANSLATED = {
-    "pool.cu": (pool.is_function, pool.is_steady, pool.hash_of),
-    "join.cu": (join.find_signature, join.is_repeated, join.smallest_of, join.partner_of),
-}
 HEAD = "gpu/common.cu", "gpu/arithmetic.cu"
 FEWEST = 100_000  # functions that a device has to have memory for
 BYTES_OF_A_POINT, BYTES_BESIDE = 24, 100  # of a function: its values, some twice; and what the join needs
@@ -69,39 +65,45 @@ def with_memory(device: Any, most: int, n_points: int, work: Callable[[int], Non
         most //= 2
 
 
+class Program(NamedTuple):
+    """A file of kernels: what they are handed, the host's functions that they run, the operators that they apply."""
+
+    file: str
+    arguments: type[ctypes.Structure]
+    translated: tuple[Callable[..., Any], ...]
+    applied: Callable[[Sequence[ops.Operator]], Iterable[ops.Operator]] = tuple
+
+
 class Programs(NamedTuple):
-    """Kernels of pool and join for operators and a number of points."""
+    """Kernels for some operators and a number of points."""
 
     device: Any
     operators: tuple[ops.Operator, ...]
     n_points: int
 
-    def launch(self, file: str, name: str, n: int, **fields: Any) -> None:
+    def launch(self, program: Program, name: str, n: int, **fields: Any) -> None:
         """Start a kernel with n threads at work."""
         if not n:
             return
-        arguments = (layout.PoolArguments if file == "pool.cu" else layout.JoinArguments)()
+        arguments = program.arguments()
         fill(arguments, {**fields, "n": n}, self.device)
         threads = 1 if self.device.lanes == 1 else THREADS
         macros = {"REAL": "double", "LANES": self.device.lanes, "POOL_POINTS": self.n_points}
-        kernel = self.device.kernel(name, precision("ieee"), source(file, self.operators), **macros)
+        kernel = self.device.kernel(name, precision("ieee"), source(program, self.operators), **macros)
         kernel.prepare((-(-n // threads), 1), threads, 0, arguments)()
 
 
-def source(file: str, operators: Sequence[ops.Operator]) -> str:
+def source(program: Program, operators: Sequence[ops.Operator]) -> str:
     """The CUDA C of a file's kernels."""
-    return _source(file, tuple(row.code for row in operators))
+    return _source(program, tuple(row.code for row in operators))
 
 
 @functools.lru_cache(maxsize=64)
-def _source(file: str, codes: tuple[int, ...]) -> str:
-    operators = [ops.BY_CODE[code] for code in codes]
-    rows = {row.code: row for row in operators}
-    if file == "join.cu":
-        able = [row for row in operators if row.arity == 1 and links.inverse(row)]
-        rows = {row.code: row for one in able for row in (one, links.inverse(one)) if row}
-    cases = "\n".join(f"    case {code}: return {rows[code].cuda.formula};" for code in sorted(rows))
-    ways = f"\nenum {{ TIMES = {links.TIMES}, OVER = {links.OVER}, PLUS = {links.PLUS} }};" * (file == "join.cu")
-    path = Path(__file__).with_name(file)
-    text: str = text_of(path, TRANSLATED[file], cases={"cases": cases, "ways": ways}, head=HEAD)
+def _source(program: Program, codes: tuple[int, ...]) -> str:
+    rows = {row.code: row for row in program.applied([ops.BY_CODE[code] for code in codes])}
+    parts = {
+        "cases": "\n".join(f"    case {code}: return {rows[code].cuda.formula};" for code in sorted(rows)),
+        "ways": f"enum {{ TIMES = {links.TIMES}, OVER = {links.OVER}, PLUS = {links.PLUS} }};",
+    }
+    text: str = text_of(Path(__file__).with_name(program.file), program.translated, cases=parts, head=HEAD)
     return text
