@@ -87,19 +87,19 @@ def regressions():
     say(f"   21,000 x 27,000 pairs at 128 rows: {time.perf_counter() - begin:.3f} s")
 
 
-def threes():
+def threes(most):
     """Three functions f, h1, h2: as many as a search looks at."""
-    law = "sqrt(3.3 * sqr(x1) / x2 + 0.21 * x2 * x3 + 0.73 * x1 / x3)"
+    law = "sqrt(3.3 * x1 + 0.21 * x1 * x2 / x3 + 0.73 * x1 * x3)"
     X = np.random.default_rng(3).uniform(0.5, 3, (120, 3))
     sample = Sample(X, values_of(list(ek.parse([law])), X)[0])
-    few = sample.few(16, 0)
+    few, forms = sample.few(16, 0), links.forms([row for row in SEARCH if row.arity == 1])
     begin = time.perf_counter()
     pool = DevicePool(few.X, SEARCH, Programs(gpu.current(), tuple(SEARCH), 16))
-    pool.grow(30, 1_000_000)
-    pool.multiply(2_000_000)
-    for form in links.forms([row for row in SEARCH if row.arity == 1]):
-        for found in triples.formulas(pool, few.y, sample, [form]):
-            say(f"   {form.text}: {time.perf_counter() - begin:.3f} s so far;", *map(str, found[:1]))
+    pool.grow(30, most)
+    pool.multiply(2 * most)
+    say(f"three of {len(pool):,} functions: pool {time.perf_counter() - begin:.3f} s")
+    for found in triples.formulas(pool, few.y, sample, forms):
+        say(f"   {time.perf_counter() - begin:.3f} s:", *map(str, found[:1]))
 
 
 def seconds(most):
@@ -158,6 +158,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--sizes", type=float, nargs="*", default=[1e6, 2e7, 1e8])
+    parser.add_argument("--three", type=int, default=1_000_000, help="functions of the pool for three")
+    parser.add_argument("--check", type=int, default=200_000, help="functions of the pools that the CPU makes as well")
     parser.add_argument("--seconds", type=float, default=10.0, help="of a law")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--noise", type=float, default=0.0)
@@ -171,10 +173,10 @@ def main():
     arguments = parser.parse_args()
     until = time.perf_counter() + 60 * arguments.minutes
     begin = time.perf_counter()
-    assert same(EXACT, 200_000) == 0
-    same(SEARCH, 200_000)
+    assert same(EXACT, arguments.check) == 0
+    same(SEARCH, arguments.check)
     regressions()
-    threes()
+    threes(arguments.three)
     say(f"checked in {time.perf_counter() - begin:.1f} s, compiling included")
     for most in arguments.sizes:
         seconds(int(most))
