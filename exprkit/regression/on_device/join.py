@@ -33,7 +33,7 @@ from exprkit.regression.join import (
 )
 from exprkit.regression.links import Form
 from exprkit.regression.on_device.pool import DevicePool
-from exprkit.regression.on_device.programs import Program
+from exprkit.regression.on_device.programs import KernelFile
 
 
 def _with_inverses(operators: Sequence[Operator]) -> list[Operator]:
@@ -42,7 +42,7 @@ def _with_inverses(operators: Sequence[Operator]) -> list[Operator]:
     return [row for pair in pairs if pair[1] is not None for row in pair if row is not None]
 
 
-PROGRAM = Program(
+KERNELS = KernelFile(
     "join.cu", layout.JoinArguments, (find_signature, is_repeated, smallest_of, partner_of), _with_inverses
 )
 HALF, LOW, SIGN = np.uint64(32), np.uint64((1 << 32) - 1), np.uint64(1 << 63)
@@ -101,7 +101,7 @@ class DevicePartners:
         return smallest_first(f[some], h[some].astype(np.int64), f_sizes[some], h_sizes[some])
 
     def _launch(self, name: str, n: int, **fields: Any) -> None:
-        self._pool.programs.launch(PROGRAM, name, n, values=self._pool.values, **fields)
+        self._pool.programs.launch(KERNELS, name, n, values=self._pool.values, **fields)
 
 
 def in_order(xp: Any, s: Any) -> Any:

@@ -22,7 +22,7 @@ from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.device import fetched
 from exprkit.expressions.expression import Expression
 from exprkit.operators import ops
-from exprkit.regression.on_device.programs import Program, Programs
+from exprkit.regression.on_device.programs import KernelFile, Programs
 from exprkit.regression.pool import (
     LEAF,
     NEGATED,
@@ -39,7 +39,7 @@ CHUNK = 1 << 22  # combinations of a launch
 NONE = np.iinfo(np.int32).max  # of the table's owners
 FULL = 2 / 3  # share of the table that may be taken
 ARRAYS = ("sizes", np.uint8), ("bounded", np.bool_), ("made_by", np.int16), ("left", np.int32), ("right", np.int32)
-PROGRAM = Program("pool.cu", layout.PoolArguments, (is_function, is_steady, hash_of))
+KERNELS = KernelFile("pool.cu", layout.PoolArguments, (is_function, is_steady, hash_of))
 
 
 class DevicePool(Pool):
@@ -167,4 +167,4 @@ class DevicePool(Pool):
             "slots": self._slots, "n_functions": self._n,
         }  # fmt: skip
         arrays = {name: getattr(self, name) for name, _ in ARRAYS}
-        self.programs.launch(PROGRAM, name, n, **own, **arrays, **fields)
+        self.programs.launch(KERNELS, name, n, **own, **arrays, **fields)

@@ -4,7 +4,7 @@ In: a device, operators, how many points a function has.  Out: ``Programs``, whi
 
     >>> from exprkit.expressions.arguments import rows
     >>> from exprkit.regression.on_device import pool, programs
-    >>> "return sin(a);" in programs.source(pool.PROGRAM, rows(["+", "sin"]))
+    >>> "return sin(a);" in programs.source(pool.KERNELS, rows(["+", "sin"]))
     True
 """
 
@@ -65,7 +65,7 @@ def with_memory(device: Any, most: int, n_points: int, work: Callable[[int], Non
         most //= 2
 
 
-class Program(NamedTuple):
+class KernelFile(NamedTuple):
     """A file of kernels: what they are handed, the host's functions that they run, the operators that they apply."""
 
     file: str
@@ -81,29 +81,29 @@ class Programs(NamedTuple):
     operators: tuple[ops.Operator, ...]
     n_points: int
 
-    def launch(self, program: Program, name: str, n: int, **fields: Any) -> None:
+    def launch(self, kernels: KernelFile, name: str, n: int, **fields: Any) -> None:
         """Start a kernel with n threads at work."""
         if not n:
             return
-        arguments = program.arguments()
+        arguments = kernels.arguments()
         fill(arguments, {**fields, "n": n}, self.device)
         threads = 1 if self.device.lanes == 1 else THREADS
         macros = {"REAL": "double", "LANES": self.device.lanes, "POOL_POINTS": self.n_points}
-        kernel = self.device.kernel(name, precision("ieee"), source(program, self.operators), **macros)
+        kernel = self.device.kernel(name, precision("ieee"), source(kernels, self.operators), **macros)
         kernel.prepare((-(-n // threads), 1), threads, 0, arguments)()
 
 
-def source(program: Program, operators: Sequence[ops.Operator]) -> str:
+def source(kernels: KernelFile, operators: Sequence[ops.Operator]) -> str:
     """The CUDA C of a file's kernels."""
-    return _source(program, tuple(row.code for row in operators))
+    return _source(kernels, tuple(row.code for row in operators))
 
 
 @functools.lru_cache(maxsize=64)
-def _source(program: Program, codes: tuple[int, ...]) -> str:
-    rows = {row.code: row for row in program.applied([ops.BY_CODE[code] for code in codes])}
+def _source(kernels: KernelFile, codes: tuple[int, ...]) -> str:
+    rows = {row.code: row for row in kernels.applied([ops.BY_CODE[code] for code in codes])}
     parts = {
         "cases": "\n".join(f"    case {code}: return {rows[code].cuda.formula};" for code in sorted(rows)),
         "ways": f"enum {{ TIMES = {links.TIMES}, OVER = {links.OVER}, PLUS = {links.PLUS} }};",
     }
-    text: str = text_of(Path(__file__).with_name(program.file), program.translated, cases=parts, head=HEAD)
+    text: str = text_of(Path(__file__).with_name(kernels.file), kernels.translated, cases=parts, head=HEAD)
     return text

@@ -28,7 +28,7 @@ from exprkit.regression.join import AGREES, ROUNDING
 from exprkit.regression.links import OVER, TIMES, Form
 from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
-from exprkit.regression.on_device.programs import Program
+from exprkit.regression.on_device.programs import KernelFile
 from exprkit.regression.polish import CLOSE, simple_number, simplified
 from exprkit.regression.sample import Sample
 from exprkit.runtime.jit import compiled
@@ -75,7 +75,7 @@ def triples(
         some = q[begin : begin + step]
         partner = xp.empty(len(some) * len(h), np.int32)
         pool.programs.launch(
-            PROGRAM, "find_triples", len(partner), values=pool.values, q=some, h=h, differences=differences,
+            KERNELS, "find_triples", len(partner), values=pool.values, q=some, h=h, differences=differences,
             partner=partner, n_h=len(h), near=NEAR,
         )  # fmt: skip
         there = xp.flatnonzero(partner >= 0)
@@ -140,4 +140,4 @@ def make_together(q, g, h):
     return True
 
 
-PROGRAM = Program("triples.cu", layout.TriplesArguments, (make_together,))
+KERNELS = KernelFile("triples.cu", layout.TriplesArguments, (make_together,))
