@@ -45,6 +45,9 @@ from exprkit.text.tokens import CONSTANT, OPERATOR
 
 MOST_ISLANDS, LEAST_OF_AN_ISLAND = 8, 500
 ROUGH = {"float64": 22, "float32": 34}  # bits of a loss, of 52 behind the point, by which equal trees may differ
+TOL = 1e-2  # of the fits: what is good is fitted again, as the child of some other tree, and at last as a formula
+PATIENCE = 2  # steps of a fit that is still worse than all of the tree's size that go on
+MOST_NUMBERS = 2  # of a tree that are fitted at a time: with a and b as many as the fastest kernels take
 FAR = 1e9  # numbers of the data that float32 is not left alone with: their squares, too, are to be normal numbers
 
 
@@ -76,9 +79,11 @@ class Evolution:
         self, sample: Sample, operators: list[ops.Operator], blocks: Population, *, population_size: int, width: int,
         seed: int, crossover: float = 0.4, tournament: int = 10, steps: int = 8, loss: str = "squares",
         backend: str = "cpu", threads: int | None = None, islands: int | None = None, dtype: str | None = None,
+        numbers: int = MOST_NUMBERS,
     ) -> None:  # fmt: skip
         self._n, self._width, self._seed = population_size, min(max(width - AROUND, 1), survival.MOST_SIZE), seed
         islands = islands or min(MOST_ISLANDS, max(1, population_size // LEAST_OF_AN_ISLAND))
+        self._numbers = numbers
         self._scale = float(np.sqrt(sample.w @ sample.y**2 / sample.total)) or 1.0
         backend = backend_of_fits(backend)
         on_device = load(backend).takes_device_populations
@@ -99,7 +104,7 @@ class Evolution:
         self._blocks = self._side.bag(variation.rows_of(blocks, self._width))
         xp, n_places = self._side.xp, places * islands * (self._width + 1)
         self._now, self._next = (
-            (variation.tree_rows(xp, n_places, self._width), variation.standing(xp, n_places, islands)) for _ in "ab"
+            (variation.tree_rows(xp, n_places, self._width), variation.standing(xp, n_places, islands, self._width)) for _ in "ab"
         )
         self._state = xp.empty(self._n, np.uint64)
         self.number = 0
@@ -107,8 +112,8 @@ class Evolution:
     def _problem_of(self, sample: Sample, *settings: Any) -> FitProblem:
         loss, steps, backend, threads = settings
         return FitProblem(
-            sample.X, sample.y / self._scale, weights=sample.w, loss=loss, max_iter=steps, backend=backend,
-            dtype=self._dtype, threads=threads,
+            sample.X, sample.y / self._scale, weights=sample.w, loss=loss, max_iter=steps, tol=TOL, backend=backend,
+            precision="ieee" if self._dtype == "float64" else "fast", dtype=self._dtype, threads=threads,
         )  # fmt: skip
 
     def generation(self) -> Generation:
@@ -141,13 +146,16 @@ class Evolution:
     def _fitted(self, new: TreeRows) -> FitOutcome:
         """The fits of a + b * tree, whose numbers the trees take over."""
         side = self._side
-        wrapped = survival.wrapped(side, new)
+        turns = survival.Turns(self._numbers, self.number)
+        limits = self._limits._replace(n=len(new.length))
+        wrapped = survival.wrapped(side, new, self._now[1], turns, limits)
         arrays = wrapped.kinds, wrapped.values, wrapped.offsets
         pop = Population(*arrays) if side.device is None else DevicePopulation(*arrays, device=side.device)
-        found = self._problem.fitted(pop, wrapped.starts[:, : pop.max_params])
+        starts, enough = wrapped.starts[:, : pop.max_params], wrapped.limit / self._to_loss
+        found = self._problem.fitted(pop, starts, limits=enough, patience=PATIENCE)
         line = side.xp.empty((len(new.length), 2), np.float64)
         outcome = FitOutcome(found.params, found.loss, line, self._scale, self._to_loss)
-        side.run(survival.unwrap, len(new.length), new, outcome)
+        side.run(survival.unwrap, len(new.length), new, outcome, turns)
         return outcome
 
     # ── what is shown ──
