@@ -103,6 +103,14 @@ class Evolution:
         rows = variation.rows_of(pop, self._width)
         return self.take(rows) if len(rows.length) else None
 
+    def state(self) -> tuple[Population, np.ndarray, int]:
+        """The trees that are there, their losses, and how many generations there were."""
+        return variation.population_of(self._trees), self._loss, self.number
+
+    def resume(self, trees: Population, loss: np.ndarray, number: int) -> None:
+        """Go on with what ``state`` gave."""
+        self._trees, self._loss, self.number = variation.rows_of(trees, self._width), loss, number
+
     # ── parents ──
 
     def _bred(self) -> TreeRows:
