@@ -13,6 +13,8 @@ with brought_by("notebooks"):
     import ipywidgets as widgets
 
 MOST_CHARACTERS = 100_000  # of a text on a page
+CLASS = "exprkit-rows"
+FONT = f"<style>.{CLASS} select, .{CLASS} button {{ font: 13px monospace; text-align: left; padding: 0 }}</style>"
 MARK = "position:absolute;width:14px;height:14px;border-radius:50%;transform:translate(-50%,-50%)"
 
 

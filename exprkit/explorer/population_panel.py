@@ -25,7 +25,7 @@ import numpy as np
 import exprkit as ek
 from exprkit.errors import DataError, brought_by
 from exprkit.explorer.jobs import Progress, ProgressBar, Stopped
-from exprkit.explorer.pages import choice, code_page
+from exprkit.explorer.pages import CLASS, FONT, choice, code_page
 from exprkit.explorer.sources import EXHAUSTIVE, RANDOM, SAMPLE, Points, generated, renamed
 from exprkit.explorer.table import COLUMNS, Row, Table
 
@@ -34,8 +34,6 @@ with brought_by("notebooks"):
 
 WRITTEN, FILE, GIVEN = "written below", "a file", "as given"
 ROWS = 12  # of a page
-CLASS = "exprkit-rows"
-FONT = f"<style>.{CLASS} select, .{CLASS} button {{ font: 13px monospace; text-align: left; padding: 0 }}</style>"
 WIDTHS = (62, 8, 11, 12, 12)  # of the columns, in characters; the first is the expression with its number
 DRAWINGS = 20  # of a table while it is fitted
 

@@ -35,7 +35,6 @@ from exprkit.errors import PopulationError
 from exprkit.expressions import population_file
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
-from exprkit.operators import ops
 from exprkit.regression.front import Front
 
 FORMAT = 1
@@ -112,8 +111,6 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, ops.Operator):
-        return value.name
     if isinstance(value, (Expression, Path)):
         return str(value)
     return value if isinstance(value, (bool, int, float, str, type(None))) else None

@@ -125,6 +125,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     seconds_ : float
     """
 
+    n_features_in_: int
+    stopped_: str
     _front: Front
 
     def __init__(

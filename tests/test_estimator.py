@@ -1,0 +1,311 @@
+"""What a user of the estimator sees beside its formulas: files, checkpoints, displays, errors, text of functions."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import redirect_stderr
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import exprkit as ek
+from exprkit.errors import ArgumentError, DataError, FileError, PopulationError
+from exprkit.regression.estimator import checkpoint, progress
+
+QUICK = {"niterations": 3, "population_size": 40, "pool_size": 300, "maxsize": 12, "random_state": 0}
+
+
+def table(n=80, noise=0.05):
+    random = np.random.default_rng(0)
+    X = pd.DataFrame(random.uniform(0.5, 3, (n, 2)), columns=["log Re (–)", "r_k"])
+    return X, 2.5 * X["log Re (–)"] * np.sin(X["r_k"]) + noise * random.standard_normal(n)
+
+
+def regressor(**settings):
+    return ek.SymbolicRegressor(**(QUICK | settings))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return regressor().fit(*table())
+
+
+def bits(model):
+    """All that a search has found."""
+    entries = [(e.expression.kinds.tobytes(), e.expression.values.tobytes(), e.loss) for e in model._front.entries()]
+    return entries, model.n_evals_, model.equations_["equation"].tolist()
+
+
+# ── a killed search goes on ──
+
+LONG = {"niterations": 13, "population_size": 60}
+KILLED = """
+import os, signal, sys
+from exprkit.regression.estimator import checkpoint, progress
+from test_estimator import LONG, regressor, table
+checkpoint.EVERY = progress.EVERY = 0.0
+def killed(view):
+    if view.stage == sys.argv[2]:
+        os.kill(os.getpid(), signal.SIGKILL)
+regressor(**LONG, checkpoint=sys.argv[1], progress=killed).fit(*table())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_a_killed_search_goes_on_to_the_same_bits(tmp_path):
+    path = tmp_path / "search.npz"
+    for stage in ("regress", "generation 11"):
+        command = [sys.executable, "-c", KILLED, str(path), stage]
+        folder = os.path.dirname(__file__)
+        done = subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": os.path.dirname(folder)})
+        assert done.returncode == -signal.SIGKILL
+    generations = []
+    watched = regressor(**LONG, checkpoint=path, progress=lambda view: generations.append(view.generation))
+    assert bits(watched.fit(*table())) == bits(regressor(**LONG).fit(*table()))
+    assert min(generations) >= 10, "nothing is done twice"
+    assert not [name for name in os.listdir(tmp_path) if name != "search.npz"]
+
+
+def test_more_generations_follow_those_of_a_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "EVERY", 0.0)
+    path = str(tmp_path / "search.npz")
+    regressor(checkpoint=path).fit(*table())
+    assert bits(regressor(niterations=6, checkpoint=path).fit(*table())) == bits(regressor(niterations=6).fit(*table()))
+
+
+def test_without_a_seed_that_of_the_checkpoint_is_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "EVERY", 0.0)
+    settings = {"random_state": None, "checkpoint": tmp_path / "search.npz"}
+    assert bits(regressor(**settings).fit(*table())) == bits(regressor(**settings).fit(*table()))
+
+
+def test_a_checkpoint_of_another_search_is_not_gone_on_with(tmp_path):
+    path, (X, y) = tmp_path / "search.npz", table()
+    regressor(checkpoint=path).fit(X, y)
+    before = path.read_bytes()
+    for target, changed in ((y + 1, {}), (y, {"maxsize": 9}), (y, {"random_state": 1}), (y, {"guesses": ["r_k"]})):
+        with pytest.raises(FileError, match="other data or settings"):
+            regressor(checkpoint=path, **changed).fit(X, target)
+    assert path.read_bytes() == before
+    for content in (b"nothing", before[:-50], b""):
+        path.write_bytes(content)
+        with pytest.raises(FileError, match="no checkpoint of a search, or is damaged"):
+            regressor(checkpoint=path).fit(X, y)
+    ek.parse(["x1"]).save(path)
+    with pytest.raises(FileError, match="no checkpoint of a search"):
+        regressor(checkpoint=path).fit(X, y)
+    with pytest.raises(FileError, match="cannot be written"):
+        regressor(checkpoint=tmp_path / "nowhere" / "search.npz").fit(X, y)
+    with pytest.raises(ArgumentError, match=r"checkpoint must be None or the path of a file, not 3\.5"):
+        regressor(checkpoint=3.5).fit(X, y)
+
+
+# ── files of models ──
+
+
+def test_a_saved_model_comes_back(model, tmp_path):
+    X, _ = table()
+    model.save(tmp_path / "model.npz")
+    again = ek.load(tmp_path / "model.npz")
+    pd.testing.assert_frame_equal(again.equations_, model.equations_)
+    assert again.get_params() == model.get_params() and bits(again) == bits(model)
+    assert np.array_equal(again.predict(X), model.predict(X)) and again.get_best().equation == model.get_best().equation
+    assert list(again.feature_names_in_) == list(X.columns) and again.stopped_ == model.stopped_
+    assert ek.Population.load(tmp_path / "model.npz").texts() == model.equations_["equation"].tolist()
+
+
+def test_settings_that_are_no_plain_values_are_saved_as_well_as_can_be(tmp_path):
+    X, y = table()
+    settings = {"early_stop_condition": lambda loss, size: size > 1, "random_state": np.random.RandomState(0),
+                "guesses": [ek.variables(2)[0] * 2], "binary_operators": ("+", "mul"),
+                "maxsize": np.int64(9), "checkpoint": tmp_path / "search.npz"}  # fmt: skip
+    regressor(**settings).fit(X.to_numpy(), y).save(tmp_path / "model.npz")
+    again = ek.load(tmp_path / "model.npz")
+    assert again.early_stop_condition is None and again.random_state is None and again.maxsize == 9
+    assert again.guesses == ["x1 * 2"] and again.binary_operators == ["+", "mul"]
+    assert again.checkpoint == str(tmp_path / "search.npz") and not hasattr(again, "feature_names_in_")
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [("model.format", np.int64(9)), ("model.loss", np.ones(99)), ("model.settings", np.array("{")),
+     ("model.exact", np.array(["a"])), ("model.n_features_in", np.int64(0)), ("model.numbers", None)],
+)  # fmt: skip
+def test_a_model_that_is_none_is_told(model, tmp_path, name, array):
+    model.save(tmp_path / "model.npz")
+    arrays = dict(np.load(tmp_path / "model.npz")) | {name: array}
+    np.savez(tmp_path / "bad.npz", **{key: value for key, value in arrays.items() if value is not None})
+    with pytest.raises(PopulationError, match=r"bad\.npz"):
+        ek.load(tmp_path / "bad.npz")
+
+
+def test_load_reads_every_file_of_exprkit_s(tmp_path):
+    x = np.linspace(0.5, 3, 20)
+    ek.exhaustive_search(x[:, None], 2 / x, max_nodes=2, progress=False).save(tmp_path / "found.npz")
+    assert ek.load(tmp_path / "found.npz").texts()
+    with pytest.raises(FileError, match="nothing.npz"):
+        ek.load(tmp_path / "nothing.npz")
+    (tmp_path / "bad.npz").write_bytes(b"PK")
+    with pytest.raises(PopulationError, match="bad.npz"):
+        ek.load(tmp_path / "bad.npz")
+    with pytest.raises(ArgumentError, match="path"):
+        ek.load(3.5)
+
+
+# ── functions as text ──
+
+
+def test_functions_as_text_give_what_the_model_predicts(model):
+    X, _ = table()
+    for index in (None, 0):
+        space: dict = {}
+        exec(model.to_numpy(index), space)
+        assert space["f"](X) == pytest.approx(model.predict(X, index), rel=1e-12)
+    numbers = model.get_best().parameters
+    changed = space["f"](X, [7.0] * len(model.equations_["parameters"][0]))
+    assert changed == pytest.approx(7.0) and len(numbers) >= 1
+
+
+@pytest.mark.parametrize("library", ["jax", "torch"])
+def test_numbers_of_other_libraries_functions_are_arguments(model, library):
+    text = getattr(model, library)()
+    assert f"import {library}" in text and "def f(X, params=(" in text and "log Re (–)" in text
+    assert all(repr(number) in text for number in model.get_best().parameters)
+
+
+def test_torch_trains_the_numbers(model):
+    torch = pytest.importorskip("torch")
+    space: dict = {}
+    exec(model.torch(), space)
+    X = torch.tensor(table()[0].to_numpy())
+    params = torch.nn.Parameter(torch.tensor(model.get_best().parameters, dtype=torch.float64))
+    values = space["f"](X, params)
+    assert values.detach().numpy() == pytest.approx(model.predict(table()[0]), rel=1e-9)
+    values.sum().backward()
+    assert params.grad is not None and bool(params.grad.abs().max() > 0)
+
+
+def test_names_that_are_no_words_are_kept_and_taken_ones_marked():
+    X, _ = table()
+    X = X.set_axis(["yield %", "sin"], axis=1)
+    found = regressor().fit(X, 2 * X["yield %"] / X["sin"])
+    assert found.get_best().equation == "2 * `yield %` / sin_"
+    assert {str(symbol) for symbol in found.sympy().free_symbols} == {"yield %", "sin_"}
+    assert r"\text{yield \%}" in found.latex() and "# yield %" in found.to_numpy()
+    again = regressor(guesses=["3 * `yield %` / sin_"], pool_size=0, niterations=0).fit(X, 2 * X["yield %"] / X["sin"])
+    assert again.get_best().equation == found.get_best().equation
+
+
+# ── what is shown ──
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_a_bar_after_a_while(monkeypatch):
+    monkeypatch.setattr(progress, "EVERY", 0.01)
+    monkeypatch.setattr(progress, "PATIENCE", 1000.0)
+    with redirect_stderr(Terminal()) as shown:
+        regressor().fit(*table())
+    assert shown.getvalue() == "", "nobody needs to see a short one"
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    with redirect_stderr(Terminal()) as shown:
+        regressor().fit(*table())
+    assert "generation" in shown.getvalue() and "loss" in shown.getvalue()
+    with redirect_stderr(io.StringIO()) as shown:
+        regressor().fit(*table())
+        regressor(progress=False).fit(*table())
+    assert shown.getvalue() == ""
+
+
+def test_a_notebook_shows_the_front_in_one_place_while_it_grows(monkeypatch):
+    pages = []
+    monkeypatch.setattr(progress, "in_notebook", lambda: True)
+    monkeypatch.setattr(progress, "EVERY", 0.02)
+    monkeypatch.setattr(progress, "DRAWN_EVERY", 0.05)
+    places = SimpleNamespace(update=lambda page: pages.append(page.data))
+    monkeypatch.setattr("IPython.display.display", lambda page, display_id: pages.append(page.data) or places)
+    with redirect_stderr(io.StringIO()):
+        found = regressor(progress=True).fit(*table())
+    assert len(pages) > 2 and len({page.count("<tr>") for page in pages}) > 1
+    assert all("data:image/png;base64," in page for page in pages)
+    assert all(f"<code>{text.replace('–', '–')}</code>" in pages[-1] for text in found.equations_["equation"])
+
+
+def test_a_function_sees_the_search_and_ends_it():
+    seen = []
+    found = regressor(niterations=10**6, progress=lambda view: seen.append(view) or view.generation >= 2)
+    begin = time.perf_counter()
+    found.fit(*table())
+    assert time.perf_counter() - begin < 10 and found.stopped_ == "it was stopped" and not found.interrupted_
+    last = seen[-1]
+    assert last.generation >= 2 and last.n_evals > 0 and last.seconds > 0 and last.stage.startswith("generation")
+    assert last.complexity == sorted(last.complexity) and len(last.loss) == len(last.equation) == len(last.complexity)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("rows", [300, 20_000])
+def test_ctrl_c_ends_a_search_within_a_second(rows):
+    X = np.random.default_rng(0).uniform(0.5, 3, (rows, 5))
+    y = np.random.default_rng(9).standard_normal(rows)
+    regressor().fit(X[:100], y[:100])  # its loops are compiled
+    for after in (0.2, 0.9, 2.3):
+        pressed = []
+
+        def press(pressed=pressed):
+            pressed.append(time.perf_counter())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        timer = threading.Timer(after, press)
+        timer.start()
+        found = ek.SymbolicRegressor(niterations=10**6).fit(X, y)
+        took = time.perf_counter() - pressed[0]
+        assert took < 1.5, "a second, and the other processes of this machine"
+        assert found.interrupted_ and len(found.equations_) >= 1 and found.predict(X[:3]).shape == (3,)
+
+
+# ── errors ──
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"elementwise_loss": "mse"}, "not 'mse'; did you mean 'squares'?"),
+        ({"elementwise_loss": "L1DistLoss()"}, "did you mean 'mae'?"),
+        ({"model_selection": "acuracy"}, "did you mean 'accuracy'?"),
+        ({"guesses": ["r_q + 1"]}, "unknown name 'r_q'; did you mean 'r_k'?"),
+        ({"guesses": ["p1 * r_k"]}, "guesses: p1, p2, … have no numbers"),
+        ({"progress": "yes"}, "progress must be None, True, False or a function of a SearchView, not 'yes'"),
+        ({"n_jobs": 0}, "n_jobs must be None, -1 or a whole number >= 1, not 0"),
+        ({"parsimony": "low"}, "parsimony must be a number, not 'low'"),
+        ({"crossover_probability": "half"}, "crossover_probability must be from 0 to 1, not 'half'"),
+        ({"max_evals": True}, "max_evals must be None or a positive number, not True"),
+        ({"early_stop_condition": "f(l, c) = l < 1"}, r"must be a number or a function of \(loss, complexity\)"),
+    ],
+)
+def test_a_wrong_setting_says_what_was_meant(wrong, message):
+    with pytest.raises((ArgumentError, DataError, ValueError), match=message.replace("?", r"\?")):
+        regressor(**wrong).fit(*table())
+
+
+def test_a_single_guess_need_not_be_a_list():
+    X, y = table()
+    found = regressor(guesses="2 * `log Re (–)` * sin(r_k)", pool_size=0, niterations=0).fit(X, y)
+    assert found.score(X, y) > 0.99
+
+
+def test_a_warm_start_wants_the_same_columns(model):
+    X, y = table()
+    again = regressor(warm_start=True, n_jobs=-1).fit(X, y)
+    with pytest.raises(ArgumentError, match="warm_start: the last fit was of 2 columns, X has 1"):
+        again.fit(X[["r_k"]], y)
