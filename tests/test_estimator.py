@@ -151,10 +151,10 @@ def test_load_reads_every_file_of_exprkit_s(tmp_path):
     x = np.linspace(0.5, 3, 20)
     ek.exhaustive_search(x[:, None], 2 / x, max_nodes=2, progress=False).save(tmp_path / "found.npz")
     assert ek.load(tmp_path / "found.npz").texts()
-    with pytest.raises(FileError, match="nothing.npz"):
+    with pytest.raises(FileError, match=r"nothing\.npz"):
         ek.load(tmp_path / "nothing.npz")
     (tmp_path / "bad.npz").write_bytes(b"PK")
-    with pytest.raises(PopulationError, match="bad.npz"):
+    with pytest.raises(PopulationError, match=r"bad\.npz"):
         ek.load(tmp_path / "bad.npz")
     with pytest.raises(ArgumentError, match="path"):
         ek.load(3.5)
@@ -239,7 +239,7 @@ def test_a_notebook_shows_the_front_in_one_place_while_it_grows(monkeypatch):
         found = regressor(progress=True).fit(*table())
     assert len(pages) > 2 and len({page.count("<tr>") for page in pages}) > 1
     assert all("data:image/png;base64," in page for page in pages)
-    assert all(f"<code>{text.replace('–', '–')}</code>" in pages[-1] for text in found.equations_["equation"])
+    assert pages[-1].count("<code>") == len(found.equations_) and "sin(r_k)</code>" in pages[-1]
 
 
 def test_a_function_sees_the_search_and_ends_it():
@@ -251,6 +251,7 @@ def test_a_function_sees_the_search_and_ends_it():
     last = seen[-1]
     assert last.generation >= 2 and last.n_evals > 0 and last.seconds > 0 and last.stage.startswith("generation")
     assert last.complexity == sorted(last.complexity) and len(last.loss) == len(last.equation) == len(last.complexity)
+    assert sum(map(len, last.short)) < sum(map(len, last.equation))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")

@@ -30,6 +30,7 @@ from exprkit.explorer import drawings
 from exprkit.explorer.jobs import Progress, ProgressBar
 from exprkit.explorer.pages import CLASS, FONT, code_page, picture_page
 from exprkit.explorer.sources import Points
+from exprkit.fitting.fitted_expression import numbered
 from exprkit.text.tokens import CONSTANT, PARAMETER
 
 with brought_by("notebooks"):
@@ -108,7 +109,7 @@ class SearchPanel(widgets.VBox):
         model.fit(_table(points), points.dataset.y)
         found, self.model = model.equations_, model
         self._show(found["complexity"].tolist(), found["loss"].tolist(), found["equation"].tolist())
-        best = str(model.get_best().equation)
+        best = shortened(str(model.get_best().equation), points)
         self.summary.value = html.escape(f"{model.stopped_}; {model.n_evals_:,} functions tried; selected: {best}")
 
     def _show(self, sizes: list[int], losses: list[float], texts: list[str]) -> None:
@@ -118,7 +119,7 @@ class SearchPanel(widgets.VBox):
         chosen = None if self.rows.index is None else self._texts[self.rows.index]
         self._texts, self._sizes, self._losses = texts, np.array(sizes, float), np.sqrt(losses)
         self.rows.unobserve(self._select, "index")  # of the user's selections only
-        rows = zip(sizes, self._losses.tolist(), texts, strict=True)
+        rows = zip(sizes, self._losses.tolist(), [shortened(text, self._searched) for text in texts], strict=True)
         self.rows.options = [f"{size:<4}{loss:<12.5g}{text}" for size, loss, text in rows]
         self.rows.index = texts.index(chosen) if chosen in texts else None
         self.rows.observe(self._select, "index")
@@ -149,6 +150,13 @@ def with_parameters(text: str, points: Points) -> tuple[str, list[float]]:
     numbers = values[places].view(np.float64).tolist()
     kinds[places], values[places] = PARAMETER, np.arange(len(numbers), dtype=np.uint64)
     return str(ek.Expression(kinds, values, formula.variables)), numbers
+
+
+def shortened(text: str, points: Points) -> str:
+    """A formula, its numbers with four digits."""
+    free, numbers = with_parameters(text, points)
+    formula = ek.parse(free, variables=points.variables)[0]
+    return str(numbered(formula, [float(f"{number:.4g}") for number in numbers]))
 
 
 def _table(points: Points) -> Any:

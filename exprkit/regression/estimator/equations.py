@@ -125,12 +125,15 @@ def table(
 
 def latex(formula: Expression, precision: int) -> str:
     """LaTeX with numbers of so many digits."""
+    return rounded(formula, precision).latex()
+
+
+def rounded(formula: Expression, precision: int) -> Expression:
+    """The formula with numbers of so many digits."""
     pop, params = as_parameters(parse([formula]))
-    if not pop.max_params:
-        return formula.latex()
-    rounded = np.array([[float(f"{number:.{precision}g}") for number in params[0]]])
-    short = as_constants(pop, rounded)[0]
-    return Expression(short.kinds, short.values, formula.variables).latex()
+    numbers = np.array([[float(f"{number:.{precision}g}") for number in row] for row in params])
+    short = as_constants(pop, numbers)[0]
+    return Expression(short.kinds, short.values, formula.variables)
 
 
 def latex_table(entries: Sequence[Entry], named: Sequence[Expression], precision: int) -> str:

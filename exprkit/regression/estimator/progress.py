@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from exprkit.errors import ArgumentError, brief, brought_by
 from exprkit.expressions.expression import Expression
 from exprkit.regression.budget import Ended
-from exprkit.regression.estimator.equations import draw_front
+from exprkit.regression.estimator.equations import draw_front, rounded
 
 if TYPE_CHECKING:
     from exprkit.regression.discovery import Discovery
@@ -52,6 +52,7 @@ class SearchView(NamedTuple):
     complexity: list[int]
     loss: list[float]
     equation: list[str]
+    short: list[str]  # the same, their numbers with four digits
 
 
 class Showing:
@@ -66,7 +67,7 @@ class Showing:
         self._wanted = looked_at and self._told is None
         self._search: Discovery | None = None
         self._entries: list[Entry] = []  # that ``_equations`` are of
-        self._equations: list[str] = []
+        self._equations: tuple[list[str], list[str]] = [], []
         self._begin = self._last = self._drawn = time.perf_counter()
         self._bar: Any = None
         self._display: Any = None
@@ -105,14 +106,15 @@ class Showing:
         """The search as it is."""
         search = self._search
         if search is None:
-            return SearchView("begin", 0, 0, 0.0, [], [], [])
+            return SearchView("begin", 0, 0, 0.0, [], [], [], [])
         entries = search.front.entries()
         if entries != self._entries:
-            named = (Expression(e.expression.kinds, e.expression.values, self._names) for e in entries)
-            self._entries, self._equations = entries, [str(formula) for formula in named]
+            named = [Expression(e.expression.kinds, e.expression.values, self._names) for e in entries]
+            self._entries = entries
+            self._equations = [str(formula) for formula in named], [str(rounded(formula, 4)) for formula in named]
         budget = search.budget
         return SearchView(search.stage, search.generation, budget.n_evals, budget.seconds, [e.size for e in entries],
-                          [e.loss for e in entries], list(self._equations))  # fmt: skip
+                          [e.loss for e in entries], *map(list, self._equations))  # fmt: skip
 
     def _look(self, now: float) -> None:
         if self._told is not None:
@@ -130,7 +132,7 @@ class Showing:
                 from tqdm.auto import tqdm
             self._bar = tqdm(total=self._n, leave=False, unit=" generations")
         view = self.view()
-        least = f", loss {min(view.loss):.3g}: {_shortened(view.equation[-1])}" if view.loss else ""
+        least = f", loss {min(view.loss):.3g}: {_shortened(view.short[-1])}" if view.loss else ""
         self._bar.n = min(view.generation, self._n)
         self._bar.set_description_str(view.stage + least, refresh=True)
 
@@ -174,7 +176,7 @@ def front_page(view: SearchView) -> str:
     head = f"{view.stage}: {view.n_evals:,} functions in {view.seconds:.1f} s"
     rows = "".join(
         f"<tr><td>{size}</td><td>{loss:.4g}</td><td style='text-align:left'><code>{html.escape(text)}</code></td></tr>"
-        for size, loss, text in zip(view.complexity, view.loss, view.equation, strict=True)
+        for size, loss, text in zip(view.complexity, view.loss, view.short, strict=True)
     )
     table = f"<table><tr><th>complexity</th><th>loss</th><th>equation</th></tr>{rows}</table>"
     side_by_side = "display:flex;flex-wrap:wrap;gap:1em;align-items:flex-start"
