@@ -84,13 +84,16 @@ def selected(
 ) -> int:
     """The number of the formula that ``model_selection`` means."""
     sizes = np.array([entry.size for entry in entries])
+    total = np.asarray(lengths) + parsimony * sizes
     if how == "best" and any(exact):
-        return list(exact).index(True)
+        shortest = list(exact).index(True)
+        if total[shortest] <= total.min(initial=np.inf, where=~np.asarray(exact)):  # else it has as many numbers as rows
+            return shortest
     if how == "accuracy":
         return int(np.argmin([entry.loss for entry in entries]))
     if how == "score":
         return int(np.argmax(scores(entries, floor) - parsimony))
-    return int(np.argmin(np.asarray(lengths) + parsimony * sizes))
+    return int(np.argmin(total))
 
 
 def scores(entries: Sequence[Entry], floor: float) -> np.ndarray:

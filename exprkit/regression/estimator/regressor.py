@@ -71,7 +71,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     model_selection : {"best", "mdl", "score", "accuracy"}
         Which formula predicts: "mdl", of least description length (D. J. Bartlett, H. Desmond, P. G. Ferreira,
         arXiv 2211.11461); "accuracy", of least loss; "score", where the logarithm of the loss falls most for a token;
-        "best": the shortest of those that are exact but for rounding, without such "mdl".
+        "best": the shortest of those that are exact but for rounding, if the description of all others is longer, else
+        "mdl".
     parsimony : float
         Nats that a token costs in addition when a formula is selected.
     pool_size : int
