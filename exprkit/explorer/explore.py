@@ -20,7 +20,7 @@ from exprkit.errors import ArgumentError, ExprkitError, brought_by
 from exprkit.explorer.fit_panel import FitPanel, Numbers
 from exprkit.explorer.inspectors import INSPECTORS, Subject, formula, page
 from exprkit.explorer.jobs import JobQueue, ProgressBar
-from exprkit.explorer.pages import choice, code_page, error_page, text_page
+from exprkit.explorer.pages import LOOK, STALE, TABS, choice, code_page, error_page, text_page
 from exprkit.explorer.population_panel import PopulationPanel
 from exprkit.explorer.race import RacePanel
 from exprkit.explorer.search_panel import SearchPanel
@@ -124,9 +124,11 @@ class Explorer(widgets.VBox):
         self.tabs = widgets.Tab([self.fit_panel, *self.inspectors.values(), *panels],
                                 titles=(CURVE, *INSPECTORS, POPULATION, SEARCH, RACE))  # fmt: skip
         self._fresh: set[str] = set()  # inspectors that show the expression as it is
+        self.tabs.add_class(TABS)
         self.formula, self.error, self.columns = widgets.HTMLMath(), widgets.HTML(), widgets.HTML()
         head = self._make_head(subject.text), self.columns, self.formula, self.error, self._make_options()
-        super().__init__([*head, self.tabs, self.progress_bar])
+        look = widgets.HTML(LOOK, layout=widgets.Layout(display="none"))
+        super().__init__([look, *head, self.tabs, self.progress_bar])
         self._use(points)
         if population is not None:
             self.population_panel.give(population)
@@ -198,11 +200,11 @@ class Explorer(widgets.VBox):
 
     def _select(self, text: str, params: Numbers | None) -> None:
         """An expression of the population was selected."""
-        self.queue.put("text", lambda stop: self._write(text, params))
+        self.queue.put("text", lambda stop: self._write(text, params or ()))
 
     def _example(self, text: str) -> None:
         if text:
-            self.queue.put("text", lambda stop: self._write(renamed(ek.parse(text), self._points).texts()[0]))
+            self.queue.put("text", lambda stop: self._write(renamed(ek.parse(text), self._points).texts()[0], ()))
 
     def _open(self, text: str, params: Numbers | None = None) -> None:
         """Look at an expression; an error is shown with its caret, and what was there before stays."""
@@ -210,6 +212,8 @@ class Explorer(widgets.VBox):
             subject = Subject(text, self._points, **self._options)
         except ExprkitError as error:
             self.error.value = error_page(error)
+            for old in (self.formula, self.tabs):
+                old.add_class(STALE)
         else:
             self._show(subject, params)
 
@@ -221,6 +225,8 @@ class Explorer(widgets.VBox):
     def _show(self, subject: Subject, params: Numbers | None = None) -> None:
         self._subject = subject
         self.error.value = ""
+        for current in (self.formula, self.tabs):
+            current.remove_class(STALE)
         self.formula.value = page(formula(subject))
         self.fit_panel.show(subject, params)
         self._fresh.clear()

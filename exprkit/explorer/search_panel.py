@@ -28,7 +28,7 @@ import exprkit as ek
 from exprkit.errors import brought_by
 from exprkit.explorer import drawings
 from exprkit.explorer.jobs import Progress, ProgressBar
-from exprkit.explorer.pages import CLASS, FONT, code_page, picture_page
+from exprkit.explorer.pages import CLASS, FONT, CodeView, picture_page
 from exprkit.explorer.sources import Points
 from exprkit.fitting.fitted_expression import numbered
 from exprkit.text.tokens import CONSTANT, PARAMETER
@@ -71,9 +71,10 @@ class SearchPanel(widgets.VBox):
         self.button.on_click(lambda _: self.start())
         self.rows = widgets.Select(rows=ROWS, layout=widgets.Layout(width="100%", min_width="40ch"))
         self.rows.observe(self._select, "index")
-        self.summary, self.front, self.code = (widgets.HTML() for _ in range(3))
+        self.summary, self.front, self.code = widgets.HTML(), widgets.HTML(), CodeView()
         self.summary.value = "looks for formulas of the target; a row that is clicked opens, as all other tabs show it"
-        table = widgets.VBox([self.rows], layout=widgets.Layout(overflow="auto"))
+        head = widgets.HTML(f"<pre style='font:13px monospace;margin:0'>{'size':<4}{'loss (rmse)':<12}formula</pre>")
+        table = widgets.VBox([head, self.rows], layout=widgets.Layout(overflow="auto"))
         table.add_class(CLASS)
         fields = widgets.HBox([self.seconds, self.maxsize, self.unary, self.button],
                               layout=widgets.Layout(flex_flow="row wrap"))  # fmt: skip
@@ -96,7 +97,7 @@ class SearchPanel(widgets.VBox):
         if names:
             settings["unary_operators"] = names
         self.model, self._searched = None, points
-        self.code.value = code_page(_code(points, settings))
+        self.code.show(_code(points, settings))
         self._show([], [], [])
 
         def seen(view: Any) -> bool:

@@ -13,7 +13,7 @@ from exprkit.errors import ArgumentError, DataError, ParseError
 from exprkit.text.names import in_text
 from exprkit.text.tokens import VARIABLE
 
-SAMPLE, EXHAUSTIVE, RANDOM = "the thesis's sample", "all up to a size", "random ones"
+SAMPLE, EXHAUSTIVE, RANDOM = "the thesis's sample", "the smallest ones", "random ones"
 
 
 @dataclass(frozen=True)

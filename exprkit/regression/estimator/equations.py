@@ -87,7 +87,8 @@ def selected(
     total = np.asarray(lengths) + parsimony * sizes
     if how == "best" and any(exact):
         shortest = list(exact).index(True)
-        if total[shortest] <= total.min(initial=np.inf, where=~np.asarray(exact)):  # else it has as many numbers as rows
+        others = total.min(initial=np.inf, where=~np.asarray(exact))
+        if total[shortest] <= others:  # else it has about as many numbers as there are rows
             return shortest
     if how == "accuracy":
         return int(np.argmin([entry.loss for entry in entries]))
