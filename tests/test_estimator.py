@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,14 +13,19 @@ import time
 from contextlib import redirect_stderr
 from types import SimpleNamespace
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, DataError, FileError, PopulationError
 from exprkit.regression.estimator import checkpoint, progress
+from exprkit.regression.estimator.equations import selected
+from exprkit.regression.front import Entry
 
+SMALL = {"niterations": 2, "pool_size": 30}
 QUICK = {"niterations": 3, "population_size": 40, "pool_size": 300, "maxsize": 12, "random_state": 0}
 
 
@@ -31,6 +37,10 @@ def table(n=80, noise=0.05):
 
 def regressor(**settings):
     return ek.SymbolicRegressor(**(QUICK | settings))
+
+
+def small(**settings):
+    return regressor(**(SMALL | settings))
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +56,12 @@ def bits(model):
 
 # ── a killed search goes on ──
 
-LONG = {"niterations": 13, "population_size": 60}
+LONG = {"niterations": 13, "population_size": 60, "pool_size": 60}
 KILLED = """
 import os, signal, sys
 from exprkit.regression.estimator import checkpoint, progress
+from exprkit.regression.estimator.equations import selected
+from exprkit.regression.front import Entry
 from test_estimator import LONG, regressor, table
 checkpoint.EVERY = progress.EVERY = 0.0
 def killed(view):
@@ -77,35 +89,35 @@ def test_a_killed_search_goes_on_to_the_same_bits(tmp_path):
 def test_more_generations_follow_those_of_a_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "EVERY", 0.0)
     path = str(tmp_path / "search.npz")
-    regressor(checkpoint=path).fit(*table())
-    assert bits(regressor(niterations=6, checkpoint=path).fit(*table())) == bits(regressor(niterations=6).fit(*table()))
+    small(checkpoint=path).fit(*table())
+    assert bits(small(niterations=6, checkpoint=path).fit(*table())) == bits(small(niterations=6).fit(*table()))
 
 
 def test_without_a_seed_that_of_the_checkpoint_is_taken(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "EVERY", 0.0)
     settings = {"random_state": None, "checkpoint": tmp_path / "search.npz"}
-    assert bits(regressor(**settings).fit(*table())) == bits(regressor(**settings).fit(*table()))
+    assert bits(small(**settings).fit(*table())) == bits(small(**settings).fit(*table()))
 
 
 def test_a_checkpoint_of_another_search_is_not_gone_on_with(tmp_path):
     path, (X, y) = tmp_path / "search.npz", table()
-    regressor(checkpoint=path).fit(X, y)
+    small(checkpoint=path).fit(X, y)
     before = path.read_bytes()
     for target, changed in ((y + 1, {}), (y, {"maxsize": 9}), (y, {"random_state": 1}), (y, {"guesses": ["r_k"]})):
         with pytest.raises(FileError, match="other data or settings"):
-            regressor(checkpoint=path, **changed).fit(X, target)
+            small(checkpoint=path, **changed).fit(X, target)
     assert path.read_bytes() == before
     for content in (b"nothing", before[:-50], b""):
         path.write_bytes(content)
         with pytest.raises(FileError, match="no checkpoint of a search, or is damaged"):
-            regressor(checkpoint=path).fit(X, y)
+            small(checkpoint=path).fit(X, y)
     ek.parse(["x1"]).save(path)
     with pytest.raises(FileError, match="no checkpoint of a search"):
-        regressor(checkpoint=path).fit(X, y)
+        small(checkpoint=path).fit(X, y)
     with pytest.raises(FileError, match="cannot be written"):
-        regressor(checkpoint=tmp_path / "nowhere" / "search.npz").fit(X, y)
+        small(checkpoint=tmp_path / "nowhere" / "search.npz").fit(X, y)
     with pytest.raises(ArgumentError, match=r"checkpoint must be None or the path of a file, not 3\.5"):
-        regressor(checkpoint=3.5).fit(X, y)
+        small(checkpoint=3.5).fit(X, y)
 
 
 # ── files of models ──
@@ -147,10 +159,7 @@ def test_a_model_that_is_none_is_told(model, tmp_path, name, array):
         ek.load(tmp_path / "bad.npz")
 
 
-def test_load_reads_every_file_of_exprkit_s(tmp_path):
-    x = np.linspace(0.5, 3, 20)
-    ek.exhaustive_search(x[:, None], 2 / x, max_nodes=2, progress=False).save(tmp_path / "found.npz")
-    assert ek.load(tmp_path / "found.npz").texts()
+def test_load_says_what_is_wrong_with_a_file(tmp_path):
     with pytest.raises(FileError, match=r"nothing\.npz"):
         ek.load(tmp_path / "nothing.npz")
     (tmp_path / "bad.npz").write_bytes(b"PK")
@@ -158,6 +167,15 @@ def test_load_reads_every_file_of_exprkit_s(tmp_path):
         ek.load(tmp_path / "bad.npz")
     with pytest.raises(ArgumentError, match="path"):
         ek.load(3.5)
+
+
+def test_models_are_copied_by_joblib_and_cloned_whatever_they_hold(model, tmp_path):
+    X, _ = table()
+    joblib.dump(model, tmp_path / "model.joblib")
+    assert np.array_equal(joblib.load(tmp_path / "model.joblib").predict(X), model.predict(X))
+    settings = {"checkpoint": tmp_path / "a.npz", "progress": print, "early_stop_condition": max, "guesses": ["r_k"]}
+    copy = clone(regressor(**settings))
+    assert {name: copy.get_params()[name] for name in settings} == settings and not hasattr(copy, "equations_")
 
 
 # ── functions as text ──
@@ -204,6 +222,14 @@ def test_names_that_are_no_words_are_kept_and_taken_ones_marked():
     assert again.get_best().equation == found.get_best().equation
 
 
+def test_an_exact_formula_is_selected_only_where_its_numbers_are_fewer_than_the_rows():
+    """Eight numbers give any eight rows, so that a formula with them says nothing."""
+    entries = [Entry(ek.parse(text)[0], loss, size) for text, loss, size in (("x1", 1.0, 1), ("2 * x1", 1e-30, 3))]
+    for lengths, chosen in (([-10.0, 79.0], 0), ([-10.0, -90.0], 1)):
+        assert selected(entries, lengths, "best", 0.0, [False, True], 1e-26) == chosen
+    assert selected(entries, [-10.0, -90.0], "best", 50.0, [False, True], 1e-26) == 0
+
+
 # ── what is shown ──
 
 
@@ -216,15 +242,15 @@ def test_a_terminal_shows_a_bar_after_a_while(monkeypatch):
     monkeypatch.setattr(progress, "EVERY", 0.01)
     monkeypatch.setattr(progress, "PATIENCE", 1000.0)
     with redirect_stderr(Terminal()) as shown:
-        regressor().fit(*table())
+        small().fit(*table())
     assert shown.getvalue() == "", "nobody needs to see a short one"
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
     with redirect_stderr(Terminal()) as shown:
-        regressor().fit(*table())
-    assert "generation" in shown.getvalue() and "loss" in shown.getvalue()
+        small().fit(*table())
+    assert re.search(r"(nest|regress|generation \d), loss 0\.\d+: ", shown.getvalue())
     with redirect_stderr(io.StringIO()) as shown:
-        regressor().fit(*table())
-        regressor(progress=False).fit(*table())
+        small().fit(*table())
+        small(progress=False).fit(*table())
     assert shown.getvalue() == ""
 
 
@@ -232,11 +258,11 @@ def test_a_notebook_shows_the_front_in_one_place_while_it_grows(monkeypatch):
     pages = []
     monkeypatch.setattr(progress, "in_notebook", lambda: True)
     monkeypatch.setattr(progress, "EVERY", 0.02)
-    monkeypatch.setattr(progress, "DRAWN_EVERY", 0.05)
+    monkeypatch.setattr(progress, "DRAWN_EVERY", 0.2)
     places = SimpleNamespace(update=lambda page: pages.append(page.data))
     monkeypatch.setattr("IPython.display.display", lambda page, display_id: pages.append(page.data) or places)
     with redirect_stderr(io.StringIO()):
-        found = regressor(progress=True).fit(*table())
+        found = small(progress=True).fit(*table())
     assert len(pages) > 2 and len({page.count("<tr>") for page in pages}) > 1
     assert all("data:image/png;base64," in page for page in pages)
     assert pages[-1].count("<code>") == len(found.equations_) and "sin(r_k)</code>" in pages[-1]

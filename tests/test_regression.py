@@ -238,8 +238,9 @@ def test_it_works_in_a_pipeline_a_grid_and_a_cross_validation():
     y = 2 * X[:, 0] + X[:, 1]
     small = ek.SymbolicRegressor(**QUICK)
     assert make_pipeline(MinMaxScaler(), small).fit(X, y).score(X, y) > 0.99
-    grid = GridSearchCV(small, {"maxsize": [1, 9]}, cv=2).fit(X, y)
-    assert grid.best_params_ == {"maxsize": 9}
+    steps = make_pipeline(MinMaxScaler((1, 2)), small)
+    grid = GridSearchCV(steps, {"symbolicregressor__maxsize": [1, 9]}, cv=2, n_jobs=2).fit(X, y)
+    assert grid.best_params_ == {"symbolicregressor__maxsize": 9} and grid.score(X, y) > 0.99
     assert cross_val_score(small, X, y, cv=2, n_jobs=2).min() > 0.99
 
 
