@@ -11,12 +11,12 @@ import sys
 import threading
 import time
 from contextlib import redirect_stderr
-from types import SimpleNamespace
 
 import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from jupyter_client.manager import start_new_kernel
 from sklearn.base import clone
 
 import exprkit as ek
@@ -254,18 +254,42 @@ def test_a_terminal_shows_a_bar_after_a_while(monkeypatch):
     assert shown.getvalue() == ""
 
 
-def test_a_notebook_shows_the_front_in_one_place_while_it_grows(monkeypatch):
-    pages = []
-    monkeypatch.setattr(progress, "in_notebook", lambda: True)
-    monkeypatch.setattr(progress, "EVERY", 0.02)
-    monkeypatch.setattr(progress, "DRAWN_EVERY", 0.2)
-    places = SimpleNamespace(update=lambda page: pages.append(page.data))
-    monkeypatch.setattr("IPython.display.display", lambda page, display_id: pages.append(page.data) or places)
-    with redirect_stderr(io.StringIO()):
-        found = small(progress=True).fit(*table())
-    assert len(pages) > 2 and len({page.count("<tr>") for page in pages}) > 1
-    assert all("data:image/png;base64," in page for page in pages)
-    assert pages[-1].count("<code>") == len(found.equations_) and "sin(r_k)</code>" in pages[-1]
+IN_A_NOTEBOOK = """
+import numpy as np, exprkit as ek
+X = np.random.default_rng(0).uniform(0.5, 3, (80, 2))
+model = ek.SymbolicRegressor(niterations=10**6, pool_size=30, maxsize=9, random_state=0)
+model.fit(X, X[:, 0] + np.random.default_rng(1).standard_normal(80))
+print(model.interrupted_, len(model.equations_))
+"""
+
+
+def test_a_notebook_shows_a_front_that_grows_and_its_stop_button_ends_the_search():
+    """In a real kernel: what is displayed is updated in its place, and an interrupt is answered within a second."""
+    folder = os.path.dirname(os.path.dirname(__file__))
+    kernel, client = start_new_kernel(kernel_name="python3", env=os.environ | {"PYTHONPATH": folder})
+    try:
+        request, pages, text, pressed = client.execute(IN_A_NOTEBOOK), [], "", 0.0
+        while True:
+            message = client.get_iopub_msg(timeout=120)
+            if message["parent_header"].get("msg_id") != request:
+                continue
+            kind, content = message["header"]["msg_type"], message["content"]
+            if kind in ("display_data", "update_display_data") and "text/html" in content["data"]:
+                pages.append((kind, content["data"]["text/html"]))
+            text += content.get("text", "") if kind == "stream" and content["name"] == "stdout" else ""
+            if len(pages) == 3 and not pressed:
+                pressed = time.perf_counter()
+                kernel.interrupt_kernel()
+            if kind == "status" and content["execution_state"] == "idle":
+                break
+        assert 0 < time.perf_counter() - pressed < 2.0, "a second, and the other processes of this machine"
+        assert text.split() == ["True", str(pages[-1][1].count("<code>"))]
+    finally:
+        client.stop_channels()
+        kernel.shutdown_kernel(now=True)
+    front = [page for kind, page in pages if "<code>" in page]
+    assert [kind for kind, _ in pages if kind == "update_display_data"] and len(front) >= 2
+    assert all("data:image/png;base64," in page for page in front)
 
 
 def test_a_function_sees_the_search_and_ends_it():
