@@ -45,6 +45,7 @@ PIPES = (
 )
 ROW_NUMBER = "Unnamed: "  # what pandas calls a column without a name
 DECIMAL_COMMA = r"\s*[+-]?\d+,\d+([eE][+-]?\d+)?\s*"
+MOST_MISSING = 0.2  # of a column's values, for which rows are left out
 NOISE = 0.005  # of log10(100 f): about what his measurements scatter within one pipe
 
 
@@ -201,8 +202,8 @@ def from_table(
         What becomes of other columns that are not numbers, lack some, or are a row number that pandas wrote: an error
         (of a row number: a variable), or they are left out.
     missing : {"raise", "drop"}
-        What becomes of rows that lack a value: an error, or they are left out; columns that lack most of theirs count
-        as unusable.
+        What becomes of rows that lack a value: an error, or they are left out; columns that lack more than a fifth of
+        theirs count as unusable.
 
     Raises
     ------
@@ -237,21 +238,11 @@ def from_table(
         raise DataError(
             f"the columns must be a target and others, each once: {brief(target)} of {', '.join(columns)}{hint}"
         )
-    most = 0.0 if missing == "raise" else 0.5
-    y = _numbers(table.iloc[:, columns.index(target)], target, min(2 * most, 1.0))
-    numbers, left_out = {}, []
-    for place, column in enumerate(columns):
-        try:
-            if unusable == "drop" and column.startswith(ROW_NUMBER) and column != target:
-                left_out.append(f"{column!r}: a row number")
-            elif column != target:
-                numbers[column] = _numbers(table.iloc[:, place], column, most)
-        except DataError as error:
-            if unusable == "raise":
-                raise
-            left_out.append(str(error))
+    may_lack = missing == "drop"
+    y = _numbers(table.iloc[:, columns.index(target)], target, float(may_lack))
+    numbers, left_out = _variables(table, target, unusable, MOST_MISSING * may_lack)
     if not numbers:
-        raise DataError(f"there is no column of numbers beside {target!r}: {'; '.join(left_out)}")
+        raise DataError("; ".join([f"there is no column of numbers beside {target!r}", *left_out]))
     X = np.column_stack(list(numbers.values()))
     whole = ~np.isnan(np.column_stack([X, y])).any(axis=1)
     if not whole.any():
@@ -259,6 +250,23 @@ def from_table(
     if not whole.all():
         left_out.append(f"{np.sum(~whole):,} of {len(y):,} rows, which lack a value")
     return Dataset(X[whole], y[whole], tuple(numbers), name, tuple(left_out))
+
+
+def _variables(table: Any, target: str, unusable: str, most: float) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The columns beside the target, and what is left out, each with its reason."""
+    numbers, left_out = {}, []
+    for place, column in enumerate(map(str, table.columns)):
+        if column == target:
+            continue
+        try:
+            if unusable == "drop" and column.startswith(ROW_NUMBER):
+                raise DataError(f"column {column!r}, a row number")
+            numbers[column] = _numbers(table.iloc[:, place], column, most)
+        except DataError as error:
+            if unusable == "raise":
+                raise
+            left_out.append(str(error))
+    return numbers, left_out
 
 
 def _read_csv(path: Any, pd: Any) -> Any:

@@ -291,11 +291,25 @@ def test_a_table_is_taken_without_what_cannot_be_used(tmp_path):
     frame.to_csv(tmp_path / "a.csv", sep=";", decimal=",")
     points = points_of(str(tmp_path / "a.csv"), None)
     assert points.dataset.variables == ("Temp (°C)",) and points.dataset.y.tolist() == [3, 4.5]
-    assert points.columns_page.startswith("variables: `Temp (°C)`; columns that are no numbers")
+    assert points.columns_page.startswith("variables: `Temp (°C)`\nleft out: column ")
     assert uploaded("a.csv", (tmp_path / "a.csv").read_bytes(), "y").dataset.X.tolist() == [[1.5], [2]]
     with pytest.raises(DataError, match="column 'site' holds something else"):
         points_of(str(tmp_path / "a.csv"), "site")
     assert points_of(None, None).columns_page == "x1 = r_k, x2 = log_Re"
+
+
+def test_what_of_a_table_is_left_out_is_told():
+    table = {"a": [1.0, None, 3, 4, 5], "b": list("uvwxy"), "c": [None, None, None, 1.0, 2], "d": [True] * 5,
+             "y": [1, 2, 3, 4, 5]}  # fmt: skip
+    points = points_of(table, "y")
+    assert points.dataset.X.tolist() == [[1, 1], [3, 1], [4, 1], [5, 1]] and points.dataset.y.tolist() == [1, 3, 4, 5]
+    for told in ("a, d", "column 'b' holds something else", "column 'c' lacks 3 of 5 values", "1 of 5 rows"):
+        assert told in points.columns_page
+    assert printed(points.code.replace("table,", f"{table!r},").replace("ek.", "__import__('exprkit').")) == ""
+    with pytest.raises(DataError, match="every row lacks the target 'y'"):
+        ek.data.from_table({"a": [1.0, 2], "y": [None, None]}, missing="drop")
+    with pytest.raises(DataError, match="did you mean 'speed'"):
+        ek.data.from_table({"speed": [1], "y": [1]}, "sped")
 
 
 @pytest.mark.parametrize(

@@ -311,7 +311,8 @@ def test_search_notebook_takes_tables_as_they_are(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     printed, _, n_figures = shown_by(tmp_path / "out.ipynb")
     assert "test 1.000000" in printed and n_figures == 1
-    for told in ("3 of 90 rows, which lack a value", "'pipe' holds something else than numbers", "'Unnamed: 0'",
+    for told in ("3 of 90 rows, which lack a value", "'pipe' holds something else than numbers",
+                 "'Unnamed: 0', a row number",
                  "'note' lacks 90 of 90 values", "columns: Flow (m³/s), 50% $, is rough?"):  # fmt: skip
         assert told in printed
     assert "Flow" in (tmp_path / "results" / "search.tex").read_text(encoding="utf-8")
