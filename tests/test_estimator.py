@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from contextlib import redirect_stderr
+from types import SimpleNamespace
 
 import joblib
 import numpy as np
@@ -21,9 +22,11 @@ from sklearn.base import clone
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, DataError, FileError, PopulationError
+from exprkit.regression.discovery import SearchSettings, default_operators
 from exprkit.regression.estimator import checkpoint, progress
 from exprkit.regression.estimator.equations import selected
 from exprkit.regression.front import Entry
+from exprkit.regression.sample import Sample
 
 SMALL = {"niterations": 2, "pool_size": 30}
 QUICK = {"niterations": 3, "population_size": 40, "pool_size": 300, "maxsize": 12, "random_state": 0}
@@ -59,9 +62,11 @@ def bits(model):
 LONG = {"niterations": 13, "population_size": 60, "pool_size": 60}
 KILLED = """
 import os, signal, sys
+from exprkit.regression.discovery import SearchSettings, default_operators
 from exprkit.regression.estimator import checkpoint, progress
 from exprkit.regression.estimator.equations import selected
 from exprkit.regression.front import Entry
+from exprkit.regression.sample import Sample
 from test_estimator import LONG, regressor, table
 checkpoint.EVERY = progress.EVERY = 0.0
 def killed(view):
@@ -118,6 +123,19 @@ def test_a_checkpoint_of_another_search_is_not_gone_on_with(tmp_path):
         small(checkpoint=tmp_path / "nowhere" / "search.npz").fit(X, y)
     with pytest.raises(ArgumentError, match=r"checkpoint must be None or the path of a file, not 3\.5"):
         small(checkpoint=3.5).fit(X, y)
+
+
+def test_settings_are_told_apart_by_all_they_hold_and_by_nothing_else():
+    def settings(number=3.0, **others):
+        rules = SimpleNamespace(limits={5: (1, None)}, array=np.array([1.0, number]), inner=SimpleNamespace(x="y"))
+        return SearchSettings(guesses=[rules], **others)
+
+    sample = Sample([[1.0], [2.0]], [3.0, 4.0])
+    first = checkpoint.digest(sample, settings()).tobytes()
+    same = settings(niterations=9, threads=3, early_stop=lambda loss, size: True)
+    assert checkpoint.digest(sample, same).tobytes() == first
+    for other in (settings(4.0), settings(seed=1), settings(operators=default_operators()[:3])):
+        assert checkpoint.digest(sample, other).tobytes() != first
 
 
 # ── files of models ──

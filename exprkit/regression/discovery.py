@@ -133,18 +133,18 @@ class Discovery:
         self._problem: FitProblem | None = None
         self._evolution: Evolution | None = None
         self._begun: Halfway | None = None
-        self._stages = 0  # that are done
+        self._done = 0  # stages
 
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
         stages = (self.begin, self.join, self.nest, self.regress, self.join_more, self.evolve)
         try:
-            for stage in stages[self._stages :]:
+            for stage in stages[self._done :]:
                 self.stage = stage.__name__
                 stage()
                 self._look()
                 if stage != self.evolve:  # which keeps every generation: more of them may follow another time
-                    self._stages += 1
+                    self._done += 1
                     self._kept(self)
         except Ended as ended:
             return str(ended)
@@ -153,14 +153,13 @@ class Discovery:
     def halfway(self) -> Halfway:
         """The search as it is, when ``kept`` is called."""
         evolution = None if self._evolution is None else self._evolution.state()
-        return Halfway(self._stages, self.generation, self.budget.n_evals, self.front.entries(), evolution)
+        return Halfway(self._done, self.generation, self.budget.n_evals, self.front.entries(), evolution)
 
     def resume(self, halfway: Halfway) -> None:
         """Before ``run``: go on from there, to the same bits as if there had been no end."""
-        self._begun, self._stages, self.generation = halfway, halfway.stages, halfway.generation
+        self._begun, self._done, self.generation = halfway, halfway.stages, halfway.generation
         self.budget.n_evals = halfway.n_evals
-        for entry in halfway.front:
-            self.front.offer(entry.expression, entry.loss)
+        self.front.restore(halfway.front)
 
     # ── stages ──
 

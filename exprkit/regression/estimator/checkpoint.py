@@ -47,6 +47,7 @@ import numpy as np
 
 from exprkit.errors import ArgumentError, FileError, NoSuchFileError, PopulationError, brief
 from exprkit.expressions import population_file
+from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
@@ -137,9 +138,17 @@ def digest(sample: Sample, settings: SearchSettings) -> np.ndarray:
 
 
 def _text(value: Any) -> str:
+    """All of a setting, the same in every process."""
+    if isinstance(value, ops.Operator):
+        return value.name
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, (tuple, list)):
         return f"({','.join(map(_text, value))})"
-    return value.name if isinstance(value, ops.Operator) else str(value)
+    if isinstance(value, dict):
+        return _text(list(value.items()))
+    plain = isinstance(value, (Expression, str, int, float, np.generic)) or value is None
+    return str(value) if plain else f"{type(value).__name__}{_text(vars(value))}"
 
 
 def _checked(path: Any) -> Path | None:

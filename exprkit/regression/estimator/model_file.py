@@ -35,7 +35,7 @@ from exprkit.errors import PopulationError
 from exprkit.expressions import population_file
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
-from exprkit.regression.front import Front
+from exprkit.regression.front import Entry, Front
 
 FORMAT = 1
 COLUMNS = {"loss": "f", "length": "f", "exact": "b", "numbers": "f", "errors": "f"}  # kinds of their dtypes
@@ -90,10 +90,10 @@ def _model(Model: Any, pop: Population, arrays: dict[str, np.ndarray]) -> Any:
     if not len(pop) or pop.max_params or pop.n_vars > numbers["n_features_in"]:
         raise ValueError("no formulas of its columns")
     front = Front(int(pop.n_tokens.max()), numbers["as_good_as_0"])
-    for expression, loss in zip(pop, columns["loss"].tolist(), strict=True):
-        front.offer(Expression(expression.kinds, expression.values), loss)
-    if len(front.entries()) != len(pop):
-        raise ValueError("no front")
+    if not (np.diff(pop.n_tokens) > 0).all():
+        raise ValueError("formulas that are no front")
+    formulas = [Expression(formula.kinds, formula.values) for formula in pop]
+    front.restore(map(Entry, formulas, columns["loss"].tolist(), pop.n_tokens.tolist()))
     features = arrays.get("model.features")
     model.restore(front, pop.variables, columns, numbers, None if features is None else features.astype(object))
     return model
