@@ -69,6 +69,7 @@ from exprkit.regression.front import Entry
 from exprkit.regression.sample import Sample
 from test_estimator import LONG, regressor, table
 checkpoint.EVERY = progress.EVERY = 0.0
+checkpoint.SHARE = float("inf")
 def killed(view):
     if view.stage == sys.argv[2]:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -93,6 +94,7 @@ def test_a_killed_search_goes_on_to_the_same_bits(tmp_path):
 
 def test_more_generations_follow_those_of_a_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "EVERY", 0.0)
+    monkeypatch.setattr(checkpoint, "SHARE", np.inf)
     path = str(tmp_path / "search.npz")
     small(checkpoint=path).fit(*table())
     assert bits(small(niterations=6, checkpoint=path).fit(*table())) == bits(small(niterations=6).fit(*table()))
@@ -100,6 +102,7 @@ def test_more_generations_follow_those_of_a_checkpoint(tmp_path, monkeypatch):
 
 def test_without_a_seed_that_of_the_checkpoint_is_taken(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "EVERY", 0.0)
+    monkeypatch.setattr(checkpoint, "SHARE", np.inf)
     settings = {"random_state": None, "checkpoint": tmp_path / "search.npz"}
     assert bits(small(**settings).fit(*table())) == bits(small(**settings).fit(*table()))
 

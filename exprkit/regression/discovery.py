@@ -100,7 +100,7 @@ class Halfway(NamedTuple):
     generation: int  # so many are
     n_evals: int
     front: list[Entry]
-    evolution: tuple[Population, np.ndarray, int] | None  # its ``state``
+    evolution: dict[str, np.ndarray]  # its ``state``; empty before it has begun
 
 
 class Discovery:
@@ -152,7 +152,7 @@ class Discovery:
 
     def halfway(self) -> Halfway:
         """The search as it is, when ``kept`` is called."""
-        evolution = None if self._evolution is None else self._evolution.state()
+        evolution = {} if self._evolution is None else self._evolution.state()
         return Halfway(self._done, self.generation, self.budget.n_evals, self.front.entries(), evolution)
 
     def resume(self, halfway: Halfway) -> None:
@@ -227,8 +227,8 @@ class Discovery:
             crossover=settings.crossover_probability, tournament=settings.tournament_size,
             steps=settings.optimizer_iterations, loss=settings.loss, backend=settings.backend, threads=settings.threads,
         )  # fmt: skip
-        if self._begun is not None and self._begun.evolution is not None:
-            evolution.resume(*self._begun.evolution)
+        if self._begun is not None and self._begun.evolution:
+            evolution.resume(self._begun.evolution)
             self.budget.n_evals = self._begun.n_evals  # the pool has been counted
         else:
             evolution.generation()

@@ -103,13 +103,14 @@ class Evolution:
         rows = variation.rows_of(pop, self._width)
         return self.take(rows) if len(rows.length) else None
 
-    def state(self) -> tuple[Population, np.ndarray, int]:
-        """The trees that are there, their losses, and how many generations there were."""
-        return variation.population_of(self._trees), self._loss, self.number
+    def state(self) -> dict[str, np.ndarray]:
+        """All that the next generations depend on, beside what an evolution is made with: arrays by name."""
+        return {**self._trees._asdict(), "loss": self._loss, "number": np.array(self.number)}
 
-    def resume(self, trees: Population, loss: np.ndarray, number: int) -> None:
+    def resume(self, state: dict[str, np.ndarray]) -> None:
         """Go on with what ``state`` gave."""
-        self._trees, self._loss, self.number = variation.rows_of(trees, self._width), loss, number
+        self._trees = TreeRows(*(state[name] for name in TreeRows._fields))
+        self._loss, self.number = state["loss"], int(state["number"])
 
     # ── parents ──
 

@@ -19,18 +19,17 @@ by a search of the same data and settings.
     >>> Checkpoint(path).seed
     5
 
-The file is that of a population (``ek.Population.load`` shows it): the front's formulas and behind them the trees of
-the evolution, with these arrays beside them.  What a search draws depends on its seed and on counters alone, so
-nothing else is to be kept.
+The file is that of a population, the front's formulas (``ek.Population.load`` shows them), with these arrays beside
+it.  What a search draws depends on its seed and on counters alone, so nothing else is to be kept.
 
 =====================  ==========================================================================
 array                  what it holds
 =====================  ==========================================================================
 ``search.format``      FORMAT
 ``search.digest``      SHA-256 of data and settings
-``search.numbers``     seed, stages, generation, n_evals, formulas of the front, and the evolution's
-                       number, -1 where there is none
-``search.loss``        of the front, then of the trees
+``search.numbers``     seed, stages, generation, n_evals
+``search.loss``        of the formulas
+``evolution.NAME``     ``Evolution.state``
 =====================  ==========================================================================
 """
 
@@ -56,7 +55,9 @@ from exprkit.regression.front import Entry
 from exprkit.regression.sample import Sample
 
 FORMAT = 1
-EVERY = 1.0  # seconds between two writings, which take some milliseconds
+EVERY = 1.0  # seconds between two writings, which take some milliseconds;
+SHARE = 0.05  # of the time is spent on those that take longer
+EVOLUTION = "evolution."
 FREE = {"niterations", "early_stop", "threads"}  # settings that may be others when a search goes on
 
 
@@ -77,7 +78,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: Any) -> None:
-        self._path, self._last, self._digest = _checked(path), -EVERY, np.empty(0, np.uint8)
+        self._path, self._due, self._digest = _checked(path), 0.0, np.empty(0, np.uint8)
         self._found = None if self._path is None else _read(self._path)
         self.seed = None if self._found is None else self._found[1]
 
@@ -105,25 +106,20 @@ class Checkpoint:
 
     def keep(self, search: Discovery) -> None:
         """Write how far the search is, if that was long ago."""
-        if self._path is None or time.monotonic() - self._last < EVERY:
+        begin = time.monotonic()
+        if self._path is None or begin < self._due:
             return
         halfway = search.halfway()
-        trees, loss, number = halfway.evolution or (parse([]), np.empty(0), -1)
-        numbers = [
-            search.settings.seed,
-            halfway.stages,
-            halfway.generation,
-            halfway.n_evals,
-            len(halfway.front),
-            number,
-        ]
+        numbers = [search.settings.seed, halfway.stages, halfway.generation, halfway.n_evals]
         further: dict[str, Any] = {
             "search.format": np.int64(FORMAT), "search.digest": self._digest,
             "search.numbers": np.array(numbers, np.int64),
-            "search.loss": np.concatenate([[entry.loss for entry in halfway.front], loss]),
+            "search.loss": np.array([entry.loss for entry in halfway.front], np.float64),
         }  # fmt: skip
-        population_file.save(parse([entry.expression for entry in halfway.front]) + trees, self._path, further)
-        self._last = time.monotonic()
+        further |= {f"{EVOLUTION}{name}": array for name, array in halfway.evolution.items()}
+        population_file.save(parse([entry.expression for entry in halfway.front]), self._path, further)
+        end = time.monotonic()
+        self._due = end + max(EVERY, (end - begin) / SHARE)
 
 
 def digest(sample: Sample, settings: SearchSettings) -> np.ndarray:
@@ -173,10 +169,10 @@ def _read(path: Path) -> tuple[Halfway, int, np.ndarray] | None:
 def _halfway(pop: Population, arrays: dict[str, np.ndarray]) -> tuple[Halfway, int, np.ndarray]:
     if arrays["search.format"] != FORMAT:
         raise ValueError(f"a checkpoint of another format than {FORMAT}")
-    seed, stages, generation, n_evals, n_front, number = arrays["search.numbers"].tolist()
+    seed, stages, generation, n_evals = arrays["search.numbers"].tolist()
     loss = arrays["search.loss"]
-    if loss.shape != (len(pop),) or loss.dtype != np.float64 or not 0 <= n_front <= len(pop):
+    if loss.shape != (len(pop),) or loss.dtype != np.float64:
         raise ValueError("losses that are not those of its formulas")
-    front = [Entry(pop[i], float(loss[i]), pop[i].n_tokens) for i in range(n_front)]
-    evolution = None if number < 0 else (pop[n_front:], loss[n_front:], number)
+    front = [Entry(pop[i], float(loss[i]), pop[i].n_tokens) for i in range(len(pop))]
+    evolution = {name.removeprefix(EVOLUTION): array for name, array in arrays.items() if name.startswith(EVOLUTION)}
     return Halfway(stages, generation, n_evals, front, evolution), seed, arrays["search.digest"]
