@@ -264,11 +264,10 @@ class Discovery:
             crossover=settings.crossover_probability, tournament=settings.tournament_size,
             steps=settings.optimizer_iterations, loss=settings.loss, backend=settings.backend, threads=settings.threads,
         )  # fmt: skip
+        evolution.generation()  # the blocks', which take over the numbers that are fitted
         if self._begun is not None and self._begun.evolution:
             evolution.resume(self._begun.evolution)
             self.budget.n_evals = self._begun.n_evals  # the pool has been counted
-        else:
-            evolution.generation()
         self._evolution = evolution
         for number in range(self.generation, settings.niterations):
             if number % POLISHED == 0:
