@@ -99,7 +99,7 @@ def test_a_long_text_is_cut_on_the_page_and_whole_in_the_code():
 
 
 def test_derivatives_are_those_of_the_population():
-    shown = INSPECTORS["Derivatives"](Subject("p1 * x1 ^ 2 + gamma(p2)"))
+    shown = INSPECTORS["Derivatives"](Subject("p1 * x1 ^ 2 + digamma(p2)"))
     lines = dict(line.split(": ", 1) for line in shown.content.splitlines())
     assert list(lines) == ["p1", "p2", "x1"]
     assert lines["p1"] == ek.parse("x1 ^ 2")[0].latex()

@@ -38,9 +38,18 @@ from exprkit.backends.precision import precision as precision_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole_number
 from exprkit.evaluate import inputs, tables
 from exprkit.evaluate.losses import LOSSES, OwnLoss, is_own, slope_of, spread
-from exprkit.evaluate.options import check_flag, check_number, check_offered, check_options, for_backend
+from exprkit.evaluate.options import (
+    check_flag,
+    check_number,
+    check_offered,
+    check_options,
+    check_runs,
+    check_slopes,
+    for_backend,
+)  # fmt: skip
 from exprkit.evaluate.trace import Trace, parts_of
 from exprkit.expressions.population import Population
+from exprkit.operators import defined
 from exprkit.runtime.machine import available_memory
 
 DTYPES = ("float32", "float64")
@@ -124,7 +133,7 @@ class Evaluator:
         self._choices = self._choose(X, settings, tuple(options)) if auto else {}
         self.backend = self._choices["values"].name if auto else backend
         implementation = load(self.backend)
-        self._check_place(pop)
+        check_runs(pop, self.backend)
         check_offered(self.backend, options, implementation.options)
         self.adopt = implementation.adopt
         self.X, self._give_back, self._column_name, self._unusable = inputs.data_matrix(X, pop, self.dtype, self.adopt)
@@ -140,6 +149,7 @@ class Evaluator:
         self._make_engine = lambda pop: implementation.engine(
             _written_out(pop), self.X, precision=compiler, dtype=self.dtype, threads=self.threads, **options
         )
+        self._n_operators = defined.count()  # an engine knows those that there were
         self.engine = self._make_engine(pop)
         self._make_other = lambda pop, name: Evaluator(pop, self.X, name, precision, dtype, threads, n_steps, **options)
         self._other: Evaluator | None = None
@@ -170,20 +180,16 @@ class Evaluator:
             stays as it was, as with every other error.
         """
         new = inputs.successor(pop, self.pop, self.X.shape, self._unusable)
-        self._check_place(new)
+        check_runs(new, self.backend)
         other, self._other = self._other, None
         if other is not None:
             other.update(new)
-        if not self.engine.update(_written_out(new)):
+        known, self._n_operators = self._n_operators, defined.count()
+        if known != self._n_operators or not self.engine.update(_written_out(new)):
             self.engine = self._make_engine(new)
         self.pop, self._other = new, other
         if self._X_gaps:  # it may use other columns
             self._complete_y = None
-
-    def _check_place(self, pop: Population | DevicePopulation) -> None:
-        """An error for a population on a device that the backend does not work on."""
-        if isinstance(pop, DevicePopulation) and not load(self.backend).takes_device_populations:
-            raise BackendError(f"{self.backend!r} takes populations of the host: pop.to_host(), or backend='cuda'")
 
     def evaluate(self, params: Any = None, out: Any = None, count_nonfinite: bool = False) -> Any:
         """Every expression at every data point.
@@ -342,7 +348,7 @@ class Evaluator:
         -------
         array of dtype, (n_exprs, n_points, max_params) or (n_sets, n_exprs, n_points, max_params)
             0 where an expression has fewer parameters; nan for expressions that are not ``pop.valid``
-            and for parameters inside an operator without a derivative (``gamma``).
+            and for parameters inside an operator without a derivative (``digamma``).
 
         Raises
         ------
@@ -476,6 +482,7 @@ class Evaluator:
         """
         if not isinstance(self.engine, contract.Differentiable):
             raise BackendError(f"backend {self.backend!r} makes no derivatives; backend='cpu' does")
+        check_slopes(self.pop, self.backend)
         return self.engine
 
     def _compiled(self, otherwise: str) -> contract.Compiling:

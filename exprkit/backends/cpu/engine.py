@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends import contract, objective
-from exprkit.backends.cpu import kernels, loop, reductions
+from exprkit.backends.cpu import callbacks, kernels, loop, reductions
 from exprkit.backends.cpu.levenberg_marquardt import FIT, best_of, drive_fits, fits_of, serve_fits
 from exprkit.backends.cpu.loop import CALL, SPAN, Call, programs_of, scratch_of
 from exprkit.backends.cpu.threads import WorkQueue
@@ -241,6 +241,7 @@ class Runner:
         self.program, self.n_points, self.threads, self.row_cost = program, len(X), threads, row_cost
         self.dtype = X.dtype
         self._tiles = tiles_of(X, program, library)
+        callbacks.raise_first()
         self.programs = programs_of(program, self._tiles, len(X), library, threads)
         self._plans: dict[int, Sharing] = {}  # by the number of parameter sets
         self._scratch: collections.deque[Any] = collections.deque()
@@ -264,6 +265,7 @@ class Runner:
         queue.run(call, plan.n_tasks, plan.threads, some, (params, plan, owners))
         self._scratch.append(scratch)
         self._queues[work].append(queue)
+        callbacks.raise_first()
 
     def _queue(self, work: TaskLoop) -> WorkQueue:
         """Concurrent calls have a queue each; a queue's threads do not survive a fork."""
