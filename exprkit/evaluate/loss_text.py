@@ -44,6 +44,9 @@ MOST_TOKENS = 200  # of a loss: it is walked by recursion
 SUMMED = {objective.SQUARES: "square", objective.ABSOLUTE: "absolute", objective.SUM: "sum"}
 
 
+Tokens = tuple[np.ndarray, np.ndarray]
+
+
 class LossPoints(NamedTuple):
     """What a loss knows of the data points, float64 (n_points,) each, in the host's memory."""
 
@@ -195,6 +198,22 @@ def compose(
         return known
     formula, columns = tree.formula(tree.root, n_columns)
     return Composition(formula, columns, objective.SUM, 1.0, np.zeros(len(own)), counts, n_columns)
+
+
+def fused(loss: LossText, points: LossPoints) -> tuple[Tokens, np.ndarray, bool]:
+    """The loss as a backend adds it up itself: tokens of f and columns, those, and whether the last is a weight."""
+    own = np.ones(len(points.y)) if points.w is None else points.w
+    known = [points.y, own, *points.columns.values()]
+    variable = loss.kinds == VARIABLE
+    used = [index for index in range(1, len(known) + 1) if np.any(variable & (loss.values == index))]
+    numbered = np.zeros(len(known) + 1, np.uint64)
+    numbered[used] = 1 + np.arange(len(used))
+    values = loss.values.copy()
+    values[variable] = numbered[loss.values[variable]]
+    columns = [known[index - 1] for index in used]
+    if points.w is not None:
+        columns.append(np.where(own > 0, 1.0, 0.0) if loss.names(W) else own)
+    return (loss.kinds, values), np.array(columns or [points.y]), points.w is not None
 
 
 def _recognised(tree: LossTree, counts: np.ndarray, n_columns: int, fitting: bool) -> Composition | None:

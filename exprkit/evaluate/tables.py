@@ -122,13 +122,14 @@ def with_indicators(table: Any, pop: Population) -> Any:
     made: dict[str, list[str]] = {}
     for name in wanted:
         made.setdefault(name.partition(IS)[0], []).append(name)
-    own = {}
+    own: dict[str, np.ndarray] = {}
     for column, indicators in made.items():
         if column not in names:
             continue
         words, known = words_of(table, column)[0], [name.partition(IS)[2] for name in indicators]
         if unknown := sorted(set(words) - set(known)):
-            raise DataError(f"column {column!r} has the category {unknown[0]!r}; the expressions know {', '.join(known)}")
+            here = ", ".join(known)
+            raise DataError(f"column {column!r} has the category {unknown[0]!r}; the expressions know {here}")
         own |= {name: np.array([word == category for word in words], float)
                 for name, category in zip(indicators, known, strict=True)}  # fmt: skip
     if not own:

@@ -178,7 +178,8 @@ def fit(
         X, y, weights = tables.complete(X, y, weights, on_host(pop))
     problem = FitProblem(
         X, y, weights=weights, method=method, loss=loss, link=link, columns=columns, prior=prior, delta=delta,
-        max_iter=max_iter, tol=tol, bounds=bounds, backend=backend, precision=precision, dtype=dtype, threads=threads, **options,
+        max_iter=max_iter, tol=tol, bounds=bounds, backend=backend, precision=precision, dtype=dtype, threads=threads,
+        **options,
     )  # fmt: skip
     return problem.fit(pop, init=init, restarts=restarts, seed=seed, progress=progress)
 
@@ -224,7 +225,7 @@ class FitProblem:
         self._settings = backend_of_fits(backend) if method == "lm" else backend, precision, threads, options
         self._dtype = dtype
         self._max_iter = max_iter
-        self._inner: tuple[Composition | Penalty, FitProblem] | None = None  # as what a loss of the user's own is fitted
+        self._inner: tuple[Composition | Penalty, FitProblem] | None = None  # as what a loss of one's own is fitted
         self._evaluators: dict[Any, Evaluator] = {}  # by type: float64's is for what float32 spoils
         self._targets: dict[Any, _FitTarget] = {}  # by type
 

@@ -1,4 +1,4 @@
-"""Parameters with a value for each category: ``p1[site] * x1 + p2`` has as many p1 as the column ``site`` has categories.
+"""Parameters with a value for each category: ``p1[site] * x1 + p2`` has a p1 for each that the column ``site`` has.
 
 In: a population, a table and which parameter goes by which column.  Out: a population that has, in the place of p1, the
 sum of
@@ -49,7 +49,8 @@ def in_texts(pop: Any, groups: Groups | None) -> tuple[Any, Groups]:
         return pop, known
     for parameter, word, quoted in (match for text in texts for match in GROUPED.findall(text)):
         if known.setdefault(parameter, word or quoted) != (word or quoted):
-            raise ArgumentError(f"{parameter} goes by {known[parameter]!r} and by {word or quoted!r}: use two parameters")
+            other = word or quoted
+            raise ArgumentError(f"{parameter} goes by {known[parameter]!r} and by {other!r}: use two parameters")
     if known:
         for text in texts:
             plain = GROUPED.sub("", text)
@@ -84,7 +85,8 @@ def spread(pop: Population, X: Any, groups: Groups) -> Population:
     for index, name in enumerate(parameters):
         first[index] = len(own)
         own += [f"{name}[{category}]" for category in categories[groups[name]]] if name in groups else [name]
-    pieces = {parameters.index(name): (places[column], first[parameters.index(name)]) for name, column in groups.items()}
+    numbered = {parameters.index(name): column for name, column in groups.items()}
+    pieces = {index: (places[column], first[index]) for index, column in numbered.items()}
     kinds, values, offsets = _written(pop, first, pieces)
     return Population(kinds, values, offsets, variables=variables, parameters=own, valid=pop.valid)
 

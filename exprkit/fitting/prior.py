@@ -102,19 +102,20 @@ def penalty(prior: Any, pop: Population, own: OwnGoal, points: LossPoints, n_col
         For what is no prior, and for a loss that none is added to.
     """
     if own.loss is None and own.named not in LOSSES:
-        raise ArgumentError(f"prior takes loss={' or '.join(map(repr, LOSSES))}, or a loss of your own, not {own.named!r}")
+        able = " or ".join(map(repr, LOSSES))
+        raise ArgumentError(f"prior takes loss={able}, or a loss of your own, not {own.named!r}")
     if own.named == "gaussian" and points.w is None:
-        raise ArgumentError("prior with loss='gaussian' needs weights, 1 / variance: what weighs them against each other")
+        raise ArgumentError("prior with loss='gaussian' needs weights, 1 / variance, to be weighed against")
     names = pop.parameters or tuple(f"{NUMBERED[PARAMETER]}{k + 1}" for k in range(pop.max_params))
     doubled = 2.0 if own.named == "gaussian" else 1.0  # a likelihood is half of the squares
     made = own.composed(points, n_columns, fitting=lm)
     if isinstance(prior, Mapping):
         per_parameter = 0.5 if own.loss is not None else 1.0  # of one's own loss, a logarithm of a density
-        terms = [_measured(name, pair, names, per_parameter) for name, pair in prior.items()]
+        terms: list[Term | None] = [_measured(name, pair, names, per_parameter) for name, pair in prior.items()]
     elif isinstance(prior, str):
         terms = _terms(prior, pop.parameters, doubled)
     else:
-        raise ArgumentError(f"prior must be a text over parameters, or a dict of (mean, sd) by name, not {brief(prior)}")
+        raise ArgumentError(f"prior must be a text over parameters or a dict of (mean, sd), not {brief(prior)}")
     squares = made.kind == objective.SQUARES and all(term is not None for term in terms)
     if not squares and isinstance(prior, Mapping):
         prior, squares = " + ".join(_as_text(name, pair) for name, pair in prior.items()), False

@@ -27,7 +27,17 @@ import math
 import operator
 from collections.abc import Callable
 
-from exprkit.operators.polynomials import DIGAMMA_FAR, DIGAMMA_NEAR, DIGAMMA_ROOT, NUMBERS, TEN, TWO, E, Numbers
+from exprkit.operators.polynomials import (
+    DIGAMMA_FAR,
+    DIGAMMA_NEAR,
+    DIGAMMA_ROOT,
+    LOG_OF_1_AND_UNIT,
+    NUMBERS,
+    TEN,
+    TWO,
+    E,
+    Numbers,
+)  # fmt: skip
 from exprkit.operators.simd_values import C_FUNCTIONS, Vec, unless, where
 
 HiLo = tuple[Vec, Vec]  # a double-double: a number as the sum of a high and a low part
@@ -581,6 +591,29 @@ def digamma(a: Vec) -> Vec:
     y = where(x < 3.0, near + where(low | high, 1.0 / where(low, -x, m), 0.0), y)
     r = a - a.rint()
     return where(left, where(r == 0.0, NAN, y - math.pi / tan(r * math.pi)), y)
+
+
+def huber(a: Vec, b: Vec) -> Vec:
+    """m (|a| - m / 2) with m = |a|, b at the most."""
+    z = a.abs()
+    m = z.at_most(b)
+    return m * (z - 0.5 * m)
+
+
+def pinball(a: Vec, b: Vec) -> Vec:
+    """The larger of b a and (b - 1) a."""
+    return (b * a).at_least((b - 1.0) * a)
+
+
+def logcosh(a: Vec) -> Vec:
+    """|a| + log(1 + t) - ln 2 with t = e^-2|a|: of float32 a polynomial in t, to 1e-7."""
+    z = a.abs()
+    if a.double:
+        return z + log1p(exp(z * -2.0)) - math.log(2)
+    w = (z * -2.0).at_least(-87.0)
+    n = (w * LOG2_E).rint()
+    t = _horner(n.fma(-math.log(2), w), _of(a).exp).scale(n)
+    return z + (_horner(t, LOG_OF_1_AND_UNIT) - math.log(2))
 
 
 # ── the C library's functions, a lane at a time ──────────────────────────────────────
