@@ -23,7 +23,7 @@ from exprkit.operators import defined
 
 OTHER_WORDS = {  # what arguments are called in other libraries
     "random_state": "seed", "rng": "seed", "sample_weight": "weights", "p0": "init", "x0": "init", "n_jobs": "threads",
-    "workers": "threads", "max_nfev": "max_iter", "device": "backend",
+    "workers": "threads", "max_nfev": "max_iter", "device": "backend", "verbose": "progress",
 }  # fmt: skip
 
 
