@@ -21,7 +21,7 @@ from exprkit.evaluate import options
 from exprkit.operators import defined, ops
 
 X = np.random.default_rng(0).uniform(0.1, 3, (700, 2))
-TABLES = ops.OPERATORS, ops.BY_NAME, ops.BY_CODE, ops.BY_SPELLING, ops.IN_VALUES, defined._FUNCTIONS
+TABLES = ops.BY_NAME, ops.BY_CODE, ops.BY_SPELLING, ops.IN_VALUES, defined._FUNCTIONS
 
 
 @numba.njit
@@ -47,7 +47,7 @@ def operators():
     yield
     for table, before in zip(TABLES, kept, strict=True):
         table.clear()
-        (table.extend if isinstance(table, list) else table.update)(before)
+        table.update(before)
     defined._BY_NAME.pop("by_steps"), defined._BY_CODE.clear()
     defined._BY_CODE.update({one.code: one for one in defined.definitions()})
     for forget in defined._TABLES:
@@ -132,9 +132,10 @@ def test_saved_by_name_and_missed_by_name(pop, tmp_path):
 
 
 def test_a_new_one_of_the_same_name_leaves_older_populations():
-    ek.operator("changing", numpy=lambda a: a + 1)
+    ek.operator("changing", numpy=lambda a: a + 1, cuda="a + 1 +")
     before = ek.parse("changing(x1)")
-    ek.operator("changing", numpy=lambda a: a + 2)
+    ek.operator("changing", numpy=lambda a: a + 2, cuda="a + 2")
+    assert "a + 1 +" not in opcodes.source("ieee") and "{ return a + 2; }" in opcodes.source("ieee")
     after = ek.parse("changing(x1)")
     values = [ek.Evaluator(pop, [[1.0]], "cpu").evaluate()[0, 0] for pop in (before, after)]
     assert values == [2, 3] and before.texts() == after.texts()

@@ -18,6 +18,7 @@ import numpy as np
 from exprkit.backends.device_programs.population import on_host as on_host_population
 from exprkit.errors import DataError, one_of
 from exprkit.evaluate import inputs, loss_text
+from exprkit.operators import ops
 
 LOSSES: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     # name: (what is summed over the points, how the sum and the sum of weights make the loss)
@@ -28,7 +29,7 @@ LOSSES: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "sae": ("absolute", lambda sums, weight: sums),
     "sum": ("sum", lambda sums, weight: sums),
     "r2": ("square", lambda sums, spread: 1 - sums / spread),
-    "max": ("largest", lambda largest, weight: largest),
+    ops.LARGEST: ("largest", lambda largest, weight: largest),
     "correlation": ("correlation", lambda correlation, weight: correlation),
 }
 MEANS = ("mse", "mae")

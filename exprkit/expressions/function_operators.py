@@ -15,14 +15,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, brief, listed, whole_number
+from exprkit.errors import ArgumentError, ParseError, brief, listed, whole_number
 from exprkit.operators import defined, ops
-from exprkit.text.define import check_name, intervals_of
+from exprkit.text import formulas
+from exprkit.text.define import check_name, formula_tokens, intervals_of
+from exprkit.text.names import Names
+from exprkit.text.printer import texts as texts_of
 
+LETTERS = ("a", "b", "y")  # of which a derivative is a text
 MOST_OPERANDS = 2  # an instruction has no more
 TRIED = 9  # numbers of its domain that a function is tried on
 FORM = "write it as ek.operator('name(a)', numpy=…) or ek.operator('name(a, b)', numpy=…)"
@@ -116,8 +120,6 @@ def _try(name: str, definition: Callable[..., np.ndarray], domain: tuple[ops.Int
 
 def _slopes(name: str, arity: int, derivative: Any) -> tuple[str, ...]:
     """The derivatives in exprkit's own text over a, b and y, with formulas written out."""
-    from exprkit.expressions.parser import parse
-
     if derivative is None:
         return ()
     alone = callable(derivative) or isinstance(derivative, str)
@@ -131,5 +133,25 @@ def _slopes(name: str, arity: int, derivative: Any) -> tuple[str, ...]:
             one = defined.head(row)
         if not isinstance(one, str):
             raise ArgumentError(f"operator {name!r}: a derivative is a text over a, b and y or a function")
-        texts.append(str(parse(one, variables=["a", "b", "y"], parameters=[]).expanded()[0]))
+        texts.append(_written_out(name, one))
     return tuple(texts)
+
+
+class _OneRule(NamedTuple):
+    """A derivative's tokens, as printers take them."""
+
+    kinds: np.ndarray
+    values: np.ndarray
+    offsets: np.ndarray
+    variables: tuple[str, ...] = LETTERS
+    parameters: None = None
+
+
+def _written_out(name: str, text: str) -> str:
+    """A derivative without operators that are formulas."""
+    try:
+        kinds, values = formula_tokens(text, Names(LETTERS, 0))
+    except ParseError as error:
+        raise ParseError(f"operator {name!r}, derivative: {error}") from None
+    made = formulas.expanded(kinds, values, np.array([0, len(kinds)]), formulas.user_formulas())
+    return texts_of(_OneRule(made.kinds, made.values, made.offsets))[0]

@@ -464,7 +464,7 @@ def _check_count(name: str, value: Any, most: int | None = None) -> None:
 def _check(method: str, loss: str, delta: float, max_iter: Any, tol: float) -> None:
     one_of("method", method, METHODS)
     if callable(loss):
-        raise ArgumentError("loss must be a name or a text over f and y, as \"abs(f - y)^1.5 * w\", not a function")
+        raise ArgumentError("loss must be a name or a text over f and y, as \"((f - y) / s)^2 * w\", not a function")
     one_of("loss", loss, LOSSES)
     if method != "lm" and KINDS[loss] not in (objective.SQUARES, objective.ABSOLUTE):
         able = "loss='squares', 'gaussian' or 'mae'"

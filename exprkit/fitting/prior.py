@@ -33,7 +33,7 @@ LOSSES = ("squares", "gaussian")  # that a penalty is added to, beside losses of
 Tokens = tuple[np.ndarray, np.ndarray]
 
 
-class Term(NamedTuple):
+class Summand(NamedTuple):
     """A part of the penalty: weight * (h - target)^2, or of a sum h itself."""
 
     h: Tokens  # over the parameters
@@ -50,7 +50,7 @@ class Term(NamedTuple):
 class Penalty(NamedTuple):
     """All terms, and the loss that they are added to."""
 
-    terms: tuple[Term, ...]
+    terms: tuple[Summand, ...]
     made: Composition
     constant: float  # what a likelihood of the rows has besides
 
@@ -111,7 +111,7 @@ def penalty(prior: Any, pop: Population, own: OwnGoal, points: LossPoints, n_col
     made = own.composed(points, n_columns, fitting=lm)
     if isinstance(prior, Mapping):
         per_parameter = 0.5 if own.loss is not None else 1.0  # of one's own loss, a logarithm of a density
-        terms: list[Term | None] = [_measured(name, pair, names, per_parameter) for name, pair in prior.items()]
+        terms: list[Summand | None] = [_measured(name, pair, names, per_parameter) for name, pair in prior.items()]
     elif isinstance(prior, str):
         terms = _terms(prior, pop.parameters, doubled)
     else:
@@ -125,19 +125,19 @@ def penalty(prior: Any, pop: Population, own: OwnGoal, points: LossPoints, n_col
                 f"prior={brief(prior)}: with loss={own.named!r} each term must be a square times a number; "
                 "loss='(f - y)^2 + 0' takes any"
             )
-        made, terms = own.composed_as_sum(points, n_columns), [Term(_tokens(prior, pop.parameters), 0.0, 1.0)]
+        made, terms = own.composed_as_sum(points, n_columns), [Summand(_tokens(prior, pop.parameters), 0.0, 1.0)]
     known = [term for term in terms if term is not None]
     constant = float(np.sum(np.log(2 * np.pi / np.array([term.weight for term in known])))) / 2
     return Penalty(tuple(known), made, constant if own.named == "gaussian" else 0.0)
 
 
-def _measured(name: Any, pair: Any, names: tuple[str, ...], share: float) -> Term:
+def _measured(name: Any, pair: Any, names: tuple[str, ...], share: float) -> Summand:
     """The term of a normal density."""
     if name not in names:
         hint = did_you_mean(str(name), names)
         raise ArgumentError(f"prior: there is no parameter {name!r}; there are {', '.join(names) or 'none'}{hint}")
     mean, sd = _numbers(name, pair)
-    return Term((np.array([PARAMETER]), np.array([names.index(name)])), mean, share / sd**2)
+    return Summand((np.array([PARAMETER]), np.array([names.index(name)])), mean, share / sd**2)
 
 
 def _numbers(name: str, pair: Any) -> tuple[float, float]:
@@ -165,11 +165,11 @@ def _tokens(text: str, parameters: Any) -> Tokens:
     return made.kinds, made.values
 
 
-def _terms(text: str, parameters: Any, doubled: float) -> list[Term | None]:
+def _terms(text: str, parameters: Any, doubled: float) -> list[Summand | None]:
     """The summands, each as a square; None for one that is none."""
     kinds, values = _tokens(text, parameters)
     tree = _PenaltyTree(LossText(text, kinds, values, ()), LossPoints(np.zeros(1), None, {}))
-    waiting, found = [tree.root], list[Term | None]()
+    waiting, found = [tree.root], list[Summand | None]()
     while waiting:
         node = waiting.pop()
         if node.code == ops.ADD:
@@ -181,7 +181,7 @@ def _terms(text: str, parameters: Any, doubled: float) -> list[Term | None]:
     return found
 
 
-def _square(tree: LossTree, node: Any, doubled: float) -> Term | None:
+def _square(tree: LossTree, node: Any, doubled: float) -> Summand | None:
     """The term of c (s h + t)^2."""
     with np.errstate(all="ignore"):
         scale, node = tree.without_factors(node)
@@ -190,7 +190,7 @@ def _square(tree: LossTree, node: Any, doubled: float) -> Term | None:
             return None
         s, t, h = tree.affine(inner)
         target, weight = float((-t / s)[0]), float((doubled * scale * s * s)[0])
-    return Term(tree.tokens(h), target, weight) if np.isfinite(target) and 0 < weight < np.inf else None
+    return Summand(tree.tokens(h), target, weight) if np.isfinite(target) and 0 < weight < np.inf else None
 
 
 class _PenaltyTree(LossTree):

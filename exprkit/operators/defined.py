@@ -79,7 +79,7 @@ Saved = tuple[int, str, str, tuple[ops.Interval, ...]]  # code in the tokens bes
 _LOCK = threading.Lock()
 _BY_NAME: dict[str, Definition] = {}
 _BY_CODE: dict[int, Definition] = {}
-_FUNCTIONS: dict[int, ops.Operator] = {}  # by code; they stand in the table too
+_FUNCTIONS: dict[int, ops.Operator] = {}  # by code; ``ops`` has them by code and name too
 _TABLES: list[Callable[[], None]] = []  # what forgets the tables that are made of the rows
 
 
@@ -93,7 +93,8 @@ def table_of_rows(make: Callable[..., Any]) -> Callable[..., Any]:
 def add_row(row: ops.Operator) -> ops.Operator:
     """Put an operator without a formula into the table, with a code of its own.
 
-    Of two of the same name texts mean the later one, and populations the one that they were made with.
+    Of two of the same name texts mean the later one, and populations the one that they were made with, which has no
+    CUDA text any more.
 
     Raises
     ------
@@ -105,9 +106,9 @@ def add_row(row: ops.Operator) -> ops.Operator:
         ops.ARITY.flags.writeable = True
         ops.ARITY[row.code] = row.arity
         ops.ARITY.flags.writeable = False
-        for table in (ops.BY_CODE, ops.IN_VALUES, _FUNCTIONS):
-            table[row.code] = row
-        ops.OPERATORS.append(row)
+        older = [replace(one, cuda=ops.Cuda("")) for one in functions() if one.name == row.name]
+        for one in (*older, row):  # kernels hold one text of a name
+            ops.BY_CODE[one.code] = ops.IN_VALUES[one.code] = _FUNCTIONS[one.code] = one
         ops.BY_NAME[row.name] = ops.BY_SPELLING[row.name] = row
         for forget in _TABLES:
             forget()
@@ -152,7 +153,12 @@ def count() -> int:
 
 def all_rows() -> list[Written]:
     """The table's rows and the user's."""
-    return [*ops.OPERATORS, *_BY_NAME.values()]
+    return [*table(), *_BY_NAME.values()]
+
+
+def table() -> list[ops.Operator]:
+    """The table's rows, and those of functions."""
+    return [*ops.OPERATORS, *functions()]
 
 
 def definitions() -> list[Definition]:

@@ -567,6 +567,7 @@ ADD, SUB, MUL, DIV, POW, NEG, INV = (BY_NAME[name].code for name in ("add", "sub
 POWABS, SQR, CUBE, ABS, SQRTABS, EXP, LOGABS = (
     BY_NAME[name].code for name in ("powabs", "sqr", "cube", "abs", "sqrtabs", "exp", "logabs")
 )
+LARGEST = BY_NAME["max"].name  # also what the largest error is asked for by
 CHOOSE = BY_NAME["cond"].code  # takes an operand or 0
 STRONG_MUL, STRONG_DIV = (BY_NAME[BY_CODE[code].rewrite.in_derivative or ""].code for code in (MUL, DIV))
 ARITY = np.zeros(256, np.uint8)  # by code, for compiled loops; 0 where there is no operator

@@ -23,7 +23,7 @@ import numpy as np
 
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
-from exprkit.operators.defined import table_of_rows
+from exprkit.operators.defined import table, table_of_rows
 from exprkit.runtime import slices
 from exprkit.runtime.bags import zeros
 from exprkit.runtime.jit import compiled
@@ -82,14 +82,14 @@ class _Sets(NamedTuple):
 @table_of_rows
 def no_slope() -> frozenset[tuple[int, int]]:
     """(operator's code, operand) of every derivative that is 0 everywhere."""
-    return frozenset((row.code, k) for row in ops.OPERATORS for k, text in enumerate(row.derivative) if text == "0")
+    return frozenset((row.code, k) for row in table() for k, text in enumerate(row.derivative) if text == "0")
 
 
 @table_of_rows
 def uses_of_operators() -> np.ndarray:
     """By code: what the operator's derivatives depend on."""
     uses = np.zeros(256, np.uint8)
-    for row in ops.OPERATORS:
+    for row in table():
         uses[row.code] = 0 if row.derivative else _NO_RULE | _A_OF_A | _B_OF_A | _A_OF_B | _B_OF_B
         for text, of_a, of_b in zip(row.derivative, (_A_OF_A, _A_OF_B), (_B_OF_A, _B_OF_B), strict=False):
             letters = set(re.findall(r"\b[aby]\b", text))
