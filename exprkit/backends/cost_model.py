@@ -283,8 +283,9 @@ def choose(
         if pop is not None and state.available and costs(name).code[work.fast]:
             work = counted(work, pop)
         obstacle = _obstacle(name, state, work, options, settings)
-        if costs(name).on_device and pop is not None and (lacking := defined.without_cuda(pop.user_operators())):
-            obstacle = obstacle or f"operator {lacking[0]!r} is defined without CUDA text"
+        if costs(name).on_device and pop is not None and defined.functions() and not obstacle:
+            lacking = defined.without_cuda(pop.user_operators())
+            obstacle = f"operator {lacking[0]!r} is defined without CUDA text" if lacking else ""
         own = costs(name)
         seconds = estimate(work, own, device() if own.on_device and not own.own else None) if state.available else None
         rows.append(Candidate(name, seconds, obstacle))

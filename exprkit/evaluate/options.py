@@ -75,7 +75,7 @@ def check_runs(pop: Population | DevicePopulation, name: str) -> None:
     if isinstance(pop, DevicePopulation):
         if not backend.takes_device_populations:
             raise BackendError(f"{name!r} takes populations of the host: pop.to_host(), or backend='cuda'")
-    elif backend.takes_settings and (lacking := defined.without_cuda(pop.expanded().user_operators())):
+    elif backend.takes_settings and defined.functions() and (lacking := defined.without_cuda(_codes(pop))):
         raise BackendError(
             f"backend {name!r} has no operator {lacking[0]!r}: it is defined without CUDA text; give it by cuda=, or "
             "take backend='cpu'"
@@ -84,9 +84,14 @@ def check_runs(pop: Population | DevicePopulation, name: str) -> None:
 
 def check_slopes(pop: Population | DevicePopulation, name: str) -> None:
     """An error where a backend lacks the text of an operator that stands in a derivative."""
-    if isinstance(pop, Population) and load(name).takes_settings:
-        for lacking in defined.without_cuda_slopes(pop.expanded().user_operators())[:1]:
+    if isinstance(pop, Population) and load(name).takes_settings and defined.functions():
+        for lacking in defined.without_cuda_slopes(_codes(pop))[:1]:
             raise BackendError(
                 f"backend {name!r} makes no derivatives of these expressions: operator {lacking!r}, which stands in "
                 "one, is defined without CUDA text; give it by cuda=, or take backend='cpu'"
             )
+
+
+def _codes(pop: Population) -> list[int]:
+    """The user's operators that are left where formulas are written out."""
+    return pop.expanded().user_operators()
