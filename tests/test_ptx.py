@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 import exprkit as ek
+from exprkit.backends.cases.bundles import CodeShape, shape_of
 from exprkit.backends.gpu import device
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler import assembler, operator_ptx, program
 from exprkit.backends.transpiler import engine as transpiler
 from exprkit.backends.transpiler.bundles import BundleLimits, fuse, modules
-from exprkit.backends.transpiler.program import CodeShape, Transpiled, parts, shape_of
+from exprkit.backends.transpiler.program import Transpiled, parts
 from exprkit.backends.transpiler.structures import MOST_COLUMNS, find_structures, to_compile
 from exprkit.backends.transpiler.templates import ABSOLUTE, SQUARE, SUM, VALUES
 from exprkit.errors import ArgumentError, BackendError, DataError
