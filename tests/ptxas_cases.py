@@ -99,7 +99,8 @@ def main():
                 print(n, row, flush=True)
     with asked.out.open() as file:
         rows = list(csv.DictReader(file))
-    rows.sort(key=lambda row: (TASKS.index(row["task"]), row["precision"], row["dtype"], len(row["architecture"]), row["architecture"]))  # fmt: skip
+    order = {name: place for place, name in enumerate((*TASKS, *CARDS))}
+    rows.sort(key=lambda row: (order[row["task"]], row["precision"], row["dtype"], order[row["architecture"]]))
     with asked.out.open("w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         writer.writeheader()

@@ -71,13 +71,20 @@ def _difference(inequality: Inequality, known: tuple[tuple[str, Any], ...]) -> D
 
 
 def _never(one: Difference) -> bool:
-    """Whether a polynomial can't be at most 0 (or below it) where no symbol is."""
+    """Whether a polynomial can't be at most 0 (or below it) where no symbol is: by the signs of its coefficients.
+
+    Whole numbers above 0 are written as 1 and what is more, so that ``s B - B`` is seen not to be below 0.
+    """
+    import sympy
+
     value, strict = one
+    counts = [x for x in value.free_symbols if x.is_integer and x.is_positive]
+    value = sympy.expand(value.subs({x: 1 + sympy.Symbol(f"{x}'", nonnegative=True) for x in counts}))
     if not value.free_symbols:
         return bool(value >= 0 if strict else value > 0)
     terms = value.as_ordered_terms()
     positive = all(term.is_nonnegative for term in terms)
-    return bool(positive and (strict or any(term.is_positive for term in terms)))
+    return positive and (strict or any(bool(term.is_positive) for term in terms))
 
 
 def _leaves_no_interval(differences: Sequence[Difference]) -> bool:
