@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import exprkit as ek
-from exprkit.backends.cases import bundles, fits
+from exprkit.backends.cases import bundles, fits, tuning
 from exprkit.backends.cases import interpreter as launches
 from exprkit.backends.cases.cards import CARDS
 from exprkit.backends.cases.consistency import contradictory
@@ -190,9 +190,10 @@ def test_memory_is_the_polynomial_that_is_printed():
 
 def test_choosing_loads_no_sympy():
     code = (
-        "import sys; from exprkit.backends.interpreter import engine, batches; from exprkit.backends.cases import interpreter as i;"
+        "import sys; from exprkit.backends.interpreter import engine, batches;"
+        "from exprkit.backends.cases.interpreter import VariantSet, decision;"
         "from exprkit.backends.cases.cards import CARDS; from exprkit.backends.gpu.schedule import Sizes;"
-        "d = i.decision(CARDS['sm_86'].limits, i.VariantSet(4, True)); d(Sizes(362, 9, 9, 1)); d.why(Sizes(362, 9, 9, 1));"
+        "d = decision(CARDS['sm_86'].limits, VariantSet(4, True)); d(Sizes(362, 9, 9, 1)); d.why(Sizes(362, 9, 9, 1));"
         "batches.shape_of(362, 2, itemsize=4, lanes=32, fast=True); print('sympy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
@@ -245,7 +246,7 @@ def test_what_is_asked_wrongly_is_told():
         tree.at(points=3)
     with pytest.raises(ArgumentError, match="n_points must be a whole number"):
         tree.at(n_points=-1)
-    with pytest.raises(ArgumentError, match="no variant is left: .* > 1,000 = Z_B"):
+    with pytest.raises(ArgumentError, match=r"no variant is left: .* > 1,000 = Z_B"):
         tree.at(device="sm_86", n_points=362, shared_per_block=1000).case  # noqa: B018
     with pytest.raises(ArgumentError, match="task"):
         ek.cases(POP, "squares")
@@ -289,6 +290,24 @@ def test_the_engine_launches_what_the_tree_says_and_tells_the_path(emulated):
     text = "\n".join(engine.decisions())
     assert "yes  memory of 8 vectors, columns shared, 1 threads" in text or "time of" in text
     assert text.count("    yes  ") >= 2
+
+
+def test_tuning_keeps_the_fastest_for_such_work(emulated, monkeypatch, tmp_path):
+    monkeypatch.setenv("EXPRKIT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(tuning, "MOST_SLOWER", 1.5)  # few variants: each is compiled
+    X = np.random.default_rng(0).uniform(0.5, 2, (50, 2)).astype(F4)
+    params, y = np.ones((1, 2, 1), F4), X[:, 0].copy()
+    engine, another = (
+        interpreter.Engine(ek.parse(POP), X, precision="fast", dtype=F4, device=emulated) for _ in range(2)
+    )
+    before = engine.loss_sums(params, y, None, "square")
+    found = engine.tune(params, y, None, "square", 0.01)
+    assert found.chosen in found.seconds and len(found.seconds) > 1 and found.best in found.seconds
+    assert 0 <= found.gain < 1 and f"{len(found.seconds)} variants timed" in str(found)
+    assert engine._shape(2) == another._shape(2) == found.best
+    assert engine.loss_sums(params, y, None, "square").tobytes() == before.tobytes()
+    assert "the fastest that was measured here" in "".join(another.decisions())
+    assert another._shape(3) == another._decision(False)(Sizes(50, 3, another._launcher.n_columns, 0))
 
 
 @given(n_points=st.integers(1, 10**7), n_params=st.integers(0, 8), fast=st.booleans(), itemsize=st.sampled_from([4, 8]))

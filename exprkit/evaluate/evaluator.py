@@ -40,6 +40,7 @@ from exprkit.evaluate import inputs, tables
 from exprkit.evaluate.losses import LOSSES, OwnLoss, is_own, slope_of, spread
 from exprkit.evaluate.options import check_flag, check_number, check_offered, check_options, for_backend
 from exprkit.evaluate.trace import Trace, parts_of
+from exprkit.evaluate.tune import tune
 from exprkit.expressions.population import Population
 from exprkit.runtime.machine import available_memory
 
@@ -604,6 +605,8 @@ class Evaluator:
         else:
             choices = choices[:1]
         return "\n".join([head, *(f"  {line}" for line in self.engine.decisions()), *(one.table() for one in choices)])
+
+    tune = tune
 
     def _as_asked(self) -> cost_model.Choice:
         work = self._work(self.n_points, self._empty is not None, values=True)

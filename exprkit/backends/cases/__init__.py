@@ -14,6 +14,7 @@ others, "Comprehensive Optimization of Parametric Kernels for Graphics Processin
 ``interpreter``    the variants of the interpreter, for values and losses
 ``fits``           those of the kernel that fits
 ``bundles``        layouts of the transpiler's code
+``tuning``         leaves timed on a device, and the fastest kept
 =================  ==========================================================================================
 
 A backend chooses with ``interpreter``, ``fits`` and ``bundles`` alone; SymPy is loaded when a tree is looked at.

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends import contract
+from exprkit.backends.cases import tuning
 from exprkit.backends.cases.interpreter import Decision, VariantSet, decision
 from exprkit.backends.device_programs.lowering import Lowering
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
@@ -105,6 +106,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         size = X.size * self.dtype.itemsize / 1e9
         with Needing(self.device, f"the data ({size:.3g} GB), its columns and the programs"):
             self._shapes: dict[tuple[Sizes, bool], LaunchShape] = {}
+            self._forced: LaunchShape | None = None
             self._partials = self.device.xp.empty(0, self.dtype)
             self._steps: dict[tuple[Any, ...], LossStep | None] = {}  # by how a loss is asked for; None: once so far
             self._lowering = Lowering(self.device, self.settings, self.dtype, self._positive(X))
@@ -380,8 +382,13 @@ class Engine(DeviceEngine, contract.Differentiable):
                 f"{where} memory ({shape.most_shared(sizes.n_columns, sizes.n_slots) / 1024:.3g} of "
                 f"{self.device.shared_per_block / 1024:.3g} KiB a block){asked}"
             )
-            lines += [f"    {line}" for line in decide.why(sizes)]
+            lines += [f"    {line}" for line in self._path(decide, sizes)]
         return [*lines, f"sums over a warp: {self.reduction}"]
+
+    def _path(self, decide: Decision, sizes: Sizes) -> list[str]:
+        """Why this variant: the way through the tree, or that it was measured."""
+        measured = tuning.kept(self.device, self.settings, decide.fixed, sizes) is not None
+        return ["the fastest that was measured here (tune)"] if measured else decide.why(sizes)
 
     # ── launches ─────────────────────────────────────────────────────────────────────
 
@@ -437,8 +444,41 @@ class Engine(DeviceEngine, contract.Differentiable):
         if (sizes, wide) not in self._shapes:
             if len(self._shapes) >= self.most_ready:
                 self._shapes.clear()
-            self._shapes[sizes, wide] = self._decision(wide)(sizes)
+            self._shapes[sizes, wide] = self._chosen(sizes, wide)
         return self._shapes[sizes, wide]
+
+    def _chosen(self, sizes: Sizes, wide: bool) -> LaunchShape:
+        """What is forced, what was found to be best on this device for such work, or what the tree says."""
+        if self._forced is not None:
+            return self._forced._replace(wide=wide)
+        decide = self._decision(wide)
+        return tuning.kept(self.device, self.settings, decide.fixed, sizes) or decide(sizes)
+
+    def using(self, shape: LaunchShape | None) -> None:
+        """Launch this variant from now on, None: the tree's again."""
+        self._forced = shape
+        self._shapes.clear()
+        self._forget()
+
+    def tune(self, params: Any, y: Any, weights: Any, kind: str, seconds: float) -> tuning.Tuned:
+        """Time the variants that can run here for this work, and keep the best; ``kind`` "values": of results."""
+        wide, xp = kind == "values", self.device.xp
+        sizes = Sizes(self.n_points, self.n_exprs * len(params), self._launcher.n_columns, self.programs.n_slots)
+        if wide:
+            out = xp.empty((len(params), self.n_exprs, self.n_points), self.dtype)
+            wide = (self.n_points * self.dtype.itemsize | self.device.pointer(out)) % VECTOR_BYTES == 0
+
+        def run() -> None:
+            self.evaluate(params, out) if kind == "values" else self.loss_sums(params, y, weights, kind)
+
+        decide = self._decision(wide)
+        try:
+            found = tuning.timed(self.device, decide, sizes, self.using, run, seconds)
+        finally:
+            self.using(None)
+        tuning.keep(self.device, self.settings, decide.fixed, sizes, found.best)
+        self.using(None)
+        return found
 
     def _decision(self, wide: bool) -> Decision:
         """The case discussion for this device, these numbers and what the user asks for."""
