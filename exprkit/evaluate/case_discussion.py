@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends.cases import bundles, interpreter
-from exprkit.backends.cases.tree import SYMBOLS, Cases, Subject
+from exprkit.backends.cases.tree import SYMBOLS, Cases, Discussion
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.gpu.bytecode import accumulate
 from exprkit.backends.interpreter import batches
@@ -76,7 +76,7 @@ def cases(
     return Cases(subject, {} if pop is None else _known(pop, X, subject, settings, itemsize))
 
 
-def subject_of(task: str, backend: str, settings: Precision, itemsize: int) -> Subject:
+def subject_of(task: str, backend: str, settings: Precision, itemsize: int) -> Discussion:
     """What is discussed for a task."""
     fast = settings.operators == "fast"
     if backend == "ptx":
@@ -88,7 +88,7 @@ def subject_of(task: str, backend: str, settings: Precision, itemsize: int) -> S
     return interpreter.subject(interpreter.VariantSet(itemsize, fast, wide=task == "values"), task, settings)
 
 
-def _known(pop: Any, X: Any, subject: Subject, settings: Precision, itemsize: int) -> dict[str, int]:
+def _known(pop: Any, X: Any, subject: Discussion, settings: Precision, itemsize: int) -> dict[str, int]:
     """The symbols that a population gives values to."""
     checked = inputs.population(pop)
     if isinstance(checked, DevicePopulation):

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from exprkit.backends.cases.discussion import Counter, Strategy, walk
 from exprkit.backends.cases.inequality import Constraint, Inequality, number, symbol
-from exprkit.backends.cases.tree import Subject
+from exprkit.backends.cases.tree import Discussion
 
 # Measured on an H200: data/results/h200_ptx.md
 VALUES = "values"
@@ -149,7 +149,7 @@ def shape_of(
     return laid_out(task, itemsize, walk(BundleCode(), counters(task), strategies(), values)[0])
 
 
-def subject(task: str, itemsize: int) -> Subject:
+def subject(task: str, itemsize: int) -> Discussion:
     """The discussion of a task."""
 
     def words(code: BundleCode) -> str:
@@ -160,7 +160,7 @@ def subject(task: str, itemsize: int) -> Subject:
             f"bundle{saved}"
         )
 
-    return Subject(
+    return Discussion(
         f"transpiler, {task}, {'float' if itemsize == 4 else 'double'}", BundleCode(), counters(task), strategies(),
         ("N", "i", "g", "d"), words, None, functools.partial(laid_out, task, itemsize),
     )  # fmt: skip

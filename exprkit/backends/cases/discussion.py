@@ -65,7 +65,7 @@ class Quintuple(NamedTuple):
     accepted: tuple[Counter, ...]
 
 
-class Expanded(NamedTuple):
+class Branches(NamedTuple):
     """A quintuple with its next counter taken: the two that follow, and by which strategy the second."""
 
     asked: Constraint | None
@@ -113,14 +113,14 @@ class Node:
         return 1 + max(branch.height() for branch in (self.accept, self.refuse) if branch is not None)
 
 
-def expanded(q: Quintuple) -> Expanded:
+def expanded(q: Quintuple) -> Branches:
     """Algorithm 2: take the next counter, accept it, refuse it."""
     counter, rest = q.counters[0], q.counters[1:]
     asked = counter.asks(q.code)
     system = q.system if asked is None else (*q.system, asked)
     accept = q._replace(system=system, counters=rest, accepted=(*q.accepted, counter))
     if asked is None:
-        return Expanded(None, accept, None, "")
+        return Branches(None, accept, None, "")
     left = q.strategies
     for strategy in [one for name in counter.lowered_by for one in q.strategies if one.name == name]:
         code = strategy.apply(q.code)
@@ -130,8 +130,8 @@ def expanded(q: Quintuple) -> Expanded:
         again = tuple(one for one in q.accepted if one.name in strategy.changes)
         kept = tuple(one for one in q.accepted if one not in again)
         refuse = Quintuple(code, (*q.system, asked.refused()), left, (*again, *q.counters), kept)
-        return Expanded(asked, accept, refuse, strategy.name)
-    return Expanded(asked, accept, None, "")
+        return Branches(asked, accept, refuse, strategy.name)
+    return Branches(asked, accept, None, "")
 
 
 def discuss(

@@ -28,7 +28,7 @@ import numpy as np
 
 from exprkit.backends.cases.discussion import Counter, Strategy
 from exprkit.backends.cases.inequality import Constraint, Inequality, Quantity, Values, all_of, number, symbol
-from exprkit.backends.cases.tree import KernelText, Subject
+from exprkit.backends.cases.tree import Discussion, KernelText
 from exprkit.backends.gpu.layout import VECTOR_BYTES
 from exprkit.backends.precision import Precision
 
@@ -185,7 +185,7 @@ def _words(shape: FitShape) -> str:
 def subject(
     fixed: FitVariants, arena_of: Callable[..., dict[str, Any]], kernel: Callable[[FitShape, bool, bool], KernelText],
     settings: Precision,
-) -> Subject:  # fmt: skip
+) -> Discussion:  # fmt: skip
     """The discussion of a fit; ``kernel``: the text of a shape, with rows of J or not, its arena global or not."""
 
     def shape(code: FitCode) -> FitShape:
@@ -195,7 +195,7 @@ def subject(
         rows = ", J'J by rows" if code.many else ""
         return f"{code.tangents} tangents{rows}, {_words(shape(code))}, arena in {ARENAS[code.arena]}"
 
-    return Subject(
+    return Discussion(
         f"fit, {settings.operators}, {'float' if fixed.itemsize == 4 else 'double'}", FitCode(),
         counters(fixed, arena_of), strategies(fixed), ("Z_B", "N", "m", "i", "r", "s"), words,
         lambda code: kernel(shape(code), code.many, code.arena == GLOBAL), shape,

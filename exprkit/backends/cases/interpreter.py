@@ -41,7 +41,7 @@ import numpy as np
 
 from exprkit.backends.cases.discussion import Counter, Step, Strategy, described, walk
 from exprkit.backends.cases.inequality import Constraint, Inequality, Quantity, Values, all_of, number, symbol
-from exprkit.backends.cases.tree import KernelText, Subject
+from exprkit.backends.cases.tree import Discussion, KernelText
 from exprkit.backends.gpu import opcodes
 from exprkit.backends.gpu.layout import VECTOR_BYTES
 from exprkit.backends.gpu.schedule import (
@@ -370,7 +370,7 @@ def strategies(fixed: VariantSet) -> tuple[Strategy, ...]:
     )
 
 
-def subject(fixed: VariantSet, task: str, settings: Precision) -> Subject:
+def subject(fixed: VariantSet, task: str, settings: Precision) -> Discussion:
     """The discussion of a task: ``values``, ``square``, ``absolute`` or ``sum``."""
     real = {4: "float", 8: "double"}[fixed.itemsize]
 
@@ -387,7 +387,7 @@ def subject(fixed: VariantSet, task: str, settings: Precision) -> Subject:
         where = "shared" if shape.columns_shared else "global"
         return f"{shape.tile // shape.lanes} points a thread, {shape.block} threads a block, columns in {where} memory"
 
-    return Subject(
+    return Discussion(
         f"interpreter, {task}, {settings.operators}, {real}", LayoutCode(0, 0), counters(fixed), strategies(fixed),
         ("Z_B", "Z_M", "S", "R_M", "N", "E", "c", "s"), words, text, functools.partial(code_shape, fixed), NOTES,
     )  # fmt: skip

@@ -4,12 +4,12 @@ In: a subject (counters, strategies, what a code is as text).  Out: ``Cases`` an
 
     >>> from exprkit.backends.cases.discussion import Counter, Strategy
     >>> from exprkit.backends.cases.inequality import Inequality, number, symbol
-    >>> from exprkit.backends.cases.tree import Cases, Subject
+    >>> from exprkit.backends.cases.tree import Cases, Discussion
     >>> def fits(code):
     ...     return Inequality(number(2**code, f"{2**code} bytes"), symbol("Z_B"))
     >>> memory = Counter("memory", fits, ("halve",))
     >>> halve = Strategy("halve", lambda code: code - 1 if code else None, ("memory",))
-    >>> found = Cases(Subject("a kernel", 10, [memory], [halve], ("Z_B",), lambda code: f"{2**code} threads"))
+    >>> found = Cases(Discussion("a kernel", 10, [memory], [halve], ("Z_B",), lambda code: f"{2**code} threads"))
     >>> print(found.at(shared_per_block=700).why())
     no   1024 bytes = 1,024 > 700 = Z_B, so halve
     yes  512 bytes = 512 <= 700 = Z_B
@@ -72,7 +72,7 @@ class KernelText:
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class Discussion:
     """What is discussed."""
 
     title: str
@@ -147,12 +147,12 @@ class Cases:
 
     Parameters
     ----------
-    subject : Subject
+    subject : Discussion
     known : mapping, optional
         Symbols whose values are given.
     """
 
-    def __init__(self, subject: Subject, known: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, subject: Discussion, known: Mapping[str, Any] | None = None) -> None:
         self.subject, self.known = subject, dict(known or {})
 
     @property

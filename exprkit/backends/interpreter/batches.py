@@ -25,7 +25,7 @@ import numpy as np
 from exprkit.backends import objective
 from exprkit.backends.cases.fits import MOST_TANGENTS, SMALL_ARENA, FitShape, FitVariants, shape_of
 from exprkit.backends.cases.fits import subject as subject_of
-from exprkit.backends.cases.tree import KernelText, Subject
+from exprkit.backends.cases.tree import Discussion, KernelText
 from exprkit.backends.device_programs.dependence import Foreknown
 from exprkit.backends.device_programs.translate import arrays_text, cuda_text
 from exprkit.backends.gpu import layout, opcodes
@@ -233,7 +233,7 @@ def min_blocks(shape: FitShape, fast: bool) -> int:
     return max(1, threads // (shape.warps * shape.lanes))
 
 
-def subject(settings: Precision, itemsize: int) -> Subject:
+def subject(settings: Precision, itemsize: int) -> Discussion:
     """The case discussion of a fit."""
     text, fast = dual_opcodes.source(settings.operators), settings.operators == "fast"
 
