@@ -5,7 +5,7 @@ In: a population, or sizes, or nothing; the task.  Out: ``Cases``.
     >>> import exprkit as ek
     >>> found = ek.cases(ek.parse(["p1 * x1^2 + exp(-x2)", "sqrt(x1) / x2"]), "square", precision="fast")
     >>> found.at(device="sm_86", n_points=10_860).case
-    <Case: 4 points a thread, 128 threads a block, columns in shared memory; 9 constraints>
+    <Case: 4 points a thread, 128 threads a block, columns in shared memory; 11 constraints>
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ In: what is fixed, the number of points, what an expression needs.  Out: a ``Fit
 
     >>> from exprkit.backends.cases.fits import shape_of
     >>> shape_of(10_860, 2, itemsize=4, lanes=32, fast=True)[:3]
-    (2, 3, 8)
+    (2, 3, 4)
 
 =========  ================================================================================================
 counter    accepted where
@@ -133,7 +133,7 @@ def counters(fixed: FitVariants, arena_of: Callable[..., dict[str, Any]]) -> tup
 
         time = Inequality(
             Quantity(f"time of {_words(here)}", lambda at: best(at, code.place, code.place + 1), taken),
-            Quantity("time of the best shape after it", lambda at: best(at, code.place + 1, None), rf"\min({rest})"),
+            Quantity("time of the best shape after it", lambda at: best(at, code.place + 1, None), rf"\min\{{{rest}\}}"),
         )
         return all_of(Inequality(enough, tiles) if here.warps > 1 else None, time)
 

@@ -300,7 +300,7 @@ def counters(fixed: VariantSet) -> tuple[Counter, ...]:
         name = ", ".join(f"t_{{{listed[p].vectors},{int(listed[p].columns_shared)}}}" for p in later)
         rest = Quantity(
             "time of the best layout after it", lambda at: taken.best(at, (later[0], 0), stop),
-            rf"\min({name})" if len(later) > 1 else name,
+            rf"\min\{{{name}\}}" if len(later) > 1 else name,
         )  # fmt: skip
         return Inequality(here, rest)
 
@@ -329,7 +329,7 @@ def counters(fixed: VariantSet) -> tuple[Counter, ...]:
         rest = Quantity(
             f"time of the best block after it ({', '.join(map(str, later))})",
             lambda at: taken.best(at, (code.place, code.block + 1), (code.place, len(layout.blocks))),
-            rf"\min({', '.join(name % block for block in later)})" if len(later) > 1 else name % later[0],
+            rf"\min\{{{', '.join(name % block for block in later)}\}}" if len(later) > 1 else name % later[0],
         )  # fmt: skip
         return Inequality(here, rest)
 
