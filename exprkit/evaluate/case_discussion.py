@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends.cases import bundles, interpreter
+from exprkit.backends.cases.cards import CARDS
 from exprkit.backends.cases.tree import SYMBOLS, Cases, Discussion
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.gpu.bytecode import accumulate
@@ -30,6 +31,7 @@ from exprkit.programs.lower import lower
 
 TASKS = ("values", "square", "absolute", "sum", "fit")
 DTYPES = ("float32", "float64")
+ARCHITECTURES = tuple(CARDS)
 
 
 def cases(

@@ -128,12 +128,13 @@ def counters(fixed: FitVariants, arena_of: Callable[..., dict[str, Any]]) -> tup
         rest = ", ".join(f"t_{{{one.vectors},{one.warps}}}" for one in later)
 
         def best(at: Values, first: int, stop: int | None) -> Any:
-            least = fit_times(fixed, code.tangents, at["N"])[first:stop].min(axis=0, initial=np.inf)
-            return least if len(least) > 1 else least[0]
+            found = fit_times(fixed, code.tangents, at["N"])[first:stop].min(axis=0, initial=np.inf)
+            return found if len(found) > 1 else found[0]
 
+        least = rf"\min\{{{rest}\}}"
         time = Inequality(
             Quantity(f"time of {_words(here)}", lambda at: best(at, code.place, code.place + 1), taken),
-            Quantity("time of the best shape after it", lambda at: best(at, code.place + 1, None), rf"\min\{{{rest}\}}"),
+            Quantity("time of the best shape after it", lambda at: best(at, code.place + 1, None), least),
         )
         return all_of(Inequality(enough, tiles) if here.warps > 1 else None, time)
 

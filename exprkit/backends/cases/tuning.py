@@ -119,7 +119,8 @@ def _median(device: Any, run: Callable[[], None], seconds: float) -> float:
 
 def kept(device: Any, settings: Precision, fixed: VariantSet, sizes: Sizes) -> LaunchShape | None:
     """The variant that was found to be the fastest for such work on this device, if any was."""
-    found = _all_kept(_name(device, settings)).get(_work(fixed, sizes))
+    everything = _all_kept(_name(device, settings))
+    found = everything.get(_work(fixed, sizes)) if everything else None
     return None if found is None else LaunchShape(*found)
 
 
