@@ -266,19 +266,15 @@ def emulated(tmp_path_factory):
     return EmulatedDevice(tmp_path_factory.mktemp("kernels"))
 
 
-def test_all_leaves_give_the_same_bits(emulated, monkeypatch):
+def test_all_leaves_give_the_same_bits(emulated):
     pop = ek.parse(["x1 * p1 + sqrt(x2)", "(x1 + x2) * (x1 - p1) / (x2 * x1 + 1)"])
     X = np.random.default_rng(0).uniform(0.5, 2, (37, 2)).astype(F4)
     params, y, bits = np.full((1, 2, 1), 1.5, F4), X[:, 0].copy(), set()
     leaves = {(case.shape.vectors, case.shape.columns_shared) for case in found(launches.VariantSet(4, True)).leaves}
     assert {(8, True), (1, True), (4, False), (1, False)} <= leaves
+    engine, out = interpreter.Engine(pop, X, precision="fast", dtype=F4, device=emulated), np.empty((1, 2, 37), F4)
     for vectors, shared in ((8, True), (3, True), (4, False), (1, False)):
-
-        def chosen(limits, fixed, vectors=vectors, shared=shared):
-            return lambda sizes: LaunchShape(vectors, 1, shared, 1, 4, fixed.wide)
-
-        monkeypatch.setattr(interpreter, "decision", chosen)
-        engine, out = interpreter.Engine(pop, X, precision="fast", dtype=F4, device=emulated), np.empty((1, 2, 37), F4)
+        engine.using(LaunchShape(vectors, 1, shared, 1, 4))
         engine.evaluate(params, out)
         bits.add(out.tobytes() + engine.loss_sums(params, y, None, "square").tobytes())
     assert len(bits) == 1

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import exprkit as ek
+from exprkit.backends.cases import bundles
 from exprkit.backends.cases.bundles import CodeShape, shape_of
 from exprkit.backends.gpu import device
 from exprkit.backends.interpreter import engine as interpreter
@@ -411,7 +412,7 @@ def test_small_and_large_structures_are_summed_together(options, monkeypatch):
     import test_ptx_modules
 
     texts = ["x1 + p1", "x1*x2 - " + " - ".join(f"(x1 + {k}) * (x2 - {k})" for k in range(1, 6))]
-    monkeypatch.setattr(program, "FEW", 100)
+    monkeypatch.setattr(bundles, "FEW", 100)
     monkeypatch.setattr(transpiler, "SUM_TURNS", 2)
     n_points = 1_050
     random = np.random.default_rng(3)

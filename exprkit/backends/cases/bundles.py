@@ -125,7 +125,6 @@ def strategies() -> tuple[Strategy, ...]:
     )
 
 
-@functools.lru_cache(maxsize=256)
 def shape_of(
     task: str, n_points: int, itemsize: int, small: bool = True, by_row: bool = False, indirect: bool = False
 ) -> CodeShape:
