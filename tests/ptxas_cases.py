@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import importlib
 import itertools
 import re
 import sys
@@ -76,6 +77,7 @@ def main():
     parser.add_argument("--dtypes", nargs="+", default=("float32", "float64"))
     parser.add_argument("--architectures", nargs="+", default=tuple(CARDS))
     asked = parser.parse_args()
+    importlib.import_module("cuda.core")  # before the threads do: it does not bear being imported twice at once
     done = set()
     if asked.out.exists():
         with asked.out.open() as file:
@@ -88,7 +90,7 @@ def main():
     left.sort(key=lambda one: tuple(CARDS).index(one[0]["architecture"]) not in (4, 2, 0))  # sm_90, sm_86, sm_75 first
     print(f"{len(pairs)} kernels, {len(left)} to compile", flush=True)
     with asked.out.open("a", newline="") as file, ThreadPoolExecutor(asked.workers) as pool:
-        writer = csv.DictWriter(file, FIELDS)
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         if not done:
             writer.writeheader()
         rows = pool.map(lambda one: one[0] | measured(one[1], one[0]["architecture"]), left)
