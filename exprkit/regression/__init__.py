@@ -15,6 +15,7 @@ In: X and y.  Out: ``SymbolicRegressor``, with a front of formulas from the shor
 ``confirm``     pairs of the join as formulas, at all rows
 ``generations/`` populations of trees, bred and fitted on the host or on a GPU
 ``front``       of every size the formula of least loss
+``rules/``      what a formula may be: units, constraints
 ``discovery``   all of that, one stage after the other
 ``estimator/``  what the user sees
 ==============  ===============================================================================

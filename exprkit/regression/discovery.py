@@ -30,6 +30,7 @@ The search ends where a formula is y but for rounding: there is nothing to be ga
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -50,6 +51,8 @@ from exprkit.regression.join import Partners
 from exprkit.regression.polish import hoisted, rescaled, same, simple_number, simplified
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.regress import best_pairs
+from exprkit.regression.rules.admission import Rules
+from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
 from exprkit.text.tokens import CONSTANT
 
@@ -86,6 +89,7 @@ class SearchSettings:
     seed: int = 0
     backend: str = "cpu"
     threads: int | None = None
+    rules: Rules | None = None
 
 
 def default_operators() -> tuple[ops.Operator, ...]:
@@ -130,6 +134,8 @@ class Discovery:
     def begin(self) -> None:
         mean = float(self.sample.w @ self.sample.y / self.sample.total)
         self.offer([*self._refitted([*parse([repr(mean)]), *self.settings.guesses]), *self.settings.guesses])
+        if not self.front.entries():  # a number has no units, but 0 has all
+            self.offer(parse(["0"]))
 
     def join(self) -> None:
         """Exact pairs of small pools; the first that has some is the last."""
@@ -190,6 +196,7 @@ class Discovery:
             population_size=settings.population_size, width=settings.maxsize, seed=settings.seed,
             crossover=settings.crossover_probability, tournament=settings.tournament_size,
             steps=settings.optimizer_iterations, loss=settings.loss, backend=settings.backend, threads=settings.threads,
+            rules=settings.rules,
         )  # fmt: skip
         evolution.generation()
         for number in range(settings.niterations):
@@ -217,7 +224,8 @@ class Discovery:
     # ── what all stages do ──
 
     def _pool(self, sample: Sample, most: int) -> Pool:
-        pool = Pool(sample.X, self.settings.operators, threads=self.settings.threads, go_on=self.budget.check)
+        make = Pool if self.settings.rules is None else functools.partial(RuledPool, self.settings.rules)
+        pool = make(sample.X, self.settings.operators, threads=self.settings.threads, go_on=self.budget.check)
         pool.grow(self.settings.maxsize, most)
         self.budget.count(pool.tried)
         return pool
@@ -225,6 +233,9 @@ class Discovery:
     def offer(self, formulas: Iterable[Expression]) -> None:
         """To the front, by their loss at all rows."""
         listed = [formula for formula in formulas if formula.n_tokens <= 2 * self.settings.maxsize]
+        if listed and self.settings.rules is not None:
+            fits = self.settings.rules.allow(parse(listed)).tolist()
+            listed = [formula for formula, fit in zip(listed, fits, strict=True) if fit]
         if not listed:
             return
         values = values_of(listed, self.sample.X, self.settings.threads)

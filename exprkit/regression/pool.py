@@ -23,7 +23,7 @@ Sizes are counted in tokens; ``-f`` inside of a function costs one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -82,7 +82,7 @@ class Pool:
         self, points: np.ndarray, operators: Sequence[ops.Operator], constants: Sequence[float] = (1.0, 2.0),
         threads: int | None = None, go_on: Callable[[], None] = lambda: None, anywhere: bool = True,
     ) -> None:  # fmt: skip
-        self._anywhere = anywhere
+        self._anywhere, self._points = anywhere, points
         self._n_vars, self._constants = points.shape[1], tuple(constants)
         self._unary = [row for row in operators if row.arity == 1]
         self._binary = [row for row in operators if row.arity == 2]
@@ -123,7 +123,7 @@ class Pool:
         if product is None:
             return
         room, old = most - self._n, self._n
-        monomials = Pool(self.values[: self._n_vars].T, rows, (), self._threads, self._go_on, anywhere=False)
+        monomials = self._other(rows)
         monomials.grow(4 * MONOMIAL * self._n_vars, room // 2)
         place = self._take_in(monomials)
         is_monomial = np.zeros(self._n, np.bool_)
@@ -137,6 +137,10 @@ class Pool:
                 if total - size in by_size[1]:
                     self._add(Combinations(product, some, by_size[1][total - size]), most)
         self.tried += monomials.tried
+
+    def _other(self, rows: Sequence[ops.Operator]) -> Pool:
+        """A pool of the variables alone."""
+        return Pool(self._points, rows, (), self._threads, self._go_on, anywhere=False)
 
     def _take_in(self, other: Pool) -> np.ndarray:
         """Add another pool's functions, of the same variables and fewer constants; their numbers here."""
@@ -204,7 +208,7 @@ class Pool:
         """The values of some combinations, those that are functions."""
         code = block.row.code + (NEGATED if block.negated else 0)
         if block.b is None:
-            a = block.a[begin:end]
+            a, _ = self._allowed(code, block.a[begin:end], None)
             if block.row.code not in self._powers:
                 a = a[~self.bounded[a]]
             values, fine = _unary_values(block, self.values[a])
@@ -213,12 +217,16 @@ class Pool:
         if block.once:
             wanted = a <= b if block.row.commutative else a < b
             a, b = a[wanted], b[wanted]
-        a, b = block.a[a], block.b[b]
+        a, b = self._allowed(code, block.a[a], block.b[b])
         left, right = self.values[a], self.values[b]
         with np.errstate(all="ignore"):
             values = block.row.numpy(left, right)
         fine = _check(values, left, right)
         return values[fine], _Origins(code, a[fine], b[fine])
+
+    def _allowed(self, code: int, a: np.ndarray, b: Any) -> tuple[np.ndarray, Any]:
+        """The combinations of an operator that may be made: here all."""
+        return a, b
 
     def _keep(self, values: np.ndarray, origins: _Origins, most: int) -> np.ndarray:
         """Append what is new; the numbers of all, -1 where there was no room."""
