@@ -19,6 +19,7 @@ stage                   what it does
 ``begin``               the mean, and what the user guesses
 ``join``                small pools: pairs of functions that make y exactly
 ``nest``                numbers inside of operators, by very many fits at once
+``sum``                 sums of several functions by least squares, also within an operator
 ``regress``             all pairs of a small pool by least squares, for data with noise
 ``join_more``           the same of a large pool
 ``evolve``              generations from all of that
@@ -54,12 +55,14 @@ from exprkit.regression.regress import best_pairs
 from exprkit.regression.rules.admission import Rules
 from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
+from exprkit.regression.sums.formulas import arounds, sums
 from exprkit.text.tokens import CONSTANT
 
 POINTS = 16  # at which functions of a pool are told apart
 FEWEST_POINTS = 6  # that tell two functions and two numbers from a coincidence
 STAGES = (1_000, 30_000)  # functions of the pools before the last
-NESTED = 400  # functions that templates choose from
+NESTED = 1_500  # functions that templates choose from
+SUMMED = 3_000  # functions of which terms are chosen, beside as many monomials
 PAIRED, PAIRED_WITHIN = 3_000, 1_000  # functions of which all pairs are fitted; within an operator
 PAIRED_ROWS = 128  # at which
 FITTED_ROWS = 256  # of the sample, for the fits of generations,
@@ -68,6 +71,7 @@ MANY_ROWS = 10_000  # and for those of the formulas of the front: more would kee
 BLOCKS = 400  # small functions that trees are varied with
 POLISHED = 10  # generations between two polishes of the front
 MOST_OFFERED = 24  # formulas of a generation that are looked at closer
+LONGER, NOT_BETTER, GOOD = 8, 1.05, 0.002  # when noise alone is left: tokens, ratio of losses, share of the variance
 ROUNDS = 12  # of making exact formulas shorter
 
 
@@ -121,7 +125,7 @@ class Discovery:
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
         try:
-            for stage in (self.begin, self.join, self.nest, self.regress, self.join_more, self.evolve):
+            for stage in (self.begin, self.join, self.nest, self.sum, self.regress, self.join_more, self.evolve):
                 self.stage = stage.__name__
                 stage()
                 self._look()
@@ -143,8 +147,8 @@ class Discovery:
             self._join(most)
 
     def join_more(self) -> None:
-        """Exact pairs of the whole pool, after what finds something where there is noise."""
-        if self.settings.pool_size > STAGES[-1]:
+        """Exact pairs of the whole pool, unless what has been found says that there is noise."""
+        if self.settings.pool_size > STAGES[-1] and not is_noise_left(self.front, self.sample):
             self._join(self.settings.pool_size)
 
     def _join(self, most: int) -> None:
@@ -167,9 +171,35 @@ class Discovery:
         inner = [row for row in self._unary if not is_power(row)]
         if not self.settings.pool_size:
             return
-        pool = self._pool(self._rows, min(NESTED, self.settings.pool_size))
-        found = templates.nested(pool, self._some, inner, self.settings.threads, self.budget.check, self.budget.count)
-        self.offer(found.formulas)
+        most = min(NESTED, self.settings.pool_size)
+        pool = self._pool(self._rows, most)
+        plain = self._pool(self._rows, most, [row for row in self.settings.operators if row.arity == 2], ())
+        rules = self.settings.rules
+        dimension = np.nan if rules is None or rules.free_numbers else rules.target
+        for as_shares in (True, False):
+            found = templates.nested(
+                pool, plain, self._some, inner, self.settings.threads, self.budget.check, self.budget.count, as_shares,
+                dimension,
+            )  # fmt: skip
+            self.offer(found.formulas if as_shares else self._refitted(found.formulas))
+            self._look()
+
+    def sum(self) -> None:
+        """Sums of a few functions, at all rows fitted again."""
+        if not self.settings.pool_size:
+            return
+        few = self.sample.few(min(PAIRED_ROWS, len(self.sample)), self.settings.seed)
+        pool = self._pool(few, min(SUMMED, self.settings.pool_size))
+        pool.multiply(2 * SUMMED)
+        for around in arounds(self._unary):
+            found = sums(
+                pool, few, around, self.settings.maxsize, self.settings.rules, self.settings.threads, self.budget.check
+            )
+            self.budget.count(len(pool))
+            for k in range(0, len(found), 64):
+                self.offer(self._refitted(found[k : k + 64]))
+                self.budget.check()
+            self._look()
 
     def regress(self) -> None:
         """The best pairs by least squares; refitted in the terms of y and all rows."""
@@ -223,9 +253,12 @@ class Discovery:
 
     # ── what all stages do ──
 
-    def _pool(self, sample: Sample, most: int) -> Pool:
+    def _pool(
+        self, sample: Sample, most: int, operators: Sequence[ops.Operator] = (), constants: Sequence[float] = (1.0, 2.0)
+    ) -> Pool:
         make = Pool if self.settings.rules is None else functools.partial(RuledPool, self.settings.rules)
-        pool = make(sample.X, self.settings.operators, threads=self.settings.threads, go_on=self.budget.check)
+        rows = operators or self.settings.operators
+        pool = make(sample.X, rows, constants, threads=self.settings.threads, go_on=self.budget.check)
         pool.grow(self.settings.maxsize, most)
         self.budget.count(pool.tried)
         return pool
@@ -315,6 +348,14 @@ def pair_numbers(f: np.ndarray, h: np.ndarray, form: links.Form, y: np.ndarray) 
         return None
     a, b = np.linalg.lstsq(columns * scale, v, rcond=None)[0] * scale
     return (float(a), float(b)) if np.isfinite([a, b]).all() and b != 0 else None
+
+
+def is_noise_left(front: Front, sample: Sample) -> bool:
+    """Whether formulas that are nearly as long as may be are no better than shorter ones, which are good already."""
+    mean = float(sample.w @ sample.y / sample.total)
+    good = GOOD * float(sample.w @ (sample.y - mean) ** 2 / sample.total)
+    before = [entry.loss for entry in front.entries() if entry.size <= front.maxsize - LONGER]
+    return bool(before) and front.floor < front.least < good and min(before) < NOT_BETTER * front.least
 
 
 def _simpler(formula: Expression) -> list[Expression]:

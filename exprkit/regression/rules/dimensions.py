@@ -57,10 +57,14 @@ def law_of(code: int) -> Law:
     p, q = _grows(lambda k: row.numpy(k * a, b)), _grows(lambda k: row.numpy(a, k * b))
     if p is not None and q is not None:
         return Law(SCALES, p, q)
-    if all(_grows(lambda k, e=e: row.numpy(k * a, e)) == e for e in (0.5, 2.0, 3.0)):
+    if all(_grows(functools.partial(_power, row, e)) == e for e in (0.5, 2.0, 3.0)):
         return Law(POWER, 0, 0)
     both = _grows(lambda k: row.numpy(k * a, k * b))
     return Law(FREE, 0, 0) if both is None else Law(ALIKE, both, 0)
+
+
+def _power(row: ops.Operator, exponent: float, k: float) -> Any:
+    return row.numpy(k * _AT, exponent)
 
 
 def _grows(values: Callable[[float], Any]) -> float | None:

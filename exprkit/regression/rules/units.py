@@ -32,8 +32,8 @@ DERIVED = {
     "g": "kg", "Hz": "s^-1", "N": "kg*m/s^2", "Pa": "N/m^2", "J": "N*m", "W": "J/s", "C": "A*s", "V": "W/A",
     "F": "C/V", "Ohm": "V/A", "Ω": "V/A", "S": "A/V", "Wb": "V*s", "T": "Wb/m^2", "H": "Wb/A", "lm": "cd",
     "lx": "lm/m^2", "Bq": "s^-1", "Gy": "J/kg", "Sv": "J/kg", "kat": "mol/s", "eV": "J", "bar": "Pa", "L": "m^3",
-    "l": "m^3", "minute": "s", "h": "s", "day": "s", "yr": "s", "AU": "m", "pc": "m", "u": "kg", "rad": "1", "sr": "1", "deg": "1",
-    "percent": "1", "%": "1",
+    "l": "m^3", "minute": "s", "h": "s", "day": "s", "yr": "s", "AU": "m", "pc": "m", "u": "kg", "rad": "1", "sr": "1",
+    "deg": "1", "percent": "1", "%": "1",
 }  # fmt: skip
 PREFIXES = ("da", *"QRYZEPTGMkhdcmuµnpfazyrq")
 LARGEST = 100  # exponent

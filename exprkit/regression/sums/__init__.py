@@ -1,0 +1,9 @@
+"""Sums: several functions of a pool with a number before each, by least squares.
+
+In: a pool, the sample.  Out: formulas of a few terms, also under a root or below a fraction line.
+
+=============  ==============================================================
+``selection``  of every size the sets of functions of least error
+``formulas``   what is a term, and the sets as formulas
+=============  ==============================================================
+"""
