@@ -21,7 +21,8 @@ stage                   what it does
 ``nest``                numbers inside of operators, by very many fits at once
 ``sum``                 sums of several functions by least squares, also within an operator
 ``regress``             all pairs of a small pool by least squares, for data with noise
-``join_more``           the same of a large pool
+``nest_more``           numbers inside of operators within a logarithm
+``join_more``           exact pairs of a large pool
 ``evolve``              generations from all of that
 ``polish``              every formula of the front without one of its numbers, or with a simpler one
 ======================  ===============================================================================
@@ -55,7 +56,8 @@ from exprkit.regression.regress import best_pairs
 from exprkit.regression.rules.admission import Rules
 from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
-from exprkit.regression.sums.formulas import arounds, sums
+from exprkit.regression.sums.formulas import Around, arounds, sums
+from exprkit.regression.sums.inside import is_logarithm, terms_inside
 from exprkit.text.tokens import CONSTANT
 
 POINTS = 16  # at which functions of a pool are told apart
@@ -63,6 +65,7 @@ FEWEST_POINTS = 6  # that tell two functions and two numbers from a coincidence
 STAGES = (1_000, 30_000)  # functions of the pools before the last
 NESTED = 1_500  # functions that templates choose from
 SUMMED = 3_000  # functions of which terms are chosen, beside as many monomials
+WITH_NUMBERS = 24  # functions that a number stands before within an operator
 PAIRED, PAIRED_WITHIN = 3_000, 1_000  # functions of which all pairs are fitted; within an operator
 PAIRED_ROWS = 128  # at which
 FITTED_ROWS = 256  # of the sample, for the fits of generations,
@@ -115,6 +118,7 @@ class Discovery:
     ) -> None:  # fmt: skip
         self.sample, self.settings, self.budget, self._shown = sample, settings, budget, shown
         self.front = front or Front(settings.maxsize, sample.floor)
+        self.front.rows = sample.total
         self.stage, self._exact = "", False
         self._unary = [row for row in settings.operators if row.arity == 1]
         self._rows, self._some, self._many = (
@@ -125,7 +129,16 @@ class Discovery:
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
         try:
-            for stage in (self.begin, self.join, self.nest, self.sum, self.regress, self.join_more, self.evolve):
+            for stage in (
+                self.begin,
+                self.join,
+                self.nest,
+                self.sum,
+                self.regress,
+                self.nest_more,
+                self.join_more,
+                self.evolve,
+            ):
                 self.stage = stage.__name__
                 stage()
                 self._look()
@@ -171,18 +184,37 @@ class Discovery:
         inner = [row for row in self._unary if not is_power(row)]
         if not self.settings.pool_size:
             return
-        most = min(NESTED, self.settings.pool_size)
-        pool = self._pool(self._rows, most)
-        plain = self._pool(self._rows, most, [row for row in self.settings.operators if row.arity == 2], ())
-        rules = self.settings.rules
-        dimension = np.nan if rules is None or rules.free_numbers else rules.target
         for as_shares in (True, False):
-            found = templates.nested(
-                pool, plain, self._some, inner, self.settings.threads, self.budget.check, self.budget.count, as_shares,
-                dimension,
-            )  # fmt: skip
-            self.offer(found.formulas if as_shares else self._refitted(found.formulas))
-            self._look()
+            self._nest(inner, as_shares, None)
+
+    def nest_more(self) -> None:
+        """The same within a logarithm, whose errors are shares of what it is taken of."""
+        inner = [row for row in self._unary if not is_power(row)]
+        for outer in inner if self.settings.pool_size and not is_noise_left(self.front, self.sample) else []:
+            if is_logarithm(outer):
+                self._nest(inner, True, outer)
+
+    def _nest(self, inner: list[ops.Operator], as_shares: bool, outer: ops.Operator | None) -> None:
+        v = self._some.y if outer is None else links.undone(outer, self._some.y)
+        rules = self.settings.rules
+        dimension = None if rules is None else rules.behind(outer)
+        if v is None or (rules is not None and dimension is None):
+            return
+        most = min(NESTED, self.settings.pool_size)
+        binary = [row for row in self.settings.operators if row.arity == 2]
+        powers = [row for row in binary if row.code in (ops.MUL, ops.DIV)] + [
+            row for row in self._unary if is_power(row)
+        ]
+        if not binary:
+            return
+        pools = [self._pool(self._rows, most), *(self._pool(self._rows, most, rows, ()) for rows in (powers, binary))]
+        found = templates.nested(
+            pools, self._some.of(v), inner, self.settings.threads, self.budget.check, self.budget.count, as_shares,
+            np.nan if rules is None or rules.free_numbers or dimension is None else dimension,
+        ).formulas  # fmt: skip
+        around = Around(outer, False)
+        self.offer(found if as_shares and outer is None else self._refitted([around.expression(one) for one in found]))
+        self._look()
 
     def sum(self) -> None:
         """Sums of a few functions, at all rows fitted again."""
@@ -191,9 +223,20 @@ class Discovery:
         few = self.sample.few(min(PAIRED_ROWS, len(self.sample)), self.settings.seed)
         pool = self._pool(few, min(SUMMED, self.settings.pool_size))
         pool.multiply(2 * SUMMED)
+        binary = [row for row in self.settings.operators if row.arity == 2]
+        plain = self._pool(few, WITH_NUMBERS, binary, ()) if binary else pool
+        inner = templates.without_multiples(plain, WITH_NUMBERS)
+        inside = terms_inside(plain.values[inner], [plain.tree(i) for i in inner], self.settings.operators)
         for around in arounds(self._unary):
             found = sums(
-                pool, few, around, self.settings.maxsize, self.settings.rules, self.settings.threads, self.budget.check
+                pool,
+                few,
+                around,
+                self.settings.maxsize,
+                inside,
+                self.settings.rules,
+                self.settings.threads,
+                self.budget.check,
             )
             self.budget.count(len(pool))
             for k in range(0, len(found), 64):
@@ -245,11 +288,12 @@ class Discovery:
         """Every formula without one of its numbers, or with a simple one; fitted until nothing moves."""
         entries = self.front.entries()
         self.offer(self._refitted([entry.expression for entry in entries]))
-        simpler = [formula for entry in self.front.entries() for formula in _simpler(entry.expression)]
+        found = [entry.expression for entry in self.front.entries()]
+        simpler = [other for formula in found for same in (formula, *rescaled(formula)) for other in _simpler(same)]
         for k in range(0, len(simpler), 64):
             self.budget.check()
             part = simpler[k : k + 64]
-            self.offer([*part, *self._refitted(part)])
+            self.offer([*part, *self._refitted(part), *self._refitted(part, held=_is_plain)])
 
     # ── what all stages do ──
 
@@ -319,8 +363,10 @@ class Discovery:
         few = self.sample.few(pool.values.shape[1], self.settings.seed)
         return few.y
 
-    def _refitted(self, formulas: Sequence[Expression]) -> list[Expression]:
-        """With the numbers of least loss, begun at those that they have."""
+    def _refitted(
+        self, formulas: Sequence[Expression], held: Callable[[float], bool] | None = None
+    ) -> list[Expression]:
+        """With the numbers of least loss, begun at those that they have; those that are held stay."""
         if not formulas:
             return []
         if self._problem is None:
@@ -328,7 +374,7 @@ class Discovery:
                 self._many.X, self._many.y, weights=self._many.w, loss=self.settings.loss, max_iter=100, tol=1e-15,
                 backend="cpu", dtype="float64", threads=self.settings.threads,
             )  # fmt: skip
-        pop, params = as_parameters(parse(list(formulas)))
+        pop, params = as_parameters(parse(list(formulas)), held)
         if not pop.max_params:
             return list(formulas)
         self.budget.count(len(pop))
@@ -367,6 +413,10 @@ def _simpler(formula: Expression) -> list[Expression]:
         changes.append({place: simple_number(numbers[place], close) for place in places})
     made = [simplified(_with_numbers(formula, change)) for change in changes if change]
     return [other for other in made if not same(other, formula)]
+
+
+def _is_plain(number: float) -> bool:
+    return simple_number(number, 1e-13) == number
 
 
 def _nearby(number: float) -> list[float]:

@@ -12,7 +12,7 @@ f and h being small functions and u an operator that is no power.
     >>> sample = Sample(X, X[:, 0] / (np.exp(0.7 * X[:, 0] / X[:, 1]) - 1))
     >>> pool = Pool(sample.X, rows(["*", "/", "exp"]), constants=[1.0])
     >>> pool.grow(3, most=100)
-    >>> bool(sample.is_exact(nested(pool, pool, sample, rows(["exp"])).values).any())
+    >>> bool(sample.is_exact(nested([pool] * 3, sample, rows(["exp"])).values).any())
     True
 
 For a given c the best a and b are a linear regression, which ``regress`` does for all pairs of f and ``u(c h)`` at
@@ -39,13 +39,14 @@ from exprkit.regression.regress import regressed
 from exprkit.regression.rules.admission import are_alike
 from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
+from exprkit.regression.sums.inside import is_symmetric
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 ROWS = 48  # of the sample, for the regressions
 STEP = 0.25  # of the grid's decades
 GRID = 10.0 ** np.arange(-6, 1.01, STEP)  # of c times the usual size of h
 USUAL = 10.0 ** np.arange(-2, 1.01, STEP)  # the same where errors count as they are: less would be lost in noise
-OUTSIDE, INSIDE = (60, 12), (120, 700)  # functions f and h: most f with the first h, the first f with more h
+OUTSIDE, INSIDE = ((40, 30), 16), (120, 600)  # functions f (powers, any) and h: all f with the first h, some with more
 BEST, GIVEN = 300, 40  # formulas whose c is searched for, and that are handed over
 HALVINGS = 60  # of the interval that c is in, by the golden section
 
@@ -58,16 +59,16 @@ class Nested(NamedTuple):
 
 
 def nested(
-    pool: Pool, inner: Pool, sample: Sample, unary: Sequence[ops.Operator], threads: int | None = None,
+    pools: Sequence[Pool], sample: Sample, unary: Sequence[ops.Operator], threads: int | None = None,
     go_on: Callable[[], None] = lambda: None, count: Callable[[int], None] = lambda n: None, as_shares: bool = True,
     dimension: float = np.nan,
 ) -> Nested:  # fmt: skip
-    """The best of all pairs of the first functions of two pools, which need not be made for this sample.
+    """The best of all pairs of the first functions of some pools, which need not be made for this sample.
 
     Parameters
     ----------
-    pool, inner : Pool
-        Most f are tried with the first h of the one, the first f with more h of the other.
+    pools : three of them
+        Of any functions, of products of powers (f), and of functions of variables alone (h).
     as_shares : bool
         Whether errors count as shares of y, or as they are.
     dimension : float
@@ -77,11 +78,12 @@ def nested(
     if not len(sample) or (sample.y == 0).any() or not unary:
         return nothing
     few = sample.few(min(ROWS, len(sample)), 0)
-    wanted = (dimension, np.nan if np.isnan(dimension) else 0.0, np.nan if np.isnan(dimension) else 0.0)
-    parts = [
-        [some.tree(i) for i in without_multiples(some, most, unit)]
-        for some, most, unit in zip((pool, pool, inner), (OUTSIDE[0], *INSIDE), wanted, strict=True)
-    ]
+    anything, powers, plain = pools
+    inside = np.nan if np.isnan(dimension) else 0.0
+    chosen = [*((pool, most, dimension) for pool, most in zip((powers, anything), OUTSIDE[0], strict=True)),
+              (anything, INSIDE[0], inside), (plain, INSIDE[1], inside)]  # fmt: skip
+    parts = [[pool.tree(i) for i in without_multiples(pool, most, unit)] for pool, most, unit in chosen]
+    parts = [parts[0] + parts[1], *parts[2:]]
     trees = [tree for part in parts for tree in part]
     values = _values(trees, few.X, threads)
     ends = np.cumsum([len(part) for part in parts])
@@ -89,7 +91,7 @@ def nested(
     work = _Work(few.y, weight / weight.sum(), GRID if as_shares else USUAL, threads, go_on, count)
     tried = [
         _tried(values[: min(most, ends[0])], values[begin:end], int(begin), unary, work)
-        for most, begin, end in zip(OUTSIDE, ends[:2], ends[1:], strict=True)
+        for most, begin, end in zip((sum(OUTSIDE[0]), OUTSIDE[1]), ends[:2], ends[1:], strict=True)
     ]
     best = sorted((one for some in tried for one in some), key=lambda one: one.error)[:BEST]
     if not best:
@@ -117,7 +119,7 @@ class _Work(NamedTuple):
     grid: np.ndarray
     threads: int | None
     go_on: Callable[[], None]
-    count: Callable[[int], None]
+    tried: Callable[[int], None]  # counts
 
 
 class _Tried(NamedTuple):
@@ -142,7 +144,7 @@ def _tried(f: np.ndarray, h: np.ndarray, first: int, unary: Sequence[ops.Operato
         columns = np.concatenate([columns, 1 / columns])
     starts = np.append(np.flatnonzero(np.diff(made.group, prepend=-1)), len(inside))
     best = regressed(columns, inside, np.ones(len(work.y)), work.weight, starts, work.threads, work.go_on)
-    work.count(len(columns) * len(inside))
+    work.tried(len(columns) * len(inside))
     order = np.argsort(best.error, axis=None, kind="stable")[:BEST]
     found = []
     for place in order[np.isfinite(best.error.ravel()[order])].tolist():
@@ -204,7 +206,7 @@ def _inside(values: np.ndarray, unary: Sequence[ops.Operator], grid: np.ndarray)
     blocks: list[np.ndarray] = []
     group, rows, cs, tree = [], [], [], []
     for number, row in enumerate(unary):
-        signs = (1.0,) if _is_symmetric(row) else (1.0, -1.0)
+        signs = (1.0,) if is_symmetric(row.numpy) else (1.0, -1.0)
         for j, h in enumerate(values):
             c = np.concatenate([sign * grid for sign in signs]) / max(float(np.median(np.abs(h))), 1e-300)
             with np.errstate(all="ignore"):
@@ -218,13 +220,6 @@ def _inside(values: np.ndarray, unary: Sequence[ops.Operator], grid: np.ndarray)
             tree += [j] * int(fine.sum())
     together = np.concatenate(blocks) if blocks else np.empty((0, values.shape[1]))
     return together, _InnerValues(np.array(group), rows, np.array(cs), np.array(tree))
-
-
-def _is_symmetric(row: ops.Operator) -> bool:
-    """Whether the sign of the operand changes no more than that of the result."""
-    a = np.array([0.3, 0.7, 0.9])
-    with np.errstate(all="ignore"):
-        return bool(np.array_equal(np.abs(row.numpy(a)), np.abs(row.numpy(-a))))
 
 
 def without_multiples(pool: Pool, most: int, dimension: float = np.nan) -> list[int]:

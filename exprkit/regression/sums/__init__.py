@@ -4,6 +4,7 @@ In: a pool, the sample.  Out: formulas of a few terms, also under a root or belo
 
 =============  ==============================================================
 ``selection``  of every size the sets of functions of least error
+``inside``     terms with a number inside of an operator
 ``formulas``   what is a term, and the sets as formulas
 =============  ==============================================================
 """

@@ -36,6 +36,7 @@ from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.rules.admission import Rules, are_alike
 from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
+from exprkit.regression.sums.inside import Terms
 from exprkit.regression.sums.selection import Chosen, selected
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
@@ -60,7 +61,7 @@ class Around(NamedTuple):
     def value(self, v: np.ndarray) -> np.ndarray:
         """Of the whole."""
         v = 1 / v if self.over else v
-        return v if self.outer is None else self.outer.numpy(v)  # type: ignore[no-any-return]
+        return v if self.outer is None else self.outer.numpy(v)
 
     def expression(self, total: Expression) -> Expression:
         whole = 1.0 / total if self.over else total
@@ -76,15 +77,20 @@ def arounds(unary: Sequence[ops.Operator]) -> list[Around]:
     """All of them, powers first."""
     able = [row for row in unary if inverse(row) is not None]
     powers, others = [row for row in able if is_power(row)], [row for row in able if not is_power(row)]
-    outers = [None, *powers]
-    return [*(Around(row, over) for row in outers for over in (False, True)), *(Around(row, False) for row in others)]
+    return [Around(row, over) for row in (None, *powers, *others) for over in (False, True)]
 
 
 def sums(
-    pool: Pool, sample: Sample, around: Around, most_size: int, rules: Rules | None = None, threads: int | None = None,
-    go_on: Callable[[], None] = lambda: None,
+    pool: Pool, sample: Sample, around: Around, most_size: int, inside: Terms | None = None,
+    rules: Rules | None = None, threads: int | None = None, go_on: Callable[[], None] = lambda: None,
 ) -> list[Expression]:  # fmt: skip
-    """The best sums, the smallest first, with the numbers of least error."""
+    """The best sums, the smallest first, with the numbers of least error.
+
+    Parameters
+    ----------
+    inside : Terms, optional
+        More terms, with a number inside, for sums with nothing around.
+    """
     with np.errstate(all="ignore"):
         v = around.behind(sample.y)
         if v is None or not np.isfinite(v).all():
@@ -105,6 +111,8 @@ def sums(
         constant = constant and abs(dimension) < 1e-9
     terms = usable[terms_of(pool, usable, FUNCTIONS if around == Around(None, False) else FUNCTIONS_WITHIN)]
     values, sizes = pool.values[terms], pool.sizes[terms].astype(np.int64)
+    more = inside if inside is not None and constant else Terms(values[:0], [], sizes[:0])
+    values, sizes = np.concatenate([values, more.values]), np.concatenate([sizes, more.sizes])
     scale = float(np.abs(v).max()) or 1.0
     first = FIRST if around == Around(None, False) else FIRST_WITHIN
     select = functools.partial(
@@ -114,7 +122,8 @@ def sums(
     found: list[Expression | None] = []
     for with_number in (False, True)[: 1 + constant]:
         chosen = select(most_size=room - 2 * with_number, constant=with_number)
-        trees = {k: pool.tree(int(terms[k])) for one in chosen for k in one.functions}
+        used = {k for one in chosen for k in one.functions}
+        trees = {k: pool.tree(int(terms[k])) if k < len(terms) else more.trees[k - len(terms)] for k in used}
         found += [_formula(one, values, trees, v, weight, around, with_number) for one in chosen]
     return sorted((formula for formula in found if formula is not None), key=lambda formula: formula.n_tokens)
 
