@@ -18,8 +18,9 @@ stage                   what it does
 ======================  ===============================================================================
 ``begin``               the mean, and what the user guesses
 ``join``                small pools: pairs of functions that make y exactly
+``sum``                 sums of several functions by least squares
 ``nest``                numbers inside of operators, by very many fits at once
-``sum``                 sums of several functions by least squares, also within an operator
+``sum_within``          sums within an operator
 ``regress``             all pairs of a small pool by least squares, for data with noise
 ``nest_more``           numbers inside of operators within a logarithm
 ``join_more``           exact pairs of a large pool
@@ -57,7 +58,7 @@ from exprkit.regression.rules.admission import Rules
 from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
 from exprkit.regression.sums.formulas import Around, arounds, sums
-from exprkit.regression.sums.inside import is_logarithm, terms_inside
+from exprkit.regression.sums.inside import Terms, is_logarithm, terms_inside
 from exprkit.text.tokens import CONSTANT
 
 POINTS = 16  # at which functions of a pool are told apart
@@ -129,16 +130,8 @@ class Discovery:
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
         try:
-            for stage in (
-                self.begin,
-                self.join,
-                self.nest,
-                self.sum,
-                self.regress,
-                self.nest_more,
-                self.join_more,
-                self.evolve,
-            ):
+            stages = (self.begin, self.join, self.sum, self.nest, self.sum_within, self.regress, self.nest_more)
+            for stage in (*stages, self.join_more, self.evolve):
                 self.stage = stage.__name__
                 stage()
                 self._look()
@@ -218,31 +211,37 @@ class Discovery:
 
     def sum(self) -> None:
         """Sums of a few functions, at all rows fitted again."""
-        if not self.settings.pool_size:
+        self._sums(arounds(self._unary)[:1])
+
+    def sum_within(self) -> None:
+        """The same within an operator."""
+        self._sums(arounds(self._unary)[1:])
+
+    def _sums(self, places: list[Around]) -> None:
+        settings, threads, go_on = self.settings, self.settings.threads, self.budget.check
+        if not settings.pool_size:
             return
-        few = self.sample.few(min(PAIRED_ROWS, len(self.sample)), self.settings.seed)
-        pool = self._pool(few, min(SUMMED, self.settings.pool_size))
-        pool.multiply(2 * SUMMED)
-        binary = [row for row in self.settings.operators if row.arity == 2]
-        plain = self._pool(few, WITH_NUMBERS, binary, ()) if binary else pool
-        inner = templates.without_multiples(plain, WITH_NUMBERS)
-        inside = terms_inside(plain.values[inner], [plain.tree(i) for i in inner], self.settings.operators)
-        for around in arounds(self._unary):
-            found = sums(
-                pool,
-                few,
-                around,
-                self.settings.maxsize,
-                inside,
-                self.settings.rules,
-                self.settings.threads,
-                self.budget.check,
-            )
+        few = self.sample.few(min(PAIRED_ROWS, len(self.sample)), settings.seed)
+        most = min(SUMMED, settings.pool_size)
+        pool = self._pool(few, most)
+        pool.multiply(2 * most)
+        inside = self._terms_inside(few)
+        for around in places:
+            found = sums(pool, few, around, settings.maxsize, inside, settings.rules, threads, go_on)
             self.budget.count(len(pool))
             for k in range(0, len(found), 64):
                 self.offer(self._refitted(found[k : k + 64]))
                 self.budget.check()
             self._look()
+
+    def _terms_inside(self, sample: Sample) -> Terms | None:
+        binary = [row for row in self.settings.operators if row.arity == 2]
+        if not binary or self.settings.pool_size < 100:
+            return None
+        most = min(WITH_NUMBERS, self.settings.pool_size // 100)
+        plain = self._pool(sample, most, binary, ())
+        inner = templates.without_multiples(plain, most)
+        return terms_inside(plain.values[inner], [plain.tree(i) for i in inner], self.settings.operators)
 
     def regress(self) -> None:
         """The best pairs by least squares; refitted in the terms of y and all rows."""
