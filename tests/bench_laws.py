@@ -20,10 +20,10 @@ Nothing of the lists is known to the search; with units, the constants of nature
                of the rows that was kept aside, of a formula of at most 50 nodes
 =============  ====================================================================================================
 
-Peers (``pip install pyoperon gplearn``) get the same rows, seconds and threads, and are judged alike, but for the errors
-of pyoperon, which computes in float32 and may have 1e-5; gplearn knows no limit of time and is asked for one generation
-after another.  ``--cpu`` counts seconds of processor time, for machines that do other things as well; it wants
-``--threads 1`` and no peers.
+Peers (``pip install pyoperon gplearn``) get the same rows, seconds and threads, and are judged alike, but for the
+errors of pyoperon, which computes in float32 and may have 1e-5; gplearn knows no limit of time and is asked for one
+generation after another.  ``--cpu`` counts seconds of processor time, for machines that do other things as well; it
+wants ``--threads 1`` and no peers.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def by_exprkit(X, y, seed, arguments, units=None, most=30):
     """What predicts, its formula as an Expression, and how many candidates were tried."""
     model = ek.SymbolicRegressor(
         timeout_in_seconds=arguments.seconds, niterations=1_000_000, random_state=seed, n_jobs=arguments.threads,
-        pool_size=arguments.pool, dimensionless_constants_only=False, maxsize=most,
+        pool_size=arguments.pool, dimensionless_constants_only=False, maxsize=most, backend=arguments.backend,
     )  # fmt: skip
     model.fit(X, y, **(units or {}))
     return model.predict, ek.parse([model.get_best().equation])[0], model.n_evals_
@@ -274,7 +274,8 @@ def options():
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--noise", type=float, default=0.0)
     parser.add_argument("--threads", type=int, default=None)
-    parser.add_argument("--pool", type=int, default=300_000)
+    parser.add_argument("--pool", type=int, default=None, help="functions of the last pool, by default the search's")
+    parser.add_argument("--backend", default="cpu")
     parser.add_argument("--units", action="store_true")
     parser.add_argument("--cpu", action="store_true", help="seconds of processor time")
     parser.add_argument("--sets", nargs="+", default=["laws"], choices=["laws", "empirical", "tables"])

@@ -23,6 +23,7 @@ stage                   what it does
 ``sum_within``          sums within an operator
 ``regress``             all pairs of a small pool by least squares, for data with noise
 ``nest_more``           numbers inside of operators within a logarithm
+``join_three``          three functions that make y exactly, on a GPU
 ``join_more``           exact pairs of a large pool
 ``evolve``              generations from all of that
 ``polish``              every formula of the front without one of its numbers, or with a simpler one
@@ -36,6 +37,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -51,6 +53,11 @@ from exprkit.regression.constants import as_constants, as_parameters
 from exprkit.regression.front import Front
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.join import Partners
+from exprkit.regression.on_device import triples
+from exprkit.regression.on_device.join import DevicePartners
+from exprkit.regression.on_device.pool import DevicePool
+from exprkit.regression.on_device.programs import Programs, device_of, with_memory
+from exprkit.regression.on_device.regress import regressed
 from exprkit.regression.polish import hoisted, rescaled, same, simple_number, simplified
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.regress import best_pairs
@@ -64,10 +71,14 @@ from exprkit.text.tokens import CONSTANT
 POINTS = 16  # at which functions of a pool are told apart
 FEWEST_POINTS = 6  # that tell two functions and two numbers from a coincidence
 STAGES = (1_000, 30_000)  # functions of the pools before the last
+LAST = 300_000
+STAGES_ON_DEVICE = (1_000_000, 20_000_000)  # the same for pools on a GPU, which come after the first ones
+LAST_ON_DEVICE = 100_000_000
 NESTED = 1_500  # functions that templates choose from
 SUMMED = 3_000  # functions of which terms are chosen, beside as many monomials
 WITH_NUMBERS = 24  # functions that a number stands before within an operator
 PAIRED, PAIRED_WITHIN = 3_000, 1_000  # functions of which all pairs are fitted; within an operator
+PAIRED_ON_DEVICE = 20_000, 10_000
 PAIRED_ROWS = 128  # at which
 FITTED_ROWS = 256  # of the sample, for the fits of generations,
 SOME_ROWS = 1_000  # for numbers inside of operators,
@@ -88,7 +99,7 @@ class SearchSettings:
     population_size: int = 1000
     maxsize: int = 30
     loss: str = "squares"
-    pool_size: int = 300_000
+    pool_size: int | None = None  # by default LAST or LAST_ON_DEVICE
     crossover_probability: float = 0.4
     tournament_size: int = 10
     optimizer_iterations: int = 8
@@ -121,6 +132,10 @@ class Discovery:
         self.front = front or Front(settings.maxsize, sample.floor)
         self.front.rows = sample.total
         self.stage, self._exact = "", False
+        self._device = None if settings.rules is not None else device_of(settings.backend)  # rules are the host's
+        self._stages = STAGES + STAGES_ON_DEVICE * (self._device is not None)
+        last = LAST if self._device is None else LAST_ON_DEVICE
+        self._most = last if settings.pool_size is None else settings.pool_size
         self._unary = [row for row in settings.operators if row.arity == 1]
         self._rows, self._some, self._many = (
             sample if len(sample) <= n else sample.few(n, settings.seed) for n in (FITTED_ROWS, SOME_ROWS, MANY_ROWS)
@@ -131,7 +146,7 @@ class Discovery:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
         try:
             stages = (self.begin, self.join, self.sum, self.nest, self.sum_within, self.regress, self.nest_more)
-            for stage in (*stages, self.join_more, self.evolve):
+            for stage in (*stages, self.join_three, self.join_more, self.evolve):
                 self.stage = stage.__name__
                 stage()
                 self._look()
@@ -149,33 +164,53 @@ class Discovery:
 
     def join(self) -> None:
         """Exact pairs of small pools; the first that has some is the last."""
-        for most in sorted({min(most, self.settings.pool_size) for most in STAGES} - {0}):
+        for most in sorted({min(most, self._most) for most in self._stages} - {0}):
             self._join(most)
+
+    def join_three(self) -> None:
+        """Three functions that make y exactly: all of some ten thousand, where there is a GPU."""
+        n_points = min(POINTS, len(self.sample))
+        if self._device is None or self._most <= STAGES[-1] or n_points < FEWEST_POINTS + 2:
+            return
+        few, forms = self.sample.few(n_points, self.settings.seed), links.forms(self._unary)
+
+        def work(room: int) -> None:
+            pool: Any = self._pool(few, room, self._device)
+            pool.multiply(2 * room)
+            for formulas in triples.formulas(pool, few.y, self.sample, forms, self.budget.check):
+                self.offer(formulas)
+
+        with_memory(self._device, min(STAGES_ON_DEVICE[0], self._most), n_points, work)
 
     def join_more(self) -> None:
         """Exact pairs of the whole pool, unless what has been found says that there is noise."""
-        if self.settings.pool_size > STAGES[-1] and not is_noise_left(self.front, self.sample):
-            self._join(self.settings.pool_size)
+        if self._most > self._stages[-1] and not is_noise_left(self.front, self.sample):
+            self._join(self._most)
 
     def _join(self, most: int) -> None:
         n_points = min(POINTS, len(self.sample))
         if n_points < FEWEST_POINTS:
             return
         few = self.sample.few(n_points, self.settings.seed)
-        pool = self._pool(few, most)
+        device = self._device if most > STAGES[-1] else None
+        with_memory(device, most, n_points, lambda room: self._join_in(few, self._pool(few, room, device), room))
+        self._look()
+
+    def _join_in(self, few: Sample, pool: Pool, most: int) -> None:
+        """Exact pairs of a pool, which grows to half as many functions more."""
         pool.multiply(most + most // 2)
-        partners = Partners(pool, self.settings.threads, self.budget.check)
+        check, threads = self.budget.check, self.settings.threads
+        partners = DevicePartners(pool, check) if isinstance(pool, DevicePool) else Partners(pool, threads, check)
         for form in links.forms(self._unary):
             pairs = partners.of(few.y, form)
             self.budget.count(len(pool))
             self.offer(confirmed(pairs, form, pool, self.sample)[:TRIED])
             self.budget.check()
-        self._look()
 
     def nest(self) -> None:
         """Templates with a number inside of an operator; of functions that are no product of others."""
         inner = [row for row in self._unary if not is_power(row)]
-        if not self.settings.pool_size:
+        if not self._most:
             return
         for as_shares in (True, False):
             self._nest(inner, as_shares, None)
@@ -183,7 +218,7 @@ class Discovery:
     def nest_more(self) -> None:
         """The same within a logarithm, whose errors are shares of what it is taken of."""
         inner = [row for row in self._unary if not is_power(row)]
-        for outer in inner if self.settings.pool_size and not is_noise_left(self.front, self.sample) else []:
+        for outer in inner if self._most and not is_noise_left(self.front, self.sample) else []:
             if is_logarithm(outer):
                 self._nest(inner, True, outer)
 
@@ -193,14 +228,14 @@ class Discovery:
         dimension = None if rules is None else rules.behind(outer)
         if v is None or (rules is not None and dimension is None):
             return
-        most = min(NESTED, self.settings.pool_size)
+        most = min(NESTED, self._most)
         binary = [row for row in self.settings.operators if row.arity == 2]
-        powers = [row for row in binary if row.code in (ops.MUL, ops.DIV)] + [
-            row for row in self._unary if is_power(row)
-        ]
         if not binary:
             return
-        pools = [self._pool(self._rows, most), *(self._pool(self._rows, most, rows, ()) for rows in (powers, binary))]
+        powers = [row for row in binary if row.code in (ops.MUL, ops.DIV)]
+        powers += [row for row in self._unary if is_power(row)]
+        pools = [self._pool(self._rows, most)]
+        pools += [self._pool(self._rows, most, None, rows, ()) for rows in (powers or binary, binary)]
         found = templates.nested(
             pools, self._some.of(v), inner, self.settings.threads, self.budget.check, self.budget.count, as_shares,
             np.nan if rules is None or rules.free_numbers or dimension is None else dimension,
@@ -219,10 +254,10 @@ class Discovery:
 
     def _sums(self, places: list[Around]) -> None:
         settings, threads, go_on = self.settings, self.settings.threads, self.budget.check
-        if not settings.pool_size:
+        if not self._most:
             return
         few = self.sample.few(min(PAIRED_ROWS, len(self.sample)), settings.seed)
-        most = min(SUMMED, settings.pool_size)
+        most = min(SUMMED, self._most)
         pool = self._pool(few, most)
         pool.multiply(2 * most)
         inside = self._terms_inside(few)
@@ -236,20 +271,22 @@ class Discovery:
 
     def _terms_inside(self, sample: Sample) -> Terms | None:
         binary = [row for row in self.settings.operators if row.arity == 2]
-        if not binary or self.settings.pool_size < 100:
+        if not binary or self._most < 100:
             return None
-        most = min(WITH_NUMBERS, self.settings.pool_size // 100)
-        plain = self._pool(sample, most, binary, ())
+        most = min(WITH_NUMBERS, self._most // 100)
+        plain = self._pool(sample, most, None, binary, ())
         inner = templates.without_multiples(plain, most)
         return terms_inside(plain.values[inner], [plain.tree(i) for i in inner], self.settings.operators)
 
     def regress(self) -> None:
         """The best pairs by least squares; refitted in the terms of y and all rows."""
         few = self.sample.few(min(PAIRED_ROWS, len(self.sample)), self.settings.seed)
-        pools = [self._pool(few, min(most, self.settings.pool_size)) for most in (PAIRED, PAIRED_WITHIN)]
+        paired = (PAIRED, PAIRED_WITHIN) if self._device is None else PAIRED_ON_DEVICE
+        pools = [self._pool(few, min(most, self._most)) for most in paired]
+        how = functools.partial(regressed, self._device) if self._device else None
         for form in links.forms(self._unary):
             pool = pools[form.outer is not None]
-            pairs = best_pairs(pool, few, form, threads=self.settings.threads, go_on=self.budget.check)
+            pairs = best_pairs(pool, few, form, threads=self.settings.threads, go_on=self.budget.check, regress=how)
             self.budget.count(len(pool) if pairs else 0)
             made: list[Expression] = []
             for pair in pairs:
@@ -297,11 +334,16 @@ class Discovery:
     # ── what all stages do ──
 
     def _pool(
-        self, sample: Sample, most: int, operators: Sequence[ops.Operator] = (), constants: Sequence[float] = (1.0, 2.0)
-    ) -> Pool:
-        make = Pool if self.settings.rules is None else functools.partial(RuledPool, self.settings.rules)
-        rows = operators or self.settings.operators
-        pool = make(sample.X, rows, constants, threads=self.settings.threads, go_on=self.budget.check)
+        self, sample: Sample, most: int, device: Any = None, operators: Sequence[ops.Operator] = (),
+        constants: Sequence[float] = (1.0, 2.0),
+    ) -> Pool:  # fmt: skip
+        rows, check, rules = tuple(operators) or self.settings.operators, self.budget.check, self.settings.rules
+        pool: Pool
+        if device is not None:
+            pool = DevicePool(sample.X, rows, Programs(device, rows, len(sample)), go_on=check)
+        else:
+            make = Pool if rules is None else functools.partial(RuledPool, rules)
+            pool = make(sample.X, rows, constants, threads=self.settings.threads, go_on=check)
         pool.grow(self.settings.maxsize, most)
         self.budget.count(pool.tried)
         return pool

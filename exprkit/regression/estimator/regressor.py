@@ -79,8 +79,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         "best": the shortest of those that are exact but for rounding, without such "mdl".
     parsimony : float
         Nats that a token costs in addition when a formula is selected.
-    pool_size : int
-        Functions of which all pairs are looked at; 0 for none, and memory for each is some 200 bytes.
+    pool_size : int, optional
+        Functions of which all pairs are looked at; 0 for none, and memory for each is some 200 bytes.  By default
+        300,000; on a GPU 100 million, or as many as its memory holds, where each takes up to 500 bytes.
     crossover_probability : float
         Share of children that have two parents.
     tournament_selection_n : int
@@ -103,7 +104,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     n_jobs : int, optional
         Threads; all that may be used by default.
     backend : str
-        What fits the children of a generation: "auto" or a name of ``exprkit.backends()``.
+        What fits the children of a generation: "auto" or a name of ``exprkit.backends()``.  With "cuda", "ptx", or
+        "auto" where there is a GPU, pools lie on it.
     progress : bool
         A bar with the loss of the best formula; in a notebook a table of the front and its figure.
     verbosity : int
@@ -140,7 +142,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         elementwise_loss: str = "squares",
         model_selection: str = "best",
         parsimony: float = 0.0,
-        pool_size: int = 300_000,
+        pool_size: int | None = None,
         crossover_probability: float = 0.4,
         tournament_selection_n: int = 10,
         optimizer_iterations: int = 8,
@@ -317,6 +319,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         one_of("model_selection", self.model_selection, SELECTIONS)
         least = {"niterations": 0, "population_size": 10, "maxsize": 1, "pool_size": 0, "tournament_selection_n": 1,
                  "optimizer_iterations": 0}  # fmt: skip
+        if self.pool_size is None:
+            del least["pool_size"]
         for name, smallest in least.items():
             number = whole_number(getattr(self, name))
             if number is None or number < smallest:
@@ -331,8 +335,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         stop, threads = _stop(self.early_stop_condition), None if self.n_jobs is None else int(self.n_jobs)
         return lambda guesses, seed: SearchSettings(
             operators, int(self.niterations), int(self.population_size), int(self.maxsize), self.elementwise_loss,
-            int(self.pool_size), float(self.crossover_probability), int(self.tournament_selection_n),
-            int(self.optimizer_iterations), stop, guesses, seed, self.backend, threads,
+            None if self.pool_size is None else int(self.pool_size), float(self.crossover_probability),
+            int(self.tournament_selection_n), int(self.optimizer_iterations), stop, guesses, seed, self.backend,
+            threads,
         )  # fmt: skip
 
     def _operators(self) -> tuple[ops.Operator, ...]:
