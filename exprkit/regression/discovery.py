@@ -249,7 +249,9 @@ class Discovery:
         self._sums(arounds(self._unary)[:1])
 
     def sum_within(self) -> None:
-        """The same within an operator."""
+        """The same within an operator; what is as good as noise allows is polished first."""
+        if is_noise_left(self.front, self.sample):
+            self.polish()
         self._sums(arounds(self._unary)[1:])
 
     def _sums(self, places: list[Around]) -> None:

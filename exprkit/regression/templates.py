@@ -47,7 +47,7 @@ STEP = 0.25  # of the grid's decades
 GRID = 10.0 ** np.arange(-6, 1.01, STEP)  # of c times the usual size of h
 USUAL = 10.0 ** np.arange(-2, 1.01, STEP)  # the same where errors count as they are: less would be lost in noise
 OUTSIDE, INSIDE = ((40, 30), 16), (120, 600)  # functions f (powers, any) and h: all f with the first h, some with more
-BEST, GIVEN = 300, 40  # formulas whose c is searched for, and that are handed over
+BEST, GIVEN = 120, 40  # formulas whose c is searched for, and that are handed over
 HALVINGS = 60  # of the interval that c is in, by the golden section
 
 
