@@ -73,8 +73,8 @@ class Front:
             return -math.inf
         if not self.rows:
             return math.log(loss)
-        most = 1 + 0.5 * math.log(max(self.rows, 2.0))  # of a number that is as exact as so many rows make it
-        return self.rows / 2 * math.log(loss) + sum(min(math.log(_mantissa(n)), most) for n in _numbers(expression))
+        most = 2 + 0.5 * math.log(max(self.rows, 2.0))  # of a number that is as exact as so many rows make it
+        return self.rows / 2 * math.log(loss) + sum(min(_cost(n), most) for n in _numbers(expression))
 
     def entries(self) -> list[Entry]:
         """The smallest first."""
@@ -96,7 +96,7 @@ def _numbers(expression: Expression) -> list[float]:
     return numbers
 
 
-def _mantissa(number: float) -> float:
-    """A number without its point and zeros at its ends: 25 for 0.025."""
+def _cost(number: float) -> float:
+    """In nats: of the digits but for zeros at the ends, and one for a point."""
     digits = repr(abs(number)).partition("e")[0].replace(".", "").strip("0")
-    return float(digits) if digits.isdigit() else 1.0
+    return (math.log(float(digits)) if digits.isdigit() else 0.0) + (not float(number).is_integer())
