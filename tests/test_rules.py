@@ -14,7 +14,7 @@ from exprkit.errors import ArgumentError
 from exprkit.expressions.arguments import rows
 from exprkit.operators import ops
 from exprkit.regression.polish import nodes, tree_of
-from exprkit.regression.rules.admission import Rules
+from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.rules.constraints import limits
 from exprkit.regression.rules.dimensions import law_of
 from exprkit.regression.rules.pooled import RuledPool
@@ -105,7 +105,7 @@ def test_an_operator_s_law_holds_at_other_points(row):
 
 def test_what_is_allowed_is_right_in_any_units_and_little_else():
     for target in ("m", "1", "s"):
-        rules = Rules(4, UNITS, exponents(target))
+        rules = FormulaRules(4, UNITS, exponents(target))
         allowed, right = rules.allow(TREES), change_with_units(TREES, exponents(target))
         there = np.isfinite(values(TREES, drawn())).all(axis=1)
         assert right[allowed].all()
@@ -115,10 +115,10 @@ def test_what_is_allowed_is_right_in_any_units_and_little_else():
 
 def test_numbers_have_no_units_or_those_that_are_wanted():
     pop = ek.parse(["x1 + 1", "x1 + 0", "2 * x2", "sin(3 * x1)", "x1 ^ 2 / x1", "x1 ^ x4", "x3 * x2"])
-    assert Rules(4, UNITS, exponents("m")).allow(pop).tolist() == [False, True, False, False, True, False, True]
-    free = Rules(4, UNITS, exponents("m"), free_numbers=True)
+    assert FormulaRules(4, UNITS, exponents("m")).allow(pop).tolist() == [False, True, False, False, True, False, True]
+    free = FormulaRules(4, UNITS, exponents("m"), free_numbers=True)
     assert free.allow(pop).tolist() == [True, True, True, False, True, False, True]
-    anything = Rules(4, UNITS)
+    anything = FormulaRules(4, UNITS)
     assert anything.allow(pop).tolist() == [False, True, True, False, True, False, True]
 
 
@@ -159,18 +159,18 @@ def depth(tree, code):
 def test_constraints_are_kept_and_forbid_nothing_else():
     found = limits(CONSTRAINTS, NESTED, NAMES)
     pop = ek.parse([*TREES, "x1 ^ 2", "x1 ^ 3", "x1 ^ x4", "x1 ^ neg(2)"])
-    allowed = Rules(4, limits=found).allow(pop)
+    allowed = FormulaRules(4, limits=found).allow(pop)
     wanted = [not breaks(tree_of(formula), found) for formula in pop]
     wanted[-1] = True  # neg(2) is a number
     assert allowed.tolist() == wanted and 0.2 < allowed.mean() < 0.9
 
 
 def every_rule():
-    return Rules(4, UNITS, exponents("m"), limits=limits(CONSTRAINTS, NESTED, NAMES))
+    return FormulaRules(4, UNITS, exponents("m"), limits=limits(CONSTRAINTS, NESTED, NAMES))
 
 
 def test_a_pool_holds_what_is_allowed_alone():
-    rules = Rules(4, UNITS, limits=limits(CONSTRAINTS, NESTED, NAMES))
+    rules = FormulaRules(4, UNITS, limits=limits(CONSTRAINTS, NESTED, NAMES))
     pool = RuledPool(rules, drawn(16), rows("search"))
     pool.grow(6, 2_000)
     pool.multiply(3_000)
@@ -185,7 +185,7 @@ def test_every_formula_of_a_search_keeps_to_the_rules(y_units):
                                  constraints=CONSTRAINTS, nested_constraints=NESTED)  # fmt: skip
     model.fit(X, y, X_units=["m", "s", "m/s", "1"], y_units=y_units)
     pop = ek.parse([entry.expression for entry in model._front.entries()])
-    rules = Rules(4, UNITS, y_units and exponents(y_units), limits=limits(CONSTRAINTS, NESTED, NAMES))
+    rules = FormulaRules(4, UNITS, y_units and exponents(y_units), limits=limits(CONSTRAINTS, NESTED, NAMES))
     assert rules.allow(pop).all()
     if y_units == "m":
         assert model.score(X, y) > 0.5 and change_with_units(pop, exponents("m")).all()

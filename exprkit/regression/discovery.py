@@ -61,11 +61,11 @@ from exprkit.regression.on_device.regress import regressed
 from exprkit.regression.polish import hoisted, rescaled, same, simple_number, simplified
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.regress import best_pairs
-from exprkit.regression.rules.admission import Rules
+from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
 from exprkit.regression.sums.formulas import Around, arounds, sums
-from exprkit.regression.sums.inside import Terms, is_logarithm, terms_inside
+from exprkit.regression.sums.inside import InnerTerms, is_logarithm, terms_inside
 from exprkit.text.tokens import CONSTANT
 
 POINTS = 16  # at which functions of a pool are told apart
@@ -108,7 +108,7 @@ class SearchSettings:
     seed: int = 0
     backend: str = "cpu"
     threads: int | None = None
-    rules: Rules | None = None
+    rules: FormulaRules | None = None
 
 
 def default_operators() -> tuple[ops.Operator, ...]:
@@ -271,7 +271,7 @@ class Discovery:
                 self.budget.check()
             self._look()
 
-    def _terms_inside(self, sample: Sample) -> Terms | None:
+    def _terms_inside(self, sample: Sample) -> InnerTerms | None:
         binary = [row for row in self.settings.operators if row.arity == 2]
         if not binary or self._most < 100:
             return None

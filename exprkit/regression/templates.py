@@ -88,7 +88,7 @@ def nested(
     values = _values(trees, few.X, threads)
     ends = np.cumsum([len(part) for part in parts])
     weight, every_weight = (part.w if as_shares else part.w * part.y**2 for part in (few, sample))
-    work = _Work(few.y, weight / weight.sum(), GRID if as_shares else USUAL, threads, go_on, count)
+    work = _Regressing(few.y, weight / weight.sum(), GRID if as_shares else USUAL, threads, go_on, count)
     tried = [
         _tried(values[: min(most, ends[0])], values[begin:end], int(begin), unary, work)
         for most, begin, end in zip((sum(OUTSIDE[0]), OUTSIDE[1]), ends[:2], ends[1:], strict=True)
@@ -111,7 +111,7 @@ def nested(
     return Nested(formulas, _values([tree_of(formula) for formula in formulas], sample.X, threads))
 
 
-class _Work(NamedTuple):
+class _Regressing(NamedTuple):
     """What regressions are done with."""
 
     y: np.ndarray
@@ -133,7 +133,7 @@ class _Tried(NamedTuple):
     h: int
 
 
-def _tried(f: np.ndarray, h: np.ndarray, first: int, unary: Sequence[ops.Operator], work: _Work) -> list[_Tried]:
+def _tried(f: np.ndarray, h: np.ndarray, first: int, unary: Sequence[ops.Operator], work: _Regressing) -> list[_Tried]:
     """The best of all pairs of f and h, whose numbers begin with ``first``."""
     work.go_on()
     inside, made = _inside(h, unary, work.grid)

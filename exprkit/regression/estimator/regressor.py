@@ -34,7 +34,7 @@ from exprkit.regression.estimator.progress import Showing
 from exprkit.regression.front import Front
 from exprkit.regression.polish import expression_of, tree_of
 from exprkit.regression.rules import constraints, units
-from exprkit.regression.rules.admission import Rules
+from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sample import Sample
 from exprkit.text.names import Names
 
@@ -354,20 +354,20 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                     raise ArgumentError(f"{name}: {row.name!r} takes {number_of(row.arity, 'operand')}")
         return tuple(chosen)
 
-    def _rules(self, X_units: Sequence[Any] | None, y_units: Any) -> Rules | None:
+    def _rules(self, X_units: Sequence[Any] | None, y_units: Any) -> FormulaRules | None:
         """What a formula may be, if anything is said of it."""
         limits = constraints.limits(self.constraints, self.nested_constraints, self._words())
         if X_units is None:
             if y_units is not None:
                 raise ArgumentError("y_units needs X_units: the unit of every column of X")
-            return Rules(self.n_features_in_, limits=limits) if limits else None
+            return FormulaRules(self.n_features_in_, limits=limits) if limits else None
         given = listed(X_units)
         if given is None or len(given) != self.n_features_in_:
             raise ArgumentError(f"X_units must be a list of {number_of(self.n_features_in_, 'unit')}, one for a column")
         names = [*self._words(), "y"]
         found = units.all_exponents([*given, given[0] if y_units is None else y_units], names)
         free = not self.dimensionless_constants_only
-        return Rules(self.n_features_in_, found[:-1], None if y_units is None else found[-1], free, limits)
+        return FormulaRules(self.n_features_in_, found[:-1], None if y_units is None else found[-1], free, limits)
 
     def _guessed(self) -> tuple[Expression, ...]:
         if self.guesses is None:

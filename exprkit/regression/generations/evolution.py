@@ -39,7 +39,7 @@ from exprkit.operators import ops
 from exprkit.regression.generations import survival, variation
 from exprkit.regression.generations.survival import AROUND, Bests, FitOutcome, Places
 from exprkit.regression.generations.variation import Draws, TreeRows
-from exprkit.regression.rules.admission import Rules
+from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sample import Sample
 from exprkit.runtime.hashes import mixed
 from exprkit.text.tokens import CONSTANT, OPERATOR
@@ -72,7 +72,7 @@ class Evolution:
         By default one for each LEAST_OF_AN_ISLAND trees.
     dtype : {"float64", "float32"}, optional
         By default float32 on a GPU, where data allow it, and float64 elsewhere.
-    rules : Rules, optional
+    rules : FormulaRules, optional
         What trees may be; they are looked at on the host, where children are bred and fitted then.
     """
 
@@ -80,7 +80,7 @@ class Evolution:
         self, sample: Sample, operators: list[ops.Operator], blocks: Population, *, population_size: int, width: int,
         seed: int, crossover: float = 0.4, tournament: int = 10, steps: int = 8, loss: str = "squares",
         backend: str = "cpu", threads: int | None = None, islands: int | None = None, dtype: str | None = None,
-        rules: Rules | None = None,
+        rules: FormulaRules | None = None,
     ) -> None:  # fmt: skip
         self._rules = rules
         self._n, self._width, self._seed = population_size, min(max(width - AROUND, 1), survival.MOST_SIZE), seed

@@ -1,7 +1,7 @@
 """What a formula may be: units, and constraints of operators.
 
-In: what the user says of units and operators.  Out: ``Rules``, which every stage of a search asks before it makes
-a formula.
+In: what the user says of units and operators.  Out: ``FormulaRules``, which every stage of a search asks before it
+makes a formula.
 
 ===============  ==============================================================
 ``units``        texts as "m/s^2", as exponents of the base units

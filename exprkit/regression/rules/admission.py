@@ -1,10 +1,10 @@
 """Admission: which combinations, trees and formulas a search may make.
 
-In: units of X and y, limits of operators.  Out: ``Rules``.
+In: units of X and y, limits of operators.  Out: ``FormulaRules``.
 
     >>> import exprkit as ek
-    >>> from exprkit.regression.rules.admission import Rules
-    >>> rules = Rules(2, units=[(1, 0), (0, 1)], target=(1, -1))
+    >>> from exprkit.regression.rules.admission import FormulaRules
+    >>> rules = FormulaRules(2, units=[(1, 0), (0, 1)], target=(1, -1))
     >>> rules.allow(ek.parse(["x1 / x2", "2 * x1 / x2", "x1 + x2", "x1 * sin(x2)", "x1 / x2 + 1"])).tolist()
     [True, True, False, False, False]
 
@@ -43,7 +43,7 @@ CODES = 256
 NEGATED = 256  # added to the code of a combination whose operand is negated first
 
 
-class _Limits(NamedTuple):
+class _RuleTable(NamedTuple):
     """By code of an operator, what ``dimensions`` and ``constraints`` say of it."""
 
     law: Annotated[np.ndarray, "int64[codes]"]
@@ -60,7 +60,7 @@ class _Limits(NamedTuple):
     of_number: Annotated[np.ndarray, "float64[1]"]  # of a number in a formula
 
 
-class Rules:
+class FormulaRules:
     """What may be made.
 
     Parameters
@@ -85,7 +85,7 @@ class Rules:
         self.have_units = units is not None
         self.free_numbers = free_numbers or not self.have_units
         self.target = dimension(target) if target is not None and self.have_units else np.nan
-        of = bags.zeros(_Limits, codes=CODES, counts=len(counted), n_vars=n_vars)
+        of = bags.zeros(_RuleTable, codes=CODES, counts=len(counted), n_vars=n_vars)
         of.most[:], of.depth[:], of.variables[:], of.low[:] = ANY_SIZE, ANY_SIZE, -1, np.nan
         of.arity[:], of.counted[:] = ops.ARITY, counted
         of.of[:] = np.nan if units is None else [dimension(unit) for unit in units]
@@ -106,7 +106,7 @@ class Rules:
         """Which formulas of a population may be made, and have the units of y."""
         fits = np.empty(len(pop), np.bool_)
         stack = np.empty((pop.longest + 2, self.width))
-        tokens = _Tokens(pop.kinds, pop.values, pop.offsets)
+        tokens = _RuledTokens(pop.kinds, pop.values, pop.offsets)
         _allow(self._of, tokens, stack, np.array([self.target]), fits)
         return fits
 
@@ -145,7 +145,7 @@ def are_alike(a: np.ndarray | float, b: float) -> np.ndarray:
     return ~known | (np.abs(np.where(known, a, 0.0) - b) < NEAR)
 
 
-def _set(of: _Limits, code: int, limit: Limit) -> None:
+def _set(of: _RuleTable, code: int, limit: Limit) -> None:
     for place, size in enumerate(limit.sizes):
         of.most[code, place] = ANY_SIZE if size < 0 else size
     if limit.numbers is not None:
@@ -160,7 +160,7 @@ def _bit(k: int) -> int:
     return 1 << k if k < MOST_VARIABLES else 0
 
 
-class _Tokens(NamedTuple):
+class _RuledTokens(NamedTuple):
     """A population."""
 
     kinds: np.ndarray

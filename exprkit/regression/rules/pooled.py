@@ -1,13 +1,13 @@
 """A pool of the functions that rules allow.
 
-In: a few points, operators, ``Rules``.  Out: a ``Pool`` with a state of every function.
+In: a few points, operators, ``FormulaRules``.  Out: a ``Pool`` with a state of every function.
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
-    >>> from exprkit.regression.rules.admission import Rules
+    >>> from exprkit.regression.rules.admission import FormulaRules
     >>> from exprkit.regression.rules.pooled import RuledPool
     >>> points = np.random.default_rng(0).uniform(1, 2, (16, 3))
-    >>> rules = Rules(3, units=[(1, 0), (1, 0), (0, 1)], target=(1, 0))
+    >>> rules = FormulaRules(3, units=[(1, 0), (1, 0), (0, 1)], target=(1, 0))
     >>> pool = RuledPool(rules, points, rows(["+", "*"]), constants=[])
     >>> pool.grow(3, most=100)
     >>> [str(pool.expression(i)) for i in range(3, len(pool))]
@@ -25,7 +25,7 @@ import numpy as np
 
 from exprkit.operators import ops
 from exprkit.regression.pool import LEAF, NEGATED, Pool
-from exprkit.regression.rules.admission import DIMENSION, Rules
+from exprkit.regression.rules.admission import DIMENSION, FormulaRules
 
 
 class RuledPool(Pool):
@@ -36,7 +36,7 @@ class RuledPool(Pool):
     states : float64 array, (n_functions, rules.width)
     """
 
-    def __init__(self, rules: Rules, points: np.ndarray, *arguments: Any, **settings: Any) -> None:
+    def __init__(self, rules: FormulaRules, points: np.ndarray, *arguments: Any, **settings: Any) -> None:
         self._rules, self._states = rules, np.empty((0, rules.width))
         super().__init__(points, *arguments, **settings)
 

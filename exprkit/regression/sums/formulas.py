@@ -33,10 +33,10 @@ from exprkit.operators import ops
 from exprkit.regression.links import inverse, undone
 from exprkit.regression.polish import Tree, expression_of, simplified
 from exprkit.regression.pool import Pool, is_power
-from exprkit.regression.rules.admission import Rules, are_alike
+from exprkit.regression.rules.admission import FormulaRules, are_alike
 from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
-from exprkit.regression.sums.inside import Terms
+from exprkit.regression.sums.inside import InnerTerms
 from exprkit.regression.sums.selection import Chosen, selected
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
@@ -67,7 +67,7 @@ class Around(NamedTuple):
         whole = 1.0 / total if self.over else total
         return whole if self.outer is None else applied(self.outer, whole)
 
-    def dimension(self, rules: Rules) -> float | None:
+    def dimension(self, rules: FormulaRules) -> float | None:
         """That the sum has to have."""
         found = rules.behind(self.outer)
         return found if found is None or not self.over else -found
@@ -81,14 +81,14 @@ def arounds(unary: Sequence[ops.Operator]) -> list[Around]:
 
 
 def sums(
-    pool: Pool, sample: Sample, around: Around, most_size: int, inside: Terms | None = None,
-    rules: Rules | None = None, threads: int | None = None, go_on: Callable[[], None] = lambda: None,
+    pool: Pool, sample: Sample, around: Around, most_size: int, inside: InnerTerms | None = None,
+    rules: FormulaRules | None = None, threads: int | None = None, go_on: Callable[[], None] = lambda: None,
 ) -> list[Expression]:  # fmt: skip
     """The best sums, the smallest first, with the numbers of least error.
 
     Parameters
     ----------
-    inside : Terms, optional
+    inside : InnerTerms, optional
         More terms, with a number inside, for sums with nothing around.
     """
     with np.errstate(all="ignore"):
@@ -111,7 +111,7 @@ def sums(
         constant = constant and abs(dimension) < 1e-9
     terms = usable[terms_of(pool, usable, FUNCTIONS if around == Around(None, False) else FUNCTIONS_WITHIN)]
     values, sizes = pool.values[terms], pool.sizes[terms].astype(np.int64)
-    more = inside if inside is not None and constant else Terms(values[:0], [], sizes[:0])
+    more = inside if inside is not None and constant else InnerTerms(values[:0], [], sizes[:0])
     values, sizes = np.concatenate([values, more.values]), np.concatenate([sizes, more.sizes])
     scale = float(np.abs(v).max()) or 1.0
     first = FIRST if around == Around(None, False) else FIRST_WITHIN

@@ -33,7 +33,7 @@ LARGEST = 1e12  # ratio of a term's values
 Shape = tuple[Callable[[np.ndarray], np.ndarray], Callable[[Tree], Tree], Sequence[float]]
 
 
-class Terms(NamedTuple):
+class InnerTerms(NamedTuple):
     """Values by term and row, trees and sizes."""
 
     values: np.ndarray
@@ -41,7 +41,7 @@ class Terms(NamedTuple):
     sizes: np.ndarray
 
 
-def terms_inside(h: np.ndarray, trees: Sequence[Tree], operators: Sequence[ops.Operator]) -> Terms:
+def terms_inside(h: np.ndarray, trees: Sequence[Tree], operators: Sequence[ops.Operator]) -> InnerTerms:
     """Of all functions h with all operators; those that are finite."""
     values, made = [], []
     for row, tree in zip(h, trees, strict=True):
@@ -56,7 +56,7 @@ def terms_inside(h: np.ndarray, trees: Sequence[Tree], operators: Sequence[ops.O
                     values.append(found)
                     made.append(shape((OPERATOR, ops.MUL, (CONSTANT, c), tree)))
     sizes = np.array([nodes(tree) for tree in made], np.int64)
-    return Terms(np.array(values).reshape(len(made), h.shape[1]), made, sizes)
+    return InnerTerms(np.array(values).reshape(len(made), h.shape[1]), made, sizes)
 
 
 def _shapes(operators: Sequence[ops.Operator]) -> Iterator[Shape]:

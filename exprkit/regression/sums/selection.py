@@ -45,7 +45,7 @@ class Chosen(NamedTuple):
     size: int
 
 
-class _Work(NamedTuple):
+class _SetWork(NamedTuple):
     """Functions by row and number, of length 1; columns and rest of v of every set by row."""
 
     f: Annotated[np.ndarray, "float64[n_rows, n]"]
@@ -128,7 +128,7 @@ def _extended(
     for begin in range(0, len(sets), 8 * SETS):
         go_on()
         some = sets[begin : begin + 8 * SETS]
-        work = _Work(by_row, *_orthogonal(f, v, some), group)
+        work = _SetWork(by_row, *_orthogonal(f, v, some), group)
         added = empty(_Added, n_sets=len(some), n_groups=len(kinds))
         cuts = [(i, min(i + SETS, len(some))) for i in range(0, len(some), SETS)]
         slices.each(functools.partial(_add, work, added), cuts)
