@@ -25,7 +25,7 @@ Arrays on the backend's device stay there, and results go back as the kind of ar
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -37,10 +37,19 @@ from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as precision_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole_number
 from exprkit.evaluate import inputs, tables
-from exprkit.evaluate.losses import LOSSES, OwnLoss, is_own, slope_of, spread
-from exprkit.evaluate.options import check_flag, check_number, check_offered, check_options, for_backend
+from exprkit.evaluate.losses import DIFFERENTIATED, LOSSES, OwnLoss, is_own, slope_of, spread, sums_of
+from exprkit.evaluate.options import (
+    check_flag,
+    check_number,
+    check_offered,
+    check_options,
+    check_runs,
+    check_slopes,
+    for_backend,
+)  # fmt: skip
 from exprkit.evaluate.trace import Trace, parts_of
 from exprkit.expressions.population import Population
+from exprkit.operators import defined
 from exprkit.runtime.machine import available_memory
 
 DTYPES = ("float32", "float64")
@@ -124,7 +133,7 @@ class Evaluator:
         self._choices = self._choose(X, settings, tuple(options)) if auto else {}
         self.backend = self._choices["values"].name if auto else backend
         implementation = load(self.backend)
-        self._check_place(pop)
+        check_runs(pop, self.backend)
         check_offered(self.backend, options, implementation.options)
         self.adopt = implementation.adopt
         self.X, self._give_back, self._column_name, self._unusable = inputs.data_matrix(X, pop, self.dtype, self.adopt)
@@ -140,6 +149,7 @@ class Evaluator:
         self._make_engine = lambda pop: implementation.engine(
             _written_out(pop), self.X, precision=compiler, dtype=self.dtype, threads=self.threads, **options
         )
+        self._n_operators = defined.count()  # an engine knows those that there were
         self.engine = self._make_engine(pop)
         self._make_other = lambda pop, name: Evaluator(pop, self.X, name, precision, dtype, threads, n_steps, **options)
         self._other: Evaluator | None = None
@@ -170,20 +180,16 @@ class Evaluator:
             stays as it was, as with every other error.
         """
         new = inputs.successor(pop, self.pop, self.X.shape, self._unusable)
-        self._check_place(new)
+        check_runs(new, self.backend)
         other, self._other = self._other, None
         if other is not None:
             other.update(new)
-        if not self.engine.update(_written_out(new)):
+        known, self._n_operators = self._n_operators, defined.count()
+        if known != self._n_operators or not self.engine.update(_written_out(new)):
             self.engine = self._make_engine(new)
         self.pop, self._other = new, other
         if self._X_gaps:  # it may use other columns
             self._complete_y = None
-
-    def _check_place(self, pop: Population | DevicePopulation) -> None:
-        """An error for a population on a device that the backend does not work on."""
-        if isinstance(pop, DevicePopulation) and not load(self.backend).takes_device_populations:
-            raise BackendError(f"{self.backend!r} takes populations of the host: pop.to_host(), or backend='cuda'")
 
     def evaluate(self, params: Any = None, out: Any = None, count_nonfinite: bool = False) -> Any:
         """Every expression at every data point.
@@ -242,9 +248,10 @@ class Evaluator:
             As for ``evaluate``; None where no expression has parameters.
         y : array, (n_points,)
             The target.
-        kind : {"sse", "mse", "rmse", "mae", "sae", "sum", "r2"} or a loss of your own
+        kind : {"sse", "mse", "rmse", "mae", "sae", "sum", "r2", "max", "correlation"} or a loss of your own
             Sum or mean of squared errors, root of the mean square; mean or sum of absolute errors; sum of f - y;
-            share of y's variance that is explained.  Or an expression over f, y, w (the weights) and ``columns``, whose
+            share of y's variance that is explained; largest absolute error; Pearson's correlation with y (nan for an
+            expression that does not vary).  Or an expression over f, y, w (the weights) and ``columns``, whose
             values are summed over the points: ``"huber(f - y, 0.5) * w"``, ``"((sqrt(f) - y) / s)^2 / 2"``,
             ``"lessequal(abs(f - y), 0.1)"``.  Beside the operators it may name ``huber(r, d)``, ``pinball(y - f, q)``
             (of the quantile q) and ``logcosh(r)``.  Weights that it does not name multiply it.
@@ -280,6 +287,11 @@ class Evaluator:
         if (ev := self._for_sums()) is not self:
             return ev.loss(params, y, kind, weights, count_nonfinite, out, columns=columns, link=link)
         if is_own(kind, columns, link):
+            if out is None and not count_nonfinite:
+                known = self._own(kind, y, weights, columns, link)
+                if (sums := known.sums(self, params)) is not None:
+                    self._check_complete(sums, y, known.target, known.points.w)
+                    return self._give_back(sums)
             other, *goal = self._composed(kind, y, weights, columns, link)
             found = other.loss(params, goal[0], goal[1], goal[2], count_nonfinite, out)
             if other is self or out is not None:
@@ -291,15 +303,9 @@ class Evaluator:
         shape = (*lead, len(self.pop))
         place = None if out is None else inputs.result_array(out, shape, np.dtype(np.float64), self.adopt)
         counts = self._zero_counts(sets) if count_nonfinite else None
-        engine: Any = self.engine
-        if counts is not None and engine.counts_losses:
-            sums = engine.loss_sums(sets, target, w, summed, counts)
-        else:
-            sums = engine.loss_sums(sets, target, w, summed)
+        sums = sums_of(self, sets, target, w, summed, counts)
         if counts is None:
             self._check_complete(sums, y, target, w)
-        elif not engine.counts_losses:
-            self._count(sets, w, counts)
         with np.errstate(divide="ignore", invalid="ignore"):
             total = spread(target, w) if kind == "r2" else self._total(w)
             made = finish(sums, total).reshape(shape)
@@ -312,20 +318,18 @@ class Evaluator:
         """Room for how many nan and how many inf every expression makes."""
         return np.zeros((len(sets), len(self.pop), 2), np.int64)
 
-    def _count(self, sets: Any, w: Any, counts: np.ndarray) -> None:
-        """How many nan and inf every expression gives where ``w`` is not 0; of some expressions at a time."""
+    def in_parts(self, sets: Any) -> Iterator[tuple[int, slice, Any]]:
+        """The values of some expressions at a time: the parameter set's number, which they are, (n, n_points)."""
         rows = max(1, COUNTED_BYTES // max(self.n_points * self.dtype.itemsize, 1))
         everything = on_host_population(self.pop)
         for start in range(0, len(everything), rows):
             part = slice(start, start + rows)
             pop = everything[part]
             engine, shape = self._make_engine(pop), (1, len(pop), self.n_points)
-            for one_set, counts_of_set in zip(sets, counts, strict=True):
+            for k, one_set in enumerate(sets):
                 values = inputs.result_array(None, shape, self.dtype, self.adopt, self._empty)
                 engine.evaluate(np.ascontiguousarray(one_set[None, part, : pop.max_params]), values)
-                counted = values[0] if w is None else values[0][:, w != 0]
-                for k, mask in enumerate((counted != counted, abs(counted) == np.inf)):
-                    counts_of_set[part, k] = inputs.on_host(mask.sum(-1))
+                yield k, part, values[0]
 
     def jacobian(self, params: Any = None, out: Any = None) -> Any:
         """The derivatives of every expression by its parameters, at every data point.
@@ -342,7 +346,7 @@ class Evaluator:
         -------
         array of dtype, (n_exprs, n_points, max_params) or (n_sets, n_exprs, n_points, max_params)
             0 where an expression has fewer parameters; nan for expressions that are not ``pop.valid``
-            and for parameters inside an operator without a derivative (``gamma``).
+            and for parameters inside an operator without a derivative (``digamma``).
 
         Raises
         ------
@@ -365,7 +369,7 @@ class Evaluator:
         Parameters
         ----------
         params, y, kind, weights, columns, link
-            As for ``loss``.
+            As for ``loss``, but for "max" and "correlation".
 
         Returns
         -------
@@ -389,7 +393,7 @@ class Evaluator:
             other, *goal = self._composed(kind, y, weights, columns, link)
             found = other.loss_and_grad(params, goal[0], goal[1], goal[2])
             return found if other is self else (self._give_back(found[0]), self._give_back(found[1]))
-        summed, finish = LOSSES[one_of("kind", kind, tuple(LOSSES), DataError)]
+        summed, finish = LOSSES[one_of("kind", kind, DIFFERENTIATED, DataError)]
         sets, lead, target, w = self._against(params, y, weights)
         sums, gradient = compute(sets, target, w, summed)
         self._check_complete(sums, y, target, w)
@@ -476,6 +480,7 @@ class Evaluator:
         """
         if not isinstance(self.engine, contract.Differentiable):
             raise BackendError(f"backend {self.backend!r} makes no derivatives; backend='cpu' does")
+        check_slopes(self.pop, self.backend)
         return self.engine
 
     def _compiled(self, otherwise: str) -> contract.Compiling:
@@ -513,11 +518,16 @@ class Evaluator:
 
     def _composed(self, kind: str, y: Any, weights: Any, columns: Any, link: Any) -> tuple[Evaluator, Any, str, Any]:
         """What makes a loss of the user's own of plain sums: an evaluator, its target, kind and weights."""
+        known = self._own(kind, y, weights, columns, link)
+        return known.evaluator(self), known.target, known.kind, known.weights
+
+    def _own(self, kind: str, y: Any, weights: Any, columns: Any, link: Any) -> OwnLoss:
+        """A loss of the user's own at these points."""
         points = inputs.loss_points(y, weights, columns, self.n_points, self.adopt)
         known = self._own_loss
         if known is None or not known.is_for(kind, link, points):
             known = self._own_loss = OwnLoss.make(self.X, kind, link, points)
-        return known.evaluator(self), known.target, known.kind, known.weights
+        return known
 
     def beside(self, pop: Population, columns: list[np.ndarray]) -> Evaluator:
         """An evaluator of other expressions with the same settings, on the same data and more columns."""

@@ -35,7 +35,9 @@ from exprkit.evaluate.options import check_options
 from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
 from exprkit.fitting.fit_result import FitResult
+from exprkit.fitting.groups import Groups, bounds_of, in_texts, spread
 from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, negative_log_likelihood, sums_of_squares
+from exprkit.fitting.prior import Penalty, penalty
 from exprkit.numbers import as_numbers
 from exprkit.runtime.progress import Progress, parts
 
@@ -68,6 +70,8 @@ def fit(
     loss: str = "squares",
     link: str | None = None,
     columns: Any = None,
+    prior: Any = None,
+    groups: Groups | None = None,
     delta: float = 1.0,
     max_iter: int | None = None,
     tol: float = 1e-8,
@@ -112,6 +116,16 @@ def fit(
         What of an expression is compared with y: an operator's name as "sqrt", or an expression over f.
     columns : dict of arrays (n_points,), optional
         What a loss of your own names besides.
+    prior : dict or str, optional
+        What is known of parameters: (mean, standard deviation) by name, each as one more measurement, of which
+        "squares" counts ((p - mean) / sd)^2 and a likelihood or a loss of your own half of that; or a penalty over the
+        parameters,
+        ``"((p1 - 2) / 0.5)^2 / 2 + 0.1 * log(p2)^2"``, added to the loss as it is.  Part of the loss, the normal
+        equations and the standard errors.  Of "squares" and "gaussian" (with weights) its terms must be squares.
+    groups : dict of str, optional
+        Parameters with a value for each category, {"p1": "site"} by a column of the table X, of 100 categories at most;
+        in texts also ``"p1[site] * x1 + p2"``.  The result's expressions have the parameters ``p1[a]``, …, and predict
+        from tables with that column.
     delta : float
         Where Huber's loss turns from squares to absolute errors.
     max_iter : int, optional
@@ -153,14 +167,19 @@ def fit(
     """
     check_options(options, fit)
     X, y = tables.target_of(X, y)
+    pop, grouped = in_texts(pop, groups)
     pop = inputs.population(pop, X)
+    if grouped:
+        pop = spread(on_host(pop), X, grouped)
+        bounds, prior = (bounds_of(one, pop, grouped) for one in (bounds, prior))
     if one_of("missing", missing, ("raise", "drop")) == "drop":
         if columns is not None:
             raise ArgumentError("missing='drop' leaves rows of X, y and weights out, and columns= would keep them")
         X, y, weights = tables.complete(X, y, weights, on_host(pop))
     problem = FitProblem(
-        X, y, weights=weights, method=method, loss=loss, link=link, columns=columns, delta=delta, max_iter=max_iter,
-        tol=tol, bounds=bounds, backend=backend, precision=precision, dtype=dtype, threads=threads, **options,
+        X, y, weights=weights, method=method, loss=loss, link=link, columns=columns, prior=prior, delta=delta,
+        max_iter=max_iter, tol=tol, bounds=bounds, backend=backend, precision=precision, dtype=dtype, threads=threads,
+        **options,
     )  # fmt: skip
     return problem.fit(pop, init=init, restarts=restarts, seed=seed, progress=progress)
 
@@ -174,7 +193,7 @@ class FitProblem:
     Parameters
     ----------
     X, y, **settings
-        As for ``fit``, without ``init``, ``restarts``, ``seed`` and ``missing``.
+        As for ``fit``, without ``init``, ``restarts``, ``seed``, ``missing`` and ``groups``.
 
     Raises
     ------
@@ -192,11 +211,11 @@ class FitProblem:
 
     def __init__(
         self, X: Any, y: Any = None, *, weights: Any = None, method: str = "lm", loss: str = "squares",
-        link: str | None = None, columns: Any = None, delta: float = 1.0,
+        link: str | None = None, columns: Any = None, prior: Any = None, delta: float = 1.0,
         max_iter: int | None = None, tol: float = 1e-8, bounds: Bounds = None, backend: str = "auto",
         precision: Any = "ieee", dtype: Any = "float32", threads: int | None = None, **options: Any,
     ) -> None:  # fmt: skip
-        self._own = OwnGoal.of(loss, link, columns, LOSSES)
+        self._own, self._prior = OwnGoal.of(loss, link, columns, LOSSES, prior is not None), prior
         _check(method, "squares" if self._own else loss, delta, max_iter, tol)
         check_options(options, FitProblem)
         self._X, self._y = tables.target_of(X, y)
@@ -206,7 +225,7 @@ class FitProblem:
         self._settings = backend_of_fits(backend) if method == "lm" else backend, precision, threads, options
         self._dtype = dtype
         self._max_iter = max_iter
-        self._inner: tuple[Composition, FitProblem] | None = None  # as what a loss of the user's own is fitted
+        self._inner: tuple[Composition | Penalty, FitProblem] | None = None  # as what a loss of one's own is fitted
         self._evaluators: dict[Any, Evaluator] = {}  # by type: float64's is for what float32 spoils
         self._targets: dict[Any, _FitTarget] = {}  # by type
 
@@ -302,30 +321,41 @@ class FitProblem:
         made, problem = self._inner
         problem._bounds = None if bounds[0] is None else bounds
         found = problem.fit(made.of(ev.pop), init=starts, progress=progress)
-        host, (target, w), total = inputs.on_host, data, float(np.sum(made.weights))
+        host, (target, w) = inputs.on_host, data
         goal = FitGoal(self._own.words, self._delta, host(ev.X), host(target), host(w), *bounds)
-        by_link = self._own.loss is None
-        loss = found.loss * total if found.kind == "mae" and not by_link else found.loss
+        by_link, loss = self._own.loss is None and self._own.link is not None, found.loss
+        if isinstance(made, Penalty):
+            loss = loss - made.constant
+        elif found.kind == "mae" and not by_link:
+            loss = loss * float(np.sum(made.weights))
+        if by_link and isinstance(made, Penalty):
+            link = self._own.link.text if self._own.link else None
+            found.r2[:] = ev.loss(np.nan_to_num(found.params), self._y, "r2", self._weights, link=link)
         r2 = found.r2 if by_link else _r2(sums_of_squares(ev, found.params, target, w), goal)
         return replace(
             found, pop=ev.pop, loss=loss, r2=np.where(np.isfinite(loss), r2, np.nan), goal=goal, _evaluator=ev,
             seconds=time.perf_counter() - begin, _composed=found,
         )  # fmt: skip
 
-    def _known_problem(self, ev: Evaluator, own: OwnGoal) -> tuple[Composition, FitProblem]:
+    def _known_problem(self, ev: Evaluator, own: OwnGoal) -> tuple[Composition | Penalty, FitProblem]:
         """What the expressions become, and the problem that they are fitted to then."""
         points = inputs.loss_points(self._y, self._weights, own.columns, ev.n_points, ev.adopt)
-        made = own.composed(points, ev.X.shape[1], self._method == "lm")
+        n_columns, lm = ev.X.shape[1], self._method == "lm"
+        extra = None if self._prior is None else penalty(self._prior, ev.pop, own, points, n_columns, lm)
+        made = own.composed(points, n_columns, lm) if extra is None else extra.made
+        X, target, weights = inputs.with_columns(ev.X, made.columns, ev.dtype), made.target, made.weights
+        if extra is not None:
+            X, target, weights = extra.points(X, inputs.library_of(X))
         loss = own.named if own.loss is None else BY_KIND[made.kind]
-        method = "lbfgs" if loss == "sum" and self._method == "lm" else self._method
+        method = "lbfgs" if loss == "sum" and lm else self._method
         backend, precision, threads, options = self._settings
         problem = FitProblem(
-            inputs.with_columns(ev.X, made.columns, ev.dtype), made.target, method=method, backend=backend,
-            weights=None if np.all(made.weights == 1) else made.weights, delta=self._delta, max_iter=self._max_iter,
-            tol=self._tol, precision=precision, dtype=self._dtype, threads=threads, **options,
+            X, target, method=method, backend=backend, weights=None if np.all(weights == 1) else weights,
+            delta=self._delta, max_iter=self._max_iter, tol=self._tol, precision=precision, dtype=self._dtype,
+            threads=threads, **options,
         )  # fmt: skip
         problem._loss, problem._delta = loss, made.delta if own.loss else self._delta
-        return made, problem
+        return made if extra is None else extra, problem
 
     def _in_parts(self, ev: Evaluator, starts: Any, target: _FitTarget, options: Options, progress: Progress) -> Fitted:
         """The fit of all, a part of the population after the other where progress is shown."""
@@ -433,6 +463,8 @@ def _check_count(name: str, value: Any, most: int | None = None) -> None:
 
 def _check(method: str, loss: str, delta: float, max_iter: Any, tol: float) -> None:
     one_of("method", method, METHODS)
+    if callable(loss):
+        raise ArgumentError("loss must be a name or a text over f and y, as \"((f - y) / s)^2 * w\", not a function")
     one_of("loss", loss, LOSSES)
     if method != "lm" and KINDS[loss] not in (objective.SQUARES, objective.ABSOLUTE):
         able = "loss='squares', 'gaussian' or 'mae'"

@@ -37,7 +37,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,7 +50,7 @@ from exprkit.regression import links, templates
 from exprkit.regression.budget import Budget, Ended
 from exprkit.regression.confirm import TRIED, confirmed, line, values_of
 from exprkit.regression.constants import as_constants, as_parameters
-from exprkit.regression.front import Front
+from exprkit.regression.front import Entry, Front
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.join import Partners
 from exprkit.regression.on_device import triples
@@ -115,6 +115,16 @@ def default_operators() -> tuple[ops.Operator, ...]:
     return tuple(ops.BY_NAME[name] for name in ops.SETS["search"])
 
 
+class Halfway(NamedTuple):
+    """A search between two steps: beside data and settings all that the rest of it depends on."""
+
+    stages: int  # that are done
+    generation: int  # so many are
+    n_evals: int
+    front: list[Entry]
+    evolution: dict[str, np.ndarray]  # its ``state``; empty before it has begun
+
+
 class Discovery:
     """A search and its front.
 
@@ -122,16 +132,23 @@ class Discovery:
     ----------
     front : Front
     stage : what is being done, in words
+    generation : how many are done
+
+    Parameters
+    ----------
+    shown, kept
+        Called with the search at every step; ``kept`` only where ``halfway`` says all of it.
     """
 
     def __init__(
         self, sample: Sample, settings: SearchSettings, budget: Budget, front: Front | None = None,
         shown: Callable[[Discovery], None] = lambda search: None,
+        kept: Callable[[Discovery], None] = lambda search: None,
     ) -> None:  # fmt: skip
-        self.sample, self.settings, self.budget, self._shown = sample, settings, budget, shown
+        self.sample, self.settings, self.budget, self._shown, self._kept = sample, settings, budget, shown, kept
         self.front = front or Front(settings.maxsize, sample.floor)
         self.front.rows = sample.total
-        self.stage, self._exact = "", False
+        self.stage, self.generation, self._exact = "begin", 0, False
         self._device = None if settings.rules is not None else device_of(settings.backend)  # rules are the host's
         self._stages = STAGES + STAGES_ON_DEVICE * (self._device is not None)
         last = LAST if self._device is None else LAST_ON_DEVICE
@@ -141,18 +158,36 @@ class Discovery:
             sample if len(sample) <= n else sample.few(n, settings.seed) for n in (FITTED_ROWS, SOME_ROWS, MANY_ROWS)
         )
         self._problem: FitProblem | None = None
+        self._evolution: Evolution | None = None
+        self._begun: Halfway | None = None
+        self._done = 0  # stages
 
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
+        stages = (self.begin, self.join, self.sum, self.nest, self.sum_within, self.regress, self.nest_more,
+                  self.join_three, self.join_more, self.evolve)  # fmt: skip
         try:
-            stages = (self.begin, self.join, self.sum, self.nest, self.sum_within, self.regress, self.nest_more)
-            for stage in (*stages, self.join_three, self.join_more, self.evolve):
+            for stage in stages[self._done :]:
                 self.stage = stage.__name__
                 stage()
                 self._look()
+                if stage != self.evolve:  # which keeps every generation: more of them may follow another time
+                    self._done += 1
+                    self._kept(self)
         except Ended as ended:
             return str(ended)
         return f"{self.settings.niterations:,} iterations are done"
+
+    def halfway(self) -> Halfway:
+        """The search as it is, when ``kept`` is called."""
+        evolution = {} if self._evolution is None else self._evolution.state()
+        return Halfway(self._done, self.generation, self.budget.n_evals, self.front.entries(), evolution)
+
+    def resume(self, halfway: Halfway) -> None:
+        """Before ``run``: go on from there, to the same bits as if there had been no end."""
+        self._begun, self._done, self.generation = halfway, halfway.stages, halfway.generation
+        self.budget.n_evals = halfway.n_evals
+        self.front.restore(halfway.front)
 
     # ── stages ──
 
@@ -309,17 +344,22 @@ class Discovery:
             steps=settings.optimizer_iterations, loss=settings.loss, backend=settings.backend, threads=settings.threads,
             rules=settings.rules,
         )  # fmt: skip
-        evolution.generation()
-        for number in range(settings.niterations):
+        evolution.generation()  # the blocks', which take over the numbers that are fitted
+        if self._begun is not None and self._begun.evolution:
+            evolution.resume(self._begun.evolution)
+            self.budget.n_evals = self._begun.n_evals  # the pool has been counted
+        self._evolution = evolution
+        for number in range(self.generation, settings.niterations):
             if number % POLISHED == 0:
                 evolution.seed(parse([entry.expression for entry in self.front.entries()]))
             made = evolution.generation()
             self.budget.count(made.tried)
             self._offer_best(made.formulas, made.loss)
-            self.stage = f"generation {number + 1}"
+            self.stage, self.generation = f"generation {number + 1}", number + 1
             self._look()
             if number % POLISHED == POLISHED - 1:
                 self.polish()
+            self._kept(self)
         self.polish()
 
     def polish(self) -> None:

@@ -22,6 +22,7 @@ import numpy as np
 
 from exprkit.backends.gpu import nvrtc
 from exprkit.backends.precision import Precision
+from exprkit.operators.defined import table_of_rows
 
 NEEDED = {"cupy": "CuPy", "cuda.core": "cuda-core", "cuda.bindings": "cuda-bindings"}
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -152,7 +153,7 @@ class CudaDevice:
         self._sending = threading.Lock()
         self._outgoing: list[tuple[np.ndarray, Any]] = []  # page-locked memory, and when it has been read; two, in turn
 
-    @functools.cache  # noqa: B019  a device lives as long as the process
+    @table_of_rows
     def kernel(self, name: str, settings: Precision, text: str | None = None, **macros: Any) -> Kernel:
         """A kernel of the interpreter's text (or of another ``text``), compiled for these macros."""
         code = nvrtc.compiled(settings.architecture or self.architecture, settings, text, **macros)
