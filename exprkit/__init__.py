@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit import data as data
     from exprkit.backends.device_programs.population import DevicePopulation as DevicePopulation
     from exprkit.backends.precision import Precision as Precision
+    from exprkit.evaluate.case_discussion import cases as cases
     from exprkit.evaluate.compile_bytecode import CompiledBytecode as CompiledBytecode
     from exprkit.evaluate.compile_bytecode import compile_bytecode as compile_bytecode
     from exprkit.evaluate.compile_ptx import CompiledPtx as CompiledPtx
@@ -68,6 +69,7 @@ _HOME = {
     "explore": "explorer.explore",
     "fit": "fitting.fit",
     "load": "saved",
+    "cases": "evaluate.case_discussion",
     "compile_bytecode": "evaluate.compile_bytecode",
     "compile_ptx": "evaluate.compile_ptx",
     "operator": "expressions.expression",

@@ -864,6 +864,7 @@ def test_a_race_runs_and_explains_what_auto_takes(explorer):
     panel.button.click()
     settled(explorer)
     assert [lap.step for lap in panel.laps] == [1, 2, 3] * len(panel.backends.value)
+    assert "= Z_B" in html.unescape(panel.path.value) and "points a thread" in panel.path.value
     assert "auto takes cpu" in panel.why.value and panel.picture.value[1:4] == b"PNG"
     assert explorer.progress_bar.text.value.startswith("race: done") and explorer.progress_bar.bar.value == 1000
     code = html.unescape(re.search(r"<pre[^>]*>(.*)</pre>", panel.code.value, re.DOTALL)[1])

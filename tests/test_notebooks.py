@@ -220,6 +220,15 @@ def test_comparison_notebook_draws_the_thesis_s_figures_and_concludes(tmp_path):
     assert conclusions.page(recorded) in markdown
 
 
+def test_cases_notebook_shows_the_tree_a_card_s_path_and_the_regions(tmp_path):
+    arguments = "-p", "device", "sm_75", "-p", "n_exprs", "100", "-y", "{table_points: [362]}"
+    done = papermill(ROOT / "notebooks" / "cases.ipynb", tmp_path, *arguments)
+    assert done.returncode == 0, done.stderr[-3000:]
+    printed, _, n_figures = shown_by(tmp_path / "out.ipynb")
+    assert "= Z_B" in printed and "else, fewer vectors:" in printed and "lines of CUDA C" in printed
+    assert n_figures == 1 and "362 points on sm_75" in printed
+
+
 def test_tuning_notebook_tunes_what_there_is_and_shows_what_is_recorded(tmp_path):
     done = papermill(
         ROOT / "notebooks" / "tuning.ipynb", tmp_path, "-p", "backend", "cpu", "-p", "n_exprs", "50", "-p", "n_points",

@@ -48,6 +48,7 @@ from exprkit.evaluate.options import (
     for_backend,
 )  # fmt: skip
 from exprkit.evaluate.trace import Trace, parts_of
+from exprkit.evaluate.tune import tune
 from exprkit.expressions.population import Population
 from exprkit.operators import defined
 from exprkit.runtime.machine import available_memory
@@ -614,6 +615,8 @@ class Evaluator:
         else:
             choices = choices[:1]
         return "\n".join([head, *(f"  {line}" for line in self.engine.decisions()), *(one.table() for one in choices)])
+
+    tune = tune
 
     def _as_asked(self) -> cost_model.Choice:
         work = self._work(self.n_points, self._empty is not None, values=True)

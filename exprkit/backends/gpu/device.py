@@ -149,6 +149,7 @@ class CudaDevice:
         self.shared_per_block = int(properties["sharedMemPerBlockOptin"])
         self.shared_per_multiprocessor = int(properties["sharedMemPerMultiprocessor"])
         self.lanes = 32
+        self.driver = cupy.cuda.runtime.driverGetVersion()
         self.out_of_memory: type[Exception] = cupy.cuda.memory.OutOfMemoryError
         self._sending = threading.Lock()
         self._outgoing: list[tuple[np.ndarray, Any]] = []  # page-locked memory, and when it has been read; two, in turn
