@@ -35,6 +35,8 @@ from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.device_programs.population import on_host as on_host_population
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as precision_of
+from exprkit.distributed.engine import backend_of
+from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole_number
 from exprkit.evaluate import inputs, tables
 from exprkit.evaluate.losses import LOSSES, OwnLoss, is_own, slope_of, spread
@@ -76,6 +78,11 @@ class Evaluator:
         CPU threads; by default all that this process may use.
     n_steps : int
         How many evaluations are expected; ``"auto"`` weighs them against what setting up takes.
+    devices : int, list of int or "all", optional
+        So many GPUs of this host, or these; where there is none, shares of its cores (``distributed.workers``).  The
+        population is cut into slices; results are those of one device, bit by bit.
+    client : dask.distributed.Client or str, optional
+        Instead: a cluster's workers, or the address of its scheduler.
     **options
         What the backend offers besides: see its ``Engine`` (``exprkit.backends.interpreter.engine`` has
         ``block_size``, ``points_per_thread``, ``reduction`` and ``dispatch``).
@@ -108,6 +115,8 @@ class Evaluator:
         dtype: Any = "float32",
         threads: int | None = None,
         n_steps: int = 1,
+        devices: Any = None,
+        client: Any = None,
         **options: Any,
     ) -> None:
         X = tables.table_of(X)
@@ -118,12 +127,16 @@ class Evaluator:
         self.threads = None if threads is None else check_number("threads", threads, MOST_THREADS)
         self.n_steps = check_number("n_steps", n_steps)
         check_options(options, Evaluator)
+        self._workers = workers = workers_of(devices, client)
         if isinstance(pop, DevicePopulation) and backend == "auto":
             backend = "cuda"
         auto = isinstance(backend, str) and backend == "auto"
+        if auto and workers and not workers.devices:
+            backend, auto = workers.best(), False
         self._choices = self._choose(X, settings, tuple(options)) if auto else {}
         self.backend = self._choices["values"].name if auto else backend
-        implementation = load(self.backend)
+        implementation = load(self.backend) if workers is None else backend_of(workers, self.backend)
+        self._takes_device_populations = implementation.takes_device_populations
         self._check_place(pop)
         check_offered(self.backend, options, implementation.options)
         self.adopt = implementation.adopt
@@ -141,7 +154,9 @@ class Evaluator:
             _written_out(pop), self.X, precision=compiler, dtype=self.dtype, threads=self.threads, **options
         )
         self.engine = self._make_engine(pop)
-        self._make_other = lambda pop, name: Evaluator(pop, self.X, name, precision, dtype, threads, n_steps, **options)
+        self._make_other = lambda pop, name: Evaluator(
+            pop, self.X, name, precision, dtype, threads, n_steps, client=workers, **options
+        )
         self._other: Evaluator | None = None
 
     def _for_sums(self) -> Evaluator:
@@ -182,7 +197,9 @@ class Evaluator:
 
     def _check_place(self, pop: Population | DevicePopulation) -> None:
         """An error for a population on a device that the backend does not work on."""
-        if isinstance(pop, DevicePopulation) and not load(self.backend).takes_device_populations:
+        if isinstance(pop, DevicePopulation) and not self._takes_device_populations:
+            if self._workers:
+                raise BackendError("several devices take populations of the host: pop.to_host()")
             raise BackendError(f"{self.backend!r} takes populations of the host: pop.to_host(), or backend='cuda'")
 
     def evaluate(self, params: Any = None, out: Any = None, count_nonfinite: bool = False) -> Any:
@@ -523,7 +540,8 @@ class Evaluator:
         """An evaluator of other expressions with the same settings, on the same data and more columns."""
         X = inputs.with_columns(self.X, columns, self.dtype)
         return Evaluator(
-            pop, X, self.backend, self._settings, self.dtype, self.threads, self.n_steps, **self._options
+            pop, X, self.backend, self._settings, self.dtype, self.threads, self.n_steps, client=self._workers,
+            **self._options,
         )  # fmt: skip
 
     def _total(self, w: Any) -> Any:
@@ -591,13 +609,15 @@ class Evaluator:
         if len(sets) != 1:
             raise DataError(f"params must be one set to trace with, not {len(sets)}")
         parts = parts_of(on_host_population(self.pop), number)
-        ev = Evaluator(parts, self.X[place : place + 1], self.backend, self.precision, self.dtype, self.threads)
+        backend = "cpu" if self._workers else self.backend
+        ev = Evaluator(parts, self.X[place : place + 1], backend, self.precision, self.dtype, self.threads)
         values = ev.evaluate(np.repeat(sets[:1, number, : parts.max_params], len(parts), axis=0))
         return Trace(parts.texts(), inputs.on_host(values)[:, 0])
 
     def explain(self) -> str:
         """Which backend runs, on what and how, and what each is estimated to take (``backends.cost_model``)."""
-        head = f"{self.backend}: {status(self.backend).detail}; precision {self.precision}, {self.dtype}"
+        detail = number_of(len(self._workers.facts), "worker") if self._workers else status(self.backend).detail
+        head = f"{self.backend}: {detail}; precision {self.precision}, {self.dtype}"
         choices = list(self._choices.values()) or [self._as_asked()]
         if len({choice.table() for choice in choices}) > 1 and choices[0].name != choices[-1].name:
             head += f"; losses on {choices[-1].name!r}, since no matrix goes to the host for them"

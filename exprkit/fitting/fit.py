@@ -27,6 +27,8 @@ import numpy as np
 from exprkit.backends import NAMES, load, objective, status
 from exprkit.backends.device_programs.population import on_host
 from exprkit.backends.objective import Fitted, Options
+from exprkit.distributed.engine import SlicedEngine
+from exprkit.distributed.workers import Workers, workers_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole_number
 from exprkit.evaluate import inputs, tables
 from exprkit.evaluate.evaluator import Evaluator
@@ -37,7 +39,7 @@ from exprkit.fitting import first_order
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, negative_log_likelihood, sums_of_squares
 from exprkit.numbers import as_numbers
-from exprkit.runtime.progress import Progress, parts
+from exprkit.runtime.progress import Progress, parts, shown
 
 LOSSES = ("squares", "mae", "huber", "gaussian", "poisson")
 KINDS = {
@@ -80,6 +82,8 @@ def fit(
     threads: int | None = None,
     missing: str = "raise",
     progress: Progress = False,
+    devices: Any = None,
+    client: Any = None,
     **options: Any,
 ) -> FitResult:
     """Fit the parameters of every expression to ``y``.
@@ -130,7 +134,7 @@ def fit(
         Show a bar; or a function that is called with (done, total).
     seed : int
         Of all that is drawn: the same seed gives the same starts.
-    backend, precision, dtype, threads, **options
+    backend, precision, dtype, threads, devices, client, **options
         As for ``Evaluator``.  float32 makes values in float32 and sums in float64; an expression whose
         loss overflows there at every start, whose derivatives all vanish, or one of whose derivatives is
         not finite where it ends, is fitted in float64 instead.
@@ -160,7 +164,8 @@ def fit(
         X, y, weights = tables.complete(X, y, weights, pop)
     problem = FitProblem(
         X, y, weights=weights, method=method, loss=loss, link=link, columns=columns, delta=delta, max_iter=max_iter,
-        tol=tol, bounds=bounds, backend=backend, precision=precision, dtype=dtype, threads=threads, **options,
+        tol=tol, bounds=bounds, backend=backend, precision=precision, dtype=dtype, threads=threads, devices=devices,
+        client=client, **options,
     )  # fmt: skip
     return problem.fit(pop, init=init, restarts=restarts, seed=seed, progress=progress)
 
@@ -194,7 +199,8 @@ class FitProblem:
         self, X: Any, y: Any = None, *, weights: Any = None, method: str = "lm", loss: str = "squares",
         link: str | None = None, columns: Any = None, delta: float = 1.0,
         max_iter: int | None = None, tol: float = 1e-8, bounds: Bounds = None, backend: str = "auto",
-        precision: Any = "ieee", dtype: Any = "float32", threads: int | None = None, **options: Any,
+        precision: Any = "ieee", dtype: Any = "float32", threads: int | None = None, devices: Any = None,
+        client: Any = None, **options: Any,
     ) -> None:  # fmt: skip
         self._own = OwnGoal.of(loss, link, columns, LOSSES)
         _check(method, "squares" if self._own else loss, delta, max_iter, tol)
@@ -203,7 +209,9 @@ class FitProblem:
         self._weights, self._bounds = weights, bounds
         self._method, self._loss, self._delta, self._tol = method, loss, float(delta), float(tol)
         self._steps = MAX_ITER[method] if max_iter is None else int(max_iter)
-        self._settings = _backend(backend) if method == "lm" else backend, precision, threads, options
+        workers = workers_of(devices, client)
+        backend = _backend(backend, workers) if method == "lm" else backend
+        self._settings = backend, precision, threads, {"client": workers, **options}
         self._dtype = dtype
         self._max_iter = max_iter
         self._inner: tuple[Composition, FitProblem] | None = None  # as what a loss of the user's own is fitted
@@ -272,6 +280,9 @@ class FitProblem:
     ) -> Fitted:
         """The fit of all, a part of the population after the other where progress is shown."""
         pop, fitted = ev.pop, []
+        if isinstance(ev.engine, SlicedEngine) and self._method == "lm":
+            with shown(progress, len(pop), "fitting") as done, ev.engine.watched(done):
+                return self._of_evaluator(ev, starts, y, w, options)
         for part in parts(len(pop), progress, "fitting"):
             if ev.pop is not pop or part != slice(0, len(pop)):
                 ev.update(pop[part])
@@ -370,10 +381,12 @@ def _size(number: Any) -> float:
     return float(number) if isinstance(number, float | np.floating) else np.nan if whole is None else whole
 
 
-def _backend(name: str) -> str:
-    """The backend of a fit: of "auto", the first that can run here and fits."""
+def _backend(name: str, workers: Workers | None) -> str:
+    """The backend of a fit: of "auto", the first that can run here and fits; of several devices, GPUs if they are."""
     if not isinstance(name, str) or name != "auto":
         return name
+    if workers:
+        return workers.best()
     for name in NAMES:
         if status(name).available and load(name).differentiates:
             return name
