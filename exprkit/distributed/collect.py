@@ -32,6 +32,7 @@ from exprkit.distributed.workers import Workers, quiet
 from exprkit.errors import BackendError, number_of
 
 LATE = 30.0  # seconds without a result before work is given out a second time, and four times the longest wait so far
+TIMES = 3  # that the same work is given out
 TICK = 0.2  # seconds between two looks at that
 Cut = tuple[int, int]
 Submit = Callable[..., Any]  # of a cut, and for a second time the workers it may go to: gives a future
@@ -131,9 +132,9 @@ class _Collection:
             return
         self._last = time.monotonic()
         cuts = list(self._running.values())
-        once = {future.key: future for future, cut in self._running.items() if cuts.count(cut) == 1}
+        once = {future.key: future for future, cut in self._running.items() if cuts.count(cut) < TIMES}
         for address, keys in self._workers.client.processing().items():
-            others = [other for other in self._workers.threads() if other != address]
+            others = [other for other in self._workers.places(True) if other != address]
             late = [once[key] for key in keys if key in once]
             if others and late:
                 warnings.warn(f"worker {address} is late with {number_of(len(late), 'slice')}: given to others as well",

@@ -39,6 +39,7 @@ from exprkit.runtime import slices
 LEAST, MOST = 0.02, 0.5  # seconds of a slice, by the estimate
 STOLEN = 0.1  # seconds of a worker's share, by the estimate, from which on it is cut so that others can take of it
 PARTS = 4  # that it is cut into then
+LARGE = 1 << 20  # bytes of an array that every worker gets at once: dask would rather keep work where it lies
 COST_OF_EXPRESSION = 4  # in tokens
 EVALUATIONS = 25  # of a fit, from a start
 
@@ -74,7 +75,8 @@ class SlicedEngine(contract.Engine):
             _new_name(), backend, precision, self.dtype.name, self.threads, tuple(sorted(options.items())),
             workers.devices,
         )  # fmt: skip
-        self._sent: dict[str, tuple[np.ndarray, Any]] = {}  # arrays of all points, and where they are
+        self._points = {name: Kept(workers, name) for name in ("X", "y", "weights")}
+        self._points["X"].take(X)
         self._watch: Callable[[int], Any] = lambda n: None
         self.update(pop)
 
@@ -90,6 +92,7 @@ class SlicedEngine(contract.Engine):
     def update(self, pop: Population) -> bool:
         """Take another population; data and engines stay where they are."""
         self.pop, self._name = pop, _new_name()
+        self._tokens: dict[Cut, Kept] = {}  # of the slices that were handed out before
         return True
 
     def evaluate(self, params: np.ndarray, out: np.ndarray) -> None:
@@ -122,7 +125,7 @@ class SlicedEngine(contract.Engine):
     # ── slices ──
 
     def _places(self) -> int:
-        return self.workers.capacity(self.on_device)
+        return len(self.workers.places(self.on_device))
 
     def _cost(self, passes: float, by_parameter: bool = False) -> tuple[np.ndarray, float]:
         """The cost of all expressions up to each one, in tokens, and the seconds of all on one worker's place."""
@@ -153,16 +156,23 @@ class SlicedEngine(contract.Engine):
         if not len(self.pop):
             return [((0, 0), self._nothing(method, params, y, weights, *rest))]
         ends, seconds = self._cost(passes * len(params), by_parameter)
-        points = [] if method in ("evaluate", "jacobian") else [self._there("y", y), self._there("weights", weights)]
-        X, name, number = self._there("X", self.X), f"{method}-{_new_name()}", itertools.count()
+        self._points["y"].take(None if y is None else y.copy())
+        self._points["weights"].take(None if weights is None else weights.copy())
+        points = () if method in ("evaluate", "jacobian") else ("y", "weights")
+        name, number = f"{method}-{_new_name()}", itertools.count()
 
-        def submit(cut: Cut, places: list[str] | None = None) -> Any:
+        def submit(cut: Cut, others: list[str] | None = None) -> Any:
             width = self.width(cut)
             own = np.ascontiguousarray(params[:, slice(*cut), :width])
-            arguments = [own, *points, *(_of_some(one, cut, width) for one in rest)]
+            if cut not in self._tokens:
+                self._tokens[cut] = Kept(self.workers, "tokens").take(Tokens.of(self.pop, *cut))
+            X, tokens, *goal = (
+                one.for_task(others) for one in (self._points["X"], self._tokens[cut], *(self._points[k] for k in points))
+            )
+            arguments = [own, *goal, *(_of_some(one, cut, width) for one in rest)]
             return self.workers.client.submit(
-                tasks.call, self._setting, X, Slice(self._name, *cut), Tokens.of(self.pop, *cut), method, arguments,
-                key=f"{name}-{next(number)}", pure=False, workers=places,
+                tasks.call, self._setting, X, Slice(self._name, *cut), tokens, method, arguments,
+                key=f"{name}-{next(number)}", pure=False, workers=others,
             )  # fmt: skip
 
         return collect(self.workers, self._cuts(ends, seconds), submit, self._watch)
@@ -178,18 +188,6 @@ class SlicedEngine(contract.Engine):
     def width(self, cut: Cut) -> int:
         """The most parameters that an expression of a slice has."""
         return int(self.pop.n_params[slice(*cut)].max(initial=0))
-
-    def _there(self, name: str, array: Any) -> Any:
-        """An array of all points, which goes to a worker once as long as it stays the same numbers."""
-        if array is None:
-            return None
-        known_one, future = self._sent.get(name, (None, None))
-        if future is None or future.status in ("error", "cancelled") or not np.array_equal(known_one, array):
-            kept = array if name == "X" else array.copy()
-            key = f"{'data' if name == 'X' else name}-{_new_name()}"
-            future = self.workers.client.submit(_same, kept, key=key, pure=False)
-            self._sent[name] = kept, future
-        return future
 
     def _joined(self, found: list[tuple[Cut, Any]], params: np.ndarray, n_arrays: int) -> tuple[np.ndarray, ...]:
         """Arrays (n_sets, n_exprs, ...) of the slices' own; whose expressions have fewer parameters get zeros."""
@@ -247,9 +245,41 @@ def _of_some(argument: Any, cut: Cut, width: int) -> Any:
     return argument._replace(lower=lower, upper=upper)
 
 
-def _same(array: np.ndarray) -> np.ndarray:
-    """Keeps an array on a worker; the scheduler can have it made again elsewhere."""
-    return array
+class Kept:
+    """Arrays that go to a worker once and stay there, as long as they are the same; tasks name them.
+
+    A task brings them, so that the scheduler can have them made again where a worker has died.
+    """
+
+    def __init__(self, workers: Workers, name: str) -> None:
+        self._workers, self._name = workers, name
+        self._value: Any = None
+        self._future: Any = None
+
+    def take(self, value: Any) -> Kept:
+        """Hold these; an array that is equal to what is held stays where it is."""
+        if not (isinstance(value, np.ndarray) and np.array_equal(self._value, value)):
+            self._value, self._future = value, None
+        return self
+
+    def for_task(self, others: Any = None) -> Any:
+        """Where they are, sent if they are nowhere, large ones to all workers; themselves for those that do not get
+        them from where they are.
+        """
+        if others:
+            self._future = None
+        if self._value is None or others:
+            return self._value
+        if self._future is None or self._future.status in ("error", "cancelled", "lost"):
+            client = self._workers.client
+            self._future = client.submit(_same, self._value, key=f"{self._name}-{_new_name()}", pure=False)
+            if getattr(self._value, "nbytes", 0) > LARGE:
+                client.replicate([self._future])
+        return self._future
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _new_name() -> str:

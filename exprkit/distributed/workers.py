@@ -64,14 +64,10 @@ class Workers:
         for address, other in self.facts.items():
             _check_versions(here.versions, other.versions, address)
 
-    def threads(self) -> dict[str, int]:
-        """Of every worker that is there now, how many tasks it runs at a time."""
-        return {address: int(n) for address, n in self.client.nthreads().items()}
-
-    def capacity(self, on_device: bool) -> int:
-        """How many slices are worked on at a time: one on a GPU, on a CPU one on each of a worker's threads."""
-        there = self.threads()
-        return max(1, len(there) if on_device else sum(there.values()))
+    def places(self, on_device: bool) -> list[str]:
+        """Where slices are worked on at a time, by address: one on a GPU, on a CPU one on each of a worker's threads."""
+        there = self.client.nthreads() or dict.fromkeys(self.facts, 1)
+        return [address for address, n in there.items() for _ in range(1 if on_device else n)]
 
     def cores(self, on_device: bool) -> int:
         """Threads that the work on a slice may use."""
@@ -169,7 +165,7 @@ def _local(devices: tuple[int, ...]) -> Workers:
     with quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of ports that are taken
         cluster = LocalCluster(
-            n_workers=len(devices), threads_per_worker=1, processes=False, memory_limit=0, dashboard_address=None
+            n_workers=len(devices), threads_per_worker=1, processes=False, memory_limit=0, dashboard_address=":0"
         )
         client = Client(cluster, set_as_default=False)
     atexit.register(_close, client, cluster)
