@@ -141,6 +141,9 @@ class _Collection:
                               RuntimeWarning, stacklevel=2)  # fmt: skip
                 for future in late:
                     self._running[self._submit(self._running[future], others)] = self._running[future]
+            once = {key: future for key, future in once.items() if key not in keys}
+        for future in once.values():  # nobody has it: all workers that might died at once
+            self._running[self._submit(self._running[future])] = self._running[future]
 
 
 def _named(cut: Cut) -> str:

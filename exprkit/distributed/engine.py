@@ -72,7 +72,7 @@ class SlicedEngine(contract.Engine):
         self.threads = threads or workers.cores(self.on_device)
         self._fast = (precision if isinstance(precision, str) else precision.operators) == "fast"
         self._setting = EngineSetting(
-            _new_name(), backend, precision, self.dtype.name, self.threads, tuple(sorted(options.items())),
+            new_name(), backend, precision, self.dtype.name, self.threads, tuple(sorted(options.items())),
             workers.devices,
         )  # fmt: skip
         self._points = {name: Kept(workers, name) for name in ("X", "y", "weights")}
@@ -91,7 +91,7 @@ class SlicedEngine(contract.Engine):
 
     def update(self, pop: Population) -> bool:
         """Take another population; data and engines stay where they are."""
-        self.pop, self._name = pop, _new_name()
+        self.pop, self._name = pop, new_name()
         self._tokens: dict[Cut, Kept] = {}  # of the slices that were handed out before
         return True
 
@@ -159,7 +159,7 @@ class SlicedEngine(contract.Engine):
         self._points["y"].take(None if y is None else y.copy())
         self._points["weights"].take(None if weights is None else weights.copy())
         points = () if method in ("evaluate", "jacobian") else ("y", "weights")
-        name, number = f"{method}-{_new_name()}", itertools.count()
+        name, number = f"{method}-{new_name()}", itertools.count()
 
         def submit(cut: Cut, others: list[str] | None = None) -> Any:
             width = self.width(cut)
@@ -252,14 +252,15 @@ class Kept:
     """
 
     def __init__(self, workers: Workers, name: str) -> None:
-        self._workers, self._name = workers, name
+        self._workers, self._kind = workers, name
+        self.name = ""
         self._value: Any = None
         self._future: Any = None
 
     def take(self, value: Any) -> Kept:
         """Hold these; an array that is equal to what is held stays where it is."""
         if not (isinstance(value, np.ndarray) and np.array_equal(self._value, value)):
-            self._value, self._future = value, None
+            self._value, self._future, self.name = value, None, new_name()
         return self
 
     def for_task(self, others: Any = None) -> Any:
@@ -272,7 +273,7 @@ class Kept:
             return self._value
         if self._future is None or self._future.status in ("error", "cancelled", "lost"):
             client = self._workers.client
-            self._future = client.submit(_same, self._value, key=f"{self._name}-{_new_name()}", pure=False)
+            self._future = client.submit(_same, self._value, key=f"{self._kind}-{new_name()}", pure=False)
             if getattr(self._value, "nbytes", 0) > LARGE:
                 client.replicate([self._future])
         return self._future
@@ -282,5 +283,5 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _new_name() -> str:
+def new_name() -> str:
     return uuid.uuid4().hex[:12]

@@ -28,6 +28,7 @@ from exprkit.backends import NAMES, load, objective, status
 from exprkit.backends.device_programs.population import on_host
 from exprkit.backends.objective import Fitted, Options
 from exprkit.distributed.engine import SlicedEngine
+from exprkit.distributed.files import is_source
 from exprkit.distributed.workers import Workers, workers_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole_number
 from exprkit.evaluate import inputs, tables
@@ -37,7 +38,8 @@ from exprkit.evaluate.options import check_options
 from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
 from exprkit.fitting.fit_result import FitResult
-from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, negative_log_likelihood, sums_of_squares
+from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, at_bound, negative_log_likelihood, sums_of_squares
+from exprkit.fitting.row_fit import fit_rows, refuse
 from exprkit.numbers import as_numbers
 from exprkit.runtime.progress import Progress, parts, shown
 
@@ -94,6 +96,8 @@ def fit(
         Or a text, an Expression, or a list of them.  One that lies on a device is copied to the host.
     X : array (n_points, n_vars), DataFrame, dict of columns or Dataset
         As for ``Evaluator``; complete, as ``y`` is, at the points that count and in the columns that are used.
+        The path of an npy or Parquet file, a mapped array or one of dask's is read in pieces, which workers keep
+        (``distributed.rows``): any number of rows, squared errors, one start.
     y : array, (n_points,), or str
         The target, or of a table X the name of its column; a Dataset has its own.
     weights : array, (n_points,), optional
@@ -156,6 +160,20 @@ def fit(
     H. B. Nielsen, "Damping parameter in Marquardt's method", IMM-REP-1999-05.
     """
     check_options(options, fit)
+    if is_source(X):
+        other = {"method": method != "lm", "loss": loss != "squares", "link": link, "columns": columns is not None,
+                 "restarts": restarts, "missing": missing != "raise"}  # fmt: skip
+        refuse(name for name, is_asked in other.items() if is_asked)
+        pop, workers = on_host(inputs.population(pop)), workers_of(1 if client is None and devices is None else devices,
+                                                                   client)  # fmt: skip
+        _check(method, loss, delta, max_iter, tol)
+        steps = MAX_ITER[method] if max_iter is None else int(max_iter)
+        lower, upper = _bounds(bounds, pop)
+        goal = Options(objective.SQUARES, 1.0, steps, float(tol), float(tol), lower, upper)
+        return fit_rows(
+            pop, X, y, weights, _starts(init, pop, 0, seed), goal, workers=workers, backend=_backend(backend, workers),
+            precision=precision, dtype=dtype, threads=threads, progress=progress, **options,
+        )  # fmt: skip
     X, y = tables.target_of(X, y)
     pop = on_host(inputs.population(pop, X))
     if one_of("missing", missing, ("raise", "drop")) == "drop":
@@ -494,10 +512,9 @@ def _result(
     sse = np.where(np.isfinite(fitted.loss), sse, np.nan)
     with np.errstate(all="ignore"):
         value = _in_terms_of(goal, fitted.loss, float(len(goal.y) if goal.w is None else goal.w.sum(dtype=np.float64)))
-    at_bound = _at_bound(fitted.params, goal, ev.dtype)
     return FitResult(
         ev.pop, fitted.params, value, fitted.iterations, fitted.status, _r2(sse, goal), fitted.evaluations,
-        time.perf_counter() - begin, at_bound, goal, ev, method,
+        time.perf_counter() - begin, at_bound(fitted.params, goal, ev.dtype), goal, ev, method,
     )  # fmt: skip
 
 
@@ -508,15 +525,6 @@ def _r2(sse: np.ndarray, goal: FitGoal) -> np.ndarray:
     with np.errstate(all="ignore"):
         mean = np.sum(counted[some] * goal.y[some]) / counted.sum()
         return 1 - sse / np.sum(counted[some] * (goal.y[some] - mean) ** 2)
-
-
-def _at_bound(params: np.ndarray, goal: FitGoal, dtype: np.dtype) -> np.ndarray:
-    """Which parameters are equal to a finite bound of their own, as numbers of ``dtype``."""
-    at_bound = np.zeros(params.shape, bool)
-    with np.errstate(over="ignore"):
-        for side in (side for side in (goal.lower, goal.upper) if side is not None):
-            at_bound |= np.isfinite(side) & (params.astype(dtype) == side.astype(dtype))
-    return at_bound
 
 
 def _in_terms_of(goal: FitGoal, total_loss: np.ndarray, total: float) -> np.ndarray:
