@@ -166,13 +166,13 @@ class SlicedEngine(contract.Engine):
             own = np.ascontiguousarray(params[:, slice(*cut), :width])
             if cut not in self._tokens:
                 self._tokens[cut] = Kept(self.workers, "tokens").take(Tokens.of(self.pop, *cut))
-            X, tokens, *goal = (
-                one.for_task(others) for one in (self._points["X"], self._tokens[cut], *(self._points[k] for k in points))
-            )
+            needed = self._points["X"], self._tokens[cut], *(self._points[one] for one in points)
+            X, tokens, *goal = (one.for_task(others) for one in needed)
             arguments = [own, *goal, *(_of_some(one, cut, width) for one in rest)]
+            k = next(number)
             return self.workers.client.submit(
                 tasks.call, self._setting, X, Slice(self._name, *cut), tokens, method, arguments,
-                key=f"{name}-{next(number)}", pure=False, workers=others,
+                key=f"{name}-{k}", pure=False, **self.workers.placed(k, others),
             )  # fmt: skip
 
         return collect(self.workers, self._cuts(ends, seconds), submit, self._watch)
@@ -220,7 +220,9 @@ class SlicedDerivatives(SlicedEngine, contract.Differentiable):
         found = self._each("normal_equations", params, y, weights, by_parameter=True)
         return self._joined(found, params, 3)
 
-    def loss_and_grad(self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None, kind: str) -> tuple[Any, ...]:
+    def loss_and_grad(
+        self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None, kind: str
+    ) -> tuple[Any, ...]:  # fmt: skip
         """The sum of a loss and its gradient."""
         found = self._each("loss_and_grad", params, y, weights, kind, by_parameter=True)
         return self._joined(found, params, 2)
@@ -269,7 +271,7 @@ class Kept:
         """
         if others:
             self._future = None
-        if self._value is None or others:
+        if self._value is None or others or self._workers.devices:  # a thread of this process has them
             return self._value
         if self._future is None or self._future.status in ("error", "cancelled", "lost"):
             client = self._workers.client

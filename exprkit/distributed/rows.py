@@ -10,11 +10,11 @@ In: a ``Source`` of rows and a population.  Out: fits, and sums over all rows.
     >>> ek.fit("p1 * x1 + p2", path, path.replace("X", "y"), devices=2).params.round(3)
     array([[ 3., -1.]])
 
-A piece has ``PIECE`` rows, whoever reads it; pieces that follow each other make a group, whose sums are added piece after
-piece where they are made, and the groups' sums are added here in their order.  Pieces and groups depend on the data
-alone, so the bits are the same for any number of workers.  For P parameters an expression's sums of a group are
-8 (P + 1)^2 bytes, its new parameters 8 P: all that travels in a step.  A worker keeps the pieces that it has read, up to
-half of the memory that was free, and reads the rest again.
+A piece has ``PIECE`` rows, whoever reads it; pieces that follow each other make a group, whose sums are added piece
+after piece where they are made, and the groups' sums are added here in their order.  Pieces and groups depend on the
+data alone, so the bits are the same for any number of workers.  For P parameters an expression's sums of a group are
+8 (P^2 + P + 1) bytes, its new parameters 8 P: all that travels in a step.  A worker keeps the pieces that it has read
+as long as its memory has room for as many again, and reads the rest once more.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class RowEngine:
         places = len(self.workers.places(self._on_gpu))
         return [
             f"{self.workers}",
-            f"{number_of(self.source.n_rows, 'row')} in {number_of(self.n_pieces, 'piece')} of up to {self.piece:,}, which "
-            f"{number_of(self.n_groups, 'group')} add up in order, whatever the number of workers ({places})",
-            "a step of the fits is one reduction: 8 (P + 1)^2 bytes an expression and group for P parameters",
+            f"{number_of(self.source.n_rows, 'row')} in {number_of(self.n_pieces, 'piece')} of up to {self.piece:,}, "
+            f"which {number_of(self.n_groups, 'group')} add up in order, whatever the number of workers ({places})",
+            "a step of the fits is one reduction: 8 (P^2 + P + 1) bytes an expression and group for P parameters",
         ]
 
     def totals(self, columns: list[int]) -> Totals:
@@ -227,7 +227,7 @@ def _ready(
 
 
 def _let_go(kept: OrderedDict[tuple[str, int], _Piece]) -> None:
-    """Forget the pieces used least of late, where all together take more than half of what is free."""
+    """Forget the pieces used least of late, where all together take more than what is free besides."""
     free = machine.available_memory()
     held = sum(2 * one.X.nbytes + one.y.nbytes for one in kept.values())
     while free is not None and len(kept) > 1 and held > free:

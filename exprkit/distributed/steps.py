@@ -6,7 +6,8 @@ decisions are those of every other fit (``backends.decisions``), by the CPU back
     >>> import numpy as np, exprkit as ek
     >>> from exprkit.backends.objective import Options
     >>> from exprkit.distributed.steps import Steps
-    >>> x, y, steps = np.arange(4.0), 2 * np.arange(4.0) + 1, Steps(ek.parse(["p1 * x1 + p2"]), np.ones((1, 2)), Options())
+    >>> x, y = np.arange(4.0), 2 * np.arange(4.0) + 1
+    >>> steps = Steps(ek.parse(["p1 * x1 + p2"]), np.ones((1, 2)), Options())
     >>> while len(steps.running):
     ...     J, r = np.column_stack([x, np.ones(4)]), steps.trial[0, 0] * x + steps.trial[0, 1] - y
     ...     steps.take(steps.running, (J.T @ J)[None], (J.T @ r)[None], np.array([r @ r]))
@@ -44,11 +45,9 @@ class Steps:
         self._known = pop.n_params, linear if options.linear else np.zeros_like(linear), differentiable
         self._bounds = [np.full((n, width), end) if side is None else np.ascontiguousarray(side)
                         for side, end in ((options.lower, -np.inf), (options.upper, np.inf))]  # fmt: skip
-        vectors = [np.zeros((n, width)) for _ in range(7)]
-        self._state = State(
-            np.zeros(n, PROGRESS), vectors[0], vectors[1], vectors[2], np.zeros((n, width, width)), *vectors[3:],
-            np.zeros((n, width), np.int64), np.zeros((n, width, width)),
-        )  # fmt: skip
+        p, trial, jtr, scale, share, d, way = (np.zeros((n, width)) for _ in range(7))
+        jtj, A, active = np.zeros((n, width, width)), np.zeros((n, width, width)), np.zeros((n, width), np.int64)
+        self._state = State(np.zeros(n, PROGRESS), p, trial, jtr, jtj, scale, share, d, way, active, A)
         self._state.progress["loss"], self._state.progress["damping"] = np.inf, FIRST_DAMPING
         self.trial = self._state.trial
         self.trial[...] = np.clip(np.where(np.isnan(starts), 0.0, starts), *self._bounds)

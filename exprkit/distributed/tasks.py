@@ -105,13 +105,14 @@ def _called(
     return found
 
 
+Ready = tuple[EngineSetting, Slice, Engine]
 # Engines that no task uses now, by worker, the last used at the end; a worker's tasks take them out and put them back
-_kept: dict[Any, deque[tuple[EngineSetting, Slice, Engine]]] = defaultdict(deque)
+_kept: dict[Any, deque[Ready]] = defaultdict(deque)
 _locks: dict[Any, threading.Lock] = defaultdict(threading.Lock)
 _choosing = threading.Lock()
 
 
-def _ready(kept: deque[Any], setting: EngineSetting, X: np.ndarray, which: Slice, tokens: Tokens) -> Engine:
+def _ready(kept: deque[Ready], setting: EngineSetting, X: np.ndarray, which: Slice, tokens: Tokens) -> Engine:
     """The slice's own engine, or one of an earlier population on the same data that takes it, or a new one."""
     with _choosing:
         own = next((one for one in kept if one[:2] == (setting, which)), None)
@@ -119,10 +120,10 @@ def _ready(kept: deque[Any], setting: EngineSetting, X: np.ndarray, which: Slice
         if old is not None:
             kept.remove(old)
     if own is not None:
-        return own[2]  # type: ignore[no-any-return]
+        return own[2]
     pop = tokens.population()
     if old is not None and old[2].update(pop):
-        return old[2]  # type: ignore[no-any-return]
+        return old[2]
     return setting.engine(pop, X)
 
 

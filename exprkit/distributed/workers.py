@@ -18,8 +18,10 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import math
 import os
 import platform
+import time
 import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -30,6 +32,7 @@ from exprkit.runtime import machine
 
 MOST_DEVICES = 1024
 SECONDS_TO_CONNECT = 10.0
+SECONDS_KNOWN = 1.0  # for which it is taken for known who is there
 COMPARED = ("exprkit", "python", "distributed")  # versions that have to be the same
 
 
@@ -56,6 +59,8 @@ class Workers:
 
     def __init__(self, client: Any, devices: tuple[int, ...] | None = None) -> None:
         self.client, self.devices = client, devices
+        self._there: dict[str, int] = {}
+        self._asked = -math.inf
         here = facts()
         addresses = list(client.scheduler_info(n_workers=-1)["workers"])
         self.facts = dict.fromkeys(addresses, here) if devices else _asked(client)
@@ -65,9 +70,20 @@ class Workers:
             _check_versions(here.versions, other.versions, address)
 
     def places(self, on_device: bool) -> list[str]:
-        """Where slices are worked on at a time, by address: one on a GPU, on a CPU one on each of a worker's threads."""
-        there = self.client.nthreads() or dict.fromkeys(self.facts, 1)
+        """Addresses where slices are worked on at a time: of a GPU's worker once, of a CPU's for each thread."""
+        if self.devices is None and time.monotonic() - self._asked > SECONDS_KNOWN:
+            self._there, self._asked = self.client.nthreads(), time.monotonic()
+        there = self._there or dict.fromkeys(self.facts, 1)
         return [address for address, n in there.items() for _ in range(1 if on_device else n)]
+
+    def placed(self, k: int, others: list[str] | None = None) -> dict[str, Any]:
+        """Where dask is to run the k-th slice: on one of ``others``; in this process where its engine is, or another
+        thread that has nothing to do; else dask sees to it that it runs where its tokens are.
+        """
+        if others or not self.devices:
+            return {"workers": others}
+        addresses = list(self.facts)
+        return {"workers": addresses[k % len(addresses)], "allow_other_workers": True}
 
     def cores(self, on_device: bool) -> int:
         """Threads that the work on a slice may use."""
@@ -80,7 +96,7 @@ class Workers:
         """The first of the backends that can run on every worker."""
         able = [name for name in names if all(one.backends[name].available for one in self.facts.values())]
         if not able:
-            raise BackendError(f"no backend of {', '.join(names)} can run on all of {number_of(len(self.facts), 'worker')}")
+            raise BackendError(f"none of {', '.join(names)} can run on all of {number_of(len(self.facts), 'worker')}")
         return able[0]
 
     def check(self, name: str) -> None:
@@ -152,9 +168,9 @@ def count_of_gpus() -> int:
     """GPUs that this process may use."""
     if not status("cuda").available:
         return 0
-    import cupy
+    from exprkit.backends.gpu import device
 
-    return int(cupy.cuda.runtime.getDeviceCount())
+    return len(device.names())
 
 
 @functools.lru_cache(maxsize=4)

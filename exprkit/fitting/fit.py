@@ -164,8 +164,8 @@ def fit(
         other = {"method": method != "lm", "loss": loss != "squares", "link": link, "columns": columns is not None,
                  "restarts": restarts, "missing": missing != "raise"}  # fmt: skip
         refuse(name for name, is_asked in other.items() if is_asked)
-        pop, workers = on_host(inputs.population(pop)), workers_of(1 if client is None and devices is None else devices,
-                                                                   client)  # fmt: skip
+        pop, workers = on_host(inputs.population(pop)), workers_of(devices, client) or workers_of(1, None)
+        assert workers is not None
         _check(method, loss, delta, max_iter, tol)
         steps = MAX_ITER[method] if max_iter is None else int(max_iter)
         lower, upper = _bounds(bounds, pop)

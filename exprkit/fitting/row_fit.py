@@ -33,7 +33,6 @@ from exprkit.fitting.likelihood import SINGULAR, FitGoal, at_bound, inverses
 from exprkit.runtime.progress import Progress, shown
 
 
-
 def fit_rows(
     pop: Population, X: Any, y: Any, weights: Any, starts: np.ndarray, options: Options, *,
     workers: Workers, backend: str, precision: Any, dtype: Any, threads: int | None, progress: Progress,

@@ -150,7 +150,7 @@ def exhaustive_search(
     settings = {"method": "lm", "loss": loss, "max_iter": MAX_ITER, "backend": backend, "precision": precision,
                 "dtype": dtype, "threads": threads}  # fmt: skip
     workers = workers_of(devices, client)
-    shared = workers and SharedFits(workers, data.X, data.y, data.weights, settings)
+    shared = SharedFits(workers, data.X, data.y, data.weights, settings) if workers else None
     search = _Search(data, basis, read_link(link), settings, int(restarts), int(keep), int(seed), int(chunk), shared)
     search.fit(_first_expressions(data))  # complains about data and settings before anything begins
     shown = Progress(bool(progress), begin, timeout, _most_bytes(max_memory))
