@@ -351,3 +351,14 @@ def test_a_killed_worker_changes_nothing(cluster, many):
     found = problem.fit(pop, restarts=15)
     timer.join()
     assert same_fits(found, ek.fit(pop, X, y, backend="cpu", restarts=15))
+
+
+def test_islands_depend_on_seed_and_number_alone():
+    random = np.random.default_rng(0)
+    X = random.uniform(1, 2, (80, 2))
+    y = np.sin(3 * X[:, 0]) * X[:, 1] ** 0.7 + 0.01 * random.normal(size=80)
+    settings = {"niterations": 3, "pool_size": 200, "population_size": 100, "maxsize": 12, "random_state": 1}
+    models = [ek.SymbolicRegressor(**settings, devices=2).fit(X, y) for _ in range(2)]
+    assert models[0].stopped_ == "3 iterations are done on 2 islands"
+    assert models[0].equations_.equation.tolist() == models[1].equations_.equation.tolist()
+    assert models[0].score(X, y) > 0.9

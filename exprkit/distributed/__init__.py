@@ -9,6 +9,7 @@ is cut and what a worker does with a piece.
 ``tasks``       what runs on a worker: a backend's engine, kept for the next call
 ``collect``     pieces handed out, results put in order; workers that die, hang, or lack memory
 ``engine``      an engine whose population is cut into slices of about equal cost
+``steps``       Levenberg and Marquardt's method, a step of all expressions at a time
 ``rows``        an engine whose data is cut, and fits that add up its pieces' normal equations
 ``files``       rows out of Parquet and npy files and dask arrays, a piece at a time
 ==============  ==================================================================================

@@ -30,7 +30,7 @@ from exprkit.backends.objective import Fitted, Options
 from exprkit.backends.precision import Precision
 from exprkit.distributed import tasks
 from exprkit.distributed.collect import Cut, collect
-from exprkit.distributed.tasks import EngineSetting, Slice, Tokens
+from exprkit.distributed.tasks import EngineSetting, SlicePlace, TokenSlice
 from exprkit.distributed.workers import Workers
 from exprkit.errors import number_of
 from exprkit.expressions.population import Population
@@ -75,7 +75,7 @@ class SlicedEngine(contract.Engine):
             new_name(), backend, precision, self.dtype.name, self.threads, tuple(sorted(options.items())),
             workers.devices,
         )  # fmt: skip
-        self._points = {name: Kept(workers, name) for name in ("X", "y", "weights")}
+        self._points = {name: KeptArrays(workers, name) for name in ("X", "y", "weights")}
         self._points["X"].take(X)
         self._watch: Callable[[int], Any] = lambda n: None
         self.update(pop)
@@ -92,7 +92,7 @@ class SlicedEngine(contract.Engine):
     def update(self, pop: Population) -> bool:
         """Take another population; data and engines stay where they are."""
         self.pop, self._name = pop, new_name()
-        self._tokens: dict[Cut, Kept] = {}  # of the slices that were handed out before
+        self._tokens: dict[Cut, KeptArrays] = {}  # of the slices that were handed out before
         return True
 
     def evaluate(self, params: np.ndarray, out: np.ndarray) -> None:
@@ -165,13 +165,13 @@ class SlicedEngine(contract.Engine):
             width = self.width(cut)
             own = np.ascontiguousarray(params[:, slice(*cut), :width])
             if cut not in self._tokens:
-                self._tokens[cut] = Kept(self.workers, "tokens").take(Tokens.of(self.pop, *cut))
+                self._tokens[cut] = KeptArrays(self.workers, "tokens").take(TokenSlice.of(self.pop, *cut))
             needed = self._points["X"], self._tokens[cut], *(self._points[one] for one in points)
             X, tokens, *goal = (one.for_task(others) for one in needed)
             arguments = [own, *goal, *(_of_some(one, cut, width) for one in rest)]
             k = next(number)
             return self.workers.client.submit(
-                tasks.call, self._setting, X, Slice(self._name, *cut), tokens, method, arguments,
+                tasks.call, self._setting, X, SlicePlace(self._name, *cut), tokens, method, arguments,
                 key=f"{name}-{k}", pure=False, **self.workers.placed(k, others),
             )  # fmt: skip
 
@@ -247,7 +247,7 @@ def _of_some(argument: Any, cut: Cut, width: int) -> Any:
     return argument._replace(lower=lower, upper=upper)
 
 
-class Kept:
+class KeptArrays:
     """Arrays that go to a worker once and stay there, as long as they are the same; tasks name them.
 
     A task brings them, so that the scheduler can have them made again where a worker has died.
@@ -259,7 +259,7 @@ class Kept:
         self._value: Any = None
         self._future: Any = None
 
-    def take(self, value: Any) -> Kept:
+    def take(self, value: Any) -> KeptArrays:
         """Hold these; an array that is equal to what is held stays where it is."""
         if not (isinstance(value, np.ndarray) and np.array_equal(self._value, value)):
             self._value, self._future, self.name = value, None, new_name()

@@ -1,7 +1,7 @@
 """Rows that are never in one memory: npy files, Parquet files and dask arrays, a piece at a time.
 
-In: what the user hands over as X, y and weights.  Out: ``Source``, small enough to be sent to workers, which read their
-pieces themselves; on several hosts the files lie where all of them see them.
+In: what the user hands over as X, y and weights.  Out: ``RowSource``, small enough to be sent to workers, which read
+their pieces themselves; on several hosts the files lie where all of them see them.
 
     >>> import numpy as np, tempfile
     >>> from exprkit.distributed.files import source_of
@@ -78,7 +78,7 @@ class ParquetColumns(NamedTuple):
         return found[:, 0] if self.is_vector else found
 
 
-class Source(NamedTuple):
+class RowSource(NamedTuple):
     """Rows of X, y and weights."""
 
     X: Any
@@ -101,7 +101,7 @@ def is_source(X: Any) -> bool:
     return path or isinstance(X, np.memmap) or hasattr(X, "__dask_graph__")
 
 
-def source_of(X: Any, y: Any, weights: Any, variables: tuple[str, ...] | None = None) -> Source:
+def source_of(X: Any, y: Any, weights: Any, variables: tuple[str, ...] | None = None) -> RowSource:
     """The rows of what a user hands over; of a Parquet file, y and weights are columns.
 
     Raises
@@ -112,7 +112,7 @@ def source_of(X: Any, y: Any, weights: Any, variables: tuple[str, ...] | None = 
     if isinstance(X, str | os.PathLike) and os.fspath(X).endswith(".parquet"):
         return _parquet(os.path.abspath(X), y, weights, variables)
     parts = [None if part is None else _array(what, part) for what, part in (("X", X), ("y", y), ("weights", weights))]
-    source = Source(*parts)
+    source = RowSource(*parts)
     if len(source.X.shape) != 2:
         raise DataError(f"X must have shape (n_points, n_vars), not {source.X.shape}")
     for what, part in (("y", source.y), ("weights", source.weights)):
@@ -141,7 +141,7 @@ def _base_address(mapped: np.memmap) -> int:
     return int(mapped.__array_interface__["data"][0])
 
 
-def _parquet(path: str, y: Any, weights: Any, variables: tuple[str, ...] | None) -> Source:
+def _parquet(path: str, y: Any, weights: Any, variables: tuple[str, ...] | None) -> RowSource:
     with brought_by("notebooks"):
         import pyarrow.parquet as pq
     file = pq.ParquetFile(path)
@@ -152,4 +152,4 @@ def _parquet(path: str, y: Any, weights: Any, variables: tuple[str, ...] | None)
     for name in names:
         one_of("a variable", name, known)
     w = None if weights is None else ParquetColumns(path, (weights,), n_rows, True)
-    return Source(ParquetColumns(path, names, n_rows), ParquetColumns(path, (y,), n_rows, True), w)
+    return RowSource(ParquetColumns(path, names, n_rows), ParquetColumns(path, (y,), n_rows, True), w)

@@ -1,6 +1,6 @@
 """Rows over devices: data in pieces, of which every worker adds up its own, one reduction for each step of the fits.
 
-In: a ``Source`` of rows and a population.  Out: fits, and sums over all rows.
+In: a ``RowSource`` of rows and a population.  Out: fits, and sums over all rows.
 
     >>> import numpy as np, tempfile, exprkit as ek
     >>> path = f"{tempfile.mkdtemp()}/X.npy"
@@ -30,10 +30,10 @@ from exprkit.backends import known, load
 from exprkit.backends.contract import Engine
 from exprkit.backends.objective import Fitted, Options
 from exprkit.distributed.collect import Cut, collect
-from exprkit.distributed.engine import Kept, new_name
-from exprkit.distributed.files import Source
+from exprkit.distributed.engine import KeptArrays, new_name
+from exprkit.distributed.files import RowSource
 from exprkit.distributed.steps import Steps
-from exprkit.distributed.tasks import EngineSetting, Tokens, TooLarge, on_device
+from exprkit.distributed.tasks import EngineSetting, TokenSlice, TooLarge, on_device
 from exprkit.distributed.workers import Workers
 from exprkit.errors import DataError, number_of
 from exprkit.expressions.population import Population
@@ -57,7 +57,7 @@ class RowEngine:
 
     Parameters
     ----------
-    source : Source
+    source : RowSource
     workers : Workers
     backend, precision, dtype, threads, options
         Of the engines that evaluate the pieces.
@@ -66,7 +66,7 @@ class RowEngine:
     """
 
     def __init__(
-        self, source: Source, workers: Workers, *, backend: str, precision: Any, dtype: np.dtype,
+        self, source: RowSource, workers: Workers, *, backend: str, precision: Any, dtype: np.dtype,
         threads: int | None = None, piece: int | None = None, **options: Any,
     ) -> None:  # fmt: skip
         self.source, self.workers, self.dtype = source, workers, np.dtype(dtype)
@@ -77,7 +77,7 @@ class RowEngine:
             new_name(), backend, precision, self.dtype.name, threads or workers.cores(on_gpu),
             tuple(sorted(options.items())), workers.devices,
         )  # fmt: skip
-        self._source = Kept(workers, "source").take(source)
+        self._source = KeptArrays(workers, "source").take(source)
         self._on_gpu = on_gpu
 
     def decisions(self) -> list[str]:
@@ -106,7 +106,7 @@ class RowEngine:
                                     "infinite: leave those rows out")  # fmt: skip
         return Totals(*(sum(one[0][k] for one in found) for k in range(3)))
 
-    def normal_equations(self, pop: Kept, params: np.ndarray) -> tuple[np.ndarray, ...]:
+    def normal_equations(self, pop: KeptArrays, params: np.ndarray) -> tuple[np.ndarray, ...]:
         """J'WJ, J'Wr and the sum of w r^2 with r = f - y, of all rows; of one parameter set."""
         return _added(self._groups("normal_equations", pop, params))
 
@@ -132,12 +132,12 @@ class RowEngine:
         jtj, _, _ = self.normal_equations(everything, np.nan_to_num(fitted.params))
         return fitted, jtj
 
-    def _tokens(self, pop: Population, which: np.ndarray) -> Kept:
+    def _tokens(self, pop: Population, which: np.ndarray) -> KeptArrays:
         some = pop if len(which) == len(pop) else pop[which]
         some.shares = pop.shares
-        return Kept(self.workers, "tokens").take(Tokens.of(some, 0, len(some)))
+        return KeptArrays(self.workers, "tokens").take(TokenSlice.of(some, 0, len(some)))
 
-    def _groups(self, task: str, tokens: Kept | None, argument: Any) -> list[Any]:
+    def _groups(self, task: str, tokens: KeptArrays | None, argument: Any) -> list[Any]:
         """What the groups of pieces give, in order."""
         edges = [self.n_pieces * k // self.n_groups for k in range(self.n_groups + 1)]
         groups = [(a, b) for a, b in itertools.pairwise(edges) if a < b]
@@ -189,7 +189,7 @@ _read: dict[str, OrderedDict[tuple[str, int], _Piece]] = defaultdict(OrderedDict
 
 
 def _normal_equations(
-    setting: EngineSetting, source: Source, piece: int, group: Cut, name: str, tokens: Tokens, params: np.ndarray
+    setting: EngineSetting, source: RowSource, piece: int, group: Cut, name: str, tokens: TokenSlice, params: np.ndarray
 ) -> Any:  # fmt: skip
     """The sums of the pieces of a group, one after the other."""
     with on_device(setting.devices, load(setting.backend).empty is not None) as worker:
@@ -208,7 +208,7 @@ def _normal_equations(
 
 
 def _ready(
-    worker: str, setting: EngineSetting, source: Source, rows: Cut, name: str, pop: Population
+    worker: str, setting: EngineSetting, source: RowSource, rows: Cut, name: str, pop: Population
 ) -> _Piece:  # fmt: skip
     """A piece with the engine of this population; read, unless it has been kept."""
     kept, key = _read[worker], (setting.data, rows[0])
@@ -236,7 +236,7 @@ def _let_go(kept: OrderedDict[tuple[str, int], _Piece]) -> None:
 
 
 def _totals(
-    setting: EngineSetting, source: Source, piece: int, group: Cut, name: str, tokens: None, columns: list[int]
+    setting: EngineSetting, source: RowSource, piece: int, group: Cut, name: str, tokens: None, columns: list[int]
 ) -> tuple[np.ndarray, dict[str, int]]:  # fmt: skip
     """Sums of w, w y and w y^2 of the pieces of a group, and how many numbers are missing in what."""
     sums, missing = np.zeros(3), dict.fromkeys(["y", "weights", *(f"column {i + 1} of X" for i in columns)], 0)

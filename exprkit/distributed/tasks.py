@@ -4,8 +4,8 @@ In: arrays.  Out: arrays, or ``TooLarge`` where memory ran out.
 
     >>> import numpy as np
     >>> import exprkit as ek
-    >>> from exprkit.distributed.tasks import Tokens
-    >>> tokens = Tokens.of(ek.parse(["x1 + 1", "x1 * p1", "x1 / p1"]), 1, 3)
+    >>> from exprkit.distributed.tasks import TokenSlice
+    >>> tokens = TokenSlice.of(ek.parse(["x1 + 1", "x1 * p1", "x1 / p1"]), 1, 3)
     >>> tokens.population().texts()
     ['x1 * p1', 'x1 / p1']
 """
@@ -27,7 +27,7 @@ from exprkit.expressions.population import Population
 MOST_ENGINES = 8  # that a worker keeps: a search's next call takes one of them
 
 
-class Tokens(NamedTuple):
+class TokenSlice(NamedTuple):
     """A slice of a population as arrays, which is all that travels."""
 
     kinds: np.ndarray
@@ -36,7 +36,7 @@ class Tokens(NamedTuple):
     shares: bool
 
     @classmethod
-    def of(cls, pop: Population, begin: int, end: int) -> Tokens:
+    def of(cls, pop: Population, begin: int, end: int) -> TokenSlice:
         first, last = int(pop.offsets[begin]), int(pop.offsets[end])
         offsets = pop.offsets[begin : end + 1] - first
         return cls(pop.kinds[first:last], pop.values[first:last], offsets, pop.shares)
@@ -71,7 +71,7 @@ class TooLarge(NamedTuple):
     why: str
 
 
-class Slice(NamedTuple):
+class SlicePlace(NamedTuple):
     """Which part of which population."""
 
     population: str  # names it
@@ -80,7 +80,7 @@ class Slice(NamedTuple):
 
 
 def call(
-    setting: EngineSetting, X: np.ndarray, which: Slice, tokens: Tokens, method: str, arguments: list[Any]
+    setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: TokenSlice, method: str, arguments: list[Any]
 ) -> Any:  # fmt: skip
     """A method of the engine of a slice."""
     with on_device(setting.devices, load(setting.backend).empty is not None) as worker:
@@ -95,7 +95,8 @@ def call(
 
 
 def _called(
-    worker: Any, setting: EngineSetting, X: np.ndarray, which: Slice, tokens: Tokens, method: str, arguments: list[Any]
+    worker: Any, setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: TokenSlice, method: str,
+    arguments: list[Any],
 ) -> Any:  # fmt: skip
     engine = _ready(_kept[worker], setting, X, which, tokens)
     found = _METHODS[method](engine, len(X), setting.dtype, *arguments)
@@ -105,14 +106,14 @@ def _called(
     return found
 
 
-Ready = tuple[EngineSetting, Slice, Engine]
+Ready = tuple[EngineSetting, SlicePlace, Engine]
 # Engines that no task uses now, by worker, the last used at the end; a worker's tasks take them out and put them back
 _kept: dict[Any, deque[Ready]] = defaultdict(deque)
 _locks: dict[Any, threading.Lock] = defaultdict(threading.Lock)
 _choosing = threading.Lock()
 
 
-def _ready(kept: deque[Ready], setting: EngineSetting, X: np.ndarray, which: Slice, tokens: Tokens) -> Engine:
+def _ready(kept: deque[Ready], setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: TokenSlice) -> Engine:
     """The slice's own engine, or one of an earlier population on the same data that takes it, or a new one."""
     with _choosing:
         own = next((one for one in kept if one[:2] == (setting, which)), None)

@@ -25,8 +25,8 @@ import numpy as np
 
 from exprkit.backends import known
 from exprkit.distributed.collect import Cut, collect
-from exprkit.distributed.engine import COST_OF_EXPRESSION, Kept, cuts_of, new_name
-from exprkit.distributed.tasks import Tokens, TooLarge, on_device
+from exprkit.distributed.engine import COST_OF_EXPRESSION, KeptArrays, cuts_of, new_name
+from exprkit.distributed.tasks import TokenSlice, TooLarge, on_device
 from exprkit.distributed.workers import Workers
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
@@ -42,7 +42,7 @@ class SharedFits:
         self, workers: Workers, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, settings: dict[str, Any]
     ) -> None:
         self.workers, self._settings = workers, {**settings, "threads": settings.get("threads") or 1}
-        self._data = Kept(workers, "data").take((X, y, weights))
+        self._data = KeptArrays(workers, "data").take((X, y, weights))
         backend = settings.get("backend", "auto")
         self.on_gpu = backend != "auto" and known(backend).empty is not None
 
@@ -60,7 +60,7 @@ class SharedFits:
         name, number = f"best_fits-{new_name()}", itertools.count()
 
         def submit(cut: Cut, others: list[str] | None = None) -> Any:
-            arguments = Tokens.of(pop, *cut), names[slice(*cut)], restarts, seed, sizes
+            arguments = TokenSlice.of(pop, *cut), names[slice(*cut)], restarts, seed, sizes
             return self.workers.client.submit(
                 _best_fits, self._data.name, self._data.for_task(others), self._settings, self.workers.devices,
                 self.on_gpu, arguments, key=f"{name}-{next(number)}", pure=False, workers=others,

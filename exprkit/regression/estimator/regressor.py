@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, ParseError, brief, brought_by, number_of, one_of, whole_number
 from exprkit.expressions import arguments
 from exprkit.expressions.expression import Expression
@@ -28,7 +30,7 @@ from exprkit.operators import ops
 from exprkit.regression.budget import Budget
 from exprkit.regression.confirm import values_of
 from exprkit.regression.discovery import Discovery, SearchSettings, default_operators
-from exprkit.regression.estimator import equations
+from exprkit.regression.estimator import equations, islands
 from exprkit.regression.estimator.progress import Showing
 from exprkit.regression.front import Front
 from exprkit.regression.polish import expression_of, tree_of
@@ -98,6 +100,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         A bar with the loss of the best formula; in a notebook a table of the front and its figure.
     verbosity : int
         1: say at the end how the search ended.
+    devices, client
+        As for ``ek.fit``: the generations run on islands, a worker each (``estimator.islands``).
 
     Attributes
     ----------
@@ -141,6 +145,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         backend: str = "cpu",
         progress: bool = False,
         verbosity: int = 0,
+        devices: Any = None,
+        client: Any = None,
     ) -> None:
         self.niterations = niterations
         self.population_size = population_size
@@ -164,6 +170,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self.backend = backend
         self.progress = progress
         self.verbosity = verbosity
+        self.devices = devices
+        self.client = client
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SymbolicRegressor:
         """Search for formulas of y.
@@ -184,6 +192,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             For data that scikit-learn's estimators refuse.
         """
         settings_of = self._checked()
+        workers = workers_of(self.devices, self.client)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         weights = None
         if sample_weight is not None:
@@ -196,11 +205,14 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         previous = self._front.entries() if self.warm_start and self.__sklearn_is_fitted__() else []
         with Showing(self.progress, settings.niterations, self._names) as shown:
             budget = Budget(self.timeout_in_seconds, self.max_evals, shown.alive)
-            search = Discovery(sample, settings, budget, Front(settings.maxsize, sample.floor), shown.update)
+            here = settings if workers is None else replace(settings, niterations=0)
+            search = Discovery(sample, here, budget, Front(settings.maxsize, sample.floor), shown.update)
             self.interrupted_ = False
             try:
                 search.offer([entry.expression for entry in previous])
                 self.stopped_ = search.run()
+                if workers and self.stopped_.startswith("0 iterations"):  # nothing else has ended it
+                    self.stopped_ = islands.evolve(search, settings, workers, shown.update)
             except KeyboardInterrupt:
                 self.interrupted_, self.stopped_ = True, "it was interrupted"
         if not search.front.entries():
