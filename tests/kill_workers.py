@@ -28,13 +28,17 @@ def search(max_nodes, **where):
 
 
 def kill(client, kills, every, times, over):
-    """Kill a random worker every so many seconds, so often or until it is over."""
-    random = np.random.default_rng(0)
+    """Kill a random worker every so many seconds, so often or until it is over.
+
+    One that has just started is let live: its nanny starts no other one where it dies before it is ready.
+    """
+    random, known = np.random.default_rng(0), set()
     while len(times) < kills and not over.wait(every):
-        pids = list(client.run(os.getpid, on_error="ignore").values())
-        if pids:
-            os.kill(int(random.choice(pids)), signal.SIGKILL)
+        pids = set(client.run(os.getpid, on_error="ignore").values())
+        if old := sorted(pids & known):
+            os.kill(int(random.choice(old)), signal.SIGKILL)
             times.append(time.monotonic())
+        known = pids
 
 
 def main():

@@ -11,6 +11,7 @@ nothing is finished for    what is left is given to the other workers as well; w
 long (``LATE``)            warning names the late one
 an error                   that of the first piece, in their order; the others are called off
 Ctrl-C                     all are called off; what runs ends with its piece
+no worker is left          a warning says so; it goes on when others have come
 =========================  ==================================================================================
 
 The results of a piece have the same bits wherever it is computed, so none of this changes what comes out.
@@ -133,7 +134,10 @@ class _Collection:
         self._last = time.monotonic()
         cuts = list(self._running.values())
         once = {future.key: future for future, cut in self._running.items() if cuts.count(cut) < TIMES}
-        for address, keys in self._workers.client.processing().items():
+        there = self._workers.client.processing()
+        if not there:
+            warnings.warn("no worker is left: waiting for others to come", RuntimeWarning, stacklevel=2)
+        for address, keys in there.items():
             others = [other for other in self._workers.places(True) if other != address]
             late = [once[key] for key in keys if key in once]
             if others and late:
@@ -142,7 +146,7 @@ class _Collection:
                 for future in late:
                     self._running[self._submit(self._running[future], others)] = self._running[future]
             once = {key: future for key, future in once.items() if key not in keys}
-        for future in once.values():  # nobody has it: all workers that might died at once
+        for future in once.values() if there else ():  # nobody has it: all workers that might died at once
             self._running[self._submit(self._running[future])] = self._running[future]
 
 

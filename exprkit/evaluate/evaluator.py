@@ -78,11 +78,9 @@ class Evaluator:
         CPU threads; by default all that this process may use.
     n_steps : int
         How many evaluations are expected; ``"auto"`` weighs them against what setting up takes.
-    devices : int, list of int or "all", optional
-        So many GPUs of this host, or these; where there is none, shares of its cores (``distributed.workers``).  The
-        population is cut into slices; results are those of one device, bit by bit.
-    client : dask.distributed.Client or str, optional
-        Instead: a cluster's workers, or the address of its scheduler.
+    devices, client : int, list of int or "all"; dask.distributed.Client or str; optional
+        So many GPUs of this host, or these (without one, shares of its cores), or a cluster's workers: the population
+        is cut into slices, with the bits of one device (``distributed.workers``).
     **options
         What the backend offers besides: see its ``Engine`` (``exprkit.backends.interpreter.engine`` has
         ``block_size``, ``points_per_thread``, ``reduction`` and ``dispatch``).
@@ -145,18 +143,17 @@ class Evaluator:
         self._empty = None if isinstance(self.X, np.ndarray) else implementation.empty
         self._empty_on_host = None if implementation.empty is None else implementation.empty_on_host
         self._last_shape: tuple[int, ...] = ()
-        self._settings, self._options = settings, options
+        self._settings, self._options = settings, {"client": workers, **options}
         self._own_loss: OwnLoss | None = None  # the loss of the user's own that was asked for last
         self._checked_y: Any = None  # the y whose rounding was checked last
         self._complete_y: Any = None  # the y that was looked through last for what is missing, on a device
         compiler = for_backend(settings, self.backend, implementation.takes_settings)
         self._make_engine = lambda pop: implementation.engine(
-            _written_out(pop), self.X, precision=compiler, dtype=self.dtype, threads=self.threads, **options
+            inputs.written_out(pop), self.X, precision=compiler, dtype=self.dtype, threads=self.threads, **options
         )
         self.engine = self._make_engine(pop)
-        self._make_other = lambda pop, name: Evaluator(
-            pop, self.X, name, precision, dtype, threads, n_steps, client=workers, **options
-        )
+        own = precision, dtype, threads, n_steps
+        self._make_other = lambda pop, name: Evaluator(pop, self.X, name, *own, **self._options)
         self._other: Evaluator | None = None
 
     def _for_sums(self) -> Evaluator:
@@ -189,7 +186,7 @@ class Evaluator:
         other, self._other = self._other, None
         if other is not None:
             other.update(new)
-        if not self.engine.update(_written_out(new)):
+        if not self.engine.update(inputs.written_out(new)):
             self.engine = self._make_engine(new)
         self.pop, self._other = new, other
         if self._X_gaps:  # it may use other columns
@@ -198,9 +195,8 @@ class Evaluator:
     def _check_place(self, pop: Population | DevicePopulation) -> None:
         """An error for a population on a device that the backend does not work on."""
         if isinstance(pop, DevicePopulation) and not self._takes_device_populations:
-            if self._workers:
-                raise BackendError("several devices take populations of the host: pop.to_host()")
-            raise BackendError(f"{self.backend!r} takes populations of the host: pop.to_host(), or backend='cuda'")
+            mended = "" if self._workers else ", or backend='cuda'"
+            raise BackendError(f"{self.backend!r} takes populations of the host: pop.to_host(){mended}")
 
     def evaluate(self, params: Any = None, out: Any = None, count_nonfinite: bool = False) -> Any:
         """Every expression at every data point.
@@ -540,8 +536,7 @@ class Evaluator:
         """An evaluator of other expressions with the same settings, on the same data and more columns."""
         X = inputs.with_columns(self.X, columns, self.dtype)
         return Evaluator(
-            pop, X, self.backend, self._settings, self.dtype, self.threads, self.n_steps, client=self._workers,
-            **self._options,
+            pop, X, self.backend, self._settings, self.dtype, self.threads, self.n_steps, **self._options
         )  # fmt: skip
 
     def _total(self, w: Any) -> Any:
@@ -652,8 +647,3 @@ class Evaluator:
             f"Evaluator({len(self.pop)} expressions x {self.n_points} points, backend={self.backend!r}, "
             f"precision={self.precision!r}, dtype={self.dtype.name!r})"
         )
-
-
-def _written_out(pop: Population | DevicePopulation) -> Population | DevicePopulation:
-    """The population as an engine takes it: without operators of the user's own, which devices do not hold."""
-    return pop.expanded() if isinstance(pop, Population) else pop
