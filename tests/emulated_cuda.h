@@ -35,6 +35,7 @@ template <class V> V __shfl_sync(unsigned, V value, int) { return value; }
 template <class V> V atomicAdd(V *at, V more) { V old = *at; *at += more; return old; }
 
 inline double __longlong_as_double(long long bits) { double a; std::memcpy(&a, &bits, 8); return a; }
+inline long long __double_as_longlong(double a) { long long bits; std::memcpy(&bits, &a, 8); return bits; }
 template <class V> V atomicMax(V *at, V other) { V old = *at; *at = std::max(old, other); return old; }
 
 inline double approximate_inverse(double a) { return 1.0 / a; }

@@ -80,7 +80,7 @@ def fit_launches(of, starts, y):
     d, starts = of._derivatives, cupy.asarray(starts)
     tol = derivatives.FLOAT32_TOL if d.dtype.itemsize == 4 else OPTIONS.tol
     given = {
-        "linear": d._known.linear, "verdicts": d._known.verdicts,
+        "linear": d.known.linear, "verdicts": d.known.verdicts,
         "tol": tol, "gtol": OPTIONS.gtol, "delta": 1.0, "max_iter": OPTIONS.max_iter, "lower": None,
         "upper": None, **d._goal(y, None),
     }  # fmt: skip

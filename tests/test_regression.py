@@ -23,7 +23,7 @@ import exprkit as ek
 from exprkit.errors import ArgumentError
 from exprkit.expressions.arguments import rows
 from exprkit.operators import ops
-from exprkit.regression import links, polish, variation
+from exprkit.regression import links, polish
 from exprkit.regression.constants import as_constants, as_parameters
 from exprkit.regression.pool import Pool
 from exprkit.regression.sample import Sample
@@ -294,16 +294,6 @@ def test_a_simple_number_is_close(number, denominator):
 
 def test_numbers_go_to_parameters_and_back():
     assert as_constants(*as_parameters(TREES)) == ek.Population(TREES.kinds, TREES.values, TREES.offsets)
-
-
-def test_children_are_trees_and_do_not_depend_on_threads():
-    trees = variation.rows_of(TREES, 25)
-    how = variation.means(rows("search"), 3, 0.4)
-    parents = np.random.default_rng(0).integers(0, len(trees.length), (3_000, 2))
-    one, three = (variation.children(trees, parents, trees, how, 5, threads) for threads in (1, 3))
-    pop = variation.population_of(one)  # checks every token
-    assert pop == variation.population_of(three)
-    assert len(set(pop.texts())) > 2_000 and pop.longest <= 25
 
 
 def test_a_pool_holds_each_function_once_with_its_values():

@@ -63,6 +63,8 @@ class Engine:
 class Differentiable(Engine):
     """An engine that makes derivatives by the parameters, and fits."""
 
+    fits_again = False  # it has ``fit_again``
+
     def jacobian(self, params: Any, out: Any) -> None:
         """Write every element of ``out``, (n_sets, n_exprs, n_points, max_params)."""
         raise NotImplementedError
@@ -77,6 +79,19 @@ class Differentiable(Engine):
 
     def fit(self, starts: Any, y: Any, weights: Any, options: Options) -> Fitted:
         """Every expression's best fit from the starts, (n_starts, n_exprs, max_params)."""
+        raise NotImplementedError
+
+    def fit_there(self, starts: Any, y: Any, weights: Any, options: Options) -> Fitted:
+        """The same, as arrays where they were made; on a device nobody waits for them."""
+        return self.fit(starts, y, weights, options)
+
+    def fit_again(
+        self, starts: Any, y: Any, weights: Any, options: Options, other: Any, other_y: Any, other_weights: Any
+    ) -> Fitted:
+        """Fits, and those of ``objective.SPOILED`` made anew by another engine of the same population in float64.
+
+        Of an engine that ``fits_again``: one that need not know how the first fits ended to start the others.
+        """
         raise NotImplementedError
 
 

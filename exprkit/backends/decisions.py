@@ -97,5 +97,6 @@ def cuda_text() -> str:
         "INLINE int first_reason(unsigned holds)", "{",
         *(f"    if (holds >> {names[reason]} & 1) return {names[reason]};" for reason in ORDER),
         "    return RUNNING;", "}",
-        f"constexpr unsigned CONVERGED = {' | '.join(f'1u << {names[reason]}' for reason in objective.CONVERGED)};",
+        *(f"constexpr unsigned {some} = {' | '.join(f'1u << {names[reason]}' for reason in getattr(objective, some))};"
+          for some in ("CONVERGED", "SPOILED")),
     ])  # fmt: skip

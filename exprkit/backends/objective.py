@@ -48,6 +48,7 @@ REASON_NAMES = (
     FTOL, XTOL, GTOL, MAX_ITER, STUCK, NOT_FINITE, NO_PARAMETERS, NO_WEIGHT, INVALID, NO_DERIVATIVE, FLAT, NO_SLOPE,
 ) = range(len(REASON_NAMES))  # fmt: skip
 CONVERGED = (FTOL, XTOL, GTOL, FLAT)
+SPOILED = (NOT_FINITE, FLAT, NO_SLOPE)  # how fits of float32 end that may end otherwise in float64
 REASONS = {
     FTOL: "the loss no longer falls",
     XTOL: "the parameters no longer change",
@@ -105,10 +106,10 @@ class Options(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """Each expression's best fit."""
+    """Each expression's best fit; of ``fit_there`` the arrays lie where they were made."""
 
     params: np.ndarray  # float64 (n_exprs, max_params), nan where an expression has fewer
     loss: np.ndarray  # float64 (n_exprs,): the objective
     iterations: np.ndarray  # int32 (n_exprs,)
     status: np.ndarray  # uint8 (n_exprs,)
-    evaluations: int  # normal equations made, of all expressions and starts
+    evaluations: Any  # normal equations made: how many, of ``fit_there`` an array of addends

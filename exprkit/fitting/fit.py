@@ -20,12 +20,13 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from exprkit.backends import NAMES, load, objective, status
-from exprkit.backends.device_programs.population import on_host
+from exprkit.backends.contract import no_device
+from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.objective import Fitted, Options
 from exprkit.distributed.engine import SlicedEngine
 from exprkit.distributed.files import is_source
@@ -93,7 +94,7 @@ def fit(
     Parameters
     ----------
     pop : Population or DevicePopulation
-        Or a text, an Expression, or a list of them.  One that lies on a device is copied to the host.
+        Or a text, an Expression, or a list of them.  One that lies on a GPU is prepared and fitted there.
     X : array (n_points, n_vars), DataFrame, dict of columns or Dataset
         As for ``Evaluator``; complete, as ``y`` is, at the points that count and in the columns that are used.
         The path of an npy or Parquet file, a mapped array or one of dask's is read in pieces, which workers keep
@@ -170,16 +171,17 @@ def fit(
         steps = MAX_ITER[method] if max_iter is None else int(max_iter)
         lower, upper = _bounds(bounds, pop)
         goal = Options(objective.SQUARES, 1.0, steps, float(tol), float(tol), lower, upper)
+        starts, backend = _starts(init, pop, no_device, 0, seed), backend_of_fits(backend, workers)
         return fit_rows(
-            pop, X, y, weights, _starts(init, pop, 0, seed), goal, workers=workers, backend=_backend(backend, workers),
-            precision=precision, dtype=dtype, threads=threads, progress=progress, **options,
+            pop, X, y, weights, starts, goal, workers=workers, backend=backend, precision=precision, dtype=dtype,
+            threads=threads, progress=progress, **options,
         )  # fmt: skip
     X, y = tables.target_of(X, y)
-    pop = on_host(inputs.population(pop, X))
+    pop = inputs.population(pop, X)
     if one_of("missing", missing, ("raise", "drop")) == "drop":
         if columns is not None:
             raise ArgumentError("missing='drop' leaves rows of X, y and weights out, and columns= would keep them")
-        X, y, weights = tables.complete(X, y, weights, pop)
+        X, y, weights = tables.complete(X, y, weights, on_host(pop))
     problem = FitProblem(
         X, y, weights=weights, method=method, loss=loss, link=link, columns=columns, delta=delta, max_iter=max_iter,
         tol=tol, bounds=bounds, backend=backend, precision=precision, dtype=dtype, threads=threads, devices=devices,
@@ -228,12 +230,13 @@ class FitProblem:
         self._method, self._loss, self._delta, self._tol = method, loss, float(delta), float(tol)
         self._steps = MAX_ITER[method] if max_iter is None else int(max_iter)
         workers = workers_of(devices, client)
-        backend = _backend(backend, workers) if method == "lm" else backend
+        backend = backend_of_fits(backend, workers) if method == "lm" else backend
         self._settings = backend, precision, threads, {"client": workers, **options}
         self._dtype = dtype
         self._max_iter = max_iter
         self._inner: tuple[Composition, FitProblem] | None = None  # as what a loss of the user's own is fitted
         self._evaluators: dict[Any, Evaluator] = {}  # by type: float64's is for what float32 spoils
+        self._targets: dict[Any, _FitTarget] = {}  # by type
 
     def fit(
         self, pop: Any, *, init: Any = None, restarts: int = 0, seed: int = 0, progress: Progress = False
@@ -241,21 +244,81 @@ class FitProblem:
         """Fit the parameters of every expression of a population; the arguments and the result are those of ``fit``."""
         begin = time.perf_counter()
         _check_counts(restarts, seed)
-        ev = self._evaluator(on_host(inputs.population(pop, self._X)), self._dtype)
+        ev = self._evaluator(self._placed(inputs.population(pop, self._X)), self._dtype)
         lower, upper = _bounds(self._bounds, ev.pop)
-        starts = _starts(init, ev.pop, restarts, seed)
-        target, w = ev.target(self._y, self._weights, own=True)
-        ev.check_complete(target, w)
+        starts = _starts(init, ev.pop, ev.adopt, restarts, seed)
+        target = self._target(ev)
         if self._own:
-            return self._fit_own(ev, starts, (lower, upper), (target, w), begin, progress)
-        _check_target(target, w, self._loss)
-        kind = KINDS[self._loss]
-        scale = _floor(target, w) if kind == objective.ABSOLUTE else self._delta
-        settings = Options(kind, scale, self._steps, self._tol, self._tol, lower, upper)
-        fitted = self._in_parts(ev, starts, target, w, settings, progress)
-        host = inputs.on_host
-        goal = FitGoal(self._loss, self._delta, host(ev.X), host(target), host(w), lower, upper)
-        return _result(ev, fitted, target, w, goal, begin, self._method)
+            return self._fit_own(ev, starts, (lower, upper), (target.y, target.w), begin, progress)
+        fitted = self._in_parts(ev, starts, target, self._options(target, lower, upper), progress)
+        return _result(ev, fitted, target, target.goal._replace(lower=lower, upper=upper), begin, self._method)
+
+    def fitted(self, pop: Population | DevicePopulation, init: Any) -> Fitted:
+        """The fits of a population as arrays alone, which stay where they were made.
+
+        Parameters
+        ----------
+        pop : Population or DevicePopulation
+        init : array, (n_exprs, max_params)
+            Where to begin; may lie on the device.
+
+        Returns
+        -------
+        Fitted
+            ``params`` (float64), ``loss`` (float64, in the terms of ``FitResult``), ``iterations`` and ``status``; of a
+            ``DevicePopulation`` on the device, and nobody waits for them.  What float32 spoils is not fitted anew.
+
+        Raises
+        ------
+        ArgumentError
+            For another method than "lm", or a loss of one's own.
+        """
+        if self._own or self._method != "lm":
+            raise ArgumentError("fitted() takes method='lm' and one of the losses that have names: use fit()")
+        ev = self._evaluator(self._placed(pop), self._dtype)
+        target, bounds = self._target(ev), _bounds(self._bounds, ev.pop)
+        starts = inputs.parameter_sets(init, ev.pop, np.dtype(np.float64), ev.adopt)[0]
+        engine, options = ev.derivatives(), self._options(target, *bounds)
+        fit_here = engine.fit_there if isinstance(ev.pop, DevicePopulation) else engine.fit
+        found = fit_here(starts, target.y, target.w, options)
+        return found._replace(loss=_in_terms_of(target.goal, found.loss, target.total))
+
+    def _placed(self, pop: Population | DevicePopulation) -> Population | DevicePopulation:
+        """A population where it can be fitted: what a device does not do alone is done by way of the host."""
+        if not isinstance(pop, DevicePopulation):
+            return pop
+        backend, *_, options = self._settings
+        alone = self._method == "lm" and not self._own and options["client"] is None
+        return pop if alone and load(backend).takes_device_populations else on_host(pop)
+
+    def _target(self, ev: Evaluator) -> _FitTarget:
+        """What evaluators of this type are fitted to, checked; copied the first time."""
+        key = str(ev.dtype)
+        known = self._targets.get(key)
+        y, w = ev.target(self._y, self._weights, own=True) if known is None else known[:2]
+        ev.check_complete(y, w)
+        if known is None:
+            known = self._targets[key] = _FitTarget.of(ev, y, w, self._loss, self._delta, self._own is None)
+        return known
+
+    def _options(self, target: _FitTarget, lower: Any, upper: Any) -> Options:
+        return Options(KINDS[self._loss], target.scale, self._steps, self._tol, self._tol, lower, upper)
+
+    def losses(self, pop: Any, params: Any) -> np.ndarray:
+        """The weighted sum of squared errors at given parameters, whatever the loss of the fit.
+
+        Parameters
+        ----------
+        pop : population
+        params : array, (n_exprs, max_params) or (n_sets, n_exprs, max_params)
+
+        Returns
+        -------
+        float64 array, (n_exprs,) or (n_sets, n_exprs)
+        """
+        ev = self._evaluator(on_host(inputs.population(pop, self._X)), self._dtype)
+        target, w = ev.target(self._y, self._weights, own=True)
+        return inputs.on_host(ev.loss(params, target, weights=w))
 
     def _fit_own(
         self, ev: Evaluator, starts: np.ndarray, bounds: tuple[Any, Any], data: tuple[Any, Any], begin: float,
@@ -293,30 +356,35 @@ class FitProblem:
         problem._loss, problem._delta = loss, made.delta if own.loss else self._delta
         return made, problem
 
-    def _in_parts(
-        self, ev: Evaluator, starts: np.ndarray, y: Any, w: Any, options: Options, progress: Progress
-    ) -> Fitted:
+    def _in_parts(self, ev: Evaluator, starts: Any, target: _FitTarget, options: Options, progress: Progress) -> Fitted:
         """The fit of all, a part of the population after the other where progress is shown."""
         pop, fitted = ev.pop, []
         if isinstance(ev.engine, SlicedEngine) and self._method == "lm":
             with shown(progress, len(pop), "fitting") as done, ev.engine.watched(done):
-                return self._of_evaluator(ev, starts, y, w, options)
+                return self._of_evaluator(ev, starts, target, options)
+        if isinstance(pop, DevicePopulation):
+            return self._of_evaluator(ev, starts, target, options)
         for part in parts(len(pop), progress, "fitting"):
             if ev.pop is not pop or part != slice(0, len(pop)):
                 ev.update(pop[part])
             own_starts, own_options = _of_some(part, ev.pop.max_params, starts, options)
-            fitted.append(self._of_evaluator(ev, own_starts, y, w, own_options))
+            fitted.append(self._of_evaluator(ev, own_starts, target, own_options))
         if ev.pop is not pop:
             ev.update(pop)
         return _joined(fitted, pop.max_params)
 
-    def _of_evaluator(self, ev: Evaluator, starts: np.ndarray, y: Any, w: Any, options: Options) -> Fitted:
+    def _of_evaluator(self, ev: Evaluator, starts: Any, target: _FitTarget, options: Options) -> Fitted:
         if self._method != "lm":
-            return first_order.minimise(ev, self._method, starts, y, w, options)
-        fitted = ev.derivatives().fit(starts, y, w, options)
+            return first_order.minimise(ev, self._method, starts, target.y, target.w, options)
+        engine = ev.derivatives()
+        if ev.dtype == np.float32 and engine.fits_again:
+            double = self._evaluator(ev.pop, "float64")
+            again = double.engine, *self._target(double)[:2]
+            return engine.fit_again(starts, target.y, target.w, options, *again)
+        fitted = engine.fit(starts, target.y, target.w, options)
         return self._in_float64(fitted, ev.pop, starts, options) if ev.dtype == np.float32 else fitted
 
-    def _evaluator(self, pop: Population, dtype: Any) -> Evaluator:
+    def _evaluator(self, pop: Population | DevicePopulation, dtype: Any) -> Evaluator:
         """The evaluator of a type, of this population now."""
         key = str(dtype)
         if key not in self._evaluators:
@@ -328,14 +396,13 @@ class FitProblem:
 
     def _in_float64(self, fitted: Fitted, pop: Population, starts: np.ndarray, options: Options) -> Fitted:
         """Fit anew, in float64, what in float32 overflows at every start, or ends where slopes vanish or overflow."""
-        again = np.flatnonzero(np.isin(fitted.status, (objective.NOT_FINITE, objective.FLAT, objective.NO_SLOPE)))
+        again = np.flatnonzero(np.isin(fitted.status, objective.SPOILED))
         if not len(again):
             return fitted
         ev = self._evaluator(pop[again], "float64")
-        target, w = ev.target(self._y, self._weights)
-        width = ev.pop.max_params
+        target, width = self._target(ev), ev.pop.max_params
         own_starts, own_options = _of_some(again, width, starts, options)
-        more = ev.derivatives().fit(own_starts, target, w, own_options)
+        more = ev.derivatives().fit(own_starts, target.y, target.w, own_options)
         better = ~(more.loss >= fitted.loss[again])
         again = again[better]
         fitted.params[again, :width] = more.params[better]
@@ -344,9 +411,26 @@ class FitProblem:
         return fitted._replace(evaluations=fitted.evaluations + more.evaluations)
 
 
-def _of_some(
-    which: slice | np.ndarray, width: int, starts: np.ndarray, options: Options
-) -> tuple[np.ndarray, Options]:
+class _FitTarget(NamedTuple):
+    """What is fitted to."""
+
+    y: Any  # as engines take them
+    w: Any
+    scale: float  # of the loss
+    total: float  # the sum of the weights
+    goal: FitGoal  # the same on the host, without bounds
+
+    @classmethod
+    def of(cls, ev: Evaluator, y: Any, w: Any, loss: str, delta: float, named: bool) -> _FitTarget:
+        """Checked, if the loss is one of those that have names."""
+        goal = FitGoal(loss, delta, *(None if one is None else inputs.on_host(one) for one in (ev.X, y, w)))
+        if named:
+            _check_target(y, w, loss)
+        scale = _floor(y, w) if named and KINDS[loss] == objective.ABSOLUTE else delta
+        return cls(y, w, scale, float(len(y) if w is None else goal.w.sum(dtype=np.float64)), goal)  # type: ignore[union-attr]
+
+
+def _of_some(which: slice | np.ndarray, width: int, starts: np.ndarray, options: Options) -> tuple[np.ndarray, Options]:
     """Starts and bounds of some expressions, which have so many parameters at most."""
     sides = (side if side is None else np.ascontiguousarray(side[which, :width])
              for side in (options.lower, options.upper))  # fmt: skip
@@ -399,7 +483,7 @@ def _size(number: Any) -> float:
     return float(number) if isinstance(number, float | np.floating) else np.nan if whole is None else whole
 
 
-def _backend(name: str, workers: Workers | None) -> str:
+def backend_of_fits(name: str, workers: Workers | None = None) -> str:
     """The backend of a fit: of "auto", the first that can run here and fits; of several devices, GPUs if they are."""
     if not isinstance(name, str) or name != "auto":
         return name
@@ -428,10 +512,18 @@ def _floor(y: np.ndarray, w: np.ndarray | None) -> float:
     return FLOOR * (spread or float(np.max(np.abs(counted), initial=0.0)) or 1.0)
 
 
-def _starts(init: Any, pop: Population, restarts: int, seed: int) -> np.ndarray:
-    """Where to begin, float64 (n_starts, n_exprs, max_params)."""
+def _starts(init: Any, pop: Any, adopt: inputs.Adopt, restarts: int, seed: int) -> Any:
+    """Where to begin, float64 (n_starts, n_exprs, max_params); on the device if it is given or all of it ones there."""
     shape = (len(pop), pop.max_params)
-    if init is None or (isinstance(init, str) and init == "ones"):
+    ones = init is None or (isinstance(init, str) and init == "ones")
+    if isinstance(pop, DevicePopulation) and ones and not restarts:
+        return pop.device.xp.ones((1, *shape))
+    if not ones and adopt(init) is not None:
+        there = inputs.parameter_sets(init, pop, np.dtype(np.float64), adopt)[0]
+        if not restarts:
+            return there
+        init = inputs.on_host(there)
+    if ones:
         first = np.ones((1, *shape))
     elif isinstance(init, str):
         one_of("init", init, STARTS)
@@ -503,17 +595,15 @@ def _pair(bounds: Any) -> tuple[Any, Any]:
 # ── results ──────────────────────────────────────────────────────────────────────────
 
 
-def _result(
-    ev: Evaluator, fitted: Fitted, y: Any, w: Any, goal: FitGoal, begin: float, method: str
-) -> FitResult:
-    """The result in words and numbers; ``y`` and ``w`` may lie on the device."""
+def _result(ev: Evaluator, fitted: Fitted, target: _FitTarget, goal: FitGoal, begin: float, method: str) -> FitResult:
+    """The result in words and numbers."""
     squares = KINDS[goal.loss] == objective.SQUARES
-    sse = fitted.loss if squares else sums_of_squares(ev, fitted.params, y, w)
+    sse = fitted.loss if squares else inputs.on_host(sums_of_squares(ev, fitted.params, target.y, target.w))
     sse = np.where(np.isfinite(fitted.loss), sse, np.nan)
     with np.errstate(all="ignore"):
-        value = _in_terms_of(goal, fitted.loss, float(len(goal.y) if goal.w is None else goal.w.sum(dtype=np.float64)))
+        value = _in_terms_of(goal, fitted.loss, target.total)
     return FitResult(
-        ev.pop, fitted.params, value, fitted.iterations, fitted.status, _r2(sse, goal), fitted.evaluations,
+        on_host(ev.pop), fitted.params, value, fitted.iterations, fitted.status, _r2(sse, goal), fitted.evaluations,
         time.perf_counter() - begin, at_bound(fitted.params, goal, ev.dtype), goal, ev, method,
     )  # fmt: skip
 

@@ -13,8 +13,7 @@ In: X and y.  Out: ``SymbolicRegressor``, with a front of formulas from the shor
 ``regress``     pairs of functions by least squares, all of them
 ``templates``   a number inside of an operator
 ``confirm``     pairs of the join as formulas, at all rows
-``variation``   new trees from old ones
-``evolution``   populations of them, their numbers fitted
+``generations/`` populations of trees, bred and fitted on the host or on a GPU
 ``front``       of every size the formula of least loss
 ``discovery``   all of that, one stage after the other
 ``estimator/``  what the user sees

@@ -44,8 +44,8 @@ from exprkit.regression import links, templates
 from exprkit.regression.budget import Budget, Ended
 from exprkit.regression.confirm import TRIED, confirmed, line, values_of
 from exprkit.regression.constants import as_constants, as_parameters
-from exprkit.regression.evolution import Evolution
 from exprkit.regression.front import Front
+from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.join import Partners
 from exprkit.regression.polish import hoisted, rescaled, same, simple_number, simplified
 from exprkit.regression.pool import Pool, is_power
@@ -196,7 +196,7 @@ class Discovery:
             if number % POLISHED == 0:
                 evolution.seed(parse([entry.expression for entry in self.front.entries()]))
             made = evolution.generation()
-            self.budget.count(len(made.loss))
+            self.budget.count(made.tried)
             self._offer_best(made.formulas, made.loss)
             self.stage = f"generation {number + 1}"
             self._look()

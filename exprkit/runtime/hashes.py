@@ -21,7 +21,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @inline
-def mixed(h):
+def mixed(h) -> np.uint64:
     """Every bit of the result depends on all bits; of arrays as well."""
     h = (h ^ h >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     h = (h ^ h >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
@@ -29,7 +29,7 @@ def mixed(h):
 
 
 @inline
-def next_word(state):
+def next_word(state) -> np.uint64:
     """Advance the generator held in ``state[0]``."""
     state[0] += GOLDEN
     return mixed(state[0])

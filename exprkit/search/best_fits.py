@@ -12,9 +12,10 @@ In: a ``FitProblem``, expressions, and a name for each.  Out: the best parameter
 
 The first start is 1 for all parameters; the others have both signs and sizes on a logarithmic scale, wider from start
 to start and then anew, around 1 or around what small functions of the data are.  A loss found twice may be that of a
-basin that is wider than the best one's, so there are ``LEAST_STARTS`` in any case.  Each number is a hash of the seed,
-the expression's name, the start and the parameter, so that it does not matter what an expression is fitted beside, or
-when.  Linear parameters are solved for by the fit itself.
+basin that is wider than the best one's, so there are ``LEAST_STARTS`` in any case.  Along a single parameter the
+first starts are the deepest basins of very many values: ``1 / (p1 - x1)`` has one between any two points.  Each
+number is a hash of the seed, the expression's name, the start and the parameter, so that it does not matter what an
+expression is fitted beside, or when.  Linear parameters are solved for by the fit itself.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ EXACT = 1 - 1e-13  # R2 of what tells the data to rounding, whose likelihood is 
 TWICE = 2
 AT_ONCE = 8  # starts of a fit, of which the best counts
 LEAST_STARTS = 64
-SPREADS = (0.5, 1.0, 2.0, 4.0)  # standard deviations of the logarithm of a start's size, one after the other ...
+RANDOM, SCANNED_AT_ONCE = 2048, 1024  # values of a single parameter; expressions of which that is done together
+_FAR, _CLOSE = 10.0 ** np.linspace(-30, 30, 601), 10.0 ** np.linspace(-15, -0.05, 300)
+GRID = np.concatenate([_FAR, -_FAR, 1 + _CLOSE, 1 - _CLOSE])  # any size, and as close to 1 as a power's base may be
+SPREADS = (0.5, 1.0, 3.0, 12.0)  # standard deviations of the logarithm of a start's size, one after the other ...
 NEAR = (0.01, 0.3, 0.05, 1.0)  # ... and of those around a number of the data
 SMALL, MOST_FUNCTIONS = 4, 512  # of ``start_sizes``
 QUANTILES = (0, 0.1, 0.3, 0.5, 0.7, 0.9, 1)
@@ -82,10 +86,13 @@ def best_fits(
         np.full((n, width), np.nan), np.full(n, np.nan), np.zeros(n, np.int64), np.zeros((n, width), bool), None, 0
     )
     active, evaluations, goal = np.arange(n), 0, None
+    single = pop.n_params == 1 if restarts else np.zeros(n, bool)
     for first in range(0, 1 + restarts, AT_ONCE):
         some = pop if len(active) == n else pop[active]
         end = min(first + AT_ONCE, 1 + restarts if some.max_params else first + 1)
         init = np.stack([_starts(names[active], some.max_params, start, seed, sizes) for start in range(first, end)])
+        if first == 0 and single.any():
+            _scan(problem, pop, names, init, np.flatnonzero(single), seed, sizes)
         result = problem.fit(some, init=init if some.max_params else None)
         goal, evaluations = result.goal, evaluations + result.n_evaluations
         _note(found, active, result)
@@ -95,6 +102,24 @@ def best_fits(
             break
         check()
     return found._replace(goal=goal, evaluations=evaluations)
+
+
+def _scan(
+    problem: FitProblem, pop: Population, names: np.ndarray, init: np.ndarray, single: np.ndarray, seed: int,
+    sizes: np.ndarray,
+) -> None:  # fmt: skip
+    """Let the starts of expressions of a single parameter be the deepest basins along it, the first start excepted."""
+    n_best = len(init) - 1
+    for first in range(0, len(single), SCANNED_AT_ONCE):
+        some = single[first : first + SCANNED_AT_ONCE]
+        random = [_starts(names[some], 1, start, seed, sizes)[:, 0] for start in range(1, RANDOM + 1)]
+        values = np.sort([*random, *np.broadcast_to(GRID[:, None], (len(GRID), len(some)))], axis=0)
+        loss = problem.losses(pop[some], values[:, :, None])
+        loss[~np.isfinite(loss)] = np.inf
+        beside = np.pad(loss, ((1, 1), (0, 0)), constant_values=np.inf)
+        loss[(loss > beside[:-2]) | (loss >= beside[2:])] = np.inf  # not the bottom of a basin
+        best = np.argpartition(loss, n_best, axis=0)[:n_best]
+        init[1:, some, 0] = np.take_along_axis(values, best, axis=0)
 
 
 def start_sizes(X: np.ndarray, y: np.ndarray, operators: Operators) -> np.ndarray:

@@ -53,7 +53,7 @@ from exprkit.text.tokens import VARIABLE
 CHUNK = 1 << 13  # functions that are fitted at a time
 DESCRIBED = 1 << 10  # functions that are described at a time
 MAX_ITER = 100
-RESTARTS = 127
+RESTARTS = 511
 NATS = 0.01  # what tells the data better by less than this does not tell them better
 
 

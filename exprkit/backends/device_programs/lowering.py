@@ -47,6 +47,9 @@ KERNELS = "count_words", "number_words", "emit_words"
 TRANSLATED = read_tree, mark, place, emit_tree, write_prologue, write_instruction
 
 
+_last: dict[Any, tuple[Any, DeviceTokens]] = {}  # by device: a population, and its tokens
+
+
 class DeviceTokens(NamedTuple):
     """A population's tokens on the device, and what is known of them on the host."""
 
@@ -93,7 +96,6 @@ class Lowering:
             "wanted": xp.zeros(n_keys, np.uint8), "column_of": xp.empty(n_keys, np.int32),
         }  # fmt: skip
         self._memory: dict[str, Any] = {}
-        self._last: tuple[Any, DeviceTokens] | None = None  # a population, and its tokens
         self._arguments = layout.LoweringArguments()
         self._own_columns = Columns(*xp.empty((3, self._most_columns), np.int32))
         code, var, low = self._own_columns
@@ -117,11 +119,14 @@ class Lowering:
         return accumulate(program), Columns.of(program)
 
     def tokens(self, pop: Population | DevicePopulation) -> DeviceTokens:
-        """A population's tokens; a small one's last ones are kept, since its fits want them next."""
-        if self._last is not None and self._last[0] is pop:
-            return self._last[1]
+        """A population's tokens; a small one's last ones are kept: its fits, in either precision, want them next."""
+        last = _last.get(self.device)
+        if last is not None and last[0] is pop:
+            return last[1]
         tokens = tokens_of(pop, self.device)
-        self._last = (pop, tokens) if tokens.values.nbytes <= KEPT_BYTES else None
+        _last.pop(self.device, None)
+        if tokens.values.nbytes <= KEPT_BYTES:
+            _last[self.device] = pop, tokens
         return tokens
 
     def __call__(self, tokens: DeviceTokens) -> tuple[Bytecode, Columns]:

@@ -17,8 +17,10 @@ What stands behind the lines, plainly:
     a name              a local variable, of the type of what it is first set to; all are declared at the beginning
     a whole number      int64, as in compiled loops, except uint64; constants of modules become literals
     a parameter         of any type: a number, or a bag, whose arrays have ``get`` and ``set`` (arrays.cu)
+    a result            a whole number, or what the function is annotated with: ``float`` or ``np.uint64``
     several results     ``Several<n>``, whole numbers
     len(tokens.kinds)   ``tokens.kinds.length()``
+    a.view(np.uint64)   the bits of a number, and the number of bits
 
 A line in other words than these is an error of this module, which says which line.
 """
@@ -40,12 +42,18 @@ from exprkit.backends.gpu import opcodes
 
 _BINARY = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<",
-    ast.RShift: ">>", ast.FloorDiv: "/",  # of numbers that are not negative
+    ast.RShift: ">>", ast.FloorDiv: "/", ast.Mod: "%",  # the last two of numbers that are not negative
 }  # fmt: skip
 _COMPARE = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _UNARY = {ast.Not: "!", ast.USub: "-", ast.Invert: "~"}
-_FUNCTIONS = {abs: "absolute", max: "larger", int: "Long", np.int64: "Long", np.uint64: "Bits"}
-_RESERVED = {"const", "char", "auto", "default", "switch", "case", "register", "this", "template", "struct", "union"}
+_FUNCTIONS = {
+    abs: "absolute", max: "larger", min: "smaller", int: "Long", np.int64: "Long", np.uint64: "Bits",
+    np.float64: "double",
+}  # fmt: skip
+_RESULTS = {"float": "double", "np.uint64": "Bits"}  # by annotation
+_VIEWS = {"float64": "number_of", "uint64": "bits_of"}
+_RESERVED = {"const", "char", "auto", "default", "switch", "case", "register", "this", "template", "struct", "union",
+             "new", "delete", "double", "float", "int", "long", "short", "signed", "unsigned", "void"}  # fmt: skip
 
 
 def cuda_text(functions: Iterable[Callable[..., Any]], instead: Mapping[str, str]) -> str:
@@ -94,6 +102,7 @@ class _Writer:
         self.locals: dict[str, str] = {}  # type by name, in the order of their first lines
         self.callees: list[Any] = []
         self.n_several = 0
+        self.result = _RESULTS.get(ast.unparse(definition.returns) if definition.returns else "", "Long")
 
     def text(self) -> str:
         body = self.definition.body
@@ -102,9 +111,9 @@ class _Writer:
         lines = self._block(body)
         results = [node.value for node in ast.walk(self.definition) if isinstance(node, ast.Return) and node.value]
         counts = {len(value.elts) if isinstance(value, ast.Tuple) else 1 for value in results}
-        kind = "void" if not counts else "Long" if counts == {1} else f"Several<{counts.pop()}>"
+        kind = "void" if not counts else self.result if counts == {1} else f"Several<{counts.pop()}>"
         types = ", ".join(f"class {_type(name)}" for name in self.parameters)
-        parameters = ", ".join(f"{_type(name)} {_safe(name)}" for name in self.parameters)
+        parameters = ", ".join(f"{_type(name)} {safe(name)}" for name in self.parameters)
         head = f"template <{types}> INLINE {kind} {self.definition.name}({parameters})"
         declared = [f"    {kind} {name};" for name, kind in self.locals.items()]
         return "\n".join([head, "{", *declared, *lines, "}"])
@@ -128,7 +137,7 @@ class _Writer:
                 lines = [f"return {self._several(values)};"]
             case ast.Return(value=value):
                 assert value is not None
-                lines = [f"return Long({self._value(value)});"]
+                lines = [f"return {self.result}({self._value(value)});"]
             case ast.Break():
                 lines = ["break;"]
             case ast.Continue():
@@ -151,6 +160,8 @@ class _Writer:
     def _loop(self, node: ast.For) -> list[str]:
         """The head of a loop, over numbers or over some values."""
         assert isinstance(node.target, ast.Name)
+        if node.orelse:
+            raise self._error(node)
         name = self._declare(node.target.id, "Long")
         if isinstance(node.iter, ast.Tuple):
             self.n_several += 1
@@ -199,8 +210,8 @@ class _Writer:
 
     def _declare(self, name: str, kind: str) -> str:
         if name not in self.parameters:
-            self.locals.setdefault(_safe(name), kind)
-        return _safe(name)
+            self.locals.setdefault(safe(name), kind)
+        return safe(name)
 
     # ── values ──
 
@@ -208,12 +219,12 @@ class _Writer:
         match node:
             case ast.Constant(value=value):
                 return self._literal(value, node)
-            case ast.Name(id=name) if name in self.parameters or _safe(name) in self.locals:
-                return _safe(name)
+            case ast.Name(id=name) if name in self.parameters or safe(name) in self.locals:
+                return safe(name)
             case ast.Name() | ast.Attribute() if (value := self._global(node)) is not None:
                 return self._literal(value, node)
             case ast.Attribute(value=bag, attr=name):
-                return f"{self._value(bag)}.{_safe(name)}"
+                return f"{self._value(bag)}.{safe(name)}"
             case ast.Subscript(value=array, slice=place):
                 return f"{self._value(array)}.get({self._places(place)})"
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
@@ -234,6 +245,8 @@ class _Writer:
                 return self._several(values)
             case ast.Call(func=ast.Name(id="len"), args=[array]):
                 return f"{self._value(array)}.length()"
+            case ast.Call(func=ast.Attribute(value=number, attr="view"), args=[ast.Attribute(attr=kind)]):
+                return f"{_VIEWS[kind]}({self._value(number)})"
             case ast.Call(func=function, args=arguments, keywords=[]):
                 return f"{self._called(function)}({', '.join(map(self._value, arguments))})"
         raise self._error(node)
@@ -288,6 +301,6 @@ def _type(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 
-def _safe(name: str) -> str:
+def safe(name: str) -> str:
     """A name that CUDA C has no other meaning for."""
     return f"{name}_" if name in _RESERVED else name

@@ -136,6 +136,7 @@ class Launcher:
         self._columns = device.xp.empty(0, dtype)
         self._arguments: dict[Any, ctypes.Structure] = {}
         self._making: dict[int, Launch] = {}
+        self._padded: dict[str, tuple[np.ndarray, Any]] = {}
 
     def take(self, programs: Bytecode, columns: Columns) -> None:
         """Take programs in place of those before, which stay if memory runs out."""
@@ -206,6 +207,15 @@ class Launcher:
         padded = self.device.xp.zeros(length, self.dtype)
         padded[: self.fields["n_points"]] = self.device.sent([values])[0] if isinstance(values, np.ndarray) else values
         return padded
+
+    def padded_once(self, name: str, values: Any) -> Any:
+        """The same for whole tiles; of the host's, kept under a name as long as they stay the same numbers."""
+        if not isinstance(values, np.ndarray):
+            return self.padded(values, self.pitch)
+        kept = self._padded.get(name)
+        if kept is None or not np.array_equal(kept[0], values):
+            kept = self._padded[name] = values.copy(), self.padded(values, self.pitch)
+        return kept[1]
 
     def _make_columns(self, columns: Columns) -> None:
         """The columns of the programs, from the data."""

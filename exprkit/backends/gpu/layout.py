@@ -138,6 +138,7 @@ _FIT_ARGUMENTS: Rows = (
     ("const double *", "lower upper", "(n_exprs, max_params) or none"),
     ("const unsigned long long *", "linear", "(n_exprs) bits of the parameters that the expression is linear in"),
     ("const unsigned char *", "verdicts", "(n_exprs) RUNNING, or the status of what is not to be fitted"),
+    ("const unsigned char *", "ended", "(n_exprs) or none: only those that ended SPOILED are fitted"),
     ("double *", "params", "(n_sets, n_exprs, max_params)"),
     ("double *", "loss", "(n_sets, n_exprs)"),
     ("double *", "jtr jtj", "(..., max_params), (..., max_params, max_params)"),

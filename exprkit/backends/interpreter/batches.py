@@ -204,13 +204,12 @@ def batches_of(launcher: Launcher, known: Foreknown, rows: bool) -> Batches:
     device, programs, xp = launcher.device, launcher.programs, launcher.device.xp
     fast = launcher.settings.operators == "fast"
     groups = groups_of(launcher.fields["n_points"], launcher.dtype.itemsize, device.lanes, fast, rows)
-    arenas = np.array([ArenaShape.of(*group) for group in groups], np.int64)
     needs, key = xp.zeros((N_GROUPS, N_SIZES, NEEDS), np.int64), xp.empty(launcher.n_exprs, np.uint32)
     rare_opcodes, rare_steps = _rare(device)
     names = "instructions", "first_instruction", "first_step", "steps"
     fields = {name: launcher.fields[name] for name in names} | {
         "n_params": known.n_params, "verdicts": known.verdicts, "rare_opcodes": rare_opcodes, "rare_steps": rare_steps,
-        "arenas": xp.asarray(arenas), "needs": needs, "key": key, "small_arena": SMALL_ARENA,
+        "arenas": _arenas(device, tuple(groups)), "needs": needs, "key": key, "small_arena": SMALL_ARENA,
         "shared_per_block": device.shared_per_block, "n_exprs": launcher.n_exprs,
         "n_instructions": len(programs.instructions),
     }  # fmt: skip
@@ -235,6 +234,12 @@ def _batch(group: Group, members: Any, most: list[int]) -> FitBatch:
         results=most[NEED_RESULTS], slots=most[NEED_SLOTS],
     )  # fmt: skip
     return FitBatch(*group, members, arena, most[NEED_INSTRUCTIONS])
+
+
+@functools.lru_cache(maxsize=64)
+def _arenas(device: Any, groups: tuple[Group, ...]) -> Any:
+    """How the groups' blocks use their memory, on the device."""
+    return device.xp.asarray(np.array([ArenaShape.of(*group) for group in groups], np.int64))
 
 
 @functools.cache

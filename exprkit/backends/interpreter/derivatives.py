@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.backends.device_programs.dependence import foreknown
+from exprkit.backends.device_programs.dependence import Foreknown, foreknown
 from exprkit.backends.device_programs.lowering import DeviceTokens
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.gpu import layout
-from exprkit.backends.gpu.device import fetched, fetched_together
-from exprkit.backends.gpu.launch import THREADS, Launch, Launcher
+from exprkit.backends.gpu.device import fetched
+from exprkit.backends.gpu.launch import THREADS, Launch, Launcher, fill
 from exprkit.backends.interpreter import dual_opcodes
 from exprkit.backends.interpreter.batches import Batches, FitShape, batches_of, macros_of
 from exprkit.backends.objective import Fitted, Options
@@ -44,18 +44,21 @@ class Derivatives:
         Of the engine: programs, columns and device.
     tokens_of
         Gives the population's tokens on the device.
+    known : Foreknown, optional
+        Of the population, if another precision's has found it.
     """
 
     def __init__(
-        self, pop: Population | DevicePopulation, launcher: Launcher, tokens_of: Callable[[Any], DeviceTokens]
-    ) -> None:
+        self, pop: Population | DevicePopulation, launcher: Launcher, tokens_of: Callable[[Any], DeviceTokens],
+        known: Foreknown | None = None,
+    ) -> None:  # fmt: skip
         self.launcher, self.device = launcher, launcher.device
         self.dtype, self.n_points = launcher.dtype, int(launcher.fields["n_points"])
         self._text = dual_opcodes.source(launcher.settings.operators)
         self.pop, self.n_exprs, self.max_params = pop, len(pop), int(pop.max_params)
         self._batches: dict[bool, Batches] = {}
-        self._known = foreknown(pop, self.device, tokens_of)
-        self._fields = {"n_params": self._known.n_params, "max_params": self.max_params}
+        self.known = known or foreknown(pop, self.device, tokens_of)
+        self._fields = {"n_params": self.known.n_params, "max_params": self.max_params}
 
     # ── what the engine offers ───────────────────────────────────────────────────────
 
@@ -97,42 +100,60 @@ class Derivatives:
             self._launch_all("GRADIENT", self._on_device(params), goal, False, kind=number, jtr=gradient, loss=sums)
         return sums, gradient
 
-    def fit(self, starts: Any, y: Any, weights: Any, options: Options) -> Fitted:
-        """Fit all expressions from all starts (n_starts, n_exprs, max_params); each one's best."""
-        if not self.n_points or (weights is not None and not bool((weights != 0).any())):
-            return self._nothing_counts(starts)
+    def fit(self, starts: Any, y: Any, weights: Any, options: Options, again: Again | None = None) -> Fitted:
+        """Fit all expressions from all starts (n_starts, n_exprs, max_params); each one's best, on the device.
+
+        ``again``: what makes anew what comes out SPOILED.
+        """
         xp, n_starts = self.device.xp, len(starts)
-        tol = max(options.tol, FLOAT32_TOL) if self.dtype.itemsize == 4 else options.tol
-        terms = {
-            "linear": self._known.linear if options.linear else None, "verdicts": self._known.verdicts,
-            "tol": float(tol), "gtol": float(options.gtol), "delta": float(options.delta),
-            "max_iter": int(options.max_iter), "lower": self._bounds(options.lower),
-            "upper": self._bounds(options.upper), **self._goal(y, weights),
-        }  # fmt: skip
+        if not self.n_points or (weights is not None and not bool((weights != 0).any())):
+            return Fitted(*map(xp.asarray, self._nothing_counts(starts)))
+        if again:
+            again.derivatives.prepare()  # which waits for the device, as long as it has nothing to do
+        starts = self._on_device(starts)
         bytes_of_one = self.n_exprs * (16 * self.max_params + 32) + 1
         at_once = min(n_starts, max(1, WORK_BYTES // bytes_of_one))
-        rows = at_once + (n_starts > at_once)  # the best so far stays in row 0
+        rows = at_once + (n_starts > at_once or again is not None)  # the best so far stays in row 0
         results = {
             "params": xp.full((rows, self.n_exprs, self.max_params), np.nan),
             "loss": xp.full((rows, self.n_exprs), np.nan),
             "iterations": xp.zeros((rows, self.n_exprs), np.int32), "status": xp.zeros((rows, self.n_exprs), np.uint8),
             "evaluations": xp.zeros((rows, self.n_exprs), np.int32),
         }  # fmt: skip
-        first_row = 0
+        terms = self._terms(y, weights, options)
         for first in range(0, n_starts, at_once):
-            some = self._on_device(starts[first : first + at_once])
-            places = {name: array[first_row : first_row + len(some)] for name, array in results.items()}
-            self._launch_all("FIT", some, terms, True, kind=options.kind, **places)
-            self._choose(first_row + len(some), results)
-            first_row = 1
-        return self._fitted(results)
-
-    def _fitted(self, results: dict[str, Any]) -> Fitted:
+            self._fit_some(starts[first : first + at_once], terms, options.kind, results, int(first > 0))
+        if again:
+            other = again.derivatives
+            terms = other._terms(again.y, again.weights, options) | {"ended": results["status"][0].copy()}
+            for first in range(0, n_starts, at_once):
+                results["loss"][1:], results["evaluations"][1:] = np.nan, 0
+                other._fit_some(starts[first : first + at_once], terms, options.kind, results, 1)
         names = "params", "loss", "iterations", "status", "evaluations"
-        params, loss, iterations, status, evaluations = fetched_together([results[name][0] for name in names])
+        params, loss, iterations, status, evaluations = (results[name][0] for name in names)
         if not self.pop.all_valid:
-            status[fetched(~self.pop.valid)] = objective.INVALID
-        return Fitted(params, loss, iterations, status, int(evaluations.sum()))
+            status[xp.asarray(~self.pop.valid)] = objective.INVALID
+        return Fitted(params, loss, iterations, status, evaluations)
+
+    def prepare(self) -> None:
+        """Find who is fitted with whom."""
+        self._batches_for(True)
+
+    def _terms(self, y: Any, weights: Any, options: Options) -> dict[str, Any]:
+        """What a fit is told, as kernel arguments."""
+        tol = max(options.tol, FLOAT32_TOL) if self.dtype.itemsize == 4 else options.tol
+        return {
+            "linear": self.known.linear if options.linear else None, "verdicts": self.known.verdicts,
+            "tol": float(tol), "gtol": float(options.gtol), "delta": float(options.delta),
+            "max_iter": int(options.max_iter), "lower": self._bounds(options.lower),
+            "upper": self._bounds(options.upper), **self._goal(y, weights),
+        }  # fmt: skip
+
+    def _fit_some(self, starts: Any, terms: dict[str, Any], kind: int, results: dict[str, Any], first: int) -> None:
+        """Fits from some starts into rows from ``first`` on, and the best of all rows up to there into row 0."""
+        places = {name: array[first : first + len(starts)] for name, array in results.items()}
+        self._launch_all("FIT", starts, terms, True, kind=kind, **places)
+        self._choose(first + len(starts), results)
 
     def _nothing_counts(self, starts: Any) -> Fitted:
         params = np.array(fetched(starts[0]), np.float64)
@@ -141,12 +162,14 @@ class Derivatives:
         params[invalid] = np.nan
         loss = np.where(invalid, np.nan, 0.0)
         status = np.where(invalid, objective.INVALID, objective.NO_WEIGHT).astype(np.uint8)
-        return Fitted(params, loss, np.zeros(self.n_exprs, np.int32), status, 0)
+        return Fitted(params, loss, np.zeros(self.n_exprs, np.int32), status, np.zeros(1, np.int32))
 
     # ── arrays ───────────────────────────────────────────────────────────────────────
 
     def _on_device(self, params: Any) -> Any:
         """Parameters as float64 on the device."""
+        if isinstance(params, np.ndarray):
+            return self.device.sent([np.asarray(params, np.float64)])[0]
         return self.device.xp.ascontiguousarray(self.device.xp.asarray(params, dtype=np.float64))
 
     def _bounds(self, values: Any) -> Any:
@@ -154,8 +177,8 @@ class Derivatives:
 
     def _goal(self, y: Any, weights: Any) -> dict[str, Any]:
         """Target and weights on the device, padded with points that do not count."""
-        padded = functools.partial(self.launcher.padded, length=self.launcher.pitch)
-        return {"target": padded(y), "weights": None if weights is None else padded(weights)}
+        padded = self.launcher.padded_once
+        return {"target": padded("y", y), "weights": None if weights is None else padded("weights", weights)}
 
     def _mark_invalid(self, *arrays: Any) -> None:
         for array in () if self.pop.all_valid else arrays:
@@ -170,7 +193,8 @@ class Derivatives:
         n_sets = len(starts)
         weighted, *bounds = (int(terms.get(name) is not None) for name in ("weights", "lower", "upper"))
         fields = {**terms, **results, "starts": starts, "n_sets": n_sets}
-        launches = []
+        launches, common = [], layout.FitArguments.from_buffer_copy(self.launcher.known(layout.FitArguments))
+        fill(common, {**self._fields, **fields}, self.device)
         batches, rare = self._batches_for(rows)
         for batch in batches:
             shared, threads = batch.arena["arena_bytes"], batch.shape.warps * batch.shape.lanes
@@ -183,13 +207,16 @@ class Derivatives:
                 GLOBAL_ARENA=int(arena is not None), BOUNDED=max(bounds), RARE=int(rare),
             )  # fmt: skip
             kernel.resident(threads, shared)
-            launches.append([
-                self._launch(
-                    kernel, min(at_once, n_items - first), threads, shared, **fields, **batch.arena, order=batch.order,
-                    n_here=len(batch.order), max_instructions=batch.max_instructions, arena=arena, first_item=first,
-                )
-                for first in range(0, n_items, at_once)
-            ])  # fmt: skip
+            own = {
+                **batch.arena, "order": batch.order, "n_here": len(batch.order),
+                "max_instructions": batch.max_instructions, "arena": arena,
+            }  # fmt: skip
+            launches.append(
+                [
+                    kernel.prepare((min(at_once, n_items - first), 1), threads, shared, self._with(common, own, first))
+                    for first in range(0, n_items, at_once)
+                ]
+            )
         self._side_by_side(launches)
 
     def _choose(self, n_sets: int, results: dict[str, Any]) -> None:
@@ -204,7 +231,13 @@ class Derivatives:
         chosen = macros_of(shape, settings, **{"PROLOGUES": prologues, "RARE": 0, **macros})
         return self.device.kernel(name, settings, self._text, **chosen)
 
-    def _side_by_side(self, launches: list[list[Launch]]) -> None:
+    def _with(self, common: Any, own: dict[str, Any], first: int) -> Any:
+        """Kernel arguments with those of a batch."""
+        arguments = layout.FitArguments.from_buffer_copy(common)
+        fill(arguments, {**own, "first_item": first}, self.device)
+        return arguments
+
+    def _side_by_side(self, launches: list[list[Callable[[], None]]]) -> None:
         """Start them all, each row of launches on a stream of its own: what one leaves idle in the end others take."""
         if self.device.lanes == 1 or len(launches) == 1:
             for launch in (launch for row in launches for launch in row):
@@ -228,8 +261,16 @@ class Derivatives:
     def _batches_for(self, rows: bool) -> Batches:
         """All launches; ``rows``: whether J'J of many parameters is made."""
         if rows not in self._batches:
-            self._batches[rows] = batches_of(self.launcher, self._known, rows)
+            self._batches[rows] = batches_of(self.launcher, self.known, rows)
         return self._batches[rows]
+
+
+class Again(NamedTuple):
+    """What fits of float32 that are SPOILED are made anew with: the same population in float64."""
+
+    derivatives: Derivatives
+    y: Any
+    weights: Any
 
 
 @functools.cache

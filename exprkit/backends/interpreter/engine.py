@@ -28,12 +28,12 @@ from exprkit.backends import contract
 from exprkit.backends.device_programs.lowering import Lowering
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.gpu.bytecode import Bytecode
-from exprkit.backends.gpu.device import fetched
+from exprkit.backends.gpu.device import fetched, fetched_together
 from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points
 from exprkit.backends.gpu.launch import Columns, ScheduledLaunch, plan_on
 from exprkit.backends.gpu.layout import VECTOR_BYTES
 from exprkit.backends.gpu.schedule import VECTORS, Chunking, LaunchShape, Sizes, shapes, too_large
-from exprkit.backends.interpreter.derivatives import Derivatives
+from exprkit.backends.interpreter.derivatives import Again, Derivatives
 from exprkit.backends.interpreter.loss_step import MOST_BYTES, LossStep
 from exprkit.backends.interpreter.per_expression import Baseline
 from exprkit.backends.interpreter.per_expression import check_block as baseline_block
@@ -338,9 +338,24 @@ class Engine(DeviceEngine, contract.Differentiable):
         """The sum of a loss and its gradient."""
         return tuple(map(self._result, self._derivatives.loss_and_grad(params, y, weights, kind)))
 
+    fits_again = True
+
     def fit(self, starts: Any, y: Any, weights: Any, options: Options) -> Fitted:
         """Each expression's best fit from (n_starts, n_exprs, max_params) starts."""
+        return _on_host(self.fit_there(starts, y, weights, options))
+
+    def fit_there(self, starts: Any, y: Any, weights: Any, options: Options) -> Fitted:
+        """The same, as arrays on the device."""
         return self._derivatives.fit(starts, y, weights, options)
+
+    def fit_again(
+        self, starts: Any, y: Any, weights: Any, options: Options, other: Any, other_y: Any, other_weights: Any
+    ) -> Fitted:
+        """Fits, and those that come out SPOILED made anew by an engine of float64, which waits for nothing."""
+        own = self._derivatives
+        if "_derivatives" not in other.__dict__:
+            other.__dict__["_derivatives"] = Derivatives(other.pop, other._launcher, other._lowering.tokens, own.known)
+        return _on_host(own.fit(starts, y, weights, options, Again(other._derivatives, other_y, other_weights)))
 
     # ── what was decided ─────────────────────────────────────────────────────────────
 
@@ -432,6 +447,12 @@ class Engine(DeviceEngine, contract.Differentiable):
         """An error, before any work, if the options asked for leave no variant for these programs."""
         if (self.block_size or self.vectors) and not self._per_expression:
             self._shape_for(len(programs.first_instruction), len(columns.code), programs.n_slots, True)
+
+
+def _on_host(fitted: Fitted) -> Fitted:
+    """Fits in the host's memory."""
+    params, loss, iterations, status, evaluations = fetched_together(fitted)
+    return Fitted(params, loss, iterations, status, int(evaluations.sum()))
 
 
 def _hand_over(counted: Any, counts: Any) -> None:

@@ -468,6 +468,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) fit(const FitArg
     const Long number = args.first_item + blockIdx.x;
     Item item;
     item.e = args.order[number / args.n_sets];
+    if (TASK == FIT && args.ended && !(SPOILED >> args.ended[item.e] & 1)) return;
     item.row = number % args.n_sets * args.n_exprs + item.e;
     item.n_params = args.n_params[item.e];
     item.program = program_of(args, item.e);

@@ -1,0 +1,10 @@
+"""Generations of trees, bred, fitted and chosen on the host's threads or on a GPU by the same loops.
+
+In: a sample, operators, blocks.  Out: generation by generation the formulas that are new bests of their size.
+
+==============  ================================================================================
+``variation``   tournaments, and new trees from old ones
+``survival``    children as expressions to be fitted, and which trees go on
+``evolution``   a population of trees and its generations
+==============  ================================================================================
+"""

@@ -1,0 +1,184 @@
+"""Evolution: populations of trees whose numbers are fitted, each scaled and shifted for the best.
+
+In: the ``Sample``, blocks to build with, trees to begin with.  Out: generation by generation the formulas
+``a + b * tree`` that came out best of every size.
+
+    >>> import numpy as np
+    >>> import exprkit as ek
+    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.regression.generations.evolution import Evolution
+    >>> from exprkit.regression.sample import Sample
+    >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
+    >>> sample = Sample(X, 3 * X[:, 0] / (1.5 + X[:, 1]))
+    >>> leaves = ek.parse(["x1", "x2"])
+    >>> evolution = Evolution(sample, rows(["+", "*", "/"]), leaves, population_size=400, width=9, seed=1)
+    >>> losses = [evolution.generation().loss.min(initial=np.inf) for _ in range(12)]
+    >>> bool(min(losses) < 1e-9)
+    True
+
+A generation: parents are the best of a few that are drawn among those of up to a size, which is drawn as well, on an
+island; their children (``variation``) are fitted by a few steps of Levenberg and Marquardt's; what has the same loss
+and size as another is the same; of each island and size the best go on (``survival``).  Each of these is a loop that
+runs where the fits run: with ``backend="cuda"`` trees never leave the GPU, but for the best of every size.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.backends import load
+from exprkit.backends.device_programs.loops import DeviceLoops, HostLoops
+from exprkit.backends.device_programs.population import DevicePopulation
+from exprkit.backends.gpu import device as gpu
+from exprkit.errors import DataError
+from exprkit.expressions.population import Population
+from exprkit.fitting.fit import FitProblem, backend_of_fits
+from exprkit.operators import ops
+from exprkit.regression.generations import survival, variation
+from exprkit.regression.generations.survival import AROUND, Bests, FitOutcome, Places
+from exprkit.regression.generations.variation import Draws, TreeRows
+from exprkit.regression.sample import Sample
+from exprkit.runtime.hashes import mixed
+from exprkit.text.tokens import CONSTANT, OPERATOR
+
+MOST_ISLANDS, LEAST_OF_AN_ISLAND = 8, 500
+ROUGH = {"float64": 22, "float32": 34}  # bits of a loss, of 52 behind the point, by which equal trees may differ
+FAR = 1e9  # numbers of the data that float32 is not left alone with: their squares, too, are to be normal numbers
+
+
+class Generation(NamedTuple):
+    """What was made, as far as it is the best of its size that was seen on an island."""
+
+    formulas: Population  # a + b * tree, with numbers
+    loss: np.ndarray  # mean of the loss at every row
+    tried: int  # trees that were fitted
+
+
+class Evolution:
+    """A population and what its generations need.
+
+    Parameters
+    ----------
+    sample : Sample
+        The rows that count; some hundred are enough.
+    operators : list of rows
+    blocks : Population
+        Small trees, which also begin.
+    islands : int, optional
+        By default one for each LEAST_OF_AN_ISLAND trees.
+    dtype : {"float64", "float32"}, optional
+        By default float32 on a GPU, where data allow it, and float64 elsewhere.
+    """
+
+    def __init__(
+        self, sample: Sample, operators: list[ops.Operator], blocks: Population, *, population_size: int, width: int,
+        seed: int, crossover: float = 0.4, tournament: int = 10, steps: int = 8, loss: str = "squares",
+        backend: str = "cpu", threads: int | None = None, islands: int | None = None, dtype: str | None = None,
+    ) -> None:  # fmt: skip
+        self._n, self._width, self._seed = population_size, min(max(width - AROUND, 1), survival.MOST_SIZE), seed
+        islands = islands or min(MOST_ISLANDS, max(1, population_size // LEAST_OF_AN_ISLAND))
+        self._scale = float(np.sqrt(sample.w @ sample.y**2 / sample.total)) or 1.0
+        backend = backend_of_fits(backend)
+        on_device = load(backend).takes_device_populations
+        self._side: Any = DeviceLoops(gpu.current()) if on_device else HostLoops(threads)
+        self._dtype = dtype or ("float32" if on_device and _is_moderate(sample) else "float64")
+        try:
+            self._problem = self._problem_of(sample, loss, steps, backend, threads)
+        except DataError:  # float32 spoils the data
+            self._dtype = "float64"
+            self._problem = self._problem_of(sample, loss, steps, backend, threads)
+        self._to_loss = self._scale ** (1 if loss == "mae" else 2) / (1.0 if loss == "mae" else sample.total)
+        places = max(2 * self._n // (self._width * islands), 4)
+        self._limits = Places(self._n, places, islands, self._width, ROUGH[self._dtype])
+        self._how = self._side.bag(variation.means(
+            operators, sample.X.shape[1], crossover, width=self._width, tournament=tournament, islands=islands,
+            n=self._n,
+        ))  # fmt: skip
+        self._blocks = self._side.bag(variation.rows_of(blocks, self._width))
+        xp, n_places = self._side.xp, places * islands * (self._width + 1)
+        self._now, self._next = (
+            (variation.tree_rows(xp, n_places, self._width), variation.standing(xp, n_places, islands)) for _ in "ab"
+        )
+        self._state = xp.empty(self._n, np.uint64)
+        self.number = 0
+
+    def _problem_of(self, sample: Sample, *settings: Any) -> FitProblem:
+        loss, steps, backend, threads = settings
+        return FitProblem(
+            sample.X, sample.y / self._scale, weights=sample.w, loss=loss, max_iter=steps, backend=backend,
+            dtype=self._dtype, threads=threads,
+        )  # fmt: skip
+
+    def generation(self) -> Generation:
+        """The next one; the first is the blocks'."""
+        new = self._bred() if self.number else self._blocks
+        self.number += 1
+        return self.take(new)
+
+    def seed(self, pop: Population) -> Generation | None:
+        """Let formulas from elsewhere in."""
+        rows = variation.rows_of(pop, self._width)
+        return self.take(self._side.bag(rows)) if len(rows.length) else None
+
+    def take(self, new: TreeRows) -> Generation:
+        """Fit trees and let them compete with those that are there; their numbers become those that are fitted."""
+        outcome = self._fitted(new)
+        limits = self._limits._replace(n=len(new.length))
+        shown = self._room_to_show()
+        after = survival.survivors(self._side, *self._now, new, outcome, limits, self._next, shown)
+        self._now, self._next = after, self._now
+        return self._seen(shown, len(new.length))
+
+    def _bred(self) -> TreeRows:
+        seed = mixed(np.uint64((self._seed * 0x9E3779B97F4A7C15 + self.number) % (1 << 64)))
+        made = variation.tree_rows(self._side.xp, self._n, self._width)
+        draws = Draws(self._state, np.uint64(seed))
+        self._side.run(variation.breed, self._n, *self._now, self._blocks, self._how, draws, made)
+        return made
+
+    def _fitted(self, new: TreeRows) -> FitOutcome:
+        """The fits of a + b * tree, whose numbers the trees take over."""
+        side = self._side
+        wrapped = survival.wrapped(side, new)
+        arrays = wrapped.kinds, wrapped.values, wrapped.offsets
+        pop = Population(*arrays) if side.device is None else DevicePopulation(*arrays, device=side.device)
+        found = self._problem.fitted(pop, wrapped.starts[:, : pop.max_params])
+        line = side.xp.empty((len(new.length), 2), np.float64)
+        outcome = FitOutcome(found.params, found.loss, line, self._scale, self._to_loss)
+        side.run(survival.unwrap, len(new.length), new, outcome)
+        return outcome
+
+    # ── what is shown ──
+
+    def _room_to_show(self) -> Bests:
+        xp, n = self._side.xp, self._width + 1
+        return Bests(*variation.tree_rows(xp, n, self._width), xp.empty((n, 2), np.float64), xp.empty(n, np.float64))
+
+    def _seen(self, shown: Bests, tried: int) -> Generation:
+        kinds, values, length, line, loss = gpu.fetched_together(shown)
+        some = length > 0
+        trees = variation.population_of(TreeRows(kinds[some], values[some], length[some]))
+        return Generation(_lines(trees, line[some]), loss[some], tried)
+
+
+def _is_moderate(sample: Sample) -> bool:
+    """Whether float32 can be left alone with the numbers of the data."""
+    sizes = np.abs(sample.X[sample.X != 0])
+    return not len(sizes) or bool(sizes.min() > 1 / FAR and sizes.max() < FAR)
+
+
+def _lines(pop: Population, line: np.ndarray) -> Population:
+    """a + b * tree of every tree."""
+    n, lengths = len(pop), pop.n_tokens
+    offsets = pop.offsets + AROUND * np.arange(n + 1)
+    kinds, values = np.empty(offsets[-1], np.uint8), np.empty(offsets[-1], np.uint64)
+    within = np.arange(len(pop.kinds)) + np.repeat(2 + AROUND * np.arange(n), lengths)
+    kinds[within], values[within] = pop.kinds, pop.values
+    for k in (0, 1):
+        kinds[offsets[:-1] + k] = CONSTANT
+        values[offsets[:-1] + k] = np.ascontiguousarray(line[:, k]).view(np.uint64)
+    for k, code in ((2, ops.MUL), (1, ops.ADD)):
+        kinds[offsets[1:] - k], values[offsets[1:] - k] = OPERATOR, code
+    return Population(kinds, values, offsets)

@@ -1,0 +1,276 @@
+"""Survival: children as expressions to be fitted, and of parents and children those that go on.
+
+In: children (``variation``).  Out: ``a + b * tree`` of each with its numbers as parameters; after the fit the children
+with their numbers, and of every island and size the best, each once.
+
+What goes on: trees are sorted by island, size and loss, of which only the leading digits count; those that are equal
+then are one tree, whatever it looks like, of which the first stays; of each size so many go on.
+
+    >>> from exprkit.regression.generations.survival import key_of
+    >>> hex(key_of(3, 5, 0.25, 22)), key_of(0, 5, 1.0, 22) == key_of(0, 5, 1.0 + 1e-12, 22)
+    ('0xc015fe800000000', True)
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.operators.ops import ADD, MUL
+from exprkit.regression.generations.variation import Standing, TreeRows
+from exprkit.runtime.jit import compiled
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER
+
+LARGEST = 1e100  # numbers beyond it are not kept
+MOST_NUMBERS = 8  # of a tree that are fitted
+AROUND = 4  # tokens of a + b * tree beside the tree
+ISLAND_SHIFT, SIZE_SHIFT, LOSS_SHIFT = 58, 46, 17  # of a key: what is sorted by; the loss has no sign
+MOST_SIZE = (1 << ISLAND_SHIFT - SIZE_SHIFT) - 1
+NOTHING = np.uint64(0xFFFFFFFFFFFFFFFF)  # the key of what does not go on
+INFINITE = np.inf
+_ISLANDS, _SIZES = np.uint64(ISLAND_SHIFT), np.uint64(SIZE_SHIFT)
+_ALL_SIZES = np.uint64(MOST_SIZE)
+
+
+class Wrapped(NamedTuple):
+    """a + b * tree of every tree, whose numbers are parameters, and where to begin with them."""
+
+    kinds: np.ndarray  # uint8, uint64 and int64, as of a population
+    values: np.ndarray
+    offsets: np.ndarray
+    starts: np.ndarray  # float64 (n, 2 + MOST_NUMBERS)
+
+
+class FitOutcome(NamedTuple):
+    """Of the fits; in terms of y."""
+
+    params: np.ndarray  # float64 (n, max_params)
+    loss: np.ndarray  # float64 (n,)
+    line: np.ndarray  # float64 (n, 2)
+    scale: float  # of a and b
+    to_loss: float  # of the loss
+
+
+class Ranking(NamedTuple):
+    """Parents, then children, in order."""
+
+    key: np.ndarray  # uint64 by row
+    order: np.ndarray  # int64: rows by key
+    ordered: np.ndarray  # the keys by it
+    new: np.ndarray  # int64: 1 where a key is not the one before
+    upto: np.ndarray  # int64: so many new ones up to there
+
+
+class Groups(NamedTuple):
+    """By island and size."""
+
+    begin: np.ndarray  # int64: the first in order
+    before: np.ndarray  # int64: new ones before it
+    start: np.ndarray  # int64: where its trees go on
+    stay: np.ndarray  # int64: how many do
+
+
+class Places(NamedTuple):
+    """How many go on."""
+
+    n: int  # children
+    places: int  # of an island and a size
+    islands: int
+    width: int
+    rough: int  # bits of a loss that do not count
+
+
+class Bests(NamedTuple):
+    """Of every size the best of those that are new."""
+
+    kinds: np.ndarray
+    values: np.ndarray
+    length: np.ndarray  # 0: there is none
+    line: np.ndarray
+    loss: np.ndarray
+
+
+@compiled
+def measure(made, wrapped, begin, end):
+    """How long the expressions become; the sums of that are the offsets."""
+    for i in range(begin, end):
+        wrapped.offsets[i + 1] = made.length[i] + AROUND
+
+
+@compiled
+def wrap(made, wrapped, begin, end):
+    """p1 + p2 * tree of trees whose numbers are p3, p4, …; those beyond MOST_NUMBERS stay as they are."""
+    for i in range(begin, end):
+        at = wrapped.offsets[i]
+        for k in range(2 + MOST_NUMBERS):
+            wrapped.starts[i, k] = 1.0 if k == 1 else 0.0
+        _put(wrapped, at, PARAMETER, 0)
+        _put(wrapped, at + 1, PARAMETER, 1)
+        at += 2
+        n_params = 2
+        for k in range(made.length[i]):
+            wrapped.kinds[at] = made.kinds[i, k]
+            wrapped.values[at] = made.values[i, k]
+            if made.kinds[i, k] == CONSTANT and n_params < 2 + MOST_NUMBERS:
+                wrapped.starts[i, n_params] = np.uint64(made.values[i, k]).view(np.float64)
+                _put(wrapped, at, PARAMETER, n_params)
+                n_params += 1
+            at += 1
+        _put(wrapped, at, OPERATOR, MUL)
+        _put(wrapped, at + 1, OPERATOR, ADD)
+
+
+@compiled
+def _put(wrapped, at, kind, value):
+    wrapped.kinds[at] = kind
+    wrapped.values[at] = np.uint64(value)
+
+
+@compiled
+def unwrap(made, outcome, begin, end):
+    """Trees with the numbers that were fitted; what has no loss or too large numbers has inf."""
+    for i in range(begin, end):
+        fine = outcome.loss[i] >= 0.0 and outcome.loss[i] < INFINITE
+        n_params = 2
+        for k in range(made.length[i]):
+            if made.kinds[i, k] == CONSTANT and n_params < 2 + MOST_NUMBERS:
+                number = np.float64(outcome.params[i, n_params])
+                if np.abs(number) < LARGEST:
+                    made.values[i, k] = np.float64(number).view(np.uint64)
+                else:
+                    fine = False
+                n_params += 1
+        for k in range(2):
+            fine = fine and np.abs(outcome.params[i, k]) < LARGEST
+            outcome.line[i, k] = outcome.params[i, k] * outcome.scale
+        outcome.loss[i] = outcome.loss[i] * outcome.to_loss if fine else INFINITE
+
+
+@compiled
+def key_of(island, size, loss, rough) -> np.uint64:
+    """What trees are sorted by: island, size, the leading digits of the loss."""
+    bits = np.float64(np.abs(loss)).view(np.uint64) >> np.uint64(rough) << np.uint64(rough - LOSS_SHIFT)
+    return np.uint64(island) << _ISLANDS | np.uint64(min(size, MOST_SIZE)) << _SIZES | bits
+
+
+@compiled
+def rate(trees, known, made, outcome, ranking, limits, begin, end):
+    """The keys of parents, then children."""
+    n_known = len(known.loss)
+    for row in range(begin, end):
+        if row < n_known:
+            loss, size, island = known.loss[row], trees.length[row], known.island[row]
+        else:
+            i = row - n_known
+            loss, size, island = outcome.loss[i], made.length[i], i * limits.islands // limits.n
+        ranking.key[row] = key_of(island, size, loss, limits.rough) if loss < INFINITE else NOTHING
+
+
+@compiled
+def mark(ranking, begin, end):
+    """Which of the sorted are not the same as those before them."""
+    for j in range(begin, end):
+        key = ranking.key[ranking.order[j]]
+        ranking.ordered[j] = key
+        before = ranking.key[ranking.order[j - 1]] if j > 0 else NOTHING
+        ranking.new[j] = 1 if key != before and key != NOTHING else 0
+
+
+@compiled
+def settle(trees, known, made, outcome, ranking, groups, limits, next_trees, next_known, begin, end):
+    """Those that go on, to their places."""
+    n_known = len(known.loss)
+    for j in range(begin, end):
+        if ranking.new[j]:
+            key = ranking.ordered[j]
+            island = np.int64(key >> _ISLANDS)
+            group = island * (limits.width + 1) + np.int64(key >> _SIZES & _ALL_SIZES)
+            rank = ranking.upto[j] - 1 - groups.before[group]
+            if rank < groups.stay[group]:
+                place, row = groups.start[group] + rank, ranking.order[j]
+                next_known.island[place] = island
+                if row < n_known:
+                    next_known.loss[place] = known.loss[row]
+                    _move(trees, known, row, next_trees, next_known, place)
+                else:
+                    next_known.loss[place] = outcome.loss[row - n_known]
+                    _move(made, outcome, row - n_known, next_trees, next_known, place)
+
+
+@compiled
+def _move(trees, found, row, others, known, place):
+    """A tree and its line, from one row to another's."""
+    others.length[place] = trees.length[row]
+    for k in range(2):
+        known.line[place, k] = found.line[row, k]
+    for k in range(trees.length[row]):
+        others.kinds[place, k] = trees.kinds[row, k]
+        others.values[place, k] = trees.values[row, k]
+
+
+@compiled
+def show(made, outcome, ranking, groups, limits, shown, begin, end):
+    """Of sizes begin to end the child of least loss that is now the best of its size on an island."""
+    n_known = len(ranking.key) - limits.n
+    for size in range(begin, end):
+        best = -1
+        for island in range(limits.islands):
+            group = island * (limits.width + 1) + size
+            if groups.stay[group] > 0:
+                row = ranking.order[groups.begin[group]] - n_known
+                if row >= 0 and (best < 0 or outcome.loss[row] < outcome.loss[best]):
+                    best = row
+        shown.length[size] = 0
+        if best >= 0:
+            _move(made, outcome, best, shown, shown, size)
+            shown.loss[size] = outcome.loss[best]
+
+
+def wrapped(side: Any, made: TreeRows) -> Wrapped:
+    """The expressions that are fitted."""
+    xp, n = side.xp, len(made.length)
+    offsets, nothing = xp.zeros(n + 1, np.int64), xp.empty(0, np.uint8)
+    side.run(measure, n, made, Wrapped(nothing, nothing, offsets, nothing))
+    offsets = xp.cumsum(offsets)
+    n_tokens = int(offsets[-1])
+    found = Wrapped(
+        xp.empty(n_tokens, np.uint8), xp.empty(n_tokens, np.uint64), offsets,
+        xp.empty((n, 2 + MOST_NUMBERS), np.float64),
+    )  # fmt: skip
+    side.run(wrap, n, made, found)
+    return found
+
+
+def survivors(
+    side: Any, trees: TreeRows, known: Standing, made: TreeRows, outcome: FitOutcome, limits: Places,
+    room: tuple[TreeRows, Standing], shown: Bests,
+) -> tuple[TreeRows, Standing]:  # fmt: skip
+    """Those that breed next, in ``room``; ``shown`` gets the best of those that are new."""
+    xp, rows = side.xp, len(known.loss) + limits.n
+    keys, edges = xp.empty(rows, np.uint64), _edges(side, limits.islands, limits.width)
+    nothing = xp.empty(0, np.int64)
+    ranking = Ranking(keys, nothing, xp.empty(rows, np.uint64), xp.empty(rows, np.int64), nothing)
+    side.run(rate, rows, trees, known, made, outcome, ranking, limits)
+    ranking = ranking._replace(order=side.order(keys))
+    side.run(mark, rows, ranking)
+    ranking = ranking._replace(upto=xp.cumsum(ranking.new))
+    begin = xp.searchsorted(ranking.ordered, edges)
+    before = xp.concatenate([xp.zeros(1, np.int64), ranking.upto])[begin]
+    count = xp.minimum(xp.diff(before), limits.places)
+    start = xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(count)])
+    next_trees, next_known = room[0], room[1]._replace(first=xp.ascontiguousarray(start[:: limits.width + 1]))
+    next_known.loss[...] = np.inf
+    groups = Groups(begin, before, start, count)
+    side.run(settle, rows, trees, known, made, outcome, ranking, groups, limits, next_trees, next_known)
+    side.run(show, limits.width + 1, made, outcome, ranking, groups, limits, shown)
+    return next_trees, next_known
+
+
+@functools.lru_cache(maxsize=8)
+def _edges(side: Any, islands: int, width: int) -> Any:
+    """The least key of every island and size, and one beyond all."""
+    island, size = np.divmod(np.arange(islands * (width + 1) + 1), width + 1)
+    return side.xp.asarray(island.astype(np.uint64) << _ISLANDS | size.astype(np.uint64) << _SIZES)

@@ -1,0 +1,290 @@
+"""Generations that never leave the GPU, checked and timed: ``python tests/gpu_evolution.py --out data/results``.
+
+Prints a table and writes it as ``h200_evolution.csv`` with ``h200_evolution.md`` beside it, and prints what Python does
+in fits and generations, function by function.  Run it in the root of the repository with ``PYTHONPATH=.``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import pstats
+import statistics
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import cupy
+import numba
+import numpy as np
+import timing
+from test_generations import hashed_fits, tokens
+
+import exprkit as ek
+from exprkit.backends.gpu import device as gpu
+from exprkit.backends.gpu.engine import describe
+from exprkit.backends.interpreter import engine as interpreter
+from exprkit.backends.interpreter.derivatives import Derivatives
+from exprkit.expressions import generate
+from exprkit.expressions.arguments import rows
+from exprkit.fitting.fit import FitProblem
+from exprkit.regression.generations import evolution as evolutions
+from exprkit.regression.generations import survival
+from exprkit.regression.generations.evolution import Evolution
+from exprkit.regression.sample import Sample
+from exprkit.runtime import machine
+
+TABLE = timing.Table(width=74)
+AIMS = {10_000: "5", 100_000: "30", 1_000_000: "300"}
+WARM = 12  # generations before the first that counts: trees have grown
+ABOUT = """# Generations that never leave the GPU, on an H200
+
+`h200_evolution.csv`: medians by the wall clock, each from an idle device to an idle device.  A generation: tournaments
+and variation, lowering, up to 10 steps of Levenberg and Marquardt's for every child, selection; `a + b * tree` has up
+to 30 tokens; 1,000 points, three variables, float32.  The parts are timed with a wait behind each.
+
+| | |
+|---|---|
+{table}
+| command | `PYTHONPATH=. python tests/gpu_evolution.py --out data/results` |
+| checked | with the same losses, trees on the device are those on the host, token by token; no memory is lost |
+"""
+
+
+def waited(call):
+    """Seconds of a call and all that it starts."""
+    cupy.cuda.Device().synchronize()
+    start = time.perf_counter()
+    call()
+    cupy.cuda.Device().synchronize()
+    return time.perf_counter() - start
+
+
+def milliseconds(call, repeats=15):
+    return statistics.median(waited(call) for _ in range(repeats + 3)) * 1e3
+
+
+@contextmanager
+def timed(found, places):
+    """Seconds of these methods, each with a wait before and behind it, added up by name; outermost calls only."""
+    depth, kept = [0], [(owner, name, getattr(owner, name)) for owner, name, _ in places]
+
+    def wrapper(function, label):
+        def run(*arguments, **named):
+            if depth[0]:
+                return function(*arguments, **named)
+            depth[0] += 1
+            cupy.cuda.Device().synchronize()
+            start = time.perf_counter()
+            try:
+                return function(*arguments, **named)
+            finally:
+                cupy.cuda.Device().synchronize()
+                found.setdefault(label, []).append(time.perf_counter() - start)
+                depth[0] -= 1
+
+        return run
+
+    for (owner, name, function), (_, _, label) in zip(kept, places, strict=True):
+        setattr(owner, name, wrapper(function, label))
+    try:
+        yield
+    finally:
+        for owner, name, function in kept:
+            setattr(owner, name, function)
+
+
+PARTS = [
+    (Evolution, "_bred", "variation"),
+    (survival, "wrapped", "expressions of the trees"),
+    (evolutions, "DevicePopulation", "checked"),
+    (interpreter.Engine, "update", "lowering"),
+    (Derivatives, "__init__", "preparation: what is known beforehand"),
+    (Derivatives, "_batches_for", "preparation: who is fitted with whom"),
+    (Derivatives, "_fit_some", "fits"),
+    (survival, "survivors", "selection"),
+    (Evolution, "_seen", "the best to the host"),
+]
+
+
+def sample_of(n_points=1000):
+    X = np.random.default_rng(0).uniform(0.5, 3, (n_points, 3))
+    return Sample(X, X[:, 0] * np.sin(2.3 * X[:, 1]) / (1.7 + X[:, 2] ** 2) + 0.1 * X[:, 0])
+
+
+def evolution_of(n, **settings):
+    blocks = generate.random(400, n_tokens=(1, 7), operators="search", n_vars=3, n_params=0, seed=2)
+    settings = {"population_size": n, "width": 30, "seed": 1, "steps": 10, "backend": "cuda"} | settings
+    return Evolution(sample_of(), rows("search"), blocks, **settings)
+
+
+def check_trees():
+    """The same trees on both sides."""
+    kept, FitProblem.fitted = FitProblem.fitted, hashed_fits
+    try:
+        sides = [evolution_of(3_000, backend=backend, dtype="float64") for backend in ("cpu", "cuda")]
+        for _ in range(8):
+            host, device = (one.generation() for one in sides)
+            assert host.formulas == device.formulas and np.array_equal(host.loss, device.loss)
+            for ours, theirs in zip(*(tokens(*one._now) for one in sides), strict=True):
+                assert np.array_equal(ours, theirs)
+    finally:
+        FitProblem.fitted = kept
+    TABLE.report("generations of 3,000 trees equal token by token on host and device", 8, "")
+
+
+def check_losses():
+    """Losses are those of the formulas, and fall; the same twice."""
+    one, same, sample, least = evolution_of(5_000), evolution_of(5_000), sample_of(), np.inf
+    for _ in range(15):
+        made, again = one.generation(), same.generation()
+        assert made.formulas == again.formulas and np.array_equal(made.loss, again.loss)
+        if len(made.loss):
+            values = ek.Evaluator(made.formulas, sample.X, "cpu", dtype="float64").evaluate()
+            floor = 1e-10 * sample.y.var()
+            np.testing.assert_allclose(made.loss + floor, sample.loss(values, "squares") + floor, rtol=0.02)
+            least = min(least, made.loss.min())
+    TABLE.report("least loss after 15 generations of 5,000, a share of y's variance", least / sample.y.var(), "")
+
+
+def check_memory():
+    """No memory is lost from generation to generation."""
+    one, pool = evolution_of(20_000), cupy.get_default_memory_pool()
+    used = []
+    for number in range(60):
+        one.generation()
+        if number in (29, 59):
+            used.append(pool.used_bytes())
+    TABLE.report("memory in use after 60 generations of 20,000, share of that after 30", used[1] / used[0], "")
+    assert used[1] < 1.2 * used[0]
+
+
+def generations(n):
+    one = evolution_of(n)
+    for _ in range(WARM):
+        one.generation()
+    repeats = 15 if n < 1_000_000 else 5
+    times = [waited(one.generation) * 1e3 for _ in range(repeats)]
+    trees, known = one._now
+    length = gpu.fetched(trees.length)[np.isfinite(gpu.fetched(known.loss))].mean()
+    note = f"{length:.1f} tokens a tree that breeds"
+    TABLE.report(f"a generation of {n:,} trees", statistics.median(times), "ms", AIMS.get(n, ""), note)
+    found = {}
+    with timed(found, PARTS):
+        for _ in range(repeats):
+            one.generation()
+    for _, _, label in PARTS:
+        if label in found:
+            TABLE.report(f"   {label}", 1e3 * sum(found[label]) / repeats, "ms")
+    if n == 10_000:
+        profile("generations of 10,000", one.generation, 50)
+
+
+def fits(n_points):
+    """Fits of a new population of the host's, and of the device's, in kernels and the rest."""
+    pop = generate.exhaustive(7, n_vars=2)
+    points = ek.data.rough_pipe().repeat_to(n_points)
+    X, y = points.X.astype(np.float32), points.y.astype(np.float32)
+    some = np.flatnonzero(pop.n_params > 0)
+    pop = pop[np.sort(np.random.default_rng(1).choice(some, 9_880, replace=False))]
+    problem = FitProblem(X, y, backend="cuda", precision="fast", max_iter=50)
+    there = [ek.DevicePopulation.of(one) for one in (pop, pop[::-1])]
+    ours, theirs = problem.fit(there[0]), problem.fit(pop)
+    assert np.array_equal(ours.params, theirs.params, equal_nan=True) and ours.reason == theirs.reason
+    title, turns = f"9,880 x {n_points:,}", [pop, pop[::-1]] * 1000
+    start = cupy.ones((9_880, pop.max_params))
+
+    def from_host():
+        problem.fit(turns.pop())
+
+    def from_device():
+        there.reverse()
+        problem.fit(there[0])
+
+    def stays():
+        there.reverse()
+        problem.fitted(there[0], start)
+
+    TABLE.report(f"{title}: FitProblem.fit of a new population", milliseconds(from_host), "ms", "1.5")
+    TABLE.report("   of a DevicePopulation", milliseconds(from_device), "ms")
+    TABLE.report("   FitProblem.fitted of one: results stay, no float64", milliseconds(stays), "ms")
+    found = {}
+    places = [
+        (interpreter.Engine, "update", "lowering, both precisions"),
+        (Derivatives, "__init__", "what is known beforehand"),
+        (Derivatives, "_batches_for", "who is fitted with whom, both precisions"),
+    ]
+    with timed(found, places):
+        for _ in range(20):
+            from_host()
+    for label, times in found.items():
+        TABLE.report(f"   {label}", 1e3 * sum(times) / 20, "ms")
+    for label, value in on_the_device(from_host).items():
+        TABLE.report(f"   on the device: {label}", value, "ms")
+    profile(f"fits of {title}", from_host, 50)
+
+
+def on_the_device(call):
+    """Milliseconds of the fits by the device's clock, of each precision; the host's gaps within them count."""
+    marks, kept = [], Derivatives._fit_some
+
+    def fit_some(self, *arguments):
+        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record()
+        kept(self, *arguments)
+        stop.record()
+        marks.append((str(self.dtype), start, stop))
+
+    Derivatives._fit_some = fit_some
+    try:
+        for _ in range(15):
+            call()
+    finally:
+        Derivatives._fit_some = kept
+    cupy.cuda.Device().synchronize()
+    return {
+        name: statistics.median(cupy.cuda.get_elapsed_time(start, stop) for one, start, stop in marks if one == name)
+        for name in sorted({name for name, _, _ in marks})
+    }
+
+
+def profile(title, call, repeats):
+    """Where Python's time goes."""
+    profiler = cProfile.Profile()
+    call()
+    profiler.enable()
+    for _ in range(repeats):
+        call()
+    profiler.disable()
+    print(f"\n--- {title}, {repeats} times ---", flush=True)
+    pstats.Stats(profiler).sort_stats("tottime").print_stats(32)
+    pstats.Stats(profiler).sort_stats("cumulative").print_stats(45)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--largest", type=int, default=1_000_000, help="trees of the largest generation")
+    given = parser.parse_args()
+    check_trees()
+    check_losses()
+    check_memory()
+    for n in AIMS:
+        if n <= given.largest:
+            generations(n)
+    fits(362)
+    fits(10_860)
+    if given.out:
+        driver = cupy.cuda.runtime.driverGetVersion()
+        software = [f"numpy {np.__version__}", f"numba {numba.__version__}", f"cupy {cupy.__version__}"]
+        about = {
+            "device": describe(), "driver": f"CUDA {driver // 1000}.{driver % 1000 // 10}",
+            "host": f"{machine.cpu_model()}, {machine.cores()} threads", "software": ", ".join(software),
+        }  # fmt: skip
+        TABLE.write(given.out / "h200_evolution.csv")
+        text = "\n".join(f"| {name} | {value} |" for name, value in about.items())
+        (given.out / "h200_evolution.md").write_text(ABOUT.format(table=text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
