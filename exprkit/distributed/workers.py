@@ -232,12 +232,17 @@ def facts() -> WorkerFacts:
 
 
 def _asked(client: Any) -> dict[str, WorkerFacts]:
-    """What every worker says."""
-    try:
-        found: dict[str, WorkerFacts] = client.run(facts)
-    except ImportError as error:
-        raise BackendError(f"a worker lacks what this process has, so install the same there: {error}") from None
-    return found
+    """What every worker says; those that die meanwhile are not waited for, unless there are no others."""
+    end = time.monotonic() + SECONDS_TO_CONNECT
+    while True:
+        found = client.run(facts, on_error="return")
+        for answer in found.values():
+            if isinstance(answer, ImportError):
+                raise BackendError(f"a worker lacks what this process has, so install the same there: {answer}")
+        alive = {address: answer for address, answer in found.items() if isinstance(answer, WorkerFacts)}
+        if alive or time.monotonic() > end:
+            return alive
+        time.sleep(0.2)
 
 
 def _check_versions(here: dict[str, str], there: dict[str, str], address: str) -> None:
