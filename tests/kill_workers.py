@@ -28,15 +28,15 @@ def search(max_nodes, **where):
 
 
 def kill(client, kills, every, times, over):
-    """Kill a random worker every so many seconds, so often or until it is over.
+    """Look every so many seconds and kill a random worker, so often or until it is over.
 
-    One that has just started is let live: its nanny starts no other one where it dies before it is ready.
+    Only while both have been there for a while: a nanny starts no other worker where one dies before it is ready.
     """
     random, known = np.random.default_rng(0), set()
     while len(times) < kills and not over.wait(every):
         pids = set(client.run(os.getpid, on_error="ignore").values())
-        if old := sorted(pids & known):
-            os.kill(int(random.choice(old)), signal.SIGKILL)
+        if len(pids) == 2 and pids == known:
+            os.kill(int(random.choice(sorted(pids))), signal.SIGKILL)
             times.append(time.monotonic())
         known = pids
 
@@ -45,7 +45,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--every", type=float, default=6.0)
+    parser.add_argument("--every", type=float, default=3.0)
     parser.add_argument("--max-nodes", type=int, default=7)
     args = parser.parse_args()
     expected, bits = search(args.max_nodes)
@@ -65,7 +65,7 @@ def main():
     text = f"""# Killed workers
 
 `PYTHONPATH=. python tests/kill_workers.py --out data/results`: two worker processes of one thread, {len(times)} kills
-(SIGKILL) of a random one, {args.every:g} s apart, during {len(same)} exhaustive searches of {expected.n_functions:,}
+(SIGKILL) of a random one, {seconds / len(times):.1f} s apart on average, during {len(same)} exhaustive searches of {expected.n_functions:,}
 functions, {seconds:.0f} s together. Tables that are those of a search without workers, bit by bit: {sum(same)} of
 {len(same)}.
 """
