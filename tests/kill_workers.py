@@ -65,9 +65,9 @@ def main():
     text = f"""# Killed workers
 
 `PYTHONPATH=. python tests/kill_workers.py --out data/results`: two worker processes of one thread, {len(times)} kills
-(SIGKILL) of a random one, {seconds / len(times):.1f} s apart on average, during {len(same)} exhaustive searches of {expected.n_functions:,}
-functions, {seconds:.0f} s together. Tables that are those of a search without workers, bit by bit: {sum(same)} of
-{len(same)}.
+(SIGKILL) of a random one, {seconds / len(times):.1f} s apart on average, during {len(same)} exhaustive searches of
+{expected.n_functions:,} functions, {seconds:.0f} s together. Tables that are those of a search without workers, bit by
+bit: {sum(same)} of {len(same)}.
 """
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "kills.md").write_text(text, encoding="utf-8")
