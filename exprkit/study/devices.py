@@ -4,7 +4,7 @@ In: the seconds of a work on one device, the bytes that it sends and gets back. 
 
     >>> from exprkit.study.devices import ClusterWork, predicted
     >>> table = predicted(ClusterWork(seconds=10.0, sent=1e6, back=1e6), [1, 2, 1000])
-    >>> table.speedup.round(1).tolist()[:2], table.speedup.iloc[-1] < 1000
+    >>> table.speedup.round(1).tolist()[:2], bool(table.speedup.iloc[-1] < 1000)
     ([1.0, 2.0], True)
 
 The client's link carries what is sent and what comes back, whatever the number of devices.  The work is cut into
