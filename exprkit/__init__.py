@@ -39,10 +39,10 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.fitting.fit import FitProblem as FitProblem
     from exprkit.fitting.fit import fit as fit
     from exprkit.fitting.fit_result import FitResult as FitResult
-    from exprkit.fitting.fit_result import load as load
     from exprkit.fitting.fitted_expression import FittedExpression as FittedExpression
     from exprkit.operators import ops as ops
     from exprkit.regression.estimator.regressor import SymbolicRegressor as SymbolicRegressor
+    from exprkit.saved import load as load
     from exprkit.search.exhaustive_search import exhaustive_search as exhaustive_search
     from exprkit.search.search_result import SearchResult as SearchResult
     from exprkit.study import bench as bench
@@ -67,7 +67,7 @@ _HOME = {
     "exhaustive_search": "search.exhaustive_search",
     "explore": "explorer.explore",
     "fit": "fitting.fit",
-    "load": "fitting.fit_result",
+    "load": "saved",
     "compile_bytecode": "evaluate.compile_bytecode",
     "compile_ptx": "evaluate.compile_ptx",
     "operator": "expressions.expression",

@@ -72,7 +72,7 @@ def run(law, seed, arguments):
     target = y[:n] + arguments.noise * np.sqrt(np.mean(y[:n] ** 2)) * random.standard_normal(n)
     model = ek.SymbolicRegressor(
         timeout_in_seconds=arguments.seconds, niterations=1_000_000, random_state=seed, n_jobs=arguments.threads,
-        pool_size=arguments.pool,
+        pool_size=arguments.pool, backend=arguments.backend,
     )  # fmt: skip
     begin = time.perf_counter()
     model.fit(X[:n], target)
@@ -90,7 +90,8 @@ def main():
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--noise", type=float, default=0.0)
     parser.add_argument("--threads", type=int, default=None)
-    parser.add_argument("--pool", type=int, default=300_000)
+    parser.add_argument("--pool", type=int, default=None, help="functions of the last pool, by default the search's")
+    parser.add_argument("--backend", default="cpu")
     parser.add_argument("--every", type=int, default=1, help="only every so many-th law")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--laws", default=str(LAWS))

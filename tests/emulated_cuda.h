@@ -33,9 +33,11 @@ template <class V> void __stcs(V *at, V value) { std::memcpy(at, &value, sizeof 
 template <class V> V __shfl_xor_sync(unsigned, V value, int) { return value; }
 template <class V> V __shfl_sync(unsigned, V value, int) { return value; }
 template <class V> V atomicAdd(V *at, V more) { V old = *at; *at += more; return old; }
+template <class V> V atomicMin(V *at, V other) { V old = *at; *at = std::min(old, other); return old; }
+template <class V> V atomicCAS(V *at, V expected, V other) { V old = *at; if (old == expected) *at = other; return old; }
 
-inline double __longlong_as_double(long long bits) { double a; std::memcpy(&a, &bits, 8); return a; }
 inline long long __double_as_longlong(double a) { long long bits; std::memcpy(&bits, &a, 8); return bits; }
+inline double __longlong_as_double(long long bits) { double a; std::memcpy(&a, &bits, 8); return a; }
 template <class V> V atomicMax(V *at, V other) { V old = *at; *at = std::max(old, other); return old; }
 
 inline double approximate_inverse(double a) { return 1.0 / a; }

@@ -30,7 +30,7 @@ LAYERS = [
     "backends", "backends.reference", "backends.gpu", "backends.device_programs", "backends.cpu",
     "backends.interpreter", "backends.transpiler",
     "backends.cost_model", "distributed", "evaluate", "fitting", "search", "regression", "regression.estimator",
-    "study", "explorer", "__main__",
+    "saved", "study", "explorer", "__main__",
 ]  # fmt: skip
 TOP = "exprkit"  # the package itself, which every user imports and no module of its own
 

@@ -23,7 +23,7 @@ import exprkit as ek
 from exprkit.errors import ArgumentError, brought_by
 from exprkit.explorer import drawings
 from exprkit.explorer.jobs import Progress, ProgressBar, duration
-from exprkit.explorer.pages import choice, code_page, error_page, text_page
+from exprkit.explorer.pages import CodeView, choice, error_page, text_page
 from exprkit.explorer.sources import EXHAUSTIVE, RANDOM, SAMPLE, Points, generated
 
 with brought_by("notebooks"):
@@ -113,7 +113,7 @@ class RacePanel(widgets.VBox):
         self.dtype = choice("type", ["float32", "float64"], width="190px")
         self.button = widgets.Button(description="Race", icon="flag-checkered")
         self.button.on_click(lambda _: self._progress_bar.run("race", self.run))
-        self.picture, self.why, self.code = widgets.Image(format="png"), widgets.HTML(), widgets.HTML()
+        self.picture, self.why, self.code = widgets.Image(format="png"), widgets.HTML(), CodeView()
         self.picture.layout = widgets.Layout(display="none", width="640px", max_width="100%")
         missing = widgets.HTML("".join(
             f"<div>not here: {', '.join(names)}; {html.escape(reason)}</div>" for reason, names in absent.items()
@@ -136,7 +136,7 @@ class RacePanel(widgets.VBox):
         nodes = float(len(pop.kinds)) * len(points)
         self.laps = []
         own = "".join(f", {name}={value!r}" for name, value in options.items())
-        self.code.value = code_page(
+        self.code.show(
             f"import numpy as np\nimport exprkit as ek\nfrom exprkit.explorer.race import race\n\n{code}\n"
             f"pop = pop[np.arange({n}) % len(pop)]\n{self.points.code}\nX = points.repeat_to({len(points)}).X\n"
             f"print(ek.Evaluator(pop, X{own}, n_steps={n_steps}).explain())\n"

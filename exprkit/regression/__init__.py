@@ -16,6 +16,7 @@ In: X and y.  Out: ``SymbolicRegressor``, with a front of formulas from the shor
 ``generations/`` populations of trees, bred and fitted on the host or on a GPU
 ``front``       of every size the formula of least loss
 ``discovery``   all of that, one stage after the other
+``on_device/``  pool, join and regressions on a GPU
 ``estimator/``  what the user sees
 ==============  ===============================================================================
 """

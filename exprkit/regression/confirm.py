@@ -51,7 +51,7 @@ def confirmed(pairs: Pairs, form: Form, pool: Pool, sample: Sample) -> list[Expr
         return []
     numbers = sorted({*f, *h})
     place = {number: k for k, number in enumerate(numbers)}
-    expressions = [pool.expression(number) for number in numbers]
+    expressions = pool.expressions(numbers)
     values = values_of(expressions, sample.X)
     made: list[Expression] = []
     for i, j in zip(f, h, strict=True):

@@ -20,7 +20,8 @@ stage                   what it does
 ``join``                small pools: pairs of functions that make y exactly
 ``nest``                numbers inside of operators, by very many fits at once
 ``regress``             all pairs of a small pool by least squares, for data with noise
-``join_more``           the same of a large pool
+``join_three``          three functions that make y exactly, on a GPU
+``join_more``           pairs of a large pool
 ``evolve``              generations from all of that
 ``polish``              every formula of the front without one of its numbers, or with a simpler one
 ======================  ===============================================================================
@@ -30,8 +31,10 @@ The search ends where a formula is y but for rounding: there is nothing to be ga
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,9 +47,14 @@ from exprkit.regression import links, templates
 from exprkit.regression.budget import Budget, Ended
 from exprkit.regression.confirm import TRIED, confirmed, line, values_of
 from exprkit.regression.constants import as_constants, as_parameters
-from exprkit.regression.front import Front
+from exprkit.regression.front import Entry, Front
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.join import Partners
+from exprkit.regression.on_device import triples
+from exprkit.regression.on_device.join import DevicePartners
+from exprkit.regression.on_device.pool import DevicePool
+from exprkit.regression.on_device.programs import Programs, device_of, with_memory
+from exprkit.regression.on_device.regress import regressed
 from exprkit.regression.polish import hoisted, rescaled, same, simple_number, simplified
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.regress import best_pairs
@@ -56,8 +64,12 @@ from exprkit.text.tokens import CONSTANT
 POINTS = 16  # at which functions of a pool are told apart
 FEWEST_POINTS = 6  # that tell two functions and two numbers from a coincidence
 STAGES = (1_000, 30_000)  # functions of the pools before the last
+LAST = 300_000
+STAGES_ON_DEVICE = (1_000_000, 20_000_000)  # the same for pools on a GPU, which come after the first ones
+LAST_ON_DEVICE = 100_000_000
 NESTED = 400  # functions that templates choose from
 PAIRED, PAIRED_WITHIN = 3_000, 1_000  # functions of which all pairs are fitted; within an operator
+PAIRED_ON_DEVICE = 20_000, 10_000
 PAIRED_ROWS = 128  # at which
 FITTED_ROWS = 256  # of the sample, for the fits of generations,
 SOME_ROWS = 1_000  # for numbers inside of operators,
@@ -77,7 +89,7 @@ class SearchSettings:
     population_size: int = 1000
     maxsize: int = 30
     loss: str = "squares"
-    pool_size: int = 300_000
+    pool_size: int | None = None  # by default LAST or LAST_ON_DEVICE
     crossover_probability: float = 0.4
     tournament_size: int = 10
     optimizer_iterations: int = 8
@@ -92,6 +104,16 @@ def default_operators() -> tuple[ops.Operator, ...]:
     return tuple(ops.BY_NAME[name] for name in ops.SETS["search"])
 
 
+class Halfway(NamedTuple):
+    """A search between two steps: beside data and settings all that the rest of it depends on."""
+
+    stages: int  # that are done
+    generation: int  # so many are
+    n_evals: int
+    front: list[Entry]
+    evolution: dict[str, np.ndarray]  # its ``state``; empty before it has begun
+
+
 class Discovery:
     """A search and its front.
 
@@ -99,31 +121,60 @@ class Discovery:
     ----------
     front : Front
     stage : what is being done, in words
+    generation : how many are done
+
+    Parameters
+    ----------
+    shown, kept
+        Called with the search at every step; ``kept`` only where ``halfway`` says all of it.
     """
 
     def __init__(
         self, sample: Sample, settings: SearchSettings, budget: Budget, front: Front | None = None,
         shown: Callable[[Discovery], None] = lambda search: None,
+        kept: Callable[[Discovery], None] = lambda search: None,
     ) -> None:  # fmt: skip
-        self.sample, self.settings, self.budget, self._shown = sample, settings, budget, shown
+        self.sample, self.settings, self.budget, self._shown, self._kept = sample, settings, budget, shown, kept
         self.front = front or Front(settings.maxsize, sample.floor)
-        self.stage, self._exact = "", False
+        self.stage, self.generation, self._exact = "begin", 0, False
+        self._device = device_of(settings.backend)
+        self._stages = STAGES + STAGES_ON_DEVICE * (self._device is not None)
+        last = LAST if self._device is None else LAST_ON_DEVICE
+        self._most = last if settings.pool_size is None else settings.pool_size
         self._unary = [row for row in settings.operators if row.arity == 1]
         self._rows, self._some, self._many = (
             sample if len(sample) <= n else sample.few(n, settings.seed) for n in (FITTED_ROWS, SOME_ROWS, MANY_ROWS)
         )
         self._problem: FitProblem | None = None
+        self._evolution: Evolution | None = None
+        self._begun: Halfway | None = None
+        self._done = 0  # stages
 
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
+        stages = (self.begin, self.join, self.nest, self.regress, self.join_three, self.join_more, self.evolve)
         try:
-            for stage in (self.begin, self.join, self.nest, self.regress, self.join_more, self.evolve):
+            for stage in stages[self._done :]:
                 self.stage = stage.__name__
                 stage()
                 self._look()
+                if stage != self.evolve:  # which keeps every generation: more of them may follow another time
+                    self._done += 1
+                    self._kept(self)
         except Ended as ended:
             return str(ended)
         return f"{self.settings.niterations:,} iterations are done"
+
+    def halfway(self) -> Halfway:
+        """The search as it is, when ``kept`` is called."""
+        evolution = {} if self._evolution is None else self._evolution.state()
+        return Halfway(self._done, self.generation, self.budget.n_evals, self.front.entries(), evolution)
+
+    def resume(self, halfway: Halfway) -> None:
+        """Before ``run``: go on from there, to the same bits as if there had been no end."""
+        self._begun, self._done, self.generation = halfway, halfway.stages, halfway.generation
+        self.budget.n_evals = halfway.n_evals
+        self.front.restore(halfway.front)
 
     # ── stages ──
 
@@ -133,45 +184,67 @@ class Discovery:
 
     def join(self) -> None:
         """Exact pairs of small pools; the first that has some is the last."""
-        for most in sorted({min(most, self.settings.pool_size) for most in STAGES} - {0}):
+        for most in sorted({min(most, self._most) for most in self._stages} - {0}):
             self._join(most)
+
+    def join_three(self) -> None:
+        """Three functions that make y exactly: all of some ten thousand, where there is a GPU."""
+        n_points = min(POINTS, len(self.sample))
+        if self._device is None or self._most <= STAGES[-1] or n_points < FEWEST_POINTS + 2:
+            return
+        few, forms = self.sample.few(n_points, self.settings.seed), links.forms(self._unary)
+
+        def work(room: int) -> None:
+            pool: Any = self._pool(few, room, self._device)
+            pool.multiply(2 * room)
+            for formulas in triples.formulas(pool, few.y, self.sample, forms, self.budget.check):
+                self.offer(formulas)
+
+        with_memory(self._device, min(STAGES_ON_DEVICE[0], self._most), n_points, work)
 
     def join_more(self) -> None:
         """Exact pairs of the whole pool, after what finds something where there is noise."""
-        if self.settings.pool_size > STAGES[-1]:
-            self._join(self.settings.pool_size)
+        if self._most > self._stages[-1]:
+            self._join(self._most)
 
     def _join(self, most: int) -> None:
         n_points = min(POINTS, len(self.sample))
         if n_points < FEWEST_POINTS:
             return
         few = self.sample.few(n_points, self.settings.seed)
-        pool = self._pool(few, most)
+        device = self._device if most > STAGES[-1] else None
+        with_memory(device, most, n_points, lambda room: self._join_in(few, self._pool(few, room, device), room))
+        self._look()
+
+    def _join_in(self, few: Sample, pool: Pool, most: int) -> None:
+        """Exact pairs of a pool, which grows to half as many functions more."""
         pool.multiply(most + most // 2)
-        partners = Partners(pool, self.settings.threads, self.budget.check)
+        check, threads = self.budget.check, self.settings.threads
+        partners = DevicePartners(pool, check) if isinstance(pool, DevicePool) else Partners(pool, threads, check)
         for form in links.forms(self._unary):
             pairs = partners.of(few.y, form)
             self.budget.count(len(pool))
             self.offer(confirmed(pairs, form, pool, self.sample)[:TRIED])
             self.budget.check()
-        self._look()
 
     def nest(self) -> None:
         """Templates with a number inside of an operator; of functions that are no product of others."""
         inner = [row for row in self._unary if not is_power(row)]
-        if not self.settings.pool_size:
+        if not self._most:
             return
-        pool = self._pool(self._rows, min(NESTED, self.settings.pool_size))
+        pool = self._pool(self._rows, min(NESTED, self._most))
         found = templates.nested(pool, self._some, inner, self.settings.threads, self.budget.check, self.budget.count)
         self.offer(found.formulas)
 
     def regress(self) -> None:
         """The best pairs by least squares; refitted in the terms of y and all rows."""
         few = self.sample.few(min(PAIRED_ROWS, len(self.sample)), self.settings.seed)
-        pools = [self._pool(few, min(most, self.settings.pool_size)) for most in (PAIRED, PAIRED_WITHIN)]
+        paired = (PAIRED, PAIRED_WITHIN) if self._device is None else PAIRED_ON_DEVICE
+        pools = [self._pool(few, min(most, self._most)) for most in paired]
+        how = functools.partial(regressed, self._device) if self._device else None
         for form in links.forms(self._unary):
             pool = pools[form.outer is not None]
-            pairs = best_pairs(pool, few, form, threads=self.settings.threads, go_on=self.budget.check)
+            pairs = best_pairs(pool, few, form, threads=self.settings.threads, go_on=self.budget.check, regress=how)
             self.budget.count(len(pool) if pairs else 0)
             made: list[Expression] = []
             for pair in pairs:
@@ -191,17 +264,22 @@ class Discovery:
             crossover=settings.crossover_probability, tournament=settings.tournament_size,
             steps=settings.optimizer_iterations, loss=settings.loss, backend=settings.backend, threads=settings.threads,
         )  # fmt: skip
-        evolution.generation()
-        for number in range(settings.niterations):
+        evolution.generation()  # the blocks', which take over the numbers that are fitted
+        if self._begun is not None and self._begun.evolution:
+            evolution.resume(self._begun.evolution)
+            self.budget.n_evals = self._begun.n_evals  # the pool has been counted
+        self._evolution = evolution
+        for number in range(self.generation, settings.niterations):
             if number % POLISHED == 0:
                 evolution.seed(parse([entry.expression for entry in self.front.entries()]))
             made = evolution.generation()
             self.budget.count(made.tried)
             self._offer_best(made.formulas, made.loss)
-            self.stage = f"generation {number + 1}"
+            self.stage, self.generation = f"generation {number + 1}", number + 1
             self._look()
             if number % POLISHED == POLISHED - 1:
                 self.polish()
+            self._kept(self)
         self.polish()
 
     def polish(self) -> None:
@@ -216,8 +294,12 @@ class Discovery:
 
     # ── what all stages do ──
 
-    def _pool(self, sample: Sample, most: int) -> Pool:
-        pool = Pool(sample.X, self.settings.operators, threads=self.settings.threads, go_on=self.budget.check)
+    def _pool(self, sample: Sample, most: int, device: Any = None) -> Pool:
+        operators, check = self.settings.operators, self.budget.check
+        if device is None:
+            pool = Pool(sample.X, operators, threads=self.settings.threads, go_on=check)
+        else:
+            pool = DevicePool(sample.X, operators, Programs(device, operators, len(sample)), go_on=check)
         pool.grow(self.settings.maxsize, most)
         self.budget.count(pool.tried)
         return pool

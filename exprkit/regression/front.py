@@ -13,6 +13,7 @@ In: formulas with their losses.  Out: the Pareto front.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -63,6 +64,10 @@ class Front:
     def entries(self) -> list[Entry]:
         """The smallest first."""
         return [self._best[size] for size in sorted(self._best)]
+
+    def restore(self, entries: Iterable[Entry]) -> None:
+        """Take in what ``entries`` gave, as it was."""
+        self._best = {entry.size: entry for entry in entries}
 
     @property
     def least(self) -> float:

@@ -36,7 +36,7 @@ import numpy as np
 from exprkit.regression.links import Form
 from exprkit.regression.pool import Pool
 from exprkit.runtime import slices
-from exprkit.runtime.jit import compiled
+from exprkit.runtime.jit import compiled, inline
 
 CHUNK = 1 << 14  # functions that a thread takes at a time
 MOST_PAIRS = 64  # of one chunk, and
@@ -62,13 +62,13 @@ class Partners:
         self._pool, self._threads, self._go_on = pool, threads, go_on
         n = len(pool)
         s, error = np.empty(n), np.empty(n)
-        cuts = [(i, min(i + CHUNK, n)) for i in range(0, n, CHUNK)]
-        slices.each(lambda i, j: _signatures(pool.values[i:j], s[i:j], error[i:j]), cuts)
+        slices.each(lambda i, j: _signatures(pool.values[i:j], s[i:j], error[i:j]), chunks(n))
         usable = np.flatnonzero(error < WIDE)
         order = usable[np.argsort(s[usable], kind="stable")]
-        kept = np.zeros(len(order), np.bool_)
-        _distinct(pool.values, order, s, pool.sizes, kept)
-        self._order, self._s = order[kept], s[order[kept]]
+        s = s[order]
+        repeated, smallest = np.empty(len(order), np.bool_), np.empty(len(order), np.int64)
+        _distinct(_Lookup(order, s, pool.values), pool.sizes, repeated, smallest)
+        self._order, self._s = smallest[~repeated], s[~repeated]
 
     def __len__(self) -> int:
         return len(self._order)
@@ -77,24 +77,33 @@ class Partners:
         """The pairs that make y in this form."""
         v = form.behind(y)
         if v is None or not len(self):
-            return Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64))
-        cuts = [(i, min(i + CHUNK, len(self._pool))) for i in range(0, len(self._pool), CHUNK)]
-        found = []
+            return NO_PAIRS
+        cuts, found = chunks(len(self._pool)), []
         for k in range(0, len(cuts), 8):
             self._go_on()
             found += slices.each(functools.partial(self._some, v, form), cuts[k : k + 8])
         f, h = np.concatenate(found, axis=1)
-        sizes = self._pool.sizes
-        order = np.argsort(sizes[f].astype(np.int64) + sizes[h], kind="stable")
-        return Pairs(f[order], h[order])
+        return smallest_first(f, h, self._pool.sizes[f], self._pool.sizes[h])
 
     def _some(self, v: np.ndarray, form: Form, begin: int, end: int) -> np.ndarray:
         q = np.ascontiguousarray(form.linear_part(v, self._pool.values[begin:end]))
         pairs = np.empty((2, MOST_PAIRS), np.int64)
-        lookup = _Lookup(self._order, self._s, self._pool.values)
-        n = int(_look_up(q, lookup, pairs))
+        n = int(_look_up(q, _Lookup(self._order, self._s, self._pool.values), pairs))
         pairs[0] += begin
         return pairs[:, :n]
+
+
+NO_PAIRS = Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def chunks(n: int) -> slices.Cuts:
+    return [(i, min(i + CHUNK, n)) for i in range(0, n, CHUNK)]
+
+
+def smallest_first(f: np.ndarray, h: np.ndarray, f_sizes: np.ndarray, h_sizes: np.ndarray) -> Pairs:
+    """Pairs of functions of these sizes."""
+    order = np.argsort(f_sizes.astype(np.int64) + h_sizes, kind="stable")
+    return Pairs(f[order], h[order])
 
 
 class _Lookup(NamedTuple):
@@ -104,36 +113,57 @@ class _Lookup(NamedTuple):
 
 
 @compiled
-def _signature(q):
+def _signatures(values, s, error):
+    found = np.empty(2)
+    for i in range(len(values)):
+        find_signature(values[i], found)
+        s[i], error[i] = found[0], found[1]
+
+
+@inline
+def find_signature(q, found):
     """(h2 - h0) / (h3 - h1), and the share of it that rounding may be."""
     above, below = q[2] - q[0], q[3] - q[1]
-    if above == 0 or below == 0 or not abs(above) < np.inf or not abs(below) < np.inf:
-        return 0.0, np.inf
-    error = max(abs(q[2]), abs(q[0])) / abs(above) + max(abs(q[3]), abs(q[1])) / abs(below)
-    return above / below, 4e-16 * error
+    found[0], found[1] = 0.0, np.inf
+    if above != 0.0 and below != 0.0 and abs(above) < np.inf and abs(below) < np.inf:
+        error = max(abs(q[2]), abs(q[0])) / abs(above) + max(abs(q[3]), abs(q[1])) / abs(below)
+        found[0], found[1] = above / below, 4e-16 * error
 
 
 @compiled
-def _signatures(values, s, error):
-    for i in range(len(values)):
-        s[i], error[i] = _signature(values[i])
-
-
-@compiled
-def _distinct(values, order, s, sizes, kept):
+def _distinct(lookup, sizes, repeated, smallest):
     """Of neighbours that are the same but for a and b, the smallest."""
-    last = -1
-    for k in range(len(order)):
-        near = last >= 0 and abs(s[order[k]] - s[order[last]]) <= AGREES * abs(s[order[k]])
-        if near and _agree(values[order[k]], values[order[last]]):
-            if sizes[order[k]] < sizes[order[last]]:
-                order[last] = order[k]
-            continue
-        kept[k], last = True, k
+    n = len(lookup.order)
+    for k in range(n):
+        repeated[k] = is_repeated(lookup, k)
+    for k in range(n):
+        if not repeated[k]:
+            smallest[k] = smallest_of(lookup.order, sizes, repeated, k)
 
 
-@compiled
-def _agree(q, h):
+@inline
+def is_repeated(lookup, k):
+    """Whether function k of the order is the one before but for a and b."""
+    s, order = lookup.s, lookup.order
+    if k == 0 or not abs(s[k] - s[k - 1]) <= AGREES * abs(s[k]):
+        return False
+    return agree(lookup.values[order[k]], lookup.values[order[k - 1]])
+
+
+@inline
+def smallest_of(order, sizes, repeated, k):
+    """The smallest of function k of the order and those that repeat it."""
+    best = order[k]
+    k += 1
+    while k < len(order) and repeated[k]:
+        if sizes[order[k]] < sizes[best]:
+            best = order[k]
+        k += 1
+    return best
+
+
+@inline
+def agree(q, h):
     """Whether q is a + b h at all points, and no multiple of 1 alone."""
     low, high = 0, 0
     for k in range(len(h)):
@@ -152,20 +182,41 @@ def _agree(q, h):
 @compiled
 def _look_up(q, lookup, pairs):
     """Pairs of rows of q and functions; how many there are."""
-    n = 0
-    s, order, values = lookup.s, lookup.order, lookup.values
+    n, found = 0, np.empty(2)
     for i in range(len(q)):
-        wanted, error = _signature(q[i])
-        if not error < WIDE:
-            continue
-        width = abs(wanted) * (2 * error + NARROW)
-        k = np.searchsorted(s, wanted - width)
-        looked_at = 0
-        while k < len(s) and s[k] <= wanted + width and looked_at < MOST_LOOKED_AT and n < pairs.shape[1]:
-            if _agree(q[i], values[order[k]]):
-                pairs[0, n], pairs[1, n] = i, order[k]
-                n += 1
-                break
-            k += 1
-            looked_at += 1
+        h = partner_of(q[i], lookup, found)
+        if h >= 0 and n < pairs.shape[1]:
+            pairs[0, n], pairs[1, n] = i, h
+            n += 1
     return n
+
+
+@inline
+def partner_of(q, lookup, found):
+    """The first function h with q = a + b h; -1 where there is none.  ``found``: room for two numbers."""
+    find_signature(q, found)
+    s, order = lookup.s, lookup.order
+    wanted, error = found[0], found[1]
+    if not error < WIDE:
+        return -1
+    width = abs(wanted) * (2 * error + NARROW)
+    k = first_from(s, wanted - width)
+    last = min(k + MOST_LOOKED_AT, len(s))
+    while k < last and s[k] <= wanted + width:
+        if agree(q, lookup.values[order[k]]):
+            return order[k]
+        k += 1
+    return -1
+
+
+@inline
+def first_from(s, least):
+    """Where in rising numbers those begin that are not less."""
+    low, high = 0, len(s)
+    while low < high:
+        middle = (low + high) >> 1
+        if s[middle] < least:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -23,7 +23,7 @@ Sizes are counted in tokens; ``-f`` inside of a function costs one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,8 @@ from exprkit.expressions.expression import Expression
 from exprkit.operators import ops
 from exprkit.regression.polish import Tree, expression_of
 from exprkit.runtime import slices
-from exprkit.runtime.jit import compiled
+from exprkit.runtime.hashes import GOLDEN
+from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 CHUNK = 1 << 15  # combinations that a thread takes at a time
@@ -41,7 +42,8 @@ CANCELLED = 1e-9  # what is left of a difference, as a share of its operands
 FLAT = 1e-9  # variation of a function that counts as none, as a share of its size
 SHIFT = 2.0**-40  # of an operand, to see how much an operator magnifies rounding
 MAGNIFIED = 1e-6
-ROUNDED = np.uint64(20)  # bits of a value that a hash leaves out: two values within 1e-10 are one
+ROUNDED, HALF = np.uint64(20), np.uint64(1 << 19)  # bits of a value that a hash leaves out: within 1e-10 two are one
+SIGN, HASHED = np.uint64(1 << 63), np.uint64(0xFF51AFD7ED558CCD)
 EMPTY = -1
 MONOMIAL = 4  # tokens of a monomial for every variable, four times at most
 
@@ -76,26 +78,34 @@ class Pool:
     ----------
     values : float64 array, (n_functions, n_points)
     sizes : uint8 array, (n_functions,), in tokens; they rise
+    monomials : int64 array, numbers of functions; none before ``multiply``
     """
+
+    xp: Any = np  # what has the arrays
 
     def __init__(
         self, points: np.ndarray, operators: Sequence[ops.Operator], constants: Sequence[float] = (1.0, 2.0),
         threads: int | None = None, go_on: Callable[[], None] = lambda: None, anywhere: bool = True,
     ) -> None:  # fmt: skip
-        self._anywhere = anywhere
+        self._anywhere, self._points = anywhere, points
         self._n_vars, self._constants = points.shape[1], tuple(constants)
         self._unary = [row for row in operators if row.arity == 1]
         self._binary = [row for row in operators if row.arity == 2]
         self._threads, self._go_on = threads, go_on
         self._powers = {row.code for row in self._unary if is_power(row)}
-        self._room(1024, len(points))
-        self._table = np.full(1 << 12, EMPTY, np.int64)
-        self._hashes = np.empty(1024, np.uint64)
         self.tried, self._n, self._ends = 0, 0, [0, 0]
+        self.monomials = self.xp.zeros(0, np.int64)
+        self._begin()
         leaves = np.vstack([points.T, *(np.full((1, len(points)), c) for c in self._constants)])
-        self._keep(leaves, _Origins(LEAF, np.arange(len(leaves)), np.zeros(len(leaves), int)), len(leaves))
+        self._keep(leaves, Origins(LEAF, np.arange(len(leaves)), np.zeros(len(leaves), int)), len(leaves))
         self._ends[1] = self._n
         self.n_leaves = self._n
+
+    def _begin(self) -> None:
+        """Room for the first functions."""
+        self._room(1024, len(self._points))
+        self._table = np.full(1 << 12, EMPTY, np.int64)
+        self._hashes = np.empty(1024, np.uint64)
 
     def __len__(self) -> int:
         return self._n
@@ -123,14 +133,14 @@ class Pool:
         if product is None:
             return
         room, old = most - self._n, self._n
-        monomials = Pool(self.values[: self._n_vars].T, rows, (), self._threads, self._go_on, anywhere=False)
+        monomials = self._other(rows)
         monomials.grow(4 * MONOMIAL * self._n_vars, room // 2)
-        place = self._take_in(monomials)
-        is_monomial = np.zeros(self._n, np.bool_)
+        self.monomials = place = self._take_in(monomials)
+        is_monomial = self.xp.zeros(self._n, np.bool_)
         is_monomial[place] = True
-        others = np.flatnonzero(~is_monomial[:old])
+        others = self.xp.flatnonzero(~is_monomial[:old])
         others = others[others >= self._n_vars + len(self._constants)]
-        by_size = [{size: some[self.sizes[some] == size] for size in np.unique(self.sizes[some]).tolist()}
+        by_size = [{size: some[self.sizes[some] == size] for size in self.xp.unique(self.sizes[some]).tolist()}
                    for some in (place, others)]  # fmt: skip
         for total in range(3, 2 * max(map(max, by_size), default=0) + 1 if all(by_size) else 0):
             for size, some in by_size[0].items():
@@ -138,20 +148,24 @@ class Pool:
                     self._add(Combinations(product, some, by_size[1][total - size]), most)
         self.tried += monomials.tried
 
+    def _other(self, rows: Sequence[ops.Operator]) -> Pool:
+        """A pool of the variables alone."""
+        return Pool(self._points, rows, (), self._threads, self._go_on, anywhere=False)
+
     def _take_in(self, other: Pool) -> np.ndarray:
         """Add another pool's functions, of the same variables and fewer constants; their numbers here."""
-        place = np.arange(len(other))
+        place = self.xp.arange(len(other))
         for size in range(2, other.largest + 1):
             span = other._of(size)
-            for code in np.unique(other.made_by[span]).tolist():
+            for code in self.xp.unique(other.made_by[span]).tolist():
                 some = span[other.made_by[span] == code]
-                origins = _Origins(code, place[other.left[some]], place[other.right[some]])
+                origins = Origins(code, place[other.left[some]], place[other.right[some]])
                 place[some] = self._keep(other.values[some], origins, self._n + len(some))
         return place
 
     def tree(self, i: int) -> Tree:
         """Function ``i`` as nested tuples."""
-        made_by, a, b = int(self.made_by[i]), int(self.left[i]), int(self.right[i])
+        made_by, a, b = self._origin(i)
         if made_by == LEAF:
             return (VARIABLE, a) if a < self._n_vars else (CONSTANT, self._constants[a - self._n_vars])
         row = ops.BY_CODE[made_by % NEGATED]
@@ -164,11 +178,20 @@ class Pool:
         """Function ``i``, over x1, x2, …"""
         return expression_of(self.tree(i))
 
+    def expressions(self, numbers: Sequence[int]) -> list[Expression]:
+        """Several of them."""
+        return [self.expression(i) for i in numbers]
+
+    def _origin(self, i: int) -> tuple[int, int, int]:
+        """Operator and operands."""
+        return int(self.made_by[i]), int(self.left[i]), int(self.right[i])
+
     # ── combinations ──
 
     def _of(self, size: int) -> np.ndarray:
         inside = 1 <= size < len(self._ends)
-        return np.arange(self._ends[size - 1], self._ends[size]) if inside else np.zeros(0, np.int64)
+        ends = self._ends[size - 1 : size + 1] if inside else (0, 0)
+        return self.xp.arange(*ends)
 
     def _blocks(self, size: int) -> Iterator[Combinations]:
         """All combinations that make functions of a size."""
@@ -200,7 +223,7 @@ class Pool:
                 self._keep(values, origins, most)
             self.tried += end - begin
 
-    def _made(self, block: Combinations, begin: int, end: int) -> tuple[np.ndarray, _Origins]:
+    def _made(self, block: Combinations, begin: int, end: int) -> tuple[np.ndarray, Origins]:
         """The values of some combinations, those that are functions."""
         code = block.row.code + (NEGATED if block.negated else 0)
         if block.b is None:
@@ -208,7 +231,7 @@ class Pool:
             if block.row.code not in self._powers:
                 a = a[~self.bounded[a]]
             values, fine = _unary_values(block, self.values[a])
-            return values[fine], _Origins(code, a[fine], np.zeros(int(fine.sum()), np.int64))
+            return values[fine], Origins(code, a[fine], np.zeros(int(fine.sum()), np.int64))
         a, b = np.divmod(np.arange(begin, end), len(block.b))
         if block.once:
             wanted = a <= b if block.row.commutative else a < b
@@ -218,12 +241,12 @@ class Pool:
         with np.errstate(all="ignore"):
             values = block.row.numpy(left, right)
         fine = _check(values, left, right)
-        return values[fine], _Origins(code, a[fine], b[fine])
+        return values[fine], Origins(code, a[fine], b[fine])
 
-    def _keep(self, values: np.ndarray, origins: _Origins, most: int) -> np.ndarray:
+    def _keep(self, values: np.ndarray, origins: Origins, most: int) -> np.ndarray:
         """Append what is new; the numbers of all, -1 where there was no room."""
         hashes = np.empty(len(values), np.uint64)
-        _hash(values, hashes)
+        _hash(values.view(np.uint64), hashes)
         while 2 * (self._n + len(values)) > len(self._table):
             self._table = np.full(2 * len(self._table), EMPTY, np.int64)
             _insert_again(self._hashes[: self._n], self._table)
@@ -240,14 +263,14 @@ class Pool:
         self._n = n
         return place
 
-    def _size(self, origins: _Origins) -> np.ndarray:
+    def _size(self, origins: Origins) -> np.ndarray:
         """In tokens; that of an operand may be less than where it was made."""
         if origins.code == LEAF:
             return np.ones(len(origins.a), np.uint8)
         tokens = self.sizes[origins.a] + 1 + (origins.code >= NEGATED)
         return tokens + self.sizes[origins.b] if ops.ARITY[origins.code % NEGATED] == 2 else tokens
 
-    def _is_bounded(self, origins: _Origins, new: np.ndarray) -> np.ndarray | bool:
+    def _is_bounded(self, origins: Origins, new: np.ndarray) -> np.ndarray | bool:
         """Whether an operator that is no power stands somewhere inside."""
         if origins.code == LEAF:
             return False
@@ -268,7 +291,7 @@ class Pool:
         return self._values[: self._n]
 
 
-class _Origins(NamedTuple):
+class Origins(NamedTuple):
     code: int  # of the operator
     a: np.ndarray  # operands
     b: np.ndarray
@@ -292,9 +315,9 @@ def _unary_values(block: Combinations, inner: np.ndarray) -> tuple[np.ndarray, n
     with np.errstate(all="ignore"):
         values = block.row.numpy(inner)
         again = block.row.numpy(inner * (1 + SHIFT))
-        largest = np.max(np.abs(values), axis=1, initial=0)
-        steady = np.all(np.abs(again - values) <= MAGNIFIED * largest[:, None], axis=1)
-    return values, steady & _check(values, values, values)
+    fine = _check(values, values, values)
+    _check_steady(values, again, fine)
+    return values, fine
 
 
 def _check(values: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -305,47 +328,69 @@ def _check(values: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarra
 
 @compiled
 def _check_some(values, left, right, fine):
-    """Which rows are functions: finite, of usual size, not constant, and no mere rounding."""
     for i in range(len(values)):
-        low, high, largest, operand = np.inf, -np.inf, 0.0, 0.0
-        good = True
-        for k in range(values.shape[1]):
-            v = values[i, k]
-            if not abs(v) < LARGEST:
-                good = False
-                break
-            low, high = min(low, v), max(high, v)
-            largest = max(largest, abs(v))
-            operand = max(operand, min(abs(left[i, k]), abs(right[i, k])))
-        varies = high - low > FLAT * largest
-        fine[i] = good and largest > 1 / LARGEST and varies and _is_left(values, left, right, i)
+        fine[i] = is_function(values[i], left[i], right[i])
 
 
 @compiled
-def _is_left(values, left, right, i):
+def _check_steady(values, again, fine):
+    for i in range(len(values)):
+        fine[i] = fine[i] and is_steady(values[i], again[i])
+
+
+@inline
+def is_function(values, left, right):
+    """Whether values are those of a function: finite, of usual size, not constant, and no mere rounding."""
+    low, high, largest = np.inf, -np.inf, 0.0
+    for k in range(len(values)):
+        v = values[k]
+        if not abs(v) < LARGEST:
+            return False
+        low, high, largest = min(low, v), max(high, v), max(largest, abs(v))
+    if not (largest > 1 / LARGEST and high - low > FLAT * largest):
+        return False
+    return is_left(values, left, right)
+
+
+@inline
+def is_left(values, left, right):
     """Whether somewhere more is left of the operands than rounding; products and quotients are never too small."""
-    for k in range(values.shape[1]):
-        a, b, v = abs(left[i, k]), abs(right[i, k]), abs(values[i, k])
+    for k in range(len(values)):
+        a, b, v = abs(left[k]), abs(right[k]), abs(values[k])
         if v > CANCELLED * max(a, b) or v < min(a, b) * 1e-300 or v == a * b or v == a / b:
             return True
     return False
 
 
+@inline
+def is_steady(values, again):
+    """Whether an operator's values, finite ones, stay when its operand changes by a little."""
+    largest = 0.0
+    for k in range(len(values)):
+        largest = max(largest, abs(values[k]))
+    for k in range(len(values)):  # noqa: SIM110  translated as it stands
+        if not abs(again[k] - values[k]) <= MAGNIFIED * largest:
+            return False
+    return True
+
+
 @compiled
-def _hash(values, hashes):
-    """Of every row's values up to their common sign, rounded."""
-    half = np.uint64(1) << (ROUNDED - np.uint64(1))
-    one = np.empty(1)
-    bits = one.view(np.uint64)
-    for i in range(len(values)):
-        sign = 1.0 if values[i, 0] >= 0 else -1.0
-        h = np.uint64(0x9E3779B97F4A7C15)
-        for k in range(values.shape[1]):
-            one[0] = values[i, k] * sign + 0.0
-            h ^= (bits[0] + half) >> ROUNDED
-            h *= np.uint64(0xFF51AFD7ED558CCD)
-            h ^= h >> np.uint64(32)
-        hashes[i] = h
+def _hash(bits, hashes):
+    for i in range(len(bits)):
+        hashes[i] = hash_of(bits[i])
+
+
+@inline
+def hash_of(words):
+    """Of values up to their common sign, rounded; ``words``: their bits."""
+    flip = SIGN if words[0] > SIGN else np.uint64(0)
+    h = GOLDEN
+    for k in range(len(words)):
+        one = words[k] ^ flip
+        one = np.uint64(0) if one == SIGN else one
+        h = (h ^ (one + HALF) >> ROUNDED) * HASHED
+        h = h ^ h >> np.uint64(32)
+    return h
 
 
 class _HashTable(NamedTuple):

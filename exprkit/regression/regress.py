@@ -57,9 +57,9 @@ class Pair(NamedTuple):
 
 def best_pairs(
     pool: Pool, sample: Sample, form: Form, each: int = 4, threads: int | None = None,
-    go_on: Callable[[], None] = lambda: None,
+    go_on: Callable[[], None] = lambda: None, regress: Callable[..., Best] | None = None,
 ) -> list[Pair]:  # fmt: skip
-    """For every sum of sizes the best pairs, the smallest first."""
+    """For every sum of sizes the best pairs, the smallest first; ``regress``: in the place of ``regressed``."""
     v = form.behind(sample.y)
     if v is None or form.inner is not None or form.way == PLUS:
         return []
@@ -73,7 +73,7 @@ def best_pairs(
         v = v / np.sqrt(weight @ v**2)
     sizes = pool.sizes[: len(pool)].astype(np.int64)
     kinds, starts = np.unique(sizes, return_index=True)
-    best = regressed(f, h, v, weight, np.append(starts, len(sizes)), threads, go_on)
+    best = (regress or regressed)(f, h, v, weight, np.append(starts, len(sizes)), threads, go_on)
     return _smallest(best, sizes, kinds, each)
 
 

@@ -19,7 +19,9 @@ template <class V> using Bare = typename Unreferenced<V>::type;
 template <int N> struct Several { Long at[N]; };
 
 INLINE Long larger(Long a, Long b) { return a > b ? a : b; }
+INLINE double larger(double a, double b) { return a > b ? a : b; }
 INLINE Long smaller(Long a, Long b) { return a < b ? a : b; }
+INLINE double smaller(double a, double b) { return a < b ? a : b; }
 INLINE double absolute(double a) { return fabs(a); }
 INLINE double number_of(Bits bits) { return __longlong_as_double(Long(bits)); }
 INLINE Bits bits_of(double number) { return Bits(__double_as_longlong(number)); }

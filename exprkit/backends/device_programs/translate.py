@@ -64,10 +64,13 @@ def cuda_text(functions: Iterable[Callable[..., Any]], instead: Mapping[str, str
     return "\n\n".join(text for name, text in texts.items() if text)
 
 
-def text_of(file: str, functions: Iterable[Callable[..., Any]], instead: Mapping[str, str] | None = None) -> str:
-    """The CUDA C of a file of this folder, with these functions in place of ``//{translated}``."""
-    parts = {"arrays": arrays_text(), "translated": cuda_text(functions, instead or {})}
-    return opcodes.joined(("gpu/common.cu", f"device_programs/{file}"), parts)
+def text_of(
+    file: str | Path, functions: Iterable[Callable[..., Any]], instead: Mapping[str, str] | None = None,
+    cases: Mapping[str, str] | None = None, head: tuple[str, ...] = ("gpu/common.cu",),
+) -> str:  # fmt: skip
+    """The CUDA C of a file, one of this folder if it is only a name, with functions in place of ``//{translated}``."""
+    parts = {"arrays": arrays_text(), "translated": cuda_text(functions, instead or {}), **(cases or {})}
+    return opcodes.joined((*head, str(Path(__file__).parent / file)), parts)
 
 
 def arrays_text() -> str:
@@ -227,6 +230,8 @@ class _Writer:
                 return f"{self._value(bag)}.{safe(name)}"
             case ast.Subscript(value=array, slice=place):
                 return f"{self._value(array)}.get({self._places(place)})"
+            case ast.BinOp(left=left, op=ast.Div(), right=right):
+                return f"(double({self._value(left)}) / double({self._value(right)}))"
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
                 return f"({self._value(left)} {_BINARY[type(op)]} {self._value(right)})"
             case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:

@@ -32,7 +32,7 @@ from exprkit.backends import load
 from exprkit.backends.device_programs.loops import DeviceLoops, HostLoops
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.gpu import device as gpu
-from exprkit.errors import DataError
+from exprkit.errors import DataError, FileError
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem, backend_of_fits
 from exprkit.operators import ops
@@ -149,6 +149,37 @@ class Evolution:
         outcome = FitOutcome(found.params, found.loss, line, self._scale, self._to_loss)
         side.run(survival.unwrap, len(new.length), new, outcome)
         return outcome
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that the next generations depend on, beside what an evolution is made with: arrays by name."""
+        trees, known = self._now
+        n = int(known.first[-1])
+        arrays = [*(array[:n] for array in (*trees, *known[:-1])), known.first]
+        names = *trees._fields, *known._fields
+        return dict(zip(names, gpu.fetched_together(arrays), strict=True)) | {"number": np.array(self.number)}
+
+    def resume(self, state: dict[str, np.ndarray]) -> None:
+        """Go on with what ``state`` gave.
+
+        Raises
+        ------
+        FileError
+            If that is nothing of an evolution that is made as this one is.
+        """
+        try:
+            trees = TreeRows(*(state[name] for name in TreeRows._fields))
+            variation.population_of(trees)  # checks every token
+            for name, own in (item for bag in self._now for item in bag._asdict().items()):
+                array = state[name]
+                if array.shape[1:] != own.shape[1:] or array.dtype != own.dtype or len(array) > len(own):
+                    raise ValueError(f"{name} is an array of {array.dtype} and shape {array.shape}")
+                own[: len(array)] = self._side.xp.asarray(array)
+            first, n = state["first"], len(trees.length)
+            if first[0] != 0 or first[-1] != n or (np.diff(first) < 0).any() or len(state["loss"]) != n:
+                raise ValueError("islands that are none")
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise FileError(f"the trees of a checkpoint are damaged: {error}") from error
+        self.number = int(state["number"])
 
     # ── what is shown ──
 

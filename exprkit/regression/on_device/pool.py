@@ -1,0 +1,170 @@
+"""A pool whose functions lie on a GPU: the same functions in the same order as on the host, and many more of them.
+
+In: what a ``Pool`` takes, and ``Programs``.  Out: a ``Pool`` whose arrays are the device's.
+
+    >>> from exprkit.regression.on_device.pool import CHUNK, DevicePool
+    >>> CHUNK >= 1 << 20, DevicePool.__mro__[1].__name__
+    (True, 'Pool')
+
+Combinations are made many at a time, a thread each (``pool.cu``).  Of those whose values are the same the first one is
+kept, as on the host, in whatever order the threads run; how each is made stays on the device, too, until an expression
+is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from exprkit.backends.gpu import layout
+from exprkit.backends.gpu.device import fetched
+from exprkit.expressions.expression import Expression
+from exprkit.operators import ops
+from exprkit.regression.on_device.programs import KernelFile, Programs
+from exprkit.regression.pool import (
+    LEAF,
+    NEGATED,
+    SHIFT,
+    Combinations,
+    Origins,
+    Pool,
+    hash_of,
+    is_function,
+    is_steady,
+)
+
+CHUNK = 1 << 22  # combinations of a launch
+NONE = np.iinfo(np.int32).max  # of the table's owners
+FULL = 2 / 3  # share of the table that may be taken
+ARRAYS = ("sizes", np.uint8), ("bounded", np.bool_), ("made_by", np.int16), ("left", np.int32), ("right", np.int32)
+KERNELS = KernelFile("pool.cu", layout.PoolArguments, (is_function, is_steady, hash_of))
+
+
+class DevicePool(Pool):
+    """Functions with their values at a few points, on a device.
+
+    Parameters
+    ----------
+    points, operators, constants, go_on, anywhere
+        As of a ``Pool``.
+    programs : Programs
+        For these operators and so many points.
+    """
+
+    def __init__(
+        self, points: np.ndarray, operators: Sequence[ops.Operator], programs: Programs,
+        constants: Sequence[float] = (1.0, 2.0), go_on: Callable[[], None] = lambda: None, anywhere: bool = True,
+    ) -> None:  # fmt: skip
+        self.programs, self.xp = programs, programs.device.xp
+        self._known: dict[int, tuple[int, int, int]] = {}
+        super().__init__(points, operators, constants, go_on=go_on, anywhere=anywhere)
+
+    def grow(self, size: int, most: int) -> None:
+        """Add functions up to a size, no more than ``most`` in all."""
+        self._reserve(most)
+        super().grow(size, most)
+
+    def multiply(self, most: int) -> None:
+        """Add monomials, then their products with the smallest other functions."""
+        self._reserve(most)
+        super().multiply(most)
+
+    def expressions(self, numbers: Sequence[int]) -> list[Expression]:
+        """Several functions, over x1, x2, …"""
+        self._bring(np.asarray(numbers))
+        return super().expressions(numbers)
+
+    def _origin(self, i: int) -> tuple[int, int, int]:
+        if i not in self._known:
+            self._bring(np.array([i]))
+        return self._known[i]
+
+    def _bring(self, numbers: np.ndarray) -> None:
+        """To the host: how functions are made, and all that they are made of, one level at a time."""
+        while len(numbers := np.setdiff1d(numbers, [*self._known])):
+            there = self.xp.asarray(numbers)
+            made_by, left, right = (fetched(array[there]) for array in (self.made_by, self.left, self.right))
+            columns = np.stack([numbers, made_by, left, right], axis=1)
+            self._known |= {i: (code, a, b) for i, code, a, b in columns.tolist()}
+            binary = ops.ARITY[made_by % NEGATED] == 2
+            numbers = np.concatenate([left[made_by != LEAF], right[(made_by != LEAF) & binary]])
+
+    # ── memory ──
+
+    def _begin(self) -> None:
+        self._values = self.xp.empty((0, len(self._points)))
+        for name, dtype in ARRAYS:
+            setattr(self, name, self.xp.empty(0, dtype))
+        self._reserve(1024)
+
+    def _reserve(self, most: int) -> None:
+        """Room for so many functions, and a table for them and those that a launch may add at most."""
+        if most <= len(self._values):
+            return
+        for name in ("_values", *(name for name, _ in ARRAYS)):
+            old = getattr(self, name)
+            new = self.xp.empty((most, *old.shape[1:]), old.dtype)
+            new[: self._n] = old[: self._n]
+            setattr(self, name, new)
+        self._chunk = min(CHUNK, 8 * most)
+        self._keys: Any = None  # before there is another one
+        self._owners: Any = None
+        n_slots = 1 << int((most + self._chunk) / FULL).bit_length()
+        self._keys = self.xp.zeros(n_slots, np.uint64)
+        self._owners = self.xp.full(n_slots, NONE, np.int32)
+        self._slots, self._new = self.xp.empty((2, self._chunk), np.int32)
+        self._launch("insert_again", self._n)
+
+    # ── combinations ──
+
+    def _other(self, rows: Sequence[ops.Operator]) -> Pool:
+        return DevicePool(self._points, rows, self.programs, (), self._go_on, anywhere=False)
+
+    def _add(self, block: Combinations, most: int) -> None:
+        code, row = block.row.code + (NEGATED if block.negated else 0), block.row
+        for begin in range(0, block.n, self._chunk):
+            if self._n >= most:
+                return
+            self._go_on()
+            n = min(self._chunk, block.n - begin)
+            once = 0 if not block.once else 1 if row.commutative else 2
+            n_b = 0 if block.b is None else len(block.b)
+            self._insert(Origins(code, block.a, block.a), n, most, begin=begin, b=block.b, n_b=n_b, once=once)
+            self.tried += n
+
+    def _keep(self, values: Any, origins: Origins, most: int) -> Any:
+        xp = self.xp
+        values, a, b = (xp.ascontiguousarray(xp.asarray(array)) for array in (values, origins.a, origins.b))
+        place = xp.empty(len(values), np.int64)
+        for begin in range(0, len(values), self._chunk):
+            n = min(self._chunk, len(values) - begin)
+            self._insert(Origins(origins.code, a, b), n, most, begin=begin, given=values)
+            slots = self._slots[:n]
+            owner = self._owners[xp.maximum(slots, 0)]
+            place[begin : begin + n] = xp.where((slots < 0) | (owner == NONE), -1, owner)
+        return place
+
+    def _insert(self, origins: Origins, n: int, most: int, **how: Any) -> None:
+        """Keep what is new of n combinations."""
+        operation = origins.code % NEGATED
+        arity = 0 if origins.code == LEAF else int(ops.ARITY[operation])
+        fields = {
+            "a": origins.a, "b": origins.b, "operation": operation, "made_of": origins.code, "arity": arity,
+            "negated": origins.code >= NEGATED, "is_power": operation in self._powers, "shifted": 1 + SHIFT,
+            "most": most, **how,
+        }  # fmt: skip
+        self._launch("claim_slots", n, **fields)
+        self._launch("mark_new", n, rank=self._new, **fields)
+        rank = self.xp.cumsum(self._new[:n], dtype=np.int32)
+        self._launch("place_functions", n, rank=rank, **fields)
+        self._n += min(int(fetched(rank[-1:])[0]), max(most - self._n, 0))
+
+    def _launch(self, name: str, n: int, **fields: Any) -> None:
+        own = {
+            "values": self._values, "keys": self._keys, "owners": self._owners, "mask": len(self._keys) - 1,
+            "slots": self._slots, "n_functions": self._n,
+        }  # fmt: skip
+        arrays = {name: getattr(self, name) for name, _ in ARRAYS}
+        self.programs.launch(KERNELS, name, n, **own, **arrays, **fields)

@@ -1,0 +1,109 @@
+"""The kernels of pool and join for the operators of a search, and how much of a pool a device has room for.
+
+In: a device, operators, how many points a function has.  Out: ``Programs``, which launches.
+
+    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.regression.on_device import pool, programs
+    >>> "return sin(a);" in programs.source(pool.KERNELS, rows(["+", "sin"]))
+    True
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from exprkit.backends import load
+from exprkit.backends.device_programs.translate import text_of
+from exprkit.backends.gpu import device as gpu
+from exprkit.backends.gpu.launch import fill
+from exprkit.backends.precision import precision
+from exprkit.operators import ops
+from exprkit.regression import links
+
+THREADS = 128  # of a block
+HEAD = "gpu/common.cu", "gpu/arithmetic.cu"
+FEWEST = 100_000  # functions that a device has to have memory for
+BYTES_OF_A_POINT, BYTES_BESIDE = 24, 100  # of a function: its values, some twice; and what the join needs
+
+
+def device_of(backend: str) -> Any:
+    """The GPU that a backend's pools lie on; None: they lie on the host.
+
+    Raises
+    ------
+    BackendError
+        If there is no such backend, or it can't run here.
+    """
+    on_gpu = ("cuda", "ptx")
+    if backend == "auto":
+        return None if gpu.missing() else gpu.current()
+    load(backend)
+    return gpu.current() if backend in on_gpu else None
+
+
+def with_memory(device: Any, most: int, n_points: int, work: Callable[[int], None]) -> int:
+    """Work with ``most`` functions of so many points, or with as many as there is memory for; with how many it was.
+
+    ``device``: None for the host, where all are.
+    """
+    if device is None:
+        work(most)
+        return most
+    most = min(most, int(device.free_bytes()) // (BYTES_OF_A_POINT * n_points + BYTES_BESIDE))
+    while True:
+        try:
+            work(most)
+            return most
+        except device.out_of_memory:
+            if most < FEWEST:
+                raise
+        device.release()
+        most //= 2
+
+
+class KernelFile(NamedTuple):
+    """A file of kernels: what they are handed, the host's functions that they run, the operators that they apply."""
+
+    file: str
+    arguments: type[ctypes.Structure]
+    translated: tuple[Callable[..., Any], ...]
+    applied: Callable[[Sequence[ops.Operator]], Iterable[ops.Operator]] = tuple
+
+
+class Programs(NamedTuple):
+    """Kernels for some operators and a number of points."""
+
+    device: Any
+    operators: tuple[ops.Operator, ...]
+    n_points: int
+
+    def launch(self, kernels: KernelFile, name: str, n: int, **fields: Any) -> None:
+        """Start a kernel with n threads at work."""
+        if not n:
+            return
+        arguments = kernels.arguments()
+        fill(arguments, {**fields, "n": n}, self.device)
+        threads = 1 if self.device.lanes == 1 else THREADS
+        macros = {"REAL": "double", "LANES": self.device.lanes, "POOL_POINTS": self.n_points}
+        kernel = self.device.kernel(name, precision("ieee"), source(kernels, self.operators), **macros)
+        kernel.prepare((-(-n // threads), 1), threads, 0, arguments)()
+
+
+def source(kernels: KernelFile, operators: Sequence[ops.Operator]) -> str:
+    """The CUDA C of a file's kernels."""
+    return _source(kernels, tuple(row.code for row in operators))
+
+
+@functools.lru_cache(maxsize=64)
+def _source(kernels: KernelFile, codes: tuple[int, ...]) -> str:
+    rows = {row.code: row for row in kernels.applied([ops.BY_CODE[code] for code in codes])}
+    parts = {
+        "cases": "\n".join(f"    case {code}: return {rows[code].cuda.formula};" for code in sorted(rows)),
+        "ways": f"enum {{ TIMES = {links.TIMES}, OVER = {links.OVER}, PLUS = {links.PLUS} }};",
+    }
+    text: str = text_of(Path(__file__).with_name(kernels.file), kernels.translated, cases=parts, head=HEAD)
+    return text

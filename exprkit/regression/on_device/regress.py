@@ -1,0 +1,59 @@
+"""All pairs of a pool by least squares on a GPU: the sums that ``regress`` adds up, as products of matrices.
+
+In: what ``regress.regressed`` takes.  Out: the ``Best`` that it gives, but for rounding.
+
+    >>> import numpy as np
+    >>> from types import SimpleNamespace
+    >>> from exprkit.regression.on_device.regress import regressed
+    >>> f, h = np.ones((1, 4)), np.array([[1.0, 2, 4, 8], [1.0, 2, 3, 4]])
+    >>> v = np.array([3.0, 5, 7, 9]) / np.sqrt(164)
+    >>> regressed(SimpleNamespace(xp=np), f, h, v, np.ones(4), np.array([0, 2])).h.tolist()
+    [[1]]
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from exprkit.backends.gpu.device import fetched
+from exprkit.regression.regress import SINGULAR, Best
+
+AT_ONCE = 1 << 24  # pairs whose errors are made at a time
+
+
+def regressed(
+    device: Any, f: np.ndarray, h: np.ndarray, v: np.ndarray, weight: np.ndarray, starts: np.ndarray,
+    threads: int | None = None, go_on: Callable[[], None] = lambda: None,
+) -> Best:  # fmt: skip
+    """Of every f the best h of each group."""
+    xp = device.xp
+    f, h, v, weight = (xp.asarray(array) for array in (f, h, v, weight))
+    groups = list(itertools.pairwise(starts.tolist()))
+    error, place = xp.full((len(f), len(groups)), np.inf), xp.zeros((len(f), len(groups)), np.int64)
+    square, across, h_square = f * f * weight, f * v * weight, h * h
+    ff, fv = square.sum(axis=1)[:, None], across.sum(axis=1)[:, None]
+    step = max(1, AT_ONCE // len(h))
+    for begin in range(0, len(f), step):
+        go_on()
+        some = slice(begin, begin + step)
+        sums = square[some] @ h.T, square[some] @ h_square.T, across[some] @ h.T
+        errors = _errors(xp, ff[some], fv[some], sums)
+        for k, (first, last) in enumerate(groups):
+            part = errors[:, first:last]
+            error[some, k], place[some, k] = part.min(axis=1), first + part.argmin(axis=1)
+    return Best(fetched(error), fetched(place))
+
+
+def _errors(xp: Any, ff: Any, fv: Any, sums: tuple[Any, Any, Any]) -> Any:
+    """Of all pairs, as shares of v's square; inf where the columns are one, or no numbers."""
+    fh, hh, vh = sums
+    with np.errstate(all="ignore"):
+        determinant = ff * hh - fh * fh
+        explained = fv * fv * hh - 2 * fv * vh * fh + vh * vh * ff
+        error = xp.maximum(1 - explained / determinant, 0.0)
+        usable = (determinant > SINGULAR * ff * hh) & (ff > 0) & (ff < np.inf) & (error >= 0)
+    return xp.where(usable, error, np.inf)

@@ -1,0 +1,143 @@
+"""Three functions f, h1, h2 of a pool and three free numbers that make y: ``outer(f * (a + b * h1 + c * h2))``.
+
+In: a ``DevicePool``, lists of its functions, y at its points, a ``Form``.  Out: formulas that are y but for rounding.
+
+    >>> import numpy as np
+    >>> from exprkit.regression.on_device.triples import make_together
+    >>> x = np.array([1.0, 2, 3, 4, 5])
+    >>> bool(make_together(3 + 0.5 * x - 2 * x**3, x, x**3)), bool(make_together(x**2, x, x**3))
+    (True, False)
+
+No lookup finds them, since h1 is anything; but for a given f all pairs of some ten thousand h are looked at one by one
+(``triples.cu``), which a GPU does as fast as it multiplies.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from exprkit.backends.gpu import layout
+from exprkit.backends.gpu.device import fetched
+from exprkit.expressions.expression import Expression
+from exprkit.regression.confirm import MOSTLY, TRIED, line, values_of
+from exprkit.regression.join import AGREES, ROUNDING
+from exprkit.regression.links import OVER, TIMES, Form
+from exprkit.regression.on_device.join import DevicePartners
+from exprkit.regression.on_device.pool import DevicePool
+from exprkit.regression.on_device.programs import KernelFile
+from exprkit.regression.polish import CLOSE, simple_number, simplified
+from exprkit.regression.sample import Sample
+from exprkit.runtime.jit import compiled
+
+SMALL, MONOMIALS = (1_000, 15_000), (100, 50_000)  # functions f, and functions h
+NEAR = 1e-9  # of its terms, within which a determinant counts as 0
+AT_ONCE = 1 << 25  # pairs of f and h1 of a launch: an answer each
+DIFFERENCES = 4  # points of a determinant
+
+
+def formulas(
+    pool: DevicePool, y: np.ndarray, sample: Sample, forms: Iterable[Form], go_on: Callable[[], None] = lambda: None
+) -> Iterator[list[Expression]]:
+    """Form by form what three of a pool's smallest functions make of y, or a small one and two monomials."""
+    small = pool.xp.sort(DevicePartners(pool, go_on).order)  # numbers rise with sizes
+    lists = (SMALL[0], small[: SMALL[1]]), (MONOMIALS[0], pool.monomials[: MONOMIALS[1]])
+    for form in forms:
+        if form.inner is None and (form.way == TIMES or (form.way == OVER and form.outer is None)):
+            for n_f, h in lists:
+                f = np.arange(min(n_f, len(pool)))
+                yield confirmed(triples(pool, f, h, y, form, go_on), form, pool, sample)
+
+
+def triples(
+    pool: DevicePool, f: np.ndarray, h: Any, y: np.ndarray, form: Form, go_on: Callable[[], None] = lambda: None
+) -> np.ndarray:
+    """Numbers of functions f, h1, h2, int64 (n, 3), the smallest first.
+
+    Parameters
+    ----------
+    f : int64 array, (n_f,)
+    h : array of whole numbers, on the device, (n_h,)
+    """
+    v, xp = form.behind(y), pool.xp
+    h = xp.ascontiguousarray(xp.asarray(h, np.int64))
+    if v is None or len(h) < 2:
+        return np.zeros((0, 3), np.int64)
+    q = xp.asarray(np.ascontiguousarray(form.linear_part(v, fetched(pool.values[xp.asarray(f)]))))
+    first = pool.values[h, :DIFFERENCES]
+    differences = xp.ascontiguousarray(first[:, 1:] - first[:, :1])
+    found, step = [], max(1, AT_ONCE // len(h))
+    for begin in range(0, len(f), step):
+        go_on()
+        some = q[begin : begin + step]
+        partner = xp.empty(len(some) * len(h), np.int32)
+        pool.programs.launch(
+            KERNELS, "find_triples", len(partner), values=pool.values, q=some, h=h, differences=differences,
+            partner=partner, n_h=len(h), near=NEAR,
+        )  # fmt: skip
+        there = xp.flatnonzero(partner >= 0)
+        place, i, j = fetched(there // len(h)), fetched(h[there % len(h)]), fetched(h[partner[there]])
+        found.append(np.stack([f[begin + place], i, j], axis=1))
+    all_found = np.concatenate(found)
+    sizes = fetched(pool.sizes[xp.asarray(all_found)]).astype(np.int64).sum(axis=1)
+    return all_found[np.argsort(sizes, kind="stable")]
+
+
+def confirmed(found: np.ndarray, form: Form, pool: DevicePool, sample: Sample) -> list[Expression]:
+    """Formulas of the smallest of them that are exact at all rows."""
+    v = form.behind(sample.y)
+    if v is None or not len(found):
+        return []
+    made: list[Expression] = []
+    for triple in found[:TRIED].tolist():
+        f, *h = pool.expressions(triple)
+        values = values_of([f, *h], sample.X)
+        f_values, h_values = values[0], values[1:]
+        wanted = form.linear_part(v, f_values)
+        known = np.isfinite(wanted) & (wanted != 0)  # elsewhere f hides what is left
+        for a, b, c in _numbers(wanted[known], *h_values[:, known]) if known.mean() >= MOSTLY else []:
+            made.append(simplified(form.expression(f, line(a, b, h[0]) + c * h[1])))
+    exact = np.flatnonzero(sample.is_exact(values_of(made, sample.X))) if made else ()
+    return sorted((made[k] for k in exact), key=lambda formula: formula.n_tokens)
+
+
+def _numbers(wanted: np.ndarray, g: np.ndarray, h: np.ndarray) -> list[tuple[float, ...]]:
+    """What a, b and c may be: as the rows have them, without a, and as simple numbers."""
+    columns = np.column_stack([np.ones(len(g)), g, h]) / np.abs(wanted)[:, None]
+    scale = np.abs(columns).max(axis=0)
+    if not np.isfinite(columns).all() or not scale.all():
+        return []
+    found = np.linalg.lstsq(columns / scale, np.sign(wanted), rcond=None)[0] / scale
+    alone = np.linalg.lstsq(columns[:, 1:] / scale[1:], np.sign(wanted), rcond=None)[0] / scale[1:]
+    numbers = [tuple(found.tolist()), (0.0, *alone.tolist())]
+    return numbers + [tuple(simple_number(x, close) for x in some) for some in numbers for close in (CLOSE, 1e-8, 1e-6)]
+
+
+@compiled
+def make_together(q, g, h):
+    """Whether q is a + b g + c h at all points."""
+    low, high = 0, 0
+    for k in range(len(g)):
+        low = k if g[k] < g[low] else low
+        high = k if g[k] > g[high] else high
+    slope, q_slope = (h[high] - h[low]) / (g[high] - g[low]), (q[high] - q[low]) / (g[high] - g[low])
+    far, most = 0, 0.0
+    for k in range(len(g)):
+        left = abs(h[k] - h[low] - slope * (g[k] - g[low]))
+        far, most = k if left > most else far, max(left, most)
+    if not most > AGREES * abs(h[far]):
+        return False
+    c = (q[far] - q[low] - q_slope * (g[far] - g[low])) / (h[far] - h[low] - slope * (g[far] - g[low]))
+    b = q_slope - c * slope
+    a = q[low] - b * g[low] - c * h[low]
+    for k in range(len(g)):
+        bg, ch = b * g[k], c * h[k]
+        if not abs(q[k] - (a + bg + ch)) <= AGREES * abs(q[k]) + ROUNDING * (abs(a) + abs(bg) + abs(ch)):
+            return False
+    return True
+
+
+KERNELS = KernelFile("triples.cu", layout.TriplesArguments, (make_together,))

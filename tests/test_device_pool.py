@@ -1,0 +1,192 @@
+"""The search's pool on a device beside the host's: the same functions, pairs and laws; what short memory does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import exprkit as ek
+from exprkit.backends.gpu.device import fetched
+from exprkit.errors import BackendError
+from exprkit.expressions.arguments import rows
+from exprkit.regression import discovery, links, regress
+from exprkit.regression.join import Partners
+from exprkit.regression.on_device import join as device_join
+from exprkit.regression.on_device import pool as device_pool
+from exprkit.regression.on_device import programs, triples
+from exprkit.regression.on_device import regress as device_regress
+from exprkit.regression.pool import Pool
+
+EXACT = rows(["+", "-", "*", "/", "square", "sqrt"])  # whose results are the same bits everywhere
+SEARCH = rows("search")
+MADE = "sizes", "bounded", "made_by", "left", "right"
+points = np.random.default_rng(0).uniform(0.5, 3, (16, 3))
+
+
+def both(device, operators, most, X=points, multiplied=True):
+    """The same pool on the host and on the device."""
+    kernels = programs.Programs(device, tuple(operators), len(X))
+    pools = Pool(X, operators), device_pool.DevicePool(X, operators, kernels)
+    for pool in pools:
+        pool.grow(30, most)
+        if multiplied:
+            pool.multiply(most + most // 2)
+    return pools
+
+
+def of(text, X=points):
+    return ek.Evaluator(ek.parse([text]), X, "numpy", dtype="float64").evaluate()[0]
+
+
+@pytest.mark.parametrize("chunk", [1_000, 1 << 22])
+def test_functions_are_those_of_the_host_in_their_order(device, chunk, monkeypatch):
+    monkeypatch.setattr(device_pool, "CHUNK", chunk)
+    host, there = both(device, EXACT, 6_000)
+    assert len(there) == len(host) == 9_000
+    for name in MADE:
+        assert np.array_equal(fetched(getattr(there, name))[:9_000], getattr(host, name)[:9_000]), name
+    assert np.array_equal(fetched(there.values), host.values)
+    some = [0, 3, 77, 5_000, 8_999]
+    assert there.expressions(some) == host.expressions(some) and there.expression(8_000) == host.expression(8_000)
+
+
+@given(most=st.integers(1, 400), n_vars=st.integers(1, 4), n_points=st.integers(6, 16), seed=st.integers(0, 9))
+@settings(max_examples=12)
+def test_so_are_small_pools(device, most, n_vars, n_points, seed):
+    X = np.random.default_rng(seed).normal(0, 2, (n_points // 5 * 5 + 1, n_vars))
+    host, there = both(device, EXACT, most, X)
+    assert len(host) == len(there)
+    assert np.array_equal(fetched(there.values), host.values)
+
+
+def test_functions_with_rounding_of_their_own_are_the_same_but_for_few(device):
+    host, there = both(device, SEARCH, 20_000)
+    names = [set(map(tuple, zip(*(fetched(getattr(pool, name))[:5_000].tolist() for name in MADE), strict=True)))
+             for pool in (host, there)]  # fmt: skip
+    assert len(names[0] & names[1]) > 4_990
+    assert len(there) == len(host) == 30_000
+
+
+@pytest.mark.parametrize("law", [
+    "3.7 * x1 * x2 / sqr(x3)", "x1 / sqrt(1 - 0.04 * sqr(x2))", "5 * sqr(x1 * x2) / sqr(1 - sqr(x3 / 4))",
+    "x1 + x2 + 2 * sqrt(x1 * x2)",
+])  # fmt: skip
+def test_pairs_are_those_of_the_host(device, law):
+    host, there = both(device, EXACT, 4_000)
+    here, y, n = Partners(host), of(law), 0
+    partners = device_join.DevicePartners(there)
+    assert np.array_equal(fetched(partners.order), here._order)
+    for form in links.forms(SEARCH[4:]):
+        expected, found = here.of(y, form), partners.of(y, form)
+        if form.inner is None:
+            assert np.array_equal(found.f, expected.f) and np.array_equal(found.h, expected.h), form.text
+        n += len(found.f)
+    assert n
+
+
+def test_numbers_are_sorted_as_numpy_does(device):
+    random = np.random.default_rng(1)
+    usual, equal = random.normal(size=500), random.integers(-3, 3, 500).astype(float)
+    s = np.concatenate([usual, equal, [-np.inf, 1e-310, np.inf, -0.0]])
+    order = device_join.in_order(device.xp, device.xp.asarray(s))
+    assert np.array_equal(fetched(order), np.argsort(s, kind="stable"))
+
+
+def test_regressions_of_all_pairs_are_those_of_the_host(device, monkeypatch):
+    monkeypatch.setattr(device_regress, "AT_ONCE", 700)
+    random = np.random.default_rng(2)
+    f, h, v, weight = random.normal(size=(40, 30)), random.normal(size=(90, 30)), random.normal(size=30), np.ones(30)
+    f[3], h[5], f[4, 2] = h[7], 2.0, np.inf
+    v /= np.sqrt(weight @ v**2)
+    starts = np.array([0, 10, 50, 90])
+    host = regress.regressed(f, h, v, weight, starts)
+    there = device_regress.regressed(device, f, h, v, weight, starts)
+    finite = np.isfinite(host.error)
+    assert np.array_equal(finite, np.isfinite(there.error)) and not finite[4].any()
+    assert there.error[finite] == pytest.approx(host.error[finite], abs=1e-12)
+    assert np.array_equal(there.h[finite], host.h[finite])
+
+
+def test_three_functions_are_those_of_all_that_make_y(device, monkeypatch):
+    monkeypatch.setattr(triples, "AT_ONCE", 130)
+    _, there = both(device, EXACT, 500, multiplied=False)
+    values, h, f = fetched(there.values), np.arange(60), np.array([1, 2, 5, 17])
+    y = of("x2 * (0.3 + 1.7 * x1 / x3 - 2.2 * sqrt(x3))")
+    found = triples.triples(there, f, there.xp.asarray(h), y, links.forms([])[0])
+    makes = [(i, a) for i in f for a in h if any(is_made(y / values[i], values[a], values[b]) for b in h[a + 1 :])]
+    assert sorted((i, a) for i, a, _ in found.tolist()) == makes and len(makes)
+    assert all(is_made(y / values[i], values[a], values[b]) for i, a, b in found)
+
+
+def is_made(q, g, h):
+    """By least squares."""
+    columns = np.column_stack([np.ones(16), g, h]) / np.abs(q)[:, None]
+    length = np.linalg.norm(columns, axis=0)
+    (*_, rank, _), right = np.linalg.lstsq(columns / length, np.sign(q), rcond=1e-9), np.sign(q)
+    return rank == 3 and np.abs(columns / length @ np.linalg.lstsq(columns / length, right)[0] - right).max() < 1e-9
+
+
+# ── searches ──
+
+
+@pytest.fixture
+def searching(device, monkeypatch):
+    """Searches whose pools lie on the device, in stages that a CPU makes in its stead."""
+    monkeypatch.setattr(discovery, "device_of", lambda backend: device)
+    monkeypatch.setattr(discovery, "STAGES", (300,))
+    monkeypatch.setattr(discovery, "STAGES_ON_DEVICE", (2_000,))
+    monkeypatch.setattr(discovery, "LAST_ON_DEVICE", 4_000)
+    monkeypatch.setattr(discovery, "PAIRED_ON_DEVICE", (300, 100))
+    monkeypatch.setattr(programs, "FEWEST", 500)
+    monkeypatch.setattr(triples, "SMALL", (40, 300))
+    monkeypatch.setattr(triples, "MONOMIALS", (40, 400))
+    return lambda X, y: ek.SymbolicRegressor(niterations=1, population_size=20, random_state=0).fit(X, y)
+
+
+X = np.random.default_rng(3).uniform(0.5, 3, (120, 3))
+LAW = "x1 / (x2 + 3 * x3 * x1)"
+
+
+def test_a_search_finds_a_law_in_a_pool_on_the_device(searching):
+    model = searching(X, of(LAW, X))
+    assert model.stopped_ == "a formula is exact"
+    assert model.get_best().complexity <= 9
+
+
+def test_a_search_finds_a_law_of_three_terms(searching):
+    model = searching(X, of("sqrt(3.3 * x1 + 0.21 * x1 * x2 / x3 + 0.73 * x1 * x3)", X))
+    assert model.stopped_ == "a formula is exact" and model.get_best().complexity <= 16
+
+
+def test_a_search_without_an_exact_formula_goes_through_all_stages(searching):
+    y = of(LAW, X) + 0.01 * np.random.default_rng(4).standard_normal(120)
+    model = searching(X, y)
+    assert model.stopped_ == "1 iterations are done" and model.score(X, y) > 0.95
+
+
+def test_short_memory_makes_the_pool_smaller(searching, device, monkeypatch):
+    sizes = []
+
+    def grow(self, size, most, grow=device_pool.DevicePool.grow):
+        sizes.append(most)
+        if most == 2_000:
+            raise device.out_of_memory("for the test")
+        grow(self, size, most)
+
+    monkeypatch.setattr(device_pool.DevicePool, "grow", grow)
+    assert searching(X, of("x1 / (x2 + 3 * x3 * x1) + 3 * x2", X)).n_evals_
+    assert sizes[:2] == [2_000, 1_000]
+
+
+def test_free_memory_says_how_many_functions_there_are(device, monkeypatch):
+    monkeypatch.setattr(type(device), "free_bytes", lambda self: 1 << 20, raising=False)
+    done = []
+    programs.with_memory(device, 10**6, 16, done.append)
+    assert done == [(1 << 20) // (programs.BYTES_OF_A_POINT * 16 + programs.BYTES_BESIDE)]
+
+
+def test_a_backend_that_is_not_there_is_named_before_the_search():
+    with pytest.raises(BackendError, match="there is no backend 'cud'"):
+        ek.SymbolicRegressor(backend="cud").fit(X, X[:, 0])
