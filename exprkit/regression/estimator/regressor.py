@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from exprkit.distributed.workers import Workers, workers_of
 from exprkit.errors import ArgumentError, ParseError, brief, brought_by, did_you_mean, listed, number_of, whole_number
 from exprkit.expressions import arguments
 from exprkit.expressions.expression import Expression
@@ -30,7 +31,7 @@ from exprkit.operators import ops
 from exprkit.regression.budget import Budget
 from exprkit.regression.confirm import values_of
 from exprkit.regression.discovery import Discovery, SearchSettings, default_operators
-from exprkit.regression.estimator import equations, model_file, progress
+from exprkit.regression.estimator import equations, islands, model_file, progress
 from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.front import Front
 from exprkit.regression.polish import expression_of, tree_of
@@ -121,6 +122,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         n_evals, seconds, and complexity, loss and equation of the front) and ends the search by returning True.
     verbosity : int
         1: say at the end how the search ended.
+    devices, client
+        As for ``ek.fit``: the generations run on islands, a worker each (``estimator.islands``).
 
     Attributes
     ----------
@@ -170,6 +173,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         backend: str = "cpu",
         progress: Any = None,
         verbosity: int = 0,
+        devices: Any = None,
+        client: Any = None,
     ) -> None:
         self.niterations = niterations
         self.population_size = population_size
@@ -197,6 +202,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self.backend = backend
         self.progress = progress
         self.verbosity = verbosity
+        self.devices = devices
+        self.client = client
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, X_units: Sequence[Any] | None = None, y_units: Any = None
@@ -227,6 +234,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             For data that scikit-learn's estimators refuse.
         """
         settings_of = self._checked()
+        workers = workers_of(self.devices, self.client)
         previous = self._front.entries() if self.warm_start and self.__sklearn_is_fitted__() else []
         n_before = self.n_features_in_ if previous else None
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
@@ -242,7 +250,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         kept = Checkpoint(self.checkpoint)
         seed = kept.seed if kept.seed is not None and self.random_state is None else _seed(self.random_state)
         settings = replace(settings_of(self._guessed(), seed), rules=self._rules(X_units, y_units))
-        search = self._searched(sample, settings, kept, [e.expression for e in previous])
+        search = self._searched(sample, settings, kept, [entry.expression for entry in previous], workers)
         if not search.front.entries():
             search.offer(parse([repr(float(sample.w @ sample.y / sample.total)), "0"]))
         self._front, self.n_evals_, self.seconds_ = search.front, search.budget.n_evals, search.budget.seconds
@@ -255,19 +263,23 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def _searched(
-        self, sample: Sample, settings: SearchSettings, kept: Checkpoint, previous: Sequence[Expression]
-    ) -> Discovery:
+        self, sample: Sample, settings: SearchSettings, kept: Checkpoint, previous: Sequence[Expression],
+        workers: Workers | None,
+    ) -> Discovery:  # fmt: skip
         """The search when it has ended, or was made to."""
         with progress.Showing(self.progress, settings.niterations, self._names) as shown:
             budget = Budget(self.timeout_in_seconds, self.max_evals, shown.alive)
             front = Front(settings.maxsize, sample.floor)
-            search = Discovery(sample, settings, budget, front, shown.update, kept.keep)
+            here = replace(settings, niterations=0) if workers else settings
+            search = Discovery(sample, here, budget, front, shown.update, kept.keep)
             shown.watch(search)
             kept.begin(search)
             self.interrupted_ = False
             try:
                 search.offer(previous)
                 self.stopped_ = search.run()
+                if workers and self.stopped_.startswith("0 iterations"):  # nothing else has ended it
+                    self.stopped_ = islands.evolve(search, settings, workers, shown.update)
             except KeyboardInterrupt:
                 self.interrupted_, self.stopped_ = True, "it was interrupted"
         return search
