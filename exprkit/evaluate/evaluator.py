@@ -42,7 +42,13 @@ from exprkit.evaluate import inputs, tables
 from exprkit.evaluate.gaps import Gaps
 from exprkit.evaluate.losses import DIFFERENTIATED, LOSSES, OwnLoss, is_own, slope_of, spread, sums_of
 from exprkit.evaluate.options import (
-    check_flag, check_number, check_offered, check_options, check_runs, check_slopes, for_backend,
+    check_flag,
+    check_number,
+    check_offered,
+    check_options,
+    check_runs,
+    check_slopes,
+    for_backend,
 )  # fmt: skip
 from exprkit.evaluate.trace import Trace, parts_of
 from exprkit.evaluate.tune import tune
@@ -139,9 +145,8 @@ class Evaluator:
         self._choices = self._choose(X, settings, tuple(options)) if auto else {}
         self.backend = self._choices["values"].name if auto else backend
         implementation = load(self.backend) if workers is None else backend_of(workers, self.backend)
-        check_runs(pop, self.backend)
-        self._takes_device_populations = implementation.takes_device_populations
-        self._check_place(pop)
+        self._check_runs = functools.partial(check_runs, name=self.backend, sliced=workers is not None)
+        self._check_runs(pop)
         check_offered(self.backend, options, implementation.options)
         self.adopt = implementation.adopt
         self.X, self._give_back, self._column_name, self._unusable = inputs.data_matrix(X, pop, self.dtype, self.adopt)
@@ -189,7 +194,7 @@ class Evaluator:
             stays as it was, as with every other error.
         """
         new = inputs.successor(pop, self.pop, self.X.shape, self._unusable)
-        check_runs(new, self.backend)
+        self._check_runs(new)
         other, self._other = self._other, None
         if other is not None:
             other.update(new)
@@ -199,12 +204,6 @@ class Evaluator:
         self.pop, self._other = new, other
         if self._gaps.columns:  # it may use other columns
             self._complete_y = None
-
-    def _check_place(self, pop: Population | DevicePopulation) -> None:
-        """An error for a population on a device that the backend does not work on."""
-        if isinstance(pop, DevicePopulation) and not self._takes_device_populations:
-            mended = "" if self._workers else ", or backend='cuda'"
-            raise BackendError(f"{self.backend!r} takes populations of the host: pop.to_host(){mended}")
 
     def evaluate(self, params: Any = None, out: Any = None, count_nonfinite: bool = False) -> Any:
         """Every expression at every data point.
