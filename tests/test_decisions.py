@@ -81,7 +81,8 @@ class CudaTerms(ctypes.Structure):
 
     _fields_ = [
         ("tol", ctypes.c_double), ("gtol", ctypes.c_double), ("limit", ctypes.c_double), ("max_iter", ctypes.c_int),
-        ("patience", ctypes.c_int), ("verdict", ctypes.c_int), ("linear", ctypes.c_uint64), ("lower", ctypes.c_void_p), ("upper", ctypes.c_void_p),
+        ("patience", ctypes.c_int), ("verdict", ctypes.c_int), ("linear", ctypes.c_uint64),
+        ("lower", ctypes.c_void_p), ("upper", ctypes.c_void_p),
     ]  # fmt: skip
 
 
@@ -106,7 +107,8 @@ def cuda(tmp_path_factory):
         numbers[:, :7] = P, TRIAL, 0, JTJ, LOSS, JTR, JTJ
         numbers[:, 7:10] = [(state["new"], *state["sums"]) for state in states]
         terms = (CudaTerms * len(states))(*(
-            (TOL, GTOL, ends[2], MAX_ITER, PATIENCE, verdict, state["linear"], *(ends.ctypes.data + 8 * k for k in (0, 1)))
+            (TOL, GTOL, ends[2], MAX_ITER, PATIENCE, verdict, state["linear"],
+             *(ends.ctypes.data + 8 * side for side in (0, 1)))
             for state, ends in zip(states, bounds, strict=True)
         ))  # fmt: skip
         library.advance_all(len(states), numbers.ctypes.data_as(ctypes.c_void_p),

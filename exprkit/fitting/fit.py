@@ -576,20 +576,7 @@ def _r2(sse: np.ndarray, goal: FitGoal) -> np.ndarray:
         return 1 - sse / np.sum(counted[some] * (goal.y[some] - mean) ** 2)
 
 
-<<<<<<< HEAD
-def _at_bound(params: np.ndarray, goal: FitGoal, dtype: np.dtype) -> np.ndarray:
-    """Which parameters are equal to a finite bound of their own, as numbers of ``dtype``."""
-    at_bound = np.zeros(params.shape, bool)
-    with np.errstate(over="ignore"):
-        for side in (side for side in (goal.lower, goal.upper) if side is not None):
-            at_bound |= np.isfinite(side) & (params.astype(dtype) == side.astype(dtype))
-    return at_bound
-
-
 def _in_terms_of(goal: FitGoal, total_loss: Any, total: float) -> Any:
-=======
-def _in_terms_of(goal: FitGoal, total_loss: np.ndarray, total: float) -> np.ndarray:
->>>>>>> main
     """The objective as the loss that was asked for."""
     if goal.loss in LIKELIHOODS:
         return negative_log_likelihood(goal, total_loss)

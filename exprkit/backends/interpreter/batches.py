@@ -128,33 +128,6 @@ def arena_of(
     return {**offsets, "warp_bytes": ends[7], "arena_bytes": ends[3] + shape.warps * ends[7]}
 
 
-<<<<<<< HEAD
-@functools.lru_cache(maxsize=256)
-def shape_of(n_points: int, n_tangents: int, *, itemsize: int, lanes: int, fast: bool) -> FitShape:
-    """The variant for so many points; nothing else decides, so that the bits depend on nothing else.
-
-    Rounds of tiles cost their vectors and one more for decoding; few warps with many rounds leave latencies open,
-    which weighs 2 % a round and warp.  A warp has four tiles or there are fewer warps.  Both are estimates.  With three
-    tangents or more a second vector costs more registers and code than it saves: measured with trees of 15 tokens.
-    """
-    most = {1: 3, 2: 3}.get(n_tangents, 1) if fast and itemsize == 4 and lanes > 1 else 1
-    best = None
-    for vectors in range(1, most + 1):
-        for warps in (1, 2, 4, 8) if lanes > 1 else (1,):
-            shape = FitShape(n_tangents, vectors, warps, lanes, itemsize)
-            tiles = -(-n_points // shape.tile)
-            if warps > max(1, tiles // 4):
-                continue
-            rounds = -(-tiles // warps)
-            cost = rounds * warps * (vectors + 1.0) * (1 + 0.02 * rounds / warps)
-            if best is None or cost < best[0]:
-                best = cost, shape
-    assert best is not None
-    return best[1]
-
-
-=======
->>>>>>> main
 class Group(NamedTuple):
     """Expressions of as many parameters: how they are launched."""
 
