@@ -67,6 +67,7 @@ STAGES = (1_000, 30_000)  # functions of the pools before the last
 LAST = 300_000
 STAGES_ON_DEVICE = (1_000_000, 20_000_000)  # the same for pools on a GPU, which come after the first ones
 LAST_ON_DEVICE = 100_000_000
+THREE = 0.2  # of the time, for three functions: the forms are in the order of how simple they are
 NESTED = 400  # functions that templates choose from
 PAIRED, PAIRED_WITHIN = 3_000, 1_000  # functions of which all pairs are fitted; within an operator
 PAIRED_ON_DEVICE = 20_000, 10_000
@@ -153,17 +154,21 @@ class Discovery:
             self._join(most)
 
     def join_three(self) -> None:
-        """Three functions that make y exactly: all of some ten thousand, where there is a GPU."""
+        """Three functions that make y exactly: all of some ten thousand, where there is a GPU; in its part of the time.
+        """
         n_points = min(POINTS, len(self.sample))
         if self._device is None or self._most <= STAGES[-1] or n_points < FEWEST_POINTS + 2:
             return
         few, forms = self.sample.few(n_points, self.settings.seed), links.forms(self._unary)
+        is_over = self.budget.part(THREE)
 
         def work(room: int) -> None:
             pool: Any = self._pool(few, room, self._device)
             pool.multiply(2 * room)
             for formulas in triples.formulas(pool, few.y, self.sample, forms, self.budget.check):
                 self.offer(formulas)
+                if self._exact or is_over():
+                    break
 
         with_memory(self._device, min(STAGES_ON_DEVICE[0], self._most), n_points, work)
 
