@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit import data as data
     from exprkit.backends.device_programs.population import DevicePopulation as DevicePopulation
     from exprkit.backends.precision import Precision as Precision
+    from exprkit.evaluate.case_discussion import cases as cases
     from exprkit.evaluate.compile_bytecode import CompiledBytecode as CompiledBytecode
     from exprkit.evaluate.compile_bytecode import compile_bytecode as compile_bytecode
     from exprkit.evaluate.compile_ptx import CompiledPtx as CompiledPtx
@@ -39,10 +40,10 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.fitting.fit import FitProblem as FitProblem
     from exprkit.fitting.fit import fit as fit
     from exprkit.fitting.fit_result import FitResult as FitResult
-    from exprkit.fitting.fit_result import load as load
     from exprkit.fitting.fitted_expression import FittedExpression as FittedExpression
     from exprkit.operators import ops as ops
     from exprkit.regression.estimator.regressor import SymbolicRegressor as SymbolicRegressor
+    from exprkit.saved import load as load
     from exprkit.search.exhaustive_search import exhaustive_search as exhaustive_search
     from exprkit.search.search_result import SearchResult as SearchResult
     from exprkit.study import bench as bench
@@ -67,7 +68,8 @@ _HOME = {
     "exhaustive_search": "search.exhaustive_search",
     "explore": "explorer.explore",
     "fit": "fitting.fit",
-    "load": "fitting.fit_result",
+    "load": "saved",
+    "cases": "evaluate.case_discussion",
     "compile_bytecode": "evaluate.compile_bytecode",
     "compile_ptx": "evaluate.compile_ptx",
     "operator": "expressions.expression",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, DataError, brief, brought_by, one_of, whole_number
+from exprkit.errors import ArgumentError, DataError, brief, brought_by, did_you_mean, one_of, whole_number
 from exprkit.numbers import as_numbers
 from exprkit.runtime.machine import available_memory
 
@@ -45,6 +45,7 @@ PIPES = (
 )
 ROW_NUMBER = "Unnamed: "  # what pandas calls a column without a name
 DECIMAL_COMMA = r"\s*[+-]?\d+,\d+([eE][+-]?\d+)?\s*"
+MOST_MISSING = 0.2  # of a column's values, for which rows are left out
 NOISE = 0.005  # of log10(100 f): about what his measurements scatter within one pipe
 
 
@@ -53,13 +54,15 @@ class Dataset:
     """Data points and their target.
 
     ``X`` is float64 (n_points, n_vars), ``y`` float64 (n_points,), ``variables`` the names
-    of X's columns, ``name`` what it is called in results and figures.
+    of X's columns, ``name`` what it is called in results and figures, ``left_out`` what of
+    a table is not among them, and why.
     """
 
     X: np.ndarray
     y: np.ndarray
     variables: tuple[str, ...]
     name: str
+    left_out: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.y)
@@ -183,7 +186,9 @@ def nikuradse() -> Dataset:
     return Dataset(X, np.asarray(table["target"]), ("r_k", "log_Re"), "nikuradse")
 
 
-def from_table(table: Any, target: str | None = None, unusable: str = "raise") -> Dataset:
+def from_table(
+    table: Any, target: str | None = None, unusable: str = "raise", missing: str = "raise"
+) -> Dataset:
     """Data points from a table: the target's column, and all others as variables.
 
     Parameters
@@ -196,6 +201,9 @@ def from_table(table: Any, target: str | None = None, unusable: str = "raise") -
     unusable : {"raise", "drop"}
         What becomes of other columns that are not numbers, lack some, or are a row number that pandas wrote: an error
         (of a row number: a variable), or they are left out.
+    missing : {"raise", "drop"}
+        What becomes of rows that lack a value: an error, or they are left out; columns that lack more than a fifth of
+        theirs count as unusable.
 
     Raises
     ------
@@ -209,6 +217,7 @@ def from_table(table: Any, target: str | None = None, unusable: str = "raise") -
         import pandas as pd
 
     one_of("unusable", unusable, ("raise", "drop"))
+    one_of("missing", missing, ("raise", "drop"))
     name = "table"
     if hasattr(table, "read"):
         table = _read_csv(table, pd)
@@ -225,19 +234,39 @@ def from_table(table: Any, target: str | None = None, unusable: str = "raise") -
     columns = [str(column) for column in table.columns]
     target = columns[-1] if target is None and columns else target
     if not isinstance(target, str) or target not in columns or len(columns) < 2 or len(set(columns)) < len(columns):
-        raise DataError(f"the columns must be a target and others, each once: {brief(target)} of {', '.join(columns)}")
-    y = _numbers(table.iloc[:, columns.index(target)], target)
-    numbers = {}
-    for place, column in enumerate(columns):
+        hint = did_you_mean(target, columns) if isinstance(target, str) and target not in columns else ""
+        raise DataError(
+            f"the columns must be a target and others, each once: {brief(target)} of {', '.join(columns)}{hint}"
+        )
+    may_lack = missing == "drop"
+    y = _numbers(table.iloc[:, columns.index(target)], target, float(may_lack))
+    numbers, left_out = _variables(table, target, unusable, MOST_MISSING * may_lack)
+    if not numbers:
+        raise DataError("; ".join([f"there is no column of numbers beside {target!r}", *left_out]))
+    X = np.column_stack(list(numbers.values()))
+    whole = ~np.isnan(np.column_stack([X, y])).any(axis=1)
+    if not whole.any():
+        raise DataError(f"every row lacks the target {target!r} or another value")
+    if not whole.all():
+        left_out.append(f"{np.sum(~whole):,} of {len(y):,} rows, which lack a value")
+    return Dataset(X[whole], y[whole], tuple(numbers), name, tuple(left_out))
+
+
+def _variables(table: Any, target: str, unusable: str, most: float) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The columns beside the target, and what is left out, each with its reason."""
+    numbers, left_out = {}, []
+    for place, column in enumerate(map(str, table.columns)):
+        if column == target:
+            continue
         try:
-            if column != target and not (unusable == "drop" and column.startswith(ROW_NUMBER)):
-                numbers[column] = _numbers(table.iloc[:, place], column)
-        except DataError:
+            if unusable == "drop" and column.startswith(ROW_NUMBER):
+                raise DataError(f"column {column!r}, a row number")
+            numbers[column] = _numbers(table.iloc[:, place], column, most)
+        except DataError as error:
             if unusable == "raise":
                 raise
-    if not numbers:
-        raise DataError(f"there is no column of numbers beside {target!r}")
-    return Dataset(np.column_stack(list(numbers.values())), y, tuple(numbers), name)
+            left_out.append(str(error))
+    return numbers, left_out
 
 
 def _read_csv(path: Any, pd: Any) -> Any:
@@ -255,13 +284,14 @@ def _read_csv(path: Any, pd: Any) -> Any:
         raise DataError(f"{path} is no CSV file with a line of names and lines of numbers: {error}") from error
 
 
-def _numbers(column: Any, name: str) -> np.ndarray:
+def _numbers(column: Any, name: str, most: float) -> np.ndarray:
+    """A column; ``most`` is the share of its values that it may lack."""
     try:
         values = as_numbers("a column", column).astype(np.float64)
     except DataError as error:
         raise DataError(f"column {name!r} holds something else than numbers: {error}") from error
     lacking = int(np.isnan(values).sum())
-    if lacking:
+    if lacking > most * len(values):
         raise DataError(f"column {name!r} lacks {lacking:,} of {len(values):,} values: drop or fill those rows first")
     return values
 

@@ -1,12 +1,18 @@
 """Numbers as a user gives them: a list, an array, a column, read as an array of real numbers or refused by name.
 
-    >>> from exprkit.numbers import as_numbers
+Beside that ``least``, ``greatest`` and ``either``, with which a formula holds for a number, for an array of them and
+for SymPy's symbols.
+
+    >>> from exprkit.numbers import as_numbers, least
     >>> as_numbers("y", [1, None, 2.5])
     array([1. , nan, 2.5])
+    >>> least(3, np.array([2, 5]))
+    array([2, 3])
 """
 
 from __future__ import annotations
 
+import functools
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -53,3 +59,32 @@ def _as_number(what: str, value: Any, gaps: bool) -> float:
     except OverflowError:
         raise DataError(f"{what} holds a number too large for float64") from None
     raise DataError(f"{what} must hold real numbers, not {brief(value)}")
+
+
+def least(*values: Any) -> Any:
+    """The least of numbers, of arrays element by element, of SymPy's expressions as one of them."""
+    if any(isinstance(value, np.ndarray) for value in values):
+        return functools.reduce(np.minimum, values)
+    if any(hasattr(value, "free_symbols") for value in values):
+        import sympy
+
+        return sympy.Min(*values)
+    return min(values)
+
+
+def greatest(*values: Any) -> Any:
+    """The greatest, as ``least``."""
+    if any(isinstance(value, np.ndarray) for value in values):
+        return functools.reduce(np.maximum, values)
+    return -least(*(-value for value in values))
+
+
+def either(condition: Any, a: Any, b: Any) -> Any:
+    """``a`` where the condition holds, else ``b``: of numbers, arrays or SymPy's relations."""
+    if isinstance(condition, np.ndarray):
+        return np.where(condition, a, b)
+    if hasattr(condition, "free_symbols"):
+        import sympy
+
+        return sympy.Piecewise((a, condition), (b, True))
+    return a if condition else b

@@ -62,7 +62,7 @@ if __name__ == "__main__":
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     compare("thesis's expressions", thesis())
-    compare("random trees", trees(None))
+    compare("random trees", trees("thesis"))
     compare("trees of + - * /", trees(["+", "-", "*", "/"]))
     compare("trees of + - *", trees(["+", "-", "*"]))
     if chosen.out:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 
+import numba
 import numpy as np
 
 import exprkit as ek
@@ -32,6 +33,7 @@ def main() -> None:
     chosen = arguments()
     for definition in OPERATORS:
         ek.operator(definition)
+    ek.operator("own_softplus", numpy=softplus, cuda="log1p(exp(a))", derivative="1 / (1 + exp(-a))")
     for name in chosen.backends.split(","):
         if not ek.backends()[name].available:
             print(f"{name}: {ek.backends()[name].detail}")
@@ -40,6 +42,7 @@ def main() -> None:
         n_exprs, n_points = max(chosen.exprs // scale, 4), max(chosen.points // scale, 64)
         print(f"\n{name}: {n_exprs:,} expressions x {n_points:,} points, float32, one CPU thread, microseconds a call")
         operators(name, n_exprs, n_points, chosen.repeats)
+        functions(name, n_exprs, n_points, chosen.repeats)
         losses(name, n_exprs, n_points, chosen.repeats, chosen.most_tokens)
 
 
@@ -63,6 +66,24 @@ def operators(name: str, n_exprs: int, n_points: int, repeats: int) -> None:
     report("operators, losses", timed(repeats, *[lambda ev=ev: ev.loss(params, y) for ev in (short, long)]))
     both = [lambda ev=ev: ev.loss_and_grad(params, y)[1] for ev in (short, long)]
     report("operators, gradients", timed(max(repeats // 4, 2), *both))
+
+
+def functions(name: str, n_exprs: int, n_points: int, repeats: int) -> None:
+    """An operator without a formula beside its meaning as text: in machine code on a CPU, CUDA text on a GPU."""
+    X, y, _ = data(n_points)
+    pops = [ek.parse([f"{text} * x2"] * n_exprs) for text in ("own_softplus(x1 * p1)", "log1p(exp(x1 * p1))")]
+    params = np.random.default_rng(1).uniform(0.5, 2, (n_exprs, 1)).astype(np.float32)
+    own, text = (evaluator(pop, X, name) for pop in pops)
+    params, y = on_device(name, params), on_device(name, y)
+    report("a function, losses", timed(repeats, *[lambda ev=ev: ev.loss(params, y) for ev in (own, text)]))
+    if name != "ptx":
+        both = [lambda ev=ev: ev.loss_and_grad(params, y)[1] for ev in (own, text)]
+        report("a function, gradients", timed(max(repeats // 4, 2), *both))
+
+
+@numba.njit
+def softplus(a):
+    return np.log1p(np.exp(a))
 
 
 def losses(name: str, n_exprs: int, n_points: int, repeats: int, most_tokens: int) -> None:

@@ -200,7 +200,7 @@ def test_what_has_no_likelihood():
         ek.description_length(ek.fit(ek.parse(["p1 * x1"]), X, Y))
     with pytest.raises(ArgumentError, match=r"takes what ek\.fit gives"):
         ek.description_length([1, 2])
-    pop = ek.parse(["p1 * x1", "bad", "log(-abs(p1) - 1)", "gamma(p1) * x1"], errors="mask")
+    pop = ek.parse(["p1 * x1", "bad", "log(-abs(p1) - 1)", "digamma(p1) * x1"], errors="mask")
     length = ek.description_length(ek.fit(pop, X, Y, loss="gaussian"))
     assert np.isfinite(length.total).tolist() == [True, False, False, False]
     assert np.isnan(length.residuals).tolist() == [False, True, True, False]

@@ -243,7 +243,8 @@ WRONG = {
     "weights must be finite and not negative": lambda pop, X: ek.Evaluator(pop, X).loss(
         PARAMS, np.zeros(7), weights=-np.ones(7)
     ),
-    "kind must be one of 'sse', 'mse', 'rmse', 'mae', 'sae', 'sum', 'r2', not 'mes'": lambda pop, X: (
+    "kind must be one of 'sse', 'mse', 'rmse', 'mae', 'sae', 'sum', 'r2', 'max', 'correlation', "
+    "not 'mes'": lambda pop, X: (
         ek.Evaluator(pop, X).loss(PARAMS, np.zeros(7), kind="mes")
     ),
 }

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -27,9 +28,10 @@ from exprkit.errors import ArgumentError, BackendError, DataError, ParseError
 from exprkit.explorer import drawings, fit_panel
 from exprkit.explorer.inspectors import INSPECTORS, Subject, formula, page
 from exprkit.explorer.jobs import JobQueue, ProgressBar, duration
-from exprkit.explorer.pages import error_page, picture_page
+from exprkit.explorer.pages import STALE, error_page, picture_page
 from exprkit.explorer.population_panel import ROWS, PopulationPanel
 from exprkit.explorer.race import Lap, race, standings
+from exprkit.explorer.search_panel import SearchPanel
 from exprkit.explorer.sources import Points, points_of, renamed, uploaded, usable_names
 from exprkit.explorer.table import COLUMNS, Table
 from exprkit.operators import ops
@@ -97,7 +99,7 @@ def test_a_long_text_is_cut_on_the_page_and_whole_in_the_code():
 
 
 def test_derivatives_are_those_of_the_population():
-    shown = INSPECTORS["Derivatives"](Subject("p1 * x1 ^ 2 + gamma(p2)"))
+    shown = INSPECTORS["Derivatives"](Subject("p1 * x1 ^ 2 + digamma(p2)"))
     lines = dict(line.split(": ", 1) for line in shown.content.splitlines())
     assert list(lines) == ["p1", "p2", "x1"]
     assert lines["p1"] == ek.parse("x1 ^ 2")[0].latex()
@@ -289,11 +291,25 @@ def test_a_table_is_taken_without_what_cannot_be_used(tmp_path):
     frame.to_csv(tmp_path / "a.csv", sep=";", decimal=",")
     points = points_of(str(tmp_path / "a.csv"), None)
     assert points.dataset.variables == ("Temp (°C)",) and points.dataset.y.tolist() == [3, 4.5]
-    assert points.columns_page.startswith("variables: `Temp (°C)`; columns that are no numbers")
+    assert points.columns_page.startswith("variables: `Temp (°C)`\nleft out: column ")
     assert uploaded("a.csv", (tmp_path / "a.csv").read_bytes(), "y").dataset.X.tolist() == [[1.5], [2]]
     with pytest.raises(DataError, match="column 'site' holds something else"):
         points_of(str(tmp_path / "a.csv"), "site")
     assert points_of(None, None).columns_page == "x1 = r_k, x2 = log_Re"
+
+
+def test_what_of_a_table_is_left_out_is_told():
+    table = {"a": [1.0, None, 3, 4, 5], "b": list("uvwxy"), "c": [None, None, None, 1.0, 2], "d": [True] * 5,
+             "y": [1, 2, 3, 4, 5]}  # fmt: skip
+    points = points_of(table, "y")
+    assert points.dataset.X.tolist() == [[1, 1], [3, 1], [4, 1], [5, 1]] and points.dataset.y.tolist() == [1, 3, 4, 5]
+    for told in ("a, d", "column 'b' holds something else", "column 'c' lacks 3 of 5 values", "1 of 5 rows"):
+        assert told in points.columns_page
+    assert printed(points.code.replace("table,", f"{table!r},").replace("ek.", "__import__('exprkit').")) == ""
+    with pytest.raises(DataError, match="every row lacks the target 'y'"):
+        ek.data.from_table({"a": [1.0, 2], "y": [None, None]}, missing="drop")
+    with pytest.raises(DataError, match="did you mean 'speed'"):
+        ek.data.from_table({"speed": [1], "y": [1]}, "sped")
 
 
 @pytest.mark.parametrize(
@@ -532,6 +548,11 @@ def explorer():
     return ek.explore("p1 + p2 / x2")
 
 
+def type_text(explorer, text):
+    explorer.text.value = text
+    return settled(explorer)
+
+
 def settled(explorer):
     assert all(queue.wait(SECONDS) for queue in (explorer.queue, explorer.progress_bar.queue, explorer.queue))
     return explorer
@@ -649,6 +670,72 @@ def test_many_parameters_have_sliders_for_the_first_ones():
     assert len(explorer.fit_panel.sliders.children) == 1 and explorer.fit_panel.more.value == ""
 
 
+def test_numbers_of_any_size_are_typed_and_shown_with_all_digits(explorer):
+    panel = explorer.fit_panel
+    type_text(explorer, "p1 + p2 / x2")
+    panel.exact.value = "250, -0.00077"
+    assert settled(explorer).params.tolist() == [250, -0.00077]
+    assert [slider.value for slider in panel.sliders.children] == [250, -0.00077]
+    panel.sliders.children[0].value = 0.5
+    assert panel.exact.value == "0.5, -0.00077"
+    for wrong in ("1", "1, two", "1, nan"):
+        panel.exact.value = wrong
+        assert "give 2 numbers" in panel.more.value and explorer.params.tolist() == [0.5, -0.00077]
+
+
+def test_numbers_of_another_expression_stay_only_where_they_are_of_use(explorer):
+    type_text(explorer, "p1 + p2 * x2")
+    explorer.fit_panel.exact.value = "2, -1.5"
+    assert settled(explorer).params.tolist() == [2, -1.5]
+    type_text(explorer, "p1 + log(p2) * x2")
+    assert explorer.params.tolist() == [1, 1]
+
+
+def test_code_stays_open_and_what_is_out_of_date_is_pale(explorer):
+    code = explorer.fit_panel.code
+    code.button.value = True
+    before = code.value
+    type_text(explorer, "p1 * x1")
+    assert code.value != before and code.page.layout.display is None
+    type_text(explorer, "p1 * ")
+    assert STALE in explorer.tabs._dom_classes and STALE in explorer.formula._dom_classes
+    type_text(explorer, "p1 * x2")
+    assert STALE not in explorer.tabs._dom_classes and STALE not in explorer.formula._dom_classes
+
+
+def test_a_search_shows_its_front_and_opens_any_of_it(tmp_path):
+    x = np.random.default_rng(0).uniform(1, 3, (60, 2))
+    table = pd.DataFrame(x, columns=["rho", "speed"]).assign(drag=0.235 * x[:, 0] * x[:, 1] ** 2)
+    table.to_csv(tmp_path / "pipes.csv", index=False)
+    explorer = ek.explore("rho", str(tmp_path / "pipes.csv"), "drag")
+    panel = explorer.search_panel
+    panel.unary.value = "square, log"
+    panel.start()
+    assert panel.wait(60) == "a formula is exact" and panel.rows.options[-1].endswith("0.235 * rho * sqr(speed)")
+    assert printed(html.unescape(re.search(r"<pre[^>]*>(.*)</pre>", panel.code.value, re.DOTALL)[1])) == ""
+    panel.rows.index = len(panel.rows.options) - 1
+    assert settled(explorer).text.value == "p1 * rho * sqr(speed)"
+    assert explorer.params.tolist() == pytest.approx([0.235])
+    assert "data:image/png" in panel.front.value
+
+
+def test_a_search_is_stopped_within_a_second_and_says_what_is_wrong():
+    panel = SearchPanel(lambda text, params: None)
+    panel.seconds.value = 500
+    panel.start()
+    deadline = time.monotonic() + 60
+    while len(panel.rows.options) < 1 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    begin = time.monotonic()
+    panel._progress_bar.button.click()
+    assert panel.wait(30) == "it was stopped" and time.monotonic() - begin < 1.5
+    assert len(panel.model.equations_) >= 1
+    panel.unary.value = "sine"
+    panel.start()
+    panel.wait(9)
+    assert "did you mean" in panel._progress_bar.text.value and panel.model is None
+
+
 def test_what_was_set_stays_while_the_text_grows(explorer):
     explorer.fit_panel.sliders.children[0].value = 0.5
     explorer.text.value = "p1 + p2 / x2 + p3"
@@ -755,7 +842,7 @@ def test_expressions_can_be_pasted_and_files_written(explorer, tmp_path):
     assert (tmp_path / "mine.sympy.txt").read_text().startswith("Symbol('x1')\n\n")
 
 
-@pytest.mark.parametrize("source", ["all up to a size", "random ones"])
+@pytest.mark.parametrize("source", ["the smallest ones", "random ones"])
 def test_made_populations(explorer, source):
     open_tab(explorer, "Population")
     explorer.population_panel.source.value, explorer.population_panel.size.value = source, 50
@@ -777,6 +864,7 @@ def test_a_race_runs_and_explains_what_auto_takes(explorer):
     panel.button.click()
     settled(explorer)
     assert [lap.step for lap in panel.laps] == [1, 2, 3] * len(panel.backends.value)
+    assert "= Z_B" in html.unescape(panel.path.value) and "points a thread" in panel.path.value
     assert "auto takes cpu" in panel.why.value and panel.picture.value[1:4] == b"PNG"
     assert explorer.progress_bar.text.value.startswith("race: done") and explorer.progress_bar.bar.value == 1000
     code = html.unescape(re.search(r"<pre[^>]*>(.*)</pre>", panel.code.value, re.DOTALL)[1])
@@ -821,7 +909,7 @@ def test_a_file_that_is_chosen_again_is_read_again(explorer, tmp_path):
     assert "variables: c" in settled(explorer).columns.value
 
 
-@pytest.mark.parametrize("source", ["random ones", "all up to a size"])
+@pytest.mark.parametrize("source", ["random ones", "the smallest ones"])
 def test_reading_can_be_stopped(source):
     panel, stop = PopulationPanel(lambda text, params: None), threading.Event()
     panel.source.value, panel.size.value = source, 2000

@@ -159,7 +159,7 @@ def look_at_every_side(page):
 
 def choose_from_the_population(page):
     open_tab(page, "Population")
-    rows = page.locator(".exprkit-rows select")
+    rows = page.locator(".exprkit-rows select:visible")
     rows.locator("option").nth(2).wait_for(state="attached")
     text = rows.locator("option").nth(2).inner_text().replace("\u00a0", " ").split(": ", 1)[1].split("  ")[0]
     rows.select_option(index=2)
@@ -170,6 +170,30 @@ def choose_from_the_population(page):
     assert page.locator(".widget-tab span[title]").count() >= 2, "the front says what its marks are"
     page.locator(".jupyter-button", has_text="Fit all").click()
     page.get_by_text("fitting: done after").wait_for()
+
+
+def search(page):
+    open_tab(page, "Search")
+    page.locator(".widget-tab input[type=number]:visible").first.fill("300")
+    page.keyboard.press("Enter")
+    page.locator(".widget-tab .jupyter-button:visible", has_text="Search").click()
+    rows = page.locator(".exprkit-rows select:visible")
+    rows.locator("option").nth(2).wait_for(state="attached")  # the front grows while it is looked for
+    page.locator(".jupyter-button", has_text="Stop").click()
+    page.get_by_text("searching, in seconds: stopped after").wait_for()
+    rows.select_option(index=1)
+    page.wait_for_function("() => document.querySelector(\"input[placeholder='an expression']\").value.includes('p1')")
+    open_tab(page, "Curve")
+    page.get_by_text("R2").locator("visible=true").wait_for()
+    assert float(page.locator("tr:visible", has_text="R2").inner_text().split()[-1]) > 0.3
+
+
+def titles_of_tabs_are_whole(page):
+    for width in (1500, 640):
+        page.set_viewport_size({"width": width, "height": 1150})
+        for title in page.locator(".exprkit-tabs .lm-TabBar-tabLabel").all():
+            assert title.evaluate("label => label.scrollWidth <= label.clientWidth + 1"), (width, title.inner_text())
+    page.set_viewport_size({"width": 1500, "height": 1150})
 
 
 def race(page):
@@ -194,6 +218,8 @@ def test_a_user_s_way_through_the_explorer(tmp_path):
         look_at_every_side(page)
         choose_from_the_population(page)
         picture(page, tmp_path / "population.png")
+        search(page)
+        titles_of_tabs_are_whole(page)
         race(page)
         picture(page, tmp_path / "race.png")
         assert not complaints, complaints

@@ -116,10 +116,10 @@ def test_what_does_not_depend_on_a_parameter_has_no_part_in_its_derivative(engin
 @pytest.mark.parametrize("precision", ["ieee", "fast"])
 def test_what_has_no_slope_has_none_in_anything(engine_of, precision):
     flat = "floor(p1)", "floor(p1 * x1)", "cond(p1 * x1, x1)", "cond(p1, x1)", "greater(p1 * x1, x2)", "less(x2, p1)"
-    pop, X = ek.parse([f"gamma({text}) + p2" for text in flat]), np.array([[2.0, 1.0], [1.5, 1.0]])
+    pop, X = ek.parse([f"digamma({text}) + p2" for text in flat]), np.array([[2.0, 1.0], [1.5, 1.0]])
     J = np.empty((1, len(flat), 2, 2))
     engine_of(pop, X, precision).jacobian(np.full((1, len(flat), 2), 1.5), J)
-    assert (J[..., 0] == 0).all() and (J[..., 1] == 1).all(), "gamma itself has no derivative in the table"
+    assert (J[..., 0] == 0).all() and (J[..., 1] == 1).all(), "digamma itself has no derivative in the table"
 
 
 @needs_compiler
@@ -183,7 +183,7 @@ def test_restarts_in_parts_give_the_same(engine_of, monkeypatch):
 
 @needs_compiler
 def test_how_fits_end(engine_of):
-    pop = ek.parse(["p1 +", "x1 * 2", "gamma(p1) + x1", "p1 * x1", "p1 + x1"], errors="mask")
+    pop = ek.parse(["p1 +", "x1 * 2", "digamma(p1) + x1", "p1 * x1", "p1 + x1"], errors="mask")
     X = data(12)
     fit = engine_of(pop, X).fit(np.ones((1, 5, 1)), X[:, 0] * 3, None, Options())
     wanted = [objective.INVALID, objective.NO_PARAMETERS, objective.NO_DERIVATIVE]
@@ -230,7 +230,7 @@ def test_derivatives_are_written_by_the_table_s_own_formulas():
         "quotient(T(1.0), b)", "strong_fast_quotient((-y), b)",
     )  # fmt: skip
     assert dual_opcodes.derivatives(ops.BY_NAME["cos"], "ieee") == ("-(sin(a))",)
-    assert "nan" in dual_opcodes.derivatives(ops.BY_NAME["gamma"], "ieee")[0]
+    assert "nan" in dual_opcodes.derivatives(ops.BY_NAME["digamma"], "ieee")[0]
     whole = dual_opcodes.derivatives(ops.BY_NAME["pow_whole"], "fast")[0]
     assert "whole_power" in whole and "fast_pow" not in whole, "a negative base has whole powers"
 

@@ -7,7 +7,6 @@ can show (lanes, shared memory, the hardware's functions) is in test_cuda.py.
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,10 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import exprkit as ek
+from exprkit.backends.cases.cards import CARDS
+from exprkit.backends.cases.interpreter import Decision, VariantSet
 from exprkit.backends.gpu import launch, layout, opcodes
 from exprkit.backends.gpu.bytecode import Bytecode, accumulate
 from exprkit.backends.gpu.layout import ACTION, FROM_SLOT, SPILL
-from exprkit.backends.gpu.schedule import VECTORS, Chunking, Sizes, plan, shapes, too_large
+from exprkit.backends.gpu.schedule import VECTORS, Chunking, Sizes, plan
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.precision import precision
 from exprkit.backends.reference import engine as definition
@@ -445,41 +446,34 @@ def test_rows_that_begin_anywhere_in_a_line_of_memory(device, n_points, points):
     assert_agrees(pop, X, params, out)
 
 
-def test_shapes_fit_and_waste_little():
-    device = SimpleNamespace(multiprocessors=132, shared_per_block=232448, shared_per_multiprocessor=233472, lanes=32)
-    for n_points, n_columns in ((1, 3), (362, 12), (10_860, 12), (10_860, 100), (10**6, 1000)):
-        best = shapes(Sizes(n_points, 9880, n_columns, 3), device, itemsize=4, fast=True)[0]
-        assert best.shared_bytes(n_columns, 3, 2, True) <= device.shared_per_block
-        if n_points > 1000:
-            assert -(-n_points // best.tile) * best.tile < 1.1 * n_points
-    assert not best.columns_shared
-
-
-CARDS = {"sm_75": 64 << 10, "sm_86": 99 << 10, "sm_90": 227 << 10}
-
-
 @pytest.mark.parametrize("card", CARDS)
 @pytest.mark.parametrize("itemsize", [4, 8])
 @given(
     block=st.integers(1, 32), vectors=st.sampled_from(VECTORS), n_columns=st.integers(0, 60), n_slots=st.integers(0, 8)
 )  # fmt: skip
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_options_that_fit_no_variant_name_the_nearest_that_do(card, itemsize, block, vectors, n_columns, n_slots):
-    device = SimpleNamespace(
-        multiprocessors=40, shared_per_block=CARDS[card], shared_per_multiprocessor=CARDS[card] + 1024, lanes=32
-    )
-    sizes, width = Sizes(10_860, 100, n_columns, n_slots), 16 // itemsize
-    if shapes(sizes, device, itemsize, True, 32 * block, vectors):
+    sizes, width, limits = Sizes(10_860, 100, n_columns, n_slots), 16 // itemsize, CARDS[card].limits
+
+    def chosen(block, vectors):
+        return Decision(limits, VariantSet(itemsize, True, block=block, vectors=vectors))(sizes)
+
+    try:
+        shape = chosen(32 * block, vectors)
+    except ArgumentError as error:
+        text = str(error)
+    else:
+        assert (shape.block, shape.vectors) == (32 * block, vectors)
         return
-    text = str(too_large(sizes, device, itemsize, 32 * block, vectors))
     assert f"block_size={32 * block}, points_per_thread={width * vectors} needs" in text
-    assert f"the device has {CARDS[card] >> 10}: take " in text
-    remedies = dict(re.findall(r"(\w+)=(\d+)", text.split(": take ")[1]))
-    assert remedies or text.endswith("neither option")
+    assert f"the device has {limits.shared_per_block >> 10}: take " in text
+    assert re.search(rf"\([\d,]+ <= {limits.shared_per_block:,} = Z_B is refused\)", text)
+    remedies = dict(re.findall(r"(block_size|points_per_thread)=(\d+)", text.split(": take ")[1]))
+    assert remedies or "neither option" in text
     for name, value in remedies.items():
         block_then = int(value) if name == "block_size" else 32 * block
         vectors_then = int(value) // width if name == "points_per_thread" else vectors
-        assert shapes(sizes, device, itemsize, True, block_then, vectors_then)
+        assert chosen(block_then, vectors_then)
 
 
 def test_options_that_fit_nothing_are_told_before_any_work(device, monkeypatch):

@@ -220,6 +220,15 @@ def test_comparison_notebook_draws_the_thesis_s_figures_and_concludes(tmp_path):
     assert conclusions.page(recorded) in markdown
 
 
+def test_cases_notebook_shows_the_tree_a_card_s_path_and_the_regions(tmp_path):
+    arguments = "-p", "device", "sm_75", "-p", "n_exprs", "100", "-y", "{table_points: [362]}"
+    done = papermill(ROOT / "notebooks" / "cases.ipynb", tmp_path, *arguments)
+    assert done.returncode == 0, done.stderr[-3000:]
+    printed, _, n_figures = shown_by(tmp_path / "out.ipynb")
+    assert "= Z_B" in printed and "else, fewer vectors:" in printed and "lines of CUDA C" in printed
+    assert n_figures == 1 and "362 points on sm_75" in printed
+
+
 def test_tuning_notebook_tunes_what_there_is_and_shows_what_is_recorded(tmp_path):
     done = papermill(
         ROOT / "notebooks" / "tuning.ipynb", tmp_path, "-p", "backend", "cpu", "-p", "n_exprs", "50", "-p", "n_points",
@@ -295,6 +304,29 @@ def test_search_notebook_goes_from_a_csv_to_a_figure(tmp_path):
     assert "a formula is exact" in printed and "test 1.000000" in printed and n_figures == 1
     equations = pd.read_csv(tmp_path / "results" / "search.csv")
     assert equations["equation"].iloc[-1] == "0.235 * rho * sqr(speed)"
+
+
+def test_search_notebook_takes_tables_as_they_are(tmp_path):
+    random = np.random.default_rng(0)
+    table = pd.DataFrame(random.uniform(1, 3, (90, 2)), columns=["Flow (m³/s)", "50% $"])
+    table["is rough?"] = random.random(90) < 0.5
+    table["pipe"], table["note"] = "steel", np.nan
+    table["Δp [Pa]"] = 2 * table["Flow (m³/s)"] ** 2 / table["50% $"] + table["is rough?"]
+    table.loc[[3, 40], "50% $"], table.loc[7, "Δp [Pa]"] = np.nan, np.nan
+    table.to_csv(tmp_path / "my.csv", sep=";")
+    notebook = ROOT / "notebooks" / "search.ipynb"
+    arguments = ["-p", "path", "my.csv", "-p", "target", "Δp [Pa]", "-p", "pool_size", "2000", "-p", "timeout", "30"]
+    done = papermill(notebook, tmp_path, *arguments)
+    assert done.returncode == 0, done.stderr[-3000:]
+    printed, _, n_figures = shown_by(tmp_path / "out.ipynb")
+    assert "test 1.000000" in printed and n_figures == 1
+    for told in ("3 of 90 rows, which lack a value", "'pipe' holds something else than numbers",
+                 "'Unnamed: 0', a row number",
+                 "'note' lacks 90 of 90 values", "columns: Flow (m³/s), 50% $, is rough?"):  # fmt: skip
+        assert told in printed
+    assert "Flow" in (tmp_path / "results" / "search.tex").read_text(encoding="utf-8")
+    done = papermill(notebook, tmp_path, *("Δp [Pal]" if one == "Δp [Pa]" else one for one in arguments))
+    assert done.returncode != 0 and "did you mean 'Δp [Pa]'?" in done.stderr
 
 
 def test_generations_notebook_breeds_on_the_cpu(tmp_path):

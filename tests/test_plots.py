@@ -568,7 +568,7 @@ def test_figures_are_written_from_a_folder_of_results(tmp_path):
 
 
 def test_the_committed_figures_are_of_the_committed_results(root):
-    drawings = figures.drawings(figures.read_results(root / "data" / "results"))
+    drawings = figures.everything(figures.read_results(root / "data" / "results"))
     named = {drawing.name for drawing in drawings}
     assert named == {path.stem for path in (root / "figures").glob("*.svg")}, "run: make figures"
     text = (root / "figures" / "README.md").read_text(encoding="utf-8")

@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 
 import exprkit as ek
+from exprkit.backends.cases import bundles
+from exprkit.backends.cases.bundles import CodeShape, shape_of
 from exprkit.backends.gpu import device
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler import assembler, operator_ptx, program
 from exprkit.backends.transpiler import engine as transpiler
 from exprkit.backends.transpiler.bundles import BundleLimits, fuse, modules
-from exprkit.backends.transpiler.program import CodeShape, Transpiled, parts, shape_of
+from exprkit.backends.transpiler.program import Transpiled, parts
 from exprkit.backends.transpiler.structures import MOST_COLUMNS, find_structures, to_compile
 from exprkit.backends.transpiler.templates import ABSOLUTE, SQUARE, SUM, VALUES
 from exprkit.errors import ArgumentError, BackendError, DataError
@@ -410,7 +412,7 @@ def test_small_and_large_structures_are_summed_together(options, monkeypatch):
     import test_ptx_modules
 
     texts = ["x1 + p1", "x1*x2 - " + " - ".join(f"(x1 + {k}) * (x2 - {k})" for k in range(1, 6))]
-    monkeypatch.setattr(program, "FEW", 100)
+    monkeypatch.setattr(bundles, "FEW", 100)
     monkeypatch.setattr(transpiler, "SUM_TURNS", 2)
     n_points = 1_050
     random = np.random.default_rng(3)

@@ -240,7 +240,7 @@ def test_figures_are_drawn(found):
 def test_results_are_kept_in_files(found, tmp_path):
     found.save(tmp_path / "found.npz")
     again = ek.SearchResult.load(tmp_path / "found.npz")
-    assert same(found, again) and repr(again) == repr(found)
+    assert same(found, again) and same(found, ek.load(tmp_path / "found.npz")) and repr(again) == repr(found)
     found.to_csv(tmp_path / "found.csv")
     assert pd.read_csv(tmp_path / "found.csv")["text"].tolist() == found.texts()
     (tmp_path / "bad.npz").write_bytes(b"PK")

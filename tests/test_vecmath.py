@@ -24,6 +24,7 @@ from exprkit.runtime import disk_cache
 
 LEVELS = ["baseline", "avx2", "avx512"]
 POINTER = ctypes.c_void_p
+BESIDE_ZEROS = {"digamma": 3e-15}  # the absolute error that is allowed of negative operands
 AWKWARD = [
     0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 7.0, -2.5, 1 / 3, 0.75, 1.5, 1e-8, -1e-8, 1e5, 1.1e5, -1e20,
     16777216.0, 33554433.0, 4503599627370497.0, math.inf, -math.inf, math.nan,
@@ -174,7 +175,10 @@ def assert_right(row, y, limit, a, b):
     """Every finite result within the limit of the exact value."""
     for x, z, found in zip(a.tolist(), b.tolist(), y, strict=True):
         if np.isfinite(found):
-            error = true_error(found, exact(row.name, *(x, z)[: row.arity]))
+            wanted = exact(row.name, *(x, z)[: row.arity])
+            if x < 0 and abs(wanted - found) <= BESIDE_ZEROS.get(row.name, 0) * max(1, abs(found)):
+                continue
+            error = true_error(found, wanted)
             assert error <= limit, f"{row.name}: {error:.4g} ulp: {found!r} for {x!r}, {z!r}"
 
 

@@ -34,6 +34,7 @@ from exprkit.backends.transpiler.structures import FEWER, MANY
 from exprkit.errors import number_of
 from exprkit.expressions import checks
 from exprkit.expressions.population import Population
+from exprkit.operators import defined
 from exprkit.runtime import disk_cache, machine
 from exprkit.text.tokens import VARIABLE
 
@@ -282,6 +283,9 @@ def choose(
         if pop is not None and state.available and costs(name).code[work.fast]:
             work = counted(work, pop)
         obstacle = _obstacle(name, state, work, options, settings)
+        if costs(name).on_device and pop is not None and defined.functions() and not obstacle:
+            lacking = defined.without_cuda(pop.user_operators())
+            obstacle = f"operator {lacking[0]!r} is defined without CUDA text" if lacking else ""
         own = costs(name)
         seconds = estimate(work, own, device() if own.on_device and not own.own else None) if state.available else None
         rows.append(Candidate(name, seconds, obstacle))

@@ -25,7 +25,7 @@ Arrays on the backend's device stay there, and results go back as the kind of ar
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -35,12 +35,25 @@ from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.device_programs.population import on_host as on_host_population
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as precision_of
+from exprkit.distributed.engine import backend_of
+from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole_number
 from exprkit.evaluate import inputs, tables
-from exprkit.evaluate.losses import LOSSES, OwnLoss, is_own, slope_of, spread
-from exprkit.evaluate.options import check_flag, check_number, check_offered, check_options, for_backend
+from exprkit.evaluate.gaps import Gaps
+from exprkit.evaluate.losses import DIFFERENTIATED, LOSSES, OwnLoss, is_own, slope_of, spread, sums_of
+from exprkit.evaluate.options import (
+    check_flag,
+    check_number,
+    check_offered,
+    check_options,
+    check_runs,
+    check_slopes,
+    for_backend,
+)  # fmt: skip
 from exprkit.evaluate.trace import Trace, parts_of
+from exprkit.evaluate.tune import tune
 from exprkit.expressions.population import Population
+from exprkit.operators import defined
 from exprkit.runtime.machine import available_memory
 
 DTYPES = ("float32", "float64")
@@ -76,6 +89,9 @@ class Evaluator:
         CPU threads; by default all that this process may use.
     n_steps : int
         How many evaluations are expected; ``"auto"`` weighs them against what setting up takes.
+    devices, client : int, list of int or "all"; dask.distributed.Client or str; optional
+        So many GPUs of this host, or these (without one, shares of its cores), or a cluster's workers: the population
+        is cut into slices, with the bits of one device (``distributed.workers``).
     **options
         What the backend offers besides: see its ``Engine`` (``exprkit.backends.interpreter.engine`` has
         ``block_size``, ``points_per_thread``, ``reduction`` and ``dispatch``).
@@ -108,6 +124,8 @@ class Evaluator:
         dtype: Any = "float32",
         threads: int | None = None,
         n_steps: int = 1,
+        devices: Any = None,
+        client: Any = None,
         **options: Any,
     ) -> None:
         X = tables.table_of(X)
@@ -118,13 +136,17 @@ class Evaluator:
         self.threads = None if threads is None else check_number("threads", threads, MOST_THREADS)
         self.n_steps = check_number("n_steps", n_steps)
         check_options(options, Evaluator)
+        self._workers = workers = workers_of(devices, client)
         if isinstance(pop, DevicePopulation) and backend == "auto":
             backend = "cuda"
         auto = isinstance(backend, str) and backend == "auto"
+        if auto and workers and not workers.devices:
+            backend, auto = workers.best(), False
         self._choices = self._choose(X, settings, tuple(options)) if auto else {}
         self.backend = self._choices["values"].name if auto else backend
-        implementation = load(self.backend)
-        self._check_place(pop)
+        implementation = load(self.backend) if workers is None else backend_of(workers, self.backend)
+        self._check_runs = functools.partial(check_runs, name=self.backend, sliced=workers is not None)
+        self._check_runs(pop)
         check_offered(self.backend, options, implementation.options)
         self.adopt = implementation.adopt
         self.X, self._give_back, self._column_name, self._unusable = inputs.data_matrix(X, pop, self.dtype, self.adopt)
@@ -132,16 +154,18 @@ class Evaluator:
         self._empty = None if isinstance(self.X, np.ndarray) else implementation.empty
         self._empty_on_host = None if implementation.empty is None else implementation.empty_on_host
         self._last_shape: tuple[int, ...] = ()
-        self._settings, self._options = settings, options
+        self._settings, self._options = settings, {"client": workers, **options}
         self._own_loss: OwnLoss | None = None  # the loss of the user's own that was asked for last
         self._checked_y: Any = None  # the y whose rounding was checked last
         self._complete_y: Any = None  # the y that was looked through last for what is missing, on a device
         compiler = for_backend(settings, self.backend, implementation.takes_settings)
         self._make_engine = lambda pop: implementation.engine(
-            _written_out(pop), self.X, precision=compiler, dtype=self.dtype, threads=self.threads, **options
+            inputs.written_out(pop), self.X, precision=compiler, dtype=self.dtype, threads=self.threads, **options
         )
+        self._n_operators = defined.count()  # an engine knows those that there were
         self.engine = self._make_engine(pop)
-        self._make_other = lambda pop, name: Evaluator(pop, self.X, name, precision, dtype, threads, n_steps, **options)
+        own = precision, dtype, threads, n_steps
+        self._make_other = lambda pop, name: Evaluator(pop, self.X, name, *own, **self._options)
         self._other: Evaluator | None = None
 
     def _for_sums(self) -> Evaluator:
@@ -170,20 +194,16 @@ class Evaluator:
             stays as it was, as with every other error.
         """
         new = inputs.successor(pop, self.pop, self.X.shape, self._unusable)
-        self._check_place(new)
+        self._check_runs(new)
         other, self._other = self._other, None
         if other is not None:
             other.update(new)
-        if not self.engine.update(_written_out(new)):
+        known, self._n_operators = self._n_operators, defined.count()
+        if known != self._n_operators or not self.engine.update(inputs.written_out(new)):
             self.engine = self._make_engine(new)
         self.pop, self._other = new, other
-        if self._X_gaps:  # it may use other columns
+        if self._gaps.columns:  # it may use other columns
             self._complete_y = None
-
-    def _check_place(self, pop: Population | DevicePopulation) -> None:
-        """An error for a population on a device that the backend does not work on."""
-        if isinstance(pop, DevicePopulation) and not load(self.backend).takes_device_populations:
-            raise BackendError(f"{self.backend!r} takes populations of the host: pop.to_host(), or backend='cuda'")
 
     def evaluate(self, params: Any = None, out: Any = None, count_nonfinite: bool = False) -> Any:
         """Every expression at every data point.
@@ -242,9 +262,10 @@ class Evaluator:
             As for ``evaluate``; None where no expression has parameters.
         y : array, (n_points,)
             The target.
-        kind : {"sse", "mse", "rmse", "mae", "sae", "sum", "r2"} or a loss of your own
+        kind : {"sse", "mse", "rmse", "mae", "sae", "sum", "r2", "max", "correlation"} or a loss of your own
             Sum or mean of squared errors, root of the mean square; mean or sum of absolute errors; sum of f - y;
-            share of y's variance that is explained.  Or an expression over f, y, w (the weights) and ``columns``, whose
+            share of y's variance that is explained; largest absolute error; Pearson's correlation with y (nan for an
+            expression that does not vary).  Or an expression over f, y, w (the weights) and ``columns``, whose
             values are summed over the points: ``"huber(f - y, 0.5) * w"``, ``"((sqrt(f) - y) / s)^2 / 2"``,
             ``"lessequal(abs(f - y), 0.1)"``.  Beside the operators it may name ``huber(r, d)``, ``pinball(y - f, q)``
             (of the quantile q) and ``logcosh(r)``.  Weights that it does not name multiply it.
@@ -280,6 +301,11 @@ class Evaluator:
         if (ev := self._for_sums()) is not self:
             return ev.loss(params, y, kind, weights, count_nonfinite, out, columns=columns, link=link)
         if is_own(kind, columns, link):
+            if out is None and not count_nonfinite:
+                known = self._own(kind, y, weights, columns, link)
+                if (sums := known.sums(self, params)) is not None:
+                    self._check_complete(sums, y, known.target, known.points.w)
+                    return self._give_back(sums)
             other, *goal = self._composed(kind, y, weights, columns, link)
             found = other.loss(params, goal[0], goal[1], goal[2], count_nonfinite, out)
             if other is self or out is not None:
@@ -291,15 +317,9 @@ class Evaluator:
         shape = (*lead, len(self.pop))
         place = None if out is None else inputs.result_array(out, shape, np.dtype(np.float64), self.adopt)
         counts = self._zero_counts(sets) if count_nonfinite else None
-        engine: Any = self.engine
-        if counts is not None and engine.counts_losses:
-            sums = engine.loss_sums(sets, target, w, summed, counts)
-        else:
-            sums = engine.loss_sums(sets, target, w, summed)
+        sums = sums_of(self, sets, target, w, summed, counts)
         if counts is None:
             self._check_complete(sums, y, target, w)
-        elif not engine.counts_losses:
-            self._count(sets, w, counts)
         with np.errstate(divide="ignore", invalid="ignore"):
             total = spread(target, w) if kind == "r2" else self._total(w)
             made = finish(sums, total).reshape(shape)
@@ -312,20 +332,18 @@ class Evaluator:
         """Room for how many nan and how many inf every expression makes."""
         return np.zeros((len(sets), len(self.pop), 2), np.int64)
 
-    def _count(self, sets: Any, w: Any, counts: np.ndarray) -> None:
-        """How many nan and inf every expression gives where ``w`` is not 0; of some expressions at a time."""
+    def in_parts(self, sets: Any) -> Iterator[tuple[int, slice, Any]]:
+        """The values of some expressions at a time: the parameter set's number, which they are, (n, n_points)."""
         rows = max(1, COUNTED_BYTES // max(self.n_points * self.dtype.itemsize, 1))
         everything = on_host_population(self.pop)
         for start in range(0, len(everything), rows):
             part = slice(start, start + rows)
             pop = everything[part]
             engine, shape = self._make_engine(pop), (1, len(pop), self.n_points)
-            for one_set, counts_of_set in zip(sets, counts, strict=True):
+            for k, one_set in enumerate(sets):
                 values = inputs.result_array(None, shape, self.dtype, self.adopt, self._empty)
                 engine.evaluate(np.ascontiguousarray(one_set[None, part, : pop.max_params]), values)
-                counted = values[0] if w is None else values[0][:, w != 0]
-                for k, mask in enumerate((counted != counted, abs(counted) == np.inf)):
-                    counts_of_set[part, k] = inputs.on_host(mask.sum(-1))
+                yield k, part, values[0]
 
     def jacobian(self, params: Any = None, out: Any = None) -> Any:
         """The derivatives of every expression by its parameters, at every data point.
@@ -342,7 +360,7 @@ class Evaluator:
         -------
         array of dtype, (n_exprs, n_points, max_params) or (n_sets, n_exprs, n_points, max_params)
             0 where an expression has fewer parameters; nan for expressions that are not ``pop.valid``
-            and for parameters inside an operator without a derivative (``gamma``).
+            and for parameters inside an operator without a derivative (``digamma``).
 
         Raises
         ------
@@ -365,7 +383,7 @@ class Evaluator:
         Parameters
         ----------
         params, y, kind, weights, columns, link
-            As for ``loss``.
+            As for ``loss``, but for "max" and "correlation".
 
         Returns
         -------
@@ -389,7 +407,7 @@ class Evaluator:
             other, *goal = self._composed(kind, y, weights, columns, link)
             found = other.loss_and_grad(params, goal[0], goal[1], goal[2])
             return found if other is self else (self._give_back(found[0]), self._give_back(found[1]))
-        summed, finish = LOSSES[one_of("kind", kind, tuple(LOSSES), DataError)]
+        summed, finish = LOSSES[one_of("kind", kind, DIFFERENTIATED, DataError)]
         sets, lead, target, w = self._against(params, y, weights)
         sums, gradient = compute(sets, target, w, summed)
         self._check_complete(sums, y, target, w)
@@ -461,8 +479,7 @@ class Evaluator:
         return self._compiled("makes no code of an expression").sass(number)
 
     def _number(self, i: int) -> int:
-        number = whole_number(i)
-        if number is None or not 0 <= number < len(self.pop):
+        if (number := whole_number(i)) is None or not 0 <= number < len(self.pop):
             raise ArgumentError(f"there is no expression {brief(i)}: they are numbered 0 to {len(self.pop) - 1}")
         return number
 
@@ -476,6 +493,7 @@ class Evaluator:
         """
         if not isinstance(self.engine, contract.Differentiable):
             raise BackendError(f"backend {self.backend!r} makes no derivatives; backend='cpu' does")
+        check_slopes(self.pop, self.backend)
         return self.engine
 
     def _compiled(self, otherwise: str) -> contract.Compiling:
@@ -513,18 +531,22 @@ class Evaluator:
 
     def _composed(self, kind: str, y: Any, weights: Any, columns: Any, link: Any) -> tuple[Evaluator, Any, str, Any]:
         """What makes a loss of the user's own of plain sums: an evaluator, its target, kind and weights."""
+        known = self._own(kind, y, weights, columns, link)
+        return known.evaluator(self), known.target, known.kind, known.weights
+
+    def _own(self, kind: str, y: Any, weights: Any, columns: Any, link: Any) -> OwnLoss:
+        """A loss of the user's own at these points."""
         points = inputs.loss_points(y, weights, columns, self.n_points, self.adopt)
         known = self._own_loss
         if known is None or not known.is_for(kind, link, points):
             known = self._own_loss = OwnLoss.make(self.X, kind, link, points)
-        return known.evaluator(self), known.target, known.kind, known.weights
+        return known
 
     def beside(self, pop: Population, columns: list[np.ndarray]) -> Evaluator:
         """An evaluator of other expressions with the same settings, on the same data and more columns."""
         X = inputs.with_columns(self.X, columns, self.dtype)
-        return Evaluator(
-            pop, X, self.backend, self._settings, self.dtype, self.threads, self.n_steps, **self._options
-        )  # fmt: skip
+        own = self._settings, self.dtype, self.threads, self.n_steps
+        return Evaluator(pop, X, self.backend, *own, **self._options)
 
     def _total(self, w: Any) -> Any:
         """The sum of the weights; on the device, where weights and losses lie there, so that nobody waits for it."""
@@ -538,7 +560,7 @@ class Evaluator:
         for it, so of the same ``y`` of the user's there it is asked once for all populations.
         """
         on_host = isinstance(target, np.ndarray)
-        if not (self._X_gaps or np.isnan(target).any()) if on_host else y is self._complete_y:
+        if not (self._gaps.columns or np.isnan(target).any()) if on_host else y is self._complete_y:
             return
         self._complete_y = None if on_host else y
         if bool(np.isnan(sums).any()):
@@ -546,22 +568,11 @@ class Evaluator:
 
     def check_complete(self, y: Any, w: Any) -> None:
         """An error if ``y`` or a column that the population uses is nan at a point that counts."""
-        gaps = [("y", inputs.on_host(missing))] if bool((missing := np.isnan(y)).any()) else []
-        used = tables.used_columns(on_host_population(self.pop)) if self._X_gaps else ()
-        gaps += [(f"column {self._column_name(i)} of X", self._X_gaps[i]) for i in used if i in self._X_gaps]
-        for what, missing in gaps:
-            n = int(np.sum(missing if w is None else missing & inputs.on_host(w > 0)))
-            if n:
-                raise DataError(
-                    f"{what} lacks {n:,} of {number_of(self.n_points, 'value')}: drop or fill those rows, "
-                    "or give them weight 0"
-                )
+        self._gaps.check(y, w, on_host_population(self.pop))
 
     @functools.cached_property
-    def _X_gaps(self) -> dict[int, np.ndarray]:
-        """The columns of X that are not complete, with the points where they are nan."""
-        gaps = ((i, np.isnan(self.X[:, i])) for i in range(self.X.shape[1] if bool(np.isnan(self.X).any()) else 0))
-        return {i: inputs.on_host(gap) for i, gap in gaps if bool(gap.any())}
+    def _gaps(self) -> Gaps:
+        return Gaps(self.X, self._column_name)
 
     def trace(self, i: int, point: int, params: Any = None) -> Trace:
         """How expression ``i`` comes to its value at a data point: every part's value, and which is the first nan.
@@ -591,19 +602,23 @@ class Evaluator:
         if len(sets) != 1:
             raise DataError(f"params must be one set to trace with, not {len(sets)}")
         parts = parts_of(on_host_population(self.pop), number)
-        ev = Evaluator(parts, self.X[place : place + 1], self.backend, self.precision, self.dtype, self.threads)
+        backend = "cpu" if self._workers else self.backend
+        ev = Evaluator(parts, self.X[place : place + 1], backend, self.precision, self.dtype, self.threads)
         values = ev.evaluate(np.repeat(sets[:1, number, : parts.max_params], len(parts), axis=0))
         return Trace(parts.texts(), inputs.on_host(values)[:, 0])
 
     def explain(self) -> str:
         """Which backend runs, on what and how, and what each is estimated to take (``backends.cost_model``)."""
-        head = f"{self.backend}: {status(self.backend).detail}; precision {self.precision}, {self.dtype}"
+        detail = number_of(len(self._workers.facts), "worker") if self._workers else status(self.backend).detail
+        head = f"{self.backend}: {detail}; precision {self.precision}, {self.dtype}"
         choices = list(self._choices.values()) or [self._as_asked()]
         if len({choice.table() for choice in choices}) > 1 and choices[0].name != choices[-1].name:
             head += f"; losses on {choices[-1].name!r}, since no matrix goes to the host for them"
         else:
             choices = choices[:1]
         return "\n".join([head, *(f"  {line}" for line in self.engine.decisions()), *(one.table() for one in choices)])
+
+    tune = tune
 
     def _as_asked(self) -> cost_model.Choice:
         work = self._work(self.n_points, self._empty is not None, values=True)
@@ -632,8 +647,3 @@ class Evaluator:
             f"Evaluator({len(self.pop)} expressions x {self.n_points} points, backend={self.backend!r}, "
             f"precision={self.precision!r}, dtype={self.dtype.name!r})"
         )
-
-
-def _written_out(pop: Population | DevicePopulation) -> Population | DevicePopulation:
-    """The population as an engine takes it: without operators of the user's own, which devices do not hold."""
-    return pop.expanded() if isinstance(pop, Population) else pop

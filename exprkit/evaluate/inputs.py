@@ -49,6 +49,11 @@ def population(pop: Any, X: Any = None) -> Population | DevicePopulation:
     return pop
 
 
+def written_out(pop: Population | DevicePopulation) -> Population | DevicePopulation:
+    """The population as an engine takes it: without operators of the user's own, which devices do not hold."""
+    return pop.expanded() if isinstance(pop, Population) else pop
+
+
 def weights_vector(
     weights: Any, n_points: int, dtype: np.dtype, adopt: Adopt = no_device, own: bool = False
 ) -> Any | None:
@@ -95,14 +100,14 @@ def loss_points(y: Any, weights: Any, columns: Any, n_points: int, adopt: Adopt 
 
 def beside_data(vector: np.ndarray, X: Any) -> Any:
     """A number a data point where the data lies; on a device in X's type."""
-    return vector if isinstance(X, np.ndarray) else _library(X).asarray(vector.astype(X.dtype))
+    return vector if isinstance(X, np.ndarray) else library_of(X).asarray(vector.astype(X.dtype))
 
 
 def with_columns(X: Any, columns: list[np.ndarray], dtype: np.dtype) -> Any:
     """X with more columns behind its own, where it lies."""
     if not columns:
         return X
-    library = _library(X)
+    library = library_of(X)
     return library.column_stack([X, *(library.asarray(column.astype(dtype)) for column in columns)])
 
 
@@ -376,7 +381,7 @@ def _as_array(
     if array is None:
         array, give_back = _as_numpy(name, values, gaps)
     else:
-        give_back = _same if array is values else _library(values).from_dlpack
+        give_back = _same if array is values else library_of(values).from_dlpack
         if array.dtype.kind not in "fiub":
             raise DataError(f"{name} must hold real numbers, not {array.dtype}")
     return array, give_back
@@ -392,7 +397,7 @@ def _as_numpy(name: str, values: Any, gaps: bool) -> tuple[np.ndarray, Callable[
 
 
 def _from_dlpack(name: str, values: Any) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:
-    library = _library(values)
+    library = library_of(values)
     values = values.detach() if hasattr(values, "detach") else values
     try:
         return np.from_dlpack(values), library.from_dlpack
@@ -400,7 +405,7 @@ def _from_dlpack(name: str, values: Any) -> tuple[np.ndarray, Callable[[np.ndarr
         raise DataError(f"{name} can't be read from {type(values).__name__} on this device: {error}") from None
 
 
-def _library(values: Any) -> Any:
+def library_of(values: Any) -> Any:
     """The module that an array's class comes from, with its ``from_dlpack``."""
     return importlib.import_module(type(values).__module__.partition(".")[0].replace("jaxlib", "jax.numpy"))
 

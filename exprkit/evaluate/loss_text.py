@@ -44,6 +44,9 @@ MOST_TOKENS = 200  # of a loss: it is walked by recursion
 SUMMED = {objective.SQUARES: "square", objective.ABSOLUTE: "absolute", objective.SUM: "sum"}
 
 
+Tokens = tuple[np.ndarray, np.ndarray]
+
+
 class LossPoints(NamedTuple):
     """What a loss knows of the data points, float64 (n_points,) each, in the host's memory."""
 
@@ -61,6 +64,7 @@ class Composition(NamedTuple):
     delta: float  # of HUBER
     target: np.ndarray  # float64 (n_points,)
     weights: np.ndarray  # float64 (n_points,)
+    n_columns: int = 0  # of X
 
     @property
     def summed(self) -> str:
@@ -155,9 +159,9 @@ def unchanged(points: LossPoints, link: LossText | None, n_columns: int) -> Comp
     weights = np.ones(len(points.y)) if points.w is None else points.w
     formula = None
     if link is not None:
-        tree = _LossTree(link, points)
+        tree = LossTree(link, points)
         formula = tree.formula(tree.root, n_columns)[0]
-    return Composition(formula, [], objective.SQUARES, 1.0, points.y, weights)
+    return Composition(formula, [], objective.SQUARES, 1.0, points.y, weights, n_columns)
 
 
 def same_points(a: LossPoints, b: LossPoints) -> bool:
@@ -169,7 +173,9 @@ def same_points(a: LossPoints, b: LossPoints) -> bool:
     return all(np.array_equal(one, other, equal_nan=True) for one, other in pairs)
 
 
-def compose(loss: LossText, points: LossPoints, n_columns: int, fitting: bool = False) -> Composition:
+def compose(
+    loss: LossText, points: LossPoints, n_columns: int, fitting: bool = False, recognise: bool = True
+) -> Composition:
     """What is to be added up of each expression.
 
     Parameters
@@ -180,19 +186,37 @@ def compose(loss: LossText, points: LossPoints, n_columns: int, fitting: bool = 
         Columns of X, behind which those of the loss stand.
     fitting : bool
         Huber's loss counts as one of the kinds of a fit.
+    recognise : bool
+        Else it is added up as it stands, whatever it is.
     """
     own = np.ones(len(points.y)) if points.w is None else points.w
     counts = np.where(own > 0, 1.0, 0.0) if loss.names(W) else own  # w of a text that does not say where it goes
-    tree = _LossTree(loss, points)
+    tree = LossTree(loss, points)
     with np.errstate(all="ignore"):
-        known = _recognised(tree, counts, n_columns, fitting)
+        known = _recognised(tree, counts, n_columns, fitting) if recognise else None
     if known is not None:
         return known
     formula, columns = tree.formula(tree.root, n_columns)
-    return Composition(formula, columns, objective.SUM, 1.0, np.zeros(len(own)), counts)
+    return Composition(formula, columns, objective.SUM, 1.0, np.zeros(len(own)), counts, n_columns)
 
 
-def _recognised(tree: _LossTree, counts: np.ndarray, n_columns: int, fitting: bool) -> Composition | None:
+def fused(loss: LossText, points: LossPoints) -> tuple[Tokens, np.ndarray, bool]:
+    """The loss as a backend adds it up itself: tokens of f and columns, those, and whether the last is a weight."""
+    own = np.ones(len(points.y)) if points.w is None else points.w
+    known = [points.y, own, *points.columns.values()]
+    variable = loss.kinds == VARIABLE
+    used = [index for index in range(1, len(known) + 1) if np.any(variable & (loss.values == index))]
+    numbered = np.zeros(len(known) + 1, np.uint64)
+    numbered[used] = 1 + np.arange(len(used))
+    values = loss.values.copy()
+    values[variable] = numbered[loss.values[variable]]
+    columns = [known[index - 1] for index in used]
+    if points.w is not None:
+        columns.append(np.where(own > 0, 1.0, 0.0) if loss.names(W) else own)
+    return (loss.kinds, values), np.array(columns or [points.y]), points.w is not None
+
+
+def _recognised(tree: LossTree, counts: np.ndarray, n_columns: int, fitting: bool) -> Composition | None:
     """The loss as squares, absolute errors or Huber's loss, if it is that."""
     scale, node = tree.without_factors(tree.root)
     kind, inner, bend = tree.outermost(node)
@@ -208,7 +232,7 @@ def _recognised(tree: _LossTree, counts: np.ndarray, n_columns: int, fitting: bo
         return None
     formula, columns = (None, []) if tree.is_f(h) else tree.formula(h, n_columns)
     clean = np.where(some, target, 0.0), np.where(some, weights, 0.0)
-    return Composition(formula, columns, kind, float(delta[some][0]) if np.any(some) else 1.0, *clean)
+    return Composition(formula, columns, kind, float(delta[some][0]) if np.any(some) else 1.0, *clean, n_columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,26 +243,33 @@ class OwnGoal:
     loss: LossText | None  # None: the one that is named
     link: LossText | None
     columns: Any
+    prior: bool = False
 
     @classmethod
-    def of(cls, loss: Any, link: Any, columns: Any, known: Iterable[str]) -> OwnGoal | None:
-        """None for a loss that has a name, and no link."""
+    def of(cls, loss: Any, link: Any, columns: Any, known: Iterable[str], prior: bool = False) -> OwnGoal | None:
+        """None for a loss that has a name, and no link and no ``prior``."""
         own = is_loss_text(loss, known)
         if columns is not None and not own:
             raise ArgumentError(f"loss={loss!r} takes no columns; a loss of your own does, an expression over f and y")
-        if not own and link is None:
+        if not own and link is None and not prior:
             return None
         names = () if columns is None else columns
-        return cls(loss, parse_loss(loss, names) if own else None, parse_link(link), columns)
+        return cls(loss, parse_loss(loss, names) if own else None, parse_link(link), columns, prior)
 
     @property
     def words(self) -> str:
-        return self.named if self.link is None else f"{self.named}, link {self.link.text}"
+        words = self.named if self.link is None else f"{self.named}, link {self.link.text}"
+        return f"{words}, prior" if self.prior else words
 
     def composed(self, points: LossPoints, n_columns: int, fitting: bool) -> Composition:
         if self.loss is None:
             return unchanged(points, self.link, n_columns)
         return compose(linked(self.loss, self.link), points, n_columns, fitting)
+
+    def composed_as_sum(self, points: LossPoints, n_columns: int) -> Composition:
+        """A loss of the user's own, as it stands."""
+        assert self.loss is not None
+        return compose(linked(self.loss, self.link), points, n_columns, recognise=False)
 
 
 # ── the loss as a tree ───────────────────────────────────────────────────────────────
@@ -253,7 +284,7 @@ class _Branch(NamedTuple):
     operands: tuple[_Branch, ...]
 
 
-class _LossTree:
+class LossTree:
     """The tokens of a loss, part by part, and what those without f are at every point."""
 
     def __init__(self, loss: LossText, points: LossPoints) -> None:

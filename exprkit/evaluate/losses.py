@@ -18,6 +18,7 @@ import numpy as np
 from exprkit.backends.device_programs.population import on_host as on_host_population
 from exprkit.errors import DataError, one_of
 from exprkit.evaluate import inputs, loss_text
+from exprkit.operators import ops
 
 LOSSES: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     # name: (what is summed over the points, how the sum and the sum of weights make the loss)
@@ -28,9 +29,71 @@ LOSSES: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "sae": ("absolute", lambda sums, weight: sums),
     "sum": ("sum", lambda sums, weight: sums),
     "r2": ("square", lambda sums, spread: 1 - sums / spread),
+    ops.LARGEST: ("largest", lambda largest, weight: largest),
+    "correlation": ("correlation", lambda correlation, weight: correlation),
 }
 MEANS = ("mse", "mae")
 OWN_KINDS = {"square": "sse", "absolute": "sae", "sum": "sum"}  # what a loss of the user's own is added up by
+
+
+def largest(ev: Any, sets: Any, y: Any, w: Any) -> np.ndarray:
+    """The largest absolute error where ``w`` is not 0, float64 (n_sets, n_exprs); of some expressions at a time."""
+    found = np.zeros((len(sets), len(ev.pop)))
+    for k, part, values in ev.in_parts(sets):
+        errors = abs(values - y)
+        errors = errors if w is None else errors[:, w != 0]
+        if errors.shape[1]:
+            found[k, part] = inputs.on_host(errors.max(-1))
+    return found
+
+
+def correlation(ev: Any, sets: Any, y: Any, w: Any) -> Any:
+    """Pearson's correlation, float64 (n_sets, n_exprs), of three sums that every backend has.
+
+    With f - m, where m is y's mean, so that little is lost where f is near y.
+    """
+    own, own_w = inputs.on_host(y).astype(np.float64), None if w is None else inputs.on_host(w).astype(np.float64)
+    own_w = np.ones(len(own)) if own_w is None else own_w
+    own = np.where(own_w > 0, own, 0.0)
+    with np.errstate(all="ignore"):
+        total = own_w.sum()
+        mean = ev.dtype.type(own_w @ own / total)
+        signed = (own_w * (own - mean)).astype(ev.dtype)
+        constant = inputs.beside_data(np.full(len(own), mean, ev.dtype), ev.X)
+        first = ev.engine.loss_sums(sets, constant, w, "sum")
+        second = ev.engine.loss_sums(sets, constant, w, "square")
+        both = ev.engine.loss_sums(sets, constant, inputs.beside_data(signed, ev.X), "sum")
+        varies = second - first * first / total
+        covaries = both - first * (signed.sum(dtype=np.float64) / total)
+        sure = varies > LOST[ev.dtype.name] * second
+        found = covaries / np.sqrt(np.where(sure, varies, np.nan) * spread(y, w))
+        return np.where(np.isnan(found), found, np.clip(found, -1.0, 1.0))
+
+
+MEASURES: dict[str, Callable[..., Any]] = {"largest": largest, "correlation": correlation}  # that are no sum
+DIFFERENTIATED = tuple(kind for kind, (summed, _) in LOSSES.items() if summed not in MEASURES)
+LOST = {"float32": 1e-6, "float64": 1e-14}  # share of a sum of squares that its own rounding may be
+
+
+def sums_of(ev: Any, sets: Any, y: Any, w: Any, summed: str, counts: np.ndarray | None) -> Any:
+    """What a loss is made of, float64 (n_sets, n_exprs); with ``counts`` how many nan and inf there were, too."""
+    if summed in MEASURES:
+        found = MEASURES[summed](ev, sets, y, w)
+    elif counts is not None and ev.engine.counts_losses:
+        return ev.engine.loss_sums(sets, y, w, summed, counts)
+    else:
+        found = ev.engine.loss_sums(sets, y, w, summed)
+    if counts is not None:
+        count(ev, sets, w, counts)
+    return found
+
+
+def count(ev: Any, sets: Any, w: Any, counts: np.ndarray) -> None:
+    """How many nan and inf every expression gives where ``w`` is not 0, into ``counts`` (n_sets, n_exprs, 2)."""
+    for k, part, values in ev.in_parts(sets):
+        counted = values if w is None else values[:, w != 0]
+        for kind, mask in enumerate((counted != counted, abs(counted) == np.inf)):
+            counts[k, part, kind] = inputs.on_host(mask.sum(-1))
 
 
 def is_own(kind: Any, columns: Any, link: Any) -> bool:
@@ -66,14 +129,16 @@ class OwnLoss(NamedTuple):
     target: Any  # on the device, if the data is
     weights: Any
     inner: list[Any]  # the population that the last evaluator was made for, and that evaluator
+    fused: tuple[Any, np.ndarray, bool] | None  # its tokens, what they read, whether that says how much a point counts
 
     @classmethod
     def make(cls, X: Any, kind: str, link: str | None, points: loss_text.LossPoints) -> OwnLoss:
         n_columns = X.shape[1]
-        through = loss_text.parse_link(link)
+        through, fused = loss_text.parse_link(link), None
         if loss_text.is_loss_text(kind, LOSSES):
             loss = loss_text.linked(loss_text.parse_loss(kind, points.columns), through)
             made = loss_text.compose(loss, points, n_columns)
+            fused = None if made.formula is None else loss_text.fused(loss, points)
             named = OWN_KINDS[made.summed]
         else:
             named = one_of("kind", kind, tuple(LOSSES), DataError)
@@ -81,11 +146,20 @@ class OwnLoss(NamedTuple):
                 raise DataError(f"kind={kind!r} takes no columns; a loss of your own does, an expression over f and y")
             made = loss_text.unchanged(points, through, n_columns)
         weights = None if np.all(made.weights == 1) else inputs.beside_data(made.weights, X)
-        return cls((kind, link), points, made, named, inputs.beside_data(made.target, X), weights, [None, None])
+        return cls((kind, link), points, made, named, inputs.beside_data(made.target, X), weights, [None, None], fused)
 
     def is_for(self, kind: str, link: str | None, points: loss_text.LossPoints) -> bool:
         """Whether it is this loss at these points."""
         return self.asked == (kind, link) and loss_text.same_points(self.points, points)
+
+    def sums(self, ev: Any, params: Any) -> Any | None:
+        """What a backend sums of a loss as it stands, if it can, where the expressions would have to be put into it."""
+        if self.fused is None or not hasattr(ev.engine, "text_sums"):
+            return None
+        sets, lead = inputs.parameter_sets(params, ev.pop, ev.dtype, ev.adopt)
+        tokens, columns, counted = self.fused
+        sums = ev.engine.text_sums(sets, tokens, columns, counted)
+        return None if sums is None else sums.reshape(*lead, len(ev.pop))
 
     def evaluator(self, ev: Any) -> Any:
         """What evaluates ``ev``'s expressions as the loss has them."""

@@ -14,13 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.backends import NAMES, offered
+from exprkit.backends import NAMES, load, offered
+from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.precision import Precision
-from exprkit.errors import ArgumentError, DataError, brief, did_you_mean, whole_number
+from exprkit.errors import ArgumentError, BackendError, DataError, brief, did_you_mean, whole_number
+from exprkit.expressions.population import Population
+from exprkit.operators import defined
 
 OTHER_WORDS = {  # what arguments are called in other libraries
     "random_state": "seed", "rng": "seed", "sample_weight": "weights", "p0": "init", "x0": "init", "n_jobs": "threads",
-    "workers": "threads", "max_nfev": "max_iter", "device": "backend",
+    "workers": "threads", "max_nfev": "max_iter", "device": "backend", "verbose": "progress",
 }  # fmt: skip
 
 
@@ -64,3 +67,35 @@ def check_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise DataError(f"{name} must be True or False, not {brief(value)}")
     return bool(value)
+
+
+def check_runs(pop: Population | DevicePopulation, name: str, sliced: bool = False) -> None:
+    """An error for a population that a backend, perhaps on several devices, does not run.
+
+    One of a device, or of functions that it has no text of.
+    """
+    backend = load(name)
+    if isinstance(pop, DevicePopulation):
+        if sliced or not backend.takes_device_populations:
+            mended = "" if sliced else ", or backend='cuda'"
+            raise BackendError(f"{name!r} takes populations of the host: pop.to_host(){mended}")
+    elif backend.takes_settings and defined.functions() and (lacking := defined.without_cuda(_codes(pop))):
+        raise BackendError(
+            f"backend {name!r} has no operator {lacking[0]!r}: it is defined without CUDA text; give it by cuda=, or "
+            "take backend='cpu'"
+        )
+
+
+def check_slopes(pop: Population | DevicePopulation, name: str) -> None:
+    """An error where a backend lacks the text of an operator that stands in a derivative."""
+    if isinstance(pop, Population) and load(name).takes_settings and defined.functions():
+        for lacking in defined.without_cuda_slopes(_codes(pop))[:1]:
+            raise BackendError(
+                f"backend {name!r} makes no derivatives of these expressions: operator {lacking!r}, which stands in "
+                "one, is defined without CUDA text; give it by cuda=, or take backend='cpu'"
+            )
+
+
+def _codes(pop: Population) -> list[int]:
+    """The user's operators that are left where formulas are written out."""
+    return pop.expanded().user_operators()

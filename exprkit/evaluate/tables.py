@@ -24,6 +24,8 @@ from exprkit.expressions.population import Population
 from exprkit.numbers import as_numbers
 from exprkit.text.tokens import VARIABLE
 
+IS = "="  # in the name of a variable that is 1 where a column has a category
+
 
 def is_table(X: Any) -> bool:
     """Whether it has columns with names."""
@@ -88,11 +90,59 @@ def length(table: Any) -> int:
     return len(first) if hasattr(first, "__len__") else 0
 
 
+def names_of_variables(table: Any, pop: Population, others: set[str]) -> list[str]:
+    """What the columns are called that a population without names takes, in their order, but for ``others``."""
+    names = [str(key) for key in (table if isinstance(table, Mapping) else table.columns)]
+    own = [f"x{i + 1}" for i in range(pop.n_vars)]
+    return own if all(name in names for name in own) else [name for name in names if name not in others][: pop.n_vars]
+
+
+def words_of(table: Any, column: str) -> tuple[list[str], int]:
+    """A column's values as texts, and how many are missing."""
+    keys = list(table if isinstance(table, Mapping) else table.columns)
+    place = _place(list(map(str, keys)), column)
+    values = list(table.iloc[:, place] if hasattr(table, "iloc") else table[keys[place]])
+    return [str(value) for value in values], sum(value is None or value != value for value in map(_plain, values))
+
+
+def _plain(value: Any) -> Any:
+    return None if type(value).__name__ == "NAType" else value
+
+
+def with_indicators(table: Any, pop: Population) -> Any:
+    """The table with the columns ``site=a`` that a population names and a column ``site`` says.
+
+    Raises
+    ------
+    DataError
+        For a category that the population does not know.
+    """
+    names = [str(key) for key in (table if isinstance(table, Mapping) else table.columns)]
+    wanted = [name for name in pop.variables or () if IS in name and name not in names]
+    made: dict[str, list[str]] = {}
+    for name in wanted:
+        made.setdefault(name.partition(IS)[0], []).append(name)
+    own: dict[str, np.ndarray] = {}
+    for column, indicators in made.items():
+        if column not in names:
+            continue
+        words, known = words_of(table, column)[0], [name.partition(IS)[2] for name in indicators]
+        if unknown := sorted(set(words) - set(known)):
+            here = ", ".join(known)
+            raise DataError(f"column {column!r} has the category {unknown[0]!r}; the expressions know {here}")
+        own |= {name: np.array([word == category for word in words], float)
+                for name, category in zip(indicators, known, strict=True)}  # fmt: skip
+    if not own:
+        return table
+    return table.assign(**own) if hasattr(table, "assign") else {**{key: table[key] for key in table}, **own}
+
+
 def columns(table: Any, pop: Population) -> dict[str, np.ndarray | str]:
     """The numbers of the variables' columns by what errors call them.
 
     Of one that no expression uses, a text may stand there instead: why it is not numbers.
     """
+    table = with_indicators(table, pop)
     keys = list(table if isinstance(table, Mapping) else table.columns)
     used = set(used_columns(pop))
     arrays: dict[str, np.ndarray | str] = {}

@@ -1,4 +1,4 @@
-"""The explorer: an expression, a population and a race of backends in a notebook (``exprkit.explore``).
+"""The explorer: an expression, a population, a search and a race of backends in a notebook (``exprkit.explore``).
 
 In: an expression and data.  Out: a widget.  Uses exprkit as its users do, and matplotlib for what it draws.
 
@@ -7,6 +7,7 @@ In: an expression and data.  Out: a widget.  Uses exprkit as its users do, and m
 ``fit_panel``         sliders, the curve, residuals, losses, a fit
 ``inspectors``        tree, postfix, program, bytecode, PTX, SASS, derivatives: text, and the call for it
 ``population_panel``  many expressions: pages, fits, the front; ``table``: what is known of them
+``search_panel``      a search for formulas of the data, live
 ``race``              backends on the same work, and the panel that shows it
 ``sources``           data and expressions to begin with, and the code that makes them
 ``drawings``          numbers to pictures; ``pages``: text, pictures and errors to HTML

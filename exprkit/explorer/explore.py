@@ -1,4 +1,4 @@
-"""The explorer: an expression looked at from every side, a population, a race (``exprkit.explore``).
+"""The explorer: an expression looked at from every side, a population, a search, a race (``exprkit.explore``).
 
 Puts the panels together.  Handlers only put jobs into a queue; what is shown first is made at once, so that a
 notebook shows it without a click.
@@ -20,9 +20,10 @@ from exprkit.errors import ArgumentError, ExprkitError, brought_by
 from exprkit.explorer.fit_panel import FitPanel, Numbers
 from exprkit.explorer.inspectors import INSPECTORS, Subject, formula, page
 from exprkit.explorer.jobs import JobQueue, ProgressBar
-from exprkit.explorer.pages import choice, code_page, error_page, text_page
+from exprkit.explorer.pages import LOOK, STALE, TABS, choice, code_page, error_page, text_page
 from exprkit.explorer.population_panel import PopulationPanel
 from exprkit.explorer.race import RacePanel
+from exprkit.explorer.search_panel import SearchPanel
 from exprkit.explorer.sources import Points, points_of, renamed, uploaded
 
 with brought_by("notebooks"):
@@ -32,7 +33,7 @@ FIRST = "p1 * x1 ^ p2 + p3 / x2"
 FIRST_PARAMS = (1.5, -0.25, 0.05)  # near its fit to the rough pipe
 PAUSE = 0.25  # seconds without a key, then the text is read
 N_EXAMPLES = 20
-CURVE, POPULATION, RACE = "Curve and fit", "Population", "Race"
+CURVE, POPULATION, SEARCH, RACE = "Curve and fit", "Population", "Search", "Race"
 ROUGH_PIPE, NIKURADSE, CSV, YOURS = "rough pipe (synthetic)", "Nikuradse (downloaded)", "a CSV file", "your table"
 
 
@@ -102,6 +103,8 @@ class Explorer(widgets.VBox):
         Of its last fit, until a slider is moved.
     population : Population or None
         The one in the population panel.
+    search_panel : SearchPanel
+        Its ``model`` is the regressor of the last search.
     text : ipywidgets.Text
     """
 
@@ -114,14 +117,18 @@ class Explorer(widgets.VBox):
         self.queue, self.progress_bar = JobQueue(self._failed), ProgressBar()
         self.fit_panel = FitPanel(self.queue)
         self.population_panel = PopulationPanel(self._select, self.progress_bar, options)
+        self.search_panel = SearchPanel(self._select, self.progress_bar)
         self.race_panel = RacePanel(self.progress_bar)
         self.inspectors = {name: widgets.HTMLMath() for name in INSPECTORS}
-        tabs = [self.fit_panel, *self.inspectors.values(), self.population_panel, self.race_panel]
-        self.tabs = widgets.Tab(tabs, titles=(CURVE, *INSPECTORS, POPULATION, RACE))
+        panels = self.population_panel, self.search_panel, self.race_panel
+        self.tabs = widgets.Tab([self.fit_panel, *self.inspectors.values(), *panels],
+                                titles=(CURVE, *INSPECTORS, POPULATION, SEARCH, RACE))  # fmt: skip
         self._fresh: set[str] = set()  # inspectors that show the expression as it is
+        self.tabs.add_class(TABS)
         self.formula, self.error, self.columns = widgets.HTMLMath(), widgets.HTML(), widgets.HTML()
         head = self._make_head(subject.text), self.columns, self.formula, self.error, self._make_options()
-        super().__init__([*head, self.tabs, self.progress_bar])
+        look = widgets.HTML(LOOK, layout=widgets.Layout(display="none"))
+        super().__init__([look, *head, self.tabs, self.progress_bar])
         self._use(points)
         if population is not None:
             self.population_panel.give(population)
@@ -193,11 +200,11 @@ class Explorer(widgets.VBox):
 
     def _select(self, text: str, params: Numbers | None) -> None:
         """An expression of the population was selected."""
-        self.queue.put("text", lambda stop: self._write(text, params))
+        self.queue.put("text", lambda stop: self._write(text, params or ()))
 
     def _example(self, text: str) -> None:
         if text:
-            self.queue.put("text", lambda stop: self._write(renamed(ek.parse(text), self._points).texts()[0]))
+            self.queue.put("text", lambda stop: self._write(renamed(ek.parse(text), self._points).texts()[0], ()))
 
     def _open(self, text: str, params: Numbers | None = None) -> None:
         """Look at an expression; an error is shown with its caret, and what was there before stays."""
@@ -205,6 +212,8 @@ class Explorer(widgets.VBox):
             subject = Subject(text, self._points, **self._options)
         except ExprkitError as error:
             self.error.value = error_page(error)
+            for old in (self.formula, self.tabs):
+                old.add_class(STALE)
         else:
             self._show(subject, params)
 
@@ -216,6 +225,8 @@ class Explorer(widgets.VBox):
     def _show(self, subject: Subject, params: Numbers | None = None) -> None:
         self._subject = subject
         self.error.value = ""
+        for current in (self.formula, self.tabs):
+            current.remove_class(STALE)
         self.formula.value = page(formula(subject))
         self.fit_panel.show(subject, params)
         self._fresh.clear()
@@ -287,6 +298,6 @@ class Explorer(widgets.VBox):
             self._open(typed)
 
     def _use(self, points: Points) -> None:
-        self._points = self.race_panel.points = points
+        self._points = self.race_panel.points = self.search_panel.points = points
         self.columns.value = text_page(points.columns_page)
         self.population_panel.set_points(points)

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 import exprkit as ek
-from exprkit.errors import ExprkitError, brought_by
+from exprkit.errors import ExprkitError, brought_by, number_of
 from exprkit.explorer.drawings import CurvePlot, widest
 from exprkit.explorer.inspectors import Subject
 from exprkit.explorer.jobs import JobQueue
-from exprkit.explorer.pages import choice, code_page, error_page, table_page, text_page
+from exprkit.explorer.pages import CodeView, choice, error_page, table_page, text_page
 from exprkit.fitting.fit import LOSSES
 
 with brought_by("notebooks"):
@@ -78,22 +78,30 @@ class FitPanel(widgets.HBox):
                                                layout=widgets.Layout(width="220px"))  # fmt: skip
         self.along = choice("along", [""], width="220px")
         self.along.observe(lambda _: self.queue.put("curve", lambda stop: self.draw()), "value")
-        self.scores, self.code, self.more = widgets.HTML(), widgets.HTML(), widgets.HTML()
+        self.scores, self.code, self.more = widgets.HTML(), CodeView(), widgets.HTML()
+        self.exact = widgets.Text(description="exactly", tooltip="all digits; any number, then Enter",
+                                  continuous_update=False, layout=widgets.Layout(width="320px"))  # fmt: skip
+        self.exact.observe(lambda change: self._typed(change["new"]), "value")
         self.picture = widgets.Image(format="png", layout=widgets.Layout(width="760px", max_width="100%"))
-        controls = self.sliders, self.more, self.fit_button, self.loss, self.restarts, self.along, self.scores
+        fields = self.fit_button, self.loss, self.restarts, self.along, self.scores
+        controls = self.sliders, self.exact, self.more, *fields
         left = widgets.VBox(controls, layout=widgets.Layout(width="330px", flex="0 0 auto"))
         right = widgets.VBox([self.picture, self.code], layout=widgets.Layout(flex="1 1 400px", min_width="300px"))
         wrapped = widgets.Layout(flex_flow="row wrap")  # below each other where it is narrow
         super().__init__([left, right], layout=wrapped)
 
     def show(self, subject: Subject, params: Numbers | None = None) -> None:
-        """Show another expression, with these parameters or 1 each."""
+        """Show another expression, with these parameters, and 1 for those that are not there.
+
+        With None what has been set stays, as while the text is written on, if it has values somewhere.
+        """
         n_params = subject.expression.n_params
-        if params is None:
-            kept = self.params[:n_params]  # what has been set stays while the text is written on
-            params = [*kept.tolist(), *[START] * (n_params - len(kept))]
-        self._subject, self.params, self.result = subject, np.array(params, np.float64), None
+        kept = (self.params if params is None else np.asarray(params))[:n_params].tolist()
         self._ev = subject.evaluator()
+        self.params = np.array([*kept, *[START] * (n_params - len(kept))], np.float64)
+        if params is None and not self._is_finite():  # what was set for another expression is nothing for this one
+            self.params[:] = START
+        self._subject, self.result = subject, None
         points = subject.points.dataset
         if tuple(self.along.options) != points.variables:
             self.along.options = points.variables
@@ -116,7 +124,10 @@ class FitPanel(widgets.HBox):
             band = half_band(self._ev, [params], result.covariance[0])
         self.picture.value = self.plot.draw(self._ev.evaluate([params])[0], band)
         self.scores.value = table_page(scores(self._ev, [params], points.y)) + self._outcome(result)
-        self.code.value = code_page(self._code(subject, params, result))
+        self.code.show(self._code(subject, params, result))
+
+    def _is_finite(self) -> bool:
+        return bool(np.isfinite(self._ev.evaluate([self.params])).any())
 
     # ── sliders ──
 
@@ -135,6 +146,7 @@ class FitPanel(widgets.HBox):
             _set_slider(slider, value)
             if before != (slider.min, slider.max, slider.step):
                 self._grids[place] = before
+        self._write_exactly()
         left = len(self.params) - len(own)
         self.more.value = f"{left} more, which a fit changes as well" if left else ""
         if len(own) != len(self.sliders.children):
@@ -148,7 +160,28 @@ class FitPanel(widgets.HBox):
                 return
             self.params[place] = slider.value
             self.result = None
+            self._write_exactly()
             self.queue.put("curve", lambda stop: self.draw())
+
+    def _write_exactly(self) -> None:
+        """All parameters with all digits, into their field."""
+        self.exact.layout.display = None if len(self.params) else "none"
+        self.exact.value = ", ".join(map(repr, self.params.tolist()))
+
+    def _typed(self, text: str) -> None:
+        """Numbers were typed, of any size."""
+        if text == ", ".join(map(repr, self.params.tolist())) or self._subject is None:
+            return
+        try:
+            typed = np.array([float(word) for word in text.replace(",", " ").split()])
+        except ValueError:
+            typed = np.empty(0)
+        if len(typed) != len(self.params) or not np.isfinite(typed).all():
+            self.more.value = html.escape(f"exactly: give {number_of(len(self.params), 'number')}, with commas between")
+            return
+        self.params, self.result = typed, None
+        self._set_sliders(self._subject)
+        self.queue.put("curve", lambda stop: self.draw())
 
     # ── the fit ──
 

@@ -13,6 +13,15 @@ with brought_by("notebooks"):
     import ipywidgets as widgets
 
 MOST_CHARACTERS = 100_000  # of a text on a page
+CLASS = "exprkit-rows"
+FONT = f"<style>.{CLASS} select, .{CLASS} button {{ font: 13px monospace; text-align: left; padding: 0 }}</style>"
+TABS, STALE = "exprkit-tabs", "exprkit-stale"  # titles in full, in more than one row where it is narrow; out of date
+LOOK = (
+    f"<style>.{TABS} > .lm-TabBar {{ max-height: none }}"
+    f" .{TABS} > .lm-TabBar > .lm-TabBar-content {{ flex-wrap: wrap }}"
+    f" .{TABS} > .lm-TabBar .lm-TabBar-tab {{ flex: 0 0 auto !important; padding-right: 10px }}"
+    f" .{STALE} {{ opacity: 0.35 }}</style>"
+)
 MARK = "position:absolute;width:14px;height:14px;border-radius:50%;transform:translate(-50%,-50%)"
 
 
@@ -58,12 +67,38 @@ def table_page(rows: dict[str, Any]) -> str:
 
 
 def code_page(code: str) -> str:
+    """Code that a click shows."""
+    return f'<details><summary style="cursor:pointer;opacity:0.7">as code</summary>{code_block(code)}</details>'
+
+
+def code_block(code: str) -> str:
     """Code; one click selects all of it."""
-    return (
-        '<details><summary style="cursor:pointer;opacity:0.7">as code</summary>'
-        f'<pre style="user-select:all;line-height:1.3;padding:6px;border:1px solid #8888;overflow-x:auto">'
-        f"{html.escape(code)}</pre></details>"
-    )
+    style = "user-select:all;line-height:1.3;padding:6px;border:1px solid #8888;overflow-x:auto"
+    return f'<pre style="{style}">{html.escape(code)}</pre>'
+
+
+class CodeView(widgets.VBox):
+    """Code under a button that shows it; when the code changes, it stays open or closed.
+
+    ``show`` gives it other code; ``value`` is the page's.
+    """
+
+    def __init__(self) -> None:
+        self.button = widgets.ToggleButton(False, description="as code", layout=widgets.Layout(width="90px"))
+        self.page = widgets.HTML(layout=widgets.Layout(display="none"))
+        self.button.observe(lambda change: self._open(change["new"]), "value")
+        super().__init__([self.button, self.page])
+
+    @property
+    def value(self) -> str:
+        return str(self.page.value)
+
+    def show(self, code: str) -> None:
+        """Other code."""
+        self.page.value = code_block(code)
+
+    def _open(self, wanted: bool) -> None:
+        self.page.layout.display = None if wanted else "none"
 
 
 def error_page(error: Exception) -> str:

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 import exprkit as ek
-from exprkit.errors import DataError, brought_by
+from exprkit.errors import DataError, brought_by, number_of
 from exprkit.explorer.jobs import Progress, ProgressBar, Stopped
-from exprkit.explorer.pages import choice, code_page
+from exprkit.explorer.pages import CLASS, FONT, CodeView, choice
 from exprkit.explorer.sources import EXHAUSTIVE, RANDOM, SAMPLE, Points, generated, renamed
 from exprkit.explorer.table import COLUMNS, Row, Table
 
@@ -34,8 +34,6 @@ with brought_by("notebooks"):
 
 WRITTEN, FILE, GIVEN = "written below", "a file", "as given"
 ROWS = 12  # of a page
-CLASS = "exprkit-rows"
-FONT = f"<style>.{CLASS} select, .{CLASS} button {{ font: 13px monospace; text-align: left; padding: 0 }}</style>"
 WIDTHS = (62, 8, 11, 12, 12)  # of the columns, in characters; the first is the expression with its number
 DRAWINGS = 20  # of a table while it is fitted
 
@@ -142,8 +140,9 @@ class PopulationPanel(widgets.VBox):
         self.rows.observe(self._select, "index")
         self.before = _button("◀", lambda: self.turn(-1), "44px")
         self.after = _button("▶", lambda: self.turn(1), "44px")
-        self.where, self.summary, self.front, self.code = (widgets.HTML() for _ in range(4))
-        table = widgets.VBox([widgets.HBox(self.heads), self.rows], layout=widgets.Layout(overflow="auto"))
+        self.where, self.summary, self.front, self.code = widgets.HTML(), widgets.HTML(), widgets.HTML(), CodeView()
+        last = widgets.HTML(f"<span class='{CLASS}' style='font:13px monospace'>fitted parameters</span>")
+        table = widgets.VBox([widgets.HBox([*self.heads, last]), self.rows], layout=widgets.Layout(overflow="auto"))
         table.add_class(CLASS)
         turning = widgets.HBox([self.before, self.where, self.after])
         return widgets.VBox([widgets.HTML(FONT), self.summary, table, turning, self.front, self.code])
@@ -173,11 +172,12 @@ class PopulationPanel(widgets.VBox):
         table = self.table
         if table is None or self._points is None:
             return
-        self.summary.value = html.escape(repr(table.pop)[1:-1] + _fitted_so_far(table))
+        told = repr(table.pop)[1:-1] + _fitted_so_far(table) + _not_finite(table)
+        self.summary.value = html.escape(f"{told}; a row that is clicked opens, as the other tabs show it")
         self._draw_rows()
         self.front.value = table.front_page(None if self._chosen < 0 else self._chosen)
         options = "".join(f", {name}={value!r}" for name, value in self._options.items())
-        self.code.value = code_page(
+        self.code.show(
             f"import pathlib\n\nimport exprkit as ek\n\n{self._code}\n{self._points.code}\n"
             f"result = ek.fit(pop, points.X, points.y{options}).to_pandas()"
         )
@@ -249,6 +249,11 @@ def _fitted_so_far(table: Table) -> str:
     if done == n or not table.pop.max_params:
         return ""
     return f"; {done:,} of {n:,} fitted, the others' parameters are 1" if done else "; parameters are 1 until fitted"
+
+
+def _not_finite(table: Table) -> str:
+    n = int((table.pop.valid & np.isnan(table.loss)).sum())
+    return f"; nan: {number_of(n, 'expression')} without a value at some point" if n else ""
 
 
 def _button(description: str, clicked: Callable[[], None], width: str = "80px") -> Any:

@@ -21,9 +21,10 @@ import numpy as np
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, brought_by
+from exprkit.evaluate.case_discussion import ARCHITECTURES
 from exprkit.explorer import drawings
 from exprkit.explorer.jobs import Progress, ProgressBar, duration
-from exprkit.explorer.pages import choice, code_page, error_page, text_page
+from exprkit.explorer.pages import CodeView, choice, error_page, text_page
 from exprkit.explorer.sources import EXHAUSTIVE, RANDOM, SAMPLE, Points, generated
 
 with brought_by("notebooks"):
@@ -111,18 +112,21 @@ class RacePanel(widgets.VBox):
         self.n_steps = _count(20, "steps")
         self.precision = choice("precision", ["ieee", "fast"], width="190px")
         self.dtype = choice("type", ["float32", "float64"], width="190px")
+        self.card = choice("card", list(ARCHITECTURES), width="190px")
         self.button = widgets.Button(description="Race", icon="flag-checkered")
         self.button.on_click(lambda _: self._progress_bar.run("race", self.run))
-        self.picture, self.why, self.code = widgets.Image(format="png"), widgets.HTML(), widgets.HTML()
+        self.picture, self.code = widgets.Image(format="png"), CodeView()
+        self.why, self.path = widgets.HTML(), widgets.HTML()
         self.picture.layout = widgets.Layout(display="none", width="640px", max_width="100%")
         missing = widgets.HTML("".join(
             f"<div>not here: {', '.join(names)}; {html.escape(reason)}</div>" for reason, names in absent.items()
         ))  # fmt: skip
         super().__init__([
             widgets.HBox([self.backends, widgets.VBox([self.source, self.n_exprs]),
-                          widgets.VBox([self.n_points, self.n_steps]), widgets.VBox([self.precision, self.dtype])],
+                          widgets.VBox([self.n_points, self.n_steps]),
+                          widgets.VBox([self.precision, self.dtype, self.card])],
                          layout=widgets.Layout(flex_flow="row wrap")),
-            missing, self.button, self.picture, self.why, self.code,
+            missing, self.button, self.picture, self.why, self.path, self.code,
         ])  # fmt: skip
 
     def run(self, stop: Event, progress: Progress) -> None:
@@ -136,13 +140,15 @@ class RacePanel(widgets.VBox):
         nodes = float(len(pop.kinds)) * len(points)
         self.laps = []
         own = "".join(f", {name}={value!r}" for name, value in options.items())
-        self.code.value = code_page(
+        self.code.show(
             f"import numpy as np\nimport exprkit as ek\nfrom exprkit.explorer.race import race\n\n{code}\n"
             f"pop = pop[np.arange({n}) % len(pop)]\n{self.points.code}\nX = points.repeat_to({len(points)}).X\n"
             f"print(ek.Evaluator(pop, X{own}, n_steps={n_steps}).explain())\n"
+            f"print(ek.cases(pop, X=X{own}).at(device={self.card.value!r}).why())\n"
             f"for lap in race(pop, X, {backends!r}, {n_steps}{own}):\n    print(lap)"
         )
         self.why.value = _choice_page(pop, points.X, options | {"n_steps": n_steps})
+        self.path.value = _path_page(pop, points.X, options, self.card.value)
         for lap in race(pop, points.X, backends, n_steps, stop=stop, **options):
             self.laps.append(lap)
             if progress(len(self.laps), len(backends) * n_steps):
@@ -160,6 +166,11 @@ def _choice_page(pop: ek.Population, X: np.ndarray, options: dict[str, Any]) -> 
         return text_page(f"auto takes {ek.Evaluator(pop, X, **options).explain()}")
     except Exception as error:
         return error_page(error)
+
+
+def _path_page(pop: ek.Population, X: np.ndarray, options: dict[str, Any], card: str) -> str:
+    """Which variant of the GPU's interpreter sums errors on a card, and why."""
+    return text_page(f"on {card}, losses:\n{ek.cases(pop, X=X, **options).at(device=card).why()}")
 
 
 def _count(value: int, description: str) -> Any:

@@ -13,7 +13,9 @@ from exprkit.errors import ArgumentError, DataError, ParseError
 from exprkit.text.names import in_text
 from exprkit.text.tokens import VARIABLE
 
-SAMPLE, EXHAUSTIVE, RANDOM = "the thesis's sample", "all up to a size", "random ones"
+SAMPLE, EXHAUSTIVE, RANDOM = "the thesis's sample", "the smallest ones", "random ones"
+DROP = {"unusable": "drop", "missing": "drop"}  # as from_table takes it,
+DROPPED = "".join(f", {name}={value!r}" for name, value in DROP.items())  # and as code
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,6 @@ class Points:
     dataset: ek.data.Dataset
     code: str = "points = ek.data.rough_pipe()"
     named: bool = False
-    left_out: bool = False  # columns that are no numbers, or lack some
 
     @property
     def variables(self) -> tuple[str, ...] | None:
@@ -33,10 +34,12 @@ class Points:
     @property
     def columns_page(self) -> str:
         """Which variable is which column, in words."""
+        variables = self.dataset.variables
         if self.named:
-            rest = "; columns that are no numbers, or lack some, are left out" if self.left_out else ""
-            return f"variables: {', '.join(map(in_text, self.dataset.variables))}{rest}"
-        return ", ".join(f"x{i} = {name}" for i, name in enumerate(self.dataset.variables, 1))
+            told = f"variables: {', '.join(map(in_text, variables))}"
+        else:
+            told = ", ".join(f"x{i} = {name}" for i, name in enumerate(variables, 1))
+        return "\n".join([told, *(f"left out: {what}" for what in self.dataset.left_out)])
 
     @property
     def names_code(self) -> str:
@@ -54,20 +57,19 @@ def points_of(table: Any, target: str | None) -> Points:
         return Points(table, "points = ...  # the Dataset that was given to ek.explore")
     try:
         dataset, option = ek.data.from_table(table, target), ""
-    except DataError:  # perhaps not of the columns that are wanted
-        dataset, option = ek.data.from_table(table, target, unusable="drop"), ', unusable="drop"'
+    except DataError:  # perhaps not of the columns and rows that are wanted
+        dataset, option = ek.data.from_table(table, target, **DROP), DROPPED
     shown = repr(table) if isinstance(table, str) else "table"
     option = f", target={target!r}{option}" if target is not None else option
-    left_out = "unusable" in option
-    return Points(dataset, f"points = ek.data.from_table({shown}{option})", usable_names(dataset.variables), left_out)
+    return Points(dataset, f"points = ek.data.from_table({shown}{option})", usable_names(dataset.variables))
 
 
 def uploaded(name: str, content: bytes, target: str | None) -> Points:
     """The data of a file that was sent by the browser."""
-    dataset = ek.data.from_table(io.BytesIO(content), target, unusable="drop")
+    dataset = ek.data.from_table(io.BytesIO(content), target, **DROP)
     option = f", target={target!r}" if target is not None else ""
-    code = f"points = ek.data.from_table({name!r}{option}, unusable=\"drop\")"
-    return Points(dataset, code, usable_names(dataset.variables), True)
+    code = f"points = ek.data.from_table({name!r}{option}{DROPPED})"
+    return Points(dataset, code, usable_names(dataset.variables))
 
 
 def usable_names(variables: tuple[str, ...]) -> bool:

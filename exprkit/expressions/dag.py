@@ -32,13 +32,13 @@ holds one expression at a time.
 
 from __future__ import annotations
 
-import functools
 from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from exprkit.expressions.rewrite import NONE, UNIFORM_NODE, Rules, group_of, is_uniform, rewrite
 from exprkit.operators import ops
+from exprkit.operators.defined import table_of_rows
 from exprkit.runtime.bags import empty, zeros
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, TokenArrays
@@ -88,7 +88,7 @@ class DerivativeRules(NamedTuple):
     numbers: np.ndarray  # the same 8 bytes, as a constant
 
 
-@functools.cache
+@table_of_rows
 def derivative_rules() -> DerivativeRules:
     """The rules of all operators, parsed."""
     places, texts = rule_texts()
@@ -99,7 +99,7 @@ def derivative_rules() -> DerivativeRules:
     return rules
 
 
-@functools.cache
+@table_of_rows
 def rule_texts() -> tuple[list[tuple[int, int]], Texts]:
     """(operator's code, operand) of every rule, and the rules' tokens over a, b and y."""
     from exprkit.text import reader
@@ -114,7 +114,7 @@ def rule_texts() -> tuple[list[tuple[int, int]], Texts]:
     return places, Texts(kinds, values, offsets, np.zeros(len(offsets) - 1, np.int32))
 
 
-@functools.cache
+@table_of_rows
 def no_rewriting() -> Rules:
     """Rules that leave every operator as it is."""
     none, empty = np.full(256, NONE, np.uint8), np.empty(0)

@@ -29,7 +29,7 @@ from exprkit.expressions.dag import (
     tangent,
 )  # fmt: skip
 from exprkit.expressions.rewrite import UNIFORM_NODE
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.runtime.bags import empty
 from exprkit.runtime.jit import compiled
 from exprkit.text.names import NUMBERED
@@ -116,7 +116,7 @@ def _faults(pop: Differentiated, problems: np.ndarray) -> dict[int, Fault]:
     from exprkit.text.parse_errors import Fault
 
     names = Names(pop.variables, pop.parameters, of_data=True)
-    missing = [row.code for row in ops.OPERATORS if not row.derivative]
+    missing = [row.code for row in defined.table() if not row.derivative]
     faults = {}
     for i in np.flatnonzero(problems).tolist():
         reason = f"its derivative has more than {MAX_TOKENS:,} tokens"

@@ -28,12 +28,12 @@ The table is made of parts, by the hash's first bits, and each part is one threa
 
 from __future__ import annotations
 
-import functools
 from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from exprkit.operators import defined, ops
+from exprkit.operators.defined import table_of_rows
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty
 from exprkit.runtime.hashes import mixed
@@ -79,7 +79,7 @@ def unique(pop: TokenArrays) -> tuple[np.ndarray, np.ndarray]:
     return representatives[:n_found].copy(), inverse
 
 
-@functools.cache
+@table_of_rows
 def _commutative() -> np.ndarray:
     found = np.zeros(256, np.bool_)
     found[[row.code for row in ops.BY_CODE.values() if row.commutative]] = True

@@ -14,13 +14,13 @@ new ones; ``ek.parse`` takes lists of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import OperandError, PopulationError
+from exprkit.errors import ArgumentError, OperandError, PopulationError
 from exprkit.numbers import as_numbers
 from exprkit.operators import defined, ops
 from exprkit.text.names import NUMBERED, PLURAL, Given, Names
@@ -192,7 +192,7 @@ class Expression:
         """The text of a Python function ``f(X, params)`` over NumPy alone, which runs without exprkit.
 
         It gives what exprkit gives in float64, to some last places and special values included, but for ``lgamma``
-        at -inf and below 1e-308; ``erf``, ``erfc``, ``gamma`` and ``lgamma`` are taken from SciPy.
+        at -inf and below 1e-308; ``erf``, ``erfc``, ``gamma``, ``lgamma`` and ``digamma`` are taken from SciPy.
 
         Parameters
         ----------
@@ -302,8 +302,10 @@ def constant(number: float) -> Expression:
     return _leaf(CONSTANT, int(np.float64(np.nan if np.isnan(exact) else exact).view(np.uint64)))
 
 
-def operator(text: str, *, domain: Any = None, latex: str = "") -> Callable[..., Expression]:
-    r"""Define an operator by its formula: texts, generators, printers, SymPy and every backend know it from then on.
+def operator(
+    text: str, *, domain: Any = None, latex: str = "", numpy: Any = None, cuda: str = "", derivative: Any = None
+) -> Callable[..., Expression]:
+    r"""Define an operator: texts, generators, printers, SymPy and every backend know it from then on.
 
     Parameters
     ----------
@@ -314,7 +316,19 @@ def operator(text: str, *, domain: Any = None, latex: str = "") -> Callable[...,
         Where its operands are ordinary numbers; kept with it, for samples.
     latex : str, optional
         How it is typeset: a function's name, as ``r"\operatorname{sw}"``, or a template that holds every operand in
-        braces, in order, as ``r"rac{{a}}{{b}}"``.
+        braces, in order, as ``r"\frac{{a}}{{b}}"``.
+    numpy : function, optional
+        Of an operator that has no formula, ``"airy(a)"`` or ``"name(a, b)"``: what it is, of one or two float64 arrays
+        of one shape (a ufunc, say).  One that ``numba.njit`` or ``numba.vectorize`` has compiled runs in machine code
+        on the CPU; any other is called there for some 500 data points at a time.
+    cuda : str, optional
+        The same in CUDA C over ``a``, ``b`` and their type ``T``: an expression, or a function's body with ``return``. 
+        It is a program of yours, which NVRTC compiles and the GPU runs as it stands.  Without it the GPU backends
+        refuse the operator, and "auto" leaves them out.
+    derivative : text or function, or one for each operand, optional
+        dy/da (and dy/db) in exprkit's own text over a, b and y, the value, as ``"1 - y * y"``; or a function of a (and
+        b) as
+        ``numpy`` is, which becomes the operator ``dairy_da``.  Without it a parameter in it can't be fitted.
 
     Returns
     -------
@@ -331,7 +345,8 @@ def operator(text: str, *, domain: Any = None, latex: str = "") -> Callable[...,
     Notes
     -----
     Values and derivatives are those of the same text written out, at the same speed: ``Population.expanded`` puts the
-    formula in its place before anything is lowered.  An operand that the formula names twice is computed twice,
+    formula in its place before anything is lowered.  Of a function nothing is kept but the name: who loads a population
+    that has one must define it first.  An operand that the formula names twice is computed twice,
     so name a long one once where there is a way to.
 
     Examples
@@ -342,12 +357,17 @@ def operator(text: str, *, domain: Any = None, latex: str = "") -> Callable[...,
     >>> print(pop[0], "=", pop.expanded()[0])
     p1 * swish(x1) = p1 * (x1 / (1 + exp(-x1)))
     """
+    from exprkit.expressions import function_operators
     from exprkit.text.define import define
 
+    if numpy is not None:
+        return function(function_operators.define(text, numpy, cuda, derivative, domain, latex).name)
+    if cuda or derivative is not None:
+        raise ArgumentError("cuda= and derivative= belong to an operator that is a function: give it by numpy=")
     return function(define(text, domain, latex).name)
 
 
-@cache
+@defined.table_of_rows
 def function(name: str) -> Callable[..., Expression]:
     """The function of this name, for Expressions and numbers; ``exprkit.<name>`` is the same.
 

@@ -406,7 +406,7 @@ class Population:
         name : str
             ``"x1"``, ``"p2"``, or one of the population's own names.
         errors : "raise" or "mask"
-            "raise": an expression without a derivative (``gamma``, or one that becomes too long) is an
+            "raise": an expression without a derivative (``digamma``, or one that becomes too long) is an
             error.  "mask": such expressions are not ``valid``, and ``errors`` says why.
 
         Returns
@@ -436,7 +436,11 @@ class Population:
 
     def definitions(self) -> tuple[defined.Saved, ...]:
         """The operators of the user's own that it uses, as files keep them: code, text, LaTeX and domain of each."""
-        return defined.saved(defined.codes_in(self.kinds, self.values, OPERATOR))
+        return defined.saved(self.user_operators())
+
+    def user_operators(self) -> list[int]:
+        """The codes of the user's operators among its tokens."""
+        return defined.codes_in(self.kinds, self.values, OPERATOR)
 
     def expanded(self) -> Population:
         """The same with every operator of the user's own written out by its formula: what is lowered.
@@ -446,7 +450,7 @@ class Population:
         PopulationError
             where an expression becomes too long.
         """
-        if not defined.codes_in(self.kinds, self.values, OPERATOR):
+        if not defined.has_formulas(self.user_operators()):
             return self
         from exprkit.text import formulas
 

@@ -13,12 +13,12 @@ Lowering asks for every operator that it reads, differentiation for every one th
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import numpy as np
 
 from exprkit.operators import ops
+from exprkit.operators.defined import table_of_rows
 from exprkit.runtime.jit import inline
 from exprkit.text.tokens import CONSTANT, PARAMETER, VARIABLE
 
@@ -47,7 +47,7 @@ class Rules(NamedTuple):
     constant_code: np.ndarray
 
 
-@functools.cache
+@table_of_rows
 def table_rules(precision: str) -> Rules:
     def code(name: str | None) -> int:
         return NONE if name is None else ops.BY_NAME[name].code

@@ -6,6 +6,8 @@ In: a ``Population``, X and y.  Out: ``FitResult``; covariances; description len
 ``fit``                 ``fit`` and ``FitProblem``
 ``fit_result``          ``FitResult``, and ``load``; ``fit_file``: on disk
 ``fitted_expression``   one expression with its numbers
+``prior``               what is known of parameters beforehand, as further rows of the data
+``groups``              parameters with a value for each category
 ``criteria``            what fits are ranked by
 ``alike``               which of many predict the same
 ``plot``                an expression beside the data

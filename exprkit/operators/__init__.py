@@ -2,11 +2,13 @@
 
 In: nothing.  Out: rows of one table (``ops``), which every later stage reads, and the CPU's vector kernels.
 
-=================  ==================================================================
-``ops``            the table: a row per operator
-``simd_formulas``  the rows' formulas on vectors of numbers
-``simd_values``    those vectors: what a formula may do with them
-``polynomials``    coefficients of the formulas
-``llvm_writer``    the text of LLVM's instructions that the vectors become
-=================  ==================================================================
+=====================  ==================================================================
+``ops``                the table: a row per operator
+``defined``            operators of the user's own, beside the table and in it
+``numpy_definitions``  what rows mean where NumPy has no function
+``simd_formulas``      the rows' formulas on vectors of numbers
+``simd_values``        those vectors: what a formula may do with them
+``polynomials``        coefficients of the formulas
+``llvm_writer``        the text of LLVM's instructions that the vectors become
+=====================  ==================================================================
 """

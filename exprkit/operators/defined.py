@@ -1,9 +1,10 @@
 """Operators of the user's own, beside the table: what parsers, printers and generators ask for a name or a code.
 
-In: a ``Definition``, which ``text.define`` makes of a formula.  Out: rows by name and by code, the table's and the
-user's.  A population keeps the codes of these operators and prints their names; lowering and derivatives see their
-formulas (``Population.expanded``), so no backend knows them.  Codes are those of a process: files and pickles
-hold the definitions as text.
+In: a ``Definition``, which ``text.define`` makes of a formula, or a row of the table that ``functions`` makes of a
+Python function.  Out: rows by name and by code, the table's and the user's.  A population keeps the codes of these
+operators and prints their names; lowering and derivatives see formulas (``Population.expanded``), which no backend
+knows, and the functions as any other row.  Codes are those of a process: files and pickles hold formulas as text, and
+of functions the name alone.
 
     >>> from exprkit.operators import defined
     >>> defined.row(1).name, defined.row(defined.FIRST_CODE - 1)
@@ -12,8 +13,10 @@ hold the definitions as text.
 
 from __future__ import annotations
 
+import functools
+import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -76,6 +79,52 @@ Saved = tuple[int, str, str, tuple[ops.Interval, ...]]  # code in the tokens bes
 _LOCK = threading.Lock()
 _BY_NAME: dict[str, Definition] = {}
 _BY_CODE: dict[int, Definition] = {}
+_FUNCTIONS: dict[int, ops.Operator] = {}  # by code; ``ops`` has them by code and name too
+_TABLES: list[Callable[[], None]] = []  # what forgets the tables that are made of the rows
+
+
+def table_of_rows(make: Callable[..., Any]) -> Callable[..., Any]:
+    """``functools.cache`` for what is made of the table: made anew once a row has come in."""
+    cached = functools.cache(make)
+    _TABLES.append(cached.cache_clear)
+    return cached
+
+
+def add_row(row: ops.Operator) -> ops.Operator:
+    """Put an operator without a formula into the table, with a code of its own.
+
+    Of two of the same name texts mean the later one, and populations the one that they were made with, which has no
+    CUDA text any more.
+
+    Raises
+    ------
+    ArgumentError
+        for too many operators.
+    """
+    with _LOCK:
+        row = replace(row, code=_next_code())
+        ops.ARITY.flags.writeable = True
+        ops.ARITY[row.code] = row.arity
+        ops.ARITY.flags.writeable = False
+        older = [replace(one, cuda=ops.Cuda("")) for one in functions() if one.name == row.name]
+        for one in (*older, row):  # kernels hold one text of a name
+            ops.BY_CODE[one.code] = ops.IN_VALUES[one.code] = _FUNCTIONS[one.code] = one
+        ops.BY_NAME[row.name] = ops.BY_SPELLING[row.name] = row
+        for forget in _TABLES:
+            forget()
+    return row
+
+
+def _next_code() -> int:
+    code = FIRST_CODE + count()
+    if code == END_CODE:
+        raise ArgumentError(f"there are {count()} operators of your own already; no more fit")
+    return code
+
+
+def functions() -> list[ops.Operator]:
+    """The operators without a formula."""
+    return list(_FUNCTIONS.values())
 
 
 def add(definition: Definition) -> Definition:
@@ -89,9 +138,7 @@ def add(definition: Definition) -> Definition:
     with _LOCK:
         known = _BY_NAME.get(definition.name)
         if known is None:
-            code = FIRST_CODE + len(_BY_NAME)
-            if code == END_CODE:
-                raise ArgumentError(f"there are {len(_BY_NAME)} operators of your own already; no more fit")
+            code = _next_code()
             _BY_NAME[definition.name] = _BY_CODE[code] = definition = replace(definition, code=code)
             return definition
     if not known.same_as(definition):
@@ -101,16 +148,21 @@ def add(definition: Definition) -> Definition:
 
 def count() -> int:
     """How many operators are defined; tables that are made of them are made anew when it has grown."""
-    return len(_BY_NAME)
+    return len(_BY_NAME) + len(_FUNCTIONS)
 
 
 def all_rows() -> list[Written]:
     """The table's rows and the user's."""
-    return [*ops.OPERATORS, *_BY_NAME.values()]
+    return [*table(), *_BY_NAME.values()]
+
+
+def table() -> list[ops.Operator]:
+    """The table's rows, and those of functions."""
+    return [*ops.OPERATORS, *functions()]
 
 
 def definitions() -> list[Definition]:
-    """The user's operators, in the order of their definition."""
+    """The user's operators that are formulas, in the order of their definition."""
     return list(_BY_NAME.values())
 
 
@@ -139,21 +191,45 @@ def arity() -> np.ndarray:
 
 def codes_in(kinds: np.ndarray, values: np.ndarray, operator_kind: int) -> list[int]:
     """The codes of user operators among tokens, ascending."""
-    if not _BY_NAME:
+    if not count():
         return []
     codes = values[kinds == operator_kind]
     return np.unique(codes[(codes >= FIRST_CODE) & (codes < END_CODE)]).tolist()
 
 
+def has_formulas(codes: Iterable[int]) -> bool:
+    """Whether some of these operators are formulas, to be written out."""
+    return any(code in _BY_CODE for code in codes)
+
+
+def without_cuda(codes: Iterable[int]) -> list[str]:
+    """The names of those among these operators that have no CUDA text."""
+    return [_FUNCTIONS[code].name for code in codes if code in _FUNCTIONS and not _FUNCTIONS[code].cuda.formula]
+
+
+def without_cuda_slopes(codes: Iterable[int]) -> list[str]:
+    """The names of the operators without CUDA text in derivatives of these."""
+    texts = " ".join(text for code in codes if code in _FUNCTIONS for text in _FUNCTIONS[code].derivative)
+    words = set(re.findall(r"\w+", texts))
+    return [row.name for row in functions() if row.name in words and not row.cuda.formula]
+
+
 def saved(codes: Iterable[int]) -> tuple[Saved, ...]:
-    """What a file or a pickle needs to know of operators, those that they are made of first."""
+    """What a file or a pickle needs to know of operators, those that they are made of first.
+
+    Of a function name and operands alone: its code is never kept.
+    """
     needed: set[str] = set()
-    waiting = [_BY_CODE[code] for code in codes]
+    waiting = [row for code in codes if (row := _FUNCTIONS.get(code) or _BY_CODE.get(code))]
     while waiting:
         one = waiting.pop()
         if one.name not in needed:
             needed.add(one.name)
-            waiting += [_BY_NAME[name] for name in one.uses]
-    return tuple(
-        (one.code, one.text, one.latex, one.domain) for one in definitions() if one.name in needed
-    )  # fmt: skip
+            waiting += [row for name in getattr(one, "uses", ()) if (row := spelled(name))]
+    named = [(row.code, head(row), "", ()) for row in functions() if row.name in needed]
+    return (*named, *((one.code, one.text, one.latex, one.domain) for one in definitions() if one.name in needed))
+
+
+def head(row: Written) -> str:
+    """The operator with its operands, as in ``airy(a)``."""
+    return f"{row.name}({', '.join('ab'[: row.arity])})"

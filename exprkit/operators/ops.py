@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.operators import simd_formulas
+from exprkit.operators import numpy_definitions, simd_formulas
 
 Interval = tuple[float, float]
 
@@ -43,6 +43,7 @@ class Cuda:
     fast_ulp: float | None = None  # its largest float32 error over ``domain``, of max(|y|, 1)'s last place
     fast_path: str = ""  # shorter, for operands in the usual range; makes ``in_range`` false for others
     inline: bool = False  # few instructions; a kernel holds longer ones once, out of line, and loops over them
+    body: str = ""  # of the user's function that the formula calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ class Operator:
     # the definition, and the CPU's formula
     numpy: Callable[..., Any]  # on float64 arrays
     numpy_fast: Callable[..., Any] | None = None  # under precision="fast", where it differs
+    compiled: Any = None  # of a user's function: that of Numba's which is called for one number
     simd: Callable[..., Any]  # on SIMD vectors, float32 and float64: ``simd_formulas`` has it by name
     simd_fast: Callable[..., Any] | None = None
     domain: tuple[Interval, ...] = (ANY, ANY)  # of each operand: where tests and samples draw ordinary inputs
@@ -124,10 +126,22 @@ INTERNAL: list[Operator] = []  # made by lowering, never written by a user
 def _row(code: int, name: str, arity: int, meaning: str, *, latex: str = "", sympy: Any, **cells: Any) -> None:
     if isinstance(sympy, str):
         sympy, cells["sympy_class"] = _made_by(sympy), (sympy,)
-    if "{a}" not in latex:
-        function = latex or rf"\operatorname{{{{{name}}}}}"
-        latex = rf"{function}\left({'{a}' if arity == 1 else '{a}, {b}'}\right)"
+    latex = _template(name, arity, latex)
     OPERATORS.append(_operator(code, name, arity, meaning, latex=latex, sympy=sympy, **cells))
+
+
+def _template(name: str, arity: int, latex: str) -> str:
+    if "{a}" in latex:
+        return latex
+    function = latex or rf"\operatorname{{{{{name}}}}}"
+    return rf"{function}\left({'{a}' if arity == 1 else '{a}, {b}'}\right)"
+
+
+def operator(name: str, arity: int, meaning: str, *, latex: str, **cells: Any) -> Operator:
+    """A row for an operator that is the user's function; ``defined.add_row`` takes it in."""
+    latex = latex.replace("{", "{{").replace("}", "}}").replace("{{a}}", "{a}").replace("{{b}}", "{b}")
+    own = {"simd": simd_formulas.copy, "sympy": _made_by(name), "sympy_class": (name,), "torch": None}
+    return _operator(0, name, arity, meaning, latex=_template(name, arity, latex), **own, **cells)
 
 
 def _internal(code: int, name: str, arity: int, meaning: str, **cells: Any) -> None:
@@ -152,57 +166,6 @@ def _operator(code: int, name: str, arity: int, meaning: str, **cells: Any) -> O
 def _made_by(name: str) -> Callable[..., Any]:
     """What makes the object of a SymPy class, or of an undefined function where SymPy has none."""
     return lambda sympy, *operands: (getattr(sympy, name, None) or sympy.Function(name))(*operands)
-
-
-# ── definitions that NumPy does not have ─────────────────────────────────────────────
-
-
-def _elementwise(function: Callable[[float], float], at_pole: float) -> Callable[..., Any]:
-    """A scalar function of the ``math`` module on arrays; its exceptions become values."""
-
-    def one(a: float) -> float:
-        if math.isnan(a):
-            return math.nan
-        try:
-            return function(a)
-        except ValueError:
-            return at_pole
-        except OverflowError:
-            return math.inf
-
-    ufunc = np.frompyfunc(one, 1, 1)
-
-    def every(a: Any) -> Any:
-        with np.errstate(all="ignore"):  # of the floating-point flags that the function leaves behind
-            return np.asarray(ufunc(a), dtype=np.float64)
-
-    return every
-
-
-def _gamma(a: float) -> float:
-    if abs(a) < 2.0**-1024:  # 1 / a, which overflows
-        return math.copysign(math.inf, a)
-    return math.gamma(a)
-
-
-def _lgamma(a: float) -> float:
-    """log |gamma(a)| by mpmath: math.lgamma loses digits where the result is near 0."""
-    import mpmath
-
-    if math.isinf(a):
-        return math.inf
-    if a <= 0 and a == math.floor(a):
-        raise ValueError("a pole")
-    with mpmath.workprec(120):
-        return float(mpmath.loggamma(a) if a > 0 else mpmath.log(abs(mpmath.gamma(a))))
-
-
-def _powabs(a: Any, b: Any) -> Any:
-    return np.power(np.abs(a), b)
-
-
-def _fast_pow(a: Any, b: Any) -> Any:
-    return np.where(np.less(a, 0), np.nan, np.power(np.abs(a), b))
 
 
 # ── the table ────────────────────────────────────────────────────────────────────────
@@ -234,7 +197,7 @@ _row(4, "div", 2, "a / b; a / 0 = +-inf by the signs, 0 / 0 = nan",
     latex=r"\frac{{{a}}}{{{b}}}", sympy=lambda s, a, b: s.Mul(a, s.Pow(b, -1)))
 _row(5, "pow", 2, "a to the power b, as C's pow: a < 0 gives nan unless b is whole; 1^b = a^0 = 1 even for nan",
     infix="^", precedence=4, right=True, aliases=("**",), method="__pow__",
-    numpy=np.power, numpy_fast=_fast_pow, domain=(POSITIVE, (-4.0, 4.0)), ulp=(5.5, 5.5), fast_ulp=(32, 5.5),
+    numpy=np.power, numpy_fast=numpy_definitions.fast_pow, domain=(POSITIVE, (-4.0, 4.0)), ulp=(5.5, 5.5), fast_ulp=(32, 5.5),
     cuda=Cuda("pow(a, b)", fast="fast_pow(a, b)", fast_ulp=256, fast_path="in_range_power(a, b, in_range)"),
     derivative=("b * a ^ (b - 1)", "y * log(a)"),
     rewrite=Rewrite(inner={"abs": "powabs"}, positive_a="powabs", whole_b="pow_whole",
@@ -439,26 +402,28 @@ _row(40, "mod", 2, "a - floor(a / b) * b, exact, with the sign of b; nan for b =
     derivative=("1", "round((y - a) / b)"),
     sympy="Mod")
 _row(41, "erf", 1, "error function",
-    numpy=_elementwise(math.erf, math.nan), domain=((-4.0, 4.0),), ulp=(4, 4),
+    numpy=numpy_definitions.elementwise(math.erf, math.nan), domain=((-4.0, 4.0),), ulp=(4, 4),
     cuda=Cuda("erf(a)"),
     derivative=("1.1283791670955126 * exp(-a * a)",),
     sympy="erf",
     python="special.erf(a)")
 _row(42, "erfc", 1, "1 - erf(a) without cancellation",
-    numpy=_elementwise(math.erfc, math.nan), domain=((-4.0, 4.0),), ulp=(5, 5),
+    numpy=numpy_definitions.elementwise(math.erfc, math.nan), domain=((-4.0, 4.0),), ulp=(5, 5),
     cuda=Cuda("erfc(a)"),
     derivative=("-1.1283791670955126 * exp(-a * a)",),
     sympy="erfc",
     python="special.erfc(a)")
 _row(43, "gamma", 1, "gamma function; nan at -1, -2, ... and -inf, +-inf at +-0",
-    numpy=_elementwise(_gamma, math.nan), domain=((0.1, 20.0),), ulp=(11, 10),
+    numpy=numpy_definitions.elementwise(numpy_definitions.gamma, math.nan), domain=((0.1, 20.0),), ulp=(11, 10),
     cuda=Cuda("tgamma(a)"),
+    derivative=("y * digamma(a)",),
     latex=r"\Gamma\left({a}\right)", sympy="gamma",
     python="special.gamma(a)", torch=None)
 _row(44, "lgamma", 1, "log |gamma(a)|; inf at 0, -1, -2, ...",
     aliases=("loggamma",),
-    numpy=_elementwise(_lgamma, math.inf), domain=((2.5, 20.0),), ulp=(8, 11),
+    numpy=numpy_definitions.elementwise(numpy_definitions.lgamma, math.inf), domain=((2.5, 20.0),), ulp=(8, 11),
     cuda=Cuda("lgamma(a)"),
+    derivative=("digamma(a)",),
     latex=r"\ln\left|\Gamma\left({a}\right)\right|", sympy="loggamma",
     python="special.gammaln(a)")
 _row(45, "relu", 1, "max(a, 0); nan stays nan",
@@ -487,7 +452,7 @@ _row(48, "sqrtabs", 1, "sqrt |a|",
     latex=r"\sqrt{{\left|{a}\right|}}", sympy=lambda s, a: s.sqrt(s.Abs(a)), sympy_class=("sqrtabs",),
     python="np.sqrt(np.abs(a))")
 _row(49, "powabs", 2, "|a| to the power b, as C's pow; 1^b = a^0 = 1 even for nan",
-    numpy=_powabs, domain=(POSITIVE, (-4.0, 4.0)), ulp=(5.5, 5.5), fast_ulp=(32, 5.5),
+    numpy=numpy_definitions.powabs, domain=(POSITIVE, (-4.0, 4.0)), ulp=(5.5, 5.5), fast_ulp=(32, 5.5),
     cuda=Cuda("pow(fabs(a), b)", fast="fast_pow(fabs(a), b)", fast_ulp=256,
               fast_path="in_range_power(fabs(a), b, in_range)"),
     derivative=("b * y / a", "y * logabs(a)"),
@@ -549,6 +514,13 @@ _row(57, "logical_or", 2, "1 where a > 0 or b > 0, else 0",
     sympy=lambda s, a, b: s.Piecewise((1, s.Or(a > 0, b > 0)), (0, True)), sympy_class=("Or",),
     python="((a > 0) | (b > 0)) * 1.0")
 
+_row(58, "digamma", 1, "derivative of lgamma; -+inf at +-0, nan at -1, -2, ... and -inf; to 3e-15 beside its zeros below 0",
+    aliases=("psi",),
+    numpy=numpy_definitions.elementwise(numpy_definitions.digamma, math.nan), domain=((0.1, 20.0),), ulp=(1, 12),
+    cuda=Cuda("digamma(a)"),
+    latex=r"\psi", sympy=lambda s, a: s.digamma(a), sympy_class=("digamma", "polygamma0"),
+    python="special.digamma(a)")
+
 # ── made by lowering, never written by a user ────────────────────────────────────────
 
 _internal(0, "copy", 1, "a",
@@ -595,6 +567,8 @@ ADD, SUB, MUL, DIV, POW, NEG, INV = (BY_NAME[name].code for name in ("add", "sub
 POWABS, SQR, CUBE, ABS, SQRTABS, EXP, LOGABS = (
     BY_NAME[name].code for name in ("powabs", "sqr", "cube", "abs", "sqrtabs", "exp", "logabs")
 )
+LARGEST = BY_NAME["max"].name  # also what the largest error is asked for by
+CHOOSE = BY_NAME["cond"].code  # takes an operand or 0
 STRONG_MUL, STRONG_DIV = (BY_NAME[BY_CODE[code].rewrite.in_derivative or ""].code for code in (MUL, DIV))
 ARITY = np.zeros(256, np.uint8)  # by code, for compiled loops; 0 where there is no operator
 ARITY[list(BY_CODE)] = [row.arity for row in BY_CODE.values()]

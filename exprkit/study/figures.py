@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from exprkit.errors import brought_by
-from exprkit.study import bench, measured, plots, records
+from exprkit.study import bench, case_figures, measured, plots, records
 from exprkit.study.measured import Results, kernel_table, machines, medians, of, read_results, results_of, with_code
 from exprkit.study.plots import BENCHMARKS, Drawing, Lacking, colour_of, quiet, written
 from exprkit.study.workload import SOURCES
@@ -62,10 +62,15 @@ def drawings(results: Results) -> list[Drawing]:
     return [drawing for drawing in figures if isinstance(drawing, Drawing)]
 
 
+def everything(results: Results) -> list[Drawing]:
+    """Every figure: those of the results, and those that are arithmetic."""
+    return [*drawings(results), case_figures.regions()]
+
+
 def write_all(results: str | Path, out: str | Path) -> list[Path]:
     """Draw every figure as SVG and PNG, and a page with all of them and their captions; the files."""
     out = records.folder_at(out)
-    figures, paths = drawings(read_results(results)), []
+    figures, paths = everything(read_results(results)), []
     for drawing in figures:
         for suffix in (".svg", ".png"):
             write = functools.partial(plots.write_figure, drawing.figure)

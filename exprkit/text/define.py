@@ -38,7 +38,7 @@ def define(text: Any, domain: Any = None, latex: str = "") -> Definition:
     for index, operand in enumerate(operands):
         if not np.any((kinds == OPERAND) & (values == index)):
             raise ArgumentError(f"operator {name!r}: its formula does not use the operand {operand!r}")
-    intervals, parts = _intervals(name, domain, len(operands)), _latex_parts(name, latex, operands)
+    intervals, parts = intervals_of(name, domain, len(operands)), _latex_parts(name, latex, operands)
     return defined.add(
         Definition(
             name=name, operands=operands, formula=formula, kinds=kinds, values=values, uses=uses, domain=intervals,
@@ -73,13 +73,24 @@ def restored(kinds: np.ndarray, values: np.ndarray, saved: Iterable[defined.Save
     """
     own = np.arange(256, dtype=np.uint64)
     for code, text, latex, domain in saved:
-        own[code] = define(text, domain, latex).code
+        own[code] = (define(text, domain, latex) if "=" in text else _function(text)).code
     operators = kinds == OPERATOR
     if np.array_equal(own, np.arange(256)) or np.any(values[operators] > 255):  # the latter is complained of later
         return values
     values = values.copy()
     values[operators] = own[values[operators]]
     return values
+
+
+def _function(text: str) -> defined.Written:
+    """The operator without a formula that a file or another process names, as in ``airy(a)``."""
+    name = text.partition("(")[0]
+    row = defined.spelled(name)
+    if not isinstance(row, ops.Operator) or defined.head(row) != text:
+        raise ArgumentError(
+            f"operator {name!r} is a function, which no file holds: first exprkit.operator({text!r}, numpy=…)"
+        )
+    return row
 
 
 # ── the parts of a definition ────────────────────────────────────────────────────────
@@ -99,12 +110,19 @@ def _parts(text: Any) -> tuple[str, tuple[str, ...], str]:
     return match[1], operands, formula.strip()
 
 
-def _names(name: str, operands: tuple[str, ...]) -> Names:
-    """The words of the formula: its operands as variables."""
+def check_name(name: str) -> None:
+    """An error for what cannot be a new operator's name."""
     if name in ops.BY_SPELLING or name in ops.BY_NAME:
         raise ArgumentError(f"operator {name!r}: exprkit has an operator of this name; choose another one")
+    if not name.isidentifier():
+        raise ArgumentError(f"operator {name!r}: its name must be letters, digits and underscores")
     if name in CONSTANTS or any(Names.numbered(name, kind) for kind in (VARIABLE, PARAMETER)):
         raise ArgumentError(f"operator {name!r}: this is how a number, variable or parameter is written")
+
+
+def _names(name: str, operands: tuple[str, ...]) -> Names:
+    """The words of the formula: its operands as variables."""
+    check_name(name)
     try:
         return Names(variables=list(operands), parameters=0)
     except ParseError as error:
@@ -120,7 +138,7 @@ def _tokens(name: str, formula: str, names: Names) -> tuple[np.ndarray, np.ndarr
     except ParseError as error:
         raise ParseError(f"operator {name!r}: {error}") from None
     codes = defined.codes_in(kinds, values, OPERATOR)
-    uses = tuple(one.name for one in defined.definitions() if one.code in codes)
+    uses = tuple(row.name for code in codes if (row := defined.row(code)) is not None)
     if name in uses:
         raise ArgumentError(f"operator {name!r}: it cannot be made of itself")
     kinds[kinds == VARIABLE] = OPERAND
@@ -130,7 +148,7 @@ def _tokens(name: str, formula: str, names: Names) -> tuple[np.ndarray, np.ndarr
     return written_out.kinds, written_out.values, uses
 
 
-def _intervals(name: str, domain: Any, arity: int) -> tuple[ops.Interval, ...]:
+def intervals_of(name: str, domain: Any, arity: int) -> tuple[ops.Interval, ...]:
     """An interval for each operand."""
     if domain is None:
         return (ops.ANY,) * arity

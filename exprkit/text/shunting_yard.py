@@ -31,7 +31,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from exprkit.operators import defined, ops
+from exprkit.operators import defined
 from exprkit.runtime.bags import empty
 from exprkit.runtime.jit import compiled
 from exprkit.text.decimals import SIGN_BIT, nearest
@@ -90,7 +90,7 @@ def _rules(n_defined: int) -> np.ndarray:
     for byte in range(256):
         if byte >= 128 or chr(byte).isalpha() or byte == ord("_"):
             table[BYTE_CLASS, byte] = LETTER
-    for row in ops.OPERATORS:
+    for row in defined.table():
         table[[PRECEDENCE, POPS, ARITY, CHAIN], row.code] = (
             row.precedence, row.precedence + row.right, row.arity, row.chain,
         )  # fmt: skip

@@ -246,6 +246,8 @@ def _application(obj: Any) -> list[Item]:
     elif row is not None and isinstance(obj, sympy.log) and len(arguments) == 2:
         own = (OPERATOR, row.code)
         return [arguments[0], own, arguments[1], own, _operator("__truediv__")]
+    elif row is None and arguments and f"{name}{arguments[0]}" in BY_CLASS:
+        row = BY_CLASS[f"{name}{arguments.pop(0)}"]  # a function of an order that the table has
     if row is None:
         kind = "function" if isinstance(obj, sympy.Function) else "class"
         hint = closest(name, [*BY_CLASS, *defined.spellings()]) if kind == "function" else ""

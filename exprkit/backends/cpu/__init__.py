@@ -8,6 +8,8 @@ In: programs and data.  Out: values, losses, derivatives, fits.
 ``levenberg_marquardt``  that of a fit
 ``tiles``                the points, cut so that they stay in the cache; programs as words
 ``kernels``              a compiled function per operator; ``reductions``: sums over points
+``callbacks``            kernels of operators that are the user's functions
+``loss_kernels``         losses that are texts, summed in registers
 ``threads``              a thread pool whose workers spin a moment for the next call
 =======================  ==================================================================
 """

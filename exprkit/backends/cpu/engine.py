@@ -36,11 +36,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends import contract, objective
-from exprkit.backends.cpu import kernels, loop, reductions
+from exprkit.backends.cpu import callbacks, kernels, loop, loss_kernels, reductions
 from exprkit.backends.cpu.levenberg_marquardt import FIT, best_of, drive_fits, fits_of, serve_fits
 from exprkit.backends.cpu.loop import CALL, SPAN, Call, programs_of, scratch_of
+from exprkit.backends.cpu.loss_kernels import Tokens
 from exprkit.backends.cpu.threads import WorkQueue
-from exprkit.backends.cpu.tiles import FORMS, never_negative, shares, tiles_of
+from exprkit.backends.cpu.tiles import FORMS, LINE, aligned, never_negative, shares, tiles_of
 from exprkit.backends.objective import Fitted, Options
 from exprkit.errors import number_of
 from exprkit.expressions.population import Population
@@ -83,6 +84,7 @@ class Engine(contract.Differentiable):
         self._can_write_past = False  # the kernels for it are made when first needed
         self._gradients: Runner | None = None
         self._fit_work: TaskLoop | None = None
+        self._loss_columns: tuple[Any, np.ndarray] = None, np.empty((0, 0))  # those of the last loss that is a text
 
     def decisions(self) -> list[str]:
         """Threads and vectors."""
@@ -101,6 +103,23 @@ class Engine(contract.Differentiable):
         """Sum of weighted squared, absolute or plain errors, float64 (n_sets, n_exprs)."""
         loss = reductions.plain_sum(self._kernels, KINDS[kind])
         return self._sums(self.values, VALUES, params, y, weights, 1, loss=loss)[..., 0]
+
+    def text_sums(self, params: np.ndarray, loss: Tokens, columns: np.ndarray, counted: bool) -> np.ndarray | None:
+        """Sum of a loss that is a text, float64 (n_sets, n_exprs); None where it is made of a function of the user's.
+
+        ``columns`` (n_columns, n_points) are what it reads beside f (``loss_kernels.sum_of``).
+        """
+        if not loss_kernels.can_sum(loss):
+            return None
+        if self._loss_columns[0] is not columns:
+            width = -(-self.n_points // LINE) * LINE  # each begins at a cache line
+            own = aligned((len(columns), width), self.dtype)
+            own[:, : self.n_points] = columns
+            self._loss_columns = columns, own
+        own = self._loss_columns[1]
+        following = own[1] if len(own) > 1 else None
+        function = loss_kernels.sum_of(self._kernels, loss, counted)
+        return self._sums(self.values, VALUES, params, own[0], following, 1, loss=function)[..., 0]
 
     def jacobian(self, params: np.ndarray, out: np.ndarray) -> None:
         """Write the derivatives by the parameters into ``out``, (n_sets, n_exprs, n_points, max_params)."""
@@ -241,6 +260,7 @@ class Runner:
         self.program, self.n_points, self.threads, self.row_cost = program, len(X), threads, row_cost
         self.dtype = X.dtype
         self._tiles = tiles_of(X, program, library)
+        callbacks.raise_first()
         self.programs = programs_of(program, self._tiles, len(X), library, threads)
         self._plans: dict[int, Sharing] = {}  # by the number of parameter sets
         self._scratch: collections.deque[Any] = collections.deque()
@@ -264,6 +284,7 @@ class Runner:
         queue.run(call, plan.n_tasks, plan.threads, some, (params, plan, owners))
         self._scratch.append(scratch)
         self._queues[work].append(queue)
+        callbacks.raise_first()
 
     def _queue(self, work: TaskLoop) -> WorkQueue:
         """Concurrent calls have a queue each; a queue's threads do not survive a fork."""

@@ -43,8 +43,9 @@ from typing import Any
 
 import numpy as np
 
+from exprkit.backends.cpu import callbacks
 from exprkit.errors import BackendError
-from exprkit.operators import llvm_writer, ops, polynomials, simd_formulas, simd_values
+from exprkit.operators import defined, llvm_writer, ops, polynomials, simd_formulas, simd_values
 from exprkit.operators.llvm_writer import LEVELS, Code, Target
 from exprkit.operators.simd_values import SIZE, Vec
 from exprkit.runtime import disk_cache
@@ -223,11 +224,16 @@ class Kernels:
         self._addresses = np.zeros((256, 8), np.int64)
         self._functions: dict[str, dict[str, int]] = {}
         self._engines: list[Any] = []
+        self._callbacks: list[Any] = []
 
     def table(self, requests: Iterable[Request]) -> np.ndarray:
         """Addresses by operator code and form, int64 (256, 8); 0 where nothing was asked for so far."""
         with _compiling:
             missing = sorted({request for request in requests if not self._addresses[request]})
+            for request in [one for one in missing if ops.BY_CODE[one[0]] in defined.functions()]:
+                missing.remove(request)
+                self._callbacks.append(made := self._callback(*request))
+                self._addresses[request] = callbacks.address(made)
             if missing:
                 names = [name_of(*request) for request in missing]
                 addresses = self._load(
@@ -236,6 +242,12 @@ class Kernels:
                 for request in missing:
                     self._addresses[request] = addresses[name_of(*request)]
         return self._addresses
+
+    def _callback(self, operator: int, form: int) -> Any:
+        """The kernel of an operator that is the user's function."""
+        scalars = {VS: (1,), SV: (0,), UU: (0, 1)}.get(form & 3, ())
+        lanes = 0 if form & 3 == UU else self.lanes
+        return callbacks.kernel(ops.BY_CODE[operator], scalars, lanes, np.dtype(self.dtype))
 
     def address(self, operator: int, form: int) -> int:
         return int(self.table([(operator, form)])[operator, form])

@@ -93,7 +93,8 @@ def _either_way(code: Code, pointer: str, write: Callable[[bool], None]) -> None
         write(label == given)
 
 
-def _load(code: Code, base: str, i: str, mask: Vec | None) -> Vec:
+def load(code: Code, base: str, i: str, mask: Vec | None) -> Vec:
+    """The numbers from i on; with a mask only those that are there."""
     place = code.place(base, i)
     return code.load(place) if mask is None else code.load_part(place, mask)
 
@@ -115,7 +116,7 @@ def _times_plus(a: Vec, b: Vec, c: Vec) -> Vec:
     return a.fma(b, c) if a.code.target.fma else a * b + c
 
 
-def _in_whole_vectors(
+def in_whole_vectors(
     code: Code, body: Callable[[str, list[Vec], Vec | None], list[Vec]], totals: list[Vec]
 ) -> list[Vec]:
     """totals = body(i, totals, mask) over n points; the mask is None but for the last points."""
@@ -140,17 +141,22 @@ def _plain_sum(target: Target, real: str, kind: int) -> Code:
     def write(weighted: bool) -> None:
         total = _sum_of_losses(code, kind, weighted, wide=real == "double")
         if real == "float":
-            again, done = code.fresh("again"), code.fresh("done")
-            enough = code.let(f"fcmp oge double {total}, {literal(1e-30, 'double')}")
-            finite = code.let(f"fcmp olt double {total}, {literal(math.inf, 'double')}")
-            code.line(f"br i1 {code.let(f'and i1 {enough}, {finite}')}, label %{done}, label %{again}")
-            code.label(again)
-            code.line(f"ret double {_sum_of_losses(code, kind, weighted, wide=True)}")
-            code.label(done)
+            sure_or_again(code, total, lambda: _sum_of_losses(code, kind, weighted, wide=True))
         code.line(f"ret double {total}")
 
     _either_way(code, "%w", write)
     return code
+
+
+def sure_or_again(code: Code, total: str, make_again: Callable[[], str]) -> None:
+    """Go on with a sum of float32 numbers; where it overflows or may have underflown return ``make_again``'s."""
+    again, done = code.fresh("again"), code.fresh("done")
+    enough = code.let(f"fcmp oge double {total}, {literal(1e-30, 'double')}")
+    finite = code.let(f"fcmp olt double {total}, {literal(math.inf, 'double')}")
+    code.line(f"br i1 {code.let(f'and i1 {enough}, {finite}')}, label %{done}, label %{again}")
+    code.label(again)
+    code.line(f"ret double {make_again()}")
+    code.label(done)
 
 
 def _sum_of_losses(code: Code, kind: int, weighted: bool, wide: bool) -> str:
@@ -158,7 +164,7 @@ def _sum_of_losses(code: Code, kind: int, weighted: bool, wide: bool) -> str:
 
     def body(i: str, totals: list[Vec], mask: Vec | None) -> list[Vec]:
         def number(base: str) -> Vec:
-            return _wide(_load(code, base, i, mask)) if wide else _load(code, base, i, mask)
+            return _wide(load(code, base, i, mask)) if wide else load(code, base, i, mask)
 
         f, y = number("%f"), number("%y")
         loss = objective.loss_of(kind, f - y, f, y, None, _VECTORS)
@@ -168,7 +174,7 @@ def _sum_of_losses(code: Code, kind: int, weighted: bool, wide: bool) -> str:
         return [totals[0] + loss]
 
     zero = code.constant(0.0, "double" if wide else code.real)
-    return code.total(_in_whole_vectors(code, body, [zero])[0])
+    return code.total(in_whole_vectors(code, body, [zero])[0])
 
 
 def _loss(target: Target, real: str, kind: int) -> Code:
@@ -177,14 +183,14 @@ def _loss(target: Target, real: str, kind: int) -> Code:
 
     def write(weighted: bool) -> None:
         def body(i: str, totals: list[Vec], mask: Vec | None) -> list[Vec]:
-            f, y = _load(code, "%f", i, mask), _load(code, "%y", i, mask)
+            f, y = load(code, "%f", i, mask), load(code, "%y", i, mask)
             r, f, y = _wide(f - y), _wide(f), _wide(y)
             loss = objective.loss_of(kind, r, f, y, delta, _VECTORS)
             q = objective.weight_of(kind, r, f, delta, _VECTORS)
             if kind == objective.SUM:
                 r = code.constant(0.5, "double")  # the gradient is twice the sum of what is stored times J
             if weighted:
-                w = _wide(_load(code, "%w", i, mask))
+                w = _wide(load(code, "%w", i, mask))
                 none = w == 0.0
                 loss, q = where(none, 0.0, loss * w), where(none, 0.0, w if q is None else q * w)
                 r = where(none, 0.0, r)
@@ -194,7 +200,7 @@ def _loss(target: Target, real: str, kind: int) -> Code:
             _store(code, r, "%v", i, mask)
             return [totals[0] + loss]
 
-        code.line(f"ret double {code.total(_in_whole_vectors(code, body, [code.constant(0.0, 'double')])[0])}")
+        code.line(f"ret double {code.total(in_whole_vectors(code, body, [code.constant(0.0, 'double')])[0])}")
 
     _either_way(code, "%w", write)
     return code
@@ -212,17 +218,17 @@ def _equations(target: Target, real: str, m: int) -> Code:
 
     def write(weighted: bool) -> None:
         def body(i: str, totals: list[Vec], mask: Vec | None) -> list[Vec]:
-            J, v = [_wide(_load(code, column, i, mask)) for column in columns], _wide(_load(code, "%v", i, mask))
+            J, v = [_wide(load(code, column, i, mask)) for column in columns], _wide(load(code, "%v", i, mask))
             scaled = J
             if weighted:
-                q = _wide(_load(code, "%q", i, mask))
+                q = _wide(load(code, "%q", i, mask))
                 J = [where(q == 0.0, 0.0, column) for column in J]
                 scaled = [column * q for column in J]
             sums = [_times_plus(column, v, total) for column, total in zip(J, totals, strict=False)]
             return sums + [_times_plus(J[j], scaled[k], totals[m + n]) for n, (j, k) in enumerate(pairs)]
 
         zeros = [code.constant(0.0, "double")] * (m + len(pairs))
-        for n, total in enumerate(_in_whole_vectors(code, body, zeros)):
+        for n, total in enumerate(in_whole_vectors(code, body, zeros)):
             place = code.let(f"getelementptr double, ptr %sums, i64 {n}")
             before = code.let(f"load double, ptr {place}")
             code.line(f"store double {code.let(f'fadd double {before}, {code.total(total)}')}, ptr {place}")
@@ -237,14 +243,14 @@ def _product(target: Target, real: str, scaled: bool) -> Code:
 
     def write(weighted: bool) -> None:
         def body(i: str, totals: list[Vec], mask: Vec | None) -> list[Vec]:
-            a, b = (_wide(_load(code, base, i, mask)) for base in ("%a", "%b"))
+            a, b = (_wide(load(code, base, i, mask)) for base in ("%a", "%b"))
             if weighted:
-                q = _wide(_load(code, "%q", i, mask))
+                q = _wide(load(code, "%q", i, mask))
                 b = where(q == 0.0, 0.0, b * q if scaled else b)
                 a = where(q == 0.0, 0.0, a)
             return [_times_plus(a, b, totals[0])]
 
-        code.line(f"ret double {code.total(_in_whole_vectors(code, body, [code.constant(0.0, 'double')])[0])}")
+        code.line(f"ret double {code.total(in_whole_vectors(code, body, [code.constant(0.0, 'double')])[0])}")
 
     _either_way(code, "%q", write)
     return code

@@ -25,6 +25,7 @@ from exprkit.backends.gpu.launch import fill
 from exprkit.backends.precision import precision
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
+from exprkit.operators.defined import table_of_rows
 from exprkit.programs.linearity import dependence, uses_of_operators, walk
 
 WORDS_BESIDE = 64  # of a thread's scratch memory, beside one for each token: dependence.cu
@@ -78,7 +79,7 @@ def _from_host(pop: Population, device: Any) -> Foreknown:
     return Foreknown(*device.sent((linear, verdicts, pop.n_params)))
 
 
-@functools.cache
+@table_of_rows
 def _tables(device: Any) -> tuple[Any, Any]:
     """What the walk reads of the operator table, on the device."""
     return device.xp.asarray(ops.ARITY), device.xp.asarray(uses_of_operators())

@@ -35,6 +35,7 @@ from exprkit.backends.precision import Precision
 from exprkit.errors import BackendError
 from exprkit.expressions.population import Population
 from exprkit.expressions.rewrite import Rules, table_rules
+from exprkit.operators.defined import table_of_rows
 from exprkit.programs.emit import emit_tree, place
 from exprkit.programs.lower import lower, mark, read_tree
 
@@ -192,7 +193,7 @@ class Lowering:
         self._kernels[name].prepare((blocks, 1), threads, 0, self._arguments)()
 
 
-@functools.cache
+@table_of_rows
 def _tables(device: Any, operators: str) -> dict[str, Any]:
     """The operator table's cells that lowering reads, on the device."""
     rules, rows = table_rules(operators), operator_rows(operators)

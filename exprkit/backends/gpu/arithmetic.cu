@@ -71,6 +71,38 @@ INLINE T sigmoid(T a)
 INLINE float analytic_quotient(float a, float b) { return float(a / sqrt(1.0 + double(b) * b)); }
 INLINE double analytic_quotient(double a, double b) { return a / hypot(1.0, b); }
 
+// The derivative of log gamma(a), as simd_formulas.py has it.
+OUT_OF_LINE double digamma(double a)
+{
+    if (a < 0.0 && a == rint(a)) return nan("");
+    const double x = a < 0.0 ? 1.0 - a : a;
+    double y;
+    if (x < 3.0) {
+        const double m = x < 1.0 ? x + 1.0 : x > 2.0 ? x - 1.0 : x;
+        const double near[] = {
+            0.9510558760318328, -0.4236274212814606, 0.24054248424078697, -0.14840492305388092, 0.09498872445289039,
+            -0.06192213327548831, 0.040760833940846085, -0.026975796659787055, 0.017907248317313294,
+            -0.011908220105959716, 0.007927021796868154, -0.005279937255532708, 0.003518106563802472,
+            -0.0023454947397380833, 0.0015633696313653504, -0.0010364584817312839, 0.0006909255761282986,
+            -0.00048595039220036254, 0.00032395945401345196, -0.00014480643368061614, 9.653646261410062e-05,
+            -0.0001782188548855923, 0.00011881232908510335};
+        y = near[22];
+#pragma unroll
+        for (int k = 21; k >= 0; --k) y = fma(y, m - 1.5, near[k]);
+        y *= (m - 1.4616321449683622) - 9.549995429965697e-17;
+        if (m != x) y += 1.0 / (x < 1.0 ? -x : m);
+    } else {
+        double top = 1.0, bottom = x;
+        for (int k = 1; k < 8; ++k) { top = fma(top, x + k, bottom); bottom *= x + k; }
+        const double z = x >= 8.0 ? x : x + 8.0, w = 1.0 / (z * z);
+        y = log(z) - 0.5 / z - w * (1.0 / 12 + w * (-1.0 / 120 + w * (1.0 / 252 + w * (-1.0 / 240 + w * (1.0 / 132
+          + w * (-691.0 / 32760 + w * (1.0 / 12 - w * (3617.0 / 8160))))))));
+        if (x < 8.0) y -= top / bottom;
+    }
+    return a < 0.0 ? y - 3.1415926535897931 / tan((a - rint(a)) * 3.1415926535897931) : y;
+}
+INLINE float digamma(float a) { return float(digamma(double(a))); }
+
 // a - floor(a / b) b: the remainder with the sign of b.
 INLINE T floor_mod(T a, T b)
 {
@@ -215,3 +247,7 @@ INLINE float in_range_power(float a, float b, bool &in_range)
     in_range = in_range & (((a >= 1.17549435e-38f) & (a <= 3.4e38f) & (fabs(p) <= 32.0f)) | is_nan);
     return fma(power, p_low, power);
 }
+
+// ── operators that are the user's functions ──────────────────────────────────────────
+
+//{user functions}

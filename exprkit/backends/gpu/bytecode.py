@@ -17,7 +17,6 @@ PARAMETER (index in its expression), CONSTANT or RESULT (index in the whole popu
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
@@ -46,6 +45,7 @@ from exprkit.backends.gpu.layout import (
 )  # fmt: skip
 from exprkit.errors import BackendError
 from exprkit.operators import ops
+from exprkit.operators.defined import table_of_rows
 from exprkit.programs.program import COLUMN, SLOT, UNIFORM, Program
 from exprkit.runtime import slices
 from exprkit.runtime.bags import zeros
@@ -179,7 +179,7 @@ class _Arrays(NamedTuple):
     cost: Annotated[np.ndarray, "int64[n_ends]"]
 
 
-@functools.cache
+@table_of_rows
 def operator_rows(precision: str) -> OperatorRows:
     result = zeros(OperatorRows, opcode=opcodes.numbers())
     for row in ops.BY_CODE.values():

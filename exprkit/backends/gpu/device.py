@@ -22,6 +22,7 @@ import numpy as np
 
 from exprkit.backends.gpu import nvrtc
 from exprkit.backends.precision import Precision
+from exprkit.operators.defined import table_of_rows
 
 NEEDED = {"cupy": "CuPy", "cuda.core": "cuda-core", "cuda.bindings": "cuda-bindings"}
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -148,11 +149,12 @@ class CudaDevice:
         self.shared_per_block = int(properties["sharedMemPerBlockOptin"])
         self.shared_per_multiprocessor = int(properties["sharedMemPerMultiprocessor"])
         self.lanes = 32
+        self.driver = cupy.cuda.runtime.driverGetVersion()
         self.out_of_memory: type[Exception] = cupy.cuda.memory.OutOfMemoryError
         self._sending = threading.Lock()
         self._outgoing: list[tuple[np.ndarray, Any]] = []  # page-locked memory, and when it has been read; two, in turn
 
-    @functools.cache  # noqa: B019  a device lives as long as the process
+    @table_of_rows
     def kernel(self, name: str, settings: Precision, text: str | None = None, **macros: Any) -> Kernel:
         """A kernel of the interpreter's text (or of another ``text``), compiled for these macros."""
         code = nvrtc.compiled(settings.architecture or self.architecture, settings, text, **macros)
@@ -254,6 +256,13 @@ class CudaDevice:
 def _device(index: int) -> CudaDevice:
     """The device of that number."""
     return CudaDevice(index)
+
+
+def names() -> list[str]:
+    """What the devices of this process are called, by number."""
+    from cupy.cuda import runtime
+
+    return [runtime.getDeviceProperties(k)["name"].decode() for k in range(runtime.getDeviceCount())]
 
 
 def current() -> CudaDevice:

@@ -18,8 +18,9 @@ from importlib import metadata
 from typing import Any
 
 from exprkit.backends.gpu import opcodes
-from exprkit.backends.gpu.schedule import resident_threads
+from exprkit.backends.gpu.schedule import LaunchShape, resident_blocks
 from exprkit.backends.precision import Precision
+from exprkit.errors import BackendError
 from exprkit.runtime import disk_cache
 
 PACKAGES = ("cuda-core", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")  # besides NVRTC's own version in the key
@@ -51,11 +52,11 @@ def macros(settings: Precision, chosen: Mapping[str, Any]) -> dict[str, str]:
     }
     together = {**MACROS, **own, **chosen}
     if "MIN_BLOCKS" not in chosen and settings.max_registers is None:
-        threads = resident_threads(
-            together["VECTORS"], 8 if together["REAL"] == "double" else 4, together["COLUMNS_SHARED"],
-            settings.operators == "fast",
-        )  # fmt: skip
-        together["MIN_BLOCKS"] = max(1, threads // together["BLOCK"])
+        itemsize = 8 if together["REAL"] == "double" else 4
+        shape = LaunchShape(
+            together["VECTORS"], together["BLOCK"], bool(together["COLUMNS_SHARED"]), together["LANES"], itemsize
+        )
+        together["MIN_BLOCKS"] = max(1, resident_blocks(shape, settings.operators == "fast"))
     return {name: str(value) for name, value in together.items()}
 
 
@@ -83,10 +84,37 @@ def compiled(architecture: str, settings: Precision, text: str | None = None, **
 
 def build(architecture: str, settings: Precision, text: str | None = None, **chosen: Any) -> tuple[bytes, str]:
     """Machine code and the assembler's report (registers, spills), always compiled anew."""
-    from cuda.core import Program, ProgramOptions
+    from cuda.core import Program
 
     report = io.StringIO()
-    options = ProgramOptions(
+    options = _options(architecture, settings, chosen)
+    code = Program(text or opcodes.source(settings.operators), "c++", options).compile("cubin", logs=report)
+    return bytes(code.code), report.getvalue()
+
+
+def ptx(architecture: str, settings: Precision, text: str | None = None, **chosen: Any) -> str:
+    """The kernels as PTX; by the library itself, since ``cuda-core`` asks the driver first."""
+    from cuda.bindings import nvrtc
+
+    source, options = text or opcodes.source(settings.operators), _options(architecture, settings, chosen)
+    flags = [flag for flag in options.as_bytes("nvrtc") if b"ptxas" not in flag]
+    status, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernels.cu", 0, None, None)
+    try:
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise BackendError(f"NVRTC makes no PTX for {architecture!r}: {nvrtc.nvrtcGetErrorString(status)[1]!r}")
+        made = b" " * nvrtc.nvrtcGetPTXSize(program)[1]
+        nvrtc.nvrtcGetPTX(program, made)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+    return made.rstrip(b"\0").decode()
+
+
+def _options(architecture: str, settings: Precision, chosen: Mapping[str, Any]) -> Any:
+    """What the compiler is told."""
+    from cuda.core import ProgramOptions
+
+    return ProgramOptions(
         arch=architecture,
         std="c++17",
         define_macro=list(macros(settings, chosen).items()),
@@ -98,8 +126,6 @@ def build(architecture: str, settings: Precision, text: str | None = None, **cho
         lineinfo=settings.line_info or None,
         ptxas_options=["-v", f"-O{settings.optimisation}"],
     )
-    code = Program(text or opcodes.source(settings.operators), "c++", options).compile("cubin", logs=report)
-    return bytes(code.code), report.getvalue()
 
 
 def compiler_version() -> str:

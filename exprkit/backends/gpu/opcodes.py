@@ -22,7 +22,6 @@ BOTH              acc = f(double-double in columns, immediate)
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -32,7 +31,8 @@ import numpy as np
 
 from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.layout import ALONE, BOTH, IMMEDIATE, IMMEDIATE_FIRST, MEMORY, MEMORY_FIRST
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
+from exprkit.operators.defined import table_of_rows
 
 HEAD = "gpu/common.cu", "gpu/arithmetic.cu"  # that all kernels begin with
 PARTS = *HEAD, *(f"interpreter/{name}.cu" for name in ("points", "results", "interpreter")), "gpu/support.cu"
@@ -57,7 +57,7 @@ def modes(row: ops.Operator) -> tuple[int, ...]:
     return (MEMORY, IMMEDIATE) if short else (MEMORY, MEMORY_FIRST, IMMEDIATE, IMMEDIATE_FIRST)
 
 
-@functools.cache
+@table_of_rows
 def numbers() -> np.ndarray:
     """Every opcode, [operator's code, addressing mode]; -1 where there is none."""
     table = np.full((256, layout.N_MODES), -1, np.int32)
@@ -68,8 +68,8 @@ def numbers() -> np.ndarray:
 
 
 def all_rows() -> list[ops.Operator]:
-    """The operators that programs hold, by their codes."""
-    return [ops.IN_VALUES[code] for code in sorted(ops.IN_VALUES)]
+    """The operators that programs hold, by their codes; those of the user's without CUDA text not among them."""
+    return [ops.IN_VALUES[code] for code in sorted(ops.IN_VALUES) if ops.IN_VALUES[code].cuda.formula]
 
 
 def rows(common: bool) -> list[ops.Operator]:
@@ -96,13 +96,21 @@ def is_long(row: ops.Operator, operators: str) -> bool:
 
 def joined(parts: Iterable[str], cases: Mapping[str, str] | None = None) -> str:
     """The texts of these files of the backends, each line ``//{name}`` replaced by what ``layout`` or ``cases`` has."""
-    folder, texts = Path(__file__).parents[1], {**layout.TEXTS, **(cases or {})}
+    folder, texts = Path(__file__).parents[1], {**layout.TEXTS, "user functions": _user_functions(), **(cases or {})}
     text = "\n".join((folder / part).read_text() for part in parts)
     n_common = sum(len(modes(row)) for row in rows(common=True))
     return re.sub(r" *//\{([\w ]+)\}", lambda mark: texts[mark[1]], text).replace("COMMON_OPCODES", str(n_common))
 
 
-@functools.cache
+def _user_functions() -> str:
+    """The CUDA C of the operators that are the user's functions."""
+    return "\n".join(
+        f"INLINE T user_{row.name}({', '.join(f'T {x}' for x in 'ab'[: row.arity])}) {{ {row.cuda.body} }}"
+        for row in defined.functions() if row.cuda.formula
+    )  # fmt: skip
+
+
+@table_of_rows
 def source(operators: str) -> str:
     """The CUDA C of the interpreter's kernels.
 

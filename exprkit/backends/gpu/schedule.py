@@ -1,7 +1,7 @@
 """How the interpreter is launched: points per thread, where the columns lie, who works on what.
 
-In: sizes of bytecode and data.  Out: points per thread, and where the work of every block begins, from which
-schedule.cu finds its items.  Plain arithmetic, no GPU needed.
+In: sizes of bytecode and data.  Out: what a variant needs and takes, of which ``backends.cases`` chooses one, and
+where the work of every block begins, from which schedule.cu finds its items.  Plain arithmetic, no GPU needed.
 
     >>> from exprkit.backends.gpu.schedule import Chunking, plan
     >>> result = plan(4, n_tiles=2, blocks=2, warps=2, chunking=Chunking(1))
@@ -25,10 +25,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends.gpu.layout import LINE_BYTES, VECTOR_BYTES
-from exprkit.errors import ArgumentError
+from exprkit.numbers import either, greatest, least
 
 VECTORS = (1, 2, 3, 4, 8)  # that a thread may have
 BLOCKS = (128, 256, 320, 512, 640, 768)
+REGISTERS = 1 << 16  # of a multiprocessor, on all devices from sm_75 on
+RESERVED = 1024  # bytes of shared memory that a block takes beside its own (0 on sm_75)
 TILES_END = 24  # all tiles have a whole number of segments that divides this
 
 # Estimates that rank variants; what they balance was measured in data/results/h200_interpreter.md
@@ -38,7 +40,10 @@ _HALF_SPEED = 26  # warps on a multiprocessor that hide half of the time an inst
 
 
 class LaunchShape(NamedTuple):
-    """The variant of the interpreter that is compiled and launched."""
+    """The variant of the interpreter that is compiled and launched.
+
+    The formulas hold for arrays and for SymPy's symbols too (``exprkit.backends.cases`` reads them so).
+    """
 
     vectors: int
     block: int
@@ -54,12 +59,20 @@ class LaunchShape(NamedTuple):
 
     def tiles(self, first: int, stop: int) -> range:
         """The tiles of points ``first`` to ``stop``; those of wide rows begin up to a line early."""
-        return range(first // self.tile, -(-(stop + self.margin // self.itemsize) // self.tile))
+        return range(first // self.tile, self.n_tiles(stop))
+
+    def n_tiles(self, n_points: Any) -> Any:
+        """How many tiles the points are."""
+        return -(-(n_points + self.margin // self.itemsize) // self.tile)
 
     @property
     def margin(self) -> int:
         """Bytes of a row before a tile's first point."""
-        return min(LINE_BYTES, self.tile * self.itemsize) - VECTOR_BYTES if self.wide else 0
+        if not self.wide:
+            return 0
+        of_a_vector = self.lanes * VECTOR_BYTES
+        tile = LINE_BYTES if of_a_vector >= LINE_BYTES else least(LINE_BYTES, self.vectors * of_a_vector)
+        return tile - VECTOR_BYTES
 
     @property
     def segment(self) -> int:
@@ -76,9 +89,13 @@ class LaunchShape(NamedTuple):
         record = 8 + 2 * self.itemsize  # an instruction and its immediate
         buffers = self.block * (record + -record % 16)
         scratch = -(-self.block * self.itemsize // VECTOR_BYTES) * VECTOR_BYTES if shared_reduction else 0
-        rows = self.warps * n_slots + (n_columns if self.columns_shared else 0)
+        rows = self.warps * n_slots + (1 * self.columns_shared) * n_columns
         tile = self.tile * self.itemsize
         return (2 + 2 * self.warps) * VECTOR_BYTES + buffers + scratch + rows * (tile + self.margin) + n_targets * tile
+
+    def most_shared(self, n_columns: Any, n_slots: Any) -> Any:
+        """Shared memory of a block whatever the task: with target, weights and scratch."""
+        return self.shared_bytes(n_columns, n_slots, 2, True)
 
 
 class Sizes(NamedTuple):
@@ -90,88 +107,49 @@ class Sizes(NamedTuple):
     n_slots: int
 
 
-def shapes(
-    sizes: Sizes, device: Any, itemsize: int, fast: bool,
-    block: int | None = None, vectors: int | None = None, wide: bool = False,
-) -> list[LaunchShape]:  # fmt: skip
-    """Variants that fit the device, the best first.
+class DeviceLimits(NamedTuple):
+    """Of a device: bytes of shared memory, how many multiprocessors there are, registers of one."""
 
-    Parameters
-    ----------
-    itemsize
-        Of the numbers, in bytes.
-    fast
-        Whether operators are short; the code of long ones for many points would outgrow the instruction caches.
-    block, optional
-        Only variants with so many threads per block.
-    vectors, optional
-        Only variants with so many 16-byte vectors a thread.
-    wide
-        Whether results are stored a line at a time.
-    """
-    most_vectors = 8 if fast and itemsize == 4 else 4
-    ranked = []
-    for v in [v for v in VECTORS if v <= most_vectors] if vectors is None else [vectors]:
-        for columns_shared in (True, False):
-            if v > 4 and not columns_shared and vectors is None:
-                continue
-            if v == 3 and sizes.n_points > v * device.lanes * VECTOR_BYTES // itemsize and vectors is None:
-                continue  # good where one tile is enough, else it takes longer than four
-            for threads in BLOCKS if block is None else [block]:
-                shape = LaunchShape(v, threads, columns_shared, device.lanes, itemsize, wide)
-                if shape.shared_bytes(sizes.n_columns, sizes.n_slots, 2, True) <= device.shared_per_block:
-                    # of large blocks, fewer are late; those that read columns from global memory had better be small
-                    ranked.append((_cost(shape, sizes, device, fast), -threads if columns_shared else threads, shape))
-    return [shape for *_, shape in sorted(ranked, key=lambda one: one[:2])]
+    shared_per_block: int
+    shared_per_multiprocessor: int
+    multiprocessors: int
+    registers: int = REGISTERS
+
+    @classmethod
+    def of(cls, device: Any) -> DeviceLimits:
+        """Those of a device that is there."""
+        return cls(device.shared_per_block, device.shared_per_multiprocessor, device.multiprocessors)
 
 
-def too_large(
-    sizes: Sizes, device: Any, itemsize: int, block: int | None, vectors: int | None, wide: bool = False
-) -> ArgumentError:
-    """The error for options that leave no variant: the limit, and the nearest options that stay below it."""
-    width = VECTOR_BYTES // itemsize
-
-    def needed(threads: int, v: int) -> int:
-        shape = LaunchShape(v, threads, False, device.lanes, itemsize, wide)
-        return shape.shared_bytes(sizes.n_columns, sizes.n_slots, 2, True)
-
-    def fits(threads: int, v: int) -> bool:
-        return needed(threads, v) <= device.shared_per_block
-
-    threads, v = block or BLOCKS[0], vectors or VECTORS[0]
-    asked = {"block_size": block, "points_per_thread": vectors and width * vectors}
-    smaller = [n for n in range(threads, 0, -device.lanes) if fits(n, v)]
-    fewer = [n for n in VECTORS[::-1] if n <= v and fits(threads, n)]
-    nearest = {"block_size": block and smaller[:1], "points_per_thread": vectors and [width * n for n in fewer[:1]]}
-    words = " or ".join(f"{name}={found[0]}" for name, found in nearest.items() if found) or "neither option"
-    return ArgumentError(
-        f"{', '.join(f'{name}={value}' for name, value in asked.items() if value)} needs "
-        f"{needed(threads, v) / 1024:.4g} KiB of shared memory a block for these expressions, and the device has "
-        f"{device.shared_per_block / 1024:.4g}: take {words}"
-    )
+def registers_needed(shape: LaunchShape, fast: bool) -> Any:
+    """Registers of a thread with which the kernel spills none (data/results/cases_ptxas.csv)."""
+    if shape.itemsize == 8:
+        return either(shape.vectors <= 4, 168, 256)
+    few = 80 if fast else 96
+    of_four = either(shape.columns_shared == 1, few, 96 if fast else 128)
+    return either(shape.vectors <= 4, of_four, either(shape.columns_shared == 1, 96, 128))
 
 
-def _cost(shape: LaunchShape, sizes: Sizes, device: Any, fast: bool) -> float:
+def resident_blocks(shape: LaunchShape, fast: bool, registers: int = REGISTERS) -> Any:
+    """Blocks of a multiprocessor for which registers are saved; 0: a block is too large to save enough."""
+    return registers // (registers_needed(shape, fast) * shape.block)
+
+
+def estimated(shape: LaunchShape, sizes: Sizes, device: DeviceLimits, fast: bool) -> Any:
     """What a variant takes, in units of its own: rounds of tiles, longer where few warps hide what others wait for."""
-    shared = shape.shared_bytes(sizes.n_columns, sizes.n_slots, 2, True)
-    tiles = len(shape.tiles(0, sizes.n_points))
-    most = resident_threads(shape.vectors, shape.itemsize, shape.columns_shared, fast) // shape.block * shape.warps
-    warps = min(device.shared_per_multiprocessor // (shared + 1024) * shape.warps, most)
-    warps = max(min(warps, tiles * sizes.n_items // device.multiprocessors), 1)
+    most = resident_blocks(shape, fast, device.registers) * shape.warps
+    return rounds(shape, sizes, device, shape.most_shared(sizes.n_columns, sizes.n_slots), most)
+
+
+def rounds(shape: LaunchShape, sizes: Sizes, device: DeviceLimits, shared: Any, most: Any) -> Any:
+    """The same of a variant whose shared memory and most warps of a multiprocessor, by registers, are known."""
+    tiles, of_a_block = shape.n_tiles(sizes.n_points), shape.warps
+    warps = least(device.shared_per_multiprocessor // (shared + RESERVED) * of_a_block, most)
+    warps = greatest(least(warps, tiles * sizes.n_items // device.multiprocessors), 1)
     cost = tiles * (shape.vectors + _OVERHEAD) * (1 + _HALF_SPEED / warps)
-    cost *= 1 if shape.columns_shared else _COST_OF_GLOBAL_COLUMNS
-    if sizes.n_items < 8 * shape.warps:  # warps without an item
-        cost *= -(-sizes.n_items // shape.warps) * shape.warps / max(sizes.n_items, 1)
-    return cost
-
-
-def resident_threads(vectors: int, itemsize: int, columns_shared: bool, fast: bool) -> int:
-    """Threads of a multiprocessor: as many as the kernel can have without spilling registers."""
-    if itemsize == 8:
-        return 384 if vectors <= 4 else 256
-    if vectors > 4:
-        return 640 if columns_shared else 512
-    return 768 if fast and columns_shared else 640 if fast or columns_shared else 512
+    cost = cost * (1 + (_COST_OF_GLOBAL_COLUMNS - 1) * (1 - shape.columns_shared))
+    idle = -(-sizes.n_items // of_a_block) * of_a_block / greatest(sizes.n_items, 1)  # warps without an item
+    return cost * either(sizes.n_items < 8 * of_a_block, idle, 1)
 
 
 class Chunking(NamedTuple):

@@ -23,6 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends import objective
+from exprkit.backends.cases.fits import MOST_TANGENTS, SMALL_ARENA, FitShape, FitVariants, shape_of
+from exprkit.backends.cases.fits import subject as subject_of
+from exprkit.backends.cases.tree import Discussion, KernelText
 from exprkit.backends.device_programs.dependence import Foreknown
 from exprkit.backends.device_programs.translate import arrays_text, cuda_text
 from exprkit.backends.gpu import layout, opcodes
@@ -43,34 +46,7 @@ from exprkit.backends.gpu.layout import (
 from exprkit.backends.interpreter import dual_opcodes
 from exprkit.backends.precision import Precision, precision
 
-MOST_TANGENTS = 4
-SMALL_ARENA = 6 << 10  # bytes of shared memory per warp with which registers, not memory, limit the warps
 FOLD_POINTS = 32  # of a thread, whose sums are made in the data's type: more lose digits, fewer are more float64
-
-
-class FitShape(NamedTuple):
-    """The variant of the kernel that is compiled and launched."""
-
-    tangents: int
-    vectors: int
-    warps: int
-    lanes: int
-    itemsize: int
-
-    @property
-    def tile(self) -> int:
-        """Points of a warp."""
-        return self.vectors * self.lanes * VECTOR_BYTES // self.itemsize
-
-    @property
-    def entry_bytes(self) -> int:
-        """Size of an Entry of tangents.cu."""
-        return aligned(8 + self.itemsize * (2 + self.tangents + self.tangents % 2))
-
-    @property
-    def result_bytes(self) -> int:
-        """Size of a Result of equations.cu."""
-        return -(-(6 * self.itemsize + 4) // 8) * 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,29 +126,6 @@ def arena_of(
     offsets = dict(zip(("entries", "results", "sums", "state", "slots"), (0, *ends[:4]), strict=True))
     offsets |= dict(zip(("actives", "rows", "products"), ends[4:7], strict=True))
     return {**offsets, "warp_bytes": ends[7], "arena_bytes": ends[3] + shape.warps * ends[7]}
-
-
-@functools.lru_cache(maxsize=256)
-def shape_of(n_points: int, n_tangents: int, *, itemsize: int, lanes: int, fast: bool) -> FitShape:
-    """The variant for so many points; nothing else decides, so that the bits depend on nothing else.
-
-    Rounds of tiles cost their vectors and one more for decoding; few warps with many rounds leave latencies open,
-    which weighs 2 % a round and warp.  A warp has four tiles or there are fewer warps.  Both are estimates.
-    """
-    most = {1: 3, 2: 3}.get(n_tangents, 2) if fast and itemsize == 4 and lanes > 1 else 1
-    best = None
-    for vectors in range(1, most + 1):
-        for warps in (1, 2, 4, 8) if lanes > 1 else (1,):
-            shape = FitShape(n_tangents, vectors, warps, lanes, itemsize)
-            tiles = -(-n_points // shape.tile)
-            if warps > max(1, tiles // 4):
-                continue
-            rounds = -(-tiles // warps)
-            cost = rounds * warps * (vectors + 1.0) * (1 + 0.02 * rounds / warps)
-            if best is None or cost < best[0]:
-                best = cost, shape
-    assert best is not None
-    return best[1]
 
 
 class Group(NamedTuple):
@@ -278,3 +231,14 @@ def min_blocks(shape: FitShape, fast: bool) -> int:
         return 1
     threads = 512 if fast and shape.itemsize == 4 and shape.tangents < 3 else 384
     return max(1, threads // (shape.warps * shape.lanes))
+
+
+def subject(settings: Precision, itemsize: int) -> Discussion:
+    """The case discussion of a fit."""
+    text, fast = dual_opcodes.source(settings.operators), settings.operators == "fast"
+
+    def kernel(shape: FitShape, many: bool, in_global: bool) -> KernelText:
+        chosen = {"TASK": "FIT", "MANY": int(many), "GLOBAL_ARENA": int(in_global), "PROLOGUES": 1, "RARE": 0}
+        return KernelText(text, settings, macros_of(shape, settings, **chosen))
+
+    return subject_of(FitVariants(itemsize, fast), arena_of, kernel, settings)

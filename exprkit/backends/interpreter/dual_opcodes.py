@@ -3,7 +3,7 @@
 In: the operator table and the generator of ``opcodes``.  Out: CUDA C.  A case computes a value and what its tangents
 are multiplied with: dy/da and dy/db, the table's ``derivative`` cells written in CUDA C by the table's own formulas.
 
-    >>> from exprkit.operators import ops
+    >>> from exprkit.operators import defined, ops
     >>> from exprkit.backends.interpreter import dual_opcodes
     >>> dual_opcodes.derivatives(ops.BY_NAME["div"], "ieee")
     ('T(1.0) / b', 'strong_quotient((-y), b)')
@@ -11,7 +11,6 @@ are multiplied with: dy/da and dy/db, the table's ``derivative`` cells written i
 
 from __future__ import annotations
 
-import functools
 import re
 
 from exprkit.backends import decisions
@@ -19,7 +18,8 @@ from exprkit.backends.gpu import opcodes
 from exprkit.backends.gpu.layout import IMMEDIATE_FIRST, MEMORY_FIRST
 from exprkit.backends.gpu.opcodes import formula
 from exprkit.expressions.parser import parse
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
+from exprkit.operators.defined import table_of_rows
 from exprkit.programs.linearity import no_slope
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
@@ -28,7 +28,7 @@ PARTS = *opcodes.HEAD, "interpreter/tangents.cu", "interpreter/equations.cu", "i
 _NUMBER = r"T\([\d.e-]+\)"  # in CUDA C; the table's derivatives hold none that is 0, inf or nan
 
 
-@functools.cache
+@table_of_rows
 def source(operators: str) -> str:
     """The CUDA C of the kernels that differentiate.
 
@@ -52,7 +52,8 @@ def source(operators: str) -> str:
 
 def derivatives(row: ops.Operator, operators: str) -> tuple[str, ...]:
     """dy/da (and dy/db) in CUDA C over ``a``, ``b`` and ``y``; nan where the table has none."""
-    return tuple(_in_c(text, row, operators) for text in row.derivative) or ('T(nan(""))',) * row.arity
+    texts = row.derivative if not defined.without_cuda_slopes([row.code]) else ()
+    return tuple(_in_c(text, row, operators) for text in texts) or ('T(nan(""))',) * row.arity
 
 
 def is_rare(row: ops.Operator) -> bool:

@@ -25,6 +25,8 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends import contract
+from exprkit.backends.cases import tuning
+from exprkit.backends.cases.interpreter import Decision, VariantSet, decision
 from exprkit.backends.device_programs.lowering import Lowering
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.gpu.bytecode import Bytecode
@@ -32,7 +34,7 @@ from exprkit.backends.gpu.device import fetched, fetched_together
 from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points
 from exprkit.backends.gpu.launch import Columns, ScheduledLaunch, plan_on
 from exprkit.backends.gpu.layout import VECTOR_BYTES
-from exprkit.backends.gpu.schedule import VECTORS, Chunking, LaunchShape, Sizes, shapes, too_large
+from exprkit.backends.gpu.schedule import VECTORS, Chunking, DeviceLimits, LaunchShape, Sizes
 from exprkit.backends.interpreter.derivatives import Again, Derivatives
 from exprkit.backends.interpreter.loss_step import MOST_BYTES, LossStep
 from exprkit.backends.interpreter.per_expression import Baseline
@@ -104,6 +106,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         size = X.size * self.dtype.itemsize / 1e9
         with Needing(self.device, f"the data ({size:.3g} GB), its columns and the programs"):
             self._shapes: dict[tuple[Sizes, bool], LaunchShape] = {}
+            self._forced: LaunchShape | None = None
             self._partials = self.device.xp.empty(0, self.dtype)
             self._steps: dict[tuple[Any, ...], LossStep | None] = {}  # by how a loss is asked for; None: once so far
             self._lowering = Lowering(self.device, self.settings, self.dtype, self._positive(X))
@@ -364,23 +367,28 @@ class Engine(DeviceEngine, contract.Differentiable):
         if self._baseline or not self.n_exprs or not self.n_points:
             block = self._baseline and self._baseline.block_size
             return [f"a launch for each expression, {block} threads a block"] if self._baseline else []
-        launcher, fast = self._launcher, self.settings.operators == "fast"
+        launcher = self._launcher
         sizes = Sizes(self.n_points, self.n_exprs, launcher.n_columns, self.programs.n_slots)
         lines = [
             f"{number_of(sizes.n_columns, 'column')} (variables and functions of one), "
             f"up to {number_of(sizes.n_slots, 'value')} put aside"
         ]
         for task, wide in (("values", True), ("losses", False)):
-            shape = self._shape(self.n_exprs, wide)
-            others = shapes(sizes, self.device, self.dtype.itemsize, fast, self.block_size, self.vectors, wide)
+            shape, decide = self._shape(self.n_exprs, wide), self._decision(wide)
             where = "shared" if shape.columns_shared else "global"
-            asked = " as asked" if self.block_size or self.vectors else f", the best of {len(others)} that fit"
+            asked = " as asked" if self.block_size or self.vectors else ""
             lines.append(
                 f"{task}: {shape.tile // shape.lanes} points a thread, {shape.block} threads a block, columns in "
-                f"{where} memory ({shape.shared_bytes(sizes.n_columns, sizes.n_slots, 2, True) / 1024:.3g} of "
+                f"{where} memory ({shape.most_shared(sizes.n_columns, sizes.n_slots) / 1024:.3g} of "
                 f"{self.device.shared_per_block / 1024:.3g} KiB a block){asked}"
             )
+            lines += [f"    {line}" for line in self._path(decide, sizes)]
         return [*lines, f"sums over a warp: {self.reduction}"]
+
+    def _path(self, decide: Decision, sizes: Sizes) -> list[str]:
+        """Why this variant: the way through the tree, or that it was measured."""
+        measured = tuning.kept(self.device, self.settings, decide.fixed, sizes) is not None
+        return ["the fastest that was measured here (tune)"] if measured else decide.why(sizes)
 
     # ── launches ─────────────────────────────────────────────────────────────────────
 
@@ -436,12 +444,47 @@ class Engine(DeviceEngine, contract.Differentiable):
         if (sizes, wide) not in self._shapes:
             if len(self._shapes) >= self.most_ready:
                 self._shapes.clear()
-            itemsize, fast = self.dtype.itemsize, self.settings.operators == "fast"
-            fitting = shapes(sizes, self.device, itemsize, fast, self.block_size, self.vectors, wide)
-            if not fitting:
-                raise too_large(sizes, self.device, itemsize, self.block_size, self.vectors, wide)
-            self._shapes[sizes, wide] = fitting[0]
+            self._shapes[sizes, wide] = self._chosen(sizes, wide)
         return self._shapes[sizes, wide]
+
+    def _chosen(self, sizes: Sizes, wide: bool) -> LaunchShape:
+        """What is forced, what was found to be best on this device for such work, or what the tree says."""
+        if self._forced is not None:
+            return self._forced._replace(wide=wide)
+        decide = self._decision(wide)
+        return tuning.kept(self.device, self.settings, decide.fixed, sizes) or decide(sizes)
+
+    def using(self, shape: LaunchShape | None) -> None:
+        """Launch this variant from now on, None: the tree's again."""
+        self._forced = shape
+        self._shapes.clear()
+        self._forget()
+
+    def tune(self, params: Any, y: Any, weights: Any, kind: str, seconds: float) -> tuning.Tuned:
+        """Time the variants that can run here for this work, and keep the best; ``kind`` "values": of results."""
+        wide, xp = kind == "values", self.device.xp
+        sizes = Sizes(self.n_points, self.n_exprs * len(params), self._launcher.n_columns, self.programs.n_slots)
+        if wide:
+            out = xp.empty((len(params), self.n_exprs, self.n_points), self.dtype)
+            wide = (self.n_points * self.dtype.itemsize | self.device.pointer(out)) % VECTOR_BYTES == 0
+
+        def run() -> None:
+            self.evaluate(params, out) if kind == "values" else self.loss_sums(params, y, weights, kind)
+
+        decide = self._decision(wide)
+        try:
+            found = tuning.timed(self.device, decide, sizes, self.using, run, seconds)
+        finally:
+            self.using(None)
+        tuning.keep(self.device, self.settings, decide.fixed, sizes, found.best)
+        self.using(None)
+        return found
+
+    def _decision(self, wide: bool) -> Decision:
+        """The case discussion for this device, these numbers and what the user asks for."""
+        fast, device = self.settings.operators == "fast", self.device
+        fixed = VariantSet(self.dtype.itemsize, fast, wide, device.lanes, self.block_size, self.vectors)
+        return decision(DeviceLimits.of(device), fixed)
 
     def _check_options(self, programs: Bytecode, columns: Columns) -> None:
         """An error, before any work, if the options asked for leave no variant for these programs."""

@@ -12,13 +12,13 @@ In rules and in the chain rule 0 times anything is 0 (the table's ``strong``).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 import numpy as np
 
 from exprkit.expressions.dag import rule_texts
 from exprkit.operators import ops
+from exprkit.operators.defined import table_of_rows
 from exprkit.programs.linearity import no_slope
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, TokenArrays
 
@@ -71,7 +71,7 @@ def _chained(row: ops.Operator, operands: list[tuple[np.ndarray, Tangent]], y: n
     return sums
 
 
-@functools.cache
+@table_of_rows
 def _rules() -> dict[tuple[int, int], Callable[[list[np.ndarray], np.ndarray], np.ndarray]]:
     """(operator's code, operand) -> the function of its derivative, over the operands' values and y."""
     places, rules = rule_texts()

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends import contract
+from exprkit.backends.cases.bundles import MANY, CodeShape, shape_of
 from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.engine import DeviceEngine, backend, check_block, check_points
 from exprkit.backends.gpu.launch import THREADS, Columns, Launch
@@ -35,7 +36,7 @@ from exprkit.backends.transpiler.assembler import compile_modules, disassemble
 from exprkit.backends.transpiler.cuda_graph import WORK_BYTES as WORK_ITEM
 from exprkit.backends.transpiler.cuda_graph import Pass, window
 from exprkit.backends.transpiler.modules import ModuleCache, ModuleOptions
-from exprkit.backends.transpiler.program import MANY, CodeShape, Transpiled, parts, shape_of
+from exprkit.backends.transpiler.program import Transpiled, parts
 from exprkit.backends.transpiler.structures import to_compile
 from exprkit.backends.transpiler.templates import CHUNK, LINE, VALUES, WARP, Kind
 from exprkit.errors import ArgumentError, DataError, number_of, one_of

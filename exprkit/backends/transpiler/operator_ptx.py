@@ -29,7 +29,6 @@ that a module needs, in order.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -42,6 +41,7 @@ from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler.assembler import cuda_library
 from exprkit.errors import BackendError
 from exprkit.operators import ops
+from exprkit.operators.defined import table_of_rows
 from exprkit.runtime import disk_cache
 
 PLACEHOLDERS = ("y", "y_low", "a", "a_low", "b", "n")
@@ -98,14 +98,15 @@ def bodies(settings: Precision, dtype: DTypeLike, most_pasted: int = MOST_PASTED
     )
 
 
-@functools.cache
+@table_of_rows
 def _bodies(
     operators: str, division: bool, root: bool, flush: bool, contract: bool, double: bool, most_pasted: int
 ) -> Bodies:
     settings = Precision(operators, division, root, flush, contract)
     functions, tables = _parse(compiled(settings, double))
     of = {}
-    for code, row in sorted(ops.IN_VALUES.items()):
+    for row in opcodes.all_rows():
+        code = row.code
         name, cell = _name(code), _cell(row, settings, double)
         if cell:
             of[code] = Body(f"\t{cell}\n", 1)

@@ -2,18 +2,23 @@
 
 In: a population.  Out: PTX, which the backend runs and ``compile_ptx`` assembles without a GPU.
 
-    >>> from exprkit.backends.transpiler.program import shape_of
-    >>> shape_of("values", 108_600, 4).points, shape_of("square", 108_600, 4).points
-    (4, 4)
+    >>> import exprkit as ek
+    >>> from exprkit.backends.transpiler.program import parts
+    >>> from exprkit.backends.transpiler.structures import find_structures
+    >>> from exprkit.programs.lower import lower
+    >>> program = lower(ek.parse(["x1 + p1", "x2 * p1"]))
+    >>> [len(part.bundles) for part in parts(program, find_structures(program), "values", 362, 4)]
+    [1]
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from exprkit.backends.cases.bundles import ROWS, SMALL, CodeShape, shape_of
 from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler.bundles import BundleLimits, fuse, modules
 from exprkit.backends.transpiler.emit import Emitter, Module
@@ -22,69 +27,11 @@ from exprkit.backends.transpiler.templates import VALUES, Kind
 from exprkit.programs.program import Program
 
 # Measured on an H200 where nothing else is said: data/results/h200_ptx.md
-VECTOR_BYTES = 16  # that a thread loads or stores at once, at the most
-SMALL = 8  # instructions of a small structure: its registers still suffice for all points of a vector
 MOST_INSTRUCTIONS = 400  # of a bundle, for one point of a vector: shared columns against code that the cache holds
 COLUMN_REGISTERS = 96  # of a bundle: shared columns against registers for results, of 255
 IN_ORDER = True  # results: bundles of consecutive expressions, blocks in the order of what they write ("Predictions")
-FEW, MANY = 2_000, 50_000  # points from which code for more points per thread pays
 OF_A_MODULE = 120  # structures that are compiled at a time ("Compiling"); smaller modules are ready sooner, run slower
 MOST_OF_A_MODULE = 1 << 15  # an entry's bundles are numbered with 16 bits
-ROWS = 4  # expressions per structure, on average, from which results are made row by row ("Predictions")
-
-
-class CodeShape(NamedTuple):
-    """How code is laid out.
-
-    More points per thread need fewer instructions for loads, stores and the loop, and take longer to
-    compile; more structures per bundle share more columns and need more registers.  Long code wants
-    many threads that run it together, out of one cache.
-    """
-
-    points: int  # of a thread's vector
-    block: int  # threads
-    structures: int  # of a bundle, at the most
-    resident: int | None  # blocks of a multiprocessor, for which registers are saved
-
-    def changed(self, points: int | None = None, block: int | None = None, structures: int | None = None) -> CodeShape:
-        """The shape with what the user wants; registers are saved for blocks of the usual size only."""
-        return CodeShape(
-            points or self.points, block or self.block, structures or self.structures,
-            None if block else self.resident,
-        )  # fmt: skip
-
-
-def shape_of(
-    task: str, n_points: int, itemsize: int, small: bool = True, by_row: bool = False, indirect: bool = False
-) -> CodeShape:
-    """The usual shape for structures of at most ``SMALL`` instructions, or for others.
-
-    That of sums depends on nothing but the first arguments, except for how many structures a bundle has, so that
-    the sum of an expression's errors has the same bits in every population (in fast precision nearly: the
-    assembler makes 2^-x of 1 / 2^x where nothing else in the bundle wants 2^x).
-
-    Parameters
-    ----------
-    task, n_points, itemsize
-    small : bool
-        At most ``SMALL`` instructions.
-    by_row : bool
-        There are ``ROWS`` expressions or more per structure: results are made row by row.
-    indirect : bool
-        Columns are indirect: structures of a bundle share none.
-    """
-    wide = VECTOR_BYTES // itemsize
-    most = 4 if indirect else 8
-    if n_points < FEW:
-        few_rows = task == VALUES and by_row and indirect
-        return CodeShape(wide // 2, 128, 1, None) if few_rows else CodeShape(1, 128, most, 4)
-    if task == VALUES and small:
-        if by_row:
-            return CodeShape(wide, 256, 1, None)
-        return CodeShape(wide, 128, 4, None) if n_points < MANY else CodeShape(wide, 256, 2, None)
-    if task != VALUES and not by_row:  # more code than the caches hold: registers matter more than shared columns
-        most = 4
-    return CodeShape(wide, 128, most, None) if small else CodeShape(1, 128 * wide, most, 2)
 
 
 def module_size(n_structures: int) -> int:

@@ -2,9 +2,10 @@
 
 In: data and settings.  Out: an estimator, its formulas as tables, text and figures.
 
-=============  ==============================================================
-``regressor``  ``SymbolicRegressor``
-``equations``  formulas as tables, LaTeX, Python and figures; which is selected
-``progress``   what is shown while it searches
-=============  ==============================================================
+==============  ==============================================================
+``regressor``   ``SymbolicRegressor``
+``equations``   formulas as tables, LaTeX, Python and figures; which is selected
+``progress``    what is shown while it searches
+``checkpoint``  a search on disk; ``model_file``: what it found
+==============  ==============================================================
 """

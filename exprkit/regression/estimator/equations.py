@@ -3,12 +3,9 @@
 In: the entries of a ``Front``.  Out: a DataFrame, LaTeX, Python, a figure.
 
     >>> import exprkit as ek
-    >>> from exprkit.regression.estimator.equations import numpy_text
-    >>> print(numpy_text(ek.parse("2 * sqrt(x1)")[0], ["x1"]))
-    import numpy
-    <BLANKLINE>
-    def f(x1):
-        return 2*numpy.sqrt(x1)
+    >>> from exprkit.regression.estimator.equations import latex
+    >>> latex(ek.parse("2.718281828 * sqrt(x1)")[0], precision=3)
+    '2.72 \\\\cdot \\\\sqrt{x_{1}}'
 """
 
 from __future__ import annotations
@@ -32,6 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NATS_OF_A_NUMBER = 0.5  # times log n: of a parameter whose precision could not be found
+LEAST_DRAWN = 1e-300  # a loss of 0 has no logarithm
 
 
 def described(entries: Sequence[Entry], sample: Sample) -> tuple[list[float], list[list[float]], list[list[float]]]:
@@ -86,13 +84,17 @@ def selected(
 ) -> int:
     """The number of the formula that ``model_selection`` means."""
     sizes = np.array([entry.size for entry in entries])
+    total = np.asarray(lengths) + parsimony * sizes
     if how == "best" and any(exact):
-        return list(exact).index(True)
+        shortest = list(exact).index(True)
+        others = total.min(initial=np.inf, where=~np.asarray(exact))
+        if total[shortest] <= others:  # else it has about as many numbers as there are rows
+            return shortest
     if how == "accuracy":
         return int(np.argmin([entry.loss for entry in entries]))
     if how == "score":
         return int(np.argmax(scores(entries, floor) - parsimony))
-    return int(np.argmin(np.asarray(lengths) + parsimony * sizes))
+    return int(np.argmin(total))
 
 
 def scores(entries: Sequence[Entry], floor: float) -> np.ndarray:
@@ -127,12 +129,15 @@ def table(
 
 def latex(formula: Expression, precision: int) -> str:
     """LaTeX with numbers of so many digits."""
+    return rounded(formula, precision).latex()
+
+
+def rounded(formula: Expression, precision: int) -> Expression:
+    """The formula with numbers of so many digits."""
     pop, params = as_parameters(parse([formula]))
-    if not pop.max_params:
-        return formula.latex()
-    rounded = np.array([[float(f"{number:.{precision}g}") for number in params[0]]])
-    short = as_constants(pop, rounded)[0]
-    return Expression(short.kinds, short.values, formula.variables).latex()
+    numbers = np.array([[float(f"{number:.{precision}g}") for number in row] for row in params])
+    short = as_constants(pop, numbers)[0]
+    return Expression(short.kinds, short.values, formula.variables)
 
 
 def latex_table(entries: Sequence[Entry], named: Sequence[Expression], precision: int) -> str:
@@ -150,25 +155,30 @@ def _scientific(number: float) -> str:
     return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
 
 
-def numpy_text(formula: Expression, words: Sequence[str]) -> str:
-    """A function of the variables."""
-    from sympy.printing.numpy import NumPyPrinter
-
-    body = NumPyPrinter().doprint(formula.sympy())
-    return f"import numpy\n\ndef f({', '.join(words)}):\n    return {body}"
+def python_text(formula: Expression, library: str) -> str:
+    """A function of X and its numbers for a library of arrays: "to_numpy", "jax" or "torch", as of ``Expression``."""
+    pop, params = as_parameters(parse([formula]))
+    free = Expression(pop[0].kinds, pop[0].values, formula.variables)
+    text: str = getattr(free, library)(params[0].tolist())
+    return text
 
 
 def plot_front(entries: Sequence[Entry], chosen: int, ax: Any = None) -> Any:
-    """Loss over size."""
+    """Loss over size, the chosen formula marked."""
     with brought_by("notebooks"):
         import matplotlib.pyplot as plt
 
     if ax is None:
         ax = plt.subplots(figsize=(5, 3.2), layout="constrained")[1]
-    sizes, losses = [entry.size for entry in entries], [max(entry.loss, 1e-300) for entry in entries]
-    ax.step(sizes, losses, where="post", color="0.6", lw=1)
-    ax.plot(sizes, losses, "o", ms=4)
-    ax.plot(sizes[chosen], losses[chosen], "o", ms=9, mfc="none", mec="C3")
+    draw_front(ax, [entry.size for entry in entries], [entry.loss for entry in entries])
+    ax.plot(entries[chosen].size, max(entries[chosen].loss, LEAST_DRAWN), "o", ms=9, mfc="none", mec="C3")
+    return ax
+
+
+def draw_front(ax: Any, sizes: Sequence[int], losses: Sequence[float]) -> None:
+    """Loss over size on Matplotlib's axes."""
+    drawn = [max(loss, LEAST_DRAWN) for loss in losses]
+    ax.step(sizes, drawn, where="post", color="0.6", lw=1)
+    ax.plot(sizes, drawn, "o", ms=4)
     ax.semilogy()
     ax.set(xlabel="complexity / tokens", ylabel="loss")
-    return ax

@@ -1,80 +1,207 @@
-"""Progress: what a search shows of itself while it runs.
+"""Progress: what a search shows of itself while it runs, and how it is told to end.
 
-In: the search, again and again.  Out: a bar of tqdm; in a notebook the front, as a table and a figure.
+In: the search, again and again.  Out: a bar of tqdm; in a notebook the front, as a table and a figure that grow; or
+calls of a function of the user's.
 
     >>> from exprkit.regression.estimator.progress import Showing
     >>> with Showing(False, 100, None) as shown:
     ...     shown.alive()
+
+================  =================================================================================
+``progress=``     what is shown
+================  =================================================================================
+None              a bar, or the table and figure, where somebody looks and the search takes a second
+False             nothing
+True              the same from the beginning, whoever looks
+a function        called with a ``SearchView``; the search ends where it returns True
+================  =================================================================================
 """
 
 from __future__ import annotations
 
+import base64
+import html
+import io
+import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from exprkit.errors import brought_by
+from exprkit.errors import ArgumentError, brief, brought_by
 from exprkit.expressions.expression import Expression
+from exprkit.regression.budget import Ended
+from exprkit.regression.estimator.equations import draw_front, rounded
 
 if TYPE_CHECKING:
     from exprkit.regression.discovery import Discovery
+    from exprkit.regression.front import Entry
 
-EVERY = 0.5  # seconds between two looks
+EVERY = 0.1  # seconds between two looks,
+DRAWN_EVERY = 1.0  # and between two pictures of the front, of some 0.05 s each
+PATIENCE = 1.0  # seconds of a search that nobody needs to see
+STOPPED = "it was stopped"
+
+
+class SearchView(NamedTuple):
+    """A search as it is: what it does, how long it has been at it, and its front from the shortest formula on."""
+
+    stage: str
+    generation: int  # 0 before the first
+    n_evals: int
+    seconds: float
+    complexity: list[int]
+    loss: list[float]
+    equation: list[str]
+    short: list[str]  # the same, their numbers with four digits
 
 
 class Showing:
     """Shows a search, if that is wanted."""
 
-    def __init__(self, wanted: bool, n_iterations: int, names: tuple[str, ...] | None) -> None:
-        self._wanted, self._n, self._names = bool(wanted), n_iterations, names
+    def __init__(self, wanted: Any, n_iterations: int, names: tuple[str, ...] | None) -> None:
+        self._n, self._names = n_iterations, names
+        self._told: Callable[[SearchView], Any] | None = wanted if callable(wanted) else None
+        self._notebook = in_notebook()
+        self._after = PATIENCE if wanted is None else 0.0
+        looked_at = (self._notebook or _at_a_terminal()) if wanted is None else bool(wanted)
+        self._wanted = looked_at and self._told is None
+        self._search: Discovery | None = None
+        self._entries: list[Entry] = []  # that ``_equations`` are of
+        self._equations: tuple[list[str], list[str]] = [], []
+        self._begin = self._last = self._drawn = time.perf_counter()
         self._bar: Any = None
         self._display: Any = None
-        self._last = 0.0
 
     def __enter__(self) -> Showing:
-        if self._wanted:
-            with brought_by("search"):
-                from tqdm.auto import tqdm
-            self._bar = tqdm(total=self._n, leave=False)
         return self
 
     def __exit__(self, *error: object) -> None:
+        if self._display is not None:
+            self._draw()
         if self._bar is not None:
             self._bar.close()
 
+    def watch(self, search: Discovery) -> None:
+        """The search that is shown from now on."""
+        self._search = search
+
     def alive(self) -> None:
-        """The search goes on: an interrupt is seen here, and the bar's clock moves."""
-        if self._bar is not None and time.perf_counter() - self._last > EVERY:
-            self._last = time.perf_counter()
-            self._bar.refresh()
+        """The search goes on: an interrupt is seen here, and what is shown follows.
+
+        Raises
+        ------
+        Ended
+            Where the user's function says so.
+        """
+        now = time.perf_counter()
+        if now - self._last > EVERY:
+            self._last = now
+            self._look(now)
 
     def update(self, search: Discovery) -> None:
         """A stage, or a generation, has ended."""
-        if self._bar is None:
-            return
-        self._bar.set_description_str(f"{search.stage}, loss {search.front.least:.3g}", refresh=False)
-        if search.stage.startswith("generation"):
-            self._bar.update(1)
-        if in_notebook():
-            self._draw(search)
+        self.alive()
 
-    def _draw(self, search: Discovery) -> None:
-        import pandas as pd
-        from IPython.display import display
-
+    def view(self) -> SearchView:
+        """The search as it is."""
+        search = self._search
+        if search is None:
+            return SearchView("begin", 0, 0, 0.0, [], [], [], [])
         entries = search.front.entries()
-        texts = [str(Expression(e.expression.kinds, e.expression.values, self._names)) for e in entries]
-        table = pd.DataFrame({"complexity": [e.size for e in entries], "loss": [e.loss for e in entries],
-                              "equation": texts})  # fmt: skip
+        if entries != self._entries:
+            named = [Expression(e.expression.kinds, e.expression.values, self._names) for e in entries]
+            self._entries = entries
+            self._equations = [str(formula) for formula in named], [str(rounded(formula, 4)) for formula in named]
+        budget = search.budget
+        return SearchView(search.stage, search.generation, budget.n_evals, budget.seconds, [e.size for e in entries],
+                          [e.loss for e in entries], *map(list, self._equations))  # fmt: skip
+
+    def _look(self, now: float) -> None:
+        if self._told is not None:
+            if self._told(self.view()):
+                raise Ended(STOPPED)
+        elif self._wanted and now - self._begin >= self._after:
+            self._move_bar()
+            if self._notebook and now - self._drawn > DRAWN_EVERY:
+                self._draw()
+                self._drawn = time.perf_counter()
+
+    def _move_bar(self) -> None:
+        if self._bar is None:
+            with brought_by("search"):
+                from tqdm.auto import tqdm
+            self._bar = tqdm(total=self._n, leave=False, unit=" generations")
+        view = self.view()
+        least = f", loss {min(view.loss):.3g}: {_shortened(view.short[-1])}" if view.loss else ""
+        self._bar.n = min(view.generation, self._n)
+        self._bar.set_description_str(view.stage + least, refresh=True)
+
+    def _draw(self) -> None:
+        """The front, in the place where it was before."""
+        from IPython.display import HTML, display
+
+        page = HTML(front_page(self.view()))
         if self._display is None:
-            self._display = display(table, display_id=True)
+            self._display = display(page, display_id=True)
         else:
-            self._display.update(table)
+            self._display.update(page)
+
+
+def _at_a_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _shortened(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def checked(progress: Any) -> Any:
+    """What ``progress`` may be.
+
+    Raises
+    ------
+    ArgumentError
+        For anything else.
+    """
+    if progress is None or isinstance(progress, bool) or callable(progress):
+        return progress
+    raise ArgumentError(f"progress must be None, True, False or a function of a SearchView, not {brief(progress)}")
+
+
+# ── the page of a notebook ──
+
+
+def front_page(view: SearchView) -> str:
+    """HTML: what the search does, and its front as a table beside a figure."""
+    head = f"{view.stage}: {view.n_evals:,} functions in {view.seconds:.1f} s"
+    rows = "".join(
+        f"<tr><td>{size}</td><td>{loss:.4g}</td><td style='text-align:left'><code>{html.escape(text)}</code></td></tr>"
+        for size, loss, text in zip(view.complexity, view.loss, view.short, strict=True)
+    )
+    table = f"<table><tr><th>complexity</th><th>loss</th><th>equation</th></tr>{rows}</table>"
+    side_by_side = "display:flex;flex-wrap:wrap;gap:1em;align-items:flex-start"
+    return f"<div>{html.escape(head)}</div><div style='{side_by_side}'>{table}{_figure(view)}</div>"
+
+
+def _figure(view: SearchView) -> str:
+    """The front as a picture, drawn by Matplotlib; nothing where that is not installed."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        return ""
+    figure = Figure((4.2, 2.8), layout="constrained")
+    FigureCanvasAgg(figure)
+    draw_front(figure.add_subplot(), view.complexity, view.loss)
+    file = io.BytesIO()
+    figure.savefig(file, format="png")
+    return f'<img alt="the front" src="data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}">'
 
 
 def in_notebook() -> bool:
     """Whether Jupyter shows what is displayed."""
-    try:
-        from IPython import get_ipython
-    except ImportError:
+    if "IPython" not in sys.modules:
         return False
+    from IPython import get_ipython
+
     return "IPKernelApp" in getattr(get_ipython(), "config", {})

@@ -14,26 +14,31 @@ In: X and y.  Out: formulas, the shortest to the most accurate, and predictions 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, ParseError, brief, brought_by, number_of, one_of, whole_number
+from exprkit.distributed.workers import Workers, workers_of
+from exprkit.errors import ArgumentError, ParseError, brief, brought_by, did_you_mean, listed, number_of, whole_number
 from exprkit.expressions import arguments
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
+from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.regression.budget import Budget
 from exprkit.regression.confirm import values_of
 from exprkit.regression.discovery import Discovery, SearchSettings, default_operators
-from exprkit.regression.estimator import equations
-from exprkit.regression.estimator.progress import Showing
+from exprkit.regression.estimator import equations, islands, model_file, progress
+from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.front import Front
 from exprkit.regression.polish import expression_of, tree_of
+from exprkit.regression.rules import constraints, units
+from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sample import Sample
-from exprkit.text.names import Names
+from exprkit.text.names import QUOTE, Names
 
 with brought_by("search"):
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -46,6 +51,10 @@ if TYPE_CHECKING:
 
 LOSSES = ("squares", "mae", "huber")
 SELECTIONS = ("best", "accuracy", "score", "mdl")
+OTHER_WORDS = {  # what the same is called elsewhere
+    "mse": "squares", "rmse": "squares", "L2DistLoss()": "squares", "l1": "mae", "L1DistLoss()": "mae",
+    "HuberLoss()": "huber", "HuberLoss(1.0)": "huber",
+}  # fmt: skip
 
 
 class SymbolicRegressor(RegressorMixin, BaseEstimator):
@@ -61,12 +70,20 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         Most tokens of a formula.
     binary_operators, unary_operators : list of str, optional
         Names or symbols as in ``exprkit.ops``; by default those of ``ops.SETS["search"]``.
+    constraints : dict, optional
+        By operator the most tokens of each operand, -1 for any, as ``{"^": (-1, 1)}``; or a dictionary of ``sizes``,
+        ``numbers`` (low, high) that the last operand is between, and ``variables`` that alone may stand inside.
+    nested_constraints : dict, optional
+        By operator how many of others may stand inside of each other in it, as ``{"sin": {"sin": 0, "exp": 1}}``.
+    dimensionless_constants_only : bool
+        With units: whether the numbers of a formula have none; if not, they have those that make it right.
     elementwise_loss : {"squares", "mae", "huber"}
         What the mean over the rows is taken of.
     model_selection : {"best", "mdl", "score", "accuracy"}
         Which formula predicts: "mdl", of least description length (D. J. Bartlett, H. Desmond, P. G. Ferreira,
         arXiv 2211.11461); "accuracy", of least loss; "score", where the logarithm of the loss falls most for a token;
-        "best": the shortest of those that are exact but for rounding, without such "mdl".
+        "best": the shortest of those that are exact but for rounding, if the description of all others is longer, else
+        "mdl".
     parsimony : float
         Nats that a token costs in addition when a formula is selected.
     pool_size : int, optional
@@ -89,17 +106,24 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         Formulas (texts or Expressions) to begin with; their numbers are starts of fits.
     warm_start : bool
         Go on with the front of the last fit.
+    checkpoint : path, optional
+        A file that keeps how far the search is.  Where there is one already, of the same data and settings, the search
+        goes on from there, to the same formulas bit by bit as if it had never been killed; limits of time begin anew.
     random_state : int, RandomState or None
         The same number gives the same formulas, whatever ``n_jobs`` is.
     n_jobs : int, optional
-        Threads; all that may be used by default.
+        Threads; all that may be used by default and by -1.
     backend : str
         What fits the children of a generation: "auto" or a name of ``exprkit.backends()``.  With "cuda", "ptx", or
         "auto" where there is a GPU, pools lie on it.
-    progress : bool
-        A bar with the loss of the best formula; in a notebook a table of the front and its figure.
+    progress : bool, function or None
+        True: a bar with the loss of the best formula; in a notebook the front as a table and a figure that grow.  None:
+        the same where somebody looks, after a second.  A function is called with a ``SearchView`` (stage, generation,
+        n_evals, seconds, and complexity, loss and equation of the front) and ends the search by returning True.
     verbosity : int
         1: say at the end how the search ended.
+    devices, client
+        As for ``ek.fit``: the generations run on islands, a worker each (``estimator.islands``).
 
     Attributes
     ----------
@@ -117,6 +141,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     seconds_ : float
     """
 
+    n_features_in_: int
+    stopped_: str
     _front: Front
 
     def __init__(
@@ -126,6 +152,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         maxsize: int = 30,
         binary_operators: Sequence[str] | None = None,
         unary_operators: Sequence[str] | None = None,
+        constraints: Mapping[str, Any] | None = None,
+        nested_constraints: Mapping[str, Mapping[str, int]] | None = None,
+        dimensionless_constants_only: bool = True,
         elementwise_loss: str = "squares",
         model_selection: str = "best",
         parsimony: float = 0.0,
@@ -138,17 +167,23 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         early_stop_condition: float | Callable[[float, int], bool] | None = None,
         guesses: Sequence[Any] | None = None,
         warm_start: bool = False,
+        checkpoint: Any = None,
         random_state: Any = None,
         n_jobs: int | None = None,
         backend: str = "cpu",
-        progress: bool = False,
+        progress: Any = None,
         verbosity: int = 0,
+        devices: Any = None,
+        client: Any = None,
     ) -> None:
         self.niterations = niterations
         self.population_size = population_size
         self.maxsize = maxsize
         self.binary_operators = binary_operators
         self.unary_operators = unary_operators
+        self.constraints = constraints
+        self.nested_constraints = nested_constraints
+        self.dimensionless_constants_only = dimensionless_constants_only
         self.elementwise_loss = elementwise_loss
         self.model_selection = model_selection
         self.parsimony = parsimony
@@ -161,53 +196,64 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self.early_stop_condition = early_stop_condition
         self.guesses = guesses
         self.warm_start = warm_start
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.backend = backend
         self.progress = progress
         self.verbosity = verbosity
+        self.devices = devices
+        self.client = client
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SymbolicRegressor:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, X_units: Sequence[Any] | None = None, y_units: Any = None
+    ) -> SymbolicRegressor:
         """Search for formulas of y.
 
         Parameters
         ----------
         X : array or DataFrame, (n_rows, n_vars)
-            A DataFrame's column names are the variables' names, if they are words.
+            A DataFrame's column names are the variables' names; in formulas one that is no identifier stands between
+            backquotes, and one that is taken (a function's name, say) has a ``_`` at its end.
         y : array, (n_rows,)
         sample_weight : array, (n_rows,), optional
             A weight >= 0 for every row; one of weight 2 counts as two rows.
+        X_units : list of str or of exponents, optional
+            The unit of each column, as "kg*m/s^2" or as exponents of base units: formulas that break units are never
+            made.
+        y_units : str or exponents, optional
+            Without it formulas have to be right in themselves alone.
 
         Raises
         ------
         ArgumentError
             For a parameter that is none.
+        FileError
+            If ``checkpoint`` is a file of another search or none, or cannot be written.
         ValueError
             For data that scikit-learn's estimators refuse.
         """
         settings_of = self._checked()
+        workers = workers_of(self.devices, self.client)
+        previous = self._front.entries() if self.warm_start and self.__sklearn_is_fitted__() else []
+        n_before = self.n_features_in_ if previous else None
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
             if not weights.any():
                 raise ArgumentError("sample_weight is 0 at every row: nothing is left to be fitted")
+        if n_before not in (None, self.n_features_in_):
+            raise ArgumentError(f"warm_start: the last fit was of {number_of(n_before, 'column')}, X has {X.shape[1]}")
         sample = Sample(X, np.asarray(y, np.float64), weights)
         self._names = _names(self)
-        settings = settings_of(self._guessed(), _seed(self.random_state))
-        previous = self._front.entries() if self.warm_start and self.__sklearn_is_fitted__() else []
-        with Showing(self.progress, settings.niterations, self._names) as shown:
-            budget = Budget(self.timeout_in_seconds, self.max_evals, shown.alive)
-            search = Discovery(sample, settings, budget, Front(settings.maxsize, sample.floor), shown.update)
-            self.interrupted_ = False
-            try:
-                search.offer([entry.expression for entry in previous])
-                self.stopped_ = search.run()
-            except KeyboardInterrupt:
-                self.interrupted_, self.stopped_ = True, "it was interrupted"
+        kept = Checkpoint(self.checkpoint)
+        seed = kept.seed if kept.seed is not None and self.random_state is None else _seed(self.random_state)
+        settings = replace(settings_of(self._guessed(), seed), rules=self._rules(X_units, y_units))
+        search = self._searched(sample, settings, kept, [entry.expression for entry in previous], workers)
         if not search.front.entries():
-            search.offer([parse([repr(float(sample.w @ sample.y / sample.total))])[0]])
-        self._front, self.n_evals_, self.seconds_ = search.front, budget.n_evals, budget.seconds
+            search.offer(parse([repr(float(sample.w @ sample.y / sample.total)), "0"]))
+        self._front, self.n_evals_, self.seconds_ = search.front, search.budget.n_evals, search.budget.seconds
         found = values_of([entry.expression for entry in search.front.entries()], sample.X)
         self._exact = sample.is_exact(found).tolist()
         self._lengths, self._numbers, self._errors = equations.described(search.front.entries(), sample)
@@ -215,6 +261,28 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         if self.verbosity:
             print(f"{self.stopped_}: {self.n_evals_:,} functions in {self.seconds_:.2g} s; {self.get_best().equation}")
         return self
+
+    def _searched(
+        self, sample: Sample, settings: SearchSettings, kept: Checkpoint, previous: Sequence[Expression],
+        workers: Workers | None,
+    ) -> Discovery:  # fmt: skip
+        """The search when it has ended, or was made to."""
+        with progress.Showing(self.progress, settings.niterations, self._names) as shown:
+            budget = Budget(self.timeout_in_seconds, self.max_evals, shown.alive)
+            front = Front(settings.maxsize, sample.floor)
+            here = replace(settings, niterations=0) if workers else settings
+            search = Discovery(sample, here, budget, front, shown.update, kept.keep)
+            shown.watch(search)
+            kept.begin(search)
+            self.interrupted_ = False
+            try:
+                search.offer(previous)
+                self.stopped_ = search.run()
+                if workers and self.stopped_.startswith("0 iterations"):  # nothing else has ended it
+                    self.stopped_ = islands.evolve(search, settings, workers, shown.update)
+            except KeyboardInterrupt:
+                self.interrupted_, self.stopped_ = True, "it was interrupted"
+        return search
 
     def predict(self, X: Any, index: int | None = None) -> np.ndarray:
         """What a formula gives.
@@ -265,13 +333,76 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                                      precision)  # fmt: skip
 
     def to_numpy(self, index: int | None = None) -> str:
-        """A formula as the text of a Python function that needs NumPy alone."""
-        return equations.numpy_text(self._named(self._expression(index)), self._words())
+        """A formula as the text of a Python function ``f(X, params)`` that needs NumPy alone.
+
+        X is an array of all columns, ``params`` are by default the formula's numbers.
+        """
+        return equations.python_text(self._named(self._expression(index)), "to_numpy")
+
+    def jax(self, index: int | None = None) -> str:
+        """The same over JAX: ``jax.grad`` and ``jax.jit`` take it.  In float32 unless JAX is told otherwise."""
+        return equations.python_text(self._named(self._expression(index)), "jax")
+
+    def torch(self, index: int | None = None) -> str:
+        """The same over PyTorch: numbers that are given as ``params``, a ``torch.nn.Parameter`` say, can be trained.
+
+        Raises
+        ------
+        OperandError
+            For a formula with ``gamma``, which PyTorch does not have.
+        """
+        return equations.python_text(self._named(self._expression(index)), "torch")
 
     def plot_front(self, ax: Any = None) -> Any:
         """Loss over complexity, the selected formula marked; returns Matplotlib's axes."""
         check_is_fitted(self, "_front")
         return equations.plot_front(self._front.entries(), self._index(None), ax)
+
+    # ── files ──
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model as npz, without pickle, whole or not at all; ``exprkit.load`` reads it."""
+        check_is_fitted(self, "_front")
+        entries = self._front.entries()
+        pop = parse([entry.expression for entry in entries])
+        named = Population(pop.kinds, pop.values, pop.offsets, variables=self._names)
+        columns = {
+            "loss": [entry.loss for entry in entries], "length": self._lengths, "exact": self._exact,
+            "numbers": model_file.rows(self._numbers), "errors": model_file.rows(self._errors),
+        }  # fmt: skip
+        numbers = {
+            "n_evals": self.n_evals_, "seconds": self.seconds_, "as_good_as_0": self._front.floor,
+            "stopped": self.stopped_, "interrupted": self.interrupted_, "n_features_in": self.n_features_in_,
+        }  # fmt: skip
+        model_file.save(path, self.get_params(), named, columns, numbers, getattr(self, "feature_names_in_", None))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> SymbolicRegressor:
+        """Read what ``save`` wrote.
+
+        Raises
+        ------
+        PopulationError
+            for a file that is damaged or something else.
+        FileError
+            for one that cannot be read.
+        """
+        model: SymbolicRegressor = model_file.load(path, cls)
+        return model
+
+    def restore(self, front: Front, names: tuple[str, ...] | None, columns: dict[str, np.ndarray],
+                numbers: dict[str, Any], features: np.ndarray | None) -> None:  # fmt: skip
+        """What ``fit`` leaves behind, from a file."""
+        self._front, self._names = front, names
+        self._lengths, self._exact = columns["length"].tolist(), columns["exact"].tolist()
+        self._numbers, self._errors = (
+            [row[~np.isnan(used)].tolist() for row, used in zip(columns[name], columns["numbers"], strict=True)]
+            for name in ("numbers", "errors")
+        )
+        self.n_evals_, self.seconds_, self.stopped_ = numbers["n_evals"], numbers["seconds"], numbers["stopped"]
+        self.interrupted_, self.n_features_in_ = numbers["interrupted"], numbers["n_features_in"]
+        if features is not None:
+            self.feature_names_in_ = features
 
     def _repr_html_(self) -> str:
         """In a notebook: the parameters, and after a fit the front."""
@@ -291,8 +422,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
 
     def _checked(self) -> Callable[[tuple[Expression, ...], int], SearchSettings]:
         """What makes the settings, all parameters checked."""
-        one_of("elementwise_loss", self.elementwise_loss, LOSSES)
-        one_of("model_selection", self.model_selection, SELECTIONS)
+        _one_of("elementwise_loss", self.elementwise_loss, LOSSES)
+        _one_of("model_selection", self.model_selection, SELECTIONS)
+        progress.checked(self.progress)
         least = {"niterations": 0, "population_size": 10, "maxsize": 1, "pool_size": 0, "tournament_selection_n": 1,
                  "optimizer_iterations": 0}  # fmt: skip
         if self.pool_size is None:
@@ -301,14 +433,16 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             number = whole_number(getattr(self, name))
             if number is None or number < smallest:
                 raise ArgumentError(f"{name} must be a whole number >= {smallest}, not {brief(getattr(self, name))}")
-        for name in ("timeout_in_seconds", "max_evals", "n_jobs"):
+        for name in ("timeout_in_seconds", "max_evals"):
             limit = getattr(self, name)
-            if limit is not None and not (isinstance(limit, int | float | np.number) and limit > 0):
+            if limit is not None and not (_is_number(limit) and limit > 0):
                 raise ArgumentError(f"{name} must be None or a positive number, not {brief(limit)}")
-        if not 0 <= self.crossover_probability <= 1:
+        if not (_is_number(self.crossover_probability) and 0 <= self.crossover_probability <= 1):
             raise ArgumentError(f"crossover_probability must be from 0 to 1, not {brief(self.crossover_probability)}")
+        if not _is_number(self.parsimony):
+            raise ArgumentError(f"parsimony must be a number, not {brief(self.parsimony)}")
         operators = self._operators()
-        stop, threads = _stop(self.early_stop_condition), None if self.n_jobs is None else int(self.n_jobs)
+        stop, threads = _stop(self.early_stop_condition), _threads(self.n_jobs)
         return lambda guesses, seed: SearchSettings(
             operators, int(self.niterations), int(self.population_size), int(self.maxsize), self.elementwise_loss,
             None if self.pool_size is None else int(self.pool_size), float(self.crossover_probability),
@@ -330,10 +464,28 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                     raise ArgumentError(f"{name}: {row.name!r} takes {number_of(row.arity, 'operand')}")
         return tuple(chosen)
 
+    def _rules(self, X_units: Sequence[Any] | None, y_units: Any) -> FormulaRules | None:
+        """What a formula may be, if anything is said of it."""
+        limits = constraints.limits(self.constraints, self.nested_constraints, self._words())
+        if X_units is None:
+            if y_units is not None:
+                raise ArgumentError("y_units needs X_units: the unit of every column of X")
+            return FormulaRules(self.n_features_in_, limits=limits) if limits else None
+        given = listed(X_units)
+        if given is None or len(given) != self.n_features_in_:
+            raise ArgumentError(f"X_units must be a list of {number_of(self.n_features_in_, 'unit')}, one for a column")
+        names = [*self._words(), "y"]
+        found = units.all_exponents([*given, given[0] if y_units is None else y_units], names)
+        free = not self.dimensionless_constants_only
+        return FormulaRules(self.n_features_in_, found[:-1], None if y_units is None else found[-1], free, limits)
+
     def _guessed(self) -> tuple[Expression, ...]:
         if self.guesses is None:
             return ()
-        pop = parse(list(self.guesses), variables=self._words())
+        one = isinstance(self.guesses, str | Expression)
+        pop = parse([self.guesses] if one else list(self.guesses), variables=self._words())
+        if pop.max_params:
+            raise ArgumentError("guesses: p1, p2, … have no numbers; write those that a fit is to begin with")
         return tuple(expression_of(tree_of(guess)) for guess in pop)
 
     def _words(self) -> tuple[str, ...]:
@@ -363,23 +515,54 @@ def _seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(1 << 31))
 
 
+def _one_of(what: str, value: Any, choices: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in choices:
+        hint = did_you_mean(value, choices, OTHER_WORDS) if isinstance(value, str) else ""
+        raise ArgumentError(f"{what} must be one of {', '.join(map(repr, choices))}, not {brief(value)}{hint}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def _threads(n_jobs: Any) -> int | None:
+    number = whole_number(n_jobs)
+    if n_jobs is None or number == -1:
+        return None
+    if number is None or number < 1:
+        raise ArgumentError(f"n_jobs must be None, -1 or a whole number >= 1, not {brief(n_jobs)}")
+    return number
+
+
 def _stop(condition: Any) -> Callable[[float, int], bool]:
     if condition is None:
         return lambda loss, size: False
     if callable(condition):
         return lambda loss, size: bool(condition(loss, size))
-    if not isinstance(condition, int | float | np.number):
-        raise ArgumentError(f"early_stop_condition must be a number or a function, not {brief(condition)}")
+    if not _is_number(condition):
+        raise ArgumentError(
+            f"early_stop_condition must be a number or a function of (loss, complexity), not {brief(condition)}"
+        )
     return lambda loss, size: bool(loss < condition)
 
 
 def _names(model: Any) -> tuple[str, ...] | None:
-    """The columns' names, with _ for what stands in no name; None where they make no names."""
+    """The columns' names, those that are taken with a _ behind them; None where they make no names."""
     if not hasattr(model, "feature_names_in_"):
         return None
-    names = tuple(re.sub(r"\W", "_", str(name)) for name in model.feature_names_in_)
+    names = tuple(map(_free_name, map(str, model.feature_names_in_)))
     try:
         Names(names)
     except ParseError:
         return None
     return names
+
+
+def _free_name(name: str) -> str:
+    """A name that a formula may have, for a variable among others."""
+    shown = "".join(character if character.isprintable() and character != QUOTE else "_" for character in name)
+    try:
+        Names((shown, "another variable"))  # one alone might be x1
+    except ParseError:
+        return f"{shown}_"
+    return shown

@@ -1,0 +1,165 @@
+"""Layouts of the transpiler's code, and which of them is compiled.
+
+In: the task, points, what structures are like.  Out: a ``CodeShape``; the same choice as a tree.
+
+    >>> from exprkit.backends.cases.bundles import shape_of
+    >>> shape_of("values", 108_600, 4).points, shape_of("square", 108_600, 4).points
+    (4, 4)
+
+=========  =====================================================================================
+counter    accepted where
+=========  =====================================================================================
+points     there are few: code for one point a thread is enough
+length     structures are short: registers suffice for all points of a vector
+rows       few expressions share a structure: bundles of structures share columns
+columns    each structure has its own code, which names its columns
+many       (results of short structures) there are not very many points
+=========  =====================================================================================
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+from exprkit.backends.cases.discussion import Counter, Strategy, walk
+from exprkit.backends.cases.inequality import Constraint, Inequality, number, symbol
+from exprkit.backends.cases.tree import Discussion
+
+# Measured on an H200: data/results/h200_ptx.md
+VALUES = "values"
+VECTOR_BYTES = 16  # that a thread loads or stores at once, at the most
+SMALL = 8  # instructions of a small structure: its registers still suffice for all points of a vector
+FEW, MANY = 2_000, 50_000  # points from which code for more points per thread pays
+ROWS = 4  # expressions per structure, on average, from which results are made row by row ("Predictions")
+
+
+class CodeShape(NamedTuple):
+    """How code is laid out.
+
+    More points per thread need fewer instructions for loads, stores and the loop, and take longer to
+    compile; more structures per bundle share more columns and need more registers.  Long code wants
+    many threads that run it together, out of one cache.
+    """
+
+    points: int  # of a thread's vector
+    block: int  # threads
+    structures: int  # of a bundle, at the most
+    resident: int | None  # blocks of a multiprocessor, for which registers are saved
+
+    def changed(self, points: int | None = None, block: int | None = None, structures: int | None = None) -> CodeShape:
+        """The shape with what the user wants; registers are saved for blocks of the usual size only."""
+        return CodeShape(
+            points or self.points, block or self.block, structures or self.structures,
+            None if block else self.resident,
+        )  # fmt: skip
+
+
+class BundleCode(NamedTuple):
+    """A code of the discussion: what was refused so far."""
+
+    few: bool = True
+    small: bool = True
+    by_row: bool = False
+    indirect: bool = False
+    many: bool = False
+
+
+def laid_out(task: str, itemsize: int, code: BundleCode) -> CodeShape:
+    """The shape that a code is."""
+    wide = VECTOR_BYTES // itemsize
+    most = 4 if code.indirect else 8
+    if code.few:
+        few_rows = task == VALUES and code.by_row and code.indirect
+        return CodeShape(wide // 2, 128, 1, None) if few_rows else CodeShape(1, 128, most, 4)
+    if task == VALUES and code.small:
+        if code.by_row:
+            return CodeShape(wide, 256, 1, None)
+        return CodeShape(wide, 256, 2, None) if code.many else CodeShape(wide, 128, 4, None)
+    if task != VALUES and not code.by_row:  # more code than the caches hold: registers matter more than shared columns
+        most = 4
+    return CodeShape(wide, 128, most, None) if code.small else CodeShape(1, 128 * wide, most, 2)
+
+
+@functools.cache
+def counters(task: str) -> tuple[Counter, ...]:
+    """What is asked of a layout."""
+
+    def at_most(name: str, most: int, applies: bool) -> Constraint | None:
+        return Inequality(symbol(name), number(most)) if applies else None
+
+    results = task == VALUES
+    return (
+        Counter("points", lambda code: at_most("N", FEW - 1, code.few), ("more points a thread",)),
+        Counter("length", lambda code: at_most("i", SMALL, code.small and not code.few), ("more threads a block",)),
+        Counter(
+            "rows", lambda code: at_most("g", ROWS - 1, not code.by_row and (results or not code.few)),
+            ("row by row",),
+        ),
+        Counter("columns", lambda code: at_most("d", 0, not code.indirect), ("columns as data",)),
+        Counter(
+            "many",
+            lambda code: at_most(
+                "N", MANY - 1, results and code.small and not (code.few or code.by_row or code.many)
+            ),
+            ("fewer structures",),
+        ),
+    )  # fmt: skip
+
+
+@functools.cache
+def strategies() -> tuple[Strategy, ...]:
+    """How one layout is made of another."""
+
+    def turned(name: str, field: str, value: bool, counter: str) -> Strategy:
+        return Strategy(
+            name, lambda code: None if getattr(code, field) == value else code._replace(**{field: value}), (counter,)
+        )
+
+    return (
+        turned("more points a thread", "few", False, "points"),
+        turned("more threads a block", "small", False, "length"),
+        turned("row by row", "by_row", True, "rows"),
+        turned("columns as data", "indirect", True, "columns"),
+        turned("fewer structures", "many", True, "many"),
+    )
+
+
+def shape_of(
+    task: str, n_points: int, itemsize: int, small: bool = True, by_row: bool = False, indirect: bool = False
+) -> CodeShape:
+    """The usual shape for structures of at most ``SMALL`` instructions, or for others: the path through the tree.
+
+    That of sums depends on nothing but the first arguments, except for how many structures a bundle has, so that
+    the sum of an expression's errors has the same bits in every population (in fast precision nearly: the
+    assembler makes 2^-x of 1 / 2^x where nothing else in the bundle wants 2^x).
+
+    Parameters
+    ----------
+    task, n_points, itemsize
+    small : bool
+        At most ``SMALL`` instructions.
+    by_row : bool
+        There are ``ROWS`` expressions or more per structure: results are made row by row.
+    indirect : bool
+        Columns are indirect: structures of a bundle share none.
+    """
+    values = {"N": n_points, "i": SMALL + (not small), "g": ROWS if by_row else 1, "d": int(indirect)}
+    return laid_out(task, itemsize, walk(BundleCode(), counters(task), strategies(), values)[0])
+
+
+def subject(task: str, itemsize: int) -> Discussion:
+    """The discussion of a task."""
+
+    def words(code: BundleCode) -> str:
+        shape = laid_out(task, itemsize, code)
+        saved = f", registers for {shape.resident} blocks" if shape.resident else ""
+        return (
+            f"{shape.points} points a thread, {shape.block} threads a block, up to {shape.structures} structures a "
+            f"bundle{saved}"
+        )
+
+    return Discussion(
+        f"transpiler, {task}, {'float' if itemsize == 4 else 'double'}", BundleCode(), counters(task), strategies(),
+        ("N", "i", "g", "d"), words, None, functools.partial(laid_out, task, itemsize),
+    )  # fmt: skip

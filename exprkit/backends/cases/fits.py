@@ -1,0 +1,204 @@
+"""The variants of the kernel that fits, and which of them is launched.
+
+In: what is fixed, the number of points, what an expression needs.  Out: a ``FitShape``; the same choice as a tree.
+
+    >>> from exprkit.backends.cases.fits import shape_of
+    >>> shape_of(10_860, 2, itemsize=4, lanes=32, fast=True)[:3]
+    (2, 3, 4)
+
+=========  ================================================================================================
+counter    accepted where
+=========  ================================================================================================
+tangents   there is one for each parameter, up to four; of more parameters J'J is made by way of rows
+shape      a warp has four tiles (or there is one warp), and no shape that follows takes less
+memory     a block's arena fits so often that registers limit the warps; or fits at all; or is in global memory
+=========  ================================================================================================
+
+The shape depends on nothing but the points and the tangents, so that the bits of a fit depend on nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.backends.cases.discussion import Counter, Strategy
+from exprkit.backends.cases.inequality import Constraint, Inequality, Quantity, Values, all_of, number, symbol
+from exprkit.backends.cases.tree import Discussion, KernelText
+from exprkit.backends.gpu.layout import VECTOR_BYTES
+from exprkit.backends.precision import Precision
+
+MOST_TANGENTS = 4
+SMALL_ARENA = 6 << 10  # bytes of shared memory per warp with which registers, not memory, limit the warps
+SMALL, OWN, GLOBAL = range(3)  # where a block's arena is: in little shared memory, in much, in none
+ARENAS = "little shared memory", "shared memory", "global memory"
+
+
+class FitShape(NamedTuple):
+    """The variant of the kernel that is compiled and launched."""
+
+    tangents: int
+    vectors: int
+    warps: int
+    lanes: int
+    itemsize: int
+
+    @property
+    def tile(self) -> int:
+        """Points of a warp."""
+        return self.vectors * self.lanes * VECTOR_BYTES // self.itemsize
+
+    @property
+    def entry_bytes(self) -> int:
+        """Size of an Entry of tangents.cu."""
+        size = 8 + self.itemsize * (2 + self.tangents + self.tangents % 2)
+        return (size + VECTOR_BYTES - 1) // VECTOR_BYTES * VECTOR_BYTES
+
+    @property
+    def result_bytes(self) -> int:
+        """Size of a Result of equations.cu."""
+        return -(-(6 * self.itemsize + 4) // 8) * 8
+
+
+class FitVariants(NamedTuple):
+    """What is the same for all variants of a tree."""
+
+    itemsize: int
+    fast: bool
+    lanes: int = 32
+
+
+class FitCode(NamedTuple):
+    """A code of the discussion."""
+
+    tangents: int = 1
+    many: bool = False  # J'J by way of rows
+    place: int = 0  # in ``fit_shapes``
+    arena: int = SMALL
+
+
+@functools.lru_cache(maxsize=64)
+def fit_shapes(fixed: FitVariants, tangents: int) -> list[FitShape]:
+    """The variants of so many tangents, in the order of the discussion."""
+    lanes, itemsize = fixed.lanes, fixed.itemsize
+    most = {1: 3, 2: 3}.get(tangents, 2) if fixed.fast and itemsize == 4 and lanes > 1 else 1
+    pairs = itertools.product(range(1, most + 1), (1, 2, 4, 8) if lanes > 1 else (1,))
+    return [FitShape(tangents, vectors, warps, lanes, itemsize) for vectors, warps in pairs]
+
+
+def fit_times(fixed: FitVariants, tangents: int, n_points: Any) -> np.ndarray:
+    """What every variant is estimated to take, (variants, points): infinite where warps would have too few tiles.
+
+    Rounds of tiles cost their vectors and one more for decoding; few warps with many rounds leave latencies open,
+    which weighs 2 % a round and warp.  A warp has four tiles or there are fewer warps.  Both are estimates.
+    """
+    listed = fit_shapes(fixed, tangents)
+    vectors, warps = (np.array([getattr(one, name) for one in listed])[:, None] for name in ("vectors", "warps"))
+    tiles = -(-n_points // np.array([one.tile for one in listed])[:, None])
+    rounds = -(-tiles // warps)
+    cost = rounds * warps * (vectors + 1.0) * (1 + 0.02 * rounds / warps)
+    return np.where(warps <= np.maximum(1, tiles // 4), cost, np.inf)
+
+
+@functools.lru_cache(maxsize=256)
+def shape_of(n_points: int, n_tangents: int, *, itemsize: int, lanes: int, fast: bool) -> FitShape:
+    """The variant for so many points: the tree as a plain decision."""
+    fixed = FitVariants(itemsize, fast, lanes)
+    return fit_shapes(fixed, n_tangents)[int(fit_times(fixed, n_tangents, n_points)[:, 0].argmin())]
+
+
+def counters(fixed: FitVariants, arena_of: Callable[..., dict[str, Any]]) -> tuple[Counter, ...]:
+    """What is asked; ``arena_of`` gives the bytes of a block's memory."""
+
+    def tangents(code: FitCode) -> Constraint | None:
+        return None if code.many else Inequality(symbol("m"), number(code.tangents, f"{code.tangents} tangents"))
+
+    def shape(code: FitCode) -> Constraint | None:
+        listed = fit_shapes(fixed, code.tangents)
+        here, later = listed[code.place], listed[code.place + 1 :]
+        if not later:
+            return None
+        enough = Quantity(f"four tiles a warp, {here.warps} warps", lambda at: 4 * here.warps)
+        tiles = Quantity(f"tiles of {here.tile} points", lambda at: -(-at["N"] // here.tile))
+        taken = f"t_{{{here.vectors},{here.warps}}}"
+        rest = ", ".join(f"t_{{{one.vectors},{one.warps}}}" for one in later)
+
+        def best(at: Values, first: int, stop: int | None) -> Any:
+            found = fit_times(fixed, code.tangents, at["N"])[first:stop].min(axis=0, initial=np.inf)
+            return found if len(found) > 1 else found[0]
+
+        least = rf"\min\{{{rest}\}}"
+        time = Inequality(
+            Quantity(f"time of {_words(here)}", lambda at: best(at, code.place, code.place + 1), taken),
+            Quantity("time of the best shape after it", lambda at: best(at, code.place + 1, None), least),
+        )
+        return all_of(Inequality(enough, tiles) if here.warps > 1 else None, time)
+
+    def memory(code: FitCode) -> Constraint | None:
+        if code.arena == GLOBAL:
+            return None
+        here = fit_shapes(fixed, code.tangents)[code.place]
+
+        def arena(at: Values) -> Any:
+            needed = {"n_params": at["m"], "instructions": at["i"], "results": at["r"], "slots": at["s"]}
+            return arena_of(here, many=code.many, **needed)["arena_bytes"]
+
+        little = number(SMALL_ARENA * here.warps, f"{SMALL_ARENA * here.warps:,} bytes of {here.warps} warps")
+        return Inequality(Quantity("memory of a block", arena), little if code.arena == SMALL else symbol("Z_B"))
+
+    return (
+        Counter("tangents", tangents, ("one more tangent", "rows of J")),
+        Counter("shape", shape, ("another shape",)),
+        Counter("memory", memory, ("fewer blocks", "global memory")),
+    )
+
+
+def strategies(fixed: FitVariants) -> tuple[Strategy, ...]:
+    """How one variant is made of another."""
+
+    def one_more(code: FitCode) -> FitCode | None:
+        return code._replace(tangents=code.tangents + 1) if code.tangents < MOST_TANGENTS else None
+
+    def another(code: FitCode) -> FitCode | None:
+        more = code.place + 1 < len(fit_shapes(fixed, code.tangents))
+        return code._replace(place=code.place + 1) if more else None
+
+    def arena(wanted: int) -> Callable[[FitCode], FitCode | None]:
+        return lambda code: code._replace(arena=wanted) if code.arena < wanted else None
+
+    return (
+        Strategy("one more tangent", one_more, ("tangents",)),
+        Strategy("rows of J", lambda code: None if code.many else code._replace(many=True), ("tangents",)),
+        Strategy("another shape", another, ("shape",)),
+        Strategy("fewer blocks", arena(OWN), ("memory",)),
+        Strategy("global memory", arena(GLOBAL), ("memory",)),
+    )
+
+
+def _words(shape: FitShape) -> str:
+    return f"{shape.tile // shape.lanes} points a thread, {shape.warps * shape.lanes} threads a block"
+
+
+def subject(
+    fixed: FitVariants, arena_of: Callable[..., dict[str, Any]], kernel: Callable[[FitShape, bool, bool], KernelText],
+    settings: Precision,
+) -> Discussion:  # fmt: skip
+    """The discussion of a fit; ``kernel``: the text of a shape, with rows of J or not, its arena global or not."""
+
+    def shape(code: FitCode) -> FitShape:
+        return fit_shapes(fixed, code.tangents)[code.place]
+
+    def words(code: FitCode) -> str:
+        rows = ", J'J by rows" if code.many else ""
+        return f"{code.tangents} tangents{rows}, {_words(shape(code))}, arena in {ARENAS[code.arena]}"
+
+    return Discussion(
+        f"fit, {settings.operators}, {'float' if fixed.itemsize == 4 else 'double'}", FitCode(),
+        counters(fixed, arena_of), strategies(fixed), ("Z_B", "N", "m", "i", "r", "s"), words,
+        lambda code: kernel(shape(code), code.many, code.arena == GLOBAL), shape,
+        ("time: rounds of tiles, longer where few warps have many",),
+    )  # fmt: skip

@@ -1,0 +1,393 @@
+"""The variants of the interpreter, and which of them is launched: for values and for losses.
+
+In: what is fixed (numbers, precision, what the user asks for), a device and sizes.  Out: a ``LaunchShape``; and the
+same choice as counters and strategies, of which ``discussion`` makes a tree.  What a variant needs and takes stands in
+``schedule``, once: it is called with numbers to choose, with arrays to find witnesses, with symbols to print.
+
+    >>> from exprkit.backends.gpu.schedule import Sizes
+    >>> from exprkit.backends.cases.cards import CARDS
+    >>> from exprkit.backends.cases.interpreter import Decision, VariantSet
+    >>> decide = Decision(CARDS["sm_90"].limits, VariantSet(itemsize=4, fast=True))
+    >>> decide(Sizes(n_points=10_860, n_items=9_880, n_columns=12, n_slots=1))[:3]
+    (8, 640, True)
+
+=====================  ====================================================================================
+counter                accepted where
+=====================  ====================================================================================
+layout                 its smallest block fits into shared memory; three vectors: all points fit into one tile
+                       (else four take less); its best block takes no longer than that of any layout that follows
+block                  it fits into shared memory; there are as many registers as it needs to spill none; it takes
+                       no longer than the best block that follows
+=====================  ====================================================================================
+
+=====================  ====================================================================================
+strategy               what it makes of a variant
+=====================  ====================================================================================
+fewer vectors          the next smaller number of points per thread, columns in shared memory
+columns global         columns in global memory, with the most vectors again
+fewer vectors again    the next smaller number of points per thread, columns in global memory
+another block          the next smaller block (where columns are global the next larger one)
+smallest blocks        one or two warps: what is left where nothing else fits
+=====================  ====================================================================================
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.backends.cases.discussion import Counter, Step, Strategy, described, walk
+from exprkit.backends.cases.inequality import Constraint, Inequality, Quantity, Values, all_of, number, symbol
+from exprkit.backends.cases.tree import Discussion, KernelText
+from exprkit.backends.gpu import opcodes
+from exprkit.backends.gpu.layout import VECTOR_BYTES
+from exprkit.backends.gpu.schedule import (
+    BLOCKS,
+    VECTORS,
+    DeviceLimits,
+    LaunchShape,
+    Sizes,
+    estimated,
+    registers_needed,
+    resident_blocks,
+    rounds,
+)
+from exprkit.backends.precision import Precision
+from exprkit.errors import ArgumentError
+
+MOST_VECTORS = 4  # of columns in global memory, and of operators that are long: their code outgrows the caches
+LAST_BLOCKS = (64, 32)  # where nothing else fits
+NOTES = (
+    "memory: bytes of a block with target and weights; time: rounds of tiles, longer where few warps are resident",
+)
+_VARYING = "vectors", "block", "columns_shared"
+
+
+class VariantSet(NamedTuple):
+    """What is the same for all variants of a tree."""
+
+    itemsize: int
+    fast: bool  # whether operators are short
+    wide: bool = False  # results are stored a line at a time: values
+    lanes: int = 32
+    block: int | None = None  # that the user asks for
+    vectors: int | None = None
+
+
+class LayoutCode(NamedTuple):
+    """A code of the discussion: points per thread and where columns lie, and which of the blocks."""
+
+    place: int  # in ``layouts``
+    block: int  # in the layout's blocks
+
+
+class Layout(NamedTuple):
+    """Vectors of a thread, where columns lie, and the blocks to try, the one first that wins where two are equal."""
+
+    vectors: int
+    columns_shared: bool
+    blocks: tuple[int, ...]
+    only_if_nothing_else: bool = False
+
+    @property
+    def words(self) -> str:
+        """The layout as people read it."""
+        return f"{self.vectors} vectors, columns {'shared' if self.columns_shared else 'global'}"
+
+
+@functools.lru_cache(maxsize=64)
+def layouts(fixed: VariantSet) -> tuple[Layout, ...]:
+    """The layouts in the order in which the strategies reach them."""
+    most = 8 if fixed.fast and fixed.itemsize == 4 else MOST_VECTORS
+    vectors = [v for v in VECTORS[::-1] if v <= most] if fixed.vectors is None else [fixed.vectors]
+    blocks = BLOCKS if fixed.block is None else (fixed.block,)
+    shared = [Layout(v, True, blocks[::-1]) for v in vectors]
+    rest = [Layout(v, False, blocks) for v in vectors if v <= MOST_VECTORS or fixed.vectors is not None]
+    last = [Layout(1, False, LAST_BLOCKS, True)] if fixed.block is None and fixed.vectors is None else []
+    return (*shared, *rest, *last)
+
+
+@functools.lru_cache(maxsize=64)
+def shapes(fixed: VariantSet) -> list[LaunchShape]:
+    """All variants, in the order of the discussion."""
+    return [
+        LaunchShape(layout.vectors, block, layout.columns_shared, fixed.lanes, fixed.itemsize, fixed.wide)
+        for layout in layouts(fixed) for block in layout.blocks
+    ]  # fmt: skip
+
+
+@functools.lru_cache(maxsize=64)
+def _together(fixed: VariantSet) -> tuple[LaunchShape, np.ndarray, np.ndarray]:
+    """All variants as one whose fields are columns of numbers; those that are the last; those of one tile alone."""
+    listed = shapes(fixed)
+    fields = ([getattr(one, name) for one in listed] for name in _VARYING)
+    vectors, block, columns_shared = (np.array(field, np.int64)[:, None] for field in fields)
+    last = [layout.only_if_nothing_else for layout in layouts(fixed) for _ in layout.blocks]
+    together = LaunchShape(vectors, block, columns_shared, fixed.lanes, fixed.itemsize, fixed.wide)  # type: ignore[arg-type]
+    return together, np.array(last)[:, None], (vectors == 3) & (fixed.vectors is None)
+
+
+def times(fixed: VariantSet, sizes: Sizes, limits: DeviceLimits) -> np.ndarray:
+    """What every variant is estimated to take, (variants, points): infinite where it can't run or is not meant to."""
+    shape, _, one_tile = _together(fixed)
+    usable = shape.most_shared(sizes.n_columns, sizes.n_slots) <= limits.shared_per_block
+    usable = usable & ((sizes.n_points <= shape.tile) | ~one_tile)
+    if fixed.block is None:
+        usable = usable & (resident_blocks(shape, fixed.fast, limits.registers) > 0)
+    return np.where(usable, estimated(shape, sizes, limits, fixed.fast), np.inf)
+
+
+class Decision:
+    """The tree as a plain decision for one device: what the backend asks for every population."""
+
+    def __init__(self, limits: DeviceLimits, fixed: VariantSet) -> None:
+        self.limits, self.fixed = limits, fixed
+        self._shapes = shapes(fixed)
+        columns, is_last, one_tile = _together(fixed)
+        self._shape = columns._replace(**{name: getattr(columns, name)[:, 0] for name in _VARYING})
+        self._few_points = np.where(one_tile, columns.tile, np.iinfo(np.int64).max)[:, 0]
+        blocks = resident_blocks(self._shape, fixed.fast, limits.registers)
+        self._most = blocks * self._shape.warps
+        self._handicap = np.where((blocks > 0) | (fixed.block is not None), 0.0, np.inf)
+        self._n_usual = int((~is_last).sum())
+        # what shared memory is made of: it is linear in columns and slots
+        self._alone, *others = (self._shape.most_shared(c, s) for c, s in ((0, 0), (1, 0), (0, 1)))
+        self._of_a_column, self._of_a_slot = (other - self._alone for other in others)
+
+    def __call__(self, sizes: Sizes) -> LaunchShape:
+        """The variant for work of these sizes.
+
+        Raises
+        ------
+        ArgumentError
+            If what the user asked for leaves none; names the inequality.
+        """
+        shared = self._alone + self._of_a_column * sizes.n_columns + self._of_a_slot * sizes.n_slots
+        usable = (shared <= self.limits.shared_per_block) & (sizes.n_points <= self._few_points)
+        taken = rounds(self._shape, sizes, self.limits, shared, self._most) + self._handicap
+        taken[~usable] = np.inf
+        best = int(taken[: self._n_usual].argmin())
+        if taken[best] == np.inf:
+            best = int((taken < np.inf).argmax())  # the larger of the last ones
+            if taken[best] == np.inf:
+                raise nothing_fits(self.fixed, sizes, self.limits)
+        return self._shapes[best]
+
+    def path(self, sizes: Sizes) -> list[Step]:
+        """The way through the tree."""
+        return walk(LayoutCode(0, 0), counters(self.fixed), strategies(self.fixed), values_of(sizes, self.limits))[1]
+
+    def why(self, sizes: Sizes) -> list[str]:
+        """That way, a line for each inequality with its numbers."""
+        return described(self.path(sizes), values_of(sizes, self.limits))
+
+
+@functools.lru_cache(maxsize=64)
+def decision(limits: DeviceLimits, fixed: VariantSet) -> Decision:
+    """The decision for a device, made once."""
+    return Decision(limits, fixed)
+
+
+def nothing_fits(fixed: VariantSet, sizes: Sizes, limits: DeviceLimits) -> ArgumentError:
+    """The error for options that leave no variant: the inequality, and the nearest options that satisfy it."""
+    width = VECTOR_BYTES // fixed.itemsize
+
+    def needed(threads: int, v: int) -> int:
+        shape = LaunchShape(v, threads, False, fixed.lanes, fixed.itemsize, fixed.wide)
+        return shape.most_shared(sizes.n_columns, sizes.n_slots)
+
+    def fits(threads: int, v: int) -> bool:
+        return needed(threads, v) <= limits.shared_per_block
+
+    threads, v = fixed.block or BLOCKS[0], fixed.vectors or VECTORS[0]
+    asked = {"block_size": fixed.block, "points_per_thread": fixed.vectors and width * fixed.vectors}
+    smaller = [n for n in range(threads, 0, -fixed.lanes) if fits(n, v)]
+    fewer = [n for n in VECTORS[::-1] if n <= v and fits(threads, n)]
+    nearest = {
+        "block_size": fixed.block and smaller[:1],
+        "points_per_thread": fixed.vectors and [width * n for n in fewer[:1]],
+    }
+    words = " or ".join(f"{name}={found[0]}" for name, found in nearest.items() if found) or "neither option"
+    options = ", ".join(f"{name}={value}" for name, value in asked.items() if value) or "the smallest variant"
+    return ArgumentError(
+        f"{options} needs {needed(threads, v) / 1024:.4g} KiB of shared memory a block for these expressions, and the "
+        f"device has {limits.shared_per_block / 1024:.4g}: take {words} "
+        f"({needed(threads, v):,} <= {limits.shared_per_block:,} = Z_B is refused)"
+    )
+
+
+# ── the same as counters and strategies ──────────────────────────────────────────────
+
+
+def sizes_of(values: Values) -> Sizes:
+    """Sizes of symbols."""
+    return Sizes(values["N"], values["E"], values["c"], values["s"])
+
+
+def machine_of(values: Values) -> DeviceLimits:
+    """Limits of symbols."""
+    return DeviceLimits(values["Z_B"], values["Z_M"], values["S"], values["R_M"])
+
+
+def values_of(sizes: Sizes, limits: DeviceLimits) -> dict[str, Any]:
+    """Symbols of sizes and limits."""
+    machine = zip(("Z_B", "Z_M", "S", "R_M"), limits, strict=True)
+    return dict(zip(("N", "E", "c", "s"), sizes, strict=True)) | dict(machine)
+
+
+def code_shape(fixed: VariantSet, code: LayoutCode) -> LaunchShape:
+    """The variant that a code is."""
+    layout = layouts(fixed)[code.place]
+    return LaunchShape(
+        layout.vectors, layout.blocks[code.block], layout.columns_shared, fixed.lanes, fixed.itemsize, fixed.wide
+    )
+
+
+class _Times:
+    """What all variants take at some values, kept while the values are the same object's."""
+
+    def __init__(self, fixed: VariantSet) -> None:
+        self._fixed, self._values, self._found = fixed, None, np.empty(0)
+        ends = np.cumsum([len(layout.blocks) for layout in layouts(fixed)])
+        self._start = [0, *ends.tolist()]
+
+    def best(self, values: Any, first: tuple[int, int], stop: tuple[int, int]) -> Any:
+        """The least of the variants from one (layout, block) to another."""
+        if values is not self._values:
+            self._values, self._found = values, times(self._fixed, sizes_of(values), machine_of(values))
+        start, end = (self._start[place] + block for place, block in (first, stop))
+        least = self._found[start:end].min(axis=0, initial=np.inf)
+        return least if len(least) > 1 else least[0]
+
+
+@functools.lru_cache(maxsize=64)
+def counters(fixed: VariantSet) -> tuple[Counter, ...]:
+    """What is asked of a variant."""
+    listed, taken = layouts(fixed), _Times(fixed)
+    lower_layout, lower_block = (
+        ("fewer vectors", "columns global", "fewer vectors again", "smallest blocks"),
+        ("another block",),
+    )
+    competing = [place for place, layout in enumerate(listed) if not layout.only_if_nothing_else]
+
+    def shared(code: LayoutCode, block: int) -> Quantity:
+        shape = code_shape(fixed, LayoutCode(code.place, block))
+        words = f"memory of {listed[code.place].words}, {shape.block} threads"
+        return Quantity(words, lambda at: shape.most_shared(at["c"], at["s"]))
+
+    def layout_fits(code: LayoutCode) -> Inequality:
+        blocks = listed[code.place].blocks
+        return Inequality(shared(code, int(np.argmin(blocks))), symbol("Z_B"))
+
+    def one_tile(code: LayoutCode) -> Inequality | None:
+        shape = code_shape(fixed, code)
+        if shape.vectors != 3 or fixed.vectors is not None:
+            return None
+        return Inequality(symbol("N"), number(shape.tile, f"{shape.tile} points of a tile"))
+
+    def layout_time(code: LayoutCode) -> Inequality | None:
+        later = [place for place in competing if place > code.place]
+        if not later or code.place not in competing:
+            return None
+        layout, stop = listed[code.place], (competing[-1], len(listed[competing[-1]].blocks))
+        here = Quantity(
+            f"time of {layout.words}", lambda at: taken.best(at, (code.place, 0), (code.place, len(layout.blocks))),
+            f"t_{{{layout.vectors},{int(layout.columns_shared)}}}",
+        )  # fmt: skip
+        name = ", ".join(f"t_{{{listed[p].vectors},{int(listed[p].columns_shared)}}}" for p in later)
+        rest = Quantity(
+            "time of the best layout after it", lambda at: taken.best(at, (later[0], 0), stop),
+            rf"\min\{{{name}\}}" if len(later) > 1 else name,
+        )  # fmt: skip
+        return Inequality(here, rest)
+
+    def block_fits(code: LayoutCode) -> Inequality | None:
+        blocks = listed[code.place].blocks
+        known = blocks[code.block] == min(blocks)
+        return None if known else Inequality(shared(code, code.block), symbol("Z_B"))
+
+    def registers(code: LayoutCode) -> Inequality | None:
+        if fixed.block is not None or listed[code.place].only_if_nothing_else:
+            return None
+        shape = code_shape(fixed, code)
+        needed = registers_needed(shape, fixed.fast)
+        return Inequality(number(needed * shape.block, f"{needed} registers of {shape.block} threads"), symbol("R_M"))
+
+    def block_time(code: LayoutCode) -> Inequality | None:
+        layout = listed[code.place]
+        if code.block + 1 == len(layout.blocks) or layout.only_if_nothing_else:
+            return None
+        name = f"t_{{{layout.vectors},{int(layout.columns_shared)},%d}}"
+        here = Quantity(
+            f"time of {layout.blocks[code.block]} threads",
+            lambda at: taken.best(at, code, (code.place, code.block + 1)), name % layout.blocks[code.block],
+        )  # fmt: skip
+        later = layout.blocks[code.block + 1 :]
+        rest = Quantity(
+            f"time of the best block after it ({', '.join(map(str, later))})",
+            lambda at: taken.best(at, (code.place, code.block + 1), (code.place, len(layout.blocks))),
+            rf"\min\{{{', '.join(name % block for block in later)}\}}" if len(later) > 1 else name % later[0],
+        )  # fmt: skip
+        return Inequality(here, rest)
+
+    def layout(code: LayoutCode) -> Constraint | None:
+        return all_of(layout_fits(code), one_tile(code), layout_time(code))
+
+    def block(code: LayoutCode) -> Constraint | None:
+        return all_of(block_fits(code), registers(code), block_time(code))
+
+    return Counter("layout", layout, lower_layout), Counter("block", block, lower_block)
+
+
+@functools.lru_cache(maxsize=64)
+def strategies(fixed: VariantSet) -> tuple[Strategy, ...]:
+    """How one variant is made of another."""
+    listed = layouts(fixed)
+
+    def next_layout(shared: tuple[bool, bool], last: bool = False) -> Callable[[LayoutCode], LayoutCode | None]:
+        def apply(code: LayoutCode) -> LayoutCode | None:
+            here, place = listed[code.place], code.place + 1
+            if place == len(listed) or listed[place].only_if_nothing_else != last:
+                return None
+            return LayoutCode(place, 0) if (here.columns_shared, listed[place].columns_shared) == shared else None
+
+        return apply
+
+    def another_block(code: LayoutCode) -> LayoutCode | None:
+        more = code.block + 1 < len(listed[code.place].blocks)
+        return LayoutCode(code.place, code.block + 1) if more else None
+
+    of_a_layout = ("layout",)
+    return (
+        Strategy("fewer vectors", next_layout((True, True)), of_a_layout),
+        Strategy("columns global", next_layout((True, False)), of_a_layout),
+        Strategy("fewer vectors again", next_layout((False, False)), of_a_layout),
+        Strategy("smallest blocks", next_layout((False, False), True), of_a_layout),
+        Strategy("another block", another_block, ("block",)),
+    )
+
+
+def subject(fixed: VariantSet, task: str, settings: Precision) -> Discussion:
+    """The discussion of a task: ``values``, ``square``, ``absolute`` or ``sum``."""
+    real = {4: "float", 8: "double"}[fixed.itemsize]
+
+    def text(code: LayoutCode) -> KernelText:
+        shape = code_shape(fixed, code)
+        chosen = {
+            "TASK": task.upper(), "REAL": real, "LANES": shape.lanes, "VECTORS": shape.vectors, "BLOCK": shape.block,
+            "COLUMNS_SHARED": int(shape.columns_shared), "WIDE": int(shape.wide),
+        }  # fmt: skip
+        return KernelText(opcodes.source(settings.operators), settings, chosen)
+
+    def words(code: LayoutCode) -> str:
+        shape = code_shape(fixed, code)
+        where = "shared" if shape.columns_shared else "global"
+        return f"{shape.tile // shape.lanes} points a thread, {shape.block} threads a block, columns in {where} memory"
+
+    return Discussion(
+        f"interpreter, {task}, {settings.operators}, {real}", LayoutCode(0, 0), counters(fixed), strategies(fixed),
+        ("Z_B", "Z_M", "S", "R_M", "N", "E", "c", "s"), words, text, functools.partial(code_shape, fixed), NOTES,
+    )  # fmt: skip

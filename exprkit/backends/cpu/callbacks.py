@@ -1,0 +1,96 @@
+"""Kernels of operators that are the user's functions, which ``kernels`` does not compile.
+
+In: a row and a form (``kernels``' table).  Out: the address of a kernel.  A function that Numba has compiled is called
+for one number after the other in machine code; any other is given a tile of float64 numbers at a time, by the one
+thread that holds Python's lock.  What such a function raises is kept, and raised when the loops have come back.
+
+    >>> from exprkit.backends.cpu import callbacks
+    >>> callbacks.raise_first()  # nothing has gone wrong so far
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+from numba import carray, cfunc, types
+
+from exprkit.operators import ops
+from exprkit.runtime.intrinsics import pointer
+
+KERNEL = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)
+_raised: list[BaseException] = []
+
+
+def raise_first() -> None:
+    """Raise what a function raised first since this was asked last."""
+    if _raised:
+        first = _raised[0]
+        _raised.clear()
+        raise first
+
+
+def kernel(row: ops.Operator, scalars: tuple[int, ...], lanes: int, dtype: np.dtype) -> Any:
+    """``void k(y, a, b, n)``, of which operands that are ``scalars`` have one number; lanes 0: so has y.
+
+    It is to be kept as long as its ``address`` is used.
+    """
+    steps = [int(k not in scalars) for k in range(2)]
+    if row.compiled is None:
+        return _called(row, steps, lanes, dtype)
+    return (_compiled_of_one if row.arity == 1 else _compiled_of_two)(row.compiled, steps, lanes, dtype)
+
+
+def address(made: Any) -> int:
+    return int(getattr(made, "address", 0) or ctypes.cast(made, ctypes.c_void_p).value or 0)
+
+
+def _called(row, steps, lanes, dtype):
+    """Of a Python function."""
+    real = np.ctypeslib.as_ctypes_type(dtype)
+
+    def run(y, a, b, n):
+        size = n * lanes if lanes else 1
+        out = np.frombuffer((real * size).from_address(y), dtype)
+        try:
+            operands = [np.frombuffer((real * (size if step else 1)).from_address(place), dtype).astype(np.float64)
+                        for place, step in zip((a, b)[: row.arity], steps, strict=False)]  # fmt: skip
+            with np.errstate(all="ignore"):
+                out[:] = row.numpy(*np.broadcast_arrays(*operands)) if row.arity == 2 else row.numpy(*operands)
+        except BaseException as error:  # the loop that has called cannot stop
+            out[:] = np.nan
+            _raised.append(error)
+
+    return KERNEL(run)
+
+
+_SIGNATURE = types.void(types.int64, types.int64, types.int64, types.int64)
+
+
+def _compiled_of_one(function, steps, lanes, dtype):
+    real, step = np.dtype(dtype), steps[0]
+
+    @cfunc(_SIGNATURE)
+    def run(y, a, b, n):
+        size = n * lanes if lanes else 1
+        out, first = carray(pointer(y), size, real), carray(pointer(a), size, real)
+        for i in range(size):
+            out[i] = function(np.float64(first[i * step]))
+
+    return run
+
+
+def _compiled_of_two(function, steps, lanes, dtype):
+    real, (step, other_step) = np.dtype(dtype), steps
+
+    @cfunc(_SIGNATURE)
+    def run(y, a, b, n):
+        size = n * lanes if lanes else 1
+        out, first = carray(pointer(y), size, real), carray(pointer(a), size, real)
+        second = carray(pointer(b), size, real)
+        for i in range(size):
+            out[i] = function(np.float64(first[i * step]), np.float64(second[i * other_step]))
+
+    return run

@@ -1,0 +1,127 @@
+"""Machine code of losses that are texts: of f and a tile's numbers in registers, nothing of it ever written down.
+
+In: a loss's tokens over f and columns.  Out: the address of ``sum(f, y, next, n)``, the sum of the loss over n points
+as a double. Column k lies at ``y + k (next - y)``: where there is one alone, ``next`` is not looked at.
+
+    >>> from exprkit.backends.cpu import kernels, loss_kernels
+    >>> import numpy as np
+    >>> f_minus_y = np.array([1, 1, 3], np.uint8), np.array([0, 1, 2], np.uint64)  # f y -
+    >>> address = loss_kernels.sum_of(kernels.kernels("float32", "ieee"), f_minus_y, counted=False)
+    >>> address != 0
+    True
+
+What is a loss in ``operators.ops.LOSS_FORMULAS`` and has a formula of its own in ``simd_formulas`` is that; every other
+operator is its formula there, and a user's is written out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from exprkit.backends.cpu.kernels import REAL, Kernels, module_text
+from exprkit.backends.cpu.reductions import in_whole_vectors, load, sure_or_again
+from exprkit.operators import defined, ops, simd_formulas
+from exprkit.operators.defined import OPERAND
+from exprkit.operators.llvm_writer import Code, Target
+from exprkit.operators.simd_values import SIZE, Vec, where
+from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
+
+Tokens = tuple[np.ndarray, np.ndarray]
+Part = tuple[Vec, float | None]  # a value, and which number it is
+MOST, LEAST = 4, 2  # registers side by side: of SHORT losses, and of those whose values would not stay in registers
+SHORT = 12  # tokens
+
+
+def can_sum(tokens: Tokens) -> bool:
+    """Whether all operators have formulas: those that are functions of the user's have none."""
+    kinds, values = tokens
+    own = [defined.row(code) for code in defined.codes_in(kinds, values, OPERATOR)]
+    inner = [row for row in own if isinstance(row, defined.Definition)]
+    return len(inner) == len(own) and all(can_sum((row.kinds, row.values)) for row in inner)
+
+
+def sum_of(kernels: Kernels, tokens: Tokens, counted: bool) -> int:
+    """The address of the loss's sum.
+
+    Parameters
+    ----------
+    kernels : Kernels
+    tokens : (kinds, values)
+        Variable 0 is f, variable k column k - 1.
+    counted : bool
+        The last column says how much a point counts; where it is 0 the loss there is not looked at.
+    """
+    kinds, values = tokens
+    made_of = f"{kinds.tobytes()!r} {values.tobytes()!r} {counted} {Path(__file__).read_text('utf-8')}"
+    name = f"loss_{sha256(made_of.encode()).hexdigest()[:16]}"
+    arguments = "ptr %f, ptr %y, ptr %next, i64 %n"
+
+    def text(target: Target, dtype: str) -> str:
+        code = _sum(target, REAL[dtype], tokens, counted, kernels.precision == "fast")
+        return module_text([(code, name, arguments, "double")])
+
+    return kernels.functions([name], text, made_of)[name]
+
+
+def _sum(target: Target, real: str, tokens: Tokens, counted: bool, fast: bool) -> Code:
+    """In the data's type over a tile, as ``reductions`` has it; in float64 where that overflows or vanishes."""
+    code = Code(target, real, (MOST if len(tokens[0]) <= SHORT else LEAST) * target.width // SIZE[real])
+    kinds, values = tokens
+    n_columns = int(values[kinds == VARIABLE].max(initial=0)) + counted
+    first, following = (code.let(f"ptrtoint ptr {name} to i64") for name in ("%y", "%next"))
+    step = code.let(f"sub i64 {following}, {first}")
+    columns = ["%y"]
+    for k in range(1, n_columns):
+        columns.append(code.let(f"getelementptr i8, ptr %y, i64 {code.let(f'mul i64 {step}, {k}')}"))
+
+    def total(wide: bool) -> str:
+        def body(i: str, totals: list[Vec], mask: Vec | None) -> list[Vec]:
+            numbers: list[Part] = [(load(code, base, i, mask), None) for base in ("%f", *columns[:n_columns])]
+            loss, _ = _value(code, tokens, numbers, fast)
+            if counted:
+                weight = numbers[-1][0]
+                loss = where(weight == 0.0, 0.0, loss * weight)
+            return [totals[0] + (loss.widen() if wide and not loss.double else loss)]
+
+        zero = code.constant(0.0, "double" if wide else real)
+        return code.total(in_whole_vectors(code, body, [zero])[0])
+
+    found = total(wide=real == "double")
+    if real == "float":
+        sure_or_again(code, found, lambda: total(wide=True))
+    code.line(f"ret double {found}")
+    return code
+
+
+def _value(code: Code, tokens: Tokens, numbers: Sequence[Part], fast: bool, operands: Sequence[Part] = ()) -> Part:
+    """What the tokens are of these numbers; ``operands`` are a user's operator's."""
+    stack: list[Part] = []
+    for kind, value in zip(tokens[0].tolist(), tokens[1].tolist(), strict=True):
+        if kind == CONSTANT:
+            number = float(np.uint64(value).view(np.float64))
+            stack.append((code.constant(number), number))
+        elif kind in (VARIABLE, OPERAND):
+            stack.append((numbers if kind == VARIABLE else operands)[value])
+        else:
+            row = defined.row(value)
+            assert row is not None
+            own = stack[len(stack) - row.arity :]
+            del stack[len(stack) - row.arity :]
+            stack.append(_applied(code, row, own, numbers, fast))
+    return stack[0]
+
+
+def _applied(code: Code, row: defined.Written, operands: list[Part], numbers: Sequence[Part], fast: bool) -> Part:
+    vectors = [vector for vector, _ in operands]
+    if isinstance(row, defined.Definition):
+        known = getattr(simd_formulas, row.name, None) if row.text in ops.LOSS_FORMULAS else None
+        return (known(*vectors), None) if known else _value(code, (row.kinds, row.values), numbers, fast, operands)
+    simpler = row.rewrite.constant_b.get(operands[-1][1]) if row.arity == 2 and operands[-1][1] is not None else None
+    if simpler is not None:
+        row, vectors = ops.BY_NAME[simpler], vectors[:1]
+    formula = (row.simd_fast if fast else None) or row.simd
+    return formula(*vectors), None

@@ -1,0 +1,157 @@
+"""Operators that are functions: a NumPy function, CUDA text and derivatives to a row of the operator table.
+
+In: what ``exprkit.operator`` takes besides a formula.  Out: a row that every backend runs as it runs the table's own.
+
+    >>> import exprkit as ek, numpy as np
+    >>> _ = ek.operator("sinc", numpy=np.sinc)
+    >>> ek.Evaluator(ek.parse("sinc(x1 / 2)"), [[1.0]], backend="cpu", dtype="float64").evaluate().round(4)
+    array([[0.6366]])
+
+A function is given float64 arrays of one shape and gives one of that shape; it depends on nothing else, for it is
+called in any order.  Nothing of it is saved: files and pickles hold the operator's name.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.errors import ArgumentError, ParseError, brief, listed, whole_number
+from exprkit.operators import defined, ops
+from exprkit.text import formulas
+from exprkit.text.define import check_name, formula_tokens, intervals_of
+from exprkit.text.names import Names
+from exprkit.text.printer import texts as texts_of
+
+LETTERS = ("a", "b", "y")  # of which a derivative is a text
+MOST_OPERANDS = 2  # an instruction has no more
+TRIED = 9  # numbers of its domain that a function is tried on
+FORM = "write it as ek.operator('name(a)', numpy=…) or ek.operator('name(a, b)', numpy=…)"
+
+
+def define(text: str, function: Any, cuda: str, derivative: Any, domain: Any, latex: str) -> ops.Operator:
+    """Put it into the table; arguments and errors are those of ``exprkit.operator``."""
+    if not callable(function):
+        raise ArgumentError(f"numpy must be a function of NumPy arrays, not {brief(function)}")
+    name, arity = _head(text, function)
+    if not isinstance(cuda, str):
+        raise ArgumentError(f"operator {name!r}: cuda must be CUDA C as a text, not {brief(cuda)}")
+    known = defined.spelled(name)
+    if known is not None and known not in defined.functions():
+        check_name(name)
+        raise ArgumentError(f"operator {name!r} is a formula already; give the new one another name")
+    if known is None:
+        check_name(name)
+    intervals = intervals_of(name, domain, arity)
+    compiled = function if type(function).__module__.startswith("numba.") else None
+    definition = _as_definition(name, arity, function, compiled)
+    _try(name, definition, intervals)
+    body = cuda if "return" in cuda else f"return {cuda};"
+    operands = "ab"[:arity]
+    return defined.add_row(
+        ops.operator(
+            name, arity, "a function of the user's own", numpy=definition, compiled=compiled, domain=intervals,
+            cuda=ops.Cuda(f"user_{name}({', '.join(operands)})" if cuda.strip() else "", body=body),
+            derivative=_slopes(name, arity, derivative), latex=latex,
+        )
+    )  # fmt: skip
+
+
+def _head(text: Any, function: Any) -> tuple[str, int]:
+    """Name and number of operands."""
+    name, bracket, operands = text.strip().partition("(") if isinstance(text, str) else ("", "", "")
+    arity = operands.count(",") + 1 if bracket else _arity_of(function)
+    letters = "ab"[: arity or 0]
+    if not name.strip() or (bracket and operands.replace(" ", "") != f"{','.join(letters)})"):
+        raise ArgumentError(f"{brief(text)} does not name an operator that is a function: {FORM}")
+    if arity is None or not 1 <= arity <= MOST_OPERANDS:
+        raise ArgumentError(
+            f"operator {name!r}: a function has one or two operands, a and b; {FORM}; a formula may have three"
+        )
+    return name.strip(), arity
+
+
+def _arity_of(function: Any) -> int | None:
+    """How many arrays a function takes; None where it does not say."""
+    if (n := whole_number(getattr(function, "nin", None))) is not None:
+        return n
+    try:
+        parameters = inspect.signature(getattr(function, "py_func", function)).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    kinds = [one.kind for one in parameters if one.default is one.empty]
+    return len(kinds) if all(kind in (0, 1) for kind in kinds) else None
+
+
+def _as_definition(name: str, arity: int, function: Any, compiled: Any) -> Callable[..., np.ndarray]:
+    """The function as the definition has it: of float64 arrays, and complained of by its name."""
+    of_arrays = function
+    if compiled is not None and not hasattr(function, "nin"):  # of single numbers, by numba.njit
+        from numba import float64, vectorize
+
+        scalar = (lambda a: function(a)) if arity == 1 else (lambda a, b: function(a, b))
+        of_arrays = vectorize([float64(*[float64] * arity)])(scalar)
+
+    def definition(*operands: np.ndarray) -> np.ndarray:
+        shape = np.broadcast_shapes(*map(np.shape, operands))
+        try:
+            result = np.asarray(of_arrays(*operands), np.float64)
+        except Exception as error:
+            raise ArgumentError(f"operator {name!r}: its function raised {type(error).__name__}: {error}") from error
+        if result.shape != shape:
+            raise ArgumentError(f"operator {name!r}: its function makes {result.shape} of arrays of shape {shape}")
+        return result
+
+    return definition
+
+
+def _try(name: str, definition: Callable[..., np.ndarray], domain: tuple[ops.Interval, ...]) -> None:
+    """Call it on some numbers of its domain, in an order that tells numbers apart."""
+    operands = [np.linspace(low, high, TRIED + 2)[1:-1] for low, high in domain]
+    with np.errstate(all="ignore"):
+        together = definition(*operands)
+        last = definition(*(a[-1:] for a in operands))
+    if not np.allclose(together[-1:], last, rtol=1e-9, atol=0, equal_nan=True):
+        raise ArgumentError(f"operator {name!r}: its function gives a number alone another result than among others")
+
+
+def _slopes(name: str, arity: int, derivative: Any) -> tuple[str, ...]:
+    """The derivatives in exprkit's own text over a, b and y, with formulas written out."""
+    if derivative is None:
+        return ()
+    alone = callable(derivative) or isinstance(derivative, str)
+    given: Sequence[Any] = [derivative] if alone else listed(derivative) or []
+    if len(given) != arity:
+        raise ArgumentError(f"operator {name!r}: derivative must be a text or function for each of {arity} operands")
+    texts = []
+    for letter, one in zip("ab", given, strict=False):
+        if callable(one):
+            row = define(f"d{name}_d{letter}({', '.join('ab'[:arity])})", one, "", None, None, "")
+            one = defined.head(row)
+        if not isinstance(one, str):
+            raise ArgumentError(f"operator {name!r}: a derivative is a text over a, b and y or a function")
+        texts.append(_written_out(name, one))
+    return tuple(texts)
+
+
+class _OneRule(NamedTuple):
+    """A derivative's tokens, as printers take them."""
+
+    kinds: np.ndarray
+    values: np.ndarray
+    offsets: np.ndarray
+    variables: tuple[str, ...] = LETTERS
+    parameters: None = None
+
+
+def _written_out(name: str, text: str) -> str:
+    """A derivative without operators that are formulas."""
+    try:
+        kinds, values = formula_tokens(text, Names(LETTERS, 0))
+    except ParseError as error:
+        raise ParseError(f"operator {name!r}, derivative: {error}") from None
+    made = formulas.expanded(kinds, values, np.array([0, len(kinds)]), formulas.user_formulas())
+    return texts_of(_OneRule(made.kinds, made.values, made.offsets))[0]

@@ -1,0 +1,139 @@
+"""Parameters with a value for each category: ``p1[site] * x1 + p2`` has a p1 for each that the column ``site`` has.
+
+In: a population, a table and which parameter goes by which column.  Out: a population that has, in the place of p1, the
+sum of
+``site=a`` * ``p1[a]`` over all categories; the variable ``site=a`` is 1 where the table's column ``site`` is a, which
+``evaluate.tables`` makes wherever the expressions meet a table.
+
+    >>> import exprkit as ek
+    >>> table = {"x": [1, 2, 1, 2], "site": ["a", "a", "b", "b"]}
+    >>> found = ek.fit("p1[site] * x + p2", table, [2, 3, 4, 7], dtype="float64")
+    >>> found.pop.parameters, found.params.round(3)
+    (('p1[a]', 'p1[b]', 'p2'), array([[1., 3., 1.]]))
+    >>> found[0]({"x": [10], "site": ["b"]}).round(3)
+    array([31.])
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from exprkit.errors import ArgumentError, DataError, brief, did_you_mean
+from exprkit.evaluate import tables
+from exprkit.expressions.population import Population
+from exprkit.operators import ops
+from exprkit.text.names import NUMBERED
+from exprkit.text.tokens import OPERATOR, PARAMETER, VARIABLE
+
+MOST_CATEGORIES = 100  # of a column: each adds four tokens and a parameter
+GROUPED = re.compile(r"\b([^\W\d]\w*)\[\s*(?:(\w+)|`([^`]+)`)\s*\]")  # p1[site], p1[`test site`]
+
+Groups = Mapping[str, str]  # name of a parameter -> name of a column
+
+
+def in_texts(pop: Any, groups: Groups | None) -> tuple[Any, Groups]:
+    """Texts without ``[site]``, and the groups with those that they name.
+
+    Raises
+    ------
+    ArgumentError
+        Where a parameter goes by a column in one text and not in another.
+    """
+    known = dict(groups or {})
+    texts = [pop] if isinstance(pop, str) else pop
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        return pop, known
+    for parameter, word, quoted in (match for text in texts for match in GROUPED.findall(text)):
+        if known.setdefault(parameter, word or quoted) != (word or quoted):
+            other = word or quoted
+            raise ArgumentError(f"{parameter} goes by {known[parameter]!r} and by {other!r}: use two parameters")
+    if known:
+        for text in texts:
+            plain = GROUPED.sub("", text)
+            if both := [name for name in known if re.search(rf"\b{name}\b", plain) and name not in (groups or {})]:
+                raise ArgumentError(f"{both[0]} stands with a column and without in {brief(text)}: use two parameters")
+    made = [GROUPED.sub(r"\1", text) for text in texts]
+    return (made[0] if isinstance(pop, str) else made), known
+
+
+def spread(pop: Population, X: Any, groups: Groups) -> Population:
+    """The population with a parameter for each category.
+
+    Raises
+    ------
+    ArgumentError, DataError
+        For a parameter or column that there is not, and for too many categories.
+    """
+    if not tables.is_table(X):
+        raise ArgumentError("groups= takes a table X, whose columns name the categories")
+    parameters = list(pop.parameters or (f"{NUMBERED[PARAMETER]}{k + 1}" for k in range(pop.max_params)))
+    for name in groups:
+        if name not in parameters:
+            hint = did_you_mean(name, parameters)
+            raise ArgumentError(f"groups: there is no parameter {name!r}; there are {', '.join(parameters)}{hint}")
+    variables = list(pop.variables or tables.names_of_variables(X, pop, set(groups.values())))
+    categories = {column: _categories(X, column) for column in dict.fromkeys(groups.values())}
+    places = {}
+    for column, names in categories.items():
+        places[column] = len(variables) + np.arange(len(names))
+        variables += [f"{column}{tables.IS}{name}" for name in names]
+    own, first = list[str](), np.zeros(len(parameters), np.int64)
+    for index, name in enumerate(parameters):
+        first[index] = len(own)
+        own += [f"{name}[{category}]" for category in categories[groups[name]]] if name in groups else [name]
+    numbered = {parameters.index(name): column for name, column in groups.items()}
+    pieces = {index: (places[column], first[index]) for index, column in numbered.items()}
+    kinds, values, offsets = _written(pop, first, pieces)
+    return Population(kinds, values, offsets, variables=variables, parameters=own, valid=pop.valid)
+
+
+def bounds_of(bounds: Any, pop: Population, groups: Groups) -> Any:
+    """Bounds or priors by parameters' names, where a name stands for its parameters of all categories."""
+    if not isinstance(bounds, Mapping):
+        return bounds
+    own = pop.parameters or ()
+    every = {name: [one for one in own if one.startswith(f"{name}[")] for name in groups}
+    return {one: pair for name, pair in bounds.items() for one in every.get(name, [name])}
+
+
+def _categories(X: Any, column: str) -> list[str]:
+    words, missing = tables.words_of(X, column)
+    if missing:
+        raise DataError(f"column {column!r} lacks {missing:,} of {len(words):,} categories: drop or fill those rows")
+    names = sorted(set(words))
+    if len(names) > MOST_CATEGORIES:
+        raise DataError(f"column {column!r} has {len(names):,} categories; a parameter can have {MOST_CATEGORIES}")
+    return names
+
+
+def _written(
+    pop: Population, first: np.ndarray, pieces: dict[int, tuple[np.ndarray, int]]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The tokens with sums for the parameters in ``pieces``, and the others' new numbers."""
+    parameter = pop.kinds == PARAMETER
+    values = pop.values.copy()
+    values[parameter] = first[pop.values[parameter].astype(np.int64)]
+    lengths = np.ones(len(values), np.int64)
+    for index, (columns, _) in pieces.items():
+        lengths[parameter & (pop.values == index)] = 4 * len(columns) - 1
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    kinds_out, values_out = np.repeat(pop.kinds, lengths), np.repeat(values, lengths)
+    for index, (columns, start) in pieces.items():
+        piece_kinds, piece_values = _sum(columns, start)
+        for begin in ends[:-1][parameter & (pop.values == index)].tolist():
+            kinds_out[begin : begin + len(piece_kinds)] = piece_kinds
+            values_out[begin : begin + len(piece_kinds)] = piece_values
+    return kinds_out, values_out, ends[pop.offsets]
+
+
+def _sum(columns: np.ndarray, start: int) -> tuple[np.ndarray, np.ndarray]:
+    """column * parameter + column * parameter + … in postfix."""
+    kinds, values = list[int](), list[int]()
+    for k, column in enumerate(columns.tolist()):
+        kinds += [VARIABLE, PARAMETER, OPERATOR] + [OPERATOR] * (k > 0)
+        values += [column, start + k, ops.MUL] + [ops.ADD] * (k > 0)
+    return np.array(kinds, np.uint8), np.array(values, np.uint64)

@@ -1,0 +1,124 @@
+"""Fitted regressors on disk: npz without pickle, the file of a population with further arrays.
+
+In: a fitted ``SymbolicRegressor``.  Out: a file; the attributes of one that predicts the same.
+
+    >>> import pathlib, tempfile
+    >>> import exprkit as ek
+    >>> X = [[1.0], [2.0], [3.0], [5.0], [7.0], [9.0], [12.0]]
+    >>> model = ek.SymbolicRegressor(pool_size=300, random_state=0).fit(X, [3 * x for x, in X])
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.npz"
+    >>> model.save(path)
+    >>> ek.load(path).predict([[20.0]]), ek.Population.load(path).texts()[-1]
+    (array([60.]), '3 * x1')
+
+====================  ====================================================================================
+array                 what it holds
+====================  ====================================================================================
+``model.settings``    JSON of ``get_params``; a function, or a source of random numbers, is null
+``model.format``      FORMAT
+``model.COLUMN``      of every formula, numbers and their errors (n, most numbers), nan where there are fewer
+``model.NUMBER``      what ``fit`` says of the search, and ``n_features_in``
+``model.features``    names of the table's columns; missing where there were none
+====================  ====================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from exprkit.errors import PopulationError
+from exprkit.expressions import population_file
+from exprkit.expressions.expression import Expression
+from exprkit.expressions.population import Population
+from exprkit.regression.front import Entry, Front
+
+FORMAT = 1
+COLUMNS = {"loss": "f", "length": "f", "exact": "b", "numbers": "f", "errors": "f"}  # kinds of their dtypes
+NUMBERS = {
+    "n_evals": int,
+    "seconds": float,
+    "as_good_as_0": float,
+    "stopped": str,
+    "interrupted": bool,
+    "n_features_in": int,
+}
+
+
+def save(path: Any, settings: dict[str, Any], named: Population, columns: dict[str, Any], numbers: dict[str, Any],
+         features: Any = None) -> None:  # fmt: skip
+    """Write a model: its formulas with the names that they have, ``COLUMNS`` and ``NUMBERS``."""
+    plain = json.dumps({name: _plain(value) for name, value in settings.items()})
+    arrays: dict[str, Any] = {"model.format": np.int64(FORMAT), "model.settings": np.array(plain)}
+    if features is not None:
+        arrays["model.features"] = np.array(features, np.str_)
+    parts = {f"model.{name}": np.array(value) for name, value in (columns | numbers).items()}
+    population_file.save(named, path, arrays | parts)
+
+
+def load(path: Any, Model: Any) -> Any:
+    """A fitted ``Model`` from what ``save`` wrote.
+
+    Raises
+    ------
+    PopulationError
+        for a file that is damaged or something else.
+    FileError
+        for one that cannot be read.
+    """
+    further: dict[str, np.ndarray] = {}
+    arrays, names = population_file.load(path, further)
+    pop = Population(*arrays, **names)
+    try:
+        if int(further["model.format"]) != FORMAT:
+            raise ValueError(f"its format is another than {FORMAT}")
+        return _model(Model, pop, further)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise PopulationError(f"{os.fspath(path)!r} holds no model: {error!r}") from error
+
+
+def _model(Model: Any, pop: Population, arrays: dict[str, np.ndarray]) -> Any:
+    settings = json.loads(str(arrays["model.settings"]))
+    known = Model().get_params()
+    model = Model(**{name: value for name, value in settings.items() if name in known})
+    columns = {name: _column(arrays[f"model.{name}"], len(pop), kind) for name, kind in COLUMNS.items()}
+    numbers = {name: kind(arrays[f"model.{name}"]) for name, kind in NUMBERS.items()}
+    if not len(pop) or pop.max_params or pop.n_vars > numbers["n_features_in"]:
+        raise ValueError("no formulas of its columns")
+    front = Front(int(pop.n_tokens.max()), numbers["as_good_as_0"])
+    if not (np.diff(pop.n_tokens) > 0).all():
+        raise ValueError("formulas that are no front")
+    formulas = [Expression(formula.kinds, formula.values) for formula in pop]
+    front.restore(map(Entry, formulas, columns["loss"].tolist(), pop.n_tokens.tolist()))
+    features = arrays.get("model.features")
+    model.restore(front, pop.variables, columns, numbers, None if features is None else features.astype(object))
+    return model
+
+
+def _column(array: np.ndarray, n: int, kind: str) -> np.ndarray:
+    if len(array) != n or array.dtype.kind != kind:
+        raise ValueError(f"an array of {array.dtype} and shape {array.shape} for {n} formulas")
+    return array
+
+
+def _plain(value: Any) -> Any:
+    """A setting as JSON has it."""
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (Expression, Path)):
+        return str(value)
+    return value if isinstance(value, (bool, int, float, str, type(None))) else None
+
+
+def rows(listed: list[list[float]]) -> np.ndarray:
+    """Lists of numbers as an array, nan behind the shorter ones."""
+    wide = np.full((len(listed), max(map(len, listed), default=0)), np.nan)
+    for row, numbers in zip(wide, listed, strict=True):
+        row[: len(numbers)] = numbers
+    return wide

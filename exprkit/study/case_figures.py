@@ -1,0 +1,128 @@
+"""What a case discussion looks like over the symbols of machines: which leaf is chosen where, and what the others cost.
+
+In: ``Cases`` of a population.  Out: a figure of regions over (shared memory, registers) with seven cards as points, and
+tables of block x points a thread, as the papers on parametric kernels have them.
+
+    >>> import exprkit as ek
+    >>> from exprkit.study.case_figures import block_table
+    >>> found = ek.cases({"n_exprs": 9_880, "n_columns": 12, "n_slots": 1}, "square", precision="fast")
+    >>> block_table(found, "sm_86", 10_860).loc[16, 768]
+    '1.00'
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from exprkit.backends.cases.cards import CARDS, limits_of, symbols_of
+from exprkit.backends.cases.discussion import walk
+from exprkit.backends.cases.inequality import shown
+from exprkit.backends.cases.tree import Cases
+from exprkit.backends.gpu.schedule import BLOCKS, RESERVED, VECTORS, LaunchShape, Sizes, estimated
+from exprkit.errors import brought_by
+from exprkit.evaluate.case_discussion import cases
+from exprkit.study.plots import Drawing
+
+with brought_by("notebooks"):
+    import matplotlib.pyplot as plt
+    import pandas as pd
+    import seaborn as sns
+    from matplotlib.colors import ListedColormap
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+KIB = 1 << 10
+SHARED = np.arange(8, 233)  # KiB a block
+REGISTERS = np.arange(16, 129, 4)  # thousands (of 1,024) of a multiprocessor
+EXAMPLE = {"n_exprs": 9_880, "n_columns": 12, "n_slots": 1}  # of the thesis's expressions
+POINTS, DEVICE = 10_860, "sm_86"
+
+
+def region_labels(found: Cases, device: str) -> tuple[np.ndarray, list[str]]:
+    """Which leaf is chosen at each (registers, shared memory), with the multiprocessors of a card; the leaves."""
+    multiprocessors = limits_of(device).multiprocessors
+    registers, shared = (one.ravel() * KIB for one in np.meshgrid(REGISTERS, SHARED, indexing="ij"))
+    values = {name: np.array([value]) for name, value in found.known.items()}
+    values |= {"Z_B": shared, "Z_M": shared + RESERVED, "R_M": registers, "S": np.array([multiprocessors])}
+    label, names = np.full(len(shared), -1), list[str]()
+    for leaf in found.over(values).leaves():
+        if len(leaf.points):
+            label[leaf.points] = len(names)
+            names.append(found.subject.words(leaf.code))
+    return label.reshape(len(REGISTERS), len(SHARED)), names
+
+
+def draw_regions(found: Cases, device: str) -> Figure:
+    """The leaves over (shared memory of a block, registers of a multiprocessor), and seven cards.
+
+    Parameters
+    ----------
+    found : Cases
+        All but the machine's symbols known.
+    device : str
+        Whose multiprocessors count.
+    """
+    label, names = region_labels(found, device)
+    figure, axis = plt.subplots(figsize=(9, 4.6), layout="constrained")
+    colours = sns.color_palette("husl", len(names))
+    axis.pcolormesh(SHARED, REGISTERS, label, cmap=ListedColormap(colours), shading="nearest", rasterized=True)
+    at: dict[int, list[str]] = {}
+    for name, card in CARDS.items():
+        at.setdefault(card.limits.shared_per_block // KIB, []).append(name)
+    for shared, cards in at.items():
+        axis.plot(shared, 64, "ko")
+        axis.annotate("\n".join(cards), (shared, 64), (-4, 6), textcoords="offset points", ha="right", fontsize=8)
+    for k, name in enumerate(names):
+        axis.plot([], [], "s", color=colours[k], label=name)
+    axis.set(xlabel="shared memory of a block, KiB", ylabel="registers of a multiprocessor, thousands")
+    figure.legend(loc="outside lower center", ncols=2, fontsize=7, frameon=False)
+    plt.close(figure)  # it is shown where it is asked for, once
+    return figure
+
+
+def block_table(found: Cases, device: str, n_points: int) -> pd.DataFrame:
+    """Estimated time of block x points a thread over the least, columns where they are better; "-": does not fit.
+
+    Rows are points a thread, columns are threads a block; the tree's choice has 1.00.
+    """
+    here = found.at(device=device, n_points=n_points)
+    code, _ = walk(here.subject.start, here.subject.counters, here.subject.strategies, here.known)
+    chosen: LaunchShape = here.subject.shape(code)
+    limits, fast = limits_of(device), "fast" in here.subject.title
+    sizes = Sizes(n_points, here.known["E"], here.known["c"], here.known["s"])
+
+    def cell(vectors: int, block: int) -> float:
+        both = (chosen._replace(vectors=vectors, block=block, columns_shared=shared) for shared in (True, False))
+        can = [one for one in both if one.most_shared(sizes.n_columns, sizes.n_slots) <= limits.shared_per_block]
+        return min((float(estimated(one, sizes, limits, fast)) for one in can), default=np.inf)
+
+    least = float(estimated(chosen, sizes, limits, fast))
+    table = {block: [cell(v, block) / least for v in VECTORS] for block in BLOCKS}
+    points = pd.Index([v * chosen.segment // chosen.lanes for v in VECTORS], name="points a thread")
+    made = pd.DataFrame(table, index=points).map(lambda ratio: f"{ratio:.2f}" if np.isfinite(ratio) else "-")
+    return made.rename_axis(columns="threads")
+
+
+def cards_table(found: Cases, n_points: int) -> pd.DataFrame:
+    """What each of the seven cards runs."""
+    rows = []
+    for name, card in CARDS.items():
+        case = found.at(device=name, n_points=n_points).case
+        limits = symbols_of(card.limits)
+        rows.append({"card": name, "as": card.name, "Z_B": shown(limits["Z_B"]), "S": limits["S"], "runs": case.words})
+    return pd.DataFrame(rows).set_index("card")
+
+
+def regions() -> Drawing:
+    """The regions of the thesis's expressions, for the study's figures."""
+    found = cases({**EXAMPLE, "n_points": POINTS}, "square", precision="fast")
+    caption = (
+        f"Which variant of the interpreter sums errors of {EXAMPLE['n_exprs']:,} expressions ({EXAMPLE['n_columns']} "
+        f"columns, {EXAMPLE['n_slots']} value put aside) x {POINTS:,} points, float32, fast, over the shared memory of "
+        f"a block and the registers of a multiprocessor, with the multiprocessors of an {CARDS[DEVICE].name}: the "
+        "leaves of the case discussion, and seven architectures. By arithmetic; nothing is measured here."
+    )
+    return Drawing("cases", draw_regions(found, DEVICE), caption)

@@ -1,0 +1,324 @@
+"""How much longer the case discussion's choice takes than its best leaf.
+
+    PYTHONPATH=. python tests/gpu_regret.py --out data/results
+
+Times all leaves on the GPU at hand for (362, 10,860, 108,600 points) x (the thesis's expressions, trees of 10 to 50
+tokens, 50 columns) x (values, losses, fits), and for smaller cards as far as their limits can be had here: only the
+leaves that fit into their shared memory, with that padded until as many blocks are resident as there (all of these
+cards have as many registers as this one).  Writes ``cases_regret.csv``, a line for each leaf, and
+``cases_regret.md``, the regret of the tree's choice and of the choice before there was a tree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import multiprocessing
+import statistics
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from timing import microseconds
+
+import exprkit as ek
+from exprkit.backends.cases import fits
+from exprkit.backends.cases import interpreter as launches
+from exprkit.backends.cases.cards import CARDS
+from exprkit.backends.gpu.schedule import RESERVED, DeviceLimits, LaunchShape, Sizes, resident_blocks
+from exprkit.backends.interpreter import batches
+from exprkit.backends.interpreter import engine as interpreter
+from exprkit.backends.objective import Options
+from exprkit.expressions import generate
+from exprkit.runtime import machine
+
+ROOT = Path(__file__).resolve().parent.parent
+N, POINTS = 9_880, (362, 10_860, 108_600)
+FIELDS = "imitates", "task", "expressions", "n_points", "variant", "us", "estimate", "is_tree", "is_previous"
+SIMPLE = ("add", "sub", "mul")  # no functions of a column
+IMITATED = "sm_75", "sm_86"
+MOST_SLOWER = 4.0  # estimated: what is slower is no rival, and not timed
+PREVIOUS = {  # what the list of variants chose on an H200, the first that fitted
+    # (task, expressions, points): vectors, threads, whether columns are shared
+    ("values", "thesis", 362): (3, 768, True),
+    ("losses", "thesis", 362): (3, 768, True),
+    ("values", "thesis", 10_860): (8, 640, True),
+    ("losses", "thesis", 10_860): (8, 640, True),
+    ("values", "thesis", 108_600): (8, 640, True),
+    ("losses", "thesis", 108_600): (8, 640, True),
+    ("values", "trees", 362): (3, 640, True),
+    ("losses", "trees", 362): (3, 640, True),
+    ("values", "trees", 10_860): (4, 128, False),
+    ("losses", "trees", 10_860): (4, 128, False),
+    ("values", "trees", 108_600): (4, 128, False),
+    ("losses", "trees", 108_600): (4, 128, False),
+    ("values", "columns", 362): (3, 768, True),
+    ("losses", "columns", 362): (3, 768, True),
+    ("values", "columns", 10_860): (4, 768, True),
+    ("losses", "columns", 10_860): (4, 768, True),
+    ("values", "columns", 108_600): (4, 768, True),
+    ("losses", "columns", 108_600): (4, 768, True),
+}  # fmt: skip
+
+
+# ── what is timed ──
+
+
+def populations():
+    """Expressions by name, and how many variables they have."""
+    lines = (ROOT / "data" / "esr_sample.txt").read_text().split("\n")[:-1]
+    yield "thesis", ek.parse((lines * (N // len(lines) + 1))[:N]), 2
+    yield "trees", generate.random(N, n_tokens=(10, 50), operators="thesis", n_vars=10, n_params=2, seed=1), 10
+    yield "columns", generate.random(N, n_tokens=(5, 15), operators=SIMPLE, n_vars=50, n_params=2, seed=2), 50
+
+
+def data(n_points, n_vars):
+    random = np.random.default_rng(5)
+    return random.uniform(0.5, 4.0, (n_points, n_vars)).astype(np.float32), random.normal(size=n_points).astype("f4")
+
+
+def is_wide(n_points):
+    return n_points * 4 % 16 == 0
+
+
+def named(shape):
+    where = "" if shape.columns_shared else " global"
+    return f"{shape.vectors}x{shape.block}{where}"
+
+
+class PaddedShape(LaunchShape):
+    """A variant that takes as much shared memory as leaves room for so many blocks on this card."""
+
+    least = 0
+
+    def shared_bytes(self, *sizes):
+        return max(super().shared_bytes(*sizes), self.least)
+
+
+def padded(shape, sizes, here, there):
+    """The variant with as many resident blocks here as it has ``there``."""
+    shared = shape.most_shared(sizes.n_columns, sizes.n_slots)
+    by_registers = max(resident_blocks(shape, True), 1)
+    blocks = max(min(there.shared_per_multiprocessor // (shared + RESERVED), by_registers), 1)
+    made = type("Padded", (PaddedShape,), {"least": 0})(*shape)
+    most = min(here.shared_per_multiprocessor // blocks - RESERVED, here.shared_per_block)
+    if here.shared_per_multiprocessor // (shared + RESERVED) > blocks:
+        type(made).least = most // 16 * 16
+    return made
+
+
+# ── kernels, compiled by all cores before anything is timed ──
+
+
+def compile_kernel(architecture, task, shape):
+    from exprkit.backends.gpu import nvrtc
+    from exprkit.backends.precision import precision
+
+    nvrtc.compiled(
+        architecture, precision("fast"), REAL="float", LANES=32, VECTORS=shape.vectors, BLOCK=shape.block,
+        COLUMNS_SHARED=int(shape.columns_shared), WIDE=int(shape.wide), REDUCTION="SHUFFLE", TASK=task, COUNTED=0,
+        **({"WEIGHTED": 0} if task != "VALUES" else {}),
+    )  # fmt: skip
+
+
+def compile_fit(architecture, shape, many):
+    from exprkit.backends.gpu import nvrtc
+    from exprkit.backends.interpreter import dual_opcodes
+    from exprkit.backends.precision import precision
+
+    settings = precision("fast")
+    for rare, prologues in itertools.product((0, 1), repeat=2):
+        chosen = batches.macros_of(shape, settings, TASK="FIT", MANY=int(many), RARE=rare, PROLOGUES=prologues)
+        nvrtc.compiled(architecture, settings, dual_opcodes.source("fast"), **chosen)
+
+
+def compile_ahead(architecture):
+    """All kernels that will be timed, into the cache on disk."""
+    jobs = []
+    for task, wide in (("VALUES", True), ("VALUES", False), ("SQUARE", False)):
+        listed = launches.shapes(launches.VariantSet(4, True, wide))
+        jobs += [(compile_kernel, architecture, task, one) for one in listed]
+    for tangents in (1, 2):
+        jobs += [
+            (compile_fit, architecture, one, False) for one in fits.fit_shapes(fits.FitVariants(4, True), tangents)
+        ]
+    with ProcessPoolExecutor(max(machine.cores() - 2, 1), multiprocessing.get_context("spawn")) as pool:
+        for job in [pool.submit(*job) for job in jobs]:
+            job.result()
+
+
+# ── values and losses ──
+
+
+def rows_of_launches(name, pop, n_vars, n_points, repeats):
+    """A row for each leaf, of values and of losses, here and as on smaller cards."""
+    import cupy
+
+    X, y = (cupy.asarray(array) for array in data(n_points, n_vars))
+    params = cupy.asarray(np.random.default_rng(3).uniform(-2, 2, (1, len(pop), pop.max_params)).astype(np.float32))
+    out = cupy.empty((1, len(pop), n_points), np.float32)
+    engine = interpreter.Engine(pop, X, precision="fast", dtype=np.float32)
+    sizes = Sizes(n_points, len(pop), engine._launcher.n_columns, engine.programs.n_slots)
+    here = DeviceLimits.of(engine.device)
+    calls = {
+        "values": lambda: engine.evaluate(params, out), "losses": lambda: engine.loss_sums(params, y, None, "square")
+    }  # fmt: skip
+    for card, (task, call) in itertools.product((None, *IMITATED), calls.items()):
+        if card and n_points == POINTS[0]:
+            continue
+        limits = here if card is None else CARDS[card].limits._replace(multiprocessors=here.multiprocessors)
+        fixed = launches.VariantSet(4, True, task == "values" and is_wide(n_points))
+        estimates, chosen = launches.times(fixed, sizes, limits)[:, 0], launches.decision(limits, fixed)(sizes)
+        before = PREVIOUS.get((task, name, n_points)) if card is None else None
+        for shape, estimate in zip(launches.shapes(fixed), estimates, strict=True):
+            if estimate > MOST_SLOWER * estimates.min() and shape != chosen and shape[:3] != before:
+                continue
+            engine.using(shape if card is None else padded(shape, sizes, here, limits))
+            yield {
+                "imitates": card or "", "task": task, "expressions": name, "n_points": n_points,
+                "variant": named(shape), "us": microseconds(call, repeats), "estimate": float(estimate),
+                "is_tree": int(shape == chosen), "is_previous": int(shape[:3] == (before or chosen[:3])),
+            }  # fmt: skip
+
+
+# ── fits ──
+
+
+def rows_of_fits(name, pop, n_vars, n_points, repeats):
+    """A row for each shape that all fits may have, and one for the tree's, which is that of the list before it."""
+    import cupy
+
+    some = pop[np.flatnonzero(pop.n_params > 0)[:2_000]]
+    X, y = data(n_points, n_vars)
+    starts = np.random.default_rng(7).uniform(-2, 2, (1, len(some), some.max_params))
+    engine = interpreter.Engine(some, cupy.asarray(X), precision="fast", dtype=np.float32)
+    options, chooser, target = Options(max_iter=10), batches.shape_of, cupy.asarray(y)
+    fixed = fits.FitVariants(4, True)
+    pairs = {(one.vectors, one.warps): one for one in fits.fit_shapes(fixed, 2)}
+    usable = np.isfinite(fits.fit_times(fixed, 2, n_points)[:, 0])
+    try:
+        for pair in (None, *(pair for pair, can in zip(pairs, usable, strict=True) if can)):
+
+            def shape_of(n_points, n_tangents, pair=pair, **given):
+                listed = {(one.vectors, one.warps): one for one in fits.fit_shapes(fixed, n_tangents)}
+                usual = chooser(n_points, n_tangents, **given)
+                return usual if pair is None else listed.get(pair, usual)
+
+            batches.shape_of = shape_of
+            batches.groups_of.cache_clear()
+            engine.__dict__.pop("_derivatives", None)
+            for _ in range(2):
+                engine.fit(cupy.asarray(starts), target, None, options)
+            taken = [timed_fit(engine, starts, target, options) for _ in range(repeats)]
+            yield {
+                "imitates": "", "task": "fits", "expressions": name, "n_points": n_points,
+                "variant": "tree" if pair is None else f"{pair[0]}x{pair[1]} warps", "us": statistics.median(taken),
+                "estimate": "", "is_tree": int(pair is None), "is_previous": int(pair is None),
+            }  # fmt: skip
+    finally:
+        batches.shape_of = chooser
+        batches.groups_of.cache_clear()
+
+
+def timed_fit(engine, starts, target, options):
+    import cupy
+
+    given = cupy.asarray(starts)
+    cupy.cuda.Device().synchronize()
+    begin = time.perf_counter()
+    engine.fit(given, target, None, options)
+    cupy.cuda.Device().synchronize()
+    return (time.perf_counter() - begin) * 1e6
+
+
+# ── what was found ──
+
+
+def regrets(rows):
+    """For each piece of work: its best leaf, and by how much the tree's choice and the one before it take longer."""
+    keys = "imitates", "task", "expressions", "n_points"
+    for work, group in itertools.groupby(rows, lambda row: tuple(row[key] for key in keys)):
+        group = list(group)
+        best = min(group, key=lambda row: row["us"])
+        found = dict(zip(keys, work, strict=True)) | {"leaves": len(group)}
+        found |= {"best": best["variant"], "best_us": best["us"]}
+        for name in ("tree", "previous"):
+            chosen = next(row for row in group if row[f"is_{name}"])
+            found |= {name: chosen["variant"], f"{name}_regret": chosen["us"] / best["us"] - 1}
+        yield found
+
+
+def markdown(found, seconds):
+    """The table, and its means."""
+    head = [
+        "# Regret of the case discussion's choice", "",
+        "By how much the leaf that the tree chooses takes longer than the fastest leaf, `cases_regret.csv`; beside it",
+        "the choice before there was a tree. Variants: vectors a thread x threads a block (fits: x warps); medians.",
+        "", *machine_table(seconds), "",
+        "| card | task | expressions | points | leaves | fastest | us | tree | regret | before | regret |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    rows = [
+        f"| {one['imitates'] or 'this'} | {one['task']} | {one['expressions']} | {one['n_points']:,} | "
+        f"{one['leaves']} | {one['best']} | {one['best_us']:.1f} | {one['tree']} | {one['tree_regret']:.1%} | "
+        f"{one['previous']} | "
+        f"{one['previous_regret']:.1%} |"
+        for one in found
+    ]
+    lines = [""]
+    for name in ("tree", "previous"):
+        for card in dict.fromkeys(one["imitates"] for one in found):
+            some = [one[f"{name}_regret"] for one in found if one["imitates"] == card]
+            lines.append(
+                f"- {name}, {f'limits of {card}' if card else 'this card'}: {statistics.mean(some):.1%} on average, "
+                f"{max(some):.1%} at most, {len(some)} pieces of work"
+            )
+    return "\n".join([*head, *rows, *lines, ""])
+
+
+def machine_table(seconds):
+    import cupy
+
+    properties = cupy.cuda.runtime.getDeviceProperties(0)
+    return [
+        "| | |", "|---|---|", f"| device | {properties['name'].decode()} |",
+        f"| driver | CUDA {cupy.cuda.runtime.driverGetVersion()} |",
+        "| command | `PYTHONPATH=. python tests/gpu_regret.py --out data/results` |", f"| took | {seconds:.0f} s |",
+        f"| expressions | {N:,} of each kind; of fits the first 2,000 that have parameters, 10 iterations |",
+        "| smaller cards | this card's clocks and multiprocessors, their shared memory: leaves that fit, padded |",
+    ]  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    parser.add_argument("--repeats", type=int, default=5)
+    asked = parser.parse_args()
+    from exprkit.backends.gpu import device as gpu
+
+    begin, rows = time.perf_counter(), []
+    compile_ahead(gpu.current().architecture)
+    print(f"compiled after {time.perf_counter() - begin:.0f} s", flush=True)
+    for (name, pop, n_vars), n_points in itertools.product(populations(), POINTS):
+        for make in (rows_of_launches, rows_of_fits):
+            rows += list(make(name, pop, n_vars, n_points, asked.repeats))
+        write(asked.out, rows, time.perf_counter() - begin)
+        print(f"{name} {n_points}: {len(rows)} rows after {time.perf_counter() - begin:.0f} s", flush=True)
+    print((asked.out / "cases_regret.md").read_text())
+
+
+def write(folder, rows, seconds):
+    """What was found so far."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "cases_regret.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({**row, "us": f"{row['us']:.5g}"} for row in rows)
+    (folder / "cases_regret.md").write_text(markdown(list(regrets(rows)), seconds))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,343 @@
+"""The case discussion: the paper's own examples, what a tree promises, and that the backends choose by it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import numpy as np
+import ptxas_cases
+import pytest
+import sympy
+from emulated_device import EmulatedDevice, compiler
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import exprkit as ek
+from exprkit.backends.cases import bundles, fits, tuning
+from exprkit.backends.cases import interpreter as launches
+from exprkit.backends.cases.cards import CARDS
+from exprkit.backends.cases.consistency import contradictory
+from exprkit.backends.cases.discussion import Counter, Strategy, discuss, walk
+from exprkit.backends.cases.inequality import Inequality, expression, number, symbol
+from exprkit.backends.cases.tree import box
+from exprkit.backends.gpu.schedule import DeviceLimits, LaunchShape, Sizes, estimated
+from exprkit.backends.interpreter import engine as interpreter
+from exprkit.errors import ArgumentError, DataError
+
+F4 = np.dtype("float32")
+KINDS = [(itemsize, fast, wide) for itemsize in (4, 8) for fast in (True, False) for wide in (True, False)]
+SIZES = st.builds(
+    Sizes, n_points=st.integers(1, 10**8), n_items=st.integers(1, 10**6), n_columns=st.integers(0, 1000),
+    n_slots=st.integers(0, 16),
+)  # fmt: skip
+
+
+# ── the engine, on the paper's examples ──
+
+s, B, B_0, B_1, R, Z_B = sympy.symbols("s B B_0 B_1 R_B Z_B", integer=True, positive=True)
+
+
+def at_most(value, limit):
+    return Inequality(expression(value), expression(limit))
+
+
+def systems(tree):
+    """Of each leaf: its code, and its system without what follows from the rest."""
+    found = []
+    for leaf in tree.leaves():
+        kept = list(leaf.system)
+        for one in leaf.system:
+            rest = [other for other in kept if other is not one]
+            if contradictory([*rest, one.refused()]):
+                kept = rest
+        found.append((leaf.code, {str(one) for one in kept}))
+    return found
+
+
+def once(name, before, after, *changes):
+    """A strategy that turns one code into another, once."""
+    return Strategy(name, lambda code: None if before not in code else code - {before} | {after}, changes)
+
+
+def test_matrix_addition_has_a_case_of_14_registers_and_one_of_10():
+    registers = Counter("registers", lambda code: at_most(14 if "s" in code else 10, R), ("granularity",))
+    tree = discuss(frozenset({"s"}), [registers], [once("granularity", "s", "1", "registers")])
+    assert systems(tree) == [({"s"}, {"14 <= R_B"}), ({"1"}, {"R_B < 14", "10 <= R_B"})]
+
+
+def test_jacobi_has_three_cases():
+    def words(code):
+        return 0 if "uncached" in code else 2 * (s if "s" in code else 1) * B + 2
+
+    memory = Counter("memory", lambda code: at_most(words(code), Z_B), ("granularity", "no cache"))
+    strategies = [once("granularity", "s", "1", "memory"), once("no cache", "cached", "uncached", "memory")]
+    tree = discuss(frozenset({"s", "cached"}), [memory], strategies)
+    assert [constraints for _, constraints in systems(tree)] == [
+        {"2*B*s + 2 <= Z_B"}, {"2*B + 2 <= Z_B", "Z_B < 2*B*s + 2"}, {"Z_B < 2*B + 2"},
+    ]  # fmt: skip
+    assert tree.height() <= 2 * 1 + 1
+
+
+def test_transposition_has_five_systems():
+    def words(code):
+        return 0 if "uncached" in code else (s if "s" in code else 1) * B_0 * B_1
+
+    def registers(code):  # without a cache, common subexpressions are none
+        return 8 if {"uncached", "cse"} & code else 10
+
+    counters = [
+        Counter("memory", lambda code: at_most(words(code), Z_B), ("granularity", "no cache")),
+        Counter("registers", lambda code: at_most(registers(code), R), ("cse",)),
+    ]
+    strategies = [
+        once("granularity", "s", "1", "memory"), once("no cache", "cached", "uncached", "memory", "registers"),
+        Strategy("cse", lambda code: None if {"cse", "uncached"} & code else code | {"cse"}, ("registers",)),
+    ]  # fmt: skip
+    tree = discuss(frozenset({"s", "cached"}), counters, strategies)
+    large, small = "B_0*B_1*s <= Z_B", "B_0*B_1 <= Z_B"
+    assert [constraints for _, constraints in systems(tree)] == [
+        {large, "10 <= R_B"}, {large, "8 <= R_B", "R_B < 10"}, {small, "Z_B < B_0*B_1*s", "10 <= R_B"},
+        {small, "Z_B < B_0*B_1*s", "8 <= R_B", "R_B < 10"}, {"Z_B < B_0*B_1", "8 <= R_B"},
+    ]  # fmt: skip
+    assert tree.height() <= len(strategies) * len(counters)
+
+
+def test_counters_that_a_strategy_changes_are_asked_again():
+    memory = Counter("memory", lambda code: at_most(code * B, Z_B), ("less memory",))
+    registers = Counter("registers", lambda code: at_most(10 - code, R), ("fewer registers",))
+    more = Strategy("fewer registers", lambda code: code + 1 if code < 2 else None, ("memory", "registers"))
+    leaves = list(discuss(1, [memory, registers], [more]).leaves())
+    assert [str(one) for one in leaves[1].system] == ["B <= Z_B", "R_B < 9", "2*B <= Z_B", "8 <= R_B"]
+
+
+@pytest.mark.parametrize(
+    ("system", "none"),
+    [
+        ([(2 * s * B, Z_B), (Z_B, 2 * B - 1)], True), ([(2 * B, Z_B), (Z_B, 2 * s * B)], False),
+        ([(3, 2)], True), ([(s, 5), (6, s)], True), ([(s, 6), (6, s)], False), ([(s * B, 0)], True),
+    ],
+)  # fmt: skip
+def test_contradictions_are_proved(system, none):
+    assert contradictory([at_most(left, right) for left, right in system]) == none
+
+
+# ── what a tree promises ──
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=str)
+def fixed(request):
+    itemsize, fast, wide = request.param
+    return launches.VariantSet(itemsize, fast, wide)
+
+
+def found(fixed, **known):
+    task, precision = "values" if fixed.wide else "square", "fast" if fixed.fast else "ieee"
+    return ek.cases(known or None, task, precision=precision, dtype=f"float{8 * fixed.itemsize}")
+
+
+def test_every_leaf_has_a_witness_and_no_two_share_it(fixed):
+    tree = found(fixed)
+    leaves = tree.leaves
+    assert 15 <= len(leaves) <= 60 and tree.tree.height() <= len(launches.strategies(fixed)) * 2 * 5
+    for case in leaves:
+        assert all(one.holds(case.witness) for one in case.constraints)
+        assert tree.subject.shape(walk_of(fixed, case.witness)) == case.shape
+    assert sum(len(leaf.points) for leaf in tree.tree.leaves()) == len(box(tree.subject.symbols, {})["N"])
+
+
+def walk_of(fixed, values):
+    return walk(launches.LayoutCode(0, 0), launches.counters(fixed), launches.strategies(fixed), values)[0]
+
+
+@given(card=st.sampled_from(list(CARDS)), sizes=SIZES)
+@settings(max_examples=60)
+def test_the_plain_decision_is_the_path_through_the_tree(fixed, card, sizes):
+    limits = CARDS[card].limits
+    shape = launches.decision(limits, fixed)(sizes)
+    assert launches.code_shape(fixed, walk_of(fixed, launches.values_of(sizes, limits))) == shape
+    assert shape.most_shared(sizes.n_columns, sizes.n_slots) <= limits.shared_per_block
+
+
+def test_a_leaf_can_not_be_improved_by_any_strategy(fixed):
+    for case in found(fixed).leaves:
+        sizes, limits = launches.sizes_of(case.witness), launches.machine_of(case.witness)
+        taken = launches.times(fixed, sizes, limits)
+        here = estimated(case.shape, sizes, limits, fixed.fast)
+        usual = np.ravel(taken)[: -len(launches.LAST_BLOCKS)]  # the last ones are for what nothing else fits
+        assert here <= usual.min() * (1 + 1e-12)
+    least = LaunchShape(1, launches.LAST_BLOCKS[-1], False, 32, fixed.itemsize, fixed.wide)
+    needed = [one.most_shared(9, 9) for one in launches.shapes(fixed)]
+    assert least.most_shared(9, 9) == min(needed), "nothing lowers the memory of the last one"
+
+
+@given(n_slots=st.integers(0, 60), n_columns=st.integers(0, 10**6))
+def test_the_last_leaf_always_fits(fixed, n_slots, n_columns):
+    small = DeviceLimits(64 << 10, 64 << 10, 40)
+    shape = launches.decision(small, fixed)(Sizes(10**6, 1000, n_columns, n_slots))
+    assert shape.most_shared(n_columns, n_slots) <= small.shared_per_block
+
+
+def test_memory_is_the_polynomial_that_is_printed():
+    c, slots = sympy.symbols("c s", integer=True, nonnegative=True)
+    shape = LaunchShape(4, 256, True, 32, 4, True)
+    assert sympy.expand(shape.most_shared(c, slots)) == sympy.expand(
+        16 * 256 * 4 * slots + 240 * 8 * slots + 17 * 256 + 512 * 4 * c + 240 * c + 2 * 512 * 4 + 32 + 256 * 4
+    ), "16BVs + (B/32) m' s + 17B + 512Vc + c m' + 512Vt + 32, and the scratch 4B of a reduction in shared memory"
+
+
+def test_choosing_loads_no_sympy():
+    code = (
+        "import sys; from exprkit.backends.interpreter import engine, batches;"
+        "from exprkit.backends.cases.interpreter import VariantSet, decision;"
+        "from exprkit.backends.cases.cards import CARDS; from exprkit.backends.gpu.schedule import Sizes;"
+        "d = decision(CARDS['sm_86'].limits, VariantSet(4, True)); d(Sizes(362, 9, 9, 1)); d.why(Sizes(362, 9, 9, 1));"
+        "batches.shape_of(362, 2, itemsize=4, lanes=32, fast=True); print('sympy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+# ── as a user sees it ──
+
+POP = ["p1 * x1 ^ 2 + exp(-x2)", "sqrt(x1) / x2"]
+
+
+def test_a_path_has_every_inequality_with_its_numbers():
+    tree = ek.cases({"n_columns": 12, "n_slots": 1, "n_exprs": 9_880}, "square", precision="fast")
+    here = tree.at(device="sm_86", n_points=10_860)
+    lines = here.why().split("\n")
+    assert lines[0].startswith("no   time of 8 vectors, columns shared = 598.4 > 403.3 = ")
+    assert "memory of 4 vectors, columns shared, 768 threads = 93,984 <= 101,376 = Z_B" in lines[2]
+    assert "80 registers of 768 threads = 61,440 <= 65,536 = R_M" in lines[2]
+    assert lines[-1] == "=> 16 points a thread, 768 threads a block, columns in shared memory"
+    assert here.case.shape == LaunchShape(4, 768, True, 32, 4) and here.case.strategies == ("fewer vectors",)
+    padded = here.at(shared_per_block=49_152, n_slots="s")
+    assert padded.free == ("s",) and 1 < len(padded.leaves) < 14
+    assert str(padded) == padded.why() and "else, fewer vectors:" in str(padded)
+
+
+def test_a_tree_is_text_latex_and_a_drawing():
+    tree = ek.cases({"n_columns": 12, "n_slots": 1, "n_exprs": 9_880}, "values", precision="fast").at(device="sm_90")
+    assert re.search(r"if memory of 8 vectors, columns shared, 128 threads = \d+ <= Z_B and ", str(tree))
+    assert tree.latex().count(r"\\") == len(tree.leaves) and r"N \leq 384" in tree.latex()
+    texts = [one.text for one in ElementTree.fromstring(tree.svg())]
+    assert len(texts) == len(tree.lines()) and sum(text.startswith("->") for text in texts) >= len(tree.leaves)
+
+
+def test_a_leaf_has_its_source_and_its_ptx():
+    pytest.importorskip("cuda.core", reason="cuda-core compiles the kernels: pip install '.[cuda13]'")
+    case = ek.cases(POP, precision="fast").at(device="sm_86", n_points=362).case
+    assert f"#define BLOCK {case.shape.block}\n" in case.source and "interpret(" in case.source
+    ptx = case.ptx("sm_86")
+    assert ".target sm_86" in ptx and f".maxntid {case.shape.block}" in ptx
+    row = ptxas_cases.measured(case, "sm_120")
+    assert row["registers"] <= row["limit"] and row["needed"] <= row["limit"] and row["spilled"] == 0
+
+
+def test_what_is_asked_wrongly_is_told():
+    tree = ek.cases(POP)
+    with pytest.raises(ArgumentError, match=r"N have no value: .at\(n_points=...\)"):
+        tree.at(device="sm_86").case  # noqa: B018
+    with pytest.raises(ArgumentError, match="there is no card 'sm_87'"):
+        tree.at(device="sm_87")
+    with pytest.raises(ArgumentError, match="no argument 'points'"):
+        tree.at(points=3)
+    with pytest.raises(ArgumentError, match="n_points must be a whole number"):
+        tree.at(n_points=-1)
+    with pytest.raises(ArgumentError, match=r"no variant is left: .* > 1,000 = Z_B"):
+        tree.at(device="sm_86", n_points=362, shared_per_block=1000).case  # noqa: B018
+    with pytest.raises(ArgumentError, match="task"):
+        ek.cases(POP, "squares")
+    with pytest.raises(DataError, match="makes no fits"):
+        ek.cases(POP, "fit", backend="ptx")
+    with pytest.raises(ArgumentError, match="code is made of expressions"):
+        ek.cases(task="values", backend="ptx").leaves[0].source  # noqa: B018
+
+
+# ── the backends choose by it ──
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory):
+    if compiler() is None:
+        pytest.skip("no C++ compiler: install g++ to run the kernels here")
+    return EmulatedDevice(tmp_path_factory.mktemp("kernels"))
+
+
+def test_all_leaves_give_the_same_bits(emulated):
+    pop = ek.parse(["x1 * p1 + sqrt(x2)", "(x1 + x2) * (x1 - p1) / (x2 * x1 + 1)"])
+    X = np.random.default_rng(0).uniform(0.5, 2, (37, 2)).astype(F4)
+    params, y, bits = np.full((1, 2, 1), 1.5, F4), X[:, 0].copy(), set()
+    leaves = {(case.shape.vectors, case.shape.columns_shared) for case in found(launches.VariantSet(4, True)).leaves}
+    assert {(8, True), (1, True), (4, False), (1, False)} <= leaves
+    engine, out = interpreter.Engine(pop, X, precision="fast", dtype=F4, device=emulated), np.empty((1, 2, 37), F4)
+    for vectors, shared in ((8, True), (3, True), (4, False), (1, False)):
+        engine.using(LaunchShape(vectors, 1, shared, 1, 4))
+        engine.evaluate(params, out)
+        bits.add(out.tobytes() + engine.loss_sums(params, y, None, "square").tobytes())
+    assert len(bits) == 1
+
+
+def test_the_engine_launches_what_the_tree_says_and_tells_the_path(emulated):
+    X = np.ones((50, 2), F4)
+    engine = interpreter.Engine(ek.parse(POP), X, precision="fast", dtype=F4, device=emulated)
+    text = "\n".join(engine.decisions())
+    assert "yes  memory of 8 vectors, columns shared, 1 threads" in text or "time of" in text
+    assert text.count("    yes  ") >= 2
+
+
+def test_tuning_keeps_the_fastest_for_such_work(emulated, monkeypatch, tmp_path):
+    monkeypatch.setenv("EXPRKIT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(tuning, "MOST_SLOWER", 1.5)  # few variants: each is compiled
+    X = np.random.default_rng(0).uniform(0.5, 2, (50, 2)).astype(F4)
+    params, y = np.ones((1, 2, 1), F4), X[:, 0].copy()
+    engine, another = (
+        interpreter.Engine(ek.parse(POP), X, precision="fast", dtype=F4, device=emulated) for _ in range(2)
+    )
+    before = engine.loss_sums(params, y, None, "square")
+    found = engine.tune(params, y, None, "square", 0.01)
+    assert found.chosen in found.seconds and len(found.seconds) > 1 and found.best in found.seconds
+    assert 0 <= found.gain < 1 and f"{len(found.seconds)} variants timed" in str(found)
+    assert engine._shape(2) == another._shape(2) == found.best
+    assert engine.loss_sums(params, y, None, "square").tobytes() == before.tobytes()
+    assert "the fastest that was measured here" in "".join(another.decisions())
+    assert another._shape(3) == another._decision(False)(Sizes(50, 3, another._launcher.n_columns, 0))
+
+
+@given(n_points=st.integers(1, 10**7), n_params=st.integers(0, 8), fast=st.booleans(), itemsize=st.sampled_from([4, 8]))
+@settings(max_examples=60)
+def test_fits_are_launched_by_their_tree(n_points, n_params, fast, itemsize):
+    tree = ek.cases(task="fit", precision="fast" if fast else "ieee", dtype=f"float{8 * itemsize}")
+    here = tree.at("sm_86", n_points=n_points, n_params=n_params, n_instructions=9, n_results=0, n_slots=1)
+    tangents = min(max(n_params, 1), 4)
+    shape = fits.shape_of(n_points, tangents, itemsize=itemsize, lanes=32, fast=fast)
+    assert here.case.shape == shape
+    rivals = [one for one in fits.fit_shapes(fits.FitVariants(itemsize, fast), tangents)]
+    tiles = {one: -(-n_points // one.tile) for one in rivals}
+    rounds = {one: -(-tiles[one] // one.warps) for one in rivals}
+    costs = {
+        one: rounds[one] * one.warps * (one.vectors + 1) * (1 + 0.02 * rounds[one] / one.warps)
+        for one in rivals if one.warps <= max(1, tiles[one] // 4)
+    }  # fmt: skip
+    assert costs[shape] == min(costs.values())
+
+
+def test_where_an_arena_lies():
+    tree = ek.cases({"n_params": 2, "n_slots": 1, "n_results": 0}, "fit", precision="fast").at(n_points=10_860)
+    places = [tree.at("sm_86", n_instructions=n).case.words.split("arena in ")[1] for n in (9, 900, 9000)]
+    assert places == ["little shared memory", "shared memory", "global memory"]
+
+
+def test_the_transpiler_s_layouts_are_leaves():
+    tree = ek.cases(task="values", backend="ptx")
+    assert {case.shape for case in tree.leaves} >= {bundles.CodeShape(4, 128, 4, None), bundles.CodeShape(1, 128, 8, 4)}
+    here = tree.at(n_points=10_860, n_instructions=5, exprs_per_structure=9, shared_code=0)
+    assert here.case.shape == bundles.shape_of("values", 10_860, 4, True, True) == bundles.CodeShape(4, 256, 1, None)
+    assert here.why().split("\n")[0] == "no   N = 10,860 > 1,999, so more points a thread"
+
+
+def test_numbers_and_symbols_are_quantities():
+    assert str(Inequality(number(3), symbol("N"))) == "3 <= N"
+    assert Inequality(number(3), symbol("N")).refused().with_numbers({"N": 2}) == "N = 2 < 3"

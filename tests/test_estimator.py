@@ -1,0 +1,383 @@
+"""What a user of the estimator sees beside its formulas: files, checkpoints, displays, errors, text of functions."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import redirect_stderr
+from types import SimpleNamespace
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from jupyter_client.manager import start_new_kernel
+from sklearn.base import clone
+
+import exprkit as ek
+from exprkit.errors import ArgumentError, DataError, FileError, PopulationError
+from exprkit.regression.discovery import SearchSettings, default_operators
+from exprkit.regression.estimator import checkpoint, progress
+from exprkit.regression.estimator.equations import selected
+from exprkit.regression.front import Entry
+from exprkit.regression.sample import Sample
+
+SMALL = {"niterations": 2, "pool_size": 30}
+QUICK = {"niterations": 3, "population_size": 40, "pool_size": 300, "maxsize": 12, "random_state": 0}
+
+
+def table(n=80, noise=0.05):
+    random = np.random.default_rng(0)
+    X = pd.DataFrame(random.uniform(0.5, 3, (n, 2)), columns=["log Re (–)", "r_k"])
+    return X, 2.5 * X["log Re (–)"] * np.sin(X["r_k"]) + noise * random.standard_normal(n)
+
+
+def regressor(**settings):
+    return ek.SymbolicRegressor(**(QUICK | settings))
+
+
+def small(**settings):
+    return regressor(**(SMALL | settings))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return regressor().fit(*table())
+
+
+def bits(model):
+    """All that a search has found."""
+    entries = [(e.expression.kinds.tobytes(), e.expression.values.tobytes(), e.loss) for e in model._front.entries()]
+    return entries, model.n_evals_, model.equations_["equation"].tolist()
+
+
+# ── a killed search goes on ──
+
+LONG = {"niterations": 13, "population_size": 60, "pool_size": 60}
+KILLED = """
+import os, signal, sys
+from exprkit.regression.discovery import SearchSettings, default_operators
+from exprkit.regression.estimator import checkpoint, progress
+from exprkit.regression.estimator.equations import selected
+from exprkit.regression.front import Entry
+from exprkit.regression.sample import Sample
+from test_estimator import LONG, regressor, table
+checkpoint.EVERY = progress.EVERY = 0.0
+checkpoint.SHARE = float("inf")
+def killed(view):
+    if view.stage == sys.argv[2]:
+        os.kill(os.getpid(), signal.SIGKILL)
+regressor(**LONG, checkpoint=sys.argv[1], progress=killed).fit(*table())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_a_killed_search_goes_on_to_the_same_bits(tmp_path):
+    path = tmp_path / "search.npz"
+    for stage in ("regress", "generation 11"):
+        command = [sys.executable, "-c", KILLED, str(path), stage]
+        folder = os.path.dirname(__file__)
+        done = subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": os.path.dirname(folder)})
+        assert done.returncode == -signal.SIGKILL
+    generations = []
+    watched = regressor(**LONG, checkpoint=path, progress=lambda view: generations.append(view.generation))
+    assert bits(watched.fit(*table())) == bits(regressor(**LONG).fit(*table()))
+    assert min(generations) >= 10, "nothing is done twice"
+    assert not [name for name in os.listdir(tmp_path) if name != "search.npz"]
+
+
+def test_more_generations_follow_those_of_a_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "EVERY", 0.0)
+    monkeypatch.setattr(checkpoint, "SHARE", np.inf)
+    path = str(tmp_path / "search.npz")
+    small(checkpoint=path).fit(*table())
+    assert bits(small(niterations=6, checkpoint=path).fit(*table())) == bits(small(niterations=6).fit(*table()))
+
+
+def test_without_a_seed_that_of_the_checkpoint_is_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "EVERY", 0.0)
+    monkeypatch.setattr(checkpoint, "SHARE", np.inf)
+    settings = {"random_state": None, "checkpoint": tmp_path / "search.npz"}
+    assert bits(small(**settings).fit(*table())) == bits(small(**settings).fit(*table()))
+
+
+def test_a_checkpoint_of_another_search_is_not_gone_on_with(tmp_path):
+    path, (X, y) = tmp_path / "search.npz", table()
+    small(checkpoint=path).fit(X, y)
+    before = path.read_bytes()
+    for target, changed in ((y + 1, {}), (y, {"maxsize": 9}), (y, {"random_state": 1}), (y, {"guesses": ["r_k"]})):
+        with pytest.raises(FileError, match="other data or settings"):
+            small(checkpoint=path, **changed).fit(X, target)
+    assert path.read_bytes() == before
+    for content in (b"nothing", before[:-50], b""):
+        path.write_bytes(content)
+        with pytest.raises(FileError, match="no checkpoint of a search, or is damaged"):
+            small(checkpoint=path).fit(X, y)
+    ek.parse(["x1"]).save(path)
+    with pytest.raises(FileError, match="no checkpoint of a search"):
+        small(checkpoint=path).fit(X, y)
+    with pytest.raises(FileError, match="cannot be written"):
+        small(checkpoint=tmp_path / "nowhere" / "search.npz").fit(X, y)
+    with pytest.raises(ArgumentError, match=r"checkpoint must be None or the path of a file, not 3\.5"):
+        small(checkpoint=3.5).fit(X, y)
+
+
+def test_settings_are_told_apart_by_all_they_hold_and_by_nothing_else():
+    def settings(number=3.0, **others):
+        rules = SimpleNamespace(limits={5: (1, None)}, array=np.array([1.0, number]), inner=SimpleNamespace(x="y"))
+        return SearchSettings(guesses=[rules], **others)
+
+    sample = Sample([[1.0], [2.0]], [3.0, 4.0])
+    first = checkpoint.digest(sample, settings()).tobytes()
+    same = settings(niterations=9, threads=3, early_stop=lambda loss, size: True)
+    assert checkpoint.digest(sample, same).tobytes() == first
+    for other in (settings(4.0), settings(seed=1), settings(operators=default_operators()[:3])):
+        assert checkpoint.digest(sample, other).tobytes() != first
+
+
+# ── files of models ──
+
+
+def test_a_saved_model_comes_back(model, tmp_path):
+    X, _ = table()
+    model.save(tmp_path / "model.npz")
+    again = ek.load(tmp_path / "model.npz")
+    pd.testing.assert_frame_equal(again.equations_, model.equations_)
+    assert again.get_params() == model.get_params() and bits(again) == bits(model)
+    assert np.array_equal(again.predict(X), model.predict(X)) and again.get_best().equation == model.get_best().equation
+    assert list(again.feature_names_in_) == list(X.columns) and again.stopped_ == model.stopped_
+    assert ek.Population.load(tmp_path / "model.npz").texts() == model.equations_["equation"].tolist()
+
+
+def test_settings_that_are_no_plain_values_are_saved_as_well_as_can_be(tmp_path):
+    X, y = table()
+    settings = {"early_stop_condition": lambda loss, size: size > 1, "random_state": np.random.RandomState(0),
+                "guesses": [ek.variables(2)[0] * 2], "binary_operators": ("+", "mul"),
+                "maxsize": np.int64(9), "checkpoint": tmp_path / "search.npz"}  # fmt: skip
+    regressor(**settings).fit(X.to_numpy(), y).save(tmp_path / "model.npz")
+    again = ek.load(tmp_path / "model.npz")
+    assert again.early_stop_condition is None and again.random_state is None and again.maxsize == 9
+    assert again.guesses == ["x1 * 2"] and again.binary_operators == ["+", "mul"]
+    assert again.checkpoint == str(tmp_path / "search.npz") and not hasattr(again, "feature_names_in_")
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [("model.format", np.int64(9)), ("model.loss", np.ones(99)), ("model.settings", np.array("{")),
+     ("model.exact", np.array(["a"])), ("model.n_features_in", np.int64(0)), ("model.numbers", None)],
+)  # fmt: skip
+def test_a_model_that_is_none_is_told(model, tmp_path, name, array):
+    model.save(tmp_path / "model.npz")
+    arrays = dict(np.load(tmp_path / "model.npz")) | {name: array}
+    np.savez(tmp_path / "bad.npz", **{key: value for key, value in arrays.items() if value is not None})
+    with pytest.raises(PopulationError, match=r"bad\.npz"):
+        ek.load(tmp_path / "bad.npz")
+
+
+def test_load_says_what_is_wrong_with_a_file(tmp_path):
+    with pytest.raises(FileError, match=r"nothing\.npz"):
+        ek.load(tmp_path / "nothing.npz")
+    (tmp_path / "bad.npz").write_bytes(b"PK")
+    with pytest.raises(PopulationError, match=r"bad\.npz"):
+        ek.load(tmp_path / "bad.npz")
+    with pytest.raises(ArgumentError, match="path"):
+        ek.load(3.5)
+
+
+def test_models_are_copied_by_joblib_and_cloned_whatever_they_hold(model, tmp_path):
+    X, _ = table()
+    joblib.dump(model, tmp_path / "model.joblib")
+    assert np.array_equal(joblib.load(tmp_path / "model.joblib").predict(X), model.predict(X))
+    settings = {"checkpoint": tmp_path / "a.npz", "progress": print, "early_stop_condition": max, "guesses": ["r_k"]}
+    copy = clone(regressor(**settings))
+    assert {name: copy.get_params()[name] for name in settings} == settings and not hasattr(copy, "equations_")
+
+
+# ── functions as text ──
+
+
+def test_functions_as_text_give_what_the_model_predicts(model):
+    X, _ = table()
+    for index in (None, 0):
+        space: dict = {}
+        exec(model.to_numpy(index), space)
+        assert space["f"](X) == pytest.approx(model.predict(X, index), rel=1e-12)
+    numbers = model.get_best().parameters
+    changed = space["f"](X, [7.0] * len(model.equations_["parameters"][0]))
+    assert changed == pytest.approx(7.0) and len(numbers) >= 1
+
+
+@pytest.mark.parametrize("library", ["jax", "torch"])
+def test_numbers_of_other_libraries_functions_are_arguments(model, library):
+    text = getattr(model, library)()
+    assert f"import {library}" in text and "def f(X, params=(" in text and "log Re (–)" in text
+    assert all(repr(number) in text for number in model.get_best().parameters)
+
+
+def test_torch_trains_the_numbers(model):
+    torch = pytest.importorskip("torch")
+    space: dict = {}
+    exec(model.torch(), space)
+    X = torch.tensor(table()[0].to_numpy())
+    params = torch.nn.Parameter(torch.tensor(model.get_best().parameters, dtype=torch.float64))
+    values = space["f"](X, params)
+    assert values.detach().numpy() == pytest.approx(model.predict(table()[0]), rel=1e-9)
+    values.sum().backward()
+    assert params.grad is not None and bool(params.grad.abs().max() > 0)
+
+
+def test_names_that_are_no_words_are_kept_and_taken_ones_marked():
+    X, _ = table()
+    X = X.set_axis(["yield %", "sin"], axis=1)
+    found = regressor().fit(X, 2 * X["yield %"] / X["sin"])
+    assert found.get_best().equation == "2 * `yield %` / sin_"
+    assert {str(symbol) for symbol in found.sympy().free_symbols} == {"yield %", "sin_"}
+    assert r"\text{yield \%}" in found.latex() and "# yield %" in found.to_numpy()
+    again = regressor(guesses=["3 * `yield %` / sin_"], pool_size=0, niterations=0).fit(X, 2 * X["yield %"] / X["sin"])
+    assert again.get_best().equation == found.get_best().equation
+
+
+def test_an_exact_formula_is_selected_only_where_its_numbers_are_fewer_than_the_rows():
+    """Eight numbers give any eight rows, so that a formula with them says nothing."""
+    entries = [Entry(ek.parse(text)[0], loss, size) for text, loss, size in (("x1", 1.0, 1), ("2 * x1", 1e-30, 3))]
+    for lengths, chosen in (([-10.0, 79.0], 0), ([-10.0, -90.0], 1)):
+        assert selected(entries, lengths, "best", 0.0, [False, True], 1e-26) == chosen
+    assert selected(entries, [-10.0, -90.0], "best", 50.0, [False, True], 1e-26) == 0
+
+
+# ── what is shown ──
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_a_bar_after_a_while(monkeypatch):
+    monkeypatch.setattr(progress, "EVERY", 0.01)
+    monkeypatch.setattr(progress, "PATIENCE", 1000.0)
+    with redirect_stderr(Terminal()) as shown:
+        small().fit(*table())
+    assert shown.getvalue() == "", "nobody needs to see a short one"
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    with redirect_stderr(Terminal()) as shown:
+        small().fit(*table())
+    assert re.search(r"(nest|regress|generation \d), loss 0\.\d+: ", shown.getvalue())
+    with redirect_stderr(io.StringIO()) as shown:
+        small().fit(*table())
+        small(progress=False).fit(*table())
+    assert shown.getvalue() == ""
+
+
+IN_A_NOTEBOOK = """
+import numpy as np, exprkit as ek
+X = np.random.default_rng(0).uniform(0.5, 3, (80, 2))
+model = ek.SymbolicRegressor(niterations=10**6, pool_size=30, maxsize=9, random_state=0)
+model.fit(X, X[:, 0] + np.random.default_rng(1).standard_normal(80))
+print(model.interrupted_, len(model.equations_))
+"""
+
+
+def test_a_notebook_shows_a_front_that_grows_and_its_stop_button_ends_the_search():
+    """In a real kernel: what is displayed is updated in its place, and an interrupt is answered within a second."""
+    folder = os.path.dirname(os.path.dirname(__file__))
+    kernel, client = start_new_kernel(kernel_name="python3", env=os.environ | {"PYTHONPATH": folder})
+    try:
+        request, pages, text, pressed = client.execute(IN_A_NOTEBOOK), [], "", 0.0
+        while True:
+            message = client.get_iopub_msg(timeout=120)
+            if message["parent_header"].get("msg_id") != request:
+                continue
+            kind, content = message["header"]["msg_type"], message["content"]
+            if kind in ("display_data", "update_display_data") and "text/html" in content["data"]:
+                pages.append((kind, content["data"]["text/html"]))
+            text += content.get("text", "") if kind == "stream" and content["name"] == "stdout" else ""
+            if len(pages) == 3 and not pressed:
+                pressed = time.perf_counter()
+                kernel.interrupt_kernel()
+            if kind == "status" and content["execution_state"] == "idle":
+                break
+        assert 0 < time.perf_counter() - pressed < 2.0, "a second, and the other processes of this machine"
+        assert text.split() == ["True", str(pages[-1][1].count("<code>"))]
+    finally:
+        client.stop_channels()
+        kernel.shutdown_kernel(now=True)
+    front = [page for kind, page in pages if "<code>" in page]
+    assert [kind for kind, _ in pages if kind == "update_display_data"] and len(front) >= 2
+    assert all("data:image/png;base64," in page for page in front)
+
+
+def test_a_function_sees_the_search_and_ends_it():
+    seen = []
+    found = regressor(niterations=10**6, progress=lambda view: seen.append(view) or view.generation >= 2)
+    begin = time.perf_counter()
+    found.fit(*table())
+    assert time.perf_counter() - begin < 10 and found.stopped_ == "it was stopped" and not found.interrupted_
+    last = seen[-1]
+    assert last.generation >= 2 and last.n_evals > 0 and last.seconds > 0 and last.stage.startswith("generation")
+    assert last.complexity == sorted(last.complexity) and len(last.loss) == len(last.equation) == len(last.complexity)
+    assert sum(map(len, last.short)) < sum(map(len, last.equation))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("rows", [300, 20_000])
+def test_ctrl_c_ends_a_search_within_a_second(rows):
+    X = np.random.default_rng(0).uniform(0.5, 3, (rows, 5))
+    y = np.random.default_rng(9).standard_normal(rows)
+    regressor().fit(X[:100], y[:100])  # its loops are compiled
+    for after in (0.2, 0.9, 2.3):
+        pressed = []
+
+        def press(pressed=pressed):
+            pressed.append(time.perf_counter())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        timer = threading.Timer(after, press)
+        timer.start()
+        found = ek.SymbolicRegressor(niterations=10**6).fit(X, y)
+        took = time.perf_counter() - pressed[0]
+        assert took < 1.5, "a second, and the other processes of this machine"
+        assert found.interrupted_ and len(found.equations_) >= 1 and found.predict(X[:3]).shape == (3,)
+
+
+# ── errors ──
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"elementwise_loss": "mse"}, "not 'mse'; did you mean 'squares'?"),
+        ({"elementwise_loss": "L1DistLoss()"}, "did you mean 'mae'?"),
+        ({"model_selection": "acuracy"}, "did you mean 'accuracy'?"),
+        ({"guesses": ["r_q + 1"]}, "unknown name 'r_q'; did you mean 'r_k'?"),
+        ({"guesses": ["p1 * r_k"]}, "guesses: p1, p2, … have no numbers"),
+        ({"progress": "yes"}, "progress must be None, True, False or a function of a SearchView, not 'yes'"),
+        ({"n_jobs": 0}, "n_jobs must be None, -1 or a whole number >= 1, not 0"),
+        ({"parsimony": "low"}, "parsimony must be a number, not 'low'"),
+        ({"crossover_probability": "half"}, "crossover_probability must be from 0 to 1, not 'half'"),
+        ({"max_evals": True}, "max_evals must be None or a positive number, not True"),
+        ({"early_stop_condition": "f(l, c) = l < 1"}, r"must be a number or a function of \(loss, complexity\)"),
+    ],
+)
+def test_a_wrong_setting_says_what_was_meant(wrong, message):
+    with pytest.raises((ArgumentError, DataError, ValueError), match=message.replace("?", r"\?")):
+        regressor(**wrong).fit(*table())
+
+
+def test_a_single_guess_need_not_be_a_list():
+    X, y = table()
+    found = regressor(guesses="2 * `log Re (–)` * sin(r_k)", pool_size=0, niterations=0).fit(X, y)
+    assert found.score(X, y) > 0.99
+
+
+def test_a_warm_start_wants_the_same_columns(model):
+    X, y = table()
+    again = regressor(warm_start=True, n_jobs=-1).fit(X, y)
+    with pytest.raises(ArgumentError, match="warm_start: the last fit was of 2 columns, X has 1"):
+        again.fit(X[["r_k"]], y)

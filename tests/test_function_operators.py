@@ -1,0 +1,224 @@
+"""Operators without a formula: a NumPy function, CUDA text, derivatives; on every backend, fitted, saved by name."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+
+import numba
+import numpy as np
+import pytest
+
+import exprkit as ek
+from exprkit.backends import cost_model
+from exprkit.backends.gpu import opcodes
+from exprkit.backends.interpreter import dual_opcodes
+from exprkit.backends.interpreter.engine import Engine
+from exprkit.errors import ArgumentError, BackendError, OperandError, PopulationError
+from exprkit.evaluate import options
+from exprkit.operators import defined, ops
+
+X = np.random.default_rng(0).uniform(0.1, 3, (700, 2))
+TABLES = ops.BY_NAME, ops.BY_CODE, ops.BY_SPELLING, ops.IN_VALUES, defined._FUNCTIONS
+
+
+@numba.njit
+def softplus(a):
+    return np.log1p(np.exp(a))
+
+
+@numba.vectorize
+def power_mean(a, b):
+    return np.sqrt((a * a + b * b) / 2)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def operators():
+    """Some, which no other test meets."""
+    kept = [copy.copy(table) for table in TABLES]
+    ek.operator("softplus", numpy=softplus, cuda="log1p(exp(a))", derivative="1 / (1 + exp(-a))")
+    ek.operator("power_mean", numpy=power_mean, cuda="const T y = a * a + b * b; return sqrt(y / 2);",
+                derivative=("a / (2 * y)", "b / (2 * y)"))  # fmt: skip
+    ek.operator("plain(a)", numpy=lambda a: np.log1p(np.exp(a)), derivative=lambda a: 1 / (1 + np.exp(-a)))
+    ek.operator("steps", numpy=lambda a: np.floor(2 * a))
+    ek.operator("by_steps(a) = steps(a) + 1")
+    yield
+    for table, before in zip(TABLES, kept, strict=True):
+        table.clear()
+        table.update(before)
+    defined._BY_NAME.pop("by_steps"), defined._BY_CODE.clear()
+    defined._BY_CODE.update({one.code: one for one in defined.definitions()})
+    for forget in defined._TABLES:
+        forget()
+
+
+MEANING = {
+    "p1 * softplus(p2 * x1)": "p1 * log(1 + exp(p2 * x1))",
+    "plain(x1 * p1) + plain(2)": "log(1 + exp(x1 * p1)) + log(1 + exp(2))",
+    "power_mean(x1, p1) / power_mean(2, x2)": "sqrt((x1^2 + p1^2) / 2) / sqrt((4 + x2^2) / 2)",
+    "softplus(x1) * p1": "log(1 + exp(x1)) * p1",
+    "softplus(p1) * x1": "log(1 + exp(p1)) * x1",
+    "power_mean(x1 * p1, x2 * p1)": "sqrt((x1^2 + x2^2) / 2) * p1",
+}
+PARAMS = np.full((len(MEANING), 2), 1.3)
+
+
+@pytest.fixture
+def pop():
+    return ek.parse(list(MEANING))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_values_losses_and_derivatives_are_those_of_the_meaning(pop, backend, dtype):
+    own = ek.Evaluator(pop, X, backend, dtype=dtype)
+    same = ek.Evaluator(ek.parse(list(MEANING.values())), X, "numpy", dtype="float64")
+    rtol = 1e-12 if dtype == "float64" else 1e-5
+    np.testing.assert_allclose(own.evaluate(PARAMS), same.evaluate(PARAMS), rtol=rtol)
+    np.testing.assert_allclose(own.jacobian(PARAMS), same.jacobian(PARAMS), rtol=10 * rtol, atol=rtol)
+    np.testing.assert_allclose(own.loss(PARAMS, X[:, 1]), same.loss(PARAMS, X[:, 1]), rtol=rtol)
+
+
+def test_threads_and_forms_give_the_same_bits(pop):
+    one, two = (ek.Evaluator(pop, X, "cpu", threads=threads).evaluate(PARAMS) for threads in (1, 2))
+    assert np.array_equal(one, two)
+    out = np.empty((len(pop), len(X)), np.float32)
+    assert np.array_equal(ek.Evaluator(pop, X[:1], "cpu").evaluate(PARAMS)[:, 0], one[:, 0])
+    assert np.array_equal(ek.Evaluator(pop, X, "cpu").evaluate(PARAMS, out=out), one)
+
+
+@pytest.mark.parametrize("name", ["softplus", "plain"])
+def test_a_parameter_inside_is_fitted(name):
+    found = ek.fit(f"p1 * {name}(p2 * x1)", X, 2 * np.log1p(np.exp(0.7 * X[:, 0])), dtype="float64")
+    assert found.params[0] == pytest.approx([2, 0.7], rel=1e-6)
+
+
+def test_without_a_derivative_it_says_so():
+    found = ek.fit("steps(x1 * p1)", X, X[:, 0])
+    assert "no derivative" in found.reason[0]
+    with pytest.raises(PopulationError, match="there is no derivative of steps"):
+        ek.parse("steps(x1)").diff("x1")
+    assert ek.parse("plain(x1)").diff("x1").texts() == ["dplain_da(x1)"]
+
+
+def test_formulas_may_use_it():
+    y = ek.Evaluator(ek.parse("by_steps(x1)"), X, "cpu", dtype="float64").evaluate()[0]
+    assert np.array_equal(y, np.floor(2 * X[:, 0]) + 1)
+    assert [row[1] for row in ek.parse("by_steps(x1)").definitions()] == ["steps(a)", "by_steps(a) = steps(a) + 1"]
+
+
+def test_printed_and_generated(pop):
+    assert ek.parse(pop.texts()) == pop
+    assert pop[4].latex() == r"\operatorname{softplus}\left(p_{1}\right) \cdot x_{1}"
+    assert "power_mean" in " ".join(ek.generate.random(50, operators=("add", "power_mean"), n_vars=2).texts())
+    assert ek.parse([pop[3].sympy()]).texts() == ["softplus(x1) * p1"]
+    with pytest.raises(OperandError, match="NumPy has no function for 'softplus'"):
+        pop[3].to_numpy([1.0])
+
+
+# ── kept by name ──
+
+
+def test_saved_by_name_and_missed_by_name(pop, tmp_path):
+    assert pickle.loads(pickle.dumps(pop)) == pop
+    pop.save(tmp_path / "pop.npz")
+    assert ek.load(tmp_path / "pop.npz") == pop
+    assert b"log1p" not in (tmp_path / "pop.npz").read_bytes()
+    code = f"import exprkit as ek; ek.load({str(tmp_path / 'pop.npz')!r})"
+    error = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stderr
+    assert "operator 'softplus' is a function, which no file holds: first exprkit.operator('softplus(a)'" in error
+
+
+def test_a_new_one_of_the_same_name_leaves_older_populations():
+    ek.operator("changing", numpy=lambda a: a + 1, cuda="a + 1 +")
+    before = ek.parse("changing(x1)")
+    ek.operator("changing", numpy=lambda a: a + 2, cuda="a + 2")
+    assert "a + 1 +" not in opcodes.source("ieee") and "{ return a + 2; }" in opcodes.source("ieee")
+    after = ek.parse("changing(x1)")
+    values = [ek.Evaluator(pop, [[1.0]], "cpu").evaluate()[0, 0] for pop in (before, after)]
+    assert values == [2, 3] and before.texts() == after.texts()
+
+
+# ── errors ──
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "message"),
+    [
+        ("bad", {"numpy": 3}, "numpy must be a function"),
+        ("bad", {"numpy": lambda a: a[:1]}, r"its function makes \(1,\) of arrays of shape \(9,\)"),
+        ("bad", {"numpy": lambda a: 1 / 0}, "raised ZeroDivisionError"),
+        ("bad", {"numpy": np.cumsum}, "a number alone another result"),
+        ("bad(a, b, c)", {"numpy": lambda a, b, c: a}, "'bad"),
+        ("bad(u)", {"numpy": np.sinc}, "does not name an operator"),
+        ("sin", {"numpy": np.sin}, "has an operator of this name"),
+        ("p1", {"numpy": np.sin}, "a number, variable or parameter"),
+        ("bad", {"numpy": np.sinc, "derivative": ("1", "2")}, "for each of 1 operands"),
+        ("bad", {"numpy": np.sinc, "cuda": 3}, "cuda must be CUDA C"),
+        ("bad(a) = a", {"cuda": "a"}, "give it by numpy="),
+        ("by_steps", {"numpy": np.sinc}, "is a formula already"),
+    ],
+)
+def test_what_is_refused(text, arguments, message):
+    before = defined.count()
+    with pytest.raises(ArgumentError, match=message):
+        ek.operator(text, **arguments)
+    assert defined.count() == before
+
+
+def test_what_a_function_raises_reaches_the_caller():
+    def late(a):
+        if len(a) > 100:
+            raise ValueError("too many")
+        return a
+
+    ek.operator("late", numpy=late)
+    for threads in (1, 2):
+        with pytest.raises(ArgumentError, match="operator 'late': its function raised ValueError: too many"):
+            ek.Evaluator(ek.parse(["late(x1 * 2)"] * 50), X, "cpu", threads=threads).evaluate()
+
+
+def test_gpu_backends_refuse_what_has_no_cuda_text(monkeypatch):
+    gpu = options.load("cpu")._replace(takes_settings=True)
+    monkeypatch.setattr(options, "load", lambda name: gpu)
+    with pytest.raises(BackendError, match="backend 'cuda' has no operator 'plain': it is defined without CUDA text"):
+        options.check_runs(ek.parse("plain(x1)"), "cuda")
+    options.check_runs(ek.parse("softplus(x1)"), "cuda")
+    ek.operator("half", numpy=lambda a: a / 2, cuda="a / 2", derivative=lambda a: a * 0 + 0.5)
+    options.check_runs(ek.parse("half(x1)"), "cuda")
+    with pytest.raises(BackendError, match="operator 'dhalf_da', which stands in one, is defined without CUDA text"):
+        options.check_slopes(ek.parse("half(x1)"), "cuda")
+
+
+def test_auto_leaves_them_out_and_says_why(monkeypatch):
+    monkeypatch.setattr(cost_model, "status", lambda name: cost_model.Status(True, "here"))
+    monkeypatch.setattr(cost_model, "device", cost_model.Device)
+    pop = ek.parse(["plain(x1)"] * 1000)
+    work = cost_model.work_of(pop, 10**7, dtype="float32", fast=False, n_steps=10, threads=1, on_device=False)
+    choice = cost_model.choose(work, pop=pop)
+    assert choice.name == "cpu" and "operator 'plain' is defined without CUDA text" in choice.table()
+    assert cost_model.choose(work, pop=ek.parse(["softplus(x1)"] * 1000)).name != "cpu"
+
+
+# ── the GPU's texts ──
+
+
+def test_kernels_hold_the_cuda_text():
+    for text in (opcodes.source("ieee"), dual_opcodes.source("ieee")):
+        assert "INLINE T user_softplus(T a) { return log1p(exp(a)); }" in text and "user_plain" not in text
+
+
+def test_the_gpu_s_kernels_compute_it(device):
+    pop = ek.parse([text for text in MEANING if "plain" not in text])
+    engine = Engine(pop, X, precision=ek.Precision("ieee"), dtype=np.dtype(np.float64), device=device)
+    params, out = PARAMS[None, : len(pop)].copy(), device.xp.zeros((1, len(pop), len(X)))
+    engine.evaluate(params, out)
+    values = np.asarray(out.get() if hasattr(out, "get") else out)[0]
+    ev = ek.Evaluator(pop, X, "numpy", dtype="float64")
+    np.testing.assert_allclose(values, ev.evaluate(params[0]), rtol=1e-12)
+    J = device.xp.zeros((1, len(pop), len(X), 2))
+    engine.jacobian(params, J)
+    slopes = np.asarray(J.get() if hasattr(J, "get") else J)[0]
+    np.testing.assert_allclose(slopes, ev.jacobian(params[0]), rtol=1e-10, atol=1e-12)

@@ -1,0 +1,137 @@
+"""Losses that are no sums, and losses of a user's own in one pass, against the matrix."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import exprkit as ek
+from exprkit.backends.cpu import loss_kernels
+from exprkit.backends.cpu.engine import Engine
+from exprkit.errors import DataError
+from exprkit.evaluate import evaluator, loss_text
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.uniform(0.1, 3, (1300, 2))
+Y = X[:, 0] + RANDOM.normal(size=1300)
+W = np.where(RANDOM.random(1300) < 0.1, 0, RANDOM.uniform(0.5, 2, 1300))
+S = RANDOM.uniform(0.5, 2, 1300)
+TEXTS = ["p1 * x1", "x1 * x2 + p1", "p1", "log(x1 - p1)", "exp(x2)", "-x1", "1000 + x1"]
+PARAMS = np.full((len(TEXTS), 1), 1.2)
+
+
+@pytest.fixture(scope="module")
+def pop():
+    return ek.parse(TEXTS)
+
+
+def matrix(pop, dtype="float64"):
+    return ek.Evaluator(pop, X, "numpy", dtype=dtype).evaluate(PARAMS).astype(np.float64)
+
+
+@pytest.mark.parametrize("weights", [None, W], ids=["plain", "weighted"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_largest_error(backend, pop, weights, dtype):
+    ev = ek.Evaluator(pop, X, backend, dtype=dtype)
+    counts = np.ones(1300, bool) if weights is None else weights > 0
+    expected = np.abs(matrix(pop) - Y)[:, counts].max(axis=1)
+    rtol = 1e-5 if dtype == "float32" else 1e-12
+    np.testing.assert_allclose(ev.loss(PARAMS, Y, "max", weights), expected, rtol=rtol)
+    sets = ev.loss(np.stack([PARAMS, 2 * PARAMS]), Y, "max", weights)
+    assert sets.shape == (2, len(pop)) and sets[0, 0] != sets[1, 0]
+
+
+@pytest.mark.parametrize("weights", [None, W], ids=["plain", "weighted"])
+def test_the_correlation(backend, pop, weights):
+    ev = ek.Evaluator(pop, X, backend, dtype="float64")
+    w = np.ones(1300) if weights is None else weights
+    expected = [np.cov(f, Y, aweights=w) for f in matrix(pop)]
+    found = ev.loss(PARAMS, Y, "correlation", weights)
+    for i, c in enumerate(expected):
+        if i in (2, 3):
+            assert np.isnan(found[i])
+        else:
+            assert found[i] == pytest.approx(c[0, 1] / np.sqrt(c[0, 0] * c[1, 1]), abs=1e-9)
+    single = ek.Evaluator(pop, X, backend, dtype="float32").loss(PARAMS, Y, "correlation", weights)
+    close = np.isnan(single) | (np.abs(single - found) < 1e-4)
+    assert close.all() and np.isnan(single[2])
+
+
+def test_they_are_made_a_part_at_a_time(monkeypatch, pop):
+    monkeypatch.setattr(evaluator, "COUNTED_BYTES", 1)
+    ev = ek.Evaluator(pop, X, "cpu", dtype="float64")
+    np.testing.assert_array_equal(ev.loss(PARAMS, Y, "max"), np.abs(matrix(pop) - Y).max(axis=1))
+    loss, counts = ev.loss(PARAMS, Y, "max", count_nonfinite=True)
+    assert counts[3, 0] == np.isnan(matrix(pop)[3]).sum() and np.isnan(loss[3])
+
+
+def test_what_they_do_not_have(pop):
+    ev = ek.Evaluator(pop, X, "cpu")
+    for kind in ("max", "correlation"):
+        with pytest.raises(DataError, match="kind must be one of"):
+            ev.loss_and_grad(PARAMS, Y, kind)
+    with pytest.raises(DataError, match="y lacks 1 of 1,300"):
+        ev.loss(PARAMS, np.where(np.arange(1300) == 5, np.nan, Y), "max")
+
+
+# ── losses that are texts, in one pass ──
+
+ek.operator("inverse_of_own(a) = 1 / (1 + a * a)")
+LOSSES = [
+    "huber(f - y, 0.5) * w", "huber(f - y, s)", "pinball(y - f, 0.9)", "logcosh(f - y)", "lessequal(abs(f - y), 0.1)",
+    "((sqrt(abs(f)) - y) / s)^2 / 2", "(f - y)^2 + abs(f)^1.5 / s", "inverse_of_own((f - y) / s) + w", "f + 0 * y",
+    "(f - y)^4", "cond(f - y, s) * exp(-f)", "f * 2 + 1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", LOSSES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("weights", [None, W], ids=["plain", "weighted"])
+def test_they_are_the_expressions_with_the_loss_around_them(monkeypatch, pop, text, dtype, weights):
+    columns = {"s": S}
+    one = ek.Evaluator(pop, X, "cpu", dtype=dtype).loss(PARAMS, Y, text, weights, columns=columns)
+    two = ek.Evaluator(pop, X, "cpu", dtype=dtype, threads=1).loss(PARAMS, Y, text, weights, columns=columns)
+    assert np.array_equal(one, two, equal_nan=True)
+    monkeypatch.delattr(Engine, "text_sums")
+    around = ek.Evaluator(pop, X, "cpu", dtype=dtype).loss(PARAMS, Y, text, weights, columns=columns)
+    np.testing.assert_allclose(one, around, rtol=2e-5 if dtype == "float32" else 1e-12)
+
+
+@settings(max_examples=10)
+@given(st.integers(1, 1100), st.sampled_from(["logcosh(f - y)", "huber(f - y, s)", "pinball(y - f, 0.3) * w"]))
+def test_any_number_of_points(n, text):
+    pop = ek.parse(["x1 * x2", "x1", "3"])
+    ev, same = (ek.Evaluator(pop, X[:n], name, dtype="float32") for name in ("cpu", "numpy"))
+    arguments = (None, Y[:n], text, W[:n] if "w" in text else None)
+    expected = same.loss(*arguments, columns={"s": S[:n]})
+    np.testing.assert_allclose(ev.loss(*arguments, columns={"s": S[:n]}), expected, rtol=2e-5)
+
+
+def test_sums_that_overflow_or_vanish_in_float32_do_not():
+    pop = ek.parse(["x1 * 3e18", "x1 * 1e-22"])
+    ev = ek.Evaluator(pop, X, "cpu")
+    for text in ("(f - y)^2 + 0 * abs(f)", "(f - y)^2 + 0 * f"):
+        found = ev.loss(None, 0 * Y, text)
+        assert found[0] > 1e38 and np.isfinite(found[0]) and found[1] > 0
+    assert ev.loss(None, 0 * Y, "logcosh(f - y)")[0] == pytest.approx(3e18 * X[:, 0].sum(), rel=1e-5)
+
+
+def test_what_has_no_formula_goes_the_other_way(monkeypatch):
+    kinds, values = loss_text.parse_loss("huber(f - y, 1)").kinds, loss_text.parse_loss("huber(f - y, 1)").values
+    assert loss_kernels.can_sum((kinds, values))
+    monkeypatch.setattr(loss_kernels, "can_sum", lambda tokens: False)
+    pop = ek.parse("x1")
+    a = ek.Evaluator(pop, X, "cpu", dtype="float64").loss(None, Y, "logcosh(f - y)")
+    assert a == pytest.approx(np.log(np.cosh(X[:, 0] - Y)).sum())
+
+
+def test_another_loss_and_other_columns_follow():
+    ev = ek.Evaluator(ek.parse("x1"), X, "cpu", dtype="float64")
+    for s in (S, 2 * S):
+        found = ev.loss(None, Y, "logcosh((f - y) / s)", columns={"s": s})
+        assert found == pytest.approx(np.log(np.cosh((X[:, 0] - Y) / s)).sum())
+    ev.update(ek.parse("x2"))
+    found = ev.loss(None, Y, "logcosh((f - y) / s)", columns={"s": S})
+    assert found == pytest.approx(np.log(np.cosh((X[:, 1] - Y) / S)).sum())
