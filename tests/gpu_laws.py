@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import time
 
 import bench_laws
@@ -148,21 +149,18 @@ def warm(backend):
 
 def laws(arguments, until):
     rows = []
-    with open(arguments.laws, encoding="utf-8") as file:
-        listed = list(csv.DictReader(file))[arguments.first :: arguments.every]
-    for seed in range(arguments.seeds):
-        for law in listed:
-            if time.perf_counter() + arguments.seconds + OVERRUN > until:
-                say("the minutes are over")
-                return rows
-            rows.append(bench_laws.run(law, seed, arguments))
-            shown = [str(value) for name, value in rows[-1].items() if name not in ("found", "noise")]
-            say("found" if rows[-1]["found"] else "     ", *shown, law["formula"])
-            if arguments.csv:
-                with open(arguments.csv, "w", newline="", encoding="utf-8") as file:
-                    writer = csv.DictWriter(file, rows[0].keys())
-                    writer.writeheader()
-                    writer.writerows(rows)
+    for seed, law in itertools.product(range(arguments.seeds), bench_laws.tasks(arguments)):
+        if time.perf_counter() + arguments.seconds + OVERRUN > until:
+            say("the minutes are over")
+            break
+        rows.append(row := bench_laws.measured(law, "exprkit", seed, arguments))
+        shown = (str(row[name]) for name in ("what", "difficulty", "seconds", "tried", "nodes", "equation"))
+        say("found" if row["found"] else "     ", *shown, law[-1]["formula"])
+        if arguments.csv:
+            with open(arguments.csv, "w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(rows)
     return rows
 
 
@@ -180,9 +178,10 @@ def main():
     parser.add_argument("--pool", type=int, default=None)
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--laws", default=str(bench_laws.LAWS))
+    parser.add_argument("--laws", default=str(bench_laws.ROOT / "data" / "laws.csv"))
     parser.add_argument("--backend", default="cuda")
     parser.add_argument("--csv", default=None)
+    parser.set_defaults(sets=["laws"], units=False)
     arguments = parser.parse_args()
     if "checks" in arguments.only:
         assert same(EXACT, arguments.check) == 0

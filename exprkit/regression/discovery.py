@@ -20,11 +20,11 @@ stage                   what it does
 ``join``                small pools: pairs of functions that make y exactly
 ``sum``                 sums of several functions by least squares
 ``nest``                numbers inside of operators, by very many fits at once
+``join_three``          three functions that make y exactly, on a GPU
 ``sum_within``          sums within an operator
 ``regress``             all pairs of a small pool by least squares, for data with noise
 ``nest_more``           numbers inside of operators within a logarithm
-``join_three``          three functions that make y exactly, on a GPU
-``join_more``           exact pairs of a large pool
+``join_more``           exact pairs of a large pool; on a GPU, which is quick, before ``nest_more``
 ``evolve``              generations from all of that
 ``polish``              every formula of the front without one of its numbers, or with a simpler one
 ======================  ===============================================================================
@@ -165,8 +165,9 @@ class Discovery:
 
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
-        stages = (self.begin, self.join, self.sum, self.nest, self.sum_within, self.regress, self.nest_more,
-                  self.join_three, self.join_more, self.evolve)  # fmt: skip
+        more = (self.nest_more, self.join_more) if self._device is None else (self.join_more, self.nest_more)
+        stages = (self.begin, self.join, self.sum, self.nest, self.join_three, self.sum_within, self.regress, *more,
+                  self.evolve)  # fmt: skip
         try:
             for stage in stages[self._done :]:
                 self.stage = stage.__name__
@@ -204,10 +205,11 @@ class Discovery:
             self._join(most)
 
     def join_three(self) -> None:
-        """Three functions that make y exactly: all of some ten thousand, where there is a GPU; in its part of the time.
-        """
+        """Three functions that make y exactly: all of some ten thousand, in a part of the time, where there is a GPU."""
         n_points = min(POINTS, len(self.sample))
         if self._device is None or self._most <= STAGES[-1] or n_points < FEWEST_POINTS + 2:
+            return
+        if is_noise_left(self.front, self.sample):
             return
         few, forms = self.sample.few(n_points, self.settings.seed), links.forms(self._unary)
         is_over = self.budget.part(THREE)
