@@ -205,7 +205,7 @@ class Discovery:
             self._join(most)
 
     def join_three(self) -> None:
-        """Three functions that make y exactly: all of some ten thousand, in a part of the time, where there is a GPU."""
+        """Three functions that make y exactly: all of some ten thousand, in a part of the time, on a GPU."""
         n_points = min(POINTS, len(self.sample))
         if self._device is None or self._most <= STAGES[-1] or n_points < FEWEST_POINTS + 2:
             return
