@@ -36,6 +36,7 @@ def there(device, monkeypatch):
         monkeypatch.setattr(gpu, "missing", lambda: None)
         monkeypatch.setattr(gpu, "names", lambda: [device.name])
         monkeypatch.setattr(gpu, "current", lambda: device)
+        monkeypatch.setattr(gpu, "names", lambda: [device.name])
     return device
 
 
