@@ -36,7 +36,6 @@ def there(device, monkeypatch):
         monkeypatch.setattr(gpu, "missing", lambda: None)
         monkeypatch.setattr(gpu, "names", lambda: [device.name])
         monkeypatch.setattr(gpu, "current", lambda: device)
-        monkeypatch.setattr(gpu, "names", lambda: [device.name])
     return device
 
 
