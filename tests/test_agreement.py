@@ -58,6 +58,9 @@ def inputs(row, kind, dtype):
     return np.column_stack(columns).astype(dtype)
 
 
+ABSOLUTE = {"digamma": 3e-15}  # error beside zeros that the operators' table allows
+
+
 def is_approximate(backend, precision, dtype):
     """A GPU's ``fast`` flushes subnormals of float32 and takes its approximate instructions."""
     return precision == "fast" and dtype == "float32" and backend in ("cuda", "ptx")
@@ -84,7 +87,9 @@ def test_every_operator_agrees_with_the_definition(backend, kind, precision, dty
         choice = {"precision": precision, "dtype": dtype}
         wanted = ek.Evaluator(ek.parse([text]), X, backend="numpy", **choice).evaluate()[0]
         result = ek.Evaluator(ek.parse([text]), X, backend=backend, **choice).evaluate()[0]
-        apart = ulps_apart(result, wanted)
+        with np.errstate(invalid="ignore"):
+            near = np.abs(result - wanted) <= ABSOLUTE.get(row.name, 0)
+        apart = np.where(near, 0, ulps_apart(result, wanted))
         worst = int(np.argmax(apart))
         if apart[worst] > tolerance(row, precision, dtype):
             wrong.append(

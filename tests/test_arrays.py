@@ -507,7 +507,7 @@ def test_the_interpreter_takes_empty_shapes(emulated, name):
 
 @pytest.mark.parametrize(("option", "meant"), [
     ("weight", "weights"), ("bound", "bounds"), ("restart", "restarts"), ("random_state", "seed"),
-    ("n_jobs", "threads"),    ("block_sise", "block_size"), ("maxiter", "max_iter"), ("verbose", None),
+    ("n_jobs", "threads"),    ("block_sise", "block_size"), ("maxiter", "max_iter"), ("verbose", "progress"),
 ])  # fmt: skip
 def test_a_misspelt_argument_of_a_fit_is_told_the_right_one(option, meant):
     hint = f"; did you mean '{meant}'?" if meant else ""

@@ -145,7 +145,7 @@ class Evaluator:
         self._choices = self._choose(X, settings, tuple(options)) if auto else {}
         self.backend = self._choices["values"].name if auto else backend
         implementation = load(self.backend) if workers is None else backend_of(workers, self.backend)
-        self._check_runs = functools.partial(check_runs, name=self.backend, sliced=workers is not None)
+        self._check_runs = functools.partial(check_runs, name=self.backend, backend=implementation, sliced=workers)
         self._check_runs(pop)
         check_offered(self.backend, options, implementation.options)
         self.adopt = implementation.adopt

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends import NAMES, load, offered
+from exprkit.backends.contract import Backend
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.precision import Precision
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, did_you_mean, whole_number
@@ -69,14 +70,13 @@ def check_flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def check_runs(pop: Population | DevicePopulation, name: str, sliced: bool = False) -> None:
+def check_runs(pop: Population | DevicePopulation, name: str, backend: Backend, sliced: Any = None) -> None:
     """An error for a population that a backend, perhaps on several devices, does not run.
 
     One of a device, or of functions that it has no text of.
     """
-    backend = load(name)
     if isinstance(pop, DevicePopulation):
-        if sliced or not backend.takes_device_populations:
+        if not backend.takes_device_populations:
             mended = "" if sliced else ", or backend='cuda'"
             raise BackendError(f"{name!r} takes populations of the host: pop.to_host(){mended}")
     elif backend.takes_settings and defined.functions() and (lacking := defined.without_cuda(_codes(pop))):
