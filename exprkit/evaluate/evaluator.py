@@ -524,7 +524,7 @@ class Evaluator:
 
     def _own(self, kind: str, y: Any, weights: Any, columns: Any, link: Any) -> OwnLoss:
         """A loss of the user's own at these points."""
-        self._own_loss = OwnLoss.of(self, self._own_loss, (kind, link), y, weights, columns)
+        self._own_loss = OwnLoss.of(self, self._own_loss, (kind, link), (y, weights, columns))
         return self._own_loss
 
     def beside(self, pop: Population, columns: list[np.ndarray]) -> Evaluator:

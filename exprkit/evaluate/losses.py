@@ -120,6 +120,9 @@ def spread(y: Any, w: Any) -> np.float64:
         return np.float64(np.sum(own_w * (own - np.sum(own_w * own) / np.sum(own_w)) ** 2))
 
 
+Data = tuple[Any, Any, Any]  # y, weights and columns as the user gave them
+
+
 class Given(NamedTuple):
     """Arrays as the user gave them: to find with little work, on a device with one wait, that they are the same."""
 
@@ -127,8 +130,8 @@ class Given(NamedTuple):
     arrays: list[np.ndarray]  # in the host's memory, of the user's types
 
     @classmethod
-    def of(cls, data: tuple[Any, Any, Any], adopt: Any) -> Given | None:
-        """Of y, weights and columns; None where one is no array."""
+    def of(cls, data: Data, adopt: Any) -> Given | None:
+        """None where one is no array."""
         y, w, columns = data
         columns = {} if columns is None else columns
         if not hasattr(columns, "keys"):
@@ -145,7 +148,7 @@ class Given(NamedTuple):
         """In memory of its own."""
         return self._replace(arrays=[array.copy() for array in self.arrays])
 
-    def is_that(self, data: tuple[Any, Any, Any], adopt: Any) -> bool:
+    def is_that(self, data: Data, adopt: Any) -> bool:
         """Whether all numbers are there again."""
         other = Given.of(data, adopt)
         if other is None or other.names != self.names:
@@ -167,11 +170,12 @@ class OwnLoss(NamedTuple):
     given: Given | None  # what it was asked for with
 
     @classmethod
-    def of(cls, ev: Any, last: OwnLoss | None, asked: tuple[str, str | None], *data: Any) -> OwnLoss:
-        """For ``data``, y, weights and columns as the user gave them; ``last`` if it is that one."""
+    def of(cls, ev: Any, last: OwnLoss | None, asked: tuple[str, str | None], data: Data) -> OwnLoss:
+        """Of this data; ``last`` if it is that one."""
         if last is not None and last.asked == asked and last.given is not None and last.given.is_that(data, ev.adopt):
             return last
-        points = inputs.loss_points(*data, ev.n_points, ev.adopt)
+        y, weights, columns = data
+        points = inputs.loss_points(y, weights, columns, ev.n_points, ev.adopt)
         if last is None or not last.is_for(*asked, points):
             last = cls.make(ev.X, *asked, points)
         given = Given.of(data, ev.adopt)
@@ -192,7 +196,8 @@ class OwnLoss(NamedTuple):
                 raise DataError(f"kind={kind!r} takes no columns; a loss of your own does, an expression over f and y")
             made = loss_text.unchanged(points, through, n_columns)
         weights = None if np.all(made.weights == 1) else inputs.beside_data(made.weights, X)
-        return cls((kind, link), points, made, named, inputs.beside_data(made.target, X), weights, [None, None], fused, None)
+        target = inputs.beside_data(made.target, X)
+        return cls((kind, link), points, made, named, target, weights, [None, None], fused, None)
 
     def is_for(self, kind: str, link: str | None, points: loss_text.LossPoints) -> bool:
         """Whether it is this loss at these points."""

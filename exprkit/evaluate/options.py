@@ -88,8 +88,12 @@ def check_runs(pop: Population | DevicePopulation, name: str) -> None:
 def _check_texts(name: str, codes: Iterable[int]) -> None:
     """An error for CUDA text of operators that the compiler does not take."""
     for code in codes:
-        if complaint := opcodes.refusal(ops.BY_CODE[code]):
-            raise BackendError(f"backend {name!r} has no operator {ops.BY_CODE[code].name!r}: of its CUDA text NVRTC says: {complaint}")
+        row = ops.BY_CODE[code]
+        if complaint := opcodes.refusal(row):
+            raise BackendError(
+                f"backend {name!r} has no operator {row.name!r}: of its CUDA text NVRTC says: {complaint}; define it "
+                "anew, or take backend='cpu'"
+            )
 
 
 def check_slopes(pop: Population | DevicePopulation, name: str) -> None:
