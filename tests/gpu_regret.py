@@ -305,15 +305,19 @@ def main():
     for (name, pop, n_vars), n_points in itertools.product(populations(), POINTS):
         for make in (rows_of_launches, rows_of_fits):
             rows += list(make(name, pop, n_vars, n_points, asked.repeats))
+        write(asked.out, rows, time.perf_counter() - begin)
         print(f"{name} {n_points}: {len(rows)} rows after {time.perf_counter() - begin:.0f} s", flush=True)
-    asked.out.mkdir(parents=True, exist_ok=True)
-    with (asked.out / "cases_regret.csv").open("w", newline="") as file:
+    print((asked.out / "cases_regret.md").read_text())
+
+
+def write(folder, rows, seconds):
+    """What was found so far."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "cases_regret.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         writer.writeheader()
         writer.writerows({**row, "us": f"{row['us']:.5g}"} for row in rows)
-    text = markdown(list(regrets(rows)), time.perf_counter() - begin)
-    (asked.out / "cases_regret.md").write_text(text)
-    print(text)
+    (folder / "cases_regret.md").write_text(markdown(list(regrets(rows)), seconds))
 
 
 if __name__ == "__main__":

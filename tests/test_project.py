@@ -29,8 +29,8 @@ LAYERS = [
     "errors", "numbers", "operators", "runtime", "text", "expressions", "data", "programs",
     "backends", "backends.reference", "backends.gpu", "backends.cases", "backends.device_programs", "backends.cpu",
     "backends.interpreter", "backends.transpiler",
-    "backends.cost_model", "evaluate", "fitting", "search", "regression", "regression.estimator", "saved", "study",
-    "explorer", "__main__",
+    "backends.cost_model", "distributed", "evaluate", "fitting", "search", "regression", "regression.estimator",
+    "saved", "study", "explorer", "__main__",
 ]  # fmt: skip
 TOP = "exprkit"  # the package itself, which every user imports and no module of its own
 

@@ -37,16 +37,22 @@ def load(name: str) -> Backend:
     BackendError
         If there is no backend of that name, or it cannot run here.
     """
-    if not isinstance(name, str):
-        raise BackendError(f"there is no backend {brief(name)} (there are: auto, {', '.join(NAMES)})")
-    if name == "auto":
+    if isinstance(name, str) and name == "auto":
         name = next(name for name in NAMES if status(name).available)
-    if name not in NAMES:
-        hint = did_you_mean(name.lower(), NAMES, OTHER_WORDS)
-        raise BackendError(f"there is no backend {name!r}{hint} (there are: auto, {', '.join(NAMES)})")
+    found = known(name)
     state = status(name)
     if not state.available:
         raise BackendError(f"backend {name!r} can't run here: {state.detail}")
+    return found
+
+
+def known(name: str) -> Backend:
+    """A backend, whether it can run here or not; BackendError if there is none of that name."""
+    if not isinstance(name, str):
+        raise BackendError(f"there is no backend {brief(name)} (there are: auto, {', '.join(NAMES)})")
+    if name not in NAMES:
+        hint = did_you_mean(name.lower(), NAMES, OTHER_WORDS)
+        raise BackendError(f"there is no backend {name!r}{hint} (there are: auto, {', '.join(NAMES)})")
     return _backend(name)
 
 

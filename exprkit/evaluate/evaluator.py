@@ -35,8 +35,11 @@ from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.device_programs.population import on_host as on_host_population
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as precision_of
+from exprkit.distributed.engine import backend_of
+from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole_number
 from exprkit.evaluate import inputs, tables
+from exprkit.evaluate.gaps import Gaps
 from exprkit.evaluate.losses import DIFFERENTIATED, LOSSES, OwnLoss, is_own, slope_of, spread, sums_of
 from exprkit.evaluate.options import (
     check_flag,
@@ -86,6 +89,9 @@ class Evaluator:
         CPU threads; by default all that this process may use.
     n_steps : int
         How many evaluations are expected; ``"auto"`` weighs them against what setting up takes.
+    devices, client : int, list of int or "all"; dask.distributed.Client or str; optional
+        So many GPUs of this host, or these (without one, shares of its cores), or a cluster's workers: the population
+        is cut into slices, with the bits of one device (``distributed.workers``).
     **options
         What the backend offers besides: see its ``Engine`` (``exprkit.backends.interpreter.engine`` has
         ``block_size``, ``points_per_thread``, ``reduction`` and ``dispatch``).
@@ -118,6 +124,8 @@ class Evaluator:
         dtype: Any = "float32",
         threads: int | None = None,
         n_steps: int = 1,
+        devices: Any = None,
+        client: Any = None,
         **options: Any,
     ) -> None:
         X = tables.table_of(X)
@@ -128,13 +136,17 @@ class Evaluator:
         self.threads = None if threads is None else check_number("threads", threads, MOST_THREADS)
         self.n_steps = check_number("n_steps", n_steps)
         check_options(options, Evaluator)
+        self._workers = workers = workers_of(devices, client)
         if isinstance(pop, DevicePopulation) and backend == "auto":
             backend = "cuda"
         auto = isinstance(backend, str) and backend == "auto"
+        if auto and workers and not workers.devices:
+            backend, auto = workers.best(), False
         self._choices = self._choose(X, settings, tuple(options)) if auto else {}
         self.backend = self._choices["values"].name if auto else backend
-        implementation = load(self.backend)
-        check_runs(pop, self.backend)
+        implementation = load(self.backend) if workers is None else backend_of(workers, self.backend)
+        self._check_runs = functools.partial(check_runs, name=self.backend, sliced=workers is not None)
+        self._check_runs(pop)
         check_offered(self.backend, options, implementation.options)
         self.adopt = implementation.adopt
         self.X, self._give_back, self._column_name, self._unusable = inputs.data_matrix(X, pop, self.dtype, self.adopt)
@@ -142,17 +154,18 @@ class Evaluator:
         self._empty = None if isinstance(self.X, np.ndarray) else implementation.empty
         self._empty_on_host = None if implementation.empty is None else implementation.empty_on_host
         self._last_shape: tuple[int, ...] = ()
-        self._settings, self._options = settings, options
+        self._settings, self._options = settings, {"client": workers, **options}
         self._own_loss: OwnLoss | None = None  # the loss of the user's own that was asked for last
         self._checked_y: Any = None  # the y whose rounding was checked last
         self._complete_y: Any = None  # the y that was looked through last for what is missing, on a device
         compiler = for_backend(settings, self.backend, implementation.takes_settings)
         self._make_engine = lambda pop: implementation.engine(
-            _written_out(pop), self.X, precision=compiler, dtype=self.dtype, threads=self.threads, **options
+            inputs.written_out(pop), self.X, precision=compiler, dtype=self.dtype, threads=self.threads, **options
         )
         self._n_operators = defined.count()  # an engine knows those that there were
         self.engine = self._make_engine(pop)
-        self._make_other = lambda pop, name: Evaluator(pop, self.X, name, precision, dtype, threads, n_steps, **options)
+        own = precision, dtype, threads, n_steps
+        self._make_other = lambda pop, name: Evaluator(pop, self.X, name, *own, **self._options)
         self._other: Evaluator | None = None
 
     def _for_sums(self) -> Evaluator:
@@ -181,15 +194,15 @@ class Evaluator:
             stays as it was, as with every other error.
         """
         new = inputs.successor(pop, self.pop, self.X.shape, self._unusable)
-        check_runs(new, self.backend)
+        self._check_runs(new)
         other, self._other = self._other, None
         if other is not None:
             other.update(new)
         known, self._n_operators = self._n_operators, defined.count()
-        if known != self._n_operators or not self.engine.update(_written_out(new)):
+        if known != self._n_operators or not self.engine.update(inputs.written_out(new)):
             self.engine = self._make_engine(new)
         self.pop, self._other = new, other
-        if self._X_gaps:  # it may use other columns
+        if self._gaps.columns:  # it may use other columns
             self._complete_y = None
 
     def evaluate(self, params: Any = None, out: Any = None, count_nonfinite: bool = False) -> Any:
@@ -466,8 +479,7 @@ class Evaluator:
         return self._compiled("makes no code of an expression").sass(number)
 
     def _number(self, i: int) -> int:
-        number = whole_number(i)
-        if number is None or not 0 <= number < len(self.pop):
+        if (number := whole_number(i)) is None or not 0 <= number < len(self.pop):
             raise ArgumentError(f"there is no expression {brief(i)}: they are numbered 0 to {len(self.pop) - 1}")
         return number
 
@@ -530,9 +542,8 @@ class Evaluator:
     def beside(self, pop: Population, columns: list[np.ndarray]) -> Evaluator:
         """An evaluator of other expressions with the same settings, on the same data and more columns."""
         X = inputs.with_columns(self.X, columns, self.dtype)
-        return Evaluator(
-            pop, X, self.backend, self._settings, self.dtype, self.threads, self.n_steps, **self._options
-        )  # fmt: skip
+        own = self._settings, self.dtype, self.threads, self.n_steps
+        return Evaluator(pop, X, self.backend, *own, **self._options)
 
     def _total(self, w: Any) -> Any:
         """The sum of the weights; on the device, where weights and losses lie there, so that nobody waits for it."""
@@ -546,7 +557,7 @@ class Evaluator:
         for it, so of the same ``y`` of the user's there it is asked once for all populations.
         """
         on_host = isinstance(target, np.ndarray)
-        if not (self._X_gaps or np.isnan(target).any()) if on_host else y is self._complete_y:
+        if not (self._gaps.columns or np.isnan(target).any()) if on_host else y is self._complete_y:
             return
         self._complete_y = None if on_host else y
         if bool(np.isnan(sums).any()):
@@ -554,22 +565,11 @@ class Evaluator:
 
     def check_complete(self, y: Any, w: Any) -> None:
         """An error if ``y`` or a column that the population uses is nan at a point that counts."""
-        gaps = [("y", inputs.on_host(missing))] if bool((missing := np.isnan(y)).any()) else []
-        used = tables.used_columns(on_host_population(self.pop)) if self._X_gaps else ()
-        gaps += [(f"column {self._column_name(i)} of X", self._X_gaps[i]) for i in used if i in self._X_gaps]
-        for what, missing in gaps:
-            n = int(np.sum(missing if w is None else missing & inputs.on_host(w > 0)))
-            if n:
-                raise DataError(
-                    f"{what} lacks {n:,} of {number_of(self.n_points, 'value')}: drop or fill those rows, "
-                    "or give them weight 0"
-                )
+        self._gaps.check(y, w, on_host_population(self.pop))
 
     @functools.cached_property
-    def _X_gaps(self) -> dict[int, np.ndarray]:
-        """The columns of X that are not complete, with the points where they are nan."""
-        gaps = ((i, np.isnan(self.X[:, i])) for i in range(self.X.shape[1] if bool(np.isnan(self.X).any()) else 0))
-        return {i: inputs.on_host(gap) for i, gap in gaps if bool(gap.any())}
+    def _gaps(self) -> Gaps:
+        return Gaps(self.X, self._column_name)
 
     def trace(self, i: int, point: int, params: Any = None) -> Trace:
         """How expression ``i`` comes to its value at a data point: every part's value, and which is the first nan.
@@ -599,13 +599,15 @@ class Evaluator:
         if len(sets) != 1:
             raise DataError(f"params must be one set to trace with, not {len(sets)}")
         parts = parts_of(on_host_population(self.pop), number)
-        ev = Evaluator(parts, self.X[place : place + 1], self.backend, self.precision, self.dtype, self.threads)
+        backend = "cpu" if self._workers else self.backend
+        ev = Evaluator(parts, self.X[place : place + 1], backend, self.precision, self.dtype, self.threads)
         values = ev.evaluate(np.repeat(sets[:1, number, : parts.max_params], len(parts), axis=0))
         return Trace(parts.texts(), inputs.on_host(values)[:, 0])
 
     def explain(self) -> str:
         """Which backend runs, on what and how, and what each is estimated to take (``backends.cost_model``)."""
-        head = f"{self.backend}: {status(self.backend).detail}; precision {self.precision}, {self.dtype}"
+        detail = number_of(len(self._workers.facts), "worker") if self._workers else status(self.backend).detail
+        head = f"{self.backend}: {detail}; precision {self.precision}, {self.dtype}"
         choices = list(self._choices.values()) or [self._as_asked()]
         if len({choice.table() for choice in choices}) > 1 and choices[0].name != choices[-1].name:
             head += f"; losses on {choices[-1].name!r}, since no matrix goes to the host for them"
@@ -642,8 +644,3 @@ class Evaluator:
             f"Evaluator({len(self.pop)} expressions x {self.n_points} points, backend={self.backend!r}, "
             f"precision={self.precision!r}, dtype={self.dtype.name!r})"
         )
-
-
-def _written_out(pop: Population | DevicePopulation) -> Population | DevicePopulation:
-    """The population as an engine takes it: without operators of the user's own, which devices do not hold."""
-    return pop.expanded() if isinstance(pop, Population) else pop

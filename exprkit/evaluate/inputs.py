@@ -49,6 +49,11 @@ def population(pop: Any, X: Any = None) -> Population | DevicePopulation:
     return pop
 
 
+def written_out(pop: Population | DevicePopulation) -> Population | DevicePopulation:
+    """The population as an engine takes it: without operators of the user's own, which devices do not hold."""
+    return pop.expanded() if isinstance(pop, Population) else pop
+
+
 def weights_vector(
     weights: Any, n_points: int, dtype: np.dtype, adopt: Adopt = no_device, own: bool = False
 ) -> Any | None:

@@ -70,12 +70,16 @@ def check_flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def check_runs(pop: Population | DevicePopulation, name: str) -> None:
-    """An error for a population that a backend does not run: of a device, or of functions that it has no text of."""
+def check_runs(pop: Population | DevicePopulation, name: str, sliced: bool = False) -> None:
+    """An error for a population that a backend, perhaps on several devices, does not run.
+
+    One of a device, or of functions that it has no text of.
+    """
     backend = load(name)
     if isinstance(pop, DevicePopulation):
-        if not backend.takes_device_populations:
-            raise BackendError(f"{name!r} takes populations of the host: pop.to_host(), or backend='cuda'")
+        if sliced or not backend.takes_device_populations:
+            mended = "" if sliced else ", or backend='cuda'"
+            raise BackendError(f"{name!r} takes populations of the host: pop.to_host(){mended}")
     elif backend.takes_settings and defined.functions() and (lacking := defined.without_cuda(_codes(pop))):
         raise BackendError(
             f"backend {name!r} has no operator {lacking[0]!r}: it is defined without CUDA text; give it by cuda=, or "

@@ -18,15 +18,18 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from exprkit.backends import NAMES, load, objective, status
+from exprkit.backends.contract import no_device
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.objective import Fitted, Options
+from exprkit.distributed.engine import SlicedEngine
+from exprkit.distributed.files import is_source
+from exprkit.distributed.workers import Workers, workers_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole_number
 from exprkit.evaluate import inputs, tables
 from exprkit.evaluate.evaluator import Evaluator
@@ -36,10 +39,11 @@ from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.groups import Groups, bounds_of, in_texts, spread
-from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, negative_log_likelihood, sums_of_squares
+from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, at_bound, negative_log_likelihood, sums_of_squares
 from exprkit.fitting.prior import Penalty, penalty
-from exprkit.numbers import as_numbers
-from exprkit.runtime.progress import Progress, parts
+from exprkit.fitting.row_fit import fit_rows, refuse
+from exprkit.fitting.starts import Bounds, sides_of, starts_of
+from exprkit.runtime.progress import Progress, parts, shown
 
 LOSSES = ("squares", "mae", "huber", "gaussian", "poisson")
 KINDS = {
@@ -50,13 +54,11 @@ BY_KIND = {KINDS[loss]: loss for loss in ("squares", "mae", "huber", "sum")}  # 
 # default of ``max_iter``; steep expressions lose a few powers of ten per step, 50 steps are enough for 97 of 100
 MAX_ITER = {"lm": 200, **first_order.MAX_ITER}
 METHODS = tuple(MAX_ITER)
-STARTS = ("ones", "normal")
 MOST_STEPS = 2**31 - 1  # that fit into 32 bits
 MOST_RESTARTS = 1_000_000
 LARGEST = sys.float_info.max
 FLOOR = 1e-6  # of abs r in the weights of "mae", as a share of the spread of y: far below what noise does to a median
 
-Bounds = tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | np.ndarray | None
 
 
 def fit(
@@ -84,6 +86,8 @@ def fit(
     threads: int | None = None,
     missing: str = "raise",
     progress: Progress = False,
+    devices: Any = None,
+    client: Any = None,
     **options: Any,
 ) -> FitResult:
     """Fit the parameters of every expression to ``y``.
@@ -94,6 +98,8 @@ def fit(
         Or a text, an Expression, or a list of them.  One that lies on a GPU is prepared and fitted there.
     X : array (n_points, n_vars), DataFrame, dict of columns or Dataset
         As for ``Evaluator``; complete, as ``y`` is, at the points that count and in the columns that are used.
+        The path of an npy or Parquet file, a mapped array or one of dask's is read in pieces, which workers keep
+        (``distributed.rows``): any number of rows, squared errors, one start.
     y : array, (n_points,), or str
         The target, or of a table X the name of its column; a Dataset has its own.
     weights : array, (n_points,), optional
@@ -144,7 +150,7 @@ def fit(
         Show a bar; or a function that is called with (done, total).
     seed : int
         Of all that is drawn: the same seed gives the same starts.
-    backend, precision, dtype, threads, **options
+    backend, precision, dtype, threads, devices, client, **options
         As for ``Evaluator``.  float32 makes values in float32 and sums in float64; an expression whose
         loss overflows there at every start, whose derivatives all vanish, or one of whose derivatives is
         not finite where it ends, is fitted in float64 instead.
@@ -166,6 +172,21 @@ def fit(
     H. B. Nielsen, "Damping parameter in Marquardt's method", IMM-REP-1999-05.
     """
     check_options(options, fit)
+    if is_source(X):
+        other = {"method": method != "lm", "loss": loss != "squares", "link": link, "columns": columns is not None,
+                 "restarts": restarts, "missing": missing != "raise"}  # fmt: skip
+        refuse(name for name, is_asked in other.items() if is_asked)
+        pop, workers = on_host(inputs.population(pop)), workers_of(devices, client) or workers_of(1, None)
+        assert workers is not None
+        _check(method, loss, delta, max_iter, tol)
+        steps = MAX_ITER[method] if max_iter is None else int(max_iter)
+        lower, upper = sides_of(bounds, pop)
+        goal = Options(objective.SQUARES, 1.0, steps, float(tol), float(tol), lower, upper)
+        starts, backend = starts_of(init, pop, no_device, 0, seed), backend_of_fits(backend, workers)
+        return fit_rows(
+            pop, X, y, weights, starts, goal, workers=workers, backend=backend, precision=precision, dtype=dtype,
+            threads=threads, progress=progress, **options,
+        )  # fmt: skip
     X, y = tables.target_of(X, y)
     pop, grouped = in_texts(pop, groups)
     pop = inputs.population(pop, X)
@@ -179,7 +200,7 @@ def fit(
     problem = FitProblem(
         X, y, weights=weights, method=method, loss=loss, link=link, columns=columns, prior=prior, delta=delta,
         max_iter=max_iter, tol=tol, bounds=bounds, backend=backend, precision=precision, dtype=dtype, threads=threads,
-        **options,
+        devices=devices, client=client, **options,
     )  # fmt: skip
     return problem.fit(pop, init=init, restarts=restarts, seed=seed, progress=progress)
 
@@ -213,7 +234,8 @@ class FitProblem:
         self, X: Any, y: Any = None, *, weights: Any = None, method: str = "lm", loss: str = "squares",
         link: str | None = None, columns: Any = None, prior: Any = None, delta: float = 1.0,
         max_iter: int | None = None, tol: float = 1e-8, bounds: Bounds = None, backend: str = "auto",
-        precision: Any = "ieee", dtype: Any = "float32", threads: int | None = None, **options: Any,
+        precision: Any = "ieee", dtype: Any = "float32", threads: int | None = None, devices: Any = None,
+        client: Any = None, **options: Any,
     ) -> None:  # fmt: skip
         self._own, self._prior = OwnGoal.of(loss, link, columns, LOSSES, prior is not None), prior
         _check(method, "squares" if self._own else loss, delta, max_iter, tol)
@@ -222,7 +244,9 @@ class FitProblem:
         self._weights, self._bounds = weights, bounds
         self._method, self._loss, self._delta, self._tol = method, loss, float(delta), float(tol)
         self._steps = MAX_ITER[method] if max_iter is None else int(max_iter)
-        self._settings = backend_of_fits(backend) if method == "lm" else backend, precision, threads, options
+        workers = workers_of(devices, client)
+        backend = backend_of_fits(backend, workers) if method == "lm" else backend
+        self._settings = backend, precision, threads, {"client": workers, **options}
         self._dtype = dtype
         self._max_iter = max_iter
         self._inner: tuple[Composition | Penalty, FitProblem] | None = None  # as what a loss of one's own is fitted
@@ -236,8 +260,8 @@ class FitProblem:
         begin = time.perf_counter()
         _check_counts(restarts, seed)
         ev = self._evaluator(self._placed(inputs.population(pop, self._X)), self._dtype)
-        lower, upper = _bounds(self._bounds, ev.pop)
-        starts = _starts(init, ev, restarts, seed)
+        lower, upper = sides_of(self._bounds, ev.pop)
+        starts = starts_of(init, ev.pop, ev.adopt, restarts, seed)
         target = self._target(ev)
         if self._own:
             return self._fit_own(ev, starts, (lower, upper), (target.y, target.w), begin, progress)
@@ -267,7 +291,7 @@ class FitProblem:
         if self._own or self._method != "lm":
             raise ArgumentError("fitted() takes method='lm' and one of the losses that have names: use fit()")
         ev = self._evaluator(self._placed(pop), self._dtype)
-        target, bounds = self._target(ev), _bounds(self._bounds, ev.pop)
+        target, bounds = self._target(ev), sides_of(self._bounds, ev.pop)
         starts = inputs.parameter_sets(init, ev.pop, np.dtype(np.float64), ev.adopt)[0]
         engine, options = ev.derivatives(), self._options(target, *bounds)
         fit_here = engine.fit_there if isinstance(ev.pop, DevicePopulation) else engine.fit
@@ -278,8 +302,9 @@ class FitProblem:
         """A population where it can be fitted: what a device does not do alone is done by way of the host."""
         if not isinstance(pop, DevicePopulation):
             return pop
-        stays = self._method == "lm" and not self._own and load(self._settings[0]).takes_device_populations
-        return pop if stays else on_host(pop)
+        backend, *_, options = self._settings
+        alone = self._method == "lm" and not self._own and options["client"] is None
+        return pop if alone and load(backend).takes_device_populations else on_host(pop)
 
     def _target(self, ev: Evaluator) -> _FitTarget:
         """What evaluators of this type are fitted to, checked; copied the first time."""
@@ -360,6 +385,9 @@ class FitProblem:
     def _in_parts(self, ev: Evaluator, starts: Any, target: _FitTarget, options: Options, progress: Progress) -> Fitted:
         """The fit of all, a part of the population after the other where progress is shown."""
         pop, fitted = ev.pop, []
+        if isinstance(ev.engine, SlicedEngine) and self._method == "lm":
+            with shown(progress, len(pop), "fitting") as done, ev.engine.watched(done):
+                return self._of_evaluator(ev, starts, target, options)
         if isinstance(pop, DevicePopulation):
             return self._of_evaluator(ev, starts, target, options)
         for part in parts(len(pop), progress, "fitting"):
@@ -483,10 +511,12 @@ def _size(number: Any) -> float:
     return float(number) if isinstance(number, float | np.floating) else np.nan if whole is None else whole
 
 
-def backend_of_fits(name: str) -> str:
-    """The backend of a fit: of "auto", the first that can run here and fits."""
+def backend_of_fits(name: str, workers: Workers | None = None) -> str:
+    """The backend of a fit: of "auto", the first that can run here and fits; of several devices, GPUs if they are."""
     if not isinstance(name, str) or name != "auto":
         return name
+    if workers:
+        return workers.best()
     for name in NAMES:
         if status(name).available and load(name).differentiates:
             return name
@@ -510,87 +540,6 @@ def _floor(y: np.ndarray, w: np.ndarray | None) -> float:
     return FLOOR * (spread or float(np.max(np.abs(counted), initial=0.0)) or 1.0)
 
 
-def _starts(init: Any, ev: Evaluator, restarts: int, seed: int) -> Any:
-    """Where to begin, float64 (n_starts, n_exprs, max_params); on the device if it is given or all of it ones there."""
-    pop = ev.pop
-    shape = (len(pop), pop.max_params)
-    ones = init is None or (isinstance(init, str) and init == "ones")
-    if isinstance(pop, DevicePopulation) and ones and not restarts:
-        return pop.device.xp.ones((1, *shape))
-    if not ones and ev.adopt(init) is not None:
-        there = inputs.parameter_sets(init, pop, np.dtype(np.float64), ev.adopt)[0]
-        if not restarts:
-            return there
-        init = inputs.on_host(there)
-    if ones:
-        first = np.ones((1, *shape))
-    elif isinstance(init, str):
-        one_of("init", init, STARTS)
-        first = _random(seed, 0).standard_normal(shape)[None]
-    elif callable(init):
-        drawn = as_numbers("what init gives", init(_random(seed, 0), shape), gaps=False).astype(np.float64)
-        if drawn.shape != shape:
-            raise DataError(f"init must give an array of shape {shape}, not {drawn.shape}")
-        first = drawn[None]
-    else:
-        first = inputs.parameter_sets(init, pop, np.dtype(np.float64))[0]
-    n_more = int(restarts) if first[0].size else 0  # without a parameter all starts are the same
-    inputs.check_memory("the starts", (len(first) + n_more, *shape), first.dtype, "take fewer restarts or expressions")
-    starts = np.empty((len(first) + n_more, *shape))
-    starts[: len(first)] = first
-    for k in range(n_more):
-        starts[len(first) + k] = _random(seed, 1 + k).standard_normal(shape)
-    return starts
-
-
-def _random(seed: int, stream: int) -> np.random.Generator:
-    return np.random.Generator(np.random.PCG64([seed, stream]))
-
-
-def _bounds(bounds: Bounds, pop: Population) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Lower and upper bounds, float64 (n_exprs, max_params) each, or None."""
-    if bounds is None:
-        return None, None
-    shape = (len(pop), pop.max_params)
-    if isinstance(bounds, Mapping):
-        names = list(pop.parameters or (f"p{j + 1}" for j in range(pop.max_params)))
-        sides = [np.full(pop.max_params, -np.inf), np.full(pop.max_params, np.inf)]
-        for name, pair in bounds.items():
-            if name not in names:
-                raise ArgumentError(f"bounds: there is no parameter {name!r}; there are {', '.join(names) or 'none'}")
-            for side, bound in zip(sides, _pair(pair), strict=True):
-                if bound is not None:
-                    side[names.index(name)] = _number(name, bound)
-        low, high = sides
-    else:
-        low, high = _pair(bounds)
-    sides = [as_numbers("bounds", default if bound is None else bound, gaps=False)
-             for bound, default in ((low, -np.inf), (high, np.inf))]  # fmt: skip
-    try:
-        lower, upper = (np.array(np.broadcast_to(side.astype(np.float64), shape)) for side in sides)
-    except ValueError:
-        fitting = f"None, a number or an array of shape {shape[1:]} or {shape}"
-        raise DataError(f"bounds must be (low, high), each {fitting}") from None
-    bad = ~(lower <= upper)
-    if np.any(bad):
-        i, j = np.argwhere(bad)[0]
-        raise DataError(f"bounds of p{j + 1} of expression {i}: {lower[i, j]} is not at most {upper[i, j]}")
-    return lower, upper
-
-
-def _number(name: str, bound: Any) -> float:
-    if not hasattr(bound, "__float__") or np.ndim(bound):
-        raise DataError(f"bounds of {name} must be (low, high), each None or a number, not {brief(bound)}")
-    return float(as_numbers(f"bounds of {name}", bound, gaps=False))
-
-
-def _pair(bounds: Any) -> tuple[Any, Any]:
-    several = isinstance(bounds, list | tuple) or (isinstance(bounds, np.ndarray) and bounds.ndim > 0)
-    if not several or len(bounds) != 2:
-        raise DataError(f"bounds must be (low, high), not {brief(bounds)}")
-    return bounds[0], bounds[1]
-
-
 # ── results ──────────────────────────────────────────────────────────────────────────
 
 
@@ -601,10 +550,9 @@ def _result(ev: Evaluator, fitted: Fitted, target: _FitTarget, goal: FitGoal, be
     sse = np.where(np.isfinite(fitted.loss), sse, np.nan)
     with np.errstate(all="ignore"):
         value = _in_terms_of(goal, fitted.loss, target.total)
-    at_bound = _at_bound(fitted.params, goal, ev.dtype)
     return FitResult(
         on_host(ev.pop), fitted.params, value, fitted.iterations, fitted.status, _r2(sse, goal), fitted.evaluations,
-        time.perf_counter() - begin, at_bound, goal, ev, method,
+        time.perf_counter() - begin, at_bound(fitted.params, goal, ev.dtype), goal, ev, method,
     )  # fmt: skip
 
 
@@ -615,15 +563,6 @@ def _r2(sse: np.ndarray, goal: FitGoal) -> np.ndarray:
     with np.errstate(all="ignore"):
         mean = np.sum(counted[some] * goal.y[some]) / counted.sum()
         return 1 - sse / np.sum(counted[some] * (goal.y[some] - mean) ** 2)
-
-
-def _at_bound(params: np.ndarray, goal: FitGoal, dtype: np.dtype) -> np.ndarray:
-    """Which parameters are equal to a finite bound of their own, as numbers of ``dtype``."""
-    at_bound = np.zeros(params.shape, bool)
-    with np.errstate(over="ignore"):
-        for side in (side for side in (goal.lower, goal.upper) if side is not None):
-            at_bound |= np.isfinite(side) & (params.astype(dtype) == side.astype(dtype))
-    return at_bound
 
 
 def _in_terms_of(goal: FitGoal, total_loss: np.ndarray, total: float) -> np.ndarray:

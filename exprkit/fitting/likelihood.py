@@ -62,6 +62,15 @@ class FitGoal(NamedTuple):
     upper: np.ndarray | None = None
 
 
+def at_bound(params: np.ndarray, goal: FitGoal, dtype: np.dtype) -> np.ndarray:
+    """Which parameters are equal to a finite bound of their own, as numbers of ``dtype``."""
+    at_bound = np.zeros(params.shape, bool)
+    with np.errstate(over="ignore"):
+        for side in (side for side in (goal.lower, goal.upper) if side is not None):
+            at_bound |= np.isfinite(side) & (params.astype(dtype) == side.astype(dtype))
+    return at_bound
+
+
 def negative_log_likelihood(goal: FitGoal, objective: np.ndarray) -> np.ndarray:
     """Of the ``objective`` (sum of squares or Poisson's deviance) at its least.
 
@@ -270,7 +279,7 @@ def covariance(ev: Evaluator, params: np.ndarray, goal: FitGoal, held: np.ndarra
     sse = sums_of_squares(ev, params, goal.y, goal.w) if scaled else np.ones(n_exprs)
     for n in np.unique(ev.pop.n_params[ev.pop.valid & (ev.pop.n_params > 0)]).tolist():
         which = np.flatnonzero((ev.pop.n_params == n) & ev.pop.valid)
-        inverse, lost, rank = _inverses(A[which, :n, :n], SINGULAR[ev.dtype.name])
+        inverse, lost, rank = inverses(A[which, :n, :n], SINGULAR[ev.dtype.name])
         free = n_points - rank
         with np.errstate(all="ignore"):
             if goal.loss == "huber":
@@ -281,7 +290,7 @@ def covariance(ev: Evaluator, params: np.ndarray, goal: FitGoal, held: np.ndarra
     return result
 
 
-def _inverses(A: np.ndarray, singular: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def inverses(A: np.ndarray, singular: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The pseudo-inverses of symmetric matrices, (m, n, n), which unknowns they do not determine, and their ranks.
 
     Of equations that have many solutions an unknown is determined where it is the same in all of them: where it

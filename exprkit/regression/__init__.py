@@ -12,9 +12,11 @@ In: X and y.  Out: ``SymbolicRegressor``, with a front of formulas from the shor
 ``join``        pairs of functions that make y exactly, a lookup each
 ``regress``     pairs of functions by least squares, all of them
 ``templates``   a number inside of an operator
+``sums/``       sums of several functions by least squares
 ``confirm``     pairs of the join as formulas, at all rows
 ``generations/`` populations of trees, bred and fitted on the host or on a GPU
 ``front``       of every size the formula of least loss
+``rules/``      what a formula may be: units, constraints
 ``discovery``   all of that, one stage after the other
 ``on_device/``  pool, join and regressions on a GPU
 ``estimator/``  what the user sees

@@ -13,15 +13,22 @@ In: populations whose numbers are constants.  Out: the same with parameters, and
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from exprkit.expressions.population import Population
 from exprkit.text.tokens import CONSTANT, PARAMETER
 
 
-def as_parameters(pop: Population) -> tuple[Population, np.ndarray]:
-    """Every constant a parameter of its own, numbered as they come; and their values, nan where there are fewer."""
+def as_parameters(pop: Population, held: Callable[[float], bool] | None = None) -> tuple[Population, np.ndarray]:
+    """Every constant a parameter of its own, numbered as they come; and their values, nan where there are fewer.
+
+    Constants that are ``held`` stay.
+    """
     constant = pop.kinds == CONSTANT
+    if held is not None:
+        constant[constant] = [not held(number) for number in pop.values[constant].view(np.float64).tolist()]
     owner = np.repeat(np.arange(len(pop)), pop.n_tokens)[constant]
     counts = np.bincount(owner, minlength=len(pop))
     place = np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]

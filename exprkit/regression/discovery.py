@@ -18,10 +18,13 @@ stage                   what it does
 ======================  ===============================================================================
 ``begin``               the mean, and what the user guesses
 ``join``                small pools: pairs of functions that make y exactly
+``sum``                 sums of several functions by least squares
 ``nest``                numbers inside of operators, by very many fits at once
+``sum_within``          sums within an operator
 ``regress``             all pairs of a small pool by least squares, for data with noise
+``nest_more``           numbers inside of operators within a logarithm
 ``join_three``          three functions that make y exactly, on a GPU
-``join_more``           pairs of a large pool
+``join_more``           exact pairs of a large pool
 ``evolve``              generations from all of that
 ``polish``              every formula of the front without one of its numbers, or with a simpler one
 ======================  ===============================================================================
@@ -58,7 +61,11 @@ from exprkit.regression.on_device.regress import regressed
 from exprkit.regression.polish import hoisted, rescaled, same, simple_number, simplified
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.regress import best_pairs
+from exprkit.regression.rules.admission import FormulaRules
+from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
+from exprkit.regression.sums.formulas import Around, arounds, sums
+from exprkit.regression.sums.inside import InnerTerms, is_logarithm, terms_inside
 from exprkit.text.tokens import CONSTANT
 
 POINTS = 16  # at which functions of a pool are told apart
@@ -67,7 +74,9 @@ STAGES = (1_000, 30_000)  # functions of the pools before the last
 LAST = 300_000
 STAGES_ON_DEVICE = (1_000_000, 20_000_000)  # the same for pools on a GPU, which come after the first ones
 LAST_ON_DEVICE = 100_000_000
-NESTED = 400  # functions that templates choose from
+NESTED = 1_500  # functions that templates choose from
+SUMMED = 3_000  # functions of which terms are chosen, beside as many monomials
+WITH_NUMBERS = 16  # functions that a number stands before within an operator
 PAIRED, PAIRED_WITHIN = 3_000, 1_000  # functions of which all pairs are fitted; within an operator
 PAIRED_ON_DEVICE = 20_000, 10_000
 PAIRED_ROWS = 128  # at which
@@ -77,6 +86,7 @@ MANY_ROWS = 10_000  # and for those of the formulas of the front: more would kee
 BLOCKS = 400  # small functions that trees are varied with
 POLISHED = 10  # generations between two polishes of the front
 MOST_OFFERED = 24  # formulas of a generation that are looked at closer
+LONGER, NOT_BETTER, GOOD = 8, 1.05, 0.002  # when noise alone is left: tokens, ratio of losses, share of the variance
 ROUNDS = 12  # of making exact formulas shorter
 
 
@@ -98,6 +108,7 @@ class SearchSettings:
     seed: int = 0
     backend: str = "cpu"
     threads: int | None = None
+    rules: FormulaRules | None = None
 
 
 def default_operators() -> tuple[ops.Operator, ...]:
@@ -136,8 +147,9 @@ class Discovery:
     ) -> None:  # fmt: skip
         self.sample, self.settings, self.budget, self._shown, self._kept = sample, settings, budget, shown, kept
         self.front = front or Front(settings.maxsize, sample.floor)
+        self.front.rows = sample.total
         self.stage, self.generation, self._exact = "begin", 0, False
-        self._device = device_of(settings.backend)
+        self._device = None if settings.rules is not None else device_of(settings.backend)  # rules are the host's
         self._stages = STAGES + STAGES_ON_DEVICE * (self._device is not None)
         last = LAST if self._device is None else LAST_ON_DEVICE
         self._most = last if settings.pool_size is None else settings.pool_size
@@ -152,7 +164,8 @@ class Discovery:
 
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
-        stages = (self.begin, self.join, self.nest, self.regress, self.join_three, self.join_more, self.evolve)
+        stages = (self.begin, self.join, self.sum, self.nest, self.sum_within, self.regress, self.nest_more,
+                  self.join_three, self.join_more, self.evolve)  # fmt: skip
         try:
             for stage in stages[self._done :]:
                 self.stage = stage.__name__
@@ -181,6 +194,8 @@ class Discovery:
     def begin(self) -> None:
         mean = float(self.sample.w @ self.sample.y / self.sample.total)
         self.offer([*self._refitted([*parse([repr(mean)]), *self.settings.guesses]), *self.settings.guesses])
+        if not self.front.entries():  # a number has no units, but 0 has all
+            self.offer(parse(["0"]))
 
     def join(self) -> None:
         """Exact pairs of small pools; the first that has some is the last."""
@@ -203,8 +218,8 @@ class Discovery:
         with_memory(self._device, min(STAGES_ON_DEVICE[0], self._most), n_points, work)
 
     def join_more(self) -> None:
-        """Exact pairs of the whole pool, after what finds something where there is noise."""
-        if self._most > self._stages[-1]:
+        """Exact pairs of the whole pool, unless what has been found says that there is noise."""
+        if self._most > self._stages[-1] and not is_noise_left(self.front, self.sample):
             self._join(self._most)
 
     def _join(self, most: int) -> None:
@@ -232,9 +247,73 @@ class Discovery:
         inner = [row for row in self._unary if not is_power(row)]
         if not self._most:
             return
-        pool = self._pool(self._rows, min(NESTED, self._most))
-        found = templates.nested(pool, self._some, inner, self.settings.threads, self.budget.check, self.budget.count)
-        self.offer(found.formulas)
+        for as_shares in (True, False):
+            self._nest(inner, as_shares, None)
+
+    def nest_more(self) -> None:
+        """The same within a logarithm, whose errors are shares of what it is taken of."""
+        inner = [row for row in self._unary if not is_power(row)]
+        for outer in inner if self._most and not is_noise_left(self.front, self.sample) else []:
+            if is_logarithm(outer):
+                self._nest(inner, True, outer)
+
+    def _nest(self, inner: list[ops.Operator], as_shares: bool, outer: ops.Operator | None) -> None:
+        v = self._some.y if outer is None else links.undone(outer, self._some.y)
+        rules = self.settings.rules
+        dimension = None if rules is None else rules.behind(outer)
+        if v is None or (rules is not None and dimension is None):
+            return
+        most = min(NESTED, self._most)
+        binary = [row for row in self.settings.operators if row.arity == 2]
+        if not binary:
+            return
+        powers = [row for row in binary if row.code in (ops.MUL, ops.DIV)]
+        powers += [row for row in self._unary if is_power(row)]
+        pools = [self._pool(self._rows, most)]
+        pools += [self._pool(self._rows, most, None, rows, ()) for rows in (powers or binary, binary)]
+        found = templates.nested(
+            pools, self._some.of(v), inner, self.settings.threads, self.budget.check, self.budget.count, as_shares,
+            np.nan if rules is None or rules.free_numbers or dimension is None else dimension,
+        ).formulas  # fmt: skip
+        around = Around(outer, False)
+        self.offer(found if as_shares and outer is None else self._refitted([around.expression(one) for one in found]))
+        self._look()
+
+    def sum(self) -> None:
+        """Sums of a few functions, at all rows fitted again."""
+        self._sums(arounds(self._unary)[:1])
+
+    def sum_within(self) -> None:
+        """The same within an operator; what is as good as noise allows is polished first."""
+        if is_noise_left(self.front, self.sample):
+            self.polish()
+        self._sums(arounds(self._unary)[1:])
+
+    def _sums(self, places: list[Around]) -> None:
+        settings, threads, go_on = self.settings, self.settings.threads, self.budget.check
+        if not self._most:
+            return
+        few = self.sample.few(min(PAIRED_ROWS, len(self.sample)), settings.seed)
+        most = min(SUMMED, self._most)
+        pool = self._pool(few, most)
+        pool.multiply(2 * most)
+        inside = self._terms_inside(few)
+        for around in places:
+            found = sums(pool, few, around, settings.maxsize, inside, settings.rules, threads, go_on)
+            self.budget.count(len(pool))
+            for k in range(0, len(found), 64):
+                self.offer(self._refitted(found[k : k + 64]))
+                self.budget.check()
+            self._look()
+
+    def _terms_inside(self, sample: Sample) -> InnerTerms | None:
+        binary = [row for row in self.settings.operators if row.arity == 2]
+        if not binary or self._most < 100:
+            return None
+        most = min(WITH_NUMBERS, self._most // 100)
+        plain = self._pool(sample, most, None, binary, ())
+        inner = templates.without_multiples(plain, most)
+        return terms_inside(plain.values[inner], [plain.tree(i) for i in inner], self.settings.operators)
 
     def regress(self) -> None:
         """The best pairs by least squares; refitted in the terms of y and all rows."""
@@ -263,6 +342,7 @@ class Discovery:
             population_size=settings.population_size, width=settings.maxsize, seed=settings.seed,
             crossover=settings.crossover_probability, tournament=settings.tournament_size,
             steps=settings.optimizer_iterations, loss=settings.loss, backend=settings.backend, threads=settings.threads,
+            rules=settings.rules,
         )  # fmt: skip
         evolution.generation()  # the blocks', which take over the numbers that are fitted
         if self._begun is not None and self._begun.evolution:
@@ -286,20 +366,26 @@ class Discovery:
         """Every formula without one of its numbers, or with a simple one; fitted until nothing moves."""
         entries = self.front.entries()
         self.offer(self._refitted([entry.expression for entry in entries]))
-        simpler = [formula for entry in self.front.entries() for formula in _simpler(entry.expression)]
+        found = [entry.expression for entry in self.front.entries()]
+        simpler = [other for formula in found for same in (formula, *rescaled(formula)) for other in _simpler(same)]
         for k in range(0, len(simpler), 64):
             self.budget.check()
             part = simpler[k : k + 64]
-            self.offer([*part, *self._refitted(part)])
+            self.offer([*part, *self._refitted(part), *self._refitted(part, held=_is_plain)])
 
     # ── what all stages do ──
 
-    def _pool(self, sample: Sample, most: int, device: Any = None) -> Pool:
-        operators, check = self.settings.operators, self.budget.check
-        if device is None:
-            pool = Pool(sample.X, operators, threads=self.settings.threads, go_on=check)
+    def _pool(
+        self, sample: Sample, most: int, device: Any = None, operators: Sequence[ops.Operator] = (),
+        constants: Sequence[float] = (1.0, 2.0),
+    ) -> Pool:  # fmt: skip
+        rows, check, rules = tuple(operators) or self.settings.operators, self.budget.check, self.settings.rules
+        pool: Pool
+        if device is not None:
+            pool = DevicePool(sample.X, rows, Programs(device, rows, len(sample)), go_on=check)
         else:
-            pool = DevicePool(sample.X, operators, Programs(device, operators, len(sample)), go_on=check)
+            make = Pool if rules is None else functools.partial(RuledPool, rules)
+            pool = make(sample.X, rows, constants, threads=self.settings.threads, go_on=check)
         pool.grow(self.settings.maxsize, most)
         self.budget.count(pool.tried)
         return pool
@@ -307,6 +393,9 @@ class Discovery:
     def offer(self, formulas: Iterable[Expression]) -> None:
         """To the front, by their loss at all rows."""
         listed = [formula for formula in formulas if formula.n_tokens <= 2 * self.settings.maxsize]
+        if listed and self.settings.rules is not None:
+            fits = self.settings.rules.allow(parse(listed)).tolist()
+            listed = [formula for formula, fit in zip(listed, fits, strict=True) if fit]
         if not listed:
             return
         values = values_of(listed, self.sample.X, self.settings.threads)
@@ -357,8 +446,10 @@ class Discovery:
         few = self.sample.few(pool.values.shape[1], self.settings.seed)
         return few.y
 
-    def _refitted(self, formulas: Sequence[Expression]) -> list[Expression]:
-        """With the numbers of least loss, begun at those that they have."""
+    def _refitted(
+        self, formulas: Sequence[Expression], held: Callable[[float], bool] | None = None
+    ) -> list[Expression]:
+        """With the numbers of least loss, begun at those that they have; those that are held stay."""
         if not formulas:
             return []
         if self._problem is None:
@@ -366,7 +457,7 @@ class Discovery:
                 self._many.X, self._many.y, weights=self._many.w, loss=self.settings.loss, max_iter=100, tol=1e-15,
                 backend="cpu", dtype="float64", threads=self.settings.threads,
             )  # fmt: skip
-        pop, params = as_parameters(parse(list(formulas)))
+        pop, params = as_parameters(parse(list(formulas)), held)
         if not pop.max_params:
             return list(formulas)
         self.budget.count(len(pop))
@@ -388,6 +479,14 @@ def pair_numbers(f: np.ndarray, h: np.ndarray, form: links.Form, y: np.ndarray) 
     return (float(a), float(b)) if np.isfinite([a, b]).all() and b != 0 else None
 
 
+def is_noise_left(front: Front, sample: Sample) -> bool:
+    """Whether formulas that are nearly as long as may be are no better than shorter ones, which are good already."""
+    mean = float(sample.w @ sample.y / sample.total)
+    good = GOOD * float(sample.w @ (sample.y - mean) ** 2 / sample.total)
+    before = [entry.loss for entry in front.entries() if entry.size <= front.maxsize - LONGER]
+    return bool(before) and front.floor < front.least < good and min(before) < NOT_BETTER * front.least
+
+
 def _simpler(formula: Expression) -> list[Expression]:
     """The formula with one of its numbers 0, 1, or a simple number nearby; with all of them simple."""
     places = np.flatnonzero(formula.kinds == CONSTANT).tolist()
@@ -397,6 +496,10 @@ def _simpler(formula: Expression) -> list[Expression]:
         changes.append({place: simple_number(numbers[place], close) for place in places})
     made = [simplified(_with_numbers(formula, change)) for change in changes if change]
     return [other for other in made if not same(other, formula)]
+
+
+def _is_plain(number: float) -> bool:
+    return simple_number(number, 1e-13) == number
 
 
 def _nearby(number: float) -> list[float]:

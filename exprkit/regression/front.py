@@ -13,6 +13,7 @@ In: formulas with their losses.  Out: the Pareto front.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -31,10 +32,14 @@ class Entry(NamedTuple):
 
 
 class Front:
-    """Formulas of up to ``maxsize`` tokens, one of each size; of losses below ``floor`` the plainer numbers win."""
+    """Formulas of up to ``maxsize`` tokens, one of each size.
 
-    def __init__(self, maxsize: int, floor: float = 0.0) -> None:
-        self.maxsize, self.floor = maxsize, floor
+    Of two formulas of a size the one wins that takes fewer nats together with its numbers: ``rows / 2`` times the
+    logarithm of its loss, and what its numbers take to be written.  Losses below ``floor`` count as equal.
+    """
+
+    def __init__(self, maxsize: int, floor: float = 0.0, rows: float = 0.0) -> None:
+        self.maxsize, self.floor, self.rows = maxsize, floor, rows
         self._best: dict[int, Entry] = {}
 
     def offer(self, expression: Expression, loss: float) -> bool:
@@ -43,7 +48,7 @@ class Front:
         loss = max(float(loss), 0.0)
         if size > self.maxsize or not loss < float("inf"):
             return False
-        if not self._is_better(size, loss) and not self._is_plainer(expression, loss):
+        if not self._is_better(expression, loss):
             return False
         self._best[size] = Entry(expression, loss, size)
         for larger in [other for other in self._best if other > size]:
@@ -51,15 +56,26 @@ class Front:
                 del self._best[larger]
         return True
 
-    def _is_better(self, size: int, loss: float) -> bool:
-        at_most = [entry.loss for entry in self._best.values() if entry.size <= size]
-        return max(loss, self.floor) < max(min(at_most, default=float("inf")), self.floor)
+    def _is_better(self, expression: Expression, loss: float) -> bool:
+        """Whether it is better than what is smaller, and takes fewer nats than the one of its size."""
+        size = expression.n_tokens
+        smaller = min((entry.loss for entry in self._best.values() if entry.size < size), default=float("inf"))
+        if not max(loss, self.floor) < max(smaller, self.floor):
+            return False
+        there = self._best.get(size)
+        if there is None:
+            return True
+        new, old = self._nats(expression, loss), self._nats(there.expression, there.loss)
+        return new < old or (new == old and _digits(expression) < _digits(there.expression))
 
-    def _is_plainer(self, expression: Expression, loss: float) -> bool:
-        """Whether it is as good as the one of its size, and its numbers take fewer digits."""
-        there = self._best.get(expression.n_tokens)
-        as_good = there is not None and max(loss, self.floor) == max(there.loss, self.floor)
-        return as_good and _digits(expression) < _digits(there.expression)  # type: ignore[union-attr]
+    def _nats(self, expression: Expression, loss: float) -> float:
+        loss = max(loss, self.floor)
+        if not loss > 0:
+            return -math.inf
+        if not self.rows:
+            return math.log(loss)
+        most = 2 + 0.5 * math.log(max(self.rows, 2.0))  # of a number that is as exact as so many rows make it
+        return self.rows / 2 * math.log(loss) + sum(min(_cost(n), most) for n in _numbers(expression))
 
     def entries(self) -> list[Entry]:
         """The smallest first."""
@@ -77,5 +93,15 @@ class Front:
 
 def _digits(expression: Expression) -> int:
     """That its numbers take."""
-    numbers = expression.values[expression.kinds == CONSTANT].view(np.float64)
-    return sum(len(repr(number)) for number in numbers.tolist())
+    return sum(len(repr(number)) for number in _numbers(expression))
+
+
+def _numbers(expression: Expression) -> list[float]:
+    numbers: list[float] = expression.values[expression.kinds == CONSTANT].view(np.float64).tolist()
+    return numbers
+
+
+def _cost(number: float) -> float:
+    """In nats: of the digits but for zeros at the ends, and one for a point."""
+    digits = repr(abs(number)).partition("e")[0].replace(".", "").strip("0")
+    return (math.log(float(digits)) if digits.isdigit() else 0.0) + (not float(number).is_integer())

@@ -227,7 +227,7 @@ class Pool:
         """The values of some combinations, those that are functions."""
         code = block.row.code + (NEGATED if block.negated else 0)
         if block.b is None:
-            a = block.a[begin:end]
+            a, _ = self._allowed(code, block.a[begin:end], None)
             if block.row.code not in self._powers:
                 a = a[~self.bounded[a]]
             values, fine = _unary_values(block, self.values[a])
@@ -236,12 +236,16 @@ class Pool:
         if block.once:
             wanted = a <= b if block.row.commutative else a < b
             a, b = a[wanted], b[wanted]
-        a, b = block.a[a], block.b[b]
+        a, b = self._allowed(code, block.a[a], block.b[b])
         left, right = self.values[a], self.values[b]
         with np.errstate(all="ignore"):
             values = block.row.numpy(left, right)
         fine = _check(values, left, right)
         return values[fine], Origins(code, a[fine], b[fine])
+
+    def _allowed(self, code: int, a: np.ndarray, b: Any) -> tuple[np.ndarray, Any]:
+        """The combinations of an operator that may be made: here all."""
+        return a, b
 
     def _keep(self, values: np.ndarray, origins: Origins, most: int) -> np.ndarray:
         """Append what is new; the numbers of all, -1 where there was no room."""

@@ -137,7 +137,8 @@ def _weight(form: Form, sample: Sample, v: np.ndarray) -> np.ndarray | None:
         step = 1e-6 * np.maximum(np.abs(v), 1e-300)
         with np.errstate(all="ignore"):
             slope = (form.outer.numpy(v + step) - form.outer.numpy(v - step)) / (2 * step)
-    weight = sample.w * slope**2
+    with np.errstate(over="ignore"):
+        weight = sample.w * slope**2
     return weight / weight.sum() if np.isfinite(weight).all() and weight.sum() > 0 else None
 
 

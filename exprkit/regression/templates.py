@@ -12,13 +12,14 @@ f and h being small functions and u an operator that is no power.
     >>> sample = Sample(X, X[:, 0] / (np.exp(0.7 * X[:, 0] / X[:, 1]) - 1))
     >>> pool = Pool(sample.X, rows(["*", "/", "exp"]), constants=[1.0])
     >>> pool.grow(3, most=100)
-    >>> bool(sample.is_exact(nested(pool, sample, rows(["exp"])).values).any())
+    >>> bool(sample.is_exact(nested([pool] * 3, sample, rows(["exp"])).values).any())
     True
 
 For a given c the best a and b are a linear regression, which ``regress`` does for all pairs of f and ``u(c h)`` at
-once; errors count as shares of y, since a law holds where y is small as well.  For the best ones c is then searched
-for between its neighbours on the grid, a and b being regressed at all rows each time: Levenberg-Marquardt's normal
-equations lose all digits where c h is small, and the regression does not.
+once; errors count as shares of y, since a law holds where y is small as well, or as they are, since noise is often the
+same everywhere.  For the best ones c is then searched for between its neighbours on the grid, a and b being regressed
+at all rows each time: Levenberg-Marquardt's normal equations lose all digits where c h is small, and the regression
+does not.
 """
 
 from __future__ import annotations
@@ -35,14 +36,18 @@ from exprkit.operators import ops
 from exprkit.regression.polish import Tree, expression_of, simplified, tree_of
 from exprkit.regression.pool import Pool
 from exprkit.regression.regress import regressed
+from exprkit.regression.rules.admission import are_alike
+from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
+from exprkit.regression.sums.inside import is_symmetric
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 ROWS = 48  # of the sample, for the regressions
 STEP = 0.25  # of the grid's decades
 GRID = 10.0 ** np.arange(-6, 1.01, STEP)  # of c times the usual size of h
-OUTSIDE, INSIDE = 60, 120  # functions f and h
-BEST, GIVEN = 300, 40  # formulas whose c is searched for, and that are handed over
+USUAL = 10.0 ** np.arange(-2, 1.01, STEP)  # the same where errors count as they are: less would be lost in noise
+OUTSIDE, INSIDE = ((40, 30), 16), (120, 600)  # functions f (powers, any) and h: all f with the first h, some with more
+BEST, GIVEN = 120, 40  # formulas whose c is searched for, and that are handed over
 HALVINGS = 60  # of the interval that c is in, by the golden section
 
 
@@ -54,45 +59,101 @@ class Nested(NamedTuple):
 
 
 def nested(
-    pool: Pool, sample: Sample, unary: Sequence[ops.Operator], threads: int | None = None,
-    go_on: Callable[[], None] = lambda: None, count: Callable[[int], None] = lambda n: None,
+    pools: Sequence[Pool], sample: Sample, unary: Sequence[ops.Operator], threads: int | None = None,
+    go_on: Callable[[], None] = lambda: None, count: Callable[[int], None] = lambda n: None, as_shares: bool = True,
+    dimension: float = np.nan,
 ) -> Nested:  # fmt: skip
-    """The best of all pairs of the first functions of a pool, which need not be made for this sample."""
+    """The best of all pairs of the first functions of some pools, which need not be made for this sample.
+
+    Parameters
+    ----------
+    pools : three of them
+        Of any functions, of products of powers (f), and of functions of variables alone (h).
+    as_shares : bool
+        Whether errors count as shares of y, or as they are.
+    dimension : float
+        Of y, where numbers have no units: f has it then, and h has none.
+    """
     nothing = Nested([], np.empty((0, len(sample))))
     if not len(sample) or (sample.y == 0).any() or not unary:
         return nothing
     few = sample.few(min(ROWS, len(sample)), 0)
-    trees = [pool.tree(i) for i in _same_but_for_a_factor(pool, INSIDE)]
+    anything, powers, plain = pools
+    inside = np.nan if np.isnan(dimension) else 0.0
+    chosen = [*((pool, most, dimension) for pool, most in zip((powers, anything), OUTSIDE[0], strict=True)),
+              (anything, INSIDE[0], inside), (plain, INSIDE[1], inside)]  # fmt: skip
+    parts = [[pool.tree(i) for i in without_multiples(pool, most, unit)] for pool, most, unit in chosen]
+    parts = [parts[0] + parts[1], *parts[2:]]
+    trees = [tree for part in parts for tree in part]
     values = _values(trees, few.X, threads)
-    inside, made = _inside(values, unary)
-    with np.errstate(all="ignore"):
-        f = values[: min(OUTSIDE, len(values))] / few.y
-        columns = np.concatenate([f, 1 / f])
-    go_on()
-    if not len(inside):
+    ends = np.cumsum([len(part) for part in parts])
+    weight, every_weight = (part.w if as_shares else part.w * part.y**2 for part in (few, sample))
+    work = _Regressing(few.y, weight / weight.sum(), GRID if as_shares else USUAL, threads, go_on, count)
+    tried = [
+        _tried(values[: min(most, ends[0])], values[begin:end], int(begin), unary, work)
+        for most, begin, end in zip((sum(OUTSIDE[0]), OUTSIDE[1]), ends[:2], ends[1:], strict=True)
+    ]
+    best = sorted((one for some in tried for one in some), key=lambda one: one.error)[:BEST]
+    if not best:
         return nothing
-    starts = np.append(np.flatnonzero(np.diff(made.group, prepend=-1)), len(inside))
-    best = regressed(columns, inside, np.ones(len(few)), few.w / few.total, starts, threads, go_on)
-    count(len(columns) * len(inside))
-    order = np.argsort(best.error, axis=None, kind="stable")[:BEST]
-    order = order[np.isfinite(best.error.ravel()[order])]
     every = _values(trees, sample.X, threads)
     found: list[tuple[float, Expression]] = []
-    for place in order.tolist():
+    for one in best:
         go_on()
-        row, group = divmod(place, best.error.shape[1])
-        column = int(best.h[row, group])
-        i, way = row % len(f), ops.DIV if row >= len(f) else ops.MUL
-        u, j = made.row[column], int(made.tree[column])
         with np.errstate(all="ignore"):
-            factor = sample.y / every[i] if way == ops.DIV else every[i] / sample.y
-        c, a, b, error = _searched(factor, u, every[j], float(made.c[column]), np.sqrt(sample.w))
+            factor = sample.y / every[one.f] if one.way == ops.DIV else every[one.f] / sample.y
+        c, a, b, error = _searched(factor, one.u, every[one.h], one.c, np.sqrt(every_weight))
         if np.isfinite([a, b, c, error]).all():
-            found.append((error, _formula(trees[i], way, u, c, trees[j], (a, b))))
+            found.append((error, _formula(trees[one.f], one.way, one.u, c, trees[one.h], (a, b))))
     formulas = [formula for _, formula in sorted(found, key=lambda pair: pair[0])[:GIVEN]]
     if not formulas:
         return nothing
     return Nested(formulas, _values([tree_of(formula) for formula in formulas], sample.X, threads))
+
+
+class _Regressing(NamedTuple):
+    """What regressions are done with."""
+
+    y: np.ndarray
+    weight: np.ndarray
+    grid: np.ndarray
+    threads: int | None
+    go_on: Callable[[], None]
+    tried: Callable[[int], None]  # counts
+
+
+class _Tried(NamedTuple):
+    """``f * (a + b u(c h))``, or over it, by numbers of functions."""
+
+    error: float
+    f: int
+    way: int
+    u: ops.Operator
+    c: float
+    h: int
+
+
+def _tried(f: np.ndarray, h: np.ndarray, first: int, unary: Sequence[ops.Operator], work: _Regressing) -> list[_Tried]:
+    """The best of all pairs of f and h, whose numbers begin with ``first``."""
+    work.go_on()
+    inside, made = _inside(h, unary, work.grid)
+    if not len(inside):
+        return []
+    with np.errstate(all="ignore"):
+        columns = f / work.y
+        columns = np.concatenate([columns, 1 / columns])
+    starts = np.append(np.flatnonzero(np.diff(made.group, prepend=-1)), len(inside))
+    best = regressed(columns, inside, np.ones(len(work.y)), work.weight, starts, work.threads, work.go_on)
+    work.tried(len(columns) * len(inside))
+    order = np.argsort(best.error, axis=None, kind="stable")[:BEST]
+    found = []
+    for place in order[np.isfinite(best.error.ravel()[order])].tolist():
+        row, group = divmod(place, best.error.shape[1])
+        column = int(best.h[row, group])
+        way = ops.DIV if row >= len(f) else ops.MUL
+        found.append(_Tried(float(best.error[row, group]), row % len(f), way, made.row[column], float(made.c[column]),
+                            first + int(made.tree[column])))  # fmt: skip
+    return found
 
 
 def _searched(f: np.ndarray, u: ops.Operator, h: np.ndarray, c: float, root: np.ndarray) -> tuple[float, ...]:
@@ -140,14 +201,14 @@ class _InnerValues(NamedTuple):
     tree: np.ndarray
 
 
-def _inside(values: np.ndarray, unary: Sequence[ops.Operator]) -> tuple[np.ndarray, _InnerValues]:
+def _inside(values: np.ndarray, unary: Sequence[ops.Operator], grid: np.ndarray) -> tuple[np.ndarray, _InnerValues]:
     """All ``u(c h)``, those that are finite and not constant."""
     blocks: list[np.ndarray] = []
     group, rows, cs, tree = [], [], [], []
     for number, row in enumerate(unary):
-        signs = (1.0,) if _is_symmetric(row) else (1.0, -1.0)
+        signs = (1.0,) if is_symmetric(row.numpy) else (1.0, -1.0)
         for j, h in enumerate(values):
-            c = np.concatenate([sign * GRID for sign in signs]) / max(float(np.median(np.abs(h))), 1e-300)
+            c = np.concatenate([sign * grid for sign in signs]) / max(float(np.median(np.abs(h))), 1e-300)
             with np.errstate(all="ignore"):
                 u = row.numpy(c[:, None] * h)
                 fine = np.isfinite(u).all(axis=1) & (np.ptp(u, axis=1) > 1e-9 * np.abs(u).max(axis=1))
@@ -157,20 +218,15 @@ def _inside(values: np.ndarray, unary: Sequence[ops.Operator]) -> tuple[np.ndarr
             rows += [row] * int(fine.sum())
             cs += c[fine].tolist()
             tree += [j] * int(fine.sum())
-    return np.concatenate(blocks), _InnerValues(np.array(group), rows, np.array(cs), np.array(tree))
+    together = np.concatenate(blocks) if blocks else np.empty((0, values.shape[1]))
+    return together, _InnerValues(np.array(group), rows, np.array(cs), np.array(tree))
 
 
-def _is_symmetric(row: ops.Operator) -> bool:
-    """Whether the sign of the operand changes no more than that of the result."""
-    a = np.array([0.3, 0.7, 0.9])
-    with np.errstate(all="ignore"):
-        return bool(np.array_equal(np.abs(row.numpy(a)), np.abs(row.numpy(-a))))
-
-
-def _same_but_for_a_factor(pool: Pool, most: int) -> list[int]:
-    """The first functions, without multiples of each other."""
+def without_multiples(pool: Pool, most: int, dimension: float = np.nan) -> list[int]:
+    """The first functions, without multiples of each other; of one dimension, if it is given."""
     seen, kept = set(), []
-    for i in range(len(pool)):
+    usable = are_alike(pool.dimensions, dimension) if isinstance(pool, RuledPool) else np.ones(len(pool), bool)
+    for i in np.flatnonzero(usable).tolist():
         values = pool.values[i]
         key = np.round(values / values[np.argmax(np.abs(values))], 9).tobytes()
         if key not in seen:

@@ -55,10 +55,11 @@ def cut(offsets: np.ndarray, threads: int | None = None, least: int | None = Non
     """
     n, total = len(offsets) - 1, int(offsets[-1]) - int(offsets[0])
     threads = min(threads or machine.cores(), MOST_THREADS)
-    return _cut_into(offsets, min(threads, total // (LEAST if least is None else least), n))
+    return cut_into(offsets, min(threads, total // (LEAST if least is None else least), n))
 
 
-def _cut_into(offsets: np.ndarray, n_slices: int) -> Cuts:
+def cut_into(offsets: np.ndarray, n_slices: int) -> Cuts:
+    """So many slices of about the same share of ``offsets``, which may be anything that adds up; fewer if few fit."""
     n, total = len(offsets) - 1, int(offsets[-1]) - int(offsets[0])
     if n_slices < 2:
         return [(0, n)]
@@ -70,7 +71,7 @@ def _cut_into(offsets: np.ndarray, n_slices: int) -> Cuts:
 def short(offsets: np.ndarray) -> Cuts:
     """Slices for all threads, and so short that Python, which has its turn between two of them, answers Ctrl-C."""
     n_slices = min((int(offsets[-1]) - int(offsets[0])) // SHORT, len(offsets) - 1)
-    return _cut_into(offsets, n_slices) if n_slices > machine.cores() else cut(offsets)
+    return cut_into(offsets, n_slices) if n_slices > machine.cores() else cut(offsets)
 
 
 def even(n: int, threads: int | None = None, least: int | None = None) -> Cuts:

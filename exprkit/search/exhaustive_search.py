@@ -23,6 +23,7 @@ What is found depends neither on the chunks nor on the threads.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from dataclasses import dataclass
 from hashlib import sha256
@@ -30,13 +31,14 @@ from typing import Any
 
 import numpy as np
 
+from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, brief, one_of, whole_number
 from exprkit.evaluate import inputs, tables
 from exprkit.expressions.arguments import Operators
 from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import description_length, front, function_length
 from exprkit.fitting.fit import FitProblem, FitResult, fit
-from exprkit.fitting.likelihood import LIKELIHOODS
+from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal
 from exprkit.runtime import machine
 from exprkit.search.best_fits import BestFits, best_fits, start_sizes
 from exprkit.search.distinct import Enumeration
@@ -45,6 +47,7 @@ from exprkit.search.links import Link, read_link
 from exprkit.search.progress import Progress, SearchStopped
 from exprkit.search.search_file import SearchFile, SearchState
 from exprkit.search.search_result import SearchResult
+from exprkit.search.shared_fits import SharedFits
 from exprkit.text.tokens import VARIABLE
 
 CHUNK = 1 << 13  # functions that are fitted at a time
@@ -77,6 +80,8 @@ def exhaustive_search(
     max_memory: float | None = None,
     file: Any = None,
     progress: bool = True,
+    devices: Any = None,
+    client: Any = None,
 ) -> SearchResult:
     """Fit every function of at most ``max_nodes`` nodes to ``y``, and rank them by description length.
 
@@ -118,6 +123,8 @@ def exhaustive_search(
         Where the state of the search is kept, about every 10 s and at its end; one that is there is gone on with.
     progress : bool
         Show a bar with the rate and the best so far.
+    devices, client
+        As for ``ek.fit``: functions are fitted on several devices, ``chunk`` on each; what is found stays the same.
 
     Returns
     -------
@@ -142,7 +149,9 @@ def exhaustive_search(
     basis = grammar(max_nodes, operators, data.X.shape[1], n_params)
     settings = {"method": "lm", "loss": loss, "max_iter": MAX_ITER, "backend": backend, "precision": precision,
                 "dtype": dtype, "threads": threads}  # fmt: skip
-    search = _Search(data, basis, read_link(link), settings, int(restarts), int(keep), int(seed), int(chunk))
+    workers = workers_of(devices, client)
+    shared = SharedFits(workers, data.X, data.y, data.weights, settings) if workers else None
+    search = _Search(data, basis, read_link(link), settings, int(restarts), int(keep), int(seed), int(chunk), shared)
     search.fit(_first_expressions(data))  # complains about data and settings before anything begins
     shown = Progress(bool(progress), begin, timeout, _most_bytes(max_memory))
     kept = SearchFile(file, search.digest())
@@ -209,10 +218,11 @@ class _Search:
 
     def __init__(
         self, data: _SearchData, basis: Grammar, link: Link, settings: dict[str, Any], restarts: int, keep: int,
-        seed: int, chunk: int,
+        seed: int, chunk: int, shared: SharedFits | None,
     ) -> None:  # fmt: skip
         self._data, self._basis, self._link, self._settings = data, basis, link, settings
-        self._restarts, self._n_kept, self._seed, self._chunk = restarts, keep, seed, chunk
+        self._restarts, self._n_kept, self._seed, self._shared = restarts, keep, seed, shared
+        self._chunk = chunk * shared.places() if shared else chunk
         self._problem = FitProblem(data.X, data.y, weights=data.weights, **settings)
         self._found = Enumeration(basis, settings["threads"])
         self._sizes = start_sizes(data.X, data.y, [row.name for row in basis.operators])
@@ -262,7 +272,7 @@ class _Search:
         forms = self._found.forms(functions)
         pop = self._population(forms)
         linked = self._link.over(pop)
-        fitted = best_fits(self._problem, linked, functions, self._restarts, self._seed, self._sizes, shown.check)
+        fitted = self._best_fits(linked, functions, shown)
         state, n = self.state, len(self.state.functions)
         wide = np.full((len(functions), state.params.shape[1]), np.nan)
         wide[:, : fitted.params.shape[1]] = fitted.params
@@ -273,6 +283,12 @@ class _Search:
             loss=np.concatenate([state.loss, fitted.loss]), times=np.concatenate([state.times, fitted.times]),
             params=np.concatenate([state.params, wide]), evaluations=state.evaluations + fitted.evaluations,
         )  # fmt: skip
+
+    def _best_fits(self, pop: Population, functions: np.ndarray, shown: Progress) -> BestFits:
+        some = self._restarts, self._seed, self._sizes, shown.check
+        if self._shared:
+            return self._shared.best_fits(pop, functions, *some)._replace(goal=self._goal)
+        return best_fits(self._problem, pop, functions, *some)
 
     def _described(self, pop: Population, linked: Population, fitted: BestFits, place: int) -> SearchState:
         """The state with those of a chunk that are among the best."""
@@ -309,7 +325,7 @@ class _Search:
         linked = self._link.over(pop)
         params = state.params[places][:, : pop.max_params]
         fitted = BestFits(params, state.loss[places], state.times[places], np.zeros(params.shape, bool),
-                          self._goal(), 0)  # fmt: skip
+                          self._goal, 0)  # fmt: skip
         every = _as_result(linked, fitted, np.arange(len(places)))
         length = description_length(every)
         written, parameters = length.params.copy(), length.parameters.copy()
@@ -356,7 +372,8 @@ class _Search:
             rows.append((size, self._basis.count(size), found.n_of_size[size], int(np.sum(part_of[new] == new))))
         return np.array(rows, np.int64).reshape(len(rows), 4)
 
-    def _goal(self) -> Any:
+    @functools.cached_property
+    def _goal(self) -> FitGoal:
         return self.fit(_first_expressions(self._data)).goal
 
     def _front(self) -> np.ndarray:

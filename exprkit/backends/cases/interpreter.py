@@ -26,7 +26,7 @@ strategy               what it makes of a variant
 fewer vectors          the next smaller number of points per thread, columns in shared memory
 columns global         columns in global memory, with the most vectors again
 fewer vectors again    the next smaller number of points per thread, columns in global memory
-another block          the next smaller block (where columns are global the next larger one)
+another block          the next smaller block
 smallest blocks        one or two warps: what is left where nothing else fits
 =====================  ====================================================================================
 """
@@ -103,8 +103,8 @@ def layouts(fixed: VariantSet) -> tuple[Layout, ...]:
     """The layouts in the order in which the strategies reach them."""
     most = 8 if fixed.fast and fixed.itemsize == 4 else MOST_VECTORS
     vectors = [v for v in VECTORS[::-1] if v <= most] if fixed.vectors is None else [fixed.vectors]
-    blocks = BLOCKS if fixed.block is None else (fixed.block,)
-    shared = [Layout(v, True, blocks[::-1]) for v in vectors]
+    blocks = BLOCKS[::-1] if fixed.block is None else (fixed.block,)  # of as good ones, in large ones fewer are late
+    shared = [Layout(v, True, blocks) for v in vectors]
     rest = [Layout(v, False, blocks) for v in vectors if v <= MOST_VECTORS or fixed.vectors is not None]
     last = [Layout(1, False, LAST_BLOCKS, True)] if fixed.block is None and fixed.vectors is None else []
     return (*shared, *rest, *last)

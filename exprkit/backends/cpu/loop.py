@@ -445,20 +445,22 @@ def _write_jacobian(programs, job, scratch, row, of_tiles):
 
 @inline
 def _sum(programs, job, scratch, row, of_tiles):
-    """A row's loss, J'v and the upper half of J'QJ over a range of tiles, spread to the widest row's."""
+    """A row's loss, J'v and the upper half of J'QJ over a range of tiles, spread to the widest row's.
+
+    SPAN after SPAN, so that the bits are the same for any ranges, which are made of whole spans.
+    """
     expr, width = row % len(programs.n_params), job.params.shape[1]
-    n_params, sums = programs.n_params[expr], job.sums
-    sums[of_tiles, row, 0] = equations(
-        programs, job, scratch, expr, job.ranges[of_tiles], job.ranges[of_tiles + 1], np.inf
-    )
-    for j in range(n_params):
-        sums[of_tiles, row, 1 + j] = scratch.sums[j]
-    if job.pairs:
-        at = n_params
+    n_params, sums, end = programs.n_params[expr], job.sums, job.ranges[of_tiles + 1]
+    for first in range(job.ranges[of_tiles], end, SPAN):
+        sums[of_tiles, row, 0] += equations(programs, job, scratch, expr, first, min(first + SPAN, end), np.inf)
         for j in range(n_params):
-            for m in range(j, n_params):
-                sums[of_tiles, row, 1 + width + j * width - j * (j - 1) // 2 + m - j] = scratch.sums[at]
-                at += 1
+            sums[of_tiles, row, 1 + j] += scratch.sums[j]
+        if job.pairs:
+            at = n_params
+            for j in range(n_params):
+                for m in range(j, n_params):
+                    sums[of_tiles, row, 1 + width + j * width - j * (j - 1) // 2 + m - j] += scratch.sums[at]
+                    at += 1
 
 
 @inline

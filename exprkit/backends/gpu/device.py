@@ -259,6 +259,13 @@ def _device(index: int) -> CudaDevice:
     return CudaDevice(index)
 
 
+def names() -> list[str]:
+    """What the devices of this process are called, by number."""
+    from cupy.cuda import runtime
+
+    return [runtime.getDeviceProperties(k)["name"].decode() for k in range(runtime.getDeviceCount())]
+
+
 def current() -> CudaDevice:
     """CuPy's current device."""
     import cupy

@@ -32,7 +32,9 @@ def unavailable() -> str | None:
 def describe() -> str:
     """What they run on."""
     device = gpu.current()
-    return f"{device.name} ({device.architecture}, {device.multiprocessors} multiprocessors)"
+    own = f"{device.name} ({device.architecture}, {device.multiprocessors} multiprocessors)"
+    names = gpu.names()
+    return own if len(names) == 1 else f"{own}; devices: {', '.join(f'{k} {name}' for k, name in enumerate(names))}"
 
 
 def backend(engine: type[DeviceEngine], options: tuple[str, ...], device_populations: bool = False) -> contract.Backend:

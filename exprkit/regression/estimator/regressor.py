@@ -15,12 +15,14 @@ In: X and y.  Out: formulas, the shortest to the most accurate, and predictions 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, ParseError, brief, brought_by, did_you_mean, number_of, whole_number
+from exprkit.distributed.workers import Workers, workers_of
+from exprkit.errors import ArgumentError, ParseError, brief, brought_by, did_you_mean, listed, number_of, whole_number
 from exprkit.expressions import arguments
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
@@ -29,10 +31,12 @@ from exprkit.operators import ops
 from exprkit.regression.budget import Budget
 from exprkit.regression.confirm import values_of
 from exprkit.regression.discovery import Discovery, SearchSettings, default_operators
-from exprkit.regression.estimator import equations, model_file, progress
+from exprkit.regression.estimator import equations, islands, model_file, progress
 from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.front import Front
 from exprkit.regression.polish import expression_of, tree_of
+from exprkit.regression.rules import constraints, units
+from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sample import Sample
 from exprkit.text.names import QUOTE, Names
 
@@ -66,6 +70,13 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         Most tokens of a formula.
     binary_operators, unary_operators : list of str, optional
         Names or symbols as in ``exprkit.ops``; by default those of ``ops.SETS["search"]``.
+    constraints : dict, optional
+        By operator the most tokens of each operand, -1 for any, as ``{"^": (-1, 1)}``; or a dictionary of ``sizes``,
+        ``numbers`` (low, high) that the last operand is between, and ``variables`` that alone may stand inside.
+    nested_constraints : dict, optional
+        By operator how many of others may stand inside of each other in it, as ``{"sin": {"sin": 0, "exp": 1}}``.
+    dimensionless_constants_only : bool
+        With units: whether the numbers of a formula have none; if not, they have those that make it right.
     elementwise_loss : {"squares", "mae", "huber"}
         What the mean over the rows is taken of.
     model_selection : {"best", "mdl", "score", "accuracy"}
@@ -111,6 +122,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         n_evals, seconds, and complexity, loss and equation of the front) and ends the search by returning True.
     verbosity : int
         1: say at the end how the search ended.
+    devices, client
+        As for ``ek.fit``: the generations run on islands, a worker each (``estimator.islands``).
 
     Attributes
     ----------
@@ -139,6 +152,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         maxsize: int = 30,
         binary_operators: Sequence[str] | None = None,
         unary_operators: Sequence[str] | None = None,
+        constraints: Mapping[str, Any] | None = None,
+        nested_constraints: Mapping[str, Mapping[str, int]] | None = None,
+        dimensionless_constants_only: bool = True,
         elementwise_loss: str = "squares",
         model_selection: str = "best",
         parsimony: float = 0.0,
@@ -157,12 +173,17 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         backend: str = "cpu",
         progress: Any = None,
         verbosity: int = 0,
+        devices: Any = None,
+        client: Any = None,
     ) -> None:
         self.niterations = niterations
         self.population_size = population_size
         self.maxsize = maxsize
         self.binary_operators = binary_operators
         self.unary_operators = unary_operators
+        self.constraints = constraints
+        self.nested_constraints = nested_constraints
+        self.dimensionless_constants_only = dimensionless_constants_only
         self.elementwise_loss = elementwise_loss
         self.model_selection = model_selection
         self.parsimony = parsimony
@@ -181,8 +202,12 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self.backend = backend
         self.progress = progress
         self.verbosity = verbosity
+        self.devices = devices
+        self.client = client
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SymbolicRegressor:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, X_units: Sequence[Any] | None = None, y_units: Any = None
+    ) -> SymbolicRegressor:
         """Search for formulas of y.
 
         Parameters
@@ -193,6 +218,11 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         y : array, (n_rows,)
         sample_weight : array, (n_rows,), optional
             A weight >= 0 for every row; one of weight 2 counts as two rows.
+        X_units : list of str or of exponents, optional
+            The unit of each column, as "kg*m/s^2" or as exponents of base units: formulas that break units are never
+            made.
+        y_units : str or exponents, optional
+            Without it formulas have to be right in themselves alone.
 
         Raises
         ------
@@ -204,6 +234,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             For data that scikit-learn's estimators refuse.
         """
         settings_of = self._checked()
+        workers = workers_of(self.devices, self.client)
         previous = self._front.entries() if self.warm_start and self.__sklearn_is_fitted__() else []
         n_before = self.n_features_in_ if previous else None
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
@@ -218,9 +249,10 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self._names = _names(self)
         kept = Checkpoint(self.checkpoint)
         seed = kept.seed if kept.seed is not None and self.random_state is None else _seed(self.random_state)
-        search = self._searched(sample, settings_of(self._guessed(), seed), kept, [e.expression for e in previous])
+        settings = replace(settings_of(self._guessed(), seed), rules=self._rules(X_units, y_units))
+        search = self._searched(sample, settings, kept, [entry.expression for entry in previous], workers)
         if not search.front.entries():
-            search.offer([parse([repr(float(sample.w @ sample.y / sample.total))])[0]])
+            search.offer(parse([repr(float(sample.w @ sample.y / sample.total)), "0"]))
         self._front, self.n_evals_, self.seconds_ = search.front, search.budget.n_evals, search.budget.seconds
         found = values_of([entry.expression for entry in search.front.entries()], sample.X)
         self._exact = sample.is_exact(found).tolist()
@@ -231,19 +263,23 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def _searched(
-        self, sample: Sample, settings: SearchSettings, kept: Checkpoint, previous: Sequence[Expression]
-    ) -> Discovery:
+        self, sample: Sample, settings: SearchSettings, kept: Checkpoint, previous: Sequence[Expression],
+        workers: Workers | None,
+    ) -> Discovery:  # fmt: skip
         """The search when it has ended, or was made to."""
         with progress.Showing(self.progress, settings.niterations, self._names) as shown:
             budget = Budget(self.timeout_in_seconds, self.max_evals, shown.alive)
             front = Front(settings.maxsize, sample.floor)
-            search = Discovery(sample, settings, budget, front, shown.update, kept.keep)
+            here = replace(settings, niterations=0) if workers else settings
+            search = Discovery(sample, here, budget, front, shown.update, kept.keep)
             shown.watch(search)
             kept.begin(search)
             self.interrupted_ = False
             try:
                 search.offer(previous)
                 self.stopped_ = search.run()
+                if workers and self.stopped_.startswith("0 iterations"):  # nothing else has ended it
+                    self.stopped_ = islands.evolve(search, settings, workers, shown.update)
             except KeyboardInterrupt:
                 self.interrupted_, self.stopped_ = True, "it was interrupted"
         return search
@@ -427,6 +463,21 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                 elif given is not None:
                     raise ArgumentError(f"{name}: {row.name!r} takes {number_of(row.arity, 'operand')}")
         return tuple(chosen)
+
+    def _rules(self, X_units: Sequence[Any] | None, y_units: Any) -> FormulaRules | None:
+        """What a formula may be, if anything is said of it."""
+        limits = constraints.limits(self.constraints, self.nested_constraints, self._words())
+        if X_units is None:
+            if y_units is not None:
+                raise ArgumentError("y_units needs X_units: the unit of every column of X")
+            return FormulaRules(self.n_features_in_, limits=limits) if limits else None
+        given = listed(X_units)
+        if given is None or len(given) != self.n_features_in_:
+            raise ArgumentError(f"X_units must be a list of {number_of(self.n_features_in_, 'unit')}, one for a column")
+        names = [*self._words(), "y"]
+        found = units.all_exponents([*given, given[0] if y_units is None else y_units], names)
+        free = not self.dimensionless_constants_only
+        return FormulaRules(self.n_features_in_, found[:-1], None if y_units is None else found[-1], free, limits)
 
     def _guessed(self) -> tuple[Expression, ...]:
         if self.guesses is None:

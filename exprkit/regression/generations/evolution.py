@@ -39,12 +39,14 @@ from exprkit.operators import ops
 from exprkit.regression.generations import survival, variation
 from exprkit.regression.generations.survival import AROUND, Bests, FitOutcome, Places
 from exprkit.regression.generations.variation import Draws, TreeRows
+from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sample import Sample
 from exprkit.runtime.hashes import mixed
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 MOST_ISLANDS, LEAST_OF_AN_ISLAND = 8, 500
 ROUGH = {"float64": 22, "float32": 34}  # bits of a loss, of 52 behind the point, by which equal trees may differ
+REPEATED = 12  # times a child is made anew that rules do not allow
 FAR = 1e9  # numbers of the data that float32 is not left alone with: their squares, too, are to be normal numbers
 
 
@@ -70,17 +72,21 @@ class Evolution:
         By default one for each LEAST_OF_AN_ISLAND trees.
     dtype : {"float64", "float32"}, optional
         By default float32 on a GPU, where data allow it, and float64 elsewhere.
+    rules : FormulaRules, optional
+        What trees may be; they are looked at on the host, where children are bred and fitted then.
     """
 
     def __init__(
         self, sample: Sample, operators: list[ops.Operator], blocks: Population, *, population_size: int, width: int,
         seed: int, crossover: float = 0.4, tournament: int = 10, steps: int = 8, loss: str = "squares",
         backend: str = "cpu", threads: int | None = None, islands: int | None = None, dtype: str | None = None,
+        rules: FormulaRules | None = None,
     ) -> None:  # fmt: skip
+        self._rules = rules
         self._n, self._width, self._seed = population_size, min(max(width - AROUND, 1), survival.MOST_SIZE), seed
         islands = islands or min(MOST_ISLANDS, max(1, population_size // LEAST_OF_AN_ISLAND))
         self._scale = float(np.sqrt(sample.w @ sample.y**2 / sample.total)) or 1.0
-        backend = backend_of_fits(backend)
+        backend = backend_of_fits(backend if rules is None else "cpu")
         on_device = load(backend).takes_device_populations
         self._side: Any = DeviceLoops(gpu.current()) if on_device else HostLoops(threads)
         self._dtype = dtype or ("float32" if on_device and _is_moderate(sample) else "float64")
@@ -132,9 +138,24 @@ class Evolution:
         return self._seen(shown, len(new.length))
 
     def _bred(self) -> TreeRows:
-        seed = mixed(np.uint64((self._seed * 0x9E3779B97F4A7C15 + self.number) % (1 << 64)))
+        made = self._children(0)
+        if self._rules is None:
+            return made
+        fits = self._rules.allow(variation.population_of(made))
+        for again in range(1, REPEATED):
+            if fits.all():
+                break
+            other = self._children(again)
+            taken = ~fits & self._rules.allow(variation.population_of(other))
+            for part, new in zip(made, other, strict=True):
+                part[taken] = new[taken]
+            fits |= taken
+        return TreeRows(*(np.ascontiguousarray(part[fits]) for part in made)) if fits.any() else self._blocks
+
+    def _children(self, again: int) -> TreeRows:
+        number = self._seed * 0x9E3779B97F4A7C15 + self.number + again * 0xD1342543DE82EF95
         made = variation.tree_rows(self._side.xp, self._n, self._width)
-        draws = Draws(self._state, np.uint64(seed))
+        draws = Draws(self._state, np.uint64(mixed(np.uint64(number % (1 << 64)))))
         self._side.run(variation.breed, self._n, *self._now, self._blocks, self._how, draws, made)
         return made
 

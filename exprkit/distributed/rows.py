@@ -1,0 +1,256 @@
+"""Rows over devices: data in pieces, of which every worker adds up its own, one reduction for each step of the fits.
+
+In: a ``RowSource`` of rows and a population.  Out: fits, and sums over all rows.
+
+    >>> import numpy as np, tempfile, exprkit as ek
+    >>> path = f"{tempfile.mkdtemp()}/X.npy"
+    >>> np.save(path, np.linspace(0, 1, 1000)[:, None])
+    >>> X = np.load(path, mmap_mode="r")
+    >>> np.save(path.replace("X", "y"), 3 * X[:, 0] - 1)
+    >>> ek.fit("p1 * x1 + p2", path, path.replace("X", "y"), devices=2).params.round(3)
+    array([[ 3., -1.]])
+
+A piece has ``PIECE`` rows, whoever reads it; pieces that follow each other make a group, whose sums are added piece
+after piece where they are made, and the groups' sums are added here in their order.  Pieces and groups depend on the
+data alone, so the bits are the same for any number of workers.  For P parameters an expression's sums of a group are
+8 (P^2 + P + 1) bytes, its new parameters 8 P: all that travels in a step.  A worker keeps the pieces that it has read
+as long as its memory has room for as many again, and reads the rest once more.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.backends import known, load
+from exprkit.backends.contract import Engine
+from exprkit.backends.objective import Fitted, Options
+from exprkit.distributed.collect import Cut, collect
+from exprkit.distributed.engine import KeptArrays, new_name
+from exprkit.distributed.files import RowSource
+from exprkit.distributed.steps import Steps
+from exprkit.distributed.tasks import EngineSetting, TokenSlice, TooLarge, on_device
+from exprkit.distributed.workers import Workers
+from exprkit.errors import DataError, number_of
+from exprkit.expressions.population import Population
+from exprkit.runtime import machine
+
+PIECE = 1 << 22  # rows
+GROUPS = 64  # at the most
+FEWER = 0.5  # share of the expressions whose fits go on, at which those are made a population of their own
+
+
+class Totals(NamedTuple):
+    """Of all rows: weights, and what a mean and a spread are made of."""
+
+    w: float
+    wy: float
+    wyy: float
+
+
+class RowEngine:
+    """Sums over the rows of a source, by workers.
+
+    Parameters
+    ----------
+    source : RowSource
+    workers : Workers
+    backend, precision, dtype, threads, options
+        Of the engines that evaluate the pieces.
+    piece : int, optional
+        Rows of a piece.
+    """
+
+    def __init__(
+        self, source: RowSource, workers: Workers, *, backend: str, precision: Any, dtype: np.dtype,
+        threads: int | None = None, piece: int | None = None, **options: Any,
+    ) -> None:  # fmt: skip
+        self.source, self.workers, self.dtype = source, workers, np.dtype(dtype)
+        self.n_pieces = max(1, -(-source.n_rows // (piece or PIECE)))
+        self.piece, self.n_groups = piece or PIECE, min(self.n_pieces, GROUPS)
+        on_gpu = known(backend).empty is not None
+        self._setting = EngineSetting(
+            new_name(), backend, precision, self.dtype.name, threads or workers.cores(on_gpu),
+            tuple(sorted(options.items())), workers.devices,
+        )  # fmt: skip
+        self._source = KeptArrays(workers, "source").take(source)
+        self._on_gpu = on_gpu
+
+    def decisions(self) -> list[str]:
+        """Who works, and how the rows are cut."""
+        places = len(self.workers.places(self._on_gpu))
+        return [
+            f"{self.workers}",
+            f"{number_of(self.source.n_rows, 'row')} in {number_of(self.n_pieces, 'piece')} of up to {self.piece:,}, "
+            f"which {number_of(self.n_groups, 'group')} add up in order, whatever the number of workers ({places})",
+            "a step of the fits is one reduction: 8 (P^2 + P + 1) bytes an expression and group for P parameters",
+        ]
+
+    def totals(self, columns: list[int]) -> Totals:
+        """Weights and y, looked through; the columns too.
+
+        Raises
+        ------
+        DataError
+            If y, a weight or one of the columns is missing or infinite at a row.
+        """
+        found = self._groups("totals", None, columns)
+        for one in found:
+            for what, n in one[1].items():
+                if n:
+                    raise DataError(f"{what} lacks {n:,} of {number_of(self.source.n_rows, 'value')}, or they are "
+                                    "infinite: leave those rows out")  # fmt: skip
+        return Totals(*(sum(one[0][k] for one in found) for k in range(3)))
+
+    def normal_equations(self, pop: KeptArrays, params: np.ndarray) -> tuple[np.ndarray, ...]:
+        """J'WJ, J'Wr and the sum of w r^2 with r = f - y, of all rows; of one parameter set."""
+        return _added(self._groups("normal_equations", pop, params))
+
+    def fit(
+        self, pop: Population, start: np.ndarray, options: Options, done: Callable[[int], Any] = lambda n: None
+    ) -> tuple[Fitted, np.ndarray]:
+        """Every expression's fit by squares, and the matrices J'WJ where they ended."""
+        steps, width = Steps(pop, start, options), pop.max_params
+        running = steps.running
+        some, tokens = running, self._tokens(pop, running)
+        while len(running):
+            if len(running) <= FEWER * len(some):
+                some, tokens = running, self._tokens(pop, running)
+            own = int(pop.n_params[some].max(initial=0))
+            params = np.ascontiguousarray(steps.trial[some, :own])
+            jtj, jtr, sse = self.normal_equations(tokens, params)
+            places = np.searchsorted(some, running)
+            steps.take(running, _wide(jtj, width)[places], _wide(jtr, width)[places], sse[places])
+            done(len(running) - len(steps.running))
+            running = steps.running
+        fitted = steps.fitted()
+        everything = self._tokens(pop, np.arange(len(pop)))
+        jtj, _, _ = self.normal_equations(everything, np.nan_to_num(fitted.params))
+        return fitted, jtj
+
+    def _tokens(self, pop: Population, which: np.ndarray) -> KeptArrays:
+        some = pop if len(which) == len(pop) else pop[which]
+        some.shares = pop.shares
+        return KeptArrays(self.workers, "tokens").take(TokenSlice.of(some, 0, len(some)))
+
+    def _groups(self, task: str, tokens: KeptArrays | None, argument: Any) -> list[Any]:
+        """What the groups of pieces give, in order."""
+        edges = [self.n_pieces * k // self.n_groups for k in range(self.n_groups + 1)]
+        groups = [(a, b) for a, b in itertools.pairwise(edges) if a < b]
+        name, number, places = f"{task}-{new_name()}", itertools.count(), self.workers.places(self._on_gpu)
+        first, population = {cut: k for k, cut in enumerate(groups)}, new_name() if tokens is None else tokens.name
+
+        def submit(cut: Cut, others: list[str] | None = None) -> Any:
+            own = None if tokens is None else tokens.for_task(others)
+            # the same pieces to the same workers, who have read them
+            where = others or ([places[first[cut] * len(places) // len(groups)]] if cut in first else None)
+            return self.workers.client.submit(
+                _TASKS[task], self._setting, self._source.for_task(others), self.piece, cut, population, own, argument,
+                key=f"{name}-{next(number)}", pure=False, workers=where,
+                allow_other_workers=others is None and where is not None,
+            )  # fmt: skip
+
+        found = collect(self.workers, groups, submit)
+        return [one for _, one in found]
+
+
+def _wide(array: np.ndarray, width: int) -> np.ndarray:
+    """Numbers by parameter, with zeros for those that none of these expressions has."""
+    return np.pad(array, [(0, 0)] + [(0, width - n) for n in array.shape[1:]])
+
+
+def _added(parts: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
+    """The sums of some parts, one after the other."""
+    total = [array.copy() for array in parts[0]]
+    for part in parts[1:]:
+        for whole, array in zip(total, part, strict=True):
+            whole += array
+    return tuple(total)
+
+
+# ── on a worker ──
+
+
+class _Piece(NamedTuple):
+    """Rows that a worker has read, and the engine of the population that used them last."""
+
+    X: np.ndarray
+    y: np.ndarray
+    w: np.ndarray | None
+    engine: Engine
+    population: str
+
+
+_read: dict[str, OrderedDict[tuple[str, int], _Piece]] = defaultdict(OrderedDict)  # by worker, then data and piece
+
+
+def _normal_equations(
+    setting: EngineSetting, source: RowSource, piece: int, group: Cut, name: str, tokens: TokenSlice, params: np.ndarray
+) -> Any:  # fmt: skip
+    """The sums of the pieces of a group, one after the other."""
+    with on_device(setting.devices, load(setting.backend).empty is not None) as worker:
+        try:
+            own, pop = np.asarray(params, setting.dtype)[None], tokens.population()
+            total: tuple[np.ndarray, ...] | None = None
+            for k in range(*group):
+                one = _ready(worker, setting, source, (k * piece, min((k + 1) * piece, source.n_rows)), name, pop)
+                engine: Any = one.engine
+                sums = tuple(array[0] for array in engine.normal_equations(own, one.y, one.w))
+                total = sums if total is None else _added([total, sums])
+            return total
+        except MemoryError as error:
+            _read[worker].clear()
+            return TooLarge(str(error) or "MemoryError")
+
+
+def _ready(
+    worker: str, setting: EngineSetting, source: RowSource, rows: Cut, name: str, pop: Population
+) -> _Piece:  # fmt: skip
+    """A piece with the engine of this population; read, unless it has been kept."""
+    kept, key = _read[worker], (setting.data, rows[0])
+    piece = kept.pop(key, None)
+    if piece is None:
+        X, y, w = source.read(*rows)
+        X, y = np.ascontiguousarray(X, setting.dtype), np.ascontiguousarray(y, setting.dtype)
+        w = None if w is None else np.ascontiguousarray(w, setting.dtype)
+        piece = _Piece(X, y, w, setting.engine(pop, X), name)
+    elif piece.population != name:
+        engine = piece.engine if piece.engine.update(pop) else setting.engine(pop, piece.X)
+        piece = piece._replace(engine=engine, population=name)
+    kept[key] = piece
+    _let_go(kept)
+    return piece
+
+
+def _let_go(kept: OrderedDict[tuple[str, int], _Piece]) -> None:
+    """Forget the pieces used least of late, where all together take more than what is free besides."""
+    free = machine.available_memory()
+    held = sum(2 * one.X.nbytes + one.y.nbytes for one in kept.values())
+    while free is not None and len(kept) > 1 and held > free:
+        _, one = kept.popitem(last=False)
+        held -= 2 * one.X.nbytes + one.y.nbytes
+
+
+def _totals(
+    setting: EngineSetting, source: RowSource, piece: int, group: Cut, name: str, tokens: None, columns: list[int]
+) -> tuple[np.ndarray, dict[str, int]]:  # fmt: skip
+    """Sums of w, w y and w y^2 of the pieces of a group, and how many numbers are missing in what."""
+    sums, missing = np.zeros(3), dict.fromkeys(["y", "weights", *(f"column {i + 1} of X" for i in columns)], 0)
+    for k in range(*group):
+        X, y, w = source.read(k * piece, min((k + 1) * piece, source.n_rows))
+        y = np.asarray(y, np.float64)
+        w = np.ones(len(y)) if w is None else np.asarray(w, np.float64)
+        missing["y"] += int(np.sum(~np.isfinite(y)))
+        missing["weights"] += int(np.sum(~(np.isfinite(w) & (w >= 0))))
+        for i in columns:
+            with np.errstate(over="ignore"):
+                missing[f"column {i + 1} of X"] += int(np.sum(~np.isfinite(X[:, i].astype(setting.dtype))))
+        sums += [w.sum(), (w * y).sum(), (w * y * y).sum()]
+    return sums, missing
+
+
+_TASKS: dict[str, Callable[..., Any]] = {"normal_equations": _normal_equations, "totals": _totals}

@@ -1,0 +1,102 @@
+"""Levenberg and Marquardt's method for many expressions at a time, a step of all of them after the other.
+
+In: normal equations of all, from wherever they were added up.  Out: what is evaluated next, and why fits ended.  The
+decisions are those of every other fit (``backends.decisions``), by the CPU backend's own compiled functions.
+
+    >>> import numpy as np, exprkit as ek
+    >>> from exprkit.backends.objective import Options
+    >>> from exprkit.distributed.steps import Steps
+    >>> x, y = np.arange(4.0), 2 * np.arange(4.0) + 1
+    >>> steps = Steps(ek.parse(["p1 * x1 + p2"]), np.ones((1, 2)), Options())
+    >>> while len(steps.running):
+    ...     J, r = np.column_stack([x, np.ones(4)]), steps.trial[0, 0] * x + steps.trial[0, 1] - y
+    ...     steps.take(steps.running, (J.T @ J)[None], (J.T @ r)[None], np.array([r @ r]))
+    >>> steps.fitted().params.round(6)
+    array([[2., 1.]])
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import numpy as np
+
+from exprkit.backends import objective
+from exprkit.backends.cpu.levenberg_marquardt import PROGRESS, FitTerms, State, advance
+from exprkit.backends.decisions import FIRST_DAMPING, FREE, RUNNING
+from exprkit.backends.objective import Fitted, Options
+from exprkit.expressions.population import Population
+from exprkit.programs.linearity import dependence
+from exprkit.runtime.jit import compiled
+
+
+class Steps:
+    """Where the fits of a population stand.
+
+    Attributes
+    ----------
+    trial : float64 array, (n_exprs, max_params)
+        What is evaluated next.
+    """
+
+    def __init__(self, pop: Population, starts: np.ndarray, options: Options) -> None:
+        n, width = starts.shape
+        self._pop, self._options = pop, options
+        linear, differentiable = dependence(pop)
+        self._known = pop.n_params, linear if options.linear else np.zeros_like(linear), differentiable
+        self._bounds = [np.full((n, width), end) if side is None else np.ascontiguousarray(side)
+                        for side, end in ((options.lower, -np.inf), (options.upper, np.inf))]  # fmt: skip
+        p, trial, jtr, scale, share, d, way = (np.zeros((n, width)) for _ in range(7))
+        jtj, A, active = np.zeros((n, width, width)), np.zeros((n, width, width)), np.zeros((n, width), np.int64)
+        self._state = State(np.zeros(n, PROGRESS), p, trial, jtr, jtj, scale, share, d, way, active, A)
+        self._state.progress["loss"], self._state.progress["damping"] = np.inf, FIRST_DAMPING
+        self.trial = self._state.trial
+        self.trial[...] = np.clip(np.where(np.isnan(starts), 0.0, starts), *self._bounds)
+        bits = (linear[:, None] >> np.arange(width, dtype=np.uint64)) & np.uint64(1)
+        self._state.share[...] = np.where(bits.astype(bool) & options.linear, FREE, 1.0)
+        self._status = np.where(pop.valid, RUNNING, objective.INVALID).astype(np.int64)
+
+    @property
+    def running(self) -> np.ndarray:
+        """The numbers of the expressions whose fit goes on."""
+        return np.flatnonzero(self._status == RUNNING)
+
+    def take(self, which: np.ndarray, jtj: np.ndarray, jtr: np.ndarray, loss: np.ndarray) -> None:
+        """Normal equations at the trials of some expressions, their r being f - y: one step of each."""
+        options = self._options
+        limits = int(options.max_iter), float(options.tol), float(options.gtol)
+        _take(which, jtj, jtr, loss, *self._known, *self._bounds, limits, self._state, self._status)
+
+    def fitted(self) -> Fitted:
+        """How all fits ended."""
+        now = self._state.progress
+        params = self._state.p.copy()
+        params[np.arange(params.shape[1]) >= self._pop.n_params[:, None]] = np.nan
+        bad = self._status == objective.INVALID
+        params[bad] = np.nan
+        lost = bad | (self._status == objective.NOT_FINITE)
+        loss = np.where(lost, np.nan, now["loss"])
+        iterations = now["iterations"].astype(np.int32)
+        return Fitted(params, loss, iterations, self._status.astype(np.uint8), int(now["evaluations"].sum()))
+
+
+@compiled
+def _take(which, jtj, jtr, loss, n_params, linear, differentiable, lower, upper, limits, all_states, status):
+    max_iter, tol, gtol = limits
+    width = jtr.shape[1]
+    sums = np.empty(width + width * (width + 1) // 2)
+    for k in range(len(which)):
+        i = which[k]
+        n = n_params[i] + 0
+        terms = FitTerms(n, lower[i], upper[i], linear[i], differentiable[i], max_iter, tol, gtol)
+        state = State(
+            all_states.progress[i : i + 1], all_states.p[i], all_states.trial[i], all_states.jtr[i], all_states.jtj[i],
+            all_states.scale[i], all_states.share[i], all_states.d[i], all_states.way[i], all_states.active[i],
+            all_states.A[i],
+        )  # fmt: skip
+        place = n
+        for j in range(n):
+            sums[j] = jtr[k, j]
+            for m in range(j, n):
+                sums[place] = jtj[k, j, m]
+                place += 1
+        status[i] = advance(terms, state, sums, loss[k])

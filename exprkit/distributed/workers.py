@@ -1,0 +1,254 @@
+"""Who works: ``devices=`` and ``client=``, as ``Evaluator`` and the searches take them, made ready.
+
+In: a number, a list or "all"; or a ``dask.distributed.Client`` or the address of a scheduler.  Out: ``Workers``.
+
+    >>> from exprkit.distributed.workers import workers_of
+    >>> print(workers_of(None, None))
+    None
+
+==============  ======================================================================================
+``devices=2``   two GPUs of this host, or where it has none two shares of its cores: dask's workers are
+                threads of this process, a device each, so that nothing is copied and all is ready at once
+``client=``     workers that somebody has started: processes, on as many hosts as there are
+==============  ======================================================================================
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import math
+import os
+import platform
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from exprkit.backends import NAMES, Status, status
+from exprkit.errors import ArgumentError, BackendError, brief, brought_by, number_of, whole_number
+from exprkit.runtime import machine
+
+MOST_DEVICES = 1024
+SECONDS_TO_CONNECT = 10.0
+SECONDS_KNOWN = 1.0  # for which it is taken for known who is there
+COMPARED = ("exprkit", "python", "distributed")  # versions that have to be the same
+
+
+class WorkerFacts(NamedTuple):
+    """What a worker says of itself."""
+
+    versions: dict[str, str]
+    host: str
+    cores: int
+    backends: dict[str, Status]
+
+
+class Workers:
+    """Workers of dask that evaluate and fit.
+
+    Attributes
+    ----------
+    client : dask.distributed.Client
+    devices : tuple of int or None
+        The numbers of this process's devices, a worker each; None for workers of a client.
+    facts : dict of WorkerFacts
+        By the workers' addresses, as they were when this was made.
+    """
+
+    def __init__(self, client: Any, devices: tuple[int, ...] | None = None) -> None:
+        self.client, self.devices = client, devices
+        self._there: dict[str, int] = {}
+        self._asked = -math.inf
+        here = facts()
+        addresses = list(client.scheduler_info(n_workers=-1)["workers"])
+        self.facts = dict.fromkeys(addresses, here) if devices else _asked(client)
+        if not self.facts:
+            raise BackendError(f"the scheduler {client.scheduler.address} has no workers: start some, then try again")
+        for address, other in self.facts.items():
+            _check_versions(here.versions, other.versions, address)
+
+    def places(self, on_device: bool) -> list[str]:
+        """Addresses where slices are worked on at a time: of a GPU's worker once, of a CPU's for each thread."""
+        if self.devices is None and time.monotonic() - self._asked > SECONDS_KNOWN:
+            self._there, self._asked = self.client.nthreads(), time.monotonic()
+        there = self._there or dict.fromkeys(self.facts, 1)
+        return [address for address, n in there.items() for _ in range(1 if on_device else n)]
+
+    def placed(self, k: int, others: list[str] | None = None) -> dict[str, Any]:
+        """Where dask is to run the k-th slice: on one of ``others``; in this process where its engine is, or another
+        thread that has nothing to do; else dask sees to it that it runs where its tokens are.
+        """
+        if others or not self.devices:
+            return {"workers": others}
+        addresses = list(self.facts)
+        return {"workers": addresses[k % len(addresses)], "allow_other_workers": True}
+
+    def cores(self, on_device: bool) -> int:
+        """Threads that the work on a slice may use."""
+        if self.devices is None and not on_device:
+            return 1
+        hosts = [one.host for one in self.facts.values()]
+        return max(1, min(one.cores // hosts.count(one.host) for one in self.facts.values()))
+
+    def best(self, names: tuple[str, ...] = ("cuda", "cpu")) -> str:
+        """The first of the backends that can run on every worker."""
+        able = [name for name in names if all(one.backends[name].available for one in self.facts.values())]
+        if not able:
+            raise BackendError(f"none of {', '.join(names)} can run on all of {number_of(len(self.facts), 'worker')}")
+        return able[0]
+
+    def check(self, name: str) -> None:
+        """An error if a backend cannot run on every worker."""
+        for address, one in self.facts.items():
+            if not one.backends[name].available:
+                where = "here" if self.devices else f"on worker {address}"
+                raise BackendError(f"backend {name!r} can't run {where}: {one.backends[name].detail}")
+
+    def __str__(self) -> str:
+        kinds: dict[str, int] = {}
+        for one in self.facts.values():
+            best = next(name for name in ("cuda", "cpu") if one.backends[name].available)
+            kinds[one.backends[best].detail] = kinds.get(one.backends[best].detail, 0) + 1
+        where = "of this process" if self.devices else f"of {self.client.scheduler.address}"
+        each = "; ".join(f"{n} x {what}" for what, n in kinds.items())
+        return f"{number_of(len(self.facts), 'worker')} {where}: {each}"
+
+
+def workers_of(devices: Any, client: Any) -> Workers | None:
+    """What a user's ``devices=`` and ``client=`` mean; None for neither, and then one device does the work.
+
+    Raises
+    ------
+    ArgumentError
+        For something else, and for both.
+    BackendError
+        If no scheduler answers, it has no workers, or their versions are not this process's.
+    MissingError
+        If dask.distributed is not installed.
+    """
+    if devices is None and client is None:
+        return None
+    if devices is not None and client is not None:
+        raise ArgumentError("devices= are of this host and client= says which workers: hand over one of the two")
+    if isinstance(client, Workers):
+        return client
+    with brought_by("distributed"):
+        import distributed
+    if devices is not None:
+        return _local(_numbers(devices))
+    if isinstance(client, str):
+        return _connected(client)
+    if not isinstance(client, distributed.Client) or client.asynchronous:
+        raise ArgumentError(f"client must be a dask.distributed.Client or a scheduler's address, not {brief(client)}")
+    if client.status != "running":
+        raise ArgumentError(f"client is {client.status}: hand over one that runs")
+    return Workers(client)
+
+
+def _numbers(devices: Any) -> tuple[int, ...]:
+    """The numbers of devices: of a count, a list or "all"."""
+    n_gpus = count_of_gpus()
+    if isinstance(devices, str) and devices == "all":
+        return tuple(range(max(n_gpus, 1)))
+    count = whole_number(devices)
+    listed = range(count) if count is not None else devices
+    if isinstance(listed, list | tuple | range):
+        numbers = tuple(whole_number(one) for one in listed)
+        known = range(n_gpus or MOST_DEVICES)
+        if numbers and len(set(numbers)) == len(numbers) and all(one in known for one in numbers):
+            return tuple(one for one in numbers if one is not None)
+    there = f"this host has {number_of(n_gpus, 'GPU')}" if n_gpus else "without a GPU they are shares of the cores"
+    raise ArgumentError(f'devices must be a number from 1, a list of different ones from 0, or "all", not '
+                        f"{brief(devices)}: {there}")  # fmt: skip
+
+
+def count_of_gpus() -> int:
+    """GPUs that this process may use."""
+    if not status("cuda").available:
+        return 0
+    from exprkit.backends.gpu import device
+
+    return len(device.names())
+
+
+@functools.lru_cache(maxsize=4)
+def _local(devices: tuple[int, ...]) -> Workers:
+    """Workers that are threads of this process, a device each."""
+    from distributed import Client, LocalCluster
+
+    with quiet(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of ports that are taken
+        cluster = LocalCluster(
+            n_workers=len(devices), threads_per_worker=1, processes=False, memory_limit=0, dashboard_address=":0"
+        )
+        client = Client(cluster, set_as_default=False)
+    atexit.register(_close, client, cluster)
+    return Workers(client, devices)
+
+
+@functools.lru_cache(maxsize=4)
+def _connected(address: str) -> Workers:
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout=SECONDS_TO_CONNECT, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        raise BackendError(f"no dask scheduler answers at {address!r}: {error}") from None
+    atexit.register(_close, client)
+    return Workers(client)
+
+
+def _close(*things: Any) -> None:
+    with contextlib.suppress(Exception), quiet():
+        for thing in things:
+            thing.close()
+
+
+if hasattr(os, "register_at_fork"):  # threads and connections do not survive a fork
+    os.register_at_fork(after_in_child=_local.cache_clear)
+    os.register_at_fork(after_in_child=_connected.cache_clear)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without dask's warning of large graphs: arrays travel in tasks, so that the scheduler can send them again."""
+    import dask
+
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"}):
+        yield
+
+
+def facts() -> WorkerFacts:
+    """Of this process."""
+    import distributed
+
+    import exprkit
+
+    python = ".".join(platform.python_version_tuple()[:2])
+    versions = {"exprkit": exprkit.__version__, "python": python, "distributed": distributed.__version__}
+    return WorkerFacts(versions, platform.node(), machine.cores(), {name: status(name) for name in NAMES})
+
+
+def _asked(client: Any) -> dict[str, WorkerFacts]:
+    """What every worker says; those that die meanwhile are not waited for, unless there are no others."""
+    end = time.monotonic() + SECONDS_TO_CONNECT
+    while True:
+        found = client.run(facts, on_error="return")
+        for answer in found.values():
+            if isinstance(answer, ImportError):
+                raise BackendError(f"a worker lacks what this process has, so install the same there: {answer}")
+        alive = {address: answer for address, answer in found.items() if isinstance(answer, WorkerFacts)}
+        if alive or time.monotonic() > end:
+            return alive
+        time.sleep(0.2)
+
+
+def _check_versions(here: dict[str, str], there: dict[str, str], address: str) -> None:
+    for name in COMPARED:
+        if here[name] != there.get(name):
+            raise BackendError(
+                f"worker {address} has {name} {there.get(name)} and this process {here[name]}: "
+                "install the same on both, since results could differ"
+            )

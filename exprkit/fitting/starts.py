@@ -1,0 +1,104 @@
+"""Where fits begin, and the bounds that they keep to.
+
+In: what the user gave.  Out: float64 arrays.
+
+    >>> import exprkit as ek
+    >>> from exprkit.fitting.starts import sides_of
+    >>> sides_of((0, None), ek.parse(["p1 * x1", "p1 + p2"]))[0].tolist()
+    [[0.0, 0.0], [0.0, 0.0]]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from exprkit.backends.device_programs.population import DevicePopulation
+from exprkit.errors import ArgumentError, DataError, brief, one_of
+from exprkit.evaluate import inputs
+from exprkit.expressions.population import Population
+from exprkit.numbers import as_numbers
+
+STARTS = ("ones", "normal")
+Bounds = tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | np.ndarray | None
+
+def starts_of(init: Any, pop: Any, adopt: inputs.Adopt, restarts: int, seed: int) -> Any:
+    """Where to begin, float64 (n_starts, n_exprs, max_params); on the device if it is given or all of it ones there."""
+    shape = (len(pop), pop.max_params)
+    ones = init is None or (isinstance(init, str) and init == "ones")
+    if isinstance(pop, DevicePopulation) and ones and not restarts:
+        return pop.device.xp.ones((1, *shape))
+    if not ones and adopt(init) is not None:
+        there = inputs.parameter_sets(init, pop, np.dtype(np.float64), adopt)[0]
+        if not restarts:
+            return there
+        init = inputs.on_host(there)
+    if ones:
+        first = np.ones((1, *shape))
+    elif isinstance(init, str):
+        one_of("init", init, STARTS)
+        first = _random(seed, 0).standard_normal(shape)[None]
+    elif callable(init):
+        drawn = as_numbers("what init gives", init(_random(seed, 0), shape), gaps=False).astype(np.float64)
+        if drawn.shape != shape:
+            raise DataError(f"init must give an array of shape {shape}, not {drawn.shape}")
+        first = drawn[None]
+    else:
+        first = inputs.parameter_sets(init, pop, np.dtype(np.float64))[0]
+    n_more = int(restarts) if first[0].size else 0  # without a parameter all starts are the same
+    inputs.check_memory("the starts", (len(first) + n_more, *shape), first.dtype, "take fewer restarts or expressions")
+    starts = np.empty((len(first) + n_more, *shape))
+    starts[: len(first)] = first
+    for k in range(n_more):
+        starts[len(first) + k] = _random(seed, 1 + k).standard_normal(shape)
+    return starts
+
+
+def _random(seed: int, stream: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64([seed, stream]))
+
+
+def sides_of(bounds: Bounds, pop: Population) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Lower and upper bounds, float64 (n_exprs, max_params) each, or None."""
+    if bounds is None:
+        return None, None
+    shape = (len(pop), pop.max_params)
+    if isinstance(bounds, Mapping):
+        names = list(pop.parameters or (f"p{j + 1}" for j in range(pop.max_params)))
+        sides = [np.full(pop.max_params, -np.inf), np.full(pop.max_params, np.inf)]
+        for name, pair in bounds.items():
+            if name not in names:
+                raise ArgumentError(f"bounds: there is no parameter {name!r}; there are {', '.join(names) or 'none'}")
+            for side, bound in zip(sides, _pair(pair), strict=True):
+                if bound is not None:
+                    side[names.index(name)] = _number(name, bound)
+        low, high = sides
+    else:
+        low, high = _pair(bounds)
+    sides = [as_numbers("bounds", default if bound is None else bound, gaps=False)
+             for bound, default in ((low, -np.inf), (high, np.inf))]  # fmt: skip
+    try:
+        lower, upper = (np.array(np.broadcast_to(side.astype(np.float64), shape)) for side in sides)
+    except ValueError:
+        fitting = f"None, a number or an array of shape {shape[1:]} or {shape}"
+        raise DataError(f"bounds must be (low, high), each {fitting}") from None
+    bad = ~(lower <= upper)
+    if np.any(bad):
+        i, j = np.argwhere(bad)[0]
+        raise DataError(f"bounds of p{j + 1} of expression {i}: {lower[i, j]} is not at most {upper[i, j]}")
+    return lower, upper
+
+
+def _number(name: str, bound: Any) -> float:
+    if not hasattr(bound, "__float__") or np.ndim(bound):
+        raise DataError(f"bounds of {name} must be (low, high), each None or a number, not {brief(bound)}")
+    return float(as_numbers(f"bounds of {name}", bound, gaps=False))
+
+
+def _pair(bounds: Any) -> tuple[Any, Any]:
+    several = isinstance(bounds, list | tuple) or (isinstance(bounds, np.ndarray) and bounds.ndim > 0)
+    if not several or len(bounds) != 2:
+        raise DataError(f"bounds must be (low, high), not {brief(bounds)}")
+    return bounds[0], bounds[1]

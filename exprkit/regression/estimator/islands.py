@@ -1,0 +1,86 @@
+"""Generations on several devices: islands, each with a seed of its own, whose fronts migrate.
+
+In: a ``Discovery`` after its other stages, and ``Workers``.  Out: its front, with what the islands found.
+
+    for EPOCH generations at a time:
+        every island breeds, begun with the common front and random numbers of its own
+        the common front takes what the islands' fronts have
+
+The result depends on the seed and the number of islands, not on who works where or when.
+
+    >>> import numpy as np
+    >>> import exprkit as ek
+    >>> X = np.random.default_rng(0).uniform(1, 2, (60, 1))
+    >>> model = ek.SymbolicRegressor(devices=2, niterations=2, pool_size=100, random_state=0)
+    >>> model.fit(X, np.sin(3 * X[:, 0]) + 0.1 * X[:, 0]).stopped_
+    '2 iterations are done on 2 islands'
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from exprkit.distributed.collect import Cut, collect
+from exprkit.distributed.engine import KeptArrays, new_name
+from exprkit.distributed.tasks import TokenSlice
+from exprkit.distributed.workers import Workers
+from exprkit.expressions.parser import parse
+from exprkit.operators import ops
+from exprkit.regression.budget import Budget, Ended
+from exprkit.regression.discovery import Discovery, SearchSettings
+from exprkit.regression.sample import Sample
+
+EPOCH = 20  # generations between two migrations
+OWN = ("operators", "early_stop", "guesses", "seed", "threads", "niterations")  # settings that an island has otherwise
+
+
+def evolve(
+    search: Discovery, settings: SearchSettings, workers: Workers, shown: Callable[[Discovery], Any]
+) -> str:  # fmt: skip
+    """Breed on all workers; says why it ended."""
+    sample, n = search.sample, len(workers.places(False))
+    data = KeptArrays(workers, "data").take((sample.X, sample.y, sample.w))
+    words = {one.name: getattr(settings, one.name) for one in dataclasses.fields(settings) if one.name not in OWN}
+    words["operators"] = [row.name for row in settings.operators]
+    name, number = f"island-{new_name()}", itertools.count()
+    for first in range(0, settings.niterations, EPOCH):
+        generations = min(EPOCH, settings.niterations - first)
+        front = TokenSlice.of(found := parse([entry.expression for entry in search.front.entries()]), 0, len(found))
+
+        def submit(cut: Cut, others: list[str] | None = None) -> Any:
+            seed = settings.seed + 7919 * (first * n + cut[0])  # noqa: B023  it is called before the next round
+            own = {**words, "niterations": generations, "seed": seed}  # noqa: B023
+            return workers.client.submit(
+                _island, data.for_task(others), own, front,  # noqa: B023
+                key=f"{name}-{next(number)}", pure=False, **workers.placed(cut[0], others),
+            )  # fmt: skip
+
+        try:
+            for _, (tokens, n_evals) in collect(workers, [(k, k + 1) for k in range(n)], submit):
+                search.budget.count(n_evals)
+                search.offer(tokens.population())
+            search.stage = f"generation {first + generations}"
+            shown(search)
+            search.budget.check()
+        except Ended as ended:
+            return str(ended)
+        if any(settings.early_stop(entry.loss, entry.size) for entry in search.front.entries()):
+            return "the loss is as small as was asked for"
+    return f"{settings.niterations:,} iterations are done on {n} islands"
+
+
+def _island(data: tuple[Any, ...], words: dict[str, Any], front: TokenSlice) -> tuple[TokenSlice, int]:
+    """On a worker: some generations; the front, and how many functions were tried."""
+    X, y, w = data
+    operators = tuple(ops.BY_NAME[name] for name in words["operators"])
+    budget = Budget()
+    search = Discovery(Sample(X, y, w), SearchSettings(**{**words, "operators": operators, "threads": 1}), budget)
+    search.offer(front.population())
+    with contextlib.suppress(Ended):
+        search.evolve()
+    found = parse([entry.expression for entry in search.front.entries()])
+    return TokenSlice.of(found, 0, len(found)), budget.n_evals

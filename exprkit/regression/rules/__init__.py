@@ -1,0 +1,12 @@
+"""What a formula may be: units, and constraints of operators.
+
+In: what the user says of units and operators.  Out: ``FormulaRules``, which every stage of a search asks before it
+makes a formula.
+
+===============  ==============================================================
+``units``        texts as "m/s^2", as exponents of the base units
+``dimensions``   what an operator does to units, found by its values
+``constraints``  what the user says of operators, checked
+``admission``    both together: which combinations, trees and formulas may be
+===============  ==============================================================
+"""

@@ -1,0 +1,127 @@
+"""Constraints: what a user says of operators, checked.
+
+In: dictionaries in PySR's words.  Out: a ``Limit`` for each operator that has one.
+
+    >>> from exprkit.regression.rules.constraints import limits
+    >>> nested = {"sin": {"sin": 0, "exp": 1}}
+    >>> found = limits({"^": (-1, 1), "sin": {"variables": ["angle"]}}, nested, ["angle", "mass"])
+    >>> [(limit.name, limit.sizes, limit.variables) for limit in found.values()]
+    [('pow', (-1, 1), None), ('sin', (-1,), (0,))]
+
+An operator's constraint is the most tokens of its operands, -1 for any (PySR's form), or a dictionary of:
+
+=============  ===============================================================================
+``sizes``      the same
+``numbers``    (low, high): the last operand is a number in between (``^``: a range of exponents)
+``variables``  names of the only variables that may stand inside
+=============  ===============================================================================
+
+``nested``: by operator how many of another (or the same) may at most stand inside of each other in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from exprkit.errors import ArgumentError, brief, did_you_mean, listed
+from exprkit.expressions import arguments
+from exprkit.operators import ops
+
+WORDS = ("sizes", "numbers", "variables")
+MOST_VARIABLES = 52  # of data whose variables are constrained
+
+
+class Limit(NamedTuple):
+    """Of one operator."""
+
+    name: str
+    sizes: tuple[int, ...]  # of the operands; -1: any
+    numbers: tuple[float, float] | None = None  # of the last operand
+    variables: tuple[int, ...] | None = None  # that may stand inside
+    inside: tuple[tuple[int, int], ...] = ()  # codes of operators, and how many of each
+
+
+def limits(constraints: Any, nested: Any, names: Sequence[str]) -> dict[int, Limit]:
+    """By code.
+
+    Raises
+    ------
+    ArgumentError
+        For an operator, a word or a number that is none.
+    """
+    found: dict[int, Limit] = {}
+    for name, given in _dictionary("constraints", constraints).items():
+        row = _operator("constraints", name)
+        found[row.code] = _limit(row, given, names)
+    for name, others in _dictionary("nested_constraints", nested).items():
+        row = _operator("nested_constraints", name)
+        inside = []
+        for other, most in _dictionary(f"nested_constraints[{name!r}]", others).items():
+            inside.append((_operator("nested_constraints", other).code, _whole(f"{name!r} of {other!r}", most, 0)))
+        before = found.get(row.code, Limit(row.name, (-1,) * row.arity))
+        found[row.code] = before._replace(inside=tuple(inside))
+    return found
+
+
+def _limit(row: ops.Operator, given: Any, names: Sequence[str]) -> Limit:
+    if not isinstance(given, Mapping):
+        return Limit(row.name, _sizes(row, given))
+    for word in given:
+        if word not in WORDS:
+            hint = did_you_mean(str(word), WORDS)
+            raise ArgumentError(f"constraints of {row.name!r}: there are {', '.join(WORDS)}, not {brief(word)}{hint}")
+    numbers, variables = given.get("numbers"), given.get("variables")
+    return Limit(
+        row.name, _sizes(row, given.get("sizes", -1)), None if numbers is None else _range(row, numbers),
+        None if variables is None else _variables(row, variables, names),
+    )  # fmt: skip
+
+
+def _sizes(row: ops.Operator, given: Any) -> tuple[int, ...]:
+    sizes = listed(given)
+    if sizes is None:
+        sizes = (given,) * row.arity
+    if len(sizes) != row.arity:
+        raise ArgumentError(f"constraints: {row.name!r} has {row.arity} operands, not {len(sizes)}")
+    return tuple(_whole(f"size of an operand of {row.name!r}", size, -1) for size in sizes)
+
+
+def _range(row: ops.Operator, given: Any) -> tuple[float, float]:
+    values = listed(given)
+    if row.arity != 2 or values is None or len(values) != 2:
+        raise ArgumentError(f"constraints: numbers of {row.name!r} must be (low, high), of an operator of two operands")
+    low, high = arguments.numbers("numbers", values).tolist()
+    if not low <= high:
+        raise ArgumentError(f"constraints: numbers of {row.name!r} must be (low, high), not {brief(given)}")
+    return low, high
+
+
+def _variables(row: ops.Operator, given: Any, names: Sequence[str]) -> tuple[int, ...]:
+    if len(names) > MOST_VARIABLES:
+        raise ArgumentError(f"constraints: variables are for data of at most {MOST_VARIABLES} columns")
+    for name in listed(given) or (given,):
+        if name not in names:
+            hint = did_you_mean(str(name), names)
+            raise ArgumentError(f"constraints of {row.name!r}: there is no variable {brief(name)}{hint}")
+    return tuple(list(names).index(name) for name in listed(given) or (given,))
+
+
+def _dictionary(what: str, given: Any) -> Mapping[Any, Any]:
+    if given is not None and not isinstance(given, Mapping):
+        raise ArgumentError(f"{what} must be a dictionary by operators, not {brief(given)}")
+    return given or {}
+
+
+def _operator(what: str, name: Any) -> ops.Operator:
+    try:
+        row = arguments.rows([name])[0]
+    except ArgumentError as error:
+        raise ArgumentError(f"{what}: {error}") from None
+    if not isinstance(row, ops.Operator):
+        raise ArgumentError(f"{what}: {row.name!r} is none of exprkit's own operators")
+    return row
+
+
+def _whole(what: str, value: Any, least: int) -> int:
+    return arguments.whole(f"constraints: {what}", value, least)

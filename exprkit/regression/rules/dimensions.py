@@ -1,0 +1,78 @@
+"""Dimensions: what an operator does to the units of its operands, found by its values.
+
+In: an operator; exponents of units.  Out: a ``Law``; a dimension as one number.
+
+    >>> from exprkit.operators import ops
+    >>> from exprkit.regression.rules.dimensions import ALIKE, SCALES, dimension, law_of
+    >>> law_of(ops.MUL) == (SCALES, 1, 1), law_of(ops.ADD) == (ALIKE, 1, 0)
+    (True, True)
+    >>> dimension((1, 0, -2)) == dimension((1, 0, 0)) + dimension((0, 0, -2))
+    True
+
+If a metre were k times as long, ``a * b`` would grow as a and b do, and ``a + b`` if both grow alike: so an operator
+is asked with operands that are multiplied by a few factors.  A dimension is the sum of its exponents, each times the
+root of a prime of its own.  No two sums of different fractions are equal, so that products of units are sums of
+numbers and equal units equal numbers; nan stands for a number that takes whatever unit is wanted.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.operators import ops
+
+FREE, SCALES, ALIKE, POWER = range(4)  # operands without units; any; of one unit; one to the power of a number
+_PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
+MOST_UNITS = len(_PRIMES)
+_AT = np.array([0.13, 0.37, 0.52, 0.71, 0.83, 0.97])
+_FACTORS = (0.2, 0.7, 1.9)
+
+
+class Law(NamedTuple):
+    """What an operator takes, and of the units of its operands the powers that its result has."""
+
+    kind: int
+    p: float
+    q: float
+
+
+def dimension(exponents: Sequence[Fraction | float]) -> float:
+    """As one number."""
+    return float(sum(float(power) * prime**0.5 for power, prime in zip(exponents, _PRIMES, strict=False)))
+
+
+@functools.cache
+def law_of(code: int) -> Law:
+    """Of an operator of the table."""
+    row = ops.BY_CODE[code]
+    if row.arity == 1:
+        p = _grows(lambda k: row.numpy(k * _AT))
+        return Law(FREE, 0, 0) if p is None else Law(SCALES, p, 0)
+    a, b = _AT, _AT[[3, 0, 5, 4, 1, 2]]
+    p, q = _grows(lambda k: row.numpy(k * a, b)), _grows(lambda k: row.numpy(a, k * b))
+    if p is not None and q is not None:
+        return Law(SCALES, p, q)
+    if all(_grows(functools.partial(_power, row, e)) == e for e in (0.5, 2.0, 3.0)):
+        return Law(POWER, 0, 0)
+    both = _grows(lambda k: row.numpy(k * a, k * b))
+    return Law(FREE, 0, 0) if both is None else Law(ALIKE, both, 0)
+
+
+def _power(row: ops.Operator, exponent: float, k: float) -> Any:
+    return row.numpy(k * _AT, exponent)
+
+
+def _grows(values: Callable[[float], Any]) -> float | None:
+    """The power of a factor of the operands that is one of the values, if there is one."""
+    with np.errstate(all="ignore"):
+        usual = values(1.0)
+        if all(np.array_equal(values(k), usual) for k in _FACTORS):
+            return 0.0
+        powers = [np.log(values(k) / usual) / np.log(k) for k in _FACTORS]
+    power = round(float(powers[0][0]) * 12) / 12 if np.isfinite(powers[0][0]) else np.nan
+    return power if all(np.allclose(found, power, atol=1e-9, rtol=0) for found in powers) else None

@@ -1,0 +1,72 @@
+"""A pool of the functions that rules allow.
+
+In: a few points, operators, ``FormulaRules``.  Out: a ``Pool`` with a state of every function.
+
+    >>> import numpy as np
+    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.regression.rules.admission import FormulaRules
+    >>> from exprkit.regression.rules.pooled import RuledPool
+    >>> points = np.random.default_rng(0).uniform(1, 2, (16, 3))
+    >>> rules = FormulaRules(3, units=[(1, 0), (1, 0), (0, 1)], target=(1, 0))
+    >>> pool = RuledPool(rules, points, rows(["+", "*"]), constants=[])
+    >>> pool.grow(3, most=100)
+    >>> [str(pool.expression(i)) for i in range(3, len(pool))]
+    ['x1 + x1', 'x1 + x2', 'x2 + x2', 'x3 + x3', 'x1 * x1', 'x1 * x2', 'x1 * x3', 'x2 * x2', 'x2 * x3', 'x3 * x3']
+
+Combinations are looked at before they are evaluated: a state costs less than values at all points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from exprkit.operators import ops
+from exprkit.regression.pool import LEAF, NEGATED, Pool
+from exprkit.regression.rules.admission import DIMENSION, FormulaRules
+
+
+class RuledPool(Pool):
+    """Functions that may be made.
+
+    Attributes
+    ----------
+    states : float64 array, (n_functions, rules.width)
+    """
+
+    def __init__(self, rules: FormulaRules, points: np.ndarray, *arguments: Any, **settings: Any) -> None:
+        self._rules, self._states = rules, np.empty((0, rules.width))
+        super().__init__(points, *arguments, **settings)
+
+    @property
+    def states(self) -> np.ndarray:
+        return self._states[: len(self)]
+
+    @property
+    def dimensions(self) -> np.ndarray:
+        """Of every function."""
+        return self.states[:, DIMENSION]
+
+    def _other(self, rows: Sequence[ops.Operator]) -> Pool:
+        return RuledPool(self._rules, self._points, rows, (), self._threads, self._go_on, anywhere=False)
+
+    def _allowed(self, code: int, a: np.ndarray, b: Any) -> tuple[np.ndarray, Any]:
+        fits, _ = self._rules.combined(code, self._states, a, b)
+        return a[fits], None if b is None else b[fits]
+
+    def _keep(self, values: np.ndarray, origins: Any, most: int) -> np.ndarray:
+        before = self._n
+        place = super()._keep(values, origins, most)
+        new = slice(before, self._n)
+        if self._n > len(self._states):
+            room = np.empty((len(self._values), self._rules.width))
+            room[:before] = self._states[:before]
+            self._states = room
+        if origins.code == LEAF:
+            self._states[new] = self._rules.leaves(self._n_vars, len(self._constants))[self.left[new]]
+        else:
+            second = self.right[new] if ops.ARITY[origins.code % NEGATED] == 2 else None
+            _, self._states[new] = self._rules.combined(origins.code, self._states, self.left[new], second)
+        return place

@@ -1,0 +1,10 @@
+"""Sums: several functions of a pool with a number before each, by least squares.
+
+In: a pool, the sample.  Out: formulas of a few terms, also under a root or below a fraction line.
+
+=============  ==============================================================
+``selection``  of every size the sets of functions of least error
+``inside``     terms with a number inside of an operator
+``formulas``   what is a term, and the sets as formulas
+=============  ==============================================================
+"""

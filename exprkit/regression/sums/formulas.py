@@ -1,0 +1,164 @@
+"""Sums as formulas: which functions are terms, and what stands around their sum.
+
+In: a ``Pool``, the ``Sample`` at its rows, operators.  Out: formulas ``u(c1 f1 + c2 f2 + ...)`` and
+``u(1 / (c1 f1 + ...))`` of least error, of every size.
+
+    >>> import numpy as np
+    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.regression.polish import plain_numbers
+    >>> from exprkit.regression.pool import Pool
+    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.sums.formulas import Around, sums
+    >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
+    >>> sample = Sample(X, X[:, 0] + 3 * X[:, 1] * X[:, 2] - 0.5 * X[:, 2] ** 2)
+    >>> pool = Pool(sample.X, rows(["*", "sqr"]), constants=[1.0])
+    >>> pool.grow(4, most=100)
+    >>> formulas = [str(plain_numbers(formula)) for formula in sums(pool, sample, Around(None, False), most_size=18)]
+    >>> any("3 * x2 * x3 - 0.5 * sqr(x3)" in formula for formula in formulas)
+    True
+
+A sum among the functions is no term of its own: its terms are.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from exprkit.expressions.expression import Expression, applied
+from exprkit.operators import ops
+from exprkit.regression.links import inverse, undone
+from exprkit.regression.polish import Tree, expression_of, simplified
+from exprkit.regression.pool import Pool, is_power
+from exprkit.regression.rules.admission import FormulaRules, are_alike
+from exprkit.regression.rules.pooled import RuledPool
+from exprkit.regression.sample import Sample
+from exprkit.regression.sums.inside import InnerTerms
+from exprkit.regression.sums.selection import Chosen, selected
+from exprkit.text.tokens import CONSTANT, OPERATOR
+
+MOST_TERMS = 5
+FUNCTIONS, FUNCTIONS_WITHIN = 2_500, 1_500  # of which sums are made; within an operator
+FIRST, FIRST_WITHIN = (400, 200), (100, 100)  # that they begin with
+
+
+class Around(NamedTuple):
+    """What stands around a sum: nothing, an operator, or one over it within that."""
+
+    outer: ops.Operator | None
+    over: bool
+
+    def behind(self, y: np.ndarray) -> np.ndarray | None:
+        """What the sum has to be, or None."""
+        v = y if self.outer is None else undone(self.outer, y)
+        if v is None or not self.over:
+            return v
+        return None if (v == 0).any() else 1 / v
+
+    def value(self, v: np.ndarray) -> np.ndarray:
+        """Of the whole."""
+        v = 1 / v if self.over else v
+        return v if self.outer is None else self.outer.numpy(v)
+
+    def expression(self, total: Expression) -> Expression:
+        whole = 1.0 / total if self.over else total
+        return whole if self.outer is None else applied(self.outer, whole)
+
+    def dimension(self, rules: FormulaRules) -> float | None:
+        """That the sum has to have."""
+        found = rules.behind(self.outer)
+        return found if found is None or not self.over else -found
+
+
+def arounds(unary: Sequence[ops.Operator]) -> list[Around]:
+    """All of them, powers first."""
+    able = [row for row in unary if inverse(row) is not None]
+    powers, others = [row for row in able if is_power(row)], [row for row in able if not is_power(row)]
+    return [Around(row, over) for row in (None, *powers, *others) for over in (False, True)]
+
+
+def sums(
+    pool: Pool, sample: Sample, around: Around, most_size: int, inside: InnerTerms | None = None,
+    rules: FormulaRules | None = None, threads: int | None = None, go_on: Callable[[], None] = lambda: None,
+) -> list[Expression]:  # fmt: skip
+    """The best sums, the smallest first, with the numbers of least error.
+
+    Parameters
+    ----------
+    inside : InnerTerms, optional
+        More terms, with a number inside, for sums with nothing around.
+    """
+    with np.errstate(all="ignore"):
+        v = around.behind(sample.y)
+        if v is None or not np.isfinite(v).all():
+            return []
+        step = 1e-6 * np.maximum(np.abs(v), 1e-300)
+        slope = (around.value(v + step) - around.value(v - step)) / (2 * step)
+        weight = sample.w * slope**2
+        weight = weight / weight.sum()
+    if not np.isfinite(weight).all():
+        return []
+    usable = np.arange(len(pool))
+    constant = around.outer is None and not around.over
+    if rules is not None and rules.have_units and not rules.free_numbers and isinstance(pool, RuledPool):
+        dimension = around.dimension(rules)
+        if dimension is None:
+            return []
+        usable = np.flatnonzero(are_alike(pool.dimensions, dimension))
+        constant = constant and abs(dimension) < 1e-9
+    terms = usable[terms_of(pool, usable, FUNCTIONS if around == Around(None, False) else FUNCTIONS_WITHIN)]
+    values, sizes = pool.values[terms], pool.sizes[terms].astype(np.int64)
+    more = inside if inside is not None and constant else InnerTerms(values[:0], [], sizes[:0])
+    values, sizes = np.concatenate([values, more.values]), np.concatenate([sizes, more.sizes])
+    scale = float(np.abs(v).max()) or 1.0
+    first = FIRST if around == Around(None, False) else FIRST_WITHIN
+    select = functools.partial(
+        selected, values, sizes, v / scale, weight, MOST_TERMS, first=first, threads=threads, go_on=go_on
+    )
+    room = most_size - around.over * 2 - (around.outer is not None)
+    chosen = select(most_size=room - 2 * constant, constant=constant)
+    used = {k for one in chosen for k in one.functions}
+    trees = {k: pool.tree(int(terms[k])) if k < len(terms) else more.trees[k - len(terms)] for k in used}
+    found = (_formula(one, values, trees, v, weight, around, constant) for one in chosen)
+    return sorted((formula for formula in found if formula is not None), key=lambda formula: formula.n_tokens)
+
+
+def terms_of(pool: Pool, usable: np.ndarray, most: int) -> np.ndarray:
+    """Places of the first functions that are no sums and no multiples of each other."""
+    seen, kept = set(), []
+    is_sum = np.isin(pool.made_by[usable], [ops.ADD, ops.SUB])
+    order = np.argsort(pool.sizes[usable], kind="stable")
+    for place in order[~is_sum[order]].tolist():
+        values = pool.values[usable[place]]
+        key = np.round(values / values[np.argmax(np.abs(values))], 9).tobytes()
+        if key not in seen:
+            seen.add(key)
+            kept.append(place)
+        if len(kept) == most:
+            break
+    return np.array(kept, np.int64)
+
+
+def _formula(
+    one: Chosen, values: np.ndarray, trees: dict[int, Tree], v: np.ndarray, weight: np.ndarray, around: Around,
+    with_number: bool,
+) -> Expression | None:  # fmt: skip
+    """With numbers by least squares, one of them alone if that is wanted."""
+    root = np.sqrt(weight)
+    columns = values[list(one.functions)].T * root[:, None]
+    columns = np.column_stack([columns, root]) if with_number else columns
+    with np.errstate(all="ignore"):
+        scale = np.abs(columns).max(axis=0)
+        numbers = np.linalg.lstsq(columns / scale, v * root, rcond=None)[0] / scale
+    if not np.isfinite(numbers).all() or not numbers.all():
+        return None
+    parts: list[Tree] = [
+        (OPERATOR, ops.MUL, (CONSTANT, number), trees[k])
+        for number, k in zip(numbers.tolist(), one.functions, strict=False)
+    ]
+    parts += [(CONSTANT, float(numbers[-1]))] * with_number
+    total = functools.reduce(lambda a, b: (OPERATOR, ops.ADD, a, b), parts)
+    return simplified(around.expression(expression_of(total)))

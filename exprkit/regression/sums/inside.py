@@ -1,0 +1,108 @@
+"""Terms with a number inside: ``u(c h)``, ``u(1 + c h)`` and ``u(v(c h) + 1)`` over a grid of c.
+
+In: functions h with their values, operators.  Out: values and trees of terms, to be chosen from; a fit of all numbers
+follows.
+
+    >>> import numpy as np
+    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.regression.polish import expression_of
+    >>> from exprkit.regression.sums.inside import terms_inside
+    >>> from exprkit.text.tokens import VARIABLE
+    >>> terms = terms_inside(np.array([[1.0, 2.0, 3.0]]), [(VARIABLE, 0)], rows(["exp", "/"]))
+    >>> print(expression_of(terms.trees[0]), "|", expression_of(terms.trees[-1]))
+    exp(0.0158 * x1) | 1 / (1 + -5 * x1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from exprkit.operators import ops
+from exprkit.regression.links import inverse
+from exprkit.regression.polish import Tree, nodes
+from exprkit.regression.pool import is_power
+from exprkit.text.tokens import CONSTANT, OPERATOR
+
+GRID = tuple(10.0 ** np.arange(-1.5, 1.01, 0.125))  # c times the usual size of h
+SHIFTED = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # the same beside a 1
+LARGEST = 1e12  # ratio of a term's values
+
+Shape = tuple[Callable[[np.ndarray], np.ndarray], Callable[[Tree], Tree], Sequence[float]]
+
+
+class InnerTerms(NamedTuple):
+    """Values by term and row, trees and sizes."""
+
+    values: np.ndarray
+    trees: list[Tree]
+    sizes: np.ndarray
+
+
+def terms_inside(h: np.ndarray, trees: Sequence[Tree], operators: Sequence[ops.Operator]) -> InnerTerms:
+    """Of all functions h with all operators; those that are finite."""
+    values, made = [], []
+    for row, tree in zip(h, trees, strict=True):
+        usual = float(np.median(np.abs(row))) or 1.0
+        for function, shape, grid in _shapes(operators):
+            signs = (1.0, -1.0) if not is_symmetric(function) else (1.0,)
+            for c in (sign * float(f"{at / usual:.3g}") for at in grid for sign in signs):
+                with np.errstate(all="ignore"):
+                    found = function(c * row)
+                size = np.abs(found)
+                if np.isfinite(found).all() and size.max() < LARGEST * max(float(np.median(size)), 1e-300):
+                    values.append(found)
+                    made.append(shape((OPERATOR, ops.MUL, (CONSTANT, c), tree)))
+    sizes = np.array([nodes(tree) for tree in made], np.int64)
+    return InnerTerms(np.array(values).reshape(len(made), h.shape[1]), made, sizes)
+
+
+def _shapes(operators: Sequence[ops.Operator]) -> Iterator[Shape]:
+    """Values and trees that are made of c h; those that c would only multiply or shift are left out."""
+    unary = [row for row in operators if row.arity == 1]
+    bounded = [row for row in unary if not is_power(row) and not is_logarithm(row)]
+    for row in bounded:
+        yield row.numpy, _within(row), GRID
+    for row in (row for row in unary if is_logarithm(row)):
+        for other in (other for other in bounded if inverse(row) is other):
+            for shift in (1.0, -1.0):
+                yield _log_of(row, other, shift), _log_tree(row, other, shift), GRID
+        yield _shifted(row.numpy), _over_shift(_within(row)), SHIFTED
+    if any(row.code == ops.DIV for row in operators):
+        yield _shifted(np.reciprocal), _over_shift(lambda inner: (OPERATOR, ops.DIV, (CONSTANT, 1.0), inner)), SHIFTED
+
+
+def _within(row: ops.Operator) -> Callable[[Tree], Tree]:
+    return lambda inner: (OPERATOR, row.code, inner)
+
+
+def _shifted(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda inner: function(1.0 + inner)
+
+
+def _over_shift(shape: Callable[[Tree], Tree]) -> Callable[[Tree], Tree]:
+    return lambda inner: shape((OPERATOR, ops.ADD, (CONSTANT, 1.0), inner))
+
+
+def _log_of(row: ops.Operator, other: ops.Operator, shift: float) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda inner: row.numpy(other.numpy(inner) + shift)
+
+
+def _log_tree(row: ops.Operator, other: ops.Operator, shift: float) -> Callable[[Tree], Tree]:
+    return lambda inner: (OPERATOR, row.code, (OPERATOR, ops.ADD, (OPERATOR, other.code, inner), (CONSTANT, shift)))
+
+
+def is_symmetric(function: Callable[[np.ndarray], np.ndarray]) -> bool:
+    """Whether the sign of the operand changes no more than that of the result."""
+    a = np.array([0.3, 0.7, 0.9])
+    with np.errstate(all="ignore"):
+        return bool(np.array_equal(np.abs(function(a)), np.abs(function(-a))))
+
+
+def is_logarithm(row: ops.Operator) -> bool:
+    """Whether a factor of the operand is a summand of the result."""
+    a = np.array([0.2, 1.0, 7.0])
+    with np.errstate(all="ignore"):
+        return bool(np.ptp(row.numpy(1.5 * a) - row.numpy(a)) < 1e-12)

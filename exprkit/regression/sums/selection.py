@@ -1,0 +1,213 @@
+"""Selection: of every size the sets of functions that make v as a sum, each times a number.
+
+In: values of functions, v, weights.  Out: ``Chosen`` sets of up to some functions.
+
+    >>> import numpy as np
+    >>> from exprkit.regression.sums.selection import selected
+    >>> functions = np.random.default_rng(0).standard_normal((50, 40))
+    >>> v = 3 * functions[7] - 2 * functions[11] + 0.5 * functions[30] + 4
+    >>> best = selected(functions, np.full(50, 3), v, np.ones(40) / 40, most_terms=3, most_size=20)
+    >>> best[-1].functions, bool(best[-1].error < 1e-12)
+    ((7, 11, 30), True)
+
+Sets grow by one function at a time (orthogonal least squares; S. Chen, S. A. Billings and W. Luo, 1989), but many of
+them at once: sets of one function with every other, and of every size the best sets with every further one.  What
+a function adds to a set is found from its products with the set's orthonormal columns and with what they leave of v.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Annotated, NamedTuple
+
+import numpy as np
+
+from exprkit.runtime import slices
+from exprkit.runtime.bags import empty
+from exprkit.runtime.jit import compiled
+
+KEPT = 24  # sets of a size and number of functions
+EACH = 4  # of them come back
+SETS = 32  # that a thread takes at a time
+ACROSS = 256  # functions at a time, whose sums stay in the first cache
+ALONG = 1e-6  # share of a function that has to be left beside a set
+FALLS, ROUNDING = 0.999, 1e-22  # of an error: at least by so much for more tokens; as good as 0
+TERM = 2  # tokens of a term besides its function's: a number and an operator
+
+
+class Chosen(NamedTuple):
+    """Numbers of functions, the squared error as a share of v's, and the size of the sum."""
+
+    functions: tuple[int, ...]
+    error: float
+    size: int
+
+
+class _SetWork(NamedTuple):
+    """Functions by row and number, of length 1; columns and rest of v of every set by row."""
+
+    f: Annotated[np.ndarray, "float64[n_rows, n]"]
+    columns: Annotated[np.ndarray, "float64[n_sets, n_columns, n_rows]"]
+    rest: Annotated[np.ndarray, "float64[n_sets, n_rows]"]
+    group: Annotated[np.ndarray, "int64[n]"]
+
+
+class _Added(NamedTuple):
+    """By set and group of functions: the most that one takes off the squared error, and which it is."""
+
+    gain: Annotated[np.ndarray, "float64[n_sets, n_groups]"]
+    function: Annotated[np.ndarray, "int64[n_sets, n_groups]"]
+
+
+def selected(
+    functions: np.ndarray, sizes: np.ndarray, v: np.ndarray, weight: np.ndarray, most_terms: int, most_size: int,
+    constant: bool = True, first: tuple[int, int] = (600, 300), threads: int | None = None,
+    go_on: Callable[[], None] = lambda: None,
+) -> list[Chosen]:  # fmt: skip
+    """The best sets of every size, the smallest first.
+
+    Parameters
+    ----------
+    functions : float64 array, (n, n_rows)
+    sizes : int array, (n,)
+        In tokens.
+    v, weight : float64 arrays, (n_rows,)
+        The weights add up to 1.
+    constant : bool
+        Whether a number stands in every sum as well.
+    first : (int, int)
+        Sets begin with so many of the first functions, and with so many of those that explain most alone.
+    """
+    root = np.sqrt(weight)
+    f, left, usable = _prepared(functions, v * root, root, constant)
+    whole = float(left @ left)
+    if not len(usable) or not whole > 0:
+        return []
+    f, sizes = f[usable], np.asarray(sizes, np.int64)[usable]
+    kinds, group = np.unique(sizes, return_inverse=True)
+    more = functools.partial(_extended, f, np.ascontiguousarray(f.T), left, group, kinds, threads, go_on)
+    along = f @ left
+    sets = [Chosen((k,), float((whole - along[k] ** 2) / whole), int(sizes[k]) + TERM) for k in range(len(f))]
+    found = _best(sets, EACH)
+    best = np.argsort(-(along**2), kind="stable")[: first[1]]
+    sets = [sets[k] for k in np.union1d(np.arange(min(first[0], len(sets))), best).tolist()]
+    for _ in range(1, most_terms):
+        sets = [one for one in sets if one.size + TERM + int(kinds[0]) <= most_size]
+        if not sets:
+            break
+        sets = _best([one for one in more(sets, whole) if one.size <= most_size], KEPT)
+        found += _best(sets, EACH)
+    return [one._replace(functions=tuple(int(usable[k]) for k in one.functions)) for one in _falling(found)]
+
+
+def _prepared(
+    functions: np.ndarray, v: np.ndarray, root: np.ndarray, constant: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Functions of length 1, v, both without what a constant explains; and which functions are left."""
+    with np.errstate(all="ignore"):
+        f = functions * root
+        f = f / np.abs(f).max(axis=1)[:, None]
+        before = np.sqrt((f * f).sum(axis=1))
+        if constant:
+            f = f - (f * root).sum(axis=1)[:, None] * root
+            v = v - (v @ root) * root
+        after = np.sqrt((f * f).sum(axis=1))
+        f = f / after[:, None]
+    usable = np.flatnonzero(np.isfinite(f).all(axis=1) & (after > 1e-7 * before))
+    return f, v, usable
+
+
+def _extended(
+    f: np.ndarray, by_row: np.ndarray, v: np.ndarray, group: np.ndarray, kinds: np.ndarray, threads: int | None,
+    go_on: Callable[[], None], sets: list[Chosen], whole: float,
+) -> list[Chosen]:  # fmt: skip
+    """Every set with the best further function of every size."""
+    made: dict[tuple[int, ...], Chosen] = {}
+    for begin in range(0, len(sets), 8 * SETS):
+        go_on()
+        some = sets[begin : begin + 8 * SETS]
+        work = _SetWork(by_row, *_orthogonal(f, v, some), group)
+        added = empty(_Added, n_sets=len(some), n_groups=len(kinds))
+        cuts = [(i, min(i + SETS, len(some))) for i in range(0, len(some), SETS)]
+        slices.each(functools.partial(_add, work, added), cuts)
+        for one, rest, gains, which in zip(some, work.rest, added.gain, added.function, strict=True):
+            left = float(rest @ rest)
+            for size, gain, k in zip(kinds.tolist(), gains.tolist(), which.tolist(), strict=True):
+                if gain > 0:
+                    numbers = tuple(sorted((*one.functions, k)))
+                    made.setdefault(numbers, Chosen(numbers, max(left - gain, 0.0) / whole, one.size + size + TERM))
+    return list(made.values())
+
+
+def _orthogonal(f: np.ndarray, v: np.ndarray, sets: list[Chosen]) -> tuple[np.ndarray, np.ndarray]:
+    """Orthonormal columns of every set, and what they leave of v."""
+    columns = f[np.array([one.functions for one in sets])]
+    for _ in range(2):  # the second time takes off what rounding left
+        for k in range(columns.shape[1]):
+            for other in range(k):
+                along = (columns[:, k] * columns[:, other]).sum(axis=1)
+                columns[:, k] -= along[:, None] * columns[:, other]
+            columns[:, k] /= np.sqrt((columns[:, k] ** 2).sum(axis=1))[:, None]
+    rest = np.repeat(v[None], len(sets), axis=0)
+    for _ in range(2):
+        for k in range(columns.shape[1]):
+            rest -= (rest * columns[:, k]).sum(axis=1)[:, None] * columns[:, k]
+    return columns, rest
+
+
+def _best(sets: list[Chosen], each: int) -> list[Chosen]:
+    """So many of every size."""
+    count: dict[int, int] = {}
+    kept = []
+    for one in sorted(sets, key=lambda one: (one.error, one.functions)):
+        if np.isfinite(one.error) and count.get(one.size, 0) < each:
+            count[one.size] = count.get(one.size, 0) + 1
+            kept.append(one)
+    return kept
+
+
+def _falling(sets: list[Chosen]) -> list[Chosen]:
+    """Of every size the best that lower the error, whatever the number of functions."""
+    kept: list[Chosen] = []
+    least, size = np.inf, 0  # error of the smaller ones, and how small they are
+    for one in sorted(_best(sets, EACH), key=lambda one: (one.size, one.error)):
+        if one.size > size:
+            least, size = min([least, *(other.error for other in kept)]), one.size
+        if one.error < FALLS * least and least > ROUNDING:
+            kept.append(one)
+    return sorted(kept, key=lambda one: (one.size, -one.error))
+
+
+@compiled
+def _add(work, added, begin, end):
+    """For some sets the best further function of every group."""
+    n_rows, n = work.f.shape
+    n_columns = work.columns.shape[1]
+    sums = np.empty((n_columns + 1, ACROSS))
+    for i in range(begin, end):
+        for g in range(added.gain.shape[1]):
+            added.gain[i, g], added.function[i, g] = 0.0, 0
+        for first in range(0, n, ACROSS):
+            m = min(ACROSS, n - first)
+            for c in range(n_columns + 1):
+                for j in range(m):
+                    sums[c, j] = 0.0
+                for row in range(n_rows):
+                    at = work.rest[i, row] if c == n_columns else work.columns[i, c, row]
+                    for j in range(m):
+                        sums[c, j] += at * work.f[row, first + j]
+            _compare(work, added, i, first, m, sums)
+
+
+@compiled
+def _compare(work, added, i, first, m, sums):
+    n_columns = len(sums) - 1
+    for j in range(m):
+        left = 1.0
+        for c in range(n_columns):
+            left -= sums[c, j] ** 2
+        group = work.group[first + j]
+        if left > ALONG and sums[n_columns, j] ** 2 > left * added.gain[i, group]:
+            added.gain[i, group], added.function[i, group] = sums[n_columns, j] ** 2 / left, first + j

@@ -1,0 +1,104 @@
+"""``best_fits`` of a chunk of functions, shared out over workers.
+
+In: what ``best_fits`` takes, and ``Workers``.  Out: what it gives, bit by bit: what an expression is fitted beside does
+not matter to it.
+
+    >>> import numpy as np
+    >>> import exprkit as ek
+    >>> from exprkit.distributed.workers import workers_of
+    >>> from exprkit.search.shared_fits import SharedFits
+    >>> x = np.linspace(0.1, 2, 20)[:, None]
+    >>> shared = SharedFits(workers_of(2, None), x, 3 * x[:, 0] ** -2.5, None, {"loss": "gaussian", "dtype": "float64"})
+    >>> pop = ek.parse(["p1 * x1 ^ p2", "p1 + x1"])
+    >>> shared.best_fits(pop, np.array([7, 8]), restarts=10, seed=0, sizes=np.ones(1)).params[0].round(3).tolist()
+    [3.0, -2.5]
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from exprkit.backends import known
+from exprkit.distributed.collect import Cut, collect
+from exprkit.distributed.engine import COST_OF_EXPRESSION, KeptArrays, cuts_of, new_name
+from exprkit.distributed.tasks import TokenSlice, TooLarge, on_device
+from exprkit.distributed.workers import Workers
+from exprkit.expressions.population import Population
+from exprkit.fitting.fit import FitProblem
+from exprkit.search.best_fits import BestFits, best_fits
+
+PARTS = 2  # of a worker's share, so that who is done first takes what is left
+
+
+class SharedFits:
+    """A fit problem that workers have, each its own."""
+
+    def __init__(
+        self, workers: Workers, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, settings: dict[str, Any]
+    ) -> None:
+        self.workers, self._settings = workers, {**settings, "threads": settings.get("threads") or 1}
+        self._data = KeptArrays(workers, "data").take((X, y, weights))
+        backend = settings.get("backend", "auto")
+        self.on_gpu = backend != "auto" and known(backend).empty is not None
+
+    def places(self) -> int:
+        """How many slices are worked on at a time."""
+        return len(self.workers.places(self.on_gpu))
+
+    def best_fits(
+        self, pop: Population, names: np.ndarray, restarts: int, seed: int, sizes: np.ndarray,
+        check: Callable[[], Any] = lambda: None,
+    ) -> BestFits:  # fmt: skip
+        """As ``best_fits``, but for the goal; ``check`` is called after every slice."""
+        cost = (np.diff(pop.offsets) + COST_OF_EXPRESSION) * (1 + pop.n_params)
+        cuts = cuts_of(np.concatenate([[0], np.cumsum(cost)]), PARTS * self.places())
+        name, number = f"best_fits-{new_name()}", itertools.count()
+
+        def submit(cut: Cut, others: list[str] | None = None) -> Any:
+            arguments = TokenSlice.of(pop, *cut), names[slice(*cut)], restarts, seed, sizes
+            return self.workers.client.submit(
+                _best_fits, self._data.name, self._data.for_task(others), self._settings, self.workers.devices,
+                self.on_gpu, arguments, key=f"{name}-{next(number)}", pure=False, workers=others,
+            )  # fmt: skip
+
+        return _joined(collect(self.workers, cuts, submit, lambda n: check()), pop)
+
+
+def _joined(found: list[tuple[Cut, BestFits]], pop: Population) -> BestFits:
+    """The slices' fits as those of all."""
+    n, width = len(pop), pop.max_params
+    params, at_bound = np.full((n, width), np.nan), np.zeros((n, width), bool)
+    for (begin, end), one in found:
+        params[begin:end, : one.params.shape[1]] = one.params
+        at_bound[begin:end, : one.params.shape[1]] = one.at_bound
+    loss, times = (np.concatenate([one[k] for _, one in found] or [np.empty(0)]) for k in (1, 2))
+    return BestFits(params, loss, times, at_bound, None, sum(one.evaluations for _, one in found))
+
+
+# The problems of a worker's threads that no task uses now: (data, problem) by worker
+_idle: dict[str, list[tuple[str, FitProblem]]] = defaultdict(list)
+
+
+def _best_fits(
+    name: str, data: tuple[Any, ...], settings: dict[str, Any], devices: tuple[int, ...] | None, on_gpu: bool,
+    arguments: tuple[Any, ...],
+) -> BestFits | TooLarge:  # fmt: skip
+    """On a worker: the fits of a slice."""
+    tokens, names, *rest = arguments
+    with on_device(devices, on_gpu) as worker:
+        own = next((one for one in _idle[worker] if one[0] == name), None)
+        if own is not None:
+            _idle[worker].remove(own)
+        X, y, weights = data
+        problem = FitProblem(X, y, weights=weights, **settings) if own is None else own[1]
+        try:
+            found = best_fits(problem, tokens.population(), names, *rest)
+        except MemoryError as error:
+            return TooLarge(str(error) or "MemoryError")
+        _idle[worker] = [(name, problem), *(one for one in _idle[worker] if one[0] == name)]
+        return found._replace(goal=None)

@@ -1,0 +1,365 @@
+"""Several devices: the same bits as one, whoever computes what, dies, hangs or runs out of memory."""
+
+from __future__ import annotations
+
+import _thread
+import itertools
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import exprkit as ek
+from exprkit.errors import ArgumentError, BackendError, DataError
+
+distributed = pytest.importorskip("distributed", reason="pip install 'exprkit[distributed]'")
+
+from exprkit.distributed import collect, engine, rows, tasks, workers  # noqa: E402  they import what may be missing
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+RESULTS = ("params", "loss", "status", "iterations", "r2", "at_bound")
+PLANES = [("loss", True), ("evaluate", False), ("jacobian", False), ("normal_equations", True), ("loss_and_grad", True)]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two worker processes, which their nannies start again when they die."""
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=60
+    ) as made, distributed.Client(made, set_as_default=False) as client:  # fmt: skip
+        yield client
+
+
+@pytest.fixture
+def many(monkeypatch):
+    """However short the work is, it is cut."""
+    monkeypatch.setattr(engine, "LEAST", 1e-9)
+    monkeypatch.setattr(engine, "STOLEN", 1e-9)
+
+
+def sample(n=300, seed=0, points=700):
+    """A population with duds, parameters for it, and data."""
+    rng = np.random.default_rng(seed)
+    texts = ek.generate.random(n, (3, 20), ["+", "*", "/", "exp"], 2, n_params=3, seed=seed).texts()
+    texts[5:5] = ["x1 +", "p1 * x1 ^ p2"]
+    pop = ek.parse(texts, errors="mask")
+    X = rng.uniform(0.5, 3, (points, 2))
+    return pop, rng.normal(size=(len(pop), pop.max_params)), X, 2 * X[:, 0] / (1 + X[:, 1])
+
+
+def same(one, other):
+    """Whether arrays or tuples of them are equal bit by bit."""
+    one, other = (found if isinstance(found, tuple) else (found,) for found in (one, other))
+    return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in zip(one, other, strict=True))
+
+
+def same_fits(one, other):
+    return all(same(getattr(one, name), getattr(other, name)) for name in RESULTS)
+
+
+# ── the same bits ──
+
+
+def test_every_result_is_that_of_one_device(many):
+    pop, params, X, y = sample()
+    one, several = ek.Evaluator(pop, X, "cpu"), ek.Evaluator(pop, X, "cpu", devices=3)
+    sets = np.stack([params, 1 - params])
+    for name, has_target in PLANES:
+        arguments = (sets, y) if has_target else (sets,)
+        assert same(getattr(one, name)(*arguments), getattr(several, name)(*arguments)), name
+    w = np.linspace(0, 1, len(y))
+    assert same(one.loss(params, y, "mae", w), several.loss(params, y, "mae", w))
+    assert same(one.loss(params, y, "huber(f - y, 0.5)"), several.loss(params, y, "huber(f - y, 0.5)"))
+    assert same(one.loss(params, y, count_nonfinite=True), several.loss(params, y, count_nonfinite=True))
+    other = pop[::3]
+    for ev in (one, several):
+        ev.update(other)
+    assert same(one.loss(params[::3, : other.max_params], y), several.loss(params[::3, : other.max_params], y))
+
+
+def test_fits_are_those_of_one_device(many):
+    pop, _, X, y = sample(120)
+    bounds = (np.full(pop.max_params, -3.0), None)
+    settings = [{"restarts": 2, "seed": 3}, {"loss": "huber", "bounds": bounds}, {"method": "lbfgs", "max_iter": 3},
+                {"loss": "gaussian", "dtype": "float64"}]  # fmt: skip
+    for how in settings:
+        assert same_fits(ek.fit(pop, X, y, backend="cpu", **how), ek.fit(pop, X, y, backend="cpu", devices=2, **how))
+
+
+def test_processes_find_what_this_one_does(cluster, many):
+    pop, params, X, y = sample()
+    one, several = ek.Evaluator(pop, X, "cpu"), ek.Evaluator(pop, X, client=cluster)
+    assert several.backend == "cpu"
+    assert same(one.loss(params, y), several.loss(params, y)) and same(one.evaluate(params), several.evaluate(params))
+    assert same_fits(ek.fit(pop, X, y, backend="cpu"), ek.fit(pop, X, y, client=cluster))
+
+
+# seeds, for Hypothesis cannot be used beside dask's threads: they draw from ``random`` as well
+@pytest.mark.parametrize("seed", range(40))
+def test_cuts_cover_every_expression_once_in_order(seed):
+    random = np.random.default_rng(seed)
+    costs, n_slices = random.integers(0, 50, random.integers(0, 40)), int(random.integers(1, 12))
+    ends = np.concatenate([[0], np.cumsum(costs)]).astype(np.int64)
+    cuts = engine.cuts_of(ends, n_slices)
+    assert [i for cut in cuts for i in range(*cut)] == list(range(len(costs)))
+    assert len(cuts) <= max(n_slices, 1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bits_do_not_depend_on_the_cuts(seed):
+    places = set(np.random.default_rng(seed).integers(1, 61, 5).tolist())
+    pop, params, X, y = sample(60, points=100)
+    several = ek.Evaluator(pop, X, "cpu", devices=2)
+    edges = [0, *sorted(places), len(pop)]
+    several.engine._cuts = lambda *_: [cut for cut in itertools.pairwise(edges) if cut[0] < cut[1]]
+    assert same(several.loss(params, y), ek.Evaluator(pop, X, "cpu").loss(params, y))
+    assert same(several.normal_equations(params, y), ek.Evaluator(pop, X, "cpu").normal_equations(params, y))
+
+
+def test_a_slice_costs_about_what_the_others_do():
+    pop = ek.parse(["x1"] * 900 + ["x1 * (x1 + x2) / (x2 + x1 * x1) - exp(x1 * x2) * (x1 + x2 + x1)"] * 100)
+    several = ek.Evaluator(pop, np.ones((10, 2)), "cpu", devices=2)
+    ends, _ = several.engine._cost(1)
+    (_, middle), _ = engine.cuts_of(ends, 2)
+    assert middle > 600 and abs(ends[middle] / ends[-1] - 0.5) < 0.02
+
+
+@pytest.mark.parametrize("texts", [[], ["x1 + 1"], ["2"], ["x1 +"]])
+def test_small_populations(texts):
+    pop = ek.parse(texts, errors="mask") if texts else ek.parse(["x1"])[:0]
+    X, y = np.ones((5, 1)), np.zeros(5)
+    for name, has_target in PLANES:
+        one, several = (getattr(ek.Evaluator(pop, X, "cpu", **where), name) for where in ({}, {"devices": 2}))
+        assert same(one(None, y), several(None, y)) if has_target else same(one(None), several(None)), name
+    assert same_fits(ek.fit(pop, X, y, backend="cpu"), ek.fit(pop, X, y, devices=2, backend="cpu"))
+
+
+def test_sums_do_not_depend_on_threads_or_neighbours():
+    _, _, X, y = sample(points=50_000)
+    pop = ek.generate.random(12, (3, 9), ["+", "*", "/"], 2, n_params=2, seed=9)
+    params = np.ones((12, pop.max_params))
+    one, two = (ek.Evaluator(pop, X, "cpu", threads=n) for n in (1, 2))
+    few = ek.Evaluator(pop[:3], X, "cpu", threads=1)
+    own = params[:3, : few.pop.max_params]
+    for name in ("normal_equations", "loss_and_grad"):
+        found = getattr(one, name)(params, y)
+        assert same(found, getattr(two, name)(params, y)), name
+        assert same(found[-1 if name == "normal_equations" else 0][:3],
+                    getattr(few, name)(own, y)[-1 if name == "normal_equations" else 0]), name  # fmt: skip
+
+
+def test_a_search_finds_what_one_device_finds():
+    x = np.linspace(0.5, 3, 30)
+    y = 2 / (x + 0.7) + 0.01 * np.sin(99 * x)
+    one, several = (ek.exhaustive_search(x[:, None], y, max_nodes=4, restarts=15, progress=False, **where)
+                    for where in ({}, {"devices": 2}))  # fmt: skip
+    assert one.texts() == several.texts() and same(one.params, several.params)
+    assert all(same(one.columns[name], several.columns[name]) for name in one.columns)
+
+
+# ── rows ──
+
+
+@pytest.fixture
+def in_files(tmp_path, monkeypatch):
+    """Data in files, more pieces than groups, and a population."""
+    monkeypatch.setattr(rows, "PIECE", 700)
+    monkeypatch.setattr(rows, "GROUPS", 5)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.5, 3, (10_000, 2))
+    y = 2 * X[:, 0] / (1.5 + X[:, 1]) + 0.01 * rng.normal(size=len(X))
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", y)
+    texts = ["p1 * a / (p2 + b)", "p1 + p2 * a", "p1 * exp(p2 * b) * a", "a", "3", "p1 * b", "a +", "p1 * a^p2 + p3"]
+    return tmp_path, X, y, ek.parse(texts, errors="mask", variables=["a", "b"])
+
+
+def test_rows_in_pieces_give_the_fit_of_all(in_files):
+    folder, X, y, pop = in_files
+    one = ek.fit(pop, X, y, backend="cpu", dtype="float64")
+    found = [ek.fit(pop, folder / "X.npy", folder / "y.npy", dtype="float64", devices=n) for n in (1, 2, 3)]
+    assert all(same_fits(found[0], other) for other in found[1:])
+    assert np.allclose(found[0].params, one.params, rtol=1e-6, equal_nan=True)
+    assert np.allclose(found[0].loss, one.loss, rtol=1e-10, equal_nan=True)
+    assert np.allclose(found[0].r2, one.r2, rtol=1e-8, equal_nan=True)
+    assert np.allclose(found[0].standard_errors, one.standard_errors, rtol=1e-3, equal_nan=True)
+    assert found[0].reason[3:7] == one.reason[3:7]
+
+
+def test_rows_of_parquet_dask_and_parts_of_mapped_arrays(in_files):
+    import dask.array as da
+    import pandas as pd
+
+    folder, X, y, pop = in_files
+    w = 1.0 + (np.arange(len(y)) % 3)
+    expected = ek.fit(pop, folder / "X.npy", folder / "y.npy", devices=2, dtype="float64")
+    frame = pd.DataFrame({"w": w, "b": X[:, 1], "t": y, "a": X[:, 0]})
+    frame.to_parquet(folder / "table.parquet", row_group_size=1234)
+    table = ek.fit(pop, folder / "table.parquet", "t", devices=2, dtype="float64")
+    arrays = ek.fit(pop, da.from_array(X, chunks=3000), da.from_array(y, chunks=999), devices=2, dtype="float64")
+    assert same_fits(table, expected) and same_fits(arrays, expected)
+    mapped = [np.load(folder / f"{name}.npy", mmap_mode="r")[1000:] for name in "Xy"]
+    parts = ek.fit(pop, *mapped, devices=2, dtype="float64")
+    assert np.allclose(parts.params, ek.fit(pop, X[1000:], y[1000:], dtype="float64").params, equal_nan=True)
+    weighted = ek.fit(pop, folder / "table.parquet", "t", weights="w", devices=2, dtype="float64")
+    assert np.allclose(weighted.loss, ek.fit(pop, X, y, weights=w, backend="cpu", dtype="float64").loss, equal_nan=True)
+
+
+def test_rows_that_cannot_be_fitted_to(in_files):
+    folder, _, y, pop = in_files
+    for what in ({"loss": "mae"}, {"restarts": 2}, {"method": "adam"}, {"link": "sqrt"}):
+        with pytest.raises(ArgumentError, match=f"without {next(iter(what))}="):
+            ek.fit(pop, folder / "X.npy", folder / "y.npy", devices=2, **what)
+    with pytest.raises(DataError, match=r"y must have shape \(10000,\), not \(10000, 2\)"):
+        ek.fit(pop, folder / "X.npy", folder / "X.npy", devices=2)
+    with pytest.raises(ArgumentError, match="y must be an npy file"):
+        ek.fit(pop, folder / "X.npy", y, devices=2)
+    y[77] = np.nan
+    np.save(folder / "y.npy", y)
+    with pytest.raises(DataError, match="y lacks 1 of 10,000 values"):
+        ek.fit(pop, folder / "X.npy", folder / "y.npy", devices=2)
+
+
+# ── what is said ──
+
+
+def test_explain_says_who_works_and_how_it_is_cut(many):
+    pop, *_, X, _ = sample()
+    lines = ek.Evaluator(pop, X, "cpu", devices=2).explain().splitlines()
+    assert lines[0] == "cpu: 2 workers; precision ieee, float32"
+    assert lines[1].startswith("  2 workers of this process: 2 x ")
+    assert "slices of about" in lines[2] and lines[3].startswith("  the data (0.0056 MB)")
+
+
+def test_progress_counts_every_expression_once(many):
+    pop, _, X, y = sample()
+    seen = []
+    ek.fit(pop, X, y, backend="cpu", devices=2, progress=lambda done, total: seen.append((done, total)))
+    assert len(seen) > 1 and seen[-1] == (len(pop), len(pop)) and seen == sorted(seen)
+
+
+def test_tasks_have_names(cluster, many):
+    pop, params, X, y = sample()
+    ev = ek.Evaluator(pop, X, "cpu", client=cluster)
+    with distributed.get_task_stream(cluster) as stream:
+        ev.loss(params, y)
+    names = {event["key"].split("-")[0] for event in stream.data}
+    assert names == {"loss_sums", "tokens", "X", "y"}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"devices": 0}, {"devices": []}, {"devices": [1, 1]}, {"devices": "some"}, {"devices": 1.5},
+              {"devices": True}, {"devices": 2, "client": "tcp://127.0.0.1:1"}, {"client": 3}],
+)  # fmt: skip
+def test_what_is_no_device_is_refused(wrong):
+    with pytest.raises(ArgumentError, match=r"devices|client"):
+        ek.Evaluator(ek.parse("x1"), [[1.0]], **wrong)
+
+
+def test_a_scheduler_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(workers, "SECONDS_TO_CONNECT", 0.3)
+    with pytest.raises(BackendError, match=r"no dask scheduler answers at 'tcp://127.0.0.1:1'"):
+        ek.fit("p1 * x1", [[1.0], [2.0]], [1.0, 2.0], client="tcp://127.0.0.1:1")
+
+
+def test_an_address_will_do(cluster):
+    found = ek.fit("p1 * x1", [[1.0], [2.0]], [2.0, 4.0], client=cluster.scheduler.address)
+    assert found.params.round(3).tolist() == [[2.0]]
+
+
+@pytest.mark.parametrize("what", workers.COMPARED)
+def test_other_versions_are_refused(cluster, monkeypatch, what):
+    here = workers.facts()
+    monkeypatch.setattr(workers, "facts", lambda: here._replace(versions={**here.versions, what: "0.0"}))
+    monkeypatch.setattr(workers, "_asked", lambda client: {"tcp://there": here})
+    with pytest.raises(BackendError, match=rf"worker tcp://there has {what} .* and this process 0\.0"):
+        ek.Evaluator(ek.parse("x1"), [[1.0]], client=cluster)
+
+
+def test_errors_of_a_worker_are_raised_here(cluster):
+    pop, params, X, y = sample()
+    several = ek.Evaluator(pop, X, "cpu", client=cluster)
+    with pytest.raises(ArgumentError, match="no option"):
+        ek.Evaluator(pop, X, "cpu", client=cluster, block_size=64)
+    with pytest.raises(KeyError, match="no kind"):
+        several.engine.loss_sums(np.float32(params[None]), np.float32(y), None, "no kind")
+
+
+# ── what goes wrong ──
+
+
+def test_a_worker_that_hangs_is_noticed(cluster, many, monkeypatch):
+    pop, params, X, y = sample()
+    monkeypatch.setattr(collect, "LATE", 0.5)
+    ev = ek.Evaluator(pop, X, "cpu", client=cluster)
+    expected = ev.loss(params, y)
+    pid = next(iter(cluster.run(os.getpid).values()))
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.warns(RuntimeWarning, match="is late with .* given to others as well"):
+            assert same(ev.loss(2 * params / 2, y), expected)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def limited(most):
+    """A loss for which memory runs out where more than ``most`` expressions are asked for at a time."""
+
+    def loss_sums(made, n_points, dtype, params, *rest):
+        if params.shape[1] > most:
+            raise MemoryError("there is room for few")
+        return made.loss_sums(params, *rest)
+
+    return loss_sums
+
+
+def test_less_memory_makes_smaller_slices(monkeypatch):
+    pop, params, X, y = sample()
+    ev = ek.Evaluator(pop, X, "cpu", devices=2)
+    expected = ev.loss(params, y)
+    monkeypatch.setitem(tasks._METHODS, "loss_sums", limited(40))
+    assert same(ev.loss(params, y), expected)
+    monkeypatch.setitem(tasks._METHODS, "loss_sums", limited(0))
+    with pytest.raises(MemoryError, match=r"expression \d+: there is room for few"):
+        ev.loss(params, y)
+
+
+def test_an_interrupt_stops_everything_at_once(monkeypatch):
+    pop, params, X, y = sample()
+    ev = ek.Evaluator(pop, X, "cpu", devices=2)
+    expected = ev.loss(params, y)
+    ends = threading.Event()
+    monkeypatch.setitem(tasks._METHODS, "loss_sums", lambda *_: ends.wait(20))
+    timer = threading.Timer(0.3, lambda: (begins.append(time.monotonic()), _thread.interrupt_main()))
+    begins: list[float] = []
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        ev.loss(params, y)
+    assert time.monotonic() - begins[0] < 1
+    ends.set()
+    monkeypatch.undo()
+    assert same(ev.loss(params, y), expected)
+
+
+def test_a_killed_worker_changes_nothing(cluster, many):
+    pop, _, X, y = sample(400, points=3000)
+    problem = ek.FitProblem(X, y, backend="cpu", client=cluster)
+    timer = threading.Timer(0.3, os.kill, (next(iter(cluster.run(os.getpid).values())), signal.SIGKILL))
+    timer.start()
+    found = problem.fit(pop, restarts=15)
+    timer.join()
+    assert same_fits(found, ek.fit(pop, X, y, backend="cpu", restarts=15))
+
+
+def test_islands_depend_on_seed_and_number_alone():
+    random = np.random.default_rng(0)
+    X = random.uniform(1, 2, (80, 2))
+    y = np.sin(3 * X[:, 0]) * X[:, 1] ** 0.7 + 0.01 * random.normal(size=80)
+    settings = {"niterations": 3, "pool_size": 200, "population_size": 100, "maxsize": 12, "random_state": 1}
+    models = [ek.SymbolicRegressor(**settings, devices=2).fit(X, y) for _ in range(2)]
+    assert models[0].stopped_ == "3 iterations are done on 2 islands"
+    assert models[0].equations_.equation.tolist() == models[1].equations_.equation.tolist()
+    assert models[0].score(X, y) > 0.9

@@ -1,0 +1,213 @@
+"""Units and constraints of a search: what is allowed is right in its units, and every stage keeps to it."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import exprkit as ek
+from exprkit.errors import ArgumentError
+from exprkit.expressions.arguments import rows
+from exprkit.operators import ops
+from exprkit.regression.polish import nodes, tree_of
+from exprkit.regression.rules.admission import FormulaRules
+from exprkit.regression.rules.constraints import limits
+from exprkit.regression.rules.dimensions import law_of
+from exprkit.regression.rules.pooled import RuledPool
+from exprkit.regression.rules.units import BASE, exponents
+from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
+
+UNITS = [exponents(text) for text in ("m", "s", "m/s", "1")]
+NAMES = ["x1", "x2", "x3", "x4"]
+CONSTRAINTS = {"*": (-1, 3), "sqr": 2, "^": {"numbers": (-2, 2)}, "cos": {"variables": ["x1", "x4"]}}
+NESTED = {"sin": {"sin": 0, "sqr": 1}, "/": {"/": 1, "exp": 0}}
+TREES = ek.generate.random(3_000, n_tokens=(1, 15), operators="search", n_vars=4, n_params=0, seed=4)
+
+
+def drawn(n=60, seed=0):
+    return np.random.default_rng(seed).uniform(0.5, 2.0, (n, 4))
+
+
+def values(pop, X):
+    with np.errstate(all="ignore"):
+        return ek.Evaluator(pop, X, "numpy", dtype="float64").evaluate()
+
+
+def scaled(X, exponents_of, by):
+    """Data in other units: a base unit is ``by`` times as long."""
+    return X * [np.prod([k ** float(power) for k, power in zip(by, unit, strict=False)]) for unit in exponents_of]
+
+
+def change_with_units(pop, unit, rel=1e-7):
+    """Which formulas give the same in other units, but for what y's unit has become."""
+    X, by = drawn(), (1.7, 1.0, 0.6)
+    with np.errstate(all="ignore"):
+        before = values(pop, X) * scaled(np.ones(1), [unit], by)[0]
+        after = values(pop, scaled(X, UNITS, by))
+        near = np.abs(after - before) <= rel * np.maximum(np.abs(before), 1e-6)
+    return (near | ~np.isfinite(before) | ~np.isfinite(after)).all(axis=1)
+
+
+# ── units ──
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("m/s^2", "m s^-2"), ("N", "kg*m/s**2"), ("kJ/(mol*K)", "J/mol/K"), ("1", ""), ("V^(1/2)", "V^0.5"),
+        ("km/h", "m/s"), ("uF*V", "C"), ("Ω", "V/A"), ("mm^2", "cm^2"), ("kg", "g"), 
+        ("%", "rad"), ("(m/s)^2", "J/kg"), ("m^+2", "m·m"),
+    ],
+)  # fmt: skip
+def test_texts_of_one_unit(text, same):
+    assert exponents(text) == exponents(same) and len(exponents(text)) == len(BASE)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("foot", "there is no unit 'foot'"), ("m/", "a unit was expected"), ("m^x", "a number was expected"),
+        ("(m", "')' is missing"), ("m)", "nothing was expected here"), ("m$", "stands in no unit"),
+        ("m^(1/0)", "divided by 0"), ("m^1000", "larger than 100"), ("m" * 300, "at most 200 characters"),
+        (3, "a unit is a text"), (["a"], "must be numbers"), ([np.nan], "must be numbers"),
+    ],
+)  # fmt: skip
+def test_what_is_no_unit_is_named(text, message):
+    with pytest.raises(ArgumentError) as raised:
+        exponents(text)
+    assert message in str(raised.value)
+
+
+@given(st.text(alphabet="mskgN1/*^() .-", max_size=12))
+def test_any_text_is_a_unit_or_an_error_of_ours(text):
+    with contextlib.suppress(ArgumentError):
+        assert len(exponents(text)) == len(BASE)
+
+
+@given(st.dictionaries(st.sampled_from(BASE), st.fractions(-5, 5, max_denominator=6)))
+def test_exponents_are_those_that_were_written(powers):
+    text = "*".join(f"{name}^({power.numerator}/{power.denominator})" for name, power in powers.items())
+    assert exponents(text) == tuple(powers.get(name, 0) for name in BASE)
+
+
+@pytest.mark.parametrize("row", [row for row in ops.OPERATORS if law_of(row.code).kind == 1], ids=lambda row: row.name)
+def test_an_operator_s_law_holds_at_other_points(row):
+    a, b = np.random.default_rng(row.code).uniform(0.1, 0.9, (2, 50))
+    _, p, q = law_of(row.code)
+    operands, more = ((a,), (1.3 * a,)) if row.arity == 1 else ((a, b), (1.3 * a, 0.4 * b))
+    wanted = row.numpy(*operands) * 1.3**p * (0.4**q if row.arity == 2 else 1)
+    assert row.numpy(*more) == pytest.approx(wanted)
+
+
+def test_what_is_allowed_is_right_in_any_units_and_little_else():
+    for target in ("m", "1", "s"):
+        rules = FormulaRules(4, UNITS, exponents(target))
+        allowed, right = rules.allow(TREES), change_with_units(TREES, exponents(target))
+        there = np.isfinite(values(TREES, drawn())).all(axis=1)
+        assert right[allowed].all()
+        vary = np.ptp(np.nan_to_num(values(TREES, drawn())), axis=1) > 1e-9
+        assert allowed.sum() > 20 and (right & there & vary & ~allowed).sum() < 0.2 * allowed.sum()  # x1 - x1 + x2, say
+
+
+def test_numbers_have_no_units_or_those_that_are_wanted():
+    pop = ek.parse(["x1 + 1", "x1 + 0", "2 * x2", "sin(3 * x1)", "x1 ^ 2 / x1", "x1 ^ x4", "x3 * x2"])
+    assert FormulaRules(4, UNITS, exponents("m")).allow(pop).tolist() == [False, True, False, False, True, False, True]
+    free = FormulaRules(4, UNITS, exponents("m"), free_numbers=True)
+    assert free.allow(pop).tolist() == [True, True, True, False, True, False, True]
+    anything = FormulaRules(4, UNITS)
+    assert anything.allow(pop).tolist() == [False, True, True, False, True, False, True]
+
+
+# ── constraints ──
+
+
+def breaks(tree, found):
+    """Whether a tree breaks a limit, slowly."""
+    if tree[0] != OPERATOR:
+        return False
+    operands = tree[2:]
+    limit = found.get(tree[1])
+    if limit is not None:
+        if any(0 <= most < nodes(operand) for most, operand in zip(limit.sizes, operands, strict=True)):
+            return True
+        last = operands[-1]
+        if limit.numbers and not (last[0] == CONSTANT and limit.numbers[0] <= last[1] <= limit.numbers[1]):
+            return True
+        if limit.variables is not None and not used(tree) <= set(limit.variables):
+            return True
+        if any(depth(operand, code) > most for code, most in limit.inside for operand in operands):
+            return True
+    return any(breaks(operand, found) for operand in operands)
+
+
+def used(tree):
+    if tree[0] == OPERATOR:
+        return set().union(*map(used, tree[2:]))
+    return {tree[1]} if tree[0] == VARIABLE else set()
+
+
+def depth(tree, code):
+    if tree[0] != OPERATOR:
+        return 0
+    return max(depth(operand, code) for operand in tree[2:]) + (tree[1] == code)
+
+
+def test_constraints_are_kept_and_forbid_nothing_else():
+    found = limits(CONSTRAINTS, NESTED, NAMES)
+    pop = ek.parse([*TREES, "x1 ^ 2", "x1 ^ 3", "x1 ^ x4", "x1 ^ neg(2)"])
+    allowed = FormulaRules(4, limits=found).allow(pop)
+    wanted = [not breaks(tree_of(formula), found) for formula in pop]
+    wanted[-1] = True  # neg(2) is a number
+    assert allowed.tolist() == wanted and 0.2 < allowed.mean() < 0.9
+
+
+def every_rule():
+    return FormulaRules(4, UNITS, exponents("m"), limits=limits(CONSTRAINTS, NESTED, NAMES))
+
+
+def test_a_pool_holds_what_is_allowed_alone():
+    rules = FormulaRules(4, UNITS, limits=limits(CONSTRAINTS, NESTED, NAMES))
+    pool = RuledPool(rules, drawn(16), rows("search"))
+    pool.grow(6, 2_000)
+    pool.multiply(3_000)
+    assert len(pool) > 2_000 and rules.allow(ek.parse([pool.expression(i) for i in range(len(pool))])).all()
+
+
+@pytest.mark.parametrize("y_units", ["m", "m^2/s", None])
+def test_every_formula_of_a_search_keeps_to_the_rules(y_units):
+    X = drawn(80)
+    y = X[:, 2] * X[:, 1] * np.cos(X[:, 3]) + X[:, 0] + 0.05 * np.random.default_rng(0).standard_normal(80)
+    model = ek.SymbolicRegressor(niterations=4, population_size=100, pool_size=1_000, maxsize=14, random_state=0,
+                                 constraints=CONSTRAINTS, nested_constraints=NESTED)  # fmt: skip
+    model.fit(X, y, X_units=["m", "s", "m/s", "1"], y_units=y_units)
+    pop = ek.parse([entry.expression for entry in model._front.entries()])
+    rules = FormulaRules(4, UNITS, y_units and exponents(y_units), limits=limits(CONSTRAINTS, NESTED, NAMES))
+    assert rules.allow(pop).all()
+    if y_units == "m":
+        assert model.score(X, y) > 0.5 and change_with_units(pop, exponents("m")).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "message"),
+    [
+        ({"constraints": {"sine": 3}}, {}, "constraints: there is no operator 'sine'; did you mean 'sin'?"),
+        ({"constraints": {"sin": (1, 2)}}, {}, "'sin' has 1 operands, not 2"),
+        ({"constraints": {"sin": {"size": 1}}}, {}, "did you mean 'sizes'?"),
+        ({"constraints": {"^": {"numbers": (3, 1)}}}, {}, r"must be \(low, high\)"),
+        ({"constraints": {"sin": {"variables": ["x7"]}}}, {}, "there is no variable 'x7'"),
+        ({"constraints": [1]}, {}, "constraints must be a dictionary"),
+        ({"nested_constraints": {"sin": 3}}, {}, "must be a dictionary"),
+        ({"nested_constraints": {"sin": {"sin": -1}}}, {}, "0 or more"),
+        ({}, {"X_units": ["m"]}, "X_units must be a list of 4 units"),
+        ({}, {"X_units": ["m", "s", "1", "metre"]}, "unit of x4: there is no unit 'metre'"),
+        ({}, {"y_units": "m"}, "y_units needs X_units"),
+        ({}, {"X_units": [[1], [0], [1, 2], [0]]}, "equally many exponents"),
+    ],
+)
+def test_a_wrong_rule_is_named(settings, given, message):
+    with pytest.raises(ArgumentError, match=message):
+        ek.SymbolicRegressor(**settings).fit(drawn(20), np.arange(20.0), **given)

@@ -1,0 +1,113 @@
+"""Sums of functions by least squares, and which numbers a front keeps."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import exprkit as ek
+from exprkit.expressions.arguments import rows
+from exprkit.regression.constants import as_constants, as_parameters
+from exprkit.regression.discovery import is_noise_left
+from exprkit.regression.front import Front
+from exprkit.regression.polish import expression_of
+from exprkit.regression.pool import Pool
+from exprkit.regression.sample import Sample
+from exprkit.regression.sums.formulas import Around, arounds, sums
+from exprkit.regression.sums.inside import terms_inside
+from exprkit.regression.sums.selection import selected
+from exprkit.text.tokens import VARIABLE
+
+
+def drawn(n=80, n_vars=3, seed=0):
+    return np.random.default_rng(seed).uniform(0.5, 3.0, (n, n_vars))
+
+
+def values(texts, X):
+    with np.errstate(all="ignore"):
+        return ek.Evaluator(ek.parse(texts), X, "numpy", dtype="float64").evaluate()
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_the_best_sums_are_those_of_all_regressions(constant):
+    random = np.random.default_rng(1)
+    functions, v, weight = random.standard_normal((18, 40)), random.standard_normal(40), random.uniform(0.5, 2, 40)
+    weight /= weight.sum()
+    root, ones = np.sqrt(weight), [np.ones(40)] if constant else []
+    around = v - constant * (weight @ v)
+
+    def error(chosen):
+        columns = np.array([functions[k] for k in chosen] + ones).T * root[:, None]
+        left = v * root - columns @ np.linalg.lstsq(columns, v * root, rcond=None)[0]
+        return left @ left / (weight @ around**2)
+
+    best = selected(functions, np.full(18, 3), v, weight, most_terms=2, most_size=20, constant=constant)
+    for terms in (1, 2):
+        every = sorted(map(error, itertools.combinations(range(18), terms)))
+        found = [one for one in best if len(one.functions) == terms]
+        assert [one.error for one in found[::-1]] == pytest.approx(every[: len(found)]) and len(found) >= 1
+        assert all(error(one.functions) == pytest.approx(one.error) for one in found)
+
+
+def test_sums_do_not_depend_on_threads_and_forgive_what_is_no_function():
+    functions = np.random.default_rng(0).standard_normal((90, 50))
+    functions[3], functions[4], functions[5] = np.nan, 0.0, functions[6]
+    v = 2 * functions[10] - functions[6] + 0.1 * functions[20] ** 2
+    one, three = (selected(functions, np.arange(90) % 7 + 1, v, np.full(50, 0.02), 4, 24, threads=n) for n in (1, 3))
+    assert one == three and any(set(found.functions) <= {5, 6, 10} for found in one)
+
+
+def test_terms_with_a_number_inside_have_the_values_of_their_trees():
+    X = drawn()
+    terms = terms_inside(X.T, [(VARIABLE, k) for k in range(3)], rows("search"))
+    formulas = [expression_of(tree) for tree in terms.trees]
+    assert len(formulas) > 300 and values(formulas, X) == pytest.approx(terms.values, rel=1e-9)
+    assert [formula.n_tokens for formula in formulas] == terms.sizes.tolist()
+
+
+LAWS = {
+    "x1 + 2 * x2 * x3 - 0.5 * sqr(x3)": Around(None, False),
+    "sqrt(sqr(x1) + 3 * sqr(x2) + x3)": next(a for a in arounds(rows("search")) if a.outer and not a.over),
+    "1 / (x1 + 2 * x2 * x3 + 1)": Around(None, True),
+    "3 * log(x1) - log(exp(0.7 * x1 / x2) - 1)": Around(None, False),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_law_of_several_terms_is_found_in_noise(law):
+    X, fresh = drawn(200), drawn(seed=1)
+    y = values([law], X)[0]
+    sample = Sample(X, y + 0.01 * np.sqrt(np.mean(y**2)) * np.random.default_rng(2).standard_normal(200))
+    few, around = sample.few(100, 0), LAWS[law]
+    around = around if around.outer is None else Around(ek.ops.BY_NAME[law[: law.index("(")]], around.over)
+    pool, plain = Pool(few.X, rows("search")), Pool(few.X, rows(["+", "-", "*", "/"]), ())
+    pool.grow(9, 1_000)
+    plain.grow(9, 12)
+    inside = terms_inside(plain.values, [plain.tree(i) for i in range(len(plain))], rows("search"))
+    pop, params = as_parameters(ek.parse(sums(pool, few, around, 26, inside)))
+    fitted = as_constants(pop, ek.fit(pop, sample.X, sample.y, init=np.nan_to_num(params), dtype="float64").params)
+    with np.errstate(all="ignore"):
+        error = np.sqrt(np.mean((values(list(fitted), fresh) - values([law], fresh)[0]) ** 2, axis=1))
+    small = fitted.n_tokens <= ek.parse([law])[0].n_tokens + 6
+    assert np.nanmin(error[small]) < 0.01 * np.sqrt(np.mean(y**2))
+
+
+def test_a_plain_number_stays_where_it_costs_less_than_it_is_worth():
+    plain, exact, off = ek.parse(["2 * x1", "2.0001234567 * x1", "3 * x1"])
+    front = Front(maxsize=10, rows=400)
+    assert front.offer(exact, 1.0) and front.offer(plain, 1.001) and not front.offer(exact, 1.0)
+    assert front.offer(exact, 0.9) and not front.offer(off, 0.95)
+    assert [entry.loss for entry in front.entries()] == [0.9]
+
+
+def test_noise_is_told_from_what_longer_formulas_explain():
+    X = drawn()
+    sample = Sample(X, X[:, 0])
+    front = Front(maxsize=20)
+    short, longer = ek.parse(["x1 * x2", "x1 * x2 + x3 * x1 + x2 * x3 + x1 + x2"])
+    front.offer(short, 1e-4)
+    assert is_noise_left(front, sample)
+    front.offer(longer, 1e-5)
+    assert not is_noise_left(front, sample)
