@@ -37,7 +37,6 @@ from exprkit.operators.defined import table_of_rows
 
 HEAD = "gpu/common.cu", "gpu/arithmetic.cu"  # that all kernels begin with
 PARTS = *HEAD, *(f"interpreter/{name}.cu" for name in ("points", "results", "interpreter")), "gpu/support.cu"
-NO_LOSS = "constexpr int AT_ONCE = 1;\nINLINE T text_loss(T f, const T (&)[TARGETS]) { return f; }"
 # these take a double-double as operand a
 _PAIR_FIRST = frozenset(row.rewrite.split[1] for row in ops.BY_CODE.values() if row.rewrite.split)
 
@@ -135,7 +134,7 @@ def _user_function(row: ops.Operator) -> str:
 
 
 @table_of_rows
-def source(operators: str, loss: str = NO_LOSS) -> str:
+def source(operators: str, loss: str = "") -> str:
     """The CUDA C of the interpreter's kernels.
 
     Parameters
@@ -150,7 +149,7 @@ def source(operators: str, loss: str = NO_LOSS) -> str:
         "common cases": cases(rows(common=True), operators, VALUES),
         "other cases": cases(rows(common=False), operators, VALUES),
         "scalar cases": "\n".join(scalars),
-        "loss": loss,
+        "loss": loss and f"#define HAS_LOSS\n{loss}",
     })  # fmt: skip
 
 

@@ -80,6 +80,7 @@ template <bool WHOLE> INLINE void measure(const T (&acc)[POINTS], T (&sum)[VECTO
 // What a loss of the user's own is at a point, of the expression and the numbers there; how many vectors at once.
 //{loss}
 
+#ifdef HAS_LOSS
 // Its sums.  The accumulator, which is not needed any more, goes round, so that long code stands there once.
 template <bool WHOLE> INLINE void measure_text(T (&acc)[POINTS], T (&sum)[VECTORS], const Sink &sink, int lane)
 {
@@ -105,14 +106,18 @@ template <bool WHOLE> INLINE void measure_text(T (&acc)[POINTS], T (&sum)[VECTOR
         sum[VECTORS - 1] = total;
     }
 }
+#endif
 
 INLINE void add_up(const Arguments &args, T (&acc)[POINTS], int item, const Sink &sink, T *scratch, int lane)
 {
     T sum[VECTORS];
-    if (TASK == TEXT && sink.left == TILE) measure_text<true>(acc, sum, sink, lane);
-    else if (TASK == TEXT) measure_text<false>(acc, sum, sink, lane);
-    else if (sink.left == TILE) measure<true>(acc, sum, sink, lane);
+#ifdef HAS_LOSS
+    if (sink.left == TILE) measure_text<true>(acc, sum, sink, lane);
+    else measure_text<false>(acc, sum, sink, lane);
+#else
+    if (sink.left == TILE) measure<true>(acc, sum, sink, lane);
     else measure<false>(acc, sum, sink, lane);
+#endif
     if (REDUCTION == ATOMIC) {
         double all = 0.0;
         for (int c = 0; c < VECTORS; ++c) all += double(sum[c]);
