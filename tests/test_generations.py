@@ -35,6 +35,7 @@ def there(device, monkeypatch):
         device.name, device.architecture = "emulated", "none"
         monkeypatch.setattr(gpu, "missing", lambda: None)
         monkeypatch.setattr(gpu, "current", lambda: device)
+        monkeypatch.setattr(gpu, "names", lambda: [device.name])
     return device
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -311,6 +313,30 @@ def test_a_pool_holds_each_function_once_with_its_values():
     signed = pool.values * np.where(pool.values[:, :1] < 0, -1, 1)
     assert len(np.unique(np.round(signed / np.abs(signed).max(axis=1)[:, None], 9), axis=0)) > 0.7 * len(pool)
     assert len({row.tobytes() for row in signed}) == len(pool)
+
+
+def test_monomials_are_all_that_products_and_quotients_make_each_at_its_smallest_size():
+    pool = Pool(drawn(16, 2), rows(["*", "/", "sqr", "sqrt"]), (), anywhere=False)
+    pool.grow(9, 100_000)
+    powers = {1: [1], 2: [2, Fraction(1, 2)], 3: [4, Fraction(1, 4)]}
+    made = {size: {one for p in powers.get(size, ()) for one in ((p, 0), (0, p))} for size in range(1, 10)}
+    seen = {(0, 0)}
+    for size in range(1, 10):
+        for a in range(1, size - 1):
+            for (p, q), (r, s) in itertools.product(made[a], made[size - 1 - a]):
+                made[size] |= {(p + r, q + s), (p - r, q - s)}
+        made[size] -= seen
+        seen |= made[size]
+    assert [int((pool.sizes[: len(pool)] == size).sum()) for size in made] == [len(some) for some in made.values()]
+
+
+@pytest.mark.parametrize("n_vars", [1, 2, 3])
+def test_products_of_monomials_are_few_tries_for_each_that_is_kept(n_vars):
+    pool = Pool(drawn(16, n_vars), rows("search"))
+    pool.grow(30, 5_000)
+    tried, n = pool.tried, len(pool)
+    pool.multiply(10_000)
+    assert len(pool) == 10_000 and pool.tried - tried < 25 * (len(pool) - n)
 
 
 @pytest.mark.parametrize("form", links.forms(rows("search")), ids=lambda form: form.text)

@@ -10,10 +10,13 @@ In: what the user allows.  Out: ``Ended``, raised by ``check`` where a limit is 
     ... except Ended as ended:
     ...     print(ended)
     11 functions were tried
+    >>> Budget(seconds=60).part(0.5)(), Budget(seconds=60).part(0.0)(), Budget().part(0.0)()
+    (False, True, False)
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -35,6 +38,11 @@ class Budget:
     def seconds(self) -> float:
         """Since the search began."""
         return time.perf_counter() - self._begin
+
+    def part(self, share: float) -> Callable[[], bool]:
+        """Whether such a share of the time has gone by since now; never where time has no limit."""
+        end = math.inf if self._seconds is None else self.seconds + share * self._seconds
+        return lambda: self.seconds >= end
 
     def count(self, n: int) -> None:
         """That n functions have been tried."""

@@ -20,11 +20,11 @@ stage                   what it does
 ``join``                small pools: pairs of functions that make y exactly
 ``sum``                 sums of several functions by least squares
 ``nest``                numbers inside of operators, by very many fits at once
+``join_three``          three functions that make y exactly, on a GPU
 ``sum_within``          sums within an operator
 ``regress``             all pairs of a small pool by least squares, for data with noise
 ``nest_more``           numbers inside of operators within a logarithm
-``join_three``          three functions that make y exactly, on a GPU
-``join_more``           exact pairs of a large pool
+``join_more``           exact pairs of a large pool; on a GPU, which is quick, before ``nest_more``
 ``evolve``              generations from all of that
 ``polish``              every formula of the front without one of its numbers, or with a simpler one
 ======================  ===============================================================================
@@ -74,6 +74,7 @@ STAGES = (1_000, 30_000)  # functions of the pools before the last
 LAST = 300_000
 STAGES_ON_DEVICE = (1_000_000, 20_000_000)  # the same for pools on a GPU, which come after the first ones
 LAST_ON_DEVICE = 100_000_000
+THREE = 0.2  # of the time, for three functions: the forms are in the order of how simple they are
 NESTED = 1_500  # functions that templates choose from
 SUMMED = 3_000  # functions of which terms are chosen, beside as many monomials
 WITH_NUMBERS = 16  # functions that a number stands before within an operator
@@ -164,8 +165,9 @@ class Discovery:
 
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
-        stages = (self.begin, self.join, self.sum, self.nest, self.sum_within, self.regress, self.nest_more,
-                  self.join_three, self.join_more, self.evolve)  # fmt: skip
+        more = (self.nest_more, self.join_more) if self._device is None else (self.join_more, self.nest_more)
+        stages = (self.begin, self.join, self.sum, self.nest, self.join_three, self.sum_within, self.regress, *more,
+                  self.evolve)  # fmt: skip
         try:
             for stage in stages[self._done :]:
                 self.stage = stage.__name__
@@ -203,17 +205,22 @@ class Discovery:
             self._join(most)
 
     def join_three(self) -> None:
-        """Three functions that make y exactly: all of some ten thousand, where there is a GPU."""
+        """Three functions that make y exactly: all of some ten thousand, in a part of the time, on a GPU."""
         n_points = min(POINTS, len(self.sample))
         if self._device is None or self._most <= STAGES[-1] or n_points < FEWEST_POINTS + 2:
             return
+        if is_noise_left(self.front, self.sample):
+            return
         few, forms = self.sample.few(n_points, self.settings.seed), links.forms(self._unary)
+        is_over = self.budget.part(THREE)
 
         def work(room: int) -> None:
             pool: Any = self._pool(few, room, self._device)
             pool.multiply(2 * room)
             for formulas in triples.formulas(pool, few.y, self.sample, forms, self.budget.check):
                 self.offer(formulas)
+                if self._exact or is_over():
+                    break
 
         with_memory(self._device, min(STAGES_ON_DEVICE[0], self._most), n_points, work)
 

@@ -45,6 +45,8 @@ MAGNIFIED = 1e-6
 ROUNDED, HALF = np.uint64(20), np.uint64(1 << 19)  # bits of a value that a hash leaves out: within 1e-10 two are one
 SIGN, HASHED = np.uint64(1 << 63), np.uint64(0xFF51AFD7ED558CCD)
 EMPTY = -1
+PRODUCTS = 10  # combinations for every function that there is room for beside a full pool
+FACTOR = 3  # tokens of a monomial's factor, at most: a variable, or an operator of it, once or twice
 MONOMIAL = 4  # tokens of a monomial for every variable, four times at most
 
 
@@ -126,7 +128,7 @@ class Pool:
         """Add monomials of more tokens than have been reached, then their products with the smallest other functions.
 
         The monomials are a pool of their own, of products, quotients and powers; half of what is added.  Sizes no
-        longer rise, and the pool no longer grows.
+        longer rise, and the pool no longer grows.  Products of a size that has been made are all there.
         """
         rows = [row for row in (*self._binary, *self._unary) if row.code in (ops.MUL, ops.DIV, *self._powers)]
         product = next((row for row in self._binary if row.code == ops.MUL), None)
@@ -142,10 +144,14 @@ class Pool:
         others = others[others >= self._n_vars + len(self._constants)]
         by_size = [{size: some[self.sizes[some] == size] for size in self.xp.unique(self.sizes[some]).tolist()}
                    for some in (place, others)]  # fmt: skip
-        for total in range(3, 2 * max(map(max, by_size), default=0) + 1 if all(by_size) else 0):
+        left = PRODUCTS * room
+        for total in range(self.largest - 1, sum(map(max, by_size)) + 1 if all(by_size) else 0):
             for size, some in by_size[0].items():
-                if total - size in by_size[1]:
-                    self._add(Combinations(product, some, by_size[1][total - size]), most)
+                other = by_size[1].get(total - size, ())
+                if len(other) and left > 0 and self._n < most:
+                    block = Combinations(product, some[: -(-left // len(other))], other)
+                    self._add(block, most)
+                    left -= block.n
         self.tried += monomials.tried
 
     def _other(self, rows: Sequence[ops.Operator]) -> Pool:
@@ -157,8 +163,8 @@ class Pool:
         place = self.xp.arange(len(other))
         for size in range(2, other.largest + 1):
             span = other._of(size)
-            for code in self.xp.unique(other.made_by[span]).tolist():
-                some = span[other.made_by[span] == code]
+            for row in (*other._unary, *other._binary):
+                code, some = row.code, span[other.made_by[span] == row.code]
                 origins = Origins(code, place[other.left[some]], place[other.right[some]])
                 place[some] = self._keep(other.values[some], origins, self._n + len(some))
         return place
@@ -199,6 +205,9 @@ class Pool:
             yield Combinations(row, self._of(size - 1) if self._anywhere else self._near_leaves(row, size - 1))
             if self._anywhere and (row.code not in self._powers or not _is_even(row)):
                 yield Combinations(row, self._of(size - 2), negated=True)
+        if not self._anywhere:
+            yield from self._multiplied(size)
+            return
         for a in range(1, size - 1):
             for row in self._binary:
                 b = size - 1 - a
@@ -211,6 +220,15 @@ class Pool:
         a = self._of(size)
         leaf = self.made_by[a] == LEAF
         return a[leaf | ((self.made_by[a] == row.code) & (self.made_by[self.left[a] * ~leaf] == LEAF))]
+
+    def _multiplied(self, size: int) -> Iterator[Combinations]:
+        """Functions times and over one more factor: a monomial is made of factors one by one, whatever their order."""
+        for b in range(1, min(FACTOR, size - 2) + 1):
+            factors = self._of(b)
+            for row in self._binary:
+                factors = factors[self.made_by[factors] != row.code]
+            for row in self._binary:
+                yield Combinations(row, self._of(size - 1 - b), factors)
 
     def _add(self, block: Combinations, most: int) -> None:
         for begin in range(0, block.n, 4 * CHUNK):
@@ -250,7 +268,7 @@ class Pool:
     def _keep(self, values: np.ndarray, origins: Origins, most: int) -> np.ndarray:
         """Append what is new; the numbers of all, -1 where there was no room."""
         hashes = np.empty(len(values), np.uint64)
-        _hash(values.view(np.uint64), hashes)
+        _hash(_Hashed(values.view(np.uint64), hashes))
         while 2 * (self._n + len(values)) > len(self._table):
             self._table = np.full(2 * len(self._table), EMPTY, np.int64)
             _insert_again(self._hashes[: self._n], self._table)
@@ -320,26 +338,35 @@ def _unary_values(block: Combinations, inner: np.ndarray) -> tuple[np.ndarray, n
         values = block.row.numpy(inner)
         again = block.row.numpy(inner * (1 + SHIFT))
     fine = _check(values, values, values)
-    _check_steady(values, again, fine)
+    _check_steady(_Checked(values, again, again, fine))
     return values, fine
 
 
 def _check(values: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     fine = np.empty(len(values), np.bool_)
-    _check_some(values, left, right, fine)
+    _check_some(_Checked(values, left, right, fine))
     return fine
 
 
-@compiled
-def _check_some(values, left, right, fine):
-    for i in range(len(values)):
-        fine[i] = is_function(values[i], left[i], right[i])
+class _Checked(NamedTuple):
+    """Values, and the operands that they are made of; a bag, since rows of arrays in one cost nothing."""
+
+    values: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    fine: np.ndarray
 
 
 @compiled
-def _check_steady(values, again, fine):
-    for i in range(len(values)):
-        fine[i] = fine[i] and is_steady(values[i], again[i])
+def _check_some(some):
+    for i in range(len(some.values)):
+        some.fine[i] = is_function(some.values[i], some.left[i], some.right[i])
+
+
+@compiled
+def _check_steady(some):
+    for i in range(len(some.values)):
+        some.fine[i] = some.fine[i] and is_steady(some.values[i], some.left[i])
 
 
 @inline
@@ -378,10 +405,15 @@ def is_steady(values, again):
     return True
 
 
+class _Hashed(NamedTuple):
+    bits: np.ndarray
+    hashes: np.ndarray
+
+
 @compiled
-def _hash(bits, hashes):
-    for i in range(len(bits)):
-        hashes[i] = hash_of(bits[i])
+def _hash(some):
+    for i in range(len(some.bits)):
+        some.hashes[i] = hash_of(some.bits[i])
 
 
 @inline

@@ -72,7 +72,7 @@ INLINE float analytic_quotient(float a, float b) { return float(a / sqrt(1.0 + d
 INLINE double analytic_quotient(double a, double b) { return a / hypot(1.0, b); }
 
 // The derivative of log gamma(a), as simd_formulas.py has it.
-OUT_OF_LINE double digamma(double a)
+INLINE double digamma(double a)
 {
     if (a < 0.0 && a == rint(a)) return nan("");
     const double x = a < 0.0 ? 1.0 - a : a;

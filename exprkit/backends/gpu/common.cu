@@ -41,7 +41,6 @@ struct __align__(2 * sizeof(T)) DoubleDouble { T high, low; };
 struct __align__(16) Record { unsigned action, places; DoubleDouble immediate; };  // an instruction in the buffer
 
 #define INLINE __device__ __forceinline__
-#define OUT_OF_LINE __device__ __noinline__  // its registers are not the kernel's
 
 // ── launches that overlap, from sm_90 on ─────────────────────────────────────────────
 

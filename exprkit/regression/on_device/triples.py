@@ -34,7 +34,7 @@ from exprkit.regression.sample import Sample
 from exprkit.runtime.jit import compiled
 
 SMALL, MONOMIALS = (1_000, 15_000), (100, 50_000)  # functions f, and functions h
-NEAR = 1e-9  # of its terms, within which a determinant counts as 0
+NEAR = 1e-9  # of what its terms are at most, within which a determinant counts as 0
 AT_ONCE = 1 << 25  # pairs of f and h1 of a launch: an answer each
 DIFFERENCES = 4  # points of a determinant
 
@@ -68,7 +68,9 @@ def triples(
         return np.zeros((0, 3), np.int64)
     q = xp.asarray(np.ascontiguousarray(form.linear_part(v, fetched(pool.values[xp.asarray(f)]))))
     first = pool.values[h, :DIFFERENCES]
-    differences = xp.ascontiguousarray(first[:, 1:] - first[:, :1])
+    differences = first[:, 1:] - first[:, :1]
+    largest = abs(differences).max(axis=1)[:, None]
+    differences = xp.ascontiguousarray(differences / xp.where(largest > 0, largest, 1.0))
     found, step = [], max(1, AT_ONCE // len(h))
     for begin in range(0, len(f), step):
         go_on()
