@@ -21,17 +21,17 @@ from exprkit.backends.objective import Options
 from exprkit.backends.precision import precision
 from exprkit.backends.reference import levenberg_marquardt as reference_fits
 
-MAX_ITER, LOSS, TOL, GTOL = 9, 2.0, 1e-4, 1e-6
+MAX_ITER, PATIENCE, LOSS, TOL, GTOL = 9, 8, 2.0, 1e-4, 1e-6
 LOSSES = 0.5, LOSS * (1 - 1e-6), LOSS, LOSS * (1 + 1e-6), 7.0, 1e-200, np.inf, np.nan  # of the trial
 SUMS = (3.0, 4.0), (0.0, 4.0), (1e-6, 4.0), (0.0, 0.0), (3.0, 0.0), (np.nan, 4.0), (3.0, np.inf), (3.0, 1e300)
 GAINS = 1.5, 1e-5, 0.0, -1.0, np.nan  # that the model predicted
 DAMPINGS = decisions.LEAST_DAMPING, 0.1, decisions.MOST_DAMPING, 2 * decisions.MOST_DAMPING
-BOXES = (-np.inf, np.inf), (0.7, np.inf), (-np.inf, 0.7)
+BOUNDS = (-np.inf, np.inf, np.inf), (0.7, np.inf, np.inf), (-np.inf, 0.7, np.inf), (-np.inf, np.inf, 1.0)  # and limit
 STATES = [
-    dict(zip(("phase", "new", "sums", "damping", "iterations", "linear", "box", "predicted"), state, strict=True))
+    dict(zip(("phase", "new", "sums", "damping", "iterations", "linear", "bounds", "predicted"), state, strict=True))
     for phase, gains in ((AT_START, GAINS[:1]), (AT_LINEAR_STEP, GAINS[:1]), (AT_STEP, GAINS))
     for state in itertools.product(
-        (phase,), LOSSES, SUMS, DAMPINGS, (MAX_ITER - 1, MAX_ITER), (False, True), BOXES, gains
+        (phase,), LOSSES, SUMS, DAMPINGS, (MAX_ITER - 1, MAX_ITER), (False, True), BOUNDS, gains
     )
 ]
 P, TRIAL, JTR, JTJ = 1.0, 0.7, 2.0, 3.0  # before; the sums of the trial are those of a state
@@ -47,8 +47,8 @@ extern "C" int bytes_of_terms() { return sizeof(Terms); }
 
 def by_reference(state, differentiable=True):
     terms = reference_fits.Terms(
-        Options(max_iter=MAX_ITER, tol=TOL, gtol=GTOL), *np.array(state["box"])[:, None],
-        np.array([state["linear"]]), differentiable,
+        Options(max_iter=MAX_ITER, tol=TOL, gtol=GTOL, patience=PATIENCE), *np.array(state["bounds"][:2])[:, None],
+        np.array([state["linear"]]), differentiable, state["bounds"][2],
     )  # fmt: skip
     fit = reference_fits.LevenbergMarquardt(None, np.ones(1), np.ones(1), terms, np.array([P]))
     fit.trial, fit.phase, fit.damping = np.array([TRIAL]), state["phase"], state["damping"]
@@ -61,8 +61,10 @@ def by_reference(state, differentiable=True):
 
 
 def by_cpu(state, differentiable=True):
-    lower, upper = np.array(state["box"])[:, None]
-    terms = cpu_fits.FitTerms(1, lower, upper, np.uint64(state["linear"]), differentiable, MAX_ITER, TOL, GTOL)
+    lower, upper, limit = np.array(state["bounds"])[:, None]
+    terms = cpu_fits.FitTerms(
+        1, lower, upper, np.uint64(state["linear"]), differentiable, MAX_ITER, limit[0], PATIENCE, TOL, GTOL
+    )
     fit = cpu_fits.state_of(1)
     fit.p[0], fit.trial[0], fit.jtr[0], fit.jtj[0, 0], fit.scale[0] = P, TRIAL, JTR, JTJ, JTJ
     fit.share[0] = decisions.FREE if state["linear"] else 1.0
@@ -78,8 +80,9 @@ class CudaTerms(ctypes.Structure):
     """struct Terms of fit.cu."""
 
     _fields_ = [
-        ("tol", ctypes.c_double), ("gtol", ctypes.c_double), ("max_iter", ctypes.c_int), ("verdict", ctypes.c_int),
-        ("linear", ctypes.c_uint64), ("lower", ctypes.c_void_p), ("upper", ctypes.c_void_p),
+        ("tol", ctypes.c_double), ("gtol", ctypes.c_double), ("limit", ctypes.c_double), ("max_iter", ctypes.c_int),
+        ("patience", ctypes.c_int), ("verdict", ctypes.c_int), ("linear", ctypes.c_uint64),
+        ("lower", ctypes.c_void_p), ("upper", ctypes.c_void_p),
     ]  # fmt: skip
 
 
@@ -95,7 +98,7 @@ def cuda(tmp_path_factory):
     assert library.bytes_of_terms() == ctypes.sizeof(CudaTerms)
 
     def advance(states, verdict=RUNNING):
-        now, boxes = np.zeros(len(states), progress), np.array([state["box"] for state in states])
+        now, bounds = np.zeros(len(states), progress), np.array([state["bounds"] for state in states])
         for name in ("phase", "damping", "iterations", "predicted"):
             now[name] = [state[name] for state in states]
         now["status"] = RUNNING
@@ -104,8 +107,9 @@ def cuda(tmp_path_factory):
         numbers[:, :7] = P, TRIAL, 0, JTJ, LOSS, JTR, JTJ
         numbers[:, 7:10] = [(state["new"], *state["sums"]) for state in states]
         terms = (CudaTerms * len(states))(*(
-            (TOL, GTOL, MAX_ITER, verdict, state["linear"], *(box.ctypes.data + 8 * side for side in (0, 1)))
-            for state, box in zip(states, boxes, strict=True)
+            (TOL, GTOL, ends[2], MAX_ITER, PATIENCE, verdict, state["linear"],
+             *(ends.ctypes.data + 8 * side for side in (0, 1)))
+            for state, ends in zip(states, bounds, strict=True)
         ))  # fmt: skip
         library.advance_all(len(states), numbers.ctypes.data_as(ctypes.c_void_p),
                             now.ctypes.data_as(ctypes.c_void_p), terms)  # fmt: skip

@@ -34,8 +34,8 @@ def there(device, monkeypatch):
     if device.xp is np:
         device.name, device.architecture = "emulated", "none"
         monkeypatch.setattr(gpu, "missing", lambda: None)
-        monkeypatch.setattr(gpu, "current", lambda: device)
         monkeypatch.setattr(gpu, "names", lambda: [device.name])
+        monkeypatch.setattr(gpu, "current", lambda: device)
     return device
 
 
@@ -43,7 +43,7 @@ def evolution(backend, **settings):
     return Evolution(Sample(X, Y), rows("search"), BLOCKS, backend=backend, **(SETTINGS | settings))
 
 
-def hashed_fits(self, pop, init):
+def hashed_fits(self, pop, init, **settings):
     """Losses and numbers that depend on the tokens alone, in place of fits."""
     xp = np if isinstance(init, np.ndarray) else gpu.current().xp
     kinds, values, offsets = map(gpu.fetched, (pop.kinds, pop.values, pop.offsets))
@@ -92,7 +92,7 @@ def other_seed(one):
 
 def test_children_are_trees_of_all_kinds():
     trees, n = variation.rows_of(TREES, 25), 3_000
-    known = variation.standing(np, len(TREES), 1)
+    known = variation.standing(np, len(TREES), 1, 25)
     known.loss[:], known.first[:] = 1.0, [0, len(TREES)]
     how = variation.means(rows("search"), 3, 0.4, width=25, n=n)
     made, draws = variation.tree_rows(np, n, 25), variation.Draws(np.empty(n, np.uint64), np.uint64(5))
@@ -107,7 +107,7 @@ def test_children_are_trees_of_all_kinds():
     ("backend", "loss"), [("cpu", "mae"), ("cpu", "huber"), ("cpu", "squares"), ("cuda", "squares")]
 )
 def test_losses_are_those_of_the_formulas(there, backend, loss):
-    one, sample = evolution(backend, loss=loss), Sample(X, Y)
+    one, sample = evolution(backend, loss=loss, numbers=1), Sample(X, Y)  # few kernels to compile
     least = {}
     for _ in range(3):
         made = one.generation()
@@ -127,10 +127,10 @@ def huber(values, sample):
 
 
 def test_float32_and_many_trees_on_the_device(there):
-    one = evolution("cuda", dtype=None, population_size=700, islands=None)
+    one = evolution("cuda", dtype=None, population_size=700, islands=None, numbers=1)
     assert one._dtype == "float32" and one._limits.islands == 1
-    losses = [one.generation().loss.min(initial=np.inf) for _ in range(4)]
-    assert min(losses) < 0.05 * Y.var()
+    losses = [one.generation().loss.min(initial=np.inf) for _ in range(6)]
+    assert min(losses) < 0.1 * Y.var()
     assert evolution("cpu", dtype=None)._dtype == "float64"
     far = Evolution(Sample(X * 1e-20, Y), rows("search"), BLOCKS, population_size=20, width=9, seed=0, backend="cuda")
     assert far._dtype == "float64"
@@ -163,6 +163,42 @@ def test_survivors_are_the_best_of_each_island_and_size_each_once():
     assert found == expected
     best = {size: min(one[2] for one in expected if one[1] == size) for size in {one[1] for one in expected}}
     assert {k: float(shown.loss[k]) for k in np.flatnonzero(shown.length)} == best
+
+
+def test_the_numbers_of_a_tree_are_fitted_by_turns():
+    side, one = HostLoops(), evolution("cpu")
+    made = variation.rows_of(ek.parse(["x1 * 5 + 6 / (x2 - 7)", "x1 - 8", "x2"]), one._width)
+    seen = set()
+    for number in range(6):
+        turns = survival.Turns(2, number)
+        wrapped = survival.wrapped(side, made, one._now[1], turns, one._limits._replace(n=3))
+        pop = ek.Population(wrapped.kinds, wrapped.values, wrapped.offsets)
+        assert pop.n_params.tolist() == [4, 3, 2] and pop.texts()[1:] == ["p1 + p2 * (x1 - p3)", "p1 + p2 * x2"]
+        seen.add(pop.texts()[0])
+        values = ek.Evaluator(pop, X, "numpy", dtype="float64").evaluate(wrapped.starts)
+        np.testing.assert_allclose(values[0], X[:, 0] * 5 + 6 / (X[:, 1] - 7))
+        params = wrapped.starts * 2
+        outcome = survival.FitOutcome(params, np.ones(3), np.zeros((3, 2)), 1.0, 1.0)
+        after = variation.TreeRows(*(array.copy() for array in made))
+        side.run(survival.unwrap, 3, after, outcome, turns)
+        tree = ek.Evaluator(variation.population_of(after), X, "numpy", dtype="float64").evaluate()
+        params[:, :2] = wrapped.starts[:, :2]
+        np.testing.assert_allclose(tree, ek.Evaluator(pop, X, "numpy", dtype="float64").evaluate(params))
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize("loss", ["squares", "mae", "huber"])
+def test_a_fit_that_is_worse_than_its_limit_has_few_steps(loss):
+    pop = generate.random(300, (3, 14), n_vars=3, n_params=2, seed=7)
+    problem, start = ek.FitProblem(X, Y, loss=loss, backend="cpu", dtype="float64"), np.ones((300, 2))
+    full = problem.fitted(pop, start)
+    limits = np.full(300, np.nanmedian(full.loss))
+    some = problem.fitted(pop, start, limits=limits, patience=3)
+    longer = some.iterations > 3
+    assert longer.any() and not (some.loss[longer] > limits[longer]).any()
+    ended = full.iterations != some.iterations
+    assert ended.sum() > 30 and (some.status[ended] == objective.MAX_ITER).all() and (some.iterations[ended] == 3).all()
+    assert np.array_equal(some.loss[~ended], full.loss[~ended], equal_nan=True)
 
 
 class Numbers(NamedTuple):
@@ -201,7 +237,7 @@ def test_a_loop_runs_on_both_sides(there):
 
 @pytest.mark.parametrize("method", ["fit", "fitted"])
 def test_a_population_on_the_device_is_fitted_there_as_on_the_host(there, method, monkeypatch):
-    pop = generate.random(150, (1, 14), n_vars=3, n_params=2, seed=7) + ek.parse(
+    pop = generate.random(150, (1, 14), n_vars=3, n_params=1, seed=7) + ek.parse(
         ["bad(", "p1 * exp(40 * x1)"], errors="mask"
     )
     on_device = ek.DevicePopulation.of(pop, there)
@@ -217,8 +253,9 @@ def test_a_population_on_the_device_is_fitted_there_as_on_the_host(there, method
         assert (once.n_evaluations < ours.n_evaluations) and not (ours.loss > once.loss).any()
         assert np.isfinite(once.loss[151])
     else:
-        start = np.ones((len(pop), pop.max_params))
-        ours, theirs = device.fitted(on_device, there.xp.asarray(start)), host.fitted(pop, start)
+        start, limits = np.ones((len(pop), pop.max_params)), np.full(len(pop), 20.0)
+        ours = device.fitted(on_device, there.xp.asarray(start), limits=there.xp.asarray(limits), patience=2)
+        theirs = host.fitted(pop, start, limits=limits, patience=2)
     for name in ("params", "loss", "iterations", "status"):
         assert np.array_equal(gpu.fetched(getattr(ours, name)), getattr(theirs, name), equal_nan=True)
     assert theirs.status[150] == objective.INVALID

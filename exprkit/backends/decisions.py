@@ -23,7 +23,7 @@ NOT_FINITE     the loss is not finite                                       at t
 FLAT           no parameter is usable                                       where a step was accepted
 GTOL           the loss slopes along none that can move                     where a step was accepted
 FTOL           it ``is_settled``                                            after a damped step
-MAX_ITER       so many steps were tried                                     before a step
+MAX_ITER       ``is_enough``: so many steps were tried                      before a step
 STUCK          the damping is above MOST_DAMPING                            before a step
 XTOL           no parameter moves by more than tol (abs p + tol * unit)     before a step is evaluated
 NO_SLOPE       a derivative is not finite: instead of FLAT, GTOL, FTOL      at the end
@@ -78,6 +78,11 @@ def damped(damping: float, gain: float, predicted: float) -> float:
 def is_settled(loss: float, gain: float, predicted: float, tol: float) -> bool:
     """The loss fell by a share of at most ``tol``, and the model promised no more either."""
     return not gain > tol * loss and 0 <= predicted <= tol * loss
+
+
+def is_enough(steps: int, max_iter: int, loss: float, limit: float, patience: int) -> bool:
+    """So many steps were tried: ``max_iter``, or ``patience`` where the loss is above its limit."""
+    return steps >= max_iter or (steps >= patience and loss > limit)
 
 
 def final_reason(reason: int, finite: bool) -> int:

@@ -103,6 +103,8 @@ class Options(NamedTuple):
     lower: np.ndarray | None = None  # float64 (n_exprs, max_params), -inf where there is no bound
     upper: np.ndarray | None = None
     linear: bool = True  # solve the linear parameters exactly before the first step, and hardly damp them later
+    limits: Any = None  # float64 (n_exprs,): whose loss is above that after ``patience`` steps goes no further
+    patience: int = 0
 
 
 class Fitted(NamedTuple):

@@ -239,12 +239,13 @@ class SlicedDerivatives(SlicedEngine, contract.Differentiable):
 
 
 def _of_some(argument: Any, cut: Cut, width: int) -> Any:
-    """An argument for a slice: the bounds of a fit are those of its expressions."""
+    """An argument for a slice: bounds and limits of a fit are those of its expressions."""
     if not isinstance(argument, Options):
         return argument
     lower, upper = (side if side is None else np.ascontiguousarray(side[slice(*cut), :width])
                     for side in (argument.lower, argument.upper))  # fmt: skip
-    return argument._replace(lower=lower, upper=upper)
+    limits = None if argument.limits is None else np.ascontiguousarray(argument.limits[slice(*cut)])
+    return argument._replace(lower=lower, upper=upper, limits=limits)
 
 
 class KeptArrays:

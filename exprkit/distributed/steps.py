@@ -45,6 +45,7 @@ class Steps:
         self._known = pop.n_params, linear if options.linear else np.zeros_like(linear), differentiable
         self._bounds = [np.full((n, width), end) if side is None else np.ascontiguousarray(side)
                         for side, end in ((options.lower, -np.inf), (options.upper, np.inf))]  # fmt: skip
+        self._limits = np.full(n, np.inf) if options.limits is None else np.asarray(options.limits, np.float64)
         p, trial, jtr, scale, share, d, way = (np.zeros((n, width)) for _ in range(7))
         jtj, A, active = np.zeros((n, width, width)), np.zeros((n, width, width)), np.zeros((n, width), np.int64)
         self._state = State(np.zeros(n, PROGRESS), p, trial, jtr, jtj, scale, share, d, way, active, A)
@@ -63,8 +64,8 @@ class Steps:
     def take(self, which: np.ndarray, jtj: np.ndarray, jtr: np.ndarray, loss: np.ndarray) -> None:
         """Normal equations at the trials of some expressions, their r being f - y: one step of each."""
         options = self._options
-        limits = int(options.max_iter), float(options.tol), float(options.gtol)
-        _take(which, jtj, jtr, loss, *self._known, *self._bounds, limits, self._state, self._status)
+        ends = int(options.max_iter), int(options.patience), float(options.tol), float(options.gtol)
+        _take(which, jtj, jtr, loss, *self._known, *self._bounds, self._limits, ends, self._state, self._status)
 
     def fitted(self) -> Fitted:
         """How all fits ended."""
@@ -80,14 +81,16 @@ class Steps:
 
 
 @compiled
-def _take(which, jtj, jtr, loss, n_params, linear, differentiable, lower, upper, limits, all_states, status):
-    max_iter, tol, gtol = limits
+def _take(which, jtj, jtr, loss, n_params, linear, differentiable, lower, upper, limits, ends, all_states, status):
+    max_iter, patience, tol, gtol = ends
     width = jtr.shape[1]
     sums = np.empty(width + width * (width + 1) // 2)
     for k in range(len(which)):
         i = which[k]
         n = n_params[i] + 0
-        terms = FitTerms(n, lower[i], upper[i], linear[i], differentiable[i], max_iter, tol, gtol)
+        terms = FitTerms(
+            n, lower[i], upper[i], linear[i], differentiable[i], max_iter, limits[i], patience, tol, gtol
+        )  # fmt: skip
         state = State(
             all_states.progress[i : i + 1], all_states.p[i], all_states.trial[i], all_states.jtr[i], all_states.jtj[i],
             all_states.scale[i], all_states.share[i], all_states.d[i], all_states.way[i], all_states.active[i],

@@ -268,7 +268,9 @@ class FitProblem:
         fitted = self._in_parts(ev, starts, target, self._options(target, lower, upper), progress)
         return _result(ev, fitted, target, target.goal._replace(lower=lower, upper=upper), begin, self._method)
 
-    def fitted(self, pop: Population | DevicePopulation, init: Any) -> Fitted:
+    def fitted(
+        self, pop: Population | DevicePopulation, init: Any, *, limits: Any = None, patience: int = 0
+    ) -> Fitted:
         """The fits of a population as arrays alone, which stay where they were made.
 
         Parameters
@@ -276,6 +278,10 @@ class FitProblem:
         pop : Population or DevicePopulation
         init : array, (n_exprs, max_params)
             Where to begin; may lie on the device.
+        limits : array, (n_exprs,), optional
+            What is not worth more steps: a fit whose loss is above after ``patience`` steps ends there.
+        patience : int
+            At most ``max_iter``.
 
         Returns
         -------
@@ -286,14 +292,19 @@ class FitProblem:
         Raises
         ------
         ArgumentError
-            For another method than "lm", or a loss of one's own.
+            For another method than "lm", or a loss of one's own; for limits of a likelihood.
         """
         if self._own or self._method != "lm":
             raise ArgumentError("fitted() takes method='lm' and one of the losses that have names: use fit()")
+        if limits is not None and self._loss in LIKELIHOODS:
+            raise ArgumentError(f"fitted() takes no limits for loss={self._loss!r}")
         ev = self._evaluator(self._placed(pop), self._dtype)
         target, bounds = self._target(ev), sides_of(self._bounds, ev.pop)
         starts = inputs.parameter_sets(init, ev.pop, np.dtype(np.float64), ev.adopt)[0]
         engine, options = ev.derivatives(), self._options(target, *bounds)
+        if limits is not None:
+            sums = limits / _in_terms_of(target.goal, 1.0, target.total)
+            options = options._replace(limits=sums, patience=min(patience, options.max_iter))
         fit_here = engine.fit_there if isinstance(ev.pop, DevicePopulation) else engine.fit
         found = fit_here(starts, target.y, target.w, options)
         return found._replace(loss=_in_terms_of(target.goal, found.loss, target.total))
@@ -565,7 +576,7 @@ def _r2(sse: np.ndarray, goal: FitGoal) -> np.ndarray:
         return 1 - sse / np.sum(counted[some] * (goal.y[some] - mean) ** 2)
 
 
-def _in_terms_of(goal: FitGoal, total_loss: np.ndarray, total: float) -> np.ndarray:
+def _in_terms_of(goal: FitGoal, total_loss: Any, total: float) -> Any:
     """The objective as the loss that was asked for."""
     if goal.loss in LIKELIHOODS:
         return negative_log_likelihood(goal, total_loss)

@@ -83,9 +83,12 @@ class FitCode(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def fit_shapes(fixed: FitVariants, tangents: int) -> list[FitShape]:
-    """The variants of so many tangents, in the order of the discussion."""
+    """The variants of so many tangents, in the order of the discussion.
+
+    With three tangents or more a second vector costs more in registers and code than it saves.
+    """
     lanes, itemsize = fixed.lanes, fixed.itemsize
-    most = {1: 3, 2: 3}.get(tangents, 2) if fixed.fast and itemsize == 4 and lanes > 1 else 1
+    most = {1: 3, 2: 3}.get(tangents, 1) if fixed.fast and itemsize == 4 and lanes > 1 else 1
     pairs = itertools.product(range(1, most + 1), (1, 2, 4, 8) if lanes > 1 else (1,))
     return [FitShape(tangents, vectors, warps, lanes, itemsize) for vectors, warps in pairs]
 

@@ -162,15 +162,17 @@ class Engine(contract.Differentiable):
             for bound, side in ((options.lower, -np.inf), (options.upper, np.inf))
         )
         n_bounds = max(len(lower), len(upper))
+        limits = np.full(1, np.inf) if options.limits is None else np.ascontiguousarray(options.limits, np.float64)
         lower, upper = (np.repeat(bound, n_bounds // len(bound), axis=0) for bound in (lower, upper))
         if self._fit_work is None:
             traits = fits_of(self.pop, self.threads)
             self._fit_work = TaskLoop(functools.partial(drive_fits, traits), functools.partial(serve_fits, traits))
         self.gradients.run(
-            self._fit_work, params, self.gradients.plan_of_fits(n_rows), (y, weights, fits, lower, upper),
+            self._fit_work, params, self.gradients.plan_of_fits(n_rows), (y, weights, fits, lower, upper, limits),
             **self._loss(weights, options.kind, options.delta), **_target(y, weights), pairs=1, fits=fits.ctypes.data,
             lower=lower.ctypes.data, upper=upper.ctypes.data, n_bounds=n_bounds, linear=options.linear,
-            max_iter=options.max_iter, tol=options.tol, gtol=options.gtol,
+            max_iter=options.max_iter, limits=limits.ctypes.data, n_limits=len(limits), patience=options.patience,
+            tol=options.tol, gtol=options.gtol,
         )  # fmt: skip
         return best_of(self.pop, params, fits)
 

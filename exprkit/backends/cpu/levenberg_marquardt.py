@@ -74,6 +74,8 @@ class FitTerms(NamedTuple):
     linear: np.uint64  # bits of the parameters that the expression is linear in
     differentiable: bool
     max_iter: int
+    limit: float  # of the loss: what is above it has as many steps as this
+    patience: int
     tol: float
     gtol: float
 
@@ -101,7 +103,7 @@ class State(NamedTuple):
 
 
 first_reason, final_reason = inline(decisions.first_reason), inline(decisions.final_reason)
-damped, is_settled = inline(decisions.damped), inline(decisions.is_settled)
+damped, is_settled, is_enough = map(inline, (decisions.damped, decisions.is_settled, decisions.is_enough))
 
 
 @inline
@@ -132,6 +134,7 @@ def drive_fits(fits, programs, scratch, now, queue, most):
     fit = carray(pointer(at.fits), at.n_rows, FIT)
     lower = carray(pointer(at.lower), (at.n_bounds, at.width), np.float64)
     upper = carray(pointer(at.upper), (at.n_bounds, at.width), np.float64)
+    limits = carray(pointer(at.limits), at.n_limits, np.float64)
     while row >= 0:
         expr = row % len(programs.n_params)
         if fits.valid[expr]:
@@ -139,7 +142,7 @@ def drive_fits(fits, programs, scratch, now, queue, most):
             linear = fits.linear[expr] if at.linear else np.uint64(0)
             terms = FitTerms(
                 programs.n_params[expr] + 0, lower[bound], upper[bound], linear, fits.differentiable[expr],
-                at.max_iter, at.tol, at.gtol,
+                at.max_iter, limits[expr if at.n_limits > 1 else 0], at.patience, at.tol, at.gtol,
             )  # fmt: skip
             _fit_row(programs, job, scratch, terms, state, row, fit[row])
         most -= 1
@@ -223,7 +226,8 @@ def _propose(terms, state):
     """Find the trial of the next step; RUNNING, or why there is none."""
     now, solved = state.progress[0], False
     while not solved:
-        holds = (now.iterations >= terms.max_iter) << objective.MAX_ITER
+        enough = is_enough(now.iterations, terms.max_iter, now.loss, terms.limit, terms.patience)
+        holds = enough << objective.MAX_ITER
         holds |= (now.damping > MOST_DAMPING) << objective.STUCK
         if holds != 0:
             return first_reason(holds)

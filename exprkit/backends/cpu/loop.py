@@ -80,6 +80,9 @@ class Call(NamedTuple):
     n_bounds: int = 0  # one line for all expressions, or a line for each
     linear: int = 0  # linear parameters are solved first
     max_iter: int = 0
+    limits: int = 0  # (n_limits) of the loss: one for all expressions, or one for each
+    n_limits: int = 0
+    patience: int = 0
     tol: float = 0.0
     gtol: float = 0.0
 

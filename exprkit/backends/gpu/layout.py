@@ -136,6 +136,7 @@ _FIT_ARGUMENTS: Rows = (
     ("const int *", "order", "(n_here) the expressions of this launch"),
     ("const double *", "starts", "(n_sets, n_exprs, max_params)"),
     ("const double *", "lower upper", "(n_exprs, max_params) or none"),
+    ("const double *", "limits", "(n_exprs) or none: a fit whose loss is above has ``patience`` steps"),
     ("const unsigned long long *", "linear", "(n_exprs) bits of the parameters that the expression is linear in"),
     ("const unsigned char *", "verdicts", "(n_exprs) RUNNING, or the status of what is not to be fitted"),
     ("const unsigned char *", "ended", "(n_exprs) or none: only those that ended SPOILED are fitted"),
@@ -149,7 +150,7 @@ _FIT_ARGUMENTS: Rows = (
     ("double", "tol gtol delta", ""),
     ("Long", "arena_bytes first_item", ""),
     ("unsigned", "pitch", ""),
-    ("int", "n_points n_exprs n_instructions n_sets max_params n_here max_instructions n_slots max_iter", ""),
+    ("int", "n_points n_exprs n_instructions n_sets max_params n_here max_instructions n_slots max_iter patience", ""),
     ("int", "entries results sums state slots warp_bytes actives rows products", "offsets in bytes: derivatives.py"),
 )
 

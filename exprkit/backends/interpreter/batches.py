@@ -229,7 +229,7 @@ def min_blocks(shape: FitShape, fast: bool) -> int:
     """Blocks that a multiprocessor has to hold: limits the registers of a thread."""
     if shape.lanes == 1:
         return 1
-    threads = 512 if fast and shape.itemsize == 4 and shape.tangents < 3 else 384
+    threads = 512 if fast and shape.itemsize == 4 else 384
     return max(1, threads // (shape.warps * shape.lanes))
 
 

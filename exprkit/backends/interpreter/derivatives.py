@@ -145,7 +145,8 @@ class Derivatives:
         return {
             "linear": self.known.linear if options.linear else None, "verdicts": self.known.verdicts,
             "tol": float(tol), "gtol": float(options.gtol), "delta": float(options.delta),
-            "max_iter": int(options.max_iter), "lower": self._bounds(options.lower),
+            "max_iter": int(options.max_iter), "limits": self._bounds(options.limits),
+            "patience": int(options.patience), "lower": self._bounds(options.lower),
             "upper": self._bounds(options.upper), **self._goal(y, weights),
         }  # fmt: skip
 

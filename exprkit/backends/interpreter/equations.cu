@@ -247,10 +247,18 @@ template <class S> INLINE bool are_known(const S (&sum)[N_SUMS])
 
 INLINE bool all_lanes(bool yes) { return __all_sync(0xffffffffu, yes); }
 
+// Whether the sum over the lanes is more than that, by more than its rounding.
+INLINE bool lanes_exceed(T sum, double most)
+{
+    for (int step = LANES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    return double(sum) > most * (1.0 + 1e-4) && sum <= T(LARGEST);
+}
+
 // This thread's sums over its points.  They are made in T over FOLD tiles; where that overflows, once more in float64.
 // Where a derivative is nan, all is made once more with strong zeros, and so are the sums that follow: ``strong``.
+// A warp whose loss is above ``most`` before its last tile leaves the rest: a step that is not taken.
 INLINE void sum_points(
-    const FitArguments &args, const Frame &frame, const Entry *entries, double (&sum)[N_SUMS], bool &strong)
+    const FitArguments &args, const Frame &frame, const Entry *entries, double (&sum)[N_SUMS], bool &strong, double most)
 {
     const int lane = threadIdx.x % LANES * WIDTH, first = threadIdx.x / LANES * TILE;
     T part[N_SUMS];
@@ -265,6 +273,10 @@ INLINE void sum_points(
         if (wide) add_points<double>(args, acc, goal, sum);
         else add_points<T>(args, acc, goal, part);
         tile += WARPS * TILE;
+        if (TASK == FIT && tile < args.n_points && lanes_exceed(T(sum[0]) + part[0], most)) {
+            sum[0] += double(part[0]);
+            break;
+        }
         if (++n_tiles < FOLD && tile < args.n_points) continue;
         n_tiles = 0;
         const bool sound = all_lanes(wide ? are_known(sum) : in_range(part));

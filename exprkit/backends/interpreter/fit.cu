@@ -73,15 +73,17 @@ struct Bounds {
 
 // What a fit of one expression is told.
 struct Terms {
-    double tol, gtol;
-    int max_iter, verdict;
+    double tol, gtol, limit;
+    int max_iter, patience, verdict;
     unsigned long long linear;  // bits of the parameters that the expression is linear in
     Bounds bounds;
 };
 
 INLINE Terms terms_of(const FitArguments &args, int e, const Bounds &bounds)
 {
-    return Terms{args.tol, args.gtol, args.max_iter, args.verdicts[e], args.linear ? args.linear[e] : 0, bounds};
+    const double limit = args.limits ? args.limits[e] : MOST;
+    return Terms{args.tol, args.gtol, limit, args.max_iter, args.patience, args.verdicts[e],
+                 args.linear ? args.linear[e] : 0, bounds};
 }
 
 // Whether a parameter changes the values, by numbers that can be reckoned with.
@@ -279,7 +281,9 @@ INLINE int propose(const State &s, const Terms &terms)
 {
     while (true) {
         const bool stuck = !(s.progress().damping <= MOST_DAMPING);
-        const int status = first_reason((s.progress().iterations >= terms.max_iter) << MAX_ITER | stuck << STUCK);
+        const int steps = s.progress().iterations;
+        const bool enough = steps >= terms.max_iter || (steps >= terms.patience && s.loss() > terms.limit);
+        const int status = first_reason(enough << MAX_ITER | stuck << STUCK);
         if (status != RUNNING) return status;
         ++s.progress().iterations;
         if (solve(s, terms, s.progress().damping, ~0ull)) break;
@@ -418,7 +422,7 @@ INLINE void derive(const FitArguments &args, const Item &item, const Frame &fram
         }
         double sum[N_SUMS];
         bool strong = false;
-        sum_points(args, frame, entries, sum, strong);
+        sum_points(args, frame, entries, sum, strong, MOST);
         add_threads(sum, scratch, total);
         for (int t = threadIdx.x; t < TANGENTS; t += BLOCK)
             if (first + t < item.n_params) args.jtr[item.row * args.max_params + first + t] = total[1 + t];
@@ -444,7 +448,7 @@ INLINE void optimise(const FitArguments &args, const Item &item, const Frame &fr
             sum_rows(args, frame, arena, entries, item.n_params, state.next(), strong);
         } else {
             double sum[N_SUMS];
-            sum_points(args, frame, entries, sum, strong);
+            sum_points(args, frame, entries, sum, strong, state.progress().phase == AT_STEP ? state.loss() : MOST);
             add_threads(sum, reinterpret_cast<double *>(arena + args.sums), state.next());
         }
         if (TASK == NORMAL) return write_normal(args, item, state);

@@ -73,7 +73,8 @@ def fit_all(
         linear = np.array([bool(int(linearity.linear[i]) >> j & 1) if j < 64 else False for j in range(n)], bool)
         for start in starts[:, i, :n]:
             model = functools.partial(model_of, i)
-            terms = Terms(options, lower, upper, linear & options.linear, bool(linearity.differentiable[i]))
+            limit = np.inf if options.limits is None else float(options.limits[i])
+            terms = Terms(options, lower, upper, linear & options.linear, bool(linearity.differentiable[i]), limit)
             fit = LevenbergMarquardt(model, y, w, terms, start)
             with np.errstate(all="ignore"):
                 loss, status = fit.run()
@@ -133,6 +134,7 @@ class Terms(NamedTuple):
     upper: np.ndarray
     linear: np.ndarray  # the parameters that the expression is linear in
     differentiable: bool
+    limit: float  # of the loss: what is above it has few steps
 
 
 class LevenbergMarquardt:
@@ -189,9 +191,12 @@ class LevenbergMarquardt:
 
     def propose(self) -> int:
         """Find the trial of the next step; RUNNING, or why there is none."""
-        d = None
+        d, options = None, self.terms.options
         while d is None:
-            holds = (self.iterations >= self.terms.options.max_iter) << objective.MAX_ITER
+            enough = decisions.is_enough(
+                self.iterations, options.max_iter, self.now.loss, self.terms.limit, options.patience
+            )
+            holds = enough << objective.MAX_ITER
             holds |= (self.damping > decisions.MOST_DAMPING) << objective.STUCK
             if holds:
                 return decisions.first_reason(holds)

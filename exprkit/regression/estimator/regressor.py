@@ -94,7 +94,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     tournament_selection_n : int
         TreeRows of which the best becomes a parent.
     optimizer_iterations : int
-        Steps of Levenberg-Marquardt for every child.
+        The most steps of Levenberg-Marquardt for a child; hopeless ones end earlier.
     timeout_in_seconds : float, optional
         When the search ends with what it has.  What it has depends on the machine, then.
     max_evals : int, optional

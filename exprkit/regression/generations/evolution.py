@@ -46,6 +46,9 @@ from exprkit.text.tokens import CONSTANT, OPERATOR
 
 MOST_ISLANDS, LEAST_OF_AN_ISLAND = 8, 500
 ROUGH = {"float64": 22, "float32": 34}  # bits of a loss, of 52 behind the point, by which equal trees may differ
+TOL = 1e-2  # of the fits: what is good is fitted again, as the child of some other tree, and at last as a formula
+PATIENCE = 2  # steps of a fit that is still worse than all of the tree's size that go on
+MOST_NUMBERS = 2  # of a tree that are fitted at a time: with a and b as many as the fastest kernels take
 REPEATED = 12  # times a child is made anew that rules do not allow
 FAR = 1e9  # numbers of the data that float32 is not left alone with: their squares, too, are to be normal numbers
 
@@ -68,6 +71,10 @@ class Evolution:
     operators : list of rows
     blocks : Population
         Small trees, which also begin.
+    steps : int
+        The most of a fit; one that is worse after PATIENCE of them than all trees of its size that go on has no more.
+    numbers : int
+        So many of a tree are fitted in a generation, by turns.
     islands : int, optional
         By default one for each LEAST_OF_AN_ISLAND trees.
     dtype : {"float64", "float32"}, optional
@@ -80,11 +87,12 @@ class Evolution:
         self, sample: Sample, operators: list[ops.Operator], blocks: Population, *, population_size: int, width: int,
         seed: int, crossover: float = 0.4, tournament: int = 10, steps: int = 8, loss: str = "squares",
         backend: str = "cpu", threads: int | None = None, islands: int | None = None, dtype: str | None = None,
-        rules: FormulaRules | None = None,
+        numbers: int = MOST_NUMBERS, rules: FormulaRules | None = None,
     ) -> None:  # fmt: skip
         self._rules = rules
         self._n, self._width, self._seed = population_size, min(max(width - AROUND, 1), survival.MOST_SIZE), seed
         islands = islands or min(MOST_ISLANDS, max(1, population_size // LEAST_OF_AN_ISLAND))
+        self._numbers = numbers
         self._scale = float(np.sqrt(sample.w @ sample.y**2 / sample.total)) or 1.0
         backend = backend_of_fits(backend if rules is None else "cpu")
         on_device = load(backend).takes_device_populations
@@ -105,7 +113,8 @@ class Evolution:
         self._blocks = self._side.bag(variation.rows_of(blocks, self._width))
         xp, n_places = self._side.xp, places * islands * (self._width + 1)
         self._now, self._next = (
-            (variation.tree_rows(xp, n_places, self._width), variation.standing(xp, n_places, islands)) for _ in "ab"
+            (variation.tree_rows(xp, n_places, self._width), variation.standing(xp, n_places, islands, self._width))
+            for _ in "ab"
         )
         self._state = xp.empty(self._n, np.uint64)
         self.number = 0
@@ -113,8 +122,8 @@ class Evolution:
     def _problem_of(self, sample: Sample, *settings: Any) -> FitProblem:
         loss, steps, backend, threads = settings
         return FitProblem(
-            sample.X, sample.y / self._scale, weights=sample.w, loss=loss, max_iter=steps, backend=backend,
-            dtype=self._dtype, threads=threads,
+            sample.X, sample.y / self._scale, weights=sample.w, loss=loss, max_iter=steps, tol=TOL, backend=backend,
+            precision="ieee" if self._dtype == "float64" else "fast", dtype=self._dtype, threads=threads,
         )  # fmt: skip
 
     def generation(self) -> Generation:
@@ -162,20 +171,23 @@ class Evolution:
     def _fitted(self, new: TreeRows) -> FitOutcome:
         """The fits of a + b * tree, whose numbers the trees take over."""
         side = self._side
-        wrapped = survival.wrapped(side, new)
+        turns = survival.Turns(self._numbers, self.number)
+        limits = self._limits._replace(n=len(new.length))
+        wrapped = survival.wrapped(side, new, self._now[1], turns, limits)
         arrays = wrapped.kinds, wrapped.values, wrapped.offsets
         pop = Population(*arrays) if side.device is None else DevicePopulation(*arrays, device=side.device)
-        found = self._problem.fitted(pop, wrapped.starts[:, : pop.max_params])
+        starts, enough = wrapped.starts[:, : pop.max_params], wrapped.limit / self._to_loss
+        found = self._problem.fitted(pop, starts, limits=enough, patience=PATIENCE)
         line = side.xp.empty((len(new.length), 2), np.float64)
         outcome = FitOutcome(found.params, found.loss, line, self._scale, self._to_loss)
-        side.run(survival.unwrap, len(new.length), new, outcome)
+        side.run(survival.unwrap, len(new.length), new, outcome, turns)
         return outcome
 
     def state(self) -> dict[str, np.ndarray]:
         """All that the next generations depend on, beside what an evolution is made with: arrays by name."""
         trees, known = self._now
         n = int(known.first[-1])
-        arrays = [*(array[:n] for array in (*trees, *known[:-1])), known.first]
+        arrays = [*(array[:n] for array in (*trees, *known[:-2])), known.first, known.limit]
         names = *trees._fields, *known._fields
         return dict(zip(names, gpu.fetched_together(arrays), strict=True)) | {"number": np.array(self.number)}
 

@@ -25,7 +25,6 @@ from exprkit.runtime.jit import compiled
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER
 
 LARGEST = 1e100  # numbers beyond it are not kept
-MOST_NUMBERS = 8  # of a tree that are fitted
 AROUND = 4  # tokens of a + b * tree beside the tree
 ISLAND_SHIFT, SIZE_SHIFT, LOSS_SHIFT = 58, 46, 17  # of a key: what is sorted by; the loss has no sign
 MOST_SIZE = (1 << ISLAND_SHIFT - SIZE_SHIFT) - 1
@@ -41,7 +40,16 @@ class Wrapped(NamedTuple):
     kinds: np.ndarray  # uint8, uint64 and int64, as of a population
     values: np.ndarray
     offsets: np.ndarray
-    starts: np.ndarray  # float64 (n, 2 + MOST_NUMBERS)
+    starts: np.ndarray  # float64 (n, 2 + Turns.most)
+    limit: np.ndarray  # float64: of the loss, beyond which a tree will not go on
+
+
+class Turns(NamedTuple):
+    """Which numbers of a tree are fitted: so many in a row, of its first, second, … from one that changes with the
+    generation on, round about."""
+
+    most: int
+    number: int  # of the generation
 
 
 class FitOutcome(NamedTuple):
@@ -101,26 +109,45 @@ def measure(made, wrapped, begin, end):
 
 
 @compiled
-def wrap(made, wrapped, begin, end):
-    """p1 + p2 * tree of trees whose numbers are p3, p4, …; those beyond MOST_NUMBERS stay as they are."""
+def wrap(made, known, wrapped, turns, limits, begin, end):
+    """p1 + p2 * tree of trees, p3, p4, … the numbers whose turn it is; the others stay as they are."""
     for i in range(begin, end):
+        wrapped.limit[i] = known.limit[i * limits.islands // limits.n * (limits.width + 1) + made.length[i]]
         at = wrapped.offsets[i]
-        for k in range(2 + MOST_NUMBERS):
+        for k in range(2 + turns.most):
             wrapped.starts[i, k] = 1.0 if k == 1 else 0.0
         _put(wrapped, at, PARAMETER, 0)
         _put(wrapped, at + 1, PARAMETER, 1)
         at += 2
-        n_params = 2
+        count = _numbers(made, i)
+        place = _first_place(turns, i, count)
         for k in range(made.length[i]):
             wrapped.kinds[at] = made.kinds[i, k]
             wrapped.values[at] = made.values[i, k]
-            if made.kinds[i, k] == CONSTANT and n_params < 2 + MOST_NUMBERS:
-                wrapped.starts[i, n_params] = np.uint64(made.values[i, k]).view(np.float64)
-                _put(wrapped, at, PARAMETER, n_params)
-                n_params += 1
+            if made.kinds[i, k] == CONSTANT:
+                if place < turns.most:
+                    wrapped.starts[i, 2 + place] = np.uint64(made.values[i, k]).view(np.float64)
+                    _put(wrapped, at, PARAMETER, 2 + place)
+                place = place + 1 if place + 1 < count else 0
             at += 1
         _put(wrapped, at, OPERATOR, MUL)
         _put(wrapped, at + 1, OPERATOR, ADD)
+
+
+@compiled
+def _numbers(made, i):
+    """How many numbers a tree has."""
+    count = 0
+    for k in range(made.length[i]):
+        if made.kinds[i, k] == CONSTANT:
+            count += 1
+    return count
+
+
+@compiled
+def _first_place(turns, i, count):
+    """Of a tree's first number the place among its numbers in this generation's turn."""
+    return (i + turns.number) % count if count > turns.most else 0
 
 
 @compiled
@@ -130,19 +157,21 @@ def _put(wrapped, at, kind, value):
 
 
 @compiled
-def unwrap(made, outcome, begin, end):
+def unwrap(made, outcome, turns, begin, end):
     """Trees with the numbers that were fitted; what has no loss or too large numbers has inf."""
     for i in range(begin, end):
         fine = outcome.loss[i] >= 0.0 and outcome.loss[i] < INFINITE
-        n_params = 2
+        count = _numbers(made, i)
+        place = _first_place(turns, i, count)
         for k in range(made.length[i]):
-            if made.kinds[i, k] == CONSTANT and n_params < 2 + MOST_NUMBERS:
-                number = np.float64(outcome.params[i, n_params])
-                if np.abs(number) < LARGEST:
-                    made.values[i, k] = np.float64(number).view(np.uint64)
-                else:
-                    fine = False
-                n_params += 1
+            if made.kinds[i, k] == CONSTANT:
+                if place < turns.most:
+                    number = np.float64(outcome.params[i, 2 + place])
+                    if np.abs(number) < LARGEST:
+                        made.values[i, k] = np.float64(number).view(np.uint64)
+                    else:
+                        fine = False
+                place = place + 1 if place + 1 < count else 0
         for k in range(2):
             fine = fine and np.abs(outcome.params[i, k]) < LARGEST
             outcome.line[i, k] = outcome.params[i, k] * outcome.scale
@@ -229,18 +258,18 @@ def show(made, outcome, ranking, groups, limits, shown, begin, end):
             shown.loss[size] = outcome.loss[best]
 
 
-def wrapped(side: Any, made: TreeRows) -> Wrapped:
+def wrapped(side: Any, made: TreeRows, known: Standing, turns: Turns, limits: Places) -> Wrapped:
     """The expressions that are fitted."""
     xp, n = side.xp, len(made.length)
     offsets, nothing = xp.zeros(n + 1, np.int64), xp.empty(0, np.uint8)
-    side.run(measure, n, made, Wrapped(nothing, nothing, offsets, nothing))
+    side.run(measure, n, made, Wrapped(nothing, nothing, offsets, nothing, nothing))
     offsets = xp.cumsum(offsets)
     n_tokens = int(offsets[-1])
     found = Wrapped(
         xp.empty(n_tokens, np.uint8), xp.empty(n_tokens, np.uint64), offsets,
-        xp.empty((n, 2 + MOST_NUMBERS), np.float64),
+        xp.empty((n, 2 + turns.most), np.float64), xp.empty(n, np.float64),
     )  # fmt: skip
-    side.run(wrap, n, made, found)
+    side.run(wrap, n, made, known, found, turns, limits)
     return found
 
 
@@ -265,6 +294,8 @@ def survivors(
     next_known.loss[...] = np.inf
     groups = Groups(begin, before, start, count)
     side.run(settle, rows, trees, known, made, outcome, ranking, groups, limits, next_trees, next_known)
+    worst = next_known.loss[xp.maximum(start[1:], 1) - 1]
+    next_known.limit[...] = xp.where(count == limits.places, worst, np.inf)
     side.run(show, limits.width + 1, made, outcome, ranking, groups, limits, shown)
     return next_trees, next_known
 

@@ -55,6 +55,7 @@ class Standing(NamedTuple):
     line: Annotated[np.ndarray, "float64[n, 2]"]  # a and b of a + b * tree
     island: Annotated[np.ndarray, "int64[n]"]
     first: np.ndarray  # int64, by island: its first tree; then how many there are
+    limit: np.ndarray  # float64, by island and size: the largest loss, inf where more trees have room
 
 
 class Means(NamedTuple):
@@ -101,11 +102,12 @@ def tree_rows(xp: Any, n: int, width: int) -> TreeRows:
     return TreeRows(xp.empty((n, width), np.uint8), xp.empty((n, width), np.uint64), xp.zeros(n, np.int64))
 
 
-def standing(xp: Any, n: int, islands: int) -> Standing:
+def standing(xp: Any, n: int, islands: int, width: int) -> Standing:
     """Of no tree."""
     return Standing(
-        xp.full(n, np.inf), xp.empty((n, 2), np.float64), xp.empty(n, np.int64), xp.zeros(islands + 1, np.int64)
-    )
+        xp.full(n, np.inf), xp.empty((n, 2), np.float64), xp.empty(n, np.int64), xp.zeros(islands + 1, np.int64),
+        xp.full(islands * (width + 1), np.inf),
+    )  # fmt: skip
 
 
 def means(
