@@ -11,7 +11,6 @@ from emulated_device import EmulatedDevice, compiler
 from hypothesis import HealthCheck, settings
 
 from exprkit.backends import NAMES, status
-from exprkit.backends.cpu import kernels
 from exprkit.backends.gpu import device as gpu
 from exprkit.operators import defined, ops
 
@@ -48,7 +47,7 @@ def functions():
     for table, before in zip(TABLES, kept, strict=True):
         table.clear()
         table.update(before)
-    for forget in (*defined._TABLES, kernels._kernels.cache_clear):  # their codes are given again
+    for forget in defined._TABLES:
         forget()
 
 
