@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from exprkit.backends import NAMES, status
 from exprkit.backends.gpu import device as gpu
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # figures are drawn to files, on machines without a screen
 os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")  # else jupyter_core warns, and a warning is an error
@@ -33,6 +34,21 @@ def backend(request):
     if not found.available:
         pytest.skip(f"{request.param}: {found.detail}")
     return request.param
+
+
+TABLES = ops.BY_NAME, ops.BY_CODE, ops.BY_SPELLING, ops.IN_VALUES, defined._FUNCTIONS
+
+
+@pytest.fixture(scope="module")
+def functions():
+    """Functions may be defined as operators: no other module meets them."""
+    kept = [copy.copy(table) for table in TABLES]
+    yield
+    for table, before in zip(TABLES, kept, strict=True):
+        table.clear()
+        table.update(before)
+    for forget in defined._TABLES:
+        forget()
 
 
 @pytest.fixture(scope="session")

@@ -84,7 +84,7 @@ class EmulatedDevice:
         return ctypes.CDLL(str(self._compiled(source, nvrtc.macros(settings, macros))))
 
     def _compiled(self, source, defined):
-        path = self.folder / f"k{len(self._kernels)}.cpp"
+        path = self.folder / f"k{len(list(self.folder.iterdir()))}.cpp"
         path.write_text(re.sub(r"    extern __shared__ .*\n", "", source))
         macros = [f"-D{macro}={value}" for macro, value in defined.items()]
         command = [compiler(), "-std=c++17", "-O1", "-ffp-contract=off", "-w", "-shared", "-fPIC"]

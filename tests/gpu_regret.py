@@ -114,13 +114,13 @@ def padded(shape, sizes, here, there):
 
 
 def compile_kernel(architecture, task, shape):
-    from exprkit.backends.gpu import nvrtc
+    from exprkit.backends.gpu import nvrtc, opcodes
     from exprkit.backends.precision import precision
 
     nvrtc.compiled(
-        architecture, precision("fast"), REAL="float", LANES=32, VECTORS=shape.vectors, BLOCK=shape.block,
-        COLUMNS_SHARED=int(shape.columns_shared), WIDE=int(shape.wide), REDUCTION="SHUFFLE", TASK=task, COUNTED=0,
-        **({"WEIGHTED": 0} if task != "VALUES" else {}),
+        architecture, precision("fast"), opcodes.source("fast"), REAL="float", LANES=32, VECTORS=shape.vectors,
+        BLOCK=shape.block, COLUMNS_SHARED=int(shape.columns_shared), WIDE=int(shape.wide), REDUCTION="SHUFFLE",
+        TASK=task, COUNTED=0, **({"WEIGHTED": 0} if task != "VALUES" else {}),
     )  # fmt: skip
 
 

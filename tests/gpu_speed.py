@@ -22,7 +22,7 @@ import timing
 
 import exprkit as ek
 from exprkit.backends.gpu import device as gpu_device
-from exprkit.backends.gpu import nvrtc
+from exprkit.backends.gpu import nvrtc, opcodes
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.precision import Precision
 from exprkit.expressions import generate
@@ -239,7 +239,7 @@ def compile_kernel(architecture, operators, task=None, vectors=0, block=0, wide=
         "WIDE": wide, "REDUCTION": "SHUFFLE", "TASK": task, "COUNTED": 0,
         **({} if task == "VALUES" else {"WEIGHTED": 0}),
     }  # fmt: skip
-    nvrtc.compiled(architecture, Precision(operators), **chosen)
+    nvrtc.compiled(architecture, Precision(operators), opcodes.source(operators), **chosen)
 
 
 def compile_ahead():

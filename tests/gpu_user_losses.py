@@ -16,6 +16,7 @@ import numba
 import numpy as np
 
 import exprkit as ek
+from exprkit.backends import load
 
 OPERATORS = {  # definition: an expression over operands
     "swish(a) = a / (1 + exp(-a))": "swish(x1 * p1)",
@@ -64,8 +65,9 @@ def operators(name: str, n_exprs: int, n_points: int, repeats: int) -> None:
     short, long = (evaluator(one, X, name) for one in (pop, ek.parse(pop.expanded().texts())))
     params, y = on_device(name, params), on_device(name, y)
     report("operators, losses", timed(repeats, *[lambda ev=ev: ev.loss(params, y) for ev in (short, long)]))
-    both = [lambda ev=ev: ev.loss_and_grad(params, y)[1] for ev in (short, long)]
-    report("operators, gradients", timed(max(repeats // 4, 2), *both))
+    if load(name).differentiates:
+        both = [lambda ev=ev: ev.loss_and_grad(params, y)[1] for ev in (short, long)]
+        report("operators, gradients", timed(max(repeats // 4, 2), *both))
 
 
 def functions(name: str, n_exprs: int, n_points: int, repeats: int) -> None:
@@ -76,7 +78,7 @@ def functions(name: str, n_exprs: int, n_points: int, repeats: int) -> None:
     own, text = (evaluator(pop, X, name) for pop in pops)
     params, y = on_device(name, params), on_device(name, y)
     report("a function, losses", timed(repeats, *[lambda ev=ev: ev.loss(params, y) for ev in (own, text)]))
-    if name != "ptx":
+    if load(name).differentiates:
         both = [lambda ev=ev: ev.loss_and_grad(params, y)[1] for ev in (own, text)]
         report("a function, gradients", timed(max(repeats // 4, 2), *both))
 
@@ -87,19 +89,23 @@ def softplus(a):
 
 
 def losses(name: str, n_exprs: int, n_points: int, repeats: int, most_tokens: int) -> None:
-    """Every loss beside the squared one, and beside the expressions with the loss's text around them."""
+    """Every loss beside the squared one; how far the first ones are from the definition's."""
     X, y, s = data(n_points)
     pop = ek.generate.random(n_exprs, n_tokens=(most_tokens // 3, most_tokens), n_vars=2, n_params=2, seed=3)
     params = np.random.default_rng(1).uniform(0.5, 2, (len(pop), pop.max_params)).astype(np.float32)
     w = np.random.default_rng(2).uniform(0.5, 2, n_points).astype(np.float32)
-    ev = evaluator(pop, X, name)
+    ev, few = evaluator(pop, X, name), slice(0, 40)
+    definition, host = ek.Evaluator(pop[few], X, "numpy"), (params[few], y, w)
     params, y, w = (on_device(name, array) for array in (params, y, w))
     for text in LOSSES:
         weights = w if "w" in text else None
         columns = {"s": s} if "s" in text.replace("abs", "").replace("cosh", "").replace("less", "") else None
         own = lambda text=text, weights=weights, columns=columns: ev.loss(params, y, text, weights, columns=columns)  # noqa: E731
         squared = lambda weights=weights: ev.loss(params, y, "sse", weights)  # noqa: E731
-        report(f"loss {text}, beside sse", timed(repeats, own, squared), same=False)
+        timed_both, results = timed(repeats, own, squared)
+        report(f"loss {text}, beside sse", (timed_both, results), same=False)
+        expected = definition.loss(*host[:2], text, None if weights is None else host[2], columns=columns)
+        print(f"    from the definition's: {apart(results[0][few], expected):.1e}")
 
 
 def data(n_points: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -137,11 +143,15 @@ def finished(result) -> np.ndarray:
     return result.get() if hasattr(result, "get") else result
 
 
+def apart(a: np.ndarray, b: np.ndarray) -> float:
+    """The largest relative difference of finite numbers."""
+    with np.errstate(all="ignore"):
+        return float(np.nanmax(np.where(np.isfinite(a) & np.isfinite(b), np.abs(a - b) / (np.abs(b) + 1e-30), 0)))
+
+
 def report(what: str, measured: tuple[list[float], list[np.ndarray]], same: bool = True) -> None:
     (own, other), (a, b) = measured
-    with np.errstate(all="ignore"):
-        apart = np.nanmax(np.where(np.isfinite(a) & np.isfinite(b), np.abs(a - b) / (np.abs(b) + 1e-30), 0))
-    differs = f"  largest difference {apart:.1e}" if same else ""
+    differs = f"  largest difference {apart(a, b):.1e}" if same else ""
     print(f"  {what:52} {own:12,.1f} {other:12,.1f}  ratio {own / other:5.2f}{differs}")
 
 

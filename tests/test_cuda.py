@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import exprkit as ek
-from exprkit.backends.gpu import device, nvrtc
+from exprkit.backends.gpu import device, nvrtc, opcodes
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.precision import Precision
 from exprkit.errors import ArgumentError, BackendError, DataError
@@ -96,7 +96,7 @@ ARCHITECTURES = (75, 80, 90, 100, 120)  # 86 and 89 are compiled as 80 is
 
 def _resources(architecture, operators, macros):
     """A row of kernels.csv."""
-    _, report = nvrtc.build(f"sm_{architecture}", Precision(operators), **macros)
+    _, report = nvrtc.build(f"sm_{architecture}", Precision(operators), opcodes.source(operators), **macros)
     registers, spilled = re.search(r"Used (\d+) registers", report), re.search(r"(\d+) bytes spill stores", report)
     every = {**nvrtc.MACROS, **macros}
     chosen = {name.lower(): str(every[name]) for name in ("REAL", "TASK", "VECTORS", "BLOCK", "WIDE", "COLUMNS_SHARED")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import pickle
 import subprocess
 import sys
@@ -18,10 +17,9 @@ from exprkit.backends.interpreter import dual_opcodes
 from exprkit.backends.interpreter.engine import Engine
 from exprkit.errors import ArgumentError, BackendError, OperandError, PopulationError
 from exprkit.evaluate import options
-from exprkit.operators import defined, ops
+from exprkit.operators import defined
 
 X = np.random.default_rng(0).uniform(0.1, 3, (700, 2))
-TABLES = ops.BY_NAME, ops.BY_CODE, ops.BY_SPELLING, ops.IN_VALUES, defined._FUNCTIONS
 
 
 @numba.njit
@@ -35,9 +33,8 @@ def power_mean(a, b):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def operators():
-    """Some, which no other test meets."""
-    kept = [copy.copy(table) for table in TABLES]
+def operators(functions):
+    """Some."""
     ek.operator("softplus", numpy=softplus, cuda="log1p(exp(a))", derivative="1 / (1 + exp(-a))")
     ek.operator("power_mean", numpy=power_mean, cuda="const T y = a * a + b * b; return sqrt(y / 2);",
                 derivative=("a / (2 * y)", "b / (2 * y)"))  # fmt: skip
@@ -45,13 +42,8 @@ def operators():
     ek.operator("steps", numpy=lambda a: np.floor(2 * a))
     ek.operator("by_steps(a) = steps(a) + 1")
     yield
-    for table, before in zip(TABLES, kept, strict=True):
-        table.clear()
-        table.update(before)
     defined._BY_NAME.pop("by_steps"), defined._BY_CODE.clear()
     defined._BY_CODE.update({one.code: one for one in defined.definitions()})
-    for forget in defined._TABLES:
-        forget()
 
 
 MEANING = {

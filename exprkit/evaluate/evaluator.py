@@ -536,11 +536,8 @@ class Evaluator:
 
     def _own(self, kind: str, y: Any, weights: Any, columns: Any, link: Any) -> OwnLoss:
         """A loss of the user's own at these points."""
-        points = inputs.loss_points(y, weights, columns, self.n_points, self.adopt)
-        known = self._own_loss
-        if known is None or not known.is_for(kind, link, points):
-            known = self._own_loss = OwnLoss.make(self.X, kind, link, points)
-        return known
+        self._own_loss = OwnLoss.of(self, self._own_loss, (kind, link), (y, weights, columns))
+        return self._own_loss
 
     def beside(self, pop: Population, columns: list[np.ndarray]) -> Evaluator:
         """An evaluator of other expressions with the same settings, on the same data and more columns."""

@@ -17,7 +17,8 @@ What is recognised, plainly; c, s and t are whatever holds no f::
     c * huber(…, d)          in a fit, where d / |s| is one number: Huber's loss of h
     anything else            the sum of the expressions that have the loss around them
 
-Where h is f itself, the expressions are used as they are: such a loss costs what the squared one does.
+Where h is f itself, the expressions are used as they are: such a loss costs what the squared one does.  Where it is
+not, backends that can (``text_sums``) add up the loss as it stands, in machine code that is made for it once.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,11 @@ import numpy as np
 from exprkit.backends import NAMES, load, offered
 from exprkit.backends.contract import Backend
 from exprkit.backends.device_programs.population import DevicePopulation
+from exprkit.backends.gpu import opcodes
 from exprkit.backends.precision import Precision
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, did_you_mean, whole_number
 from exprkit.expressions.population import Population
-from exprkit.operators import defined
+from exprkit.operators import defined, ops
 
 OTHER_WORDS = {  # what arguments are called in other libraries
     "random_state": "seed", "rng": "seed", "sample_weight": "weights", "p0": "init", "x0": "init", "n_jobs": "threads",
@@ -84,6 +85,19 @@ def check_runs(pop: Population | DevicePopulation, name: str, backend: Backend, 
             f"backend {name!r} has no operator {lacking[0]!r}: it is defined without CUDA text; give it by cuda=, or "
             "take backend='cpu'"
         )
+    elif backend.takes_settings and defined.functions():
+        _check_texts(name, _codes(pop))
+
+
+def _check_texts(name: str, codes: Iterable[int]) -> None:
+    """An error for CUDA text of operators that the compiler does not take."""
+    for code in codes:
+        row = ops.BY_CODE[code]
+        if complaint := opcodes.refusal(row):
+            raise BackendError(
+                f"backend {name!r} has no operator {row.name!r}: of its CUDA text NVRTC says: {complaint}; define it "
+                "anew, or take backend='cpu'"
+            )
 
 
 def check_slopes(pop: Population | DevicePopulation, name: str) -> None:
@@ -94,6 +108,7 @@ def check_slopes(pop: Population | DevicePopulation, name: str) -> None:
                 f"backend {name!r} makes no derivatives of these expressions: operator {lacking!r}, which stands in "
                 "one, is defined without CUDA text; give it by cuda=, or take backend='cpu'"
             )
+        _check_texts(name, defined.in_slopes(_codes(pop)))
 
 
 def _codes(pop: Population) -> list[int]:

@@ -323,8 +323,8 @@ def operator(
         on the CPU; any other is called there for some 500 data points at a time.
     cuda : str, optional
         The same in CUDA C over ``a``, ``b`` and their type ``T``: an expression, or a function's body with ``return``. 
-        It is a program of yours, which NVRTC compiles and the GPU runs as it stands.  Without it the GPU backends
-        refuse the operator, and "auto" leaves them out.
+        It is a program of yours, which NVRTC compiles and the GPU runs as it stands.  Without it, or where NVRTC does
+        not take it, the GPU backends refuse the operator, and "auto" leaves them out where it is missing.
     derivative : text or function, or one for each operand, optional
         dy/da (and dy/db) in exprkit's own text over a, b and y, the value, as ``"1 - y * y"``; or a function of a (and
         b) as

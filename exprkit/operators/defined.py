@@ -209,9 +209,14 @@ def without_cuda(codes: Iterable[int]) -> list[str]:
 
 def without_cuda_slopes(codes: Iterable[int]) -> list[str]:
     """The names of the operators without CUDA text in derivatives of these."""
+    return without_cuda(in_slopes(codes))
+
+
+def in_slopes(codes: Iterable[int]) -> list[int]:
+    """The functions in derivatives of these operators."""
     texts = " ".join(text for code in codes if code in _FUNCTIONS for text in _FUNCTIONS[code].derivative)
     words = set(re.findall(r"\w+", texts))
-    return [row.name for row in functions() if row.name in words and not row.cuda.formula]
+    return [row.code for row in functions() if row.name in words]
 
 
 def saved(codes: Iterable[int]) -> tuple[Saved, ...]:

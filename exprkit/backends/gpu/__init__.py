@@ -6,6 +6,7 @@ In: programs.  Out: bytecode on the device, compiled kernels, launches.
 ``layout``    structs and enums of host and device
 ``device``    the GPU and its memory; ``nvrtc``: its compiler
 ``opcodes``   operators with addressing modes: their numbers and the kernels' cases
+``loss_code`` losses of the user's own as CUDA C
 ``bytecode``  programs as instructions for one accumulator
 ``schedule``  which block works on what (``schedule.cu`` finds its items)
 ``launch``    kernel arguments and what stays on the device

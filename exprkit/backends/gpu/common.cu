@@ -7,8 +7,9 @@
 //
 //     REAL          float or double                       LANES      32 (1 where a CPU runs this text)
 //     VECTORS       16-byte vectors of a thread           BLOCK      threads of a block
-//     TASK          VALUES, SQUARE, ABSOLUTE or SUM       REDUCTION  SHUFFLE, SHARED or ATOMIC
+//     TASK          VALUES, SQUARE, ABSOLUTE, SUM or TEXT REDUCTION  SHUFFLE, SHARED or ATOMIC
 //     WIDE          1: rows of results begin at multiples of 16 bytes
+//     TARGETS       numbers of a point that the loss of TEXT reads; WEIGHTED: the last of them is the weight
 //     WEIGHTED, COUNTED, COLUMNS_SHARED, APPROXIMATE_DIVISION, APPROXIMATE_ROOT    0 or 1
 //     PAIRS         1 where the low parts of double-doubles are used
 //     FLUSH         ".ftz" or "": what the hardware's approximations do with subnormals

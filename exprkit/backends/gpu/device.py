@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.backends.gpu import nvrtc
+from exprkit.backends.gpu import nvrtc, opcodes
 from exprkit.backends.precision import Precision
 from exprkit.operators.defined import table_of_rows
 
@@ -157,6 +157,7 @@ class CudaDevice:
     @table_of_rows
     def kernel(self, name: str, settings: Precision, text: str | None = None, **macros: Any) -> Kernel:
         """A kernel of the interpreter's text (or of another ``text``), compiled for these macros."""
+        text = text or opcodes.source(settings.operators)
         code = nvrtc.compiled(settings.architecture or self.architecture, settings, text, **macros)
         return Kernel(self._module(code), name, self.is_hopper)
 

@@ -77,7 +77,7 @@ ENUMS = {
     f"INVALID = {objective.INVALID}, NO_DERIVATIVE = {objective.NO_DERIVATIVE} }};",
     "VECTOR_BYTES": f"constexpr unsigned VECTOR_BYTES = {VECTOR_BYTES};",
     "LINE_BYTES": f"enum : unsigned {{ LINE_BYTES = {LINE_BYTES} }};",
-    "tasks": "enum { VALUES, SQUARE, ABSOLUTE, SUM };\nenum { SHUFFLE, SHARED, ATOMIC };",
+    "tasks": "enum { VALUES, SQUARE, ABSOLUTE, SUM, TEXT };\nenum { SHUFFLE, SHARED, ATOMIC };",
     "tokens": f"enum {{ T_CONSTANT = {tokens.CONSTANT}, T_VARIABLE = {tokens.VARIABLE}, "
     f"T_PARAMETER = {tokens.PARAMETER}, T_STOP = {STOP} }};",
     "fit tasks": "enum { NORMAL, GRADIENT, JACOBIAN, FIT };",
@@ -113,7 +113,7 @@ _ARGUMENTS: Rows = (
     ("const T *", "data", "as the user gave it, two strides"),
     ("const int *", "column_code column_var column_low", "(n_columns)"),
     ("T *", "columns", "(n_columns, pitch)"),
-    ("const T *", "target weights", "(n_points)"),
+    ("const T *", "target weights", "(n_points); of TEXT all that it reads, (TARGETS, n_points)"),
     ("const Chunk *", "chunks", "(n_partitions, n_chunks); those without items are the last of a partition"),
     ("T *", "out", "(items, n_points)"),
     ("T *", "partials", "(items, n_segments)"),

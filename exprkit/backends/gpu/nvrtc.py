@@ -12,18 +12,19 @@ would flush subnormals in everything.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
-from exprkit.backends.gpu import opcodes
 from exprkit.backends.gpu.schedule import LaunchShape, resident_blocks
 from exprkit.backends.precision import Precision
 from exprkit.errors import BackendError
 from exprkit.runtime import disk_cache
 
 PACKAGES = ("cuda-core", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")  # besides NVRTC's own version in the key
+CHECKED_FOR = "sm_80"  # the architecture that a text is tried on: every CUDA from 12 on has it
 MACROS: dict[str, Any] = {  # what common.cu expects, and explains
     "REAL": "float",
     "LANES": 32,
@@ -37,6 +38,7 @@ MACROS: dict[str, Any] = {  # what common.cu expects, and explains
     "COUNTED": 0,
     "COLUMNS_SHARED": 1,
     "SUPPORT": 0,
+    "TARGETS": 1,
     "STACK": 32,
     "ADDERS": "LANES",
 }
@@ -60,7 +62,7 @@ def macros(settings: Precision, chosen: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in together.items()}
 
 
-def compiled(architecture: str, settings: Precision, text: str | None = None, **chosen: Any) -> bytes:
+def compiled(architecture: str, settings: Precision, text: str, **chosen: Any) -> bytes:
     """Machine code (a cubin) of the kernels, from the cache or the compiler.
 
     Parameters
@@ -68,37 +70,37 @@ def compiled(architecture: str, settings: Precision, text: str | None = None, **
     architecture : str
         As ``"sm_90"``.
     settings : Precision
-    text : str, optional
-        The kernels' CUDA C; by default that of ``opcodes.source``.
+    text : str
+        The kernels' CUDA C, as that of ``opcodes.source``.
     **chosen
         Macros that differ from ``MACROS``.
     """
-    source, defined = text or opcodes.source(settings.operators), macros(settings, chosen)
-    key = disk_cache.key(source, architecture, repr(sorted(defined.items())), repr(settings), compiler_version())
+    defined = macros(settings, chosen)
+    key = disk_cache.key(text, architecture, repr(sorted(defined.items())), repr(settings), compiler_version())
     code = disk_cache.read(key)
     if code is None:
-        code, _ = build(architecture, settings, source, **chosen)
+        code, _ = build(architecture, settings, text, **chosen)
         disk_cache.write(key, code)
     return code
 
 
-def build(architecture: str, settings: Precision, text: str | None = None, **chosen: Any) -> tuple[bytes, str]:
+def build(architecture: str, settings: Precision, text: str, **chosen: Any) -> tuple[bytes, str]:
     """Machine code and the assembler's report (registers, spills), always compiled anew."""
     from cuda.core import Program
 
     report = io.StringIO()
     options = _options(architecture, settings, chosen)
-    code = Program(text or opcodes.source(settings.operators), "c++", options).compile("cubin", logs=report)
+    code = Program(text, "c++", options).compile("cubin", logs=report)
     return bytes(code.code), report.getvalue()
 
 
-def ptx(architecture: str, settings: Precision, text: str | None = None, **chosen: Any) -> str:
+def ptx(architecture: str, settings: Precision, text: str, **chosen: Any) -> str:
     """The kernels as PTX; by the library itself, since ``cuda-core`` asks the driver first."""
     from cuda.bindings import nvrtc
 
-    source, options = text or opcodes.source(settings.operators), _options(architecture, settings, chosen)
+    options = _options(architecture, settings, chosen)
     flags = [flag for flag in options.as_bytes("nvrtc") if b"ptxas" not in flag]
-    status, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernels.cu", 0, None, None)
+    status, program = nvrtc.nvrtcCreateProgram(text.encode(), b"kernels.cu", 0, None, None)
     try:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
@@ -126,6 +128,22 @@ def _options(architecture: str, settings: Precision, chosen: Mapping[str, Any]) 
         lineinfo=settings.line_info or None,
         ptxas_options=["-v", f"-O{settings.optimisation}"],
     )
+
+
+def complaint(text: str) -> str:
+    """What the compiler has against a text, for float or double; "" where it takes it, or is not installed."""
+    if any(importlib.util.find_spec(name) is None for name in ("cuda", "cuda.core")):
+        return ""
+    for real in ("float", "double"):
+        try:
+            compiled(CHECKED_FOR, Precision("ieee"), text, REAL=real, SUPPORT=1)
+        except Exception as error:  # cuda-core's own, which has no public name
+            if "error:" not in str(error):  # it is not the text's fault
+                return ""
+            lines = [line.strip() for line in str(error).rstrip("\0").splitlines()]
+            first = next(k for k, line in enumerate(lines) if "error:" in line)
+            return f"{lines[first].partition('error:')[2].strip()} in {lines[first + 1]}"
+    return ""
 
 
 def compiler_version() -> str:

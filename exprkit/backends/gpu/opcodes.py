@@ -24,12 +24,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from exprkit.backends.gpu import layout
+from exprkit.backends.gpu import layout, nvrtc
 from exprkit.backends.gpu.layout import ALONE, BOTH, IMMEDIATE, IMMEDIATE_FIRST, MEMORY, MEMORY_FIRST
 from exprkit.operators import defined, ops
 from exprkit.operators.defined import table_of_rows
@@ -59,17 +60,32 @@ def modes(row: ops.Operator) -> tuple[int, ...]:
 
 @table_of_rows
 def numbers() -> np.ndarray:
-    """Every opcode, [operator's code, addressing mode]; -1 where there is none."""
+    """Every opcode, [operator's code, addressing mode]; -1 where there is none.
+
+    Those of the user's functions are the last, so that the others stay what they are in programs made before.
+    """
     table = np.full((256, layout.N_MODES), -1, np.int32)
-    pairs = [(row.code, mode) for row in (*rows(common=True), *rows(common=False)) for mode in modes(row)]
+    own = {row.code: row for row in defined.functions()}
+    lasting = [row for row in (*rows(common=True), *rows(common=False)) if row.code not in own]
+    pairs = [(row.code, mode) for row in (*lasting, *own.values()) for mode in modes(row)]
     table[tuple(np.transpose(pairs))] = np.arange(len(pairs))
     table.flags.writeable = False
     return table
 
 
 def all_rows() -> list[ops.Operator]:
-    """The operators that programs hold, by their codes; those of the user's without CUDA text not among them."""
-    return [ops.IN_VALUES[code] for code in sorted(ops.IN_VALUES) if ops.IN_VALUES[code].cuda.formula]
+    """The operators that programs hold, by their codes; those of the user's without good CUDA text not among them."""
+    return [row for _, row in sorted(ops.IN_VALUES.items()) if row.cuda.formula and not refusal(row)]
+
+
+def refusal(row: ops.Operator) -> str:
+    """What the compiler has against the CUDA text of a user's function, so that no kernel holds it; "" if nothing."""
+    return _refusal(_user_function(row)) if row.cuda.body else ""
+
+
+@cache
+def _refusal(function: str) -> str:
+    return nvrtc.complaint(joined(HEAD, {"user functions": function}))
 
 
 def rows(common: bool) -> list[ops.Operator]:
@@ -96,34 +112,44 @@ def is_long(row: ops.Operator, operators: str) -> bool:
 
 def joined(parts: Iterable[str], cases: Mapping[str, str] | None = None) -> str:
     """The texts of these files of the backends, each line ``//{name}`` replaced by what ``layout`` or ``cases`` has."""
-    folder, texts = Path(__file__).parents[1], {**layout.TEXTS, "user functions": _user_functions(), **(cases or {})}
+    folder, texts = Path(__file__).parents[1], {**layout.TEXTS, **(cases or {})}
     text = "\n".join((folder / part).read_text() for part in parts)
-    n_common = sum(len(modes(row)) for row in rows(common=True))
-    return re.sub(r" *//\{([\w ]+)\}", lambda mark: texts[mark[1]], text).replace("COMMON_OPCODES", str(n_common))
+    if "user functions" not in texts:
+        texts["user functions"] = _user_functions()
+    text = re.sub(r" *//\{([\w ]+)\}", lambda mark: texts[mark[1]], text)
+    return text.replace("COMMON_OPCODES", str(_n_common())) if "COMMON_OPCODES" in text else text
+
+
+def _n_common() -> int:
+    return sum(len(modes(row)) for row in rows(common=True))
 
 
 def _user_functions() -> str:
     """The CUDA C of the operators that are the user's functions."""
-    return "\n".join(
-        f"INLINE T user_{row.name}({', '.join(f'T {x}' for x in 'ab'[: row.arity])}) {{ {row.cuda.body} }}"
-        for row in defined.functions() if row.cuda.formula
-    )  # fmt: skip
+    return "\n".join(_user_function(row) for row in all_rows() if row.cuda.body)
+
+
+def _user_function(row: ops.Operator) -> str:
+    return f"INLINE T user_{row.name}({', '.join(f'T {x}' for x in 'ab'[: row.arity])}) {{ {row.cuda.body} }}"
 
 
 @table_of_rows
-def source(operators: str) -> str:
+def source(operators: str, loss: str = "") -> str:
     """The CUDA C of the interpreter's kernels.
 
     Parameters
     ----------
     operators : {"ieee", "fast"}
         Which of the table's formulas to use.
+    loss : str, optional
+        The function of a loss that is a text (``loss_code``), which TASK = TEXT adds up.
     """
     scalars = (f"    case {row.code}: return {formula(row, operators)};  // {row.name}" for row in all_rows())
     return joined(PARTS, {
         "common cases": cases(rows(common=True), operators, VALUES),
         "other cases": cases(rows(common=False), operators, VALUES),
         "scalar cases": "\n".join(scalars),
+        "loss": loss and f"#define HAS_LOSS\n{loss}",
     })  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,12 +29,13 @@ from exprkit.backends.cases import tuning
 from exprkit.backends.cases.interpreter import Decision, VariantSet, decision
 from exprkit.backends.device_programs.lowering import Lowering
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
+from exprkit.backends.gpu import loss_code, opcodes
 from exprkit.backends.gpu.bytecode import Bytecode
 from exprkit.backends.gpu.device import fetched, fetched_together
 from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points
 from exprkit.backends.gpu.launch import Columns, ScheduledLaunch, plan_on
 from exprkit.backends.gpu.layout import VECTOR_BYTES
-from exprkit.backends.gpu.schedule import VECTORS, Chunking, DeviceLimits, LaunchShape, Sizes
+from exprkit.backends.gpu.schedule import BLOCKS, VECTORS, Chunking, DeviceLimits, LaunchShape, Sizes
 from exprkit.backends.interpreter.derivatives import Again, Derivatives
 from exprkit.backends.interpreter.loss_step import MOST_BYTES, LossStep
 from exprkit.backends.interpreter.per_expression import Baseline
@@ -56,6 +57,14 @@ SPAN = 3072 * 5461  # points whose partial sums are added before they join the t
 VALUES_CHUNKING = {True: Chunking(0, 1), False: Chunking(0, 8)}
 LOSSES_CHUNKING = {True: Chunking(0.8, 2), False: Chunking(0.5, 4)}
 COST_OF_RESULT = (8, 40)  # of a sum and of stored values, beside the operators' (bytecode.py): an estimate
+
+
+class TextLoss(NamedTuple):
+    """A loss that is a text, made ready."""
+
+    columns: np.ndarray  # what it reads beside f, as it was asked for
+    numbers: Any  # the same on the device
+    macros: dict[str, Any] | None  # of its kernel; None: there can be none
 
 
 class Engine(DeviceEngine, contract.Differentiable):
@@ -108,6 +117,7 @@ class Engine(DeviceEngine, contract.Differentiable):
             self._shapes: dict[tuple[Sizes, bool], LaunchShape] = {}
             self._forced: LaunchShape | None = None
             self._partials = self.device.xp.empty(0, self.dtype)
+            self._text_loss: TextLoss | None = None  # the last one
             self._steps: dict[tuple[Any, ...], LossStep | None] = {}  # by how a loss is asked for; None: once so far
             self._lowering = Lowering(self.device, self.settings, self.dtype, self._positive(X))
             self.programs, columns = self._lowering.of(pop)
@@ -223,25 +233,63 @@ class Engine(DeviceEngine, contract.Differentiable):
 
         ``counts`` (n_sets, n_exprs, 2) int64 takes how many nan and inf there were at points of weight > 0.
         """
-        xp = self.device.xp
-        with Needing(self.device, "the targets, the sums and the numbers of all expressions"):
+        with self._needing_sums():
             target, w = self._on_device("y", y), self._on_device("weights", weights)
-            step = self._step(params, target, w, kind) if counts is None else None
-            if step is not None:
-                return self._marked(step(params))
-            counted = None if counts is None else xp.zeros(counts.shape, np.uint64)
+            return self._added(params, target, w, {"TASK": kind.upper(), "WEIGHTED": int(w is not None)}, counts)
 
-            def add_up(sums: Any) -> None:
-                for sets in self._passes(params, self._sets_at_once()):
-                    count = None if counted is None else counted[sets].reshape(-1, 2)
-                    place = sums if sets.stop - sets.start == len(params) else sums[sets]  # views of CuPy take time
-                    self._add_up(place.reshape(-1), target, w, kind.upper(), count)
+    def text_sums(self, params: Any, loss: loss_code.Tokens, columns: np.ndarray, counted: bool) -> Any | None:
+        """Sum of a loss that is a text, float64 (n_sets, n_exprs); None where it can't be made in the kernel.
 
-            sums = self._sums(params, add_up)
-            _hand_over(counted, counts)
-            return sums
+        ``columns`` (n_columns, n_points) are what it reads beside f (``loss_code``); the last says how much a point
+        counts if it is ``counted``.
+        """
+        needed = self._smallest.shared_bytes(self._launcher.n_columns, self.programs.n_slots, len(columns), True)
+        if self._baseline or needed > self.device.shared_per_block:
+            return None
+        with self._needing_sums():
+            if self._text_loss is None or self._text_loss.columns is not columns:
+                self._text_loss = self._text_loss_of(loss, columns, counted)
+            _, numbers, macros = self._text_loss
+            return None if macros is None else self._added(params, numbers, None, macros, None)
 
-    def _step(self, params: Any, target: Any, w: Any, kind: str) -> LossStep | None:
+    def _text_loss_of(self, loss: loss_code.Tokens, columns: np.ndarray, counted: bool) -> TextLoss:
+        function = loss_code.function(loss, self.settings.operators)
+        if function is None:
+            return TextLoss(columns, None, None)
+        with np.errstate(over="ignore"):
+            numbers = self.device.xp.asarray(columns.astype(self.dtype))
+        text = opcodes.source(self.settings.operators, function)
+        macros = {"TASK": "TEXT", "WEIGHTED": int(counted), "TARGETS": len(columns), "text": text}
+        return TextLoss(columns, numbers, macros)
+
+    @property
+    def _smallest(self) -> LaunchShape:
+        """The variant that needs the least of a block's shared memory."""
+        block = BLOCKS[0] if self.device.lanes > 1 else 1
+        return LaunchShape(1, block, False, self.device.lanes, self.dtype.itemsize)
+
+    def _needing_sums(self) -> Needing:
+        return Needing(self.device, "the targets, the sums and the numbers of all expressions")
+
+    def _added(self, params: Any, target: Any, w: Any, macros: dict[str, Any], counts: Any) -> Any:
+        """The sums that the kernel of these macros makes."""
+        xp = self.device.xp
+        step = self._step(params, target, w, macros) if counts is None else None
+        if step is not None:
+            return self._marked(step(params))
+        counted = None if counts is None else xp.zeros(counts.shape, np.uint64)
+
+        def add_up(sums: Any) -> None:
+            for sets in self._passes(params, self._sets_at_once()):
+                count = None if counted is None else counted[sets].reshape(-1, 2)
+                place = sums if sets.stop - sets.start == len(params) else sums[sets]  # views of CuPy take time
+                self._add_up(place.reshape(-1), target, w, macros, count)
+
+        sums = self._sums(params, add_up)
+        _hand_over(counted, counts)
+        return sums
+
+    def _step(self, params: Any, target: Any, w: Any, macros: dict[str, Any]) -> LossStep | None:
         """The recorded step of a loss that was asked for before in the same way; None the first time."""
         n_sets, n_items = len(params), params.shape[0] * params.shape[1]
         if not n_items or not self.n_points or self._baseline or self.reduction == "atomic":
@@ -250,36 +298,36 @@ class Engine(DeviceEngine, contract.Differentiable):
         if most > MOST_BYTES or self.n_points > SPAN or n_sets > self._sets_at_once():
             return None
         pointers = [None if array is None else self.device.pointer(array) for array in (target, w)]
-        key = isinstance(params, np.ndarray), params.shape, kind, *pointers
+        key = isinstance(params, np.ndarray), params.shape, *macros.values(), *pointers
         if key not in self._steps:
             if len(self._steps) >= MOST_STEPS:
                 self._steps.clear()
             self._steps[key] = None
         elif self._steps[key] is None:
             try:
-                self._steps[key] = self._recorded(params, target, w, kind)
+                self._steps[key] = self._recorded(params, target, w, macros)
             except self.device.out_of_memory:  # it goes without
                 return None
         return self._steps[key]
 
-    def _recorded(self, params: Any, target: Any, w: Any, kind: str) -> LossStep:
+    def _recorded(self, params: Any, target: Any, w: Any, macros: dict[str, Any]) -> LossStep:
         def launch(some: Any, sums: Any) -> None:
             self._immediates.again(some)
-            self._add_up(sums.reshape(-1), target, w, kind.upper(), None)
+            self._add_up(sums.reshape(-1), target, w, macros, None)
 
         for _ in self._passes(params, len(params)):  # so that all memory and all launches are there
-            self._add_up(self.device.xp.empty(params.shape[0] * params.shape[1]), target, w, kind.upper(), None)
+            self._add_up(self.device.xp.empty(params.shape[0] * params.shape[1]), target, w, macros, None)
         return LossStep(self.device, params, self.host_results, launch, (target, w, self._partials))
 
     def _forget(self) -> None:
         super()._forget()
         self._steps.clear()
 
-    def _add_up(self, sums: Any, target: Any, weights: Any, task: str, count: Any) -> None:
+    def _add_up(self, sums: Any, target: Any, weights: Any, macros: dict[str, Any], count: Any) -> None:
         """The sums of all items of this pass."""
         bytes_of_one = self._n_segments(len(sums)) * self.dtype.itemsize
         at_once = max(1, min(len(sums), WORK_BYTES // bytes_of_one))
-        macros = {"TASK": task, "WEIGHTED": int(weights is not None), "COUNTED": int(count is not None)}
+        macros = {**macros, "COUNTED": int(count is not None)}
 
         def run(at_once: int) -> None:
             if count is not None:
@@ -407,9 +455,15 @@ class Engine(DeviceEngine, contract.Differentiable):
     def _interpreting(self, items: slice, points: tuple[int, int], wide: bool, macros: dict[str, Any]) -> Any:
         values, n_items = macros["TASK"] == "VALUES", items.stop - items.start
         shape, launcher = self._shape(n_items, wide), self._launcher
-        kernel = launcher.interpreter(shape, REDUCTION=self.reduction.upper(), **macros)
-        n_targets = 0 if values else 1 + macros["WEIGHTED"]
-        shared = shape.shared_bytes(launcher.n_columns, self.programs.n_slots, n_targets, self.reduction == "shared")
+        n_targets = macros.get("TARGETS", 0 if values else 1 + macros.get("WEIGHTED", 0))
+
+        def bytes_of(shape: LaunchShape) -> int:
+            most = self.reduction == "shared"
+            return shape.shared_bytes(launcher.n_columns, self.programs.n_slots, n_targets, most)
+
+        if bytes_of(shape) > self.device.shared_per_block:  # for a loss that reads many columns
+            shape = self._smallest
+        kernel, shared = launcher.interpreter(shape, REDUCTION=self.reduction.upper(), **macros), bytes_of(shape)
         tiles = shape.tiles(*points)
         resident = kernel.resident(shape.block, shared)
         self._launched[kernel] = {

@@ -17,7 +17,7 @@
 //     immediates    [set][instruction]: a number and, of a double-double, its low part
 //     columns       [column][pitch]: padded to whole tiles with the last point
 //     shared        the block's work item, each warp's next chunk, its instruction buffer, its scratch, [column][TILE],
-//                   target and weights, each warp's slots
+//                   target and weights (or all that a loss of the user's own reads), each warp's slots
 //
 // The opcodes' cases are generated from the table in ops.py.  points.cu has what they do to an accumulator, results.cu
 // what becomes of it at the end of a program, schedule.py which block works on what.
@@ -161,7 +161,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) interpret(const 
     extern __shared__ __align__(32) Vector shared[];
     volatile WorkItem *now = reinterpret_cast<volatile WorkItem *>(shared);
     const int warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
-    const int n_rows = COLUMNS_SHARED ? args.n_columns : 0, n_targets = TASK == VALUES ? 0 : 1 + WEIGHTED;
+    const int n_rows = COLUMNS_SHARED ? args.n_columns : 0, n_targets = TASK == VALUES ? 0 : TASK == TEXT ? TARGETS : 1 + WEIGHTED;
     const unsigned base = shared_address(shared) + (2 + 2 * WARPS) * VECTOR_BYTES, scratches = base + BLOCK * sizeof(Record);
     const unsigned tile = scratches + (REDUCTION == SHARED ? (BLOCK * sizeof(T) + 15) / 16 * 16 : 0);
     const unsigned targets = tile + n_rows * ROW_BYTES, slots = targets + n_targets * TILE_BYTES;
@@ -189,7 +189,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) interpret(const 
         if (work_item == blockIdx.x) wait_for_previous();
         Record next = fetch(args, chunk.instruction + lane);
         if (n_targets > 0) load_values(args, targets, args.target, start);
-        if (n_targets > 1) load_values(args, targets + TILE_BYTES, args.weights, start);
+        if (n_targets > 1 && TASK != TEXT) load_values(args, targets + TILE_BYTES, args.weights, start);
+        for (int c = 1; TASK == TEXT && c < n_targets; ++c) load_values(args, targets + c * TILE_BYTES, args.target + c * args.n_points, start);
         end_copies<0>();
         __syncthreads();
         frame.columns = args.columns + start - MARGIN * WIDTH;

@@ -77,11 +77,47 @@ template <bool WHOLE> INLINE void measure(const T (&acc)[POINTS], T (&sum)[VECTO
     }
 }
 
-INLINE void add_up(const Arguments &args, const T (&acc)[POINTS], int item, const Sink &sink, T *scratch, int lane)
+// What a loss of the user's own is at a point, of the expression and the numbers there; how many vectors at once.
+//{loss}
+
+#ifdef HAS_LOSS
+// Its sums.  The accumulator, which is not needed any more, goes round, so that long code stands there once.
+template <bool WHOLE> INLINE void measure_text(T (&acc)[POINTS], T (&sum)[VECTORS], const Sink &sink, int lane)
+{
+#pragma unroll AT_ONCE
+    for (int j = 0; j < VECTORS; ++j) {
+        Vector read[TARGETS];
+#pragma unroll
+        for (int c = 0; c < TARGETS; ++c) read[c] = load_shared<Vector>(sink.target + c * TILE_BYTES + j * SEGMENT_BYTES);
+        T total = T(0), done[WIDTH];
+#pragma unroll
+        for (int k = 0; k < WIDTH; ++k) {
+            T here[TARGETS];
+#pragma unroll
+            for (int c = 0; c < TARGETS; ++c) here[c] = read[c].at[k];
+            const T w = WEIGHTED ? here[TARGETS - 1] : T(1), loss = text_loss(acc[k], here);
+            const bool counts = WEIGHTED ? w != T(0) : WHOLE || j * SEGMENT + lane * WIDTH + k < sink.left;
+            total += counts ? WEIGHTED ? w * loss : loss : T(0);
+            done[k] = acc[k];
+        }
+        shift_in(acc, done);
+#pragma unroll
+        for (int c = 0; c < VECTORS - 1; ++c) sum[c] = sum[c + 1];
+        sum[VECTORS - 1] = total;
+    }
+}
+#endif
+
+INLINE void add_up(const Arguments &args, T (&acc)[POINTS], int item, const Sink &sink, T *scratch, int lane)
 {
     T sum[VECTORS];
+#ifdef HAS_LOSS
+    if (sink.left == TILE) measure_text<true>(acc, sum, sink, lane);
+    else measure_text<false>(acc, sum, sink, lane);
+#else
     if (sink.left == TILE) measure<true>(acc, sum, sink, lane);
     else measure<false>(acc, sum, sink, lane);
+#endif
     if (REDUCTION == ATOMIC) {
         double all = 0.0;
         for (int c = 0; c < VECTORS; ++c) all += double(sum[c]);
@@ -135,7 +171,7 @@ template <bool WHOLE> INLINE void write(const T (&acc)[POINTS], const Sink &sink
     }
 }
 
-// The weight of a lane's point in a loss.
+// The weight of a lane's point in a loss (but for TEXT).
 INLINE T weight_of(const Sink &sink, int j, int k)
 {
     return load_shared<Vector>(sink.target + TILE_BYTES + j * SEGMENT_BYTES).at[k];
