@@ -120,7 +120,7 @@ def test_opcodes_stay_when_operators_come_in():
     before = opcodes.numbers().copy()
     ek.operator("comes_later", numpy=np.sinc, cuda="a / 2")
     after = opcodes.numbers()
-    new = defined.row(defined.FIRST_CODE - 1 + defined.count()).code
+    new = defined.functions()[-1].code
     assert (before[new] == -1).all() and after[new].max() == after.max()
     np.testing.assert_array_equal(np.delete(before, new, axis=0), np.delete(after, new, axis=0))
 
@@ -138,8 +138,8 @@ def test_text_that_does_not_compile_stays_out_of_every_kernel(monkeypatch):
     assert "user_broken" not in text and "INLINE T user_on_broken(T a) { return a; }" in text
     said = r"no operator 'broken': of its CUDA text NVRTC says: identifier \"unheard_of\" is undefined"
     with pytest.raises(BackendError, match=said):
-        options.check_runs(ek.parse("broken(x1)"), "cuda")
-    options.check_runs(ek.parse("on_broken(x1)"), "cuda")
+        options.check_runs(ek.parse("broken(x1)"), "cuda", gpu)
+    options.check_runs(ek.parse("on_broken(x1)"), "cuda", gpu)
     with pytest.raises(BackendError, match=said):
         options.check_slopes(ek.parse("on_broken(x1)"), "cuda")
 

@@ -14,6 +14,7 @@ of functions the name alone.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import threading
 from collections.abc import Callable, Iterable
@@ -77,6 +78,7 @@ Written = ops.Operator | Definition  # an operator as texts have it
 Saved = tuple[int, str, str, tuple[ops.Interval, ...]]  # code in the tokens beside it, text, latex, domain
 
 _LOCK = threading.Lock()
+_CODES = itertools.count(FIRST_CODE)
 _BY_NAME: dict[str, Definition] = {}
 _BY_CODE: dict[int, Definition] = {}
 _FUNCTIONS: dict[int, ops.Operator] = {}  # by code; ``ops`` has them by code and name too
@@ -116,9 +118,9 @@ def add_row(row: ops.Operator) -> ops.Operator:
 
 
 def _next_code() -> int:
-    code = FIRST_CODE + count()
-    if code == END_CODE:
-        raise ArgumentError(f"there are {count()} operators of your own already; no more fit")
+    """One that nothing has had: what was made of another operator may still be about."""
+    if (code := next(_CODES)) >= END_CODE:
+        raise ArgumentError(f"there are {END_CODE - FIRST_CODE} operators of your own already; no more fit")
     return code
 
 
