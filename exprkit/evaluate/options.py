@@ -80,13 +80,14 @@ def check_runs(pop: Population | DevicePopulation, name: str, backend: Backend, 
         if not backend.takes_device_populations:
             mended = "" if sliced else ", or backend='cuda'"
             raise BackendError(f"{name!r} takes populations of the host: pop.to_host(){mended}")
-    elif backend.takes_settings and defined.functions() and (lacking := defined.without_cuda(_codes(pop))):
-        raise BackendError(
-            f"backend {name!r} has no operator {lacking[0]!r}: it is defined without CUDA text; give it by cuda=, or "
-            "take backend='cpu'"
-        )
     elif backend.takes_settings and defined.functions():
-        _check_texts(name, _codes(pop))
+        codes = _codes(pop)
+        for lacking in defined.without_cuda(codes)[:1]:
+            raise BackendError(
+                f"backend {name!r} has no operator {lacking!r}: it is defined without CUDA text; give it by cuda=, or "
+                "take backend='cpu'"
+            )
+        _check_texts(name, codes)
 
 
 def _check_texts(name: str, codes: Iterable[int]) -> None:
