@@ -226,10 +226,16 @@ def macros_of(shape: FitShape, settings: Precision, **chosen: Any) -> dict[str, 
 
 
 def min_blocks(shape: FitShape, fast: bool) -> int:
-    """Blocks that a multiprocessor has to hold: limits the registers of a thread."""
+    """Blocks that a multiprocessor has to hold: limits the registers of a thread to 128, 168 or 255.
+
+    The least with which the points' loop spills none (data/results/cases_ptxas.csv).
+    """
     if shape.lanes == 1:
         return 1
-    threads = 512 if fast and shape.itemsize == 4 else 384
+    if shape.itemsize == 4:
+        threads = 512 if fast and shape.tangents < 4 else 384
+    else:
+        threads = 384 if shape.tangents < 3 else 256
     return max(1, threads // (shape.warps * shape.lanes))
 
 

@@ -364,6 +364,7 @@ struct Rows {
     INLINE double product(const T *left, const T *right) const
     {
         T sum = T(0);
+#pragma unroll 8  // whole, its loads from global memory would take all registers
         for (int point = 0; point < TILE; point += WIDTH) {
             const Vector a = *reinterpret_cast<const Vector *>(left + point);
             const Vector b = *reinterpret_cast<const Vector *>(right + point);

@@ -29,10 +29,10 @@
 //{Progress}
 constexpr int PROGRESS_BYTES = sizeof(Progress);
 
-// A fit in the block's memory: of n parameters p, trial, step and scale, the sums now and of the trial, a factor.
+// A fit in the block's memory: of n parameters p, trial, step and scale, the sums now, a factor, the sums of the trial.
 struct State {
     Progress *now_at;
-    double *numbers;
+    double *numbers, *sums;
     int n_many;
 
     INLINE int n() const { return MANY ? n_many : TANGENTS; }
@@ -43,17 +43,20 @@ struct State {
     INLINE double &step(int i) const { return numbers[2 * n() + i]; }
     INLINE double &scale(int i) const { return numbers[3 * n() + i]; }
     INLINE double *now() const { return numbers + 4 * n(); }
-    INLINE double *next() const { return now() + n_sums(); }
+    INLINE double *next() const { return sums; }
     INLINE double &loss() const { return now()[0]; }
     INLINE double &g(int i) const { return now()[1 + i]; }
     INLINE double &a(int i, int j) const { return now()[1 + n() + i * (i + 1) / 2 + j]; }  // i >= j
-    INLINE double &factor(int i, int j) const { return next()[n_sums() + i * (i + 1) / 2 + j]; }
+    INLINE double &factor(int i, int j) const { return now()[n_sums() + i * (i + 1) / 2 + j]; }
 };
 
 INLINE State state_of(const FitArguments &args, char *arena, int n)
 {
     char *at = arena + args.state;
-    return State{reinterpret_cast<Progress *>(at), reinterpret_cast<double *>(at + PROGRESS_BYTES), n};
+    double *numbers = reinterpret_cast<double *>(at + PROGRESS_BYTES);
+    State state = {reinterpret_cast<Progress *>(at), numbers, nullptr, n};
+    state.sums = &state.factor(state.n(), 0);
+    return state;
 }
 
 struct Bounds {
@@ -334,15 +337,18 @@ INLINE void advance(const State &s, const Terms &terms)
     s.progress().status = fitted ? final_reason(s, status) : status;
 }
 
+// Whether a step's numbers fit into the registers that the points leave.
+constexpr bool IN_REGISTERS = !MANY && !BOUNDED && !GLOBAL_ARENA && TANGENTS <= (sizeof(T) == 4 ? 3 : 2);
+
 // The same, of few parameters in registers.
 INLINE void advance_in_registers(const State &stored, const Terms &terms)
 {
-    constexpr int TRIANGLE = TANGENTS * (TANGENTS + 1) / 2, SUMS = 1 + TANGENTS + TRIANGLE, KEPT = 4 * TANGENTS + SUMS;
+    constexpr int TRIANGLE = TANGENTS * (TANGENTS + 1) / 2, KEPT = 5 * TANGENTS + 1 + TRIANGLE;
     Progress progress = *stored.now_at;
-    double numbers[KEPT + SUMS + TRIANGLE];
-    const State s = {&progress, numbers, TANGENTS};
+    double numbers[KEPT + TRIANGLE];
+    const State s = {&progress, numbers, stored.sums, TANGENTS};
 #pragma unroll
-    for (int i = 0; i < KEPT + SUMS; ++i) numbers[i] = stored.numbers[i];
+    for (int i = 0; i < KEPT; ++i) numbers[i] = stored.numbers[i];
     advance(s, terms);
 #pragma unroll
     for (int i = 0; i < KEPT; ++i) stored.numbers[i] = numbers[i];
@@ -454,8 +460,8 @@ INLINE void optimise(const FitArguments &args, const Item &item, const Frame &fr
         if (TASK == NORMAL) return write_normal(args, item, state);
         if (threadIdx.x == 0) {
             const Terms terms = terms_of(args, item.e, bounds);
-            if (MANY || BOUNDED) advance(state, terms);
-            else advance_in_registers(state, terms);
+            if (IN_REGISTERS) advance_in_registers(state, terms);
+            else advance(state, terms);
         }
         sync();
         if (state.progress().status != RUNNING) return finish_fit(args, item, state);
