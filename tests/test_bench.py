@@ -381,7 +381,9 @@ def table(**columns):
     fixed = {"bench": "b", "source": "esr", "dataset": "d", "backend": "cpu", "precision": "ieee"}
     fixed |= {"dtype": "float32", "threads": 2, "n_exprs": 10, "n_tokens": 50, "n_points": 100, "n_steps": 4}
     fixed |= {"dispatch": "", "device": "C, 2 threads", "results": "last", "n_vars": 2, "n_params": 20, "cold": False}
-    fixed |= {"block_size": None, "points_per_thread": None, "step_s": 0.125}
+    fixed |= {"block_size": None, "points_per_thread": None, "code": "", "options": "", "cpu_s": 1.0}
+    fixed |= {"sm_mhz": np.nan, "throttled": False, **dict.fromkeys(bench.MEMORY, np.nan)}
+    fixed |= {f"{part}_s": np.nan for part in bench.PARTS} | {"step_s": 0.125}
     phases = {f"{phase}_s": [0.5] * n for phase in bench.PHASES}
     return pd.DataFrame({name: [value] * n for name, value in fixed.items()} | phases | columns)
 

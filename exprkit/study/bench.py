@@ -453,8 +453,8 @@ def medians(samples: pd.DataFrame) -> pd.DataFrame:
     ``busy_threads`` are CPU seconds over wall seconds, ``host_bytes`` and ``device_bytes`` the most.  Cold samples
     count in ``cold_s`` alone.  ``node_evals_per_s`` is tokens x points over the median of ``step_s``.
     """
-    keys = [name for name in (*CONFIGURATION, "file") if name in samples]
-    cold = samples["cold"] if "cold" in samples else pd.Series(False, samples.index)
+    samples, cold = samples.assign(busy_threads=samples["cpu_s"] / samples["total_s"]), samples["cold"]
+    keys = [*CONFIGURATION, *(["file"] if "file" in samples else [])]
     groups = samples[~cold].groupby(keys, sort=False, dropna=False)
     total = groups["total_s"]
     table = pd.DataFrame({
@@ -462,10 +462,7 @@ def medians(samples: pd.DataFrame) -> pd.DataFrame:
         "q75_s": total.quantile(0.75), "sd_s": total.std(), "least_s": total.min(),
     })  # fmt: skip
     others = [*(f"{part}_s" for part in (*PHASES, *PARTS)), "sm_mhz", "busy_threads", *MEMORY]
-    if "cpu_s" in samples:
-        samples = samples.assign(busy_threads=samples["cpu_s"] / samples["total_s"])
-        groups = samples[~cold].groupby(keys, sort=False, dropna=False)
-    table = table.join(groups[[name for name in others if name in samples]].median())
+    table = table.join(groups[others].median())
     if cold.any():
         table["cold_s"] = samples[cold].groupby(keys, sort=False, dropna=False)["total_s"].median()
     table = table.reset_index()
@@ -475,12 +472,10 @@ def medians(samples: pd.DataFrame) -> pd.DataFrame:
 def unsteady(samples: pd.DataFrame) -> list[str]:
     """What speaks against trusting the samples, one sentence each (the rules of pyperf, and of nvbench for clocks)."""
     sentences = []
-    warm = samples[~samples["cold"]] if "cold" in samples else samples
-    groups = warm.groupby([name for name in CONFIGURATION if name in warm], sort=False, dropna=False)
+    groups = samples[~samples["cold"]].groupby(list(CONFIGURATION), sort=False, dropna=False)
     for _, rows in groups:
         total, mean = rows["total_s"], rows["total_s"].mean()
-        held = int(rows["throttled"].sum()) if "throttled" in rows else 0
-        slow = int((rows["sm_mhz"] < 0.75 * rows["sm_mhz"].max()).sum()) if "sm_mhz" in rows else 0
+        held, slow = int(rows["throttled"].sum()), int((rows["sm_mhz"] < 0.75 * rows["sm_mhz"].max()).sum())
         complaints = {
             f"only {number_of(len(total), 'sample')}; take 5 or more": len(total) < 5,
             f"the standard deviation is {total.std() / mean:.0%} of the mean":

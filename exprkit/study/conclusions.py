@@ -462,8 +462,6 @@ def _stages(results: Results) -> Numbers:
     rows = with_code(of(results, *measured.BENCHMARKS, n_points=BENCHMARKS[2][1], **usual), both=True)
     if rows.empty:
         return {}
-    told = rows["emit_s"].notna() | ~rows["backend"].eq("ptx")  # older files tell PTX and machine code as one
-    rows = rows.assign(compile_s=rows["compile_s"].where(told))
     each = rows.groupby(["n_exprs", "where"])[list(STAGES)].median().reset_index()
     own = [{"expressions": f"{one.n_exprs:,}", "": f"`{one.where}`"}
            | {words: _time(getattr(one, name)) for name, words in STAGES.items()} for one in each.itertuples()]

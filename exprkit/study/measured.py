@@ -26,17 +26,16 @@ with brought_by("notebooks"):
     import pandas as pd
 
 OWN = "own"  # in a file's place, for samples that a notebook has just taken
-ON_ONE_THREAD = ("numpy",)  # backends whose older samples name as many threads as the machine had
-WARPS_OF_AN_H200 = 64  # in files from before a sample told those of its own card, which are all an H200's
 BENCHMARKS = "benchmarks", "benchmark", "results"  # studies that repeat the thesis's
 BACK = {"last": "last matrix only", "loss": "losses only"}  # beside the matrix of every step
 ITEMSIZE = {"float32": 4, "float64": 8}
 WARNINGS = 3  # so many are shown of a record's
 ON_GPU = {"cuda", "ptx"}
 TEXTS, SIZES = bench.CONFIGURATION[:11], bench.CONFIGURATION[11:]
-SECONDS = [f"{part}_s" for part in (*bench.PHASES, *bench.PARTS, "steps", "total")]
+NUMBERS = [*(f"{part}_s" for part in (*bench.PHASES, *bench.PARTS, "steps", "total", "cpu")), *bench.MEMORY,
+           *sides.KERNEL_FACTS, "most_warps"]  # fmt: skip
 NO_SAMPLES = pd.DataFrame(  # with the columns that they would have
-    dict.fromkeys(TEXTS, "") | dict.fromkeys([*SIZES, *SECONDS, *sides.KERNEL_FACTS], 0.0) | {"cold": False}, index=[0]
+    dict.fromkeys(TEXTS, "") | dict.fromkeys([*SIZES, *NUMBERS], 0.0) | {"cold": False}, index=[0]
 ).iloc[:0]
 
 
@@ -66,13 +65,7 @@ def read_results(folder: str | Path | None = None) -> Results:
 def results_of(samples: pd.DataFrame, by_file: dict[str, dict[str, Any]] | None = None) -> Results:
     """Samples with what each figure wants to know of every one."""
     samples = samples if len(samples) else NO_SAMPLES
-    compiled = samples["backend"].map({"ptx": "anew"}).fillna("")  # before there was a choice
-    absent: dict[str, Any] = dict.fromkeys(("device_s", "device_cold_s", "cpu_s", "emit_s", *bench.MEMORY), np.nan)
-    absent |= {"most_warps": WARPS_OF_AN_H200, "options": ""}
-    samples = _on_host(_warm(_with_threads(samples).assign(
-        code=samples["code"].fillna(compiled) if "code" in samples else compiled, file=samples.get("file", OWN),
-        **{name: samples[name].fillna(value) if name in samples else value for name, value in absent.items()},
-    )))  # fmt: skip
+    samples = _on_host(_warm(samples.assign(file=samples.get("file", OWN))))
     samples = samples[samples[["total_s", "step_s"]].notna().all(axis=1)]  # the others measured nothing
     where = samples["backend"] + ", " + samples["device"].map(short)
     for name, usual in (("precision", "fast"), ("dtype", "float32"), ("options", "")):  # as the thesis computes
@@ -91,24 +84,15 @@ def _on_host(samples: pd.DataFrame) -> pd.DataFrame:
     Both lie where they are wanted as soon as they are made, so that one measurement stands for the two.
     """
     rows = samples[~samples["backend"].isin(ON_GPU) & samples["results"].isin(("every", "last"))]
-    keys = [name for name in (*bench.CONFIGURATION, "device", "file") if name in samples and name != "results"]
+    keys = [name for name in (*bench.CONFIGURATION, "file") if name != "results"]
     both = rows.groupby(keys, dropna=False)["results"].transform("nunique").eq(2)
     twins = rows[~both].assign(results=rows["results"].map({"every": "last", "last": "every"}))
     return pd.concat([samples, twins]).sort_values("file", kind="stable", ignore_index=True)
 
 
-def _with_threads(samples: pd.DataFrame) -> pd.DataFrame:
-    """Files from before a sample told the threads of its own backend."""
-    alone = samples["backend"].isin(ON_ONE_THREAD)
-    device = samples["device"].str.replace(r"\d+ threads$", "1 thread", regex=True)
-    return samples.assign(device=device.where(alone, samples["device"]), threads=samples["threads"].mask(alone, 1))
-
-
 def _warm(samples: pd.DataFrame) -> pd.DataFrame:
     """The warm samples; where none compiled what later ones took from the cache, the cold one that did so."""
-    if "cold" not in samples:
-        return samples
-    keys = samples[[name for name in (*bench.CONFIGURATION, "file") if name in samples]].assign(code="anew")
+    keys = samples[[*bench.CONFIGURATION, "file"]].assign(code="anew")
     keys = pd.Series([str(row) for row in keys.itertuples(index=False, name=None)], samples.index)
     measured = keys[samples["code"].eq("anew") & ~samples["cold"]]
     compiled = samples["cold"] & samples["code"].eq("kept") & ~keys.isin(measured)

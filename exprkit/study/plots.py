@@ -124,7 +124,7 @@ def own_samples(samples: pd.DataFrame | None) -> pd.DataFrame:
     """Our warm samples in the same form; expressions all different are shown where there are also repeated ones."""
     if samples is None or samples.empty:
         return pd.DataFrame()
-    warm = samples[~samples["cold"]] if "cold" in samples else samples
+    warm = samples[~samples["cold"]]
     table = pd.DataFrame({
         "panel": benchmark_of(warm), "evaluator": evaluator_of(warm), "results": warm["results"],
         "seconds": warm["total_s"], "source": warm["source"],
@@ -150,7 +150,7 @@ def benchmark_of(samples: pd.DataFrame) -> pd.Series:
     """Which of the thesis's benchmarks each row repeats, whichever matrix or losses come back."""
     numbers = pd.Series(OTHER, samples.index, dtype=object)
     like = samples["n_steps"].eq(THESIS_STEPS) & samples["source"].isin(SOURCES) & samples["results"].isin(PROTOCOLS)
-    like &= pd.Series(samples.get("options", ""), samples.index).eq("")
+    like &= samples["options"].eq("")
     like &= samples["block_size"].isna() & samples["points_per_thread"].isna()
     for number, (n_exprs, n_points) in BENCHMARKS.items():
         numbers[like & samples["n_exprs"].eq(n_exprs) & samples["n_points"].eq(n_points)] = number
@@ -159,12 +159,9 @@ def benchmark_of(samples: pd.DataFrame) -> pd.Series:
 
 def evaluator_of(samples: pd.DataFrame) -> pd.Series:
     """What each row is called in a figure: backend, how it launches, precision, where it ran."""
-    nothing = pd.Series("", samples.index)
-    dispatch, options, code, where = (
-        samples.get(name, nothing).fillna("") for name in ("dispatch", "options", "code", "device")
-    )
     names = "exprkit " + samples["backend"]
-    for part in (dispatch, options, code.map(CODE).fillna(""), samples["precision"], where.map(short)):
+    code, where = samples["code"].map(CODE).fillna(""), samples["device"].map(short)
+    for part in (samples["dispatch"], samples["options"], code, samples["precision"], where):
         names += (" " + part).where(part != "", "")
     return names
 

@@ -215,7 +215,7 @@ def _joined(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 def _clock(samples: pd.DataFrame) -> dict[str, Any]:
     """The clocks that a GPU's multiprocessors had after the samples, and how often they were held back."""
-    clocks = samples["sm_mhz"].dropna() if "sm_mhz" in samples else pd.Series(dtype=float)
+    clocks = samples["sm_mhz"].dropna()
     if clocks.empty:
         return {}
     held = int(samples.loc[clocks.index, "throttled"].astype(bool).sum())
