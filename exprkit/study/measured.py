@@ -19,7 +19,7 @@ import numpy as np
 
 from exprkit import data
 from exprkit.errors import DataError, brought_by
-from exprkit.study import bench, plots, records, sides
+from exprkit.study import bench, plots, records, timed_device
 from exprkit.study.plots import short
 
 with brought_by("notebooks"):
@@ -33,7 +33,7 @@ WARNINGS = 3  # so many are shown of a record's
 ON_GPU = {"cuda", "ptx"}
 TEXTS, SIZES = bench.CONFIGURATION[:11], bench.CONFIGURATION[11:]
 NUMBERS = [*(f"{part}_s" for part in (*bench.PHASES, *bench.PARTS, "steps", "total", "cpu")), *bench.MEMORY,
-           *sides.KERNEL_FACTS, "most_warps"]  # fmt: skip
+           *timed_device.KERNEL_FACTS, "most_warps"]  # fmt: skip
 NO_SAMPLES = pd.DataFrame(  # with the columns that they would have
     dict.fromkeys(TEXTS, "") | dict.fromkeys([*SIZES, *NUMBERS], 0.0) | {"cold": False}, index=[0]
 ).iloc[:0]
@@ -51,10 +51,7 @@ class Results(NamedTuple):
 def read_results(folder: str | Path | None = None) -> Results:
     """Everything that is recorded in a folder; by default what was published with exprkit.
 
-    Raises
-    ------
-    DataError
-        If there is no such folder, or a file in it cannot be read.
+    Raises DataError if there is no such folder, or a file in it cannot be read.
     """
     folder = records.recorded() if folder is None else Path(folder).expanduser()
     if not folder.is_dir():
@@ -327,13 +324,7 @@ def maps_of(rows: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def winners(rows: pd.DataFrame, n_steps: int) -> pd.DataFrame:
-    """For each size the fastest backend for so many steps, and by how much.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns n_exprs, n_points, where (the fastest), seconds, factor (of the next one).
-    """
+    """By size (n_exprs, n_points) the fastest backend for so many steps, its seconds, and the next one's factor."""
     seconds = map_seconds(rows, n_steps)
     first, second = np.sort(seconds.assign(nobody=np.nan).to_numpy(), axis=1)[:, :2].T
     table = pd.DataFrame({"where": seconds.idxmin(axis=1), "seconds": first, "factor": second / first})
@@ -360,6 +351,6 @@ def roofs_of(record: dict[str, Any], backends: Iterable[str]) -> list[tuple[str,
         lines.append(("host memory", roofs["host_bytes_per_s"], np.inf))
     gpus = [machine["gpu"] for machine in record.get("machines", [record]) if "gpu" in machine]
     if "gpu_bytes_per_s" in roofs and gpus and used & ON_GPU:
-        units = gpus[0]["multiprocessors"] * sides.lanes_of(gpus[0])
+        units = gpus[0]["multiprocessors"] * timed_device.lanes_of(gpus[0])
         lines.append((gpus[0]["name"], roofs["gpu_bytes_per_s"], units * 1e6 * (gpus[0]["most_sm_mhz"] or np.inf)))
     return lines
