@@ -21,7 +21,7 @@ from exprkit import data
 from exprkit.backends import load
 from exprkit.errors import ArgumentError, BackendError, DataError, ParseError
 from exprkit.runtime import disk_cache
-from exprkit.study import bench, plots, records, sides
+from exprkit.study import bench, plots, records, timed_device
 from exprkit.study.agreement import disagreement
 
 TEXTS = ["x1 + p1", "abs(x1) ^ x2", "x2 - abs(x2) ^ x2", "exp(x1) / p1 - p2", "inv(x1)"]
@@ -128,13 +128,13 @@ def test_a_record_tells_memory_cpu_seconds_and_deviation():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells it")
 def test_memory_that_was_freed_before_does_not_count():
-    side = sides.Host()
+    device = timed_device.Host()
     held = np.ones(50_000_000)
-    side.forget_memory()
-    before = side.memory()["host_bytes"]
+    device.forget_memory()
+    before = device.memory()["host_bytes"]
     del held
-    side.forget_memory()
-    assert side.memory()["host_bytes"] < before - 3e8
+    device.forget_memory()
+    assert device.memory()["host_bytes"] < before - 3e8
 
 
 def test_fits_are_measured_and_compared(monkeypatch):
@@ -381,7 +381,9 @@ def table(**columns):
     fixed = {"bench": "b", "source": "esr", "dataset": "d", "backend": "cpu", "precision": "ieee"}
     fixed |= {"dtype": "float32", "threads": 2, "n_exprs": 10, "n_tokens": 50, "n_points": 100, "n_steps": 4}
     fixed |= {"dispatch": "", "device": "C, 2 threads", "results": "last", "n_vars": 2, "n_params": 20, "cold": False}
-    fixed |= {"block_size": None, "points_per_thread": None, "step_s": 0.125}
+    fixed |= {"block_size": None, "points_per_thread": None, "code": "", "options": "", "cpu_s": 1.0}
+    fixed |= {"sm_mhz": np.nan, "throttled": False, **dict.fromkeys(bench.MEMORY, np.nan)}
+    fixed |= {f"{part}_s": np.nan for part in bench.PARTS} | {"step_s": 0.125}
     phases = {f"{phase}_s": [0.5] * n for phase in bench.PHASES}
     return pd.DataFrame({name: [value] * n for name, value in fixed.items()} | phases | columns)
 
@@ -558,14 +560,14 @@ def test_results_of_many_runs_become_one_file(tmp_path, monkeypatch):
 
 
 def test_roofs_are_rates_of_copying(monkeypatch):
-    monkeypatch.setattr(sides, "COPIED", 1 << 20)
-    sides.roofs.cache_clear()
-    found = sides.roofs()
-    sides.roofs.cache_clear()
+    monkeypatch.setattr(timed_device, "COPIED", 1 << 20)
+    timed_device.roofs.cache_clear()
+    found = timed_device.roofs()
+    timed_device.roofs.cache_clear()
     assert 1e8 < found["host_bytes_per_s"] < 1e13
 
 
-# ── a GPU's side, on a device made of NumPy ──
+# ── a GPU, on a device made of NumPy ──
 
 
 class OnDevice(np.ndarray):
@@ -586,7 +588,7 @@ class Event:
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """``sides.Gpu`` over a CuPy and an NVML that are stand-ins; evaluators work on the host."""
+    """``timed_device.Gpu`` over a CuPy and an NVML that are stand-ins; evaluators work on the host."""
     properties = {"name": b"NVIDIA Nothing", "maxThreadsPerMultiProcessor": 1536}
     free = itertools.count(8_000, -100)  # ever less of it
     runtime = SimpleNamespace(
@@ -597,8 +599,8 @@ def gpu(monkeypatch):
     elapsed = lambda before, after: 1e3 * (after.time - before.time)  # noqa: E731
     cuda = SimpleNamespace(runtime=runtime, Event=Event, get_elapsed_time=elapsed, alloc_pinned_memory=bytearray)
     pool = SimpleNamespace(free_all_blocks=lambda: None)
-    monkeypatch.setattr(sides, "WRITTEN", 1 << 10)
-    sides._written_over.cache_clear()
+    monkeypatch.setattr(timed_device, "WRITTEN", 1 << 10)
+    timed_device._written_over.cache_clear()
     cupy = SimpleNamespace(
         cuda=cuda, asarray=lambda a: np.array(a).view(OnDevice), zeros=lambda s, t: np.zeros(s, t).view(OnDevice),
         ndarray=OnDevice, get_default_memory_pool=lambda: pool, get_default_pinned_memory_pool=lambda: pool,
@@ -608,13 +610,13 @@ def gpu(monkeypatch):
         nvmlDeviceGetCurrentClocksEventReasons=lambda handle: 0x4, nvmlDeviceGetClockInfo=lambda handle, which: 1980,
         NVML_CLOCK_SM=1, NVMLError=OSError,
     )  # fmt: skip
-    monkeypatch.setattr(sides, "_nvml", lambda bus: (clock, None))
+    monkeypatch.setattr(timed_device, "_nvml", lambda bus: (clock, None))
 
-    class Device(sides.Gpu):
+    class Device(timed_device.Gpu):
         def get(self, array, place=None):  # the stand-in is a NumPy array, too
             return array.get(out=place) if isinstance(array, OnDevice) else array
 
-    monkeypatch.setattr(bench, "side_of", lambda name: Device())
+    monkeypatch.setattr(bench, "device_of", lambda name: Device())
 
 
 @pytest.mark.parametrize("results", bench.RESULTS)
@@ -633,7 +635,7 @@ def test_a_kernel_s_facts_are_the_most_of_all_that_ran():
     facts = [{"registers": 6, "block_size": 320, "points_per_thread": 16}, {"registers": 60, "block_size": 320}]
     facts[1]["points_per_thread"] = 4
     evaluator = SimpleNamespace(engine=SimpleNamespace(kernels=lambda: facts))
-    found = sides.kernel_facts(evaluator)
+    found = timed_device.kernel_facts(evaluator)
     assert {name: found[name] for name in ("registers", "block_used", "points_used")} == {
         "registers": 60, "block_used": 320, "points_used": 16,
     }  # fmt: skip

@@ -396,6 +396,12 @@ def test_bounds_that_do_not_hold_a_parameter_change_nothing():
     assert wide.covariance.tolist() == free.covariance.tolist()
 
 
+def test_bounds_of_a_parameter_that_no_expression_has_bind_nothing():
+    pop = ek.parse("k * r", variables=["r"], parameters=["k", "c"])
+    found, free = (ek.fit(pop, X, Y, bounds=bounds) for bounds in ({"c": (2, 3)}, None))
+    assert found.params.tolist() == free.params.tolist() and not found.at_bound.any()
+
+
 def test_a_table_gives_no_error_for_a_parameter_at_its_bound():
     found = ek.fit(ek.parse("r * k + c", variables=["r"], parameters=["k", "c"]), X, Y, bounds={"k": (2, 3)})
     row = found.to_pandas().iloc[0]

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 import exprkit as ek
 from exprkit.runtime import slices
-from exprkit.text.lines import separated
-from exprkit.text.reader import MARK, from_bytes, from_lines
+from exprkit.text.reader import MARK, from_bytes, from_lines, separated
 
 BYTES = st.lists(st.sampled_from([b"\r", b"\n", b"\0", b"x", b"#", b" ", MARK, b"\t", b"\r\n"])).map(b"".join)
 

@@ -403,15 +403,6 @@ def test_precisions_and_dtypes_are_told_apart():
     assert found.to_dict() == dict(zip(names, [1, 3, 2], strict=True))
 
 
-def test_older_files_of_numpy_are_read_as_of_one_thread():
-    rows = pd.concat([samples("numpy", [1.0]), samples("cpu", [1.0])])
-    found = figures.results_of(rows).samples.set_index("backend")
-    assert found["where"].to_dict() == {"numpy": "numpy, 1 thread", "cpu": "cpu, 2 threads"}
-    assert found["threads"].to_dict() == {"numpy": 1, "cpu": 2}
-    again = figures.results_of(rows.assign(device="C, 1 thread", threads=1)).samples
-    assert set(again["where"]) == {"numpy, 1 thread", "cpu, 1 thread"}
-
-
 def test_the_published_samples_of_numpy_are_of_one_thread(root):
     found = figures.read_results(root / "data" / "results").samples
     assert set(found.loc[found["backend"] == "numpy", "where"]) == {"numpy, 1 thread"}

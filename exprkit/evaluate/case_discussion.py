@@ -18,6 +18,7 @@ import numpy as np
 from exprkit.backends.cases import bundles, interpreter
 from exprkit.backends.cases.cards import CARDS
 from exprkit.backends.cases.tree import SYMBOLS, Cases, Discussion
+from exprkit.backends.cpu.tiles import never_negative
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.gpu.bytecode import accumulate
 from exprkit.backends.interpreter import batches
@@ -30,7 +31,6 @@ from exprkit.expressions.population import Population
 from exprkit.programs.lower import lower
 
 TASKS = ("values", "square", "absolute", "sum", "fit")
-DTYPES = ("float32", "float64")
 ARCHITECTURES = tuple(CARDS)
 
 
@@ -71,7 +71,7 @@ def cases(
     """
     task, backend = one_of("task", task, TASKS), one_of("backend", backend, ("cuda", "ptx"))
     settings = settings_of(precision)
-    itemsize = np.dtype(one_of("dtype", inputs.dtype_name(dtype), DTYPES, DataError)).itemsize
+    itemsize = inputs.dtype_of(dtype).itemsize
     subject = subject_of(task, backend, settings, itemsize)
     if isinstance(pop, Mapping):
         return Cases(subject).at(**pop)
@@ -99,7 +99,7 @@ def _known(pop: Any, X: Any, subject: Discussion, settings: Precision, itemsize:
         raise DataError(f"cases takes a population, texts or a mapping, not {brief(pop)}")
     plain = checked.expanded()
     data = None if X is None else np.asarray(X)
-    positive = None if data is None else ~(np.signbit(data) & ~np.isnan(data)).any(axis=0)
+    positive = None if data is None else never_negative(data)
     program = lower(plain, precision=settings.operators, positive=positive, dtype=np.dtype(f"f{itemsize}"))
     bytecode, structures = accumulate(program), to_compile(program, None)
     ends = np.append(bytecode.first_instruction, len(bytecode.instructions))

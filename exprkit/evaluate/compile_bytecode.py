@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from exprkit.backends.cpu.tiles import never_negative
 from exprkit.backends.device_programs.population import on_host
 from exprkit.backends.gpu import layout, opcodes
 from exprkit.backends.gpu.bytecode import Bytecode, accumulate
@@ -35,7 +36,7 @@ class CompiledBytecode:
 
     def __init__(self, pop: Population, X: Any, precision: str, dtype: Any) -> None:
         self.pop, self._precision, self._dtype = pop, precision, dtype
-        self._positive = None if X is None else ~(np.signbit(X) & ~np.isnan(X)).any(axis=0)[: pop.n_vars]
+        self._positive = None if X is None else never_negative(X)
 
     def program(self, i: int) -> str:
         """The three-address program of expression ``i``, and the columns that it reads."""

@@ -23,13 +23,12 @@ from exprkit.backends.transpiler.assembler import compile_modules, disassemble, 
 from exprkit.backends.transpiler.program import CodeShape, Transpiled, parts
 from exprkit.backends.transpiler.structures import to_compile
 from exprkit.backends.transpiler.templates import ABSOLUTE, SQUARE, SUM, VALUES, WARP
-from exprkit.errors import ArgumentError, DataError, brief, number_of, one_of, whole_number
+from exprkit.errors import ArgumentError, brief, number_of, one_of, whole_number
 from exprkit.evaluate import inputs
 from exprkit.expressions.population import Population
 from exprkit.programs.lower import lower
 
 TASKS = (VALUES, SQUARE, ABSOLUTE, SUM)
-DTYPES = ("float32", "float64")
 MOST_WORKERS = 4096
 MANY_POINTS = 1 << 20  # for which code is made
 
@@ -122,7 +121,7 @@ def compile_ptx(
         If a choice does not exist.
     """
     pop = on_host(inputs.population(pop))
-    settings, number = settings_of(precision), np.dtype(one_of("dtype", inputs.dtype_name(dtype), DTYPES, DataError))
+    settings, number = settings_of(precision), inputs.dtype_of(dtype)
     one_of("task", task, TASKS)
     points, block = whole_number(points_per_thread), whole_number(block_size)
     if points_per_thread is not None and points not in (1, 2, 16 // number.itemsize):

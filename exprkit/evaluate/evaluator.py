@@ -39,7 +39,6 @@ from exprkit.distributed.engine import backend_of
 from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole_number
 from exprkit.evaluate import inputs, tables
-from exprkit.evaluate.gaps import Gaps
 from exprkit.evaluate.losses import DIFFERENTIATED, LOSSES, OwnLoss, is_own, slope_of, spread, sums_of
 from exprkit.evaluate.options import (
     check_flag,
@@ -56,7 +55,6 @@ from exprkit.expressions.population import Population
 from exprkit.operators import defined
 from exprkit.runtime.machine import available_memory
 
-DTYPES = ("float32", "float64")
 MOST_THREADS = 4096
 COUNTED_BYTES = 64 << 20  # of a matrix in which nan and inf are counted
 
@@ -132,7 +130,7 @@ class Evaluator:
         self.pop: Any = (pop := inputs.population(pop, X))
         settings = precision_of(precision)
         self.precision = settings.operators
-        self.dtype = np.dtype(one_of("dtype", inputs.dtype_name(dtype), DTYPES, DataError))
+        self.dtype = inputs.dtype_of(dtype)
         self.threads = None if threads is None else check_number("threads", threads, MOST_THREADS)
         self.n_steps = check_number("n_steps", n_steps)
         check_options(options, Evaluator)
@@ -395,8 +393,7 @@ class Evaluator:
         Raises
         ------
         DataError
-            If ``params``, ``y`` or ``weights`` does not fit, or values are missing: y or a column of X that the
-            population uses is nan at a point that counts.
+            As for ``loss``.
         BackendError
             If the backend makes no derivatives.
         """
@@ -437,8 +434,7 @@ class Evaluator:
         Raises
         ------
         DataError
-            If ``params``, ``y`` or ``weights`` does not fit, or values are missing: y or a column of X that the
-            population uses is nan at a point that counts.
+            As for ``loss``.
         BackendError
             If the backend makes no derivatives.
         """
@@ -568,8 +564,8 @@ class Evaluator:
         self._gaps.check(y, w, on_host_population(self.pop))
 
     @functools.cached_property
-    def _gaps(self) -> Gaps:
-        return Gaps(self.X, self._column_name)
+    def _gaps(self) -> inputs.Gaps:
+        return inputs.Gaps(self.X, self._column_name)
 
     def trace(self, i: int, point: int, params: Any = None) -> Trace:
         """How expression ``i`` comes to its value at a data point: every part's value, and which is the first nan.

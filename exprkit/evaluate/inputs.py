@@ -21,7 +21,7 @@ import numpy as np
 from exprkit.backends.contract import no_device
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.device_programs.population import on_host as on_host_population
-from exprkit.errors import DataError, ParseError, brief, number_of
+from exprkit.errors import DataError, ParseError, brief, number_of, one_of
 from exprkit.evaluate import rounding, tables
 from exprkit.evaluate.loss_text import LossPoints
 from exprkit.expressions.expression import Expression
@@ -31,6 +31,7 @@ from exprkit.numbers import as_numbers
 from exprkit.text.tokens import VARIABLE
 
 Adopt = Callable[[Any], Any]
+DTYPES = ("float32", "float64")
 MOST_NESTED = 4  # lists; sets of vectors are 3
 NO_NUMBERS = (type(None), str, bytes, bytearray, complex, Mapping, Set, np.ma.MaskedArray)
 
@@ -77,10 +78,7 @@ def weights_vector(
 def loss_points(y: Any, weights: Any, columns: Any, n_points: int, adopt: Adopt = no_device) -> LossPoints:
     """What a loss of the user's own is made of, copied to the host, in float64.
 
-    Raises
-    ------
-    DataError
-        If anything does not fit, or a number is missing at a point that counts.
+    Raises DataError if anything does not fit, or a number is missing at a point that counts.
     """
     double = np.dtype(np.float64)
     w = weights_vector(weights, n_points, double, adopt)
@@ -111,14 +109,15 @@ def with_columns(X: Any, columns: list[np.ndarray], dtype: np.dtype) -> Any:
     return library.column_stack([X, *(library.asarray(column.astype(dtype)) for column in columns)])
 
 
-def dtype_name(dtype: Any) -> str:
-    """``"float32"`` for np.float32, np.dtype("float32") and "float32" alike."""
-    if not isinstance(dtype, str | type | np.dtype):  # NumPy takes many things, None for float64 among them
-        return brief(dtype)
-    try:
-        return np.dtype(dtype).name
-    except (TypeError, ValueError, DeprecationWarning):
-        return str(dtype)
+def dtype_of(dtype: Any) -> np.dtype:
+    """float32 or float64, by a name, np.float32 or np.dtype("float32") alike; an error for anything else."""
+    name = brief(dtype)
+    if isinstance(dtype, str | type | np.dtype):  # NumPy takes many things, None for float64 among them
+        try:
+            name = np.dtype(dtype).name
+        except (TypeError, ValueError, DeprecationWarning):
+            name = str(dtype)
+    return np.dtype(one_of("dtype", name, DTYPES, DataError))
 
 
 class Data(NamedTuple):
@@ -437,3 +436,23 @@ def check_memory(what: str, shape: tuple[int, ...], dtype: np.dtype, remedy: str
         raise MemoryError(
             f"{what} {shape} needs {needed / 1e9:.1f} GB and this machine has {present / 1e9:.1f} GB: {remedy}"
         )
+
+
+class Gaps:
+    """The columns of X, (n_points, n_columns), that are not complete, with the points where they are nan."""
+
+    def __init__(self, X: Any, name: Callable[[int], str]) -> None:
+        some = ((i, np.isnan(X[:, i])) for i in range(X.shape[1] if bool(np.isnan(X).any()) else 0))
+        self.columns: dict[int, np.ndarray] = {i: on_host(gap) for i, gap in some if bool(gap.any())}
+        self._name = name
+
+    def check(self, y: Any, w: Any, pop: Population) -> None:
+        """An error if ``y`` or a column that ``pop`` uses is nan at a point that counts."""
+        gaps = [("y", on_host(missing))] if bool((missing := np.isnan(y)).any()) else []
+        used = tables.used_columns(pop) if self.columns else ()
+        gaps += [(f"column {self._name(i)} of X", self.columns[i]) for i in used if i in self.columns]
+        for what, missing in gaps:
+            n = int(np.sum(missing if w is None else missing & on_host(w > 0)))
+            if n:
+                lacks = f"{what} lacks {n:,} of {number_of(len(y), 'value')}"
+                raise DataError(f"{lacks}: drop or fill those rows, or give them weight 0")

@@ -32,6 +32,11 @@ def is_table(X: Any) -> bool:
     return isinstance(X, Mapping) or (hasattr(X, "columns") and hasattr(X, "to_numpy"))
 
 
+def _keys(table: Any) -> list[Any]:
+    """What its columns are called."""
+    return list(table if isinstance(table, Mapping) else table.columns)
+
+
 def table_of(X: Any) -> Any:
     """A Dataset as a dict of its columns; all else as it is."""
     return {name: X.X[:, i] for i, name in enumerate(X.variables)} if isinstance(X, Dataset) else X
@@ -40,10 +45,7 @@ def table_of(X: Any) -> Any:
 def target_of(X: Any, y: Any) -> tuple[Any, Any]:
     """The table and the target, where that is one of the table's columns, by name, or belongs to a Dataset.
 
-    Raises
-    ------
-    DataError
-        Where there is no target, or no such column.
+    Raises DataError where there is no target, or no such column.
     """
     if y is None:
         if not isinstance(X, Dataset):
@@ -54,7 +56,7 @@ def target_of(X: Any, y: Any) -> tuple[Any, Any]:
         return X, y
     if not is_table(X):
         raise DataError(f"y is {brief(y)}, and X has no columns with names: give an array")
-    keys = list(X if isinstance(X, Mapping) else X.columns)
+    keys = _keys(X)
     place = _place(list(map(str, keys)), y)
     rest = [i for i in range(len(keys)) if i != place]
     others = X.iloc[:, rest] if hasattr(X, "iloc") else {keys[i]: X[keys[i]] for i in rest}
@@ -81,7 +83,7 @@ def _rows(X: Any, kept: np.ndarray) -> Any:
         return X[kept]
     if hasattr(X, "iloc"):
         return X.iloc[np.flatnonzero(kept)]
-    return {key: np.asarray(X[key], object)[kept] for key in (X if isinstance(X, Mapping) else X.columns)}
+    return {key: np.asarray(X[key], object)[kept] for key in _keys(X)}
 
 
 def length(table: Any) -> int:
@@ -92,14 +94,14 @@ def length(table: Any) -> int:
 
 def names_of_variables(table: Any, pop: Population, others: set[str]) -> list[str]:
     """What the columns are called that a population without names takes, in their order, but for ``others``."""
-    names = [str(key) for key in (table if isinstance(table, Mapping) else table.columns)]
+    names = list(map(str, _keys(table)))
     own = [f"x{i + 1}" for i in range(pop.n_vars)]
     return own if all(name in names for name in own) else [name for name in names if name not in others][: pop.n_vars]
 
 
 def words_of(table: Any, column: str) -> tuple[list[str], int]:
     """A column's values as texts, and how many are missing."""
-    keys = list(table if isinstance(table, Mapping) else table.columns)
+    keys = _keys(table)
     place = _place(list(map(str, keys)), column)
     values = list(table.iloc[:, place] if hasattr(table, "iloc") else table[keys[place]])
     return [str(value) for value in values], sum(value is None or value != value for value in map(_plain, values))
@@ -112,12 +114,9 @@ def _plain(value: Any) -> Any:
 def with_indicators(table: Any, pop: Population) -> Any:
     """The table with the columns ``site=a`` that a population names and a column ``site`` says.
 
-    Raises
-    ------
-    DataError
-        For a category that the population does not know.
+    Raises DataError for a category that the population does not know.
     """
-    names = [str(key) for key in (table if isinstance(table, Mapping) else table.columns)]
+    names = list(map(str, _keys(table)))
     wanted = [name for name in pop.variables or () if IS in name and name not in names]
     made: dict[str, list[str]] = {}
     for name in wanted:
@@ -143,7 +142,7 @@ def columns(table: Any, pop: Population) -> dict[str, np.ndarray | str]:
     Of one that no expression uses, a text may stand there instead: why it is not numbers.
     """
     table = with_indicators(table, pop)
-    keys = list(table if isinstance(table, Mapping) else table.columns)
+    keys = _keys(table)
     used = set(used_columns(pop))
     arrays: dict[str, np.ndarray | str] = {}
     for i, (name, place) in enumerate(_places(list(map(str, keys)), pop)):

@@ -55,13 +55,9 @@ def unchecked(
 
 
 def check(pop: Unchecked) -> tuple[int, int, int, int]:
-    """First problem of a population, and what a walk over its tokens finds on the way.
+    """(problem, expression, token, n_vars): the first problem of a population, FINE or one of the numbers above.
 
-    Returns
-    -------
-    (problem, expression, token, n_vars)
-        problem is FINE or one of the numbers above; n_vars the largest index of a variable + 1.
-        Fills ``n_params`` (int32, one per expression).
+    ``n_vars`` is the largest index of a variable + 1.  Fills ``n_params``.
     """
     if len(pop.offsets) == 0 or pop.offsets[0] != 0 or pop.offsets[-1] != len(pop.kinds):
         return OFFSETS, 0, 0, 0

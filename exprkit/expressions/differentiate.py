@@ -54,14 +54,9 @@ class Differentiated(TokenArrays, NamedTokens, Protocol):
 
 
 def differentiate(pop: Differentiated, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, Fault]]:
-    """The derivative of every expression by the variable or parameter ``name``.
+    """The derivative of every expression by the variable or parameter ``name``: kinds, values, offsets, faults.
 
-    Returns
-    -------
-    kinds, values, offsets : arrays
-        the derivatives' tokens; none where there is no derivative
-    faults : dict of int to Fault
-        why, for those
+    An expression without a derivative has no tokens, and a fault that says why.
     """
     kinds, values, offsets, problems = _all(pop, *_leaf(pop, name))
     return kinds, values, offsets, _faults(pop, problems)

@@ -32,20 +32,19 @@ if TYPE_CHECKING:
 SHOWN = 200  # characters of a repr
 TYPESET = 500  # tokens; notebooks show longer expressions as text
 
-BY_METHOD = {row.method: row for row in ops.OPERATORS if row.method}
 BY_UFUNC = {row.numpy: row for row in reversed(ops.OPERATORS) if isinstance(row.numpy, np.ufunc)}
 
 
 def _operator(method: str) -> Callable[..., Expression]:
     """Python's special method ``method`` as the table has it."""
-    row = BY_METHOD[method]
+    row = ops.BY_METHOD[method]
     if row.arity == 1:
         return lambda self: applied(row, self)
     return lambda self, other: applied(row, self, other) if _is_operand(other) else NotImplemented
 
 
 def _reflected(method: str) -> Callable[[Expression, Any], Expression]:
-    row = BY_METHOD[method]
+    row = ops.BY_METHOD[method]
     return lambda self, other: applied(row, other, self) if _is_operand(other) else NotImplemented
 
 
@@ -399,10 +398,7 @@ def function(name: str) -> Callable[..., Expression]:
 def applied(row: defined.Written, *operands: Expression | float) -> Expression:
     """An operator on its operands.
 
-    Raises
-    ------
-    PopulationError
-        where the operands' variables or parameters have different names, or for too many tokens.
+    Raises PopulationError where the operands' variables or parameters have different names, or for too many tokens.
     """
     parts = [operand if isinstance(operand, Expression) else constant(operand) for operand in operands]
     n_tokens = sum(part.n_tokens for part in parts) + 1
@@ -421,12 +417,7 @@ def applied(row: defined.Written, *operands: Expression | float) -> Expression:
 
 
 def common_names(named: Iterable[tuple[Words, bool]], kind: int) -> Words:
-    """The names that all of ``(names, whether one is used)`` agree on.
-
-    Raises
-    ------
-    PopulationError
-    """
+    """The names that all of ``(names, whether one is used)`` agree on; raises PopulationError where they do not."""
     pairs = list(named)
     used = list(dict.fromkeys(names for names, is_used in pairs if is_used))
     if len(used) > 1:
@@ -444,10 +435,7 @@ def checked_names(variables: Words, parameters: Words) -> Names:
 def tokens_under(expression: Expression, names: Names) -> tuple[np.ndarray, np.ndarray]:
     """(kinds, values) of an expression that is to stand among others with these names.
 
-    Raises
-    ------
-    PopulationError
-        where its own names are others.
+    Raises PopulationError where its own names are others.
     """
     for kind in (VARIABLE, PARAMETER):
         target = getattr(names, PLURAL[kind])

@@ -79,7 +79,7 @@ def parse(
     if batch.objects:
         kinds, values, offsets = _splice(kinds, values, offsets, _parse_objects(batch, faults))
         faults = dict(sorted(faults.items()))
-    population = Population._of_parser(kinds, values, offsets, names, faults)
+    population = Population._adopt(kinds, values, offsets, names.variables, names.parameters, faults)
     if faults and errors == "raise":
         raise population.errors.error(len(population), alone=batch.alone)
     return population

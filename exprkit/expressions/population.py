@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from exprkit.expressions.expression import Expression
     from exprkit.text.formulas import Expanded
-    from exprkit.text.names import Names
     from exprkit.text.parse_errors import Fault, Faults
 
 SHOWN = 8  # rows of the picture in a notebook
@@ -117,12 +116,6 @@ class Population:
         population._fill(kinds, values, offsets, variables, parameters)
         population._faults = faults or {}
         return population
-
-    @classmethod
-    def _of_parser(
-        cls, kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, names: Names, faults: dict[int, Fault]
-    ) -> Population:
-        return cls._adopt(kinds, values, offsets, names.variables, names.parameters, faults)
 
     @classmethod
     def concatenate(cls, populations: Iterable[Population]) -> Population:
@@ -424,15 +417,12 @@ class Population:
             With ``errors="raise"``, where there is no derivative.
         """
         from exprkit.expressions.differentiate import differentiate, first_problem
-        from exprkit.text.names import Names
-
         one_of("errors", errors, ("raise", "mask"))
         kinds, values, offsets, missing = differentiate(self.expanded(), name)
         if errors == "raise" and missing:
             raise PopulationError(first_problem(missing, str(self[min(missing)])))
         faults = dict(sorted({**self._faults, **missing}.items()))
-        names = Names(self.variables, self.parameters, of_data=True)
-        return Population._of_parser(kinds, values, offsets, names, faults)
+        return Population._adopt(kinds, values, offsets, self.variables, self.parameters, faults)
 
     def definitions(self) -> tuple[defined.Saved, ...]:
         """The operators of the user's own that it uses, as files keep them: code, text, LaTeX and domain of each."""

@@ -8,8 +8,7 @@ In: a ``Population``, X and y.  Out: ``FitResult``; covariances; description len
 ``fitted_expression``   one expression with its numbers
 ``prior``               what is known of parameters beforehand, as further rows of the data
 ``groups``              parameters with a value for each category
-``criteria``            what fits are ranked by
-``alike``               which of many predict the same
+``ranking``             what fits are ranked by, and which of many predict the same
 ``plot``                an expression beside the data
 ``first_order``         Adam and L-BFGS, over any backend's gradients
 ``likelihood``          negative log-likelihoods and covariances

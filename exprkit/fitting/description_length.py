@@ -124,18 +124,10 @@ def function_length(pop: Population) -> np.ndarray:
 
 
 def front(cost: np.ndarray, loss: np.ndarray, tolerance: np.ndarray) -> np.ndarray:
-    """The Pareto front: what nothing of the same cost or less beats in its loss, the cheapest first.
+    """The Pareto front, as indices: what nothing of the same cost or less beats in its loss, the cheapest first.
 
-    Parameters
-    ----------
-    cost, loss, tolerance : arrays, (n,)
-        What costs more has to lower the loss by more than its ``tolerance``, or both count as one, and the
-        cheaper stays; of equally cheap ones the first.  What has no finite loss is left out.
-
-    Returns
-    -------
-    int64 array
-        Indices.
+    What costs more has to lower the loss by more than its ``tolerance``, or both count as one, and the cheaper stays;
+    of equally cheap ones the first.  What has no finite loss is left out.
     """
     cost = np.round(cost, 9)
     order = np.lexsort((loss, cost))

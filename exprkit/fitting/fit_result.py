@@ -27,10 +27,10 @@ from exprkit.backends import objective
 from exprkit.errors import ArgumentError, brief, brought_by, number_of, whole_number
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
-from exprkit.fitting import criteria, fit_file
-from exprkit.fitting.alike import TOLERANCE, alike
+from exprkit.fitting import fit_file, ranking
 from exprkit.fitting.fitted_expression import FittedExpression
 from exprkit.fitting.likelihood import FitGoal, covariance
+from exprkit.fitting.starts import parameter_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,8 +111,7 @@ class FitResult:
 
     @property
     def _names(self) -> list[str]:
-        width = self.params.shape[1]
-        return list(self.pop.parameters or (f"p{j + 1}" for j in range(width)))[:width]
+        return parameter_names(self.pop)[: self.params.shape[1]]
 
     @property
     def evaluator(self) -> Evaluator:
@@ -219,7 +218,7 @@ class FitResult:
 
     def score(self, by: str = "loss") -> np.ndarray:
         """What ``rank`` sorts by, float64 (n_exprs,): less is better, but for "r2"; inf or nan where there is none."""
-        return criteria.score(self, by)
+        return ranking.score(self, by)
 
     def rank(self, by: str = "loss") -> FitResult:
         """The same expressions, the best first; of those that are as good the simplest.
@@ -236,13 +235,13 @@ class FitResult:
             Where the fit's loss has no likelihood, which the last but one three need.
         """
         score = self.score(by)
-        order = np.lexsort((self.pop.n_tokens, criteria.sortable(score, by)))
+        order = np.lexsort((self.pop.n_tokens, ranking.sortable(score, by)))
         ranked = self[order]
         if by not in ("loss", "r2"):
             ranked.columns[by] = score[order]
         return ranked
 
-    def fold(self, tolerance: float = TOLERANCE) -> FitResult:
+    def fold(self, tolerance: float = ranking.TOLERANCE) -> FitResult:
         """One expression of all that predict the same, the simplest; their number is the column "alike".
 
         Parameters
@@ -251,7 +250,7 @@ class FitResult:
             So much of the spread of y (its standard deviation) may two predictions differ by, at every data point
             that is looked at.
         """
-        first, inverse = alike(self, tolerance)
+        first, inverse = ranking.alike(self, tolerance)
         kept = np.unique(first[inverse])
         folded = self[kept]
         counts = self.columns.get("alike", np.ones(len(self), np.int64))

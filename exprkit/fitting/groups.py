@@ -25,8 +25,8 @@ import numpy as np
 from exprkit.errors import ArgumentError, DataError, brief, did_you_mean
 from exprkit.evaluate import tables
 from exprkit.expressions.population import Population
+from exprkit.fitting.starts import parameter_names
 from exprkit.operators import ops
-from exprkit.text.names import NUMBERED
 from exprkit.text.tokens import OPERATOR, PARAMETER, VARIABLE
 
 MOST_CATEGORIES = 100  # of a column: each adds four tokens and a parameter
@@ -38,10 +38,7 @@ Groups = Mapping[str, str]  # name of a parameter -> name of a column
 def in_texts(pop: Any, groups: Groups | None) -> tuple[Any, Groups]:
     """Texts without ``[site]``, and the groups with those that they name.
 
-    Raises
-    ------
-    ArgumentError
-        Where a parameter goes by a column in one text and not in another.
+    Raises ArgumentError where a parameter goes by a column in one text and not in another.
     """
     known = dict(groups or {})
     texts = [pop] if isinstance(pop, str) else pop
@@ -63,14 +60,11 @@ def in_texts(pop: Any, groups: Groups | None) -> tuple[Any, Groups]:
 def spread(pop: Population, X: Any, groups: Groups) -> Population:
     """The population with a parameter for each category.
 
-    Raises
-    ------
-    ArgumentError, DataError
-        For a parameter or column that there is not, and for too many categories.
+    Raises ArgumentError, DataError for a parameter or column that there is not, and for too many categories.
     """
     if not tables.is_table(X):
         raise ArgumentError("groups= takes a table X, whose columns name the categories")
-    parameters = list(pop.parameters or (f"{NUMBERED[PARAMETER]}{k + 1}" for k in range(pop.max_params)))
+    parameters = parameter_names(pop)
     for name in groups:
         if name not in parameters:
             hint = did_you_mean(name, parameters)

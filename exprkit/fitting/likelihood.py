@@ -265,26 +265,36 @@ def covariance(ev: Evaluator, params: np.ndarray, goal: FitGoal, held: np.ndarra
 
     "squares", and "gaussian" without weights: (J'WJ)^-1 times the residual variance; "gaussian" with
     weights and "poisson": the inverse of Fisher's information; "huber": the sandwich of an M-estimator.
-    "mae": nan, as it would need the density of the errors at 0;
-    Of "sum" (a loss of the user's own) it is nan, too.  Held parameters are constants to the others.
+    "mae": nan, as it would need the density of the errors at 0, and so of "sum" (a loss of the user's own).
     """
-    n_exprs, width = params.shape
-    result = np.full((n_exprs, width, width), np.nan)
-    if goal.loss in ("mae", "sum") or width == 0:
-        return result
-    fixed = held[:, :, None] | held[:, None, :]
-    A, B = (np.where(fixed, 0.0, M) for M in information(ev, params, goal))
-    n_points = len(goal.y) if goal.w is None else int(np.sum(goal.w > 0))
+    if goal.loss in ("mae", "sum") or params.shape[1] == 0:
+        return np.full((*params.shape, params.shape[1]), np.nan)
+    A, B = information(ev, params, goal)
     scaled = goal.loss == "squares" or (goal.loss == "gaussian" and goal.w is None)
-    sse = sums_of_squares(ev, params, goal.y, goal.w) if scaled else np.ones(n_exprs)
-    for n in np.unique(ev.pop.n_params[ev.pop.valid & (ev.pop.n_params > 0)]).tolist():
-        which = np.flatnonzero((ev.pop.n_params == n) & ev.pop.valid)
-        inverse, lost, rank = inverses(A[which, :n, :n], SINGULAR[ev.dtype.name])
+    sse = sums_of_squares(ev, params, goal.y, goal.w) if scaled else None
+    n_points = len(goal.y) if goal.w is None else int(np.sum(goal.w > 0))
+    middle = B if goal.loss == "huber" else None
+    return inverted(ev.pop, A, held, SINGULAR[ev.dtype.name], n_points, sse, middle)
+
+
+def inverted(
+    pop: Population, A: np.ndarray, held: np.ndarray, singular: float, n_points: int, sse: np.ndarray | None,
+    middle: np.ndarray | None = None,
+) -> np.ndarray:  # fmt: skip
+    """Covariances by the equations' matrices, (n_exprs, P, P); held parameters are constants to the others.
+
+    ``sse``: times the residual variance of these sums of squares; ``middle``: of a sandwich.
+    """
+    fixed, result = held[:, :, None] | held[:, None, :], np.full(A.shape, np.nan)
+    A, middle = np.where(fixed, 0.0, A), None if middle is None else np.where(fixed, 0.0, middle)
+    for n in np.unique(pop.n_params[pop.valid & (pop.n_params > 0)]).tolist():
+        which = np.flatnonzero((pop.n_params == n) & pop.valid)
+        inverse, lost, rank = inverses(A[which, :n, :n], singular)
         free = n_points - rank
         with np.errstate(all="ignore"):
-            if goal.loss == "huber":
-                inverse = inverse @ B[which, :n, :n] @ inverse
-            if scaled:
+            if middle is not None:
+                inverse = inverse @ middle[which, :n, :n] @ inverse
+            if sse is not None:
                 inverse *= np.where(free > 0, sse[which] / np.maximum(free, 1), np.nan)[:, None, None]
         result[which, :n, :n] = np.where(lost[:, :, None] | lost[:, None, :], np.nan, inverse)
     return result

@@ -22,11 +22,12 @@ from exprkit.backends import objective
 from exprkit.errors import ArgumentError, ParseError, brief, did_you_mean, listed
 from exprkit.evaluate.loss_text import Composition, LossPoints, LossText, LossTree, OwnGoal
 from exprkit.expressions.population import Population
+from exprkit.fitting.starts import parameter_names
 from exprkit.operators import ops
 from exprkit.operators.defined import OPERAND
 from exprkit.text import formulas
 from exprkit.text.define import formula_tokens
-from exprkit.text.names import NUMBERED, Names
+from exprkit.text.names import Names
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 LOSSES = ("squares", "gaussian")  # that a penalty is added to, beside losses of the user's own
@@ -96,17 +97,14 @@ class Penalty(NamedTuple):
 def penalty(prior: Any, pop: Population, own: OwnGoal, points: LossPoints, n_columns: int, lm: bool) -> Penalty:
     """The penalty on a population's parameters, put together with the loss.
 
-    Raises
-    ------
-    ArgumentError, ParseError
-        For what is no prior, and for a loss that none is added to.
+    Raises ArgumentError, ParseError for what is no prior, and for a loss that none is added to.
     """
     if own.loss is None and own.named not in LOSSES:
         able = " or ".join(map(repr, LOSSES))
         raise ArgumentError(f"prior takes loss={able}, or a loss of your own, not {own.named!r}")
     if own.named == "gaussian" and points.w is None:
         raise ArgumentError("prior with loss='gaussian' needs weights, 1 / variance, to be weighed against")
-    names = pop.parameters or tuple(f"{NUMBERED[PARAMETER]}{k + 1}" for k in range(pop.max_params))
+    names = parameter_names(pop)
     doubled = 2.0 if own.named == "gaussian" else 1.0  # a likelihood is half of the squares
     made = own.composed(points, n_columns, fitting=lm)
     if isinstance(prior, Mapping):
@@ -131,7 +129,7 @@ def penalty(prior: Any, pop: Population, own: OwnGoal, points: LossPoints, n_col
     return Penalty(tuple(known), made, constant if own.named == "gaussian" else 0.0)
 
 
-def _measured(name: Any, pair: Any, names: tuple[str, ...], share: float) -> Summand:
+def _measured(name: Any, pair: Any, names: list[str], share: float) -> Summand:
     """The term of a normal density."""
     if name not in names:
         hint = did_you_mean(str(name), names)

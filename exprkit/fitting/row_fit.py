@@ -29,7 +29,7 @@ from exprkit.evaluate import inputs, tables
 from exprkit.evaluate.options import check_offered, for_backend
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit_result import FitResult
-from exprkit.fitting.likelihood import SINGULAR, FitGoal, at_bound, inverses
+from exprkit.fitting.likelihood import SINGULAR, FitGoal, at_bound, inverted
 from exprkit.runtime.progress import Progress, shown
 
 
@@ -50,7 +50,7 @@ def fit_rows(
     check_offered(backend, further, known(backend).options)
     engine = RowEngine(
         source, workers, backend=backend, precision=for_backend(settings, backend, known(backend).takes_settings),
-        dtype=np.dtype(inputs.dtype_name(dtype)), threads=threads, **further,
+        dtype=inputs.dtype_of(dtype), threads=threads, **further,
     )  # fmt: skip
     used = tables.used_columns(pop)
     totals = engine.totals(list(used))
@@ -64,20 +64,8 @@ def fit_rows(
             pop, fitted.params, sse, fitted.iterations, fitted.status, 1 - sse / spread, fitted.evaluations,
             time.perf_counter() - begin, at_bound(fitted.params, goal, engine.dtype), goal, None,
         )  # fmt: skip
-        found.__dict__["covariance"] = _covariance(jtj, sse, pop, found.at_bound, source.n_rows)
+        found.__dict__["covariance"] = inverted(pop, jtj, found.at_bound, SINGULAR["float32"], source.n_rows, sse)
     return found
-
-
-def _covariance(jtj: np.ndarray, sse: np.ndarray, pop: Population, held: np.ndarray, n_rows: int) -> np.ndarray:
-    """(J'WJ)^-1 times the residual variance; nan where the data do not determine a parameter, or it is ``held``."""
-    covariance, fixed = np.full(jtj.shape, np.nan), held[:, :, None] | held[:, None, :]
-    jtj = np.where(fixed, 0.0, jtj)
-    for n in np.unique(pop.n_params[pop.valid & (pop.n_params > 0)]).tolist():
-        which = np.flatnonzero((pop.n_params == n) & pop.valid)
-        inverse, lost, rank = inverses(jtj[which, :n, :n], SINGULAR["float32"])
-        inverse *= np.where(n_rows > rank, sse[which] / np.maximum(n_rows - rank, 1), np.nan)[:, None, None]
-        covariance[which, :n, :n] = np.where(lost[:, :, None] | lost[:, None, :], np.nan, inverse)
-    return covariance
 
 
 def refuse(names: Iterable[str]) -> None:

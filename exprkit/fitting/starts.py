@@ -24,6 +24,12 @@ from exprkit.numbers import as_numbers
 STARTS = ("ones", "normal")
 Bounds = tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | np.ndarray | None
 
+
+def parameter_names(pop: Population) -> list[str]:
+    """What the parameters of a population are called."""
+    return list(pop.parameters or (f"p{j + 1}" for j in range(pop.max_params)))
+
+
 def starts_of(init: Any, pop: Any, adopt: inputs.Adopt, restarts: int, seed: int) -> Any:
     """Where to begin, float64 (n_starts, n_exprs, max_params); on the device if it is given or all of it ones there."""
     shape = (len(pop), pop.max_params)
@@ -66,15 +72,15 @@ def sides_of(bounds: Bounds, pop: Population) -> tuple[np.ndarray | None, np.nda
         return None, None
     shape = (len(pop), pop.max_params)
     if isinstance(bounds, Mapping):
-        names = list(pop.parameters or (f"p{j + 1}" for j in range(pop.max_params)))
-        sides = [np.full(pop.max_params, -np.inf), np.full(pop.max_params, np.inf)]
+        names = parameter_names(pop)
+        sides = [np.full(len(names), -np.inf), np.full(len(names), np.inf)]
         for name, pair in bounds.items():
             if name not in names:
                 raise ArgumentError(f"bounds: there is no parameter {name!r}; there are {', '.join(names) or 'none'}")
             for side, bound in zip(sides, _pair(pair), strict=True):
                 if bound is not None:
                     side[names.index(name)] = _number(name, bound)
-        low, high = sides
+        low, high = (side[: pop.max_params] for side in sides)  # a name may be no expression's
     else:
         low, high = _pair(bounds)
     sides = [as_numbers("bounds", default if bound is None else bound, gaps=False)

@@ -94,15 +94,11 @@ class Code:
 
         self.folds(first, end, step, without_totals, [])
 
-    def fold(self, first: str | int, end: str | int, step: int, body: Callable[[str, Vec], Vec], total: Vec) -> Vec:
-        """As ``loop``, with total = body(i, total)."""
-        return self.folds(first, end, step, lambda i, totals: [body(i, *totals)], [total])[0]
-
     def folds(
         self, first: str | int, end: str | int, step: int, body: Callable[[str, list[Vec]], list[Vec]],
         totals: list[Vec],
     ) -> list[Vec]:  # fmt: skip
-        """As ``fold``, with several totals."""
+        """As ``loop``, with totals = body(i, totals)."""
         before, head, done = self.block, self.fresh("loop"), self.fresh("done")
         i, after = self.fresh("%i"), self.fresh("%i")
         running = [Vec(self, total.element, self.fresh("%total")) for total in totals]

@@ -570,6 +570,7 @@ POWABS, SQR, CUBE, ABS, SQRTABS, EXP, LOGABS = (
 LARGEST = BY_NAME["max"].name  # also what the largest error is asked for by
 CHOOSE = BY_NAME["cond"].code  # takes an operand or 0
 STRONG_MUL, STRONG_DIV = (BY_NAME[BY_CODE[code].rewrite.in_derivative or ""].code for code in (MUL, DIV))
+BY_METHOD = {row.method: row for row in OPERATORS if row.method}  # by the special method of Python's
 ARITY = np.zeros(256, np.uint8)  # by code, for compiled loops; 0 where there is no operator
 ARITY[list(BY_CODE)] = [row.arity for row in BY_CODE.values()]
 ARITY.flags.writeable = False

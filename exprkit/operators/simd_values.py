@@ -17,6 +17,7 @@ and inf are results.
 from __future__ import annotations
 
 import math
+import operator
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -31,7 +32,7 @@ BIAS = {"float": 127, "double": 1023}
 # C functions that formulas call a lane at a time, and those that LLVM calls where the
 # processor has no instruction
 C_FUNCTIONS = {name[1:] for name in (
-    "@fmod", "@sin", "@cos", "@tan", "@fma", "@rint", "@floor", "@ceil", "@trunc",
+    "@fmod", "@sin", "@cos", "@tan", "@fma", "@rint", "@floor", "@ceil",
 )}  # fmt: skip
 
 
@@ -47,6 +48,10 @@ def literal(value: float, element: str) -> str:
 def _binary(real: str, whole: str) -> Callable[[Vec, Vec | float], Vec]:
     """The method that writes an instruction on two operands: its name for reals, for whole numbers."""
     return lambda a, b: a._new(f"{whole if a.element[0] == 'i' else real} {a.typed}, {a.like(b).name}")
+
+
+def _reflected(operate: Callable[[Any, Any], Vec]) -> Callable[[Vec, float], Vec]:
+    return lambda a, b: operate(a.like(b), a)
 
 
 def _comparison(real: str, whole: str) -> Callable[[Vec, Vec | float], Vec]:
@@ -106,17 +111,8 @@ class Vec:
     __mul__ = _binary("fmul", "mul")
     __truediv__ = _binary("fdiv", "sdiv")
 
-    def __radd__(self, b: float) -> Vec:
-        return self.like(b) + self
-
-    def __rsub__(self, b: float) -> Vec:
-        return self.like(b) - self
-
-    def __rmul__(self, b: float) -> Vec:
-        return self.like(b) * self
-
-    def __rtruediv__(self, b: float) -> Vec:
-        return self.like(b) / self
+    __radd__, __rsub__ = _reflected(operator.add), _reflected(operator.sub)
+    __rmul__, __rtruediv__ = _reflected(operator.mul), _reflected(operator.truediv)
 
     def __neg__(self) -> Vec:
         return self._new(f"fneg {self.typed}") if self.element[0] != "i" else self.like(0) - self
@@ -132,7 +128,6 @@ class Vec:
     rint = _intrinsic("llvm.rint")
     floor = _intrinsic("llvm.floor")
     ceil = _intrinsic("llvm.ceil")
-    trunc = _intrinsic("llvm.trunc")
     abs = __abs__ = _intrinsic("llvm.fabs")
     copysign = _intrinsic("llvm.copysign")  # the size of a with the sign of b
 

@@ -105,22 +105,12 @@ def lower(
 ) -> Program:  # fmt: skip
     """Lower a population's values.
 
-    Parameters
-    ----------
-    pop : Population
-    precision : {"ieee", "fast"}
-        Some rules of the operator table hold for one of them only.
-    positive : bool array of shape (n_vars,), optional
-        True for a variable that has no negative value and no -0 in the data.
-    dtype : float64 or float32
-        Type that the programs run in: constants are rounded to it before a rule looks at them.
-    threads : int, optional
-        Threads that share a large population, by default as many as this process may use.  The program
-        is the same for any number.
-
-    Returns
-    -------
-    Program
+    ==============  ==============================================================================================
+    ``precision``   "ieee" or "fast": some rules of the operator table hold for one of them only
+    ``positive``    bool (n_vars,): True for a variable that has no negative value and no -0 in the data
+    ``dtype``       that the programs run in: constants are rounded to it before a rule looks at them
+    ``threads``     by default as many as this process may use; the program is the same for any number
+    ==============  ==============================================================================================
     """
     return Program(**_programs(pop, None, precision, positive, dtype, threads))
 
@@ -129,12 +119,7 @@ def lower_gradients(
     pop: Population, *, precision: str = "ieee", positive: np.ndarray | None = None, dtype: DTypeLike = np.float64,
     threads: int | None = None,
 ) -> GradientProgram:  # fmt: skip
-    """Lower a population's values and derivatives; the arguments are those of ``lower``.
-
-    Returns
-    -------
-    GradientProgram
-    """
+    """Lower a population's values and derivatives; the arguments are those of ``lower``."""
     return GradientProgram(**_programs(pop, derivative_rules(), precision, positive, dtype, threads))
 
 

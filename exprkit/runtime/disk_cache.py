@@ -89,10 +89,7 @@ def _expanded(chosen: str) -> Path:
 def most_bytes() -> int:
     """What all entries of a kind together may take.
 
-    Raises
-    ------
-    ArgumentError
-        If EXPRKIT_CACHE_BYTES is not a whole number.
+    Raises ArgumentError if EXPRKIT_CACHE_BYTES is not a whole number.
     """
     chosen = os.environ.get("EXPRKIT_CACHE_BYTES", "")
     if not chosen:

@@ -37,12 +37,7 @@ Progress = bool | Callable[[int, int], Any]
 def shown(progress: Progress, total: int, what: str) -> Iterator[Callable[[int], None]]:
     """A function of how many more are done, which any thread may call.
 
-    Raises
-    ------
-    ArgumentError
-        If ``progress`` is neither a flag nor a function.
-    MissingError
-        If tqdm is not installed.
+    Raises ArgumentError if ``progress`` is neither a flag nor a function; MissingError if tqdm is not installed.
     """
     if callable(progress):
         yield _counted(lambda done: progress(done, total))

@@ -41,17 +41,9 @@ Found = TypeVar("Found")
 
 
 def cut(offsets: np.ndarray, threads: int | None = None, least: int | None = None) -> Cuts:
-    """Slices for so many threads.
+    """Slices for so many threads, by default all that this process may use, of ``least`` tokens or more each.
 
-    Parameters
-    ----------
-    offsets : int64 array, shape (n_exprs + 1,)
-        The tokens of expression i are ``offsets[i]:offsets[i + 1]``; where they do not rise, the slices are
-        in order all the same.
-    threads : int, optional
-        By default all that this process may use.
-    least : int, optional
-        Tokens of a slice, by default ``LEAST``; where there are fewer than twice as many there is one slice.
+    Tokens of expression i are ``offsets[i]:offsets[i + 1]``; where these do not rise, slices are in order all the same.
     """
     n, total = len(offsets) - 1, int(offsets[-1]) - int(offsets[0])
     threads = min(threads or machine.cores(), MOST_THREADS)

@@ -41,25 +41,10 @@ def disagreement(
 ) -> np.ndarray:
     """The share of each expression's results that lies further from the definition than rounding explains.
 
-    Values are left out where the definition, or anything on the way to it, leaves the
-    range of ``dtype``'s normal numbers.
-
-    Parameters
-    ----------
-    pop, X, params
-        The expressions, the data (n_points, n_vars), and the parameters, padded
-        (n_exprs, max_params), or None where there are none.
-    result
-        What a backend made of them, (n_exprs, n_points).
-    dtype, precision
-        What it was made with.
-    approximate
-        Whether a GPU's approximate functions may have been used (``cuda.fast_ulp`` of their rows).
-
-    Returns
-    -------
-    float64 array, (n_exprs,)
-        Between 0 and 1 for each expression; 0 where nothing can be compared.
+    ``result``, (n_exprs, n_points), is what a backend made of the expressions, the data (n_points, n_vars) and the
+    parameters (n_exprs, max_params) in this type and precision; ``approximate``: perhaps by a GPU's approximate
+    functions (``cuda.fast_ulp`` of their rows).  Values are left out where the definition, or anything on the way to
+    it, leaves the range of ``dtype``'s normal numbers.  Gives float64 (n_exprs,); 0 where nothing can be compared.
     """
     data = X.astype(dtype)
     parameters = np.zeros((len(pop), 0)) if params is None else np.asarray(params).astype(dtype)

@@ -76,7 +76,7 @@ from exprkit.programs.lower import lower
 from exprkit.runtime import machine
 from exprkit.study import records
 from exprkit.study.agreement import disagreement
-from exprkit.study.sides import Gpu, Host, empty_cache, gpu_record, kernel_facts, roofs, side_of
+from exprkit.study.timed_device import Gpu, Host, device_of, empty_cache, gpu_record, kernel_facts, roofs
 from exprkit.study.workload import dataset, expressions
 
 with brought_by("notebooks"):
@@ -265,7 +265,7 @@ class _Measurement(NamedTuple):
     points: data.Dataset  # of the evaluator's dtype
     parameters: list[np.ndarray]
     options: dict[str, Any]  # of the evaluator
-    side: Host
+    device: Host
 
     def evaluator(self, pop: Population, X: Any) -> Evaluator:
         return Evaluator(pop, X, self.backend, **self.options)
@@ -275,7 +275,7 @@ def _measured(
     settings: Settings, texts: Sequence[str], points: data.Dataset, progress: Callable[..., Any] | None
 ) -> pd.DataFrame:
     settings.check(len(texts))
-    sides = {name: side_of(name) for name in settings.backends}
+    devices = {name: device_of(name) for name in settings.backends}
     pop, dtype = parse(texts), settings.dtype
     random = np.random.Generator(np.random.PCG64(settings.seed))
     parameters = [random.uniform(*PARAMETER_RANGE, (len(pop), pop.max_params)).astype(dtype)
@@ -294,7 +294,7 @@ def _measured(
         facts |= {option: options.get(option) for option in ENGINE_OPTIONS}
         chosen = ", ".join(f"{key}={value}" for key, value in settings.options.items() if key in options)
         facts |= {"device": "", "code": settings.code if "cache" in options else "", "options": chosen}
-        work = _Measurement(settings, name, texts, points, parameters, options, sides[name])
+        work = _Measurement(settings, name, texts, points, parameters, options, devices[name])
         for sample, timed in enumerate(_samples(work, pop), start=-1):
             rows.append({"backend": name, "sample": sample, "cold": sample < 0} | facts | timed)
             if bar is not None:
@@ -310,11 +310,11 @@ def _samples(work: _Measurement, pop: Population) -> Iterator[dict[str, Any]]:
     shape, comes_back = (len(pop), len(work.points)), work.settings.results
     with empty_cache() if work.options.get("cache") else contextlib.nullcontext():
         matrix, place = None, None
-        work.side.forget_memory()
+        work.device.forget_memory()
         if comes_back not in SUMS:
-            matrix, place = work.side.room(shape, np.dtype(work.settings.dtype), on_host=comes_back == "every")
+            matrix, place = work.device.room(shape, np.dtype(work.settings.dtype), on_host=comes_back == "every")
         cold, result = _sample(work, matrix, place)
-        memory = work.side.memory()
+        memory = work.device.memory()
         _check(work, pop, result)
         yield cold | memory
         begin = perf_counter()
@@ -327,8 +327,8 @@ def _samples(work: _Measurement, pop: Population) -> Iterator[dict[str, Any]]:
 def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any], Any]:
     """Seconds of each phase of one sample, and its last step's results on the host (a ``Fitted`` of a fit)."""
     seconds = dict.fromkeys(PHASES, 0.0)
-    side, n_steps, comes_back = work.side, work.settings.n_steps, work.settings.results
-    events = [(side.event(), side.event()) for _ in range(n_steps)]  # making one takes as long as a launch
+    device, n_steps, comes_back = work.device, work.settings.n_steps, work.settings.results
+    events = [(device.event(), device.event()) for _ in range(n_steps)]  # making one takes as long as a launch
     last = after_first = 0.0
 
     def lap(phase: str) -> None:
@@ -337,49 +337,49 @@ def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any]
         seconds[phase] += now - last
         last = now
 
-    side.wait()
+    device.wait()
     begin_cpu, begin = process_time(), perf_counter()
     last = begin
     pop = parse(work.texts)
     lap("parse")
-    X = side.put(work.points.X)
-    y = side.put(work.points.y) if comes_back in SUMS else None
+    X = device.put(work.points.X)
+    y = device.put(work.points.y) if comes_back in SUMS else None
     lap("upload")
     evaluator = work.evaluator(pop, X)
     lap("prepare")
     result, run = None, _step(comes_back, evaluator, y, matrix)
     for step in range(n_steps):
-        params = side.parameters(work.parameters[step % len(work.parameters)])
+        params = device.parameters(work.parameters[step % len(work.parameters)])
         lap("upload")
-        side.mark(events[step][0])
+        device.mark(events[step][0])
         result = run(params)
-        side.mark(events[step][1])
+        device.mark(events[step][1])
         if step in (0, n_steps - 1) or comes_back != "last":
-            side.wait()
+            device.wait()
         lap("evaluate" if step else "first")
         if comes_back in ("every", "loss"):
-            result = side.get(result)
+            result = device.get(result)
             lap("download")
         if step == 0:
             after_first = last
     steps = last - after_first
-    result = result if comes_back == "fit" else side.get(result, place)
+    result = result if comes_back == "fit" else device.get(result, place)
     lap("download")
     row = {f"{phase}_s": spent for phase, spent in seconds.items()} | {"total_s": perf_counter() - begin}
     row["cpu_s"] = process_time() - begin_cpu
     spent, others = evaluator.engine.seconds, events[1:] or events
     row |= {
         "steps_s": steps, "step_s": steps / (n_steps - 1) if n_steps > 1 else seconds["first"],
-        "kernel_s": side.seconds(others) / len(others),
+        "kernel_s": device.seconds(others) / len(others),
         "lower_s": spent["lower"] if "lower" in spent else _lowering(work, pop),
         **{name: sum(spent.get(one, 0.0) for one in said) if spent else np.nan for name, said in SAID.items()},
     }
-    there: Any = side.put(work.parameters[0]) if pop.max_params else None
+    there: Any = device.put(work.parameters[0]) if pop.max_params else None
     if work.options.get("dispatch") or comes_back in ("every", "fit"):  # launches or copies that no queue holds
         row |= {"device_s": np.nan, "device_cold_s": np.nan}
     else:
-        row |= side.alone(lambda: run(there))
-    return row | side.facts(evaluator) | kernel_facts(evaluator), result
+        row |= device.alone(lambda: run(there))
+    return row | device.facts(evaluator) | kernel_facts(evaluator), result
 
 
 def _step(comes_back: str, evaluator: Evaluator, y: Any, matrix: Any) -> Callable[[Any], Any]:
@@ -419,7 +419,7 @@ def _check(work: _Measurement, pop: Population, result: Any) -> None:
     values = np.asarray(work.evaluator(some, X).evaluate(params)) if losses else result[which]
     if losses:
         _check_losses(work, result[which], values, which)
-    approximate = settings.precision == "fast" and isinstance(work.side, Gpu)
+    approximate = settings.precision == "fast" and isinstance(work.device, Gpu)
     apart = disagreement(some, X[points], params, values[:, points], dtype=settings.dtype,
                          precision=settings.precision, approximate=approximate)  # fmt: skip
     if apart.mean() > (ALLOWED_FAST if approximate else ALLOWED if len(some) >= ENOUGH else ALLOWED_OF_FEW):
@@ -453,8 +453,8 @@ def medians(samples: pd.DataFrame) -> pd.DataFrame:
     ``busy_threads`` are CPU seconds over wall seconds, ``host_bytes`` and ``device_bytes`` the most.  Cold samples
     count in ``cold_s`` alone.  ``node_evals_per_s`` is tokens x points over the median of ``step_s``.
     """
-    keys = [name for name in (*CONFIGURATION, "file") if name in samples]
-    cold = samples["cold"] if "cold" in samples else pd.Series(False, samples.index)
+    samples, cold = samples.assign(busy_threads=samples["cpu_s"] / samples["total_s"]), samples["cold"]
+    keys = [*CONFIGURATION, *(["file"] if "file" in samples else [])]
     groups = samples[~cold].groupby(keys, sort=False, dropna=False)
     total = groups["total_s"]
     table = pd.DataFrame({
@@ -462,10 +462,7 @@ def medians(samples: pd.DataFrame) -> pd.DataFrame:
         "q75_s": total.quantile(0.75), "sd_s": total.std(), "least_s": total.min(),
     })  # fmt: skip
     others = [*(f"{part}_s" for part in (*PHASES, *PARTS)), "sm_mhz", "busy_threads", *MEMORY]
-    if "cpu_s" in samples:
-        samples = samples.assign(busy_threads=samples["cpu_s"] / samples["total_s"])
-        groups = samples[~cold].groupby(keys, sort=False, dropna=False)
-    table = table.join(groups[[name for name in others if name in samples]].median())
+    table = table.join(groups[others].median())
     if cold.any():
         table["cold_s"] = samples[cold].groupby(keys, sort=False, dropna=False)["total_s"].median()
     table = table.reset_index()
@@ -475,12 +472,10 @@ def medians(samples: pd.DataFrame) -> pd.DataFrame:
 def unsteady(samples: pd.DataFrame) -> list[str]:
     """What speaks against trusting the samples, one sentence each (the rules of pyperf, and of nvbench for clocks)."""
     sentences = []
-    warm = samples[~samples["cold"]] if "cold" in samples else samples
-    groups = warm.groupby([name for name in CONFIGURATION if name in warm], sort=False, dropna=False)
+    groups = samples[~samples["cold"]].groupby(list(CONFIGURATION), sort=False, dropna=False)
     for _, rows in groups:
         total, mean = rows["total_s"], rows["total_s"].mean()
-        held = int(rows["throttled"].sum()) if "throttled" in rows else 0
-        slow = int((rows["sm_mhz"] < 0.75 * rows["sm_mhz"].max()).sum()) if "sm_mhz" in rows else 0
+        held, slow = int(rows["throttled"].sum()), int((rows["sm_mhz"] < 0.75 * rows["sm_mhz"].max()).sum())
         complaints = {
             f"only {number_of(len(total), 'sample')}; take 5 or more": len(total) < 5,
             f"the standard deviation is {total.std() / mean:.0%} of the mean":
@@ -510,30 +505,10 @@ def save(
 
     The files are named by the benchmark and a hash of the parameters and the code's
     commit, so that the same run again replaces its own files and no other's.  Each is
-    complete or absent, whenever the process is killed.
+    complete or absent, whenever the process is killed.  ``made_by`` is the notebook or command that measured.  Gives
+    the files, samples first.
 
-    Parameters
-    ----------
-    samples, parameters
-        Of the run.
-    folder
-        Made if it is not there.
-    figure
-        A figure of the samples, if there is one.
-    made_by
-        The notebook or command that measured, for the record.
-
-    Returns
-    -------
-    list of Path
-        The files, samples first.
-
-    Raises
-    ------
-    ArgumentError
-        If no file can be named by the benchmark's name.
-    DataError
-        If a file cannot be written.
+    Raises ArgumentError if no file can be named by the benchmark's name; DataError if one cannot be written.
     """
     name, folder = records.checked_name(samples["bench"].iloc[0]), records.folder_at(folder)
     record = record_of(samples, parameters, made_by)

@@ -58,12 +58,7 @@ def region_labels(found: Cases, device: str) -> tuple[np.ndarray, list[str]]:
 def draw_regions(found: Cases, device: str) -> Figure:
     """The leaves over (shared memory of a block, registers of a multiprocessor), and seven cards.
 
-    Parameters
-    ----------
-    found : Cases
-        All but the machine's symbols known.
-    device : str
-        Whose multiprocessors count.
+    In ``found`` all but the machine's symbols are known; the multiprocessors are those of ``device``.
     """
     label, names = region_labels(found, device)
     figure, axis = plt.subplots(figsize=(9, 4.6), layout="constrained")

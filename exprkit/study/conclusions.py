@@ -28,7 +28,7 @@ import numpy as np
 from exprkit.errors import brought_by, number_of
 from exprkit.study import bench, figures, measured, plots
 from exprkit.study.measured import ON_GPU, Results, of, with_code
-from exprkit.study.plots import BENCHMARKS, PROTOCOLS, table, written
+from exprkit.study.plots import BENCHMARKS, PROTOCOLS, gigabytes, known, places, table, table_of, written
 from exprkit.study.workload import SOURCES
 
 with brought_by("notebooks"):
@@ -133,7 +133,7 @@ def _sizes(index: Iterable[tuple[int, int]]) -> str:
 def _least_bold(values: Iterable[float], write: Callable[[float], str] = written) -> list[str]:
     """Cells of a table; of what is not known an empty one."""
     values = list(values)
-    return ["" if math.isnan(value) else f"**{write(value)}**" if value == np.nanmin(values) else write(value)
+    return [known(lambda one: f"**{write(one)}**" if one == np.nanmin(values) else write(one), value)
             for value in values]  # fmt: skip
 
 
@@ -253,29 +253,28 @@ def _host(results: Results, ours: pd.DataFrame, cpus: list[str]) -> tuple[str, b
     return str(ours[own or cpus].rank(axis=1).mean().idxmin()), bool(own)
 
 
-Leads = dict[tuple[str, int], Any]
-
-
-def _leads(results: Results) -> Iterator[tuple[pd.DataFrame, list[str], list[str], Leads]]:
-    """Of each file with CPU and GPU: its map, their names, and by protocol and steps the GPU's lead at every size."""
+def _leads(results: Results) -> Iterator[tuple[pd.DataFrame, list[str], list[str], pd.DataFrame]]:
+    """Of each file with CPU and GPU: its map, their names, seconds and the GPU's lead by protocol, steps and size."""
     for _, some in of(results, "map").groupby("file"):
         first = measured.maps_of(some)[0]
         cpus, gpus = (_backend(first["where"].unique(), *names) for names in (("cpu",), ON_GPU))
-        leads: Leads = {}
-        for name, n_steps in itertools.product(PROTOCOLS, figures.CROSSOVER_STEPS) if cpus and gpus else ():
-            seconds = measured.map_seconds(first[first["results"].eq(name)], n_steps).reindex(columns=[*cpus, *gpus])
-            lead = (seconds[cpus].min(axis=1) / seconds[gpus].min(axis=1)).dropna()
-            leads |= {(name, n_steps): (lead, seconds)} if len(lead) else {}
-        if leads:
-            yield first, cpus, gpus, leads
+        if not cpus or not gpus:
+            continue
+        seconds = pd.concat({
+            (name, n): measured.map_seconds(first[first["results"].eq(name)], n).reindex(columns=[*cpus, *gpus])
+            for name, n in itertools.product(PROTOCOLS, figures.CROSSOVER_STEPS)
+        }, names=["results", "n_steps"])  # fmt: skip
+        seconds = seconds.assign(lead=seconds[cpus].min(axis=1) / seconds[gpus].min(axis=1)).dropna(subset="lead")
+        if len(seconds):
+            yield first, cpus, gpus, seconds
 
 
-def _boundary(rows: pd.DataFrame, cpus: list[str], gpus: list[str], leads: Leads) -> str:
+def _boundary(rows: pd.DataFrame, cpus: list[str], gpus: list[str], seconds: pd.DataFrame) -> str:
     """Which sizes the CPU wins, for 1 to 1,000 steps, on the machine with both."""
     lines = []
-    for (name, n_steps), (lead, seconds) in leads.items():
-        lost = lead[lead < 1]
-        best = seconds.loc[lead.index[lead >= 1], gpus].idxmin(axis=1)
+    for (name, n_steps), some in seconds.groupby(level=[0, 1], sort=False):
+        lead = some["lead"].droplevel([0, 1])
+        lost, best = lead[lead < 1], some.loc[some["lead"] >= 1, gpus].idxmin(axis=1)
         lines.append((
             PROTOCOLS[name], f"{n_steps:,}", f"{len(lost)} of {len(lead)}", _sizes(lost.index) or "none",
             *(str(int(best.eq(gpu).sum())) for gpu in gpus), f"{times(lead.max())} at {_sizes([lead.idxmax()])}",
@@ -291,10 +290,9 @@ def _boundary(rows: pd.DataFrame, cpus: list[str], gpus: list[str], leads: Leads
 
 def _cpu_wins_little_work(leads: list[tuple[Any, ...]]) -> bool:
     """Whether the CPU is the faster at less work than the GPU."""
-    work = [(n_exprs * n_points * n_steps, value < 1) for *_, some in leads
-            for (_, n_steps), (lead, _) in some.items() for (n_exprs, n_points), value in lead.items()]  # fmt: skip
-    cpu, gpu = ([size for size, lost in work if lost == by_cpu] for by_cpu in (True, False))
-    return bool(cpu and gpu and np.median(cpu) < np.median(gpu))
+    lead = pd.concat([seconds["lead"] for *_, seconds in leads]).reset_index() if leads else pd.DataFrame({"lead": []})
+    lost, work = lead["lead"] < 1, lead.drop(columns="lead").drop(columns="results", errors="ignore").prod(axis=1)
+    return bool(work[lost].median() < work[~lost].median())  # False where one of the two wins nothing
 
 
 # ── when does the transpiler beat the interpreter? ───────────────────────────────────
@@ -350,7 +348,7 @@ def _transpiler(results: Results) -> Numbers:
     rows = [
         (one.makes + ("" if one.precision == "fast" else f", {one.precision}"),
          f"{one.n_exprs:,} ({SOURCES.get(one.source, one.source)}) x {one.n_points:,}",
-         *_least_bold((one.interpreter, one.transpiler)), "" if math.isnan(one.compiling) else written(one.compiling),
+         *_least_bold((one.interpreter, one.transpiler)), known(written, one.compiling),
          steps(one.anew), steps(one.kept))
         for one in work.itertuples()
     ]  # fmt: skip
@@ -446,7 +444,7 @@ def _baseline(results: Results) -> Numbers:
     rows = rows.assign(seconds=measured.seconds_for(rows, plots.THESIS_STEPS))
     each = rows.groupby(["block_size", "options"])["seconds"].agg(["median", "std"]).reset_index()
     head = ("block", "stack", f"{plots.THESIS_STEPS} launches of every expression", "standard deviation")
-    lines = [(str(one.block_size), one.options.partition("=")[2], written(one.median), _time(one.std))
+    lines = [(str(one.block_size), one.options.partition("=")[2], written(one.median), known(written, one.std))
              for one in each.itertuples(index=False)]  # fmt: skip
     own = {"baseline_table": table(head, lines)} if len(each) else {}
     return {"gain_block": f"{1 - relative[2] / relative[1]:.0%}", "gain_stack": f"{1 - relative[3] / relative[2]:.0%}",
@@ -462,11 +460,9 @@ def _stages(results: Results) -> Numbers:
     rows = with_code(of(results, *measured.BENCHMARKS, n_points=BENCHMARKS[2][1], **usual), both=True)
     if rows.empty:
         return {}
-    told = rows["emit_s"].notna() | ~rows["backend"].eq("ptx")  # older files tell PTX and machine code as one
-    rows = rows.assign(compile_s=rows["compile_s"].where(told))
     each = rows.groupby(["n_exprs", "where"])[list(STAGES)].median().reset_index()
     own = [{"expressions": f"{one.n_exprs:,}", "": f"`{one.where}`"}
-           | {words: _time(getattr(one, name)) for name, words in STAGES.items()} for one in each.itertuples()]
+           | {words: known(written, getattr(one, name)) for name, words in STAGES.items()} for one in each.itertuples()]
     cells = pd.DataFrame([*THESIS_STAGES, *own]).fillna("")
     cells = cells.loc[:, pd.DataFrame(own).ne("").any()]
     told = cells.drop(columns=["expressions", ""]).ne("").any(axis=1)
@@ -476,7 +472,7 @@ def _stages(results: Results) -> Numbers:
 def _whole_search(results: Results) -> Numbers:
     """As many samples as a search has generations, one after the other."""
     rows = _each_once(results, "search")
-    rows = rows.sort_values("results", key=lambda names: names.map(list(PROTOCOLS).index), kind="stable")
+    rows = rows.sort_values("results", key=places, kind="stable")
     keys = ["results", "where", "n_exprs", "n_points", "n_steps"]
     lines = []
     for (name, where, n_exprs, n_points, n_steps), some in rows.groupby(keys, sort=False):
@@ -499,14 +495,6 @@ def _power(number: float) -> str:
     return f"{number:.2g}".replace("e+0", "e").replace("e+", "e")
 
 
-def _time(seconds: float) -> str:
-    return "" if math.isnan(seconds) else written(seconds)
-
-
-def _bytes(count: float) -> str:
-    return "" if math.isnan(count) else f"{count / 1e9:.3g} GB"
-
-
 SIZES = {  # study: the name of its table
     "memory": "memory_table", "large": "large_table", "variants": "variants_table",
 }  # fmt: skip
@@ -517,12 +505,12 @@ COLUMNS: dict[str, Callable[[Any], str]] = {
     "": lambda one: f"`{one.where}`",
     "steps": lambda one: f"{one.n_steps:,}",
     "a sample": lambda one: f"**{written(one.median_s)}**",
-    "standard deviation": lambda one: _time(one.sd_s),
-    "a step": lambda one: _time(one.step_s),
-    "of it on the device": lambda one: _time(one.device_s),
-    "threads busy": lambda one: "" if math.isnan(one.busy_threads) else f"{one.busy_threads:.1f}",
-    "memory, host": lambda one: _bytes(one.host_bytes),
-    "memory, device": lambda one: _bytes(one.device_bytes),
+    "standard deviation": lambda one: known(written, one.sd_s),
+    "a step": lambda one: known(written, one.step_s),
+    "of it on the device": lambda one: known(written, one.device_s),
+    "threads busy": lambda one: known("{:.1f}".format, one.busy_threads),
+    "memory, host": lambda one: gigabytes(one.host_bytes),
+    "memory, device": lambda one: gigabytes(one.device_bytes),
 }
 
 
@@ -534,13 +522,9 @@ def _sizes_measured(results: Results) -> Numbers:
 def _of_each(rows: pd.DataFrame) -> str | None:
     if rows.empty:
         return None
-    order = {name: place for place, name in enumerate([*PROTOCOLS, "fit"])}
-    rows = rows.assign(order=rows["results"].map(order)).sort_values(["n_exprs", "order", "n_points", "where"])
+    rows = rows.assign(order=places(rows["results"])).sort_values(["n_exprs", "order", "n_points", "where"])
     names = rows.groupby(list(bench.CONFIGURATION), dropna=False, sort=False)["where"].first()
-    medians = bench.medians(rows.drop(columns="file")).assign(where=list(names))
-    cells = pd.DataFrame({head: [write(one) for one in medians.itertuples()] for head, write in COLUMNS.items()})
-    cells = cells.loc[:, cells.ne("").any()]
-    return table(cells.columns, cells.to_numpy())
+    return table_of(bench.medians(rows.drop(columns="file")).assign(where=list(names)), COLUMNS)
 
 
 def _launches(results: Results) -> Numbers:
@@ -556,7 +540,7 @@ def _launches(results: Results) -> Numbers:
     frame = frame.dropna().reset_index()
     frame = frame.sort_values("source", key=lambda names: names.eq(plots.SOURCES[1]), kind="stable")
     few, said = figures.between(apart["scaled_from"].dropna().astype(int)), []
-    frame = frame.sort_values("results", key=lambda names: names.map(list(PROTOCOLS).index), kind="stable")
+    frame = frame.sort_values("results", key=places, kind="stable")
     for (name, where), some in frame.drop_duplicates(keys).groupby(["results", "where"], sort=False):
         some = some.drop_duplicates("benchmark").set_index("benchmark").sort_index()
         said.append(
@@ -576,7 +560,7 @@ def _busy(results: Results) -> Numbers:
     share = (each["device_s"] / each["step_s"]).clip(upper=1)
     lines = [
         (one.makes, f"{one.n_exprs:,} x {one.n_points:,}", f"`{one.where}`", written(one.step_s), written(one.device_s),
-         f"{busy:.0%}", "" if math.isnan(one.device_cold_s) else written(one.device_cold_s))
+         f"{busy:.0%}", known(written, one.device_cold_s))
         for one, busy in zip(each.itertuples(), share, strict=True)
     ]  # fmt: skip
     head = ("a step makes", "expressions x points", "", "a step of a sample", "on the device alone", "share",

@@ -243,7 +243,7 @@ def phases(results: Results) -> Drawing | Lacking:
         return Lacking("phases", f"Where the time goes on benchmarks 1, 2 and 3 is not measured yet: {MAKE_STUDY}.")
     rows = rows.assign(panel=plots.benchmark_of(rows))
     rows = rows[~plots.beside_others(rows, rows["source"].eq(plots.SOURCES[1]))]
-    order = rows["results"].map(list(plots.PROTOCOLS).index)
+    order = plots.places(rows["results"])
     rows = rows[order.groupby([rows["panel"], rows["evaluator"]]).rank("dense").eq(1)]
     names = [f"{phase}_s" for phase in bench.PHASES]
     table = rows.groupby(["panel", "results", "evaluator"], sort=False)[[*names, "total_s"]].median().reset_index()
@@ -393,7 +393,7 @@ def _of_scaling(panels: list[tuple[pd.DataFrame, str]]) -> tuple[str, pd.DataFra
 def crossover(results: Results) -> Drawing | Lacking:
     """Which backend wins where, for searches of 1 to 1,000 steps."""
     rows = of(results, "map")
-    groups = rows.assign(order=rows["results"].map(list(plots.PROTOCOLS).index)).groupby(["order", "file"])
+    groups = rows.assign(order=plots.places(rows["results"])).groupby(["order", "file"])
     maps = [some for _, one in groups for some in measured.maps_of(one) if len(measured.winners(some, 1))]
     shown = [some["file"].iloc[0] for some in maps]
     if not maps:

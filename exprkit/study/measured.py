@@ -19,24 +19,23 @@ import numpy as np
 
 from exprkit import data
 from exprkit.errors import DataError, brought_by
-from exprkit.study import bench, plots, records, sides
+from exprkit.study import bench, plots, records, timed_device
 from exprkit.study.plots import short
 
 with brought_by("notebooks"):
     import pandas as pd
 
 OWN = "own"  # in a file's place, for samples that a notebook has just taken
-ON_ONE_THREAD = ("numpy",)  # backends whose older samples name as many threads as the machine had
-WARPS_OF_AN_H200 = 64  # in files from before a sample told those of its own card, which are all an H200's
 BENCHMARKS = "benchmarks", "benchmark", "results"  # studies that repeat the thesis's
 BACK = {"last": "last matrix only", "loss": "losses only"}  # beside the matrix of every step
 ITEMSIZE = {"float32": 4, "float64": 8}
 WARNINGS = 3  # so many are shown of a record's
 ON_GPU = {"cuda", "ptx"}
 TEXTS, SIZES = bench.CONFIGURATION[:11], bench.CONFIGURATION[11:]
-SECONDS = [f"{part}_s" for part in (*bench.PHASES, *bench.PARTS, "steps", "total")]
+NUMBERS = [*(f"{part}_s" for part in (*bench.PHASES, *bench.PARTS, "steps", "total", "cpu")), *bench.MEMORY,
+           *timed_device.KERNEL_FACTS, "most_warps"]  # fmt: skip
 NO_SAMPLES = pd.DataFrame(  # with the columns that they would have
-    dict.fromkeys(TEXTS, "") | dict.fromkeys([*SIZES, *SECONDS, *sides.KERNEL_FACTS], 0.0) | {"cold": False}, index=[0]
+    dict.fromkeys(TEXTS, "") | dict.fromkeys([*SIZES, *NUMBERS], 0.0) | {"cold": False}, index=[0]
 ).iloc[:0]
 
 
@@ -52,10 +51,7 @@ class Results(NamedTuple):
 def read_results(folder: str | Path | None = None) -> Results:
     """Everything that is recorded in a folder; by default what was published with exprkit.
 
-    Raises
-    ------
-    DataError
-        If there is no such folder, or a file in it cannot be read.
+    Raises DataError if there is no such folder, or a file in it cannot be read.
     """
     folder = records.recorded() if folder is None else Path(folder).expanduser()
     if not folder.is_dir():
@@ -66,13 +62,7 @@ def read_results(folder: str | Path | None = None) -> Results:
 def results_of(samples: pd.DataFrame, by_file: dict[str, dict[str, Any]] | None = None) -> Results:
     """Samples with what each figure wants to know of every one."""
     samples = samples if len(samples) else NO_SAMPLES
-    compiled = samples["backend"].map({"ptx": "anew"}).fillna("")  # before there was a choice
-    absent: dict[str, Any] = dict.fromkeys(("device_s", "device_cold_s", "cpu_s", "emit_s", *bench.MEMORY), np.nan)
-    absent |= {"most_warps": WARPS_OF_AN_H200, "options": ""}
-    samples = _on_host(_warm(_with_threads(samples).assign(
-        code=samples["code"].fillna(compiled) if "code" in samples else compiled, file=samples.get("file", OWN),
-        **{name: samples[name].fillna(value) if name in samples else value for name, value in absent.items()},
-    )))  # fmt: skip
+    samples = _on_host(_warm(samples.assign(file=samples.get("file", OWN))))
     samples = samples[samples[["total_s", "step_s"]].notna().all(axis=1)]  # the others measured nothing
     where = samples["backend"] + ", " + samples["device"].map(short)
     for name, usual in (("precision", "fast"), ("dtype", "float32"), ("options", "")):  # as the thesis computes
@@ -91,24 +81,15 @@ def _on_host(samples: pd.DataFrame) -> pd.DataFrame:
     Both lie where they are wanted as soon as they are made, so that one measurement stands for the two.
     """
     rows = samples[~samples["backend"].isin(ON_GPU) & samples["results"].isin(("every", "last"))]
-    keys = [name for name in (*bench.CONFIGURATION, "device", "file") if name in samples and name != "results"]
+    keys = [name for name in (*bench.CONFIGURATION, "file") if name != "results"]
     both = rows.groupby(keys, dropna=False)["results"].transform("nunique").eq(2)
     twins = rows[~both].assign(results=rows["results"].map({"every": "last", "last": "every"}))
     return pd.concat([samples, twins]).sort_values("file", kind="stable", ignore_index=True)
 
 
-def _with_threads(samples: pd.DataFrame) -> pd.DataFrame:
-    """Files from before a sample told the threads of its own backend."""
-    alone = samples["backend"].isin(ON_ONE_THREAD)
-    device = samples["device"].str.replace(r"\d+ threads$", "1 thread", regex=True)
-    return samples.assign(device=device.where(alone, samples["device"]), threads=samples["threads"].mask(alone, 1))
-
-
 def _warm(samples: pd.DataFrame) -> pd.DataFrame:
     """The warm samples; where none compiled what later ones took from the cache, the cold one that did so."""
-    if "cold" not in samples:
-        return samples
-    keys = samples[[name for name in (*bench.CONFIGURATION, "file") if name in samples]].assign(code="anew")
+    keys = samples[[*bench.CONFIGURATION, "file"]].assign(code="anew")
     keys = pd.Series([str(row) for row in keys.itertuples(index=False, name=None)], samples.index)
     measured = keys[samples["code"].eq("anew") & ~samples["cold"]]
     compiled = samples["cold"] & samples["code"].eq("kept") & ~keys.isin(measured)
@@ -343,13 +324,7 @@ def maps_of(rows: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def winners(rows: pd.DataFrame, n_steps: int) -> pd.DataFrame:
-    """For each size the fastest backend for so many steps, and by how much.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns n_exprs, n_points, where (the fastest), seconds, factor (of the next one).
-    """
+    """By size (n_exprs, n_points) the fastest backend for so many steps, its seconds, and the next one's factor."""
     seconds = map_seconds(rows, n_steps)
     first, second = np.sort(seconds.assign(nobody=np.nan).to_numpy(), axis=1)[:, :2].T
     table = pd.DataFrame({"where": seconds.idxmin(axis=1), "seconds": first, "factor": second / first})
@@ -376,6 +351,6 @@ def roofs_of(record: dict[str, Any], backends: Iterable[str]) -> list[tuple[str,
         lines.append(("host memory", roofs["host_bytes_per_s"], np.inf))
     gpus = [machine["gpu"] for machine in record.get("machines", [record]) if "gpu" in machine]
     if "gpu_bytes_per_s" in roofs and gpus and used & ON_GPU:
-        units = gpus[0]["multiprocessors"] * sides.lanes_of(gpus[0])
+        units = gpus[0]["multiprocessors"] * timed_device.lanes_of(gpus[0])
         lines.append((gpus[0]["name"], roofs["gpu_bytes_per_s"], units * 1e6 * (gpus[0]["most_sm_mhz"] or np.inf)))
     return lines

@@ -77,11 +77,8 @@ def code_of(notebook: str | Path) -> list[str]:
 def defaults(notebook: str | Path) -> dict[str, tuple[type, Any]]:
     """Type and default of every parameter that a notebook declares, without running it.
 
-    Raises
-    ------
-    ArgumentError
-        If it has no cell tagged ``parameters``, or one that holds anything but lines such as
-        ``n_exprs: int = 10_000``.
+    Raises ArgumentError if it has no cell tagged ``parameters``, or one that holds anything but lines such as
+    ``n_exprs: int = 10_000``.
     """
     kinds = {kind.__name__: kind for kind in WORDS}
     parameters = {}

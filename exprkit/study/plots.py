@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -71,18 +71,8 @@ class Lacking(NamedTuple):
 def comparison(samples: pd.DataFrame | None = None, thesis: pd.DataFrame | None = None) -> Figure:
     """Seconds of a sample, a row of panels for each of the thesis's benchmarks, one more for runs of other sizes.
 
-    At the left the medians, a mark for each protocol; at the right how far the samples lie apart.
-
-    Parameters
-    ----------
-    samples
-        From ``bench.measure``, of one run or several put together.
-    thesis
-        From ``data.thesis_samples``; at its best block size.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    At the left the medians, a mark for each protocol; at the right how far the samples lie apart.  ``samples`` are of
+    ``bench.measure``, of one run or several, and ``thesis`` of ``data.thesis_samples``, at its best block size.
     """
     parts = [part for part in (thesis_samples(thesis), own_samples(samples)) if len(part)]
     table = pd.concat(parts, ignore_index=True)
@@ -124,7 +114,7 @@ def own_samples(samples: pd.DataFrame | None) -> pd.DataFrame:
     """Our warm samples in the same form; expressions all different are shown where there are also repeated ones."""
     if samples is None or samples.empty:
         return pd.DataFrame()
-    warm = samples[~samples["cold"]] if "cold" in samples else samples
+    warm = samples[~samples["cold"]]
     table = pd.DataFrame({
         "panel": benchmark_of(warm), "evaluator": evaluator_of(warm), "results": warm["results"],
         "seconds": warm["total_s"], "source": warm["source"],
@@ -150,7 +140,7 @@ def benchmark_of(samples: pd.DataFrame) -> pd.Series:
     """Which of the thesis's benchmarks each row repeats, whichever matrix or losses come back."""
     numbers = pd.Series(OTHER, samples.index, dtype=object)
     like = samples["n_steps"].eq(THESIS_STEPS) & samples["source"].isin(SOURCES) & samples["results"].isin(PROTOCOLS)
-    like &= pd.Series(samples.get("options", ""), samples.index).eq("")
+    like &= samples["options"].eq("")
     like &= samples["block_size"].isna() & samples["points_per_thread"].isna()
     for number, (n_exprs, n_points) in BENCHMARKS.items():
         numbers[like & samples["n_exprs"].eq(n_exprs) & samples["n_points"].eq(n_points)] = number
@@ -159,12 +149,9 @@ def benchmark_of(samples: pd.DataFrame) -> pd.Series:
 
 def evaluator_of(samples: pd.DataFrame) -> pd.Series:
     """What each row is called in a figure: backend, how it launches, precision, where it ran."""
-    nothing = pd.Series("", samples.index)
-    dispatch, options, code, where = (
-        samples.get(name, nothing).fillna("") for name in ("dispatch", "options", "code", "device")
-    )
     names = "exprkit " + samples["backend"]
-    for part in (dispatch, options, code.map(CODE).fillna(""), samples["precision"], where.map(short)):
+    code, where = samples["code"].map(CODE).fillna(""), samples["device"].map(short)
+    for part in (samples["dispatch"], samples["options"], code, samples["precision"], where):
         names += (" " + part).where(part != "", "")
     return names
 
@@ -236,6 +223,28 @@ def written(seconds: float) -> str:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table in Markdown: a head and rows, each cell a text."""
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows))
+
+
+def table_of(rows: pd.DataFrame, cells: dict[str, Callable[[Any], str]]) -> str:
+    """A table in Markdown, a line for each row, whose cells functions of it write; without columns that are empty."""
+    texts = pd.DataFrame({head: [write(row) for row in rows.itertuples()] for head, write in cells.items()})
+    texts = texts.loc[:, texts.ne("").any()]
+    return table(texts.columns, texts.to_numpy())
+
+
+def known(write: Callable[[float], str], value: float) -> str:
+    """The number as ``write`` has it; nothing for nan."""
+    return "" if pd.isna(value) else write(value)
+
+
+def gigabytes(count: float) -> str:
+    """Bytes in words; nothing for nan."""
+    return known("{:.3g} GB".format, count / 1e9)
+
+
+def places(protocols: pd.Series) -> pd.Series:
+    """Where each protocol stands among all: what tables are sorted by."""
+    return protocols.map([*PROTOCOLS, "fit"].index)
 
 
 def show(drawing: Drawing | Lacking) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from exprkit.errors import brought_by
 from exprkit.operators import ops
 from exprkit.study import bench, conclusions, measured, plots, records, workload
-from exprkit.study.plots import table, written
+from exprkit.study.plots import gigabytes, known, table, written
 
 with brought_by("notebooks"):
     import pandas as pd
@@ -155,8 +155,8 @@ def _samples(folder: Path) -> pd.DataFrame:
     theirs = measured.thesis_medians(recorded)
     cpu, gpu = theirs["cpu_interpreter"], theirs.drop(columns="cpu_interpreter").min(axis=1)
     medians = medians.assign(thesis_cpu=medians["benchmark"].map(cpu), thesis_gpu=medians["benchmark"].map(gpu))
-    order = medians["results"].map(list(plots.PROTOCOLS).index)
-    return medians.assign(order=order).sort_values(["benchmark", "order", "source", "median_s"])
+    medians = medians.assign(order=plots.places(medians["results"]))
+    return medians.sort_values(["benchmark", "order", "source", "median_s"])
 
 
 def results(folder: str | Path) -> str:
@@ -165,32 +165,32 @@ def results(folder: str | Path) -> str:
     if medians.empty:
         return NOT_MEASURED
     machines = "\n".join(dict.fromkeys(_machines(Path(folder))))
-    cells = pd.DataFrame([_result(row) for row in medians.itertuples()])
-    cells = cells.loc[:, cells.ne("").any()]
-    return f"{table(cells.columns, cells.to_numpy())}\n\n{machines}"
+    return f"{plots.table_of(medians, RESULT)}\n\n{machines}"
 
 
-def _result(row: Any) -> dict[str, str]:
+def _way(row: Any) -> str:
+    """What was measured of exprkit."""
     scaled = "" if pd.isna(row.scaled_from) else f"({row.scaled_from:.0f} steps, scaled)"
     way = " ".join(filter(None, (f"`{row.backend}`", row.dispatch, scaled, plots.CODE.get(row.code))))
-    theirs = row.results == "every"
-    return {
-        "benchmark": str(row.benchmark), "expressions x points": f"{row.n_exprs:,} ({row.source}) x {row.n_points:,}",
-        "comes back": plots.PROTOCOLS[row.results], "exprkit": f"{way}, {row.precision}, {row.dtype}", "on": row.device,
-        "median": f"**{_seconds(row.median_s)}**", "standard deviation": _known(_seconds, row.sd_s),
-        "samples": str(row.samples), "of it parsing": _seconds(row.parse_s),
-        "threads busy": _known("{:.1f}".format, row.busy_threads),
-        "memory, host": _known(_gigabytes, row.host_bytes), "memory, device": _known(_gigabytes, row.device_bytes),
-        "thesis, CPU": _seconds(row.thesis_cpu) * theirs, "thesis, best GPU": _seconds(row.thesis_gpu) * theirs,
-    }  # fmt: skip
+    return f"{way}, {row.precision}, {row.dtype}"
 
 
-def _known(write: Callable[[float], str], value: float) -> str:
-    return "" if pd.isna(value) else write(value)
-
-
-def _gigabytes(count: float) -> str:
-    return f"{count / 1e9:.3g} GB"
+RESULT: dict[str, Callable[[Any], str]] = {  # a column and what stands there, of the medians of a configuration
+    "benchmark": lambda row: str(row.benchmark),
+    "expressions x points": lambda row: f"{row.n_exprs:,} ({row.source}) x {row.n_points:,}",
+    "comes back": lambda row: plots.PROTOCOLS[row.results],
+    "exprkit": _way,
+    "on": lambda row: row.device,
+    "median": lambda row: f"**{_seconds(row.median_s)}**",
+    "standard deviation": lambda row: known(_seconds, row.sd_s),
+    "samples": lambda row: str(row.samples),
+    "of it parsing": lambda row: _seconds(row.parse_s),
+    "threads busy": lambda row: known("{:.1f}".format, row.busy_threads),
+    "memory, host": lambda row: gigabytes(row.host_bytes),
+    "memory, device": lambda row: gigabytes(row.device_bytes),
+    "thesis, CPU": lambda row: _seconds(row.thesis_cpu) * (row.results == "every"),
+    "thesis, best GPU": lambda row: _seconds(row.thesis_gpu) * (row.results == "every"),
+}
 
 
 def _machines(folder: Path) -> Iterator[str]:

@@ -50,10 +50,7 @@ def key_of(*parts: Any) -> str:
 def checked_name(name: str) -> str:
     """The name of a study, which its files' names begin with.
 
-    Raises
-    ------
-    ArgumentError
-        If it could lead to another folder, or no file can be named so.
+    Raises ArgumentError if it could lead to another folder, or no file can be named so.
     """
     if not isinstance(name, str) or not PLAIN.fullmatch(name) or len(name.encode()) > LONGEST:
         raise ArgumentError(
@@ -74,10 +71,7 @@ def folder_at(path: str | Path) -> Path:
 def write(path: Path, fill: Callable[[Path], Any]) -> Path:
     """``files.write``, whose errors say what to do.
 
-    Raises
-    ------
-    DataError
-        If the system refuses, as where the disk is full; what was there before is there still.
+    Raises DataError if the system refuses, as where the disk is full; what was there before is there still.
     """
     with _writing(path):
         return files.write(path, fill)
@@ -148,30 +142,12 @@ def _record(path: Path) -> dict[str, Any]:
 
 
 def collect(folders: Iterable[str | Path], target: str | Path, made_by: str = UNKNOWN) -> list[Path]:
-    """Put the results of many configurations together: one file of samples, one of records.
+    """Put the results of many configurations, a folder each, together: into ``target`` samples, beside it records.
 
-    What the target holds of other configurations stays there, so that a study may be run in parts.
+    What the target holds of other configurations stays there, so that a study may be run in parts.  ``made_by`` is the
+    command that made them.  Gives the two files.
 
-    Parameters
-    ----------
-    folders
-        Each with the samples and the record of a configuration; their names tell them apart.
-    target
-        ``.parquet``; the records go beside it.
-    made_by
-        The command that made them, for the record.
-
-    Returns
-    -------
-    list of Path
-        The two files.
-
-    Raises
-    ------
-    ArgumentError
-        If there are no samples.
-    DataError
-        If a file cannot be read or written.
+    Raises ArgumentError if there are no samples; DataError if a file cannot be read or written.
     """
     target = Path(target)
     files = sorted(path for folder in folders for path in Path(folder).glob(f"*{SAMPLES}"))
@@ -215,7 +191,7 @@ def _joined(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 def _clock(samples: pd.DataFrame) -> dict[str, Any]:
     """The clocks that a GPU's multiprocessors had after the samples, and how often they were held back."""
-    clocks = samples["sm_mhz"].dropna() if "sm_mhz" in samples else pd.Series(dtype=float)
+    clocks = samples["sm_mhz"].dropna()
     if clocks.empty:
         return {}
     held = int(samples.loc[clocks.index, "throttled"].astype(bool).sum())

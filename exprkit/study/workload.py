@@ -39,12 +39,8 @@ def expressions(
     10 to 50, and ``n_params``), "large" (the same, 0: from 50 to 500), or the path of a text file with an
     expression per line, repeated or cut.
 
-    Raises
-    ------
-    ArgumentError
-        If ``source`` is none of these, or ``n`` less than 1.
-    ParseError
-        For a file with a line that is no expression.
+    Raises ArgumentError if ``source`` is none of these, or ``n`` less than 1; ParseError for a file with a line that is
+    no expression.
     """
     if n < 1:
         raise ArgumentError(f"n_exprs must be 1 or more, not {n!r}")
@@ -65,12 +61,8 @@ def expressions(
 def dataset(name: str, n_points: int, *, n_vars: int = 2, seed: int = 0) -> data.Dataset:
     """A data set by name ("rough_pipe", "nikuradse", "uniform") or of a CSV file, repeated or cut to ``n_points``.
 
-    Raises
-    ------
-    ArgumentError
-        If there is none of that name, or it has another number of variables.
-    DataError
-        For a file that is no table, and where data can't be downloaded.
+    Raises ArgumentError if there is none of that name, or it has another number of variables; DataError for a file that
+    is no table, and where data can't be downloaded.
     """
     if name == "uniform":
         return data.uniform(n_points, n_vars, seed)

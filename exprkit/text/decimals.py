@@ -102,17 +102,7 @@ def _by_wide_product(digits, exponent):
 
 @compiled
 def nearest(digits, exponent):
-    """Bits of the float64 nearest to ``digits * 10**exponent``.
-
-    Parameters
-    ----------
-    digits : uint64
-    exponent : int
-
-    Returns
-    -------
-    uint64
-    """
+    """Bits (uint64) of the float64 nearest to ``digits * 10**exponent``, a uint64 and an int."""
     if digits <= np.uint64(1 << 53) and -22 <= exponent <= 22:
         number = np.float64(digits)
         number = number / EXACT_POWERS[-exponent] if exponent < 0 else number * EXACT_POWERS[exponent]

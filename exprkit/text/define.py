@@ -50,10 +50,7 @@ def define(text: Any, domain: Any = None, latex: str = "") -> Definition:
 def formula_tokens(text: str, names: Names) -> tuple[np.ndarray, np.ndarray]:
     """(kinds, values) of one text.
 
-    Raises
-    ------
-    ParseError
-        with the text and a caret under what is wrong.
+    Raises ParseError with the text and a caret under what is wrong.
     """
     batch = from_items([text], alone=True)
     batch.names = names
@@ -66,10 +63,7 @@ def formula_tokens(text: str, names: Names) -> tuple[np.ndarray, np.ndarray]:
 def restored(kinds: np.ndarray, values: np.ndarray, saved: Iterable[defined.Saved]) -> np.ndarray:
     """The values of tokens from a file or another process, with the codes that their operators have here.
 
-    Raises
-    ------
-    ArgumentError
-        where an operator has another meaning here.
+    Raises ArgumentError where an operator has another meaning here.
     """
     own = np.arange(256, dtype=np.uint64)
     for code, text, latex, domain in saved:

@@ -48,17 +48,10 @@ class NameTable(NamedTuple):
 class Names:
     """What every identifier of a text means.
 
-    Parameters
-    ----------
-    variables, parameters : None, int or iterable of str
-        None: ``x1, x2, …`` (``p1, p2, …``); a number: that many of them; or the names themselves.
-    of_data : bool
-        The names are what they are: those of functions may be among them, and need backquotes.
+    ``variables`` and ``parameters`` are None: ``x1, x2, …`` (``p1, p2, …``); a number: that many of them; or names.
+    ``of_data``: the names are what they are: those of functions may be among them, and need backquotes.
 
-    Raises
-    ------
-    ParseError
-        for a name that cannot stand in a text, is taken, or comes twice.
+    Raises ParseError for a name that cannot stand in a text, is taken, or comes twice.
     """
 
     def __init__(self, variables: Given = None, parameters: Given = None, *, of_data: bool = False) -> None:
@@ -205,10 +198,7 @@ def in_text(name: str) -> str:
 def columns_of(data: Any) -> list[str]:
     """The names of the columns of a DataFrame, a dict of columns or a ``Dataset``.
 
-    Raises
-    ------
-    ParseError
-        for something else, and for columns without names.
+    Raises ParseError for something else, and for columns without names.
     """
     names = data if isinstance(data, Mapping) else getattr(data, "columns", getattr(data, "variables", None))
     if names is None or not hasattr(names, "__iter__"):

@@ -110,13 +110,18 @@ def _reason(fault: Fault) -> tuple[str, int, int]:
     if fault.reason:
         return fault.reason, start, 0
     if fault.code == shunting_yard.EMPTY:
-        return REASONS[fault.code](fault), start, 0
+        return _in_words(fault), start, 0
     word = fault.here() if fault.extent == 1 else fault.text_of_extent()
     if fault.code in (shunting_yard.UNKNOWN_NAME, shunting_yard.OPERATOR_EXPECTED):
         for offset, character in enumerate(word):
             if not character.isascii() and not ("a" + character).isidentifier():  # not a name after all
                 return _character(character), start + offset, 1
-    return REASONS[fault.code](fault), start, max(1, len(word))
+    return _in_words(fault), start, max(1, len(word))
+
+
+def _in_words(fault: Fault) -> str:
+    reason = REASONS[fault.code]
+    return reason if isinstance(reason, str) else reason(fault)
 
 
 def _excerpt(text: str, start: int, length: int) -> str:
@@ -168,15 +173,7 @@ def closest(word: str, candidates: Sequence[str]) -> str:
     return f"; did you mean '{by_lower[close]}'?" if close else ""
 
 
-# ── one function per error ───────────────────────────────────────────────────────────
-
-
-def _empty(fault: Fault) -> str:
-    return "the text is empty"
-
-
-def _illegal(fault: Fault) -> str:
-    return _character(fault.here())
+# ── what each error says ─────────────────────────────────────────────────────────────
 
 
 def _operand_expected(fault: Fault) -> str:
@@ -246,39 +243,15 @@ def _bare_function(fault: Fault) -> str:
     return f"{quoted(word)} is a function: write {word}({', '.join('…' * defined.spellings()[word].arity)})"
 
 
-def _not_opened(fault: Fault) -> str:
-    return "this ')' closes nothing"
-
-
 def _not_closed(fault: Fault) -> str:
     word = fault.here()
     return "this '(' is never closed" if word == "(" else f"the '(' of {quoted(word)} is never closed"
-
-
-def _stray_comma(fault: Fault) -> str:
-    return "a comma outside of a function's arguments (decimals are written with a point: 1.5)"
-
-
-def _arguments(fault: Fault) -> str:
-    return _takes(fault.here(), fault.count)
 
 
 def _takes(name: str, count: int) -> str:
     row = defined.spellings()[name]
     more = " or more" if row.chain else ""
     return f"{quoted(name)} takes {row.arity}{more} argument{'s' * (row.arity > 1)}, {count or 'none'} given"
-
-
-def _rational(fault: Fault) -> str:
-    return "'//' makes a fraction of two whole numbers, like 1//3; to divide, write /"
-
-
-def _rational_power(fault: Fault) -> str:
-    return "a fraction next to a power can be read in two ways; put parentheses around the one that is meant first"
-
-
-def _rational_zero(fault: Fault) -> str:
-    return "0//0 has no value; write nan if that is meant"
 
 
 def _index(fault: Fault) -> str:
@@ -289,27 +262,24 @@ def _index(fault: Fault) -> str:
     return f"{quoted(word)}: there {'is' if fault.count == 1 else 'are'} only {fault.count:,} {what}"
 
 
-def _limit(what: str, limit: int) -> Callable[[Fault], str]:
-    return lambda fault: f"{what}; the limit is {limit:,}"
-
-
-REASONS: dict[int, Callable[[Fault], str]] = {
-    shunting_yard.EMPTY: _empty,
-    shunting_yard.ILLEGAL: _illegal,
+REASONS: dict[int, str | Callable[[Fault], str]] = {
+    shunting_yard.EMPTY: "the text is empty",
+    shunting_yard.ILLEGAL: lambda fault: _character(fault.here()),
     shunting_yard.OPERAND_EXPECTED: _operand_expected,
     shunting_yard.OPERATOR_EXPECTED: _operator_expected,
     shunting_yard.UNKNOWN_NAME: _unknown_name,
     shunting_yard.BARE_FUNCTION: _bare_function,
-    shunting_yard.NOT_OPENED: _not_opened,
+    shunting_yard.NOT_OPENED: "this ')' closes nothing",
     shunting_yard.NOT_CLOSED: _not_closed,
-    shunting_yard.STRAY_COMMA: _stray_comma,
-    shunting_yard.ARGUMENTS: _arguments,
-    shunting_yard.RATIONAL: _rational,
-    shunting_yard.RATIONAL_POWER: _rational_power,
-    shunting_yard.RATIONAL_ZERO: _rational_zero,
+    shunting_yard.STRAY_COMMA: "a comma outside of a function's arguments (decimals are written with a point: 1.5)",
+    shunting_yard.ARGUMENTS: lambda fault: _takes(fault.here(), fault.count),
+    shunting_yard.RATIONAL: "'//' makes a fraction of two whole numbers, like 1//3; to divide, write /",
+    shunting_yard.RATIONAL_POWER:
+        "a fraction next to a power can be read in two ways; put parentheses around the one that is meant first",
+    shunting_yard.RATIONAL_ZERO: "0//0 has no value; write nan if that is meant",
     shunting_yard.INDEX: _index,
-    shunting_yard.TOO_MANY_BYTES: _limit("the text has too many bytes", shunting_yard.MAX_BYTES),
-    shunting_yard.TOO_MANY_TOKENS: _limit("the expression has too many tokens", shunting_yard.MAX_TOKENS),
-    shunting_yard.TOO_DEEP: _limit("parentheses are nested too deep", shunting_yard.MAX_DEPTH),
-    shunting_yard.TOO_MANY_DIGITS: _limit("the number has too many digits", shunting_yard.MAX_DIGITS),
+    shunting_yard.TOO_MANY_BYTES: f"the text has too many bytes; the limit is {shunting_yard.MAX_BYTES:,}",
+    shunting_yard.TOO_MANY_TOKENS: f"the expression has too many tokens; the limit is {shunting_yard.MAX_TOKENS:,}",
+    shunting_yard.TOO_DEEP: f"parentheses are nested too deep; the limit is {shunting_yard.MAX_DEPTH:,}",
+    shunting_yard.TOO_MANY_DIGITS: f"the number has too many digits; the limit is {shunting_yard.MAX_DIGITS:,}",
 }

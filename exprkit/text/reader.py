@@ -2,7 +2,15 @@
 
 In: a ``Batch``.  Out: kinds, values and offsets of the tokens, and what is wrong with which text.
 ``shunting_yard`` is the compiled code, ``parse_errors`` words what is wrong.
+
+    >>> data = np.frombuffer(bytearray(b"x1 + 1\\r\\n\\nx2\\n"), np.uint8)
+    >>> [array.tolist() for array in separated(data, 0)]
+    [[0, 8, 9], [6, 8, 11]]
+
+A line of a file ends with a line feed, a carriage return, or both.  A 0 in the text becomes a 1, which is as wrong
+there.
 """
+# mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
@@ -14,12 +22,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from exprkit.runtime import slices
+from exprkit.runtime.jit import compiled
 from exprkit.text.names import USUAL, Names
 
 if TYPE_CHECKING:
     from exprkit.text.parse_errors import Fault
 
 MARK = b"\xef\xbb\xbf"  # that a file of UTF-8 may begin with
+FEED, RETURN = ord("\n"), ord("\r")
 BLOCK = 1 << 18  # bytes of text that are parsed at a time; what they become stays in the cache
 
 
@@ -73,7 +83,6 @@ def from_lines(data: bytes) -> Batch:
 
 def from_bytes(data: np.ndarray) -> Batch:
     """The same, of uint8 (n_bytes,), which are written to; the last one ends a line."""
-    from exprkit.text.lines import separated
     from exprkit.text.shunting_yard import first_bytes, rules
 
     starts, ends = separated(data, len(MARK) if data[: len(MARK)].tobytes() == MARK else 0)
@@ -177,3 +186,55 @@ def _exactly(literal: str, flags: int) -> np.uint64:
     else:
         number = float(literal)
     return np.float64(-number if flags & shunting_yard.SLOW_NEGATIVE else number).view(np.uint64)
+
+
+# ── the lines of a file ──────────────────────────────────────────────────────────────
+
+
+def separated(data: np.ndarray, first: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Starts and ends of the lines from byte ``first`` on, int64 each; writes the 0s into ``data``."""
+    cuts = slices.even(len(data), threads)
+    counts = np.array(slices.each(lambda begin, end: _count(data, begin, end), cuts))
+    if counts[:, 1].any():
+        data[data == 0] = 1
+    before = dict(zip((begin for begin, _ in cuts), np.cumsum([0, *counts[:-1, 0]]).tolist(), strict=True))
+    n = int(counts[:, 0].sum())
+    starts, ends = np.empty(n + 1, np.int64), np.empty(n, np.int64)
+    starts[0] = first
+    slices.each(lambda begin, end: _find(data, begin, end, starts, ends, before[begin]), cuts)
+    slices.each(lambda begin, end: _end(data, ends, begin, end), slices.even(n, threads))
+    return starts[:n], ends
+
+
+@compiled
+def _count(data, begin, end):
+    """How many lines end here, and how many 0s there are."""
+    lines, zeros = 0, 0
+    for i in range(begin, end):
+        if data[i] <= RETURN:
+            lines += _ends_line(data, i)
+            zeros += data[i] == 0
+    return lines, zeros
+
+
+@compiled
+def _ends_line(data, i):
+    """1 for the last byte of a line's end."""
+    if data[i] == FEED:
+        return 1
+    return 1 if data[i] == RETURN and (i + 1 == len(data) or data[i + 1] != FEED) else 0
+
+
+@compiled
+def _find(data, begin, end, starts, ends, line):
+    for i in range(begin, end):
+        if data[i] <= RETURN and _ends_line(data, i):
+            ends[line] = i - 1 if data[i] == FEED and i > 0 and data[i - 1] == RETURN else i
+            starts[line + 1] = i + 1
+            line += 1
+
+
+@compiled
+def _end(data, ends, begin, end):
+    for line in range(begin, end):
+        data[ends[line]] = 0

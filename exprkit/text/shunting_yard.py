@@ -315,22 +315,9 @@ def parse_block(source, first, names, rules, work, offsets, errors):
     It is one loop, and the parser's state a few local numbers, because that is five times as fast as steps that
     share the state through an array.
 
-    Parameters
-    ----------
-    source : Source
-    first : int
-    names : NameTable
-    rules : uint8 array, shape (9, 256)
-    work : Work
-    offsets : int64 array
-        gets the end of each expression among the tokens of this block.
-    errors : int32 array, shape (4, n_texts)
-        gets for each bad text: error, place and length in bytes, count.
-
-    Returns
-    -------
-    (next, n_tokens, n_slow)
-        the first text that was not done; tokens and slow literals written.
+    Into ``offsets`` goes the end of each expression among the tokens of this block, into ``errors``, int32
+    (4, n_texts), for each bad text its error, its place and length in bytes, and a count.  Gives the first text that
+    was not done, and how many tokens and slow literals were written.
     """
     text, starts, ends = source.text, source.starts, source.ends
     kinds, values, slow, stack = work.kinds, work.values, work.slow, work.stack

@@ -41,7 +41,6 @@ Token = tuple[int, int]
 Item = Any  # a SymPy object that waits to be read, or a Token
 
 BY_CLASS = {name: row for row in ops.OPERATORS for name in (row.name, *row.aliases, *row.sympy_class)}
-BY_METHOD = {row.method: row for row in ops.OPERATORS if row.method}
 
 WHOLE = 2**53  # whole numbers up to here are written as Integer
 
@@ -52,10 +51,7 @@ WHOLE = 2**53  # whole numbers up to here are written as Integer
 def read(obj: sympy.Basic, names: Names) -> tuple[np.ndarray, np.ndarray]:
     """(kinds, values) of a SymPy object.
 
-    Raises
-    ------
-    ParseError
-        for symbols, functions and numbers that exprkit does not know, and for too many tokens.
+    Raises ParseError for symbols, functions and numbers that exprkit does not know, and for too many tokens.
     """
     tokens: list[Token] = []
     waiting: list[Item] = [obj]
@@ -131,7 +127,7 @@ def _constant(number: float) -> Token:
 
 
 def _operator(method: str) -> Token:
-    return OPERATOR, BY_METHOD[method].code
+    return OPERATOR, ops.BY_METHOD[method].code
 
 
 def _sum(obj: sympy.Add) -> list[Item]:
@@ -213,7 +209,7 @@ def _raised(base: Any, exponent: Any) -> list[Item]:
 
 def _inverse() -> Token:
     """The operator that a power of -1 is lowered to."""
-    return OPERATOR, ops.BY_NAME[BY_METHOD["__pow__"].rewrite.constant_b[-1.0]].code
+    return OPERATOR, ops.BY_NAME[ops.BY_METHOD["__pow__"].rewrite.constant_b[-1.0]].code
 
 
 def _cases(cases: list[tuple[Any, Any]]) -> list[Item]:
@@ -269,10 +265,7 @@ def write(expression: Tokens) -> sympy.Expr:
     Whole constants are ``Integer``, others ``Float`` of 53 bits.  SymPy has no -0.  An operator of the user's own is a
     function of its name, which ``doit()`` writes out and ``diff`` differentiates by its formula.
 
-    Raises
-    ------
-    ExprkitError
-        where SymPy itself fails, as for the larger of inf and -inf.
+    Raises ExprkitError where SymPy itself fails, as for the larger of inf and -inf.
     """
     names = {VARIABLE: expression.variables, PARAMETER: expression.parameters}
     with sympy.evaluate(False):

@@ -45,15 +45,9 @@ def can_sum(tokens: Tokens) -> bool:
 
 
 def sum_of(kernels: Kernels, tokens: Tokens, counted: bool) -> int:
-    """The address of the loss's sum.
+    """The address of the loss's sum; variable 0 is f, variable k column k - 1.
 
-    Parameters
-    ----------
-    kernels : Kernels
-    tokens : (kinds, values)
-        Variable 0 is f, variable k column k - 1.
-    counted : bool
-        The last column says how much a point counts; where it is 0 the loss there is not looked at.
+    ``counted``: the last column says how much a point counts; where it is 0 the loss there is not looked at.
     """
     kinds, values = tokens
     made_of = f"{kinds.tobytes()!r} {values.tobytes()!r} {counted} {Path(__file__).read_text('utf-8')}"

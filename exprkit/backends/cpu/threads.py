@@ -59,15 +59,10 @@ HEADER = np.dtype({
 
 
 class WorkQueue:
-    """A call's tasks and arguments, and the workers that poll for them.
+    """A call's tasks and arguments (``call``, of a structured dtype), and the workers that poll for them.
 
-    Parameters
-    ----------
-    arguments : dtype
-        Structured: those of a call; ``call`` holds the present ones.
-    serve : callable
-        ``serve(queue, spins)``: in a thread of its own, takes tasks of every call until it has polled the queue so
-        often and there was none.
+    ``serve(queue, spins)``, in a thread of its own, takes tasks of every call until it has polled the queue so often
+    and there was none.
     """
 
     def __init__(self, arguments: np.dtype, serve: Callable[[WorkQueue, int], None]) -> None:

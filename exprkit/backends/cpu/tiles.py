@@ -51,10 +51,7 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 def check_places(program: Program, itemsize: int) -> None:
     """A word names a column or a temporary by the bytes from the first one to it, in 32 bits.
 
-    Raises
-    ------
-    BackendError
-        If there are more than that.
+    Raises BackendError if there are more than that.
     """
     most = WORD_BYTES // (TILE * itemsize)
     counts = {"columns (variables and functions of one variable)": len(program.column_code),

@@ -1,9 +1,9 @@
 """Where a backend runs, as ``bench`` sees it: buffers, copies, clocks and rates of the host and of a GPU.
 
-In: a backend's name.  Out: its side, a ``Host``, or a ``Gpu`` (a CUDA device, through CuPy) that has the same methods.
+In: a backend's name.  Out: what it runs on, a ``Host``, or a ``Gpu`` (CUDA's, through CuPy) with the same methods.
 
-    >>> from exprkit.study.sides import side_of
-    >>> type(side_of("cpu")).__name__
+    >>> from exprkit.study.timed_device import device_of
+    >>> type(device_of("cpu")).__name__
     'Host'
 
 What a GPU does is timed by CUDA events around each step; its clock and whether it is held back are asked of the driver
@@ -52,8 +52,8 @@ def lanes_of(gpu: dict[str, Any]) -> int:
     return LANES.get(gpu.get("compute_capability", ""), 128)
 
 
-def side_of(backend: str) -> Host:
-    """Where the backend of that name runs."""
+def device_of(backend: str) -> Host:
+    """What the backend of that name runs on."""
     return Host() if load(backend).empty is None else Gpu()
 
 
@@ -70,9 +70,7 @@ class Host:
         """A fresh copy where the backend runs, complete."""
         return np.array(array, order="C")
 
-    def parameters(self, array: np.ndarray) -> np.ndarray:
-        """A step's parameters as a user hands them over."""
-        return np.array(array, order="C")
+    parameters = put  # a step's, as a user hands them over
 
     def room(self, shape: tuple[int, ...], dtype: np.dtype, on_host: bool) -> tuple[Any, np.ndarray | None]:
         """Memory for results, touched before, for the first touch is slow; and the host's that they are brought to."""
