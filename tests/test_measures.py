@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import exprkit as ek
+from exprkit.backends.cpu import kernels as cpu_kernels
 from exprkit.backends.cpu import loss_kernels
 from exprkit.backends.cpu.engine import Engine
 from exprkit.errors import ArgumentError, DataError
@@ -179,3 +180,16 @@ def test_another_loss_and_other_columns_follow():
     ev.update(ek.parse("x2"))
     found = ev.loss(None, Y, "logcosh((f - y) / s)", columns={"s": S})
     assert found == pytest.approx(np.log(np.cosh((X[:, 1] - Y) / S)).sum())
+
+
+def test_logcosh_of_errors_of_any_size():
+    """In float32 within 2e-7 of itself or of 1, and where tables are registers to five digits of small ones."""
+    errors = np.concatenate([np.linspace(0, 9, 181), 10.0 ** np.arange(-6, 17), [np.inf]])
+    errors = np.concatenate([errors, -errors]).astype(np.float32)
+    pop = ek.parse([f"x{i + 1}" for i in range(len(errors))])
+    found = ek.Evaluator(pop, errors[None], "cpu").loss(None, [0.0], "logcosh(f - y)")
+    exact = errors.astype(np.float64)
+    exact = np.where(np.abs(exact) < 1e-3, exact**2 / 2, np.logaddexp(exact, -exact) - np.log(2))
+    np.testing.assert_allclose(found, exact, rtol=2e-7, atol=2e-7)
+    if cpu_kernels.kernels("float32", "ieee").target.avx512:
+        np.testing.assert_allclose(found, exact, rtol=1e-5)
