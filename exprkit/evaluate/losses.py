@@ -137,6 +137,7 @@ def correlation_and_slope(ev: Any, sets: Any, y: Any, w: Any) -> tuple[Any, Any]
 
 MEASURES: dict[str, Callable[..., Any]] = {"largest": largest, "correlation": correlation}  # that are no sum
 WITH_SLOPES: dict[str, Callable[..., Any]] = {"largest": largest_and_slope, "correlation": correlation_and_slope}
+NO_SUMS = tuple(kind for kind, (summed, _) in LOSSES.items() if summed in MEASURES)
 LOST = {"float32": 1e-6, "float64": 1e-14}  # see ``Centred``
 FEW = 64  # expressions whose derivatives are made at the points of their largest errors, all at all of these
 
