@@ -25,7 +25,7 @@ import numpy as np
 import exprkit as ek
 from exprkit.errors import DataError, brought_by, number_of
 from exprkit.explorer.jobs import Progress, ProgressBar, Stopped
-from exprkit.explorer.pages import CLASS, FONT, CodeView, choice
+from exprkit.explorer.pages import CLASS, FONT, CodeView, choice, show_if
 from exprkit.explorer.sources import EXHAUSTIVE, RANDOM, SAMPLE, Points, generated, renamed
 from exprkit.explorer.table import COLUMNS, Row, Table
 
@@ -34,7 +34,7 @@ with brought_by("notebooks"):
 
 WRITTEN, FILE, GIVEN = "written below", "a file", "as given"
 ROWS = 12  # of a page
-WIDTHS = (62, 8, 11, 12, 12)  # of the columns, in characters; the first is the expression with its number
+WIDTHS = (12, 9, 13, 12, 62)  # of the columns, in characters; the last is the expression with its number
 DRAWINGS = 20  # of a table while it is fitted
 
 
@@ -78,7 +78,7 @@ class PopulationPanel(widgets.VBox):
     def _offer(self) -> None:
         """Show the fields that the source needs."""
         for field, sources in ((self.size, (EXHAUSTIVE, RANDOM)), (self.path, (FILE,)), (self.written, (WRITTEN,))):
-            field.layout.display = None if self.source.value in sources else "none"
+            show_if(field, self.source.value in sources)
 
     def give(self, pop: ek.Population) -> None:
         """Offer a population of the caller's, and choose it."""
@@ -265,7 +265,7 @@ def _button(description: str, clicked: Callable[[], None], width: str = "80px") 
 def _line(row: Row) -> str:
     """A row of the page, as wide as the heads."""
     text = f"{row.number}: {row.text}"
-    first = text if len(text) < WIDTHS[0] else text[: WIDTHS[0] - 3] + " …"
+    last = text if len(text) < WIDTHS[-1] else text[: WIDTHS[-1] - 3] + " …"
     params = ", ".join(f"{value:.4g}" for value in row.params or ())
-    cells = first, f"{row.tokens:,}", f"{row.structure:,}", f"{row.parameters:,}", f"{row.loss:.5g}"
+    cells = f"{row.loss:.5g}", f"{row.tokens:,}", f"{row.parameters:,}", f"{row.structure:,}", last
     return "".join(f"{cell:<{width}}" for cell, width in zip(cells, WIDTHS, strict=True)) + params
