@@ -158,8 +158,8 @@ def sums_of(ev: Any, sets: Any, y: Any, w: Any, summed: str, counts: np.ndarray 
 def sums_and_slopes(ev: Any, sets: Any, y: Any, w: Any, summed: str) -> tuple[Any, Any]:
     """What a loss is made of, and its gradient, float64 (n_sets, n_exprs, max_params)."""
     if summed in WITH_SLOPES:
-        return WITH_SLOPES[summed](ev, sets, y, w)  # type: ignore[no-any-return]
-    return ev.derivatives().loss_and_grad(sets, y, w, summed)  # type: ignore[no-any-return]
+        return WITH_SLOPES[summed](ev, sets, y, w)
+    return ev.derivatives().loss_and_grad(sets, y, w, summed)
 
 
 def count(ev: Any, sets: Any, w: Any, counts: np.ndarray) -> None:

@@ -75,7 +75,7 @@ class FitPanel(widgets.HBox):
         self.fit_button = widgets.Button(description="Fit", icon="bullseye", tooltip="Levenberg-Marquardt, from here")
         self.fit_button.on_click(lambda _: self.queue.put("fit", lambda stop: self.fit()))
         self.loss = choice("loss", [*LOSSES, OWN], width="220px")
-        self.own_loss = widgets.Text(placeholder="as logcosh(f - y)", description=OWN, tooltip="over f, y and operators",
+        self.own_loss = widgets.Text(placeholder="as logcosh(f - y)", description=OWN, tooltip="over f and y",
                                      layout=widgets.Layout(width="320px", display="none"))  # fmt: skip
         self.loss.observe(lambda change: show_if(self.own_loss, change["new"] == OWN), "value")
         self.restarts = widgets.BoundedIntText(0, min=0, max=10_000, description="restarts",

@@ -17,7 +17,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -266,11 +266,14 @@ def logcosh_cells() -> tuple[tuple[float, ...], ...]:
     def log_cosh(z: np.ndarray) -> np.ndarray:
         return z + np.log1p(np.exp(-2 * z)) - np.log(2)
 
+    def around(middle: float, r: np.ndarray) -> np.ndarray:
+        return log_cosh(middle + r)
+
     def coefficients(of: Callable[[np.ndarray], np.ndarray], degree: int, ends: Sequence[float]) -> np.ndarray:
         made = Chebyshev.interpolate(of, degree, ends).convert(kind=Polynomial)
         return np.asarray(made.coef)
 
     first = coefficients(lambda u: log_cosh(np.sqrt(u)) / u, 1, (0.0, 1 / 64))
     cells = [np.array([0.0, 0.0, first[0], 0.0, first[1]])]
-    cells += [coefficients(lambda r, n=n: log_cosh(n / 4 + r), 4, (-1 / 8, 1 / 8)) for n in range(1, 32)]
+    cells += [coefficients(partial(around, n / 4), 4, (-1 / 8, 1 / 8)) for n in range(1, 32)]
     return tuple(map(tuple, np.array(cells).T.tolist()))
