@@ -385,6 +385,16 @@ def test_a_front_does_not_tell_rounding_apart():
     assert table.front().tolist() == [0, 3]
 
 
+def test_one_row_for_what_has_the_same_loss():
+    pop = ek.parse(["x1 + x2", "x2 + x1 * 1", "x2", "log(-x1)", "x1 + x2 * 1.000000001"], errors="mask")
+    panel = PopulationPanel(lambda text, params: None)
+    panel.use(pop, Points(POINTS))
+    panel.fold.value = True
+    assert [line.partition(":")[0].split()[-1] for line in panel.rows.options] == ["2", "0", "3"]
+    panel.fold.value = False
+    assert len(panel.rows.options) == 5
+
+
 def test_files_hold_every_expression_and_every_bit(table, tmp_path):
     pop = ek.parse(["x1 + 0.1", "x1 +", "p1 * x2"], errors="mask")
     table = Table(pop, POINTS)

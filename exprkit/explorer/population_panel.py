@@ -69,10 +69,14 @@ class PopulationPanel(widgets.VBox):
         self.written = widgets.Textarea(placeholder="one expression per line", layout=widgets.Layout(width="98%"))
         self.read_button = _button("Show", lambda: self.read())
         self.fit_button = _button("Fit all", lambda: self._run("fitting", self._fit))
+        self.fold = widgets.Checkbox(False, indent=False, description="the shortest of each loss", tooltip="hide others",
+                                     layout=widgets.Layout(width="200px"))  # fmt: skip
+        self.fold.observe(lambda _: self._sort(), "value")
         self.source.observe(lambda _: self._offer(), "value")
         self.written.observe(lambda change: setattr(self.source, "value", WRITTEN) if change["new"] else None, "value")
         self._offer()
-        head = widgets.HBox([self.source, self.size, self.path, self.read_button, self.fit_button])
+        fields = [self.source, self.size, self.path, self.read_button, self.fit_button, self.fold]
+        head = widgets.HBox(fields, layout=widgets.Layout(flex_flow="row wrap"))
         return widgets.VBox([head, self.written])
 
     def _offer(self) -> None:
@@ -156,6 +160,8 @@ class PopulationPanel(widgets.VBox):
     def _sort(self) -> None:
         if self.table is not None:
             self._order, self._page = self.table.order(self._by, self._descending), 0
+            if self.fold.value:
+                self._order = self._order[self.table.shortest()[self._order]]
             self.draw()
 
     @property

@@ -81,6 +81,20 @@ class Table:
         return Row(number, text, int(self.pop.n_tokens[number]), int(self.structure[number]), n_params,
                    float(self.loss[number]), params)  # fmt: skip
 
+    def shortest(self) -> np.ndarray:
+        """Whether an expression is the shortest of those of its loss, bool (n_exprs,); what has no loss stays."""
+        ranked = np.argsort(self.loss, kind="stable")
+        groups = np.empty(len(self), np.int64)
+        groups[ranked] = np.cumsum(~(np.diff(self.loss[ranked], prepend=-np.inf) <= self._rounding()[ranked]))
+        best, chosen = np.lexsort((self.pop.n_tokens, groups)), np.zeros(len(self), bool)
+        chosen[best[np.unique(groups[best], return_index=True)[1]]] = True
+        return chosen
+
+    def _rounding(self) -> np.ndarray:
+        """What makes no difference to a loss, (n_exprs,)."""
+        size = np.sqrt(np.mean(np.square(self.points.y, dtype=np.float64)))
+        return SHARE * np.maximum(self.loss, size)
+
     # ── the front ──
 
     def front(self) -> np.ndarray:
@@ -88,8 +102,7 @@ class Table:
 
         A loss that is less by a millionth of itself or of the target's size is not: values are rounded.
         """
-        size = np.sqrt(np.mean(np.square(self.points.y, dtype=np.float64)))
-        return front(self.pop.n_tokens, self.loss, SHARE * np.maximum(self.loss, size))
+        return front(self.pop.n_tokens, self.loss, self._rounding())
 
     def front_page(self, chosen: int | None = None) -> str:
         """HTML of loss over tokens: all as dots, the front and the chosen one as marks that say their text."""
