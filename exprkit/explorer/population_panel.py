@@ -69,7 +69,7 @@ class PopulationPanel(widgets.VBox):
         self.written = widgets.Textarea(placeholder="one expression per line", layout=widgets.Layout(width="98%"))
         self.read_button = _button("Show", lambda: self.read())
         self.fit_button = _button("Fit all", lambda: self._run("fitting", self._fit))
-        self.fold = widgets.Checkbox(False, indent=False, description="the shortest of each loss", tooltip="hide others",
+        self.fold = widgets.Checkbox(False, indent=False, description="the shortest of each loss",
                                      layout=widgets.Layout(width="200px"))  # fmt: skip
         self.fold.observe(lambda _: self._sort(), "value")
         self.source.observe(lambda _: self._offer(), "value")

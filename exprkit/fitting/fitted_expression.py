@@ -88,10 +88,11 @@ class FittedExpression:
     def _written(self) -> Expression:
         """The expression without the terms that change no value."""
         small = np.flatnonzero(np.abs(self.params) < SMALL)
+        X = self._result.goal.X
         shorter = without(self.expression, small) if len(small) else self.expression
-        if shorter.n_tokens == self.expression.n_tokens:
+        if shorter.n_tokens == self.expression.n_tokens or not len(X):  # rows that were read in pieces are not kept
             return self.expression
-        whole, rest = (numbered(one, self.params)(self._result.goal.X) for one in (self.expression, shorter))
+        whole, rest = (numbered(one, self.params)(X) for one in (self.expression, shorter))
         return shorter if np.array_equal(whole, rest, equal_nan=True) else self.expression
 
     def with_numbers(self, rounded: bool = False, digits: int | None = None) -> Expression:
