@@ -273,6 +273,8 @@ def _read_csv(path: Any, pd: Any) -> Any:
     """The table; numbers with decimal commas, where all that is text in a column are such."""
     try:
         table = pd.read_csv(path, sep=None, engine="python")
+        if str(table.columns[0]).startswith("Unnamed") and table.iloc[:, 0].equals(pd.Series(range(len(table)))):
+            table = table.iloc[:, 1:]  # the numbers of the rows, as pandas writes them
         for column in table.columns:
             words = table[column]
             if words.dtype.kind not in "fiub" and words.dropna().astype(str).str.fullmatch(DECIMAL_COMMA).all():

@@ -118,3 +118,11 @@ def test_nikuradse_refuses_another_file(monkeypatch, tmp_path):
     serve(monkeypatch, tmp_path, b"something else", data.NIKURADSE_SHA256)
     with pytest.raises(DataError, match="hash does not match"):
         data.nikuradse()
+
+
+def test_numbers_of_rows_are_no_variable(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(",a,y\n0,5,2\n1,6,3\n")
+    assert data.from_table(path).variables == ("a",)
+    path.write_text(",a,y\n1.5,5,2\n1,6,3\n")
+    assert data.from_table(path).variables == ("Unnamed: 0", "a"), "a column that lacks a name alone"

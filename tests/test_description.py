@@ -39,6 +39,14 @@ def test_one_parameter_by_hand():
     assert length.total[0] == pytest.approx(residuals + parameters + 3 * math.log(3))
 
 
+def test_as_a_table():
+    found = ek.fit(["p1 * x1", "x1"], np.ones((5, 1)), np.arange(5.0), loss="gaussian")
+    length = ek.description_length(found)
+    table = length.to_pandas()
+    assert list(table) == ["total", "residuals", "parameters", "function"]
+    assert table["total"].tolist() == length.total.tolist()
+
+
 def test_without_weights_the_variance_is_the_mean_square():
     found = ek.fit(ek.parse(["p1 * x1"]), X, Y, loss="gaussian", dtype="float64")
     variance = np.sum((found.params[0, 0] * X[:, 0] - Y) ** 2) / 50

@@ -240,8 +240,12 @@ def test_a_curve_out_of_sight_says_where_it_is():
 
 def test_lines_are_drawn_where_the_other_variables_have_few_values():
     assert drawings.widest(POINTS) == 1
-    few, many = drawings.CurvePlot(POINTS, 1).curves, drawings.CurvePlot(POINTS, 0).curves
+    along_1, along_0 = drawings.CurvePlot(POINTS, 1), drawings.CurvePlot(POINTS, 0)
+    few, many = along_1.curves, along_0.curves
     assert [curve.get_linestyle() for curve in few] == ["-"] * 6 and [curve.get_marker() for curve in many] == ["o"]
+    words = [text.get_text() for text in along_1.figure.legends[0].get_texts()]
+    assert words[0] == "r_k:" and sorted(map(float, words[1:])) == pytest.approx(np.unique(POINTS.X[:, 0]), rel=1e-3)
+    assert not along_0.figure.legends
 
 
 def test_a_figure_that_is_kept_draws_as_a_new_one():
@@ -354,7 +358,7 @@ def test_pages_hold_every_row_once(table):
     for _ in range(panel.n_pages):
         lines += panel.rows.options
         panel.turn(1)
-    assert [int(line.partition(":")[0]) for line in lines] == table.order("loss").tolist()
+    assert [int(line.partition(":")[0].split()[-1]) for line in lines] == table.order("loss").tolist()
     assert panel.rows.rows == ROWS and len(lines) % ROWS == len(panel.rows.options) % ROWS
     bad = next(row for row in table.rows(table.order("number")) if not row.tokens)
     assert bad.text.startswith("(not valid) expected a number") and np.isnan(bad.loss)
@@ -379,6 +383,16 @@ def test_a_front_does_not_tell_rounding_apart():
     table = Table(ek.parse(["x1", "x1 * 1", "x1 * 1 * 1", "x1 * 1 * 1 * 1"]), POINTS)
     table.loss = table.loss[0] * np.array([1, 1 - 1e-7, 1 - 1e-8, 0.5])
     assert table.front().tolist() == [0, 3]
+
+
+def test_one_row_for_what_has_the_same_loss():
+    pop = ek.parse(["x1 + x2", "x2 + x1 * 1", "x2", "log(-x1)", "x1 + x2 * 1.000000001"], errors="mask")
+    panel = PopulationPanel(lambda text, params: None)
+    panel.use(pop, Points(POINTS))
+    panel.fold.value = True
+    assert [line.partition(":")[0].split()[-1] for line in panel.rows.options] == ["2", "0", "3"]
+    panel.fold.value = False
+    assert len(panel.rows.options) == 5
 
 
 def test_files_hold_every_expression_and_every_bit(table, tmp_path):
@@ -673,19 +687,32 @@ def test_many_parameters_have_sliders_for_the_first_ones():
 def test_numbers_of_any_size_are_typed_and_shown_with_all_digits(explorer):
     panel = explorer.fit_panel
     type_text(explorer, "p1 + p2 / x2")
-    panel.exact.value = "250, -0.00077"
-    assert settled(explorer).params.tolist() == [250, -0.00077]
-    assert [slider.value for slider in panel.sliders.children] == [250, -0.00077]
+    panel.numbers.children[0].value, panel.numbers.children[1].value = 250, -0.000771234567
+    assert settled(explorer).params.tolist() == [250, -0.000771234567]
+    assert [slider.value for slider in panel.sliders.children] == [250, -0.000771234567]
     panel.sliders.children[0].value = 0.5
-    assert panel.exact.value == "0.5, -0.00077"
-    for wrong in ("1", "1, two", "1, nan"):
-        panel.exact.value = wrong
-        assert "give 2 numbers" in panel.more.value and explorer.params.tolist() == [0.5, -0.00077]
+    panel.numbers.children[1].value = float("inf")
+    assert [number.value for number in panel.numbers.children] == [0.5, -0.000771234567]
+
+
+def test_a_fit_takes_a_loss_that_is_a_text(explorer):
+    panel = explorer.fit_panel
+    panel.loss.value, panel.own_loss.value = "a text", "logcosh(f - y"
+    assert panel.own_loss.layout.display is None
+    panel.fit_button.click()
+    assert "is never closed" in html.unescape(settled(explorer).fit_panel.scores.value)
+    panel.own_loss.value = "logcosh(f - y)"
+    panel.fit_button.click()
+    expected = ek.fit(ek.parse("p1 + p2 / x2"), POINTS.X, POINTS.y, loss="logcosh(f - y)")
+    assert settled(explorer).params == pytest.approx(expected.params[0]) and explorer.result.method == "lbfgs"
+    assert ", loss='logcosh(f - y)'" in html.unescape(panel.code.value)
+    panel.loss.value = "squares"
+    assert panel.own_loss.layout.display == "none"
 
 
 def test_numbers_of_another_expression_stay_only_where_they_are_of_use(explorer):
     type_text(explorer, "p1 + p2 * x2")
-    explorer.fit_panel.exact.value = "2, -1.5"
+    explorer.fit_panel.numbers.children[0].value, explorer.fit_panel.numbers.children[1].value = 2, -1.5
     assert settled(explorer).params.tolist() == [2, -1.5]
     type_text(explorer, "p1 + log(p2) * x2")
     assert explorer.params.tolist() == [1, 1]
@@ -769,7 +796,7 @@ def test_every_side_is_drawn_when_it_is_looked_at(explorer):
         assert explorer.inspectors[name].value == ""
         open_tab(explorer, name)
         if name in HERE:
-            assert explorer.inspectors[name].value.startswith(page(INSPECTORS[name](Subject("p1 + p2 / x2"))))
+            assert explorer.inspectors[name].value == page(INSPECTORS[name](Subject("p1 + p2 / x2")))
         else:
             assert re.search("pip install|toolkit", explorer.inspectors[name].value), "what mends it"
     explorer.text.value = "x1"
@@ -781,7 +808,10 @@ def test_every_side_is_drawn_when_it_is_looked_at(explorer):
 def test_options_reach_the_sides(explorer):
     explorer.precision.value = "fast"
     open_tab(explorer, "Bytecode")
-    assert "precision=&#x27;fast&#x27;" in explorer.inspectors["Bytecode"].value
+    assert "precision=&#x27;fast&#x27;" in explorer.codes["Bytecode"].value
+    explorer.codes["Bytecode"].button.value = True
+    type_text(explorer, "x1 + x2")
+    assert "x1 + x2" in explorer.codes["Bytecode"].value and explorer.codes["Bytecode"].page.layout.display is None
 
 
 def table_row(panel, place):
@@ -891,6 +921,16 @@ def test_a_table_of_one_s_own(tmp_path):
     assert "height" in settled(explorer).error.value
     explorer.data.value = "rough pipe (synthetic)"
     assert settled(explorer).text.value == "p1 * x2 + x1"
+
+
+def test_data_that_cannot_be_had_leaves_the_old_ones(explorer, monkeypatch):
+    def no_network():
+        raise DataError("could not be downloaded")
+
+    monkeypatch.setattr(ek.data, "nikuradse", no_network)
+    explorer.data.value = "Nikuradse (downloaded)"
+    assert "could not be downloaded" in settled(explorer).progress_bar.text.value
+    assert explorer.data.value == "rough pipe (synthetic)" and "x1 = r_k" in explorer.columns.value
 
 
 def test_a_file_that_is_chosen_again_is_read_again(explorer, tmp_path):

@@ -141,6 +141,21 @@ def drag_a_slider(page):
     )
 
 
+def type_a_number(page):
+    """Of any size: it is kept, and the curve goes out of sight and comes back."""
+    page.wait_for_timeout(1000)  # the kernel has heard of all that the slider went through
+    number = page.locator(".widget-tab input[type=number]:visible").first
+    for text in ("250", "0.5"):
+        before = source_of_the_curve(page)
+        number.fill(text)
+        number.press("Enter")
+        page.wait_for_function(
+            "before => document.querySelector('.widget-tab img.widget-image').src !== before", arg=before
+        )
+        page.wait_for_timeout(300)
+        assert number.input_value() == text
+
+
 def fit(page):
     before = source_of_the_curve(page)
     page.locator(".widget-tab .jupyter-button", has_text="Fit").first.click()
@@ -188,11 +203,17 @@ def search(page):
     assert float(page.locator("tr:visible", has_text="R2").inner_text().split()[-1]) > 0.3
 
 
-def titles_of_tabs_are_whole(page):
+def titles_and_fields_are_whole(page):
     for width in (1500, 640):
         page.set_viewport_size({"width": width, "height": 1150})
         for title in page.locator(".exprkit-tabs .lm-TabBar-tabLabel").all():
             assert title.evaluate("label => label.scrollWidth <= label.clientWidth + 1"), (width, title.inner_text())
+        for name in ("Curve", "Race"):
+            open_tab(page, name)
+            edge = page.locator(".exprkit-tabs").evaluate("tabs => tabs.getBoundingClientRect().right")
+            for field in page.locator(".exprkit-tabs").locator("select:visible, input:visible").all():
+                box = field.bounding_box()
+                assert box["x"] + box["width"] <= edge and box["width"] > 80, (width, name, box)
     page.set_viewport_size({"width": 1500, "height": 1150})
 
 
@@ -212,6 +233,7 @@ def test_a_user_s_way_through_the_explorer(tmp_path):
         tidy(page)
         type_a_wrong_one_then_a_right_one(page)
         drag_a_slider(page)
+        type_a_number(page)
         fit(page)
         picture(page, tmp_path / "fit.png")
         keep(tmp_path / "fit.png")
@@ -219,7 +241,7 @@ def test_a_user_s_way_through_the_explorer(tmp_path):
         choose_from_the_population(page)
         picture(page, tmp_path / "population.png")
         search(page)
-        titles_of_tabs_are_whole(page)
+        titles_and_fields_are_whole(page)
         race(page)
         picture(page, tmp_path / "race.png")
         assert not complaints, complaints

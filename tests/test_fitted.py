@@ -6,15 +6,16 @@ import io
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from postfix_text import random_population
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, DataError, OperandError, ParseError, PopulationError, SelectionError
-from exprkit.fitting.fitted_expression import numbered, rounded
+from exprkit.fitting.fitted_expression import numbered, rounded, without
 from exprkit.operators import ops
 from exprkit.text.python_writer import JAX, NUMPY, TORCH, function
+from exprkit.text.tokens import PARAMETER
 
 AWKWARD = np.array([0.0, -0.0, 1, -1, 0.3, -0.3, 2.5, -2.5, 20.5, 1e300, -1e300, 1e-300, np.inf, -np.inf, np.nan])
 X = np.linspace(0.1, 2, 60)[:, None] * [1.0, -0.5] + [0.0, 1.5]
@@ -336,3 +337,32 @@ def test_a_fit_that_is_none_is_told(found, tmp_path, name, array):
 def test_predicting_for_data_that_does_not_fit_says_so(found):
     with pytest.raises(DataError, match="X has 1 column"):
         found.predict(X[:, :1])
+
+
+def test_terms_that_are_lost_in_rounding_are_not_written():
+    texts = ["p1 * x1 - p2 * x2", "p2 + p1 * x1", "p2 * exp(x2) / (x1 + p2) + p1 * x1", "p1 * x1 - p2 * 1e300 * x2"]
+    y = 2 * X[:, 0]
+    found = ek.fit(texts, X, y, init=np.tile([2.0, 2.2e-268], (4, 1)), dtype="float64", max_iter=0)
+    assert [str(one) for one in found][:3] == ["2 * x1"] * 3 and "e-268" in str(found[3]), "this one counts"
+    assert found[0].latex() == r"2.00 \cdot x_{1}" and len(found[0].sympy().free_symbols) == 1
+    one = found[0]
+    one._result.goal = one._result.goal._replace(X=X[:0])
+    assert "e-268" in str(one), "what is not known to be lost stays"
+    assert "2.2e-268" in found[0].to_numpy() and found.params[0, 1] == 2.2e-268, "the numbers stay"
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 10_000))
+def test_what_is_left_out_is_0(seed):
+    """Of random expressions: 0 for the parameter, or nothing of it."""
+    wide = np.random.default_rng(seed).normal(size=(9, 40))
+    names = "add", "sub", "mul", "div", "neg", "sin", "exp", "sqr"
+    for expression in random_population(20, seed, rows=[ops.BY_NAME[name] for name in names]):
+        if expression.n_params:
+            shorter = without(expression, np.array([0]))
+            params = [0.0, *[1.3] * (expression.n_params - 1)]
+            with np.errstate(all="ignore"):
+                before, after = (numbered(one, params)(wide) for one in (expression, shorter))
+            fine = np.isfinite(before)
+            np.testing.assert_allclose(after[fine], before[fine], rtol=1e-12)
+            assert not np.any((shorter.kinds == PARAMETER) & (shorter.values == 0))

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import exprkit as ek
+from exprkit.backends.cpu import kernels as cpu_kernels
 from exprkit.backends.cpu import loss_kernels
 from exprkit.backends.cpu.engine import Engine
-from exprkit.errors import DataError
+from exprkit.errors import ArgumentError, DataError
 from exprkit.evaluate import evaluator, loss_text
 
 RANDOM = np.random.default_rng(0)
@@ -67,11 +68,55 @@ def test_they_are_made_a_part_at_a_time(monkeypatch, pop):
     assert counts[3, 0] == np.isnan(matrix(pop)[3]).sum() and np.isnan(loss[3])
 
 
+CURVED = ek.parse(["p1 * x1 ^ p2", "x1 * sin(p1 * x2)", "x2", "p2 + log(x1 + p1)", "p1 * x1 + p2"])
+AT = np.tile([1.1, 0.7], (len(CURVED), 1))
+
+
+@pytest.mark.parametrize("weights", [None, W], ids=["plain", "weighted"])
+@pytest.mark.parametrize("kind", ["max", "correlation"])
+def test_gradients_of_what_is_no_sum(backend, kind, weights):
+    """Against differences of the definition's losses; the loss beside it is ``loss``'s."""
+    ev, definition = (ek.Evaluator(CURVED, X, name, dtype="float64") for name in (backend, "numpy"))
+    loss, gradient = ev.loss_and_grad(np.stack([AT, AT * 1.1]), Y, kind, weights)
+    np.testing.assert_allclose(loss[0], ev.loss(AT, Y, kind, weights), rtol=1e-12)
+    for set_number, params in enumerate((AT, AT * 1.1)):
+        for j in range(2):
+            step = 1e-6 * np.eye(2)[j]
+            up, down = (definition.loss(params + sign * step, Y, kind, weights) for sign in (1, -1))
+            expected = np.where(CURVED.n_params > j, (up - down) / 2e-6, 0)
+            np.testing.assert_allclose(gradient[set_number, :, j], expected, atol=2e-7, err_msg=f"p{j + 1}")
+
+
+def test_gradients_in_float32_and_of_many():
+    pop = ek.generate.random(300, n_vars=2, n_params=2, seed=5)
+    params = np.random.default_rng(1).uniform(0.5, 2, (300, pop.max_params))
+    single, double = (ek.Evaluator(pop, X, "cpu", dtype=dtype) for dtype in ("float32", "float64"))
+    for kind in ("max", "correlation"):
+        (a, da), (b, db) = (ev.loss_and_grad(params, Y, kind) for ev in (single, double))
+        close = np.isclose(a, b, rtol=1e-4) & np.isfinite(da).all(axis=1) & np.isfinite(db).all(axis=1)
+        assert close.sum() > 100
+        off = np.abs(da[close] - db[close]) / (np.abs(db[close]).max(axis=1, keepdims=True) + 1e-3)
+        assert np.median(off) < 1e-6 and np.quantile(off, 0.8) < 1e-3
+
+
+def test_the_largest_error_s_gradient_where_points_tie_or_do_not_count():
+    x, y = np.array([[1.0], [2.0], [-2.0], [5.0]]), np.array([0.0, 0.0, 0.0, np.nan])
+    ev = ek.Evaluator(ek.parse(["p1 * x1", "1 / (x1 - 1)"]), x, "cpu", dtype="float64")
+    loss, gradient = ev.loss_and_grad([[3.0], []], y, "max", [1, 1, 1, 0])
+    np.testing.assert_array_equal(loss, [6, np.inf])
+    assert gradient[0, 0] == 2, "the first of the two"
+    nothing = ev.loss_and_grad([[3.0], []], np.zeros(4), "max", np.zeros(4))
+    np.testing.assert_array_equal(np.concatenate([nothing[0], nothing[1].ravel()]), 0)
+    links = ek.Evaluator(ek.parse("p1 * x1"), np.abs(x), "cpu", dtype="float64")
+    loss, gradient = links.loss_and_grad([[4.0]], np.zeros(4), "max", link="sqrt")
+    assert (loss[0], gradient[0, 0]) == pytest.approx((20**0.5, 20**0.5 / 8))
+
+
 def test_what_they_do_not_have(pop):
     ev = ek.Evaluator(pop, X, "cpu")
     for kind in ("max", "correlation"):
-        with pytest.raises(DataError, match="kind must be one of"):
-            ev.loss_and_grad(PARAMS, Y, kind)
+        with pytest.raises(ArgumentError, match="is no sum over the points"):
+            ek.fit(pop, X, Y, loss=kind)
     with pytest.raises(DataError, match="y lacks 1 of 1,300"):
         ev.loss(PARAMS, np.where(np.arange(1300) == 5, np.nan, Y), "max")
 
@@ -135,3 +180,16 @@ def test_another_loss_and_other_columns_follow():
     ev.update(ek.parse("x2"))
     found = ev.loss(None, Y, "logcosh((f - y) / s)", columns={"s": S})
     assert found == pytest.approx(np.log(np.cosh((X[:, 1] - Y) / S)).sum())
+
+
+def test_logcosh_of_errors_of_any_size():
+    """In float32 within 2e-7 of itself or of 1, and where tables are registers to five digits of small ones."""
+    errors = np.concatenate([np.linspace(0, 9, 181), 10.0 ** np.arange(-6, 17), [np.inf]])
+    errors = np.concatenate([errors, -errors]).astype(np.float32)
+    pop = ek.parse([f"x{i + 1}" for i in range(len(errors))])
+    found = ek.Evaluator(pop, errors[None], "cpu").loss(None, [0.0], "logcosh(f - y)")
+    exact = errors.astype(np.float64)
+    exact = np.where(np.abs(exact) < 1e-3, exact**2 / 2, np.logaddexp(exact, -exact) - np.log(2))
+    np.testing.assert_allclose(found, exact, rtol=2e-7, atol=2e-7)
+    if cpu_kernels.kernels("float32", "ieee").target.avx512:
+        np.testing.assert_allclose(found, exact, rtol=1e-5)

@@ -25,7 +25,7 @@ Arrays on the backend's device stay there, and results go back as the kind of ar
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ from exprkit.distributed.engine import backend_of
 from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole_number
 from exprkit.evaluate import inputs, tables
-from exprkit.evaluate.losses import DIFFERENTIATED, LOSSES, OwnLoss, is_own, slope_of, spread, sums_of
+from exprkit.evaluate.losses import LOSSES, OwnLoss, is_own, slope_of, spread, sums_and_slopes, sums_of
 from exprkit.evaluate.options import (
     check_flag,
     check_number,
@@ -381,7 +381,7 @@ class Evaluator:
         Parameters
         ----------
         params, y, kind, weights, columns, link
-            As for ``loss``, but for "max" and "correlation".
+            As for ``loss``.  Of "max" the gradient is that of the error at the first point where it is so large.
 
         Returns
         -------
@@ -399,14 +399,14 @@ class Evaluator:
         """
         if (ev := self._for_sums()) is not self:
             return ev.loss_and_grad(params, y, kind, weights, columns=columns, link=link)
-        compute = self.derivatives().loss_and_grad
+        self.derivatives()
         if is_own(kind, columns, link):
             other, *goal = self._composed(kind, y, weights, columns, link)
             found = other.loss_and_grad(params, goal[0], goal[1], goal[2])
             return found if other is self else (self._give_back(found[0]), self._give_back(found[1]))
-        summed, finish = LOSSES[one_of("kind", kind, DIFFERENTIATED, DataError)]
+        summed, finish = LOSSES[one_of("kind", kind, tuple(LOSSES), DataError)]
         sets, lead, target, w = self._against(params, y, weights)
-        sums, gradient = compute(sets, target, w, summed)
+        sums, gradient = sums_and_slopes(self, sets, target, w, summed)
         self._check_complete(sums, y, target, w)
         total = spread(target, w) if kind == "r2" else self._total(w)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -535,9 +535,9 @@ class Evaluator:
         self._own_loss = OwnLoss.of(self, self._own_loss, (kind, link), (y, weights, columns))
         return self._own_loss
 
-    def beside(self, pop: Population, columns: list[np.ndarray]) -> Evaluator:
-        """An evaluator of other expressions with the same settings, on the same data and more columns."""
-        X = inputs.with_columns(self.X, columns, self.dtype)
+    def beside(self, pop: Population, columns: Sequence[np.ndarray] = (), rows: Any = slice(None)) -> Evaluator:
+        """An evaluator of other expressions with the same settings, on these rows of the data and more columns."""
+        X = inputs.with_columns(self.X[rows], columns, self.dtype)
         own = self._settings, self.dtype, self.threads, self.n_steps
         return Evaluator(pop, X, self.backend, *own, **self._options)
 

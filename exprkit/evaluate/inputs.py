@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -101,7 +101,7 @@ def beside_data(vector: np.ndarray, X: Any) -> Any:
     return vector if isinstance(X, np.ndarray) else library_of(X).asarray(vector.astype(X.dtype))
 
 
-def with_columns(X: Any, columns: list[np.ndarray], dtype: np.dtype) -> Any:
+def with_columns(X: Any, columns: Sequence[np.ndarray], dtype: np.dtype) -> Any:
     """X with more columns behind its own, where it lies."""
     if not columns:
         return X

@@ -48,32 +48,98 @@ def largest(ev: Any, sets: Any, y: Any, w: Any) -> np.ndarray:
     return found
 
 
-def correlation(ev: Any, sets: Any, y: Any, w: Any) -> Any:
-    """Pearson's correlation, float64 (n_sets, n_exprs), of three sums that every backend has.
+def largest_and_slope(ev: Any, sets: Any, y: Any, w: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The largest error and its gradient: that of the error at the first point where it is so large."""
+    found, everything = np.zeros((len(sets), len(ev.pop))), on_host_population(ev.pop)
+    gradient = np.zeros((*found.shape, everything.max_params))
+    if not (ev.n_points if w is None else bool((w != 0).any())):
+        return found, gradient
+    for k, part, values in ev.in_parts(sets):
+        errors = values - y
+        sizes = abs(errors)
+        if w is not None:
+            sizes[:, w == 0] = -1.0  # nan at such a point is not the largest either
+        at, every = inputs.on_host(sizes.argmax(-1)), np.arange(len(sizes))
+        found[k, part] = inputs.on_host(sizes[every, at])
+        signs = np.sign(inputs.on_host(errors[every, at]).astype(np.float64))
+        for some in range(0, len(at), FEW):
+            own, numbers = slice(some, some + FEW), slice(part.start + some, min(part.start + some + FEW, len(ev.pop)))
+            pop, (rows, place) = everything[numbers], np.unique(at[own], return_inverse=True)
+            J = ev.beside(pop, rows=rows).jacobian(sets[k][numbers, : pop.max_params])
+            slopes = inputs.on_host(J)[np.arange(len(pop)), place]
+            gradient[k, numbers, : pop.max_params] = slopes * signs[own, None]
+    return found, gradient
 
-    With f - m, where m is y's mean, so that little is lost where f is near y.
-    """
-    own, own_w = inputs.on_host(y).astype(np.float64), None if w is None else inputs.on_host(w).astype(np.float64)
-    own_w = np.ones(len(own)) if own_w is None else own_w
-    own = np.where(own_w > 0, own, 0.0)
-    with np.errstate(all="ignore"):
+
+class Centred(NamedTuple):
+    """What y is to a correlation: all of it is about f - m, so that little is lost where f is near y."""
+
+    m: Any  # y's mean at every point
+    w: Any
+    above: Any  # w (y - m) where that is positive, else 0
+    below: Any  # the others' sizes: weights are never negative
+    total: float  # of the weights
+    rest: float  # of w (y - m): its rounding
+    spread: np.float64
+    lost: float  # share of a sum of squares that its own rounding may be
+
+    @classmethod
+    def of(cls, ev: Any, y: Any, w: Any) -> Centred:
+        own, own_w = inputs.on_host(y).astype(np.float64), np.ones(ev.n_points)
+        own_w = own_w if w is None else inputs.on_host(w).astype(np.float64)
+        own = np.where(own_w > 0, own, 0.0)
         total = own_w.sum()
         mean = ev.dtype.type(own_w @ own / total)
         signed = (own_w * (own - mean)).astype(ev.dtype)
-        constant = inputs.beside_data(np.full(len(own), mean, ev.dtype), ev.X)
-        first = ev.engine.loss_sums(sets, constant, w, "sum")
-        second = ev.engine.loss_sums(sets, constant, w, "square")
-        both = ev.engine.loss_sums(sets, constant, inputs.beside_data(signed, ev.X), "sum")
-        varies = second - first * first / total
-        covaries = both - first * (signed.sum(dtype=np.float64) / total)
-        sure = varies > LOST[ev.dtype.name] * second
-        found = covaries / np.sqrt(np.where(sure, varies, np.nan) * spread(y, w))
+        vectors = (np.full(len(own), mean, ev.dtype), np.maximum(signed, 0), np.maximum(-signed, 0))
+        m, above, below = (inputs.beside_data(vector, ev.X) for vector in vectors)
+        return cls(m, w, above, below, total, signed.sum(dtype=np.float64), spread(y, w), LOST[ev.dtype.name])
+
+    def sums(self, make: Callable[..., Any]) -> list[Any]:
+        """What ``make(y, weights, kind)`` gives for sum w (f - m), sum w (f - m)^2 and sum w (y - m) (f - m)."""
+        asked = (self.w, "sum"), (self.w, "square"), (self.above, "sum"), (self.below, "sum")
+        first, second, above, below = (make(self.m, weights, kind) for weights, kind in asked)
+        return [first, second, above - below]
+
+    def correlation(self, first: Any, second: Any, both: Any) -> tuple[Any, Any, Any]:
+        """It, and the variance of f and the root that it is a quotient by; nan where f does not vary."""
+        varies = second - first * first / self.total
+        varies = np.where(varies > self.lost * second, varies, np.nan)
+        root = np.sqrt(varies * self.spread)
+        return (both - first * (self.rest / self.total)) / root, varies, root
+
+
+def correlation(ev: Any, sets: Any, y: Any, w: Any) -> Any:
+    """Pearson's correlation, float64 (n_sets, n_exprs), of sums that every backend has."""
+    with np.errstate(all="ignore"):
+        centred = Centred.of(ev, y, w)
+        found = centred.correlation(*centred.sums(lambda *of: ev.engine.loss_sums(sets, *of)))[0]
         return np.where(np.isnan(found), found, np.clip(found, -1.0, 1.0))
 
 
+def correlation_and_slope(ev: Any, sets: Any, y: Any, w: Any) -> tuple[Any, Any]:
+    """The correlation and its gradient, of the sums' gradients."""
+
+    def make(*of: Any) -> np.ndarray:
+        sums, gradient = ev.derivatives().loss_and_grad(sets, *of)
+        return np.concatenate([inputs.on_host(sums)[..., None], inputs.on_host(gradient)], axis=-1)
+
+    with np.errstate(all="ignore"):
+        centred = Centred.of(ev, y, w)
+        (first, d_first), (second, d_second), (both, d_both) = (
+            (made[..., 0], made[..., 1:]) for made in centred.sums(make)
+        )
+        found, varies, root = (made[..., None] for made in centred.correlation(first, second, both))
+        d_varies = d_second - 2.0 / centred.total * first[..., None] * d_first
+        slope = (d_both - centred.rest / centred.total * d_first) / root - 0.5 * found / varies * d_varies
+        return np.clip(found[..., 0], -1.0, 1.0), slope
+
+
 MEASURES: dict[str, Callable[..., Any]] = {"largest": largest, "correlation": correlation}  # that are no sum
-DIFFERENTIATED = tuple(kind for kind, (summed, _) in LOSSES.items() if summed not in MEASURES)
-LOST = {"float32": 1e-6, "float64": 1e-14}  # share of a sum of squares that its own rounding may be
+WITH_SLOPES: dict[str, Callable[..., Any]] = {"largest": largest_and_slope, "correlation": correlation_and_slope}
+NO_SUMS = tuple(kind for kind, (summed, _) in LOSSES.items() if summed in MEASURES)
+LOST = {"float32": 1e-6, "float64": 1e-14}  # see ``Centred``
+FEW = 64  # expressions whose derivatives are made at the points of their largest errors, all at all of these
 
 
 def sums_of(ev: Any, sets: Any, y: Any, w: Any, summed: str, counts: np.ndarray | None) -> Any:
@@ -87,6 +153,13 @@ def sums_of(ev: Any, sets: Any, y: Any, w: Any, summed: str, counts: np.ndarray 
     if counts is not None:
         count(ev, sets, w, counts)
     return found
+
+
+def sums_and_slopes(ev: Any, sets: Any, y: Any, w: Any, summed: str) -> tuple[Any, Any]:
+    """What a loss is made of, and its gradient, float64 (n_sets, n_exprs, max_params)."""
+    if summed in WITH_SLOPES:
+        return WITH_SLOPES[summed](ev, sets, y, w)
+    return ev.derivatives().loss_and_grad(sets, y, w, summed)
 
 
 def count(ev: Any, sets: Any, w: Any, counts: np.ndarray) -> None:

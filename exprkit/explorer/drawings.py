@@ -122,12 +122,11 @@ class CurvePlot:
         self._top.set_ylim(limits(self._y, 0.15))
         self._left.axhline(0.0, color=GREY, linewidth=1)
         self._left.set_ylim(limits(0.0))
-        if len(self._groups) > 1:
-            others = ", ".join(word for place, word in enumerate(points.variables) if place != along)
-            self._top.set_title(f"a colour for each value of {others}", color=GREY, fontsize=9, parse_math=False, pad=2)
         colours = [SERIES[place % len(SERIES)] for place in range(len(self._groups))]
-        for group, colour in zip(self._groups, colours, strict=True):
-            self._dots(self._top, self._x[group], self._y[group], colour if len(colours) > 1 else GREY)
+        dots = [self._dots(self._top, self._x[group], self._y[group], colour if len(colours) > 1 else GREY)
+                for group, colour in zip(self._groups, colours, strict=True)]  # fmt: skip
+        if len(self._groups) > 1:
+            self._name_groups(dots, X, along, points.variables)
         if self._as_lines:
             self.curves = [self._top.plot([], [], color=colour, linewidth=2, animated=True)[0] for colour in colours]
         else:
@@ -136,6 +135,18 @@ class CurvePlot:
         self.bands: list[Any] = []  # of the last drawing
         self.note = self._top.text(0.5, 0.93, "", color=GREY, ha="center", transform=self._top.transAxes, animated=True)
         self._still: Any = None  # all that does not move, as it was drawn
+
+    def _name_groups(self, dots: list[Any], X: np.ndarray, along: int, variables: Sequence[str]) -> None:
+        """Above the picture, which colour stands for which values of the other variables."""
+        others = [place for place in range(X.shape[1]) if place != along]
+        values = [", ".join(f"{value:.4g}" for value in X[group[0], others]) for group in self._groups]
+        handles, words = [self._dots(self._top, [], [], "none"), *dots], ", ".join(variables[k] for k in others)
+        legend = self.figure.legend(
+            handles, [f"{words}:", *values], loc="upper center", ncols=len(handles), fontsize=9, frameon=False,
+            labelcolor=GREY, borderpad=0, handletextpad=0, columnspacing=1, markerscale=1.6,
+        )  # fmt: skip
+        for text in legend.get_texts():
+            text.set_parse_math(False)
 
     @staticmethod
     def _dots(axes: Any, x: Any, y: Any, colour: str, **options: Any) -> Any:

@@ -20,7 +20,7 @@ from exprkit.errors import ArgumentError, ExprkitError, brought_by
 from exprkit.explorer.fit_panel import FitPanel, Numbers
 from exprkit.explorer.inspectors import INSPECTORS, Subject, formula, page
 from exprkit.explorer.jobs import JobQueue, ProgressBar
-from exprkit.explorer.pages import LOOK, STALE, TABS, choice, code_page, error_page, text_page
+from exprkit.explorer.pages import LOOK, STALE, TABS, CodeView, choice, error_page, show_if, text_page
 from exprkit.explorer.population_panel import PopulationPanel
 from exprkit.explorer.race import RacePanel
 from exprkit.explorer.search_panel import SearchPanel
@@ -120,8 +120,10 @@ class Explorer(widgets.VBox):
         self.search_panel = SearchPanel(self._select, self.progress_bar)
         self.race_panel = RacePanel(self.progress_bar)
         self.inspectors = {name: widgets.HTMLMath() for name in INSPECTORS}
+        self.codes = {name: CodeView() for name in INSPECTORS}
+        sides = [widgets.VBox([self.inspectors[name], self.codes[name]]) for name in INSPECTORS]
         panels = self.population_panel, self.search_panel, self.race_panel
-        self.tabs = widgets.Tab([self.fit_panel, *self.inspectors.values(), *panels],
+        self.tabs = widgets.Tab([self.fit_panel, *sides, *panels],
                                 titles=(CURVE, *INSPECTORS, POPULATION, SEARCH, RACE))  # fmt: skip
         self._fresh: set[str] = set()  # inspectors that show the expression as it is
         self.tabs.add_class(TABS)
@@ -180,7 +182,7 @@ class Explorer(widgets.VBox):
         self.backend = choice("backend", usable, self._options["backend"])
         self.precision = choice("precision", ["ieee", "fast"], self._options["precision"])
         self.dtype = choice("type", ["float32", "float64"], self._options["dtype"])
-        self.data.observe(lambda change: self._choose_data(change["new"]), "value")
+        self.data.observe(lambda change: self._choose_data(change["new"], change["old"]), "value")
         for entered in (self.path, self.target):
             entered.observe(lambda _: self._load(), "value")
         options = {"backend": self.backend, "precision": self.precision, "dtype": self.dtype}
@@ -242,14 +244,17 @@ class Explorer(widgets.VBox):
             self._inspect(name)
 
     def _inspect(self, name: str) -> None:
-        inspector = self.inspectors[name]
+        inspector, code = self.inspectors[name], self.codes[name]
         inspector.value = inspector.value or "…"  # the first time, there may be something to compile
         try:
             shown = INSPECTORS[name](self._subject)
         except Exception as error:  # what cannot be shown here leaves the others
             inspector.value = error_page(error)
+            show_if(code, False)
         else:
-            inspector.value = page(shown) + code_page(shown.code)
+            inspector.value = page(shown)
+            code.show(shown.code)
+            show_if(code, True)
 
     def _set_option(self, name: str, value: str) -> None:
         self._options[name] = value
@@ -260,8 +265,8 @@ class Explorer(widgets.VBox):
 
     # ── data ──
 
-    def _choose_data(self, name: str) -> None:
-        self.csv.layout.display = None if name == CSV else "none"
+    def _choose_data(self, name: str, before: str) -> None:
+        show_if(self.csv, name == CSV)
         if name == CSV:
             self._load()
         elif name == YOURS:
@@ -269,8 +274,15 @@ class Explorer(widgets.VBox):
         elif name == ROUGH_PIPE:
             self._take(points_of(None, None))
         elif name == NIKURADSE:
-            code = "points = ek.data.nikuradse()"
-            self.progress_bar.run("downloading", lambda *_: self._take(Points(ek.data.nikuradse(), code)))
+            self.progress_bar.run("downloading", lambda *_: self._download(before))
+
+    def _download(self, before: str) -> None:
+        """Take the measurements; without a network the field names the data from before again."""
+        try:
+            self._take(Points(ek.data.nikuradse(), "points = ek.data.nikuradse()"))
+        except ExprkitError:
+            self.data.value = before
+            raise
 
     def _load(self) -> None:
         """A CSV file's path or its target was entered."""

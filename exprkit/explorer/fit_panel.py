@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 import exprkit as ek
-from exprkit.errors import ExprkitError, brought_by, number_of
+from exprkit.errors import ExprkitError, brought_by
 from exprkit.explorer.drawings import CurvePlot, widest
 from exprkit.explorer.inspectors import Subject
 from exprkit.explorer.jobs import JobQueue
-from exprkit.explorer.pages import CodeView, choice, error_page, table_page, text_page
+from exprkit.explorer.pages import CodeView, choice, error_page, show_if, table_page, text_page
 from exprkit.fitting.fit import LOSSES
 
 with brought_by("notebooks"):
@@ -34,7 +34,8 @@ SHOWN = "sse", "mse", "rmse", "mae"  # losses
 START = 1.0
 RANGE = 5.0
 MOST_SLIDERS = 12
-DIGITS = 5  # that a slider shows of its number
+OWN = "a text"  # as loss
+DIGITS = 5  # of a number that a slider can be moved in
 STANDARD_DEVIATIONS = 1.959964  # on either side hold 95 % of a normal distribution
 
 
@@ -70,21 +71,21 @@ class FitPanel(widgets.HBox):
         self._subject: Subject | None = None
         self._grids: dict[int, tuple[float, float, float]] = {}  # ends and step that a slider had before
         self._drawn: Any = None  # what ``plot`` is of: data, variable
-        self.sliders = widgets.VBox()
+        self.sliders, self.numbers = widgets.VBox(), widgets.VBox()
         self.fit_button = widgets.Button(description="Fit", icon="bullseye", tooltip="Levenberg-Marquardt, from here")
         self.fit_button.on_click(lambda _: self.queue.put("fit", lambda stop: self.fit()))
-        self.loss = choice("loss", LOSSES, width="220px")
+        self.loss = choice("loss", [*LOSSES, OWN], width="220px")
+        self.own_loss = widgets.Text(placeholder="as logcosh(f - y)", description=OWN, tooltip="over f and y",
+                                     layout=widgets.Layout(width="320px", display="none"))  # fmt: skip
+        self.loss.observe(lambda change: show_if(self.own_loss, change["new"] == OWN), "value")
         self.restarts = widgets.BoundedIntText(0, min=0, max=10_000, description="restarts",
                                                layout=widgets.Layout(width="220px"))  # fmt: skip
         self.along = choice("along", [""], width="220px")
         self.along.observe(lambda _: self.queue.put("curve", lambda stop: self.draw()), "value")
         self.scores, self.code, self.more = widgets.HTML(), CodeView(), widgets.HTML()
-        self.exact = widgets.Text(description="exactly", tooltip="all digits; any number, then Enter",
-                                  continuous_update=False, layout=widgets.Layout(width="320px"))  # fmt: skip
-        self.exact.observe(lambda change: self._typed(change["new"]), "value")
         self.picture = widgets.Image(format="png", layout=widgets.Layout(width="760px", max_width="100%"))
-        fields = self.fit_button, self.loss, self.restarts, self.along, self.scores
-        controls = self.sliders, self.exact, self.more, *fields
+        fields = self.fit_button, self.loss, self.own_loss, self.restarts, self.along, self.scores
+        controls = widgets.HBox([self.sliders, self.numbers]), self.more, *fields
         left = widgets.VBox(controls, layout=widgets.Layout(width="330px", flex="0 0 auto"))
         right = widgets.VBox([self.picture, self.code], layout=widgets.Layout(flex="1 1 400px", min_width="300px"))
         wrapped = widgets.Layout(flex_flow="row wrap")  # below each other where it is narrow
@@ -133,24 +134,26 @@ class FitPanel(widgets.HBox):
 
     def _set_sliders(self, subject: Subject) -> None:
         names = subject.expression.parameters or [f"p{i + 1}" for i in range(len(self.params))]
-        own = list(self.sliders.children[: len(self.params)])
+        own, numbers = (list(box.children[: len(self.params)]) for box in (self.sliders, self.numbers))
         for place in range(len(own), min(len(self.params), MOST_SLIDERS)):
-            slider = widgets.FloatSlider(
-                START, min=-RANGE, max=RANGE, step=0.01, readout_format=".5g", layout=widgets.Layout(width="320px")
-            )
+            slider = widgets.FloatSlider(START, min=-RANGE, max=RANGE, step=0.01, readout=False,
+                                         layout=widgets.Layout(width="190px"))  # fmt: skip
             slider.observe(lambda change, place=place: self._moved(place, change["owner"]), "value")
+            number = widgets.FloatText(START, tooltip="any number", layout=widgets.Layout(width="130px"))
+            number.observe(lambda change, place=place: self._typed(place, change["new"]), "value")
             own.append(slider)
+            numbers.append(number)
         for place, (slider, name, value) in enumerate(zip(own, names, self.params.tolist(), strict=False)):
             slider.description = name
             before = slider.min, slider.max, slider.step
             _set_slider(slider, value)
             if before != (slider.min, slider.max, slider.step):
                 self._grids[place] = before
-        self._write_exactly()
+            self._show_number(numbers[place], value)
         left = len(self.params) - len(own)
         self.more.value = f"{left} more, which a fit changes as well" if left else ""
         if len(own) != len(self.sliders.children):
-            self.sliders.children = own
+            self.sliders.children, self.numbers.children = own, numbers
 
     def _moved(self, place: int, slider: Any) -> None:
         """A slider was moved: by the user, or by ``_set_sliders``, whose value the browser rounds and sends back."""
@@ -160,30 +163,30 @@ class FitPanel(widgets.HBox):
                 return
             self.params[place] = slider.value
             self.result = None
-            self._write_exactly()
+            self._show_number(self.numbers.children[place], slider.value)
             self.queue.put("curve", lambda stop: self.draw())
 
-    def _write_exactly(self) -> None:
-        """All parameters with all digits, into their field."""
-        self.exact.layout.display = None if len(self.params) else "none"
-        self.exact.value = ", ".join(map(repr, self.params.tolist()))
+    @staticmethod
+    def _show_number(number: Any, value: float) -> None:
+        """A parameter with all its digits."""
+        if np.isfinite(value):
+            number.value = value
 
-    def _typed(self, text: str) -> None:
-        """Numbers were typed, of any size."""
-        if text == ", ".join(map(repr, self.params.tolist())) or self._subject is None:
+    def _typed(self, place: int, value: float) -> None:
+        """A number was typed, of any size."""
+        if self._subject is None or place >= len(self.params) or value == self.params[place]:
             return
-        try:
-            typed = np.array([float(word) for word in text.replace(",", " ").split()])
-        except ValueError:
-            typed = np.empty(0)
-        if len(typed) != len(self.params) or not np.isfinite(typed).all():
-            self.more.value = html.escape(f"exactly: give {number_of(len(self.params), 'number')}, with commas between")
-            return
-        self.params, self.result = typed, None
+        if np.isfinite(value):
+            self.params[place], self.result = value, None
+            self.queue.put("curve", lambda stop: self.draw())
         self._set_sliders(self._subject)
-        self.queue.put("curve", lambda stop: self.draw())
 
     # ── the fit ──
+
+    @property
+    def chosen_loss(self) -> str:
+        """As ``ek.fit`` takes it: a name, or a text of the user's."""
+        return str(self.own_loss.value if self.loss.value == OWN else self.loss.value)
 
     def fit(self) -> None:
         """Fit from the parameters as they are, and move the sliders to the result."""
@@ -195,7 +198,7 @@ class FitPanel(widgets.HBox):
         self.scores.value = text_page("fitting; the first fit on a machine compiles its loops, which takes some 20 s")
         try:
             result = ek.fit(
-                subject.pop, points.X, points.y, init=[self.params], loss=self.loss.value,
+                subject.pop, points.X, points.y, init=[self.params], loss=self.chosen_loss,
                 restarts=int(self.restarts.value), backend=subject.backend, precision=subject.precision,
                 dtype=subject.dtype,
             )  # fmt: skip
@@ -226,7 +229,7 @@ class FitPanel(widgets.HBox):
         )
         if result is None:
             return code
-        loss = f", loss={self.loss.value!r}" if self.loss.value != LOSSES[0] else ""
+        loss = f", loss={self.chosen_loss!r}" if self.chosen_loss != LOSSES[0] else ""
         restarts = f", restarts={self.restarts.value}" if self.restarts.value else ""
         options = f"{loss}{restarts}{subject.options()}"
         return f"{code}\n\nek.fit(pop, points.X, points.y, init=[{_rounded(self._start)}]{options}).to_pandas()"

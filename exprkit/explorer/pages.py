@@ -31,6 +31,11 @@ def choice(description: str, options: Sequence[Any], value: Any = None, width: s
     return widgets.Dropdown(options=options, value=value, description=description, layout=widgets.Layout(width=width))
 
 
+def show_if(widget: Any, wanted: bool) -> None:
+    """Show or hide a widget."""
+    widget.layout.display = None if wanted else "none"
+
+
 def text_page(text: str) -> str:
     """A text as it is, whatever it holds."""
     left = len(text) - MOST_CHARACTERS
@@ -66,11 +71,6 @@ def table_page(rows: dict[str, Any]) -> str:
     return f'<table style="line-height:1.5">{"".join(cells)}</table>'
 
 
-def code_page(code: str) -> str:
-    """Code that a click shows."""
-    return f'<details><summary style="cursor:pointer;opacity:0.7">as code</summary>{code_block(code)}</details>'
-
-
 def code_block(code: str) -> str:
     """Code; one click selects all of it."""
     style = "user-select:all;line-height:1.3;padding:6px;border:1px solid #8888;overflow-x:auto"
@@ -86,7 +86,7 @@ class CodeView(widgets.VBox):
     def __init__(self) -> None:
         self.button = widgets.ToggleButton(False, description="as code", layout=widgets.Layout(width="90px"))
         self.page = widgets.HTML(layout=widgets.Layout(display="none"))
-        self.button.observe(lambda change: self._open(change["new"]), "value")
+        self.button.observe(lambda change: show_if(self.page, change["new"]), "value")
         super().__init__([self.button, self.page])
 
     @property
@@ -96,9 +96,6 @@ class CodeView(widgets.VBox):
     def show(self, code: str) -> None:
         """Other code."""
         self.page.value = code_block(code)
-
-    def _open(self, wanted: bool) -> None:
-        self.page.layout.display = None if wanted else "none"
 
 
 def error_page(error: Exception) -> str:

@@ -25,7 +25,7 @@ import numpy as np
 import exprkit as ek
 from exprkit.errors import DataError, brought_by, number_of
 from exprkit.explorer.jobs import Progress, ProgressBar, Stopped
-from exprkit.explorer.pages import CLASS, FONT, CodeView, choice
+from exprkit.explorer.pages import CLASS, FONT, CodeView, choice, show_if
 from exprkit.explorer.sources import EXHAUSTIVE, RANDOM, SAMPLE, Points, generated, renamed
 from exprkit.explorer.table import COLUMNS, Row, Table
 
@@ -34,7 +34,7 @@ with brought_by("notebooks"):
 
 WRITTEN, FILE, GIVEN = "written below", "a file", "as given"
 ROWS = 12  # of a page
-WIDTHS = (62, 8, 11, 12, 12)  # of the columns, in characters; the first is the expression with its number
+WIDTHS = (12, 9, 13, 12, 62)  # of the columns, in characters; the last is the expression with its number
 DRAWINGS = 20  # of a table while it is fitted
 
 
@@ -69,16 +69,20 @@ class PopulationPanel(widgets.VBox):
         self.written = widgets.Textarea(placeholder="one expression per line", layout=widgets.Layout(width="98%"))
         self.read_button = _button("Show", lambda: self.read())
         self.fit_button = _button("Fit all", lambda: self._run("fitting", self._fit))
+        self.fold = widgets.Checkbox(False, indent=False, description="the shortest of each loss",
+                                     layout=widgets.Layout(width="200px"))  # fmt: skip
+        self.fold.observe(lambda _: self._sort(), "value")
         self.source.observe(lambda _: self._offer(), "value")
         self.written.observe(lambda change: setattr(self.source, "value", WRITTEN) if change["new"] else None, "value")
         self._offer()
-        head = widgets.HBox([self.source, self.size, self.path, self.read_button, self.fit_button])
+        fields = [self.source, self.size, self.path, self.read_button, self.fit_button, self.fold]
+        head = widgets.HBox(fields, layout=widgets.Layout(flex_flow="row wrap"))
         return widgets.VBox([head, self.written])
 
     def _offer(self) -> None:
         """Show the fields that the source needs."""
         for field, sources in ((self.size, (EXHAUSTIVE, RANDOM)), (self.path, (FILE,)), (self.written, (WRITTEN,))):
-            field.layout.display = None if self.source.value in sources else "none"
+            show_if(field, self.source.value in sources)
 
     def give(self, pop: ek.Population) -> None:
         """Offer a population of the caller's, and choose it."""
@@ -156,6 +160,8 @@ class PopulationPanel(widgets.VBox):
     def _sort(self) -> None:
         if self.table is not None:
             self._order, self._page = self.table.order(self._by, self._descending), 0
+            if self.fold.value:
+                self._order = self._order[self.table.shortest()[self._order]]
             self.draw()
 
     @property
@@ -265,7 +271,7 @@ def _button(description: str, clicked: Callable[[], None], width: str = "80px") 
 def _line(row: Row) -> str:
     """A row of the page, as wide as the heads."""
     text = f"{row.number}: {row.text}"
-    first = text if len(text) < WIDTHS[0] else text[: WIDTHS[0] - 3] + " …"
+    last = text if len(text) < WIDTHS[-1] else text[: WIDTHS[-1] - 3] + " …"
     params = ", ".join(f"{value:.4g}" for value in row.params or ())
-    cells = first, f"{row.tokens:,}", f"{row.structure:,}", f"{row.parameters:,}", f"{row.loss:.5g}"
+    cells = f"{row.loss:.5g}", f"{row.tokens:,}", f"{row.parameters:,}", f"{row.structure:,}", last
     return "".join(f"{cell:<{width}}" for cell, width in zip(cells, WIDTHS, strict=True)) + params

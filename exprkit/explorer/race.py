@@ -24,7 +24,7 @@ from exprkit.errors import ArgumentError, brought_by
 from exprkit.evaluate.case_discussion import ARCHITECTURES
 from exprkit.explorer import drawings
 from exprkit.explorer.jobs import Progress, ProgressBar, duration
-from exprkit.explorer.pages import CodeView, choice, error_page, text_page
+from exprkit.explorer.pages import CodeView, choice, error_page, show_if, text_page
 from exprkit.explorer.sources import EXHAUSTIVE, RANDOM, SAMPLE, Points, generated
 
 with brought_by("notebooks"):
@@ -157,7 +157,7 @@ class RacePanel(widgets.VBox):
 
     def _draw(self, nodes: float) -> None:
         self.picture.value = drawings.bars(standings(self.laps, nodes))
-        self.picture.layout.display = None
+        show_if(self.picture, True)
 
 
 def _choice_page(pop: ek.Population, X: np.ndarray, options: dict[str, Any]) -> str:

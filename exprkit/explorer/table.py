@@ -25,7 +25,7 @@ from exprkit.explorer.pages import picture_page
 from exprkit.fitting.description_length import front
 from exprkit.runtime import files
 
-COLUMNS = ("number", "tokens", "structure", "parameters", "loss")
+COLUMNS = ("loss", "tokens", "parameters", "structure", "number")
 AT_ONCE = 5000  # expressions that are fitted between two looks at the stop button
 DRAWN = 2000  # expressions beside the front
 START = 1.0  # of every parameter, until it is fitted
@@ -65,7 +65,7 @@ class Table:
 
     def order(self, by: str, descending: bool = False) -> np.ndarray:
         """Numbers of the expressions, sorted by one of ``COLUMNS``; nan comes last in either direction."""
-        columns = np.arange(len(self)), self.pop.n_tokens, self.structure, self.pop.n_params, self.loss
+        columns = self.loss, self.pop.n_tokens, self.pop.n_params, self.structure, np.arange(len(self))
         keys = columns[COLUMNS.index(by)].astype(np.float64)
         return np.argsort(-keys if descending else keys, kind="stable")
 
@@ -81,6 +81,20 @@ class Table:
         return Row(number, text, int(self.pop.n_tokens[number]), int(self.structure[number]), n_params,
                    float(self.loss[number]), params)  # fmt: skip
 
+    def shortest(self) -> np.ndarray:
+        """Whether an expression is the shortest of those of its loss, bool (n_exprs,); what has no loss stays."""
+        ranked = np.argsort(self.loss, kind="stable")
+        groups = np.empty(len(self), np.int64)
+        groups[ranked] = np.cumsum(~(np.diff(self.loss[ranked], prepend=-np.inf) <= self._rounding()[ranked]))
+        best, chosen = np.lexsort((self.pop.n_tokens, groups)), np.zeros(len(self), bool)
+        chosen[best[np.unique(groups[best], return_index=True)[1]]] = True
+        return chosen
+
+    def _rounding(self) -> np.ndarray:
+        """What makes no difference to a loss, (n_exprs,)."""
+        size = np.sqrt(np.mean(np.square(self.points.y, dtype=np.float64)))
+        return SHARE * np.maximum(self.loss, size)
+
     # ── the front ──
 
     def front(self) -> np.ndarray:
@@ -88,8 +102,7 @@ class Table:
 
         A loss that is less by a millionth of itself or of the target's size is not: values are rounded.
         """
-        size = np.sqrt(np.mean(np.square(self.points.y, dtype=np.float64)))
-        return front(self.pop.n_tokens, self.loss, SHARE * np.maximum(self.loss, size))
+        return front(self.pop.n_tokens, self.loss, self._rounding())
 
     def front_page(self, chosen: int | None = None) -> str:
         """HTML of loss over tokens: all as dots, the front and the chosen one as marks that say their text."""

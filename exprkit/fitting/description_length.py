@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.errors import ArgumentError
+from exprkit.errors import ArgumentError, brought_by
 from exprkit.expressions import checks
 from exprkit.expressions.population import Population
 from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, Likelihood, points_of
@@ -63,6 +63,12 @@ class DescriptionLength:
     parameters: np.ndarray
     function: np.ndarray
     params: np.ndarray
+
+    def to_pandas(self) -> Any:
+        """A DataFrame of the lengths, a row for each expression in the fit's order."""
+        with brought_by("notebooks"):
+            import pandas as pd
+        return pd.DataFrame({name: getattr(self, name) for name in ("total", "residuals", "parameters", "function")})
 
 
 def description_length(result: Any, progress: Progress = False) -> DescriptionLength:

@@ -34,6 +34,7 @@ from exprkit.errors import ArgumentError, BackendError, DataError, brief, number
 from exprkit.evaluate import inputs, tables
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.evaluate.loss_text import Composition, OwnGoal
+from exprkit.evaluate.losses import NO_SUMS
 from exprkit.evaluate.options import check_options
 from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
@@ -504,6 +505,8 @@ def _check(method: str, loss: str, delta: float, max_iter: Any, tol: float) -> N
     one_of("method", method, METHODS)
     if callable(loss):
         raise ArgumentError("loss must be a name or a text over f and y, as \"((f - y) / s)^2 * w\", not a function")
+    if isinstance(loss, str) and loss in NO_SUMS:
+        raise ArgumentError(f"loss={loss!r} is no sum over the points, as fits need; Evaluator.loss_and_grad has it")
     one_of("loss", loss, LOSSES)
     if method != "lm" and KINDS[loss] not in (objective.SQUARES, objective.ABSOLUTE):
         able = "loss='squares', 'gaussian' or 'mae'"

@@ -12,11 +12,14 @@
     array([-1.01])
 
 A number is rounded where its standard error has its second digit, so that rounding changes nothing that the data
-say; without a standard error (at a bound, say) it has three digits.
+say; without a standard error (at a bound, say) it has three digits.  A term that is lost in rounding at every data
+point, as ``- 2.2e-268 * x2``, is not written.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,7 +28,7 @@ import numpy as np
 
 from exprkit.errors import ArgumentError, brief, whole_number
 from exprkit.expressions.expression import Expression
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.text.names import NUMBERED
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER
 
@@ -36,6 +39,7 @@ DIGITS = 3  # of a number without a standard error
 SHOWN = 4  # digits of a number in a repr
 OF_ERROR = 2  # digits of a standard error that are shown
 MOST_DIGITS = 17  # of a float64
+SMALL = 1e-9  # parameters below may be lost in rounding
 
 
 class FittedExpression:
@@ -80,6 +84,17 @@ class FittedExpression:
 
     # ── with numbers ──
 
+    @functools.cached_property
+    def _written(self) -> Expression:
+        """The expression without the terms that change no value."""
+        small = np.flatnonzero(np.abs(self.params) < SMALL)
+        X = self._result.goal.X
+        shorter = without(self.expression, small) if len(small) else self.expression
+        if shorter.n_tokens == self.expression.n_tokens or not len(X):  # rows that were read in pieces are not kept
+            return self.expression
+        whole, rest = (numbered(one, self.params)(X) for one in (self.expression, shorter))
+        return shorter if np.array_equal(whole, rest, equal_nan=True) else self.expression
+
     def with_numbers(self, rounded: bool = False, digits: int | None = None) -> Expression:
         """The expression with numbers in the place of its parameters.
 
@@ -91,7 +106,7 @@ class FittedExpression:
             So many at most.
         """
         exact = digits is None and not rounded
-        return numbered(self.expression, self.params if exact else [float(text) for text in self._rounded(digits)])
+        return numbered(self._written, self.params if exact else [float(text) for text in self._rounded(digits)])
 
     def latex(self, digits: int | None = None, errors: bool = False) -> str:
         r"""LaTeX without dollar signs, the numbers rounded by their standard errors.
@@ -108,7 +123,7 @@ class FittedExpression:
         texts = self._rounded(digits)
         if errors:
             pairs = zip(texts, self.standard_errors.tolist(), strict=True)
-            return latex(self.expression, parameters=[_with_error(*pair) for pair in pairs])[0]
+            return latex(self._written, parameters=[_with_error(*pair) for pair in pairs])[0]
         sizes = {abs(float(text)): text.removeprefix("-") for text in texts}
         return latex(self.with_numbers(True, digits), _written_as(sizes))[0]
 
@@ -225,6 +240,30 @@ def numbered(expression: Expression, params: Sequence[float] | np.ndarray) -> Ex
     for array in (kinds, values):
         array.flags.writeable = False
     return Expression(kinds, values, expression.variables)
+
+
+def without(expression: Expression, parameters: np.ndarray) -> Expression:
+    """The expression with 0 for some parameters, and without the terms that are 0 then."""
+    zero, stack = (CONSTANT, 0), []  # of the tokens of each operand that waits
+    for kind, value in zip(expression.kinds.tolist(), expression.values.tolist(), strict=True):
+        row = defined.row(value) if kind == OPERATOR else None
+        if row is None:
+            stack.append([zero if kind == PARAMETER and value in parameters else (kind, value)])
+            continue
+        operands = stack[-row.arity :]
+        first, last = operands[0] == [zero], operands[-1] == [zero]
+        if value in (ops.MUL, ops.DIV, ops.NEG) and (first or (last and value == ops.MUL)):
+            made = [zero]
+        elif value in (ops.ADD, ops.SUB) and last:
+            made = operands[0]
+        elif value == ops.ADD and first:
+            made = operands[1]
+        else:
+            made = [*itertools.chain(*operands), (kind, value)]
+        stack[-row.arity :] = [made]
+    kinds, values = (np.array(array, dtype) for array, dtype in zip(zip(*stack[0], strict=True), "BQ", strict=True))
+    kinds.flags.writeable = values.flags.writeable = False
+    return Expression(kinds, values, expression.variables, expression.parameters)
 
 
 def _move_signs(kinds: np.ndarray, values: np.ndarray) -> None:

@@ -514,7 +514,8 @@ _row(57, "logical_or", 2, "1 where a > 0 or b > 0, else 0",
     sympy=lambda s, a, b: s.Piecewise((1, s.Or(a > 0, b > 0)), (0, True)), sympy_class=("Or",),
     python="((a > 0) | (b > 0)) * 1.0")
 
-_row(58, "digamma", 1, "derivative of lgamma; -+inf at +-0, nan at -1, -2, ... and -inf; to 3e-15 beside its zeros below 0",
+_row(58, "digamma", 1, "derivative of lgamma; -+inf at +-0, nan at -1, -2, ... and -inf; to 3e-15 beside its zeros "
+    "below 0; can't be differentiated",
     aliases=("psi",),
     numpy=numpy_definitions.elementwise(numpy_definitions.digamma, math.nan), domain=((0.1, 20.0),), ulp=(1, 12),
     cuda=Cuda("digamma(a)"),

@@ -14,9 +14,13 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
+from functools import cache, partial
 from typing import Any
+
+import numpy as np
 
 from exprkit.operators.simd_values import BIAS, MANTISSA
 
@@ -247,3 +251,29 @@ LOG_OF_1_AND_UNIT = (
     6.057848011840744e-09, 0.9999987830866897, -0.4999589446837546, 0.3327853379891372, -0.24618967712845877,
     0.18421386337106996, -0.12447194528686449, 0.06573552522379576, -0.022628007009267755, 0.003662242168854303,
 )  # fmt: skip
+
+LOGCOSH_END = 7.87  # where log(cosh(z)) is z - log(2), in float32
+
+
+@cache
+def logcosh_cells() -> tuple[tuple[float, ...], ...]:
+    """Five coefficients c of log(cosh(n / 4 + r)) = c0 + c1 r + ..., |r| <= 1/8, of each for 32 n.
+
+    Chebyshev's interpolations; around 0 of log(cosh(r)) / r^2, so that the relative error is small.
+    """
+    from numpy.polynomial import Chebyshev, Polynomial
+
+    def log_cosh(z: np.ndarray) -> np.ndarray:
+        return z + np.log1p(np.exp(-2 * z)) - np.log(2)
+
+    def around(middle: float, r: np.ndarray) -> np.ndarray:
+        return log_cosh(middle + r)
+
+    def coefficients(of: Callable[[np.ndarray], np.ndarray], degree: int, ends: Sequence[float]) -> np.ndarray:
+        made = Chebyshev.interpolate(of, degree, ends).convert(kind=Polynomial)
+        return np.asarray(made.coef)
+
+    first = coefficients(lambda u: log_cosh(np.sqrt(u)) / u, 1, (0.0, 1 / 64))
+    cells = [np.array([0.0, 0.0, first[0], 0.0, first[1]])]
+    cells += [coefficients(partial(around, n / 4), 4, (-1 / 8, 1 / 8)) for n in range(1, 32)]
+    return tuple(map(tuple, np.array(cells).T.tolist()))

@@ -32,11 +32,13 @@ from exprkit.operators.polynomials import (
     DIGAMMA_NEAR,
     DIGAMMA_ROOT,
     LOG_OF_1_AND_UNIT,
+    LOGCOSH_END,
     NUMBERS,
     TEN,
     TWO,
     E,
     Numbers,
+    logcosh_cells,
 )  # fmt: skip
 from exprkit.operators.simd_values import C_FUNCTIONS, Vec, unless, where
 
@@ -606,10 +608,18 @@ def pinball(a: Vec, b: Vec) -> Vec:
 
 
 def logcosh(a: Vec) -> Vec:
-    """|a| + log(1 + t) - ln 2 with t = e^-2|a|: of float32 a polynomial in t, to 1e-7."""
+    """|a| + log(1 + e^-2|a|) - ln 2: of float32, where tables are registers, a polynomial of |a| - n / 4, to 2e-7."""
     z = a.abs()
     if a.double:
         return z + log1p(exp(z * -2.0)) - math.log(2)
+    if a.code.target.avx512:
+        s = z.at_most(LOGCOSH_END)
+        n = s.fma(4.0, _of(a).magic)
+        r = (n - _of(a).magic).fma(-0.25, s)
+        y, *others = (n.bits().lookup(numbers) for numbers in reversed(logcosh_cells()))
+        for c in others:
+            y = y.fma(r, c)
+        return y + (z - s)
     w = (z * -2.0).at_least(-87.0)
     n = (w * LOG2_E).rint()
     t = _horner(n.fma(-math.log(2), w), _of(a).exp).scale(n)
