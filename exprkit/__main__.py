@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     sweep.add_argument("study", type=Path, help="YAML: blocks of fixed, points, grid")
     sweep.add_argument("--out", type=Path, help="folder of the runs (results/NAME OF THE STUDY)")
     sweep.add_argument("--workers", type=int, default=1, help="so many CPU runs side by side (1)")
+    sweep.add_argument("--client", help="run on the workers of the dask scheduler at this address")
     sweep.add_argument("--plain", action="store_true",
                        help="without papermill, in this process: saves starting a notebook for each run")  # fmt: skip
     sweep.add_argument("--into", type=Path, help="put all samples together into this parquet file")
@@ -106,7 +107,7 @@ def _sweep(options: argparse.Namespace) -> int:
         bench.compile_ahead(job.parameters for job in waiting)
     outcomes = sweeps.sweep(
         options.notebook, options.study, out=out, workers=options.workers, plain=plain, into=options.into,
-        only=options.only, minutes=options.minutes, progress=tqdm,
+        only=options.only, minutes=options.minutes, progress=tqdm, client=options.client,
     )  # fmt: skip
     if options.json:
         print(json.dumps([{**one._asdict(), "folder": str(one.folder)} for one in outcomes], indent=1))

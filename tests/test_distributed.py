@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 import exprkit as ek
+from exprkit.backends import load, objective
 from exprkit.errors import ArgumentError, BackendError, DataError
 
 distributed = pytest.importorskip("distributed", reason="pip install 'exprkit[distributed]'")
+import dask  # noqa: E402  it comes with it
 
 from exprkit.distributed import collect, engine, rows, tasks, workers  # noqa: E402  they import what may be missing
 
@@ -208,6 +210,21 @@ def test_rows_of_parquet_dask_and_parts_of_mapped_arrays(in_files):
     assert np.allclose(weighted.loss, ek.fit(pop, X, y, weights=w, backend="cpu", dtype="float64").loss, equal_nan=True)
 
 
+@pytest.mark.filterwarnings("error")
+def test_rows_with_poles_are_fitted_as_in_memory(in_files):
+    """What float32 spoils is fitted anew in float64; infinite sums of two pieces are no warning."""
+    folder, X, y, _ = in_files
+    X[2000, 1], X[6000, 1] = -0.0, 0.0
+    np.save(folder / "X.npy", X)
+    texts = ["p1 * p2 * x2^60 * 1e10", "p1 + p2 / x2", "1 / x2", "p1 * x1"]
+    rowwise = ek.fit(texts, folder / "X.npy", folder / "y.npy", devices=2, init=np.ones((4, 2)))
+    one = ek.fit(texts, X, y, backend="cpu", init=np.ones((4, 2)))
+    assert rowwise.status.tolist() == one.status.tolist() and rowwise.converged.tolist() == [True, False, False, True]
+    assert np.allclose(rowwise.loss, one.loss, rtol=1e-4, equal_nan=True) and rowwise.loss[2] == np.inf
+    assert np.allclose(rowwise.params, one.params, rtol=1e-3, equal_nan=True)
+    assert np.allclose(rowwise.standard_errors, one.standard_errors, rtol=1e-2, equal_nan=True)
+
+
 def test_rows_that_cannot_be_fitted_to(in_files):
     folder, _, y, pop = in_files
     for what in ({"loss": "mae"}, {"restarts": 2}, {"method": "adam"}, {"link": "sqrt"}):
@@ -277,6 +294,32 @@ def test_other_versions_are_refused(cluster, monkeypatch, what):
     monkeypatch.setattr(workers, "_asked", lambda client: {"tcp://there": here})
     with pytest.raises(BackendError, match=rf"worker tcp://there has {what} .* and this process 0\.0"):
         ek.Evaluator(ek.parse("x1"), [[1.0]], client=cluster)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_what_float32_spoils_is_fitted_anew_before_it_comes_back(many, monkeypatch, at_once):
+    """In the same task, whether the engine does it by itself or not."""
+    pop = ek.parse(["p1 * exp(p2 * x1)", "p1 / (x1 + p2)", "p1 + p2 * x1"] * 20)
+    X = np.linspace(-1, 1, 50)[:, None]
+    y, starts = 3 * np.exp(X[:, 0]), np.tile([1.0, 1.0], (60, 1))
+    one = ek.fit(pop, X, y, backend="cpu", init=starts)
+    kind, calls = type(ek.Evaluator(pop, X, "cpu").engine), []
+
+    def fit_again(own, starts, y, w, options, other, *points):
+        calls.append(other.dtype)
+        return objective.with_spoiled_anew(
+            own.fit(starts, y, w, options), own.pop, starts, options,
+            lambda some, starts, options: load("cpu").engine(
+                some, other.X, precision="ieee", dtype=other.dtype, threads=1).fit(starts, *points, options),
+        )  # fmt: skip
+
+    monkeypatch.setattr(kind, "fits_again", at_once)
+    monkeypatch.setattr(kind, "fit_again", fit_again)
+    handed_out = []
+    monkeypatch.setattr(engine, "collect", lambda *args: handed_out.append(args[1]) or collect.collect(*args))
+    assert same_fits(one, ek.fit(pop, X, y, backend="cpu", init=starts, devices=2))
+    assert handed_out == ["fit_again"] and set(calls) == ({np.dtype("float64")} if at_once else set())
+    assert objective.NOT_FINITE in ek.FitProblem(X, y, backend="cpu").fitted(pop, starts).status
 
 
 def test_errors_of_a_worker_are_raised_here(cluster):
@@ -352,6 +395,78 @@ def test_a_killed_worker_changes_nothing(cluster, many):
     found = problem.fit(pop, restarts=15)
     timer.join()
     assert same_fits(found, ek.fit(pop, X, y, backend="cpu", restarts=15))
+
+
+def within(seconds, call):
+    """What a call gives or raises; a failed test if it takes longer."""
+    ended = []
+
+    def run():
+        try:
+            ended.append((call(), None))
+        except BaseException as error:
+            ended.append((None, error))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert ended, f"no end within {seconds} s"
+    found, error = ended[0]
+    if error is not None:
+        raise error
+    return found
+
+
+AWAY = pytest.mark.filterwarnings("ignore:no worker is left")
+
+
+@AWAY
+def test_processes_that_their_cluster_has_given_up_come_back(cluster, many):
+    pop, params, X, y = sample()
+    ev = ek.Evaluator(pop, X, "cpu", client=cluster)
+    expected = ev.loss(params, y)
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "10ms"}):
+        for pid in cluster.run(os.getpid).values():
+            os.kill(pid, signal.SIGKILL)
+        while cluster.cluster.workers:  # until the cluster has closed their nannies
+            time.sleep(0.01)
+        assert same(within(60, lambda: ev.loss(2 * params / 2, y)), expected)
+
+
+@AWAY
+def test_threads_that_are_given_up_come_back(many):
+    pop, params, X, y = sample()
+    ev = ek.Evaluator(pop, X, "cpu", devices=2)
+    expected, cluster = ev.loss(params, y), ev.engine.workers.client.cluster
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "10ms"}):
+        for one in list(cluster.workers.values()):
+            cluster.sync(one.close)
+        while cluster.workers:
+            time.sleep(0.01)
+        assert same(within(30, lambda: ev.loss(2 * params / 2, y)), expected)
+
+
+@AWAY
+def test_no_worker_left_is_an_error(many):
+    pop, params, X, y = sample()
+    with dask.config.set({"distributed.scheduler.no-workers-timeout": "300ms"}), distributed.LocalCluster(
+        n_workers=1, processes=False, dashboard_address=":0"
+    ) as made, distributed.Client(made, set_as_default=False) as client:  # fmt: skip
+        ev = ek.Evaluator(pop, X, "cpu", client=client)
+        made.scale(0)
+        for call in (lambda: ev.loss(params, y), lambda: ek.Evaluator(pop, X, "cpu", client=client)):
+            with pytest.raises(BackendError, match=r"no worker is left at .* within 0\.3 s: start some, as by `dask"):
+                within(30, call)
+
+
+def test_a_scheduler_that_is_gone_is_an_error(many):
+    pop, params, X, y = sample()
+    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as made:
+        client = distributed.Client(made, set_as_default=False)
+        ev = ek.Evaluator(pop, X, "cpu", client=client)
+        client.close()
+        with pytest.raises(BackendError, match="the scheduler is gone and the client closed"):
+            within(30, lambda: ev.loss(params, y))
 
 
 def test_islands_depend_on_seed_and_number_alone():

@@ -212,6 +212,33 @@ def test_each_configuration_runs_once(small, tmp_path):
     assert all(outcome.folder.parent == tmp_path / "out" for outcome in outcomes)
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_runs_on_the_workers_of_a_scheduler(small, tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed", reason="pip install 'exprkit[distributed]'")
+    calls, study, ran_on = Calls(), {"grid": {"n": [1, 5, 2]}}, set()
+
+    def papermill(job, device):
+        ran_on.add(distributed.get_worker().address)
+        try:
+            calls(job.parameters)
+        except ValueError as error:
+            return str(error), job.report
+        return "", job.report
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sweep, "_papermill", papermill)
+    with distributed.LocalCluster(
+        n_workers=2, processes=False, threads_per_worker=1, dashboard_address=":0"
+    ) as made, distributed.Client(made, set_as_default=False) as client:  # fmt: skip
+        outcomes = sweep.sweep(small.name, study, out="out", client=client)
+        assert states(outcomes) == ["done", "done", "failed"] and sorted(calls) == [1, 2, 5]
+        assert ran_on <= set(client.scheduler_info()["workers"])
+        assert [one.folder.parent for one in outcomes] == [Path("out")] * 3
+        assert states(sweep.sweep(small.name, study, out="out", client=client))[:2] == ["finished before"] * 2
+        with pytest.raises(ArgumentError, match="client= says who works: leave out workers= and plain="):
+            sweep.sweep(small, study, out="out", client=client, workers=2)
+
+
 def test_what_failed_runs_again_and_the_others_go_on(small, tmp_path):
     calls = Calls()
     study = {"grid": {"n": [2, 1, 4]}}

@@ -34,9 +34,12 @@ NumPy's arrays and for the vectors of the CPU backend's kernels.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from exprkit.expressions.population import Population
 
 SQUARES, ABSOLUTE, HUBER, POISSON, SUM = range(5)
 
@@ -106,6 +109,13 @@ class Options(NamedTuple):
     limits: Any = None  # float64 (n_exprs,): whose loss is above that after ``patience`` steps goes no further
     patience: int = 0
 
+    def of(self, which: Any, width: int) -> Options:
+        """Those of some expressions, which have so many parameters at the most."""
+        lower, upper = (side if side is None else np.ascontiguousarray(side[which, :width])
+                        for side in (self.lower, self.upper))  # fmt: skip
+        limits = None if self.limits is None else np.ascontiguousarray(self.limits[which])
+        return self._replace(lower=lower, upper=upper, limits=limits)
+
 
 class Fitted(NamedTuple):
     """Each expression's best fit; of ``fit_there`` the arrays lie where they were made."""
@@ -115,3 +125,22 @@ class Fitted(NamedTuple):
     iterations: np.ndarray  # int32 (n_exprs,)
     status: np.ndarray  # uint8 (n_exprs,)
     evaluations: Any  # normal equations made: how many, of ``fit_there`` an array of addends
+
+
+def with_spoiled_anew(
+    fitted: Fitted, pop: Population, starts: np.ndarray, options: Options,
+    fit: Callable[[Population, np.ndarray, Options], Fitted],
+) -> Fitted:  # fmt: skip
+    """Fits of float32, those that are SPOILED made anew by ``fit``, which does it in float64; the better one counts."""
+    again = np.flatnonzero(np.isin(fitted.status, SPOILED))
+    if not len(again):
+        return fitted
+    some = pop[again]
+    width = some.max_params
+    more = fit(some, np.ascontiguousarray(starts[:, again, :width]), options.of(again, width))
+    better = ~(more.loss >= fitted.loss[again])
+    again = again[better]
+    fitted.params[again, :width] = more.params[better]
+    for old, new in zip(fitted[1:4], more[1:4], strict=True):
+        old[again] = new[better]
+    return fitted._replace(evaluations=fitted.evaluations + more.evaluations)

@@ -1,6 +1,6 @@
 """Pieces of work handed out to dask's workers, and what they give in the pieces' order.
 
-In: slices, and a function that submits one.  Out: the results.
+In: slices, and a function that says which task one is.  Out: the results.
 
 What happens to a piece:
 
@@ -11,10 +11,12 @@ nothing is finished for    what is left is given to the other workers as well; w
 long (``LATE``)            warning names the late one
 an error                   that of the first piece, in their order; the others are called off
 Ctrl-C                     all are called off; what runs ends with its piece
-no worker is left          a warning says so; it goes on when others have come
+no worker is left          their cluster is asked for others, and a warning says so; it goes on when some have
+                           come, and ends with an error when none have for long (``Workers.look_after``)
 =========================  ==================================================================================
 
-The results of a piece have the same bits wherever it is computed, so none of this changes what comes out.
+The results of a piece have the same bits wherever it is computed, so none of this changes what comes out.  Nothing here
+waits for a single worker: results are fetched in dask's own thread, which puts them into a queue.
 
     >>> from exprkit.distributed.collect import halves
     >>> halves((2, 7))
@@ -23,27 +25,32 @@ The results of a piece have the same bits wherever it is computed, so none of th
 
 from __future__ import annotations
 
+import itertools
 import time
 import warnings
+from asyncio import CancelledError
 from collections.abc import Callable
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from exprkit.distributed.tasks import TooLarge
-from exprkit.distributed.workers import Workers, quiet
+from exprkit.distributed.workers import TICK, Workers, new_name, quiet
 from exprkit.errors import BackendError, number_of
 
 LATE = 30.0  # seconds without a result before work is given out a second time, and four times the longest wait so far
 TIMES = 3  # that the same work is given out
-TICK = 0.2  # seconds between two looks at that
 Cut = tuple[int, int]
-Submit = Callable[..., Any]  # of a cut, and for a second time the workers it may go to: gives a future
+# Of a cut, and the worker for which it is meant: a function and its arguments.  None: for any worker, as when it is
+# given out a second time, and then the arguments depend on nothing that lies on another one.
+Task = Callable[[Cut, str | None], tuple[Any, ...]]
 
 
 def collect(
-    workers: Workers, cuts: list[Cut], submit: Submit, done: Callable[[int], Any] = lambda n: None
-) -> list[tuple[Cut, Any]]:
+    workers: Workers, name: str, cuts: list[Cut], task: Task, done: Callable[[int], Any] = lambda n: None,
+    on_device: bool = False,
+) -> list[tuple[Cut, Any]]:  # fmt: skip
     """The results of all cuts, or of the parts that they were cut into, in order."""
-    return _Collection(workers, submit, done).of(cuts)
+    return _Collection(workers, name, task, done, on_device).of(cuts)
 
 
 def halves(cut: Cut) -> list[Cut]:
@@ -55,9 +62,13 @@ def halves(cut: Cut) -> list[Cut]:
 class _Collection:
     """What is being worked on, and what is there."""
 
-    def __init__(self, workers: Workers, submit: Submit, done: Callable[[int], Any]) -> None:
-        self._workers, self._submit, self._done = workers, submit, done
+    def __init__(
+        self, workers: Workers, name: str, task: Task, done: Callable[[int], Any], on_device: bool
+    ) -> None:  # fmt: skip
+        self._workers, self._task, self._done, self._on_device = workers, task, done, on_device
+        self._name, self._number = f"{name}-{new_name()}", itertools.count()
         self._running: dict[Any, Cut] = {}
+        self._ended: SimpleQueue[tuple[Any, Any]] = SimpleQueue()  # futures, and what they gave or the error
         self._found: dict[Cut, Any] = {}
         self._last, self._longest = time.monotonic(), 0.0
 
@@ -65,54 +76,88 @@ class _Collection:
         try:
             with quiet(), self._workers.client.as_current():
                 for cut in cuts:
-                    self._running[self._submit(cut)] = cut
+                    self._hand_out(cut)
                 while self._running:
+                    if self._workers.look_after():
+                        self._hand_out_anew()
                     self._wait()
+        except Exception as error:
+            if self._workers.connected:
+                raise
+            raise BackendError("the scheduler is gone and the client closed: start both, then call again") from error
         finally:  # called off if something was raised
-            if self._running:
-                self._workers.client.cancel(list(self._running), force=True)
+            self._call_off(list(self._running))
         return sorted(self._found.items(), key=lambda one: one[0])
+
+    def _hand_out(self, cut: Cut, others: list[str] | None = None) -> None:
+        k, client = next(self._number), self._workers.client
+        place = None if others else self._workers.place(k, self._on_device)
+        function, *arguments = self._task(cut, place)
+        where = [place] if place else others
+        future = client.submit(
+            function, *arguments, key=f"{self._name}-{k}", pure=False, workers=where, allow_other_workers=bool(where)
+        )
+        self._running[future] = cut
+        client.loop.add_callback(self._bring, future)
+
+    def _hand_out_anew(self) -> None:
+        """All that is not there yet: dask leaves a task lying that was meant for a worker when the last one died."""
+        cuts = sorted(set(self._running.values()))
+        self._call_off(list(self._running))
+        self._running.clear()
+        for cut in cuts:
+            self._hand_out(cut)
+
+    async def _bring(self, future: Any) -> None:
+        """In dask's thread: wait for a result."""
+        try:
+            found = await self._workers.client.gather(future, asynchronous=True)
+        except (Exception, CancelledError) as error:
+            found = error
+        self._ended.put((future, found))
+
+    def _call_off(self, futures: list[Any]) -> None:
+        if futures and self._workers.connected:
+            self._workers.client.cancel(futures, force=True)
 
     def _wait(self) -> None:
         """Until something is finished, or nothing is for a while."""
-        from distributed import wait
-
         try:
-            finished = wait(list(self._running), timeout=TICK, return_when="FIRST_COMPLETED").done
-        except TimeoutError:
+            ended = [self._ended.get(timeout=TICK)]
+        except Empty:
             self._look_for_late()
             return
-        ready = [future for future in finished if future.status == "finished"]
-        for future, result in zip(ready, self._workers.client.gather(ready), strict=True):
-            self._take(future, result)
-        for future in sorted(finished.difference(ready), key=lambda one: self._running.get(one, (0, 0))):
-            self._failed(future)
+        while not self._ended.empty():
+            ended.append(self._ended.get())
+        for future, found in sorted(ended, key=lambda one: self._running.get(one[0], (0, 0))):
+            if future in self._running:  # else another worker was quicker
+                self._take(future, found)
         self._longest, self._last = max(self._longest, time.monotonic() - self._last), time.monotonic()
 
-    def _take(self, future: Any, result: Any) -> None:
-        cut = self._running.pop(future, None)
-        if cut is None:  # another worker was quicker
-            return
+    def _take(self, future: Any, found: Any) -> None:
+        cut = self._running.pop(future)
         twins = [other for other, same in self._running.items() if same == cut]
+        if isinstance(found, BaseException):
+            if not twins:  # else somebody else has it
+                self._failed(future, cut, found)
+            return
         for other in twins:
             del self._running[other]
-        self._workers.client.cancel(twins, force=True)
-        if isinstance(result, TooLarge):
-            self._cut(cut, MemoryError(f"{_named(cut)}: {result.why}"))
+        self._call_off(twins)
+        if isinstance(found, TooLarge):
+            self._cut(cut, MemoryError(f"{_named(cut)}: {found.why}"))
         else:
-            self._found[cut] = result
+            self._found[cut] = found
             self._done(cut[1] - cut[0])
 
-    def _failed(self, future: Any) -> None:
-        from distributed.scheduler import KilledWorker
+    def _failed(self, future: Any, cut: Cut, error: BaseException) -> None:
+        from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
 
-        cut = self._running.pop(future, None)
-        if cut is None or cut in self._running.values():  # somebody else has it
+        if isinstance(error, CancelledError) or future.status in ("cancelled", "lost"):  # the scheduler has lost it
+            self._hand_out(cut)
             return
-        if future.status == "cancelled":  # the scheduler has lost it
-            self._running[self._submit(cut)] = cut
-            return
-        error = future.exception()
+        if isinstance(error, NoWorkerError | NoValidWorkerError):  # the scheduler waits no longer
+            raise self._workers.alone() from error
         if not isinstance(error, KilledWorker):
             raise error
         self._cut(cut, BackendError(
@@ -125,7 +170,7 @@ class _Collection:
         if cut[1] - cut[0] < 2:
             raise error
         for half in halves(cut):
-            self._running[self._submit(half)] = half
+            self._hand_out(half)
 
     def _look_for_late(self) -> None:
         """Give out a second time what others may do quicker."""
@@ -133,21 +178,18 @@ class _Collection:
             return
         self._last = time.monotonic()
         cuts = list(self._running.values())
-        once = {future.key: future for future, cut in self._running.items() if cuts.count(cut) < TIMES}
+        once = {future.key: cut for future, cut in self._running.items() if cuts.count(cut) < TIMES}
         there = self._workers.client.processing()
-        if not there:
-            warnings.warn("no worker is left: waiting for others to come", RuntimeWarning, stacklevel=2)
         for address, keys in there.items():
-            others = [other for other in self._workers.places(True) if other != address]
-            late = [once[key] for key in keys if key in once]
+            others = [other for other in self._workers.there() if other != address]
+            late = [once.pop(key) for key in keys if key in once]
             if others and late:
                 warnings.warn(f"worker {address} is late with {number_of(len(late), 'slice')}: given to others as well",
                               RuntimeWarning, stacklevel=2)  # fmt: skip
-                for future in late:
-                    self._running[self._submit(self._running[future], others)] = self._running[future]
-            once = {key: future for key, future in once.items() if key not in keys}
-        for future in once.values() if there else ():  # nobody has it: all workers that might died at once
-            self._running[self._submit(self._running[future])] = self._running[future]
+                for cut in late:
+                    self._hand_out(cut, others)
+        for cut in once.values() if there else ():  # nobody has it: all workers that might died at once
+            self._hand_out(cut)
 
 
 def _named(cut: Cut) -> str:

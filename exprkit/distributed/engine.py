@@ -17,9 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import math
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,7 +29,7 @@ from exprkit.backends.precision import Precision
 from exprkit.distributed import tasks
 from exprkit.distributed.collect import Cut, collect
 from exprkit.distributed.tasks import EngineSetting, SlicePlace, TokenSlice
-from exprkit.distributed.workers import Workers
+from exprkit.distributed.workers import Workers, new_name
 from exprkit.errors import number_of
 from exprkit.expressions.population import Population
 from exprkit.runtime import slices
@@ -39,7 +37,6 @@ from exprkit.runtime import slices
 LEAST, MOST = 0.02, 0.5  # seconds of a slice, by the estimate
 STOLEN = 0.1  # seconds of a worker's share, by the estimate, from which on it is cut so that others can take of it
 PARTS = 4  # that it is cut into then
-LARGE = 1 << 20  # bytes of an array that every worker gets at once: dask would rather keep work where it lies
 COST_OF_EXPRESSION = 4  # in tokens
 EVALUATIONS = 25  # of a fit, from a start
 
@@ -156,26 +153,24 @@ class SlicedEngine(contract.Engine):
         if not len(self.pop):
             return [((0, 0), self._nothing(method, params, y, weights, *rest))]
         ends, seconds = self._cost(passes * len(params), by_parameter)
-        self._points["y"].take(None if y is None else y.copy())
-        self._points["weights"].take(None if weights is None else weights.copy())
-        points = () if method in ("evaluate", "jacobian") else ("y", "weights")
-        name, number = f"{method}-{new_name()}", itertools.count()
+        goal = () if method in ("evaluate", "jacobian") else self.points(y, weights)[1:]
 
-        def submit(cut: Cut, others: list[str] | None = None) -> Any:
+        def task(cut: Cut, place: str | None) -> tuple[Any, ...]:
             width = self.width(cut)
             own = np.ascontiguousarray(params[:, slice(*cut), :width])
             if cut not in self._tokens:
                 self._tokens[cut] = KeptArrays(self.workers, "tokens").take(TokenSlice.of(self.pop, *cut))
-            needed = self._points["X"], self._tokens[cut], *(self._points[one] for one in points)
-            X, tokens, *goal = (one.for_task(others) for one in needed)
-            arguments = [own, *goal, *(_of_some(one, cut, width) for one in rest)]
-            k = next(number)
-            return self.workers.client.submit(
-                tasks.call, self._setting, X, SlicePlace(self._name, *cut), tokens, method, arguments,
-                key=f"{name}-{k}", pure=False, **self.workers.placed(k, others),
-            )  # fmt: skip
+            X, tokens = self._points["X"].at(place), self._tokens[cut].at(place)
+            arguments = [own, *(_of_some(one, cut, width, place) for one in (*goal, *rest))]
+            return tasks.call, self._setting, X, SlicePlace(self._name, *cut), tokens, method, arguments
 
-        return collect(self.workers, self._cuts(ends, seconds), submit, self._watch)
+        return collect(self.workers, method, self._cuts(ends, seconds), task, self._watch, self.on_device)
+
+    def points(self, y: np.ndarray | None, weights: np.ndarray | None) -> list[KeptArrays]:
+        """X, y and weights on the workers."""
+        for name, value in (("y", y), ("weights", weights)):
+            self._points[name].take(None if value is None else value.copy())
+        return list(self._points.values())
 
     def _nothing(self, method: str, params: np.ndarray, *rest: Any) -> Any:
         """Of no expressions; the definition's shapes."""
@@ -208,6 +203,8 @@ class SlicedEngine(contract.Engine):
 class SlicedDerivatives(SlicedEngine, contract.Differentiable):
     """The same for a backend that makes derivatives and fits."""
 
+    fits_again = True
+
     def jacobian(self, params: np.ndarray, out: np.ndarray) -> None:
         """Write the derivatives into ``out``, (n_sets, n_exprs, n_points, max_params)."""
         out[...] = 0
@@ -229,62 +226,70 @@ class SlicedDerivatives(SlicedEngine, contract.Differentiable):
 
     def fit(self, starts: np.ndarray, y: np.ndarray, weights: np.ndarray | None, options: Options) -> Fitted:
         """Every expression's best fit, each slice's on its worker from beginning to end."""
-        found = self._each("fit", starts, y, weights, options, passes=EVALUATIONS, by_parameter=True)
-        width = starts.shape[2]
-        params = np.full((len(self.pop), width), np.nan)
+        return self._fitted("fit", starts, y, weights, options)
+
+    def fit_again(
+        self, starts: np.ndarray, y: np.ndarray, weights: np.ndarray | None, options: Options, other: Any,
+        other_y: np.ndarray, other_weights: np.ndarray | None,
+    ) -> Fitted:  # fmt: skip
+        """The same; what float32 spoils is fitted anew on the worker, before anything comes back."""
+        points = other.points(other_y, other_weights)
+        return self._fitted("fit_again", starts, y, weights, options, other._setting, *points)
+
+    def _fitted(self, method: str, starts: np.ndarray, y: Any, weights: Any, *rest: Any) -> Fitted:
+        n, width = starts.shape[1:]
+        whole = Fitted(np.full((n, width), np.nan), np.empty(n), np.empty(n, np.int32), np.empty(n, np.uint8), 0)
+        found = self._each(method, starts, y, weights, *rest, passes=EVALUATIONS, by_parameter=True) if n else []
         for (begin, end), one in found:
-            params[begin:end, : one.params.shape[1]] = one.params
-        loss, iterations, status = (np.concatenate([one[k] for _, one in found]) for k in (1, 2, 3))
-        return Fitted(params, loss, iterations, status, sum(one.evaluations for _, one in found))
+            whole.params[begin:end, : one.params.shape[1]] = one.params
+            for array, part in zip(whole[1:4], one[1:4], strict=True):
+                array[begin:end] = part
+        return whole._replace(evaluations=sum(one.evaluations for _, one in found))
 
 
-def _of_some(argument: Any, cut: Cut, width: int) -> Any:
-    """An argument for a slice: bounds and limits of a fit are those of its expressions."""
-    if not isinstance(argument, Options):
-        return argument
-    lower, upper = (side if side is None else np.ascontiguousarray(side[slice(*cut), :width])
-                    for side in (argument.lower, argument.upper))  # fmt: skip
-    limits = None if argument.limits is None else np.ascontiguousarray(argument.limits[slice(*cut)])
-    return argument._replace(lower=lower, upper=upper, limits=limits)
+def _of_some(argument: Any, cut: Cut, width: int, place: str | None) -> Any:
+    """An argument for a slice: bounds and limits of a fit are those of its expressions, kept arrays where they are."""
+    if isinstance(argument, KeptArrays):
+        return argument.at(place)
+    return argument.of(slice(*cut), width) if isinstance(argument, Options) else argument
 
 
 class KeptArrays:
     """Arrays that go to a worker once and stay there, as long as they are the same; tasks name them.
 
-    A task brings them, so that the scheduler can have them made again where a worker has died.
+    A task brings them, so that the scheduler can have them made again where a worker has died; every worker has a task
+    of its own, since of copies dask keeps one.
     """
 
     def __init__(self, workers: Workers, name: str) -> None:
         self._workers, self._kind = workers, name
         self.name = ""
         self._value: Any = None
-        self._future: Any = None
+        self._futures: dict[str, Any] = {}  # by the workers' addresses
 
     def take(self, value: Any) -> KeptArrays:
         """Hold these; an array that is equal to what is held stays where it is."""
         if not (isinstance(value, np.ndarray) and np.array_equal(self._value, value)):
-            self._value, self._future, self.name = value, None, new_name()
+            self._value, self._futures, self.name = value, {}, new_name()
         return self
 
-    def for_task(self, others: Any = None) -> Any:
-        """Where they are, sent if they are nowhere, large ones to all workers; themselves for those that do not get
-        them from where they are.
+    def at(self, place: str | None) -> Any:
+        """Where they are for a task on that worker, brought there if they are not; themselves for one that runs
+        anywhere, and for threads of this process.
         """
-        if others:
-            self._future = None
-        if self._value is None or others or self._workers.devices:  # a thread of this process has them
+        if self._value is None or place is None or self._workers.devices:
             return self._value
-        if self._future is None or self._future.status in ("error", "cancelled", "lost"):
-            client = self._workers.client
-            self._future = client.submit(_same, self._value, key=f"{self._kind}-{new_name()}", pure=False)
-            if getattr(self._value, "nbytes", 0) > LARGE:
-                client.replicate([self._future])
-        return self._future
+        there = self._workers.there()
+        ready = {where: one for where, one in self._futures.items()
+                 if where in there and one.status in ("pending", "finished")}  # fmt: skip
+        if place not in ready:
+            value = next(iter(ready.values()), self._value)  # from worker to worker, where one has them
+            ready[place] = self._workers.client.submit(
+                _same, value, key=f"{self._kind}-{new_name()}", pure=False, workers=[place], allow_other_workers=True
+            )
+        self._futures = ready
+        return ready[place]
 
 
 def _same(value: Any) -> Any:
     return value
-
-
-def new_name() -> str:
-    return uuid.uuid4().hex[:12]

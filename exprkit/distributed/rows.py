@@ -30,11 +30,11 @@ from exprkit.backends import known, load
 from exprkit.backends.contract import Engine
 from exprkit.backends.objective import Fitted, Options
 from exprkit.distributed.collect import Cut, collect
-from exprkit.distributed.engine import KeptArrays, new_name
+from exprkit.distributed.engine import KeptArrays
 from exprkit.distributed.files import RowSource
 from exprkit.distributed.steps import Steps
 from exprkit.distributed.tasks import EngineSetting, TokenSlice, TooLarge, on_device
-from exprkit.distributed.workers import Workers
+from exprkit.distributed.workers import Workers, new_name
 from exprkit.errors import DataError, number_of
 from exprkit.expressions.population import Population
 from exprkit.runtime import machine
@@ -112,8 +112,8 @@ class RowEngine:
 
     def fit(
         self, pop: Population, start: np.ndarray, options: Options, done: Callable[[int], Any] = lambda n: None
-    ) -> tuple[Fitted, np.ndarray]:
-        """Every expression's fit by squares, and the matrices J'WJ where they ended."""
+    ) -> Fitted:
+        """Every expression's fit by squares."""
         steps, width = Steps(pop, start, options), pop.max_params
         running = steps.running
         some, tokens = running, self._tokens(pop, running)
@@ -127,10 +127,11 @@ class RowEngine:
             steps.take(running, _wide(jtj, width)[places], _wide(jtr, width)[places], sse[places])
             done(len(running) - len(steps.running))
             running = steps.running
-        fitted = steps.fitted()
-        everything = self._tokens(pop, np.arange(len(pop)))
-        jtj, _, _ = self.normal_equations(everything, np.nan_to_num(fitted.params))
-        return fitted, jtj
+        return steps.fitted()
+
+    def information(self, pop: Population, params: np.ndarray) -> np.ndarray:
+        """The matrices J'WJ, where nan is no parameter."""
+        return self.normal_equations(self._tokens(pop, np.arange(len(pop))), np.nan_to_num(params))[0]
 
     def _tokens(self, pop: Population, which: np.ndarray) -> KeptArrays:
         some = pop if len(which) == len(pop) else pop[which]
@@ -141,21 +142,13 @@ class RowEngine:
         """What the groups of pieces give, in order."""
         edges = [self.n_pieces * k // self.n_groups for k in range(self.n_groups + 1)]
         groups = [(a, b) for a, b in itertools.pairwise(edges) if a < b]
-        name, number, places = f"{task}-{new_name()}", itertools.count(), self.workers.places(self._on_gpu)
-        first, population = {cut: k for k, cut in enumerate(groups)}, new_name() if tokens is None else tokens.name
+        population = new_name() if tokens is None else tokens.name
 
-        def submit(cut: Cut, others: list[str] | None = None) -> Any:
-            own = None if tokens is None else tokens.for_task(others)
-            # the same pieces to the same workers, who have read them
-            where = others or ([places[first[cut] * len(places) // len(groups)]] if cut in first else None)
-            return self.workers.client.submit(
-                _TASKS[task], self._setting, self._source.for_task(others), self.piece, cut, population, own, argument,
-                key=f"{name}-{next(number)}", pure=False, workers=where,
-                allow_other_workers=others is None and where is not None,
-            )  # fmt: skip
+        def on_worker(cut: Cut, place: str | None) -> tuple[Any, ...]:
+            own = None if tokens is None else tokens.at(place)
+            return _TASKS[task], self._setting, self._source.at(place), self.piece, cut, population, own, argument
 
-        found = collect(self.workers, groups, submit)
-        return [one for _, one in found]
+        return [one for _, one in collect(self.workers, task, groups, on_worker, on_device=self._on_gpu)]
 
 
 def _wide(array: np.ndarray, width: int) -> np.ndarray:
@@ -164,11 +157,12 @@ def _wide(array: np.ndarray, width: int) -> np.ndarray:
 
 
 def _added(parts: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
-    """The sums of some parts, one after the other."""
+    """The sums of some parts, one after the other; infinite ones of both signs are nan together, as within a piece."""
     total = [array.copy() for array in parts[0]]
-    for part in parts[1:]:
-        for whole, array in zip(total, part, strict=True):
-            whole += array
+    with np.errstate(over="ignore", invalid="ignore"):
+        for part in parts[1:]:
+            for whole, array in zip(total, part, strict=True):
+                whole += array
     return tuple(total)
 
 

@@ -15,13 +15,14 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from exprkit.backends import load
 from exprkit.backends.contract import Engine
+from exprkit.backends.objective import Fitted, Options, with_spoiled_anew
 from exprkit.expressions.population import Population
 
 MOST_ENGINES = 8  # that a worker keeps: a search's next call takes one of them
@@ -98,12 +99,27 @@ def _called(
     worker: Any, setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: TokenSlice, method: str,
     arguments: list[Any],
 ) -> Any:  # fmt: skip
-    engine = _ready(_kept[worker], setting, X, which, tokens)
-    found = _METHODS[method](engine, len(X), setting.dtype, *arguments)
-    _kept[worker].append((setting, which, engine))
-    while len(_kept[worker]) > MOST_ENGINES:
-        _kept[worker].popleft()
-    return found
+    kept = _kept[worker]
+    with _engine(kept, setting, X, which, tokens.population) as engine:
+        if method == "fit_again":
+            return _fit_again(kept, which, engine, *arguments)
+        return _METHODS[method](engine, len(X), setting.dtype, *arguments)
+
+
+def _fit_again(
+    kept: deque[Ready], which: SlicePlace, engine: Any, starts: np.ndarray, y: np.ndarray, weights: np.ndarray | None,
+    options: Options, setting: EngineSetting, X: np.ndarray, *points: Any,
+) -> Fitted:  # fmt: skip
+    """Fits, and those that float32 spoils made anew by an engine of float64 on data of float64."""
+    if engine.fits_again:
+        with _engine(kept, setting, X, which, lambda: engine.pop) as other:
+            return engine.fit_again(starts, y, weights, options, other, *points)
+
+    def fit(some: Population, own: np.ndarray, options: Options) -> Fitted:
+        made: Any = setting.engine(some, X)
+        return made.fit(own, *points, options)
+
+    return with_spoiled_anew(engine.fit(starts, y, weights, options), engine.pop, starts, options, fit)
 
 
 Ready = tuple[EngineSetting, SlicePlace, Engine]
@@ -113,8 +129,21 @@ _locks: dict[Any, threading.Lock] = defaultdict(threading.Lock)
 _choosing = threading.Lock()
 
 
-def _ready(kept: deque[Ready], setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: TokenSlice) -> Engine:
+@contextlib.contextmanager
+def _engine(
+    kept: deque[Ready], setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: Callable[[], Population]
+) -> Iterator[Engine]:  # fmt: skip
     """The slice's own engine, or one of an earlier population on the same data that takes it, or a new one."""
+    engine = _ready(kept, setting, X, which, tokens)
+    yield engine
+    kept.append((setting, which, engine))
+    while len(kept) > MOST_ENGINES:
+        kept.popleft()
+
+
+def _ready(
+    kept: deque[Ready], setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: Callable[[], Population]
+) -> Engine:  # fmt: skip
     with _choosing:
         own = next((one for one in kept if one[:2] == (setting, which)), None)
         old = own or next((one for one in kept if one[0] == setting and one[1].population != which.population), None)
@@ -122,7 +151,7 @@ def _ready(kept: deque[Ready], setting: EngineSetting, X: np.ndarray, which: Sli
             kept.remove(old)
     if own is not None:
         return own[2]
-    pop = tokens.population()
+    pop = tokens()
     if old is not None and old[2].update(pop):
         return old[2]
     return setting.engine(pop, X)

@@ -11,6 +11,10 @@ In: a number, a list or "all"; or a ``dask.distributed.Client`` or the address o
                 threads of this process, a device each, so that nothing is copied and all is ready at once
 ``client=``     workers that somebody has started: processes, on as many hosts as there are
 ==============  ======================================================================================
+
+A cluster of dask's (``LocalCluster``, ``SSHCluster``, dask-jobqueue's) gives a worker up that is away 15 s after it was
+lost ("distributed.deploy.lost-worker-timeout"), even if it was back in between: its nanny is stopped and nothing starts
+it again.  ``Workers.look_after`` has the cluster do so.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ import math
 import os
 import platform
 import time
+import uuid
 import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -33,6 +38,8 @@ from exprkit.runtime import machine
 MOST_DEVICES = 1024
 SECONDS_TO_CONNECT = 10.0
 SECONDS_KNOWN = 1.0  # for which it is taken for known who is there
+TICK = 0.2  # seconds between two looks at what has not come yet
+SECONDS_ALONE = 60.0  # without a worker until that is an error, where dask's "no-workers-timeout" says nothing else
 COMPARED = ("exprkit", "python", "distributed")  # versions that have to be the same
 
 
@@ -58,32 +65,71 @@ class Workers:
     """
 
     def __init__(self, client: Any, devices: tuple[int, ...] | None = None) -> None:
-        self.client, self.devices = client, devices
+        self.client, self.devices, self.address = client, devices, client.scheduler.address
         self._there: dict[str, int] = {}
-        self._asked = -math.inf
+        self._asked, self._alone_since = -math.inf, math.inf
+        self.facts: dict[str, WorkerFacts] = {}
         here = facts()
-        addresses = list(client.scheduler_info(n_workers=-1)["workers"])
-        self.facts = dict.fromkeys(addresses, here) if devices else _asked(client)
-        if not self.facts:
-            raise BackendError(f"the scheduler {client.scheduler.address} has no workers: start some, then try again")
+        while not self.facts:
+            self.look_after()
+            self.facts = dict.fromkeys(self._there, here) if devices else _asked(client)
+            time.sleep(0 if self.facts else TICK)
         for address, other in self.facts.items():
             _check_versions(here.versions, other.versions, address)
 
+    def look_after(self) -> bool:
+        """See who is there, once a second at the most, and have their cluster start again those that it has lost.
+
+        Returns
+        -------
+        bool
+            Whether all are others than before.
+
+        Raises
+        ------
+        BackendError
+            If there has been no worker for a minute, or for as long as dask's setting
+            "distributed.scheduler.no-workers-timeout" says.
+        """
+        now = time.monotonic()
+        if now - self._asked < SECONDS_KNOWN:
+            return False
+        before, self._there, self._asked = self._there, _threads(self.client), now
+        _start_lost(self.client.cluster)
+        if self._there:
+            self._alone_since = math.inf
+        elif self._alone_since == math.inf:
+            self._alone_since = now
+            warnings.warn(f"no worker is left at {self.address}: waiting for others", RuntimeWarning, stacklevel=3)
+        elif now - self._alone_since >= _seconds_alone():
+            self._alone_since = math.inf
+            raise self.alone()
+        return bool(self._there) and before.keys().isdisjoint(self._there)
+
+    def alone(self) -> BackendError:
+        """That there is no worker."""
+        return BackendError(
+            f"no worker is left at {self.address}, and none has come within {_seconds_alone():g} s: start some, as by "
+            f"`dask worker {self.address}` or cluster.scale(2), then call again"
+        )
+
+    @property
+    def connected(self) -> bool:
+        """Whether the client has not been closed; it closes itself when the scheduler is away for long."""
+        return self.client.status not in ("closing", "closed")
+
+    def there(self) -> list[str]:
+        """The addresses of those that are there."""
+        return list(self._there)
+
     def places(self, on_device: bool) -> list[str]:
         """Addresses where slices are worked on at a time: of a GPU's worker once, of a CPU's for each thread."""
-        if self.devices is None and time.monotonic() - self._asked > SECONDS_KNOWN:
-            self._there, self._asked = self.client.nthreads(), time.monotonic()
-        there = self._there or dict.fromkeys(self.facts, 1)
-        return [address for address, n in there.items() for _ in range(1 if on_device else n)]
+        return [address for address, n in self._there.items() for _ in range(1 if on_device else n)]
 
-    def placed(self, k: int, others: list[str] | None = None) -> dict[str, Any]:
-        """Where dask is to run the k-th slice: on one of ``others``; in this process where its engine is, or another
-        thread that has nothing to do; else dask sees to it that it runs where its tokens are.
-        """
-        if others or not self.devices:
-            return {"workers": others}
-        addresses = list(self.facts)
-        return {"workers": addresses[k % len(addresses)], "allow_other_workers": True}
+    def place(self, k: int, on_device: bool) -> str | None:
+        """Where the k-th slice had best run: where its engine was left by the call before."""
+        places = self.places(on_device)
+        return places[k % len(places)] if places else None
 
     def cores(self, on_device: bool) -> int:
         """Threads that the work on a slice may use."""
@@ -111,7 +157,7 @@ class Workers:
         for one in self.facts.values():
             best = next(name for name in ("cuda", "cpu") if one.backends[name].available)
             kinds[one.backends[best].detail] = kinds.get(one.backends[best].detail, 0) + 1
-        where = "of this process" if self.devices else f"of {self.client.scheduler.address}"
+        where = "of this process" if self.devices else f"of {self.address}"
         each = "; ".join(f"{n} x {what}" for what, n in kinds.items())
         return f"{number_of(len(self.facts), 'worker')} {where}: {each}"
 
@@ -139,6 +185,8 @@ def workers_of(devices: Any, client: Any) -> Workers | None:
     if devices is not None:
         return _local(_numbers(devices))
     if isinstance(client, str):
+        if not _connected(client).connected:
+            _connected.cache_clear()
         return _connected(client)
     if not isinstance(client, distributed.Client) or client.asynchronous:
         raise ArgumentError(f"client must be a dask.distributed.Client or a scheduler's address, not {brief(client)}")
@@ -211,6 +259,38 @@ if hasattr(os, "register_at_fork"):  # threads and connections do not survive a 
     os.register_at_fork(after_in_child=_connected.cache_clear)
 
 
+def _threads(client: Any) -> dict[str, int]:
+    """Of every worker, by its address; nothing where the scheduler does not answer."""
+    with contextlib.suppress(OSError, TimeoutError):
+        return dict(client.sync(client.scheduler.ncores, callback_timeout=SECONDS_TO_CONNECT))
+    return {}
+
+
+def _start_lost(cluster: Any) -> None:
+    """Have a cluster start the workers that it does not count with any more, and those that could not start."""
+    from distributed import SpecCluster, Status
+
+    if not isinstance(cluster, SpecCluster) or cluster.status != Status.running:
+        return
+    for name, one in list(cluster.workers.items()):
+        if one.status in (Status.closed, Status.failed):
+            cluster.workers.pop(name, None)
+    if set(cluster.worker_spec) - set(cluster.workers):
+        cluster.loop.add_callback(cluster.scale_down, ())  # of none; it starts those that are lacking
+
+
+def _seconds_alone() -> float:
+    """After how long without a worker a call ends."""
+    import dask
+
+    limit = dask.config.get("distributed.scheduler.no-workers-timeout", None)
+    return SECONDS_ALONE if limit is None else float(dask.utils.parse_timedelta(limit))
+
+
+def new_name() -> str:
+    return uuid.uuid4().hex[:12]
+
+
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Without dask's warning of large graphs: arrays travel in tasks, so that the scheduler can send them again."""
@@ -232,17 +312,12 @@ def facts() -> WorkerFacts:
 
 
 def _asked(client: Any) -> dict[str, WorkerFacts]:
-    """What every worker says; those that die meanwhile are not waited for, unless there are no others."""
-    end = time.monotonic() + SECONDS_TO_CONNECT
-    while True:
-        found = client.run(facts, on_error="return")
-        for answer in found.values():
-            if isinstance(answer, ImportError):
-                raise BackendError(f"a worker lacks what this process has, so install the same there: {answer}")
-        alive = {address: answer for address, answer in found.items() if isinstance(answer, WorkerFacts)}
-        if alive or time.monotonic() > end:
-            return alive
-        time.sleep(0.2)
+    """What every worker says, but for those that die meanwhile."""
+    found = client.run(facts, on_error="return")
+    for answer in found.values():
+        if isinstance(answer, ImportError):
+            raise BackendError(f"a worker lacks what this process has, so install the same there: {answer}")
+    return {address: answer for address, answer in found.items() if isinstance(answer, WorkerFacts)}
 
 
 def _check_versions(here: dict[str, str], there: dict[str, str], address: str) -> None:

@@ -405,8 +405,9 @@ class FitProblem:
         for part in parts(len(pop), progress, "fitting"):
             if ev.pop is not pop or part != slice(0, len(pop)):
                 ev.update(pop[part])
-            own_starts, own_options = _of_some(part, ev.pop.max_params, starts, options)
-            fitted.append(self._of_evaluator(ev, own_starts, target, own_options))
+            width = ev.pop.max_params
+            own = np.ascontiguousarray(starts[:, part, :width])
+            fitted.append(self._of_evaluator(ev, own, target, options.of(part, width)))
         if ev.pop is not pop:
             ev.update(pop)
         return _joined(fitted, pop.max_params)
@@ -420,7 +421,9 @@ class FitProblem:
             again = double.engine, *self._target(double)[:2]
             return engine.fit_again(starts, target.y, target.w, options, *again)
         fitted = engine.fit(starts, target.y, target.w, options)
-        return self._in_float64(fitted, ev.pop, starts, options) if ev.dtype == np.float32 else fitted
+        if ev.dtype == np.float32:
+            return objective.with_spoiled_anew(fitted, ev.pop, starts, options, self._in_float64)
+        return fitted
 
     def _evaluator(self, pop: Population | DevicePopulation, dtype: Any) -> Evaluator:
         """The evaluator of a type, of this population now."""
@@ -432,21 +435,10 @@ class FitProblem:
             self._evaluators[key].update(pop)
         return self._evaluators[key]
 
-    def _in_float64(self, fitted: Fitted, pop: Population, starts: np.ndarray, options: Options) -> Fitted:
-        """Fit anew, in float64, what in float32 overflows at every start, or ends where slopes vanish or overflow."""
-        again = np.flatnonzero(np.isin(fitted.status, objective.SPOILED))
-        if not len(again):
-            return fitted
-        ev = self._evaluator(pop[again], "float64")
-        target, width = self._target(ev), ev.pop.max_params
-        own_starts, own_options = _of_some(again, width, starts, options)
-        more = ev.derivatives().fit(own_starts, target.y, target.w, own_options)
-        better = ~(more.loss >= fitted.loss[again])
-        again = again[better]
-        fitted.params[again, :width] = more.params[better]
-        for old, new in zip(fitted[1:4], more[1:4], strict=True):
-            old[again] = new[better]
-        return fitted._replace(evaluations=fitted.evaluations + more.evaluations)
+    def _in_float64(self, pop: Population, starts: np.ndarray, options: Options) -> Fitted:
+        ev = self._evaluator(pop, "float64")
+        target = self._target(ev)
+        return ev.derivatives().fit(starts, target.y, target.w, options)
 
 
 class _FitTarget(NamedTuple):
@@ -466,14 +458,6 @@ class _FitTarget(NamedTuple):
             _check_target(y, w, loss)
         scale = _floor(y, w) if named and KINDS[loss] == objective.ABSOLUTE else delta
         return cls(y, w, scale, float(len(y) if w is None else goal.w.sum(dtype=np.float64)), goal)  # type: ignore[union-attr]
-
-
-def _of_some(which: slice | np.ndarray, width: int, starts: np.ndarray, options: Options) -> tuple[np.ndarray, Options]:
-    """Starts and bounds of some expressions, which have so many parameters at most."""
-    sides = (side if side is None else np.ascontiguousarray(side[which, :width])
-             for side in (options.lower, options.upper))  # fmt: skip
-    lower, upper = sides
-    return np.ascontiguousarray(starts[:, which, :width]), options._replace(lower=lower, upper=upper)
 
 
 def _joined(some: list[Fitted], width: int) -> Fitted:

@@ -13,13 +13,13 @@ equations.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from exprkit.backends import known
-from exprkit.backends.objective import Options
+from exprkit.backends.objective import SPOILED, Fitted, Options, with_spoiled_anew
 from exprkit.backends.precision import precision as precision_of
 from exprkit.distributed.files import source_of
 from exprkit.distributed.rows import RowEngine
@@ -48,24 +48,44 @@ def fit_rows(
     workers.check(backend)
     settings = precision_of(precision)
     check_offered(backend, further, known(backend).options)
-    engine = RowEngine(
-        source, workers, backend=backend, precision=for_backend(settings, backend, known(backend).takes_settings),
-        dtype=inputs.dtype_of(dtype), threads=threads, **further,
-    )  # fmt: skip
+    compiler = for_backend(settings, backend, known(backend).takes_settings)
+    engine, double = (
+        RowEngine(
+            source, workers, backend=backend, precision=compiler, dtype=kind, threads=threads, **further
+        )
+        for kind in (inputs.dtype_of(dtype), np.dtype(np.float64))
+    )
     used = tables.used_columns(pop)
     totals = engine.totals(list(used))
     with shown(progress, len(pop), "fitting") as done:
-        fitted, jtj = engine.fit(pop.expanded(), starts[0], options, done)
-    sse = np.where(np.isfinite(fitted.loss), fitted.loss, np.nan)
+        fitted, jtj = _fitted(pop.expanded(), starts, options, engine, double, done)
     goal = FitGoal("squares", 1.0, np.empty((0, source.X.shape[1])), np.empty(0), None, options.lower, options.upper)
-    spread = totals.wyy - totals.wy**2 / totals.w
+    sse, spread = np.where(np.isfinite(fitted.loss), fitted.loss, np.nan), totals.wyy - totals.wy**2 / totals.w
     with np.errstate(all="ignore"):
         found = FitResult(
-            pop, fitted.params, sse, fitted.iterations, fitted.status, 1 - sse / spread, fitted.evaluations,
+            pop, fitted.params, fitted.loss, fitted.iterations, fitted.status, 1 - sse / spread, fitted.evaluations,
             time.perf_counter() - begin, at_bound(fitted.params, goal, engine.dtype), goal, None,
         )  # fmt: skip
         found.__dict__["covariance"] = inverted(pop, jtj, found.at_bound, SINGULAR["float32"], source.n_rows, sse)
     return found
+
+
+def _fitted(
+    pop: Population, starts: np.ndarray, options: Options, engine: RowEngine, double: RowEngine,
+    done: Callable[[int], Any],
+) -> tuple[Fitted, np.ndarray]:  # fmt: skip
+    """The fits, those that float32 spoils made anew in float64, and the matrices J'WJ where they ended."""
+    fitted = engine.fit(pop, starts[0], options, done)
+    spoiled = np.flatnonzero(np.isin(fitted.status, SPOILED))
+    jtj = engine.information(pop, fitted.params)
+    if engine.dtype != double.dtype and len(spoiled):
+        fitted = with_spoiled_anew(
+            fitted, pop, starts, options, lambda some, own, options: double.fit(some, own[0], options)
+        )
+        some = pop[spoiled]
+        width = some.max_params
+        jtj[spoiled, :width, :width] = double.information(some, fitted.params[spoiled, :width])
+    return fitted, jtj
 
 
 def refuse(names: Iterable[str]) -> None:

@@ -16,7 +16,6 @@ not matter to it.
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +24,7 @@ import numpy as np
 
 from exprkit.backends import known
 from exprkit.distributed.collect import Cut, collect
-from exprkit.distributed.engine import COST_OF_EXPRESSION, KeptArrays, cuts_of, new_name
+from exprkit.distributed.engine import COST_OF_EXPRESSION, KeptArrays, cuts_of
 from exprkit.distributed.tasks import TokenSlice, TooLarge, on_device
 from exprkit.distributed.workers import Workers
 from exprkit.expressions.population import Population
@@ -57,16 +56,13 @@ class SharedFits:
         """As ``best_fits``, but for the goal; ``check`` is called after every slice."""
         cost = (np.diff(pop.offsets) + COST_OF_EXPRESSION) * (1 + pop.n_params)
         cuts = cuts_of(np.concatenate([[0], np.cumsum(cost)]), PARTS * self.places())
-        name, number = f"best_fits-{new_name()}", itertools.count()
 
-        def submit(cut: Cut, others: list[str] | None = None) -> Any:
+        def task(cut: Cut, place: str | None) -> tuple[Any, ...]:
             arguments = TokenSlice.of(pop, *cut), names[slice(*cut)], restarts, seed, sizes
-            return self.workers.client.submit(
-                _best_fits, self._data.name, self._data.for_task(others), self._settings, self.workers.devices,
-                self.on_gpu, arguments, key=f"{name}-{next(number)}", pure=False, workers=others,
-            )  # fmt: skip
+            data = self._data.name, self._data.at(place)
+            return _best_fits, *data, self._settings, self.workers.devices, self.on_gpu, arguments
 
-        return _joined(collect(self.workers, cuts, submit, lambda n: check()), pop)
+        return _joined(collect(self.workers, "best_fits", cuts, task, lambda n: check(), self.on_gpu), pop)
 
 
 def _joined(found: list[tuple[Cut, BestFits]], pop: Population) -> BestFits:

@@ -24,6 +24,7 @@ resumes it.  A run that asks for a backend which cannot run here is skipped, and
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
@@ -37,10 +38,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from queue import SimpleQueue
-from time import perf_counter
+from time import perf_counter, time
 from typing import Any, NamedTuple
 
 from exprkit.backends import NAMES, load, status
+from exprkit.distributed.workers import Workers, workers_of
 from exprkit.errors import ArgumentError, brought_by, did_you_mean, number_of
 from exprkit.study import notebook as notebooks
 from exprkit.study import records
@@ -76,6 +78,10 @@ class _Configuration(NamedTuple):
         """The executed notebook."""
         return self.folder / self.notebook.name
 
+    def absolute(self) -> _Configuration:
+        """The same for a process that works in another folder."""
+        return self._replace(notebook=self.notebook.resolve(), folder=self.folder.resolve())
+
 
 def sweep(
     notebook: str | Path,
@@ -88,6 +94,7 @@ def sweep(
     only: str | None = None,
     minutes: float | None = None,
     progress: Callable[..., Any] | None = None,
+    client: Any = None,
 ) -> list[Outcome]:
     """Run a notebook once for every configuration of a study.
 
@@ -116,6 +123,9 @@ def sweep(
         No run is started after so long; starting again does the rest.
     progress
         ``tqdm.auto.tqdm`` or the like.
+    client
+        A ``dask.distributed.Client`` or a scheduler's address: a run for each thread of its workers at a time, which
+        have papermill, and see notebook and ``out`` under the same paths.
 
     Returns
     -------
@@ -138,12 +148,15 @@ def sweep(
         raise ArgumentError(f"workers must be 1 or more, not {workers!r}")
     if plain is not None and workers != 1:
         raise ArgumentError("runs in this process go one after the other: workers must be 1")
+    if client is not None and (plain is not None or workers != 1):
+        raise ArgumentError("client= says who works: leave out workers= and plain=")
+    cluster = workers_of(None, client)
     waiting, before = waiting_of(jobs, into)
     outcomes = {outcome.folder: outcome for outcome in before}
     bar = progress(total=len(waiting)) if progress else None
-    end = math.inf if minutes is None else perf_counter() + 60 * minutes
+    end = math.inf if minutes is None else time() + 60 * minutes
     try:
-        for outcome in _run_all(waiting, workers, plain, end):
+        for outcome in _run_all(waiting, workers, plain, end) if cluster is None else _run_on(cluster, waiting, end):
             outcomes[outcome.folder] = outcome
             if bar is not None:
                 bar.set_description(f"{sum(o.state == 'failed' for o in outcomes.values())} failed", refresh=False)
@@ -355,6 +368,26 @@ def _run_all(
                 run.cancel()
 
 
+def _run_on(cluster: Workers, jobs: list[_Configuration], end: float) -> Iterator[Outcome]:
+    """Outcomes as they come from a cluster's workers; called off by a user who stops it."""
+    from distributed import wait
+
+    runs = dict(zip(cluster.client.map(_run, [job.absolute() for job in jobs], end=end, pure=False), jobs, strict=True))
+    try:
+        while runs:
+            cluster.look_after()
+            with contextlib.suppress(TimeoutError), cluster.client.as_current():
+                wait(list(runs), timeout=1, return_when="FIRST_COMPLETED")
+            for run in [run for run in runs if run.done()]:
+                job, error = runs.pop(run), run.exception()
+                if error is not None:  # as where every worker that tried died
+                    yield Outcome(job.parameters, "failed", f"{type(error).__name__}: {error}", job.folder, 0.0)
+                else:
+                    yield run.result()._replace(folder=job.folder)
+    finally:
+        cluster.client.cancel(list(runs))
+
+
 def _device_count() -> int:
     import cupy
 
@@ -374,7 +407,7 @@ def _run(
 ) -> Outcome:
     """Run one configuration, unless the time is up, and note it as finished if it is."""
     begin = perf_counter()
-    if begin > end:
+    if time() > end:
         return Outcome(job.parameters, "not started", "the time was up", job.folder, 0.0)
     records.folder_at(job.folder)
     for old in (*job.folder.glob(f"*{records.SAMPLES}"), job.folder / FINISHED):

@@ -20,12 +20,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 from collections.abc import Callable
 from typing import Any
 
 from exprkit.distributed.collect import Cut, collect
-from exprkit.distributed.engine import KeptArrays, new_name
+from exprkit.distributed.engine import KeptArrays
 from exprkit.distributed.tasks import TokenSlice
 from exprkit.distributed.workers import Workers
 from exprkit.expressions.parser import parse
@@ -46,21 +45,16 @@ def evolve(
     data = KeptArrays(workers, "data").take((sample.X, sample.y, sample.w))
     words = {one.name: getattr(settings, one.name) for one in dataclasses.fields(settings) if one.name not in OWN}
     words["operators"] = [row.name for row in settings.operators]
-    name, number = f"island-{new_name()}", itertools.count()
     for first in range(0, settings.niterations, EPOCH):
         generations = min(EPOCH, settings.niterations - first)
         front = TokenSlice.of(found := parse([entry.expression for entry in search.front.entries()]), 0, len(found))
 
-        def submit(cut: Cut, others: list[str] | None = None) -> Any:
+        def island(cut: Cut, place: str | None) -> tuple[Any, ...]:
             seed = settings.seed + 7919 * (first * n + cut[0])  # noqa: B023  it is called before the next round
-            own = {**words, "niterations": generations, "seed": seed}  # noqa: B023
-            return workers.client.submit(
-                _island, data.for_task(others), own, front,  # noqa: B023
-                key=f"{name}-{next(number)}", pure=False, **workers.placed(cut[0], others),
-            )  # fmt: skip
+            return _island, data.at(place), {**words, "niterations": generations, "seed": seed}, front  # noqa: B023
 
         try:
-            for _, (tokens, n_evals) in collect(workers, [(k, k + 1) for k in range(n)], submit):
+            for _, (tokens, n_evals) in collect(workers, "island", [(k, k + 1) for k in range(n)], island):
                 search.budget.count(n_evals)
                 search.offer(tokens.population())
             search.stage = f"generation {first + generations}"
