@@ -23,23 +23,23 @@ from exprkit.errors import ArgumentError, FileError, brief, brought_by, number_o
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
 from exprkit.runtime import files
-from exprkit.search.links import read_link
+from exprkit.search.goal import LENGTH, linked
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-FORMAT = 1
+FORMAT = 2
 SHOWN = 60  # characters of an expression in a title
 COLUMNS = ("size", "loss", "parameters", "function", "total", "forms", "times")
 ARRAYS = ("params", "errors", "on_front", "X", "y", "counts")
-WORDS = ("link", "stopped", "loss_name")
+WORDS = ("link", "stopped", "loss_name", "rank")
 NUMBERS = ("seconds", "n_functions", "n_evaluations")
 
 
 @dataclass(eq=False)
 class SearchResult:
-    """The best functions of a search, and those of its Pareto front, the shortest description first.
+    """The best functions of a search, and those of its Pareto front, the least ``total`` first.
 
     =================  ==============================================================================
     attribute          what it holds
@@ -51,6 +51,8 @@ class SearchResult:
     ``columns``        dict of arrays (n,): ``size`` in nodes; ``loss``, the negative log-likelihood,
                        ``parameters`` and ``function``, and their sum ``total``, in nats; ``forms``, how many
                        trees the function stands for; ``times``, how often its best loss was found
+    ``rank``           "description_length"; or "loss": then ``total`` is the loss, ``parameters`` and
+                       ``probability`` are nan, and no parameter was set to 0
     ``on_front``       bool (n,): no smaller function tells the data as well
     ``counts``         int64 (n_sizes, 4): size, trees of it (operands in both orders), functions among them,
                        functions that no smaller tree is
@@ -73,6 +75,7 @@ class SearchResult:
     seconds: float
     stopped: str
     loss_name: str
+    rank: str
     n_functions: int
     n_evaluations: int
 
@@ -89,7 +92,9 @@ class SearchResult:
 
     @property
     def probability(self) -> np.ndarray:
-        """exp(-total), as shares of what is kept."""
+        """exp(-total), as shares of what is kept; nan where the loss ranks."""
+        if self.rank != LENGTH:
+            return np.full(len(self), np.nan)
         if not len(self) or not np.isfinite(self.total[0]):
             return np.zeros(len(self))
         shares = np.exp(self.total.min() - self.total)
@@ -132,14 +137,14 @@ class SearchResult:
         if number is None or not -len(self) <= number < len(self):
             raise ArgumentError(f"there is no function {brief(i)} among {len(self):,}")
         number %= len(self)
-        one = read_link(self.link).over(self.pop[number : number + 1])
+        one = linked(self.pop[number : number + 1], self.link)
         params = np.nan_to_num(self.params[number : number + 1, : one.max_params])
         return np.asarray(Evaluator(one, X, "cpu", dtype="float64").evaluate(params)[0])
 
     # ── figures ──
 
     def plot_front(self) -> Figure:
-        """The negative log-likelihood over the size: every function that is kept, and the front as a line."""
+        """The loss over the size: every function that is kept, and the front as a line."""
         with brought_by("notebooks"):
             import matplotlib.pyplot as plt
 
