@@ -389,7 +389,7 @@ class FitProblem:
         backend, precision, threads, options = self._settings
         problem = FitProblem(
             X, target, method=method, loss=loss, backend=backend, weights=None if np.all(weights == 1) else weights,
-            delta=made.delta if own.loss else self._delta, max_iter=self._max_iter, tol=self._tol,
+            delta=(made.delta or 1.0) if own.loss else self._delta, max_iter=self._max_iter, tol=self._tol,
             precision=precision, dtype=self._dtype, threads=threads, **options,
         )  # fmt: skip
         return made if extra is None else extra, problem

@@ -55,6 +55,7 @@ CHUNK = 1 << 13  # functions that are fitted at a time
 DESCRIBED = 1 << 10  # functions that are described at a time
 MAX_ITER = 100
 RESTARTS = 511
+CONFIRM = 2  # sets of points at which functions are compared once more
 
 
 def exhaustive_search(
@@ -234,7 +235,7 @@ class _Search:
         self._restarts, self._n_kept, self._seed, self._shared = restarts, keep, seed, shared
         self._chunk = chunk * shared.places() if shared else chunk
         self._problem = FitProblem(goal.X, goal.y, weights=goal.weights, **goal.settings)
-        self._found = Enumeration(basis, goal.settings["threads"])
+        self._found = Enumeration(basis, goal.settings["threads"], CONFIRM)
         self._sizes = start_sizes(data.X, data.y, [row.name for row in basis.operators])
         self.state = SearchState.empty(max(basis.n_params, 1))
 

@@ -117,9 +117,8 @@ class SearchGoal:
             named, weights = "sum", made.weights
         elif made.kind == objective.ABSOLUTE:
             scale = float(np.sum(weights))
-        found = {**settings, "loss": named, "method": "lbfgs" if named == "sum" else "lm"}
-        if named == "huber":
-            found["delta"] = made.delta
+        method = "lbfgs" if named == "sum" else "lm"
+        found = {**settings, "loss": named, "method": method, "delta": made.delta or 1.0}
         wide = inputs.with_columns(X, made.columns, np.dtype(np.float64))
         return cls(*common, made, wide, made.target, weights, found, scale, constant)
 
