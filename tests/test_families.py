@@ -238,10 +238,9 @@ def test_no_two_of_a_million_merged_pairs_differ(operators, n_vars, size):
     with mp.workdps(200):
         exact = functools.cache(lambda i, k: to_200_digits(pop, i, X[k]))
         told = [(exact(i, k), exact(j, k)) for i, j, k in cases]
-        known = [k for k, pair in enumerate(told) if None not in pair]
-        same = [abs(one - other) <= 1e-50 * (abs(one) + abs(other)) + 1e-100 for one, other in map(told.__getitem__, known)]
-    wrong = [(pop[cases[k][:2]].texts(), X[cases[k][2]].tolist()) for k, fine in zip(known, same, strict=True) if not fine]
-    assert not wrong
+        known = [(case, *pair) for case, pair in zip(cases, told, strict=True) if None not in pair]
+        wrong = [case for case, u, v in known if not abs(u - v) <= 1e-50 * (abs(u) + abs(v)) + 1e-100]
+    assert not [(pop[case[:2]].texts(), X[case[2]].tolist()) for case in wrong]
     assert len(known) > 0.9 * len(told) and len(cases) > 20
     assert len(np.unique(np.stack(pairs), axis=1).T) > 10_000
 

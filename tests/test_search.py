@@ -205,6 +205,8 @@ def test_columns_give_variables_their_names():
     result = search(table, 3 * x + 0.001 * np.sin(x * 99), 3)
     assert result.texts()[0] in ("depth * p1", "p1 / speed")
     assert result.predict(table, 0) == pytest.approx(3 * x, rel=1e-2)
+    with_target = search(table.assign(time=3 * x + 0.001 * np.sin(x * 99)), "time", 3)
+    assert same(with_target, result)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +220,10 @@ def test_columns_give_variables_their_names():
         ({"loss": "(f - z)^2"}, ParseError, "unknown name 'z'"), ({"loss": "y^2"}, ArgumentError, "depend on f"),
         ({"loss": "mae", "columns": {"z": x}}, ArgumentError, "columns"),
         ({"loss": "(f - z)^2", "columns": {"z": x[:7]}}, DataError, "z"),
-        ({"keep": 0}, ArgumentError, "keep must be"),
+        ({"keep": 0}, ArgumentError, "keep must be"), ({"X": X[:0], "y": Y[:0]}, DataError, "no points"),
+        ({"X": X[:, :0]}, DataError, "no columns"), ({"sigma": [1, 2]}, DataError, "sigma must have shape"),
+        ({"weights": 0 * x}, DataError, "nowhere > 0"), ({"weights": -x}, DataError, "not negative"),
+        ({"loss": np.square}, ArgumentError, "not a function"), ({"y": "speed"}, DataError, "X has no columns"),
         ({"sigma": np.ones(30), "weights": np.ones(30)}, ArgumentError, "one of"),
         ({"sigma": np.zeros(30)}, ArgumentError, "sigma must be > 0"), ({"y": Y[:7]}, DataError, "y"),
         ({"X": x}, DataError, "X must have shape"), ({"operators": "core"}, ArgumentError, "core_maths"),
@@ -313,6 +318,15 @@ def test_the_table_has_all_columns(found):
 def test_figures_are_drawn(found):
     assert len(found.plot_front().axes) == 1
     assert len(found.plot_best(2).axes) == 2
+    assert found.plot_best(1).axes[0].get_legend().get_texts()[1].get_text() == "2 / x1 + 0.297"
+    two = search({"a (m)": x, "b $": x[::-1]}, x + 2 * x[::-1], 3)
+    above = two.plot_best(2).axes[0]
+    assert np.allclose(above.lines[1].get_xdata(), two.predict(two.X))
+    assert "`" not in above.get_legend().get_texts()[0].get_text()
+    assert two.plot_best(variable=1).axes[1].get_xlabel() == "b $"
+    for result, options, message in ((found, {"n": 0}, "n must be"), (two, {"variable": 2}, "no variable 2 among 2")):
+        with pytest.raises(ArgumentError, match=message):
+            result.plot_best(**options)
 
 
 def test_results_are_kept_in_files(found, tmp_path):

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.distributed.workers import workers_of
-from exprkit.errors import ArgumentError, brief, whole_number
+from exprkit.errors import ArgumentError, DataError, brief, whole_number
 from exprkit.evaluate import inputs, tables
 from exprkit.expressions.arguments import Operators
 from exprkit.expressions.population import Population
@@ -60,7 +60,7 @@ CONFIRM = 2  # sets of points at which functions are compared once more
 
 def exhaustive_search(
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     operators: Operators = "esr",
     max_nodes: int = 7,
@@ -91,10 +91,10 @@ def exhaustive_search(
 
     Parameters
     ----------
-    X : array or DataFrame, (n_points, n_vars)
-        The data, one column a variable; a DataFrame's columns give the variables their names.
-    y : array, (n_points,)
-        The target.
+    X : array (n_points, n_vars), DataFrame, dict of columns or Dataset
+        The data, one column a variable; the columns of a table give the variables their names.
+    y : array, (n_points,), or str
+        The target, or of a table X the name of its column; a Dataset has its own.
     operators : str or list of str
         A set of ``ek.ops.SETS`` ("esr", "core_maths", ...), or names of operators.
     max_nodes : int
@@ -201,21 +201,31 @@ def _check_numbers(whole: dict[str, tuple[Any, int]], others: dict[str, Any]) ->
 
 
 def _data(X: Any, y: Any, weights: Any, sigma: Any) -> _SearchData:
+    """The data as arrays, checked as far as the fits do not."""
+    X, y = tables.target_of(X, y)
     names = None
     if tables.is_table(X):
         names = tuple(str(name) for name in (X.columns if hasattr(X, "columns") else X))
     empty = Population([], [], [0], variables=names)
     columns = np.asarray(inputs.on_host(inputs.data_matrix(X, empty, np.dtype(np.float64))[0]), np.float64)
-    f64 = np.dtype(np.float64)
-    target = np.asarray(inputs.on_host(inputs.point_vector("y", y, len(columns), f64)), np.float64)
+    if 0 in columns.shape:
+        raise DataError(f"X has no {'points' if len(columns) == 0 else 'columns'}: its shape is {columns.shape}")
+    target = _vector("y", y, len(columns))
     if sigma is not None:
         if weights is not None:
             raise ArgumentError("weights are 1 / sigma^2: hand over one of the two")
-        deviations = np.asarray(sigma, np.float64)
-        if not (deviations > 0).all():
+        deviations = _vector("sigma", np.full(len(columns), sigma) if np.isscalar(sigma) else sigma, len(columns))
+        if not (np.isfinite(deviations) & (deviations > 0)).all():
             raise ArgumentError("sigma must be > 0 at every point")
-        weights = np.broadcast_to(1 / deviations**2, target.shape)
-    return _SearchData(columns, target, None if weights is None else np.asarray(weights, np.float64), names)
+        weights = 1 / deviations**2
+    weights = inputs.on_host(inputs.weights_vector(weights, len(columns), np.dtype(np.float64)))
+    if weights is not None and not (weights > 0).any():
+        raise DataError("weights are nowhere > 0: no point counts")
+    return _SearchData(columns, target, weights, names)
+
+
+def _vector(name: str, values: Any, n_points: int) -> np.ndarray:
+    return np.asarray(inputs.on_host(inputs.point_vector(name, values, n_points, np.dtype(np.float64))))
 
 
 def _first_expressions(data: _SearchData) -> Population:
@@ -272,7 +282,8 @@ class _Search:
         share = (state.functions[-1] + 1 - first) / max(end - first, 1)
         best = self._population(state.forms[state.kept[:1]]).texts() if len(state.kept) else [""]
         total = state.total[0] if len(state.total) else np.nan
-        shown.advance(smaller + share * self._basis.count(found.size), best[0], total)
+        told = f"{total:.2f} nats" if self._goal.describes else f"loss {self._goal.scale * total:.4g}"
+        shown.advance(smaller + share * self._basis.count(found.size), best[0], told)
 
     # ── a chunk ──
 

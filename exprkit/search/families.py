@@ -36,8 +36,8 @@ operator and operands.  Atoms and held numbers are never found equal by more tha
 may be missed to be the same, but not taken for the same.
 
 Values lie at ``DRAWS`` times ``POINTS`` places: each draw has points and held numbers of its own, of both signs.
-Functions made of ``abs`` may be equal in one region and differ in another, so there are points near 0 and far out.  Rounding can make two keys of one function, and does of some in a thousand; the keys at other places (``salt``)
-tell (``distinct``).
+Functions made of ``abs`` may be equal in one region and differ in another, so there are points near 0 and far out.
+Rounding can make two keys of one function, as of some in a thousand; the keys at other places (``salt``) tell.
 """
 # mypy: disable-error-code="no-untyped-def"
 

@@ -77,13 +77,11 @@ class SearchGoal:
         """
         link = None if isinstance(link, str) and link.strip() in ("", USUAL[0]) else link
         own = OwnGoal.of(loss, link, columns, LOSSES)
-        if own is None or own.loss is None:
-            one_of("loss", loss, LOSSES)
         rank = rank or (LENGTH if loss in LIKELIHOODS else LOSS)
         one_of("rank", rank, RANKS)
         text = USUAL[0] if own is None or own.link is None else own.link.text
         common = loss, text, rank
-        if rank == LENGTH and loss not in LIKELIHOODS and (own is None or own.loss is None):
+        if rank == LENGTH and loss in LOSSES and loss not in LIKELIHOODS:
             raise ArgumentError(
                 f"loss={loss!r} is no likelihood: rank='loss', or write it as one, as loss='((f - y) / 0.1)^2 / 2'"
             )
