@@ -160,7 +160,7 @@ class SearchResult:
             shown = np.append(loss[front], loss[0])
             low, high, least = shown.min(), shown.max(), 1.0 if self.rank == LENGTH else 0.0
             if self.rank != LENGTH and low > 0 < high:
-                axes.set_yscale("log")
+                axes.semilogy()
                 axes.set_ylim(low / 2, 2 * high)
             else:
                 axes.set_ylim(low - 0.05 * (high - low) - least, high + 0.05 * (high - low) + least)
