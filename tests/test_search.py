@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -143,6 +149,31 @@ def test_an_ended_search_goes_on_where_it_was(found, tmp_path, monkeypatch):
     assert same(whole, found) and whole.stopped == ""
     begin = whole.seconds
     assert same(search(file=path), found) and begin >= 0
+
+
+SEARCHING = """
+import sys
+import numpy as np
+import exprkit as ek
+from exprkit.search import search_file
+search_file.EVERY = 0.0
+X, y = np.load(sys.argv[1])
+ek.exhaustive_search(X[:, None], y, max_nodes=5, chunk=10, file=sys.argv[2], progress=False)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
+def test_a_killed_search_goes_on_where_it_was(found, tmp_path):
+    path, data = tmp_path / "search.npz", tmp_path / "data.npy"
+    np.save(data, [x, Y])
+    process = subprocess.Popen([sys.executable, "-c", SEARCHING, data, path], cwd=Path(ek.__file__).parents[1])
+    while not path.exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert 0 < len(np.load(path)["functions"]) < found.n_functions
+    assert same(search(file=path), found)
 
 
 def test_a_file_of_another_search_is_not_gone_on_with(tmp_path):
