@@ -19,13 +19,13 @@ REGULAR = {  # on finite numbers
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": lambda a, b: a / b,
     "pow": lambda a, b: a**b, "powabs": lambda a, b: abs(a) ** b, "neg": lambda a: -a, "inv": lambda a: 1 / a,
     "sqr": lambda a: a * a, "abs": abs, "sqrt": mp.sqrt, "exp": mp.exp, "log": mp.log, "sin": mp.sin, "cos": mp.cos,
-    "logabs": lambda a: mp.log(abs(a)),
+    "logabs": lambda a: mp.log(abs(a)), "sqrtabs": lambda a: mp.sqrt(abs(a)), "cube": lambda a: a**3,
 }  # fmt: skip
 SPECIAL = {  # where a number or a result is not: IEEE's
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power,
     "powabs": lambda a, b: np.power(np.abs(a), b), "neg": np.negative, "inv": np.reciprocal, "sqr": np.square,
     "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos,
-    "logabs": lambda a: np.log(np.abs(a)),
+    "logabs": lambda a: np.log(np.abs(a)), "sqrtabs": lambda a: np.sqrt(np.abs(a)), "cube": lambda a: a**3,
 }  # fmt: skip
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
+import mpmath as mp
 import numpy as np
 import pytest
+from description_reference import REGULAR
 
 import exprkit as ek
 from exprkit.errors import ArgumentError
@@ -12,6 +16,7 @@ from exprkit.search.best_fits import best_fits
 from exprkit.search.distinct import Enumeration
 from exprkit.search.fingerprints import fingerprints
 from exprkit.search.grammar import grammar
+from exprkit.text.tokens import VARIABLE
 
 # Bartlett, Desmond and Ferreira's table, by complexity
 PUBLISHED_DISTINCT = [2, 2, 13, 24, 131, 335, 1787, 5458, 28464, 98018]
@@ -176,16 +181,91 @@ def places(n_vars, n=24):
     return random.uniform(0.3, 2.5, (n, n_vars)) * np.where(random.random((n, n_vars)) < 0.3, -1, 1)
 
 
-@pytest.mark.parametrize(("operators", "n_vars", "size"), [("core_maths", 1, 7), ("esr", 2, 5)])
-def test_functions_without_parameters_that_are_merged_have_the_same_values(operators, n_vars, size):
+PAIRS = 200_000  # of each of five
+OF_ABS = ("add", "sub", "mul", "sqrtabs", "logabs", "exp", "abs", "inv")
+OF_ROOTS = ("add", "sub", "mul", "div", "sqrt", "log", "exp", "sqr", "cube")
+
+
+def merged_pairs(pop, keys, n):
+    """Numbers of ``n`` random pairs of expressions of one key."""
+    random = np.random.default_rng(0)
+    _, group, sizes = np.unique(keys[:, 0], return_inverse=True, return_counts=True)
+    order, starts = np.argsort(group, kind="stable"), np.cumsum(sizes) - sizes
+    first = random.choice(np.flatnonzero((sizes[group] > 1) & (keys[:, 0] > 0)), n)
+    own = group[first]
+    return first, order[starts[own] + (random.random(n) * sizes[own]).astype(np.int64)]
+
+
+def to_200_digits(pop, i, x):
+    """What an expression is at a point; None where that is undefined, or an exponential too large to be computed."""
+    stack = []
+    for t in range(pop.offsets[i], pop.offsets[i + 1]):
+        if pop.kinds[t] == VARIABLE:
+            stack.append(mp.mpf(float(x[pop.values[t]])))
+            continue
+        row = ops.BY_CODE[int(pop.values[t])]
+        operands = stack[-row.arity :]
+        if row.name in ("exp", "powabs") and abs(operands[-1]) > 1e15:
+            return None
+        try:
+            y = REGULAR[row.name](*operands)
+        except (ValueError, ZeroDivisionError):
+            return None
+        if not mp.isfinite(y):
+            return None
+        # what rounding leaves of a difference, or of the logarithm of 1, is 0
+        size = sum(map(abs, operands)) if row.name in ("add", "sub") else 1 if row.name in ("log", "logabs") else 0
+        stack[-row.arity :] = [y if abs(y) > 1e-150 * size else mp.mpf(0)]
+    return stack[0]
+
+
+@pytest.mark.parametrize(
+    ("operators", "n_vars", "size"),
+    [("core_maths", 1, 8), ("esr", 2, 6), (OF_ABS, 1, 6), (OF_ABS, 2, 5), (OF_ROOTS, 1, 6)],
+)
+def test_no_two_of_a_million_merged_pairs_differ(operators, n_vars, size):
+    """At points near 0 and far out, of both signs; where rounding makes them differ, 200 digits decide."""
     pop = ek.generate.exhaustive(size, operators, n_vars=n_vars, n_params=0)
-    _, first, inverse = np.unique(fingerprints(pop)[:, 0], return_index=True, return_inverse=True)
-    X = places(n_vars)
-    y = ek.Evaluator(pop, X, "cpu", dtype="float64").evaluate()
-    representative = y[first[inverse]]
-    fine = np.isfinite(y) & np.isfinite(representative) & (np.abs(y) < 1e9) & (representative != 0)
-    assert np.allclose(y[fine], representative[fine], rtol=1e-7)
-    assert fine.any(axis=1).mean() > 0.8 and len(first) < 0.8 * len(pop)
+    pairs = merged_pairs(pop, fingerprints(pop), PAIRS)
+    random = np.random.default_rng(1)
+    X = np.exp(random.uniform(np.log(0.02), np.log(20), (32, n_vars))) * random.choice([-1, 1], (32, n_vars))
+    values = ek.Evaluator(pop, X, "cpu", dtype="float64").evaluate()
+    a, b = values[pairs[0]], values[pairs[1]]
+    with np.errstate(all="ignore"):
+        apart = np.isfinite(a) & np.isfinite(b) & ~(np.abs(a - b) <= 1e-6 * (np.abs(a) + np.abs(b)))
+    which, at = np.nonzero(apart & (np.cumsum(apart, axis=1) <= 2))
+    cases = np.unique(np.stack([pairs[0][which], pairs[1][which], at]), axis=1).T.tolist()
+    with mp.workdps(200):
+        exact = functools.cache(lambda i, k: to_200_digits(pop, i, X[k]))
+        told = [(exact(i, k), exact(j, k)) for i, j, k in cases]
+        known = [(case, *pair) for case, pair in zip(cases, told, strict=True) if None not in pair]
+        wrong = [case for case, u, v in known if not abs(u - v) <= 1e-50 * (abs(u) + abs(v)) + 1e-100]
+    assert not [(pop[case[:2]].texts(), X[case[2]].tolist()) for case in wrong]
+    assert len(known) > 0.9 * len(told) and len(cases) > 20
+    assert len(np.unique(np.stack(pairs), axis=1).T) > 10_000
+
+
+@pytest.mark.parametrize(("operators", "n_vars", "size"), [("core_maths", 1, 7), ("esr", 2, 5)])
+def test_families_are_equal_at_other_points_too(operators, n_vars, size):
+    """What is merged by chance at the points of one salt is not at those of another."""
+    pop = ek.generate.exhaustive(size, operators, n_vars=n_vars, n_params=3)
+    first, second = merged_pairs(pop, fingerprints(pop), PAIRS)
+    left = np.flatnonzero(first != second)
+    for salt in range(1, 7):
+        keys = fingerprints(pop, salt=salt)
+        left = left[(keys[first[left]] != keys[second[left]]).any(axis=1)]
+    assert not {tuple(pop[[i, j]].texts()) for i, j in zip(first[left].tolist(), second[left].tolist(), strict=True)}
+
+
+def test_what_rounding_tells_apart_is_confirmed_to_be_one():
+    plain, confirmed = enumerated(8, "core_maths", 1, 4), enumerated(8, "core_maths", 1, 4, confirm=2)
+    pop = confirmed.population(np.unique(confirmed.part_of))
+    for salt in range(3):
+        assert len(np.unique(fingerprints(pop, salt=salt)[:, 0])) == len(pop)
+    fewer = np.unique(plain.part_of).size - np.unique(confirmed.part_of).size
+    assert 0 < fewer < 0.01 * plain.n_of_size[8]
+    assert confirmed.stands_for(np.unique(confirmed.part_of)).sum() == plain.stands_for(np.unique(plain.part_of)).sum()
+    assert np.array_equal(confirmed.part_of[confirmed.part_of], confirmed.part_of)
 
 
 def test_a_function_tells_data_as_well_as_every_tree_that_it_stands_for():

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 from description_reference import Expression, told
 
 import exprkit as ek
-from exprkit.errors import ArgumentError, DataError, FileError
+from exprkit.errors import ArgumentError, DataError, FileError, ParseError
 from exprkit.fitting.description_length import function_length
 from exprkit.search import exhaustive_search as module
 from exprkit.search.fingerprints import fingerprints
-from exprkit.search.links import read_link
+from exprkit.search.goal import linked
 
 x = np.linspace(0.5, 3, 30)
 X = x[:, None]
@@ -145,6 +151,31 @@ def test_an_ended_search_goes_on_where_it_was(found, tmp_path, monkeypatch):
     assert same(search(file=path), found) and begin >= 0
 
 
+SEARCHING = """
+import sys
+import numpy as np
+import exprkit as ek
+from exprkit.search import search_file
+search_file.EVERY = 0.0
+X, y = np.load(sys.argv[1])
+ek.exhaustive_search(X[:, None], y, max_nodes=5, chunk=10, file=sys.argv[2], progress=False)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
+def test_a_killed_search_goes_on_where_it_was(found, tmp_path):
+    path, data = tmp_path / "search.npz", tmp_path / "data.npy"
+    np.save(data, [x, Y])
+    process = subprocess.Popen([sys.executable, "-c", SEARCHING, data, path], cwd=Path(ek.__file__).parents[1])
+    while not path.exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert 0 < len(np.load(path)["functions"]) < found.n_functions
+    assert same(search(file=path), found)
+
+
 def test_a_file_of_another_search_is_not_gone_on_with(tmp_path):
     path = tmp_path / "search.npz"
     search(max_nodes=2, file=path)
@@ -182,10 +213,17 @@ def test_a_link_stands_between_expressions_and_data(found):
     assert scaled.params[0] == pytest.approx(found.params[0], rel=1e-6)
 
 
+def test_a_link_may_name_the_expression_twice(found):
+    linked_twice = search(y=Y * np.exp(Y), link="f * exp(f)", max_nodes=5)
+    assert linked_twice.texts()[0] == found.texts()[0]
+    assert linked_twice.params[0] == pytest.approx(found.params[0], rel=0.05)
+    assert linked_twice.predict(X, 0) == pytest.approx(Y * np.exp(Y), rel=0.1)
+
+
 def test_links_are_put_around_every_expression():
     pop = ek.parse(["x1 + p1", "x2", "x1 / x2 * p2"])
-    assert read_link("2 * sqrt(f) - 1").over(pop).texts() == [f"2 * sqrt({text}) - 1" for text in pop.texts()]
-    assert read_link(None).over(pop) is pop
+    assert linked(pop, "2 * sqrt(f) - 1").texts() == [f"2 * sqrt({text}) - 1" for text in pop.texts()]
+    assert linked(pop, "f") is pop
 
 
 def test_sigma_is_the_weights_root():
@@ -198,14 +236,25 @@ def test_columns_give_variables_their_names():
     result = search(table, 3 * x + 0.001 * np.sin(x * 99), 3)
     assert result.texts()[0] in ("depth * p1", "p1 / speed")
     assert result.predict(table, 0) == pytest.approx(3 * x, rel=1e-2)
+    with_target = search(table.assign(time=3 * x + 0.001 * np.sin(x * 99)), "time", 3)
+    assert same(with_target, result)
 
 
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"loss": "mae"}, ArgumentError, "gaussian"), ({"link": "f + g"}, ArgumentError, "unknown name 'g'"),
-        ({"link": "f * f"}, ArgumentError, "once"), ({"timeout": -1}, ArgumentError, "timeout must be"),
-        ({"keep": 0}, ArgumentError, "keep must be"),
+        ({"loss": "mea"}, ArgumentError, "did you mean|gaussian"), ({"link": "f + g"}, ParseError, "unknown name 'g'"),
+        ({"link": "f - y"}, ArgumentError, "f alone"), ({"timeout": -1}, ArgumentError, "timeout must be"),
+        ({"loss": "mae", "rank": "description_length"}, ArgumentError, "no likelihood"),
+        ({"rank": "aic"}, ArgumentError, "rank must be"),
+        ({"loss": "abs(f - y)", "rank": "description_length"}, ArgumentError, "no second derivative"),
+        ({"loss": "(f - z)^2"}, ParseError, "unknown name 'z'"), ({"loss": "y^2"}, ArgumentError, "depend on f"),
+        ({"loss": "mae", "columns": {"z": x}}, ArgumentError, "columns"),
+        ({"loss": "(f - z)^2", "columns": {"z": x[:7]}}, DataError, "z"),
+        ({"keep": 0}, ArgumentError, "keep must be"), ({"X": X[:0], "y": Y[:0]}, DataError, "no points"),
+        ({"X": X[:, :0]}, DataError, "no columns"), ({"sigma": [1, 2]}, DataError, "sigma must have shape"),
+        ({"weights": 0 * x}, DataError, "nowhere > 0"), ({"weights": -x}, DataError, "not negative"),
+        ({"loss": np.square}, ArgumentError, "not a function"), ({"y": "speed"}, DataError, "X has no columns"),
         ({"sigma": np.ones(30), "weights": np.ones(30)}, ArgumentError, "one of"),
         ({"sigma": np.zeros(30)}, ArgumentError, "sigma must be > 0"), ({"y": Y[:7]}, DataError, "y"),
         ({"X": x}, DataError, "X must have shape"), ({"operators": "core"}, ArgumentError, "core_maths"),
@@ -216,6 +265,71 @@ def test_columns_give_variables_their_names():
 def test_bad_arguments_end_it_before_it_begins(options, error, message):
     with pytest.raises(error, match=message):
         search(**options)
+
+
+# ── other losses ──
+
+OUTLIERS = Y + np.where(np.arange(30) % 9 == 4, 0.5, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "factor"),
+    [("2 * (f - y)^2", {"loss": "squares"}, 2), ("abs(f - y) / s", {"loss": "mae"}, 60),
+     ("huber(f - y, 0.02)", {"loss": "huber", "delta": 0.02}, 1)],
+)  # fmt: skip
+def test_a_loss_is_ranked_by_its_value(text, named, factor):
+    columns = {"s": np.full(30, 0.5)} if "s" in text else None
+    own, other = search(y=OUTLIERS, loss=text, columns=columns, max_nodes=4), search(y=OUTLIERS, max_nodes=4, **named)
+    assert own.texts()[:5] == other.texts()[:5] and own.rank == other.rank == "loss"
+    assert own.loss[:5] == pytest.approx(factor * other.loss[:5], rel=1e-6)
+    assert np.array_equal(own.total, own.loss) and (np.diff(own.loss[:20]) > -1e-3 * own.loss[1:20]).all()
+    assert np.isnan(own.probability).all() and np.isnan(own.columns["parameters"]).all()
+    assert own.front()["loss"].is_monotonic_decreasing
+
+
+def test_a_text_may_be_the_likelihood():
+    """Normal errors written out are those of sigma, but for what does not depend on the function."""
+    sigma = np.linspace(0.005, 0.02, 30)
+    options = {"columns": {"s": sigma}, "rank": "description_length", "max_nodes": 4}
+    text, named = search(loss="((f - y) / s)^2 / 2", **options), search(sigma=sigma, max_nodes=4)
+    assert text.texts() == named.texts()
+    constant = np.sum(np.log(2 * np.pi * sigma**2)) / 2
+    finite = np.isfinite(named.total)
+    assert text.total[finite] + constant == pytest.approx(named.total[finite], rel=1e-9)
+    assert text.params[:9] == pytest.approx(named.params[:9], rel=1e-6, nan_ok=True)
+
+
+def test_heavy_tails_find_the_law_that_normal_errors_miss():
+    """Student's t of three degrees of freedom; parameters by the second derivatives of that."""
+    sigma, y = 0.01, OUTLIERS
+    text = "2 * log(1 + ((f - y) / 0.01)^2 / 3)"
+    result = search(y=y, loss=text, rank="description_length", operators=["add", "div"], n_params=2, restarts=31)
+    i = result.texts().index("p1 / x1 + p2")
+    assert i == 0
+
+    def told(p):
+        return np.sum(2 * np.log(1 + ((p[0] / x + p[1] - y) / sigma) ** 2 / 3))
+
+    p, h = result.params[0], 1e-5
+    curves = [(told(p + h * e) - 2 * told(p) + told(p - h * e)) / h**2 for e in np.eye(2)]
+    nats = np.sum(np.log(np.abs(p)) + np.log(curves) / 2 - np.log(3) / 2)
+    assert result.loss[0] == pytest.approx(told(p), rel=1e-9)
+    assert result.columns["parameters"][0] == pytest.approx(nats, rel=1e-4)
+    assert p == pytest.approx([2, 0.3], abs=0.02)
+    least = search(y=y, operators=["add", "div"], n_params=2)
+    assert np.abs(least.params[least.texts().index("p1 / x1 + p2")] - [2, 0.3]).max() > 0.03
+
+
+def test_losses_are_kept_apart_in_files(tmp_path):
+    path, text = tmp_path / "search.npz", "huber(f - z, 0.1)"
+    options = {"loss": text, "max_nodes": 2, "file": path}
+    first = search(columns={"z": Y}, **options)
+    assert same(first, search(columns={"z": Y}, **options)) and first.loss_name == text
+    for other in ({"columns": {"z": Y + 1}}, {"columns": {"z": Y}, "rank": "description_length"}):
+        with pytest.raises(FileError, match="other data or settings"):
+            search(**{**options, **other})
+    first.save(tmp_path / "found.npz")
+    assert ek.load(tmp_path / "found.npz").rank == "loss"
 
 
 # ── the result ──
@@ -235,6 +349,15 @@ def test_the_table_has_all_columns(found):
 def test_figures_are_drawn(found):
     assert len(found.plot_front().axes) == 1
     assert len(found.plot_best(2).axes) == 2
+    assert found.plot_best(1).axes[0].get_legend().get_texts()[1].get_text() == "2 / x1 + 0.297"
+    two = search({"a (m)": x, "b $": x[::-1]}, x + 2 * x[::-1], 3)
+    above = two.plot_best(2).axes[0]
+    assert np.allclose(above.lines[1].get_xdata(), two.predict(two.X))
+    assert "`" not in above.get_legend().get_texts()[0].get_text()
+    assert two.plot_best(variable=1).axes[1].get_xlabel() == "b $"
+    for result, options, message in ((found, {"n": 0}, "n must be"), (two, {"variable": 2}, "no variable 2 among 2")):
+        with pytest.raises(ArgumentError, match=message):
+            result.plot_best(**options)
 
 
 def test_results_are_kept_in_files(found, tmp_path):

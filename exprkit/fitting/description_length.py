@@ -95,8 +95,8 @@ def description_length(result: Any, progress: Progress = False) -> DescriptionLe
     if result.kind not in LIKELIHOODS:
         raise ArgumentError(f"a fit of loss={result.kind!r} has no likelihood: use loss='gaussian' or 'poisson'")
     if progress is not False:
-        return _joined([_length(result[part]) for part in parts(len(result), progress, "describing")], result.pop)
-    return _length(result)
+        return _joined([length_of(result[part]) for part in parts(len(result), progress, "describing")], result.pop)
+    return length_of(result)
 
 
 def _joined(some: list[DescriptionLength], pop: Population) -> DescriptionLength:
@@ -108,7 +108,8 @@ def _joined(some: list[DescriptionLength], pop: Population) -> DescriptionLength
     return DescriptionLength(**rest, params=np.concatenate(params))
 
 
-def _length(result: Any) -> DescriptionLength:
+def length_of(result: Any) -> DescriptionLength:
+    """The same; also of a "sum" of expressions that are negative log-likelihoods of a point."""
     likelihood = Likelihood(result.goal, points_of(result.pop, result.goal), result.evaluator.threads)
     code = _as_fitted(result, likelihood)
     _set_to_0(code, likelihood)

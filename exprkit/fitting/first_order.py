@@ -23,6 +23,7 @@ from exprkit.backends.objective import Fitted, Options
 from exprkit.programs.linearity import dependence
 
 MAX_ITER = {"lbfgs": 200, "adam": 1000}  # by method; Adam's steps are as long whatever the gradient, so it needs more
+AT_ONCE = 1 << 16  # expressions times starts
 MEMORY = 8  # steps that L-BFGS remembers; Nocedal's 3 to 20
 HALVINGS = 30  # of a step of L-BFGS: to a billionth, where float32's parameters no longer change
 DECREASE = 1e-4  # share of the slope that a step must gain (Armijo's condition; Nocedal and Wright, equation 3.4)
@@ -35,12 +36,19 @@ def minimise(
 ) -> Fitted:
     """Minimise the sum of w r^2, w abs r or w r from every start, (n_starts, n_exprs, max_params); the best counts."""
     run = {"lbfgs": _lbfgs, "adam": _adam}[method]
+    n, width = starts.shape[1:]
     best: Fitted | None = None
-    for start in starts:
-        problem = _Problem(ev, y, w, options)
+    at_once = max(1, AT_ONCE // max(n, 1))
+    for first in range(0, len(starts), at_once):
+        some = starts[first : first + at_once]
+        problem = _Problem(ev, y, w, options, len(some))
         with np.errstate(over="ignore", invalid="ignore"):  # a step too far is inf or nan, which is no better
-            result = problem.fitted(*run(problem, problem.within(start), options.max_iter, options.tol))
-        best = result if best is None else _better(best, result)
+            begin = problem.within(some.reshape(len(some) * n, width))
+            found = problem.fitted(*run(problem, begin, options.max_iter, options.tol))
+        for k in range(len(some)):
+            params, loss, iterations, status = (array[k * n : (k + 1) * n] for array in found[:4])
+            result = Fitted(params, loss, iterations, status, 0 if k else found.evaluations)
+            best = result if best is None else _better(best, result)
     assert best is not None
     return best
 
@@ -56,15 +64,16 @@ def _better(best: Fitted, result: Fitted) -> Fitted:
 
 
 class _Problem:
-    """The loss and its gradient of every expression, and what can be said without them."""
+    """The loss and its gradient of every expression from some starts, a row each, and what can be said without them."""
 
-    def __init__(self, ev: Any, y: np.ndarray, w: np.ndarray | None, options: Options) -> None:
-        self.lower = -np.inf if options.lower is None else options.lower
-        self.upper = np.inf if options.upper is None else options.upper
-        self.ev, self.y, self.w, self.pop = ev, y, w, ev.pop
+    def __init__(self, ev: Any, y: np.ndarray, w: np.ndarray | None, options: Options, n_starts: int) -> None:
+        self.lower = -np.inf if options.lower is None else np.tile(options.lower, (n_starts, 1))
+        self.upper = np.inf if options.upper is None else np.tile(options.upper, (n_starts, 1))
+        self.ev, self.y, self.w, self.n_starts = ev, y, w, n_starts
+        self.valid, self.n_params = np.tile(ev.pop.valid, n_starts), np.tile(ev.pop.n_params, n_starts)
         self.kind = KINDS[options.kind]
         self.total = 1.0 if self.kind != "mae" else float(len(y) if w is None else np.sum(w, dtype=np.float64))
-        self.fits = self.pop.valid & (self.pop.n_params > 0) & dependence(self.pop).differentiable
+        self.fits = self.valid & (self.n_params > 0) & np.tile(dependence(ev.pop).differentiable, n_starts)
         self.eps = 4 * np.finfo(ev.dtype).eps
         self.evaluations = 0
 
@@ -82,7 +91,9 @@ class _Problem:
         self.evaluations += len(p)
         if self.total == 0:
             return np.zeros(len(p)), np.zeros(p.shape)
-        return self.ev.loss_and_grad(p, self.y, self.kind, self.w)
+        sets = p.reshape(self.n_starts, len(p) // self.n_starts, p.shape[1])
+        loss, gradient = self.ev.loss_and_grad(sets, self.y, self.kind, self.w)
+        return loss.reshape(len(p)), gradient.reshape(p.shape)
 
     def free(self, p: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """The gradient, 0 where a bound stops the descent."""
@@ -95,13 +106,13 @@ class _Problem:
         stopped = np.isin(status, objective.CONVERGED) & ~np.isfinite(self.raw(p)[1]).all(axis=1)
         status[stopped] = objective.NO_SLOPE
         status[~np.isfinite(loss)] = objective.NOT_FINITE
-        status[self.pop.valid & ~self.fits] = objective.NO_DERIVATIVE
-        status[self.pop.n_params == 0] = objective.NO_PARAMETERS
+        status[self.valid & ~self.fits] = objective.NO_DERIVATIVE
+        status[self.n_params == 0] = objective.NO_PARAMETERS
         if not counts:
             status[:], loss = objective.NO_WEIGHT, np.zeros(len(p))
-        status[~self.pop.valid] = objective.INVALID
-        p = np.where((np.arange(p.shape[1]) < self.pop.n_params[:, None]) & self.pop.valid[:, None], p, np.nan)
-        loss = np.where(self.pop.valid & np.isfinite(loss), loss * (self.total or 1.0), np.nan)
+        status[~self.valid] = objective.INVALID
+        p = np.where((np.arange(p.shape[1]) < self.n_params[:, None]) & self.valid[:, None], p, np.nan)
+        loss = np.where(self.valid & np.isfinite(loss), loss * (self.total or 1.0), np.nan)
         iterations = np.where(self.fits, iterations, 0)
         return Fitted(p, loss, iterations.astype(np.int32), status.astype(np.uint8), self.evaluations)
 

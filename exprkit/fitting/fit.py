@@ -47,6 +47,7 @@ from exprkit.fitting.starts import Bounds, sides_of, starts_of
 from exprkit.runtime.progress import Progress, parts, shown
 
 LOSSES = ("squares", "mae", "huber", "gaussian", "poisson")
+SUM = "sum"  # of the expressions' own values, by a gradient method: what other losses become
 KINDS = {
     "squares": objective.SQUARES, "gaussian": objective.SQUARES, "mae": objective.ABSOLUTE,
     "huber": objective.HUBER, "poisson": objective.POISSON, "sum": objective.SUM,
@@ -243,7 +244,7 @@ class FitProblem:
         check_options(options, FitProblem)
         self._X, self._y = tables.target_of(X, y)
         self._weights, self._bounds = weights, bounds
-        self._method, self._loss, self._delta, self._tol = method, loss, float(delta), float(tol)
+        self.method, self._loss, self._delta, self._tol = method, loss, float(delta), float(tol)
         self._steps = MAX_ITER[method] if max_iter is None else int(max_iter)
         workers = workers_of(devices, client)
         backend = backend_of_fits(backend, workers) if method == "lm" else backend
@@ -267,7 +268,7 @@ class FitProblem:
         if self._own:
             return self._fit_own(ev, starts, (lower, upper), (target.y, target.w), begin, progress)
         fitted = self._in_parts(ev, starts, target, self._options(target, lower, upper), progress)
-        return _result(ev, fitted, target, target.goal._replace(lower=lower, upper=upper), begin, self._method)
+        return _result(ev, fitted, target, target.goal._replace(lower=lower, upper=upper), begin, self.method)
 
     def fitted(
         self, pop: Population | DevicePopulation, init: Any, *, limits: Any = None, patience: int = 0
@@ -295,7 +296,7 @@ class FitProblem:
         ArgumentError
             For another method than "lm", or a loss of one's own; for limits of a likelihood.
         """
-        if self._own or self._method != "lm":
+        if self._own or self.method != "lm":
             raise ArgumentError("fitted() takes method='lm' and one of the losses that have names: use fit()")
         if limits is not None and self._loss in LIKELIHOODS:
             raise ArgumentError(f"fitted() takes no limits for loss={self._loss!r}")
@@ -315,7 +316,7 @@ class FitProblem:
         if not isinstance(pop, DevicePopulation):
             return pop
         backend, *_, options = self._settings
-        alone = self._method == "lm" and not self._own and options["client"] is None
+        alone = self.method == "lm" and not self._own and options["client"] is None
         return pop if alone and load(backend).takes_device_populations else on_host(pop)
 
     def _target(self, ev: Evaluator) -> _FitTarget:
@@ -332,7 +333,7 @@ class FitProblem:
         return Options(KINDS[self._loss], target.scale, self._steps, self._tol, self._tol, lower, upper)
 
     def losses(self, pop: Any, params: Any) -> np.ndarray:
-        """The weighted sum of squared errors at given parameters, whatever the loss of the fit.
+        """The weighted sum of squared errors at given parameters; of absolute ones, or of values, if that is the loss.
 
         Parameters
         ----------
@@ -345,7 +346,8 @@ class FitProblem:
         """
         ev = self._evaluator(on_host(inputs.population(pop, self._X)), self._dtype)
         target, w = ev.target(self._y, self._weights, own=True)
-        return inputs.on_host(ev.loss(params, target, weights=w))
+        kind = {"mae": "sae", SUM: SUM}.get(self._loss, "sse")
+        return inputs.on_host(ev.loss(params, target, kind, weights=w))
 
     def _fit_own(
         self, ev: Evaluator, starts: np.ndarray, bounds: tuple[Any, Any], data: tuple[Any, Any], begin: float,
@@ -377,27 +379,26 @@ class FitProblem:
     def _known_problem(self, ev: Evaluator, own: OwnGoal) -> tuple[Composition | Penalty, FitProblem]:
         """What the expressions become, and the problem that they are fitted to then."""
         points = inputs.loss_points(self._y, self._weights, own.columns, ev.n_points, ev.adopt)
-        n_columns, lm = ev.X.shape[1], self._method == "lm"
+        n_columns, lm = ev.X.shape[1], self.method == "lm"
         extra = None if self._prior is None else penalty(self._prior, ev.pop, own, points, n_columns, lm)
         made = own.composed(points, n_columns, lm) if extra is None else extra.made
         X, target, weights = inputs.with_columns(ev.X, made.columns, ev.dtype), made.target, made.weights
         if extra is not None:
             X, target, weights = extra.points(X, inputs.library_of(X))
         loss = own.named if own.loss is None else BY_KIND[made.kind]
-        method = "lbfgs" if loss == "sum" and lm else self._method
+        method = "lbfgs" if loss == "sum" and lm else self.method
         backend, precision, threads, options = self._settings
         problem = FitProblem(
-            X, target, method=method, backend=backend, weights=None if np.all(weights == 1) else weights,
-            delta=self._delta, max_iter=self._max_iter, tol=self._tol, precision=precision, dtype=self._dtype,
-            threads=threads, **options,
+            X, target, method=method, loss=loss, backend=backend, weights=None if np.all(weights == 1) else weights,
+            delta=(made.delta or 1.0) if own.loss else self._delta, max_iter=self._max_iter, tol=self._tol,
+            precision=precision, dtype=self._dtype, threads=threads, **options,
         )  # fmt: skip
-        problem._loss, problem._delta = loss, made.delta if own.loss else self._delta
         return made if extra is None else extra, problem
 
     def _in_parts(self, ev: Evaluator, starts: Any, target: _FitTarget, options: Options, progress: Progress) -> Fitted:
         """The fit of all, a part of the population after the other where progress is shown."""
         pop, fitted = ev.pop, []
-        if isinstance(ev.engine, SlicedEngine) and self._method == "lm":
+        if isinstance(ev.engine, SlicedEngine) and self.method == "lm":
             with shown(progress, len(pop), "fitting") as done, ev.engine.watched(done):
                 return self._of_evaluator(ev, starts, target, options)
         if isinstance(pop, DevicePopulation):
@@ -413,8 +414,8 @@ class FitProblem:
         return _joined(fitted, pop.max_params)
 
     def _of_evaluator(self, ev: Evaluator, starts: Any, target: _FitTarget, options: Options) -> Fitted:
-        if self._method != "lm":
-            return first_order.minimise(ev, self._method, starts, target.y, target.w, options)
+        if self.method != "lm":
+            return first_order.minimise(ev, self.method, starts, target.y, target.w, options)
         engine = ev.derivatives()
         if ev.dtype == np.float32 and engine.fits_again:
             double = self._evaluator(ev.pop, "float64")
@@ -491,8 +492,8 @@ def _check(method: str, loss: str, delta: float, max_iter: Any, tol: float) -> N
         raise ArgumentError("loss must be a name or a text over f and y, as \"((f - y) / s)^2 * w\", not a function")
     if isinstance(loss, str) and loss in NO_SUMS:
         raise ArgumentError(f"loss={loss!r} is no sum over the points, as fits need; Evaluator.loss_and_grad has it")
-    one_of("loss", loss, LOSSES)
-    if method != "lm" and KINDS[loss] not in (objective.SQUARES, objective.ABSOLUTE):
+    one_of("loss", loss, LOSSES if method == "lm" or loss != SUM else (SUM,))
+    if method != "lm" and KINDS[loss] not in (objective.SQUARES, objective.ABSOLUTE, objective.SUM):
         able = "loss='squares', 'gaussian' or 'mae'"
         raise ArgumentError(f"method={method!r} takes {able}; for {loss!r} use method='lm'")
     if max_iter is not None:

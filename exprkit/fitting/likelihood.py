@@ -17,11 +17,12 @@ kind      negative log-likelihood of a point              slope                 
 ========  ==============================================  =====================  =========================
 gaussian  w (f - y)^2 / 2 v + log(2 pi v / w) / 2         w (f - y) / v          w / v
 poisson   w (f - y log f + log y!)                        w (1 - y / f)          w y / f^2
+sum       w f                                             w                      0
 ========  ==============================================  =====================  =========================
 
 v is 1 where the weights are 1 / variance, else the mean square of f - y.  Without its second term the sum is
 Gauss's and Newton's (of Poisson's likelihood, its expectation: Fisher's), of which a covariance is made; with
-it, it is made by differences of the exact gradient.
+it, it is made by differences of the exact gradient.  A "sum" is of expressions that are likelihoods themselves.
 """
 
 from __future__ import annotations
@@ -75,8 +76,10 @@ def negative_log_likelihood(goal: FitGoal, objective: np.ndarray) -> np.ndarray:
     """Of the ``objective`` (sum of squares or Poisson's deviance) at its least.
 
     "gaussian": the weights are 1 / variance; without weights the variance is the mean square (``variance``).
-    "poisson": the expression is the mean of y.
+    "poisson": the expression is the mean of y.  "sum": it is the objective.
     """
+    if goal.loss == "sum":
+        return objective
     y = np.asarray(goal.y, np.float64)
     w = np.ones(len(y)) if goal.w is None else np.asarray(goal.w, np.float64)
     y, w = y[w > 0], w[w > 0]
@@ -190,10 +193,14 @@ class Likelihood:
     def _gradient(self, ev: Evaluator, p: np.ndarray, v: np.ndarray, j: int) -> np.ndarray:
         if self.goal.loss == "gaussian":
             return ev.loss_and_grad(p, self.points.y, "sse", self.points.w)[1][:, j] / (2 * v[:, 0])
+        if self.goal.loss == "sum":
+            return ev.loss_and_grad(p, self.points.y, "sum", self.points.w)[1][:, j]
         return np.einsum("ep,ep->e", self._weights(ev.evaluate(p), v)[0], ev.jacobian(p)[:, :, j])
 
     def _newton(self, ev: Evaluator, p: np.ndarray, v: np.ndarray) -> np.ndarray:
         """The sum of curve (df/dp)^2."""
+        if self.goal.loss == "sum":
+            return np.zeros(p.shape)
         with np.errstate(all="ignore"):
             if self.goal.loss == "gaussian":
                 A = ev.normal_equations(p, self.points.y, self.points.w)[0]
@@ -204,13 +211,13 @@ class Likelihood:
         """The sum of w r^2 or Poisson's deviance."""
         _, y, w = self.points
         with np.errstate(all="ignore"):
-            if self.goal.loss == "gaussian":
-                return (f - y) ** 2 @ w
+            if self.goal.loss in ("gaussian", "sum"):
+                return f @ w if self.goal.loss == "sum" else (f - y) ** 2 @ w
             log = np.where(y > 0, y * np.log(y / f), 0.0)
             return np.where(f > 0, 2 * (log - (y - f)), np.nan) @ w
 
     def _variance(self, f: np.ndarray) -> np.ndarray:
-        has_variance = self.goal.loss == "poisson" or self.goal.w is not None
+        has_variance = self.goal.loss != "gaussian" or self.goal.w is not None
         return np.ones((len(f), 1)) if has_variance else variance(self._objective(f), self.goal.y)[:, None]
 
     def _weights(self, f: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ In: X and y.  Out: a ``SearchResult``.
 ``distinct``           the enumeration: size by size the functions that are new
 ``forms``              the trees of each function, and the shortest of them
 ``fingerprints``       the same hashes for any population
-``links``              a function that stands between an expression and the data
+``goal``               what expressions are compared with, by which loss, and what ranks them
 ``best_fits``          fits from one start after the other, until the best loss was found twice
 ``exhaustive_search``  all of it, a chunk at a time: ``exhaustive_search``
 ``search_result``      what was found, as tables and figures

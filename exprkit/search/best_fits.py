@@ -29,17 +29,17 @@ from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.arguments import Operators
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
-from exprkit.fitting.likelihood import FitGoal
+from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal
 from exprkit.runtime.hashes import GOLDEN, mixed
 from exprkit.search.distinct import Enumeration
 from exprkit.search.grammar import grammar
 
 SAME = 0.02  # nats that two losses may differ by and still be the same one
-SHARE = 1e-7  # or this share of them
+SHARE, SHARE_OF_OTHERS = 1e-7, 1e-4  # or this share of them; of losses that are no likelihoods this share alone
 EXACT = 1 - 1e-13  # R2 of what tells the data to rounding, whose likelihood is that of rounding errors
 TWICE = 2
-AT_ONCE = 8  # starts of a fit, of which the best counts
-LEAST_STARTS = 64
+AT_ONCE = {"lm": 8, "lbfgs": 16}  # starts of a fit, of which the best counts: a gradient method takes all side by side
+LEAST_STARTS = {"lm": 64, "lbfgs": 32}
 RANDOM, SCANNED_AT_ONCE = 2048, 1024  # values of a single parameter; expressions of which that is done together
 _FAR, _CLOSE = 10.0 ** np.linspace(-30, 30, 601), 10.0 ** np.linspace(-15, -0.05, 300)
 GRID = np.concatenate([_FAR, -_FAR, 1 + _CLOSE, 1 - _CLOSE])  # any size, and as close to 1 as a power's base may be
@@ -71,7 +71,6 @@ def best_fits(
     Parameters
     ----------
     problem : FitProblem
-        Of a loss that is a negative log-likelihood.
     pop : Population
     names : int64 array, (n_exprs,)
         Of each expression, for its random numbers.
@@ -87,16 +86,17 @@ def best_fits(
     )
     active, evaluations, goal = np.arange(n), 0, None
     single = pop.n_params == 1 if restarts else np.zeros(n, bool)
-    for first in range(0, 1 + restarts, AT_ONCE):
+    at_once, least = AT_ONCE[problem.method], LEAST_STARTS[problem.method]
+    for first in range(0, 1 + restarts, at_once):
         some = pop if len(active) == n else pop[active]
-        end = min(first + AT_ONCE, 1 + restarts if some.max_params else first + 1)
+        end = min(first + at_once, 1 + restarts if some.max_params else first + 1)
         init = np.stack([_starts(names[active], some.max_params, start, seed, sizes) for start in range(first, end)])
         if first == 0 and single.any():
             _scan(problem, pop, names, init, np.flatnonzero(single), seed, sizes)
         result = problem.fit(some, init=init if some.max_params else None)
         goal, evaluations = result.goal, evaluations + result.n_evaluations
         _note(found, active, result)
-        unsure = ((end < LEAST_STARTS) | (found.times[active] < TWICE)) & (pop.n_params[active] > 0)
+        unsure = ((end < least) | (found.times[active] < TWICE)) & (pop.n_params[active] > 0)
         active = active[unsure]
         if not len(active):
             break
@@ -144,7 +144,8 @@ def _note(found: BestFits, which: np.ndarray, result: Any) -> None:
     """Keep what is better than before, and count what is the same."""
     best, new = found.loss[which], result.loss
     with np.errstate(invalid="ignore"):
-        close = np.maximum(SAME, SHARE * np.abs(new))
+        likely = result.kind in LIKELIHOODS
+        close = np.maximum(SAME, SHARE * np.abs(new)) if likely else SHARE_OF_OTHERS * np.abs(new)
         same = np.isfinite(new) & ((np.abs(new - best) <= close) | (result.r2 > EXACT))
         better = np.isfinite(new) & ~(best <= new)
     found.times[which] = np.where(same, found.times[which] + 1, np.where(better, 1, found.times[which]))

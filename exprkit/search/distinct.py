@@ -18,6 +18,9 @@ thousand combinations.  How many trees each stands for is the product of its ope
 A family with a factor that is positive (``powabs(p1 * x1, p2)``) is part of that with any factor
 (``p1 * powabs(x1, p2)``); where the latter is there in as few nodes, it stands for both.
 
+Of one function rounding may make two.  With ``confirm`` new functions are looked at once more, at so many further
+sets of points: what has the key of another at one of them stands for that from then on.
+
 What is nowhere defined (``1 / (x1 - x1)``) is no function, and neither is what is made of it.
 """
 # mypy: disable-error-code="no-untyped-def"
@@ -102,6 +105,8 @@ class Enumeration:
     grammar : Grammar
     threads : int, optional
         By default all that this process may use.  What is found does not depend on it.
+    confirm : int
+        Further sets of points at which new functions are compared.
 
     Attributes
     ----------
@@ -112,11 +117,12 @@ class Enumeration:
     n_of_size : list of int
         how many functions have trees of n nodes, whether or not they have smaller ones
     part_of : int64 array
-        by function the one that stands for it; itself, or one with any factor
+        by function the one that stands for it; itself, one with any factor, or one that it is all but for rounding
     """
 
-    def __init__(self, grammar: Grammar, threads: int | None = None) -> None:
+    def __init__(self, grammar: Grammar, threads: int | None = None, confirm: int = 0) -> None:
         self.grammar, self.threads = grammar, threads
+        self._confirmed = [np.zeros((0, 2), np.uint64) for _ in range(confirm)]  # keys by function, at other points
         self.size, self.first_of_size, self.n_of_size = 0, [0, 0], [0]
         self.part_of = np.empty(0, np.int64)
         self._members = [Members(np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))]
@@ -284,6 +290,7 @@ class Enumeration:
         part_of = np.arange(first, n)
         find_wider(known, first, part_of)
         self.part_of = np.concatenate([self.part_of, part_of])
+        self._confirm(first)
         hand_over(known, self.part_of)
         there = np.flatnonzero(known.trees[:n] > 0)
         self._members.append(Members(there, known.trees[there].copy(), known.n_params[there].copy()))
@@ -291,6 +298,21 @@ class Enumeration:
         self.n_of_size.append(len(there))
         self.first_of_size.append(n)
         self.size = size
+
+    def _confirm(self, first: int) -> None:
+        """Let functions from ``first`` on stand for those that other points show them to be."""
+        new = np.arange(first, self._n)
+        for salt, before in enumerate(self._confirmed, 1):
+            keys = np.zeros((self._n, 2), np.uint64)
+            keys[:first] = before
+            whole = new[self.part_of[new] == new]
+            keys[whole] = fingerprints(self.population(whole), self.threads, salt)
+            _, earliest, inverse = np.unique(keys[:, 0], return_index=True, return_inverse=True)
+            same = earliest[inverse[whole]]
+            is_same = (keys[whole] == keys[same]).all(axis=1) & (keys[whole, 0] != 0)
+            self.part_of[whole[is_same]] = self.part_of[same[is_same]]
+            self._confirmed[salt - 1] = keys
+        self.part_of = self.part_of[self.part_of]
 
 
 # ── the compiled part ────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""Exhaustive search: every function up to a size, distinct, fitted and ranked by description length, in one call.
+"""Exhaustive search: every function up to a size, distinct, fitted and ranked, in one call.
 
 In: X and y.  Out: a ``SearchResult``.
 
@@ -17,7 +17,8 @@ How, plainly::
             describe those that can still be among the best (``description_length``)
     the best ones, where parameters are less than their precision: set those to 0, fit the rest again
 
-What is found depends neither on the chunks nor on the threads.
+Of a loss that is no likelihood nothing is described: the loss ranks (``goal``).  What is found depends neither on the
+chunks nor on the threads.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ from typing import Any
 import numpy as np
 
 from exprkit.distributed.workers import workers_of
-from exprkit.errors import ArgumentError, brief, one_of, whole_number
+from exprkit.errors import ArgumentError, DataError, brief, whole_number
 from exprkit.evaluate import inputs, tables
 from exprkit.expressions.arguments import Operators
 from exprkit.expressions.population import Population
-from exprkit.fitting.description_length import description_length, front, function_length
+from exprkit.fitting.description_length import front, function_length, length_of
 from exprkit.fitting.fit import FitProblem, FitResult, fit
-from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal
+from exprkit.fitting.likelihood import FitGoal
 from exprkit.runtime import machine
 from exprkit.search.best_fits import BestFits, best_fits, start_sizes
 from exprkit.search.distinct import Enumeration
+from exprkit.search.goal import SearchGoal
 from exprkit.search.grammar import Grammar, grammar
-from exprkit.search.links import Link, read_link
 from exprkit.search.progress import Progress, SearchStopped
 from exprkit.search.search_file import SearchFile, SearchState
 from exprkit.search.search_result import SearchResult
@@ -54,12 +55,12 @@ CHUNK = 1 << 13  # functions that are fitted at a time
 DESCRIBED = 1 << 10  # functions that are described at a time
 MAX_ITER = 100
 RESTARTS = 511
-NATS = 0.01  # what tells the data better by less than this does not tell them better
+CONFIRM = 2  # sets of points at which functions are compared once more
 
 
 def exhaustive_search(
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     operators: Operators = "esr",
     max_nodes: int = 7,
@@ -68,6 +69,9 @@ def exhaustive_search(
     sigma: Any = None,
     loss: str = "gaussian",
     link: str | None = None,
+    columns: Any = None,
+    delta: float = 1.0,
+    rank: str | None = None,
     restarts: int = RESTARTS,
     keep: int = 1000,
     seed: int = 0,
@@ -83,14 +87,14 @@ def exhaustive_search(
     devices: Any = None,
     client: Any = None,
 ) -> SearchResult:
-    """Fit every function of at most ``max_nodes`` nodes to ``y``, and rank them by description length.
+    """Fit every function of at most ``max_nodes`` nodes to ``y``, and rank them.
 
     Parameters
     ----------
-    X : array or DataFrame, (n_points, n_vars)
-        The data, one column a variable; a DataFrame's columns give the variables their names.
-    y : array, (n_points,)
-        The target.
+    X : array (n_points, n_vars), DataFrame, dict of columns or Dataset
+        The data, one column a variable; the columns of a table give the variables their names.
+    y : array, (n_points,), or str
+        The target, or of a table X the name of its column; a Dataset has its own.
     operators : str or list of str
         A set of ``ek.ops.SETS`` ("esr", "core_maths", ...), or names of operators.
     max_nodes : int
@@ -100,10 +104,16 @@ def exhaustive_search(
     weights, sigma : array, (n_points,), optional
         1 / variance of every point, or its standard deviation; one of them.  Without, the variance is unknown and the
         same for all points.
-    loss : {"gaussian", "poisson"}
-        The likelihood of normal errors, or of counts.
+    loss, columns, delta
+        As for ``ek.fit``: the likelihood of normal errors ("gaussian") or of counts ("poisson"), "squares", "mae",
+        "huber" (``delta``), or an expression over f, y, w and ``columns`` that is summed over the points, as
+        ``"huber(f - y, 0.5)"``.
     link : str, optional
-        What of an expression f is compared with the data, as "sqrt(f)"; f stands in it once.  Counts no nodes.
+        What of an expression f is compared with the data, as "sqrt(f)".  Counts no nodes.
+    rank : {"description_length", "loss"}, optional
+        By what functions are ranked.  By default likelihoods, "gaussian" and "poisson", by description length; all
+        other losses by the loss alone, which the largest functions make smallest: ``front`` shows what a node more
+        gains.  A text with ``rank="description_length"`` is the negative log-likelihood of a point, in nats.
     restarts : int
         The most starts of a fit beside the first; it ends when two groups of starts found the best loss
         (``best_fits``).
@@ -142,16 +152,17 @@ def exhaustive_search(
     Computation 28 (2024).
     """
     begin = time.perf_counter()
-    one_of("loss", loss, LIKELIHOODS)
     numbers = {"restarts": (restarts, 0), "keep": (keep, 1), "seed": (seed, 0), "chunk": (chunk, 1)}
     _check_numbers(numbers, {"timeout": timeout, "max_memory": max_memory})
     data = _data(X, y, weights, sigma)
     basis = grammar(max_nodes, operators, data.X.shape[1], n_params)
-    settings = {"method": "lm", "loss": loss, "max_iter": MAX_ITER, "backend": backend, "precision": precision,
-                "dtype": dtype, "threads": threads}  # fmt: skip
+    goal = SearchGoal.of(
+        data.X, data.y, data.weights, loss=loss, link=link, columns=columns, rank=rank, delta=delta, max_iter=MAX_ITER,
+        backend=backend, precision=precision, dtype=dtype, threads=threads,
+    )  # fmt: skip
     workers = workers_of(devices, client)
-    shared = SharedFits(workers, data.X, data.y, data.weights, settings) if workers else None
-    search = _Search(data, basis, read_link(link), settings, int(restarts), int(keep), int(seed), int(chunk), shared)
+    shared = SharedFits(workers, goal.X, goal.y, goal.weights, goal.settings) if workers else None
+    search = _Search(data, basis, goal, int(restarts), int(keep), int(seed), int(chunk), shared)
     search.fit(_first_expressions(data))  # complains about data and settings before anything begins
     shown = Progress(bool(progress), begin, timeout, _most_bytes(max_memory))
     kept = SearchFile(file, search.digest())
@@ -162,7 +173,7 @@ def exhaustive_search(
         except (SearchStopped, KeyboardInterrupt) as error:
             shown.stopped = str(error) or "interrupted"
         kept.write(search.state)
-        return search.result(shown, loss)
+        return search.result(shown)
 
 
 @dataclass(frozen=True)
@@ -190,21 +201,31 @@ def _check_numbers(whole: dict[str, tuple[Any, int]], others: dict[str, Any]) ->
 
 
 def _data(X: Any, y: Any, weights: Any, sigma: Any) -> _SearchData:
+    """The data as arrays, checked as far as the fits do not."""
+    X, y = tables.target_of(X, y)
     names = None
     if tables.is_table(X):
         names = tuple(str(name) for name in (X.columns if hasattr(X, "columns") else X))
     empty = Population([], [], [0], variables=names)
     columns = np.asarray(inputs.on_host(inputs.data_matrix(X, empty, np.dtype(np.float64))[0]), np.float64)
-    f64 = np.dtype(np.float64)
-    target = np.asarray(inputs.on_host(inputs.point_vector("y", y, len(columns), f64)), np.float64)
+    if 0 in columns.shape:
+        raise DataError(f"X has no {'points' if len(columns) == 0 else 'columns'}: its shape is {columns.shape}")
+    target = _vector("y", y, len(columns))
     if sigma is not None:
         if weights is not None:
             raise ArgumentError("weights are 1 / sigma^2: hand over one of the two")
-        deviations = np.asarray(sigma, np.float64)
-        if not (deviations > 0).all():
+        deviations = _vector("sigma", np.full(len(columns), sigma) if np.isscalar(sigma) else sigma, len(columns))
+        if not (np.isfinite(deviations) & (deviations > 0)).all():
             raise ArgumentError("sigma must be > 0 at every point")
-        weights = np.broadcast_to(1 / deviations**2, target.shape)
-    return _SearchData(columns, target, None if weights is None else np.asarray(weights, np.float64), names)
+        weights = 1 / deviations**2
+    weights = inputs.on_host(inputs.weights_vector(weights, len(columns), np.dtype(np.float64)))
+    if weights is not None and not (weights > 0).any():
+        raise DataError("weights are nowhere > 0: no point counts")
+    return _SearchData(columns, target, weights, names)
+
+
+def _vector(name: str, values: Any, n_points: int) -> np.ndarray:
+    return np.asarray(inputs.on_host(inputs.point_vector(name, values, n_points, np.dtype(np.float64))))
 
 
 def _first_expressions(data: _SearchData) -> Population:
@@ -217,26 +238,27 @@ class _Search:
     """One search: its data, its settings, and what it knows so far."""
 
     def __init__(
-        self, data: _SearchData, basis: Grammar, link: Link, settings: dict[str, Any], restarts: int, keep: int,
-        seed: int, chunk: int, shared: SharedFits | None,
+        self, data: _SearchData, basis: Grammar, goal: SearchGoal, restarts: int, keep: int, seed: int, chunk: int,
+        shared: SharedFits | None,
     ) -> None:  # fmt: skip
-        self._data, self._basis, self._link, self._settings = data, basis, link, settings
+        self._data, self._basis, self._goal = data, basis, goal
         self._restarts, self._n_kept, self._seed, self._shared = restarts, keep, seed, shared
         self._chunk = chunk * shared.places() if shared else chunk
-        self._problem = FitProblem(data.X, data.y, weights=data.weights, **settings)
-        self._found = Enumeration(basis, settings["threads"])
+        self._problem = FitProblem(goal.X, goal.y, weights=goal.weights, **goal.settings)
+        self._found = Enumeration(basis, goal.settings["threads"], CONFIRM)
         self._sizes = start_sizes(data.X, data.y, [row.name for row in basis.operators])
         self.state = SearchState.empty(max(basis.n_params, 1))
 
     def fit(self, pop: Population) -> FitResult:
-        return self._problem.fit(pop)
+        return self._problem.fit(self._goal.over(pop))
 
     def digest(self) -> bytes:
         """Of all that the result depends on."""
-        data, basis = self._data, self._basis
-        parts = [data.X.tobytes(), data.y.tobytes(), b"" if data.weights is None else data.weights.tobytes()]
+        data, basis, goal = self._data, self._basis, self._goal
+        parts = [array.tobytes() for array in (data.X, data.y, goal.X, goal.y)]
+        parts += [b"" if weights is None else weights.tobytes() for weights in (data.weights, goal.weights)]
         words = (data.X.shape, data.variables, basis.max_nodes, [row.code for row in basis.operators], basis.n_params,
-                 self._link.text, {**self._settings, "threads": None}, self._restarts, self._n_kept,
+                 goal.name, goal.link, goal.rank, {**goal.settings, "threads": None}, self._restarts, self._n_kept,
                  self._seed)  # fmt: skip
         return sha256(b"|".join([*parts, repr(words).encode()])).digest()
 
@@ -260,7 +282,8 @@ class _Search:
         share = (state.functions[-1] + 1 - first) / max(end - first, 1)
         best = self._population(state.forms[state.kept[:1]]).texts() if len(state.kept) else [""]
         total = state.total[0] if len(state.total) else np.nan
-        shown.advance(smaller + share * self._basis.count(found.size), best[0], total)
+        told = f"{total:.2f} nats" if self._goal.describes else f"loss {self._goal.scale * total:.4g}"
+        shown.advance(smaller + share * self._basis.count(found.size), best[0], told)
 
     # ── a chunk ──
 
@@ -271,7 +294,7 @@ class _Search:
         """Fit some functions, and describe the promising ones."""
         forms = self._found.forms(functions)
         pop = self._population(forms)
-        linked = self._link.over(pop)
+        linked = self._goal.over(pop)
         fitted = self._best_fits(linked, functions, shown)
         state, n = self.state, len(self.state.functions)
         wide = np.full((len(functions), state.params.shape[1]), np.nan)
@@ -287,12 +310,14 @@ class _Search:
     def _best_fits(self, pop: Population, functions: np.ndarray, shown: Progress) -> BestFits:
         some = self._restarts, self._seed, self._sizes, shown.check
         if self._shared:
-            return self._shared.best_fits(pop, functions, *some)._replace(goal=self._goal)
+            return self._shared.best_fits(pop, functions, *some)._replace(goal=self._fit_goal)
         return best_fits(self._problem, pop, functions, *some)
 
     def _described(self, pop: Population, linked: Population, fitted: BestFits, place: int) -> SearchState:
         """The state with those of a chunk that are among the best."""
         state, function = self.state, function_length(pop)
+        if not self._goal.describes:
+            return self._merged(state, place + np.arange(len(pop)), fitted.loss)
         least = np.where(np.isfinite(fitted.loss), fitted.loss + function, np.inf)
         order = np.argsort(least, kind="stable")
         for first in range(0, len(order), DESCRIBED):
@@ -301,7 +326,7 @@ class _Search:
             some = some[(least[some] <= worst) & np.isfinite(least[some])]
             if not len(some):
                 break
-            length = description_length(_as_result(linked[some], fitted, some))
+            length = length_of(_as_result(linked[some], fitted, some))
             total = length.residuals + length.parameters + function[some]
             state = self._merged(state, place + some, np.where(np.isnan(total), np.inf, total))
         return state
@@ -315,37 +340,42 @@ class _Search:
 
     # ── the end ──
 
-    def result(self, shown: Progress, loss: str) -> SearchResult:
+    def result(self, shown: Progress) -> SearchResult:
         """The best ones and the front, as they are at the end."""
-        state, found = self.state, self._found
+        state, found, goal = self.state, self._found, self._goal
         on_front = self._front()
         places = np.union1d(state.kept, on_front)
         self._shorten(places)
         pop = self._population(state.forms[places])
-        linked = self._link.over(pop)
+        columns, params, errors = self._written(pop, places)
+        columns["loss"] = goal.scale * columns["loss"] + goal.constant
+        total = sum(columns.values()) if goal.describes else columns["loss"]
+        columns["total"] = total = np.where(np.isfinite(total), total, np.inf)
+        columns["size"], columns["times"] = pop.n_tokens, state.times[places]
+        columns["forms"] = found.stands_for(state.functions[places])
+        order = np.lexsort((places, pop.n_tokens, _groups(total, goal.tolerance(total))))
+        return SearchResult(
+            pop=pop[order], columns={name: column[order] for name, column in columns.items()}, params=params[order],
+            errors=errors[order], on_front=np.isin(places, on_front)[order], link=goal.link, X=self._data.X,
+            y=self._data.y, seconds=shown.seconds, stopped=shown.stopped, loss_name=goal.name, rank=goal.rank,
+            n_functions=len(state.functions), n_evaluations=int(state.evaluations[0]), counts=self._counts(),
+        )  # fmt: skip
+
+    def _written(self, pop: Population, places: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+        """Loss and length of some functions, by parts; their parameters as they are written, and standard errors."""
+        state, linked, function = self.state, self._goal.over(pop), function_length(pop)
         params = state.params[places][:, : pop.max_params]
         fitted = BestFits(params, state.loss[places], state.times[places], np.zeros(params.shape, bool),
-                          self._goal, 0)  # fmt: skip
+                          self._fit_goal, 0)  # fmt: skip
         every = _as_result(linked, fitted, np.arange(len(places)))
-        length = description_length(every)
-        written, parameters = length.params.copy(), length.parameters.copy()
-        residuals, errors = length.residuals.copy(), every.standard_errors.copy()
+        errors = every.standard_errors.copy()
+        if not self._goal.describes:
+            parts = {"loss": fitted.loss, "parameters": np.full(len(pop), np.nan), "function": function}
+            return parts, params, errors
+        length = length_of(every)
+        written, parameters, residuals = length.params.copy(), length.parameters.copy(), length.residuals.copy()
         self._fit_the_rest(linked, every, written, residuals, parameters, errors)
-        function = function_length(pop)
-        total = residuals + parameters + function
-        total[~np.isfinite(total)] = np.inf
-        order = np.lexsort((places, pop.n_tokens, np.round(total / NATS)))
-        columns = {
-            "size": pop.n_tokens, "loss": residuals, "parameters": parameters, "function": function, "total": total,
-            "forms": found.stands_for(state.functions[places]), "times": state.times[places],
-        }  # fmt: skip
-        return SearchResult(
-            pop=pop[order], columns={name: column[order] for name, column in columns.items()}, params=written[order],
-            errors=errors[order], on_front=np.isin(places, on_front)[order], link=self._link.text, X=self._data.X,
-            y=self._data.y, seconds=shown.seconds, stopped=shown.stopped, loss_name=loss,
-            n_functions=len(state.functions), n_evaluations=int(state.evaluations[0]),
-            counts=self._counts(),
-        )  # fmt: skip
+        return {"loss": residuals, "parameters": parameters, "function": function}, written, errors
 
     def _shorten(self, places: np.ndarray) -> None:
         """Fit anew where a larger form, found later, has so few symbols that it is the shorter one."""
@@ -355,9 +385,9 @@ class _Search:
         if not len(changed):
             return
         where = places[changed]
-        pop = self._link.over(self._population(forms[changed]))
+        pop = self._goal.over(self._population(forms[changed]))
         fitted = best_fits(self._problem, pop, state.functions[where], self._restarts, self._seed, self._sizes)
-        as_good = np.flatnonzero(fitted.loss <= state.loss[where] + NATS)
+        as_good = np.flatnonzero(fitted.loss <= state.loss[where] + self._goal.tolerance(state.loss[where]))
         state.forms[where[as_good]], state.loss[where[as_good]] = forms[changed][as_good], fitted.loss[as_good]
         state.params[where[as_good]] = np.nan
         state.params[where[as_good], : pop.max_params] = fitted.params[as_good]
@@ -373,7 +403,7 @@ class _Search:
         return np.array(rows, np.int64).reshape(len(rows), 4)
 
     @functools.cached_property
-    def _goal(self) -> FitGoal:
+    def _fit_goal(self) -> FitGoal:
         return self.fit(_first_expressions(self._data)).goal
 
     def _front(self) -> np.ndarray:
@@ -382,7 +412,8 @@ class _Search:
         if not len(loss):
             return np.empty(0, np.int64)
         sizes = self._found.sizes_of_forms(self.state.forms)
-        return front(sizes.astype(np.float64), np.where(np.isfinite(loss), loss, np.inf), np.full(len(loss), NATS))
+        finite = np.where(np.isfinite(loss), loss, np.inf)
+        return front(sizes.astype(np.float64), finite, self._goal.tolerance(finite))
 
     def _fit_the_rest(
         self, linked: Population, every: FitResult, written: np.ndarray, residuals: np.ndarray, parameters: np.ndarray,
@@ -397,9 +428,10 @@ class _Search:
         low = np.where(zeroed[rows], 0.0, -np.inf)[:, : some.max_params]
         high = np.where(zeroed[rows], 0.0, np.inf)[:, : some.max_params]
         start = np.nan_to_num(written[rows][:, : some.max_params])
-        again = fit(some, self._data.X, self._data.y, weights=self._data.weights, init=start, bounds=(low, high),
-                    **self._settings)  # fmt: skip
-        length = description_length(again)
+        goal = self._goal
+        again = fit(some, goal.X, goal.y, weights=goal.weights, init=start, bounds=(low, high),
+                    **goal.settings)  # fmt: skip
+        length = length_of(again)
         better = np.isfinite(length.total) & ~(
             length.residuals + length.parameters > residuals[rows] + parameters[rows]
         )
@@ -417,3 +449,13 @@ def _as_result(pop: Population, fitted: BestFits, which: np.ndarray) -> FitResul
         pop, fitted.params[which][:, :width], fitted.loss[which], np.zeros(n, np.int32), np.zeros(n, np.uint8),
         np.zeros(n), 0, 0.0, fitted.at_bound[which][:, :width], fitted.goal, None,
     )  # fmt: skip
+
+
+def _groups(total: np.ndarray, tolerance: np.ndarray) -> np.ndarray:
+    """Numbers, the least of ``total`` first; one number for those within ``tolerance`` of the first of them."""
+    groups, first, number = np.empty(len(total), np.int64), -np.inf, -1
+    for i in np.argsort(total, kind="stable").tolist():
+        if not total[i] <= first + tolerance[i]:
+            first, number = total[i], number + 1
+        groups[i] = number
+    return groups

@@ -36,6 +36,8 @@ operator and operands.  Atoms and held numbers are never found equal by more tha
 may be missed to be the same, but not taken for the same.
 
 Values lie at ``DRAWS`` times ``POINTS`` places: each draw has points and held numbers of its own, of both signs.
+Functions made of ``abs`` may be equal in one region and differ in another, so there are points near 0 and far out.
+Rounding can make two keys of one function, as of some in a thousand; the keys at other places (``salt``) tell.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -64,6 +66,8 @@ SOLID = 1e-6  # share of a row's largest number that a pivot has at least
 CUT_BITS = np.uint64(22)  # last bits of a float64 that do not count: 30 remain
 LEAST_FINITE = K // 4
 SEED = 20221121  # of the places
+FAR = ((0.1, 0.4), (1.9, 4.0), (0.1, 0.4), (1.9, 4.0))  # sizes of the variables, by draw, at ...
+FAR_ONES = [3, 5, 7]  # ... these of its points
 SLOTS = 8  # of a bag that operations work in; ``family_rules`` says what the first six are for
 CONE_SLOT, REST_SLOT = 6, 7  # of ``_hold_all``
 
@@ -78,13 +82,19 @@ class Families(NamedTuple):
     sizes: Annotated[np.ndarray, "float64[19, 32]"]  # for ``_reduce``: what was added up for each number
 
 
-def places(n_vars: int) -> np.ndarray:
-    """Where the variables are, (n_vars, K): some points where all are positive, others of all signs."""
-    random = np.random.default_rng(SEED)
+def places(n_vars: int, salt: int = 0) -> np.ndarray:
+    """Where the variables are, (n_vars, K): points where all are positive, all negative and of both signs, near 0 and
+    far out.
+
+    Each ``salt`` has points of its own, and held numbers, which are named by values at them.
+    """
+    random = np.random.default_rng(SEED + salt)
     sizes = random.uniform(0.4, 1.9, (n_vars, DRAWS, POINTS))
-    signs = np.where(random.random((n_vars, POINTS)) < 0.5, -1.0, 1.0)
-    signs[:, :4] = 1.0
-    signs[:, 4] = -1.0
+    signs = np.ones((n_vars, POINTS))
+    for draw, (low, high) in enumerate(FAR):
+        sizes[:, draw, FAR_ONES] = np.exp(random.uniform(np.log(low), np.log(high), (n_vars, len(FAR_ONES))))
+    signs[:, 4:6] = -1.0
+    signs[1::2, 6] = signs[::2, 7] = -1.0
     return (sizes * signs[:, None, :]).reshape(n_vars, K)
 
 

@@ -48,7 +48,7 @@ from exprkit.search.family_rules import apply, has_rule
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 
-def fingerprints(pop: Population, threads: int | None = None) -> np.ndarray:
+def fingerprints(pop: Population, threads: int | None = None, salt: int = 0) -> np.ndarray:
     """Of every expression's function.
 
     Parameters
@@ -57,6 +57,8 @@ def fingerprints(pop: Population, threads: int | None = None) -> np.ndarray:
         All valid.
     threads : int, optional
         By default all that this process may use.
+    salt : int
+        Of the points: what is equal by chance, or unequal by rounding, is not so at others.
 
     Returns
     -------
@@ -75,7 +77,7 @@ def fingerprints(pop: Population, threads: int | None = None) -> np.ndarray:
     commutative = np.zeros(256, np.bool_)
     commutative[[row.code for row in ops.BY_CODE.values() if row.commutative]] = True
     tokens = _WalkedTokens(pop.kinds, pop.values, pop.values.view(np.float64), pop.offsets, ops.ARITY, commutative,
-                     places(max(pop.n_vars, 1)))  # fmt: skip
+                     places(max(pop.n_vars, 1), salt))  # fmt: skip
     walk = functools.partial(_walk, tokens, pop.longest, max(pop.max_params, 1), keys)
     slices.each(walk, slices.cut(pop.offsets, threads, least=1 << 10))
     return keys

@@ -52,13 +52,11 @@ class Progress:
             self._bar.total = trees
             self._bar.set_description(f"{size} nodes")
 
-    def advance(self, trees: float, best: str, total: float) -> None:
-        """So many trees are done; what is best."""
+    def advance(self, trees: float, best: str, total: str) -> None:
+        """So many trees are done; what is best, and how good it is."""
         if self._bar is not None:
             self._bar.update(trees - self._bar.n)
-            self._bar.set_postfix_str(
-                f"{total:.2f} nats: {best if len(best) <= LONGEST else best[: LONGEST - 1] + '…'}"
-            )
+            self._bar.set_postfix_str(f"{total}: {best if len(best) <= LONGEST else best[: LONGEST - 1] + '…'}")
 
     def __enter__(self) -> Progress:
         return self

@@ -25,7 +25,7 @@ import numpy as np
 from exprkit.errors import ArgumentError, FileError
 from exprkit.runtime import files
 
-FORMAT = 1
+FORMAT = 2  # also where functions get other numbers than before
 EVERY = 10.0  # seconds between two writings
 
 

@@ -21,25 +21,28 @@ import numpy as np
 
 from exprkit.errors import ArgumentError, FileError, brief, brought_by, number_of, whole_number
 from exprkit.evaluate.evaluator import Evaluator
+from exprkit.expressions.arguments import whole
 from exprkit.expressions.population import Population
+from exprkit.fitting.fitted_expression import numbered
 from exprkit.runtime import files
-from exprkit.search.links import read_link
+from exprkit.search.goal import LENGTH, linked
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-FORMAT = 1
+FORMAT = 2
 SHOWN = 60  # characters of an expression in a title
+CURVE = 300  # points
 COLUMNS = ("size", "loss", "parameters", "function", "total", "forms", "times")
 ARRAYS = ("params", "errors", "on_front", "X", "y", "counts")
-WORDS = ("link", "stopped", "loss_name")
+WORDS = ("link", "stopped", "loss_name", "rank")
 NUMBERS = ("seconds", "n_functions", "n_evaluations")
 
 
 @dataclass(eq=False)
 class SearchResult:
-    """The best functions of a search, and those of its Pareto front, the shortest description first.
+    """The best functions of a search, and those of its Pareto front, the least ``total`` first.
 
     =================  ==============================================================================
     attribute          what it holds
@@ -51,6 +54,8 @@ class SearchResult:
     ``columns``        dict of arrays (n,): ``size`` in nodes; ``loss``, the negative log-likelihood,
                        ``parameters`` and ``function``, and their sum ``total``, in nats; ``forms``, how many
                        trees the function stands for; ``times``, how often its best loss was found
+    ``rank``           "description_length"; or "loss": then ``total`` is the loss, ``parameters`` and
+                       ``probability`` are nan, and no parameter was set to 0
     ``on_front``       bool (n,): no smaller function tells the data as well
     ``counts``         int64 (n_sizes, 4): size, trees of it (operands in both orders), functions among them,
                        functions that no smaller tree is
@@ -73,6 +78,7 @@ class SearchResult:
     seconds: float
     stopped: str
     loss_name: str
+    rank: str
     n_functions: int
     n_evaluations: int
 
@@ -89,7 +95,9 @@ class SearchResult:
 
     @property
     def probability(self) -> np.ndarray:
-        """exp(-total), as shares of what is kept."""
+        """exp(-total), as shares of what is kept; nan where the loss ranks."""
+        if self.rank != LENGTH:
+            return np.full(len(self), np.nan)
         if not len(self) or not np.isfinite(self.total[0]):
             return np.zeros(len(self))
         shares = np.exp(self.total.min() - self.total)
@@ -128,18 +136,15 @@ class SearchResult:
         DataError
             If ``X`` does not fit.
         """
-        number = whole_number(i)
-        if number is None or not -len(self) <= number < len(self):
-            raise ArgumentError(f"there is no function {brief(i)} among {len(self):,}")
-        number %= len(self)
-        one = read_link(self.link).over(self.pop[number : number + 1])
+        number = _number("function", i, len(self))
+        one = linked(self.pop[number : number + 1], self.link)
         params = np.nan_to_num(self.params[number : number + 1, : one.max_params])
         return np.asarray(Evaluator(one, X, "cpu", dtype="float64").evaluate(params)[0])
 
     # ── figures ──
 
     def plot_front(self) -> Figure:
-        """The negative log-likelihood over the size: every function that is kept, and the front as a line."""
+        """The loss over the size: every function that is kept, and the front as a line."""
         with brought_by("notebooks"):
             import matplotlib.pyplot as plt
 
@@ -150,37 +155,62 @@ class SearchResult:
         axes.plot(size, loss, ".", color="0.75", markersize=4, rasterized=True)
         axes.step(size[front], loss[front], "o-", where="post", markersize=5, label="Pareto front")
         if len(self):
-            axes.plot(size[0], loss[0], "*", markersize=14, label=f"shortest description: {_short(self.texts()[0])}")
-            low, high = loss[front].min(initial=loss[0]), loss[front].max(initial=loss[0])
-            axes.set_ylim(low - 0.05 * (high - low) - 1, high + 0.05 * (high - low) + 1)
+            first = "shortest description" if self.rank == LENGTH else "least loss"
+            axes.plot(size[0], loss[0], "*", markersize=14, label=f"{first}: {self._with_numbers(0)}")
+            shown = np.append(loss[front], loss[0])
+            low, high, least = shown.min(), shown.max(), 1.0 if self.rank == LENGTH else 0.0
+            if self.rank != LENGTH and low > 0 < high:
+                axes.semilogy()
+                axes.set_ylim(low / 2, 2 * high)
+            else:
+                axes.set_ylim(low - 0.05 * (high - low) - least, high + 0.05 * (high - low) + least)
+            axes.xaxis.get_major_locator().set_params(integer=True)
             axes.legend()
-        axes.set(xlabel="nodes", ylabel="negative log-likelihood [nats]")
+        named = f"loss, {self.loss_name}" if self.rank != LENGTH else "negative log-likelihood [nats]"
+        axes.set(xlabel="nodes", ylabel=named)
         plt.close(figure)
         return figure
 
-    def plot_best(self, n: int = 3, variable: int = 0) -> Figure:
-        """The data and the ``n`` best functions over a variable, the residuals below."""
+    def plot_best(self, n: int = 3, variable: int | None = None) -> Figure:
+        """The data and the ``n`` best functions, the residuals below: over a variable, by default the only one.
+
+        Of several variables, the target over what each function predicts.
+        """
         with brought_by("notebooks"):
             import matplotlib.pyplot as plt
 
-        n = min(n, len(self))
+        n = min(whole("n", n, 1), len(self))
+        alone = self.X.shape[1] == 1
+        over = 0 if alone else None if variable is None else _number("variable", variable, self.X.shape[1])
         figure, (above, below) = plt.subplots(
             2, 1, figsize=(7, 6), sharex=True, layout="constrained", height_ratios=(3, 1)
         )
-        x = self.X[:, variable]
-        order = np.argsort(x)
-        mark = "-" if self.X.shape[1] == 1 else "."
-        above.plot(x, self.y, ".", color="0.4", label="data")
+        if over is None:
+            above.axline((float(self.y.mean()),) * 2, slope=1, color="0.7", linewidth=1)
+        else:
+            above.plot(self.X[:, over], self.y, ".", color="0.4", label="data")
         for i in range(n):
             fitted = self.predict(self.X, i)
-            above.plot(x[order], fitted[order], mark, markersize=3, label=_short(self.texts()[i]))
-            below.plot(x[order], (self.y - fitted)[order], ".", markersize=3)
+            x, drawn = (fitted, self.y) if over is None else (self.X[:, over], fitted)
+            mark = "-" if alone else "."
+            if alone:
+                x = np.linspace(x.min(), x.max(), CURVE)
+                drawn = self.predict(x[:, None], i)
+            above.plot(x, drawn, mark, color=f"C{i}", markersize=4, label=self._with_numbers(i))
+            below.plot(self.X[:, over] if alone else x, self.y - fitted, ".", color=f"C{i}", markersize=4)
         below.axhline(0, color="0.7", linewidth=1)
-        below.set(xlabel=self.pop.variables[variable] if self.pop.variables else f"x{variable + 1}", ylabel="residual")
+        named = self.pop.variables[over] if over is not None and self.pop.variables else f"x{(over or 0) + 1}"
+        below.set(xlabel="predicted" if over is None else named, ylabel="residual")
         above.set_ylabel("target")
-        above.legend()
+        if n:
+            above.legend(fontsize="small")
         plt.close(figure)
         return figure
+
+    def _with_numbers(self, i: int) -> str:
+        """Function ``i`` for a legend."""
+        params = [float(f"{p:.3g}") for p in np.nan_to_num(self.params[i, : self.pop.n_params[i]])]
+        return _short(str(numbered(self.pop[i], params))).replace("`", "").replace("$", r"\$")
 
     # ── files ──
 
@@ -235,6 +265,14 @@ class SearchResult:
     def _repr_html_(self) -> str:
         columns = ["text", "size", "total", "loss", "parameters", "function", "probability", "forms"]
         return f"<p>{repr(self)[1:-1]}</p>{self.equations[columns].head(20).to_html()}"
+
+
+def _number(what: str, i: Any, n: int) -> int:
+    """A number from 0 to n - 1, which may be counted from the end."""
+    number = whole_number(i)
+    if number is None or not -n <= number < n:
+        raise ArgumentError(f"there is no {what} {brief(i)} among {n:,}")
+    return number % n
 
 
 def _short(text: str) -> str:

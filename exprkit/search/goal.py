@@ -1,0 +1,145 @@
+"""What a search compares with the data, and by what it ranks: any loss and any link that ``ek.fit`` takes.
+
+In: data, a loss, a link.  Out: a ``SearchGoal``: what is made of each expression, and what that is fitted to by which
+loss.
+
+    >>> import exprkit as ek, numpy as np
+    >>> from exprkit.search.goal import SearchGoal
+    >>> X, y = np.ones((2, 1)), np.array([1.0, 3.0])
+    >>> goal = SearchGoal.of(X, y, loss="((f - y) / s)^2 / 2", link="sqrt", columns={"s": [1.0, 2.0]})
+    >>> goal.over(ek.parse(["x1 + p1"])).texts(), goal.rank, goal.settings["loss"]
+    (['sqrt(x1 + p1)'], 'loss', 'squares')
+
+What the search ranks by:
+
+======================  ===============================================================================
+``rank``                what ``total`` is
+======================  ===============================================================================
+"description_length"    negative log-likelihood + parameters + function, in nats
+                        (``fitting.description_length``).  Of "gaussian" and "poisson"; of a text where that is
+                        asked for: it is the negative log-likelihood of a point then, up to a constant
+"loss"                  the loss alone.  Of all others by default: they have no unit that the length of an
+                        expression could be weighed against, so what is larger is first; ``front`` shows what
+                        each size gains
+======================  ===============================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from exprkit.backends import objective
+from exprkit.errors import ArgumentError, one_of
+from exprkit.evaluate import inputs
+from exprkit.evaluate.loss_text import USUAL, Composition, LossPoints, OwnGoal, parse_link, unchanged
+from exprkit.expressions.population import Population
+from exprkit.fitting.fit import BY_KIND, LOSSES
+from exprkit.fitting.likelihood import LIKELIHOODS
+
+LENGTH, LOSS = RANKS = "description_length", "loss"
+NATS = 0.01  # what tells the data better by less than this does not tell them better
+SHARE, ROUNDING = 1e-4, 1e-15  # of a loss that is no likelihood: this share of it, and of what losses usually are
+
+
+@dataclass(frozen=True, eq=False)
+class SearchGoal:
+    """What is fitted, to what, and how the result is ranked.
+
+    ``made`` is what becomes of the expressions (None: they stay as they are); those are fitted to ``y`` at ``X`` with
+    ``weights``, by the ``settings`` of a ``FitProblem``.  The loss that was asked for is ``scale`` times that of
+    the fits plus ``constant``.
+    """
+
+    name: str
+    link: str
+    rank: str
+    made: Composition | None
+    X: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray | None
+    settings: dict[str, Any]
+    scale: float = 1.0
+    constant: float = 0.0
+
+    @classmethod
+    def of(
+        cls, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None, *, loss: Any = "gaussian",
+        link: Any = None, columns: Any = None, rank: str | None = None, **settings: Any,
+    ) -> SearchGoal:  # fmt: skip
+        """The goal of a search.
+
+        Raises
+        ------
+        ArgumentError, DataError, ParseError
+        """
+        link = None if isinstance(link, str) and link.strip() in ("", USUAL[0]) else link
+        own = OwnGoal.of(loss, link, columns, LOSSES)
+        rank = rank or (LENGTH if loss in LIKELIHOODS else LOSS)
+        one_of("rank", rank, RANKS)
+        text = USUAL[0] if own is None or own.link is None else own.link.text
+        common = loss, text, rank
+        if rank == LENGTH and loss in LOSSES and loss not in LIKELIHOODS:
+            raise ArgumentError(
+                f"loss={loss!r} is no likelihood: rank='loss', or write it as one, as loss='((f - y) / 0.1)^2 / 2'"
+            )
+        if own is None:
+            return cls(*common, None, X, y, weights, {"loss": loss, "method": "lm", **settings})
+        points = inputs.loss_points(y, weights, columns, len(y))
+        made = own.composed(points, X.shape[1], fitting=True)
+        if own.loss is None:
+            return cls(*common, made, X, y, weights, {"loss": loss, "method": "lm", **settings})
+        if rank == LENGTH and made.kind == objective.ABSOLUTE:
+            raise ArgumentError(
+                f"loss={loss!r} has no second derivative where it is least, by which parameters are written down: "
+                "rank='loss', or a smooth one, as logcosh"
+            )
+        return cls._of_text(common, own, points, made, X, settings)
+
+    @classmethod
+    def _of_text(
+        cls, common: tuple[str, str, str], own: OwnGoal, points: LossPoints, made: Composition, X: np.ndarray,
+        settings: dict[str, Any],
+    ) -> SearchGoal:  # fmt: skip
+        """Of a loss of the user's own: as what it is recognised to be, or as a sum."""
+        ranked = common[-1] == LENGTH
+        scale, constant, named = 1.0, 0.0, BY_KIND[made.kind]
+        weights: np.ndarray = made.weights
+        if ranked and made.kind == objective.SQUARES:
+            named, weights = "gaussian", 2 * weights
+            constant = -float(np.sum(np.log(2 * np.pi / weights[weights > 0]))) / 2
+        elif ranked and made.kind != objective.SUM:
+            made = own.composed_as_sum(points, X.shape[1])
+            named, weights = "sum", made.weights
+        elif made.kind == objective.ABSOLUTE:
+            scale = float(np.sum(weights))
+        method = "lbfgs" if named == "sum" else "lm"
+        found = {**settings, "loss": named, "method": method, "delta": made.delta or 1.0}
+        wide = inputs.with_columns(X, made.columns, np.dtype(np.float64))
+        return cls(*common, made, wide, made.target, weights, found, scale, constant)
+
+    @property
+    def describes(self) -> bool:
+        """Whether description lengths are ranked."""
+        return self.rank == LENGTH
+
+    def over(self, pop: Population) -> Population:
+        """What becomes of every expression."""
+        return pop if self.made is None else self.made.of(pop)
+
+    def tolerance(self, loss: np.ndarray) -> np.ndarray:
+        """By how much another loss may be above each of these and still count as the same."""
+        if self.describes:
+            return np.full(len(loss), NATS)
+        finite = np.abs(loss[np.isfinite(loss)])
+        return SHARE * np.abs(loss) + ROUNDING * (np.median(finite) if len(finite) else 0.0)
+
+
+def linked(pop: Population, link: str) -> Population:
+    """The link of every expression, by its text."""
+    if link == USUAL[0]:
+        return pop
+    made = unchanged(LossPoints(np.zeros(0), None, {}), parse_link(link), pop.n_vars).of(pop)
+    return Population(made.kinds, made.values, made.offsets, variables=pop.variables, parameters=pop.parameters)
