@@ -4,8 +4,7 @@ In: what ``measured`` makes of the recorded samples.  Out: figures with captions
 writes them all:
 
     >>> from exprkit.study import figures
-    >>> drawings = figures.drawings(figures.read_results("data/results"))
-    >>> drawings[0].name
+    >>> figures.benchmark(figures.read_results("data/results")).name
     'benchmark'
 
 A figure whose measurements are missing is a ``Lacking``, which says what measures them; one that lacks a part says
