@@ -80,7 +80,7 @@ def test_a_law_is_found_in_noise():
     law = "2 * x1 / (1 + x2)"
     noise = np.random.default_rng(5).standard_normal(300)
     y = values([law], X)[0]
-    model = search(X, y + 0.01 * np.sqrt(np.mean(y**2)) * noise, pool_size=2_000, niterations=3)
+    model = search(X, y + 0.01 * np.sqrt(np.mean(y**2)) * noise, pool_size=500, niterations=3)
     assert model.predict(fresh) == pytest.approx(values([law], fresh)[0], rel=0.01)
     assert model.get_best().complexity <= 9
 
@@ -128,7 +128,7 @@ def test_operators_are_those_that_were_asked_for():
 def test_the_same_seed_gives_the_same_formulas_whatever_the_threads():
     X = drawn(80)
     y = values(["x1 * sin(x2) + 0.3 * x3"], X)[0] + 0.05 * np.random.default_rng(3).standard_normal(80)
-    settings = QUICK | {"niterations": 12, "population_size": 200, "pool_size": 500, "maxsize": 30}
+    settings = QUICK | {"niterations": 12, "population_size": 200, "pool_size": 100, "maxsize": 25}
     first = search(X, y, **settings, n_jobs=1).equations_["equation"].tolist()
     assert search(X, y, **settings, n_jobs=3).equations_["equation"].tolist() == first
     assert search(X, y, **settings | {"random_state": 1}, n_jobs=2).equations_["equation"].tolist() != first
