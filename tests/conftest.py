@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -21,13 +22,33 @@ settings.register_profile("exprkit", derandomize=True, deadline=None, suppress_h
 settings.load_profile("exprkit")
 
 
+def pytest_collection_modifyitems(items):
+    """Without a GPU, the tests that need one (marker ``gpu``) are one skipped test a file, which says how many."""
+    if gpu.missing() is None:
+        return
+    counts = Counter(item.path for item in items if item.get_closest_marker("gpu"))
+    kept = []
+    for item in items:
+        if not item.get_closest_marker("gpu"):
+            kept.append(item)
+        elif n := counts.pop(item.path, 0):
+            item.add_marker(pytest.mark.skip(reason=f"{n} tests of {item.path.name} need a GPU: {gpu.missing()}"))
+            kept.append(item)
+    items[:] = kept
+
+
+def on_gpu(name):
+    """The name of a backend or device as a test's parameter, marked if it needs a GPU."""
+    return pytest.param(name, marks=pytest.mark.gpu if name in ("cuda", "ptx") else ())
+
+
 @pytest.fixture(params=ops.OPERATORS, ids=lambda row: row.name)
 def op(request):
     """Every row of the table."""
     return request.param
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=map(on_gpu, NAMES))
 def backend(request):
     """The name of every backend that can run here."""
     found = status(request.param)
@@ -57,13 +78,15 @@ def root() -> Path:
     return Path(__file__).resolve().parent.parent
 
 
-@pytest.fixture(scope="module", params=["emulated", "cuda"])
-def device(request, tmp_path_factory):
-    """A GPU that is not there, and the one that is."""
-    if request.param == "cuda":
-        if gpu.missing():
-            pytest.skip(f"cuda: {gpu.missing()}")
-        return gpu.current()
+@pytest.fixture(scope="module")
+def emulated():
+    """A GPU that is not there: kernels run on the CPU."""
     if compiler() is None:
         pytest.skip("no C++ compiler: install g++ to run the kernels here")
-    return EmulatedDevice(tmp_path_factory.mktemp("kernels"))
+    return EmulatedDevice()
+
+
+@pytest.fixture(scope="module", params=map(on_gpu, ["emulated", "cuda"]))
+def device(request):
+    """A GPU that is not there, and the one that is."""
+    return gpu.current() if request.param == "cuda" else request.getfixturevalue("emulated")

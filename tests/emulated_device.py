@@ -7,14 +7,17 @@ instructions of a program to the schedule of a launch, is what runs on a GPU.
 from __future__ import annotations
 
 import ctypes
+import functools
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import numpy as np
 
 from exprkit.backends.gpu import nvrtc, opcodes
+from exprkit.runtime import disk_cache
 
 SHARED_BYTES = 1 << 20
 HEADER = Path(__file__).with_name("emulated_cuda.h")
@@ -38,12 +41,17 @@ def compiler():
     return next(filter(None, map(shutil.which, ("g++", "clang++", "c++"))), None)
 
 
+@functools.cache
+def compiler_version():
+    return subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True).stdout
+
+
 class EmulatedKernel:
     local_bytes = 0
     registers = 0
 
     def __init__(self, library):
-        self._library = ctypes.CDLL(str(library))
+        self._library = library
 
     def resident(self, threads, shared):
         return 2
@@ -64,8 +72,7 @@ class EmulatedDevice:
     out_of_memory = MemoryError
     is_hopper = True
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self):
         self._kernels = {}
 
     def kernel(self, name, settings, text=None, **chosen):
@@ -81,17 +88,24 @@ class EmulatedDevice:
 
     def library(self, source, settings, macros):
         """What the text makes ``extern "C"``."""
-        return ctypes.CDLL(str(self._compiled(source, nvrtc.macros(settings, macros))))
+        return self._compiled(source, nvrtc.macros(settings, macros))
 
     def _compiled(self, source, defined):
-        path = self.folder / f"k{len(list(self.folder.iterdir()))}.cpp"
-        path.write_text(re.sub(r"    extern __shared__ .*\n", "", source))
-        macros = [f"-D{macro}={value}" for macro, value in defined.items()]
-        command = [compiler(), "-std=c++17", "-O1", "-ffp-contract=off", "-w", "-shared", "-fPIC"]
-        command += ["-include", str(HEADER)]
-        library = path.with_suffix(".so")
-        subprocess.run([*command, *macros, str(path), "-o", str(library)], check=True, capture_output=True, text=True)
-        return library
+        """A library of the text, kept in the cache on disk: compiled once, whoever runs it."""
+        text = HEADER.read_text() + re.sub(r"    extern __shared__ .*\n", "", source)
+        options = "-std=c++17", "-O1", "-ffp-contract=off", "-w", *(f"-D{name}={defined[name]}" for name in defined)
+        key = disk_cache.key("emulated", text, *options, compiler_version())
+        code = disk_cache.read(key)
+        with tempfile.TemporaryDirectory() as folder:
+            path, library = Path(folder, "kernel.cpp"), Path(folder, "kernel.so")
+            if code is None:
+                path.write_text(text)
+                command = [compiler(), *options, "-shared", "-fPIC", str(path), "-o", str(library)]
+                subprocess.run(command, check=True, capture_output=True, text=True)
+                disk_cache.write(key, library.read_bytes())
+            else:
+                library.write_bytes(code)
+            return ctypes.CDLL(str(library))
 
     def sent(self, arrays):
         return [self.xp.asarray(array) for array in arrays]

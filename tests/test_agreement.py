@@ -17,19 +17,14 @@ from exprkit.operators import ops
 from exprkit.study.agreement import disagreement
 
 FAST = [name for name, status in ek.backends().items() if status.available and name != "numpy"]
+beside_the_definition = pytest.mark.parametrize(
+    "backend", ["cpu", *(pytest.param(name, marks=pytest.mark.gpu) for name in ("cuda", "ptx"))], indirect=True
+)
 N_ORDINARY = 20_000
 AWKWARD = np.array(
     [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 7.0, 10.0, 100.0, 1e-3, 1e-10, 1e-38, 1e-42, 88.0, 89.5, 1e5, 1e10, 3e38, np.inf]
 )
 AWKWARD = np.concatenate([AWKWARD, -AWKWARD, [np.nan, np.pi / 2, 16777217.0, 1 - 2**-24, 1 + 2**-23]])
-
-
-@pytest.fixture(params=[name for name in ek.backends() if name != "numpy"])
-def backend(request):
-    found = ek.backends()[request.param]
-    if not found.available:
-        pytest.skip(f"{request.param}: {found.detail}")
-    return request.param
 
 
 def ulps_apart(result, wanted):
@@ -72,6 +67,7 @@ def tolerance(row, precision, dtype):
     return ulp[0] + 0.5 if dtype == "float32" else ulp[1] + 4
 
 
+@beside_the_definition
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("precision", ["ieee", "fast"])
 @pytest.mark.parametrize("kind", ["ordinary", "awkward"])
@@ -99,6 +95,7 @@ def test_every_operator_agrees_with_the_definition(backend, kind, precision, dty
     assert not wrong, "\n".join(wrong)
 
 
+@beside_the_definition
 @pytest.mark.parametrize("precision", ["ieee", "fast"])
 @pytest.mark.parametrize("form", ["{0}(x1, 1.5)", "{0}(1.5, x1)", "{0}(x1, p1)", "{0}(p1, x1)", "{0}(abs(x1), x1 + 1)",
                                   "{0}(x1 + 1, abs(x1))", "{0}(p1, 1.5)", "{0}(x1 + 1, {0}(x1, 2))"])

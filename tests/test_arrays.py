@@ -7,7 +7,6 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from emulated_device import EmulatedDevice, compiler
 
 import exprkit as ek
 from exprkit.backends import contract
@@ -474,12 +473,6 @@ def test_every_call_takes_empty_shapes(here, name, n_points):
             assert ek.description_length(found).total.shape == (len(pop),)
 
 
-@pytest.fixture(scope="module")
-def emulated(tmp_path_factory):
-    return EmulatedDevice(tmp_path_factory.mktemp("kernels"))
-
-
-@pytest.mark.skipif(compiler() is None, reason="no C++ compiler: install g++ to run the kernels here")
 @pytest.mark.parametrize("name", EMPTY)
 def test_the_interpreter_takes_empty_shapes(emulated, name):
     pop = ek.parse(EMPTY[name], errors="mask")

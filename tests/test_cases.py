@@ -11,7 +11,6 @@ import numpy as np
 import ptxas_cases
 import pytest
 import sympy
-from emulated_device import EmulatedDevice, compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -257,13 +256,6 @@ def test_what_is_asked_wrongly_is_told():
 
 
 # ── the backends choose by it ──
-
-
-@pytest.fixture(scope="module")
-def emulated(tmp_path_factory):
-    if compiler() is None:
-        pytest.skip("no C++ compiler: install g++ to run the kernels here")
-    return EmulatedDevice(tmp_path_factory.mktemp("kernels"))
 
 
 def test_all_leaves_give_the_same_bits(emulated):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import errno
+import functools
 import importlib.util
 import os
 import re
@@ -20,9 +21,19 @@ import pytest
 from exprkit.errors import ArgumentError
 from exprkit.runtime import bags, disk_cache, jit
 
-PROGRAM = """
+EVALUATES = """
 import numpy as np, exprkit as ek
 print(ek.Evaluator(ek.parse("x1 + p1"), np.ones((2, 1)), backend="cpu").evaluate([[1]]).tolist())
+"""
+FEW_LOOPS = """
+import numpy as np, exprkit as ek
+from exprkit.text import decimals
+pop = ek.Population(np.ones(2, np.uint8), np.zeros(2, np.uint64), np.arange(3))
+print(decimals.nearest(0, 1), pop[[1, 0]].n_tokens.tolist())
+"""
+COMPILES = """
+from exprkit.runtime import jit
+jit.Kept.save_overload = lambda kept, *made: print("compiled", kept._parts[5])
 """
 LOOP = """
 from exprkit.runtime.jit import compiled
@@ -34,10 +45,9 @@ def twice(a):
 modes = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no such modes")
 
 
-def run(cache, program=PROGRAM):
-    return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, "EXPRKIT_CACHE_DIR": cache}
-    )
+def run(cache, program=FEW_LOOPS):
+    environment = os.environ | ({} if cache is None else {"EXPRKIT_CACHE_DIR": cache})
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
 
 
 # ── whole processes ──
@@ -52,21 +62,28 @@ def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path):
 
 
 def test_loops_are_kept_where_the_user_says_and_damaged_ones_are_made_again(tmp_path):
-    assert run(str(tmp_path)).stdout == "[[2.0, 2.0]]\n"
+    wanted = "0 [1, 1]\n"
+    assert run(str(tmp_path)).stdout == wanted
     kept = {path: path.read_bytes() for path in tmp_path.iterdir()}
     for path in kept:
         os.utime(path, (0, 0))
-    assert run(str(tmp_path)).stdout == "[[2.0, 2.0]]\n"
+    assert run(str(tmp_path)).stdout == wanted
     used = [path for path in tmp_path.glob("*.loop") if path.stat().st_mtime > 0]
     assert len(used) > 3 and kept == {path: path.read_bytes() for path in tmp_path.iterdir()}, "all comes from there"
     few = sorted(used, key=lambda path: len(kept[path]))[:3]
     for path, damage in zip(few, ("empty", "half", "a bit at 5001"), strict=True):
         path.write_bytes(DAMAGES[damage](kept[path]))
     done = run(str(tmp_path))
-    assert done.stdout == "[[2.0, 2.0]]\n"
+    assert done.stdout == wanted
     assert done.stderr.count("RuntimeWarning") == 1 and "is damaged" in done.stderr
     assert kept.keys() == set(tmp_path.iterdir())
     assert all(disk_cache.read(path.stem, disk_cache.LOOP, tmp_path) for path in few)
+
+
+@pytest.mark.skipif(jit.folder() is None, reason="EXPRKIT_CACHE_DIR or EXPRKIT_CACHE_BYTES says that nothing is kept")
+def test_a_process_compiles_nothing_that_another_has_kept():
+    assert run(None, EVALUATES).stdout == "[[2.0, 2.0]]\n"
+    assert run(None, COMPILES + EVALUATES).stdout == "[[2.0, 2.0]]\n"
 
 
 # ── one loop ──
@@ -316,13 +333,16 @@ def test_an_entry_depends_on_every_module_that_its_function_s_module_imports(roo
         assert len(modules) > 5
 
 
+@functools.cache
 def imported(root, path):
+    """Modules of exprkit that a file imports from, as files."""
+    found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("exprkit"):
             place = root.joinpath(*node.module.split("."))
-            yield from (place / f"{alias.name}.py" for alias in node.names if (place / f"{alias.name}.py").exists())
-            if place.with_suffix(".py").exists():
-                yield place.with_suffix(".py")
+            places = [place / alias.name for alias in node.names]
+            found |= {path for one in (place, *places) if (path := one.with_suffix(".py")).exists()}
+    return found
 
 
 # ── what is handed over ──

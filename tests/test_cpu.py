@@ -71,7 +71,7 @@ def small_results_past_the_caches(monkeypatch):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("precision", ["ieee", "fast"])
 def test_random_expressions_agree_with_the_definition(dtype, precision):
-    pop, X = population(1000), ordinary(50)
+    pop, X = population(500), ordinary(50)
     X[:, 1] -= 1.5  # one variable has negative values
     params = parameters(pop)
     result = evaluate(pop, X, params, dtype, precision)[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nvrtc_reports import registers_and_spills, report_of
 
 import exprkit as ek
 from exprkit.backends.gpu import device, nvrtc, opcodes
@@ -24,12 +24,6 @@ from exprkit.study.agreement import disagreement
 
 on_gpu = pytest.mark.gpu
 TILES = (0, 1, 127, 128, 129, 362, 383, 385, 511, 512, 513, 1023, 1025, 2049)  # and a point more or less
-
-
-@pytest.fixture(autouse=True)
-def _needs_gpu(request):
-    if request.node.get_closest_marker("gpu") and (reason := device.missing()):
-        pytest.skip(reason)
 
 
 def data(n_points, n_vars, dtype="float32", seed=1):
@@ -96,11 +90,11 @@ ARCHITECTURES = (75, 80, 90, 100, 120)  # 86 and 89 are compiled as 80 is
 
 def _resources(architecture, operators, macros):
     """A row of kernels.csv."""
-    _, report = nvrtc.build(f"sm_{architecture}", Precision(operators), opcodes.source(operators), **macros)
-    registers, spilled = re.search(r"Used (\d+) registers", report), re.search(r"(\d+) bytes spill stores", report)
+    report = report_of(f"sm_{architecture}", Precision(operators), opcodes.source(operators), **macros)
+    registers, spilled = registers_and_spills(report)
     every = {**nvrtc.MACROS, **macros}
     chosen = {name.lower(): str(every[name]) for name in ("REAL", "TASK", "VECTORS", "BLOCK", "WIDE", "COLUMNS_SHARED")}
-    found = {"registers": int(registers[1]), "spilled": int(spilled[1])}
+    found = {"registers": registers, "spilled": spilled}
     return {"architecture": str(architecture), "operators": operators, **chosen, **found}
 
 

@@ -8,19 +8,12 @@ from fit_checks import COMMON, F4, F8, check_derivatives, check_optimum, data, p
 
 import exprkit as ek
 from exprkit.backends import objective
-from exprkit.backends.gpu import device
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.reference import engine as definition
 from exprkit.expressions import generate
 from exprkit.operators import ops
 
 pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(autouse=True)
-def _needs_gpu():
-    if reason := device.missing():
-        pytest.skip(reason)
 
 
 def engine_of(pop, X, precision):

@@ -11,7 +11,6 @@ import itertools
 
 import numpy as np
 import pytest
-from emulated_device import EmulatedDevice, compiler
 
 from exprkit.backends import decisions, objective
 from exprkit.backends.cpu import levenberg_marquardt as cpu_fits
@@ -87,12 +86,12 @@ class CudaTerms(ctypes.Structure):
 
 
 @pytest.fixture(scope="module")
-def cuda(tmp_path_factory):
+def cuda(emulated):
     """What the CUDA text makes of states, compiled as C++."""
     shape = batches.FitShape(1, 1, 1, 1, 8)
     macros = batches.macros_of(shape, precision("ieee"), TASK="FIT", PROLOGUES=0, RARE=0, BOUNDED=1)
     text = dual_opcodes.source("ieee") + CALL
-    library = EmulatedDevice(tmp_path_factory.mktemp("decisions")).library(text, precision("ieee"), macros)
+    library = emulated.library(text, precision("ieee"), macros)
     progress = np.dtype([("damping", "f8"), ("predicted", "f8"), *((name, "i4") for name in (
         "iterations", "evaluations", "status", "phase"))])  # fmt: skip
     assert library.bytes_of_terms() == ctypes.sizeof(CudaTerms)
@@ -137,12 +136,10 @@ def test_the_cpu_decides_as_the_reference():
     compare(STATES, [by_cpu(state) for state in STATES], [by_reference(state) for state in STATES])
 
 
-@pytest.mark.skipif(compiler() is None, reason="no C++ compiler: install g++ to run the kernels here")
 def test_the_gpu_decides_as_the_reference(cuda):
     compare(STATES, cuda(STATES), [by_reference(state) for state in STATES])
 
 
-@pytest.mark.skipif(compiler() is None, reason="no C++ compiler: install g++ to run the kernels here")
 def test_what_is_not_to_be_fitted_ends_at_its_start(cuda):
     states = [state for state in STATES if state["phase"] == AT_START][::11]
     for one in (by_reference, by_cpu):

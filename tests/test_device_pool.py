@@ -142,7 +142,8 @@ def searching(device, monkeypatch):
     monkeypatch.setattr(programs, "FEWEST", 500)
     monkeypatch.setattr(triples, "SMALL", (40, 300))
     monkeypatch.setattr(triples, "MONOMIALS", (40, 400))
-    return lambda X, y: ek.SymbolicRegressor(niterations=1, population_size=20, random_state=0).fit(X, y)
+    settings = {"niterations": 1, "population_size": 20, "unary_operators": ["square", "sqrt", "sin"]}
+    return lambda X, y: ek.SymbolicRegressor(random_state=0, **settings).fit(X, y)
 
 
 X = np.random.default_rng(3).uniform(0.5, 3, (120, 3))

@@ -15,7 +15,6 @@ from exprkit.expressions import generate
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 F8 = np.dtype("float64")
-needs_gpu = pytest.mark.skipif(gpu.missing() is not None, reason=f"cuda: {gpu.missing()}")
 
 
 def on(device, kinds, values, offsets):
@@ -125,7 +124,7 @@ def test_one_engine_takes_one_population_after_the_other(device, kind):
             assert np.array_equal(ours, theirs, equal_nan=True)
 
 
-@pytest.mark.parametrize("backend", ["cpu", "numpy", pytest.param("cuda", marks=needs_gpu)])
+@pytest.mark.parametrize("backend", ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_an_evaluator_takes_one_population_after_the_other(backend):
     X = np.random.default_rng(0).uniform(0.5, 2, (40, 2))
     ev = ek.Evaluator(POPULATIONS[0], X, backend)
@@ -138,7 +137,7 @@ def test_an_evaluator_takes_one_population_after_the_other(backend):
         assert np.array_equal(ev.loss(params, X[:, 0]), expected.loss(params, X[:, 0]), equal_nan=True)
 
 
-@pytest.mark.parametrize("backend", ["cpu", "numpy", pytest.param("cuda", marks=needs_gpu)])
+@pytest.mark.parametrize("backend", ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_a_population_that_does_not_fit_leaves_the_evaluator_as_it_was(backend):
     X = np.random.default_rng(0).uniform(0.5, 2, (40, 2))
     ev = ek.Evaluator(ek.parse(["x1 * x2", "x1"]), X, backend)
@@ -169,7 +168,7 @@ def test_values_that_are_missing_are_told_of_the_new_population_too():
         ev.update(ek.parse("x2"))
 
 
-@needs_gpu
+@pytest.mark.gpu
 def test_a_population_on_the_device_through_the_public_calls():
     pop = POPULATIONS[0]
     there, X = ek.DevicePopulation.of(pop), np.random.default_rng(0).uniform(0.5, 2, (40, 2))

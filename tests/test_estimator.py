@@ -29,7 +29,10 @@ from exprkit.regression.front import Entry
 from exprkit.regression.sample import Sample
 
 SMALL = {"niterations": 2, "pool_size": 30}
-QUICK = {"niterations": 3, "population_size": 40, "pool_size": 300, "maxsize": 12, "random_state": 0}
+QUICK = {
+    "niterations": 3, "population_size": 40, "pool_size": 300, "maxsize": 12, "random_state": 0,
+    "unary_operators": ["sin", "sqrt"],
+}  # fmt: skip
 
 
 def table(n=80, noise=0.05):

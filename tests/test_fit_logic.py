@@ -11,8 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from emulated_device import EmulatedDevice, compiler
+from emulated_device import EmulatedDevice
 from fit_checks import COMMON, F4, F8, check_derivatives, check_fit, data, parameters
+from nvrtc_reports import registers_and_spills, report_of
 
 import exprkit as ek
 from exprkit.backends import objective
@@ -25,12 +26,11 @@ from exprkit.expressions import generate
 from exprkit.operators import ops
 from exprkit.programs.linearity import dependence
 
-needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C++ compiler: install g++ to run the kernels here")
-
 
 @pytest.fixture(scope="module")
-def device(tmp_path_factory):
-    return EmulatedDevice(tmp_path_factory.mktemp("kernels"))
+def device(emulated):
+    """The one that is not there alone."""
+    return emulated
 
 
 @pytest.fixture
@@ -40,9 +40,9 @@ def engine_of(device):
 
 
 @pytest.fixture
-def little_device(device, tmp_path):
+def little_device(device):
     """One whose blocks have next to no shared memory."""
-    little = EmulatedDevice(tmp_path)
+    little = EmulatedDevice()
     little.shared_per_block = 200
     return little
 
@@ -50,14 +50,12 @@ def little_device(device, tmp_path):
 # ── derivatives ──────────────────────────────────────────────────────────────────────
 
 
-@needs_compiler
 @pytest.mark.parametrize(("dtype", "weighted", "n_points"), [(F8, True, 61), (F4, False, 5)], ids=str)
 def test_jacobian_normal_equations_and_gradient(engine_of, dtype, weighted, n_points):
     texts = [text for text in COMMON if "p2" in text and ("p3" not in text or "p5" in text)]
     check_derivatives(engine_of, dtype, "fast", n_points, texts, weighted=weighted)
 
 
-@needs_compiler
 @pytest.mark.parametrize("precision", ["ieee", "fast"])
 def test_every_operator_with_every_kind_of_operand(engine_of, precision):
     texts = []
@@ -90,7 +88,6 @@ def test_every_operator_with_every_kind_of_operand(engine_of, precision):
     assert finite.mean() > 0.95 and np.isfinite(found).mean() > 0.8
 
 
-@needs_compiler
 def test_random_populations_with_slots_and_long_programs(engine_of):
     operators = ("add", "sub", "mul", "aq", "tanh")  # nothing that makes numbers huge or chaotic
     pop = generate.random(60, n_tokens=(1, 120), operators=operators, n_vars=3, n_params=6, seed=2)
@@ -103,7 +100,6 @@ def test_random_populations_with_slots_and_long_programs(engine_of):
         assert (np.abs(a - b) <= 1e-9 * scale + 1e-12).all()
 
 
-@needs_compiler
 def test_what_does_not_depend_on_a_parameter_has_no_part_in_its_derivative(engine_of):
     pop = ek.parse(["sqrt(x1 * p1) + p2", "abs(x1) ^ p1 * p2", "p2 * x2 + log(x1 * p1)"])
     X = np.array([[0.0, 1.0], [1.0, 2.0]])  # at x1 = 0 the derivatives by p1 are infinite or nan
@@ -112,7 +108,6 @@ def test_what_does_not_depend_on_a_parameter_has_no_part_in_its_derivative(engin
     assert J[0, 0, :, 1].tolist() == [1.0, 1.0] and J[0, 2, :, 1].tolist() == [1.0, 2.0]
 
 
-@needs_compiler
 @pytest.mark.parametrize("precision", ["ieee", "fast"])
 def test_what_has_no_slope_has_none_in_anything(engine_of, precision):
     flat = "floor(p1)", "floor(p1 * x1)", "cond(p1 * x1, x1)", "cond(p1, x1)", "greater(p1 * x1, x2)", "less(x2, p1)"
@@ -122,7 +117,6 @@ def test_what_has_no_slope_has_none_in_anything(engine_of, precision):
     assert (J[..., 0] == 0).all() and (J[..., 1] == 1).all(), "digamma itself has no derivative in the table"
 
 
-@needs_compiler
 def test_sums_beyond_float32_are_made_in_float64(engine_of):
     pop, X = ek.parse(["p1 * x1 + p2"]), np.array([[1e25], [2e25]], F4)
     jtj, jtr, sse = engine_of(pop, X).normal_equations(np.ones((1, 1, 2), F4), np.zeros(2, F4), None)
@@ -132,7 +126,6 @@ def test_sums_beyond_float32_are_made_in_float64(engine_of):
 # ── fits ─────────────────────────────────────────────────────────────────────────────
 
 
-@needs_compiler
 def test_fits_take_the_steps_of_the_definition(engine_of):
     texts = [text for text in COMMON if "/ (p1" not in text]  # that one runs away to ever larger parameters
     pop, found, wanted = check_fit(engine_of, F8, "ieee", texts, n_points=37, rtol=1e-4)
@@ -141,13 +134,11 @@ def test_fits_take_the_steps_of_the_definition(engine_of):
     np.testing.assert_allclose(found.loss[same], wanted.loss[same], rtol=1e-7, atol=1e-12)
 
 
-@needs_compiler
 def test_fits_in_float32(engine_of):
     texts = ["p1 + p2 * x1", "abs(x1) ^ p1", "abs(p1) ^ x1 + x2", "p1 * p2 + x1", "inv(p1) * x1 + sqr(p2)", "x1", "p1"]
     check_fit(engine_of, F4, "fast", texts, rtol=2e-5)
 
 
-@needs_compiler
 @pytest.mark.parametrize("kind", [objective.ABSOLUTE, objective.HUBER, objective.POISSON])
 def test_other_losses(engine_of, kind):
     delta = {objective.ABSOLUTE: 1e-9, objective.HUBER: 0.3}.get(kind, 1.0)
@@ -156,7 +147,6 @@ def test_other_losses(engine_of, kind):
     check_fit(engine_of, F8, "ieee", ["p1 + p2 * x1", "p1 * abs(x1) ^ p2 + x2"], options, weights=weights, rtol=1e-5)
 
 
-@needs_compiler
 def test_bounds_hold_and_the_rest_is_fitted(engine_of):
     pop = ek.parse(["p1 + p2 * x1", "p1 * abs(x1) ^ p2"])
     options = Options(lower=np.full((2, 2), 0.1), upper=np.full((2, 2), 0.9))
@@ -164,7 +154,6 @@ def test_bounds_hold_and_the_rest_is_fitted(engine_of):
     assert (found.params >= 0.1).all() and (found.params <= 0.9).all() and len(pop) == 2
 
 
-@needs_compiler
 def test_restarts_in_parts_give_the_same(engine_of, monkeypatch):
     pop, X, y = ek.parse(["sqr(p1 + x1) * p2", "x1 / (p1 + x2)", "log(p1)"]), data(20), data(20, 1, F8, 3)[:, 0].copy()
     starts = np.random.default_rng(0).uniform(-2, 2, (5, 3, 2))
@@ -181,7 +170,6 @@ def test_restarts_in_parts_give_the_same(engine_of, monkeypatch):
     assert whole.evaluations == sum(one.evaluations for one in each)
 
 
-@needs_compiler
 def test_how_fits_end(engine_of):
     pop = ek.parse(["p1 +", "x1 * 2", "digamma(p1) + x1", "p1 * x1", "p1 + x1"], errors="mask")
     X = data(12)
@@ -198,7 +186,6 @@ def test_how_fits_end(engine_of):
     assert short.status[3] == objective.MAX_ITER and short.params[3, 0] == 1.0
 
 
-@needs_compiler
 @pytest.mark.parametrize("text", ["p1 + p2 * x1", "p1 + p2 * x1 + p3 * x2 + p4 * sqr(x1) + p5 * inv(x2)"])
 def test_blocks_that_need_more_than_shared_memory(engine_of, little_device, text):
     pop, X, y = ek.parse([text, text]), data(20), data(20, 1, F8, 3)[:, 0].copy()
@@ -209,7 +196,6 @@ def test_blocks_that_need_more_than_shared_memory(engine_of, little_device, text
         np.testing.assert_array_equal(a, b)
 
 
-@needs_compiler
 def test_bits_do_not_depend_on_the_company(engine_of):
     pop = generate.exhaustive(4, n_vars=2)
     X, y = data(30, dtype=F4), data(30, 1, F4, 3)[:, 0].copy()
@@ -285,7 +271,6 @@ def test_registers_and_spills_of_the_kernels(root):
 
 def built(line):
     """Registers and spilled bytes of a kernel."""
-    from exprkit.backends.gpu import nvrtc
     from exprkit.backends.precision import precision
 
     itemsize = 4 if line["real"] == "float" else 8
@@ -293,6 +278,5 @@ def built(line):
     shape, settings = batches.FitShape(*sizes, 32, itemsize), precision(line["operators"])
     chosen = batches.macros_of(shape, settings, TASK="FIT", MANY=int(line["many"]), PROLOGUES=0, RARE=0)
     text, architecture = dual_opcodes.source(line["operators"]), f"sm_{line['architecture']}"
-    _, report = nvrtc.build(architecture, settings, text, **chosen)
-    fit = report[report.index("'fit'") :]
-    return int(re.search(r"Used (\d+) registers", fit)[1]), int(re.search(r"(\d+) bytes spill stores", fit)[1])
+    report = report_of(architecture, settings, text, **chosen)
+    return registers_and_spills(report[report.index("'fit'") :])

@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 import pytest
-from emulated_device import EmulatedDevice, compiler
+from emulated_device import EmulatedDevice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,13 +30,13 @@ from exprkit.operators import ops
 from exprkit.programs.lower import lower
 from exprkit.study.agreement import disagreement
 
-pytestmark = pytest.mark.skipif(compiler() is None, reason="no C++ compiler: install g++ to run the interpreter here")
 F4, F8 = np.dtype("float32"), np.dtype("float64")
 
 
 @pytest.fixture(scope="module")
-def device(tmp_path_factory):
-    return EmulatedDevice(tmp_path_factory.mktemp("kernels"))
+def device(emulated):
+    """The one that is not there alone."""
+    return emulated
 
 
 def data(n_points, n_vars, dtype, seed=1):
@@ -219,8 +219,7 @@ def test_a_stack_or_block_that_cannot_be_is_named(device, options, message):
 
 def test_many_variables_stay_in_global_memory(device):
     pop = generate.random(20, n_tokens=(20, 60), n_vars=900, n_params=1, seed=10)
-    device_of_little_memory = EmulatedDevice(device.folder / "little")
-    device_of_little_memory.folder.mkdir()
+    device_of_little_memory = EmulatedDevice()
     device_of_little_memory.shared_per_block = device_of_little_memory.shared_per_multiprocessor = 4096
     X, params = data(30, 900, F8), parameters(pop, 1, F8)
     engine = interpreter.Engine(pop, X, precision="ieee", dtype=F8, device=device_of_little_memory)
@@ -323,8 +322,7 @@ class _Mark:
 class ScarceDevice(EmulatedDevice):
     out_of_memory = OutOfMemory
 
-    def __init__(self, folder, kernels):
-        super().__init__(folder)
+    def __init__(self, kernels):
         self._kernels, self.xp, self.released = kernels, ScarceMemory(), 0
 
     def event(self):
@@ -367,7 +365,7 @@ def test_memory_that_runs_out_at_any_allocation(device, often, monkeypatch):
     monkeypatch.setattr(interpreter, "BUFFER_BYTES", 40 * 4 * 3)  # three rows at a time
     pop = generate.random(6, n_tokens=(3, 20), n_vars=2, n_params=2, seed=12)
     X, params = data(40, 2, F4), parameters(pop, 4, F4)
-    scarce = ScarceDevice(device.folder, device._kernels)
+    scarce = ScarceDevice(device._kernels)
     wanted = all_results(scarce, pop, X, params)
     n_allocations, refused, went_on = scarce.xp.made, 0, 0
     for k in range(1, n_allocations + 1):

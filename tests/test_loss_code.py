@@ -7,9 +7,10 @@ import re
 
 import numpy as np
 import pytest
+from nvrtc_reports import report_of
 
 import exprkit as ek
-from exprkit.backends.gpu import loss_code, nvrtc, opcodes
+from exprkit.backends.gpu import loss_code, opcodes
 from exprkit.backends.interpreter.engine import Engine
 from exprkit.backends.precision import precision
 from exprkit.evaluate import loss_text
@@ -37,9 +38,7 @@ def tokens_of(text, w=W, s=S):
 
 
 @pytest.mark.parametrize("operators", ["ieee", "fast"])
-def test_their_functions_are_what_the_definition_says(device, operators):
-    if not hasattr(device, "library"):
-        pytest.skip("of a device that is emulated")
+def test_their_functions_are_what_the_definition_says(emulated, operators):
     texts = []
     for i, text in enumerate(LOSSES):
         tokens, columns, _ = tokens_of(text)
@@ -48,7 +47,7 @@ def test_their_functions_are_what_the_definition_says(device, operators):
         texts.append(f"{own}\nextern \"C\" float loss_{i}(float f, const float (&read)[{len(columns)}])")
         texts[-1] += f" {{ return text_loss_{i}(f, read); }}"
     source = "\n".join([opcodes.joined(opcodes.HEAD), *texts])
-    library = device.library(source, precision(operators), {"REAL": "float", "LANES": 1})
+    library = emulated.library(source, precision(operators), {"REAL": "float", "LANES": 1})
     for i, text in enumerate(LOSSES):
         columns = tokens_of(text)[1]
         call = getattr(library, f"loss_{i}")
@@ -109,7 +108,7 @@ def test_a_kernel_of_a_loss_compiles_without_spills():
     tokens, columns, counted = tokens_of("((sqrt(abs(f)) - y) / s)^2 / 2")
     text = opcodes.source("fast", loss_code.function(tokens, "fast"))
     chosen = {"TASK": "TEXT", "TARGETS": len(columns), "WEIGHTED": int(counted), "VECTORS": 8}
-    _, report = nvrtc.build("sm_90", precision("fast"), text, **chosen)
+    report = report_of("sm_90", precision("fast"), text, **chosen)
     assert "Used" in report and "0 bytes spill stores" in report and not re.search(r"[1-9]\d* bytes spill", report)
 
 

@@ -43,15 +43,20 @@ def population(expressions):
     return Population(kinds, np.array(values, np.uint64), np.cumsum([0, *map(len, expressions)]))
 
 
-def execute(program, i, X, params):
+def columns_of(program, X):
+    """What the instructions of all programs read of the data."""
+    return [
+        meaning(code, program.precision)(X[:, v])
+        for code, v in zip(program.column_code, program.column_var, strict=True)
+    ]
+
+
+def execute(program, i, columns, params):
     """Program ``i`` in float64, an instruction per line: what its arrays mean, without any speed.
 
     Of a staged pair of operators the first one leaves its operand as it is, and the second
     one does all the work: so the result can be compared with the definition closely.
     """
-    columns = []
-    for code, v in zip(program.column_code, program.column_var, strict=True):
-        columns.append(meaning(code, program.precision)(X[:, v]))
     constants = program.constants[program.first_const[i] : program.first_const[i + 1]]
     uniforms = [*params[: program.n_params[i]], *constants]
     slots: dict[int, np.ndarray] = {}
@@ -67,8 +72,8 @@ def execute(program, i, X, params):
             slots[dst >> 2] = y
         else:
             assert dst == OUT and k + 1 == program.offsets[i + 1]
-            return np.broadcast_to(y, len(X))
-    return np.full(len(X), np.nan)
+            return y
+    return np.nan
 
 
 def meaning(code, precision):
@@ -122,7 +127,8 @@ def check_against_definition(pop, precision="ieee"):
     program = lower(pop, precision=precision, positive=POSITIVE)
     verify(program)
     with np.errstate(all="ignore"):
-        result = np.stack([execute(program, i, X, params[i]) for i in range(len(pop))])
+        columns = columns_of(program, X)
+        result = np.stack([np.broadcast_to(execute(program, i, columns, params[i]), len(X)) for i in range(len(pop))])
     bad = np.flatnonzero(disagreement(pop, X, params, result, dtype="float64", precision=precision))
     assert not len(bad), f"{pop[int(bad[0])]} became\n{program.listing(bad[0])}"
     return program

@@ -8,12 +8,17 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
+import nbformat
 import numpy as np
 import pandas as pd
 import pytest
+from jupyter_client.manager import start_new_kernel
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
 
 import exprkit as ek
 from exprkit.backends.gpu.schedule import VECTORS
@@ -29,12 +34,56 @@ def cells_of(path, kind="code"):
     return [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == kind]
 
 
+def environment():
+    """Of a kernel: this checkout, and figures that are shown in the notebook."""
+    kept = {name: value for name, value in os.environ.items() if name != "MPLBACKEND"}
+    return kept | {"PYTHONPATH": str(ROOT), "TQDM_MININTERVAL": "5"}
+
+
 def papermill(notebook, folder, *arguments):
     """Run a notebook as a user does, in a folder of its own; its standard streams and return code."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "TQDM_MININTERVAL": "5"}
-    environment.pop("MPLBACKEND", None)  # the kernel's own, which shows figures in the notebook
     command = [sys.executable, "-m", "papermill", str(notebook), "out.ipynb", "--no-progress-bar", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    """One for all notebooks, which imports what they need once."""
+    manager, client = start_new_kernel(kernel_name="python3", env=environment())
+    yield client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture
+def run(kernel, tmp_path):
+    """Run a notebook with parameters where papermill puts them, in an empty folder and an empty namespace."""
+
+    def execute(source):
+        messages = []
+        reply = kernel.execute_interactive(source, output_hook=messages.append, allow_stdin=False, timeout=300)
+        assert reply["content"]["status"] == "ok", reply["content"]["evalue"]
+        return [nbformat.v4.output_from_msg(one) for one in messages if one["msg_type"] in OUTPUTS]
+
+    def run(name, **parameters):
+        notebook = load_notebook_node(str(ROOT / "notebooks" / f"{name}.ipynb"))
+        cells = [cell for cell in parameterize_notebook(notebook, parameters).cells if cell.cell_type == "code"]
+        execute(f"%reset -f\n%cd -q {tmp_path}")
+        return shown_by([{"outputs": execute(cell.source)} for cell in cells])
+
+    return run
+
+
+OUTPUTS = "stream", "display_data", "execute_result"
+
+
+def shown_by(cells):
+    """What executed cells print, their Markdown, and the types of all data that they show."""
+    outputs = [output for cell in cells for output in cell.get("outputs", [])]
+    printed = "".join("".join(output.get("text", "")) for output in outputs)
+    data = [output.get("data", {}) for output in outputs]
+    markdown = "\n".join("".join(one["text/markdown"]) for one in data if "text/markdown" in one)
+    return printed, markdown, Counter(kind for one in data for kind in one)
 
 
 # ── as they stand in git ──
@@ -152,39 +201,31 @@ def test_benchmark_notebook_measures_and_writes(tmp_path):
     assert record["parameters"]["n_exprs"] == 300 and record["parameters"]["backends"] == ["cpu", "numpy"]
     assert set(record["parameters"]) == {line.split(":")[0] for line in cells_of(NOTEBOOKS[0])[0]["source"]}
 
-    out = json.loads((tmp_path / "out.ipynb").read_text())
-    outputs = [output for cell in out["cells"] for output in cell.get("outputs", [])]
-    printed = "".join("".join(output.get("text", "")) for output in outputs)
+    printed, _, shown = shown_by(cells_of(tmp_path / "out.ipynb"))
     assert str(files[".parquet"]) in printed
     assert "300 expressions x 100 points x 3 steps, matrix of every step, in " in printed
     made = measured.provenance([files[".json"].stem], {files[".json"].stem: record})
     assert made.startswith("by `notebooks/benchmark.ipynb` with n_exprs=300, n_points=100, n_steps=3, n_samples=5,")
     assert f"({files['.json'].name}: " in made
-    assert sum("image/png" in output.get("data", {}) for output in outputs) == 1  # the figure, once
+    assert shown["image/png"] == 1  # the figure, once
 
 
-def test_fit_notebook_ranks_and_draws(tmp_path):
-    done = papermill(ROOT / "notebooks" / "fit.ipynb", tmp_path, "-p", "max_nodes", "5")
-    assert done.returncode == 0, done.stderr[-3000:]
-    out = json.loads((tmp_path / "out.ipynb").read_text())
-    outputs = [output for cell in out["cells"] for output in cell.get("outputs", [])]
-    printed = "".join("".join(output.get("text", "")) for output in outputs)
+def test_fit_notebook_ranks_and_draws(run):
+    printed, _, shown = run("fit", max_nodes=5)
     assert "trees of up to 5 nodes are" in printed and "<SearchResult: " in printed
-    assert sum("image/png" in output.get("data", {}) for output in outputs) == 2
-    assert sum("text/html" in output.get("data", {}) for output in outputs) >= 3
+    assert shown["image/png"] == 2 and shown["text/html"] >= 3
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["-p", "n_expr", "10"], "there is no parameter 'n_expr'; did you mean 'n_exprs'?"),
-        (["-p", "backends", "[cpu]"], "with papermill: -y '{backends: [cpu]}'"),
-    ],
-)
-def test_a_wrong_parameter_stops_the_notebook(tmp_path, arguments, message):
-    done = papermill(ROOT / "notebooks" / "benchmark.ipynb", tmp_path, *arguments)
+def test_a_wrong_parameter_stops_papermill(tmp_path):
+    done = papermill(ROOT / "notebooks" / "benchmark.ipynb", tmp_path, "-p", "n_expr", "10")
     assert done.returncode == 1
-    assert message in done.stderr
+    assert "there is no parameter 'n_expr'; did you mean 'n_exprs'?" in done.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_wrong_parameter_is_told_before_any_work(run, tmp_path):
+    with pytest.raises(AssertionError, match=r"with papermill: -y '\{backends: \[cpu\]\}'"):
+        run("benchmark", backends="[cpu]")
     assert not (tmp_path / "results").exists()
 
 
@@ -196,46 +237,29 @@ def test_papermill_knows_every_parameter_s_type(tmp_path):
     assert shown.count("(default") == len(cells_of(ROOT / "notebooks" / "benchmark.ipynb")[0]["source"])
 
 
-def shown_by(path):
-    """What an executed notebook prints, its Markdown, and how many figures it shows."""
-    outputs = [output for cell in cells_of(path) for output in cell["outputs"]]
-    printed = "".join("".join(output.get("text", "")) for output in outputs)
-    data = [output.get("data", {}) for output in outputs]
-    markdown = "\n".join("".join(one["text/markdown"]) for one in data if "text/markdown" in one)
-    return printed, markdown, sum("image/png" in one for one in data)
+def test_comparison_notebook_draws_the_thesis_s_figures_and_concludes(run):
+    """With the captions of the page of figures, which ``test_plots`` compares with the results."""
+    from exprkit.study import conclusions, figures
+
+    page = (ROOT / "figures" / "README.md").read_text(encoding="utf-8")
+    captions = dict(re.findall(r"!\[(\w+)\]\(\w+\.png\)\n\n(.+)", page))
+    names = "interpreter", "transpiler", "steps", "block_sizes", "benchmark", "phases", "crossover", "roofline"
+    expected = [captions[name] for name in names if name in captions]
+    _, markdown, shown = run("comparison")
+    assert shown["image/png"] == len(expected) >= 5
+    assert all(caption in markdown for caption in expected)
+    assert conclusions.page(figures.read_results()) in markdown
 
 
-def test_comparison_notebook_draws_the_thesis_s_figures_and_concludes(tmp_path):
-    from exprkit.study import conclusions, figures, plots
-
-    done = papermill(ROOT / "notebooks" / "comparison.ipynb", tmp_path)
-    assert done.returncode == 0, done.stderr[-3000:]
-    _, markdown, n_figures = shown_by(tmp_path / "out.ipynb")
-    recorded = figures.read_results()
-    drawn = (figures.interpreter, figures.transpiler, figures.steps, figures.block_sizes, figures.benchmark,
-             figures.phases, figures.crossover, figures.roofline)  # fmt: skip
-    expected = [made for made in (draw(recorded) for draw in drawn) if isinstance(made, plots.Drawing)]
-    assert n_figures == len(expected) >= 5
-    assert all(drawing.caption in markdown for drawing in expected)
-    assert conclusions.page(recorded) in markdown
-
-
-def test_cases_notebook_shows_the_tree_a_card_s_path_and_the_regions(tmp_path):
-    arguments = "-p", "device", "sm_75", "-p", "n_exprs", "100", "-y", "{table_points: [362]}"
-    done = papermill(ROOT / "notebooks" / "cases.ipynb", tmp_path, *arguments)
-    assert done.returncode == 0, done.stderr[-3000:]
-    printed, _, n_figures = shown_by(tmp_path / "out.ipynb")
+def test_cases_notebook_shows_the_tree_a_card_s_path_and_the_regions(run):
+    printed, _, shown = run("cases", device="sm_75", n_exprs=100, table_points=[362])
     assert "= Z_B" in printed and "else, fewer vectors:" in printed and "lines of CUDA C" in printed
-    assert n_figures == 1 and "362 points on sm_75" in printed
+    assert shown["image/png"] == 1 and "362 points on sm_75" in printed
 
 
-def test_tuning_notebook_tunes_what_there_is_and_shows_what_is_recorded(tmp_path):
-    done = papermill(
-        ROOT / "notebooks" / "tuning.ipynb", tmp_path, "-p", "backend", "cpu", "-p", "n_exprs", "50", "-p", "n_points",
-        "100", "-p", "n_steps", "2", "-p", "n_samples", "2", "-y", "{threads: [1, 2]}",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    printed, _, _ = shown_by(tmp_path / "out.ipynb")
+def test_tuning_notebook_tunes_what_there_is_and_shows_what_is_recorded(run, tmp_path):
+    small = {"n_exprs": 50, "n_points": 100, "n_steps": 2, "n_samples": 2, "threads": [1, 2]}
+    printed, *_ = run("tuning", backend="cpu", **small)
     assert "tuned here: cpu" in printed and "no GPU was tuned here; what follows is from recorded results" in printed
     (path,) = (tmp_path / "results").glob("*.parquet")
     samples = pd.read_parquet(path)
@@ -265,21 +289,20 @@ def test_tuning_notebook_s_own_grid_is_one_that_each_gpu_backend_takes():
     assert set(grids["cuda"][1]["points_per_thread"]) <= allowed
 
 
-def test_tuning_notebook_names_a_backend_that_is_not_there(tmp_path):
-    done = papermill(ROOT / "notebooks" / "tuning.ipynb", tmp_path, "-p", "backend", "cpuu")
-    assert done.returncode == 1 and "there is no backend 'cpuu'; did you mean 'cpu'?" in done.stderr
+def test_tuning_notebook_names_a_backend_that_is_not_there(run):
+    with pytest.raises(AssertionError, match=r"there is no backend 'cpuu'; did you mean 'cpu'\?"):
+        run("tuning", backend="cpuu")
 
 
-def test_scaling_notebook_measures_each_axis(tmp_path):
-    sizes = "n_exprs: [5, 10], n_points: [10, 20], n_vars: [1, 2], n_params: [0], n_tokens: [5], n_steps: [1, 2]"
-    small = f"{{backends: [cpu, numpy], n_samples: 2, seconds: 60.0, {sizes}}}"
-    done = papermill(ROOT / "notebooks" / "scaling.ipynb", tmp_path, "-y", small)
-    assert done.returncode == 0, done.stderr[-3000:]
+def test_scaling_notebook_measures_each_axis(run, tmp_path):
+    sizes = {"n_exprs": [5, 10], "n_points": [10, 20], "n_vars": [1, 2], "n_params": [0], "n_tokens": [5]}
+    _, markdown, shown = run(
+        "scaling", backends=["cpu", "numpy"], n_samples=2, seconds=60.0, n_steps=[1, 2], **sizes
+    )  # fmt: skip
     (path,) = (tmp_path / "results").glob("*.parquet")
     sizes = pd.read_parquet(path).groupby("bench")["n_exprs"].size()
     assert sizes.to_dict() == {"map": 24, "vars": 12, "params": 6, "tokens": 6, "steps_axis": 12}
-    _, markdown, n_figures = shown_by(tmp_path / "out.ipynb")
-    assert n_figures >= 2 and "by this notebook" in markdown  # the crossover map and the axes measured here
+    assert shown["image/png"] >= 2 and "by this notebook" in markdown  # the crossover map and the axes measured here
     assert "A roofline is not drawn: no step of 10,000 points or more is measured" in markdown
     record = json.loads(path.with_suffix(".json").read_text())
     assert record["made_by"] == "notebooks/scaling.ipynb" and record["roofs"]["host_bytes_per_s"] > 1e8
@@ -293,20 +316,17 @@ def test_medians_of_the_thesis_are_those_of_its_text():
     assert np.allclose(found, [112.7, 3.77, 48.3], rtol=0.005)
 
 
-def test_search_notebook_goes_from_a_csv_to_a_figure(tmp_path):
+def test_search_notebook_goes_from_a_csv_to_a_figure(run, tmp_path):
     random = np.random.default_rng(0)
     table = pd.DataFrame(random.uniform(1, 3, (80, 2)), columns=["rho", "speed"])
     table.assign(drag=0.235 * table["rho"] * table["speed"] ** 2).to_csv(tmp_path / "my.csv", index=False)
-    arguments = ["-p", "path", "my.csv", "-p", "target", "drag", "-p", "pool_size", "2000", "-p", "timeout", "30"]
-    done = papermill(ROOT / "notebooks" / "search.ipynb", tmp_path, *arguments)
-    assert done.returncode == 0, done.stderr[-3000:]
-    printed, _, n_figures = shown_by(tmp_path / "out.ipynb")
-    assert "a formula is exact" in printed and "test 1.000000" in printed and n_figures == 1
+    printed, _, shown = run("search", path="my.csv", target="drag", pool_size=2000, timeout=30)
+    assert "a formula is exact" in printed and "test 1.000000" in printed and shown["image/png"] == 1
     equations = pd.read_csv(tmp_path / "results" / "search.csv")
     assert equations["equation"].iloc[-1] == "0.235 * rho * sqr(speed)"
 
 
-def test_search_notebook_takes_tables_as_they_are(tmp_path):
+def test_search_notebook_takes_tables_as_they_are(run, tmp_path):
     random = np.random.default_rng(0)
     table = pd.DataFrame(random.uniform(1, 3, (90, 2)), columns=["Flow (m³/s)", "50% $"])
     table["is rough?"] = random.random(90) < 0.5
@@ -314,27 +334,19 @@ def test_search_notebook_takes_tables_as_they_are(tmp_path):
     table["Δp [Pa]"] = 2 * table["Flow (m³/s)"] ** 2 / table["50% $"] + table["is rough?"]
     table.loc[[3, 40], "50% $"], table.loc[7, "Δp [Pa]"] = np.nan, np.nan
     table.to_csv(tmp_path / "my.csv", sep=";")
-    notebook = ROOT / "notebooks" / "search.ipynb"
-    arguments = ["-p", "path", "my.csv", "-p", "target", "Δp [Pa]", "-p", "pool_size", "2000", "-p", "timeout", "30"]
-    done = papermill(notebook, tmp_path, *arguments)
-    assert done.returncode == 0, done.stderr[-3000:]
-    printed, _, n_figures = shown_by(tmp_path / "out.ipynb")
-    assert "test 1.000000" in printed and n_figures == 1
+    settings = {"path": "my.csv", "pool_size": 2000, "timeout": 30}
+    printed, _, shown = run("search", target="Δp [Pa]", **settings)
+    assert "test 1.000000" in printed and shown["image/png"] == 1
     for told in ("3 of 90 rows, which lack a value", "'pipe' holds something else than numbers",
                  "'Unnamed: 0', a row number",
                  "'note' lacks 90 of 90 values", "columns: Flow (m³/s), 50% $, is rough?"):  # fmt: skip
         assert told in printed
     assert "Flow" in (tmp_path / "results" / "search.tex").read_text(encoding="utf-8")
-    done = papermill(notebook, tmp_path, *("Δp [Pal]" if one == "Δp [Pa]" else one for one in arguments))
-    assert done.returncode != 0 and "did you mean 'Δp [Pa]'?" in done.stderr
+    with pytest.raises(AssertionError, match=r"did you mean 'Δp \[Pa\]'\?"):
+        run("search", target="Δp [Pal]", **settings)
 
 
-def test_generations_notebook_breeds_on_the_cpu(tmp_path):
-    arguments = ["-p", "n_exprs", "300", "-p", "n_generations", "6", "-p", "n_points", "50", "-p", "backend", "cpu"]
-    done = papermill(ROOT / "notebooks" / "generations.ipynb", tmp_path, *arguments)
-    assert done.returncode == 0, done.stderr[-3000:]
-    out = json.loads((tmp_path / "out.ipynb").read_text())
-    outputs = [output for cell in out["cells"] for output in cell.get("outputs", [])]
-    printed = "".join("".join(output.get("text", "")) for output in outputs)
+def test_generations_notebook_breeds_on_the_cpu(run):
+    printed, _, shown = run("generations", n_exprs=300, n_generations=6, n_points=50, backend="cpu")
     assert "300 expressions x 50 points: " in printed and "best of the last: " in printed
-    assert sum("image/png" in output.get("data", {}) for output in outputs) == 1
+    assert shown["image/png"] == 1

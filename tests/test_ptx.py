@@ -15,7 +15,6 @@ import pytest
 import exprkit as ek
 from exprkit.backends.cases import bundles
 from exprkit.backends.cases.bundles import CodeShape, shape_of
-from exprkit.backends.gpu import device
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler import assembler, operator_ptx, program
@@ -444,12 +443,6 @@ def test_wrong_options_are_named(options, said):
 # ── on a GPU ──
 
 
-@pytest.fixture
-def gpu():
-    if reason := device.missing():
-        pytest.skip(reason)
-
-
 def everything(n_points, dtype, n_sets=2, n=60):
     pop = generate.random(n, n_tokens=(1, 30), operators="thesis", n_vars=3, n_params=2, seed=n_points)
     random = np.random.default_rng(n_points)
@@ -472,7 +465,7 @@ def same_bits(a, b):
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [F4, F8], ids=str)
 @pytest.mark.parametrize("n_points", [1, 130, 2_001])
-def test_bits_are_the_interpreters(gpu, n_points, dtype):
+def test_bits_are_the_interpreters(n_points, dtype):
     pop, X, params = everything(n_points, dtype)
     wanted = values(interpreter.Engine(pop, X, precision="ieee", dtype=dtype), params, n_points, dtype)
     made = transpiler.Engine(pop, X, precision="ieee", dtype=dtype, structures_per_module=8)
@@ -483,7 +476,7 @@ def test_bits_are_the_interpreters(gpu, n_points, dtype):
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [F4, F8], ids=str)
 @pytest.mark.parametrize("precision", ["ieee", "fast"])
-def test_every_operator_has_the_interpreters_bits(gpu, precision, dtype):
+def test_every_operator_has_the_interpreters_bits(precision, dtype):
     rows = [row for row in ops.OPERATORS]
     operands = ["x1 + x3", "x2 + x3"]  # of a column alone the interpreter's kernel would make a column
     pop = ek.parse([f"{row.name}({', '.join(operands[: row.arity])})" for row in rows])
@@ -498,7 +491,7 @@ def test_every_operator_has_the_interpreters_bits(gpu, precision, dtype):
 
 
 @pytest.mark.gpu
-def test_results_do_not_depend_on_how_code_is_laid_out(gpu):
+def test_results_do_not_depend_on_how_code_is_laid_out():
     n_points = 2_001
     pop, X, params = everything(n_points, F4, n=40)
     wanted = values(transpiler.Engine(pop, X, precision="fast", dtype=F4), params, n_points, F4)
@@ -514,7 +507,7 @@ def test_results_do_not_depend_on_how_code_is_laid_out(gpu):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("n_points", [130, 20_001])
-def test_sums_do_not_depend_on_the_population(gpu, n_points):
+def test_sums_do_not_depend_on_the_population(n_points):
     pop, X, params = everything(n_points, F4)
     y, w = X[:, 0].copy(), np.abs(X[:, 1])
     whole = transpiler.Engine(pop, X, precision="fast", dtype=F4)
@@ -536,7 +529,7 @@ def test_sums_do_not_depend_on_the_population(gpu, n_points):
 @pytest.mark.gpu
 @pytest.mark.parametrize("n_points", [1, 361, 2_001, 60_001])
 @pytest.mark.parametrize("dtype", [F4, F8], ids=str)
-def test_rows_begin_anywhere(gpu, dtype, n_points):
+def test_rows_begin_anywhere(dtype, n_points):
     """Results row by row, however a row lies in memory, and nothing written beside them."""
     import cupy
 
@@ -558,7 +551,7 @@ def test_rows_begin_anywhere(gpu, dtype, n_points):
 
 
 @pytest.mark.gpu
-def test_shared_code_sums_the_same_bits(gpu):
+def test_shared_code_sums_the_same_bits():
     pop = generate.exhaustive(5)
     for n_points in (130, 20_001):
         random = np.random.default_rng(1)
@@ -573,7 +566,7 @@ def test_shared_code_sums_the_same_bits(gpu):
 
 
 @pytest.mark.gpu
-def test_optimisation_and_compiler_do_not_change_bits(gpu):
+def test_optimisation_and_compiler_do_not_change_bits():
     n_points = 200
     pop, X, params = everything(n_points, F4, n=24)
     wanted = values(transpiler.Engine(pop, X, precision="ieee", dtype=F4), params, n_points, F4)
@@ -582,7 +575,7 @@ def test_optimisation_and_compiler_do_not_change_bits(gpu):
 
 
 @pytest.mark.gpu
-def test_results_in_device_memory(gpu):
+def test_results_in_device_memory():
     import cupy
 
     pop, X, params = everything(362, F4, n_sets=1)

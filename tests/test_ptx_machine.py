@@ -194,8 +194,6 @@ def test_its_example_runs():
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision, dtype", [(p, d) for p in ("ieee", "fast") for d in ("float32", "float64")])
 def test_a_gpu_computes_the_same(precision, dtype):
-    if reason := device.missing():
-        pytest.skip(reason)
     import cupy
     from test_ptx_bodies import ALONE, approximate, inputs
 
@@ -227,8 +225,6 @@ def test_a_gpu_computes_the_same(precision, dtype):
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["ieee", "fast"])
 def test_levels_of_optimisation_and_assemblers_make_the_same_bits(precision):
-    if reason := device.missing():
-        pytest.skip(reason)
     import cupy
     from test_ptx_bodies import ALONE, inputs
 

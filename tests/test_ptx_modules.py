@@ -209,8 +209,7 @@ def test_every_operator_with_every_kind_of_operand(dtype, precision):
     assert_agrees(pop, X, params, values(engine(pop, X, precision), pop, X, params), precision)
 
 
-@pytest.mark.parametrize("dtype", [F4, F8], ids=str)
-@pytest.mark.parametrize("precision", ["ieee", "fast"])
+@pytest.mark.parametrize(("precision", "dtype"), [("ieee", F4), ("ieee", F8), ("fast", F4)], ids=str)
 def test_random_populations(dtype, precision):
     @given(
         seed=st.integers(0, 10**6), n_vars=st.integers(1, 5), n_params=st.integers(0, 3), n_points=st.integers(1, 140),
@@ -376,8 +375,8 @@ def test_modules_assemble_everywhere(precision):
             texts += made.device.texts
         for architecture in ARCHITECTURES:
             chosen = Precision(precision)
-            for linked in assembler.compile_modules(texts, architecture, chosen, workers=2, cache=False):
+            for linked in assembler.compile_modules(texts, architecture, chosen, workers=2):
                 for used in assembler.usage(linked.report).values():
                     assert used.registers <= 168 and used.spill_stores == 0
-        for linked in assembler.compile_modules(texts, "sm_90", Precision(precision, optimisation=0), cache=False):
+        for linked in assembler.compile_modules(texts, "sm_90", Precision(precision, optimisation=0)):
             assert assembler.usage(linked.report)

@@ -73,13 +73,15 @@ LAWS = {
     "1 / (x1 + 2 * x2 * x3 + 1)": Around(None, True),
     "3 * log(x1) - log(exp(0.7 * x1 / x2) - 1)": Around(None, False),
 }
+NOISE = 0.01  # of the size of y; a formula of 3 numbers fitted to 200 rows is off by an eighth of it
+NEAR = {"3 * log(x1) - log(exp(0.7 * x1 / x2) - 1)": NOISE}  # which the terms come near to
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_a_law_of_several_terms_is_found_in_noise(law):
     X, fresh = drawn(200), drawn(seed=1)
     y = values([law], X)[0]
-    sample = Sample(X, y + 0.01 * np.sqrt(np.mean(y**2)) * np.random.default_rng(2).standard_normal(200))
+    sample = Sample(X, y + NOISE * np.sqrt(np.mean(y**2)) * np.random.default_rng(2).standard_normal(200))
     few, around = sample.few(100, 0), LAWS[law]
     around = around if around.outer is None else Around(ek.ops.BY_NAME[law[: law.index("(")]], around.over)
     pool, plain = Pool(few.X, rows("search")), Pool(few.X, rows(["+", "-", "*", "/"]), ())
@@ -91,7 +93,7 @@ def test_a_law_of_several_terms_is_found_in_noise(law):
     with np.errstate(all="ignore"):
         error = np.sqrt(np.mean((values(list(fitted), fresh) - values([law], fresh)[0]) ** 2, axis=1))
     small = fitted.n_tokens <= ek.parse([law])[0].n_tokens + 6
-    assert np.nanmin(error[small]) < 0.01 * np.sqrt(np.mean(y**2))
+    assert np.nanmin(error[small]) < NEAR.get(law, NOISE / 5) * np.sqrt(np.mean(y**2))
 
 
 def test_a_plain_number_stays_where_it_costs_less_than_it_is_worth():

@@ -4,8 +4,7 @@ In: what ``measured`` makes of the recorded samples.  Out: figures with captions
 writes them all:
 
     >>> from exprkit.study import figures
-    >>> drawings = figures.drawings(figures.read_results("data/results"))
-    >>> drawings[0].name
+    >>> figures.benchmark(figures.read_results("data/results")).name
     'benchmark'
 
 A figure whose measurements are missing is a ``Lacking``, which says what measures them; one that lacks a part says
@@ -400,7 +399,10 @@ def crossover(results: Results) -> Drawing | Lacking:
         what = "Which backend wins where is not measured yet: that takes the same sizes on two backends of one machine"
         return Lacking("crossover", f"{what}, as `notebooks/scaling.ipynb` measures them, or `make study`.")
     figure = plt.figure(figsize=(14, 3.2 * len(maps)), layout="constrained")
-    for part, some in zip(figure.subfigures(len(maps), 1, squeeze=False)[:, 0], maps, strict=True):
+    parts = figure.subfigures(len(maps), 1, squeeze=False)[:, 0]
+    for one in (figure, *parts):
+        one.set_visible(False)  # seaborn draws the whole figure at every map, to see whether its labels overlap
+    for part, some in zip(parts, maps, strict=True):
         line = part.subplots(1, len(CROSSOVER_STEPS))
         for axis, n_steps in zip(line, CROSSOVER_STEPS, strict=True):
             _winners(axis, measured.winners(some, n_steps))
@@ -409,6 +411,8 @@ def crossover(results: Results) -> Drawing | Lacking:
         back = plots.PROTOCOLS[some["results"].iloc[0]]
         part.suptitle(f"{back}: {'; '.join(sorted(set(names)))}", fontsize=11)
         line[0].set_ylabel("expressions")
+    for one in (figure, *parts):
+        one.set_visible(True)
     rows = rows[rows["file"].isin(shown)]
     what = (
         "The backend with the shortest sample at each size, and how many times longer the next one takes: parsing,"

@@ -11,7 +11,7 @@ The result depends on the seed and the number of islands, not on who works where
     >>> import numpy as np
     >>> import exprkit as ek
     >>> X = np.random.default_rng(0).uniform(1, 2, (60, 1))
-    >>> model = ek.SymbolicRegressor(devices=2, niterations=2, pool_size=100, random_state=0)
+    >>> model = ek.SymbolicRegressor(devices=2, niterations=2, pool_size=0, population_size=50, random_state=0)
     >>> model.fit(X, np.sin(3 * X[:, 0]) + 0.1 * X[:, 0]).stopped_
     '2 iterations are done on 2 islands'
 """
