@@ -19,7 +19,7 @@ stage                   what it does
 ``begin``               the mean, and what the user guesses
 ``join``                small pools: pairs of functions that make y exactly
 ``join_three``          three functions that make y exactly; of very many, on a GPU
-``sum``                 sums of several functions by least squares
+``sum``                 functions of a large pool and sums of several, by least squares
 ``nest``                numbers inside of operators, by very many fits at once
 ``join_more``           exact pairs of a large pool
 ``sum_within``          sums within an operator
@@ -66,6 +66,7 @@ from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
 from exprkit.regression.sums.formulas import Around, arounds, sums
 from exprkit.regression.sums.inside import InnerTerms, is_logarithm, terms_inside
+from exprkit.regression.sums.single import singles
 from exprkit.text.tokens import CONSTANT
 
 POINTS = 16  # at which functions of a pool are told apart
@@ -76,6 +77,7 @@ STAGES_ON_DEVICE = (1_000_000, 20_000_000)  # the same for pools on a GPU, which
 LAST_ON_DEVICE = 100_000_000
 THREE = 0.2  # of the time, for three functions: the forms are in the order of how simple they are
 NESTED = 1_500  # functions that templates choose from
+SINGLE = 10_000  # functions that are tried alone, beside as many monomials
 SUMMED = 3_000  # functions of which terms are chosen, beside as many monomials
 WITH_NUMBERS = 16  # functions that a number stands before within an operator
 PAIRED, PAIRED_WITHIN = 3_000, 1_000  # functions of which all pairs are fitted; within an operator
@@ -89,6 +91,7 @@ POLISHED = 10  # generations between two polishes of the front
 MOST_OFFERED = 24  # formulas of a generation that are looked at closer
 LONGER, NOT_BETTER, GOOD = 8, 1.05, 0.002  # when noise alone is left: tokens, ratio of losses, share of the variance
 ROUNDS = 12  # of making formulas shorter
+BETTER = 0.999  # share of the loss of what is smaller; above it a formula is not worth polishing
 UNSEEN = 1e-15  # share of a value that is no more than rounding
 
 
@@ -300,8 +303,19 @@ class Discovery:
         self._look()
 
     def sum(self) -> None:
-        """Sums of a few functions, at all rows fitted again."""
+        """Single functions of a large pool, also within an operator; sums of a few functions, fitted again."""
+        self._single()
         self._sums(arounds(self._unary)[:1])
+
+    def _single(self) -> None:
+        if not self._most:
+            return
+        few = self.sample.few(min(PAIRED_ROWS, len(self.sample)), self.settings.seed)
+        pool = self._pool(few, min(SINGLE, self._most))
+        pool.multiply(2 * len(pool))
+        for formulas in singles(pool, few, arounds(self._unary)):
+            self.offer(self._refitted(formulas))
+            self.budget.check()
 
     def sum_within(self) -> None:
         """The same within an operator; what is as good as noise allows is polished first."""
@@ -387,7 +401,11 @@ class Discovery:
         self.offer(self._refitted([entry.expression for entry in self.front.entries()]))
         done: list[Expression] = []
         for _ in range(ROUNDS):
-            new = [e.expression for e in self.front.entries() if not any(same(e.expression, other) for other in done)]
+            entries = self.front.entries()
+            losses = np.array([entry.loss for entry in entries])
+            better = losses < np.append(np.inf, BETTER * np.minimum.accumulate(losses)[:-1])
+            new = [entry.expression for entry, is_better in zip(entries, better, strict=True)
+                   if is_better and not any(same(entry.expression, other) for other in done)]  # fmt: skip
             done += new
             found = [one for formula in new for one in (formula, *rescaled(formula))]
             simpler = [other for formula in found for other in _simpler(formula)]
