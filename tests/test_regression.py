@@ -91,7 +91,7 @@ def test_a_law_is_found_in_noise():
 def test_what_is_taken_off_is_put_back(way):
     X = drawn()
     y, f = values(["exp(x1 * x2)", "x3 / x1"], X)
-    step = rests.Step(way, ops.BY_NAME["exp"] if way == rests.WITHIN_ROW else 0)
+    step = rests.Removal(way, ops.BY_NAME["exp"] if way == rests.WITHIN_ROW else 0)
     whole = step.on(*ek.parse(["x4", "x3 / x1"]))
     assert values([whole], np.column_stack([X, step.off(y, f)]))[0] == pytest.approx(y, rel=1e-12)
 

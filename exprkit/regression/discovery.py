@@ -311,7 +311,7 @@ class Discovery:
         if not self._most:
             return
         few = self.sample.few(min(PAIRED_ROWS, len(self.sample)), self.settings.seed)
-        pool = self._pool(few, min(SINGLE, self._most))
+        pool = self._pool(few, min(SINGLE, self._most, len(few) ** 2))  # few rows fit one of very many by accident
         pool.multiply(2 * len(pool))
         for formulas in singles(pool, few, arounds(self._unary)):
             self.offer(self._refitted(formulas))

@@ -53,7 +53,7 @@ MOST_FOUND = 64  # triples of a slice
 MINUS, WITHIN_ROW = PLUS + 1, PLUS + 2  # more ways: y is the rest without g; y is an operator of the rest
 
 
-class Step(NamedTuple):
+class Removal(NamedTuple):
     """From y to what is left of it: the way back, and a function's number or an operator."""
 
     way: int
@@ -78,19 +78,19 @@ class Step(NamedTuple):
 
 
 class _Base(NamedTuple):
-    """What functions g are taken off: the steps from y to it, its dimension, and its share of the room."""
+    """What functions g are taken off: the removals from y to it, its dimension, and its share of the room."""
 
     v: np.ndarray
-    steps: tuple[Step, ...]
+    removals: tuple[Removal, ...]
     dimension: float
     share: float
 
 
 class _Triple(NamedTuple):
-    """Steps to the rest, and the pair that makes it."""
+    """Removals down to the rest, and the pair that makes it."""
 
     size: int
-    steps: tuple[Step, ...]
+    removals: tuple[Removal, ...]
     way: int
     f: int
     h: int
@@ -123,10 +123,10 @@ def _bases(pool: Pool, y: np.ndarray, unary: Sequence[ops.Operator], dimension: 
     dimensions, values = _dimensions(pool), pool.values[:FACTORS]
     for rank, k in enumerate(np.flatnonzero(np.ptp(values, axis=1) > 0).tolist()):
         for way, sign in ((TIMES, 1), (OVER, -1)):
-            v = (step := Step(way, k)).off(y, values[k])
+            v = (removal := Removal(way, k)).off(y, values[k])
             if v is not None and np.isfinite(v).all():
                 of = sign * (dimension - float(dimensions[k]))
-                found.append(_Base(v, (step,), of, BESIDE / (rank + 1)))
+                found.append(_Base(v, (removal,), of, BESIDE / (rank + 1)))
                 found += _within(found[-1], able, WITHIN_BESIDE / (rank + 1))
     return sorted(found, key=lambda base: -base.share)
 
@@ -135,7 +135,7 @@ def _within(base: _Base, able: Sequence[ops.Operator], share: float) -> Iterator
     for row in able:
         v, dimension = undone(row, base.v), behind(row, base.dimension)
         if v is not None and dimension is not None:
-            yield _Base(v, (*base.steps, Step(WITHIN_ROW, row)), dimension, share)
+            yield _Base(v, (*base.removals, Removal(WITHIN_ROW, row)), dimension, share)
 
 
 def _dimensions(pool: Pool) -> np.ndarray:
@@ -160,10 +160,10 @@ def _triples(
             go_on()
             some = functools.partial(_some, _Rests(of_rest, limits, f), lookup)
             for i, j, h in itertools.chain(*slices.each(some, cuts[k : k + 8])):
-                steps = (*base.steps, Step(int(ways[i]), int(g[i])))
-                functions = [step.what for step in steps if step.way != WITHIN_ROW] + [j, h]
+                removals = (*base.removals, Removal(int(ways[i]), int(g[i])))
+                functions = [removal.what for removal in removals if removal.way != WITHIN_ROW] + [j, h]
                 size = int(pool.sizes[functions].sum(dtype=np.int64))
-                found.append(_Triple(size, steps, way, j, h))
+                found.append(_Triple(size, removals, way, j, h))
     return found
 
 
@@ -174,17 +174,17 @@ def _inverse(values: np.ndarray) -> np.ndarray:
 
 def _formulas(triple: _Triple, pool: Pool, sample: Sample) -> list[Expression]:
     """That are exact at all rows."""
-    parts = [pool.expression(0 if step.way == WITHIN_ROW else step.what) for step in triple.steps]
+    parts = [pool.expression(0 if removal.way == WITHIN_ROW else removal.what) for removal in triple.removals]
     rest = sample.y
-    for step, values in zip(triple.steps, values_of(parts, sample.X), strict=True):
-        left = step.off(rest, values)
+    for removal, values in zip(triple.removals, values_of(parts, sample.X), strict=True):
+        left = removal.off(rest, values)
         if left is None or not np.isfinite(left).all():
             return []
         rest = left
     pairs = Pairs(np.array([triple.f]), np.array([triple.h]))
     found = confirmed(pairs, Form(None, triple.way, None), pool, sample.of(rest))
-    for step, part in zip(triple.steps[::-1], parts[::-1], strict=True):
-        found = [step.on(formula, part) for formula in found]
+    for removal, part in zip(triple.removals[::-1], parts[::-1], strict=True):
+        found = [removal.on(formula, part) for formula in found]
     return [simplified(formula) for formula in found]
 
 
