@@ -26,8 +26,10 @@ import exprkit as ek
 from exprkit.errors import ArgumentError
 from exprkit.expressions.arguments import rows
 from exprkit.operators import ops
-from exprkit.regression import links, polish
+from exprkit.regression import links, polish, rests
+from exprkit.regression.budget import Budget
 from exprkit.regression.constants import as_constants, as_parameters
+from exprkit.regression.discovery import Discovery, SearchSettings
 from exprkit.regression.pool import Pool
 from exprkit.regression.sample import Sample
 
@@ -63,6 +65,9 @@ LAWS = {
     "5 * sqr(x1 * x2) / sqr(1 - sqr(x3 / 4))": 17,
     "sqrt(sqr(x1) + 3 * sqr(x2))": 9,
     "x1 ^ 5 / x2 ^ 3": 9,
+    "x1 + (x2 - x1) * exp(-x3 * x2)": 12,
+    "x3 * sqrt(sqr(x1) + sqr(x2) + sqr(x3 * cos(x1)))": 16,
+    "x1 * (1 / sqrt(1 - 0.1 * sqr(x2)) - 1)": 12,
 }
 
 
@@ -83,6 +88,15 @@ def test_a_law_is_found_in_noise():
     model = search(X, y + 0.01 * np.sqrt(np.mean(y**2)) * noise, pool_size=500, niterations=3)
     assert model.predict(fresh) == pytest.approx(values([law], fresh)[0], rel=0.01)
     assert model.get_best().complexity <= 9
+
+
+@pytest.mark.parametrize("way", [links.TIMES, links.OVER, links.PLUS, rests.MINUS, rests.WITHIN_ROW])
+def test_what_is_taken_off_is_put_back(way):
+    X = drawn()
+    y, f = values(["exp(x1 * x2)", "x3 / x1"], X)
+    step = rests.Removal(way, ops.BY_NAME["exp"] if way == rests.WITHIN_ROW else 0)
+    whole = step.on(*ek.parse(["x4", "x3 / x1"]))
+    assert values([whole], np.column_stack([X, step.off(y, f)]))[0] == pytest.approx(y, rel=1e-12)
 
 
 def test_evolution_alone_finds_what_it_is_for():
@@ -297,6 +311,14 @@ def test_shorter_formulas_have_the_same_values():
 def test_a_simple_number_is_close(number, denominator):
     assert polish.simple_number(number) == pytest.approx(number, rel=1e-9)
     assert polish.simple_number(5 / denominator * (1 + 1e-13)) == 5 / denominator
+
+
+def test_numbers_that_change_no_value_go():
+    X = drawn()
+    found = Discovery(Sample(X, X[:, 0] + np.sin(X[:, 1])), SearchSettings(), Budget(max_evals=1))
+    found.offer(ek.parse(["x1 - 2.2e-268", "x1 + 0.3 * x2 + 1e-90 * exp(x3)"]))
+    assert found.run() == "1 functions were tried"
+    assert [str(entry.expression) for entry in found.front.entries()][-2:] == ["x1", "x1 + 0.3 * x2"]
 
 
 def test_numbers_go_to_parameters_and_back():

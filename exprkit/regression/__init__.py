@@ -10,9 +10,10 @@ In: X and y.  Out: ``SymbolicRegressor``, with a front of formulas from the shor
 ``pool``        distinct functions of the variables, told apart by their values
 ``links``       the forms in which two functions and two numbers make y, and their inverses
 ``join``        pairs of functions that make y exactly, a lookup each
+``rests``       three functions that make y exactly, one of them taken off it
 ``regress``     pairs of functions by least squares, all of them
-``templates``   a number inside of an operator
-``sums/``       sums of several functions by least squares
+``templates``   a number inside of an operator, or beside a 1 within one
+``sums/``       single functions and sums of several by least squares
 ``confirm``     pairs of the join as formulas, at all rows
 ``generations/`` populations of trees, bred and fitted on the host or on a GPU
 ``front``       of every size the formula of least loss

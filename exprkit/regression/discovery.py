@@ -18,13 +18,13 @@ stage                   what it does
 ======================  ===============================================================================
 ``begin``               the mean, and what the user guesses
 ``join``                small pools: pairs of functions that make y exactly
-``sum``                 sums of several functions by least squares
+``join_three``          three functions that make y exactly; of very many, on a GPU
+``sum``                 functions of a large pool and sums of several, by least squares
 ``nest``                numbers inside of operators, by very many fits at once
-``join_three``          three functions that make y exactly, on a GPU
+``join_more``           exact pairs of a large pool
 ``sum_within``          sums within an operator
 ``regress``             all pairs of a small pool by least squares, for data with noise
 ``nest_more``           numbers inside of operators within a logarithm
-``join_more``           exact pairs of a large pool; on a GPU, which is quick, before ``nest_more``
 ``evolve``              generations from all of that
 ``polish``              every formula of the front without one of its numbers, or with a simpler one
 ======================  ===============================================================================
@@ -46,7 +46,7 @@ from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
 from exprkit.operators import ops
-from exprkit.regression import links, templates
+from exprkit.regression import links, rests, templates
 from exprkit.regression.budget import Budget, Ended
 from exprkit.regression.confirm import TRIED, confirmed, line, values_of
 from exprkit.regression.constants import as_constants, as_parameters
@@ -66,6 +66,7 @@ from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
 from exprkit.regression.sums.formulas import Around, arounds, sums
 from exprkit.regression.sums.inside import InnerTerms, is_logarithm, terms_inside
+from exprkit.regression.sums.single import singles
 from exprkit.text.tokens import CONSTANT
 
 POINTS = 16  # at which functions of a pool are told apart
@@ -76,6 +77,7 @@ STAGES_ON_DEVICE = (1_000_000, 20_000_000)  # the same for pools on a GPU, which
 LAST_ON_DEVICE = 100_000_000
 THREE = 0.2  # of the time, for three functions: the forms are in the order of how simple they are
 NESTED = 1_500  # functions that templates choose from
+SINGLE = 10_000  # functions that are tried alone, beside as many monomials
 SUMMED = 3_000  # functions of which terms are chosen, beside as many monomials
 WITH_NUMBERS = 16  # functions that a number stands before within an operator
 PAIRED, PAIRED_WITHIN = 3_000, 1_000  # functions of which all pairs are fitted; within an operator
@@ -88,7 +90,9 @@ BLOCKS = 400  # small functions that trees are varied with
 POLISHED = 10  # generations between two polishes of the front
 MOST_OFFERED = 24  # formulas of a generation that are looked at closer
 LONGER, NOT_BETTER, GOOD = 8, 1.05, 0.002  # when noise alone is left: tokens, ratio of losses, share of the variance
-ROUNDS = 12  # of making exact formulas shorter
+ROUNDS = 12  # of making formulas shorter
+BETTER = 0.999  # share of the loss of what is smaller; above it a formula is not worth polishing
+UNSEEN = 1e-15  # share of a value that is no more than rounding
 
 
 @dataclass(frozen=True)
@@ -165,9 +169,8 @@ class Discovery:
 
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
-        more = (self.nest_more, self.join_more) if self._device is None else (self.join_more, self.nest_more)
-        stages = (self.begin, self.join, self.sum, self.nest, self.join_three, self.sum_within, self.regress, *more,
-                  self.evolve)  # fmt: skip
+        stages = (self.begin, self.join, self.join_three, self.sum, self.nest, self.join_more, self.sum_within,
+                  self.regress, self.nest_more, self.evolve)  # fmt: skip
         try:
             for stage in stages[self._done :]:
                 self.stage = stage.__name__
@@ -176,9 +179,11 @@ class Discovery:
                 if stage != self.evolve:  # which keeps every generation: more of them may follow another time
                     self._done += 1
                     self._kept(self)
+            why = f"{self.settings.niterations:,} iterations are done"
         except Ended as ended:
-            return str(ended)
-        return f"{self.settings.niterations:,} iterations are done"
+            why = str(ended)
+        self._tidy()
+        return why
 
     def halfway(self) -> Halfway:
         """The search as it is, when ``kept`` is called."""
@@ -205,24 +210,38 @@ class Discovery:
             self._join(most)
 
     def join_three(self) -> None:
-        """Three functions that make y exactly: all of some ten thousand, in a part of the time, on a GPU."""
+        """Three functions that make y exactly, the simplest forms first, in a part of the time."""
         n_points = min(POINTS, len(self.sample))
-        if self._device is None or self._most <= STAGES[-1] or n_points < FEWEST_POINTS + 2:
+        if not self._most or n_points < FEWEST_POINTS + 2:
             return
-        if is_noise_left(self.front, self.sample):
-            return
-        few, forms = self.sample.few(n_points, self.settings.seed), links.forms(self._unary)
-        is_over = self.budget.part(THREE)
+        few, check = self.sample.few(n_points, self.settings.seed), self.budget.check
+        pool = self._pool(few, min(STAGES[-1], self._most))
+        pool.multiply(len(pool) + len(pool) // 2)
+        partners, rules = Partners(pool, self.settings.threads, check), self.settings.rules
+        self._offer_some(rests.formulas(
+            pool, partners, few.y, self.sample, self._unary, np.nan if rules is None else rules.target, check,
+        ))  # fmt: skip
+        if self._device is not None and self._most > STAGES[-1] and not self._exact:
+            self._join_three_on_device(few)
+
+    def _join_three_on_device(self, few: Sample) -> None:
+        """All of some ten thousand."""
+        forms = links.forms(self._unary)
 
         def work(room: int) -> None:
             pool: Any = self._pool(few, room, self._device)
             pool.multiply(2 * room)
-            for formulas in triples.formulas(pool, few.y, self.sample, forms, self.budget.check):
-                self.offer(formulas)
-                if self._exact or is_over():
-                    break
+            self._offer_some(triples.formulas(pool, few.y, self.sample, forms, self.budget.check))
 
-        with_memory(self._device, min(STAGES_ON_DEVICE[0], self._most), n_points, work)
+        with_memory(self._device, min(STAGES_ON_DEVICE[0], self._most), len(few), work)
+
+    def _offer_some(self, found: Iterable[list[Expression]]) -> None:
+        """Until one is exact, or for a part of the time."""
+        is_over = self.budget.part(THREE)
+        for formulas in found:
+            self.offer(formulas)
+            if self._exact or is_over():
+                break
 
     def join_more(self) -> None:
         """Exact pairs of the whole pool, unless what has been found says that there is noise."""
@@ -251,20 +270,16 @@ class Discovery:
 
     def nest(self) -> None:
         """Templates with a number inside of an operator; of functions that are no product of others."""
-        inner = [row for row in self._unary if not is_power(row)]
-        if not self._most:
-            return
-        for as_shares in (True, False):
-            self._nest(inner, as_shares, None)
+        for as_shares in (True, False) if self._most else ():
+            self._nest(as_shares, None)
 
     def nest_more(self) -> None:
         """The same within a logarithm, whose errors are shares of what it is taken of."""
-        inner = [row for row in self._unary if not is_power(row)]
-        for outer in inner if self._most and not is_noise_left(self.front, self.sample) else []:
+        for outer in self._unary if self._most and not is_noise_left(self.front, self.sample) else []:
             if is_logarithm(outer):
-                self._nest(inner, True, outer)
+                self._nest(True, outer)
 
-    def _nest(self, inner: list[ops.Operator], as_shares: bool, outer: ops.Operator | None) -> None:
+    def _nest(self, as_shares: bool, outer: ops.Operator | None) -> None:
         v = self._some.y if outer is None else links.undone(outer, self._some.y)
         rules = self.settings.rules
         dimension = None if rules is None else rules.behind(outer)
@@ -279,7 +294,8 @@ class Discovery:
         pools = [self._pool(self._rows, most)]
         pools += [self._pool(self._rows, most, None, rows, ()) for rows in (powers or binary, binary)]
         found = templates.nested(
-            pools, self._some.of(v), inner, self.settings.threads, self.budget.check, self.budget.count, as_shares,
+            pools, self._some.of(v), self.settings.operators, self.settings.threads, self.budget.check,
+            self.budget.count, as_shares,
             np.nan if rules is None or rules.free_numbers or dimension is None else dimension,
         ).formulas  # fmt: skip
         around = Around(outer, False)
@@ -287,8 +303,19 @@ class Discovery:
         self._look()
 
     def sum(self) -> None:
-        """Sums of a few functions, at all rows fitted again."""
+        """Single functions of a large pool, also within an operator; sums of a few functions, fitted again."""
+        self._single()
         self._sums(arounds(self._unary)[:1])
+
+    def _single(self) -> None:
+        if not self._most:
+            return
+        few = self.sample.few(min(PAIRED_ROWS, len(self.sample)), self.settings.seed)
+        pool = self._pool(few, min(SINGLE, self._most, len(few) ** 2))  # few rows fit one of very many by accident
+        pool.multiply(2 * len(pool))
+        for formulas in singles(pool, few, arounds(self._unary)):
+            self.offer(self._refitted(formulas))
+            self.budget.check()
 
     def sum_within(self) -> None:
         """The same within an operator; what is as good as noise allows is polished first."""
@@ -370,15 +397,40 @@ class Discovery:
         self.polish()
 
     def polish(self) -> None:
-        """Every formula without one of its numbers, or with a simple one; fitted until nothing moves."""
-        entries = self.front.entries()
-        self.offer(self._refitted([entry.expression for entry in entries]))
-        found = [entry.expression for entry in self.front.entries()]
-        simpler = [other for formula in found for same in (formula, *rescaled(formula)) for other in _simpler(same)]
-        for k in range(0, len(simpler), 64):
-            self.budget.check()
-            part = simpler[k : k + 64]
-            self.offer([*part, *self._refitted(part), *self._refitted(part, held=_is_plain)])
+        """Every formula without one of its numbers, or with a simple one; fitted, and so on with what that makes."""
+        self.offer(self._refitted([entry.expression for entry in self.front.entries()]))
+        done: list[Expression] = []
+        for _ in range(ROUNDS):
+            entries = self.front.entries()
+            losses = np.array([entry.loss for entry in entries])
+            better = losses < np.append(np.inf, BETTER * np.minimum.accumulate(losses)[:-1])
+            new = [entry.expression for entry, is_better in zip(entries, better, strict=True)
+                   if is_better and not any(same(entry.expression, other) for other in done)]  # fmt: skip
+            done += new
+            found = [one for formula in new for one in (formula, *rescaled(formula))]
+            simpler = [other for formula in found for other in _simpler(formula)]
+            for k in range(0, len(simpler), 64):
+                self.budget.check()
+                part = simpler[k : k + 64]
+                self.offer([*part, *self._refitted(part), *self._refitted(part, held=_is_plain)])
+
+    def _tidy(self) -> None:
+        """The front without numbers that change no value by more than rounding."""
+        for _ in range(ROUNDS):
+            entries = self.front.entries()
+            made = [(entry, other) for entry in entries
+                    for other in self._allowed(_without_a_number(entry.expression))]  # fmt: skip
+            if not made:
+                return
+            pairs = [entry.expression for entry, _ in made], [other for _, other in made]
+            before, after = (values_of(some, self._some.X, self.settings.threads) for some in pairs)
+            with np.errstate(all="ignore"):
+                equal = (np.abs(after - before) <= UNSEEN * np.abs(before)).all(axis=1)
+            needless = {made[k][0].size for k in np.flatnonzero(equal)}
+            if not needless:
+                return
+            self.front.restore(entry for entry in entries if entry.size not in needless)
+            self.offer(made[k][1] for k in np.flatnonzero(equal))
 
     # ── what all stages do ──
 
@@ -399,10 +451,7 @@ class Discovery:
 
     def offer(self, formulas: Iterable[Expression]) -> None:
         """To the front, by their loss at all rows."""
-        listed = [formula for formula in formulas if formula.n_tokens <= 2 * self.settings.maxsize]
-        if listed and self.settings.rules is not None:
-            fits = self.settings.rules.allow(parse(listed)).tolist()
-            listed = [formula for formula, fit in zip(listed, fits, strict=True) if fit]
+        listed = self._allowed([formula for formula in formulas if formula.n_tokens <= 2 * self.settings.maxsize])
         if not listed:
             return
         values = values_of(listed, self.sample.X, self.settings.threads)
@@ -410,6 +459,13 @@ class Discovery:
         for formula, loss, is_exact in zip(listed, losses.tolist(), exact.tolist(), strict=True):
             if self.front.offer(formula, loss) and is_exact:
                 self._exact = True
+
+    def _allowed(self, formulas: list[Expression]) -> list[Expression]:
+        """Those that keep to the rules."""
+        if not formulas or self.settings.rules is None:
+            return formulas
+        fits = self.settings.rules.allow(parse(formulas)).tolist()
+        return [formula for formula, fit in zip(formulas, fits, strict=True) if fit]
 
     def _look(self) -> None:
         """Show what is there, and end if it is good enough."""
@@ -503,6 +559,13 @@ def _simpler(formula: Expression) -> list[Expression]:
         changes.append({place: simple_number(numbers[place], close) for place in places})
     made = [simplified(_with_numbers(formula, change)) for change in changes if change]
     return [other for other in made if not same(other, formula)]
+
+
+def _without_a_number(formula: Expression) -> list[Expression]:
+    """The formula with one of its numbers 0, where that makes it shorter."""
+    places = np.flatnonzero(formula.kinds == CONSTANT).tolist()
+    made = [simplified(_with_numbers(formula, {place: 0.0})) for place in places]
+    return [other for other in made if other.n_tokens < formula.n_tokens]
 
 
 def _is_plain(number: float) -> bool:

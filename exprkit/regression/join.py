@@ -22,6 +22,7 @@ How, plainly::
                  and a comparison at the other points with those whose s is as good as the same
 
 So N functions decide N^2 pairs in N lookups.  Each difference has an error of its own, which widens the lookup.
+Nearly all lookups end at a table of marks, a bit for every s that there may be, before anything else is computed.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -44,6 +45,10 @@ MOST_LOOKED_AT = 32  # of one f: more is a coincidence of rounding
 NARROW, WIDE = 1e-11, 1e-6  # share of s within which a lookup takes two for the same: at least, at most
 AGREES = 1e-9  # share of a value within which a pair has to make it
 ROUNDING = 1e-13  # of a and b h
+SIGNS = 4  # points of a signature
+CELL = np.uint64(28)  # bits of an s that its mark leaves out: 6e-8 of it
+MARKS = 32  # bits of the table of marks for every function
+SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Pairs(NamedTuple):
@@ -67,11 +72,13 @@ class Partners:
         order = usable[np.argsort(s[usable], kind="stable")]
         s = s[order]
         repeated, smallest = np.empty(len(order), np.bool_), np.empty(len(order), np.int64)
-        _distinct(_Lookup(order, s, pool.values), pool.sizes, repeated, smallest)
-        self._order, self._s = smallest[~repeated], s[~repeated]
+        _distinct(Lookup(order, s, pool.values, np.zeros(1, np.uint64)), pool.sizes, repeated, smallest)
+        marks = np.zeros(1 << max(MARKS * len(order) // 64, 1).bit_length(), np.uint64)
+        self.lookup = Lookup(smallest[~repeated], s[~repeated], pool.values, marks)
+        _mark(self.lookup)
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self.lookup.order)
 
     def of(self, y: np.ndarray, form: Form) -> Pairs:
         """The pairs that make y in this form."""
@@ -86,10 +93,13 @@ class Partners:
         return smallest_first(f, h, self._pool.sizes[f], self._pool.sizes[h])
 
     def _some(self, v: np.ndarray, form: Form, begin: int, end: int) -> np.ndarray:
-        q = np.ascontiguousarray(form.linear_part(v, self._pool.values[begin:end]))
+        values, place = self._pool.values[begin:end], np.empty(end - begin, np.int64)
+        q = np.ascontiguousarray(form.linear_part(v[:SIGNS], values[:, :SIGNS]))
+        place = place[: int(_possible(q, self.lookup, place))]
+        q = np.ascontiguousarray(form.linear_part(v, values[place]))
         pairs = np.empty((2, MOST_PAIRS), np.int64)
-        n = int(_look_up(q, _Lookup(self._order, self._s, self._pool.values), pairs))
-        pairs[0] += begin
+        n = int(_look_up(q, self.lookup, pairs))
+        pairs[0, :n] = begin + place[pairs[0, :n]]
         return pairs[:, :n]
 
 
@@ -106,10 +116,13 @@ def smallest_first(f: np.ndarray, h: np.ndarray, f_sizes: np.ndarray, h_sizes: n
     return Pairs(f[order], h[order])
 
 
-class _Lookup(NamedTuple):
+class Lookup(NamedTuple):
+    """Functions in the order of their s, and marks of all s."""
+
     order: np.ndarray
     s: np.ndarray
     values: np.ndarray
+    marks: np.ndarray  # bits by hash of a cell of s
 
 
 @compiled
@@ -177,6 +190,50 @@ def agree(q, h):
         if not abs(q[k] - (a + bh)) <= AGREES * abs(q[k]) + ROUNDING * (abs(a) + abs(bh)):
             return False
     return True
+
+
+@compiled
+def _mark(lookup):
+    room, marks = np.empty(1), lookup.marks
+    for k in range(len(lookup.s)):
+        h = cell_of(lookup.s[k], room) * SPREAD >> np.uint64(32)
+        marks[np.int64(h >> np.uint64(6)) & len(marks) - 1] |= np.uint64(1) << (h & np.uint64(63))
+
+
+@inline
+def cell_of(s, room):
+    """The leading bits of a number; ``room`` for one."""
+    room[0] = s
+    return room.view(np.uint64)[0] >> CELL
+
+
+@inline
+def is_marked(lookup, cell):
+    h = cell * SPREAD >> np.uint64(32)
+    return lookup.marks[np.int64(h >> np.uint64(6)) & len(lookup.marks) - 1] >> (h & np.uint64(63)) & np.uint64(1) != 0
+
+
+@inline
+def may_have_partner(q, lookup, found, room):
+    """Whether the table of marks has what q is looked up by; seldom where no function is."""
+    find_signature(q, found)
+    if not found[1] < WIDE:
+        return False
+    width = abs(found[0]) * (2 * found[1] + NARROW)
+    low, high = cell_of(found[0] - width, room), cell_of(found[0] + width, room)
+    least, most = min(low, high), max(low, high)
+    return most - least > np.uint64(1) or is_marked(lookup, least) or is_marked(lookup, most)
+
+
+@compiled
+def _possible(q, lookup, place):
+    """The rows of q that may have a partner; how many they are."""
+    n, found, room = 0, np.empty(2), np.empty(1)
+    for i in range(len(q)):
+        if may_have_partner(q[i], lookup, found, room):
+            place[n] = i
+            n += 1
+    return n
 
 
 @compiled

@@ -1,7 +1,7 @@
 """Templates: a number inside of an operator, which no lookup finds, by regressions over a grid of it.
 
 In: a ``Pool``, the ``Sample``.  Out: formulas ``f * (a + b * u(c * h))`` and ``f / (a + b * u(c * h))`` of least error,
-f and h being small functions and u an operator that is no power.
+f and h being small functions and u an operator, or a root or logarithm of ``1 + c * h``.
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
@@ -39,15 +39,16 @@ from exprkit.regression.regress import regressed
 from exprkit.regression.rules.admission import are_alike
 from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
-from exprkit.regression.sums.inside import is_symmetric
+from exprkit.regression.sums.inside import Inner, is_symmetric, with_a_number
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 ROWS = 48  # of the sample, for the regressions
 STEP = 0.25  # of the grid's decades
 GRID = 10.0 ** np.arange(-6, 1.01, STEP)  # of c times the usual size of h
+EDGE = np.append(10.0 ** np.arange(-3, -0.51, STEP), 1 - 10.0 ** np.arange(-STEP, -3.01, -STEP))  # of -c h beside 1
 USUAL = 10.0 ** np.arange(-2, 1.01, STEP)  # the same where errors count as they are: less would be lost in noise
 OUTSIDE, INSIDE = ((40, 30), 16), (120, 600)  # functions f (powers, any) and h: all f with the first h, some with more
-BEST, GIVEN = 120, 40  # formulas whose c is searched for, and that are handed over
+BEST, OF_F, GIVEN = 120, 4, 40  # formulas whose c is searched for, those of an f, and those that are handed over
 HALVINGS = 60  # of the interval that c is in, by the golden section
 
 
@@ -59,7 +60,7 @@ class Nested(NamedTuple):
 
 
 def nested(
-    pools: Sequence[Pool], sample: Sample, unary: Sequence[ops.Operator], threads: int | None = None,
+    pools: Sequence[Pool], sample: Sample, operators: Sequence[ops.Operator], threads: int | None = None,
     go_on: Callable[[], None] = lambda: None, count: Callable[[int], None] = lambda n: None, as_shares: bool = True,
     dimension: float = np.nan,
 ) -> Nested:  # fmt: skip
@@ -75,7 +76,7 @@ def nested(
         Of y, where numbers have no units: f has it then, and h has none.
     """
     nothing = Nested([], np.empty((0, len(sample))))
-    if not len(sample) or (sample.y == 0).any() or not unary:
+    if not len(sample) or (sample.y == 0).any() or not (inner := with_a_number(operators)):
         return nothing
     few = sample.few(min(ROWS, len(sample)), 0)
     anything, powers, plain = pools
@@ -90,7 +91,7 @@ def nested(
     weight, every_weight = (part.w if as_shares else part.w * part.y**2 for part in (few, sample))
     work = _Regressing(few.y, weight / weight.sum(), GRID if as_shares else USUAL, threads, go_on, count)
     tried = [
-        _tried(values[: min(most, ends[0])], values[begin:end], int(begin), unary, work)
+        _tried(values[: min(most, ends[0])], values[begin:end], int(begin), inner, work)
         for most, begin, end in zip((sum(OUTSIDE[0]), OUTSIDE[1]), ends[:2], ends[1:], strict=True)
     ]
     best = sorted((one for some in tried for one in some), key=lambda one: one.error)[:BEST]
@@ -128,12 +129,12 @@ class _Tried(NamedTuple):
     error: float
     f: int
     way: int
-    u: ops.Operator
+    u: Inner
     c: float
     h: int
 
 
-def _tried(f: np.ndarray, h: np.ndarray, first: int, unary: Sequence[ops.Operator], work: _Regressing) -> list[_Tried]:
+def _tried(f: np.ndarray, h: np.ndarray, first: int, unary: Sequence[Inner], work: _Regressing) -> list[_Tried]:
     """The best of all pairs of f and h, whose numbers begin with ``first``."""
     work.go_on()
     inside, made = _inside(h, unary, work.grid)
@@ -145,30 +146,32 @@ def _tried(f: np.ndarray, h: np.ndarray, first: int, unary: Sequence[ops.Operato
     starts = np.append(np.flatnonzero(np.diff(made.group, prepend=-1)), len(inside))
     best = regressed(columns, inside, np.ones(len(work.y)), work.weight, starts, work.threads, work.go_on)
     work.tried(len(columns) * len(inside))
-    order = np.argsort(best.error, axis=None, kind="stable")[:BEST]
+    of_f = np.argsort(best.error, axis=1, kind="stable")[:, :OF_F]
+    errors = np.take_along_axis(best.error, of_f, axis=1)
+    order = np.argsort(errors, axis=None, kind="stable")[:BEST]
     found = []
-    for place in order[np.isfinite(best.error.ravel()[order])].tolist():
-        row, group = divmod(place, best.error.shape[1])
-        column = int(best.h[row, group])
+    for place in order[np.isfinite(errors.ravel()[order])].tolist():
+        row, group = divmod(place, errors.shape[1])
+        column = int(best.h[row, of_f[row, group]])
         way = ops.DIV if row >= len(f) else ops.MUL
-        found.append(_Tried(float(best.error[row, group]), row % len(f), way, made.row[column], float(made.c[column]),
+        found.append(_Tried(float(errors[row, group]), row % len(f), way, made.row[column], float(made.c[column]),
                             first + int(made.tree[column])))  # fmt: skip
     return found
 
 
-def _searched(f: np.ndarray, u: ops.Operator, h: np.ndarray, c: float, root: np.ndarray) -> tuple[float, ...]:
+def _searched(f: np.ndarray, u: Inner, h: np.ndarray, c: float, root: np.ndarray) -> tuple[float, ...]:
     """The c near the one of the grid, and a and b, of least error of 1 = f (a + b u(c h)); and the error."""
     c *= 10.0 ** _least(lambda at: _line(f, _shifted(u, c * 10.0**at, h), root)[2], STEP)
     inner = _shifted(u, c, h)
     a, b, error = _line(f, inner, root)
     with np.errstate(all="ignore"):
-        return c, a - b * float(u.numpy(np.array([c * h[0]]))[0]), b, error
+        return c, a - b * float(u.function(np.array([c * h[0]]))[0]), b, error
 
 
-def _shifted(u: ops.Operator, c: float, h: np.ndarray) -> np.ndarray:
+def _shifted(u: Inner, c: float, h: np.ndarray) -> np.ndarray:
     """u(c h) without its first value."""
     with np.errstate(all="ignore"):
-        values: np.ndarray = u.numpy(c * h)
+        values: np.ndarray = u.function(c * h)
         return values - values[0]
 
 
@@ -196,21 +199,21 @@ class _InnerValues(NamedTuple):
     """Of every ``u(c h)``: which pair of u and h it belongs to, u, c and h."""
 
     group: np.ndarray
-    row: list[ops.Operator]
+    row: list[Inner]
     c: np.ndarray
     tree: np.ndarray
 
 
-def _inside(values: np.ndarray, unary: Sequence[ops.Operator], grid: np.ndarray) -> tuple[np.ndarray, _InnerValues]:
+def _inside(values: np.ndarray, unary: Sequence[Inner], grid: np.ndarray) -> tuple[np.ndarray, _InnerValues]:
     """All ``u(c h)``, those that are finite and not constant."""
     blocks: list[np.ndarray] = []
     group, rows, cs, tree = [], [], [], []
     for number, row in enumerate(unary):
-        signs = (1.0,) if is_symmetric(row.numpy) else (1.0, -1.0)
+        signs = (1.0,) if is_symmetric(row.function) else (1.0, -1.0)
         for j, h in enumerate(values):
-            c = np.concatenate([sign * grid for sign in signs]) / max(float(np.median(np.abs(h))), 1e-300)
+            c = np.concatenate([_grid(row, sign * h, grid) * sign for sign in signs])
             with np.errstate(all="ignore"):
-                u = row.numpy(c[:, None] * h)
+                u = row.function(c[:, None] * h)
                 fine = np.isfinite(u).all(axis=1) & (np.ptp(u, axis=1) > 1e-9 * np.abs(u).max(axis=1))
                 shifted = u[fine] - u[fine][:, :1]
                 blocks.append(shifted / np.abs(shifted).max(axis=1)[:, None])
@@ -220,6 +223,13 @@ def _inside(values: np.ndarray, unary: Sequence[ops.Operator], grid: np.ndarray)
             tree += [j] * int(fine.sum())
     together = np.concatenate(blocks) if blocks else np.empty((0, values.shape[1]))
     return together, _InnerValues(np.array(group), rows, np.array(cs), np.array(tree))
+
+
+def _grid(u: Inner, h: np.ndarray, grid: np.ndarray) -> np.ndarray:
+    """The c for h; where ``1 + c h`` may become 0, up to there."""
+    if u.beside_1 and h.min() < 0:
+        return EDGE / -h.min()
+    return grid / max(float(np.median(np.abs(h))), 1e-300)
 
 
 def without_multiples(pool: Pool, most: int, dimension: float = np.nan) -> list[int]:
@@ -262,8 +272,8 @@ def _line(f: np.ndarray, u: np.ndarray, root: np.ndarray) -> tuple[float, float,
     return float(a), float(b), square if np.isfinite(square) else np.inf
 
 
-def _formula(f: Tree, way: int, u: ops.Operator, c: float, h: Tree, line: tuple[float, float]) -> Expression:
-    inner: Tree = (OPERATOR, u.code, (OPERATOR, ops.MUL, (CONSTANT, c), h))
+def _formula(f: Tree, way: int, u: Inner, c: float, h: Tree, line: tuple[float, float]) -> Expression:
+    inner = u.tree((OPERATOR, ops.MUL, (CONSTANT, c), h))
     scaled: Tree = (OPERATOR, ops.MUL, (CONSTANT, line[1]), inner)
     whole: Tree = (OPERATOR, ops.ADD, (CONSTANT, line[0]), scaled)
     return simplified(expression_of((OPERATOR, way, f, whole)))

@@ -31,13 +31,12 @@ import numpy as np
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.regression.rules.constraints import MOST_VARIABLES, Limit
-from exprkit.regression.rules.dimensions import ALIKE, FREE, POWER, SCALES, dimension, law_of
+from exprkit.regression.rules.dimensions import ALIKE, NEAR, POWER, SCALES, behind, dimension, law_of
 from exprkit.runtime import bags
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 DIMENSION, SIZE, NUMBER, VARIABLES, COUNTS = range(5)  # places of a state
-NEAR = 1e-9  # two dimensions that are as good as the same
 ANY_SIZE = 1 << 30
 CODES = 256
 NEGATED = 256  # added to the code of a combination whose operand is negated first
@@ -131,12 +130,7 @@ class FormulaRules:
 
     def behind(self, outer: ops.Operator | None) -> float | None:
         """The dimension that an operator makes that of y of; None where it can not."""
-        if outer is None:
-            return self.target
-        kind, p, _ = law_of(outer.code)
-        if kind == FREE or not p:
-            return 0.0 if np.isnan(self.target) or abs(self.target) < NEAR else None
-        return self.target / p
+        return self.target if outer is None else behind(outer, self.target)
 
 
 def are_alike(a: np.ndarray | float, b: float) -> np.ndarray:

@@ -29,6 +29,7 @@ from exprkit.operators import ops
 FREE, SCALES, ALIKE, POWER = range(4)  # operands without units; any; of one unit; one to the power of a number
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
 MOST_UNITS = len(_PRIMES)
+NEAR = 1e-9  # two dimensions that are as good as the same
 _AT = np.array([0.13, 0.37, 0.52, 0.71, 0.83, 0.97])
 _FACTORS = (0.2, 0.7, 1.9)
 
@@ -76,3 +77,11 @@ def _grows(values: Callable[[float], Any]) -> float | None:
         powers = [np.log(values(k) / usual) / np.log(k) for k in _FACTORS]
     power = round(float(powers[0][0]) * 12) / 12 if np.isfinite(powers[0][0]) else np.nan
     return power if all(np.allclose(found, power, atol=1e-9, rtol=0) for found in powers) else None
+
+
+def behind(row: ops.Operator, dimension: float) -> float | None:
+    """The dimension that an operator makes this one of; None where it can not."""
+    kind, p, _ = law_of(row.code)
+    if kind == FREE or not p:
+        return 0.0 if np.isnan(dimension) or abs(dimension) < NEAR else None
+    return dimension / p

@@ -91,16 +91,10 @@ def sums(
     inside : InnerTerms, optional
         More terms, with a number inside, for sums with nothing around.
     """
-    with np.errstate(all="ignore"):
-        v = around.behind(sample.y)
-        if v is None or not np.isfinite(v).all():
-            return []
-        step = 1e-6 * np.maximum(np.abs(v), 1e-300)
-        slope = (around.value(v + step) - around.value(v - step)) / (2 * step)
-        weight = sample.w * slope**2
-        weight = weight / weight.sum()
-    if not np.isfinite(weight).all():
+    found = weighted(around, sample)
+    if found is None:
         return []
+    v, weight = found
     usable = np.arange(len(pool))
     constant = around.outer is None and not around.over
     if rules is not None and rules.have_units and not rules.free_numbers and isinstance(pool, RuledPool):
@@ -122,8 +116,21 @@ def sums(
     chosen = select(most_size=room - 2 * constant, constant=constant)
     used = {k for one in chosen for k in one.functions}
     trees = {k: pool.tree(int(terms[k])) if k < len(terms) else more.trees[k - len(terms)] for k in used}
-    found = (_formula(one, values, trees, v, weight, around, constant) for one in chosen)
-    return sorted((formula for formula in found if formula is not None), key=lambda formula: formula.n_tokens)
+    made = (_formula(one, values, trees, v, weight, around, constant) for one in chosen)
+    return sorted((formula for formula in made if formula is not None), key=lambda formula: formula.n_tokens)
+
+
+def weighted(around: Around, sample: Sample) -> tuple[np.ndarray, np.ndarray] | None:
+    """What a sum has to be, and weights of its squared errors so that they are those of y; None where it can not."""
+    with np.errstate(all="ignore"):
+        v = around.behind(sample.y)
+        if v is None or not np.isfinite(v).all():
+            return None
+        step = 1e-6 * np.maximum(np.abs(v), 1e-300)
+        slope = (around.value(v + step) - around.value(v - step)) / (2 * step)
+        weight = sample.w * slope**2
+        weight = weight / weight.sum()
+    return (v, weight) if np.isfinite(weight).all() else None
 
 
 def terms_of(pool: Pool, usable: np.ndarray, most: int) -> np.ndarray:

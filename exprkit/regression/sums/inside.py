@@ -33,6 +33,14 @@ LARGEST = 1e12  # ratio of a term's values
 Shape = tuple[Callable[[np.ndarray], np.ndarray], Callable[[Tree], Tree], Sequence[float]]
 
 
+class Inner(NamedTuple):
+    """What is made of c h: values, a tree, and whether a 1 stands beside it, so that -c h may not exceed that."""
+
+    function: Callable[[np.ndarray], np.ndarray]
+    tree: Callable[[Tree], Tree]
+    beside_1: bool
+
+
 class InnerTerms(NamedTuple):
     """Values by term and row, trees and sizes."""
 
@@ -72,6 +80,27 @@ def _shapes(operators: Sequence[ops.Operator]) -> Iterator[Shape]:
         yield _shifted(row.numpy), _over_shift(_within(row)), SHIFTED
     if any(row.code == ops.DIV for row in operators):
         yield _shifted(np.reciprocal), _over_shift(lambda inner: (OPERATOR, ops.DIV, (CONSTANT, 1.0), inner)), SHIFTED
+
+
+def with_a_number(operators: Sequence[ops.Operator]) -> list[Inner]:
+    """Values and trees of ``u(c h)``, and of ``u(1 + c h)`` for logarithms, roots and inverse roots."""
+    made: list[Inner] = []
+    for row in (row for row in operators if row.arity == 1):
+        if not is_power(row) and not is_logarithm(row):
+            made.append(Inner(row.numpy, _within(row), False))
+        elif not is_symmetric(row.numpy):
+            made.append(Inner(_shifted(row.numpy), _over_shift(_within(row)), True))
+        if is_power(row) and not is_symmetric(row.numpy) and any(other.code == ops.DIV for other in operators):
+            made.append(Inner(_shifted(_inverted(row)), _over_shift(_over(row)), True))
+    return made
+
+
+def _inverted(row: ops.Operator) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda inner: 1 / row.numpy(inner)
+
+
+def _over(row: ops.Operator) -> Callable[[Tree], Tree]:
+    return lambda inner: (OPERATOR, ops.DIV, (CONSTANT, 1.0), (OPERATOR, row.code, inner))
 
 
 def _within(row: ops.Operator) -> Callable[[Tree], Tree]:

@@ -1,0 +1,222 @@
+"""Rests: three functions that make y; a small one is taken off y, and the pair that makes the rest is looked up.
+
+In: a ``Pool``, its ``Partners``, y at its points.  Out: formulas ``outer(g + f * (a + b h))`` and
+``f0 * inner(g + f * (a + b h))`` that are y but for rounding, also with ``/`` and ``-``.
+
+    >>> import numpy as np
+    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.regression.join import Partners
+    >>> from exprkit.regression.pool import Pool
+    >>> from exprkit.regression.rests import formulas
+    >>> from exprkit.regression.sample import Sample
+    >>> X = np.random.default_rng(0).uniform(1, 2, (50, 4))
+    >>> sample = Sample(X, X[:, 0] + (X[:, 1] - X[:, 0]) * np.exp(-0.7 * X[:, 2] * X[:, 3]))
+    >>> few = sample.few(16, 0)
+    >>> pool = Pool(few.X, rows(["+", "-", "*", "/", "exp"]), constants=[1.0])
+    >>> pool.grow(5, most=3000)
+    >>> next(iter(formulas(pool, Partners(pool), few.y, sample, rows(["exp"]))), None) is not None
+    True
+
+Sizes of functions rise, and their numbers grow by a factor for every token: the numbers of the three in the pool,
+multiplied, may be so large and no larger (a hyperbolic cross), which is all triples up to some size.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.expressions.expression import Expression, applied
+from exprkit.operators import ops
+from exprkit.regression.confirm import TRIED, confirmed, values_of
+from exprkit.regression.join import Lookup, Pairs, Partners, may_have_partner, partner_of
+from exprkit.regression.links import HIDDEN, OVER, PLUS, TIMES, Form, inverse, undone
+from exprkit.regression.polish import simplified
+from exprkit.regression.pool import Pool
+from exprkit.regression.rules.admission import are_alike
+from exprkit.regression.rules.dimensions import behind
+from exprkit.regression.rules.pooled import RuledPool
+from exprkit.regression.sample import Sample
+from exprkit.runtime import slices
+from exprkit.runtime.jit import compiled
+
+ROOM = 300_000  # product of three functions' numbers, at most; and shares of it
+WITHIN, BESIDE, WITHIN_BESIDE = 0.3, 0.3, 0.1  # within an operator, beside a factor, and both
+TAKEN, FACTORS = 3_000, 60  # functions g, and functions f0
+SLICE = 1 << 18  # lookups that a thread does at a time
+MOST_FOUND = 64  # triples of a slice
+MINUS, WITHIN_ROW = PLUS + 1, PLUS + 2  # more ways: y is the rest without g; y is an operator of the rest
+
+
+class Removal(NamedTuple):
+    """From y to what is left of it: the way back, and a function's number or an operator."""
+
+    way: int
+    what: Any
+
+    def off(self, v: np.ndarray, f: np.ndarray) -> np.ndarray | None:
+        """What is left of v; ``f``: the function's values, of any kind where there is none."""
+        if self.way == WITHIN_ROW:
+            return undone(self.what, v)
+        with np.errstate(all="ignore"):
+            if self.way in (TIMES, OVER):
+                return v / f if self.way == TIMES else f / v
+            return v - f if self.way == PLUS else v + f
+
+    def on(self, rest: Expression, f: Expression) -> Expression:
+        """The whole."""
+        if self.way == WITHIN_ROW:
+            return applied(self.what, rest)
+        if self.way in (TIMES, OVER):
+            return f * rest if self.way == TIMES else f / rest
+        return f + rest if self.way == PLUS else rest - f
+
+
+class _Base(NamedTuple):
+    """What functions g are taken off: the removals from y to it, its dimension, and its share of the room."""
+
+    v: np.ndarray
+    removals: tuple[Removal, ...]
+    dimension: float
+    share: float
+
+
+class _Triple(NamedTuple):
+    """Removals down to the rest, and the pair that makes it."""
+
+    size: int
+    removals: tuple[Removal, ...]
+    way: int
+    f: int
+    h: int
+
+
+def formulas(
+    pool: Pool, partners: Partners, y: np.ndarray, sample: Sample, unary: Sequence[ops.Operator],
+    dimension: float = np.nan, go_on: Callable[[], None] = lambda: None,
+) -> Iterator[list[Expression]]:  # fmt: skip
+    """What three functions make of y, for one base after the other; each list the shortest first.
+
+    Parameters
+    ----------
+    dimension : float
+        Of y, where it has one.
+    """
+    with np.errstate(all="ignore"):
+        factors = np.ascontiguousarray(pool.values), 1 / pool.values
+    for base in _bases(pool, y, unary, dimension):
+        go_on()
+        found = sorted(_triples(base, pool, partners.lookup, factors, go_on), key=lambda triple: triple.size)
+        yield [formula for triple in found[:TRIED] for formula in _formulas(triple, pool, sample)]
+
+
+def _bases(pool: Pool, y: np.ndarray, unary: Sequence[ops.Operator], dimension: float) -> list[_Base]:
+    """y, y within operators, y without a factor, and that within operators; those with most room first."""
+    able = [row for row in unary if inverse(row) is not None]
+    whole = _Base(y, (), dimension, 1.0)
+    found = [whole, *_within(whole, able, WITHIN)]
+    dimensions, values = _dimensions(pool), pool.values[:FACTORS]
+    for rank, k in enumerate(np.flatnonzero(np.ptp(values, axis=1) > 0).tolist()):
+        for way, sign in ((TIMES, 1), (OVER, -1)):
+            v = (removal := Removal(way, k)).off(y, values[k])
+            if v is not None and np.isfinite(v).all():
+                of = sign * (dimension - float(dimensions[k]))
+                found.append(_Base(v, (removal,), of, BESIDE / (rank + 1)))
+                found += _within(found[-1], able, WITHIN_BESIDE / (rank + 1))
+    return sorted(found, key=lambda base: -base.share)
+
+
+def _within(base: _Base, able: Sequence[ops.Operator], share: float) -> Iterator[_Base]:
+    for row in able:
+        v, dimension = undone(row, base.v), behind(row, base.dimension)
+        if v is not None and dimension is not None:
+            yield _Base(v, (*base.removals, Removal(WITHIN_ROW, row)), dimension, share)
+
+
+def _dimensions(pool: Pool) -> np.ndarray:
+    return pool.dimensions if isinstance(pool, RuledPool) else np.full(len(pool), np.nan)
+
+
+def _triples(
+    base: _Base, pool: Pool, lookup: Lookup, factors: tuple[np.ndarray, np.ndarray], go_on: Callable[[], None]
+) -> list[_Triple]:
+    """With every g of the first ones: what the pairs of the pool make of the rest."""
+    room = int(ROOM * base.share)
+    g = np.flatnonzero(are_alike(_dimensions(pool), base.dimension))[: min(TAKEN, room)]
+    limits = np.minimum(room // np.arange(1, len(g) + 1), len(pool))
+    fine = (np.abs(pool.values[g]) / HIDDEN <= np.abs(base.v)).all(axis=1)
+    g, limits = g[fine], limits[fine]
+    rests = np.concatenate([base.v - pool.values[g], base.v + pool.values[g]])
+    g, limits, ways = np.tile(g, 2), np.tile(limits, 2), np.repeat([PLUS, MINUS], len(g))
+    cuts = slices.cut_into(np.append(0, np.cumsum(limits)), max(1, int(limits.sum()) // SLICE))
+    found = []
+    for way, of_rest, f in ((TIMES, rests, factors[1]), (OVER, _inverse(rests), factors[0])):
+        for k in range(0, len(cuts), 8):
+            go_on()
+            some = functools.partial(_some, _Rests(of_rest, limits, f), lookup)
+            for i, j, h in itertools.chain(*slices.each(some, cuts[k : k + 8])):
+                removals = (*base.removals, Removal(int(ways[i]), int(g[i])))
+                functions = [removal.what for removal in removals if removal.way != WITHIN_ROW] + [j, h]
+                size = int(pool.sizes[functions].sum(dtype=np.int64))
+                found.append(_Triple(size, removals, way, j, h))
+    return found
+
+
+def _inverse(values: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return 1 / values
+
+
+def _formulas(triple: _Triple, pool: Pool, sample: Sample) -> list[Expression]:
+    """That are exact at all rows."""
+    parts = [pool.expression(0 if removal.way == WITHIN_ROW else removal.what) for removal in triple.removals]
+    rest = sample.y
+    for removal, values in zip(triple.removals, values_of(parts, sample.X), strict=True):
+        left = removal.off(rest, values)
+        if left is None or not np.isfinite(left).all():
+            return []
+        rest = left
+    pairs = Pairs(np.array([triple.f]), np.array([triple.h]))
+    found = confirmed(pairs, Form(None, triple.way, None), pool, sample.of(rest))
+    for removal, part in zip(triple.removals[::-1], parts[::-1], strict=True):
+        found = [removal.on(formula, part) for formula in found]
+    return [simplified(formula) for formula in found]
+
+
+class _Rests(NamedTuple):
+    """By rest and point; how many functions are tried for each; what a function multiplies it by."""
+
+    rests: np.ndarray
+    limits: np.ndarray
+    factors: np.ndarray
+
+
+def _some(work: _Rests, lookup: Lookup, begin: int, end: int) -> list[tuple[int, ...]]:
+    found = np.empty((MOST_FOUND, 3), np.int64)
+    n = int(_look_up(work, lookup, found, begin, end))
+    return [tuple(row) for row in found[:n].tolist()]
+
+
+@compiled
+def _look_up(work, lookup, found, begin, end):
+    """Numbers of rests, functions f and functions h; how many."""
+    n_points = work.rests.shape[1]
+    n, q, signature, room = 0, np.empty(n_points), np.empty(2), np.empty(1)
+    for i in range(begin, end):
+        for f in range(work.limits[i]):
+            for k in range(4):
+                q[k] = work.rests[i, k] * work.factors[f, k]
+            if not may_have_partner(q, lookup, signature, room):
+                continue
+            for k in range(n_points):
+                q[k] = work.rests[i, k] * work.factors[f, k]
+            h = partner_of(q, lookup, signature)
+            if h >= 0 and n < len(found):
+                found[n, 0], found[n, 1], found[n, 2] = i, f, h
+                n += 1
+    return n

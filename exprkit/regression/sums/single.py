@@ -1,0 +1,80 @@
+"""Single functions of a large pool, by least squares: ``u(a + b f)`` and ``u(b f)``.
+
+In: a ``Pool``, the ``Sample`` at its rows, what may stand around.  Out: formulas of less error than all shorter ones.
+
+    >>> import numpy as np
+    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.regression.pool import Pool
+    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.sums.formulas import Around
+    >>> from exprkit.regression.sums.single import singles
+    >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
+    >>> sample = Sample(X, 3 * X[:, 0] * X[:, 1] / X[:, 2])
+    >>> pool = Pool(sample.X, rows(["*", "/"]), constants=[])
+    >>> pool.grow(5, most=500)
+    >>> '3 * x1 * x2 / x3' in map(str, next(singles(pool, sample, [Around(None, False)])))
+    True
+
+A law that is one product may be longer than all terms that sums are made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from exprkit.expressions.expression import Expression
+from exprkit.operators import ops
+from exprkit.regression.polish import expression_of, plain_numbers, simplified
+from exprkit.regression.pool import Pool
+from exprkit.regression.sample import Sample
+from exprkit.regression.sums.formulas import Around, weighted
+from exprkit.text.tokens import CONSTANT, OPERATOR
+
+FALLS = 0.98  # of an error: at least by so much, or a longer formula is none of the best
+
+
+def singles(pool: Pool, sample: Sample, places: Sequence[Around]) -> Iterator[list[Expression]]:
+    """Around by around, the smallest first."""
+    f = pool.values / np.abs(pool.values).max(axis=1)[:, None]
+    squares, sizes = f**2, pool.sizes[: len(pool)]
+    for around in places:
+        found = weighted(around, sample)
+        if found is None:
+            continue
+        v, weight = found
+        v = v / np.abs(v).max()
+        mean, whole = float(weight @ v), float(weight @ v**2)
+        along, means, length = f @ (weight * v), f @ weight, squares @ weight
+        with np.errstate(all="ignore"):
+            alone = whole - along**2 / length
+            shifted = whole - mean**2 - (along - mean * means) ** 2 / (length - means**2)
+        made = [
+            _formula(pool, k, found, around, constant)
+            for constant, errors in enumerate((alone, shifted)) for k in _falling(errors, sizes)
+        ]  # fmt: skip
+        yield sorted((formula for formula in made if formula is not None), key=lambda formula: formula.n_tokens)
+
+
+def _falling(errors: np.ndarray, sizes: np.ndarray) -> list[int]:
+    """Places of those that are less than all of smaller sizes."""
+    errors = np.where(np.isfinite(errors), errors, np.inf)
+    order = np.lexsort((errors, sizes))
+    smaller = np.minimum.accumulate(np.append(np.inf, errors[order][:-1]))
+    found: list[int] = order[errors[order] < FALLS * smaller].tolist()
+    return found
+
+
+def _formula(
+    pool: Pool, k: int, wanted: tuple[np.ndarray, np.ndarray], around: Around, constant: int
+) -> Expression | None:  # fmt: skip
+    v, root = wanted[0], np.sqrt(wanted[1])
+    columns = np.column_stack([pool.values[k], np.ones(len(v))])[:, : 1 + constant] * root[:, None]
+    scale = np.abs(columns).max(axis=0)
+    numbers = np.linalg.lstsq(columns / scale, v * root, rcond=None)[0] / scale
+    if not np.isfinite(numbers).all() or not numbers.all():
+        return None
+    tree = (OPERATOR, ops.MUL, (CONSTANT, float(numbers[0])), pool.tree(k))
+    whole = (OPERATOR, ops.ADD, tree, (CONSTANT, float(numbers[1]))) if constant else tree
+    return plain_numbers(simplified(around.expression(expression_of(whole))))
