@@ -5,7 +5,7 @@ by a search of the same data and settings.
 
     >>> import pathlib, tempfile
     >>> import numpy as np
-    >>> from exprkit.regression.budget import Budget
+    >>> from exprkit.runtime.budget import Budget
     >>> from exprkit.regression.discovery import Discovery, SearchSettings
     >>> from exprkit.regression.estimator.checkpoint import Checkpoint
     >>> from exprkit.regression.sample import Sample
@@ -125,7 +125,7 @@ class Checkpoint:
 def digest(sample: Sample, settings: SearchSettings) -> np.ndarray:
     """SHA-256 of all that the formulas depend on."""
     told = hashlib.sha256()
-    for array in (sample.X, sample.y, sample.w):
+    for array in sample.arrays:
         told.update(str(array.shape).encode() + array.tobytes())
     for field in dataclasses.fields(settings):
         if field.name not in FREE:

@@ -23,21 +23,23 @@ import numpy as np
 
 from exprkit.distributed.workers import Workers, workers_of
 from exprkit.errors import ArgumentError, ParseError, brief, brought_by, did_you_mean, listed, number_of, whole_number
+from exprkit.evaluate.loss_text import is_loss_text
 from exprkit.expressions import arguments
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
-from exprkit.regression.budget import Budget
 from exprkit.regression.confirm import values_of
 from exprkit.regression.discovery import Discovery, SearchSettings, default_operators
 from exprkit.regression.estimator import equations, islands, model_file, progress
 from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.front import Front
+from exprkit.regression.goal import NAMED, Goal, sample_for
 from exprkit.regression.polish import expression_of, tree_of
 from exprkit.regression.rules import constraints, units
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sample import Sample
+from exprkit.runtime.budget import Budget
 from exprkit.text.names import QUOTE, Names
 
 with brought_by("search"):
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import sympy
 
-LOSSES = ("squares", "mae", "huber")
+ON_HOST = ("auto", "cpu", "numpy")
 SELECTIONS = ("best", "accuracy", "score", "mdl")
 OTHER_WORDS = {  # what the same is called elsewhere
     "mse": "squares", "rmse": "squares", "L2DistLoss()": "squares", "l1": "mae", "L1DistLoss()": "mae",
@@ -77,8 +79,11 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         By operator how many of others may stand inside of each other in it, as ``{"sin": {"sin": 0, "exp": 1}}``.
     dimensionless_constants_only : bool
         With units: whether the numbers of a formula have none; if not, they have those that make it right.
-    elementwise_loss : {"squares", "mae", "huber"}
-        What the mean over the rows is taken of.
+    elementwise_loss : {"squares", "mae", "huber"} or a loss of your own
+        What the mean over the rows is taken of; of "huber" with 1 where it turns from squares to absolute errors.  Or a
+        text over f (the formula), y, w (``sample_weight``, which multiplies it if it is not named) and ``columns``, as
+        ``ek.fit`` takes it: ``"huber(f - y, 0.5)"``, ``"((f - y) / y)^2"``, ``"pinball(y - f, 0.9)"``.  Its least value
+        at every row is taken off.
     model_selection : {"best", "mdl", "score", "accuracy"}
         Which formula predicts: "mdl", of least description length (D. J. Bartlett, H. Desmond, P. G. Ferreira,
         arXiv 2211.11461); "accuracy", of least loss; "score", where the logarithm of the loss falls most for a token;
@@ -206,8 +211,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self.client = client
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, X_units: Sequence[Any] | None = None, y_units: Any = None
-    ) -> SymbolicRegressor:
+        self, X: Any, y: Any, sample_weight: Any = None, X_units: Sequence[Any] | None = None, y_units: Any = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> SymbolicRegressor:  # fmt: skip
         """Search for formulas of y.
 
         Parameters
@@ -223,6 +229,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             made.
         y_units : str or exponents, optional
             Without it formulas have to be right in themselves alone.
+        columns : dict of arrays (n_rows,), optional
+            What ``elementwise_loss`` names beside f, y and w.
 
         Raises
         ------
@@ -245,7 +253,12 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                 raise ArgumentError("sample_weight is 0 at every row: nothing is left to be fitted")
         if n_before not in (None, self.n_features_in_):
             raise ArgumentError(f"warm_start: the last fit was of {number_of(n_before, 'column')}, X has {X.shape[1]}")
-        sample = Sample(X, np.asarray(y, np.float64), weights)
+        sample = sample_for(self.elementwise_loss, X, np.asarray(y, np.float64), weights, columns)
+        if self.backend not in ON_HOST and not Goal(self.elementwise_loss, sample).plain:
+            raise ArgumentError(
+                f"elementwise_loss={brief(self.elementwise_loss)} is fitted on the CPU alone, as no square, absolute "
+                f"value or huber(...) of f itself: backend='auto' or 'cpu', not {brief(self.backend)}"
+            )
         self._names = _names(self)
         kept = Checkpoint(self.checkpoint)
         seed = kept.seed if kept.seed is not None and self.random_state is None else _seed(self.random_state)
@@ -256,7 +269,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self._front, self.n_evals_, self.seconds_ = search.front, search.budget.n_evals, search.budget.seconds
         found = values_of([entry.expression for entry in search.front.entries()], sample.X)
         self._exact = sample.is_exact(found).tolist()
-        self._lengths, self._numbers, self._errors = equations.described(search.front.entries(), sample)
+        self._lengths, self._numbers, self._errors = equations.described(search.front.entries(), search.goal)
         self.__dict__.pop("_table", None)
         if self.verbosity:
             print(f"{self.stopped_}: {self.n_evals_:,} functions in {self.seconds_:.2g} s; {self.get_best().equation}")
@@ -269,9 +282,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         """The search when it has ended, or was made to."""
         with progress.Showing(self.progress, settings.niterations, self._names) as shown:
             budget = Budget(self.timeout_in_seconds, self.max_evals, shown.alive)
-            front = Front(settings.maxsize, sample.floor)
             here = replace(settings, niterations=0) if workers else settings
-            search = Discovery(sample, here, budget, front, shown.update, kept.keep)
+            search = Discovery(sample, here, budget, None, shown.update, kept.keep)
             shown.watch(search)
             kept.begin(search)
             self.interrupted_ = False
@@ -422,7 +434,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
 
     def _checked(self) -> Callable[[tuple[Expression, ...], int], SearchSettings]:
         """What makes the settings, all parameters checked."""
-        _one_of("elementwise_loss", self.elementwise_loss, LOSSES)
+        self._check_loss()
         _one_of("model_selection", self.model_selection, SELECTIONS)
         progress.checked(self.progress)
         least = {"niterations": 0, "population_size": 10, "maxsize": 1, "pool_size": 0, "tournament_selection_n": 1,
@@ -449,6 +461,16 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             int(self.tournament_selection_n), int(self.optimizer_iterations), stop, guesses, seed, self.backend,
             threads,
         )  # fmt: skip
+
+    def _check_loss(self) -> None:
+        """A loss by its name, or what may be read as a text of one."""
+        loss = self.elementwise_loss
+        if isinstance(loss, str) and loss not in OTHER_WORDS and is_loss_text(loss, NAMED):
+            if "=" in loss:
+                how = 'write what is taken of f and y alone, as "(f - y)^2"'
+                raise ArgumentError(f"elementwise_loss: {how}, not {brief(loss)}")
+            return
+        _one_of("elementwise_loss", loss, NAMED, 'a text over f, y and w as "huber(f - y, 0.5)"')
 
     def _operators(self) -> tuple[ops.Operator, ...]:
         usual = default_operators()
@@ -515,10 +537,11 @@ def _seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(1 << 31))
 
 
-def _one_of(what: str, value: Any, choices: tuple[str, ...]) -> None:
+def _one_of(what: str, value: Any, choices: tuple[str, ...], other: str = "") -> None:
     if not isinstance(value, str) or value not in choices:
         hint = did_you_mean(value, choices, OTHER_WORDS) if isinstance(value, str) else ""
-        raise ArgumentError(f"{what} must be one of {', '.join(map(repr, choices))}, not {brief(value)}{hint}")
+        able = ", ".join(map(repr, choices)) + (f" or {other}" if other else "")
+        raise ArgumentError(f"{what} must be one of {able}, not {brief(value)}{hint}")
 
 
 def _is_number(value: Any) -> bool:
