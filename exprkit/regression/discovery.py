@@ -34,6 +34,7 @@ The search ends where a formula is y but for rounding: there is nothing to be ga
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -44,7 +45,7 @@ import numpy as np
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
-from exprkit.fitting.fit import FitProblem
+from exprkit.fitting.fit import FitProblem, backend_of_fits
 from exprkit.operators import ops
 from exprkit.regression import links, templates
 from exprkit.regression.confirm import TRIED, confirmed, line, values_of
@@ -166,6 +167,15 @@ class Discovery:
         self._evolution: Evolution | None = None
         self._begun: Halfway | None = None
         self._done = 0  # stages
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """The settings, those that were left open as they are here; those of a GPU with its name."""
+        given = {one.name: getattr(self.settings, one.name) for one in dataclasses.fields(self.settings)}
+        on_host = self.settings.rules is not None or not self.goal.plain
+        backend = backend_of_fits("cpu" if on_host else self.settings.backend)
+        device = "none" if self._device is None else self._device.name
+        return given | {"backend": backend, "pool_size": self._most, "device": device}
 
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""

@@ -19,6 +19,7 @@ import numpy as np
 from exprkit.backends import objective
 from exprkit.errors import brought_by
 from exprkit.evaluate.evaluator import Evaluator
+from exprkit.expressions.arguments import whole
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
@@ -27,6 +28,7 @@ from exprkit.regression.confirm import values_of
 from exprkit.regression.constants import as_constants, as_parameters
 from exprkit.regression.front import Entry
 from exprkit.regression.goal import Goal
+from exprkit.regression.polish import simplified
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -182,10 +184,19 @@ def latex(formula: Expression, precision: int) -> str:
 
 
 def rounded(formula: Expression, precision: int) -> Expression:
-    """The formula with numbers of so many digits."""
+    """The formula with numbers of so many digits, without those that are 1 then.
+
+    Raises
+    ------
+    ArgumentError
+        For a precision that is no whole number from 1 on.
+    """
+    whole("precision", precision, 1)
     pop, params = as_parameters(parse([formula]))
     numbers = np.array([[float(f"{number:.{precision}g}") for number in row] for row in params])
     short = as_constants(pop, numbers)[0]
+    if (shorter := simplified(short)).n_tokens < short.n_tokens:
+        short = shorter
     return Expression(short.kinds, short.values, formula.variables)
 
 

@@ -33,9 +33,10 @@ from exprkit.regression.confirm import values_of
 from exprkit.regression.discovery import Discovery, SearchSettings, default_operators
 from exprkit.regression.estimator import equations, islands, model_file, progress
 from exprkit.regression.estimator.checkpoint import Checkpoint
+from exprkit.regression.estimator.refusals import refuse_columns, refuse_sizes
 from exprkit.regression.front import Front
 from exprkit.regression.goal import NAMED, Goal, sample_for
-from exprkit.regression.polish import expression_of, tree_of
+from exprkit.regression.polish import expression_of, simplified, tree_of
 from exprkit.regression.rules import constraints, units
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sample import Sample
@@ -57,6 +58,15 @@ OTHER_WORDS = {  # what the same is called elsewhere
     "mse": "squares", "rmse": "squares", "L2DistLoss()": "squares", "l1": "mae", "L1DistLoss()": "mae",
     "HuberLoss()": "huber", "HuberLoss(1.0)": "huber",
 }  # fmt: skip
+OTHER_PARAMETERS = {  # the same, of parameters
+    "loss": "elementwise_loss", "loss_function": "elementwise_loss", "metric": "elementwise_loss",
+    "generations": "niterations", "max_generations": "niterations", "timeout": "timeout_in_seconds",
+    "time_limit": "timeout_in_seconds", "max_evaluations": "max_evals", "max_size": "maxsize", "max_length": "maxsize",
+    "seed": "random_state", "procs": "n_jobs", "n_threads": "n_jobs", "p_crossover": "crossover_probability",
+    "tournament_size": "tournament_selection_n", "parsimony_coefficient": "parsimony", "function_set":
+    "binary_operators", "allowed_symbols": "binary_operators", "stopping_criteria": "early_stop_condition",
+    "verbose": "verbosity",
+}  # fmt: skip
 
 
 class SymbolicRegressor(RegressorMixin, BaseEstimator):
@@ -71,7 +81,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     maxsize : int
         Most tokens of a formula.
     binary_operators, unary_operators : list of str, optional
-        Names or symbols as in ``exprkit.ops``; by default those of ``ops.SETS["search"]``.
+        Names or symbols as in ``exprkit.ops``; by default those of ``ops.SETS["search"]``.  Products, quotients and
+        sums of functions, and what shortens a formula (``1 - x``, ``x^3``), may come in any case.
     constraints : dict, optional
         By operator the most tokens of each operand, -1 for any, as ``{"^": (-1, 1)}``; or a dictionary of ``sizes``,
         ``numbers`` (low, high) that the last operand is between, and ``variables`` that alone may stand inside.
@@ -180,7 +191,11 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         verbosity: int = 0,
         devices: Any = None,
         client: Any = None,
+        **unknown: Any,
     ) -> None:
+        for name in unknown:
+            hint = did_you_mean(name, self._get_param_names(), OTHER_PARAMETERS)
+            raise ArgumentError(f"SymbolicRegressor has no parameter {name!r}{hint}")
         self.niterations = niterations
         self.population_size = population_size
         self.maxsize = maxsize
@@ -245,7 +260,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         workers = workers_of(self.devices, self.client)
         previous = self._front.entries() if self.warm_start and self.__sklearn_is_fitted__() else []
         n_before = self.n_features_in_ if previous else None
+        refuse_columns(X)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        refuse_sizes(y)
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -310,6 +327,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         float64 array, (n_rows,)
         """
         check_is_fitted(self, "_front")
+        refuse_columns(X)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         values: np.ndarray = values_of([self._expression(index)], np.ascontiguousarray(X))[0]
         return values
@@ -390,15 +408,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SymbolicRegressor:
-        """Read what ``save`` wrote.
-
-        Raises
-        ------
-        PopulationError
-            for a file that is damaged or something else.
-        FileError
-            for one that cannot be read.
-        """
+        """Read what ``save`` wrote; errors are those of ``exprkit.load``."""
         model: SymbolicRegressor = model_file.load(path, cls)
         return model
 
@@ -438,7 +448,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         _one_of("model_selection", self.model_selection, SELECTIONS)
         progress.checked(self.progress)
         least = {"niterations": 0, "population_size": 10, "maxsize": 1, "pool_size": 0, "tournament_selection_n": 1,
-                 "optimizer_iterations": 0}  # fmt: skip
+                 "optimizer_iterations": 0, "verbosity": 0}  # fmt: skip
         if self.pool_size is None:
             del least["pool_size"]
         for name, smallest in least.items():
@@ -451,8 +461,11 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                 raise ArgumentError(f"{name} must be None or a positive number, not {brief(limit)}")
         if not (_is_number(self.crossover_probability) and 0 <= self.crossover_probability <= 1):
             raise ArgumentError(f"crossover_probability must be from 0 to 1, not {brief(self.crossover_probability)}")
-        if not _is_number(self.parsimony):
+        if not (_is_number(self.parsimony) and np.isfinite(self.parsimony)):
             raise ArgumentError(f"parsimony must be a number, not {brief(self.parsimony)}")
+        for name in ("dimensionless_constants_only", "warm_start"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise ArgumentError(f"{name} must be True or False, not {brief(getattr(self, name))}")
         operators = self._operators()
         stop, threads = _stop(self.early_stop_condition), _threads(self.n_jobs)
         return lambda guesses, seed: SearchSettings(
@@ -477,7 +490,11 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         chosen: list[ops.Operator] = []
         for arity, name in ((2, "binary_operators"), (1, "unary_operators")):
             given = getattr(self, name)
-            for row in usual if given is None else arguments.rows(given):
+            try:
+                rows = usual if given is None else arguments.rows(given)
+            except ArgumentError as error:
+                raise ArgumentError(f"{name}: {error}") from None
+            for row in rows:
                 if not isinstance(row, ops.Operator):
                     raise ArgumentError(f"{name}: {row.name!r} is none of exprkit's own; a search takes no others")
                 if row.arity == arity:
@@ -504,10 +521,18 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     def _guessed(self) -> tuple[Expression, ...]:
         if self.guesses is None:
             return ()
-        one = isinstance(self.guesses, str | Expression)
-        pop = parse([self.guesses] if one else list(self.guesses), variables=self._words())
+        given = [self.guesses] if isinstance(self.guesses, str | Expression) else listed(self.guesses)
+        if given is None:
+            raise ArgumentError(f"guesses must be a list of formulas, not {brief(self.guesses)}")
+        try:
+            pop = parse(given, variables=self._words())
+        except ParseError as error:
+            raise ParseError(f"guesses: {error}") from None
         if pop.max_params:
             raise ArgumentError("guesses: p1, p2, … have no numbers; write those that a fit is to begin with")
+        for guess in pop:
+            if (n := simplified(guess).n_tokens) > self.maxsize:
+                raise ArgumentError(f"guesses: {brief(str(guess))} has {n} tokens, maxsize={self.maxsize} allows fewer")
         return tuple(expression_of(tree_of(guess)) for guess in pop)
 
     def _words(self) -> tuple[str, ...]:
@@ -528,7 +553,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         return number % len(entries)
 
     def _expression(self, index: int | None) -> Expression:
-        return self._front.entries()[self._index(index)].expression
+        chosen = self._index(index)
+        return self._front.entries()[chosen].expression
 
 
 def _seed(random_state: Any) -> int:
