@@ -55,13 +55,13 @@ class Sample:
         X, y = np.asarray(X, np.float64), np.asarray(y, np.float64)
         w = np.ones(len(y)) if weights is None else np.asarray(weights, np.float64)
         beside = [] if columns is None else [np.asarray(column, np.float64) for column in columns.values()]
-        every = np.column_stack([X, y, *beside] if merged else [X, y, *beside, w])[w > 0]
+        rows, w = np.column_stack([X, y, *beside])[w > 0], w[w > 0]
+        order = np.lexsort((*([] if merged else [w]), *rows.T[::-1]))
+        rows, w = rows[order], w[order]
         if merged:
-            rows, place = np.unique(every, axis=0, return_inverse=True)
-            self.w = np.bincount(place.ravel(), w[w > 0], len(rows))
-        else:
-            rows = every[np.lexsort(every.T[::-1])]
-            self.w = rows[:, -1].copy()
+            first = np.flatnonzero(np.append(True, (rows[1:] != rows[:-1]).any(axis=1)))
+            rows, w = rows[first], np.add.reduceat(w, first)
+        self.w = w
         self.X, (self.y, *beside) = np.ascontiguousarray(rows[:, : X.shape[1]]), rows.T[X.shape[1] :].copy()
         self.total = float(self.w.sum())
         if columns is not None:

@@ -26,13 +26,14 @@ class Ended(Exception):
 
 
 class Budget:
-    """What a search may take."""
+    """What a search may take; ``begin``: when it began, of ``time.perf_counter``, if not now."""
 
     def __init__(
         self, seconds: float | None = None, max_evals: int | None = None, shown: Callable[[], None] = lambda: None,
-        most_bytes: float | None = None,
+        most_bytes: float | None = None, begin: float | None = None,
     ) -> None:  # fmt: skip
-        self._begin, self._seconds, self._max_evals, self._shown = time.perf_counter(), seconds, max_evals, shown
+        self._begin = time.perf_counter() if begin is None else begin
+        self._seconds, self._max_evals, self._shown = seconds, max_evals, shown
         self._most_bytes, self.n_evals = most_bytes, 0
 
     @property

@@ -14,7 +14,9 @@ In: X and y.  Out: formulas, the shortest to the most accurate, and predictions 
 
 from __future__ import annotations
 
+import inspect
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -161,6 +163,14 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     stopped_: str
     _front: Front
 
+    def __new__(cls, *_: Any, **settings: Any) -> SymbolicRegressor:
+        """Say what was meant by a parameter that is none: scikit-learn allows ``__init__`` no others."""
+        for name in settings:
+            if name not in (known := cls._get_param_names()):
+                hint = did_you_mean(name, known, OTHER_PARAMETERS)
+                raise ArgumentError(f"SymbolicRegressor has no parameter {name!r}{hint}")
+        return super().__new__(cls)
+
     def __init__(
         self,
         niterations: int = 100,
@@ -191,11 +201,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         verbosity: int = 0,
         devices: Any = None,
         client: Any = None,
-        **unknown: Any,
     ) -> None:
-        for name in unknown:
-            hint = did_you_mean(name, self._get_param_names(), OTHER_PARAMETERS)
-            raise ArgumentError(f"SymbolicRegressor has no parameter {name!r}{hint}")
         self.niterations = niterations
         self.population_size = population_size
         self.maxsize = maxsize
@@ -256,7 +262,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         ValueError
             For data that scikit-learn's estimators refuse.
         """
-        settings_of = self._checked()
+        begin, settings_of = time.perf_counter(), self._checked()
         workers = workers_of(self.devices, self.client)
         previous = self._front.entries() if self.warm_start and self.__sklearn_is_fitted__() else []
         n_before = self.n_features_in_ if previous else None
@@ -280,7 +286,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         kept = Checkpoint(self.checkpoint)
         seed = kept.seed if kept.seed is not None and self.random_state is None else _seed(self.random_state)
         settings = replace(settings_of(self._guessed(), seed), rules=self._rules(X_units, y_units))
-        search = self._searched(sample, settings, kept, [entry.expression for entry in previous], workers)
+        search = self._searched(begin, sample, settings, kept, [entry.expression for entry in previous], workers)
         if not search.front.entries():
             search.offer(parse([repr(float(sample.w @ sample.y / sample.total)), "0"]))
         self._front, self.n_evals_, self.seconds_ = search.front, search.budget.n_evals, search.budget.seconds
@@ -293,12 +299,12 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def _searched(
-        self, sample: Sample, settings: SearchSettings, kept: Checkpoint, previous: Sequence[Expression],
-        workers: Workers | None,
+        self, begin: float, sample: Sample, settings: SearchSettings, kept: Checkpoint,
+        previous: Sequence[Expression], workers: Workers | None,
     ) -> Discovery:  # fmt: skip
         """The search when it has ended, or was made to."""
         with progress.Showing(self.progress, settings.niterations, self._names) as shown:
-            budget = Budget(self.timeout_in_seconds, self.max_evals, shown.alive)
+            budget = Budget(self.timeout_in_seconds, self.max_evals, shown.alive, begin=begin)
             here = replace(settings, niterations=0) if workers else settings
             search = Discovery(sample, here, budget, None, shown.update, kept.keep)
             shown.watch(search)
@@ -555,6 +561,15 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     def _expression(self, index: int | None) -> Expression:
         chosen = self._index(index)
         return self._front.entries()[chosen].expression
+
+
+def _signature() -> inspect.Signature:
+    """Of the class, that of ``__init__``."""
+    own = inspect.signature(SymbolicRegressor.__init__)
+    return own.replace(parameters=list(own.parameters.values())[1:], return_annotation=SymbolicRegressor)
+
+
+SymbolicRegressor.__signature__ = _signature()
 
 
 def _seed(random_state: Any) -> int:
