@@ -29,6 +29,7 @@ from exprkit.fitting.fit import FitProblem
 from exprkit.regression.generations import evolution as evolutions
 from exprkit.regression.generations import survival
 from exprkit.regression.generations.evolution import Evolution
+from exprkit.regression.goal import Goal
 from exprkit.regression.sample import Sample
 from exprkit.runtime import machine
 
@@ -141,7 +142,7 @@ def check_losses():
         if len(made.loss):
             values = ek.Evaluator(made.formulas, sample.X, "cpu", dtype="float64").evaluate()
             floor = 1e-10 * sample.y.var()
-            np.testing.assert_allclose(made.loss + floor, sample.loss(values, "squares") + floor, rtol=0.02)
+            np.testing.assert_allclose(made.loss + floor, Goal("squares", sample).losses(values) + floor, rtol=0.02)
             least = min(least, made.loss.min())
     TABLE.report("least loss after 15 generations of 5,000, a share of y's variance", least / sample.y.var(), "")
 

@@ -19,14 +19,17 @@ import pandas as pd
 import pytest
 from jupyter_client.manager import start_new_kernel
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
 
 import exprkit as ek
-from exprkit.errors import ArgumentError, DataError, FileError, PopulationError
-from exprkit.regression.discovery import SearchSettings, default_operators
-from exprkit.regression.estimator import checkpoint, progress
+from exprkit.errors import ArgumentError, BackendError, DataError, FileError, PopulationError
+from exprkit.regression.discovery import Discovery, SearchSettings, default_operators
+from exprkit.regression.estimator import checkpoint, equations, progress
 from exprkit.regression.estimator.equations import selected
 from exprkit.regression.front import Entry
 from exprkit.regression.sample import Sample
+from exprkit.runtime.budget import Budget
 
 SMALL = {"niterations": 2, "pool_size": 30}
 QUICK = {
@@ -65,11 +68,7 @@ def bits(model):
 LONG = {"niterations": 13, "population_size": 60, "pool_size": 60}
 KILLED = """
 import os, signal, sys
-from exprkit.regression.discovery import SearchSettings, default_operators
 from exprkit.regression.estimator import checkpoint, progress
-from exprkit.regression.estimator.equations import selected
-from exprkit.regression.front import Entry
-from exprkit.regression.sample import Sample
 from test_estimator import LONG, regressor, table
 checkpoint.EVERY = progress.EVERY = 0.0
 checkpoint.SHARE = float("inf")
@@ -114,8 +113,14 @@ def test_a_checkpoint_of_another_search_is_not_gone_on_with(tmp_path):
     path, (X, y) = tmp_path / "search.npz", table()
     small(checkpoint=path).fit(X, y)
     before = path.read_bytes()
-    for target, changed in ((y + 1, {}), (y, {"maxsize": 9}), (y, {"random_state": 1}), (y, {"guesses": ["r_k"]})):
-        with pytest.raises(FileError, match="other data or settings"):
+    for target, changed, told in (
+        (y + 1, {}, "its data is other data"), (y, {"maxsize": 9}, "its maxsize is 12, not 9"),
+        (y, {"random_state": 1}, "its random_state is 0, not 1"),
+        (y, {"guesses": ["r_k"]}, r"its guesses is \(\), not \(x2\)"),
+        (y, {"pool_size": None}, "its pool_size is 30, not 300000"),
+        (y, {"elementwise_loss": "huber(f - y, 2)"}, r"its elementwise_loss is squares, not huber\(f - y, 2\)"),
+    ):  # fmt: skip
+        with pytest.raises(FileError, match=told):
             small(checkpoint=path, **changed).fit(X, target)
     assert path.read_bytes() == before
     for content in (b"nothing", before[:-50], b""):
@@ -136,12 +141,21 @@ def test_settings_are_told_apart_by_all_they_hold_and_by_nothing_else():
         rules = SimpleNamespace(limits={5: (1, None)}, array=np.array([1.0, number]), inner=SimpleNamespace(x="y"))
         return SearchSettings(guesses=[rules], **others)
 
-    sample = Sample([[1.0], [2.0]], [3.0, 4.0])
-    first = checkpoint.digest(sample, settings()).tobytes()
-    same = settings(niterations=9, threads=3, early_stop=lambda loss, size: True)
-    assert checkpoint.digest(sample, same).tobytes() == first
+    def told(some):
+        return checkpoint.as_texts(vars(some))
+
+    first = told(settings())
+    assert told(settings(niterations=9, threads=3, early_stop=lambda loss, size: True)) == first
     for other in (settings(4.0), settings(seed=1), settings(operators=default_operators()[:3])):
-        assert checkpoint.digest(sample, other).tobytes() != first
+        assert told(other) != first
+
+
+def test_a_checkpoint_knows_what_was_left_open():
+    """A pool's default size and the backend depend on the machine, and the result on them."""
+    sample = Sample([[1.0], [2.0]], [3.0, 4.0])
+    resolved = Discovery(sample, SearchSettings(backend="auto"), Budget()).resolved
+    assert resolved["backend"] in ek.backends() and resolved["pool_size"] >= 300_000
+    assert resolved["device"] == "none" or resolved["backend"] in ("cuda", "ptx")
 
 
 # ── files of models ──
@@ -371,6 +385,106 @@ def test_ctrl_c_ends_a_search_within_a_second(rows):
 def test_a_wrong_setting_says_what_was_meant(wrong, message):
     with pytest.raises((ArgumentError, DataError, ValueError), match=message.replace("?", r"\?")):
         regressor(**wrong).fit(*table())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"n_iterations": 3}, "SymbolicRegressor has no parameter 'n_iterations'; did you mean 'niterations'?"),
+        ({"timeout": 3}, "did you mean 'timeout_in_seconds'?"),
+        ({"populations": 3}, "has no parameter 'populations'; did you mean 'population_size'?"),
+        ({"warm_start": "yes"}, "warm_start must be True or False, not 'yes'"),
+        ({"dimensionless_constants_only": 1}, "dimensionless_constants_only must be True or False, not 1"),
+        ({"parsimony": np.nan}, "parsimony must be a number, not nan"),
+        ({"verbosity": "loud"}, "verbosity must be a whole number >= 0, not 'loud'"),
+        ({"binary_operators": ["**"]}, "binary_operators: there is no operator '**'"),
+        ({"unary_operators": ["inv(x) = 1/x"]}, "unary_operators: there is no operator"),
+        ({"guesses": 3}, "guesses must be a list of formulas, not 3"),
+        ({"guesses": ["r_k +"]}, "guesses: "),
+        ({"guesses": ["r_k + sin(r_k) + cos(r_k) * sin(exp(r_k)) + 1 / r_k"]}, "maxsize=12 allows fewer"),
+        ({"backend": "gpu"}, "there is no backend 'gpu'"),
+        ({"niterations": 1.0}, "niterations must be a whole number >= 0, not 1.0"),
+    ],
+)
+def test_a_parameter_that_is_none_is_told_before_anything_begins(wrong, message):
+    with pytest.raises((ValueError, BackendError), match=re.escape(message)):
+        regressor(**wrong).fit(*table(20))
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (["x", "y"] * 10, "column 'b' holds 'x', no number"),
+        (pd.Categorical(["x", "y"] * 10), "column 'b' holds 'x', no number"),
+        (pd.date_range("2020", periods=20), "column 'b' holds Timestamp"),
+        ([1.0] * 19 + [np.nan], "column 'b' contains NaN, it lacks 1 of 20 values"),
+        ([np.inf] * 20, "Input X contains infinity"),
+        ([1j] * 20, "column 'b' holds 1j, no number"),
+    ],
+)
+def test_a_column_that_is_no_use_is_named(column, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        small().fit(pd.DataFrame({"a": np.arange(20.0), "b": column}), np.arange(20.0))
+
+
+def test_columns_of_objects_are_taken_if_they_are_numbers_and_names_stand_once():
+    X = pd.DataFrame({"a": np.arange(20.0), "b": [True, False] * 10, "c": np.array([1, 2] * 10, object)})
+    assert small().fit(X, 2 * X["a"]).get_best().equation == "2 * a"
+    with pytest.raises(DataError, match="2 columns are called 'a'"):
+        small().fit(X.set_axis(["a", "b", "a"], axis=1), X["a"])
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_a_search_does_not_depend_on_units(scale):
+    X, y = table(noise=0)
+    X = X.to_numpy()
+    model = small().fit(X * scale, 3 * X[:, 0] / X[:, 1] / scale)
+    assert model.predict(X * scale) * scale == pytest.approx(3 * X[:, 0] / X[:, 1], rel=1e-9)
+    assert model.get_best().complexity == 5
+    with pytest.raises(DataError, match=r"y is up to .*, and the squares of such numbers can not be added up"):
+        small().fit(X, y * scale**9)
+
+
+def test_what_carries_no_information_gives_the_mean():
+    X, y = table(20)
+    for rows, target, value in ((X[:1], y[:1], y[0]), (X, 0 * y + 7, 7.0), (0 * X + 2, y, y.mean())):
+        model = small().fit(rows, target)
+        assert len(model.equations_) == 1 and model.predict(rows) == pytest.approx(value)
+
+
+def test_limits_that_are_tiny_leave_a_model_that_predicts():
+    X, y = table()
+    for limits, said in (({"timeout_in_seconds": 1e-9}, "1e-09 s are over"), ({"max_evals": 1}, "were tried")):
+        model = regressor(**limits).fit(X, y)
+        assert said in model.stopped_ and model.predict(X).shape == y.shape
+
+
+@pytest.mark.parametrize("method", ["predict", "latex", "sympy", "to_numpy", "jax", "torch", "plot_front", "save"])
+def test_what_is_not_fitted_says_so(method):
+    with pytest.raises(NotFittedError):
+        getattr(small(), method)(*([table()[0]] if method in ("predict", "save") else []))
+
+
+def test_a_function_as_text_runs_where_exprkit_is_not(model, tmp_path):
+    X, _ = table(5)
+    code = f"{model.to_numpy(-1)}\nimport sys\nprint(*f({X.to_numpy().tolist()}), 'exprkit' in sys.modules)"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    *values, is_there = done.stdout.split()
+    assert np.array(values, float) == pytest.approx(model.predict(X, -1), rel=1e-12) and is_there == "False"
+
+
+def test_numbers_are_rounded_as_asked_and_are_none_where_they_are_1():
+    formula = ek.parse("0.9977 * x1 / x2 + 0.00312")[0]
+    assert equations.latex(formula, 2) == r"\frac{x_{1}}{x_{2}} + 0.0031"
+    for wrong in (0, "x", 2.5):
+        with pytest.raises(ArgumentError, match="precision must be a whole number"):
+            equations.latex(formula, wrong)
+
+
+def test_a_loss_is_a_parameter_of_a_grid():
+    X, y = table(40)
+    grid = GridSearchCV(small(niterations=0), {"elementwise_loss": ["mae", "logcosh(f - y)"]}, cv=2)
+    assert grid.fit(X, y).best_score_ > 0 and grid.best_estimator_.elementwise_loss in ("mae", "logcosh(f - y)")
 
 
 def test_a_single_guess_need_not_be_a_list():

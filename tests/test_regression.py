@@ -27,11 +27,11 @@ from exprkit.errors import ArgumentError
 from exprkit.expressions.arguments import rows
 from exprkit.operators import ops
 from exprkit.regression import links, polish, rests
-from exprkit.regression.budget import Budget
 from exprkit.regression.constants import as_constants, as_parameters
 from exprkit.regression.discovery import Discovery, SearchSettings
 from exprkit.regression.pool import Pool
 from exprkit.regression.sample import Sample
+from exprkit.runtime.budget import Budget
 
 QUICK = {
     "niterations": 2, "population_size": 30, "pool_size": 300, "maxsize": 12, "random_state": 0,
@@ -219,7 +219,7 @@ def test_guesses_are_begun_with():
     ("wrong", "message"),
     [
         ({"niterations": -1}, "niterations must be a whole number >= 0, not -1"),
-        ({"elementwise_loss": "square"}, "elementwise_loss must be one of 'squares', 'mae', 'huber', not 'square'"),
+        ({"elementwise_loss": "square"}, "elementwise_loss must be one of 'squares', 'mae', 'huber' or a text"),
         ({"unary_operators": ["+"]}, "unary_operators: 'add' takes 2 operands"),
         ({"unary_operators": ["sine"]}, "did you mean 'sin'"),
         ({"timeout_in_seconds": 0}, "timeout_in_seconds must be None or a positive number, not 0"),

@@ -143,7 +143,7 @@ def test_an_ended_search_goes_on_where_it_was(found, tmp_path, monkeypatch):
 
     monkeypatch.setattr(module._Search, "_take", taken)
     ended = search(chunk=20, file=path)
-    assert ended.stopped == "interrupted" and 0 < ended.n_functions < found.n_functions
+    assert ended.stopped == "it was interrupted" and 0 < ended.n_functions < found.n_functions
     monkeypatch.setattr(module._Search, "_take", take)
     whole = search(chunk=31, file=path)
     assert same(whole, found) and whole.stopped == ""
@@ -188,9 +188,9 @@ def test_a_file_of_another_search_is_not_gone_on_with(tmp_path):
 
 
 def test_time_and_memory_end_a_search_with_what_it_has():
-    assert search(timeout=1e-3).stopped == "timeout"
+    assert search(timeout=1e-3).stopped == "0.001 s are over"
     few = search(max_nodes=9, max_memory=1e6)
-    assert few.stopped == "max_memory"
+    assert few.stopped == "1 MB are taken"
 
 
 def test_only_the_best_and_the_front_are_kept(found):

@@ -153,13 +153,7 @@ class Population:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Population:
-        """Read what ``save`` wrote.
-
-        Raises
-        ------
-        PopulationError
-            for a file that is damaged or something else.
-        """
+        """Read what ``save`` wrote; errors are those of ``exprkit.load``."""
         from exprkit.expressions.population_file import load
 
         arrays, names = load(path)

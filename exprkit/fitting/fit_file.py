@@ -47,10 +47,7 @@ def save(result: Any, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> tuple[Population, dict[str, Any] | None]:
     """The population of a file and, if it is that of a fit, the attributes of its ``FitResult``.
 
-    Raises
-    ------
-    PopulationError
-        for a file that is damaged or something else.
+    Errors are those of ``exprkit.load``.
     """
     further: dict[str, np.ndarray] = {}
     arrays, names = population_file.load(path, further)

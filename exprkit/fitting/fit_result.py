@@ -309,14 +309,6 @@ def _selection(index: Any) -> Any:
 
 
 def load(path: str | os.PathLike[str]) -> Population | FitResult:
-    """Read what ``Population.save`` or ``FitResult.save`` wrote.
-
-    Raises
-    ------
-    PopulationError
-        for a file that is damaged or something else.
-    FileError
-        for one that cannot be read.
-    """
+    """Read what ``Population.save`` or ``FitResult.save`` wrote; errors are those of ``exprkit.load``."""
     pop, fields = fit_file.load(path)
     return pop if fields is None else FitResult(pop, **fields, _evaluator=None)

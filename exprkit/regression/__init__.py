@@ -4,7 +4,7 @@ In: X and y.  Out: ``SymbolicRegressor``, with a front of formulas from the shor
 
 ==============  ===============================================================================
 ``sample``      the data, each different row once
-``budget``      time, evaluations
+``goal``        the loss, whatever it is
 ``polish``      formulas in their shortest form
 ``constants``   the numbers of formulas as parameters, and back
 ``pool``        distinct functions of the variables, told apart by their values

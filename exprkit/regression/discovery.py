@@ -4,7 +4,7 @@ In: a ``Sample``, operators, ``SearchSettings``.  Out: a ``Front``.
 
     >>> import numpy as np
     >>> from exprkit.regression.discovery import Discovery, SearchSettings
-    >>> from exprkit.regression.budget import Budget
+    >>> from exprkit.runtime.budget import Budget
     >>> from exprkit.regression.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
     >>> found = Discovery(Sample(X, X[:, 0] / (3 + 5 * X[:, 1])), SearchSettings(), Budget())
@@ -34,6 +34,7 @@ The search ends where a formula is y but for rounding: there is nothing to be ga
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -44,14 +45,14 @@ import numpy as np
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
-from exprkit.fitting.fit import FitProblem
+from exprkit.fitting.fit import FitProblem, backend_of_fits
 from exprkit.operators import ops
 from exprkit.regression import links, rests, templates
-from exprkit.regression.budget import Budget, Ended
 from exprkit.regression.confirm import TRIED, confirmed, line, values_of
 from exprkit.regression.constants import as_constants, as_parameters
 from exprkit.regression.front import Entry, Front
 from exprkit.regression.generations.evolution import Evolution
+from exprkit.regression.goal import Goal
 from exprkit.regression.join import Partners
 from exprkit.regression.on_device import triples
 from exprkit.regression.on_device.join import DevicePartners
@@ -67,6 +68,7 @@ from exprkit.regression.sample import Sample
 from exprkit.regression.sums.formulas import Around, arounds, sums
 from exprkit.regression.sums.inside import InnerTerms, is_logarithm, terms_inside
 from exprkit.regression.sums.single import singles
+from exprkit.runtime.budget import Budget, Ended
 from exprkit.text.tokens import CONSTANT
 
 POINTS = 16  # at which functions of a pool are told apart
@@ -151,10 +153,12 @@ class Discovery:
         kept: Callable[[Discovery], None] = lambda search: None,
     ) -> None:  # fmt: skip
         self.sample, self.settings, self.budget, self._shown, self._kept = sample, settings, budget, shown, kept
-        self.front = front or Front(settings.maxsize, sample.floor)
+        self.goal = Goal(settings.loss, sample)
+        self.front = front or Front(settings.maxsize, self.goal.floor)
         self.front.rows = sample.total
         self.stage, self.generation, self._exact = "begin", 0, False
-        self._device = None if settings.rules is not None else device_of(settings.backend)  # rules are the host's
+        on_host = settings.rules is not None or not self.goal.plain
+        self._device = None if on_host else device_of(settings.backend)
         self._stages = STAGES + STAGES_ON_DEVICE * (self._device is not None)
         last = LAST if self._device is None else LAST_ON_DEVICE
         self._most = last if settings.pool_size is None else settings.pool_size
@@ -162,10 +166,20 @@ class Discovery:
         self._rows, self._some, self._many = (
             sample if len(sample) <= n else sample.few(n, settings.seed) for n in (FITTED_ROWS, SOME_ROWS, MANY_ROWS)
         )
+        self._goal_of_many = Goal(settings.loss, self._many)
         self._problem: FitProblem | None = None
         self._evolution: Evolution | None = None
         self._begun: Halfway | None = None
         self._done = 0  # stages
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """The settings, those that were left open as they are here; those of a GPU with its name."""
+        given = {one.name: getattr(self.settings, one.name) for one in dataclasses.fields(self.settings)}
+        on_host = self.settings.rules is not None or not self.goal.plain
+        backend = backend_of_fits("cpu" if on_host else self.settings.backend)
+        device = "none" if self._device is None else self._device.name
+        return given | {"backend": backend, "pool_size": self._most, "device": device}
 
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
@@ -245,7 +259,7 @@ class Discovery:
 
     def join_more(self) -> None:
         """Exact pairs of the whole pool, unless what has been found says that there is noise."""
-        if self._most > self._stages[-1] and not is_noise_left(self.front, self.sample):
+        if self._most > self._stages[-1] and not is_noise_left(self.front, self.goal):
             self._join(self._most)
 
     def _join(self, most: int) -> None:
@@ -275,12 +289,13 @@ class Discovery:
 
     def nest_more(self) -> None:
         """The same within a logarithm, whose errors are shares of what it is taken of."""
-        for outer in self._unary if self._most and not is_noise_left(self.front, self.sample) else []:
+        for outer in self._unary if self._most and not is_noise_left(self.front, self.goal) else []:
             if is_logarithm(outer):
                 self._nest(True, outer)
 
     def _nest(self, as_shares: bool, outer: ops.Operator | None) -> None:
-        v = self._some.y if outer is None else links.undone(outer, self._some.y)
+        some = self._for_squares(self._some)
+        v = some.y if outer is None else links.undone(outer, some.y)
         rules = self.settings.rules
         dimension = None if rules is None else rules.behind(outer)
         if v is None or (rules is not None and dimension is None):
@@ -294,12 +309,13 @@ class Discovery:
         pools = [self._pool(self._rows, most)]
         pools += [self._pool(self._rows, most, None, rows, ()) for rows in (powers or binary, binary)]
         found = templates.nested(
-            pools, self._some.of(v), self.settings.operators, self.settings.threads, self.budget.check,
+            pools, some.of(v), self.settings.operators, self.settings.threads, self.budget.check,
             self.budget.count, as_shares,
             np.nan if rules is None or rules.free_numbers or dimension is None else dimension,
         ).formulas  # fmt: skip
         around = Around(outer, False)
-        self.offer(found if as_shares and outer is None else self._refitted([around.expression(one) for one in found]))
+        is_best = as_shares and outer is None and self.settings.loss == "squares"
+        self.offer(found if is_best else self._refitted([around.expression(one) for one in found]))
         self._look()
 
     def sum(self) -> None:
@@ -313,13 +329,13 @@ class Discovery:
         few = self.sample.few(min(PAIRED_ROWS, len(self.sample)), self.settings.seed)
         pool = self._pool(few, min(SINGLE, self._most, len(few) ** 2))  # few rows fit one of very many by accident
         pool.multiply(2 * len(pool))
-        for formulas in singles(pool, few, arounds(self._unary)):
+        for formulas in singles(pool, self._for_squares(few), arounds(self._unary)):
             self.offer(self._refitted(formulas))
             self.budget.check()
 
     def sum_within(self) -> None:
         """The same within an operator; what is as good as noise allows is polished first."""
-        if is_noise_left(self.front, self.sample):
+        if is_noise_left(self.front, self.goal):
             self.polish()
         self._sums(arounds(self._unary)[1:])
 
@@ -333,7 +349,7 @@ class Discovery:
         pool.multiply(2 * most)
         inside = self._terms_inside(few)
         for around in places:
-            found = sums(pool, few, around, settings.maxsize, inside, settings.rules, threads, go_on)
+            found = sums(pool, self._for_squares(few), around, settings.maxsize, inside, settings.rules, threads, go_on)
             self.budget.count(len(pool))
             for k in range(0, len(found), 64):
                 self.offer(self._refitted(found[k : k + 64]))
@@ -355,6 +371,7 @@ class Discovery:
         paired = (PAIRED, PAIRED_WITHIN) if self._device is None else PAIRED_ON_DEVICE
         pools = [self._pool(few, min(most, self._most)) for most in paired]
         how = functools.partial(regressed, self._device) if self._device else None
+        few = self._for_squares(few)
         for form in links.forms(self._unary):
             pool = pools[form.outer is not None]
             pairs = best_pairs(pool, few, form, threads=self.settings.threads, go_on=self.budget.check, regress=how)
@@ -455,7 +472,7 @@ class Discovery:
         if not listed:
             return
         values = values_of(listed, self.sample.X, self.settings.threads)
-        losses, exact = self.sample.loss(values, self.settings.loss), self.sample.is_exact(values)
+        losses, exact = self.goal.losses(values), self.sample.is_exact(values)
         for formula, loss, is_exact in zip(listed, losses.tolist(), exact.tolist(), strict=True):
             if self.front.offer(formula, loss) and is_exact:
                 self._exact = True
@@ -515,18 +532,40 @@ class Discovery:
         """With the numbers of least loss, begun at those that they have; those that are held stay."""
         if not formulas:
             return []
-        if self._problem is None:
-            self._problem = FitProblem(
-                self._many.X, self._many.y, weights=self._many.w, loss=self.settings.loss, max_iter=100, tol=1e-15,
-                backend="cpu", dtype="float64", threads=self.settings.threads,
-            )  # fmt: skip
         pop, params = as_parameters(parse(list(formulas)), held)
         if not pop.max_params:
             return list(formulas)
         self.budget.count(len(pop))
-        found = self._problem.fit(pop, init=np.where(np.isnan(params), 0.0, params)).params
+        found = self._fitted(pop, np.where(np.isnan(params), 0.0, params))
         found = np.where(np.isfinite(found), found, np.where(np.isnan(params), 0.0, params))
         return [simplified(formula) for formula in as_constants(pop, found)]
+
+
+    def _fitted(self, pop: Population, starts: np.ndarray) -> np.ndarray:
+        """The parameters of least loss that are found from there."""
+        goal = self._goal_of_many
+        settings: dict[str, Any] = {
+            "max_iter": 100, "tol": 1e-15, "backend": "cpu", "dtype": "float64", "threads": self.settings.threads,
+        }  # fmt: skip
+        if not goal.plain:
+            return goal.fitted(pop, starts, self._best_values(goal.sample), **settings)[0]
+        if self._problem is None:
+            self._problem = goal.problem(**settings)
+        return self._problem.fit(pop, init=starts).params
+
+    def _for_squares(self, sample: Sample) -> Sample:
+        """Rows whose least squares are as near to the loss as the best formula so far lets know."""
+        if self.settings.loss == "squares":
+            return sample
+        return Goal(self.settings.loss, sample).as_squares(self._best_values(sample))
+
+    def _best_values(self, sample: Sample) -> np.ndarray:
+        """Of the formula of least loss so far."""
+        entries = self.front.entries()
+        if not entries:
+            return np.full(len(sample), float(sample.w @ sample.y / sample.total))
+        values: np.ndarray = values_of([entries[-1].expression], sample.X, self.settings.threads)[0]
+        return values
 
 
 def pair_numbers(f: np.ndarray, h: np.ndarray, form: links.Form, y: np.ndarray) -> tuple[float, float] | None:
@@ -542,10 +581,11 @@ def pair_numbers(f: np.ndarray, h: np.ndarray, form: links.Form, y: np.ndarray) 
     return (float(a), float(b)) if np.isfinite([a, b]).all() and b != 0 else None
 
 
-def is_noise_left(front: Front, sample: Sample) -> bool:
+def is_noise_left(front: Front, goal: Goal) -> bool:
     """Whether formulas that are nearly as long as may be are no better than shorter ones, which are good already."""
+    sample = goal.sample
     mean = float(sample.w @ sample.y / sample.total)
-    good = GOOD * float(sample.w @ (sample.y - mean) ** 2 / sample.total)
+    good = GOOD * float(goal.losses(np.full((1, len(sample)), mean))[0])
     before = [entry.loss for entry in front.entries() if entry.size <= front.maxsize - LONGER]
     return bool(before) and front.floor < front.least < good and min(before) < NOT_BETTER * front.least
 

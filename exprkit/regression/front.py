@@ -22,6 +22,8 @@ import numpy as np
 from exprkit.expressions.expression import Expression
 from exprkit.text.tokens import CONSTANT
 
+ROUNDING = 1e-13  # share of a loss by which a longer formula has to be better at least
+
 
 class Entry(NamedTuple):
     """A formula, its numbers standing in it as constants."""
@@ -60,7 +62,7 @@ class Front:
         """Whether it is better than what is smaller, and takes fewer nats than the one of its size."""
         size = expression.n_tokens
         smaller = min((entry.loss for entry in self._best.values() if entry.size < size), default=float("inf"))
-        if not max(loss, self.floor) < max(smaller, self.floor):
+        if not max(loss, self.floor) < max(smaller, self.floor) * (1 - ROUNDING):
             return False
         there = self._best.get(size)
         if there is None:

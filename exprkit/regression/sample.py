@@ -11,12 +11,22 @@ of weight 2, and whether or not rows of weight 0 are there.
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 EXACT, USUALLY = 1e-8, 1e-12  # error as a share of y that counts as rounding: at every row, at half of them
-NOISE_FLOOR = 1e-26  # of the mean square of y: losses below it are as good as 0
+EXACT_SHARE = 1e-13  # of y: errors below it are as good as 0
+
+
+class LossRows(NamedTuple):
+    """What a loss of the user's own knows of every row, float64 (n_rows,) each."""
+
+    y: np.ndarray
+    least: np.ndarray  # the least that the loss can be
+    columns: Mapping[str, np.ndarray]
 
 
 class Sample:
@@ -26,23 +36,55 @@ class Sample:
     ----------
     X : float64 array, (n_rows, n_vars)
     y, w : float64 arrays, (n_rows,)
+    given : LossRows or None
+        For a loss of the user's own, of which ``y`` is where it is least.
+
+    Parameters
+    ----------
+    columns : dict of arrays (n_rows,)
+        What a loss of the user's own names besides.
+    merged : bool
+        Whether rows that are equal become one.
     """
 
-    def __init__(self, X: Any, y: Any, weights: Any = None) -> None:
+    given: LossRows | None = None
+
+    def __init__(
+        self, X: Any, y: Any, weights: Any = None, columns: Mapping[str, Any] | None = None, merged: bool = True
+    ) -> None:
         X, y = np.asarray(X, np.float64), np.asarray(y, np.float64)
         w = np.ones(len(y)) if weights is None else np.asarray(weights, np.float64)
-        rows, place = np.unique(np.column_stack([X, y])[w > 0], axis=0, return_inverse=True)
-        self.X, self.y = np.ascontiguousarray(rows[:, :-1]), rows[:, -1].copy()
-        self.w = np.bincount(place.ravel(), w[w > 0], len(rows))
+        beside = [] if columns is None else [np.asarray(column, np.float64) for column in columns.values()]
+        rows, w = np.column_stack([X, y, *beside])[w > 0], w[w > 0]
+        order = np.lexsort((*([] if merged else [w]), *rows.T[::-1]))
+        rows, w = rows[order], w[order]
+        if merged:
+            first = np.flatnonzero(np.append(True, (rows[1:] != rows[:-1]).any(axis=1)))
+            rows, w = rows[first], np.add.reduceat(w, first)
+        self.w = w
+        self.X, (self.y, *beside) = np.ascontiguousarray(rows[:, : X.shape[1]]), rows.T[X.shape[1] :].copy()
         self.total = float(self.w.sum())
+        if columns is not None:
+            self.given = LossRows(self.y, np.zeros(len(rows)), dict(zip(columns, beside, strict=False)))
 
     def __len__(self) -> int:
         return len(self.y)
 
     @property
-    def floor(self) -> float:
-        """A mean square that is as good as 0."""
-        return NOISE_FLOOR * float(self.w @ self.y**2) / self.total
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """All that it is made of; ``of_arrays`` makes it of them."""
+        given = () if self.given is None else (self.given.y, self.given.least, *self.given.columns.values())
+        return self.X, self.y, self.w, *given
+
+    @classmethod
+    def of_arrays(cls, arrays: Sequence[np.ndarray], columns: Sequence[str] | None) -> Sample:
+        """The same sample; ``columns``: the names of those of a loss of the user's own."""
+        sample = cls.__new__(cls)
+        sample.X, sample.y, sample.w, *given = arrays
+        sample.total = float(sample.w.sum())
+        if columns is not None:
+            sample.given = LossRows(given[0], given[1], dict(zip(columns, given[2:], strict=True)))
+        return sample
 
     def few(self, n: int, seed: int) -> Sample:
         """Some of the rows, drawn; those where y or a variable is 0 only where there are no others."""
@@ -50,26 +92,34 @@ class Sample:
         order = random.permutation(len(self))
         usual = (self.y[order] != 0) & (self.X[order] != 0).all(axis=1)
         chosen = np.concatenate([order[usual], order[~usual]])[:n]
-        part = Sample.__new__(Sample)
-        part.X, part.y, part.w = np.ascontiguousarray(self.X[chosen]), self.y[chosen], self.w[chosen]
+        return self.at(chosen)
+
+    def at(self, rows: np.ndarray) -> Sample:
+        """Some of the rows."""
+        part = self._with(X=np.ascontiguousarray(self.X[rows]), y=self.y[rows], w=self.w[rows])
         part.total = float(part.w.sum())
+        if self.given is not None:
+            columns = {name: column[rows] for name, column in self.given.columns.items()}
+            part.given = LossRows(self.given.y[rows], self.given.least[rows], columns)
         return part
 
     def of(self, v: np.ndarray) -> Sample:
         """The same rows with something else in y's place."""
-        part = Sample.__new__(Sample)
-        part.X, part.y, part.w, part.total = self.X, v, self.w, self.total
-        return part
+        return self._with(y=v)
 
-    def loss(self, values: np.ndarray, kind: str) -> np.ndarray:
-        """The weighted mean of the loss of rows of values, inf where it is no number; of Huber's, delta is 1."""
-        with np.errstate(all="ignore"):
-            error = np.abs(values - self.y)
-            each = error**2 if kind == "squares" else error
-            if kind == "huber":
-                each = np.where(error <= 1, error**2 / 2, error - 0.5)
-            loss = each @ self.w / self.total
-        return np.where(np.isfinite(loss), loss, np.inf)
+    def weighing(self, w: np.ndarray) -> Sample:
+        """The same rows with other weights."""
+        return self._with(w=w, total=float(w.sum()))
+
+    def aiming(self, y: np.ndarray, least: np.ndarray) -> Sample:
+        """The same rows, y where the loss of the user's own is least."""
+        assert self.given is not None
+        return self._with(y=y, given=self.given._replace(least=least))
+
+    def _with(self, **changed: Any) -> Sample:
+        part = copy.copy(self)
+        part.__dict__.update(changed)
+        return part
 
     def is_exact(self, values: np.ndarray) -> np.ndarray:
         """Whether rows of values are y but for rounding, which is larger where terms cancel."""

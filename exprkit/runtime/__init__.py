@@ -7,6 +7,7 @@ In: functions and files.  Out: machine code that is kept between processes.
 ``bags``        named tuples of arrays; ``borrowed``: how loops see them
 ``intrinsics``  what such loops need beyond Numba: calls by address, atomics
 ``slices``      expressions cut into slices that threads share
+``budget``      what a search may take: time, evaluations, memory
 ``hashes``      words that look random
 ``progress``    what long work shows of itself
 ``disk_cache``  machine code on disk, checked before it is used

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import time
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -41,11 +40,12 @@ from exprkit.fitting.description_length import front, function_length, length_of
 from exprkit.fitting.fit import FitProblem, FitResult, fit
 from exprkit.fitting.likelihood import FitGoal
 from exprkit.runtime import machine
+from exprkit.runtime.budget import Budget, Ended
 from exprkit.search.best_fits import BestFits, best_fits, start_sizes
 from exprkit.search.distinct import Enumeration
 from exprkit.search.goal import SearchGoal
 from exprkit.search.grammar import Grammar, grammar
-from exprkit.search.progress import Progress, SearchStopped
+from exprkit.search.progress import SearchBar
 from exprkit.search.search_file import SearchFile, SearchState
 from exprkit.search.search_result import SearchResult
 from exprkit.search.shared_fits import SharedFits
@@ -151,9 +151,9 @@ def exhaustive_search(
     D. J. Bartlett, H. Desmond, P. G. Ferreira, "Exhaustive Symbolic Regression", IEEE Transactions on Evolutionary
     Computation 28 (2024).
     """
-    begin = time.perf_counter()
     numbers = {"restarts": (restarts, 0), "keep": (keep, 1), "seed": (seed, 0), "chunk": (chunk, 1)}
     _check_numbers(numbers, {"timeout": timeout, "max_memory": max_memory})
+    budget = Budget(timeout, most_bytes=_most_bytes(max_memory))
     data = _data(X, y, weights, sigma)
     basis = grammar(max_nodes, operators, data.X.shape[1], n_params)
     goal = SearchGoal.of(
@@ -164,14 +164,13 @@ def exhaustive_search(
     shared = SharedFits(workers, goal.X, goal.y, goal.weights, goal.settings) if workers else None
     search = _Search(data, basis, goal, int(restarts), int(keep), int(seed), int(chunk), shared)
     search.fit(_first_expressions(data))  # complains about data and settings before anything begins
-    shown = Progress(bool(progress), begin, timeout, _most_bytes(max_memory))
-    kept = SearchFile(file, search.digest())
+    shown, kept = SearchBar(bool(progress), budget), SearchFile(file, search.digest())
     search.state = kept.read(search.state)
     with shown:
         try:
             search.run(shown, kept)
-        except (SearchStopped, KeyboardInterrupt) as error:
-            shown.stopped = str(error) or "interrupted"
+        except (Ended, KeyboardInterrupt) as error:
+            shown.stopped = str(error) or "it was interrupted"
         kept.write(search.state)
         return search.result(shown)
 
@@ -262,11 +261,11 @@ class _Search:
                  self._seed)  # fmt: skip
         return sha256(b"|".join([*parts, repr(words).encode()])).digest()
 
-    def run(self, shown: Progress, kept: SearchFile) -> None:
+    def run(self, shown: SearchBar, kept: SearchFile) -> None:
         done = 0
         for size in range(1, self._basis.max_nodes + 1):
             shown.size(size, sum(map(self._basis.count, range(1, size + 1))))
-            new = self._found.grow(lambda _: shown.check(self._found.bytes))
+            new = self._found.grow(lambda _: shown.budget.check(self._found.bytes))
             begin = min(max(len(self.state.functions) - done, 0), len(new))
             done += len(new)
             for first in range(begin, len(new), self._chunk):
@@ -274,7 +273,7 @@ class _Search:
                 self._show(shown)
                 kept.write_sometimes(self.state)
 
-    def _show(self, shown: Progress) -> None:
+    def _show(self, shown: SearchBar) -> None:
         """How far it is: the trees of the smaller sizes, and a share of this one's."""
         state, found = self.state, self._found
         smaller = sum(map(self._basis.count, range(1, found.size)))
@@ -290,7 +289,7 @@ class _Search:
     def _population(self, forms: np.ndarray) -> Population:
         return self._found.population_of_forms(forms, self._data.variables)
 
-    def _take(self, functions: np.ndarray, shown: Progress) -> None:
+    def _take(self, functions: np.ndarray, shown: SearchBar) -> None:
         """Fit some functions, and describe the promising ones."""
         forms = self._found.forms(functions)
         pop = self._population(forms)
@@ -307,8 +306,8 @@ class _Search:
             params=np.concatenate([state.params, wide]), evaluations=state.evaluations + fitted.evaluations,
         )  # fmt: skip
 
-    def _best_fits(self, pop: Population, functions: np.ndarray, shown: Progress) -> BestFits:
-        some = self._restarts, self._seed, self._sizes, shown.check
+    def _best_fits(self, pop: Population, functions: np.ndarray, shown: SearchBar) -> BestFits:
+        some = self._restarts, self._seed, self._sizes, shown.budget.check
         if self._shared:
             return self._shared.best_fits(pop, functions, *some)._replace(goal=self._fit_goal)
         return best_fits(self._problem, pop, functions, *some)
@@ -340,7 +339,7 @@ class _Search:
 
     # ── the end ──
 
-    def result(self, shown: Progress) -> SearchResult:
+    def result(self, shown: SearchBar) -> SearchResult:
         """The best ones and the front, as they are at the end."""
         state, found, goal = self.state, self._found, self._goal
         on_front = self._front()
@@ -357,7 +356,7 @@ class _Search:
         return SearchResult(
             pop=pop[order], columns={name: column[order] for name, column in columns.items()}, params=params[order],
             errors=errors[order], on_front=np.isin(places, on_front)[order], link=goal.link, X=self._data.X,
-            y=self._data.y, seconds=shown.seconds, stopped=shown.stopped, loss_name=goal.name, rank=goal.rank,
+            y=self._data.y, seconds=shown.budget.seconds, stopped=shown.stopped, loss_name=goal.name, rank=goal.rank,
             n_functions=len(state.functions), n_evaluations=int(state.evaluations[0]), counts=self._counts(),
         )  # fmt: skip
 

@@ -1,50 +1,30 @@
-"""How far a search is: a bar with the rate and the best so far, and when it has to stop.
+"""How far a search is: a bar with the rate and the best so far.
 
->>> import time
->>> from exprkit.search.progress import Progress
->>> with Progress(False, time.perf_counter(), timeout=1e-9, most_bytes=None) as shown:
-...     shown.check()
-Traceback (most recent call last):
-exprkit.search.progress.SearchStopped: timeout
+>>> from exprkit.runtime.budget import Budget
+>>> from exprkit.search.progress import SearchBar
+>>> with SearchBar(False, Budget()) as shown:
+...     shown.advance(10, "x1", "3.0")
 """
 
 from __future__ import annotations
 
-import math
-import time
 from typing import Any
 
-MEMORY = "max_memory"
+from exprkit.runtime.budget import Budget
+
 LONGEST = 40  # characters of the best expression
 
 
-class SearchStopped(Exception):
-    """A search has to end with what it has; says why."""
+class SearchBar:
+    """A search's bar and ``budget``, and why it ``stopped``; a context."""
 
-
-class Progress:
-    """A search's bar and limits; a context."""
-
-    def __init__(self, show: bool, begin: float, timeout: float | None, most_bytes: float | None) -> None:
-        self._begin, self._most_bytes = begin, most_bytes
-        self._end = math.inf if timeout is None else begin + float(timeout)
+    def __init__(self, show: bool, budget: Budget) -> None:
+        self.budget, self.stopped = budget, ""
         self._bar: Any = None
-        self.stopped = ""
         if show:
             from tqdm.auto import tqdm
 
             self._bar = tqdm(unit=" trees", unit_scale=True, dynamic_ncols=True)
-
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self._begin
-
-    def check(self, n_bytes: float = 0) -> None:
-        """Raise ``SearchStopped`` where a limit is reached."""
-        if time.perf_counter() > self._end:
-            raise SearchStopped("timeout")
-        if self._most_bytes is not None and n_bytes > self._most_bytes:
-            raise SearchStopped(MEMORY)
 
     def size(self, size: int, trees: int) -> None:
         """The trees up to this size are looked at now."""
@@ -58,7 +38,7 @@ class Progress:
             self._bar.update(trees - self._bar.n)
             self._bar.set_postfix_str(f"{total}: {best if len(best) <= LONGEST else best[: LONGEST - 1] + '…'}")
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> SearchBar:
         return self
 
     def __exit__(self, *_: Any) -> None:

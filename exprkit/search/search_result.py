@@ -60,7 +60,7 @@ class SearchResult:
     ``counts``         int64 (n_sizes, 4): size, trees of it (operands in both orders), functions among them,
                        functions that no smaller tree is
     ``link``           the text of the link; "f": none
-    ``stopped``        why it ended early: "timeout", "interrupted", "max_memory"; "" where it is whole
+    ``stopped``        why it ended early, in words; "" where it is whole
     ``seconds``        the time it took
     ``n_functions``    how many functions were fitted; ``n_evaluations``: normal equations made for that
     =================  ==============================================================================

@@ -5,7 +5,7 @@ by a search of the same data and settings.
 
     >>> import pathlib, tempfile
     >>> import numpy as np
-    >>> from exprkit.regression.budget import Budget
+    >>> from exprkit.runtime.budget import Budget
     >>> from exprkit.regression.discovery import Discovery, SearchSettings
     >>> from exprkit.regression.estimator.checkpoint import Checkpoint
     >>> from exprkit.regression.sample import Sample
@@ -26,7 +26,8 @@ it.  What a search draws depends on its seed and on counters alone, so nothing e
 array                  what it holds
 =====================  ==========================================================================
 ``search.format``      FORMAT
-``search.digest``      SHA-256 of data and settings
+``search.data``        SHA-256 of the rows
+``search.settings``    JSON of all that decides the result, by name, also of what was left open (``as_texts``)
 ``search.numbers``     seed, stages, generation, n_evals
 ``search.loss``        of the formulas
 ``evolution.NAME``     ``Evolution.state``
@@ -35,8 +36,8 @@ array                  what it holds
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
+import json
 import os
 import time
 from pathlib import Path
@@ -50,15 +51,17 @@ from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
-from exprkit.regression.discovery import Discovery, Halfway, SearchSettings
+from exprkit.regression.discovery import Discovery, Halfway
 from exprkit.regression.front import Entry
 from exprkit.regression.sample import Sample
 
-FORMAT = 1
+FORMAT = 2
 EVERY = 1.0  # seconds between two writings, which take some milliseconds;
 SHARE = 0.05  # of the time is spent on those that take longer
 EVOLUTION = "evolution."
 FREE = {"niterations", "early_stop", "threads"}  # settings that may be others when a search goes on
+OWN_NAMES = {"loss": "elementwise_loss", "tournament_size": "tournament_selection_n", "seed": "random_state"}
+LONGEST = 80  # characters of a setting that are kept as they are
 
 
 class Checkpoint:
@@ -78,7 +81,8 @@ class Checkpoint:
     """
 
     def __init__(self, path: Any) -> None:
-        self._path, self._due, self._digest = _checked(path), 0.0, np.empty(0, np.uint8)
+        self._path, self._due = _checked(path), 0.0
+        self._data, self._settings = np.empty(0, np.uint8), "{}"
         self._found = None if self._path is None else _read(self._path)
         self.seed = None if self._found is None else self._found[1]
 
@@ -92,15 +96,19 @@ class Checkpoint:
         """
         if self._path is None:
             return
-        self._digest = digest(search.sample, search.settings)
+        self._data, settings = digest(search.sample), as_texts(search.resolved)
+        self._settings = json.dumps(settings)
         if self._found is None:
             self.keep(search)
             return
-        halfway, _, of_file = self._found
-        if not np.array_equal(of_file, self._digest):
+        halfway, _, data, of_file = self._found
+        differs = [] if np.array_equal(data, self._data) else ["its data is other data"]
+        differs += [f"its {name} is {of_file.get(name)}, not {value}" for name, value in settings.items()
+                    if of_file.get(name) != value]  # fmt: skip
+        if differs:
             raise FileError(
-                f"{str(self._path)!r} is the checkpoint of a search of other data or settings; take another file, or "
-                "remove it"
+                f"{str(self._path)!r} is the checkpoint of another search: {'; '.join(differs)}.  Take another file, "
+                "or remove it"
             )
         search.resume(halfway)
 
@@ -112,7 +120,7 @@ class Checkpoint:
         halfway = search.halfway()
         numbers = [search.settings.seed, halfway.stages, halfway.generation, halfway.n_evals]
         further: dict[str, Any] = {
-            "search.format": np.int64(FORMAT), "search.digest": self._digest,
+            "search.format": np.int64(FORMAT), "search.data": self._data, "search.settings": np.array(self._settings),
             "search.numbers": np.array(numbers, np.int64),
             "search.loss": np.array([entry.loss for entry in halfway.front], np.float64),
         }  # fmt: skip
@@ -122,15 +130,23 @@ class Checkpoint:
         self._due = end + max(EVERY, (end - begin) / SHARE)
 
 
-def digest(sample: Sample, settings: SearchSettings) -> np.ndarray:
-    """SHA-256 of all that the formulas depend on."""
+def digest(sample: Sample) -> np.ndarray:
+    """SHA-256 of the rows."""
     told = hashlib.sha256()
-    for array in (sample.X, sample.y, sample.w):
+    for array in sample.arrays:
         told.update(str(array.shape).encode() + array.tobytes())
-    for field in dataclasses.fields(settings):
-        if field.name not in FREE:
-            told.update(f"{field.name}={_text(getattr(settings, field.name))};".encode())
     return np.frombuffer(told.digest(), np.uint8)
+
+
+def as_texts(resolved: dict[str, Any]) -> dict[str, str]:
+    """As texts, under the names that users know; of long ones the beginning and SHA-256."""
+    found = {}
+    for name, value in resolved.items():
+        if name not in FREE:
+            text = _text(value)
+            short = text if len(text) <= LONGEST else f"{text[:40]}… {hashlib.sha256(text.encode()).hexdigest()[:20]}"
+            found[OWN_NAMES.get(name, name)] = short
+    return found
 
 
 def _text(value: Any) -> str:
@@ -154,8 +170,8 @@ def _checked(path: Any) -> Path | None:
         raise ArgumentError(f"checkpoint must be None or the path of a file, not {brief(path)}") from None
 
 
-def _read(path: Path) -> tuple[Halfway, int, np.ndarray] | None:
-    """(how far, seed, digest); None where there is no file."""
+def _read(path: Path) -> tuple[Halfway, int, np.ndarray, dict[str, str]] | None:
+    """(how far, seed, digest of the data, settings); None where there is no file."""
     further: dict[str, np.ndarray] = {}
     try:
         arrays, names = population_file.load(path, further)
@@ -166,7 +182,9 @@ def _read(path: Path) -> tuple[Halfway, int, np.ndarray] | None:
         raise FileError(f"{str(path)!r} is no checkpoint of a search, or is damaged: {error}") from error
 
 
-def _halfway(pop: Population, arrays: dict[str, np.ndarray]) -> tuple[Halfway, int, np.ndarray]:
+def _halfway(
+    pop: Population, arrays: dict[str, np.ndarray]
+) -> tuple[Halfway, int, np.ndarray, dict[str, str]]:
     if arrays["search.format"] != FORMAT:
         raise ValueError(f"a checkpoint of another format than {FORMAT}")
     seed, stages, generation, n_evals = arrays["search.numbers"].tolist()
@@ -175,4 +193,7 @@ def _halfway(pop: Population, arrays: dict[str, np.ndarray]) -> tuple[Halfway, i
         raise ValueError("losses that are not those of its formulas")
     front = [Entry(pop[i], float(loss[i]), pop[i].n_tokens) for i in range(len(pop))]
     evolution = {name.removeprefix(EVOLUTION): array for name, array in arrays.items() if name.startswith(EVOLUTION)}
-    return Halfway(stages, generation, n_evals, front, evolution), seed, arrays["search.digest"]
+    settings = json.loads(str(arrays["search.settings"]))
+    if not isinstance(settings, dict):
+        raise ValueError("settings that are none")
+    return Halfway(stages, generation, n_evals, front, evolution), seed, arrays["search.data"], settings

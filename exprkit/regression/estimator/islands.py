@@ -29,9 +29,9 @@ from exprkit.distributed.tasks import TokenSlice
 from exprkit.distributed.workers import Workers
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
-from exprkit.regression.budget import Budget, Ended
 from exprkit.regression.discovery import Discovery, SearchSettings
 from exprkit.regression.sample import Sample
+from exprkit.runtime.budget import Budget, Ended
 
 EPOCH = 20  # generations between two migrations
 OWN = ("operators", "early_stop", "guesses", "seed", "threads", "niterations")  # settings that an island has otherwise
@@ -42,8 +42,9 @@ def evolve(
 ) -> str:  # fmt: skip
     """Breed on all workers; says why it ended."""
     sample, n = search.sample, len(workers.places(False))
-    data = KeptArrays(workers, "data").take((sample.X, sample.y, sample.w))
+    data = KeptArrays(workers, "data").take(sample.arrays)
     words = {one.name: getattr(settings, one.name) for one in dataclasses.fields(settings) if one.name not in OWN}
+    words["columns"] = None if sample.given is None else list(sample.given.columns)
     words["operators"] = [row.name for row in settings.operators]
     for first in range(0, settings.niterations, EPOCH):
         generations = min(EPOCH, settings.niterations - first)
@@ -69,10 +70,11 @@ def evolve(
 
 def _island(data: tuple[Any, ...], words: dict[str, Any], front: TokenSlice) -> tuple[TokenSlice, int]:
     """On a worker: some generations; the front, and how many functions were tried."""
-    X, y, w = data
+    words = dict(words)
+    sample = Sample.of_arrays(data, words.pop("columns"))
     operators = tuple(ops.BY_NAME[name] for name in words["operators"])
     budget = Budget()
-    search = Discovery(Sample(X, y, w), SearchSettings(**{**words, "operators": operators, "threads": 1}), budget)
+    search = Discovery(sample, SearchSettings(**{**words, "operators": operators, "threads": 1}), budget)
     search.offer(front.population())
     with contextlib.suppress(Ended):
         search.evolve()

@@ -61,15 +61,7 @@ def save(path: Any, settings: dict[str, Any], named: Population, columns: dict[s
 
 
 def load(path: Any, Model: Any) -> Any:
-    """A fitted ``Model`` from what ``save`` wrote.
-
-    Raises
-    ------
-    PopulationError
-        for a file that is damaged or something else.
-    FileError
-        for one that cannot be read.
-    """
+    """A fitted ``Model`` from what ``save`` wrote; errors are those of ``exprkit.load``."""
     further: dict[str, np.ndarray] = {}
     arrays, names = population_file.load(path, further)
     pop = Population(*arrays, **names)

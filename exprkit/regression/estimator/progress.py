@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from exprkit.errors import ArgumentError, brief, brought_by
 from exprkit.expressions.expression import Expression
-from exprkit.regression.budget import Ended
 from exprkit.regression.estimator.equations import draw_front, rounded
+from exprkit.runtime.budget import Ended
 
 if TYPE_CHECKING:
     from exprkit.regression.discovery import Discovery

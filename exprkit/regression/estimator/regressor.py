@@ -14,7 +14,9 @@ In: X and y.  Out: formulas, the shortest to the most accurate, and predictions 
 
 from __future__ import annotations
 
+import inspect
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -23,21 +25,24 @@ import numpy as np
 
 from exprkit.distributed.workers import Workers, workers_of
 from exprkit.errors import ArgumentError, ParseError, brief, brought_by, did_you_mean, listed, number_of, whole_number
+from exprkit.evaluate.loss_text import is_loss_text
 from exprkit.expressions import arguments
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
-from exprkit.regression.budget import Budget
 from exprkit.regression.confirm import values_of
 from exprkit.regression.discovery import Discovery, SearchSettings, default_operators
 from exprkit.regression.estimator import equations, islands, model_file, progress
 from exprkit.regression.estimator.checkpoint import Checkpoint
+from exprkit.regression.estimator.refusals import refuse_columns, refuse_sizes
 from exprkit.regression.front import Front
-from exprkit.regression.polish import expression_of, tree_of
+from exprkit.regression.goal import NAMED, Goal, sample_for
+from exprkit.regression.polish import expression_of, simplified, tree_of
 from exprkit.regression.rules import constraints, units
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sample import Sample
+from exprkit.runtime.budget import Budget
 from exprkit.text.names import QUOTE, Names
 
 with brought_by("search"):
@@ -49,11 +54,20 @@ if TYPE_CHECKING:
     import pandas as pd
     import sympy
 
-LOSSES = ("squares", "mae", "huber")
+ON_HOST = ("auto", "cpu", "numpy")
 SELECTIONS = ("best", "accuracy", "score", "mdl")
 OTHER_WORDS = {  # what the same is called elsewhere
     "mse": "squares", "rmse": "squares", "L2DistLoss()": "squares", "l1": "mae", "L1DistLoss()": "mae",
     "HuberLoss()": "huber", "HuberLoss(1.0)": "huber",
+}  # fmt: skip
+OTHER_PARAMETERS = {  # the same, of parameters
+    "loss": "elementwise_loss", "loss_function": "elementwise_loss", "metric": "elementwise_loss",
+    "generations": "niterations", "max_generations": "niterations", "timeout": "timeout_in_seconds",
+    "time_limit": "timeout_in_seconds", "max_evaluations": "max_evals", "max_size": "maxsize", "max_length": "maxsize",
+    "seed": "random_state", "procs": "n_jobs", "n_threads": "n_jobs", "p_crossover": "crossover_probability",
+    "tournament_size": "tournament_selection_n", "parsimony_coefficient": "parsimony", "function_set":
+    "binary_operators", "allowed_symbols": "binary_operators", "stopping_criteria": "early_stop_condition",
+    "verbose": "verbosity",
 }  # fmt: skip
 
 
@@ -69,7 +83,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     maxsize : int
         Most tokens of a formula.
     binary_operators, unary_operators : list of str, optional
-        Names or symbols as in ``exprkit.ops``; by default those of ``ops.SETS["search"]``.
+        Names or symbols as in ``exprkit.ops``; by default those of ``ops.SETS["search"]``.  Products, quotients and
+        sums of functions, and what shortens a formula (``1 - x``, ``x^3``), may come in any case.
     constraints : dict, optional
         By operator the most tokens of each operand, -1 for any, as ``{"^": (-1, 1)}``; or a dictionary of ``sizes``,
         ``numbers`` (low, high) that the last operand is between, and ``variables`` that alone may stand inside.
@@ -77,8 +92,11 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         By operator how many of others may stand inside of each other in it, as ``{"sin": {"sin": 0, "exp": 1}}``.
     dimensionless_constants_only : bool
         With units: whether the numbers of a formula have none; if not, they have those that make it right.
-    elementwise_loss : {"squares", "mae", "huber"}
-        What the mean over the rows is taken of.
+    elementwise_loss : {"squares", "mae", "huber"} or a loss of your own
+        What the mean over the rows is taken of; of "huber" with 1 where it turns from squares to absolute errors.  Or a
+        text over f (the formula), y, w (``sample_weight``, which multiplies it if it is not named) and ``columns``, as
+        ``ek.fit`` takes it: ``"huber(f - y, 0.5)"``, ``"((f - y) / y)^2"``, ``"pinball(y - f, 0.9)"``.  Its least value
+        at every row is taken off.
     model_selection : {"best", "mdl", "score", "accuracy"}
         Which formula predicts: "mdl", of least description length (D. J. Bartlett, H. Desmond, P. G. Ferreira,
         arXiv 2211.11461); "accuracy", of least loss; "score", where the logarithm of the loss falls most for a token;
@@ -145,6 +163,14 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     stopped_: str
     _front: Front
 
+    def __new__(cls, *_: Any, **settings: Any) -> SymbolicRegressor:
+        """Say what was meant by a parameter that is none: scikit-learn allows ``__init__`` no others."""
+        for name in settings:
+            if name not in (known := cls._get_param_names()):
+                hint = did_you_mean(name, known, OTHER_PARAMETERS)
+                raise ArgumentError(f"SymbolicRegressor has no parameter {name!r}{hint}")
+        return super().__new__(cls)
+
     def __init__(
         self,
         niterations: int = 100,
@@ -206,8 +232,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self.client = client
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, X_units: Sequence[Any] | None = None, y_units: Any = None
-    ) -> SymbolicRegressor:
+        self, X: Any, y: Any, sample_weight: Any = None, X_units: Sequence[Any] | None = None, y_units: Any = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> SymbolicRegressor:  # fmt: skip
         """Search for formulas of y.
 
         Parameters
@@ -223,6 +250,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             made.
         y_units : str or exponents, optional
             Without it formulas have to be right in themselves alone.
+        columns : dict of arrays (n_rows,), optional
+            What ``elementwise_loss`` names beside f, y and w.
 
         Raises
         ------
@@ -233,11 +262,13 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         ValueError
             For data that scikit-learn's estimators refuse.
         """
-        settings_of = self._checked()
+        begin, settings_of = time.perf_counter(), self._checked()
         workers = workers_of(self.devices, self.client)
         previous = self._front.entries() if self.warm_start and self.__sklearn_is_fitted__() else []
         n_before = self.n_features_in_ if previous else None
+        refuse_columns(X)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        refuse_sizes(y)
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -245,33 +276,37 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                 raise ArgumentError("sample_weight is 0 at every row: nothing is left to be fitted")
         if n_before not in (None, self.n_features_in_):
             raise ArgumentError(f"warm_start: the last fit was of {number_of(n_before, 'column')}, X has {X.shape[1]}")
-        sample = Sample(X, np.asarray(y, np.float64), weights)
+        sample = sample_for(self.elementwise_loss, X, np.asarray(y, np.float64), weights, columns)
+        if self.backend not in ON_HOST and not Goal(self.elementwise_loss, sample).plain:
+            raise ArgumentError(
+                f"elementwise_loss={brief(self.elementwise_loss)} is fitted on the CPU alone, as no square, absolute "
+                f"value or huber(...) of f itself: backend='auto' or 'cpu', not {brief(self.backend)}"
+            )
         self._names = _names(self)
         kept = Checkpoint(self.checkpoint)
         seed = kept.seed if kept.seed is not None and self.random_state is None else _seed(self.random_state)
         settings = replace(settings_of(self._guessed(), seed), rules=self._rules(X_units, y_units))
-        search = self._searched(sample, settings, kept, [entry.expression for entry in previous], workers)
+        search = self._searched(begin, sample, settings, kept, [entry.expression for entry in previous], workers)
         if not search.front.entries():
             search.offer(parse([repr(float(sample.w @ sample.y / sample.total)), "0"]))
         self._front, self.n_evals_, self.seconds_ = search.front, search.budget.n_evals, search.budget.seconds
         found = values_of([entry.expression for entry in search.front.entries()], sample.X)
         self._exact = sample.is_exact(found).tolist()
-        self._lengths, self._numbers, self._errors = equations.described(search.front.entries(), sample)
+        self._lengths, self._numbers, self._errors = equations.described(search.front.entries(), search.goal)
         self.__dict__.pop("_table", None)
         if self.verbosity:
             print(f"{self.stopped_}: {self.n_evals_:,} functions in {self.seconds_:.2g} s; {self.get_best().equation}")
         return self
 
     def _searched(
-        self, sample: Sample, settings: SearchSettings, kept: Checkpoint, previous: Sequence[Expression],
-        workers: Workers | None,
+        self, begin: float, sample: Sample, settings: SearchSettings, kept: Checkpoint,
+        previous: Sequence[Expression], workers: Workers | None,
     ) -> Discovery:  # fmt: skip
         """The search when it has ended, or was made to."""
         with progress.Showing(self.progress, settings.niterations, self._names) as shown:
-            budget = Budget(self.timeout_in_seconds, self.max_evals, shown.alive)
-            front = Front(settings.maxsize, sample.floor)
+            budget = Budget(self.timeout_in_seconds, self.max_evals, shown.alive, begin=begin)
             here = replace(settings, niterations=0) if workers else settings
-            search = Discovery(sample, here, budget, front, shown.update, kept.keep)
+            search = Discovery(sample, here, budget, None, shown.update, kept.keep)
             shown.watch(search)
             kept.begin(search)
             self.interrupted_ = False
@@ -298,6 +333,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         float64 array, (n_rows,)
         """
         check_is_fitted(self, "_front")
+        refuse_columns(X)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         values: np.ndarray = values_of([self._expression(index)], np.ascontiguousarray(X))[0]
         return values
@@ -378,15 +414,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SymbolicRegressor:
-        """Read what ``save`` wrote.
-
-        Raises
-        ------
-        PopulationError
-            for a file that is damaged or something else.
-        FileError
-            for one that cannot be read.
-        """
+        """Read what ``save`` wrote; errors are those of ``exprkit.load``."""
         model: SymbolicRegressor = model_file.load(path, cls)
         return model
 
@@ -422,11 +450,11 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
 
     def _checked(self) -> Callable[[tuple[Expression, ...], int], SearchSettings]:
         """What makes the settings, all parameters checked."""
-        _one_of("elementwise_loss", self.elementwise_loss, LOSSES)
+        self._check_loss()
         _one_of("model_selection", self.model_selection, SELECTIONS)
         progress.checked(self.progress)
         least = {"niterations": 0, "population_size": 10, "maxsize": 1, "pool_size": 0, "tournament_selection_n": 1,
-                 "optimizer_iterations": 0}  # fmt: skip
+                 "optimizer_iterations": 0, "verbosity": 0}  # fmt: skip
         if self.pool_size is None:
             del least["pool_size"]
         for name, smallest in least.items():
@@ -439,8 +467,11 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                 raise ArgumentError(f"{name} must be None or a positive number, not {brief(limit)}")
         if not (_is_number(self.crossover_probability) and 0 <= self.crossover_probability <= 1):
             raise ArgumentError(f"crossover_probability must be from 0 to 1, not {brief(self.crossover_probability)}")
-        if not _is_number(self.parsimony):
+        if not (_is_number(self.parsimony) and np.isfinite(self.parsimony)):
             raise ArgumentError(f"parsimony must be a number, not {brief(self.parsimony)}")
+        for name in ("dimensionless_constants_only", "warm_start"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise ArgumentError(f"{name} must be True or False, not {brief(getattr(self, name))}")
         operators = self._operators()
         stop, threads = _stop(self.early_stop_condition), _threads(self.n_jobs)
         return lambda guesses, seed: SearchSettings(
@@ -450,12 +481,26 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             threads,
         )  # fmt: skip
 
+    def _check_loss(self) -> None:
+        """A loss by its name, or what may be read as a text of one."""
+        loss = self.elementwise_loss
+        if isinstance(loss, str) and loss not in OTHER_WORDS and is_loss_text(loss, NAMED):
+            if "=" in loss:
+                how = 'write what is taken of f and y alone, as "(f - y)^2"'
+                raise ArgumentError(f"elementwise_loss: {how}, not {brief(loss)}")
+            return
+        _one_of("elementwise_loss", loss, NAMED, 'a text over f, y and w as "huber(f - y, 0.5)"')
+
     def _operators(self) -> tuple[ops.Operator, ...]:
         usual = default_operators()
         chosen: list[ops.Operator] = []
         for arity, name in ((2, "binary_operators"), (1, "unary_operators")):
             given = getattr(self, name)
-            for row in usual if given is None else arguments.rows(given):
+            try:
+                rows = usual if given is None else arguments.rows(given)
+            except ArgumentError as error:
+                raise ArgumentError(f"{name}: {error}") from None
+            for row in rows:
                 if not isinstance(row, ops.Operator):
                     raise ArgumentError(f"{name}: {row.name!r} is none of exprkit's own; a search takes no others")
                 if row.arity == arity:
@@ -482,10 +527,18 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     def _guessed(self) -> tuple[Expression, ...]:
         if self.guesses is None:
             return ()
-        one = isinstance(self.guesses, str | Expression)
-        pop = parse([self.guesses] if one else list(self.guesses), variables=self._words())
+        given = [self.guesses] if isinstance(self.guesses, str | Expression) else listed(self.guesses)
+        if given is None:
+            raise ArgumentError(f"guesses must be a list of formulas, not {brief(self.guesses)}")
+        try:
+            pop = parse(given, variables=self._words())
+        except ParseError as error:
+            raise ParseError(f"guesses: {error}") from None
         if pop.max_params:
             raise ArgumentError("guesses: p1, p2, … have no numbers; write those that a fit is to begin with")
+        for guess in pop:
+            if (n := simplified(guess).n_tokens) > self.maxsize:
+                raise ArgumentError(f"guesses: {brief(str(guess))} has {n} tokens, maxsize={self.maxsize} allows fewer")
         return tuple(expression_of(tree_of(guess)) for guess in pop)
 
     def _words(self) -> tuple[str, ...]:
@@ -506,7 +559,17 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         return number % len(entries)
 
     def _expression(self, index: int | None) -> Expression:
-        return self._front.entries()[self._index(index)].expression
+        chosen = self._index(index)
+        return self._front.entries()[chosen].expression
+
+
+def _signature() -> inspect.Signature:
+    """Of the class, that of ``__init__``."""
+    own = inspect.signature(SymbolicRegressor.__init__)
+    return own.replace(parameters=list(own.parameters.values())[1:], return_annotation=SymbolicRegressor)
+
+
+SymbolicRegressor.__signature__ = _signature()
 
 
 def _seed(random_state: Any) -> int:
@@ -515,10 +578,11 @@ def _seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(1 << 31))
 
 
-def _one_of(what: str, value: Any, choices: tuple[str, ...]) -> None:
+def _one_of(what: str, value: Any, choices: tuple[str, ...], other: str = "") -> None:
     if not isinstance(value, str) or value not in choices:
         hint = did_you_mean(value, choices, OTHER_WORDS) if isinstance(value, str) else ""
-        raise ArgumentError(f"{what} must be one of {', '.join(map(repr, choices))}, not {brief(value)}{hint}")
+        able = ", ".join(map(repr, choices)) + (f" or {other}" if other else "")
+        raise ArgumentError(f"{what} must be one of {able}, not {brief(value)}{hint}")
 
 
 def _is_number(value: Any) -> bool:

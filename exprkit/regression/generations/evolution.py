@@ -32,13 +32,16 @@ from exprkit.backends import load
 from exprkit.backends.device_programs.loops import DeviceLoops, HostLoops
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.gpu import device as gpu
+from exprkit.backends.objective import Fitted
 from exprkit.errors import DataError, FileError
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem, backend_of_fits
 from exprkit.operators import ops
+from exprkit.regression.confirm import values_of
 from exprkit.regression.generations import survival, variation
 from exprkit.regression.generations.survival import AROUND, Bests, FitOutcome, Places
 from exprkit.regression.generations.variation import Draws, TreeRows
+from exprkit.regression.goal import Goal
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sample import Sample
 from exprkit.runtime.hashes import mixed
@@ -93,17 +96,19 @@ class Evolution:
         self._n, self._width, self._seed = population_size, min(max(width - AROUND, 1), survival.MOST_SIZE), seed
         islands = islands or min(MOST_ISLANDS, max(1, population_size // LEAST_OF_AN_ISLAND))
         self._numbers = numbers
-        self._scale = float(np.sqrt(sample.w @ sample.y**2 / sample.total)) or 1.0
-        backend = backend_of_fits(backend if rules is None else "cpu")
+        self._goal = Goal(loss, sample)
+        size = float(np.sqrt(sample.w @ sample.y**2 / sample.total)) or 1.0
+        self._scale = size if self._goal.plain else 1.0
+        backend = backend_of_fits(backend if rules is None and self._goal.plain else "cpu")
         on_device = load(backend).takes_device_populations
         self._side: Any = DeviceLoops(gpu.current()) if on_device else HostLoops(threads)
         self._dtype = dtype or ("float32" if on_device and _is_moderate(sample) else "float64")
         try:
-            self._problem = self._problem_of(sample, loss, steps, backend, threads)
+            self._problem = self._problem_of(steps, backend, threads)
         except DataError:  # float32 spoils the data
             self._dtype = "float64"
-            self._problem = self._problem_of(sample, loss, steps, backend, threads)
-        self._to_loss = self._scale ** (1 if loss == "mae" else 2) / (1.0 if loss == "mae" else sample.total)
+            self._problem = self._problem_of(steps, backend, threads)
+        self._to_loss = self._goal.to_loss(self._scale) if self._goal.plain else 1.0
         places = max(2 * self._n // (self._width * islands), 4)
         self._limits = Places(self._n, places, islands, self._width, ROUGH[self._dtype])
         self._how = self._side.bag(variation.means(
@@ -119,12 +124,12 @@ class Evolution:
         self._state = xp.empty(self._n, np.uint64)
         self.number = 0
 
-    def _problem_of(self, sample: Sample, *settings: Any) -> FitProblem:
-        loss, steps, backend, threads = settings
-        return FitProblem(
-            sample.X, sample.y / self._scale, weights=sample.w, loss=loss, max_iter=steps, tol=TOL, backend=backend,
-            precision="ieee" if self._dtype == "float64" else "fast", dtype=self._dtype, threads=threads,
-        )  # fmt: skip
+    def _problem_of(self, steps: int, backend: str, threads: int | None) -> FitProblem | None:
+        self._settings: dict[str, Any] = {
+            "max_iter": steps, "tol": TOL, "backend": backend, "dtype": self._dtype, "threads": threads,
+            "precision": "ieee" if self._dtype == "float64" else "fast",
+        }  # fmt: skip
+        return self._goal.problem(self._scale, **self._settings) if self._goal.plain else None
 
     def generation(self) -> Generation:
         """The next one; the first is the blocks'."""
@@ -177,11 +182,28 @@ class Evolution:
         arrays = wrapped.kinds, wrapped.values, wrapped.offsets
         pop = Population(*arrays) if side.device is None else DevicePopulation(*arrays, device=side.device)
         starts, enough = wrapped.starts[:, : pop.max_params], wrapped.limit / self._to_loss
-        found = self._problem.fitted(pop, starts, limits=enough, patience=PATIENCE)
+        found: Any
+        if self._problem is None:
+            found = self._by_own_loss(pop, starts)
+        else:
+            found = self._problem.fitted(pop, starts, limits=enough, patience=PATIENCE)
         line = side.xp.empty((len(new.length), 2), np.float64)
         outcome = FitOutcome(found.params, found.loss, line, self._scale, self._to_loss)
         side.run(survival.unwrap, len(new.length), new, outcome, turns)
         return outcome
+
+    def _by_own_loss(self, pop: Any, starts: np.ndarray) -> Fitted:
+        """The fits of a loss that backends have no name for."""
+        trees, known = self._now
+        sample = self._goal.sample
+        near = np.full(len(sample), float(sample.w @ sample.y / sample.total))
+        if np.isfinite(known.loss[: known.first[-1]]).any():
+            best = int(np.argmin(known.loss[: known.first[-1]]))
+            one = variation.population_of(TreeRows(*(part[best : best + 1] for part in trees)))
+            near = values_of(list(_lines(one, known.line[best : best + 1])), sample.X)[0]
+        params, loss = self._goal.fitted(pop, starts, near, **self._settings)
+        nothing = np.empty(0, np.int32)
+        return Fitted(params, loss, nothing, nothing, 0)
 
     def state(self) -> dict[str, np.ndarray]:
         """All that the next generations depend on, beside what an evolution is made with: arrays by name."""

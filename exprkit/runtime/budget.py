@@ -1,8 +1,8 @@
-"""What a search may take: time, evaluations and a loss that is good enough.
+"""What a search may take: time, evaluations and memory.
 
 In: what the user allows.  Out: ``Ended``, raised by ``check`` where a limit is reached.
 
-    >>> from exprkit.regression.budget import Ended, Budget
+    >>> from exprkit.runtime.budget import Budget, Ended
     >>> budget = Budget(max_evals=10)
     >>> budget.count(11)
     >>> try:
@@ -26,13 +26,15 @@ class Ended(Exception):
 
 
 class Budget:
-    """What a search may take."""
+    """What a search may take; ``begin``: when it began, of ``time.perf_counter``, if not now."""
 
     def __init__(
-        self, seconds: float | None = None, max_evals: int | None = None, shown: Callable[[], None] = lambda: None
-    ) -> None:
-        self._begin, self._seconds, self._max_evals, self._shown = time.perf_counter(), seconds, max_evals, shown
-        self.n_evals = 0
+        self, seconds: float | None = None, max_evals: int | None = None, shown: Callable[[], None] = lambda: None,
+        most_bytes: float | None = None, begin: float | None = None,
+    ) -> None:  # fmt: skip
+        self._begin = time.perf_counter() if begin is None else begin
+        self._seconds, self._max_evals, self._shown = seconds, max_evals, shown
+        self._most_bytes, self.n_evals = most_bytes, 0
 
     @property
     def seconds(self) -> float:
@@ -48,10 +50,12 @@ class Budget:
         """That n functions have been tried."""
         self.n_evals += n
 
-    def check(self) -> None:
+    def check(self, n_bytes: float = 0) -> None:
         """Go on, or raise ``Ended``."""
         self._shown()
         if self._max_evals is not None and self.n_evals >= self._max_evals:
             raise Ended(f"{self.n_evals:,} functions were tried")
         if self._seconds is not None and self.seconds >= self._seconds:
             raise Ended(f"{self._seconds:g} s are over")
+        if self._most_bytes is not None and n_bytes > self._most_bytes:
+            raise Ended(f"{self._most_bytes / 1e6:.3g} MB are taken")

@@ -1,0 +1,67 @@
+"""What of a table no formula can be searched in, said by column; scikit-learn says the rest.
+
+In: X and y as they are given.  Out: nothing, or an error.
+
+    >>> import pandas as pd
+    >>> from exprkit.regression.estimator.refusals import refuse_columns
+    >>> refuse_columns(pd.DataFrame({"Re": [1.0, None], "pipe": ["steel", "iron"]}))
+    Traceback (most recent call last):
+    exprkit.errors.DataError: X: column 'pipe' holds 'steel', no number: leave it out, or make numbers of it
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from exprkit.errors import DataError, brief, number_of
+
+SMALLEST, LARGEST = 1e-145, 1e150  # of y: of others the squares leave the range of float64
+
+
+def refuse_columns(X: Any) -> None:
+    """An error for a DataFrame's column that holds no numbers, lacks some, or has the name of another.
+
+    Raises
+    ------
+    DataError
+    """
+    if not (hasattr(X, "columns") and hasattr(X, "iloc")):
+        return
+    names = list(X.columns)
+    for name in names:
+        if names.count(name) > 1:
+            raise DataError(f"X: {number_of(names.count(name), 'column')} are called {name!r}")
+    for name in names:
+        column = X[name]
+        there = column[column.notna()]
+        for value in there.iloc[: 1 if column.dtype != object else None]:
+            if not _is_real(value):
+                what = f"X: column {name!r} holds {brief(value)}, no number"
+                raise DataError(f"{what}: leave it out, or make numbers of it")
+    for name in names:
+        if lacking := int(X[name].isna().sum()):
+            share = f"{lacking:,} of {number_of(len(X), 'value')}"
+            raise DataError(f"X: column {name!r} contains NaN, it lacks {share}: leave those rows out, or fill them in")
+
+
+def _is_real(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return not isinstance(value, str)
+
+
+def refuse_sizes(y: np.ndarray) -> None:
+    """An error for numbers whose squares can not be added up.
+
+    Raises
+    ------
+    DataError
+    """
+    size = float(np.abs(y).max(initial=0.0))
+    if size and not SMALLEST < size < LARGEST:
+        raise DataError(f"y is up to {size:.3g}, and the squares of such numbers can not be added up: search for "
+                        f"y / {10.0 ** np.round(np.log10(size)):.3g}")  # fmt: skip
