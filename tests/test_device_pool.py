@@ -77,7 +77,7 @@ def test_pairs_are_those_of_the_host(device, law):
     host, there = both(device, EXACT, 4_000)
     here, y, n = Partners(host), of(law), 0
     partners = device_join.DevicePartners(there)
-    assert np.array_equal(fetched(partners.order), here._order)
+    assert np.array_equal(fetched(partners.order), here.lookup.order)
     for form in links.forms(SEARCH[4:]):
         expected, found = here.of(y, form), partners.of(y, form)
         if form.inner is None:
