@@ -226,7 +226,7 @@ class Discovery:
     def join_three(self) -> None:
         """Three functions that make y exactly, the simplest forms first, in a part of the time."""
         n_points = min(POINTS, len(self.sample))
-        if not self._most or n_points < FEWEST_POINTS + 2:
+        if self._most < STAGES[0] or n_points < FEWEST_POINTS + 2:
             return
         few, check = self.sample.few(n_points, self.settings.seed), self.budget.check
         pool = self._pool(few, min(STAGES[-1], self._most))
