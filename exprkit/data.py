@@ -43,7 +43,7 @@ PIPES = (
     (252.0, 4.21, 5.99),
     (507.0, 4.11, 5.99),
 )
-ROW_NUMBER = "Unnamed: "  # what pandas calls a column without a name
+NAMELESS = "Unnamed: "  # what pandas calls a column without a name
 DECIMAL_COMMA = r"\s*[+-]?\d+,\d+([eE][+-]?\d+)?\s*"
 MOST_MISSING = 0.2  # of a column's values, for which rows are left out
 NOISE = 0.005  # of log10(100 f): about what his measurements scatter within one pipe
@@ -199,8 +199,8 @@ def from_table(
     target : str, optional
         Name of the target's column; by default the last one.
     unusable : {"raise", "drop"}
-        What becomes of other columns that are not numbers, lack some, or are a row number that pandas wrote: an error
-        (of a row number: a variable), or they are left out.
+        What becomes of other columns that are not numbers or lack some: an error, or they are left out.  The numbers
+        of the rows, which pandas writes as a column without a name, are left out always.
     missing : {"raise", "drop"}
         What becomes of rows that lack a value: an error, or they are left out; columns that lack more than a fifth of
         theirs count as unusable.
@@ -259,9 +259,11 @@ def _variables(table: Any, target: str, unusable: str, most: float) -> tuple[dic
         if column == target:
             continue
         try:
-            if unusable == "drop" and column.startswith(ROW_NUMBER):
-                raise DataError(f"column {column!r}, a row number")
-            numbers[column] = _numbers(table.iloc[:, place], column, most)
+            values = _numbers(table.iloc[:, place], column, most)
+            if column.startswith(NAMELESS) and np.array_equal(values, np.arange(len(values))):
+                left_out.append(f"column {column!r}, a row number")
+            else:
+                numbers[column] = values
         except DataError as error:
             if unusable == "raise":
                 raise
@@ -273,8 +275,6 @@ def _read_csv(path: Any, pd: Any) -> Any:
     """The table; numbers with decimal commas, where all that is text in a column are such."""
     try:
         table = pd.read_csv(path, sep=None, engine="python")
-        if str(table.columns[0]).startswith("Unnamed") and table.iloc[:, 0].equals(pd.Series(range(len(table)))):
-            table = table.iloc[:, 1:]  # the numbers of the rows, as pandas writes them
         for column in table.columns:
             words = table[column]
             if words.dtype.kind not in "fiub" and words.dropna().astype(str).str.fullmatch(DECIMAL_COMMA).all():

@@ -38,7 +38,7 @@ P, TRIAL, JTR, JTJ = 1.0, 0.7, 2.0, 3.0  # before; the sums of the trial are tho
 CALL = """
 extern "C" void advance_all(int n, double *numbers, Progress *progress, const Terms *terms)
 {
-    for (int i = 0; i < n; ++i) advance(State{progress + i, numbers + 12 * i, 1}, terms[i]);
+    for (int i = 0; i < n; ++i) advance(State{progress + i, numbers + 12 * i, numbers + 12 * i + 8, 1}, terms[i]);
 }
 extern "C" int bytes_of_terms() { return sizeof(Terms); }
 """
@@ -101,10 +101,10 @@ def cuda(emulated):
         for name in ("phase", "damping", "iterations", "predicted"):
             now[name] = [state[name] for state in states]
         now["status"] = RUNNING
-        # p, trial, step, scale, (loss, J'r, J'J) now and of the trial; a factor lies behind
+        # p, trial, step, scale, (loss, J'r, J'J) now, a factor, and the sums of the trial
         numbers = np.zeros((len(states), 12))
         numbers[:, :7] = P, TRIAL, 0, JTJ, LOSS, JTR, JTJ
-        numbers[:, 7:10] = [(state["new"], *state["sums"]) for state in states]
+        numbers[:, 8:11] = [(state["new"], *state["sums"]) for state in states]
         terms = (CudaTerms * len(states))(*(
             (TOL, GTOL, ends[2], MAX_ITER, PATIENCE, verdict, state["linear"],
              *(ends.ctypes.data + 8 * side for side in (0, 1)))
