@@ -43,8 +43,8 @@ import numpy as np
 
 import exprkit as ek
 from exprkit.operators import ops
-from exprkit.regression import budget
 from exprkit.regression.polish import simplified
+from exprkit.runtime import budget
 from exprkit.text.tokens import OPERATOR
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -92,6 +92,15 @@ def test_the_explorer_uses_what_a_user_may():
                 assert isinstance(node.value, ast.Name) and node.value.id == "self", f"{path.name}: {node.attr}"
 
 
+@pytest.mark.parametrize("script", sorted((ROOT / "tests").glob("*.py")), ids=lambda path: path.name)
+def test_scripts_import_what_there_is(script):
+    for node in ast.walk(tree_of(script)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == TOP:
+            module = importlib.import_module(node.module)
+            for alias in node.names:
+                assert hasattr(module, alias.name) or f"{node.module}.{alias.name}" in MODULES, alias.name
+
+
 def test_no_module_imports_itself_by_way_of_others():
     sorter = graphlib.TopologicalSorter({name: others - {name} for name, others in IMPORTS.items()})
     sorter.prepare()  # raises CycleError with the circle
