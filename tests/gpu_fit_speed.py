@@ -254,7 +254,7 @@ def write(folder):
     TABLE.write(folder / "h200_fit.csv")
     driver = cupy.cuda.runtime.driverGetVersion()
     facts = {
-        "device": interpreter.describe(), "driver": f"CUDA {driver // 1000}.{driver % 1000 // 10}",
+        "device": ek.backends()["cuda"].detail, "driver": f"CUDA {driver // 1000}.{driver % 1000 // 10}",
         "host": machine.cpu_model(),
         "software": ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba", "cuda-core", "scipy"))
         + f", cupy {cupy.__version__}",
