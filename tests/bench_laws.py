@@ -43,6 +43,7 @@ import numpy as np
 
 import exprkit as ek
 from exprkit.operators import ops
+from exprkit.regression.estimator import regressor
 from exprkit.regression.polish import simplified
 from exprkit.runtime import budget
 from exprkit.text.tokens import OPERATOR
@@ -293,7 +294,7 @@ def options():
 def main():
     arguments = options()
     if arguments.cpu:
-        budget.time = types.SimpleNamespace(perf_counter=time.process_time)
+        budget.time = regressor.time = types.SimpleNamespace(perf_counter=time.process_time)
     who = ["exprkit"]
     for peer in arguments.peers:
         if importlib.util.find_spec(peer) is None:
