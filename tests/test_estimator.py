@@ -80,7 +80,8 @@ regressor(**LONG, checkpoint=sys.argv[1], progress=killed).fit(*table())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-def test_a_killed_search_goes_on_to_the_same_bits(tmp_path):
+def test_a_killed_search_goes_on_to_the_same_bits(tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "EVERY", 0.0)
     path = tmp_path / "search.npz"
     for stage in ("regress", "generation 11"):
         command = [sys.executable, "-c", KILLED, str(path), stage]

@@ -12,6 +12,7 @@ from exprkit.expressions.arguments import rows
 from exprkit.regression.constants import as_constants, as_parameters
 from exprkit.regression.discovery import is_noise_left
 from exprkit.regression.front import Front
+from exprkit.regression.goal import Goal
 from exprkit.regression.polish import expression_of
 from exprkit.regression.pool import Pool
 from exprkit.regression.sample import Sample
@@ -106,10 +107,10 @@ def test_a_plain_number_stays_where_it_costs_less_than_it_is_worth():
 
 def test_noise_is_told_from_what_longer_formulas_explain():
     X = drawn()
-    sample = Sample(X, X[:, 0])
+    goal = Goal("squares", Sample(X, X[:, 0]))
     front = Front(maxsize=20)
     short, longer = ek.parse(["x1 * x2", "x1 * x2 + x3 * x1 + x2 * x3 + x1 + x2"])
     front.offer(short, 1e-4)
-    assert is_noise_left(front, sample)
+    assert is_noise_left(front, goal)
     front.offer(longer, 1e-5)
-    assert not is_noise_left(front, sample)
+    assert not is_noise_left(front, goal)

@@ -76,6 +76,8 @@ class Showing:
         return self
 
     def __exit__(self, *error: object) -> None:
+        if self._told is not None and error[0] is None:
+            self._told(self.view())  # how it ended, however short it was
         if self._display is not None:
             self._draw()
         if self._bar is not None:
