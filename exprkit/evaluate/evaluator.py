@@ -399,7 +399,6 @@ class Evaluator:
         """
         if (ev := self._for_sums()) is not self:
             return ev.loss_and_grad(params, y, kind, weights, columns=columns, link=link)
-        self.derivatives()
         if is_own(kind, columns, link):
             other, *goal = self._composed(kind, y, weights, columns, link)
             found = other.loss_and_grad(params, goal[0], goal[1], goal[2])

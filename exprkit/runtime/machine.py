@@ -10,6 +10,7 @@ expressions.
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import subprocess
@@ -26,6 +27,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@functools.cache
 def cpu_model() -> str:
     """The processor's name as the system tells it."""
     return _field("/proc/cpuinfo", "model name") or platform.processor() or platform.machine()
