@@ -16,8 +16,8 @@ counter                accepted where
 =====================  ====================================================================================
 layout                 its smallest block fits into shared memory; three vectors: all points fit into one tile
                        (else four take less); its best block takes no longer than that of any layout that follows
-block                  it fits into shared memory; there are as many registers as it needs to spill none; it takes
-                       no longer than the best block that follows
+block                  it fits into shared memory; there are as many registers as it needs to spill next to none; it
+                       takes no longer than the best block that follows
 =====================  ====================================================================================
 
 =====================  ====================================================================================
