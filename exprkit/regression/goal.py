@@ -104,7 +104,9 @@ class Goal:
         """Losses of rows, and what they are multiplied by."""
         if self.plain:
             with np.errstate(all="ignore"):
-                return _each(self.kind, self.delta, np.abs(values - self.target)), self.weights
+                share = 0.5 if self.kind == objective.HUBER else 1.0  # fits have twice what Huber's loss is
+                error = values - self.target
+                return share * objective.loss_of(self.kind, error, values, self.target, self.delta, np), self.weights
         assert self._text is not None and self.sample.given is not None
         return _text_values(_tokens(self._text), values, self.sample) - self.sample.given.least, self._counts
 
@@ -209,14 +211,6 @@ def _checked(columns: Any, n_rows: int) -> dict[str, np.ndarray]:
 def _points(sample: Sample) -> LossPoints:
     assert sample.given is not None
     return LossPoints(sample.given.y, sample.w, sample.given.columns)
-
-
-def _each(kind: int, delta: float, error: np.ndarray) -> np.ndarray:
-    if kind == objective.SQUARES:
-        return error**2
-    if kind == objective.HUBER:
-        return np.where(error <= delta, error**2 / 2, delta * (error - delta / 2))
-    return error
 
 
 # ── a loss as it stands ──
