@@ -37,6 +37,7 @@ import numpy as np
 from exprkit.regression.links import Form
 from exprkit.regression.pool import Pool
 from exprkit.runtime import slices
+from exprkit.runtime.hashes import GOLDEN
 from exprkit.runtime.jit import compiled, inline
 
 CHUNK = 1 << 14  # functions that a thread takes at a time
@@ -48,7 +49,6 @@ ROUNDING = 1e-13  # of a and b h
 SIGNS = 4  # points of a signature
 CELL = np.uint64(28)  # bits of an s that its mark leaves out: 6e-8 of it
 MARKS = 32  # bits of the table of marks for every function
-SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Pairs(NamedTuple):
@@ -196,7 +196,7 @@ def agree(q, h):
 def _mark(lookup):
     room, marks = np.empty(1), lookup.marks
     for k in range(len(lookup.s)):
-        h = cell_of(lookup.s[k], room) * SPREAD >> np.uint64(32)
+        h = cell_of(lookup.s[k], room) * GOLDEN >> np.uint64(32)
         marks[np.int64(h >> np.uint64(6)) & len(marks) - 1] |= np.uint64(1) << (h & np.uint64(63))
 
 
@@ -209,7 +209,7 @@ def cell_of(s, room):
 
 @inline
 def is_marked(lookup, cell):
-    h = cell * SPREAD >> np.uint64(32)
+    h = cell * GOLDEN >> np.uint64(32)
     return lookup.marks[np.int64(h >> np.uint64(6)) & len(lookup.marks) - 1] >> (h & np.uint64(63)) & np.uint64(1) != 0
 
 
