@@ -214,3 +214,17 @@ def test_the_gpu_s_kernels_compute_it(device):
     engine.jacobian(params, J)
     slopes = np.asarray(J.get() if hasattr(J, "get") else J)[0]
     np.testing.assert_allclose(slopes, ev.jacobian(params[0]), rtol=1e-10, atol=1e-12)
+
+
+def test_one_defined_after_a_fit_has_slopes(device):
+    """What a device keeps of the table is made anew."""
+
+    def slopes(pop):
+        engine = Engine(pop, X, precision=ek.Precision("ieee"), dtype=np.dtype(np.float64), device=device)
+        J = device.xp.zeros((1, len(pop), len(X), pop.max_params))
+        engine.jacobian(np.full((1, len(pop), pop.max_params), 0.7), J)
+        return np.asarray(J.get() if hasattr(J, "get") else J)[0]
+
+    slopes(ek.parse(["p1 * x1"]))
+    ek.operator("twice", numpy=lambda a: 2 * a, cuda="a + a", derivative="2 + 0 * a")
+    np.testing.assert_array_equal(slopes(ek.parse(["twice(p1 * x1)"]))[0, :, 0], 2 * X[:, 0])

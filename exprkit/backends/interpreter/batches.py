@@ -45,6 +45,7 @@ from exprkit.backends.gpu.layout import (
 )  # fmt: skip
 from exprkit.backends.interpreter import dual_opcodes
 from exprkit.backends.precision import Precision, precision
+from exprkit.operators.defined import table_of_rows
 
 FOLD_POINTS = 32  # of a thread, whose sums are made in the data's type: more lose digits, fewer are more float64
 
@@ -202,7 +203,7 @@ def _source() -> str:
     return opcodes.joined(texts, {"arrays": arrays_text(), "translated": cuda_text([arena_ends], {})})
 
 
-@functools.cache
+@table_of_rows
 def _rare(device: Any) -> tuple[Any, Any]:
     """By opcode, and by operator's code, bool on the device: whether it is an uncommon one's."""
     rows = [row.code for row in opcodes.all_rows() if dual_opcodes.is_rare(row)]

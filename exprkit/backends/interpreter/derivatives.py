@@ -106,7 +106,7 @@ class Derivatives:
         ``again``: what makes anew what comes out SPOILED.
         """
         xp, n_starts = self.device.xp, len(starts)
-        if not self.n_points or (weights is not None and not bool((weights != 0).any())):
+        if not (self.n_points and self.n_exprs) or (weights is not None and not bool((weights != 0).any())):
             return Fitted(*map(xp.asarray, self._nothing_counts(starts)))
         if again:
             again.derivatives.prepare()  # which waits for the device, as long as it has nothing to do
