@@ -33,7 +33,7 @@ from exprkit.distributed.collect import Cut, collect
 from exprkit.distributed.engine import KeptArrays
 from exprkit.distributed.files import RowSource
 from exprkit.distributed.steps import Steps
-from exprkit.distributed.tasks import EngineSetting, TokenSlice, TooLarge, on_device
+from exprkit.distributed.tasks import EngineSetting, TooLarge, on_device, population_of, slice_of
 from exprkit.distributed.workers import Workers, new_name
 from exprkit.errors import DataError, number_of
 from exprkit.expressions.population import Population
@@ -75,7 +75,7 @@ class RowEngine:
         on_gpu = known(backend).empty is not None
         self._setting = EngineSetting(
             new_name(), backend, precision, self.dtype.name, threads or workers.cores(on_gpu),
-            tuple(sorted(options.items())), workers.devices,
+            tuple(sorted(options.items())),
         )  # fmt: skip
         self._source = KeptArrays(workers, "source").take(source)
         self._on_gpu = on_gpu
@@ -136,7 +136,7 @@ class RowEngine:
     def _tokens(self, pop: Population, which: np.ndarray) -> KeptArrays:
         some = pop if len(which) == len(pop) else pop[which]
         some.shares = pop.shares
-        return KeptArrays(self.workers, "tokens").take(TokenSlice.of(some, 0, len(some)))
+        return KeptArrays(self.workers, "tokens").take(slice_of(some, 0, len(some), not self.workers.devices))
 
     def _groups(self, task: str, tokens: KeptArrays | None, argument: Any) -> list[Any]:
         """What the groups of pieces give, in order."""
@@ -183,12 +183,12 @@ _read: dict[str, OrderedDict[tuple[str, int], _Piece]] = defaultdict(OrderedDict
 
 
 def _normal_equations(
-    setting: EngineSetting, source: RowSource, piece: int, group: Cut, name: str, tokens: TokenSlice, params: np.ndarray
+    setting: EngineSetting, source: RowSource, piece: int, group: Cut, name: str, tokens: Any, params: np.ndarray
 ) -> Any:  # fmt: skip
     """The sums of the pieces of a group, one after the other."""
-    with on_device(setting.devices, load(setting.backend).empty is not None) as worker:
+    with on_device(load(setting.backend).empty is not None) as worker:
         try:
-            own, pop = np.asarray(params, setting.dtype)[None], tokens.population()
+            own, pop = np.asarray(params, setting.dtype)[None], population_of(tokens)
             total: tuple[np.ndarray, ...] | None = None
             for k in range(*group):
                 one = _ready(worker, setting, source, (k * piece, min((k + 1) * piece, source.n_rows)), name, pop)

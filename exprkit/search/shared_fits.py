@@ -25,7 +25,7 @@ import numpy as np
 from exprkit.backends import known
 from exprkit.distributed.collect import Cut, collect
 from exprkit.distributed.engine import COST_OF_EXPRESSION, KeptArrays, cuts_of
-from exprkit.distributed.tasks import TokenSlice, TooLarge, on_device
+from exprkit.distributed.tasks import TooLarge, on_device, population_of, slice_of
 from exprkit.distributed.workers import Workers
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
@@ -58,9 +58,9 @@ class SharedFits:
         cuts = cuts_of(np.concatenate([[0], np.cumsum(cost)]), PARTS * self.places())
 
         def task(cut: Cut, place: str | None) -> tuple[Any, ...]:
-            arguments = TokenSlice.of(pop, *cut), names[slice(*cut)], restarts, seed, sizes
+            arguments = slice_of(pop, *cut, not self.workers.devices), names[slice(*cut)], restarts, seed, sizes
             data = self._data.name, self._data.at(place)
-            return _best_fits, *data, self._settings, self.workers.devices, self.on_gpu, arguments
+            return _best_fits, *data, self._settings, self.on_gpu, arguments
 
         return _joined(collect(self.workers, "best_fits", cuts, task, lambda n: check(), self.on_gpu), pop)
 
@@ -81,19 +81,19 @@ _idle: dict[str, list[tuple[str, FitProblem]]] = defaultdict(list)
 
 
 def _best_fits(
-    name: str, data: tuple[Any, ...], settings: dict[str, Any], devices: tuple[int, ...] | None, on_gpu: bool,
+    name: str, data: tuple[Any, ...], settings: dict[str, Any], on_gpu: bool,
     arguments: tuple[Any, ...],
 ) -> BestFits | TooLarge:  # fmt: skip
     """On a worker: the fits of a slice."""
     tokens, names, *rest = arguments
-    with on_device(devices, on_gpu) as worker:
+    with on_device(on_gpu) as worker:
         own = next((one for one in _idle[worker] if one[0] == name), None)
         if own is not None:
             _idle[worker].remove(own)
         X, y, weights = data
         problem = FitProblem(X, y, weights=weights, **settings) if own is None else own[1]
         try:
-            found = best_fits(problem, tokens.population(), names, *rest)
+            found = best_fits(problem, population_of(tokens), names, *rest)
         except MemoryError as error:
             return TooLarge(str(error) or "MemoryError")
         _idle[worker] = [(name, problem), *(one for one in _idle[worker] if one[0] == name)]
