@@ -19,7 +19,7 @@ from exprkit.errors import ArgumentError, BackendError, DataError
 distributed = pytest.importorskip("distributed", reason="pip install 'exprkit[distributed]'")
 import dask  # noqa: E402  it comes with it
 
-from exprkit.distributed import collect, engine, rows, tasks, workers  # noqa: E402  they import what may be missing
+from exprkit.distributed import collect, engine, rows, tasks, threads, workers  # noqa: E402  they import what may be missing
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 RESULTS = ("params", "loss", "status", "iterations", "r2", "at_bound")
@@ -347,6 +347,65 @@ def test_a_worker_that_hangs_is_noticed(cluster, many, monkeypatch):
             assert same(ev.loss(2 * params / 2, y), expected)
     finally:
         os.kill(pid, signal.SIGCONT)
+
+
+def test_a_thread_that_hangs_is_noticed(many, monkeypatch):
+    """Another one does its work, and what it says in the end does not count."""
+    pop, params, X, y = sample()
+    ev = ek.Evaluator(pop, X, "cpu", devices=2)
+    expected, loss_sums = ev.loss(params, y), tasks._METHODS["loss_sums"]
+    begins, ends = threading.Event(), threading.Event()
+
+    def hanging(*arguments):
+        if threads.device_here() == 1:
+            begins.set()
+            ends.wait(20)
+            raise OSError("the device is gone")
+        begins.wait(20)
+        return loss_sums(*arguments)
+
+    monkeypatch.setattr(collect, "LATE", 0.3)
+    monkeypatch.setitem(tasks._METHODS, "loss_sums", hanging)
+    with pytest.warns(RuntimeWarning, match=r"device 1 is late with expressions \d+ to \d+: given to another as well"):
+        assert same(ev.loss(params, y), expected)
+    ends.set()
+    monkeypatch.undo()
+    assert same(ev.loss(params, y), expected)
+
+
+def test_a_thread_without_work_takes_what_another_one_has_left():
+    found, slow = [], threading.Event()
+
+    def work(cut):
+        found.append((cut[0], threads.device_here()))
+        if cut[0] == 0:
+            assert slow.wait(20)
+        elif len(found) == 8:
+            slow.set()
+        return cut[0]
+
+    both = workers.workers_of(2, None)
+    cuts = [(k, k + 1) for k in range(8)]
+    assert collect.collect(both, "work", cuts, lambda cut, place: (work, cut)) == [(cut, cut[0]) for cut in cuts]
+    assert dict(found) == {k: int(k > 0) for k in range(8)}
+
+
+def test_an_error_in_a_thread_is_raised_and_ends_the_call(many, monkeypatch):
+    pop, params, X, y = sample()
+    ev = ek.Evaluator(pop, X, "cpu", devices=2)
+    expected = ev.loss(params, y)
+    with monkeypatch.context() as patched, pytest.raises(KeyError, match="no such thing"):
+        patched.setitem(tasks._METHODS, "loss_sums", lambda *_: {}["no such thing"])
+        ev.loss(params, y)
+    assert same(ev.loss(params, y), expected)
+
+
+def test_parts_of_a_population_are_what_slices_are():
+    pop, *_ = sample()
+    for begin, end in [(0, 60), (3, 9), (59, 60), (20, 20), (0, len(pop))]:
+        part, slice_ = pop.part(begin, end), pop[begin:end]
+        assert part == slice_ and same(part.valid, slice_.valid) and same(part.n_params, slice_.n_params)
+        assert dict(part.errors) == dict(slice_.errors) and part.n_vars == 2
 
 
 def limited(most):

@@ -104,7 +104,8 @@ class _Threads:
                     longest = max(longest, time.monotonic() - last)
                 last = time.monotonic()
         finally:  # called off if something was raised: what runs puts nothing any more
-            for left in (*self._left, self._open):
+            self._open.clear()
+            for left in self._left:
                 left.clear()
 
     def _hand_out(self, cuts: list[Cut]) -> None:

@@ -66,7 +66,7 @@ class SlicedEngine(contract.Engine):
         backend: str, threads: int | None = None, **options: Any,
     ) -> None:  # fmt: skip
         self.workers, self.X, self.dtype = workers, X, np.dtype(dtype)
-        self.on_device = known(backend).empty is not None
+        self.on_device = workers.on_gpu(backend)
         self.threads = threads or workers.cores(self.on_device)
         self._fast = (precision if isinstance(precision, str) else precision.operators) == "fast"
         self._setting = EngineSetting(
@@ -137,7 +137,7 @@ class SlicedEngine(contract.Engine):
         edges = np.unique(np.linspace(0, n, min(n, BLOCKS) + 1).astype(np.int64))
         own = np.diff(self.pop.offsets[edges]) + COST_OF_EXPRESSION * np.diff(edges)
         if by_parameter:
-            own = own * (1 + np.add.reduceat(self.pop.n_params, edges[:-1]) / np.diff(edges))
+            own = own * (1 + np.add.reduceat(self.pop.n_params, edges[:-1], dtype=np.int32) / np.diff(edges))
         ends = np.concatenate([[0], np.cumsum(own)])
         work = cost_model.work_of(
             self.pop, len(self.X), dtype=self.dtype, fast=self._fast, n_steps=1, threads=self.threads, on_device=False
@@ -202,11 +202,11 @@ class SlicedEngine(contract.Engine):
         whole = tuple(np.zeros((*lead, *(width,) * n)) for n in n_widths)
 
         def put(cut: Cut, found: Any) -> None:
-            bad = ~self.pop.valid[slice(*cut)]
+            valid = self.pop.valid[slice(*cut)]
             for array, part in zip(whole, found if isinstance(found, tuple) else (found,), strict=True):
                 array[(slice(None), slice(*cut), *map(slice, part.shape[2:]))] = part
-                if bad.any():
-                    array[:, slice(*cut)][:, bad] = np.nan
+                if not valid.all():
+                    array[:, slice(*cut)][:, ~valid] = np.nan
 
         self._each(method, put, params, *rest, by_parameter=len(n_widths) > 1)
         return whole

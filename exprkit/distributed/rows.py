@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.backends import known, load
+from exprkit.backends import load
 from exprkit.backends.contract import Engine
 from exprkit.backends.objective import Fitted, Options
 from exprkit.distributed.collect import Cut, collect
@@ -72,7 +72,7 @@ class RowEngine:
         self.source, self.workers, self.dtype = source, workers, np.dtype(dtype)
         self.n_pieces = max(1, -(-source.n_rows // (piece or PIECE)))
         self.piece, self.n_groups = piece or PIECE, min(self.n_pieces, GROUPS)
-        on_gpu = known(backend).empty is not None
+        on_gpu = workers.on_gpu(backend)
         self._setting = EngineSetting(
             new_name(), backend, precision, self.dtype.name, threads or workers.cores(on_gpu),
             tuple(sorted(options.items())),

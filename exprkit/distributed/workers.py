@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import Any, NamedTuple
 
-from exprkit.backends import NAMES, Status, status
+from exprkit.backends import NAMES, Status, known, status
 from exprkit.errors import ArgumentError, BackendError, brief, brought_by, number_of, whole_number
 from exprkit.runtime import machine
 
@@ -84,7 +84,7 @@ class Workers:
         return str(self.client.scheduler.address)
 
     def look_after(self) -> bool:
-        """See which of a client's are there, once a second at the most, and have their cluster start again those that it has lost.
+        """See which of a client's are there, once a second at most, and have their cluster start again what it lost.
 
         Returns
         -------
@@ -150,6 +150,10 @@ class Workers:
         if not able:
             raise BackendError(f"none of {', '.join(names)} can run on all of {number_of(len(self.facts), 'worker')}")
         return able[0]
+
+    def on_gpu(self, backend: str) -> bool:
+        """Whether a backend works on a GPU; "auto": the best one."""
+        return known(self.best() if backend == "auto" else backend).empty is not None
 
     def check(self, name: str) -> None:
         """An error if a backend cannot run on every worker."""

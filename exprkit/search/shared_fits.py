@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.backends import known
 from exprkit.distributed.collect import Cut, collect
 from exprkit.distributed.engine import COST_OF_EXPRESSION, KeptArrays, cuts_of
 from exprkit.distributed.tasks import TooLarge, on_device, population_of, slice_of
@@ -40,10 +39,9 @@ class SharedFits:
     def __init__(
         self, workers: Workers, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, settings: dict[str, Any]
     ) -> None:
-        self.workers, self._settings = workers, {**settings, "threads": settings.get("threads") or 1}
+        self.workers, self.on_gpu = workers, workers.on_gpu(settings.get("backend", "auto"))
+        self._settings = {**settings, "threads": settings.get("threads") or workers.cores(self.on_gpu)}
         self._data = KeptArrays(workers, "data").take((X, y, weights))
-        backend = settings.get("backend", "auto")
-        self.on_gpu = backend != "auto" and known(backend).empty is not None
 
     def places(self) -> int:
         """How many slices are worked on at a time."""
