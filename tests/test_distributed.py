@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import gc
 import itertools
 import os
 import signal
@@ -406,6 +407,23 @@ def test_parts_of_a_population_are_what_slices_are():
         part, slice_ = pop.part(begin, end), pop[begin:end]
         assert part == slice_ and same(part.valid, slice_.valid) and same(part.n_params, slice_.n_params)
         assert dict(part.errors) == dict(slice_.errors) and part.n_vars == 2
+
+
+def test_engines_go_with_their_evaluator_and_pieces_with_their_fit(many, in_files):
+    folder, X, y, pop = in_files
+    ev = ek.Evaluator(pop, X, "cpu", devices=2)
+    ev.loss(np.ones((len(pop), pop.max_params)), y)
+    data = ev.engine._setting.data
+
+    def kept():
+        return [one for some in tasks._kept.values() for one in some if one[0].data == data]
+
+    assert kept()
+    del ev
+    gc.collect()
+    assert not kept()
+    ek.fit(pop, folder / "X.npy", folder / "y.npy", devices=2)
+    assert not any(rows._read.values())
 
 
 def limited(most):

@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -74,6 +75,8 @@ class SlicedEngine(contract.Engine):
         )
         self._points = {name: KeptArrays(workers, name) for name in ("X", "y", "weights")}
         self._points["X"].take(X)
+        if workers.devices:
+            weakref.finalize(self, tasks.forget, self._setting.data)
         self._watch: Callable[[int], Any] = lambda n: None
         self.update(pop)
 

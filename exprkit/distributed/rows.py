@@ -133,6 +133,10 @@ class RowEngine:
         """The matrices J'WJ, where nan is no parameter."""
         return self.normal_equations(self._tokens(pop, np.arange(len(pop))), np.nan_to_num(params))[0]
 
+    def forget(self) -> None:
+        """Let the workers give up the pieces that they keep."""
+        self.workers.everywhere(_forget, self._setting.data)
+
     def _tokens(self, pop: Population, which: np.ndarray) -> KeptArrays:
         some = pop if len(which) == len(pop) else pop[which]
         some.shares = pop.shares
@@ -218,6 +222,13 @@ def _ready(
     kept[key] = piece
     _let_go(kept)
     return piece
+
+
+def _forget(data: str) -> None:
+    """In this process: the pieces of some data."""
+    for kept in list(_read.values()):
+        for key in [key for key in list(kept) if key[0] == data]:
+            kept.pop(key, None)
 
 
 def _let_go(kept: OrderedDict[tuple[str, int], _Piece]) -> None:

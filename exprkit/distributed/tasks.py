@@ -156,8 +156,9 @@ def _ready(
     kept: deque[Ready], setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: Callable[[], Population]
 ) -> Engine:  # fmt: skip
     with _choosing:
-        own = next((one for one in kept if one[:2] == (setting, which)), None)
-        old = own or next((one for one in kept if one[0] == setting and one[1].population != which.population), None)
+        there = list(kept)
+        own = next((one for one in there if one[:2] == (setting, which)), None)
+        old = own or next((one for one in there if one[0] == setting and one[1].population != which.population), None)
         if old is not None:
             kept.remove(old)
     if own is not None:
@@ -166,6 +167,15 @@ def _ready(
     if old is not None and old[2].update(pop):
         return old[2]
     return setting.engine(pop, X)
+
+
+def forget(data: str) -> None:
+    """Let go of the engines on some data, in this process."""
+    for kept in list(_kept.values()):
+        for one in list(kept):
+            if one[0].data == data:
+                with contextlib.suppress(ValueError, IndexError):  # a thread takes engines out at the same time
+                    kept.remove(one)
 
 
 @contextlib.contextmanager

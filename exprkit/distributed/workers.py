@@ -28,7 +28,7 @@ import platform
 import time
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from typing import Any, NamedTuple
 
@@ -161,6 +161,13 @@ class Workers:
             if not one.backends[name].available:
                 where = "here" if self.devices else f"on worker {address}"
                 raise BackendError(f"backend {name!r} can't run {where}: {one.backends[name].detail}")
+
+    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Have a function called in every process; nobody waits for others than this one."""
+        if self.devices:
+            function(*arguments)
+        elif self.connected:
+            self.client.run(function, *arguments, wait=False)
 
     def __str__(self) -> str:
         kinds: dict[str, int] = {}
