@@ -12,9 +12,11 @@ import time
 
 import numpy as np
 import pytest
+from emulated_device import EmulatedDevice, compiler
 
 import exprkit as ek
 from exprkit.backends import load, objective
+from exprkit.backends.gpu import device as gpu
 from exprkit.errors import ArgumentError, BackendError, DataError
 
 distributed = pytest.importorskip("distributed", reason="pip install 'exprkit[distributed]'")
@@ -322,6 +324,27 @@ def test_what_float32_spoils_is_fitted_anew_before_it_comes_back(many, monkeypat
     assert same_fits(one, ek.fit(pop, X, y, backend="cpu", init=starts, devices=2))
     assert handed_out == ["fit_again"] and set(calls) == ({np.dtype("float64")} if at_once else set())
     assert objective.NOT_FINITE in ek.FitProblem(X, y, backend="cpu").fitted(pop, starts).status
+
+
+def test_gpus_work_side_by_side(monkeypatch, many):
+    """Emulated ones, a thread each: every slice's arrays are its own device's."""
+    if compiler() is None:
+        pytest.skip("no C++ compiler: install g++ to run the kernels here")
+    cards = [EmulatedDevice(), EmulatedDevice()]
+    for k, card in enumerate(cards):
+        card.name, card.architecture, card.index = f"emulated {k}", "none", k
+    chosen = threading.local()
+    monkeypatch.setattr(gpu, "missing", lambda: None)
+    monkeypatch.setattr(gpu, "names", lambda: [card.name for card in cards])
+    monkeypatch.setattr(gpu, "use", lambda index: setattr(chosen, "card", cards[index]))
+    monkeypatch.setattr(gpu, "current", lambda: getattr(chosen, "card", cards[0]))
+    pop, params, X, y = sample(60, points=40)
+    one, two = (ek.Evaluator(pop, X, "cuda", **where) for where in ({}, {"devices": "all"}))
+    assert len(two.engine.workers.places(True)) == 2 and same(one.loss(params, y), two.loss(params, y))
+    assert same(one.evaluate(params), two.evaluate(params))
+    assert {made[2].device.index for name in ("device 0", "device 1") for made in tasks._kept[name]} == {0, 1}
+    several = ek.fit(pop, X, y, backend="cuda", devices=2, max_iter=5)
+    assert same_fits(ek.fit(pop, X, y, backend="cuda", max_iter=5), several)
 
 
 def test_errors_of_a_worker_are_raised_here(cluster):

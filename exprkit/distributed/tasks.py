@@ -22,6 +22,7 @@ import numpy as np
 
 from exprkit.backends import load
 from exprkit.backends.contract import Engine
+from exprkit.backends.gpu import device as gpu
 from exprkit.backends.objective import Fitted, Options, with_spoiled_anew
 from exprkit.distributed.threads import device_here
 from exprkit.expressions.population import Population
@@ -184,9 +185,7 @@ def on_device(is_gpu: bool) -> Iterator[str]:
     number = device_here()
     if number is not None:
         if is_gpu:
-            import cupy
-
-            cupy.cuda.Device(number).use()
+            gpu.use(number)
         yield f"device {number}"
         return
     from distributed import get_worker
