@@ -32,11 +32,15 @@ class DeviceThread:
         self._asked: SimpleQueue[Callable[[], Any]] = SimpleQueue()
         self._busy = threading.Lock()
         threading.Thread(target=self._serve, args=[number], daemon=True, name=f"exprkit-device-{number}").start()
-        atexit.register(self._busy.acquire, timeout=SECONDS_TO_END)
+        atexit.register(self._settle)
 
     def do(self, work: Callable[[], Any]) -> None:
         """Call a function, which must raise nothing, after all others that were asked for."""
         self._asked.put(work)
+
+    def _settle(self) -> None:
+        if self._busy.acquire(timeout=SECONDS_TO_END):
+            self._busy.release()
 
     def _serve(self, number: int) -> None:
         _here.device = number
