@@ -25,6 +25,7 @@ from exprkit.runtime import machine
 
 FIELDS = ("params", "loss", "status", "iterations")
 SECONDS = 190  # after which nothing more is begun
+LEAST_SEARCH = 5  # seconds of a search
 ROW_STEPS = 5  # of fits over rows, all of which cost the same
 
 
@@ -142,17 +143,22 @@ def written(folder, n_rows):
 
 
 def search(table, counts, args, max_nodes):
+    """The first search that takes so long that it is worth it."""
     x = np.linspace(0.5, 3, 362)
     y = 2 / (x + 0.7) + 0.01 * np.random.default_rng(0).standard_normal(362)
     how = {"backend": args.backend, "progress": False}
-    first = None
+    seconds, first = 0.0, None
+    while seconds < LEAST_SEARCH and max_nodes < 10:
+        max_nodes += 1
+        seconds, _ = timed(lambda: ek.exhaustive_search(x[:, None], y, max_nodes=max_nodes, **how))  # noqa: B023
     for devices in (None, *counts):
         where = {"devices": devices} if devices else {}
         ek.exhaustive_search(x[:, None], y, max_nodes=3, **how, **where)  # compiles
         seconds, found = timed(lambda: ek.exhaustive_search(x[:, None], y, max_nodes=max_nodes, **how, **where))  # noqa: B023
         columns = bits([found.params, *found.columns.values()])
         first = first or columns
-        table.add(f"exhaustive search, {found.n_functions:,} functions", devices, seconds, columns == first)
+        what = f"exhaustive search to {max_nodes} nodes, {found.n_functions:,} functions"
+        table.add(what, devices, seconds, columns == first)
 
 
 def main():
@@ -173,7 +179,7 @@ def main():
     parts = {
         "losses": lambda: losses(table, [None, *counts], args, pops),
         "fits": lambda: fits(table, [None, *counts], args, pops),
-        "search": lambda: search(table, counts, args, 6 if args.small else 8),
+        "search": lambda: search(table, counts, args, 3 if args.small else 6),
         "rows": lambda: rows(table, counts, args, 100_000_000 // share, 10_000 // share),
     }
     failed = [name for name, part in parts.items() if table.has_time() and not worked(part)]

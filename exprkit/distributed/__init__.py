@@ -1,9 +1,9 @@
 """More than one device: the same calls on workers of ``dask.distributed``, in this process, on this host or on many.
 
 In: a population and data, as any engine takes them, and ``Workers``.  Out: what one device would give, in the order
-of the population.  The devices of this process have a thread each, which share its memory; of a client's workers dask
-schedules, moves data, tries again what was lost, and shows what runs.  Here stands how the work is cut and what a worker
-does with a piece.
+of the population.  The devices of this process have a thread each, which share its memory; for a client's workers dask
+schedules, moves data, tries again what was lost, and shows what runs.  Here stands how the work is cut and what a
+worker does with a piece.
 
 ==============  ==================================================================================
 ``threads``     the threads of this process, one for each device

@@ -30,7 +30,8 @@ from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
 from exprkit.search.best_fits import BestFits, best_fits
 
-PARTS = 2  # of a worker's share, so that who is done first takes what is left
+# Of a worker's share, by whether it is a GPU's: who is done first takes what is left, but a GPU wants many at a time
+PARTS = {False: 2, True: 1}
 
 
 class SharedFits:
@@ -53,7 +54,7 @@ class SharedFits:
     ) -> BestFits:  # fmt: skip
         """As ``best_fits``, but for the goal; ``check`` is called after every slice."""
         cost = (np.diff(pop.offsets) + COST_OF_EXPRESSION) * (1 + pop.n_params)
-        cuts = cuts_of(np.concatenate([[0], np.cumsum(cost)]), PARTS * self.places())
+        cuts = cuts_of(np.concatenate([[0], np.cumsum(cost)]), PARTS[self.on_gpu] * self.places())
 
         def task(cut: Cut, place: str | None) -> tuple[Any, ...]:
             arguments = slice_of(pop, *cut, not self.workers.devices), names[slice(*cut)], restarts, seed, sizes
