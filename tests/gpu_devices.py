@@ -25,7 +25,7 @@ from exprkit.runtime import machine
 
 FIELDS = ("params", "loss", "status", "iterations")
 SECONDS = 190  # after which nothing more is begun
-LEAST_SEARCH = 5  # seconds of a search
+LEAST_SEARCH = 2.5  # seconds of a search
 ROW_STEPS = 5  # of fits over rows, all of which cost the same
 
 
@@ -35,7 +35,6 @@ class Table:
     def __init__(self) -> None:
         self.rows: list[dict] = []
         self.begin = time.perf_counter()
-        self.longest = 0.0  # seconds of the last fits over rows
 
     def add(self, what, devices, seconds, same, **more):
         one = next((row["seconds"] for row in self.rows if row["what"] == what), seconds)
@@ -45,8 +44,8 @@ class Table:
         print({name: f"{x:.4g}" if isinstance(x, float) else x for name, x in row.items()}, flush=True)
 
     def has_time(self, seconds: float = 0) -> bool:
-        """Whether that much is left, and as much again for what else there is to do."""
-        return time.perf_counter() - self.begin + 1.3 * seconds < SECONDS
+        """Whether that much is left."""
+        return time.perf_counter() - self.begin + seconds < SECONDS
 
 
 def timed(run):
@@ -116,18 +115,18 @@ def losses(table, counts, args, pops):
 def rows(table, counts, args, n_rows, n_exprs):
     """A tenth of the rows first, which tells how long all of them will take."""
     pop = ek.generate.random(n_exprs, (3, 9), n_vars=2, n_params=2, seed=9)
-    how = {"backend": args.backend, "precision": "fast", "max_iter": ROW_STEPS}
+    how, of_a_row = {"backend": args.backend, "precision": "fast", "max_iter": ROW_STEPS}, 0.0
     with tempfile.TemporaryDirectory() as folder:
         for n in (n_rows // 10, n_rows):
             names = written(folder, n)
             first, what = None, f"fits of {n_exprs:,} over {n:,} rows of an npy file, {ROW_STEPS} steps at the most"
             for devices in counts:
-                if not table.has_time(10 * table.longest if n == n_rows else 0):
+                if not table.has_time(1.3 * of_a_row * n):
                     print(f"no time left for {what}, devices={devices}", flush=True)
                     return
                 ek.fit(pop[:10], *names, devices=devices, **how)
                 seconds, found = timed(lambda: ek.fit(pop, *names, devices=devices, **how))  # noqa: B023
-                table.longest = seconds
+                of_a_row = seconds / n
                 found = bits(getattr(found, name) for name in FIELDS)
                 first = first or found
                 table.add(what, devices, seconds, found == first)
@@ -174,7 +173,7 @@ def main():
     table, share = Table(), 1000 if args.small else 1
     for devices in counts:
         seconds, _ = timed(lambda: started(devices))  # noqa: B023
-        table.add("start of the workers", devices, seconds, True)
+        table.add(f"start of {devices} workers", devices, seconds, True)
     pops = populations(1_000_000 // share, args.repeats)
     parts = {
         "losses": lambda: losses(table, [None, *counts], args, pops),
