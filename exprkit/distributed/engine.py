@@ -29,7 +29,7 @@ from exprkit.backends.objective import Fitted, Options
 from exprkit.backends.precision import Precision
 from exprkit.distributed import tasks
 from exprkit.distributed.collect import Cut, Put, collect
-from exprkit.distributed.tasks import EngineSetting, SlicePlace, TokenSlice
+from exprkit.distributed.tasks import EngineSetting, SlicePlace, slice_of
 from exprkit.distributed.workers import Workers, new_name
 from exprkit.errors import number_of
 from exprkit.expressions.population import Population
@@ -168,33 +168,24 @@ class SlicedEngine(contract.Engine):
             return
         cuts = self._cuts(*self._cost(passes * len(params), by_parameter))
         goal = () if method in ("evaluate", "jacobian") else self.points(y, weights)[1:]
+        pop, name, sent = self.pop, self._name, self._tokens  # a thread may look at them after an interrupt
 
         def task(cut: Cut, place: str | None) -> tuple[Any, ...]:
-            width = self.width(cut)
+            width = int(pop.n_params[slice(*cut)].max(initial=0))
             own = np.ascontiguousarray(params[:, slice(*cut), :width])
-            X, tokens = self._points["X"].at(place), self._tokens_at(cut, place)
+            if cut not in sent:
+                sent[cut] = KeptArrays(self.workers, "tokens").take(slice_of(pop, *cut, not self.workers.devices))
+            X, tokens = self._points["X"].at(place), sent[cut].at(place)
             arguments = [own, *(_of_some(one, cut, width, place) for one in (*goal, *rest))]
-            return tasks.call, self._setting, X, SlicePlace(self._name, *cut), tokens, method, arguments
+            return tasks.call, self._setting, X, SlicePlace(name, *cut), tokens, method, arguments
 
         collect(self.workers, method, cuts, task, self._watch, self.on_device, put)
-
-    def _tokens_at(self, cut: Cut, place: str | None) -> Any:
-        """A slice's tokens for a task on a worker."""
-        if self.workers.devices:
-            return self.pop.part(*cut)
-        if cut not in self._tokens:
-            self._tokens[cut] = KeptArrays(self.workers, "tokens").take(TokenSlice.of(self.pop, *cut))
-        return self._tokens[cut].at(place)
 
     def points(self, y: np.ndarray | None, weights: np.ndarray | None) -> list[KeptArrays]:
         """X, y and weights on the workers."""
         self._points["y"].take(y)
         self._points["weights"].take(weights)
         return list(self._points.values())
-
-    def width(self, cut: Cut) -> int:
-        """The most parameters that an expression of a slice has."""
-        return int(self.pop.n_params[slice(*cut)].max(initial=0))
 
     def _sums(self, method: str, n_widths: tuple[int, ...], params: np.ndarray, *rest: Any) -> tuple[np.ndarray, ...]:
         """Arrays (n_sets, n_exprs, ...) of a method, each so many times as wide as there are parameters.
@@ -203,9 +194,10 @@ class SlicedEngine(contract.Engine):
         """
         lead, width = params.shape[:2], params.shape[2]
         whole = tuple(np.zeros((*lead, *(width,) * n)) for n in n_widths)
+        all_valid = self.pop.valid
 
         def put(cut: Cut, found: Any) -> None:
-            valid = self.pop.valid[slice(*cut)]
+            valid = all_valid[slice(*cut)]
             for array, part in zip(whole, found if isinstance(found, tuple) else (found,), strict=True):
                 array[(slice(None), slice(*cut), *map(slice, part.shape[2:]))] = part
                 if not valid.all():
@@ -222,11 +214,12 @@ class SlicedDerivatives(SlicedEngine, contract.Differentiable):
 
     def jacobian(self, params: np.ndarray, out: np.ndarray) -> None:
         """Write the derivatives into ``out``, (n_sets, n_exprs, n_points, max_params)."""
+        valid = self.pop.valid
 
         def put(cut: Cut, J: np.ndarray) -> None:
             part = out[:, slice(*cut)]
             part[..., : J.shape[3]], part[..., J.shape[3] :] = J, 0
-            part[:, ~self.pop.valid[slice(*cut)]] = np.nan
+            part[:, ~valid[slice(*cut)]] = np.nan
 
         self._each("jacobian", put, params, by_parameter=True)
 
