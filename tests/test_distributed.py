@@ -23,6 +23,7 @@ distributed = pytest.importorskip("distributed", reason="pip install 'exprkit[di
 import dask  # noqa: E402  it comes with it
 
 from exprkit.distributed import collect, engine, rows, tasks, threads, workers  # noqa: E402  they import what may be missing
+from exprkit.search import shared_fits  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 RESULTS = ("params", "loss", "status", "iterations", "r2", "at_bound")
@@ -157,7 +158,8 @@ def test_sums_do_not_depend_on_threads_or_neighbours():
                     getattr(few, name)(own, y)[-1 if name == "normal_equations" else 0]), name  # fmt: skip
 
 
-def test_a_search_finds_what_one_device_finds():
+def test_a_search_finds_what_one_device_finds(monkeypatch):
+    monkeypatch.setattr(shared_fits, "LEAST", 1)
     x = np.linspace(0.5, 3, 30)
     y = 2 / (x + 0.7) + 0.01 * np.sin(99 * x)
     one, several = (ek.exhaustive_search(x[:, None], y, max_nodes=4, restarts=15, progress=False, **where)

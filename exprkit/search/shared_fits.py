@@ -32,6 +32,7 @@ from exprkit.search.best_fits import BestFits, best_fits
 
 # Of a worker's share, by whether it is a GPU's: who is done first takes what is left, but a GPU wants many at a time
 PARTS = {False: 2, True: 1}
+LEAST = 512  # functions of a slice: fits of fewer take hardly less time
 
 
 class SharedFits:
@@ -54,7 +55,8 @@ class SharedFits:
     ) -> BestFits:  # fmt: skip
         """As ``best_fits``, but for the goal; ``check`` is called after every slice."""
         cost = (np.diff(pop.offsets) + COST_OF_EXPRESSION) * (1 + pop.n_params)
-        cuts = cuts_of(np.concatenate([[0], np.cumsum(cost)]), PARTS[self.on_gpu] * self.places())
+        n_slices = min(PARTS[self.on_gpu] * self.places(), len(pop) // LEAST)
+        cuts = cuts_of(np.concatenate([[0], np.cumsum(cost)]), n_slices)
 
         def task(cut: Cut, place: str | None) -> tuple[Any, ...]:
             arguments = slice_of(pop, *cut, not self.workers.devices), names[slice(*cut)], restarts, seed, sizes
