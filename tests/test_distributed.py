@@ -7,6 +7,7 @@ import gc
 import itertools
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -17,7 +18,7 @@ from emulated_device import EmulatedDevice, compiler
 import exprkit as ek
 from exprkit.backends import load, objective
 from exprkit.backends.gpu import device as gpu
-from exprkit.errors import ArgumentError, BackendError, DataError
+from exprkit.errors import ArgumentError, BackendError, DataError, MissingError
 
 distributed = pytest.importorskip("distributed", reason="pip install 'exprkit[distributed]'")
 import dask  # noqa: E402  it comes with it
@@ -102,6 +103,15 @@ def test_processes_find_what_this_one_does(cluster, many):
     assert several.backend == "cpu"
     assert same(one.loss(params, y), several.loss(params, y)) and same(one.evaluate(params), several.evaluate(params))
     assert same_fits(ek.fit(pop, X, y, backend="cpu"), ek.fit(pop, X, y, client=cluster))
+
+
+def test_devices_of_this_process_do_without_dask(monkeypatch, many):
+    for name in ("dask", "distributed"):
+        monkeypatch.setitem(sys.modules, name, None)
+    pop, params, X, y = sample(60)
+    assert same(ek.Evaluator(pop, X, "cpu", devices=2).loss(params, y), ek.Evaluator(pop, X, "cpu").loss(params, y))
+    with pytest.raises(MissingError, match=r"distributed"):
+        ek.Evaluator(pop, X, "cpu", client="tcp://127.0.0.1:1")
 
 
 # seeds, for Hypothesis cannot be used beside dask's threads: they draw from ``random`` as well
