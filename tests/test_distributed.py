@@ -409,6 +409,18 @@ def test_a_thread_that_hangs_is_noticed(many, monkeypatch):
     assert same(ev.loss(params, y), expected)
 
 
+def test_a_thread_that_is_still_busy_keeps_nobody_waiting_for_long(monkeypatch):
+    """With what another call began, say, that was interrupted."""
+    monkeypatch.setattr(collect, "LATE", 0.3)
+    begins, ends = threading.Event(), threading.Event()
+    threads.thread_of(1).do(lambda: (begins.set(), ends.wait(20)))
+    begins.wait(20)
+    cuts = [(0, 1), (1, 2), (2, 3)]
+    found = collect.collect(workers.workers_of(2, None), "work", cuts, lambda cut, place: (lambda: place,))
+    assert [place for _, place in found] == ["device 0"] * 3
+    ends.set()
+
+
 def test_a_thread_without_work_takes_what_another_one_has_left():
     found, slow = [], threading.Event()
 

@@ -85,6 +85,7 @@ class _Threads:
         self._left: list[deque[Cut]] = [deque() for _ in devices]
         self._times: dict[Cut, int] = {}  # that those were given out which are not there yet
         self._open: dict[Cut, None] = {}  # those that nobody has put; whoever takes one out does
+        self._begun: set[int] = set()  # of whose pieces others may take: one that is about to begin has what they need
         self._at_work: dict[int, Cut] = {}  # by the device's place
         self._ended: SimpleQueue[tuple[Cut, Any]] = SimpleQueue()  # what was put, or what went wrong
 
@@ -125,6 +126,10 @@ class _Threads:
 
     def _work(self, k: int) -> None:
         """In a device's thread."""
+        if k not in self._begun:
+            self._begun.add(k)
+            if len(self._left[k]) > 1:
+                self._call()  # those that were here before
         while (cut := self._next(k)) is not None:
             self._at_work[k] = cut
             try:
@@ -142,7 +147,8 @@ class _Threads:
 
     def _next(self, k: int) -> Cut | None:
         """What is meant for a device, or else the last of those of whom most is left."""
-        for left, take in ((self._left[k], deque.popleft), (max(self._left, key=len), deque.pop)):
+        most = max((self._left[other] for other in list(self._begun)), key=len)
+        for left, take in ((self._left[k], deque.popleft), (most, deque.pop)):
             with contextlib.suppress(IndexError):
                 return take(left)
         return None
@@ -166,6 +172,7 @@ class _Threads:
             warnings.warn(f"device {self._devices[k]} is late with {_named(cut)}: given to another as well",
                           RuntimeWarning, stacklevel=2)  # fmt: skip
             self._give(cut, other)
+        self._begun.update(range(len(self._devices)))
         self._call()
 
 
