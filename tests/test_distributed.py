@@ -6,6 +6,7 @@ import _thread
 import gc
 import itertools
 import os
+import queue
 import signal
 import sys
 import threading
@@ -354,7 +355,10 @@ def test_gpus_work_side_by_side(monkeypatch, many):
     one, two = (ek.Evaluator(pop, X, "cuda", **where) for where in ({}, {"devices": "all"}))
     assert len(two.engine.workers.places(True)) == 2 and same(one.loss(params, y), two.loss(params, y))
     assert same(one.evaluate(params), two.evaluate(params))
-    assert {made[2].device.index for name in ("device 0", "device 1") for made in tasks._kept[name]} == {0, 1}
+    data = two.engine._setting.data
+    cards_of = [{made.device.index for setting, _, made in tasks._kept[f"device {k}"] if setting.data == data}
+                for k in range(2)]  # fmt: skip
+    assert cards_of == [{0}, {1}]
     several = ek.fit(pop, X, y, backend="cuda", devices=2, max_iter=5)
     assert same_fits(ek.fit(pop, X, y, backend="cuda", max_iter=5), several)
 
@@ -460,9 +464,12 @@ def test_engines_go_with_their_evaluator_and_pieces_with_their_fit(many, in_file
     folder, X, y, pop = in_files
     ev = ek.Evaluator(pop, X, "cpu", devices=2)
     ev.loss(np.ones((len(pop), pop.max_params)), y)
-    data = ev.engine._setting.data
+    data, ev_workers = ev.engine._setting.data, ev.engine.workers
 
     def kept():
+        told = queue.SimpleQueue()
+        ev_workers.everywhere(told.put, 0)  # behind whatever was asked for before
+        assert [told.get(timeout=20) for _ in range(2)] == [0, 0]
         return [one for some in tasks._kept.values() for one in some if one[0].data == data]
 
     assert kept()
@@ -470,6 +477,7 @@ def test_engines_go_with_their_evaluator_and_pieces_with_their_fit(many, in_file
     gc.collect()
     assert not kept()
     ek.fit(pop, folder / "X.npy", folder / "y.npy", devices=2)
+    kept()
     assert not any(rows._read.values())
 
 

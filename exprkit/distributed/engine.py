@@ -76,7 +76,7 @@ class SlicedEngine(contract.Engine):
         self._points = {name: KeptArrays(workers, name) for name in ("X", "y", "weights")}
         self._points["X"].take(X)
         if workers.devices:
-            weakref.finalize(self, tasks.forget, self._setting.data)
+            weakref.finalize(self, workers.everywhere, tasks.forget, self._setting.data).atexit = False
         self._watch: Callable[[int], Any] = lambda n: None
         self.update(pop)
 

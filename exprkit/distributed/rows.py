@@ -34,6 +34,7 @@ from exprkit.distributed.engine import KeptArrays
 from exprkit.distributed.files import RowSource
 from exprkit.distributed.steps import Steps
 from exprkit.distributed.tasks import EngineSetting, TooLarge, on_device, population_of, slice_of
+from exprkit.distributed.threads import device_here
 from exprkit.distributed.workers import Workers, new_name
 from exprkit.errors import DataError, number_of
 from exprkit.expressions.population import Population
@@ -225,8 +226,9 @@ def _ready(
 
 
 def _forget(data: str) -> None:
-    """In this process: the pieces of some data."""
-    for kept in list(_read.values()):
+    """The pieces of some data, of a device's thread or of all workers of a process."""
+    number = device_here()
+    for kept in list(_read.values()) if number is None else [_read[f"device {number}"]]:
         for key in [key for key in list(kept) if key[0] == data]:
             kept.pop(key, None)
 

@@ -157,9 +157,8 @@ def _ready(
     kept: deque[Ready], setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: Callable[[], Population]
 ) -> Engine:  # fmt: skip
     with _choosing:
-        there = list(kept)
-        own = next((one for one in there if one[:2] == (setting, which)), None)
-        old = own or next((one for one in there if one[0] == setting and one[1].population != which.population), None)
+        own = next((one for one in kept if one[:2] == (setting, which)), None)
+        old = own or next((one for one in kept if one[0] == setting and one[1].population != which.population), None)
         if old is not None:
             kept.remove(old)
     if own is not None:
@@ -171,12 +170,10 @@ def _ready(
 
 
 def forget(data: str) -> None:
-    """Let go of the engines on some data, in this process."""
-    for kept in list(_kept.values()):
-        for one in list(kept):
-            if one[0].data == data:
-                with contextlib.suppress(ValueError, IndexError):  # a thread takes engines out at the same time
-                    kept.remove(one)
+    """In a device's thread: let go of its engines on some data."""
+    kept = _kept[f"device {device_here()}"]
+    for one in [one for one in kept if one[0].data == data]:
+        kept.remove(one)
 
 
 @contextlib.contextmanager

@@ -33,6 +33,7 @@ from importlib import metadata
 from typing import Any, NamedTuple
 
 from exprkit.backends import NAMES, Status, known, status
+from exprkit.distributed.threads import thread_of
 from exprkit.errors import ArgumentError, BackendError, brief, brought_by, number_of, whole_number
 from exprkit.runtime import machine
 
@@ -163,10 +164,10 @@ class Workers:
                 raise BackendError(f"backend {name!r} can't run {where}: {one.backends[name].detail}")
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Have a function called in every process; nobody waits for others than this one."""
-        if self.devices:
-            function(*arguments)
-        elif self.connected:
+        """Have a function called by every thread of this process, or in every other one; nobody waits for it."""
+        for number in self.devices:
+            thread_of(number).do(functools.partial(function, *arguments))
+        if not self.devices and self.connected:
             self.client.run(function, *arguments, wait=False)
 
     def __str__(self) -> str:
