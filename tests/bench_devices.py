@@ -15,7 +15,7 @@ import numpy as np
 import exprkit as ek
 
 LINES = (Path(__file__).resolve().parent.parent / "data" / "esr_sample.txt").read_text().split("\n")[:-1]
-ROUNDS = 8  # the first one counts as warm-up
+ROUNDS = 12  # the first one counts as warm-up
 
 
 def main():

@@ -2,12 +2,16 @@
 
 Prints a line a measurement and writes ``devices.csv`` and ``devices.md``: seconds by the wall clock, the median of
 ``--repeats`` with populations that are new each time, and whether all results are those of one device, bit by bit.
-``--devices 1 2`` says how many; ``--backend cpu`` and ``--small`` try it without a GPU.  Some three minutes.
+``--devices 1 2`` says how many; ``--backend cpu`` and ``--small`` try it without a GPU; ``--profile`` prints when every
+slice of the last call began and ended, and what the first device's thread spent its time with.  Some three minutes.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import cProfile
+import pstats
 import statistics
 import tempfile
 import time
@@ -19,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 import exprkit as ek
-from exprkit.distributed import workers
+from exprkit.distributed import tasks, workers
 from exprkit.distributed.threads import thread_of
 from exprkit.runtime import machine
 
@@ -63,7 +67,7 @@ def bits(arrays):
     return [np.ascontiguousarray(array).tobytes() for array in arrays]
 
 
-def repeated(table, what, counts, run_with, pops, repeats):
+def repeated(table, what, counts, run_with, pops, repeats, profile):
     """``run_with(devices)`` gives a function of a population; the first population warms up."""
     first = None
     for devices in counts:
@@ -76,6 +80,29 @@ def repeated(table, what, counts, run_with, pops, repeats):
             found += bits(result)
         first = found if first is None else first
         table.add(what, devices, statistics.median(times), found == first, warm_up=warm, least=min(times))
+        if profile and devices:
+            profiled(lambda: run(pops[0]))  # noqa: B023
+
+
+def profiled(run):
+    """Milliseconds of every slice, by the devices' threads; functions of the first one's."""
+    called, begin, slices, profiler = tasks._called, time.perf_counter(), [], cProfile.Profile()
+
+    def watched(worker, setting, X, which, *rest):
+        start = time.perf_counter()
+        here = profiler if worker == "device 0" else contextlib.nullcontext()
+        with here:
+            found = called(worker, setting, X, which, *rest)
+        slices.append((worker, which.begin, *(round(1e3 * (t - begin), 2) for t in (start, time.perf_counter()))))
+        return found
+
+    tasks._called = watched
+    try:
+        run()
+    finally:
+        tasks._called = called
+    print(*slices, sep="\n")
+    pstats.Stats(profiler).sort_stats("tottime").print_stats(12)
 
 
 def fits(table, counts, args, pops):
@@ -87,7 +114,7 @@ def fits(table, counts, args, pops):
         return lambda pop: [getattr(problem.fit(pop), name) for name in FIELDS]
 
     what = f"fits of {len(pops[0]):,} x {len(points.y):,}, new population"
-    repeated(table, what, counts, run_with, pops, args.repeats)
+    repeated(table, what, counts, run_with, pops, args.repeats, args.profile)
 
 
 def losses(table, counts, args, pops):
@@ -109,7 +136,7 @@ def losses(table, counts, args, pops):
             return run
 
         what = f"losses of {len(pops[0]):,} x {len(y):,}, new population, {n_sets} parameter sets"
-        repeated(table, what, counts, run_with, pops, args.repeats)
+        repeated(table, what, counts, run_with, pops, args.repeats, args.profile)
 
 
 def rows(table, counts, args, n_rows, n_exprs):
@@ -167,6 +194,7 @@ def main():
     parser.add_argument("--backend", default="cuda")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--profile", action="store_true")
     args = parser.parse_args()
     n_gpus = workers.count_of_gpus()
     counts = args.devices or [n for n in (1, 2, 4) if n <= max(n_gpus, 2)]
