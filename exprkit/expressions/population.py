@@ -277,6 +277,19 @@ class Population:
             }
         return population
 
+    def part(self, begin: int, end: int) -> Population:
+        """Expressions ``begin`` to ``end``, neither copied nor checked again; ``n_vars`` stays that of all."""
+        if (begin, end) == (0, len(self)):
+            return self
+        first, last = self.offsets[begin], self.offsets[end]
+        part = Population.__new__(Population)
+        part.kinds, part.values = self.kinds[first:last], self.values[first:last]
+        part.offsets = _read_only(self.offsets[begin : end + 1] - first)
+        part.valid, part.n_params = self.valid[begin:end], self.n_params[begin:end]
+        part.variables, part.parameters, part.n_vars = self.variables, self.parameters, self.n_vars
+        part.shares, part._faults = self.shares, {i - begin: f for i, f in self._faults.items() if begin <= i < end}
+        return part
+
     def __iter__(self) -> Iterator[Expression]:
         return map(self._expression, range(len(self)))
 

@@ -55,6 +55,8 @@ def starts_of(init: Any, pop: Any, adopt: inputs.Adopt, restarts: int, seed: int
         first = inputs.parameter_sets(init, pop, np.dtype(np.float64))[0]
     n_more = int(restarts) if first[0].size else 0  # without a parameter all starts are the same
     inputs.check_memory("the starts", (len(first) + n_more, *shape), first.dtype, "take fewer restarts or expressions")
+    if ones and not n_more:
+        return first
     starts = np.empty((len(first) + n_more, *shape))
     starts[: len(first)] = first
     for k in range(n_more):

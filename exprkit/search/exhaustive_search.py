@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -294,7 +295,7 @@ class _Search:
         forms = self._found.forms(functions)
         pop = self._population(forms)
         linked = self._goal.over(pop)
-        fitted = self._best_fits(linked, functions, shown)
+        fitted = self._best_fits(linked, functions, shown.budget.check)
         state, n = self.state, len(self.state.functions)
         wide = np.full((len(functions), state.params.shape[1]), np.nan)
         wide[:, : fitted.params.shape[1]] = fitted.params
@@ -306,8 +307,10 @@ class _Search:
             params=np.concatenate([state.params, wide]), evaluations=state.evaluations + fitted.evaluations,
         )  # fmt: skip
 
-    def _best_fits(self, pop: Population, functions: np.ndarray, shown: SearchBar) -> BestFits:
-        some = self._restarts, self._seed, self._sizes, shown.budget.check
+    def _best_fits(
+        self, pop: Population, functions: np.ndarray, check: Callable[[], Any] = lambda: None
+    ) -> BestFits:  # fmt: skip
+        some = self._restarts, self._seed, self._sizes, check
         if self._shared:
             return self._shared.best_fits(pop, functions, *some)._replace(goal=self._fit_goal)
         return best_fits(self._problem, pop, functions, *some)
@@ -385,7 +388,7 @@ class _Search:
             return
         where = places[changed]
         pop = self._goal.over(self._population(forms[changed]))
-        fitted = best_fits(self._problem, pop, state.functions[where], self._restarts, self._seed, self._sizes)
+        fitted = self._best_fits(pop, state.functions[where])
         as_good = np.flatnonzero(fitted.loss <= state.loss[where] + self._goal.tolerance(state.loss[where]))
         state.forms[where[as_good]], state.loss[where[as_good]] = forms[changed][as_good], fitted.loss[as_good]
         state.params[where[as_good]] = np.nan

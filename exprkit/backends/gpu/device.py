@@ -273,6 +273,13 @@ def current() -> CudaDevice:
     return _device(cupy.cuda.runtime.getDevice())
 
 
+def use(index: int) -> None:
+    """Make the device of that number this thread's current one."""
+    import cupy
+
+    cupy.cuda.Device(index).use()
+
+
 def adopt(values: Any) -> Any | None:
     """A device array of any library as a CuPy array on the same memory; None for anything else."""
     if isinstance(values, np.ndarray | list | tuple) or not _on_device(values):
