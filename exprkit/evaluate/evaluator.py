@@ -39,7 +39,7 @@ from exprkit.distributed.engine import backend_of
 from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole_number
 from exprkit.evaluate import inputs, tables
-from exprkit.evaluate.losses import LOSSES, OwnLoss, is_own, slope_of, spread, sums_and_slopes, sums_of
+from exprkit.evaluate.losses import LOSSES, OWN_KINDS, OwnLoss, is_own, slope_of, spread, sums_and_slopes, sums_of
 from exprkit.evaluate.options import (
     check_flag,
     check_number,
@@ -56,6 +56,8 @@ from exprkit.operators import defined
 from exprkit.runtime.machine import available_memory
 
 MOST_THREADS = 4096
+FLOAT64 = np.dtype(np.float64)
+KINDS, SUMS = tuple(LOSSES), tuple(OWN_KINDS.values())  # losses that have names, and those that are a sum as it is
 COUNTED_BYTES = 64 << 20  # of a matrix in which nan and inf are counted
 
 
@@ -309,22 +311,31 @@ class Evaluator:
             if other is self or out is not None:
                 return found
             return tuple(map(self._give_back, found)) if count_nonfinite else self._give_back(found)
-        summed, finish = LOSSES[one_of("kind", kind, tuple(LOSSES), DataError)]
+        summed = LOSSES[one_of("kind", kind, KINDS, DataError)][0]
         count_nonfinite = check_flag("count_nonfinite", count_nonfinite)
         sets, lead, target, w = self._against(params, y, weights)
         shape = (*lead, len(self.pop))
-        place = None if out is None else inputs.result_array(out, shape, np.dtype(np.float64), self.adopt)
+        place = None if out is None else inputs.result_array(out, shape, FLOAT64, self.adopt)
         counts = self._zero_counts(sets) if count_nonfinite else None
-        sums = sums_of(self, sets, target, w, summed, counts)
+        stored = self.engine.stores_sums and kind in SUMS and not isinstance(place, np.ndarray | None)
+        if stored:
+            sums = self.engine.loss_sums(sets, target, w, summed, counts, place)
+        else:
+            sums = sums_of(self, sets, target, w, summed, counts)
         if counts is None:
             self._check_complete(sums, y, target, w)
+        if not stored:
+            made = self._finished(kind, sums, target, w)[0].reshape(shape)
+            out = self._give_back(made) if place is None else inputs.written(out, place, made)
+        return out if counts is None else (out, counts.reshape(*shape, 2))
+
+    def _finished(self, kind: str, sums: Any, y: Any, w: Any) -> tuple[Any, Any]:
+        """What losses are of their sums, and of what these are a share: the sum of the weights, or y's spread."""
+        if kind in SUMS:
+            return sums, 1.0
+        total = spread(y, w) if kind == "r2" else self._total(w)
         with np.errstate(divide="ignore", invalid="ignore"):
-            total = spread(target, w) if kind == "r2" else self._total(w)
-            made = finish(sums, total).reshape(shape)
-        if place is not None:
-            inputs.write(place, made)
-        loss = self._give_back(made) if out is None else out
-        return loss if counts is None else (loss, counts.reshape(*shape, 2))
+            return LOSSES[kind][1](sums, total), total
 
     def _zero_counts(self, sets: Any) -> np.ndarray:
         """Room for how many nan and how many inf every expression makes."""
@@ -403,13 +414,12 @@ class Evaluator:
             other, *goal = self._composed(kind, y, weights, columns, link)
             found = other.loss_and_grad(params, goal[0], goal[1], goal[2])
             return found if other is self else (self._give_back(found[0]), self._give_back(found[1]))
-        summed, finish = LOSSES[one_of("kind", kind, tuple(LOSSES), DataError)]
+        summed = LOSSES[one_of("kind", kind, KINDS, DataError)][0]
         sets, lead, target, w = self._against(params, y, weights)
         sums, gradient = sums_and_slopes(self, sets, target, w, summed)
         self._check_complete(sums, y, target, w)
-        total = spread(target, w) if kind == "r2" else self._total(w)
+        loss, total = self._finished(kind, sums, target, w)
         with np.errstate(divide="ignore", invalid="ignore"):
-            loss = finish(sums, total)
             slope: Any = slope_of(kind, loss, total)
             gradient = gradient * (slope[..., None] if np.ndim(slope) else slope)
         shape = (*lead, len(self.pop))

@@ -211,8 +211,9 @@ def parameter_sets(
     if padded.shape[-1] < width:
         raise DataError(f"params holds {padded.shape[-1]} an expression: {_first_needing(pop, padded.shape[-1])}")
     lead = padded.shape[:-2]
-    n_sets = lead[0] if lead else 1
-    return _cast(padded[..., :width].reshape(n_sets, n_exprs, width), dtype), lead
+    if padded.shape[-1] > width:
+        padded = padded[..., :width]
+    return _cast(padded if lead else padded.reshape(1, n_exprs, width), dtype), lead
 
 
 def point_vector(
@@ -258,14 +259,15 @@ def result_array(
     return array
 
 
-def write(out: Any, values: Any) -> None:
-    """Put values of the host or of a device into ``out``, which may lie on the other side."""
-    if isinstance(out, np.ndarray):
-        out[...] = on_host(values)
+def written(out: Any, place: Any, values: Any) -> Any:
+    """``out``, whose memory is ``place``, with values of the host or of a device, which may be the other side."""
+    if isinstance(place, np.ndarray):
+        place[...] = on_host(values)
     elif isinstance(values, np.ndarray):
-        out.set(values)
+        place.set(values)
     else:
-        out[...] = values
+        place[...] = values
+    return out
 
 
 def apart(params: Any, out: Any) -> Any:

@@ -27,6 +27,7 @@ from exprkit.operators.defined import table_of_rows
 NEEDED = {"cupy": "CuPy", "cuda.core": "cuda-core", "cuda.bindings": "cuda-bindings"}
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _OVERLAP = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+HOST = np.ndarray, list, tuple
 MOST_LOCKED = 8 << 20  # bytes of results that go by way of page-locked memory: larger ones gain nothing
 _REGISTERS, _LOCAL_BYTES = 4, 3  # CU_FUNC_ATTRIBUTE_NUM_REGS, ..._LOCAL_SIZE_BYTES
 
@@ -212,21 +213,6 @@ class CudaDevice:
             read.record()
         return places
 
-    def copy(self, source: Any, place: Any) -> None:
-        """Start copying a contiguous array on the device to one of the same size."""
-        place.data.copy_from_device_async(source.data, source.nbytes)
-
-    def recorded(self, run: Callable[[], None]) -> Callable[[], None]:
-        """What ``run`` starts on the current stream, which must make no memory, as a function that starts it again."""
-        stream = self.xp.cuda.Stream(non_blocking=True)
-        with stream:
-            stream.begin_capture()
-            try:
-                run()
-            finally:
-                graph = stream.end_capture()
-        return lambda: graph.launch(self.current_stream())
-
     def event(self) -> Any:
         """A mark to record on a stream and to wait for."""
         return self.xp.cuda.Event(block=False, disable_timing=True)
@@ -282,18 +268,19 @@ def use(index: int) -> None:
 
 def adopt(values: Any) -> Any | None:
     """A device array of any library as a CuPy array on the same memory; None for anything else."""
-    if isinstance(values, np.ndarray | list | tuple) or not _on_device(values):
+    if isinstance(values, HOST) or "cupy" not in sys.modules and not _on_device(values):
         return None
     import cupy
 
-    values = values.detach() if hasattr(values, "detach") else values
-    return values if isinstance(values, cupy.ndarray) else cupy.from_dlpack(values)
+    if isinstance(values, cupy.ndarray):
+        return values
+    return cupy.from_dlpack(values.detach() if hasattr(values, "detach") else values) if _on_device(values) else None
 
 
 def _on_device(values: Any) -> bool:
-    if hasattr(values, "__cuda_array_interface__") and not hasattr(values, "__dlpack_device__"):
-        return True
-    return hasattr(values, "__dlpack_device__") and values.__dlpack_device__()[0] == 2  # kDLCUDA
+    if hasattr(values, "__dlpack_device__"):
+        return bool(values.__dlpack_device__()[0] == 2)  # kDLCUDA
+    return hasattr(values, "__cuda_array_interface__")
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype) -> Any:

@@ -77,7 +77,8 @@ class Launch:
     def __init__(
         self, launcher: Launcher, kind: Any, prepare: Callable[..., Any], overlaps: bool, fields: dict[str, Any]
     ) -> None:
-        self._launcher, self._kind, self._fields, self._generation = launcher, kind, fields, 0
+        self._launcher, self._kind, self._keep, self._generation = launcher, kind, fields, 0
+        self._fields = addressed(fields, launcher.device)
         self._arguments = kind()
         self._start = self._start_first = prepare(self._arguments)
         if overlaps:
@@ -95,8 +96,9 @@ class Launch:
     def _renew(self) -> None:
         """Take over what the launcher knows of its present programs."""
         known = self._launcher.known(self._kind)
-        ctypes.memmove(ctypes.addressof(self._arguments), ctypes.addressof(known), ctypes.sizeof(known))
-        fill(self._arguments, self._fields, self._launcher.device)
+        ctypes.memmove(ctypes.byref(self._arguments), ctypes.byref(known), ctypes.sizeof(known))
+        for name, value in self._fields.items():
+            setattr(self._arguments, name, value)
         self._generation = self._launcher.generation
 
 
@@ -116,9 +118,17 @@ class ScheduledLaunch:
 
 def fill(arguments: ctypes.Structure, fields: dict[str, Any], device: Any) -> None:
     """Set kernel arguments; an array stands for its address, None for no address."""
-    for name, value in fields.items():
-        is_number = isinstance(value, (int, float))
-        setattr(arguments, name, value if is_number else 0 if value is None else device.pointer(value))
+    for name, value in addressed(fields, device).items():
+        setattr(arguments, name, value)
+
+
+def addressed(fields: dict[str, Any], device: Any) -> dict[str, Any]:
+    """Numbers as they are, arrays as their addresses, None as 0."""
+    numbers = int, float
+    return {
+        name: value if isinstance(value, numbers) else 0 if value is None else device.pointer(value)
+        for name, value in fields.items()
+    }
 
 
 class Launcher:
@@ -193,13 +203,13 @@ class Launcher:
         macros = {"REAL": REAL[self.dtype.itemsize], "LANES": self.device.lanes, "SUPPORT": 1, **macros}
         return self.device.kernel(name, self.settings, **macros)
 
-    def adding_segments(self, n_items: int, n_segments: int, add: bool) -> Launch:
+    def adding_segments(self, n_items: int, partials: Any, n_segments: int, add: bool) -> Launch:
         """The launch that adds the segments' sums of every item to (or makes them) its sum."""
         adders = 1 if self.device.lanes == 1 else next(n for n, most in ADDERS.items() if n_segments <= most)
         threads = THREADS_BESIDE["add_segments"]
         return self.launch(
             self.support("add_segments", ADDERS=adders), (-(-n_items * adders // threads), 1), threads, overlaps=True,
-            n_items=n_items, n_segments=n_segments, add_to_sums=int(add),
+            n_items=n_items, partials=partials, n_segments=n_segments, add_to_sums=int(add),
         )  # fmt: skip
 
     def padded(self, values: Any, length: int) -> Any:
