@@ -351,7 +351,7 @@ class Evaluator:
             engine, shape = self._make_engine(pop), (1, len(pop), self.n_points)
             for k, one_set in enumerate(sets):
                 values = inputs.result_array(None, shape, self.dtype, self.adopt, self._empty)
-                engine.evaluate(np.ascontiguousarray(one_set[None, part, : pop.max_params]), values)
+                engine.evaluate(inputs.contiguous(one_set[None, part, : pop.max_params]), values)
                 yield k, part, values[0]
 
     def jacobian(self, params: Any = None, out: Any = None) -> Any:

@@ -142,7 +142,7 @@ def data_matrix(X: Any, pop: Population | DevicePopulation, dtype: np.dtype, ado
     unusable: dict[int, str] = {}
     if rounding.loses_digits(array.dtype, dtype):
         for i in range(array.shape[1]):
-            unusable |= _harm(_contiguous(array[:, i]), i, dtype, names(i))
+            unusable |= _harm(contiguous(array[:, i]), i, dtype, names(i))
     check_columns(pop, unusable)
     return Data(_cast(array, dtype, own=not isinstance(X, list | tuple)), give_back, names, unusable)
 
@@ -415,7 +415,7 @@ def _same(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _contiguous(column: Any) -> Any:
+def contiguous(column: Any) -> Any:
     return column if column.flags.c_contiguous else column.copy()
 
 
