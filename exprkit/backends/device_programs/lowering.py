@@ -28,7 +28,6 @@ from exprkit.backends.gpu.bytecode import (
     write_instruction,
     write_prologue,
 )
-from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.launch import REAL, Columns, fill
 from exprkit.backends.gpu.layout import CONSTANTS, COUNTS, INSTRUCTIONS, N_COLUMNS, N_SLOTS, RESULTS, STEPS, SUMMARY
 from exprkit.backends.precision import Precision
@@ -42,6 +41,8 @@ from exprkit.programs.lower import lower, mark, read_tree
 THREADS = 128  # of a block
 MOST_TOKENS = 2048  # of an expression that is lowered here: threads have scratch memory for the longest one
 SCRATCH_BYTES = 512 << 20
+SHARED_BYTES = 0  # of a block's scratch memory that is its own
+MOST_BLOCKS = 1 << 16
 KEPT_BYTES = 32 << 20
 BYTES_OF_A_NODE = 80  # of a thread's scratch memory: lowering.cu
 KERNELS = "count_words", "number_words", "emit_words"
@@ -140,7 +141,11 @@ class Lowering:
         """
         xp, n_exprs = self.device.xp, len(tokens.n_params)
         n_chunks, most = -(-n_exprs // self._threads), -(-2 * max(tokens.longest, 1) // 8) * 8
-        scratch, blocks = self._scratch(BYTES_OF_A_NODE * most * self._threads, n_chunks)
+        bytes_of_a_block = BYTES_OF_A_NODE * most * self._threads
+        if bytes_of_a_block <= SHARED_BYTES:
+            scratch, blocks, shared = None, max(1, min(n_chunks, MOST_BLOCKS)), bytes_of_a_block
+        else:
+            (scratch, blocks), shared = self._scratch(bytes_of_a_block, n_chunks), 0
         self._fill(
             kinds=tokens.kinds, values=tokens.values, offsets=tokens.offsets, n_params=tokens.n_params,
             scratch=scratch, counts=self._room("counts", COUNTS * n_exprs, np.int32),
@@ -148,9 +153,9 @@ class Lowering:
             n_exprs=n_exprs, n_chunks=n_chunks, most_nodes=most, threads=blocks * self._threads,
         )  # fmt: skip
         if n_exprs:
-            self._launch("count_words", blocks)
+            self._launch("count_words", blocks, shared)
         self._launch("number_words")
-        summary = fetched(self._own["summary"]).tolist()
+        summary = self.device.numbers(self._own["summary"])
         n_columns = summary[N_COLUMNS]
         if n_columns > MAX_COLUMNS:
             raise too_many_columns(n_columns)
@@ -162,7 +167,7 @@ class Lowering:
             "cost": xp.empty(n_exprs + 1, np.int64),
         }  # fmt: skip
         self._fill(**arrays)
-        self._launch("emit_words", blocks)
+        self._launch("emit_words", blocks, shared)
         programs = Bytecode(**arrays, n_slots=max(summary[N_SLOTS] - 1, 0), n_results=summary[RESULTS])
         return programs, Columns(*(part[:n_columns] for part in self._own_columns))
 
@@ -188,9 +193,11 @@ class Lowering:
     def _fill(self, **fields: Any) -> None:
         fill(self._arguments, fields, self.device)
 
-    def _launch(self, name: str, blocks: int = 1) -> None:
-        threads = min(self._threads * 8, 1024) if name == "number_words" and self._threads > 1 else self._threads
-        self._kernels[name].prepare((blocks, 1), threads, 0, self._arguments)()
+    def _launch(self, name: str, blocks: int = 1, shared: int = 0) -> None:
+        threads = 1024 if name == "number_words" and self._threads > 1 else self._threads
+        if shared:
+            self._kernels[name].resident(threads, shared)  # it may ask for so much
+        self._kernels[name].prepare((blocks, 1), threads, shared, self._arguments)()
 
 
 @table_of_rows

@@ -213,6 +213,17 @@ class CudaDevice:
             read.record()
         return places
 
+    def numbers(self, array: Any) -> list[Any]:
+        """A few numbers of the device, of whatever was started before: waits for it."""
+        place = self.locked(array.shape, array.dtype)
+        array.data.copy_to_host_async(place.ctypes.data, array.nbytes)
+        self.current_stream().synchronize()
+        return place.tolist()  # type: ignore[no-any-return]
+
+    def adopt(self, array: Any) -> Any | None:
+        """An array of any device and library as one of CuPy's; None for anything else."""
+        return adopt(array)
+
     def event(self) -> Any:
         """A mark to record on a stream and to wait for."""
         return self.xp.cuda.Event(block=False, disable_timing=True)

@@ -158,19 +158,24 @@ class Launcher:
         with np.errstate(over="ignore", invalid="ignore"):
             constants = programs.constants.astype(self.dtype, copy=False)
         names = "instructions", "first_instruction", "sources", "steps", "first_step", "cost"
-        arrays = {name: xp.asarray(getattr(programs, name)) for name in names}
+        arrays = {name: self._there(getattr(programs, name)) for name in names}
         self._columns, self.programs, self.n_columns = memory, programs, n_columns
         self.n_exprs, self.n_instructions = len(programs.first_instruction), len(programs.instructions)
         self.bytes_of_a_set = 2 * self.dtype.itemsize * (self.n_instructions + programs.n_results)
         self.fields = {
-            **self._data, **arrays, "constants": xp.asarray(constants),
+            **self._data, **arrays, "constants": self._there(constants),
             "columns": memory[self._margin :],  # a tile may begin a little early
             "n_exprs": self.n_exprs, "n_instructions": self.n_instructions, "n_columns": n_columns,
             "n_slots": programs.n_slots, "n_results": programs.n_results + 1,
         }  # fmt: skip
+        self._numbers = addressed(self.fields, self.device)
         self.generation += 1
         self._arguments.clear()
         self._make_columns(columns)
+
+    def _there(self, array: Any) -> Any:
+        """An array on the device."""
+        return self.device.xp.asarray(array) if isinstance(array, np.ndarray) else array
 
     def columns(self) -> Any:
         """The columns, (n_columns or 1, pitch)."""
@@ -186,9 +191,10 @@ class Launcher:
     def known(self, kind: Any) -> ctypes.Structure:
         """Arguments of a kind with what is the same for all launches of the present programs."""
         if kind not in self._arguments:
-            self._arguments[kind] = kind()
-            fields = {name: self.fields[name] for name in self.fields if name in kind.names}
-            fill(self._arguments[kind], fields, self.device)
+            self._arguments[kind] = arguments = kind()
+            for name, number in self._numbers.items():
+                if name in kind.names:
+                    setattr(arguments, name, number)
         return self._arguments[kind]
 
     def interpreter(self, shape: LaunchShape, **macros: Any) -> Any:
@@ -234,7 +240,7 @@ class Launcher:
         if self.n_columns not in self._making:
             blocks = -(-self.pitch // THREADS), min(self.n_columns, 65535)
             self._making[self.n_columns] = self.launch(self.support("make_columns"), blocks, THREADS)
-        code, var, low = map(self.device.xp.asarray, columns)
+        code, var, low = map(self._there, columns)
         self._making[self.n_columns](column_code=code, column_var=var, column_low=low)
 
     def cutting(self, shares: Plan, items: slice, cost_of_result: int) -> tuple[Launch, Any]:
