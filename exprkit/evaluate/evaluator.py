@@ -57,6 +57,7 @@ from exprkit.runtime.machine import available_memory
 
 MOST_THREADS = 4096
 FLOAT64 = np.dtype(np.float64)
+ELSEWHERE = np.ndarray, type(None)  # what a device does not write to
 KINDS, SUMS = tuple(LOSSES), tuple(OWN_KINDS.values())  # losses that have names, and those that are a sum as it is
 COUNTED_BYTES = 64 << 20  # of a matrix in which nan and inf are counted
 
@@ -317,11 +318,8 @@ class Evaluator:
         shape = (*lead, len(self.pop))
         place = None if out is None else inputs.result_array(out, shape, FLOAT64, self.adopt)
         counts = self._zero_counts(sets) if count_nonfinite else None
-        stored = self.engine.stores_sums and kind in SUMS and not isinstance(place, np.ndarray | None)
-        if stored:
-            sums = self.engine.loss_sums(sets, target, w, summed, counts, place)
-        else:
-            sums = sums_of(self, sets, target, w, summed, counts)
+        stored = self.engine.stores_sums and kind in SUMS and not isinstance(place, ELSEWHERE)
+        sums = sums_of(self, sets, target, w, summed, counts, place if stored else None)
         if counts is None:
             self._check_complete(sums, y, target, w)
         if not stored:

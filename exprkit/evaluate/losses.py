@@ -142,8 +142,13 @@ LOST = {"float32": 1e-6, "float64": 1e-14}  # see ``Centred``
 FEW = 64  # expressions whose derivatives are made at the points of their largest errors, all at all of these
 
 
-def sums_of(ev: Any, sets: Any, y: Any, w: Any, summed: str, counts: np.ndarray | None) -> Any:
-    """What a loss is made of, float64 (n_sets, n_exprs); with ``counts`` how many nan and inf there were, too."""
+def sums_of(ev: Any, sets: Any, y: Any, w: Any, summed: str, counts: np.ndarray | None, out: Any = None) -> Any:
+    """What a loss is made of, float64 (n_sets, n_exprs); with ``counts`` how many nan and inf there were, too.
+
+    ``out``: where an engine that ``stores_sums`` is to put them.
+    """
+    if out is not None:
+        return ev.engine.loss_sums(sets, y, w, summed, counts, out)
     if summed in MEASURES:
         found = MEASURES[summed](ev, sets, y, w)
     elif counts is not None and ev.engine.counts_losses:

@@ -57,6 +57,14 @@ class Batch:
         return Fault(self.names, raw, line, code, place, extent, count, **why)
 
 
+class Places(NamedTuple):
+    """The lines of a file that are expressions: where they are in it, and their numbers."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+    lines: np.ndarray
+
+
 def from_items(items: list[Any], alone: bool = False) -> Batch:
     objects = {}
     try:
@@ -90,9 +98,9 @@ def from_bytes(data: np.ndarray) -> Batch:
     is_one, table, cuts = np.empty(len(starts), np.bool_), rules(), slices.even(len(starts))
     counts = slices.each(lambda begin, end: find_expressions(data, starts, table, begin, end, is_one), cuts)
     before = dict(zip((begin for begin, _ in cuts), np.cumsum([0, *counts[:-1]]).tolist(), strict=True))
-    kept = tuple(np.empty(sum(counts), np.int64) for _ in range(3))
+    kept = Places(*(np.empty(sum(counts), np.int64) for _ in range(3)))
     slices.each(lambda begin, end: _keep(is_one, starts, ends, begin, end, kept, before[begin]), cuts)
-    return Batch(data, *kept)
+    return Batch(data, kept.starts, kept.ends, kept.lines)
 
 
 @compiled
@@ -100,7 +108,7 @@ def _keep(is_one, starts, ends, begin, end, kept, n):
     """Put starts, ends and numbers of the lines that are expressions behind ``n`` others."""
     for line in range(begin, end):
         if is_one[line]:
-            kept[0][n], kept[1][n], kept[2][n] = starts[line], ends[line], line + 1
+            kept.starts[n], kept.ends[n], kept.lines[n] = starts[line], ends[line], line + 1
             n += 1
 
 

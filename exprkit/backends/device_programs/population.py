@@ -170,6 +170,6 @@ def _check(device: Any, most_variables: int, most_parameters: int) -> Callable[.
         known = {"operands": operands, "limits": limits, "summary": summary, "max_tokens": MAX_TOKENS}
         fill(arguments, {**known, **fields, "n_exprs": n_exprs}, device)
         kernel.prepare((n_exprs // threads + 1, 1), threads, 0, arguments)()
-        return device.numbers(summary)  # type: ignore[no-any-return]
+        return device.numbers(summary)
 
     return check

@@ -218,7 +218,7 @@ class CudaDevice:
         place = self.locked(array.shape, array.dtype)
         array.data.copy_to_host_async(place.ctypes.data, array.nbytes)
         self.current_stream().synchronize()
-        return place.tolist()  # type: ignore[no-any-return]
+        return place.tolist()
 
     def adopt(self, array: Any) -> Any | None:
         """An array of any device and library as one of CuPy's; None for anything else."""
@@ -279,7 +279,7 @@ def use(index: int) -> None:
 
 def adopt(values: Any) -> Any | None:
     """A device array of any library as a CuPy array on the same memory; None for anything else."""
-    if isinstance(values, HOST) or "cupy" not in sys.modules and not _on_device(values):
+    if isinstance(values, HOST) or ("cupy" not in sys.modules and not _on_device(values)):
         return None
     import cupy
 
