@@ -13,7 +13,6 @@ every evaluator imports this module, and most never see a GPU.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -21,8 +20,10 @@ import numpy as np
 
 from exprkit.errors import BackendError, PopulationError
 from exprkit.expressions.expression import checked_names
-from exprkit.expressions.population import USER_ARITY, Population, names_of
-from exprkit.text.tokens import MAX_INDEX, MAX_TOKENS
+from exprkit.expressions.population import Population, names_of
+from exprkit.operators import defined, ops
+from exprkit.operators.defined import table_of_rows
+from exprkit.text.tokens import MAX_INDEX, MAX_TOKENS, OPERATOR
 
 
 class DevicePopulation:
@@ -72,7 +73,7 @@ class DevicePopulation:
 
     @classmethod
     def of(cls, pop: Population, device: Any = None) -> DevicePopulation:
-        """A population of the host's, brought to the device; operators of the user's own are written out there."""
+        """A population of the host's, brought to the device; formulas of the user's own are written out there."""
         pop = pop.expanded()
         xp = (device or _device()).xp
         arrays = map(xp.asarray, (pop.kinds, pop.values, pop.offsets))
@@ -84,6 +85,10 @@ class DevicePopulation:
 
         arrays = map(gpu.fetched, (self.kinds, self.values, self.offsets))
         return Population(*arrays, variables=self.variables, parameters=self.parameters)
+
+    def user_operators(self) -> list[int]:
+        """The codes of operators of the user's own, which have no formula, ascending."""
+        return defined.codes_in(self.kinds, self.values, OPERATOR)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -131,7 +136,7 @@ class DevicePopulation:
         from exprkit.backends.gpu import device as gpu
 
         Population(*map(gpu.fetched, arrays), variables=self.variables, parameters=self.parameters)
-        raise PopulationError("these arrays are no population, though each of their expressions is one")
+        raise PopulationError("there is an operator that is a formula of yours: DevicePopulation.of(…) writes it out")
 
 
 def on_host(pop: Population | DevicePopulation) -> Population:
@@ -149,7 +154,7 @@ def _device() -> Any:
     return gpu.current()
 
 
-@functools.lru_cache(maxsize=64)
+@table_of_rows
 def _check(device: Any, most_variables: int, most_parameters: int) -> Callable[..., list[int]]:
     """What checks tokens on a device: of the number of expressions and the kernel's arguments the summary."""
     from exprkit.backends.device_programs.translate import text_of
@@ -158,8 +163,9 @@ def _check(device: Any, most_variables: int, most_parameters: int) -> Callable[.
     from exprkit.backends.precision import precision
     from exprkit.expressions.checks import problem_of, unchecked
 
-    nothing = np.empty(0, np.uint8)
-    host = unchecked(nothing, nothing, nothing, nothing, USER_ARITY, most_variables, most_parameters)
+    nothing, arity = np.empty(0, np.uint8), ops.ARITY.copy()
+    arity[[row.code for row in ops.INTERNAL]] = 0
+    host = unchecked(nothing, nothing, nothing, nothing, arity, most_variables, most_parameters)
     operands, limits = map(device.xp.asarray, (host.operands, host.limits))
     threads = 1 if device.lanes == 1 else THREADS
     text = text_of("checks.cu", [problem_of])
