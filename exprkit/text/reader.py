@@ -57,7 +57,7 @@ class Batch:
         return Fault(self.names, raw, line, code, place, extent, count, **why)
 
 
-class Places(NamedTuple):
+class Lines(NamedTuple):
     """The lines of a file that are expressions: where they are in it, and their numbers."""
 
     starts: np.ndarray
@@ -98,7 +98,7 @@ def from_bytes(data: np.ndarray) -> Batch:
     is_one, table, cuts = np.empty(len(starts), np.bool_), rules(), slices.even(len(starts))
     counts = slices.each(lambda begin, end: find_expressions(data, starts, table, begin, end, is_one), cuts)
     before = dict(zip((begin for begin, _ in cuts), np.cumsum([0, *counts[:-1]]).tolist(), strict=True))
-    kept = Places(*(np.empty(sum(counts), np.int64) for _ in range(3)))
+    kept = Lines(*(np.empty(sum(counts), np.int64) for _ in range(3)))
     slices.each(lambda begin, end: _keep(is_one, starts, ends, begin, end, kept, before[begin]), cuts)
     return Batch(data, kept.starts, kept.ends, kept.lines)
 
