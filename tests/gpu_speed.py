@@ -105,7 +105,8 @@ def thesis_speed(variants):
             macros, shape = {"TASK": "SQUARE", "WEIGHTED": 0, "COUNTED": 0}, e._shape(N)
             launch = e._interpreting(
                 slice(0, N), (0, n_points), False, macros, partials=partials, n_segments=chunks, first_segment=0)
-            bare = microseconds(lambda l=launch, t=y, s=sums: l(target=t, weights=None, sums=s, nonfinite=None))
+            at = {"target": y.data.ptr, "weights": 0, "sums": sums.data.ptr, "nonfinite": 0}
+            bare = microseconds(lambda l=launch, at=at: l(**at))
             target = {(10_860, "fast"): "80", (108_600, "fast"): f"{tokens * n_points / 8e6:.0f}"}
             report(f"fused error {name}", loss, "us", target.get((n_points, precision), ""),
                    f"interpret {bare:.1f} us, {tokens * n_points / loss / 1e6:.2f}e12 nodes/s, {shape.vectors} vectors",

@@ -378,6 +378,8 @@ def _as_array(
     name: str, values: Any, adopt: Adopt, gaps: bool = True
 ) -> tuple[Any, Callable[[np.ndarray], Any]]:
     """A real-valued array, of NumPy or the backend's device, and the way back to the caller's kind of array."""
+    if type(values) is np.ndarray and values.dtype.kind in "fiub":
+        return values, _same
     array = adopt(values)
     if array is None:
         array, give_back = _as_numpy(name, values, gaps)

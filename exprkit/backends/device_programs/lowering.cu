@@ -73,14 +73,6 @@ struct Final { Plain<unsigned, 2> instructions; Plain<int> sources; Plain<int, 4
 
 //{translated}
 
-// A thread's scratch memory: of the device's, or else of the block's own.
-INLINE Memory scratch_of(const LoweringArguments &args)
-{
-    extern __shared__ Vector shared[];
-    if (args.scratch) return memory_of(args.scratch, args.threads);
-    return Memory{reinterpret_cast<char *>(shared), threadIdx.x, blockDim.x};
-}
-
 // ── an expression ──
 
 // Make the bytecode of an expression from these places on; gives how much of everything it has, and the most slots.
@@ -148,14 +140,14 @@ INLINE Long sum_before(Long number, Long *sums)
 
 extern "C" __global__ void count_words(const LoweringArguments args)
 {
-    __shared__ Long sums[128];
+    __shared__ Long sums[1024];
     const Long most = args.most_nodes;
     int n_slots = 0;
     for (int chunk = blockIdx.x; chunk < args.n_chunks; chunk += gridDim.x) {
         const int e = chunk * blockDim.x + threadIdx.x;
         Several<COUNTS + 1> counts = {};
         if (e < args.n_exprs) {
-            Memory memory = scratch_of(args);
+            Memory memory = memory_of(args.scratch, args.threads);
             const Draft draft{memory.take<unsigned, 2>(most), memory.take<int>(most), memory.take<int, 4>(most)};
             counts = lower_one(args, e, memory, Several<COUNTS>{}, Noting{args.wanted, {nullptr}}, draft, nullptr);
             n_slots = max(n_slots, int(counts.at[COUNTS]));
@@ -221,7 +213,7 @@ extern "C" __global__ void emit_words(const LoweringArguments args)
         args.first_step[e] = int(places.at[STEPS]);
         args.cost[e] = places.at[COST];
         const Final final{{reinterpret_cast<unsigned *>(args.instructions)}, {args.sources}, {reinterpret_cast<int *>(args.steps)}};
-        lower_one(args, e, scratch_of(args), places, Numbered{args.column_of, {nullptr}}, final, args.constants);
+        lower_one(args, e, memory_of(args.scratch, args.threads), places, Numbered{args.column_of, {nullptr}}, final, args.constants);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         args.first_step[args.n_exprs] = int(args.summary[STEPS]);

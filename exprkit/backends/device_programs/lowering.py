@@ -41,8 +41,6 @@ from exprkit.programs.lower import lower, mark, read_tree
 THREADS = 128  # of a block
 MOST_TOKENS = 2048  # of an expression that is lowered here: threads have scratch memory for the longest one
 SCRATCH_BYTES = 512 << 20
-SHARED_BYTES = 0  # of a block's scratch memory that is its own
-MOST_BLOCKS = 1 << 16
 KEPT_BYTES = 32 << 20
 BYTES_OF_A_NODE = 80  # of a thread's scratch memory: lowering.cu
 KERNELS = "count_words", "number_words", "emit_words"
@@ -141,11 +139,7 @@ class Lowering:
         """
         xp, n_exprs = self.device.xp, len(tokens.n_params)
         n_chunks, most = -(-n_exprs // self._threads), -(-2 * max(tokens.longest, 1) // 8) * 8
-        bytes_of_a_block = BYTES_OF_A_NODE * most * self._threads
-        if bytes_of_a_block <= SHARED_BYTES:
-            scratch, blocks, shared = None, max(1, min(n_chunks, MOST_BLOCKS)), bytes_of_a_block
-        else:
-            (scratch, blocks), shared = self._scratch(bytes_of_a_block, n_chunks), 0
+        scratch, blocks = self._scratch(BYTES_OF_A_NODE * most * self._threads, n_chunks)
         self._fill(
             kinds=tokens.kinds, values=tokens.values, offsets=tokens.offsets, n_params=tokens.n_params,
             scratch=scratch, counts=self._room("counts", COUNTS * n_exprs, np.int32),
@@ -153,7 +147,7 @@ class Lowering:
             n_exprs=n_exprs, n_chunks=n_chunks, most_nodes=most, threads=blocks * self._threads,
         )  # fmt: skip
         if n_exprs:
-            self._launch("count_words", blocks, shared)
+            self._launch("count_words", blocks)
         self._launch("number_words")
         summary = self.device.numbers(self._own["summary"])
         n_columns = summary[N_COLUMNS]
@@ -167,7 +161,7 @@ class Lowering:
             "cost": xp.empty(n_exprs + 1, np.int64),
         }  # fmt: skip
         self._fill(**arrays)
-        self._launch("emit_words", blocks, shared)
+        self._launch("emit_words", blocks)
         programs = Bytecode(**arrays, n_slots=max(summary[N_SLOTS] - 1, 0), n_results=summary[RESULTS])
         return programs, Columns(*(part[:n_columns] for part in self._own_columns))
 
@@ -193,11 +187,9 @@ class Lowering:
     def _fill(self, **fields: Any) -> None:
         fill(self._arguments, fields, self.device)
 
-    def _launch(self, name: str, blocks: int = 1, shared: int = 0) -> None:
-        threads = 1024 if name == "number_words" and self._threads > 1 else self._threads
-        if shared:
-            self._kernels[name].resident(threads, shared)  # it may ask for so much
-        self._kernels[name].prepare((blocks, 1), threads, shared, self._arguments)()
+    def _launch(self, name: str, blocks: int = 1) -> None:
+        threads = min(self._threads * 8, 1024) if name == "number_words" and self._threads > 1 else self._threads
+        self._kernels[name].prepare((blocks, 1), threads, 0, self._arguments)()
 
 
 @table_of_rows

@@ -106,7 +106,7 @@ class DevicePopulation:
         adopted = self.device.adopt(array)
         if adopted is None:
             raise PopulationError(f"{name} must lie on the device, and is {type(array).__name__}: see Population")
-        if self.device.xp is not np and (index := adopted.data.device_id) != self.device.index:
+        if self.device.xp is not np and (index := adopted.device.id) != self.device.index:
             raise PopulationError(f"{name} lies on GPU {index}, and the current one is {self.device.index}")
         if adopted.dtype != dtype or adopted.ndim != 1:
             raise PopulationError(

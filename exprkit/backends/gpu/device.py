@@ -216,9 +216,15 @@ class CudaDevice:
     def numbers(self, array: Any) -> list[Any]:
         """A few numbers of the device, of whatever was started before: waits for it."""
         place = self.locked(array.shape, array.dtype)
-        array.data.copy_to_host_async(place.ctypes.data, array.nbytes)
-        self.current_stream().synchronize()
+        self.fetch(array, place)
         return place.tolist()
+
+    def fetch(self, array: Any, place: np.ndarray) -> None:
+        """Copy a contiguous array into page-locked memory, and wait for it."""
+        runtime, stream = self.xp.cuda.runtime, self.current_stream()
+        to, start = place.ctypes.data, array.data.ptr
+        runtime.memcpyAsync(to, start, array.nbytes, runtime.memcpyDeviceToHost, stream.ptr)
+        stream.synchronize()
 
     def adopt(self, array: Any) -> Any | None:
         """An array of any device and library as one of CuPy's; None for anything else."""

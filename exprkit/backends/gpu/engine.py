@@ -10,7 +10,6 @@ a ``Backend`` of one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -138,33 +137,15 @@ class DeviceEngine(contract.Engine):
 
     # ── results ──────────────────────────────────────────────────────────────────────
 
-    def _sums(self, params: Any, add_up: Callable[[Any], None], out: Any = None, is_stored: bool = False) -> Any:
-        """Sums, float64 (n_sets, n_exprs), that ``add_up`` writes; on the device if the data is, in ``out`` if given.
-
-        ``is_stored``: each is stored once and not read, so that kernels may write it straight to the host.
-        """
+    def _sums(self, params: Any, add_up: Callable[[Any], None], out: Any = None) -> Any:
+        """Sums, float64 (n_sets, n_exprs), that ``add_up`` writes: into ``out`` on the device, or where the data is."""
         shape = params.shape[:2]
-        sums = out.reshape(shape) if out is not None else self._place(shape) if is_stored else None
-        if sums is None:
-            sums = self.device.xp.empty(shape, np.float64)
+        sums = self.device.xp.empty(shape, np.float64) if out is None else out.reshape(shape)
         if not self.n_points:
             sums[...] = 0.0
         elif sums.size:
             add_up(sums)
-        return self._marked(self._result(sums))
-
-    def _place(self, shape: tuple[int, ...]) -> Any:
-        """Page-locked memory for sums that are wanted on the host, if they are not large."""
-        n_bytes = 8 * math.prod(shape)
-        if not self.host_results or self.device.xp is np or n_bytes > gpu.MOST_LOCKED:
-            return None
-        return self._page_locked(n_bytes).view(np.float64).reshape(shape)
-
-    def _page_locked(self, n_bytes: int) -> np.ndarray:
-        """Memory for results on their way to the host, which stays."""
-        if self._locked.nbytes < n_bytes:
-            self._locked = self.device.pinned(n_bytes)
-        return self._locked[:n_bytes]
+        return self._marked(sums if out is not None else self._result(sums))
 
     def _marked(self, sums: Any) -> Any:
         """Sums with nan where an expression could not be read."""
@@ -175,15 +156,14 @@ class DeviceEngine(contract.Engine):
 
     def _result(self, array: Any) -> Any:
         """An array of the device where the caller wants it."""
-        if not self.host_results or self.device.xp is np:
+        if not self.host_results or isinstance(array, np.ndarray):
             return array
-        if isinstance(array, np.ndarray):  # page-locked
-            self.device.current_stream().synchronize()
-            return array.copy()
         if array.nbytes > gpu.MOST_LOCKED:
             return gpu.fetched(array)
-        place = self._page_locked(array.nbytes).view(array.dtype).reshape(array.shape)
-        array.get(out=place)
+        if self._locked.nbytes < array.nbytes:
+            self._locked = self.device.pinned(array.nbytes)
+        place = self._locked[: array.nbytes].view(array.dtype).reshape(array.shape)
+        self.device.fetch(array, place)
         return place.copy()
 
     def _on_device(self, name: str, values: Any) -> Any:

@@ -85,20 +85,19 @@ class Launch:
             self._start = prepare(self._arguments, overlaps=True)
 
     def __call__(self, **fields: Any) -> None:
-        """Start the kernel on CuPy's current stream."""
+        """Start the kernel on CuPy's current stream; arrays by their addresses."""
         start = self._start
         if self._generation != self._launcher.generation:
             self._renew()
             start = self._start_first
-        fill(self._arguments, fields, self._launcher.device)
+        put(self._arguments, fields)
         start()
 
     def _renew(self) -> None:
         """Take over what the launcher knows of its present programs."""
         known = self._launcher.known(self._kind)
         ctypes.memmove(ctypes.byref(self._arguments), ctypes.byref(known), ctypes.sizeof(known))
-        for name, value in self._fields.items():
-            setattr(self._arguments, name, value)
+        put(self._arguments, self._fields)
         self._generation = self._launcher.generation
 
 
@@ -118,17 +117,25 @@ class ScheduledLaunch:
 
 def fill(arguments: ctypes.Structure, fields: dict[str, Any], device: Any) -> None:
     """Set kernel arguments; an array stands for its address, None for no address."""
-    for name, value in addressed(fields, device).items():
-        setattr(arguments, name, value)
+    put(arguments, addressed(fields, device))
 
 
-def addressed(fields: dict[str, Any], device: Any) -> dict[str, Any]:
+def put(arguments: ctypes.Structure, numbers: dict[str, int | float]) -> None:
+    """Set kernel arguments that are numbers."""
+    for name, number in numbers.items():
+        setattr(arguments, name, number)
+
+
+def addressed(fields: dict[str, Any], device: Any) -> dict[str, int | float]:
     """Numbers as they are, arrays as their addresses, None as 0."""
-    numbers = int, float
     return {
-        name: value if isinstance(value, numbers) else 0 if value is None else device.pointer(value)
-        for name, value in fields.items()
+        name: value if isinstance(value, (int, float)) else address(value, device) for name, value in fields.items()
     }
+
+
+def address(array: Any, device: Any) -> int:
+    """Where an array is; 0 for None."""
+    return 0 if array is None else device.pointer(array)
 
 
 class Launcher:
@@ -191,10 +198,8 @@ class Launcher:
     def known(self, kind: Any) -> ctypes.Structure:
         """Arguments of a kind with what is the same for all launches of the present programs."""
         if kind not in self._arguments:
-            self._arguments[kind] = arguments = kind()
-            for name, number in self._numbers.items():
-                if name in kind.names:
-                    setattr(arguments, name, number)
+            self._arguments[kind] = kind()
+            put(self._arguments[kind], {name: self._numbers[name] for name in self._numbers if name in kind.names})
         return self._arguments[kind]
 
     def interpreter(self, shape: LaunchShape, **macros: Any) -> Any:
@@ -240,7 +245,8 @@ class Launcher:
         if self.n_columns not in self._making:
             blocks = -(-self.pitch // THREADS), min(self.n_columns, 65535)
             self._making[self.n_columns] = self.launch(self.support("make_columns"), blocks, THREADS)
-        code, var, low = map(self._there, columns)
+        there = [self._there(array) for array in columns]
+        code, var, low = (self.device.pointer(array) for array in there)
         self._making[self.n_columns](column_code=code, column_var=var, column_low=low)
 
     def cutting(self, shares: Plan, items: slice, cost_of_result: int) -> tuple[Launch, Any]:
@@ -294,11 +300,6 @@ class Immediates:
         self._sets_made, self._generation = n_sets if max_params == 0 else 0, self.launcher.generation
         return is_new
 
-    def again(self, params: Any) -> None:
-        """From parameters of a shape that ``make`` has just had, on the device or in page-locked memory."""
-        if params.shape[-1]:
-            self._launches[params.shape](params=params)
-
     def _take_memory(self, n_sets: int) -> bool:
         """Make sure that the arrays hold so many sets."""
         xp, dtype = self.device.xp, self.launcher.dtype
@@ -313,10 +314,10 @@ class Immediates:
         self.arrays.update(immediates=immediates, results=results)
         return True
 
-    def _reachable(self, params: Any) -> tuple[Any, Any]:
-        """Parameters where a kernel can read them: on the device, or (their address) copied to page-locked memory."""
+    def _reachable(self, params: Any) -> tuple[int, Any]:
+        """The address of parameters where a kernel can read them: on the device, or copied to page-locked memory."""
         if not isinstance(params, np.ndarray) or self.device.xp is np or params.size == 0:
-            return params, None
+            return self.device.pointer(params), None
         if not self._staging or self._staging[0].memory.nbytes < params.nbytes:
             self._staging = [_Staging(self.device, params.nbytes) for _ in range(2)]
         self._staging.reverse()

@@ -33,7 +33,7 @@ from exprkit.backends.gpu import loss_code, opcodes
 from exprkit.backends.gpu.bytecode import Bytecode
 from exprkit.backends.gpu.device import fetched, fetched_together
 from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points
-from exprkit.backends.gpu.launch import Columns, Launch, ScheduledLaunch, plan_on
+from exprkit.backends.gpu.launch import Columns, Launch, ScheduledLaunch, address, plan_on
 from exprkit.backends.gpu.layout import VECTOR_BYTES
 from exprkit.backends.gpu.schedule import BLOCKS, VECTORS, Chunking, DeviceLimits, LaunchShape, Sizes
 from exprkit.backends.interpreter.derivatives import Again, Derivatives
@@ -132,6 +132,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         size = X.size * self.dtype.itemsize / 1e9
         with Needing(self.device, f"the data ({size:.3g} GB), its columns and the programs"):
             self._shapes: dict[tuple[Sizes, bool], LaunchShape] = {}
+            self._needing_sums = Needing(self.device, "the targets, the sums and the numbers of all expressions")
             self._forced: LaunchShape | None = None
             self._partials = self.device.xp.empty(0, self.dtype)
             self._segment = self.device.lanes * VECTOR_BYTES // self.dtype.itemsize  # points of a partial sum
@@ -217,7 +218,8 @@ class Engine(DeviceEngine, contract.Differentiable):
         sizes = self.n_exprs, self._launcher.n_columns, self.programs.n_slots
         key = items.start, items.stop, wide, *sizes, *macros.values()
         launch = self._prepared(key, lambda: self._interpreting(items, (0, self.n_points), wide, macros))
-        launch(out=rows, nonfinite=None if count is None else count[items])
+        counted = address(None if count is None else count[items], self.device)
+        launch(out=self.device.pointer(rows), nonfinite=counted)
 
     def _to_host(self, rows: np.ndarray, count: Any) -> None:
         """All items of this pass into a host array, by way of two buffers on the device."""
@@ -253,7 +255,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         ``counts`` (n_sets, n_exprs, 2) int64 takes how many nan and inf there were at points of weight > 0, ``out`` on
         the device the sums.
         """
-        with self._needing_sums():
+        with self._needing_sums:
             target, w = self._on_device("y", y), self._on_device("weights", weights)
             return self._added(params, target, w, {"TASK": TASKS[kind], "WEIGHTED": int(w is not None)}, counts, out)
 
@@ -266,7 +268,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         needed = self._smallest.shared_bytes(self._launcher.n_columns, self.programs.n_slots, len(columns), True)
         if self._baseline or needed > self.device.shared_per_block:
             return None
-        with self._needing_sums():
+        with self._needing_sums:
             if self._text_loss is None or self._text_loss.columns is not columns:
                 self._text_loss = self._text_loss_of(loss, columns, counted)
             _, numbers, macros = self._text_loss
@@ -288,9 +290,6 @@ class Engine(DeviceEngine, contract.Differentiable):
         block = BLOCKS[0] if self.device.lanes > 1 else 1
         return LaunchShape(1, block, False, self.device.lanes, self.dtype.itemsize)
 
-    def _needing_sums(self) -> Needing:
-        return Needing(self.device, "the targets, the sums and the numbers of all expressions")
-
     def _added(
         self, params: Any, target: Any, w: Any, macros: dict[str, Any], counts: Any = None, out: Any = None
     ) -> Any:
@@ -305,7 +304,7 @@ class Engine(DeviceEngine, contract.Differentiable):
                 self._add_up(place, target, w, macros, count)
 
         once = self.reduction != "atomic" and self.n_points <= SPAN and len(params) <= self._sets_at_once()
-        sums = self._sums(params, add_up, out if once else None, once)
+        sums = self._sums(params, add_up, out if once else None)
         if out is not None and not once:
             out[...] = sums.reshape(out.shape)
         _hand_over(counted, counts)
@@ -313,35 +312,35 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def _add_up(self, sums: Any, target: Any, weights: Any, macros: dict[str, Any], count: Any) -> None:
         """The sums of all items of this pass."""
-        n_items, bytes_of_one = sums.size, self._n_segments * self.dtype.itemsize
-        at_once = max(1, min(n_items, WORK_BYTES // bytes_of_one))
-        arrays = target, weights, sums, count
+        if count is not None:
+            count[...] = 0
+        if self.reduction == "atomic":
+            sums[...] = 0
+        addresses = [address(array, self.device) for array in (target, weights, sums, count)]
+        for span in self._spans(sums.size, macros):
+            span(*addresses)
 
-        def run(at_once: int) -> None:
-            if count is not None:
-                count[...] = 0
-            if self.reduction == "atomic":
-                sums[...] = 0
-            addresses = [0 if array is None else self.device.pointer(array) for array in arrays]
-            for span in self._spans(n_items, at_once, macros):
-                span(*addresses)
+    def _spans(self, n_items: int, macros: dict[str, Any]) -> list[SpanSums]:
+        """What adds up all items of a pass; kept, unless the partial sums are large."""
+        key = "spans", n_items, self._launcher.n_columns, self.programs.n_slots, *macros.values()
+        if key in self._ready:
+            return self._ready[key]
+        spans: list[SpanSums] = []
+        bytes_of_one = self._n_segments * self.dtype.itemsize
 
-        self._shrink_rows(run, at_once, bytes_of_one)
-
-    def _spans(self, n_items: int, at_once: int, macros: dict[str, Any]) -> list[SpanSums]:
-        """What adds up all items of a pass, so many at once; kept, unless the partial sums are large."""
-        n_partials = 0 if self.reduction == "atomic" else at_once * self._n_segments
-
-        def made() -> list[SpanSums]:
+        def make(at_once: int) -> None:
+            n_partials = 0 if self.reduction == "atomic" else at_once * self._n_segments
             partials = self._room_for(n_partials) if n_partials else None
-            return [
+            spans[:] = [
                 self._span(slice(first, min(first + at_once, n_items)), start, macros, partials)
                 for first in range(0, n_items, at_once)
                 for start in range(0, self.n_points, SPAN)
             ]
+            if n_partials * self.dtype.itemsize <= MOST_KEPT:
+                self._prepared(key, lambda: spans)
 
-        key = "spans", n_items, at_once, self._launcher.n_columns, self.programs.n_slots, *macros.values()
-        return made() if n_partials * self.dtype.itemsize > MOST_KEPT else self._prepared(key, made)
+        self._shrink_rows(make, max(1, min(n_items, WORK_BYTES // bytes_of_one)), bytes_of_one)
+        return spans
 
     def _span(self, items: slice, start: int, macros: dict[str, Any], partials: Any) -> SpanSums:
         """What adds up points from ``start`` on, SPAN at the most, of some items."""
@@ -357,7 +356,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         if n * self.dtype.itemsize > MOST_KEPT:
             return self.device.xp.empty(n, self.dtype)
         if self._partials.size < n:
-            self._partials = self.device.xp.empty(n, self.dtype)
+            self._partials = self.device.xp.empty(1 << (n - 1).bit_length(), self.dtype)  # launches hold it
         return self._partials
 
     # ── derivatives and fits ─────────────────────────────────────────────────────────
