@@ -423,7 +423,8 @@ def contiguous(column: Any) -> Any:
 
 def _cast(array: Any, dtype: np.dtype, own: bool = False) -> Any:
     """C-contiguous and of dtype; ``own``: a copy in any case.  What compiled loops take is aligned and writeable."""
-    if array.dtype == dtype and not own and getattr(array.flags, "carray", array.flags.c_contiguous):
+    flags = array.flags
+    if array.dtype == dtype and not own and (flags.carray if isinstance(array, np.ndarray) else flags.c_contiguous):
         return array
     with np.errstate(over="ignore"):  # a float64 too large for float32 is inf, as IEEE says
         cast = array.astype(dtype, order="C", copy=own)
