@@ -102,7 +102,7 @@ def _check_texts(name: str, codes: Iterable[int]) -> None:
 
 def check_slopes(pop: Population | DevicePopulation, name: str) -> None:
     """An error where a backend lacks the text of an operator that stands in a derivative."""
-    if load(name).takes_settings and defined.functions():
+    if defined.functions() and load(name).takes_settings:
         for lacking in defined.without_cuda_slopes(_codes(pop))[:1]:
             raise BackendError(
                 f"backend {name!r} makes no derivatives of these expressions: operator {lacking!r}, which stands in "

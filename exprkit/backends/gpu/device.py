@@ -34,6 +34,8 @@ _REGISTERS, _LOCAL_BYTES = 4, 3  # CU_FUNC_ATTRIBUTE_NUM_REGS, ..._LOCAL_SIZE_BY
 
 def missing() -> str | None:
     """Why there is no GPU to use, and what mends it; None if there is one."""
+    if _device.cache_info().currsize:
+        return None
     for module, name in NEEDED.items():
         if not _installed(module):
             extra = "'.[cuda13]' in exprkit's folder ('.[cuda12]' for a CUDA 12 driver)"
@@ -262,6 +264,7 @@ def _device(index: int) -> CudaDevice:
     return CudaDevice(index)
 
 
+@functools.cache  # to ask takes as long as many a fit
 def names() -> list[str]:
     """What the devices of this process are called, by number."""
     from cupy.cuda import runtime
