@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
+import math
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -190,7 +191,7 @@ class CudaDevice:
 
     def locked(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """Page-locked host memory as an array."""
-        n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
         return self.pinned(max(n_bytes, 1))[:n_bytes].view(dtype).reshape(shape)
 
     def sent(self, arrays: Sequence[np.ndarray]) -> list[Any]:
@@ -217,7 +218,7 @@ class CudaDevice:
 
     def numbers(self, array: Any) -> list[Any]:
         """A few numbers of the device, of whatever was started before: waits for it."""
-        place = self.locked(array.shape, array.dtype)
+        place = self.pinned(array.nbytes).view(array.dtype)
         self.fetch(array, place)
         return place.tolist()
 

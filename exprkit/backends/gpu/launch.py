@@ -162,8 +162,10 @@ class Launcher:
         if memory.size < needed:
             memory = xp.empty(needed, self.dtype)
             memory[: self._margin] = 0
-        with np.errstate(over="ignore", invalid="ignore"):
-            constants = programs.constants.astype(self.dtype, copy=False)
+        constants = programs.constants
+        if constants.dtype != self.dtype:
+            with np.errstate(over="ignore", invalid="ignore"):
+                constants = constants.astype(self.dtype)
         names = "instructions", "first_instruction", "sources", "steps", "first_step", "cost"
         arrays = {name: self._there(getattr(programs, name)) for name in names}
         self._columns, self.programs, self.n_columns = memory, programs, n_columns
