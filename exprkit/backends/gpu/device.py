@@ -219,14 +219,13 @@ class CudaDevice:
     def numbers(self, array: Any) -> list[Any]:
         """A few numbers of the device, of whatever was started before: waits for it."""
         place = self.pinned(array.nbytes).view(array.dtype)
-        self.fetch(array, place)
+        self.fetch(array, place.ctypes.data)
         return place.tolist()
 
-    def fetch(self, array: Any, place: np.ndarray) -> None:
-        """Copy a contiguous array into page-locked memory, and wait for it."""
+    def fetch(self, array: Any, place: int) -> None:
+        """Copy a contiguous array into page-locked memory at that address, and wait for it."""
         runtime, stream = self.xp.cuda.runtime, self.current_stream()
-        to, start = place.ctypes.data, array.data.ptr
-        runtime.memcpyAsync(to, start, array.nbytes, runtime.memcpyDeviceToHost, stream.ptr)
+        runtime.memcpyAsync(place, array.data.ptr, array.nbytes, runtime.memcpyDeviceToHost, stream.ptr)
         stream.synchronize()
 
     def adopt(self, array: Any) -> Any | None:

@@ -18,7 +18,7 @@ import numpy as np
 from exprkit.backends import contract
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu.bytecode import Bytecode
-from exprkit.backends.gpu.launch import Columns, Immediates, Launcher, too_large
+from exprkit.backends.gpu.launch import Columns, Immediates, Launcher, Staging, too_large
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as settings_of
 from exprkit.errors import ArgumentError
@@ -57,7 +57,7 @@ class DeviceEngine(contract.Engine):
         self.n_points, self.host_results = len(X), isinstance(X, np.ndarray)
         self._ready: dict[tuple[Any, ...], Any] = {}
         self._resident: dict[str, tuple[np.ndarray, Any]] = {}  # arrays of the host's, and they on the device
-        self._locked = np.empty(0, np.uint8)  # page-locked memory for results on their way to the host
+        self._locked: Staging | None = None  # for results on their way to the host
         self._take(pop)
 
     def _take(self, pop: Any) -> None:
@@ -158,13 +158,12 @@ class DeviceEngine(contract.Engine):
         """An array of the device where the caller wants it."""
         if not self.host_results or isinstance(array, np.ndarray):
             return array
-        if array.nbytes > gpu.MOST_LOCKED:
+        if not 0 < array.nbytes <= gpu.MOST_LOCKED:
             return gpu.fetched(array)
-        if self._locked.nbytes < array.nbytes:
-            self._locked = self.device.pinned(array.nbytes)
-        place = self._locked[: array.nbytes].view(array.dtype).reshape(array.shape)
-        self.device.fetch(array, place)
-        return place.copy()
+        if self._locked is None or self._locked.memory.nbytes < array.nbytes:
+            self._locked = Staging(self.device, array.nbytes)
+        self.device.fetch(array, self._locked.address)
+        return self._locked.shaped(array).copy()
 
     def _on_device(self, name: str, values: Any) -> Any:
         """A target or weights on the device; the host's go there once, as long as they stay the same numbers."""

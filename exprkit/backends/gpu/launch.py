@@ -275,7 +275,7 @@ class Immediates:
 
     def __init__(self, launcher: Launcher) -> None:
         self.launcher, self.device = launcher, launcher.device
-        self._staging: list[_Staging] = []  # two, in turn
+        self._staging: list[Staging] = []  # two, in turn
         self._launches: dict[tuple[int, ...], Launch] = {}
         self._generation = 0
         self.arrays: dict[str, Any] = {}
@@ -321,7 +321,7 @@ class Immediates:
         if not isinstance(params, np.ndarray) or self.device.xp is np or params.size == 0:
             return self.device.pointer(params), None
         if not self._staging or self._staging[0].memory.nbytes < params.nbytes:
-            self._staging = [_Staging(self.device, params.nbytes) for _ in range(2)]
+            self._staging = [Staging(self.device, params.nbytes) for _ in range(2)]
         self._staging.reverse()
         staging = self._staging[0]
         staging.done.synchronize()  # the launch before the last one has read it
@@ -329,16 +329,16 @@ class Immediates:
         return staging.address, staging.done
 
 
-class _Staging:
-    """Page-locked memory for parameters on their way to the device."""
+class Staging:
+    """Page-locked memory for numbers on their way to the device, or from there."""
 
     def __init__(self, device: Any, n_bytes: int) -> None:
         self.memory, self.done = device.pinned(n_bytes), device.event()
         self.address = device.pointer(self.memory)
         self._view: np.ndarray = self.memory[:0]
 
-    def shaped(self, params: np.ndarray) -> np.ndarray:
-        """The memory as an array like ``params``; the last one is kept, since it is mostly the same."""
-        if self._view.shape != params.shape or self._view.dtype != params.dtype:
-            self._view = self.memory[: params.nbytes].view(params.dtype).reshape(params.shape)
+    def shaped(self, array: Any) -> np.ndarray:
+        """The memory as an array like another; the last one is kept, since it is mostly the same."""
+        if self._view.shape != array.shape or self._view.dtype != array.dtype:
+            self._view = self.memory[: array.nbytes].view(array.dtype).reshape(array.shape)
         return self._view
