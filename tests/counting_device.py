@@ -1,7 +1,7 @@
 """A GPU that is not there, whose arrays are not NumPy's: what the host does for it is run, and its calls counted.
 
-``emulated_device.py`` runs the kernels, of which a CPU does the work; its arrays are NumPy's, as if host and device were
-one.  Here they are ``Array``, so that everything takes the ways that it takes beside CuPy.
+``emulated_device.py`` runs the kernels, of which a CPU does the work; its arrays are NumPy's, as if host and device
+were one.  Here they are ``Array``, so that everything takes the ways that it takes beside CuPy.
 
     device, cupy = CountingDevice(), device.xp
     monkeypatch.setitem(sys.modules, "cupy", cupy)
@@ -127,7 +127,8 @@ def counted(name, function):
 
 
 def asarray(array, dtype=None):
-    return array if isinstance(array, Array) and dtype in (None, array.dtype) else Array.of(np.array(here(array), dtype))
+    is_one = isinstance(array, Array) and dtype in (None, array.dtype)
+    return array if is_one else Array.of(np.array(here(array), dtype))
 
 
 class Stream:

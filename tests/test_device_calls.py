@@ -56,9 +56,10 @@ def test_losses_are_those_of_the_cpu(there, kind):
 
 def test_a_loss_again_on_the_device_is_its_launches(there):
     ev = ek.Evaluator(POP[:-1], there(X), "cuda", dtype="float64")
-    given, out = list(map(there, (PARAMS[:-1], Y))), there(np.zeros(len(POP) - 1))
-    ev.loss(*given, out=out)
-    assert calls(lambda: ev.loss(*given, out=out)) == LAUNCHES
+    params, y, w, out = map(there, (PARAMS[:-1], Y, W, np.zeros(len(POP) - 1)))
+    for weights in (None, w):
+        ev.loss(params, y, weights=weights, out=out)
+        assert calls(lambda given=weights: ev.loss(params, y, weights=given, out=out)) == LAUNCHES
 
 
 def test_a_loss_again_from_the_host_waits_once(there):

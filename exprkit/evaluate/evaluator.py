@@ -157,7 +157,7 @@ class Evaluator:
         self._last_shape: tuple[int, ...] = ()
         self._settings, self._options = settings, {"client": workers, **options}
         self._own_loss: OwnLoss | None = None  # the loss of the user's own that was asked for last
-        self._checked_y: Any = None  # the y whose rounding was checked last
+        self._checked: tuple[Any, Any] = (None, None)  # the y and the weights that were checked last
         self._complete_y: Any = None  # the y that was looked through last for what is missing, on a device
         compiler = for_backend(settings, self.backend, implementation.takes_settings)
         self._make_engine = lambda pop: implementation.engine(
@@ -279,7 +279,7 @@ class Evaluator:
             a part of the population at a time.  Of a loss of your own, how many it made.
         out : float64 array of the result's shape, optional
             Takes the result; C-contiguous, in the host's memory or on the backend's device.  Where ``X``, ``params``,
-            ``y`` and ``out`` all lie there, the call does not wait for the device but the first time for a ``y``.
+            ``y`` and ``out`` all lie there, the call does not wait for it but the first time for a ``y`` or weights.
         columns : dict of arrays (n_points,), optional
             What a loss of your own names besides.
         link : str, optional
@@ -523,14 +523,14 @@ class Evaluator:
         """Parameters, their leading shape, the target and the weights, checked."""
         sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self.adopt)
         target, w = self.target(y, weights)
-        self._checked_y = y
+        self._checked = y, weights
         return sets, lead, target, w
 
     def target(self, y: Any, weights: Any = None, own: bool = False) -> tuple[Any, Any]:
         """``y`` and ``weights`` as the engine takes them; with ``own``, in memory that the user has not."""
-        known = y is self._checked_y and not own
-        target = inputs.point_vector("y", y, self.n_points, self.dtype, self.adopt, own, checked=known)
-        return target, inputs.weights_vector(weights, self.n_points, self.dtype, self.adopt, own)
+        old_y, old_w = (one is last and not own for one, last in zip((y, weights), self._checked, strict=True))
+        target = inputs.point_vector("y", y, self.n_points, self.dtype, self.adopt, own, checked=old_y)
+        return target, inputs.weights_vector(weights, self.n_points, self.dtype, self.adopt, own, checked=old_w)
 
     def _composed(self, kind: str, y: Any, weights: Any, columns: Any, link: Any) -> tuple[Evaluator, Any, str, Any]:
         """What makes a loss of the user's own of plain sums: an evaluator, its target, kind and weights."""

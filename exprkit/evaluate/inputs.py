@@ -56,12 +56,14 @@ def written_out(pop: Population | DevicePopulation) -> Population | DevicePopula
 
 
 def weights_vector(
-    weights: Any, n_points: int, dtype: np.dtype, adopt: Adopt = no_device, own: bool = False
+    weights: Any, n_points: int, dtype: np.dtype, adopt: Adopt = no_device, own: bool = False, checked: bool = False
 ) -> Any | None:
-    """Weights of the points, finite and not negative; None for none."""
+    """Weights of the points, finite and not negative; None for none.  Those ``checked`` on a device are not again."""
     if weights is None:
         return None
     array = _vector("weights", weights, n_points, adopt)
+    if checked and not isinstance(array, np.ndarray):
+        return _cast(array, dtype, own)
     least, most = (float(array.min()), float(array.max())) if n_points else (0.0, 0.0)
     if not (least >= 0 and most < np.inf):
         raise DataError("weights must be finite and not negative")
