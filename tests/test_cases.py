@@ -298,11 +298,25 @@ def test_tuning_keeps_the_fastest_for_such_work(emulated, monkeypatch, tmp_path)
     assert another._shape(3) == another._decision(False)(Sizes(50, 3, another._launcher.n_columns, 0))
 
 
+def test_fits_tell_their_path(emulated):
+    texts = ["x1 * p1", "p1 + sin(p2 * x2)", "p1 + p2 * x1", "x1", "p1 * x1 + p2 * x2 + p3 + p4 * x1 * x2 + p5 / x2"]
+    engine = interpreter.Engine(ek.parse(texts), np.ones((50, 2), F4), precision="ieee", dtype=F4, device=emulated)
+    lines = engine.decisions()
+    fits = [line for line in lines if line.startswith("fits of")]
+    assert [line.split(": ")[1].split(",")[0] for line in fits] == [f"{n} expressions" for n in (2, 2)] + ["1 expression"]
+    assert fits[1].startswith("fits of 2 parameters") and "2 tangents, all operators, " in fits[1]
+    assert fits[2].startswith("fits of up to 5 parameters") and "J'J by rows" in fits[2]
+    paths = lines[lines.index(fits[0]) + 1 :]
+    assert paths[0] == "    no   u = 1 > 0, so uncommon operators" and "yes  m = 1 <= 1 tangents" in paths[1]
+    plain = interpreter.Engine(ek.parse("x1 + x2"), np.ones((5, 2), F4), precision="ieee", dtype=F4, device=emulated)
+    assert "fit" not in "".join(plain.decisions())
+
+
 @given(n_points=st.integers(1, 10**7), n_params=st.integers(0, 8), fast=st.booleans(), itemsize=st.sampled_from([4, 8]))
 @settings(max_examples=60)
 def test_fits_are_launched_by_their_tree(n_points, n_params, fast, itemsize):
     tree = ek.cases(task="fit", precision="fast" if fast else "ieee", dtype=f"float{8 * itemsize}")
-    here = tree.at("sm_86", n_points=n_points, n_params=n_params, n_instructions=9, n_results=0, n_slots=1)
+    here = tree.at("sm_86", n_points=n_points, n_params=n_params, n_instructions=9, n_results=0, n_slots=1, uncommon_operators=0)
     tangents = min(max(n_params, 1), 4)
     shape = fits.shape_of(n_points, tangents, itemsize=itemsize, lanes=32, fast=fast)
     assert here.case.shape == shape
@@ -317,7 +331,8 @@ def test_fits_are_launched_by_their_tree(n_points, n_params, fast, itemsize):
 
 
 def test_where_an_arena_lies():
-    tree = ek.cases({"n_params": 2, "n_slots": 1, "n_results": 0}, "fit", precision="fast").at(n_points=10_860)
+    known = {"n_params": 2, "n_slots": 1, "n_results": 0, "uncommon_operators": 1, "n_points": 10_860}
+    tree = ek.cases(known, "fit", precision="fast")
     places = [tree.at("sm_86", n_instructions=n).case.words.split("arena in ")[1] for n in (9, 900, 9000)]
     assert places == ["little shared memory", "shared memory", "global memory"]
 
@@ -328,6 +343,12 @@ def test_the_transpiler_s_layouts_are_leaves():
     here = tree.at(n_points=10_860, n_instructions=5, exprs_per_structure=9, shared_code=0)
     assert here.case.shape == bundles.shape_of("values", 10_860, 4, True, True) == bundles.CodeShape(4, 256, 1, None)
     assert here.why().split("\n")[0] == "no   N = 10,860 > 1,999, so more points a thread"
+
+
+def test_a_leaf_of_the_transpiler_has_the_population_s_code():
+    case = ek.cases(POP * 9, "square", backend="ptx", precision="fast").at(n_points=10_860).case
+    assert f".maxntid {case.shape.block}" in case.source and "// p" not in case.source
+    assert case.ptx("sm_86").count(".visible .entry square(") == 1
 
 
 def test_numbers_and_symbols_are_quantities():

@@ -16,6 +16,7 @@
 //     SUPPORT       1: the kernels before and after, not the interpreter
 //     MIN_BLOCKS    of one multiprocessor: limits the registers of a thread
 //     STACK         deepest stack of the per-expression kernel
+//     FRACTION      bits behind the point of results in 16 bits: 10 (float16) or 7 (bfloat16)
 //     ADDERS        threads that add up an item's segments: a power of two, 256 at the most
 
 //{actions}

@@ -116,6 +116,7 @@ _ARGUMENTS: Rows = (
     ("const T *", "target weights", "(n_points); of TEXT all that it reads, (TARGETS, n_points)"),
     ("const Chunk *", "chunks", "(n_partitions, n_chunks); those without items are the last of a partition"),
     ("T *", "out", "(items, n_points)"),
+    ("unsigned short *", "rounded", "(n_items) numbers of ``out`` in 16 bits"),
     ("T *", "partials", "(items, n_segments)"),
     ("double *", "sums", "(items)"),
     ("unsigned long long *", "nonfinite", "(items, 2): nan, inf"),

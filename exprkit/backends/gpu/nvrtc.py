@@ -41,6 +41,7 @@ MACROS: dict[str, Any] = {  # what common.cu expects, and explains
     "TARGETS": 1,
     "STACK": 32,
     "ADDERS": "LANES",
+    "FRACTION": 10,
 }
 
 

@@ -44,6 +44,7 @@ from exprkit.backends.objective import Fitted, Options
 from exprkit.backends.precision import Precision
 from exprkit.errors import ArgumentError, number_of, one_of
 from exprkit.expressions.population import Population
+from exprkit.operators import defined
 
 OPTIONS = ("block_size", "points_per_thread", "reduction", "dispatch", "stack")
 REDUCTIONS = ("shuffle", "shared", "atomic")
@@ -166,6 +167,8 @@ class Engine(DeviceEngine, contract.Differentiable):
         """All items of this pass, by way of the device if ``out`` is on the host."""
         if isinstance(out, np.ndarray) and self.device.xp is not np:
             self._to_host(out.reshape(-1, self.n_points), count)
+        elif out.dtype != self.dtype:
+            self._rounded_on_device(out.reshape(-1, self.n_points))
         else:
             self._values_on_device(out, count)
 
@@ -200,6 +203,20 @@ class Engine(DeviceEngine, contract.Differentiable):
         launch = self._interpreter(items, (0, self.n_points), wide, **macros)
         launch(out=rows, nonfinite=None if count is None else count[items])
 
+    def _rounded_on_device(self, rows: Any) -> None:
+        """All items of this pass into a device array of 16 bits, by way of a buffer."""
+        of_a_row = self.n_points * self.dtype.itemsize
+
+        def run(at_once: int) -> None:
+            buffer = self.device.xp.empty((at_once, self.n_points), self.dtype)
+            for first in range(0, len(rows), at_once):
+                items = slice(first, min(first + at_once, len(rows)))
+                values = buffer[: items.stop - first]
+                self._values(items, values, None)
+                self._rounded(values, rows[items], rows.dtype)
+
+        self._shrink_rows(run, max(1, min(len(rows), BUFFER_BYTES // of_a_row)), of_a_row)
+
     def _to_host(self, rows: np.ndarray, count: Any) -> None:
         """All items of this pass into a host array, by way of two buffers on the device."""
         of_a_row = self.n_points * self.dtype.itemsize
@@ -212,13 +229,17 @@ class Engine(DeviceEngine, contract.Differentiable):
             count[...] = 0
         stream, main = self.device.stream(), self.device.current_stream()
         n_parts = -(-len(rows) // at_once)
-        buffers = [self.device.xp.empty((at_once, self.n_points), self.dtype) for _ in range(min(n_parts, 2))]
+        size, n_buffers, xp = (at_once, self.n_points), min(n_parts, 2), self.device.xp
+        buffers = [xp.empty(size, self.dtype) for _ in range(n_buffers)]
+        short = [xp.empty(size, np.uint16) for _ in buffers] if rows.dtype != self.dtype else []
         free = [self.device.event() for _ in buffers]
         for i in range(n_parts):
             part, turn = slice(i * at_once, min((i + 1) * at_once, len(rows))), i % len(buffers)
             buffer = buffers[turn][: part.stop - part.start]
             main.wait_event(free[turn])
             self._values(part, buffer, count)
+            if short:
+                buffer = self._rounded(buffer, short[turn][: len(buffer)], rows.dtype)
             computed = self.device.event()
             computed.record()
             stream.wait_event(computed)
@@ -431,7 +452,12 @@ class Engine(DeviceEngine, contract.Differentiable):
                 f"{self.device.shared_per_block / 1024:.3g} KiB a block){asked}"
             )
             lines += [f"    {line}" for line in self._path(decide, sizes)]
-        return [*lines, f"sums over a warp: {self.reduction}"]
+        return [*lines, f"sums over a warp: {self.reduction}", *self._fits()]
+
+    def _fits(self) -> list[str]:
+        """The variants of the kernel that fits; none where nothing can be fitted."""
+        lacking = defined.without_cuda_slopes(self.pop.user_operators()) if isinstance(self.pop, Population) else []
+        return [] if lacking or not self.pop.max_params else self._derivatives.decisions()
 
     def _path(self, decide: Decision, sizes: Sizes) -> list[str]:
         """Why this variant: the way through the tree, or that it was measured."""
