@@ -293,7 +293,8 @@ MIDDLES = np.convolve(np.unique(HALVES[np.isfinite(HALVES)]), [0.5, 0.5], "valid
 def test_results_of_16_bits_are_numpy_s_rounding(backend, dtype):
     near = [toward(MIDDLES.astype(dtype)) for toward in (lambda x: x, lambda x: np.nextafter(x, 0), lambda x: 1.5 * x)]
     with np.errstate(all="ignore"):
-        X = np.concatenate([HALVES.astype(dtype), *near, np.array([65519.99, 65520, 1e9, 1e-9, 2**-25], dtype)])[:, None]
+        ends = np.array([65519.99, 65520, 1e9, 1e-9, 2**-25], dtype)
+        X = np.concatenate([HALVES.astype(dtype), *near, ends])[:, None]
         ev = ek.Evaluator(ek.parse(["x1", "-x1", "p1 * x1"]), X, backend, dtype=dtype)
         params = np.array([[[1.0]] * 3, [[3.0]] * 3])
         wanted = ev.evaluate(params).astype(np.float16)
@@ -324,7 +325,7 @@ def test_results_of_bfloat16(backend):
 
 def test_results_of_other_types_are_refused():
     ev = ek.Evaluator(ek.parse("x1"), np.ones((3, 1)), "cpu", dtype="float64")
-    with pytest.raises(DataError, match="float64 .*, float16 or bfloat16, not 'float32'"):
+    with pytest.raises(DataError, match=r"float64 .*, float16 or bfloat16, not 'float32'"):
         ev.evaluate(dtype="float32")
     with pytest.raises(DataError, match="made of float32"):
         ev.evaluate(dtype="bfloat16")

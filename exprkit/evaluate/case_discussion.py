@@ -10,6 +10,7 @@ In: a population, or sizes, or nothing; the task.  Out: ``Cases``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -123,15 +124,18 @@ def subject_of(
         if task == "fit":
             raise DataError("backend 'ptx' makes no fits: backend='cuda' does")
 
-        def text(shape: bundles.CodeShape) -> TranspiledText:
-            part = Transpiled(lowered.program, lowered.structures, shape, itemsize)
-            texts = part.modules(part.kind(task), settings)
-            return TranspiledText(tuple(one.text.decode() for one in texts), settings)
-
-        return bundles.subject(task, itemsize, text if lowered else None)
+        text = None if lowered is None else functools.partial(_transpiled, lowered, task, itemsize, settings)
+        return bundles.subject(task, itemsize, text)
     if task == "fit":
         return batches.subject(settings, itemsize)
     return interpreter.subject(interpreter.VariantSet(itemsize, fast, wide=task == "values"), task, settings)
+
+
+def _transpiled(
+    lowered: Lowered, task: str, itemsize: int, settings: Precision, shape: bundles.CodeShape
+) -> TranspiledText:
+    part = Transpiled(lowered.program, lowered.structures, shape, itemsize)
+    return TranspiledText(tuple(one.text.decode() for one in part.modules(part.kind(task), settings)), settings)
 
 
 def _lowered(pop: Any, X: Any, settings: Precision, itemsize: int) -> Lowered:

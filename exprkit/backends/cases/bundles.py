@@ -157,7 +157,8 @@ def why(task: str, values: Values) -> list[str]:
 def subject(task: str, itemsize: int, text: Callable[[CodeShape], Any] | None = None) -> Discussion:
     """The discussion of a task; ``text``: the code of a population in a shape, where there is one."""
 
-    shape_at = functools.partial(laid_out, task, itemsize)
+    def shape_at(code: BundleCode) -> CodeShape:
+        return laid_out(task, itemsize, code)
 
     def words(code: BundleCode) -> str:
         shape = shape_at(code)
@@ -169,5 +170,5 @@ def subject(task: str, itemsize: int, text: Callable[[CodeShape], Any] | None = 
 
     return Discussion(
         f"transpiler, {task}, {'float' if itemsize == 4 else 'double'}", BundleCode(), counters(task), strategies(),
-        ("N", "i", "g", "d"), words, text and (lambda code: text(shape_at(code))), shape_at,
+        ("N", "i", "g", "d"), words, None if text is None else lambda code: text(shape_at(code)), shape_at,
     )  # fmt: skip

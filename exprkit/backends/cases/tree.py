@@ -41,7 +41,8 @@ SYMBOLS = {  # what ``at`` takes, and the symbol that it is
     "n_instructions": "i", "n_results": "r", "exprs_per_structure": "g", "shared_code": "d",
     "uncommon_operators": "u", "powers": "p",
 }  # fmt: skip
-MOST = {"N": 10**8, "E": 10**6, "c": 1000, "s": 16, "m": 16, "i": 200, "r": 20, "g": 10**4, "d": 1, "u": 1, "p": 1}  # of the box
+# of the box
+MOST = {"N": 10**8, "E": 10**6, "c": 1000, "s": 16, "m": 16, "i": 200, "r": 20, "g": 10**4, "d": 1, "u": 1, "p": 1}
 MACHINE = ("Z_B", "Z_M", "S", "R_M")
 
 

@@ -251,7 +251,8 @@ class Engine(DeviceEngine, contract.Compiling):
                 stop = min(start + length, self.n_points)
                 self._run_values(buffer, start, stop, 4, length)
                 made = buffer if short is None else self._rounded(buffer, short, out.dtype)
-                computed, rows = made.reshape(-1, length)[:, : stop - start], place.reshape(-1, self.n_points)[:, start:stop]
+                computed = made.reshape(-1, length)[:, : stop - start]
+                rows = place.reshape(-1, self.n_points)[:, start:stop]
                 if on_host:
                     self.device.to_host(computed, rows, stream)
                 else:
