@@ -160,6 +160,7 @@ def _known(lowered: Lowered, X: Any, subject: Discussion) -> dict[str, int]:
         "n_exprs": len(pop), "n_columns": len(program.column_code), "n_slots": bytecode.n_slots,
         "n_params": pop.max_params, "n_instructions": int(np.diff(ends).max(initial=0)),
         "n_results": 2 * int(np.diff(bytecode.first_step).max(initial=0)),
+        "powers": int(bytecode.heavy),
         "uncommon_operators": int(any(is_rare(ops.BY_CODE[code]) for code in np.unique(program.code).tolist())),
         "exprs_per_structure": len(pop) // max(len(structures), 1), "shared_code": int(structures.indirect),
     }  # fmt: skip

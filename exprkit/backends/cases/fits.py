@@ -129,7 +129,8 @@ def counters(fixed: FitVariants, arena_of: Callable[..., dict[str, Any]]) -> tup
         return None if code.rare else Inequality(symbol("u"), number(0))
 
     def tangents(code: FitCode) -> Constraint | None:
-        return None if code.many else Inequality(symbol("m"), number(code.tangents, f"{code.tangents} tangents"))
+        held = number(code.tangents, number_of(code.tangents, "tangent"))
+        return None if code.many else Inequality(symbol("m"), held)
 
     def shape(code: FitCode) -> Constraint | None:
         listed = fit_shapes(fixed, code.tangents)

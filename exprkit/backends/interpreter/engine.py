@@ -26,7 +26,15 @@ import numpy as np
 
 from exprkit.backends import contract
 from exprkit.backends.cases import tuning
-from exprkit.backends.cases.interpreter import Decision, VariantSet, decision
+from exprkit.backends.cases.discussion import Step, described
+from exprkit.backends.cases.interpreter import (
+    POWERS_TOO,
+    Decision,
+    VariantSet,
+    asks_for_powers,
+    decision,
+    no_powers,
+)  # fmt: skip
 from exprkit.backends.device_programs.lowering import Lowering
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.gpu import loss_code, opcodes
@@ -115,7 +123,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         self.vectors = points and points // width
         size = X.size * self.dtype.itemsize / 1e9
         with Needing(self.device, f"the data ({size:.3g} GB), its columns and the programs"):
-            self._shapes: dict[tuple[Sizes, bool], LaunchShape] = {}
+            self._shapes: dict[tuple[Sizes, bool, bool], LaunchShape] = {}
             self._forced: LaunchShape | None = None
             self._partials = self.device.xp.empty(0, self.dtype)
             self._text_loss: TextLoss | None = None  # the last one
@@ -443,7 +451,7 @@ class Engine(DeviceEngine, contract.Differentiable):
             f"up to {number_of(sizes.n_slots, 'value')} put aside"
         ]
         for task, wide in (("values", True), ("losses", False)):
-            shape, decide = self._shape(self.n_exprs, wide), self._decision(wide)
+            shape, decide = self._shape(self.n_exprs, wide), self._decision(wide, self._powers(self.programs))
             where = "shared" if shape.columns_shared else "global"
             asked = " as asked" if self.block_size or self.vectors else ""
             lines.append(
@@ -462,7 +470,10 @@ class Engine(DeviceEngine, contract.Differentiable):
     def _path(self, decide: Decision, sizes: Sizes) -> list[str]:
         """Why this variant: the way through the tree, or that it was measured."""
         measured = tuning.kept(self.device, self.settings, decide.fixed, sizes) is not None
-        return ["the fastest that was measured here (tune)"] if measured else decide.why(sizes)
+        powers = self.programs.heavy
+        both = asks_for_powers(self.dtype.itemsize, self.settings.operators == "fast")
+        first = described([Step(no_powers(), not powers, POWERS_TOO)], {"p": int(powers)}) if both else []
+        return ["the fastest that was measured here (tune)"] if measured else [*first, *decide.why(sizes)]
 
     # ── launches ─────────────────────────────────────────────────────────────────────
 
@@ -472,7 +483,7 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def _interpreter(self, items: slice, points: tuple[int, int], wide: bool, **macros: Any) -> ScheduledLaunch:
         """The launch of the interpreter on some items of this pass, for these macros."""
-        sizes = self.n_exprs, self._launcher.n_columns, self.programs.n_slots
+        sizes = self.n_exprs, self._launcher.n_columns, self.programs.n_slots, self.programs.heavy
         key = items.start, items.stop, points, wide, *sizes, *macros.values()
         launch: ScheduledLaunch
         launch = self._prepared(key, lambda: self._interpreting(items, points, wide, macros))
@@ -489,7 +500,8 @@ class Engine(DeviceEngine, contract.Differentiable):
 
         if bytes_of(shape) > self.device.shared_per_block:  # for a loss that reads many columns
             shape = self._smallest
-        kernel, shared = launcher.interpreter(shape, REDUCTION=self.reduction.upper(), **macros), bytes_of(shape)
+        own = {"REDUCTION": self.reduction.upper(), "POWERS": int(self._powers(self.programs))}
+        kernel, shared = launcher.interpreter(shape, **own, **macros), bytes_of(shape)
         tiles = shape.tiles(*points)
         resident = kernel.resident(shape.block, shared)
         self._launched[kernel] = {
@@ -517,21 +529,21 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def _shape(self, n_items: int, wide: bool = False) -> LaunchShape:
         """The best variant for so many items."""
-        return self._shape_for(n_items, self._launcher.n_columns, self.programs.n_slots, wide)
+        return self._shape_for(self.programs, n_items, self._launcher.n_columns, wide)
 
-    def _shape_for(self, n_items: int, n_columns: int, n_slots: int, wide: bool) -> LaunchShape:
-        sizes = Sizes(self.n_points, n_items, n_columns, n_slots)
-        if (sizes, wide) not in self._shapes:
+    def _shape_for(self, programs: Bytecode, n_items: int, n_columns: int, wide: bool) -> LaunchShape:
+        sizes, powers = Sizes(self.n_points, n_items, n_columns, programs.n_slots), self._powers(programs)
+        if (sizes, wide, powers) not in self._shapes:
             if len(self._shapes) >= self.most_ready:
                 self._shapes.clear()
-            self._shapes[sizes, wide] = self._chosen(sizes, wide)
-        return self._shapes[sizes, wide]
+            self._shapes[sizes, wide, powers] = self._chosen(sizes, wide, powers)
+        return self._shapes[sizes, wide, powers]
 
-    def _chosen(self, sizes: Sizes, wide: bool) -> LaunchShape:
+    def _chosen(self, sizes: Sizes, wide: bool, powers: bool) -> LaunchShape:
         """What is forced, what was found to be best on this device for such work, or what the tree says."""
         if self._forced is not None:
             return self._forced._replace(wide=wide)
-        decide = self._decision(wide)
+        decide = self._decision(wide, powers)
         return tuning.kept(self.device, self.settings, decide.fixed, sizes) or decide(sizes)
 
     def using(self, shape: LaunchShape | None) -> None:
@@ -551,7 +563,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         def run() -> None:
             self.evaluate(params, out) if kind == "values" else self.loss_sums(params, y, weights, kind)
 
-        decide = self._decision(wide)
+        decide = self._decision(wide, self._powers(self.programs))
         try:
             found = tuning.timed(self.device, decide, sizes, self.using, run, seconds)
         finally:
@@ -560,16 +572,20 @@ class Engine(DeviceEngine, contract.Differentiable):
         self.using(None)
         return found
 
-    def _decision(self, wide: bool) -> Decision:
-        """The case discussion for this device, these numbers and what the user asks for."""
-        fast, device = self.settings.operators == "fast", self.device
+    def _powers(self, programs: Bytecode) -> bool:
+        """Whether the kernel has the code of the operators that need many registers."""
+        return programs.heavy or not asks_for_powers(self.dtype.itemsize, self.settings.operators == "fast")
+
+    def _decision(self, wide: bool, powers: bool) -> Decision:
+        """The case discussion for this device, these numbers and operators, and what the user asks for."""
+        fast, device = self.settings.operators == "fast" or not powers, self.device
         fixed = VariantSet(self.dtype.itemsize, fast, wide, device.lanes, self.block_size, self.vectors)
         return decision(DeviceLimits.of(device), fixed)
 
     def _check_options(self, programs: Bytecode, columns: Columns) -> None:
         """An error, before any work, if the options asked for leave no variant for these programs."""
         if (self.block_size or self.vectors) and not self._per_expression:
-            self._shape_for(len(programs.first_instruction), len(columns.code), programs.n_slots, True)
+            self._shape_for(programs, len(programs.first_instruction), len(columns.code), True)
 
 
 def _on_host(fitted: Fitted) -> Fitted:
