@@ -150,6 +150,19 @@ def sets_speed():
     report("362 points, 100 steps from the host, a step", (time.perf_counter() - start) / 1000 * 1e6, "us", "25", "", writing(one.nbytes))
 
 
+def to_the_host():
+    """A step's matrix in page-locked memory, as it is and in 16 bits."""
+    pop, X = thesis(), uniform_points(10_860)
+    P = params_of(pop)[0]
+    for backend in ("cuda", "ptx"):
+        ev = ek.Evaluator(pop, X, backend, "fast")
+        for dtype in ("float32", "float16"):
+            ev.evaluate(P, dtype=dtype)
+            out = ev.evaluate(P, dtype=dtype)  # page-locked from the second one on
+            taken = microseconds(lambda: ev.evaluate(P, out=out), 10)
+            report(f"10860 points, a matrix of {dtype} to the host, {backend}", taken / 1e3, "ms", "", f"{out.nbytes / taken / 1e3:.1f} GB/s", out.nbytes / 55e9 * 1e3)
+
+
 def end_to_end():
     """The thesis's protocol: parse, upload, 100 steps with parameters from the host, the last result in pinned memory."""
     import cupyx
@@ -252,7 +265,7 @@ def compile_ahead():
 def main():
     variants = [("fast", {}), ("ieee", {})]
     for step in (compile_ahead, copy_rate,
-                 lambda: thesis_speed(variants), lambda: trees_speed(variants), sets_speed,
+                 lambda: thesis_speed(variants), lambda: trees_speed(variants), sets_speed, to_the_host,
                  end_to_end, many_points, large_population):
         start = time.perf_counter()
         try:
