@@ -140,7 +140,7 @@ def found(fixed, **known):
 def test_every_leaf_has_a_witness_and_no_two_share_it(fixed):
     tree = found(fixed)
     leaves = tree.leaves
-    both = launches.asks_for_powers(fixed.itemsize, fixed.fast)
+    both = fixed.asks_for_powers
     assert 15 <= len(leaves) / (1 + both) <= 60 and tree.tree.height() <= len(tree.subject.strategies) * 2 * 5 + both
     for case in leaves:
         assert all(one.holds(case.witness) for one in case.constraints)
@@ -165,9 +165,9 @@ def test_the_plain_decision_is_the_path_through_the_tree(fixed, card, sizes):
 def test_a_leaf_can_not_be_improved_by_any_strategy(fixed):
     for case in found(fixed).leaves:
         sizes, limits = launches.sizes_of(case.witness), launches.machine_of(case.witness)
-        here = fixed._replace(fast=fixed.fast or case.witness.get("p") == 0)
-        taken = launches.times(here, sizes, limits)
-        here = estimated(case.shape, sizes, limits, here.fast)
+        of_case = fixed._replace(powers=case.witness.get("p") != 0)
+        taken = launches.times(of_case, sizes, limits)
+        here = estimated(case.shape, sizes, limits, of_case.light)
         usual = np.ravel(taken)[: -len(launches.LAST_BLOCKS)]  # the last ones are for what nothing else fits
         assert here <= usual.min() * (1 + 1e-12)
     least = LaunchShape(1, launches.LAST_BLOCKS[-1], False, 32, fixed.itemsize, fixed.wide)

@@ -78,6 +78,17 @@ class VariantSet(NamedTuple):
     lanes: int = 32
     block: int | None = None  # that the user asks for
     vectors: int | None = None
+    powers: bool = True  # with the operators that need many registers
+
+    @property
+    def light(self) -> bool:
+        """Whether few registers are enough."""
+        return self.fast or not self.powers
+
+    @property
+    def asks_for_powers(self) -> bool:
+        """Whether there are variants with and without those operators: their code is long, of float32."""
+        return self.itemsize == 4 and not self.fast
 
 
 class LayoutCode(NamedTuple):
@@ -140,8 +151,8 @@ def times(fixed: VariantSet, sizes: Sizes, limits: DeviceLimits) -> np.ndarray:
     usable = shape.most_shared(sizes.n_columns, sizes.n_slots) <= limits.shared_per_block
     usable = usable & ((sizes.n_points <= shape.tile) | ~one_tile)
     if fixed.block is None:
-        usable = usable & (resident_blocks(shape, fixed.fast, limits.registers) > 0)
-    return np.where(usable, estimated(shape, sizes, limits, fixed.fast), np.inf)
+        usable = usable & (resident_blocks(shape, fixed.light, limits.registers) > 0)
+    return np.where(usable, estimated(shape, sizes, limits, fixed.light), np.inf)
 
 
 class Decision:
@@ -153,7 +164,7 @@ class Decision:
         columns, is_last, one_tile = _together(fixed)
         self._shape = columns._replace(**{name: getattr(columns, name)[:, 0] for name in _VARYING})
         self._few_points = np.where(one_tile, columns.tile, np.iinfo(np.int64).max)[:, 0]
-        blocks = resident_blocks(self._shape, fixed.fast, limits.registers)
+        blocks = resident_blocks(self._shape, fixed.light, limits.registers)
         self._most = blocks * self._shape.warps
         self._handicap = np.where((blocks > 0) | (fixed.block is not None), 0.0, np.inf)
         self._n_usual = int((~is_last).sum())
@@ -185,8 +196,10 @@ class Decision:
         return walk(LayoutCode(0, 0), counters(self.fixed), strategies(self.fixed), values_of(sizes, self.limits))[1]
 
     def why(self, sizes: Sizes) -> list[str]:
-        """That way, a line for each inequality with its numbers."""
-        return described(self.path(sizes), values_of(sizes, self.limits))
+        """That way, a line for each inequality with its numbers; where powers are asked for, that first."""
+        powers = self.fixed.powers
+        first = [Step(no_powers(), not powers, POWERS_TOO)] if self.fixed.asks_for_powers else []
+        return described([*first, *self.path(sizes)], values_of(sizes, self.limits) | {"p": int(powers)})
 
 
 @functools.lru_cache(maxsize=64)
@@ -317,7 +330,7 @@ def counters(fixed: VariantSet) -> tuple[Counter, ...]:
         if fixed.block is not None or listed[code.place].only_if_nothing_else:
             return None
         shape = code_shape(fixed, code)
-        needed = registers_needed(shape, fixed.fast)
+        needed = registers_needed(shape, fixed.light)
         return Inequality(number(needed * shape.block, f"{needed} registers of {shape.block} threads"), symbol("R_M"))
 
     def block_time(code: LayoutCode) -> Inequality | None:
@@ -375,14 +388,9 @@ def strategies(fixed: VariantSet) -> tuple[Strategy, ...]:
     )
 
 
-def asks_for_powers(itemsize: int, fast: bool) -> bool:
-    """Whether there are variants without the operators that need many registers: long ones, of float32."""
-    return itemsize == 4 and not fast
-
-
 def of_operators(fixed: VariantSet, code: LayoutCode) -> VariantSet:
-    """The variants of a code: without those operators all are short."""
-    return fixed if code.powers else fixed._replace(fast=True)
+    """The variants with a code's operators."""
+    return fixed._replace(powers=code.powers or not fixed.asks_for_powers)
 
 
 def no_powers() -> Inequality:
@@ -408,18 +416,18 @@ def with_powers(fixed: VariantSet) -> tuple[tuple[Counter, ...], tuple[Strategy,
 
 def subject(fixed: VariantSet, task: str, settings: Precision) -> Discussion:
     """The discussion of a task: ``values``, ``square``, ``absolute`` or ``sum``."""
-    real, both = {4: "float", 8: "double"}[fixed.itemsize], asks_for_powers(fixed.itemsize, fixed.fast)
+    real, both = {4: "float", 8: "double"}[fixed.itemsize], fixed.asks_for_powers
     asked, ways = with_powers(fixed) if both else (counters(fixed), strategies(fixed))
 
     def shape_at(code: LayoutCode) -> LaunchShape:
-        return code_shape(of_operators(fixed, code) if both else fixed, code)
+        return code_shape(of_operators(fixed, code), code)
 
     def text(code: LayoutCode) -> KernelText:
         shape = shape_at(code)
         chosen = {
             "TASK": task.upper(), "REAL": real, "LANES": shape.lanes, "VECTORS": shape.vectors, "BLOCK": shape.block,
             "COLUMNS_SHARED": int(shape.columns_shared), "WIDE": int(shape.wide),
-            "POWERS": int(code.powers or not both),
+            "POWERS": int(of_operators(fixed, code).powers),
         }  # fmt: skip
         return KernelText(opcodes.source(settings.operators), settings, chosen)
 

@@ -26,15 +26,7 @@ import numpy as np
 
 from exprkit.backends import contract
 from exprkit.backends.cases import tuning
-from exprkit.backends.cases.discussion import Step, described
-from exprkit.backends.cases.interpreter import (
-    POWERS_TOO,
-    Decision,
-    VariantSet,
-    asks_for_powers,
-    decision,
-    no_powers,
-)  # fmt: skip
+from exprkit.backends.cases.interpreter import Decision, VariantSet, decision
 from exprkit.backends.device_programs.lowering import Lowering
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.gpu import loss_code, opcodes
@@ -121,6 +113,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         width = VECTOR_BYTES // self.dtype.itemsize
         points = check_points(points_per_thread, [width * v for v in VECTORS])
         self.vectors = points and points // width
+        self._asks_for_powers = self._variants(False, True).asks_for_powers
         size = X.size * self.dtype.itemsize / 1e9
         with Needing(self.device, f"the data ({size:.3g} GB), its columns and the programs"):
             self._shapes: dict[tuple[Sizes, bool, bool], LaunchShape] = {}
@@ -470,10 +463,7 @@ class Engine(DeviceEngine, contract.Differentiable):
     def _path(self, decide: Decision, sizes: Sizes) -> list[str]:
         """Why this variant: the way through the tree, or that it was measured."""
         measured = tuning.kept(self.device, self.settings, decide.fixed, sizes) is not None
-        powers = self.programs.heavy
-        both = asks_for_powers(self.dtype.itemsize, self.settings.operators == "fast")
-        first = described([Step(no_powers(), not powers, POWERS_TOO)], {"p": int(powers)}) if both else []
-        return ["the fastest that was measured here (tune)"] if measured else [*first, *decide.why(sizes)]
+        return ["the fastest that was measured here (tune)"] if measured else decide.why(sizes)
 
     # ── launches ─────────────────────────────────────────────────────────────────────
 
@@ -574,13 +564,16 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def _powers(self, programs: Bytecode) -> bool:
         """Whether the kernel has the code of the operators that need many registers."""
-        return programs.heavy or not asks_for_powers(self.dtype.itemsize, self.settings.operators == "fast")
+        return programs.heavy or not self._asks_for_powers
 
     def _decision(self, wide: bool, powers: bool) -> Decision:
-        """The case discussion for this device, these numbers and operators, and what the user asks for."""
-        fast, device = self.settings.operators == "fast" or not powers, self.device
-        fixed = VariantSet(self.dtype.itemsize, fast, wide, device.lanes, self.block_size, self.vectors)
-        return decision(DeviceLimits.of(device), fixed)
+        """The case discussion for this device."""
+        return decision(DeviceLimits.of(self.device), self._variants(wide, powers))
+
+    def _variants(self, wide: bool, powers: bool) -> VariantSet:
+        """Those of these numbers and operators, and of what the user asks for."""
+        fast = self.settings.operators == "fast"
+        return VariantSet(self.dtype.itemsize, fast, wide, self.device.lanes, self.block_size, self.vectors, powers)
 
     def _check_options(self, programs: Bytecode, columns: Columns) -> None:
         """An error, before any work, if the options asked for leave no variant for these programs."""
