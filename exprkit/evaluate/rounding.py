@@ -136,7 +136,7 @@ def evaluate(engine: Any, sets: Any, values: Any, own: np.dtype) -> None:
     """What an engine evaluates; in 16 bits, where it makes none, one set's matrix at a time and rounded by NumPy."""
     if values.dtype == own or engine.rounds:
         return engine.evaluate(sets, values)
-    wide = np.empty((1, *values.shape[1:]), own)
+    wide = np.empty_like(values[:1], own)  # on a device, where the values are
     for one_set, place in zip(sets, values, strict=True):
         engine.evaluate(one_set[None], wide)
         with np.errstate(all="ignore"):

@@ -102,7 +102,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         device: Any = None,
     ) -> None:
         super().__init__(pop, X, precision, dtype, device)
-        self.counts = self.counts_losses = dispatch == "interpreter"  # nan and inf, on the way
+        self.counts = self.counts_losses = self.rounds = dispatch == "interpreter"  # nan and inf, on the way
         self.reduction = one_of("reduction", reduction, REDUCTIONS)
         self._per_expression = one_of("dispatch", dispatch, DISPATCHES) == "per-expression"
         if stack is not None and not self._per_expression:
