@@ -64,7 +64,8 @@ def cases(
     -------
     Cases
         ``print(found)``; ``found.at(device="sm_86", n_points=10_860).why()``; ``.leaves``, each with ``source``,
-        ``ptx(architecture)``, ``constraints``, ``strategies``; ``.latex()``, ``.svg()``.
+        ``ptx(architecture)``, ``constraints``, ``strategies``; ``.latex()``, ``.svg()``.  The code of a leaf of
+        ``"ptx"`` is that of the population.
 
     Raises
     ------
@@ -100,6 +101,11 @@ class TranspiledText:
 
     modules: tuple[str, ...]
     settings: Precision
+
+    @property
+    def macros(self) -> dict[str, str]:
+        """There are none."""
+        return {}
 
     @property
     def source(self) -> str:
