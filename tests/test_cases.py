@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import subprocess
 import sys
@@ -236,6 +237,16 @@ def test_a_leaf_has_its_source_and_its_ptx():
     assert ".target sm_86" in ptx and f".maxntid {case.shape.block}" in ptx
     row = ptxas_cases.measured(case, "sm_120")
     assert row["registers"] <= row["limit"] and row["needed"] <= row["limit"] and row["spilled"] == 0
+
+
+def test_published_kernels_keep_to_their_limits(root):
+    with (root / "data" / "results" / "cases_ptxas.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len({tuple(row[name] for name in ptxas_cases.FIELDS[:5]) for row in rows}) == len(rows) > 900
+    for row in rows:
+        registers, limit, spilled = (int(row[name]) for name in ("registers", "limit", "spilled"))
+        assert registers <= limit <= 255 and spilled <= (80 if row["task"] == "fit" else 20), row
+        assert not row["needed"] or int(row["needed"]) <= limit
 
 
 def test_what_is_asked_wrongly_is_told():
