@@ -125,6 +125,11 @@ def trees_speed(variants):
             report(f"trees {operators} of {tokens / N:.1f} tokens, fused error {precision} {options}", loss, "us", f"{tokens * n_points / 5e6:.0f}",
                    f"{tokens * n_points / loss / 1e6:.2f}e12 nodes/s, {e._launcher.n_columns} columns, "
                    f"{e.programs.n_slots} slots, {len(e.programs.instructions)} instructions, {e._shape(N)}", issuing(e))
+            if precision == "ieee" and not e.programs.heavy:
+                e._powers = lambda programs: True
+                e.using(None)
+                whole = microseconds(lambda e=e: e.loss_sums(P, y, None, "square"), 10)
+                report(f"the same with the code of all operators, {e.kernels()[0]['registers']} registers", whole, "us")
 
 
 def sets_speed():
@@ -149,6 +154,19 @@ def sets_speed():
         steps()
     cupy.cuda.runtime.deviceSynchronize()
     report("362 points, 100 steps from the host, a step", (time.perf_counter() - start) / 1000 * 1e6, "us", "25", "", writing(one.nbytes))
+
+
+def to_the_host():
+    """A step's matrix in page-locked memory, as it is and in 16 bits."""
+    pop, X = thesis(), uniform_points(10_860)
+    P = params_of(pop)[0]
+    for backend in ("cuda", "ptx"):
+        ev = ek.Evaluator(pop, X, backend, "fast")
+        for dtype in ("float32", "float16"):
+            ev.evaluate(P, dtype=dtype)
+            out = ev.evaluate(P, dtype=dtype)  # page-locked from the second one on
+            taken = microseconds(lambda: ev.evaluate(P, out=out), 10)
+            report(f"10860 points, a matrix of {dtype} to the host, {backend}", taken / 1e3, "ms", "", f"{out.nbytes / taken / 1e3:.1f} GB/s", out.nbytes / 55e9 * 1e3)
 
 
 def end_to_end():
@@ -253,7 +271,7 @@ def compile_ahead():
 def main():
     variants = [("fast", {}), ("ieee", {})]
     for step in (compile_ahead, copy_rate,
-                 lambda: thesis_speed(variants), lambda: trees_speed(variants), sets_speed,
+                 lambda: thesis_speed(variants), lambda: trees_speed(variants), sets_speed, to_the_host,
                  end_to_end, many_points, large_population):
         start = time.perf_counter()
         try:

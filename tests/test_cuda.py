@@ -85,6 +85,8 @@ MORE_KERNELS = {  # of one architecture
         ("ieee", {"VECTORS": 4, "BLOCK": 640}),
         ("ieee", {"VECTORS": 4, "BLOCK": 128, "TASK": "SQUARE", "WIDE": 0, "COLUMNS_SHARED": 0}),
         ("ieee", {"VECTORS": 4, "BLOCK": 128, "REAL": "double"}),
+        ("ieee", {"VECTORS": 4, "BLOCK": 768, "TASK": "SQUARE", "WIDE": 0, "POWERS": 0}),
+        ("ieee", {"VECTORS": 4, "BLOCK": 640, "COLUMNS_SHARED": 0, "POWERS": 0}),
     ]
 }
 ARCHITECTURES = (75, 80, 90, 100, 120)  # 86 and 89 are compiled as 80 is
@@ -95,7 +97,8 @@ def _resources(architecture, operators, macros):
     report = report_of(f"sm_{architecture}", Precision(operators), opcodes.source(operators), **macros)
     registers, spilled = registers_and_spills(report)
     every = {**nvrtc.MACROS, **macros}
-    chosen = {name.lower(): str(every[name]) for name in ("REAL", "TASK", "VECTORS", "BLOCK", "WIDE", "COLUMNS_SHARED")}
+    names = "REAL", "TASK", "VECTORS", "BLOCK", "WIDE", "COLUMNS_SHARED", "POWERS"
+    chosen = {name.lower(): str(every[name]) for name in names}
     found = {"registers": registers, "spilled": spilled}
     return {"architecture": str(architecture), "operators": operators, **chosen, **found}
 

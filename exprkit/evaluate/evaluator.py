@@ -38,8 +38,8 @@ from exprkit.backends.precision import precision as precision_of
 from exprkit.distributed.engine import backend_of
 from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole_number
-from exprkit.evaluate import inputs, tables
-from exprkit.evaluate.losses import LOSSES, OWN_KINDS, OwnLoss, is_own, slope_of, spread, sums_and_slopes, sums_of
+from exprkit.evaluate import inputs, rounding, tables
+from exprkit.evaluate.losses import LOSSES, SUMS, OwnLoss, finished, is_own, slope_of, sums_and_slopes, sums_of
 from exprkit.evaluate.options import (
     check_flag,
     check_number,
@@ -58,7 +58,7 @@ from exprkit.runtime.machine import available_memory
 MOST_THREADS = 4096
 FLOAT64 = np.dtype(np.float64)
 ELSEWHERE = np.ndarray, type(None)  # what a device does not write to
-KINDS, SUMS = tuple(LOSSES), tuple(OWN_KINDS.values())  # losses that have names, and those that are a sum as it is
+KINDS = tuple(LOSSES)  # losses that have names
 COUNTED_BYTES = 64 << 20  # of a matrix in which nan and inf are counted
 
 
@@ -206,7 +206,7 @@ class Evaluator:
         if self._gaps.columns:  # it may use other columns
             self._complete_y = None
 
-    def evaluate(self, params: Any = None, out: Any = None, count_nonfinite: bool = False) -> Any:
+    def evaluate(self, params: Any = None, out: Any = None, count_nonfinite: bool = False, dtype: Any = None) -> Any:
         """Every expression at every data point.
 
         Parameters
@@ -216,12 +216,16 @@ class Evaluator:
             parameters; or an array (n_exprs, max_params), padded with anything; or
             (n_sets, n_exprs, max_params) for many parameter sets at once.
         out : array, optional
-            C-contiguous array of the evaluator's dtype and the result's shape, in the host's
+            C-contiguous array of the evaluator's dtype (or of 16 bits) and the result's shape, in the host's
             memory or on the backend's device.  Reuse it: fresh memory for a large result
             costs more than filling it.  A GPU writes rows fastest where n_points is a multiple
             of 32 (float32; 16 of float64), and needs up to a quarter longer where it is odd.
         count_nonfinite : bool
             Also give how many nan and how many inf each expression made.
+        dtype : {"float16", "bfloat16"}, optional
+            Of the results, by default ``out``'s or the evaluator's: half the bytes on their way from a GPU.  Each is
+            the number nearest to the result, as NumPy rounds; float16 ends at 65,504, and what is larger is inf (and
+            counted as that).  bfloat16 is that of the package ml_dtypes, of float32, in the host's memory.
 
         Returns
         -------
@@ -237,16 +241,17 @@ class Evaluator:
             If ``params`` or ``out`` does not fit; nothing is computed then.
         """
         count_nonfinite = check_flag("count_nonfinite", count_nonfinite)
-        sets, array = self._sets_and_result(params, out, self.n_points)
+        kind = rounding.of_results(dtype, out, self.dtype, self._empty is not None)
+        sets, array = self._sets_and_result(params, out, self.n_points, dtype=kind)
         values = array.reshape(len(sets), *array.shape[-2:])
         counts = self._zero_counts(sets) if count_nonfinite else None
         engine: Any = self.engine
-        if counts is not None and engine.counts:
+        if counts is not None and engine.counts and kind == self.dtype:
             engine.evaluate(sets, values, counts)
         else:
-            engine.evaluate(sets, values)
+            rounding.evaluate(engine, sets, values, self.dtype)
             if counts is not None:
-                counts[..., 0], counts[..., 1] = np.isnan(values).sum(-1), np.isinf(values).sum(-1)
+                counts[...] = np.stack([inputs.on_host(is_it(values).sum(-1)) for is_it in (np.isnan, np.isinf)], -1)
         # after the kernels are queued: exporting a device array synchronises with everything queued so far
         result = out if out is not None else self._give_back(array)
         return result if counts is None else (result, counts.reshape(*array.shape[:-1], 2))
@@ -323,17 +328,9 @@ class Evaluator:
         if counts is None:
             self._check_complete(sums, y, target, w)
         if not stored:
-            made = self._finished(kind, sums, target, w)[0].reshape(shape)
+            made = finished(self, kind, sums, target, w)[0].reshape(shape)
             out = self._give_back(made) if place is None else inputs.written(out, place, made)
         return out if counts is None else (out, counts.reshape(*shape, 2))
-
-    def _finished(self, kind: str, sums: Any, y: Any, w: Any) -> tuple[Any, Any]:
-        """What losses are of their sums, and of what these are a share: the sum of the weights, or y's spread."""
-        if kind in SUMS:
-            return sums, 1.0
-        total = spread(y, w) if kind == "r2" else self._total(w)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return LOSSES[kind][1](sums, total), total
 
     def _zero_counts(self, sets: Any) -> np.ndarray:
         """Room for how many nan and how many inf every expression makes."""
@@ -416,7 +413,7 @@ class Evaluator:
         sets, lead, target, w = self._against(params, y, weights)
         sums, gradient = sums_and_slopes(self, sets, target, w, summed)
         self._check_complete(sums, y, target, w)
-        loss, total = self._finished(kind, sums, target, w)
+        loss, total = finished(self, kind, sums, target, w)
         with np.errstate(divide="ignore", invalid="ignore"):
             slope: Any = slope_of(kind, loss, total)
             gradient = gradient * (slope[..., None] if np.ndim(slope) else slope)
@@ -504,11 +501,12 @@ class Evaluator:
             raise BackendError(f"backend {self.backend!r} {otherwise}; backend='ptx' does")
         return self.engine
 
-    def _sets_and_result(self, params: Any, out: Any, *shape: int) -> tuple[Any, Any]:
+    def _sets_and_result(self, params: Any, out: Any, *shape: int, dtype: Any = None) -> tuple[Any, Any]:
         """Parameters, (n_sets, n_exprs, max_params), and ``out`` or memory, (n_exprs, *shape) or (n_sets, ...)."""
         sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self.adopt)
         size = (*lead, len(self.pop), *shape)
-        array = inputs.result_array(out, size, self.dtype, self.adopt, self._empty or self._empty_again(size))
+        fresh = self._empty or self._empty_again(size)
+        array = inputs.result_array(out, size, dtype or self.dtype, self.adopt, fresh)
         return inputs.apart(sets, array), array
 
     def _empty_again(self, shape: tuple[int, ...]) -> Callable[..., Any] | None:
@@ -548,7 +546,7 @@ class Evaluator:
         own = self._settings, self.dtype, self.threads, self.n_steps
         return Evaluator(pop, X, self.backend, *own, **self._options)
 
-    def _total(self, w: Any) -> Any:
+    def total(self, w: Any) -> Any:
         """The sum of the weights; on the device, where weights and losses lie there, so that nobody waits for it."""
         total = self.n_points if w is None else w.sum(dtype=np.float64)
         return total if self._empty and not isinstance(total, np.generic | int) else np.float64(inputs.on_host(total))

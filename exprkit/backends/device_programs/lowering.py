@@ -23,13 +23,24 @@ from exprkit.backends.gpu.bytecode import (
     MAX_COLUMNS,
     Bytecode,
     accumulate,
+    heavy_operators,
     operator_rows,
     too_many_columns,
     write_instruction,
     write_prologue,
 )
 from exprkit.backends.gpu.launch import REAL, Columns, fill
-from exprkit.backends.gpu.layout import CONSTANTS, COUNTS, INSTRUCTIONS, N_COLUMNS, N_SLOTS, RESULTS, STEPS, SUMMARY
+from exprkit.backends.gpu.layout import (
+    CONSTANTS,
+    COUNTS,
+    HEAVY,
+    INSTRUCTIONS,
+    N_COLUMNS,
+    N_SLOTS,
+    RESULTS,
+    STEPS,
+    SUMMARY,
+)  # fmt: skip
 from exprkit.backends.precision import Precision
 from exprkit.errors import BackendError
 from exprkit.expressions.population import Population
@@ -162,7 +173,8 @@ class Lowering:
         }  # fmt: skip
         self._fill(**arrays)
         self._launch("emit_words", blocks)
-        programs = Bytecode(**arrays, n_slots=max(summary[N_SLOTS] - 1, 0), n_results=summary[RESULTS])
+        n_slots, heavy = max(summary[N_SLOTS] - 1, 0), bool(summary[HEAVY])
+        programs = Bytecode(**arrays, n_slots=n_slots, n_results=summary[RESULTS], heavy=heavy)
         return programs, Columns(*(part[:n_columns] for part in self._own_columns))
 
     def _scratch(self, bytes_of_a_block: int, n_chunks: int) -> tuple[Any, int]:
@@ -199,4 +211,5 @@ def _tables(device: Any, operators: str) -> dict[str, Any]:
     cells = {name: getattr(rules, name) for name in Rules._fields if name not in ("multiple", "factor")}
     cells["opcode"], cells["takes_pair"] = rows.opcode, rows.pair
     cells["commutative"], cells["operator_cost"] = rows.commutative, rows.cost
+    cells["heavy"] = heavy_operators(operators)
     return {name: device.xp.asarray(np.ascontiguousarray(array)) for name, array in cells.items()}

@@ -23,6 +23,8 @@ from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as settings_of
 from exprkit.errors import ArgumentError
 
+FRACTIONS = {"float16": 10, "bfloat16": 7}  # bits behind the point
+
 
 def unavailable() -> str | None:
     """Why the GPU backends can't run here and what mends it; None if they can."""
@@ -49,6 +51,7 @@ def backend(engine: type[DeviceEngine], options: tuple[str, ...], device_populat
 class DeviceEngine(contract.Engine):
     """A population made ready for one data set on a GPU."""
 
+    rounds = True  # results to 16 bits
     most_ready = 256  # launches that are kept ready; each holds a few arrays on the device
 
     def __init__(self, pop: Any, X: Any, precision: str | Precision, dtype: np.dtype, device: Any) -> None:
@@ -134,6 +137,13 @@ class DeviceEngine(contract.Engine):
                     f"{self.device.free_bytes() / 1e9:.3g} GB are free: take fewer points at a time"
                 )
             size = less
+
+    def _rounded(self, values: Any, place: Any, dtype: np.dtype) -> Any:
+        """``place``, which takes results on the device as numbers of 16 bits: float16 or bfloat16."""
+        fraction = FRACTIONS[dtype.name]
+        launch = self._prepared((values.size, fraction), lambda: self._launcher.rounding(values.size, fraction))
+        launch(out=self.device.pointer(values), rounded=self.device.pointer(place))
+        return place
 
     # ── results ──────────────────────────────────────────────────────────────────────
 

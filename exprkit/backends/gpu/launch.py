@@ -225,6 +225,11 @@ class Launcher:
             n_items=n_items, partials=partials, n_segments=n_segments, add_to_sums=int(add),
         )  # fmt: skip
 
+    def rounding(self, n: int, fraction: int) -> Launch:
+        """The launch that rounds so many results to 16 bits, so many of them behind the point."""
+        blocks = -(-n // (THREADS if self.device.lanes > 1 else 1))
+        return self.launch(self.support("round_results", FRACTION=fraction), (blocks, 1), THREADS, n_items=n)
+
     def padded(self, values: Any, length: int) -> Any:
         """One number per point on the device, with zeros behind the last one."""
         padded = self.device.xp.zeros(length, self.dtype)

@@ -41,6 +41,8 @@ MACROS: dict[str, Any] = {  # what common.cu expects, and explains
     "TARGETS": 1,
     "STACK": 32,
     "ADDERS": "LANES",
+    "FRACTION": 10,
+    "POWERS": 1,
 }
 
 
@@ -58,7 +60,8 @@ def macros(settings: Precision, chosen: Mapping[str, Any]) -> dict[str, str]:
         shape = LaunchShape(
             together["VECTORS"], together["BLOCK"], bool(together["COLUMNS_SHARED"]), together["LANES"], itemsize
         )
-        together["MIN_BLOCKS"] = max(1, resident_blocks(shape, settings.operators == "fast"))
+        short = settings.operators == "fast" or not together["POWERS"]
+        together["MIN_BLOCKS"] = max(1, resident_blocks(shape, short))
     return {name: str(value) for name, value in together.items()}
 
 

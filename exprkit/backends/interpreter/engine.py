@@ -43,6 +43,7 @@ from exprkit.backends.objective import Fitted, Options
 from exprkit.backends.precision import Precision
 from exprkit.errors import ArgumentError, number_of, one_of
 from exprkit.expressions.population import Population
+from exprkit.operators import defined
 
 OPTIONS = ("block_size", "points_per_thread", "reduction", "dispatch", "stack")
 TASKS = {"square": "SQUARE", "absolute": "ABSOLUTE", "sum": "SUM"}
@@ -117,7 +118,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         device: Any = None,
     ) -> None:
         super().__init__(pop, X, precision, dtype, device)
-        self.counts = self.counts_losses = dispatch == "interpreter"  # nan and inf, on the way
+        self.counts = self.counts_losses = self.rounds = dispatch == "interpreter"  # nan and inf, on the way
         self.stores_sums = True
         self.reduction = one_of("reduction", reduction, REDUCTIONS)
         self._per_expression = one_of("dispatch", dispatch, DISPATCHES) == "per-expression"
@@ -129,9 +130,10 @@ class Engine(DeviceEngine, contract.Differentiable):
         width = VECTOR_BYTES // self.dtype.itemsize
         points = check_points(points_per_thread, [width * v for v in VECTORS])
         self.vectors = points and points // width
+        self._asks_for_powers = self._variants(False, True).asks_for_powers
         size = X.size * self.dtype.itemsize / 1e9
         with Needing(self.device, f"the data ({size:.3g} GB), its columns and the programs"):
-            self._shapes: dict[tuple[Sizes, bool], LaunchShape] = {}
+            self._shapes: dict[tuple[Sizes, bool, bool], LaunchShape] = {}
             self._needing_sums = Needing(self.device, "the targets, the sums and the numbers of all expressions")
             self._forced: LaunchShape | None = None
             self._partials = self.device.xp.empty(0, self.dtype)
@@ -184,6 +186,8 @@ class Engine(DeviceEngine, contract.Differentiable):
         """All items of this pass, by way of the device if ``out`` is on the host."""
         if isinstance(out, np.ndarray) and self.device.xp is not np:
             self._to_host(out.reshape(-1, self.n_points), count)
+        elif out.dtype != self.dtype:
+            self._rounded_on_device(out.reshape(-1, self.n_points))
         else:
             self._values_on_device(out, count)
 
@@ -215,11 +219,25 @@ class Engine(DeviceEngine, contract.Differentiable):
         """Some items of this pass into a device array."""
         wide = (self.n_points * self.dtype.itemsize | self.device.pointer(rows)) % VECTOR_BYTES == 0  # all rows
         macros = {"TASK": "VALUES", "COUNTED": int(count is not None)}
-        sizes = self.n_exprs, self._launcher.n_columns, self.programs.n_slots
+        sizes = self.n_exprs, self._launcher.n_columns, self.programs.n_slots, self.programs.heavy
         key = items.start, items.stop, wide, *sizes, *macros.values()
         launch = self._prepared(key, lambda: self._interpreting(items, (0, self.n_points), wide, macros))
         counted = address(None if count is None else count[items], self.device)
         launch(out=self.device.pointer(rows), nonfinite=counted)
+
+    def _rounded_on_device(self, rows: Any) -> None:
+        """All items of this pass into a device array of 16 bits, by way of a buffer."""
+        of_a_row = self.n_points * self.dtype.itemsize
+
+        def run(at_once: int) -> None:
+            buffer = self.device.xp.empty((at_once, self.n_points), self.dtype)
+            for first in range(0, len(rows), at_once):
+                items = slice(first, min(first + at_once, len(rows)))
+                values = buffer[: items.stop - first]
+                self._values(items, values, None)
+                self._rounded(values, rows[items], rows.dtype)
+
+        self._shrink_rows(run, max(1, min(len(rows), BUFFER_BYTES // of_a_row)), of_a_row)
 
     def _to_host(self, rows: np.ndarray, count: Any) -> None:
         """All items of this pass into a host array, by way of two buffers on the device."""
@@ -233,13 +251,17 @@ class Engine(DeviceEngine, contract.Differentiable):
             count[...] = 0
         stream, main = self.device.stream(), self.device.current_stream()
         n_parts = -(-len(rows) // at_once)
-        buffers = [self.device.xp.empty((at_once, self.n_points), self.dtype) for _ in range(min(n_parts, 2))]
+        size, n_buffers, xp = (at_once, self.n_points), min(n_parts, 2), self.device.xp
+        buffers = [xp.empty(size, self.dtype) for _ in range(n_buffers)]
+        short = [xp.empty(size, np.uint16) for _ in buffers] if rows.dtype != self.dtype else []
         free = [self.device.event() for _ in buffers]
         for i in range(n_parts):
             part, turn = slice(i * at_once, min((i + 1) * at_once, len(rows))), i % len(buffers)
             buffer = buffers[turn][: part.stop - part.start]
             main.wait_event(free[turn])
             self._values(part, buffer, count)
+            if short:
+                buffer = self._rounded(buffer, short[turn][: len(buffer)], rows.dtype)
             computed = self.device.event()
             computed.record()
             stream.wait_event(computed)
@@ -322,7 +344,8 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def _spans(self, n_items: int, macros: dict[str, Any]) -> list[SpanSums]:
         """What adds up all items of a pass; kept, unless the partial sums are large."""
-        key = "spans", n_items, self._launcher.n_columns, self.programs.n_slots, *macros.values()
+        sizes = n_items, self._launcher.n_columns, self.programs.n_slots, self.programs.heavy
+        key = "spans", *sizes, *macros.values()
         if key in self._ready:
             return self._ready[key]
         spans: list[SpanSums] = []
@@ -410,7 +433,7 @@ class Engine(DeviceEngine, contract.Differentiable):
             f"up to {number_of(sizes.n_slots, 'value')} put aside"
         ]
         for task, wide in (("values", True), ("losses", False)):
-            shape, decide = self._shape(self.n_exprs, wide), self._decision(wide)
+            shape, decide = self._shape(self.n_exprs, wide), self._decision(wide, self._powers(self.programs))
             where = "shared" if shape.columns_shared else "global"
             asked = " as asked" if self.block_size or self.vectors else ""
             lines.append(
@@ -419,7 +442,12 @@ class Engine(DeviceEngine, contract.Differentiable):
                 f"{self.device.shared_per_block / 1024:.3g} KiB a block){asked}"
             )
             lines += [f"    {line}" for line in self._path(decide, sizes)]
-        return [*lines, f"sums over a warp: {self.reduction}"]
+        return [*lines, f"sums over a warp: {self.reduction}", *self._fits()]
+
+    def _fits(self) -> list[str]:
+        """The variants of the kernel that fits; none where nothing can be fitted."""
+        lacking = defined.without_cuda_slopes(self.pop.user_operators()) if isinstance(self.pop, Population) else []
+        return [] if lacking or not self.pop.max_params else self._derivatives.decisions()
 
     def _path(self, decide: Decision, sizes: Sizes) -> list[str]:
         """Why this variant: the way through the tree, or that it was measured."""
@@ -445,7 +473,8 @@ class Engine(DeviceEngine, contract.Differentiable):
 
         if bytes_of(shape) > self.device.shared_per_block:  # for a loss that reads many columns
             shape = self._smallest
-        kernel, shared = launcher.interpreter(shape, REDUCTION=self.reduction.upper(), **macros), bytes_of(shape)
+        own = {"REDUCTION": self.reduction.upper(), "POWERS": int(self._powers(self.programs))}
+        kernel, shared = launcher.interpreter(shape, **own, **macros), bytes_of(shape)
         tiles = shape.tiles(*points)
         resident = kernel.resident(shape.block, shared)
         self._launched[kernel] = {
@@ -473,21 +502,21 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def _shape(self, n_items: int, wide: bool = False) -> LaunchShape:
         """The best variant for so many items."""
-        return self._shape_for(n_items, self._launcher.n_columns, self.programs.n_slots, wide)
+        return self._shape_for(self.programs, n_items, self._launcher.n_columns, wide)
 
-    def _shape_for(self, n_items: int, n_columns: int, n_slots: int, wide: bool) -> LaunchShape:
-        sizes = Sizes(self.n_points, n_items, n_columns, n_slots)
-        if (sizes, wide) not in self._shapes:
+    def _shape_for(self, programs: Bytecode, n_items: int, n_columns: int, wide: bool) -> LaunchShape:
+        sizes, powers = Sizes(self.n_points, n_items, n_columns, programs.n_slots), self._powers(programs)
+        if (sizes, wide, powers) not in self._shapes:
             if len(self._shapes) >= self.most_ready:
                 self._shapes.clear()
-            self._shapes[sizes, wide] = self._chosen(sizes, wide)
-        return self._shapes[sizes, wide]
+            self._shapes[sizes, wide, powers] = self._chosen(sizes, wide, powers)
+        return self._shapes[sizes, wide, powers]
 
-    def _chosen(self, sizes: Sizes, wide: bool) -> LaunchShape:
+    def _chosen(self, sizes: Sizes, wide: bool, powers: bool) -> LaunchShape:
         """What is forced, what was found to be best on this device for such work, or what the tree says."""
         if self._forced is not None:
             return self._forced._replace(wide=wide)
-        decide = self._decision(wide)
+        decide = self._decision(wide, powers)
         return tuning.kept(self.device, self.settings, decide.fixed, sizes) or decide(sizes)
 
     def using(self, shape: LaunchShape | None) -> None:
@@ -507,7 +536,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         def run() -> None:
             self.evaluate(params, out) if kind == "values" else self.loss_sums(params, y, weights, kind)
 
-        decide = self._decision(wide)
+        decide = self._decision(wide, self._powers(self.programs))
         try:
             found = tuning.timed(self.device, decide, sizes, self.using, run, seconds)
         finally:
@@ -516,16 +545,23 @@ class Engine(DeviceEngine, contract.Differentiable):
         self.using(None)
         return found
 
-    def _decision(self, wide: bool) -> Decision:
-        """The case discussion for this device, these numbers and what the user asks for."""
-        fast, device = self.settings.operators == "fast", self.device
-        fixed = VariantSet(self.dtype.itemsize, fast, wide, device.lanes, self.block_size, self.vectors)
-        return decision(DeviceLimits.of(device), fixed)
+    def _powers(self, programs: Bytecode) -> bool:
+        """Whether the kernel has the code of the operators that need many registers."""
+        return programs.heavy or not self._asks_for_powers
+
+    def _decision(self, wide: bool, powers: bool) -> Decision:
+        """The case discussion for this device."""
+        return decision(DeviceLimits.of(self.device), self._variants(wide, powers))
+
+    def _variants(self, wide: bool, powers: bool) -> VariantSet:
+        """Those of these numbers and operators, and of what the user asks for."""
+        fast = self.settings.operators == "fast"
+        return VariantSet(self.dtype.itemsize, fast, wide, self.device.lanes, self.block_size, self.vectors, powers)
 
     def _check_options(self, programs: Bytecode, columns: Columns) -> None:
         """An error, before any work, if the options asked for leave no variant for these programs."""
         if (self.block_size or self.vectors) and not self._per_expression:
-            self._shape_for(len(programs.first_instruction), len(columns.code), programs.n_slots, True)
+            self._shape_for(programs, len(programs.first_instruction), len(columns.code), True)
 
 
 def _on_host(fitted: Fitted) -> Fitted:
