@@ -43,6 +43,10 @@ class NoSuchFileError(FileError, FileNotFoundError):
     """A file that is not there."""
 
 
+class DamagedFileError(FileError, PopulationError):
+    """A file that is damaged, or holds something else."""
+
+
 class DataError(ExprkitError, ValueError):
     """Data, parameters or an output array whose shape or kind does not fit the population."""
 

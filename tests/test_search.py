@@ -155,8 +155,9 @@ SEARCHING = """
 import sys
 import numpy as np
 import exprkit as ek
-from exprkit.search import search_file
-search_file.EVERY = 0.0
+from exprkit.search import state_file
+state_file.EVERY = 0.0
+state_file.SHARE = float("inf")
 X, y = np.load(sys.argv[1])
 ek.exhaustive_search(X[:, None], y, max_nodes=5, chunk=10, file=sys.argv[2], progress=False)
 """
@@ -180,7 +181,7 @@ def test_a_file_of_another_search_is_not_gone_on_with(tmp_path):
     path = tmp_path / "search.npz"
     search(max_nodes=2, file=path)
     for other in ({"y": Y + 1}, {"max_nodes": 3}, {"seed": 1}, {"link": "sqrt"}):
-        with pytest.raises(FileError, match="other data or settings"):
+        with pytest.raises(FileError, match="the checkpoint of another search: its"):
             search(**{"max_nodes": 2, "file": path, **other})
     path.write_bytes(b"nothing")
     with pytest.raises(FileError, match="damaged"):
@@ -326,7 +327,7 @@ def test_losses_are_kept_apart_in_files(tmp_path):
     first = search(columns={"z": Y}, **options)
     assert same(first, search(columns={"z": Y}, **options)) and first.loss_name == text
     for other in ({"columns": {"z": Y + 1}}, {"columns": {"z": Y}, "rank": "description_length"}):
-        with pytest.raises(FileError, match="other data or settings"):
+        with pytest.raises(FileError, match="the checkpoint of another search: its"):
             search(**{**options, **other})
     first.save(tmp_path / "found.npz")
     assert ek.load(tmp_path / "found.npz").rank == "loss"

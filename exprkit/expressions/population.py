@@ -30,6 +30,7 @@ import numpy as np
 
 from exprkit.errors import PopulationError, SelectionError, brief, listed, number_of, one_of, whole_number
 from exprkit.operators import defined, ops
+from exprkit.runtime import files
 from exprkit.text.tokens import MAX_INDEX, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, Words
 
 if TYPE_CHECKING:
@@ -156,17 +157,16 @@ class Population:
         """Read what ``save`` wrote; errors are those of ``exprkit.load``."""
         from exprkit.expressions.population_file import load
 
-        arrays, names = load(path)
-        return cls(*arrays, **names)
+        return load(path)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the population to ``path`` as npz: whole or not at all, and without pickle.
 
         The texts of expressions that could not be read are not kept.
         """
-        from exprkit.expressions.population_file import save
+        from exprkit.expressions.population_file import arrays_of
 
-        save(self, path)
+        files.write_arrays(path, arrays_of(self))
 
     def verify(self) -> None:
         """Check every token; called for every population that is made.

@@ -287,6 +287,11 @@ class FitResult:
         """
         fit_file.save(self, path)
 
+    @classmethod
+    def restored(cls, pop: Population, arrays: dict[str, np.ndarray]) -> FitResult:
+        """From the arrays of a file."""
+        return cls(pop, **fit_file.fields(pop, arrays), _evaluator=None)
+
     def __getstate__(self) -> dict[str, Any]:
         """For pickle: the evaluator stays in its process."""
         return self.__dict__ | {"_evaluator": None}
@@ -306,9 +311,3 @@ class FitResult:
 def _selection(index: Any) -> Any:
     """What selects a part of an array, of what has selected a part of a population."""
     return index if isinstance(index, slice) else np.asarray(index) if len(index) else np.empty(0, np.int64)
-
-
-def load(path: str | os.PathLike[str]) -> Population | FitResult:
-    """Read what ``Population.save`` or ``FitResult.save`` wrote; errors are those of ``exprkit.load``."""
-    pop, fields = fit_file.load(path)
-    return pop if fields is None else FitResult(pop, **fields, _evaluator=None)

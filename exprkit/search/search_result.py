@@ -12,15 +12,15 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, FileError, brief, brought_by, number_of, whole_number
+from exprkit.errors import ArgumentError, brief, brought_by, number_of, whole_number
 from exprkit.evaluate.evaluator import Evaluator
+from exprkit.expressions import population_file
 from exprkit.expressions.arguments import whole
 from exprkit.expressions.population import Population
 from exprkit.fitting.fitted_expression import numbered
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-FORMAT = 2
+FORMAT = 1
 SHOWN = 60  # characters of an expression in a title
 CURVE = 300  # points
 COLUMNS = ("size", "loss", "parameters", "function", "total", "forms", "times")
@@ -221,41 +221,24 @@ class SearchResult:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as npz: whole or not at all, and without pickle."""
-        arrays = {name: getattr(self, name) for name in (*ARRAYS, *NUMBERS)}
-        arrays |= {name: np.array(getattr(self, name), np.str_) for name in WORDS}
-        arrays |= {f"column_{name}": self.columns[name] for name in COLUMNS}
-        arrays |= {name: getattr(self.pop, name) for name in ("kinds", "values", "offsets")}
-        if self.pop.variables is not None:
-            arrays["variables"] = np.array(self.pop.variables, np.str_)
-
-        def fill(beside: Path) -> None:
-            with open(beside, "wb") as file:
-                np.savez(file, allow_pickle=False, format=np.int64(FORMAT), **arrays)
-
-        with files.told(path, "written"):
-            files.write(Path(path), fill)
+        found = {"format": FORMAT} | {name: getattr(self, name) for name in (*ARRAYS, *WORDS, *NUMBERS)}
+        parts = population_file.in_part("found", found) | population_file.in_part("columns", self.columns)
+        files.write_arrays(path, population_file.arrays_of(self.pop) | parts)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SearchResult:
-        """Read what ``save`` wrote.
+        """Read what ``save`` wrote; errors are those of ``exprkit.load``."""
+        with population_file.opened(path, "result of a search") as held:
+            return cls.restored(*held)
 
-        Raises
-        ------
-        FileError
-            For a file that is damaged or something else.
-        """
-        with files.told(path, "read"), open(path, "rb") as file:
-            try:
-                with np.load(file, allow_pickle=False) as held:
-                    if int(held["format"]) != FORMAT:
-                        raise ValueError(f"format {held['format']}")
-                    names = tuple(map(str, held["variables"])) if "variables" in held.files else None
-                    pop = Population(held["kinds"], held["values"], held["offsets"], variables=names)
-                    fields: dict[str, Any] = {name: held[name] for name in ARRAYS}
-                    fields |= {name: str(held[name]) for name in WORDS} | {name: held[name].item() for name in NUMBERS}
-                    return cls(pop=pop, columns={name: held[f"column_{name}"] for name in COLUMNS}, **fields)
-            except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-                raise FileError(f"{os.fspath(path)!r} is no result of a search, or is damaged: {error}") from error
+    @classmethod
+    def restored(cls, pop: Population, arrays: dict[str, np.ndarray]) -> SearchResult:
+        """From the arrays of a file."""
+        found = population_file.part(arrays, "found", FORMAT)
+        columns = population_file.of_part(arrays, "columns")
+        fields: dict[str, Any] = {name: found[name] for name in ARRAYS}
+        fields |= {name: found[name].item() for name in (*WORDS, *NUMBERS)}
+        return cls(pop=pop, columns={name: columns[name] for name in COLUMNS}, **fields)
 
     def __repr__(self) -> str:
         best = f", best {_short(self.texts()[0])!r}" if len(self) else ""

@@ -25,17 +25,16 @@ array                 what it holds
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from exprkit.errors import PopulationError
 from exprkit.expressions import population_file
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
 from exprkit.regression.front import Entry, Front
+from exprkit.runtime import files
 
 FORMAT = 1
 COLUMNS = {"loss": "f", "length": "f", "exact": "b", "numbers": "f", "errors": "f"}  # kinds of their dtypes
@@ -53,32 +52,18 @@ def save(path: Any, settings: dict[str, Any], named: Population, columns: dict[s
          features: Any = None) -> None:  # fmt: skip
     """Write a model: its formulas with the names that they have, ``COLUMNS`` and ``NUMBERS``."""
     plain = json.dumps({name: _plain(value) for name, value in settings.items()})
-    arrays: dict[str, Any] = {"model.format": np.int64(FORMAT), "model.settings": np.array(plain)}
-    if features is not None:
-        arrays["model.features"] = np.array(features, np.str_)
-    parts = {f"model.{name}": np.array(value) for name, value in (columns | numbers).items()}
-    population_file.save(named, path, arrays | parts)
+    words = None if features is None else np.array(features, np.str_)
+    arrays = {"format": FORMAT, "settings": plain, "features": words, **columns, **numbers}
+    files.write_arrays(path, population_file.arrays_of(named) | population_file.in_part("model", arrays))
 
 
-def load(path: Any, Model: Any) -> Any:
-    """A fitted ``Model`` from what ``save`` wrote; errors are those of ``exprkit.load``."""
-    further: dict[str, np.ndarray] = {}
-    arrays, names = population_file.load(path, further)
-    pop = Population(*arrays, **names)
-    try:
-        if int(further["model.format"]) != FORMAT:
-            raise ValueError(f"its format is another than {FORMAT}")
-        return _model(Model, pop, further)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise PopulationError(f"{os.fspath(path)!r} holds no model: {error!r}") from error
-
-
-def _model(Model: Any, pop: Population, arrays: dict[str, np.ndarray]) -> Any:
-    settings = json.loads(str(arrays["model.settings"]))
-    known = Model().get_params()
+def restored(pop: Population, arrays: dict[str, np.ndarray], Model: Any) -> Any:
+    """A fitted ``Model`` from the arrays of a file."""
+    held = population_file.part(arrays, "model", FORMAT)
+    settings, known = json.loads(str(held["settings"])), Model().get_params()
     model = Model(**{name: value for name, value in settings.items() if name in known})
-    columns = {name: _column(arrays[f"model.{name}"], len(pop), kind) for name, kind in COLUMNS.items()}
-    numbers = {name: kind(arrays[f"model.{name}"]) for name, kind in NUMBERS.items()}
+    columns = {name: _column(held[name], len(pop), kind) for name, kind in COLUMNS.items()}
+    numbers = {name: kind(held[name]) for name, kind in NUMBERS.items()}
     if not len(pop) or pop.max_params or pop.n_vars > numbers["n_features_in"]:
         raise ValueError("no formulas of its columns")
     front = Front(int(pop.n_tokens.max()), numbers["as_good_as_0"])
@@ -86,7 +71,7 @@ def _model(Model: Any, pop: Population, arrays: dict[str, np.ndarray]) -> Any:
         raise ValueError("formulas that are no front")
     formulas = [Expression(formula.kinds, formula.values) for formula in pop]
     front.restore(map(Entry, formulas, columns["loss"].tolist(), pop.n_tokens.tolist()))
-    features = arrays.get("model.features")
+    features = held.get("features")
     model.restore(front, pop.variables, columns, numbers, None if features is None else features.astype(object))
     return model
 

@@ -26,7 +26,7 @@ import numpy as np
 from exprkit.distributed.workers import Workers, workers_of
 from exprkit.errors import ArgumentError, ParseError, brief, brought_by, did_you_mean, listed, number_of, whole_number
 from exprkit.evaluate.loss_text import is_loss_text
-from exprkit.expressions import arguments
+from exprkit.expressions import arguments, population_file
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
@@ -415,7 +415,13 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SymbolicRegressor:
         """Read what ``save`` wrote; errors are those of ``exprkit.load``."""
-        model: SymbolicRegressor = model_file.load(path, cls)
+        with population_file.opened(path, "model") as held:
+            return cls.restored(*held)
+
+    @classmethod
+    def restored(cls, pop: Population, arrays: dict[str, np.ndarray]) -> SymbolicRegressor:
+        """From the arrays of a file."""
+        model: SymbolicRegressor = model_file.restored(pop, arrays, cls)
         return model
 
     def restore(self, front: Front, names: tuple[str, ...] | None, columns: dict[str, np.ndarray],
