@@ -13,11 +13,11 @@ import os
 from typing import TYPE_CHECKING
 
 from exprkit.expressions import population_file
+from exprkit.expressions.population import Population
 from exprkit.fitting.fit_result import FitResult
 from exprkit.search.search_result import SearchResult
 
 if TYPE_CHECKING:
-    from exprkit.expressions.population import Population
     from exprkit.regression.estimator.regressor import SymbolicRegressor
 
 
@@ -33,12 +33,12 @@ def load(path: str | os.PathLike[str]) -> Population | FitResult | SearchResult 
     MissingError
         for a regressor, where scikit-learn is not installed.
     """
-    with population_file.opened(path, "file of exprkit's") as (pop, arrays):
+    with population_file.opened(path, "file of exprkit's") as arrays:
         if "model.format" in arrays:
             from exprkit.regression.estimator.regressor import SymbolicRegressor
 
-            return SymbolicRegressor.restored(pop, arrays)
+            return SymbolicRegressor.restored(arrays)
         for part, Result in (("fit", FitResult), ("found", SearchResult)):
             if f"{part}.format" in arrays:
-                return Result.restored(pop, arrays)
-        return pop
+                return Result.restored(arrays)
+        return Population.from_arrays(arrays)

@@ -155,18 +155,26 @@ class Population:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Population:
         """Read what ``save`` wrote; errors are those of ``exprkit.load``."""
-        from exprkit.expressions.population_file import load
+        from exprkit.expressions import population_file
 
-        return load(path)
+        with population_file.opened(path, "saved population", whole=False) as arrays:
+            return cls.from_arrays(arrays)
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Population:
+        """The population among the arrays of a file."""
+        from exprkit.expressions import population_file
+
+        return cls(**population_file.fields_of(arrays))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the population to ``path`` as npz: whole or not at all, and without pickle.
 
         The texts of expressions that could not be read are not kept.
         """
-        from exprkit.expressions.population_file import arrays_of
+        from exprkit.expressions import population_file
 
-        files.write_arrays(path, arrays_of(self))
+        files.write_arrays(path, population_file.arrays_of(self))
 
     def verify(self) -> None:
         """Check every token; called for every population that is made.

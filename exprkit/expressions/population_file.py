@@ -27,22 +27,28 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from exprkit.expressions.population import Population
 from exprkit.operators import defined, ops
 from exprkit.runtime import files
+from exprkit.text.tokens import TokenArrays
 
 FORMAT = 1
 ARRAYS = ("kinds", "values", "offsets")
 NAMES = ("variables", "parameters")
 OPERATORS = "operators"
-WHAT = "saved population"
+OF_POPULATION = ("format", *ARRAYS, *NAMES, OPERATORS)
 
 
-def arrays_of(pop: Population) -> dict[str, np.ndarray]:
+class _Saved(TokenArrays, Protocol):
+    """What is saved: a population."""
+
+    def definitions(self) -> tuple[defined.Saved, ...]: ...
+
+
+def arrays_of(pop: _Saved) -> dict[str, np.ndarray]:
     """A population as the arrays of a file."""
     arrays: dict[str, Any] = {"format": np.int64(FORMAT)} | {name: getattr(pop, name) for name in ARRAYS}
     for name in NAMES:
@@ -53,32 +59,26 @@ def arrays_of(pop: Population) -> dict[str, np.ndarray]:
     return arrays
 
 
-def population_of(arrays: dict[str, np.ndarray]) -> Population:
-    """The population among the arrays of a file."""
+def fields_of(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """What a ``Population`` is made of, among the arrays of a file; the user's operators are defined."""
     if (version := int(arrays["format"])) != FORMAT:
         raise ValueError(f"it has format {version}; this exprkit reads {FORMAT}")
-    names = {name: tuple(map(str, arrays[name])) for name in NAMES if name in arrays}
-    kinds, values, offsets = (arrays[name] for name in ARRAYS)
+    found: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
+    found |= {name: tuple(map(str, arrays[name])) for name in NAMES if name in arrays}
     if OPERATORS in arrays:
         from exprkit.text.define import restored
 
-        values = restored(kinds, values, [_from_texts(*row) for row in arrays[OPERATORS].tolist()])
-    return Population(kinds, values, offsets, **names)
-
-
-def load(path: str | os.PathLike[str]) -> Population:
-    """The population of a file, without what else is in it; the user's operators are defined."""
-    arrays = files.read_arrays(path, WHAT, {"format", *ARRAYS, *NAMES, OPERATORS})
-    with files.held(path, WHAT):
-        return population_of(arrays)
+        definitions = [_from_texts(*row) for row in arrays[OPERATORS].tolist()]
+        found["values"] = restored(found["kinds"], found["values"], definitions)
+    return found
 
 
 @contextlib.contextmanager
-def opened(path: str | os.PathLike[str], what: str) -> Iterator[tuple[Population, dict[str, np.ndarray]]]:
-    """The population of a file and all its arrays; what fails inside says that the file is no ``what``."""
-    arrays = files.read_arrays(path, what)
+def opened(path: str | os.PathLike[str], what: str, whole: bool = True) -> Iterator[dict[str, np.ndarray]]:
+    """The arrays of a file, or those of its population alone; what fails inside says that the file is no ``what``."""
+    arrays = files.read_arrays(path, what, None if whole else OF_POPULATION)
     with files.held(path, what):
-        yield population_of(arrays), arrays
+        yield arrays
 
 
 def part(arrays: dict[str, np.ndarray], name: str, version: int) -> dict[str, np.ndarray]:

@@ -44,8 +44,9 @@ def save(result: Any, path: str | os.PathLike[str]) -> None:
     files.write_arrays(path, functools.reduce(operator.or_, arrays, population_file.arrays_of(result.pop)))
 
 
-def fields(pop: Population, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+def fields(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """The attributes of a ``FitResult``, each of the type and shape that it has to be."""
+    pop = Population.from_arrays(arrays)
     n, width = len(pop), pop.max_params
     part = population_file.part(arrays, "fit", FORMAT)
     found: dict[str, Any] = {name: _shaped(part[name], (n,), "fiu") for name in ARRAYS[1:5]}
@@ -56,6 +57,7 @@ def fields(pop: Population, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         raise ValueError("a status that there is not")
     columns = population_file.of_part(arrays, "columns")
     return found | {
+        "pop": pop,
         "n_evaluations": int(part["n_evaluations"]), "seconds": float(part["seconds"]),
         "columns": {name: _shaped(column, (n,), "fiub") for name, column in columns.items()},
         "goal": _goal(pop, population_file.of_part(arrays, "goal")),

@@ -288,9 +288,9 @@ class FitResult:
         fit_file.save(self, path)
 
     @classmethod
-    def restored(cls, pop: Population, arrays: dict[str, np.ndarray]) -> FitResult:
+    def restored(cls, arrays: dict[str, np.ndarray]) -> FitResult:
         """From the arrays of a file."""
-        return cls(pop, **fit_file.fields(pop, arrays), _evaluator=None)
+        return cls(**fit_file.fields(arrays), _evaluator=None)
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle: the evaluator stays in its process."""

@@ -228,17 +228,17 @@ class SearchResult:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SearchResult:
         """Read what ``save`` wrote; errors are those of ``exprkit.load``."""
-        with population_file.opened(path, "result of a search") as held:
-            return cls.restored(*held)
+        with population_file.opened(path, "result of a search") as arrays:
+            return cls.restored(arrays)
 
     @classmethod
-    def restored(cls, pop: Population, arrays: dict[str, np.ndarray]) -> SearchResult:
+    def restored(cls, arrays: dict[str, np.ndarray]) -> SearchResult:
         """From the arrays of a file."""
         found = population_file.part(arrays, "found", FORMAT)
         columns = population_file.of_part(arrays, "columns")
         fields: dict[str, Any] = {name: found[name] for name in ARRAYS}
         fields |= {name: found[name].item() for name in (*WORDS, *NUMBERS)}
-        return cls(pop=pop, columns={name: columns[name] for name in COLUMNS}, **fields)
+        return cls(pop=Population.from_arrays(arrays), columns={name: columns[name] for name in COLUMNS}, **fields)
 
     def __repr__(self) -> str:
         best = f", best {_short(self.texts()[0])!r}" if len(self) else ""

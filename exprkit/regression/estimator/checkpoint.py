@@ -40,6 +40,7 @@ import numpy as np
 
 from exprkit.expressions import population_file
 from exprkit.expressions.parser import parse
+from exprkit.expressions.population import Population
 from exprkit.regression.discovery import Discovery, Halfway
 from exprkit.regression.front import Entry
 from exprkit.runtime import files
@@ -98,7 +99,7 @@ def _arrays(search: Discovery) -> dict[str, Any]:
 
 def _halfway(arrays: dict[str, np.ndarray]) -> tuple[Halfway, int]:
     """How far the search is, and its seed."""
-    pop, loss = population_file.population_of(arrays), arrays["search.loss"]
+    pop, loss = Population.from_arrays(arrays), arrays["search.loss"]
     seed, stages, generation, n_evals = arrays["search.numbers"].tolist()
     if loss.shape != (len(pop),) or loss.dtype != np.float64:
         raise ValueError("losses that are not those of its formulas")

@@ -57,9 +57,9 @@ def save(path: Any, settings: dict[str, Any], named: Population, columns: dict[s
     files.write_arrays(path, population_file.arrays_of(named) | population_file.in_part("model", arrays))
 
 
-def restored(pop: Population, arrays: dict[str, np.ndarray], Model: Any) -> Any:
+def restored(arrays: dict[str, np.ndarray], Model: Any) -> Any:
     """A fitted ``Model`` from the arrays of a file."""
-    held = population_file.part(arrays, "model", FORMAT)
+    pop, held = Population.from_arrays(arrays), population_file.part(arrays, "model", FORMAT)
     settings, known = json.loads(str(held["settings"])), Model().get_params()
     model = Model(**{name: value for name, value in settings.items() if name in known})
     columns = {name: _column(held[name], len(pop), kind) for name, kind in COLUMNS.items()}

@@ -415,13 +415,13 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SymbolicRegressor:
         """Read what ``save`` wrote; errors are those of ``exprkit.load``."""
-        with population_file.opened(path, "model") as held:
-            return cls.restored(*held)
+        with population_file.opened(path, "model") as arrays:
+            return cls.restored(arrays)
 
     @classmethod
-    def restored(cls, pop: Population, arrays: dict[str, np.ndarray]) -> SymbolicRegressor:
+    def restored(cls, arrays: dict[str, np.ndarray]) -> SymbolicRegressor:
         """From the arrays of a file."""
-        model: SymbolicRegressor = model_file.restored(pop, arrays, cls)
+        model: SymbolicRegressor = model_file.restored(arrays, cls)
         return model
 
     def restore(self, front: Front, names: tuple[str, ...] | None, columns: dict[str, np.ndarray],
