@@ -281,17 +281,6 @@ def test_structures_of_many_agree_with_a_dictionary():
     assert (inverse[representatives] == np.arange(len(found))).all() and (np.diff(representatives) > 0).all()
 
 
-def test_a_collision_of_hashes_is_no_equality(monkeypatch):
-    from exprkit.expressions import checks
-
-    same_hash = checks.structures.py_func
-    monkeypatch.setitem(same_hash.__globals__, "_hash", lambda *tokens: np.uint64(1))
-    pop = ek.parse(["x1 + 2", "x2", "x1 + 3", "x2 + 1"])
-    with np.errstate(over="ignore"):
-        representatives, inverse = same_hash(pop.kinds, pop.values, pop.offsets, np.full(16, -1, np.int64))
-    assert representatives.tolist() == [0, 1, 3] and inverse.tolist() == [0, 1, 0, 2]
-
-
 # ── files ────────────────────────────────────────────────────────────────────────────
 
 

@@ -371,10 +371,9 @@ class Population:
         inverse : int64 array, shape (n_exprs,)
             ``representatives[inverse[i]]`` has the structure of expression i
         """
-        from exprkit.expressions import checks
+        from exprkit.expressions import duplicates
 
-        slots = np.full(1 << max(2 * len(self), 1).bit_length(), -1, np.int64)
-        return checks.structures(self.kinds, self.values, self.offsets, slots)
+        return duplicates.unique(self, structures=True)
 
     def unique(self) -> tuple[np.ndarray, np.ndarray]:
         """Which expressions are equal up to the order of operands, as ``x1 + x2`` and ``x2 + x1`` are.
