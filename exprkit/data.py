@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, DataError, brief, brought_by, did_you_mean, one_of, whole_number
+from exprkit.errors import ArgumentError, DataError, brief, brought_by, did_you_mean, one_of, whole
 from exprkit.numbers import as_numbers
 from exprkit.runtime.machine import available_memory
 
@@ -142,8 +142,7 @@ def uniform(n_points: int = 362, n_vars: int = 2, seed: int = 0) -> Dataset:
 
 def _check_counts(**counts: Any) -> None:
     for name, count in counts.items():
-        if (whole_number(count) or 0) < 1:
-            raise ArgumentError(f"{name} must be 1 or more, not {brief(count)}")
+        whole(name, count, 1)
     needed, available = 8 * math.prod(map(int, counts.values())), available_memory()
     if available is not None and needed > available:
         asked = ", ".join(f"{name}={brief(count)}" for name, count in counts.items())
@@ -151,10 +150,7 @@ def _check_counts(**counts: Any) -> None:
 
 
 def _random(seed: Any) -> np.random.Generator:
-    number = whole_number(seed)
-    if number is None or number < 0:
-        raise ArgumentError(f"seed must be a whole number, 0 or more, not {brief(seed)}")
-    return np.random.Generator(np.random.PCG64(number))
+    return np.random.Generator(np.random.PCG64(whole("seed", seed, 0)))
 
 
 def nikuradse() -> Dataset:

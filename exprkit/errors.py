@@ -9,6 +9,8 @@ import reprlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
 MOST_CANDIDATES = 200  # names that a misspelt one is compared with in full, which is slow
 
 
@@ -106,6 +108,24 @@ def whole_number(value: Any) -> int | None:
         return None if isinstance(value, bool) else int(type(value).__index__(value))
     except (AttributeError, TypeError):
         return None
+
+
+def whole(
+    name: str, value: Any, least: int | None = None, most: int | None = None, error: type[ExprkitError] = ArgumentError
+) -> int:
+    """The value as a whole number; an error if it is none, or outside of these limits."""
+    number = whole_number(value)
+    if number is None or (least is not None and number < least) or (most is not None and number > most):
+        limits = "" if least is None else f" >= {least}" if most is None else f" from {least:,} to {most:,}"
+        raise error(f"{name} must be a whole number{limits}, not {brief(value)}")
+    return number
+
+
+def flag(name: str, value: Any, error: type[ExprkitError] = ArgumentError) -> bool:
+    """True or False; an error for anything else."""
+    if not isinstance(value, bool | np.bool_):
+        raise error(f"{name} must be True or False, not {brief(value)}")
+    return bool(value)
 
 
 def listed(values: Any) -> tuple[Any, ...] | None:

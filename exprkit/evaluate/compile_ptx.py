@@ -23,7 +23,7 @@ from exprkit.backends.transpiler.assembler import compile_modules, disassemble, 
 from exprkit.backends.transpiler.program import CodeShape, Transpiled, parts
 from exprkit.backends.transpiler.structures import to_compile
 from exprkit.backends.transpiler.templates import ABSOLUTE, SQUARE, SUM, VALUES, WARP
-from exprkit.errors import ArgumentError, brief, number_of, one_of, whole_number
+from exprkit.errors import ArgumentError, brief, flag, number_of, one_of, whole, whole_number
 from exprkit.evaluate import inputs
 from exprkit.expressions.population import Population
 from exprkit.programs.lower import lower
@@ -128,10 +128,9 @@ def compile_ptx(
         raise ArgumentError(f"points_per_thread must be 1, 2 or 4 (float64: 1 or 2), not {brief(points_per_thread)}")
     if block_size is not None and block not in range(WARP, 1025, WARP):
         raise ArgumentError(f"block_size must be a multiple of {WARP} up to 1024, not {brief(block_size)}")
-    if workers is not None and whole_number(workers) not in range(1, MOST_WORKERS + 1):
-        raise ArgumentError(f"workers must be a whole number from 1 to {MOST_WORKERS:,}, not {brief(workers)}")
-    if not isinstance(cache, bool):
-        raise ArgumentError(f"cache must be True or False, not {brief(cache)}")
+    if workers is not None:
+        whole("workers", workers, 1, MOST_WORKERS)
+    flag("cache", cache)
     if progress is not None and not callable(progress):
         raise ArgumentError(f"progress must be a function of the number of modules done, not {brief(progress)}")
 

@@ -23,9 +23,9 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from exprkit import errors
-from exprkit.errors import ArgumentError
+from exprkit.errors import ArgumentError, flag, whole
 from exprkit.expressions import arguments
-from exprkit.expressions.arguments import BYTES_PER_EXPRESSION, BYTES_PER_TOKEN, Operators, whole
+from exprkit.expressions.arguments import BYTES_PER_EXPRESSION, BYTES_PER_TOKEN, Operators
 from exprkit.expressions.population import Population
 from exprkit.operators import defined, ops
 from exprkit.runtime import slices
@@ -95,8 +95,7 @@ def exhaustive(
     """
     names, n_vars = arguments.names(variables, n_vars)
     alphabet = _alphabet(max_nodes, operators, n_vars, n_params, constants)
-    if not isinstance(spelled_out, bool | np.bool_):
-        raise ArgumentError(f"spelled_out must be True or False, not {errors.brief(spelled_out)}")
+    spelled_out = flag("spelled_out", spelled_out)
     counts = _first(_counts(alphabet), limit)
     _check_memory(counts)
     with shown(progress, sum(counts), "all expressions") as done:

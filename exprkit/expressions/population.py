@@ -31,7 +31,7 @@ import numpy as np
 from exprkit.errors import PopulationError, SelectionError, brief, listed, number_of, one_of, whole_number
 from exprkit.operators import defined, ops
 from exprkit.runtime import files
-from exprkit.text.tokens import MAX_INDEX, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, Words
+from exprkit.text.tokens import CONSTANT, MAX_INDEX, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, Words
 
 if TYPE_CHECKING:
     import os
@@ -373,7 +373,7 @@ class Population:
         """
         from exprkit.expressions import duplicates
 
-        return duplicates.unique(self, structures=True)
+        return duplicates.unique(self, alike=[CONSTANT])
 
     def unique(self) -> tuple[np.ndarray, np.ndarray]:
         """Which expressions are equal up to the order of operands, as ``x1 + x2`` and ``x2 + x1`` are.

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.errors import ArgumentError, brief, brought_by, number_of, whole_number
+from exprkit.errors import brought_by, number_of, whole, whole_number
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
 from exprkit.fitting import fit_file, ranking
@@ -133,10 +133,7 @@ class FitResult:
 
     def best(self, n: int = 1) -> np.ndarray:
         """The numbers of the ``n`` expressions of least loss, the best first; those without a loss last."""
-        number = whole_number(n)
-        if number is None or number < 0:
-            raise ArgumentError(f"n must be a whole number >= 0, not {brief(n)}")
-        return np.argsort(np.where(np.isnan(self.loss), np.inf, self.loss), kind="stable")[:number]
+        return np.argsort(np.where(np.isnan(self.loss), np.inf, self.loss), kind="stable")[: whole("n", n, 0)]
 
     def to_pandas(self) -> pd.DataFrame:
         """A row per expression: its text, loss, R2, why it ended, parameters and their standard errors."""
@@ -264,8 +261,7 @@ class FitResult:
 
         ``digits`` as for ``FittedExpression.latex``.
         """
-        if (whole_number(n) or 0) < 1:
-            raise ArgumentError(f"n must be a whole number, 1 or more, not {brief(n)}")
+        whole("n", n, 1)
         columns = {self.kind: self.loss, "$R^2$": self.r2, **self.columns}
         rows = [[f"${one.latex(digits)}$", *(f"{column[i]:.4g}" for column in columns.values())]
                 for i, one in enumerate(self[:n])]  # fmt: skip

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.distributed.workers import workers_of
-from exprkit.errors import ArgumentError, DataError, brief, whole_number
+from exprkit.errors import ArgumentError, DataError, brief, whole
 from exprkit.evaluate import inputs, tables
 from exprkit.expressions.arguments import Operators
 from exprkit.expressions.population import Population
@@ -189,11 +189,9 @@ def _most_bytes(max_memory: float | None) -> float | None:
     return max_memory if free is None else free / 2
 
 
-def _check_numbers(whole: dict[str, tuple[Any, int]], others: dict[str, Any]) -> None:
-    for name, (value, least) in whole.items():
-        number = whole_number(value)
-        if number is None or number < least:
-            raise ArgumentError(f"{name} must be a whole number >= {least}, not {brief(value)}")
+def _check_numbers(numbers: dict[str, tuple[Any, int]], others: dict[str, Any]) -> None:
+    for name, (value, least) in numbers.items():
+        whole(name, value, least)
     for name, value in others.items():
         if value is not None and (isinstance(value, bool) or not hasattr(value, "__float__") or not float(value) > 0):
             raise ArgumentError(f"{name} must be a number > 0 or None, not {brief(value)}")

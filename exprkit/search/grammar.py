@@ -14,9 +14,9 @@ import functools
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exprkit.errors import ArgumentError
+from exprkit.errors import ArgumentError, whole
 from exprkit.expressions import arguments
-from exprkit.expressions.arguments import Operators, whole
+from exprkit.expressions.arguments import Operators
 from exprkit.operators import ops
 
 MOST_NODES = 40  # more have more trees than can be counted in 64 bits

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, brief, brought_by, number_of, whole_number
+from exprkit.errors import ArgumentError, brief, brought_by, number_of, whole, whole_number
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions import population_file
-from exprkit.expressions.arguments import whole
 from exprkit.expressions.population import Population
 from exprkit.fitting.fitted_expression import numbered
 from exprkit.runtime import files

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.errors import brought_by
+from exprkit.errors import brought_by, whole
 from exprkit.evaluate.evaluator import Evaluator
-from exprkit.expressions.arguments import whole
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population

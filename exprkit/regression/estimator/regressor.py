@@ -24,7 +24,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from exprkit.distributed.workers import Workers, workers_of
-from exprkit.errors import ArgumentError, ParseError, brief, brought_by, did_you_mean, listed, number_of, whole_number
+from exprkit.errors import (
+    ArgumentError,
+    ParseError,
+    brief,
+    brought_by,
+    did_you_mean,
+    flag,
+    listed,
+    number_of,
+    whole,
+    whole_number,
+)
 from exprkit.evaluate.loss_text import is_loss_text
 from exprkit.expressions import arguments, population_file
 from exprkit.expressions.expression import Expression
@@ -464,9 +475,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         if self.pool_size is None:
             del least["pool_size"]
         for name, smallest in least.items():
-            number = whole_number(getattr(self, name))
-            if number is None or number < smallest:
-                raise ArgumentError(f"{name} must be a whole number >= {smallest}, not {brief(getattr(self, name))}")
+            whole(name, getattr(self, name), smallest)
         for name in ("timeout_in_seconds", "max_evals"):
             limit = getattr(self, name)
             if limit is not None and not (_is_number(limit) and limit > 0):
@@ -476,8 +485,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         if not (_is_number(self.parsimony) and np.isfinite(self.parsimony)):
             raise ArgumentError(f"parsimony must be a number, not {brief(self.parsimony)}")
         for name in ("dimensionless_constants_only", "warm_start"):
-            if not isinstance(getattr(self, name), bool | np.bool_):
-                raise ArgumentError(f"{name} must be True or False, not {brief(getattr(self, name))}")
+            flag(name, getattr(self, name))
         operators = self._operators()
         stop, threads = _stop(self.early_stop_condition), _threads(self.n_jobs)
         return lambda guesses, seed: SearchSettings(
