@@ -138,7 +138,11 @@ def listed(values: Any) -> tuple[Any, ...] | None:
 
 def brief(value: Any, most: int = 100) -> str:
     """A value as an error shows it."""
-    text = repr(value)
+    return shortened(repr(value), most)
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, cut where it has more than so many characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

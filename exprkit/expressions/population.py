@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from exprkit.errors import PopulationError, SelectionError, brief, listed, number_of, one_of, whole_number
+from exprkit.errors import PopulationError, SelectionError, brief, listed, number_of, one_of, shortened, whole_number
 from exprkit.operators import defined, ops
 from exprkit.runtime import files
 from exprkit.text.tokens import CONSTANT, MAX_INDEX, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, Words
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from exprkit.text.parse_errors import Fault, Faults
 
 SHOWN = 8  # rows of the picture in a notebook
+LONGEST = 120  # characters of an expression there
 SELECTS = "a population takes a number, a slice, a list of numbers or a mask"
 
 USER_ARITY = ops.ARITY.copy()  # what lowering makes does not belong into a population
@@ -477,7 +478,7 @@ class Population:
     def _written_out(self, made: Expanded, what: str, variables: Words, parameters: Words) -> Population:
         """The population of these tokens; its lowering computes once what they hold more than once."""
         if made.too_long >= 0:
-            text = _short(str(self[made.too_long]))
+            text = shortened(str(self[made.too_long]), LONGEST)
             raise PopulationError(
                 f"expression {made.too_long} ({text}): with {what} it has more than {MAX_TOKENS:,} tokens"
             )
@@ -504,7 +505,7 @@ class Population:
         first = self[:SHOWN]
         rows: list[tuple[Any, ...]] = []
         for index, text in enumerate(first.texts()):
-            shown = f"<code>{html.escape(_short(text))}</code>" if text else self._reason_html(index)
+            shown = f"<code>{html.escape(shortened(text, LONGEST))}</code>" if text else self._reason_html(index)
             rows.append((index, shown, first.n_tokens[index], first.n_params[index]))
         if len(self) > SHOWN:
             rows.append(("…", f"{len(self) - SHOWN:,} more", "", ""))
@@ -515,10 +516,6 @@ class Population:
     def _reason_html(self, index: int) -> str:
         reason = self.errors[index].splitlines()[0] if index in self.errors else "not valid"
         return f"<em>{html.escape(reason)}</em>"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 120 else text[:117] + " …"
 
 
 def names_of(what: str, words: Iterable[str] | None) -> tuple[str, ...] | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import brought_by
+from exprkit.errors import brought_by, shortened
 from exprkit.fitting.likelihood import FitGoal
 from exprkit.text.tokens import VARIABLE
 
@@ -64,5 +64,4 @@ def _name(one: Any, index: int) -> str:
 
 
 def _title(one: Any) -> str:
-    text = str(one.with_numbers(3))
-    return (text if len(text) <= 80 else text[:79] + "…").replace("$", r"\$")
+    return shortened(str(one.with_numbers(3)), 80).replace("$", r"\$")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, brief, brought_by, number_of, whole, whole_number
+from exprkit.errors import ArgumentError, brief, brought_by, number_of, shortened, whole, whole_number
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions import population_file
 from exprkit.expressions.population import Population
@@ -209,7 +209,7 @@ class SearchResult:
     def _with_numbers(self, i: int) -> str:
         """Function ``i`` for a legend."""
         params = [float(f"{p:.3g}") for p in np.nan_to_num(self.params[i, : self.pop.n_params[i]])]
-        return _short(str(numbered(self.pop[i], params))).replace("`", "").replace("$", r"\$")
+        return shortened(str(numbered(self.pop[i], params)), SHOWN).replace("`", "").replace("$", r"\$")
 
     # ── files ──
 
@@ -240,7 +240,7 @@ class SearchResult:
         return cls(pop=Population.from_arrays(arrays), columns={name: columns[name] for name in COLUMNS}, **fields)
 
     def __repr__(self) -> str:
-        best = f", best {_short(self.texts()[0])!r}" if len(self) else ""
+        best = f", best {shortened(self.texts()[0], SHOWN)!r}" if len(self) else ""
         ended = f", {self.stopped}" if self.stopped else ""
         return f"<SearchResult: {number_of(self.n_functions, 'function')} fitted{best}, {self.seconds:.3g} s{ended}>"
 
@@ -255,7 +255,3 @@ def _number(what: str, i: Any, n: int) -> int:
     if number is None or not -n <= number < n:
         raise ArgumentError(f"there is no {what} {brief(i)} among {n:,}")
     return number % n
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
