@@ -351,6 +351,7 @@ def test_figures_are_drawn(found):
     assert len(found.plot_front().axes) == 1
     assert len(found.plot_best(2).axes) == 2
     assert found.plot_best(1).axes[0].get_legend().get_texts()[1].get_text() == "2 / x1 + 0.297"
+    assert found.plot_best().axes[1].get_ylabel() == "y - f"
     two = search({"a (m)": x, "b $": x[::-1]}, x + 2 * x[::-1], 3)
     above = two.plot_best(2).axes[0]
     assert np.allclose(above.lines[1].get_xdata(), two.predict(two.X))

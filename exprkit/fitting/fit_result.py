@@ -24,12 +24,13 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.errors import brought_by, number_of, whole, whole_number
+from exprkit.errors import brought_by, number_of, shortened, whole, whole_number
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
 from exprkit.fitting import fit_file, ranking
 from exprkit.fitting.fitted_expression import FittedExpression
 from exprkit.fitting.likelihood import FitGoal, covariance
+from exprkit.fitting.plot import Curve, beside_data, used_by
 from exprkit.fitting.starts import parameter_names
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SHOWN = 10  # rows of a table
+LONGEST = 60  # characters of an expression in a legend
 
 
 @dataclass(eq=False)
@@ -271,10 +273,17 @@ class FitResult:
         return "\n".join([f"\\begin{{tabular}}{{l{'r' * len(columns)}}}", *body, "\\end{tabular}"])
 
     def plot(self, i: int = 0) -> Figure:
-        """Expression ``i`` beside the data: its predictions and the residuals, y - f, at the points of the fit."""
-        from exprkit.fitting.plot import figure
+        """Expression ``i`` beside the data: its predictions and the residuals, y - f, at the points of the fit.
 
-        return figure(self[i], self.goal)
+        Of one variable both stand over it; of several, y and the residuals over what is predicted.
+        """
+        one, counted = self[i], np.ones(len(self.goal.y), bool) if self.goal.w is None else self.goal.w > 0
+        used = [*used_by(one.expression)]
+        over = used[0] if len(used) == 1 else None
+        name = "" if over is None else self.pop.variables[over] if self.pop.variables else f"x{over + 1}"
+        label = shortened(str(one.with_numbers(digits=3)), LONGEST)
+        X, y = self.goal.X[counted], self.goal.y[counted].astype(np.float64)
+        return beside_data([Curve(label, one.expression, one)], X, y, over, name)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to ``path`` as npz, with the data of the fit: whole or not at all, and without pickle.

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions import population_file
 from exprkit.expressions.population import Population
 from exprkit.fitting.fitted_expression import numbered
+from exprkit.fitting.plot import Curve, beside_data
 from exprkit.runtime import files
 from exprkit.search.goal import LENGTH, linked
 
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 SHOWN = 60  # characters of an expression in a title
-CURVE = 300  # points
 COLUMNS = ("size", "loss", "parameters", "function", "total", "forms", "times")
 ARRAYS = ("params", "errors", "on_front", "X", "y", "counts")
 WORDS = ("link", "stopped", "loss_name", "rank")
@@ -155,7 +156,8 @@ class SearchResult:
         axes.step(size[front], loss[front], "o-", where="post", markersize=5, label="Pareto front")
         if len(self):
             first = "shortest description" if self.rank == LENGTH else "least loss"
-            axes.plot(size[0], loss[0], "*", markersize=14, label=f"{first}: {self._with_numbers(0)}")
+            label = f"{first}: {self._with_numbers(0)}".replace("$", r"\$")
+            axes.plot(size[0], loss[0], "*", markersize=14, label=label)
             shown = np.append(loss[front], loss[0])
             low, high, least = shown.min(), shown.max(), 1.0 if self.rank == LENGTH else 0.0
             if self.rank != LENGTH and low > 0 < high:
@@ -171,45 +173,21 @@ class SearchResult:
         return figure
 
     def plot_best(self, n: int = 3, variable: int | None = None) -> Figure:
-        """The data and the ``n`` best functions, the residuals below: over a variable, by default the only one.
+        """The data and the ``n`` best functions, the residuals beside: over a variable, by default the only one.
 
         Of several variables, the target over what each function predicts.
         """
-        with brought_by("notebooks"):
-            import matplotlib.pyplot as plt
-
-        n = min(whole("n", n, 1), len(self))
-        alone = self.X.shape[1] == 1
-        over = 0 if alone else None if variable is None else _number("variable", variable, self.X.shape[1])
-        figure, (above, below) = plt.subplots(
-            2, 1, figsize=(7, 6), sharex=True, layout="constrained", height_ratios=(3, 1)
-        )
-        if over is None:
-            above.axline((float(self.y.mean()),) * 2, slope=1, color="0.7", linewidth=1)
-        else:
-            above.plot(self.X[:, over], self.y, ".", color="0.4", label="data")
-        for i in range(n):
-            fitted = self.predict(self.X, i)
-            x, drawn = (fitted, self.y) if over is None else (self.X[:, over], fitted)
-            mark = "-" if alone else "."
-            if alone:
-                x = np.linspace(x.min(), x.max(), CURVE)
-                drawn = self.predict(x[:, None], i)
-            above.plot(x, drawn, mark, color=f"C{i}", markersize=4, label=self._with_numbers(i))
-            below.plot(self.X[:, over] if alone else x, self.y - fitted, ".", color=f"C{i}", markersize=4)
-        below.axhline(0, color="0.7", linewidth=1)
-        named = self.pop.variables[over] if over is not None and self.pop.variables else f"x{(over or 0) + 1}"
-        below.set(xlabel="predicted" if over is None else named, ylabel="residual")
-        above.set_ylabel("target")
-        if n:
-            above.legend(fontsize="small")
-        plt.close(figure)
-        return figure
+        n, over = min(whole("n", n, 1), len(self)), variable
+        if over is not None or self.X.shape[1] == 1:
+            over = _number("variable", over or 0, self.X.shape[1])
+        name = self.pop.variables[over] if over is not None and self.pop.variables else f"x{(over or 0) + 1}"
+        curves = [Curve(self._with_numbers(i), self.pop[i], functools.partial(self.predict, i=i)) for i in range(n)]
+        return beside_data(curves, self.X, self.y, over, name)
 
     def _with_numbers(self, i: int) -> str:
         """Function ``i`` for a legend."""
         params = [float(f"{p:.3g}") for p in np.nan_to_num(self.params[i, : self.pop.n_params[i]])]
-        return shortened(str(numbered(self.pop[i], params)), SHOWN).replace("`", "").replace("$", r"\$")
+        return shortened(str(numbered(self.pop[i], params)), SHOWN).replace("`", "")
 
     # ── files ──
 
