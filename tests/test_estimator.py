@@ -60,7 +60,7 @@ def model():
 
 def bits(model):
     """All that a search has found."""
-    entries = [(e.expression.kinds.tobytes(), e.expression.values.tobytes(), e.loss) for e in model._front.entries()]
+    entries = [(e.expression.kinds.tobytes(), e.expression.values.tobytes(), e.loss) for e in model._front.entries]
     return entries, model.n_evals_, model.equations_["equation"].tolist()
 
 
@@ -190,7 +190,7 @@ def test_settings_that_are_no_plain_values_are_saved_as_well_as_can_be(tmp_path)
 @pytest.mark.parametrize(
     ("name", "array"),
     [("model.format", np.int64(9)), ("model.loss", np.ones(99)), ("model.settings", np.array("{")),
-     ("model.exact", np.array(["a"])), ("model.n_features_in", np.int64(0)), ("model.numbers", None)],
+     ("model.exact", np.array(["a"])), ("model.n_features_in_", np.int64(0)), ("model.numbers", None)],
 )  # fmt: skip
 def test_a_model_that_is_none_is_told(model, tmp_path, name, array):
     model.save(tmp_path / "model.npz")

@@ -184,7 +184,7 @@ def test_every_formula_of_a_search_keeps_to_the_rules(y_units):
     model = ek.SymbolicRegressor(niterations=4, population_size=100, pool_size=1_000, maxsize=14, random_state=0,
                                  constraints=CONSTRAINTS, nested_constraints=NESTED)  # fmt: skip
     model.fit(X, y, X_units=["m", "s", "m/s", "1"], y_units=y_units)
-    pop = ek.parse([entry.expression for entry in model._front.entries()])
+    pop = ek.parse([entry.expression for entry in model._front.entries])
     rules = FormulaRules(4, UNITS, y_units and exponents(y_units), limits=limits(CONSTRAINTS, NESTED, NAMES))
     assert rules.allow(pop).all()
     if y_units == "m":

@@ -32,6 +32,7 @@ from exprkit.fitting.fitted_expression import FittedExpression
 from exprkit.fitting.likelihood import FitGoal, covariance
 from exprkit.fitting.plot import Curve, beside_data, used_by
 from exprkit.fitting.starts import parameter_names
+from exprkit.text.printer import booktabs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -268,9 +269,7 @@ class FitResult:
         rows = [[f"${one.latex(digits)}$", *(f"{column[i]:.4g}" for column in columns.values())]
                 for i, one in enumerate(self[:n])]  # fmt: skip
         head = ["expression", *(name.replace("_", " ") for name in columns)]
-        lines = [" & ".join(cells) + r" \\" for cells in (head, *rows)]
-        body = ["\\toprule", lines[0], "\\midrule", *lines[1:], "\\bottomrule"]
-        return "\n".join([f"\\begin{{tabular}}{{l{'r' * len(columns)}}}", *body, "\\end{tabular}"])
+        return booktabs("l" + "r" * len(columns), head, rows)
 
     def plot(self, i: int = 0) -> Figure:
         """Expression ``i`` beside the data: its predictions and the residuals, y - f, at the points of the fit.

@@ -61,6 +61,13 @@ def number_text(number: float) -> str:
     return re.sub(r"e([+-])0*", lambda match: "e" + match[1].strip("+"), text)
 
 
+def booktabs(columns: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in LaTeX (package booktabs) of cells in LaTeX."""
+    first, *rest = (" & ".join(cells) + r" \\" for cells in (head, *rows))
+    body = [r"\toprule", first, r"\midrule", *rest, r"\bottomrule"]
+    return "\n".join([rf"\begin{{tabular}}{{{columns}}}", *body, r"\end{tabular}"])
+
+
 # ── leaves ───────────────────────────────────────────────────────────────────────────
 
 
