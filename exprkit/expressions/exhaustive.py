@@ -158,12 +158,12 @@ def _counts(alphabet: _Alphabet) -> list[int]:
             if operator.arity == 1:
                 counts[size] = [have + more for have, more in zip(counts[size], counts[size - 1], strict=True)]
                 continue
-            for left, right, half in _splits(size, operator):
+            for left, right, half in splits(size, operator):
                 _add_pairs(counts[size], counts[left], counts[right], half)
     return [sum(of_size) for of_size in counts]
 
 
-def _splits(size: int, operator: defined.Written) -> list[tuple[int, int, bool]]:
+def splits(size: int, operator: defined.Written) -> list[tuple[int, int, bool]]:
     """Sizes of a binary operator's operands, larger first ones first; whether only half the pairs count."""
     lefts = range(size - 2, 0, -1)
     if not operator.commutative:
@@ -220,7 +220,7 @@ def _build(counts: list[int], alphabet: _Alphabet) -> list[_Size]:
             if operator.arity == 1:
                 position = _apply(sizes[size - 1], symbol, rows, position)
                 continue
-            for left, right, half in _splits(size, operator):
+            for left, right, half in splits(size, operator):
                 position = _pair(sizes[left], sizes[right], half, symbol, alphabet.n_params, rows, position)
     return sizes
 

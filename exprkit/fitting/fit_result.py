@@ -32,7 +32,9 @@ from exprkit.fitting.fitted_expression import FittedExpression
 from exprkit.fitting.likelihood import FitGoal, covariance
 from exprkit.fitting.plot import Curve, beside_data, used_by
 from exprkit.fitting.starts import parameter_names
+from exprkit.text.names import word_of
 from exprkit.text.printer import booktabs
+from exprkit.text.tokens import VARIABLE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -279,7 +281,7 @@ class FitResult:
         one, counted = self[i], np.ones(len(self.goal.y), bool) if self.goal.w is None else self.goal.w > 0
         used = [*used_by(one.expression)]
         over = used[0] if len(used) == 1 else None
-        name = "" if over is None else self.pop.variables[over] if self.pop.variables else f"x{over + 1}"
+        name = word_of(VARIABLE, over or 0, self.pop.variables)
         label = shortened(str(one.with_numbers(digits=3)), LONGEST)
         X, y = self.goal.X[counted], self.goal.y[counted].astype(np.float64)
         return beside_data([Curve(label, one.expression, one)], X, y, over, name)

@@ -25,8 +25,11 @@ from exprkit.expressions import population_file
 from exprkit.expressions.population import Population
 from exprkit.fitting.fitted_expression import numbered
 from exprkit.fitting.plot import Curve, beside_data
+from exprkit.fitting.starts import parameter_names
 from exprkit.runtime import files
 from exprkit.search.goal import LENGTH, linked
+from exprkit.text.names import word_of
+from exprkit.text.tokens import VARIABLE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,7 +117,7 @@ class SearchResult:
 
         table: dict[str, Any] = {"text": self.texts(), **self.columns, "probability": self.probability}
         table["forms"] = self.columns["forms"].astype(np.int64)
-        names = list(self.pop.parameters or (f"p{j + 1}" for j in range(self.params.shape[1])))
+        names = parameter_names(self.pop)
         table |= {name: self.params[:, j] for j, name in enumerate(names)}
         table |= {f"{name}_error": self.errors[:, j] for j, name in enumerate(names)}
         table["front"] = self.on_front
@@ -180,7 +183,7 @@ class SearchResult:
         n, over = min(whole("n", n, 1), len(self)), variable
         if over is not None or self.X.shape[1] == 1:
             over = _number("variable", over or 0, self.X.shape[1])
-        name = self.pop.variables[over] if over is not None and self.pop.variables else f"x{(over or 0) + 1}"
+        name = word_of(VARIABLE, over or 0, self.pop.variables)
         curves = [Curve(self._with_numbers(i), self.pop[i], functools.partial(self.predict, i=i)) for i in range(n)]
         return beside_data(curves, self.X, self.y, over, name)
 
