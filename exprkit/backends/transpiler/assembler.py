@@ -16,7 +16,6 @@ that no more than a few modules per thread are in memory, however many there are
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import itertools
@@ -29,7 +28,6 @@ import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from importlib import metadata
 from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple
@@ -263,11 +261,8 @@ def _nvjitlink() -> Any:
 
 
 def _nvjitlink_version() -> str:
-    versions = ["nvJitLink", *map(str, _nvjitlink().version())]
-    for name in ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12"):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            versions.append(f"{name} {metadata.version(name)}")
-    return " ".join(versions)
+    packages = machine.installed(("nvidia-nvjitlink", "nvidia-nvjitlink-cu12")).items()
+    return " ".join(["nvJitLink", *map(str, _nvjitlink().version()), *map(" ".join, packages)])
 
 
 def _run_nvjitlink(text: bytes, architecture: str, options: list[str]) -> tuple[bytes, bytes]:
