@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import heapq
-import reprlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -69,15 +68,17 @@ class MissingError(ExprkitError, ImportError):
     """A package that an extra of exprkit brings is not installed; says which command installs it."""
 
 
-def one_of(what: str, value: Any, choices: tuple[str, ...], error: type[ExprkitError] = ArgumentError) -> Any:
-    """The value; an error if it is none of the choices."""
+def one_of(
+    what: str, value: Any, choices: Iterable[str], error: type[ExprkitError] = ArgumentError, *,
+    other_words: dict[str, str] | None = None, besides: str = "",
+) -> Any:  # fmt: skip
+    """The value; an error if it is none of the choices; ``besides``: what it could be as well, for the message."""
+    choices = tuple(choices)
     if not isinstance(value, str) or value not in choices:  # an array would be compared element by element
-        raise error(f"{what} must be one of {', '.join(map(repr, choices))}, not {_SHORT.repr(value)}")
+        hint = did_you_mean(value, choices, other_words) if isinstance(value, str) else ""
+        able = ", ".join(map(repr, choices)) + (f" or {besides}" if besides else "")
+        raise error(f"{what} must be one of {able}, not {brief(value, 60)}{hint}")
     return value
-
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 60
 
 
 def nearest(word: str, names: Iterable[str]) -> str | None:

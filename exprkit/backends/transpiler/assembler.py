@@ -33,7 +33,7 @@ from threading import RLock
 from typing import Any, NamedTuple
 
 from exprkit.backends.precision import Precision
-from exprkit.errors import ArgumentError, BackendError
+from exprkit.errors import ArgumentError, BackendError, one_of
 from exprkit.runtime import disk_cache, machine
 
 WAITING = 2  # modules per thread in hand: one in the compiler, one waiting
@@ -106,8 +106,7 @@ def compile_modules(
         If the compiler is not installed (says which command brings it) or refuses a module
         (shows the line of PTX and the kernel it stands in).
     """
-    if compiler not in COMPILERS:
-        raise ArgumentError(f"compiler must be one of {', '.join(map(repr, COMPILERS))}, not {compiler!r}")
+    one_of("compiler", compiler, COMPILERS)
     if not re.fullmatch(r"sm_\d{2,3}[af]?", str(architecture)):
         raise ArgumentError(f"architecture must be as 'sm_90', not {architecture!r}")
     version(compiler)  # here and not in a thread: whether it is installed

@@ -33,6 +33,7 @@ from exprkit.errors import (
     flag,
     listed,
     number_of,
+    one_of,
     whole,
     whole_number,
 )
@@ -439,7 +440,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     def _checked(self) -> Callable[[tuple[Expression, ...], int], SearchSettings]:
         """What makes the settings, all parameters checked."""
         self._check_loss()
-        _one_of("model_selection", self.model_selection, SELECTIONS)
+        one_of("model_selection", self.model_selection, SELECTIONS)
         progress.checked(self.progress)
         least = {"niterations": 0, "population_size": 10, "maxsize": 1, "pool_size": 0, "tournament_selection_n": 1,
                  "optimizer_iterations": 0, "verbosity": 0}  # fmt: skip
@@ -474,7 +475,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                 how = 'write what is taken of f and y alone, as "(f - y)^2"'
                 raise ArgumentError(f"elementwise_loss: {how}, not {brief(loss)}")
             return
-        _one_of("elementwise_loss", loss, NAMED, 'a text over f, y and w as "huber(f - y, 0.5)"')
+        besides = 'a text over f, y and w as "huber(f - y, 0.5)"'
+        one_of("elementwise_loss", loss, NAMED, other_words=OTHER_WORDS, besides=besides)
 
     def _operators(self) -> tuple[ops.Operator, ...]:
         usual = default_operators()
@@ -558,13 +560,6 @@ def _seed(random_state: Any) -> int:
     if (number := whole_number(random_state)) is not None and number >= 0:
         return number
     return int(check_random_state(random_state).randint(1 << 31))
-
-
-def _one_of(what: str, value: Any, choices: tuple[str, ...], other: str = "") -> None:
-    if not isinstance(value, str) or value not in choices:
-        hint = did_you_mean(value, choices, OTHER_WORDS) if isinstance(value, str) else ""
-        able = ", ".join(map(repr, choices)) + (f" or {other}" if other else "")
-        raise ArgumentError(f"{what} must be one of {able}, not {brief(value)}{hint}")
 
 
 def _is_number(value: Any) -> bool:
