@@ -35,6 +35,7 @@ from exprkit.evaluate import inputs, tables
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.evaluate.loss_text import Composition, OwnGoal
 from exprkit.evaluate.losses import NO_SUMS
+from exprkit.evaluate.losses import spread as spread_of
 from exprkit.evaluate.options import check_options
 from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
@@ -546,11 +547,8 @@ def _result(ev: Evaluator, fitted: Fitted, target: _FitTarget, goal: FitGoal, be
 
 def _r2(sse: np.ndarray, goal: FitGoal) -> np.ndarray:
     """1 - sse / sum w (y - mean y)^2."""
-    counted = np.ones(len(goal.y)) if goal.w is None else goal.w.astype(np.float64)
-    some = counted > 0
     with np.errstate(all="ignore"):
-        mean = np.sum(counted[some] * goal.y[some]) / counted.sum()
-        return 1 - sse / np.sum(counted[some] * (goal.y[some] - mean) ** 2)
+        return 1 - sse / spread_of(goal.y, goal.w)
 
 
 def _in_terms_of(goal: FitGoal, total_loss: Any, total: float) -> Any:
