@@ -239,7 +239,7 @@ class Population:
     def __getitem__(self, index: Any) -> Expression | Population:
         """An Expression for a number; a Population for a slice, an array of numbers or a mask."""
         number = whole_number(index)
-        return self._take(self._order(index)) if number is None else self._expression(number)
+        return self._take(self.order_of(index)) if number is None else self._expression(number)
 
     def _expression(self, index: int) -> Expression:
         from exprkit.expressions.expression import Expression
@@ -250,7 +250,7 @@ class Population:
         span = slice(self.offsets[index], self.offsets[index + 1])
         return Expression(self.kinds[span], self.values[span], self.variables, self.parameters)
 
-    def _order(self, index: Any) -> np.ndarray:
+    def order_of(self, index: Any) -> np.ndarray:
         """The indices that a slice, an array or a mask selects."""
         if isinstance(index, slice):
             return np.arange(*_steps(index).indices(len(self)))

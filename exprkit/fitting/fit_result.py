@@ -164,7 +164,7 @@ class FitResult:
         """A FittedExpression for a number; a FitResult for a slice, an array of numbers or a mask."""
         number = whole_number(index)
         if number is None:
-            return self._take(self.pop[index], np.arange(len(self))[_selection(index)])
+            return self._take(self.pop[index], self.pop.order_of(index))
         pop = self.pop[[number]]
         return FittedExpression(self._take(pop, np.array([number % len(self)])))
 
@@ -312,8 +312,3 @@ class FitResult:
             f"<FitResult: {number_of(len(self), 'expression')}, {int(self.converged.sum()):,} converged, "
             f"{loss}{self.seconds:.3g} s>"
         )
-
-
-def _selection(index: Any) -> Any:
-    """What selects a part of an array, of what has selected a part of a population."""
-    return index if isinstance(index, slice) else np.asarray(index) if len(index) else np.empty(0, np.int64)
