@@ -130,7 +130,7 @@ def exhaustive_search(
     max_memory : float, optional
         Bytes at which it ends with what it has; by default half of what is free.
     file : path, optional
-        Where the state of the search is kept, about every 10 s and at its end; one that is there is gone on with.
+        Where the state of the search is kept, now and then and at its end; one that is there is gone on with.
     progress : bool
         Show a bar with the rate and the best so far.
     devices, client
