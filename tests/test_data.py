@@ -126,3 +126,5 @@ def test_numbers_of_rows_are_no_variable(tmp_path):
     assert data.from_table(path).variables == ("a",)
     path.write_text(",a,y\n1.5,5,2\n1,6,3\n")
     assert data.from_table(path).variables == ("Unnamed: 0", "a"), "a column that lacks a name alone"
+    named = pytest.importorskip("pandas").DataFrame({"read": [1.0, 2.0], "y": [3.0, 4.0]})
+    assert data.from_table(named).variables == ("read",), "a column, not a file's method"
