@@ -14,7 +14,7 @@ import pytest
 from description_reference import Expression, told
 
 import exprkit as ek
-from exprkit.errors import ArgumentError, DataError, FileError, ParseError
+from exprkit.errors import ArgumentError, DataError, FileError, ParseError, PopulationError
 from exprkit.fitting.description_length import function_length
 from exprkit.search import exhaustive_search as module
 from exprkit.search.fingerprints import fingerprints
@@ -368,6 +368,11 @@ def test_results_are_kept_in_files(found, tmp_path):
     assert same(found, again) and same(found, ek.load(tmp_path / "found.npz")) and repr(again) == repr(found)
     found.to_csv(tmp_path / "found.csv")
     assert pd.read_csv(tmp_path / "found.csv")["text"].tolist() == found.texts()
+    arrays = dict(np.load(tmp_path / "found.npz"))
+    for name in ("found.params", "columns.loss", "found.counts"):
+        np.savez(tmp_path / "bad.npz", **arrays | {name: np.ones(3)})
+        with pytest.raises(PopulationError, match=r"bad\.npz.* where"):
+            ek.load(tmp_path / "bad.npz")
     (tmp_path / "bad.npz").write_bytes(b"PK")
     with pytest.raises(FileError, match="no result"):
         ek.SearchResult.load(tmp_path / "bad.npz")

@@ -89,6 +89,14 @@ def part(arrays: dict[str, np.ndarray], name: str, version: int) -> dict[str, np
     return found
 
 
+def shaped(array: np.ndarray, kinds: str, *shape: int | None) -> np.ndarray:
+    """The array, if it is of one of these kinds of dtypes and of this shape; None stands for any length."""
+    fits = array.ndim == len(shape) and all(m in (None, n) for n, m in zip(array.shape, shape, strict=False))
+    if not fits or array.dtype.kind not in kinds:
+        raise ValueError(f"an array of {array.dtype} and shape {array.shape} where {shape} must be")
+    return array
+
+
 def of_part(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
     return {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
 

@@ -28,6 +28,7 @@ import numpy as np
 from exprkit.backends import objective
 from exprkit.expressions import population_file
 from exprkit.expressions.population import Population
+from exprkit.expressions.population_file import shaped
 from exprkit.fitting.likelihood import FitGoal
 from exprkit.runtime import files
 
@@ -49,32 +50,27 @@ def fields(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     pop = Population.from_arrays(arrays)
     n, width = len(pop), pop.max_params
     part = population_file.part(arrays, "fit", FORMAT)
-    found: dict[str, Any] = {name: _shaped(part[name], (n,), "fiu") for name in ARRAYS[1:5]}
-    found["index"] = _shaped(part["index"], (n,), "iu")
-    found["params"] = _shaped(part["params"], (n, width), "f")
-    found["at_bound"] = _shaped(part["at_bound"], (n, width), "b")
+    found: dict[str, Any] = {name: shaped(part[name], "fiu", n) for name in ARRAYS[1:5]}
+    found["index"] = shaped(part["index"], "iu", n)
+    found["params"] = shaped(part["params"], "f", n, width)
+    found["at_bound"] = shaped(part["at_bound"], "b", n, width)
     if n and int(found["status"].max()) >= len(objective.REASONS):
         raise ValueError("a status that there is not")
     columns = population_file.of_part(arrays, "columns")
     return found | {
         "pop": pop,
         "n_evaluations": int(part["n_evaluations"]), "seconds": float(part["seconds"]),
-        "columns": {name: _shaped(column, (n,), "fiub") for name, column in columns.items()},
+        "columns": {name: shaped(column, "fiub", n) for name, column in columns.items()},
         "goal": _goal(pop, population_file.of_part(arrays, "goal")),
     }  # fmt: skip
 
 
 def _goal(pop: Population, held: dict[str, np.ndarray]) -> FitGoal:
     n_points = len(held["y"])
-    X = _shaped(held["X"], (n_points, held["X"].shape[1]), "f")
+    X = shaped(held["X"], "f", n_points, None)
     if X.shape[1] < pop.n_vars:
         raise ValueError("too few columns of data")
-    bounds = {name: _shaped(held[name], (len(pop), pop.max_params), "f") for name in ("lower", "upper") if name in held}
-    w = _shaped(held["w"], (n_points,), "f") if "w" in held else None
-    return FitGoal(str(held["loss"]), float(held["delta"]), X, _shaped(held["y"], (n_points,), "f"), w, **bounds)
-
-
-def _shaped(array: np.ndarray, shape: tuple[int, ...], kinds: str) -> np.ndarray:
-    if array.shape != shape or array.dtype.kind not in kinds:
-        raise ValueError(f"an array of {array.dtype} and shape {array.shape} where {shape} must be")
-    return array
+    wide = len(pop), pop.max_params
+    bounds = {name: shaped(held[name], "f", *wide) for name in ("lower", "upper") if name in held}
+    w = shaped(held["w"], "f", n_points) if "w" in held else None
+    return FitGoal(str(held["loss"]), float(held["delta"]), X, shaped(held["y"], "f", n_points), w, **bounds)

@@ -23,6 +23,7 @@ from exprkit.errors import ArgumentError, brief, brought_by, number_of, shortene
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions import population_file
 from exprkit.expressions.population import Population
+from exprkit.expressions.population_file import shaped
 from exprkit.fitting.fitted_expression import numbered
 from exprkit.fitting.plot import Curve, beside_data
 from exprkit.fitting.starts import parameter_names
@@ -214,11 +215,13 @@ class SearchResult:
     @classmethod
     def restored(cls, arrays: dict[str, np.ndarray]) -> SearchResult:
         """From the arrays of a file."""
-        found = population_file.part(arrays, "found", FORMAT)
-        columns = population_file.of_part(arrays, "columns")
-        fields: dict[str, Any] = {name: found[name] for name in ARRAYS}
+        pop, found = Population.from_arrays(arrays), population_file.part(arrays, "found", FORMAT)
+        columns, n = population_file.of_part(arrays, "columns"), len(pop)
+        shapes = {"params": (n, None), "errors": (n, None), "on_front": (n,), "X": (None, None), "y": (None,),
+                  "counts": (None, 4)}  # fmt: skip
+        fields: dict[str, Any] = {name: shaped(found[name], "fib", *shape) for name, shape in shapes.items()}
         fields |= {name: found[name].item() for name in (*WORDS, *NUMBERS)}
-        return cls(pop=Population.from_arrays(arrays), columns={name: columns[name] for name in COLUMNS}, **fields)
+        return cls(pop=pop, columns={name: shaped(columns[name], "fi", n) for name in COLUMNS}, **fields)
 
     def __repr__(self) -> str:
         best = f", best {shortened(self.texts()[0], SHOWN)!r}" if len(self) else ""

@@ -34,12 +34,14 @@ from exprkit.expressions import population_file
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
+from exprkit.expressions.population_file import shaped
 from exprkit.regression.estimator.equations import DescribedFront
 from exprkit.regression.front import Entry
 from exprkit.runtime import files
 
 FORMAT = 1
 COLUMNS = {"lengths": "f", "exact": "b", "numbers": "f", "errors": "f"}  # of the front: kinds of dtypes
+WIDE = {"numbers", "errors"}  # of two dimensions
 FITTED = {"n_evals_": int, "seconds_": float, "stopped_": str, "interrupted_": bool, "n_features_in_": int}
 
 
@@ -70,16 +72,10 @@ def restored(arrays: dict[str, np.ndarray], Model: Any) -> tuple[Any, DescribedF
         raise ValueError("no formulas of its columns")
     if not (np.diff(pop.n_tokens) > 0).all():
         raise ValueError("formulas that are no front")
-    columns = {name: _column(held[name], len(pop), kind) for name, kind in COLUMNS.items()}
-    formulas, loss = (Expression(one.kinds, one.values) for one in pop), _column(held["loss"], len(pop), "f")
+    columns = {name: shaped(held[name], kind, len(pop), *[None] * (name in WIDE)) for name, kind in COLUMNS.items()}
+    formulas, loss = (Expression(one.kinds, one.values) for one in pop), shaped(held["loss"], "f", len(pop))
     entries = list(map(Entry, formulas, loss.tolist(), pop.n_tokens.tolist()))
     return model, DescribedFront(entries, pop.variables, **columns, floor=float(held["floor"]))
-
-
-def _column(array: np.ndarray, n: int, kind: str) -> np.ndarray:
-    if len(array) != n or array.dtype.kind != kind:
-        raise ValueError(f"an array of {array.dtype} and shape {array.shape} for {n} formulas")
-    return array
 
 
 def _plain(value: Any) -> Any:
