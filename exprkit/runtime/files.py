@@ -110,7 +110,7 @@ def held(path: Any, what: str) -> Iterator[None]:
     """Around what takes a file's bytes apart: whatever fails there, the file is none of these, or damaged."""
     try:
         yield
-    except (ArgumentError, FileError, ImportError):
+    except (ArgumentError, FileError, ImportError, MemoryError):
         raise
     except Exception as error:  # damaged bytes make zipfile and NumPy raise nearly anything
         raise DamagedFileError(f"{os.fspath(path)!r} is no {what}, or is damaged: {error}") from error

@@ -397,7 +397,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
 
     def plot_front(self, ax: Any = None) -> Any:
         """Loss over complexity, the selected formula marked; returns Matplotlib's axes."""
-        chosen = self._index(None)
+        chosen = self._index(None)  # which complains where nothing is fitted
         return self._front.plot(chosen, ax)
 
     # ── files ──
@@ -532,7 +532,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         return self._names or tuple(f"x{k + 1}" for k in range(self.n_features_in_))
 
     def _named(self, index: int | None) -> Expression:
-        chosen = self._index(index)
+        chosen = self._index(index)  # which complains where nothing is fitted
         return self._front.named(chosen)
 
     def _index(self, index: int | None) -> int:
