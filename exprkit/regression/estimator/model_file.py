@@ -52,7 +52,7 @@ def save(model: Any, front: DescribedFront, path: Any) -> None:
     features = getattr(model, "feature_names_in_", None)
     arrays = {
         "format": FORMAT, "settings": json.dumps({name: _plain(value) for name, value in model.get_params().items()}),
-        "features": None if features is None else np.array(features, np.str_), "floor": front.floor,
+        "features": None if features is None else np.array(features, np.str_), "as_good_as_0": front.floor,
         "loss": [entry.loss for entry in front.entries], **{name: getattr(front, name) for name in COLUMNS},
         **{name: getattr(model, name) for name in FITTED},
     }  # fmt: skip
@@ -75,7 +75,7 @@ def restored(arrays: dict[str, np.ndarray], Model: Any) -> tuple[Any, DescribedF
     columns = {name: shaped(held[name], kind, len(pop), *[None] * (name in WIDE)) for name, kind in COLUMNS.items()}
     formulas, loss = (Expression(one.kinds, one.values) for one in pop), shaped(held["loss"], "f", len(pop))
     entries = list(map(Entry, formulas, loss.tolist(), pop.n_tokens.tolist()))
-    return model, DescribedFront(entries, pop.variables, **columns, floor=float(held["floor"]))
+    return model, DescribedFront(entries, pop.variables, **columns, floor=float(held["as_good_as_0"]))
 
 
 def _plain(value: Any) -> Any:
