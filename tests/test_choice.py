@@ -261,7 +261,7 @@ def test_an_evaluator_explains_its_choice(monkeypatch):
 
 @pytest.mark.parametrize("n_steps", [0, -1, 2.5, True, "many"])
 def test_steps_are_checked(n_steps):
-    with pytest.raises(DataError, match="n_steps must be a whole number from 1"):
+    with pytest.raises(DataError, match="n_steps must be a whole number >= 1"):
         ek.Evaluator(ek.parse(["x1"]), np.ones((2, 1)), n_steps=n_steps)
 
 

@@ -204,7 +204,9 @@ WRONG = {
     "X must be an array of numbers; its rows have different lengths": lambda pop, X: ek.Evaluator(pop, [[1], [1, 2]]),
     "the first argument must be a Population, not set: use exprkit.parse(...)": lambda pop, X: ek.Evaluator({"x1"}, X),
     "precision must be one of 'ieee', 'fast', not 'exact'": lambda pop, X: ek.Evaluator(pop, X, precision="exact"),
-    "dtype must be one of 'float32', 'float64', not 'float16'": lambda pop, X: ek.Evaluator(pop, X, dtype=np.float16),
+    "dtype must be one of 'float32', 'float64', not 'float16'; did you mean 'float64'?": lambda pop, X: ek.Evaluator(
+        pop, X, dtype=np.float16
+    ),
     "threads must be a whole number from 1 to 4,096, not 0": lambda pop, X: ek.Evaluator(pop, X, threads=0),
     "threads must be a whole number from 1 to 4,096, not 1000000000": lambda pop, X: ek.Evaluator(
         pop, X, threads=10**9
@@ -244,7 +246,7 @@ WRONG = {
         PARAMS, np.zeros(7), weights=-np.ones(7)
     ),
     "kind must be one of 'sse', 'mse', 'rmse', 'mae', 'sae', 'sum', 'r2', 'max', 'correlation', "
-    "not 'mes'": lambda pop, X: (
+    "not 'mes'; did you mean 'mse'?": lambda pop, X: (
         ek.Evaluator(pop, X).loss(PARAMS, np.zeros(7), kind="mes")
     ),
 }

@@ -208,7 +208,7 @@ def test_one_launch_per_expression_gives_the_same(device):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"stack": 2, "dispatch": "per-expression"}, "stack must be a whole number, 3 or more for these expressions"),
+        ({"stack": 2, "dispatch": "per-expression"}, "for these expressions stack must be a whole number >= 3"),
         ({"stack": 25}, 'stack is an option of dispatch="per-expression"'),
         ({"block_size": 1025, "dispatch": "per-expression"}, "per expression must be 1 to 1024, not 1025"),
     ],

@@ -130,7 +130,7 @@ def test_names_of_columns_are_those_of_the_variables():
 def test_operators_are_those_that_were_asked_for():
     X = drawn()
     model = search(X, np.sin(X[:, 0]) * X[:, 1], **QUICK | {"binary_operators": ["+", "*"], "unary_operators": []})
-    used = {int(code) for entry in model._front.entries()
+    used = {int(code) for entry in model._front.entries
             for code in entry.expression.values[entry.expression.kinds == ek.ops.OPERATORS[0].arity + 1]}  # fmt: skip
     allowed = {row.code for row in ops.OPERATORS if row.infix}  # also what shortens: 1 - x, x^3
     assert used <= allowed | {ops.BY_NAME["sqr"].code, ops.BY_NAME["sqrt"].code}

@@ -12,14 +12,12 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
-
 from exprkit.backends import NAMES, load, offered
 from exprkit.backends.contract import Backend
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.gpu import opcodes
 from exprkit.backends.precision import Precision
-from exprkit.errors import ArgumentError, BackendError, DataError, brief, did_you_mean, whole_number
+from exprkit.errors import ArgumentError, BackendError, DataError, did_you_mean, flag, whole
 from exprkit.expressions.population import Population
 from exprkit.operators import defined, ops
 
@@ -57,18 +55,12 @@ def for_backend(settings: Precision, name: str, takes_settings: bool) -> Any:
 
 def check_number(name: str, value: Any, most: int | None = None) -> int:
     """A whole number from 1 to ``most``."""
-    number = whole_number(value)
-    if number is None or number < 1 or (most is not None and number > most):
-        limits = "from 1" if most is None else f"from 1 to {most:,}"
-        raise DataError(f"{name} must be a whole number {limits}, not {brief(value)}")
-    return number
+    return whole(name, value, 1, most, DataError)
 
 
 def check_flag(name: str, value: Any) -> bool:
     """True or False."""
-    if not isinstance(value, bool | np.bool_):
-        raise DataError(f"{name} must be True or False, not {brief(value)}")
-    return bool(value)
+    return flag(name, value, DataError)
 
 
 def check_runs(pop: Population | DevicePopulation, name: str, backend: Backend, sliced: Any = None) -> None:

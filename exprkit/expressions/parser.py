@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from exprkit.errors import ExprkitError, ParseError, one_of
+from exprkit.errors import ExprkitError, ParseError, brief, one_of
 from exprkit.expressions.population import Population
 from exprkit.runtime import files, slices
 from exprkit.text.names import USUAL, Given, Names, columns_of
@@ -187,8 +187,7 @@ def _object_tokens(item: Any, names: Names) -> tuple[np.ndarray, np.ndarray]:
         from exprkit.text import sympy_bridge
 
         return sympy_bridge.read(item, names)
-    shown = repr(item)
-    shown = shown if len(shown) <= 40 else shown[:37] + "…"
+    shown = brief(item, 38)
     hint = f"; write it as a text, '{shown}'" if isinstance(item, (int, float)) and item == item else ""
     raise ParseError(f"{shown} is neither a text nor a SymPy object nor an Expression{hint}")
 

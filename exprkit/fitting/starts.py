@@ -20,6 +20,8 @@ from exprkit.errors import ArgumentError, DataError, brief, one_of
 from exprkit.evaluate import inputs
 from exprkit.expressions.population import Population
 from exprkit.numbers import as_numbers
+from exprkit.text.names import word_of
+from exprkit.text.tokens import PARAMETER
 
 STARTS = ("ones", "normal")
 Bounds = tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | np.ndarray | None
@@ -27,7 +29,7 @@ Bounds = tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | np.ndarray | None
 
 def parameter_names(pop: Population) -> list[str]:
     """What the parameters of a population are called."""
-    return list(pop.parameters or (f"p{j + 1}" for j in range(pop.max_params)))
+    return [word_of(PARAMETER, j, pop.parameters) for j in range(len(pop.parameters or range(pop.max_params)))]
 
 
 def starts_of(init: Any, pop: Any, adopt: inputs.Adopt, restarts: int, seed: int) -> Any:

@@ -21,7 +21,7 @@ from exprkit.backends.gpu.bytecode import Bytecode
 from exprkit.backends.gpu.launch import Columns, Immediates, Launcher, Staging, too_large
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as settings_of
-from exprkit.errors import ArgumentError
+from exprkit.errors import ArgumentError, brief, whole_number
 
 FRACTIONS = {"float16": 10, "bfloat16": 7}  # bits behind the point
 
@@ -200,12 +200,12 @@ class Needing:
 
 
 def check_block(size: int | None, lanes: int) -> int | None:
-    if size is not None and (not isinstance(size, int) or size < lanes or size % lanes or size > 1024):
-        raise ArgumentError(f"block_size must be a multiple of {lanes} up to 1024, not {size!r}")
+    if size is not None and whole_number(size) not in range(lanes, 1025, lanes):
+        raise ArgumentError(f"block_size must be a multiple of {lanes} up to 1024, not {brief(size)}")
     return size
 
 
 def check_points(points: int | None, choices: Sequence[int]) -> int | None:
-    if points is not None and points not in choices:
-        raise ArgumentError(f"points_per_thread must be one of {', '.join(map(str, choices))}, not {points!r}")
+    if points is not None and whole_number(points) not in choices:
+        raise ArgumentError(f"points_per_thread must be one of {', '.join(map(str, choices))}, not {brief(points)}")
     return points

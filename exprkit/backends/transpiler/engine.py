@@ -39,7 +39,7 @@ from exprkit.backends.transpiler.modules import ModuleCache, ModuleOptions
 from exprkit.backends.transpiler.program import Transpiled, parts
 from exprkit.backends.transpiler.structures import to_compile
 from exprkit.backends.transpiler.templates import CHUNK, LINE, VALUES, WARP, Kind
-from exprkit.errors import ArgumentError, DataError, number_of, one_of
+from exprkit.errors import DataError, number_of, one_of, whole
 from exprkit.expressions.population import Population
 from exprkit.programs.lower import lower
 
@@ -422,9 +422,7 @@ def _count(out: Any, counts: Any) -> None:
 
 
 def _check_count(name: str, value: int | None) -> int | None:
-    if value is not None and (not isinstance(value, int) or value < 1):
-        raise ArgumentError(f"{name} must be a whole number above 0, not {value!r}")
-    return value
+    return None if value is None else whole(name, value, 1)
 
 
 def _compiler(threads: int | None, cache: bool) -> Callable[..., Any]:
