@@ -102,10 +102,11 @@ def thesis_speed(variants):
             loss = microseconds(lambda e=e: e.loss_sums(P, y, None, "square"))
             sums, chunks = cupy.empty(N), -(-n_points // 128)
             partials = cupy.empty((N, chunks), np.float32)
-            launch = e._interpreter(slice(0, N), (0, n_points), False, TASK="SQUARE", WEIGHTED=0, COUNTED=0)
-            shape = e._shape(N)
-            bare = microseconds(lambda l=launch, t=y, s=sums, p=partials, c=chunks: l(
-                target=t, weights=None, partials=p, sums=s, n_segments=c, first_segment=0, nonfinite=None))
+            macros, shape = {"TASK": "SQUARE", "WEIGHTED": 0, "COUNTED": 0}, e._shape(N)
+            launch = e._interpreting(
+                slice(0, N), (0, n_points), False, macros, partials=partials, n_segments=chunks, first_segment=0)
+            at = {"target": y.data.ptr, "weights": 0, "sums": sums.data.ptr, "nonfinite": 0}
+            bare = microseconds(lambda l=launch, at=at: l(**at))
             target = {(10_860, "fast"): "80", (108_600, "fast"): f"{tokens * n_points / 8e6:.0f}"}
             report(f"fused error {name}", loss, "us", target.get((n_points, precision), ""),
                    f"interpret {bare:.1f} us, {tokens * n_points / loss / 1e6:.2f}e12 nodes/s, {shape.vectors} vectors",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -53,6 +54,7 @@ def test_importing_exprkit_imports_no_cupy():
 
 def test_what_is_missing_is_said_with_what_mends_it(monkeypatch):
     monkeypatch.setattr(device, "_installed", lambda module: module != "cupy")
+    monkeypatch.setattr(device, "_device", functools.cache(device.CudaDevice))  # none is in use yet
     assert device.missing() == (
         "CuPy is not installed: pip install '.[cuda13]' in exprkit's folder ('.[cuda12]' for a CUDA 12 driver)"
     )

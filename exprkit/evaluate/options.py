@@ -68,11 +68,10 @@ def check_runs(pop: Population | DevicePopulation, name: str, backend: Backend, 
 
     One of a device, or of functions that it has no text of.
     """
-    if isinstance(pop, DevicePopulation):
-        if not backend.takes_device_populations:
-            mended = "" if sliced else ", or backend='cuda'"
-            raise BackendError(f"{name!r} takes populations of the host: pop.to_host(){mended}")
-    elif backend.takes_settings and defined.functions():
+    if isinstance(pop, DevicePopulation) and not backend.takes_device_populations:
+        mended = "" if sliced else ", or backend='cuda'"
+        raise BackendError(f"{name!r} takes populations of the host: pop.to_host(){mended}")
+    if backend.takes_settings and defined.functions():
         codes = _codes(pop)
         for lacking in defined.without_cuda(codes)[:1]:
             raise BackendError(
@@ -95,7 +94,7 @@ def _check_texts(name: str, codes: Iterable[int]) -> None:
 
 def check_slopes(pop: Population | DevicePopulation, name: str) -> None:
     """An error where a backend lacks the text of an operator that stands in a derivative."""
-    if isinstance(pop, Population) and load(name).takes_settings and defined.functions():
+    if defined.functions() and load(name).takes_settings:
         for lacking in defined.without_cuda_slopes(_codes(pop))[:1]:
             raise BackendError(
                 f"backend {name!r} makes no derivatives of these expressions: operator {lacking!r}, which stands in "
@@ -104,6 +103,6 @@ def check_slopes(pop: Population | DevicePopulation, name: str) -> None:
         _check_texts(name, defined.in_slopes(_codes(pop)))
 
 
-def _codes(pop: Population) -> list[int]:
+def _codes(pop: Population | DevicePopulation) -> list[int]:
     """The user's operators that are left where formulas are written out."""
-    return pop.expanded().user_operators()
+    return (pop.expanded() if isinstance(pop, Population) else pop).user_operators()

@@ -103,7 +103,7 @@ class Population:
         parameters: Iterable[str] | None, valid: np.ndarray | None = None,
     ) -> None:  # fmt: skip
         self.kinds, self.values, self.offsets = map(_read_only, (kinds, values, offsets))
-        self.valid = _read_only(np.diff(offsets) > 0 if valid is None else valid)
+        self.valid = _read_only(offsets[1:] > offsets[:-1] if valid is None else valid)
         self.variables, self.parameters = names_of("variables", variables), names_of("parameters", parameters)
         self._faults: dict[int, Fault] = {}  # the parser's, by index
         self.verify()

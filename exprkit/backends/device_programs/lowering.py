@@ -29,7 +29,6 @@ from exprkit.backends.gpu.bytecode import (
     write_instruction,
     write_prologue,
 )
-from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.launch import REAL, Columns, fill
 from exprkit.backends.gpu.layout import (
     CONSTANTS,
@@ -161,7 +160,7 @@ class Lowering:
         if n_exprs:
             self._launch("count_words", blocks)
         self._launch("number_words")
-        summary = fetched(self._own["summary"]).tolist()
+        summary = self.device.numbers(self._own["summary"])
         n_columns = summary[N_COLUMNS]
         if n_columns > MAX_COLUMNS:
             raise too_many_columns(n_columns)

@@ -307,7 +307,7 @@ class Engine(DeviceEngine, contract.Compiling):
                 kernel, (-(-n_items * self.device.lanes // THREADS), 1), THREADS,
                 n_items=n_items, n_segments=n_segments, add_to_sums=int(add),
             )  # fmt: skip
-        self._adding[key](partials=partials, sums=sums)
+        self._adding[key](partials=self.device.pointer(partials), sums=self.device.pointer(sums))
 
     # ── passes ───────────────────────────────────────────────────────────────────────
 
