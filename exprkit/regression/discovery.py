@@ -94,6 +94,7 @@ MOST_OFFERED = 24  # formulas of a generation that are looked at closer
 LONGER, NOT_BETTER, GOOD = 8, 1.05, 0.002  # when noise alone is left: tokens, ratio of losses, share of the variance
 ROUNDS = 12  # of making formulas shorter
 BETTER = 0.999  # share of the loss of what is smaller; above it a formula is not worth polishing
+WORSE = 1.5  # ratio of losses at some rows beyond which a formula is not tried at all of very many
 UNSEEN = 1e-15  # share of a value that is no more than rounding
 
 
@@ -185,6 +186,8 @@ class Discovery:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
         stages = (self.begin, self.join, self.join_three, self.sum, self.nest, self.join_more, self.sum_within,
                   self.regress, self.nest_more, self.evolve)  # fmt: skip
+        if self._device is not None:
+            self._device.use()  # a thread of its own begins with the first one
         try:
             for stage in stages[self._done :]:
                 self.stage = stage.__name__
@@ -379,7 +382,7 @@ class Discovery:
             made: list[Expression] = []
             for pair in pairs:
                 if pair.size < self.settings.maxsize:
-                    made += self._joined(pool, form, pair.f, pair.h)
+                    made += self._joined(pool, form, pair.f, pair.h, few.y)
             self.offer(self._refitted(made))
             self.budget.check()
             self._look()
@@ -446,8 +449,10 @@ class Discovery:
             needless = {made[k][0].size for k in np.flatnonzero(equal)}
             if not needless:
                 return
-            self.front.restore(entry for entry in entries if entry.size not in needless)
-            self.offer(made[k][1] for k in np.flatnonzero(equal))
+            tidy = self.front.copy()
+            tidy.restore(entry for entry in entries if entry.size not in needless)
+            self.offer((made[k][1] for k in np.flatnonzero(equal)), tidy)
+            self.front.restore(tidy.entries())  # all at once: who does not wait for the end looks at it
 
     # ── what all stages do ──
 
@@ -466,16 +471,28 @@ class Discovery:
         self.budget.count(pool.tried)
         return pool
 
-    def offer(self, formulas: Iterable[Expression]) -> None:
+    def offer(self, formulas: Iterable[Expression], front: Front | None = None) -> None:
         """To the front, by their loss at all rows."""
         listed = self._allowed([formula for formula in formulas if formula.n_tokens <= 2 * self.settings.maxsize])
+        listed = self._promising(listed)
         if not listed:
             return
         values = values_of(listed, self.sample.X, self.settings.threads)
         losses, exact = self.goal.losses(values), self.sample.is_exact(values)
         for formula, loss, is_exact in zip(listed, losses.tolist(), exact.tolist(), strict=True):
-            if self.front.offer(formula, loss) and is_exact:
+            if (front or self.front).offer(formula, loss) and is_exact:
                 self._exact = True
+
+    def _promising(self, formulas: list[Expression]) -> list[Expression]:
+        """Those that are no worse than the front at some rows, where there are very many."""
+        entries = self.front.entries()
+        if self._many is self.sample or not formulas or not entries:
+            return formulas
+        values = values_of([*formulas, *(entry.expression for entry in entries)], self._many.X, self.settings.threads)
+        losses = np.split(self._goal_of_many.losses(values), [len(formulas)])
+        least = np.append(np.inf, np.maximum(WORSE * np.minimum.accumulate(losses[1]), self.front.floor))
+        place = np.searchsorted([entry.size for entry in entries], [one.n_tokens for one in formulas], side="right")
+        return [one for one, bad in zip(formulas, losses[0] > least[place], strict=True) if not bad]
 
     def _allowed(self, formulas: list[Expression]) -> list[Expression]:
         """Those that keep to the rules."""
@@ -514,17 +531,13 @@ class Discovery:
         best = promising[np.argsort(loss[promising], kind="stable")[:MOST_OFFERED]]
         self.offer(simplified(pop[int(i)]) for i in best)
 
-    def _joined(self, pool: Pool, form: links.Form, f: int, h: int) -> list[Expression]:
+    def _joined(self, pool: Pool, form: links.Form, f: int, h: int, y: np.ndarray) -> list[Expression]:
         """The formula of a pair with numbers by least squares, and without the number that is added."""
-        numbers = pair_numbers(pool.values[f], pool.values[h], form, self._rows_of(pool))
+        numbers = pair_numbers(pool.values[f], pool.values[h], form, y)
         if numbers is None:
             return []
         f_of, h_of, (a, b) = pool.expression(f), pool.expression(h), numbers
         return [simplified(form.expression(f_of, line(at, b, h_of))) for at in (a, 0.0)]
-
-    def _rows_of(self, pool: Pool) -> np.ndarray:
-        few = self.sample.few(pool.values.shape[1], self.settings.seed)
-        return few.y
 
     def _refitted(
         self, formulas: Sequence[Expression], held: Callable[[float], bool] | None = None
@@ -539,7 +552,6 @@ class Discovery:
         found = self._fitted(pop, np.where(np.isnan(params), 0.0, params))
         found = np.where(np.isfinite(found), found, np.where(np.isnan(params), 0.0, params))
         return [simplified(formula) for formula in as_constants(pop, found)]
-
 
     def _fitted(self, pop: Population, starts: np.ndarray) -> np.ndarray:
         """The parameters of least loss that are found from there."""

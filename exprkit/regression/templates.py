@@ -136,8 +136,7 @@ class _Tried(NamedTuple):
 
 def _tried(f: np.ndarray, h: np.ndarray, first: int, unary: Sequence[Inner], work: _Regressing) -> list[_Tried]:
     """The best of all pairs of f and h, whose numbers begin with ``first``."""
-    work.go_on()
-    inside, made = _inside(h, unary, work.grid)
+    inside, made = _inside(h, unary, work)
     if not len(inside):
         return []
     with np.errstate(all="ignore"):
@@ -204,14 +203,15 @@ class _InnerValues(NamedTuple):
     tree: np.ndarray
 
 
-def _inside(values: np.ndarray, unary: Sequence[Inner], grid: np.ndarray) -> tuple[np.ndarray, _InnerValues]:
+def _inside(values: np.ndarray, unary: Sequence[Inner], work: _Regressing) -> tuple[np.ndarray, _InnerValues]:
     """All ``u(c h)``, those that are finite and not constant."""
     blocks: list[np.ndarray] = []
     group, rows, cs, tree = [], [], [], []
     for number, row in enumerate(unary):
+        work.go_on()
         signs = (1.0,) if is_symmetric(row.function) else (1.0, -1.0)
         for j, h in enumerate(values):
-            c = np.concatenate([_grid(row, sign * h, grid) * sign for sign in signs])
+            c = np.concatenate([_grid(row, sign * h, work.grid) * sign for sign in signs])
             with np.errstate(all="ignore"):
                 u = row.function(c[:, None] * h)
                 fine = np.isfinite(u).all(axis=1) & (np.ptp(u, axis=1) > 1e-9 * np.abs(u).max(axis=1))
