@@ -23,8 +23,8 @@ stage                   what it does
 ``nest``                numbers inside of operators, by very many fits at once
 ``join_more``           exact pairs of a large pool
 ``sum_within``          sums within an operator
+``nest_more``           numbers inside of operators within a logarithm or an exponential
 ``regress``             all pairs of a small pool by least squares, for data with noise
-``nest_more``           numbers inside of operators within a logarithm
 ``evolve``              generations from all of that
 ``polish``              every formula of the front without one of its numbers, or with a simpler one
 ======================  ===============================================================================
@@ -50,6 +50,7 @@ from exprkit.operators import ops
 from exprkit.regression import links, rests, templates
 from exprkit.regression.confirm import TRIED, confirmed, line, values_of
 from exprkit.regression.constants import as_constants, as_parameters
+from exprkit.regression.factored import factored
 from exprkit.regression.front import Entry, Front
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.goal import Goal
@@ -59,7 +60,7 @@ from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import Programs, device_of, with_memory
 from exprkit.regression.on_device.regress import regressed
-from exprkit.regression.polish import hoisted, rescaled, same, simple_number, simplified
+from exprkit.regression.polish import as_quotient, hoisted, rescaled, same, simple_number, simplified
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.regress import best_pairs
 from exprkit.regression.rules.admission import FormulaRules
@@ -95,6 +96,7 @@ LONGER, NOT_BETTER, GOOD = 8, 1.05, 0.002  # when noise alone is left: tokens, r
 ROUNDS = 12  # of making formulas shorter
 BETTER = 0.999  # share of the loss of what is smaller; above it a formula is not worth polishing
 WORSE = 1.5  # ratio of losses at some rows beyond which a formula is not tried at all of very many
+NEARLY = 1e-14  # share of the loss of 0 below which a formula is nearly exact
 UNSEEN = 1e-15  # share of a value that is no more than rounding
 
 
@@ -168,6 +170,7 @@ class Discovery:
             sample if len(sample) <= n else sample.few(n, settings.seed) for n in (FITTED_ROWS, SOME_ROWS, MANY_ROWS)
         )
         self._goal_of_many = Goal(settings.loss, self._many)
+        self._usual_loss = float(self.goal.losses(np.zeros((1, len(sample))))[0])
         self._problem: FitProblem | None = None
         self._evolution: Evolution | None = None
         self._begun: Halfway | None = None
@@ -185,7 +188,7 @@ class Discovery:
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
         stages = (self.begin, self.join, self.join_three, self.sum, self.nest, self.join_more, self.sum_within,
-                  self.regress, self.nest_more, self.evolve)  # fmt: skip
+                  self.nest_more, self.regress, self.evolve)  # fmt: skip
         if self._device is not None:
             self._device.use()  # a thread of its own begins with the first one
         try:
@@ -289,12 +292,40 @@ class Discovery:
         """Templates with a number inside of an operator; of functions that are no product of others."""
         for as_shares in (True, False) if self._most else ():
             self._nest(as_shares, None)
+        if self._most:
+            self._factored()
+
+    def _factored(self) -> None:
+        """A factor with a number inside, beside a line."""
+        some, settings = self._for_squares(self._some), self.settings
+        binary = [row for row in settings.operators if row.arity == 2]
+        if not binary:
+            return
+        pool = self._pool(self._rows, min(NESTED, self._most))
+        plain = self._pool(self._rows, min(NESTED, self._most), None, binary, ())
+        found = factored([pool, plain], some, settings.operators, settings.threads, self.budget.check, self.budget.count)
+        self.offer(found if settings.loss == "squares" else self._refitted(found))
+        self._settle()
+        self._look()
+
+    def _settle(self) -> None:
+        """The best formula, if it is nearly exact, with simple numbers: rounding may be all that is left."""
+        for _ in range(ROUNDS):
+            best = self.front.entries()[-1]
+            if self._exact or best.loss > NEARLY * self._usual_loss:
+                return
+            self.budget.check()
+            simpler = [other for formula in (best.expression, *rescaled(best.expression)) for other in _simpler(formula)]
+            self.offer([*simpler, *self._refitted(simpler), *self._refitted(simpler, held=_is_plain)])
+            if self.front.entries()[-1] == best:
+                return
 
     def nest_more(self) -> None:
-        """The same within a logarithm, whose errors are shares of what it is taken of."""
+        """The same within a logarithm, whose errors are shares of what it is taken of, and within what undoes one."""
         for outer in self._unary if self._most and not is_noise_left(self.front, self.goal) else []:
-            if is_logarithm(outer):
-                self._nest(True, outer)
+            undoing = links.inverse(outer)
+            if is_logarithm(outer) or (undoing is not None and is_logarithm(undoing)):
+                self._nest(is_logarithm(outer), outer)
 
     def _nest(self, as_shares: bool, outer: ops.Operator | None) -> None:
         some = self._for_squares(self._some)
@@ -517,7 +548,7 @@ class Discovery:
         for _ in range(ROUNDS):
             before = self.front.entries()
             formulas = [entry.expression for entry in before[-3:]]
-            for change in (_simpler, hoisted, rescaled):
+            for change in (_simpler, hoisted, rescaled, as_quotient):
                 self.offer([other for formula in formulas for other in change(formula)])
             if self.front.entries() == before:
                 break

@@ -86,7 +86,7 @@ def nested(
     parts = [[pool.tree(i) for i in without_multiples(pool, most, unit)] for pool, most, unit in chosen]
     parts = [parts[0] + parts[1], *parts[2:]]
     trees = [tree for part in parts for tree in part]
-    values = _values(trees, few.X, threads)
+    values = values_at(trees, few.X, threads)
     ends = np.cumsum([len(part) for part in parts])
     weight, every_weight = (part.w if as_shares else part.w * part.y**2 for part in (few, sample))
     work = _Regressing(few.y, weight / weight.sum(), GRID if as_shares else USUAL, threads, go_on, count)
@@ -97,7 +97,7 @@ def nested(
     best = sorted((one for some in tried for one in some), key=lambda one: one.error)[:BEST]
     if not best:
         return nothing
-    every = _values(trees, sample.X, threads)
+    every = values_at(trees, sample.X, threads)
     found: list[tuple[float, Expression]] = []
     for one in best:
         go_on()
@@ -109,7 +109,7 @@ def nested(
     formulas = [formula for _, formula in sorted(found, key=lambda pair: pair[0])[:GIVEN]]
     if not formulas:
         return nothing
-    return Nested(formulas, _values([tree_of(formula) for formula in formulas], sample.X, threads))
+    return Nested(formulas, values_at([tree_of(formula) for formula in formulas], sample.X, threads))
 
 
 class _Regressing(NamedTuple):
@@ -160,21 +160,21 @@ def _tried(f: np.ndarray, h: np.ndarray, first: int, unary: Sequence[Inner], wor
 
 def _searched(f: np.ndarray, u: Inner, h: np.ndarray, c: float, root: np.ndarray) -> tuple[float, ...]:
     """The c near the one of the grid, and a and b, of least error of 1 = f (a + b u(c h)); and the error."""
-    c *= 10.0 ** _least(lambda at: _line(f, _shifted(u, c * 10.0**at, h), root)[2], STEP)
-    inner = _shifted(u, c, h)
-    a, b, error = _line(f, inner, root)
+    c *= 10.0 ** least_between(lambda at: line_of(f, shifted(u, c * 10.0**at, h), root)[2], STEP)
+    inner = shifted(u, c, h)
+    a, b, error = line_of(f, inner, root)
     with np.errstate(all="ignore"):
         return c, a - b * float(u.function(np.array([c * h[0]]))[0]), b, error
 
 
-def _shifted(u: Inner, c: float, h: np.ndarray) -> np.ndarray:
+def shifted(u: Inner, c: float, h: np.ndarray) -> np.ndarray:
     """u(c h) without its first value."""
     with np.errstate(all="ignore"):
         values: np.ndarray = u.function(c * h)
         return values - values[0]
 
 
-def _least(error: Callable[[float], float], width: float) -> float:
+def least_between(error: Callable[[float], float], width: float) -> float:
     """Where between -width and width an error is least, by the golden section."""
     golden = (np.sqrt(5) - 1) / 2
     low, high = -width, width
@@ -211,7 +211,7 @@ def _inside(values: np.ndarray, unary: Sequence[Inner], work: _Regressing) -> tu
         work.go_on()
         signs = (1.0,) if is_symmetric(row.function) else (1.0, -1.0)
         for j, h in enumerate(values):
-            c = np.concatenate([_grid(row, sign * h, work.grid) * sign for sign in signs])
+            c = np.concatenate([grid_of(row, sign * h, work.grid) * sign for sign in signs])
             with np.errstate(all="ignore"):
                 u = row.function(c[:, None] * h)
                 fine = np.isfinite(u).all(axis=1) & (np.ptp(u, axis=1) > 1e-9 * np.abs(u).max(axis=1))
@@ -225,10 +225,10 @@ def _inside(values: np.ndarray, unary: Sequence[Inner], work: _Regressing) -> tu
     return together, _InnerValues(np.array(group), rows, np.array(cs), np.array(tree))
 
 
-def _grid(u: Inner, h: np.ndarray, grid: np.ndarray) -> np.ndarray:
+def grid_of(u: Inner, h: np.ndarray, grid: np.ndarray, edge: np.ndarray = EDGE) -> np.ndarray:
     """The c for h; where ``1 + c h`` may become 0, up to there."""
     if u.beside_1 and h.min() < 0:
-        return EDGE / -h.min()
+        return edge / -h.min()
     return grid / max(float(np.median(np.abs(h))), 1e-300)
 
 
@@ -247,13 +247,13 @@ def without_multiples(pool: Pool, most: int, dimension: float = np.nan) -> list[
     return kept
 
 
-def _values(trees: list[Tree], X: np.ndarray, threads: int | None) -> np.ndarray:
+def values_at(trees: list[Tree], X: np.ndarray, threads: int | None) -> np.ndarray:
     pop = parse([expression_of(tree) for tree in trees])
     values: np.ndarray = Evaluator(pop, X, "cpu", dtype="float64", threads=threads).evaluate()
     return values
 
 
-def _line(f: np.ndarray, u: np.ndarray, root: np.ndarray) -> tuple[float, float, float]:
+def line_of(f: np.ndarray, u: np.ndarray, root: np.ndarray) -> tuple[float, float, float]:
     """The a and b of least error of 1 = f (a + b u), by orthogonal columns; and the error."""
     with np.errstate(all="ignore"):
         first, second = f * root, f * u * root

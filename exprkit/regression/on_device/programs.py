@@ -103,7 +103,7 @@ def _source(kernels: KernelFile, codes: tuple[int, ...]) -> str:
     rows = {row.code: row for row in kernels.applied([ops.BY_CODE[code] for code in codes])}
     parts = {
         "cases": "\n".join(f"    case {code}: return {rows[code].cuda.formula};" for code in sorted(rows)),
-        "ways": f"enum {{ TIMES = {links.TIMES}, OVER = {links.OVER}, PLUS = {links.PLUS} }};",
+        "ways": f"enum {{ TIMES = {links.TIMES}, OVER = {links.OVER}, PLUS = {links.PLUS}, LESS = {links.LESS} }};",
     }
     text: str = text_of(Path(__file__).with_name(kernels.file), kernels.translated, cases=parts, head=HEAD)
     return text
