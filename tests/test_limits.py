@@ -26,8 +26,9 @@ SOON = 1.0  # seconds: those of the promise, beside what a busy machine does
 QUICK = {"random_state": 0, "niterations": 3, "population_size": 60, "pool_size": 60, "maxsize": 12}
 STAGES = [
     (join, "Partners", "of"), (rests, "", "formulas"), (discovery, "", "singles"), (discovery, "", "sums"),
-    (templates, "", "nested"), (discovery, "", "best_pairs"), (pool, "Pool", "multiply"), (discovery, "Evolution", "seed"),
-    (discovery, "Evolution", "generation"), (discovery, "Discovery", "_fitted"), (discovery, "Discovery", "_tidy"),
+    (templates, "", "nested"), (discovery, "", "best_pairs"), (pool, "Pool", "multiply"),
+    (discovery, "Evolution", "seed"), (discovery, "Evolution", "generation"),
+    (discovery, "Discovery", "_fitted"), (discovery, "Discovery", "_tidy"),
 ]  # fmt: skip
 
 
@@ -90,8 +91,10 @@ def test_a_timeout_holds_in_every_stage_of_a_gpu(device, stuck, monkeypatch):
     monkeypatch.setattr(discovery, "STAGES_ON_DEVICE", (800, 1000))
     hold, begun = stuck
     settings = QUICK | {"backend": "cuda", "niterations": 1, "pool_size": 1200}
-    for owner, name in ((DevicePool, "grow"), (DevicePartners, "__init__"), (DevicePartners, "of"), (triples, "triples"),
-                        (discovery, "regressed"), (Evolution, "generation")):  # fmt: skip
+    for owner, name in (
+        (DevicePool, "grow"), (DevicePartners, "__init__"), (DevicePartners, "of"), (triples, "triples"),
+        (discovery, "regressed"), (Evolution, "generation"),
+    ):  # fmt: skip
         begun.clear()
         hold(owner, name)
         model = ek.SymbolicRegressor(**settings).fit(*data())

@@ -303,7 +303,8 @@ class Discovery:
             return
         pool = self._pool(self._rows, min(NESTED, self._most))
         plain = self._pool(self._rows, min(NESTED, self._most), None, binary, ())
-        found = factored([pool, plain], some, settings.operators, settings.threads, self.budget.check, self.budget.count)
+        check, count = self.budget.check, self.budget.count
+        found = factored((pool, plain), some, settings.operators, settings.threads, check, count)
         self.offer(found if settings.loss == "squares" else self._refitted(found))
         self._settle()
         self._look()
@@ -315,7 +316,8 @@ class Discovery:
             if self._exact or best.loss > NEARLY * self._usual_loss:
                 return
             self.budget.check()
-            simpler = [other for formula in (best.expression, *rescaled(best.expression)) for other in _simpler(formula)]
+            formulas = best.expression, *rescaled(best.expression)
+            simpler = [other for formula in formulas for other in _simpler(formula)]
             self.offer([*simpler, *self._refitted(simpler), *self._refitted(simpler, held=_is_plain)])
             if self.front.entries()[-1] == best:
                 return

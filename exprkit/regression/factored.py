@@ -46,7 +46,7 @@ from exprkit.text.tokens import CONSTANT, OPERATOR
 
 ROWS = 16  # of the sample, for the regressions
 FACTORS, INSIDE, BESIDE = 8, 20, (60, 300)  # functions f, h and g, any and plain ones
-NEAR_1 = np.append(GRID[GRID < EDGE[0] / 1.1], EDGE)  # of -c h beside 1
+NEAR_1 = np.append(GRID[: np.searchsorted(GRID, EDGE[0] / 1.1)], EDGE)  # of -c h beside 1
 BEST, GIVEN = 60, 20  # formulas whose c is searched for, and those that are handed over
 
 _Column = tuple[int, Inner, int, float]  # f, u, h and c of a factor f u(c h)
@@ -76,14 +76,16 @@ def factored(
     with np.errstate(all="ignore"):
         both, g = np.concatenate([factors, 1 / factors]), g / np.abs(g).max(axis=1)[:, None]
     usable = np.flatnonzero(np.isfinite(g).all(axis=1))
-    best = regressed(both, g[usable], np.ones(ROWS)[: len(few)], few.w / few.w.sum(), np.array([0, len(usable)]), threads, go_on)
+    ones, weight, groups = np.ones(len(few)), few.w / few.w.sum(), np.array([0, len(usable)])
+    best = regressed(both, g[usable], ones, weight, groups, threads, go_on)
     count(len(both) * len(usable))
     f, h, g = (values_at(some, sample.X, threads) for some in trees)
     found = []
     for k in _least_of_each(best.error[:, 0], columns):
         go_on()
         column, beside = columns[k % len(columns)], int(usable[best.h[k, 0]])
-        error, made = _searched((f, h, g[beside]), sample, column, k >= len(columns), (*trees[:2], trees[2][beside]))
+        of_g = trees[0], trees[1], trees[2][beside]
+        error, made = _searched((f, h, g[beside]), sample, column, k >= len(columns), of_g)
         if made is not None:
             found.append((error, made))
     return [made for _, made in sorted(found, key=lambda one: one[0])[:GIVEN]]
@@ -113,7 +115,7 @@ def _factors(
 
 def _least_of_each(error: np.ndarray, columns: list[_Column]) -> list[int]:
     """Places of the least errors, one for each f, u and h, above and below."""
-    seen, kept = set(), []
+    seen, kept = set(), list[int]()
     for k in np.argsort(error, kind="stable").tolist():
         if len(kept) == BEST or not np.isfinite(error[k]):
             break

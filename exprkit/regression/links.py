@@ -106,6 +106,7 @@ def forms(unary: Sequence[ops.Operator]) -> list[Form]:
     """All forms with at most one of these operators, the simplest first."""
     able = [row for row in unary if inverse(row) is not None]
     plain = [Form(None, way, None) for way in (TIMES, OVER, PLUS)]
-    inner = [Form(None, way, row) for row in able for way in (TIMES, OVER, PLUS, LESS) if way != LESS or not _is_odd(row)]
+    ways = {row.code: (TIMES, OVER, PLUS) if _is_odd(row) else (TIMES, OVER, PLUS, LESS) for row in able}
+    inner = [Form(None, way, row) for row in able for way in ways[row.code]]
     outer = [Form(row, way, None) for row in able for way in (TIMES, PLUS, OVER)]
     return plain + inner + outer

@@ -88,7 +88,7 @@ class Sample:
         return sample
 
     def few(self, n: int, seed: int) -> Sample:
-        """Some of the rows, drawn; those where y or a variable is 0, if it seldom is, only where there are no others."""
+        """Some of the rows, drawn; where y or a variable is 0, which it seldom is, only if there are no others."""
         random = np.random.Generator(np.random.Philox([seed, n]))
         order = random.permutation(len(self))
         first = order[: max(4 * n, 1000)]

@@ -122,7 +122,7 @@ class Budget:
             self._shown = shown
         if error is not None:
             raise error
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _followed(self, said: Any, answers: Any, shown: Callable[[], None] | None) -> Any:
         """How the work ended; answers meanwhile."""
