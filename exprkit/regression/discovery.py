@@ -49,7 +49,7 @@ from exprkit.fitting.fit import FitProblem, backend_of_fits
 from exprkit.operators import ops
 from exprkit.regression import links, rests, templates
 from exprkit.regression.confirm import TRIED, confirmed, line, values_of
-from exprkit.regression.constants import as_constants, as_parameters
+from exprkit.regression.constants import as_constants, as_parameters, is_plain, simpler_numbers, without_a_number
 from exprkit.regression.factored import factored
 from exprkit.regression.front import Entry, Front
 from exprkit.regression.generations.evolution import Evolution
@@ -60,7 +60,7 @@ from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import Programs, device_of, with_memory
 from exprkit.regression.on_device.regress import regressed
-from exprkit.regression.polish import as_quotient, hoisted, rescaled, same, simple_number, simplified
+from exprkit.regression.polish import as_quotient, hoisted, rescaled, same, simplified
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.regress import best_pairs
 from exprkit.regression.rules.admission import FormulaRules
@@ -70,7 +70,6 @@ from exprkit.regression.sums.formulas import Around, arounds, sums
 from exprkit.regression.sums.inside import InnerTerms, is_logarithm, terms_inside
 from exprkit.regression.sums.single import singles
 from exprkit.runtime.budget import Budget, Ended
-from exprkit.text.tokens import CONSTANT
 
 POINTS = 16  # at which functions of a pool are told apart
 FEWEST_POINTS = 6  # that tell two functions and two numbers from a coincidence
@@ -317,8 +316,8 @@ class Discovery:
                 return
             self.budget.check()
             formulas = best.expression, *rescaled(best.expression)
-            simpler = [other for formula in formulas for other in _simpler(formula)]
-            self.offer([*simpler, *self._refitted(simpler), *self._refitted(simpler, held=_is_plain)])
+            simpler = [other for formula in formulas for other in simpler_numbers(formula)]
+            self.offer([*simpler, *self._refitted(simpler), *self._refitted(simpler, held=is_plain)])
             if self.front.entries()[-1] == best:
                 return
 
@@ -461,18 +460,18 @@ class Discovery:
                    if is_better and not any(same(entry.expression, other) for other in done)]  # fmt: skip
             done += new
             found = [one for formula in new for one in (formula, *rescaled(formula))]
-            simpler = [other for formula in found for other in _simpler(formula)]
+            simpler = [other for formula in found for other in simpler_numbers(formula)]
             for k in range(0, len(simpler), 64):
                 self.budget.check()
                 part = simpler[k : k + 64]
-                self.offer([*part, *self._refitted(part), *self._refitted(part, held=_is_plain)])
+                self.offer([*part, *self._refitted(part), *self._refitted(part, held=is_plain)])
 
     def _tidy(self) -> None:
         """The front without numbers that change no value by more than rounding."""
         for _ in range(ROUNDS):
             entries = self.front.entries()
             made = [(entry, other) for entry in entries
-                    for other in self._allowed(_without_a_number(entry.expression))]  # fmt: skip
+                    for other in self._allowed(without_a_number(entry.expression))]  # fmt: skip
             if not made:
                 return
             pairs = [entry.expression for entry, _ in made], [other for _, other in made]
@@ -550,7 +549,7 @@ class Discovery:
         for _ in range(ROUNDS):
             before = self.front.entries()
             formulas = [entry.expression for entry in before[-3:]]
-            for change in (_simpler, hoisted, rescaled, as_quotient):
+            for change in (simpler_numbers, hoisted, rescaled, as_quotient):
                 self.offer([other for formula in formulas for other in change(formula)])
             if self.front.entries() == before:
                 break
@@ -633,36 +632,3 @@ def is_noise_left(front: Front, goal: Goal) -> bool:
     good = GOOD * float(goal.losses(np.full((1, len(sample)), mean))[0])
     before = [entry.loss for entry in front.entries() if entry.size <= front.maxsize - LONGER]
     return bool(before) and front.floor < front.least < good and min(before) < NOT_BETTER * front.least
-
-
-def _simpler(formula: Expression) -> list[Expression]:
-    """The formula with one of its numbers 0, 1, or a simple number nearby; with all of them simple."""
-    places = np.flatnonzero(formula.kinds == CONSTANT).tolist()
-    numbers = {place: float(formula.values[place : place + 1].view(np.float64)[0]) for place in places}
-    changes = [{place: new} for place in places for new in _nearby(numbers[place]) if new != numbers[place]]
-    for close in (1e-8, 1e-4, 1e-2):
-        changes.append({place: simple_number(numbers[place], close) for place in places})
-    made = [simplified(_with_numbers(formula, change)) for change in changes if change]
-    return [other for other in made if not same(other, formula)]
-
-
-def _without_a_number(formula: Expression) -> list[Expression]:
-    """The formula with one of its numbers 0, where that makes it shorter."""
-    places = np.flatnonzero(formula.kinds == CONSTANT).tolist()
-    made = [simplified(_with_numbers(formula, {place: 0.0})) for place in places]
-    return [other for other in made if other.n_tokens < formula.n_tokens]
-
-
-def _is_plain(number: float) -> bool:
-    return simple_number(number, 1e-13) == number
-
-
-def _nearby(number: float) -> list[float]:
-    return list(dict.fromkeys([0.0, 1.0, -1.0, *(simple_number(number, close) for close in (1e-8, 1e-4, 1e-2))]))
-
-
-def _with_numbers(formula: Expression, change: dict[int, float]) -> Expression:
-    values = formula.values.copy()
-    for place, number in change.items():
-        values[place] = np.float64(number).view(np.uint64)
-    return Expression(formula.kinds, values, formula.variables)
