@@ -322,11 +322,11 @@ class Discovery:
                 return
 
     def nest_more(self) -> None:
-        """The same within a logarithm, whose errors are shares of what it is taken of, and within what undoes one."""
+        """The same within a logarithm, and within what undoes one."""
         for outer in self._unary if self._most and not is_noise_left(self.front, self.goal) else []:
             undoing = links.inverse(outer)
             if is_logarithm(outer) or (undoing is not None and is_logarithm(undoing)):
-                self._nest(is_logarithm(outer), outer)
+                self._nest(True, outer)
 
     def _nest(self, as_shares: bool, outer: ops.Operator | None) -> None:
         some = self._for_squares(self._some)
@@ -351,6 +351,7 @@ class Discovery:
         around = Around(outer, False)
         is_best = as_shares and outer is None and self.settings.loss == "squares"
         self.offer(found if is_best else self._refitted([around.expression(one) for one in found]))
+        self._settle()
         self._look()
 
     def sum(self) -> None:

@@ -156,7 +156,9 @@ class CudaDevice:
 
     def use(self) -> None:
         """Make it the current one of this thread."""
-        self.xp.cuda.Device(self.index).use()
+        device = self.xp.cuda.Device(self.index)
+        device.use()
+        device.synchronize()  # which gives the thread a context
 
     @table_of_rows
     def kernel(self, name: str, settings: Precision, text: str | None = None, **macros: Any) -> Kernel:
