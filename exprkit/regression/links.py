@@ -22,7 +22,7 @@ import numpy as np
 from exprkit.expressions.expression import Expression, applied
 from exprkit.operators import ops
 
-TIMES, OVER, PLUS, LESS = range(4)  # how f stands with the rest: f times it, over it, and it, less it
+TIMES, OVER, PLUS, LESS, MINUS = range(5)  # how f stands with the rest: f times it, over it, and it, less it; it less f
 HIDDEN = 100.0  # times its size may be the summand f of a value: more would be cancelled, and hide it
 SAME = 1e-9  # to within which an inverse has to lead back to where it came from
 _AT = np.array([0.11, 0.37, 0.52, 0.83])  # where inverses are recognised; every operator of the table is defined there
@@ -39,7 +39,7 @@ class Form(NamedTuple):
     def text(self) -> str:
         z = "a + b * h" if self.way == PLUS else "(a + b * h)"
         z = f"{self.inner.name}(a + b * h)" if self.inner else z
-        body = f"f {'*/+-'[self.way]} {z}"
+        body = f"{z} - f" if self.way == MINUS else f"f {'*/+-'[self.way]} {z}"
         return f"{self.outer.name}({body})" if self.outer else body
 
     def behind(self, y: np.ndarray) -> np.ndarray | None:
@@ -49,8 +49,9 @@ class Form(NamedTuple):
     def linear_part(self, v: np.ndarray, f: np.ndarray) -> np.ndarray:
         """What ``a + b h`` has to be, nan where it can not be.  ``v``: from ``behind``; any shapes that broadcast."""
         with np.errstate(all="ignore"):
-            if self.way in (PLUS, LESS):
-                q = np.where(np.abs(f) <= HIDDEN * np.abs(v), v - f if self.way == PLUS else f - v, np.nan)
+            if self.way in (PLUS, LESS, MINUS):
+                left = v - f if self.way == PLUS else f - v if self.way == LESS else v + f
+                q = np.where(np.abs(f) <= HIDDEN * np.abs(v), left, np.nan)
             else:
                 q = v / f if self.way == TIMES else f / v
             if self.inner is None:
@@ -65,7 +66,7 @@ class Form(NamedTuple):
         if f is None:
             body = 1.0 / rest if self.way == OVER else rest
         else:
-            body = {TIMES: f.__mul__, OVER: f.__truediv__, PLUS: f.__add__, LESS: f.__sub__}[self.way](rest)
+            body = (f.__mul__, f.__truediv__, f.__add__, f.__sub__, f.__rsub__)[self.way](rest)
         return body if self.outer is None else applied(self.outer, body)
 
 
@@ -106,7 +107,6 @@ def forms(unary: Sequence[ops.Operator]) -> list[Form]:
     """All forms with at most one of these operators, the simplest first."""
     able = [row for row in unary if inverse(row) is not None]
     plain = [Form(None, way, None) for way in (TIMES, OVER, PLUS)]
-    ways = {row.code: (TIMES, OVER, PLUS) if _is_odd(row) else (TIMES, OVER, PLUS, LESS) for row in able}
-    inner = [Form(None, way, row) for row in able for way in ways[row.code]]
+    inner = [Form(None, way, row) for row in able for way in range(5) if way != LESS or not _is_odd(row)]
     outer = [Form(row, way, None) for row in able for way in (TIMES, PLUS, OVER)]
     return plain + inner + outer

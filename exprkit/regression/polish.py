@@ -418,8 +418,31 @@ def _as_quotients(tree: Tree) -> Tree:
     if not above or not below:
         return tree
     (common, above), (under, below) = _without_common(above), _without_common(below)
-    sums = [_product(_sum(_sum_of(terms))) for terms in (above, below)]
-    return min(tree, common.times(_inverse(under)).times(sums[0]).times(_inverse(sums[1])).tree(), key=nodes)
+    common = common.times(_inverse(under))
+    return min([tree, *(common.times(_product(one)).tree() for one in _over(above, below))], key=nodes)
+
+
+def _over(above: Terms, below: Terms) -> list[Tree]:
+    """A quotient of sums, one number of the denominator 1; also as a number and what is left over it then."""
+    made: list[tuple[float, Terms, Terms]] = []
+    for scale in dict.fromkeys([1.0, *(abs(term.number) for term in below)]):
+        a, b = ([term._replace(number=term.number / scale) for term in terms] for terms in (above, below))
+        made += [(0.0, a, b), *_with_number(a, b)]
+    under = [_inverse(_product(_sum(_sum_of(terms)))) for _, _, terms in made]
+    trees = [_product(_sum(_sum_of(terms))).times(one).tree() for (_, terms, _), one in zip(made, under, strict=True)]
+    return [_simple(_plus(tree, (CONSTANT, k)) if k else tree) for tree, (k, _, _) in zip(trees, made, strict=True)]
+
+
+def _with_number(above: Terms, below: Terms) -> list[tuple[float, Terms, Terms]]:
+    """Numbers that leave fewer terms over the denominator."""
+    found = []
+    of_below = {frozenset(term.powers): term.number for term in below}
+    for term in above if len(above) > 1 else []:
+        if frozenset(term.powers) in of_below:
+            k = term.number / of_below[frozenset(term.powers)]
+            rest = _collected([*above, *(one._replace(number=-k * one.number) for one in below)])
+            found += [(k, rest, below)] * (0 < len(rest) < len(above))
+    return found
 
 
 def _quotient(tree: Tree) -> tuple[Terms, Terms]:
