@@ -365,8 +365,11 @@ class Discovery:
         few = self.sample.few(min(PAIRED_ROWS, len(self.sample)), self.settings.seed)
         pool = self._pool(few, min(SINGLE, self._most, len(few) ** 2))  # few rows fit one of very many by accident
         pool.multiply(2 * len(pool))
-        for formulas in singles(pool, self._for_squares(few), arounds(self._unary)):
-            self.offer(self._refitted(formulas))
+        for k, formulas in enumerate(singles(pool, self._for_squares(few), arounds(self._unary))):
+            found = self._refitted(formulas)
+            self.offer(found)
+            if k == 0:  # of what may well be all of a law: without its number, or with a simple one
+                self.offer(other for one in found for other in simpler_numbers(one))
             self.budget.check()
 
     def sum_within(self) -> None:
