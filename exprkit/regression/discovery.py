@@ -95,7 +95,7 @@ LONGER, NOT_BETTER, GOOD = 8, 1.05, 0.002  # when noise alone is left: tokens, r
 ROUNDS = 12  # of making formulas shorter
 BETTER = 0.999  # share of the loss of what is smaller; above it a formula is not worth polishing
 WORSE = 1.5  # ratio of losses at some rows beyond which a formula is not tried at all of very many
-NEARLY = 1e-14  # share of the loss of 0 below which a formula is nearly exact
+NEARLY = 1e-18  # share of the loss of 0 below which a formula is nearly exact
 UNSEEN = 1e-15  # share of a value that is no more than rounding
 
 
