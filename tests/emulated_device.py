@@ -75,6 +75,9 @@ class EmulatedDevice:
     def __init__(self):
         self._kernels = {}
 
+    def use(self):
+        pass
+
     def kernel(self, name, settings, text=None, **chosen):
         defined = nvrtc.macros(settings, chosen)
         key = name, settings, text, *sorted(defined.items())

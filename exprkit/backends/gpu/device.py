@@ -158,6 +158,12 @@ class CudaDevice:
         self._sending = threading.Lock()
         self._outgoing: list[tuple[np.ndarray, Any]] = []  # page-locked memory, and when it has been read; two, in turn
 
+    def use(self) -> None:
+        """Make it the current one of this thread."""
+        device = self.xp.cuda.Device(self.index)
+        device.use()
+        device.synchronize()  # which gives the thread a context
+
     @table_of_rows
     def kernel(self, name: str, settings: Precision, text: str | None = None, **macros: Any) -> Kernel:
         """A kernel of the interpreter's text (or of another ``text``), compiled for these macros."""

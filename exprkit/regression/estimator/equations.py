@@ -34,6 +34,7 @@ from exprkit.text.printer import booktabs
 if TYPE_CHECKING:
     import pandas as pd
 
+MANY_ROWS = 100_000  # more tell no more about the precision of a number
 NATS_OF_A_NUMBER = 0.5  # times log n: of a parameter whose precision could not be found
 LEAST_DRAWN = 1e-300  # a loss of 0 has no logarithm
 
@@ -135,7 +136,8 @@ def _of_squares(entries: Sequence[Entry], pop: Population, params: np.ndarray, g
     Few rows are fitted better than they are known: C. M. Hurvich and C.-L. Tsai (1989) say by how much.
     """
     variance = np.maximum([entry.loss for entry in entries], max(goal.floor, 1e-300))
-    squares = _squares(pop, params, goal, goal.weights)
+    some = goal if len(goal.sample) <= MANY_ROWS else Goal(goal.loss, goal.sample.few(MANY_ROWS, 0))
+    squares = _squares(pop, params, some, some.weights) * (goal.total / some.total)
     information = np.diagonal(squares, axis1=1, axis2=2) / variance[:, None]
     errors = [_errors(part[:n, :n], part[:n, :n] * v, params.shape[1])
               for part, v, n in zip(squares, variance, pop.n_params.tolist(), strict=True)]  # fmt: skip

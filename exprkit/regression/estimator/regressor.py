@@ -53,7 +53,7 @@ from exprkit.regression.polish import expression_of, simplified, tree_of
 from exprkit.regression.rules import constraints, units
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sample import Sample
-from exprkit.runtime.budget import Budget
+from exprkit.runtime.budget import Budget, Ended
 from exprkit.text.names import QUOTE, Names
 
 with brought_by("search"):
@@ -321,9 +321,11 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             self.interrupted_ = False
             try:
                 search.offer(previous)
-                self.stopped_ = search.run()
+                self.stopped_ = budget.run(search.run)
                 if workers and self.stopped_.startswith("0 iterations"):  # nothing else has ended it
                     self.stopped_ = islands.evolve(search, settings, workers, shown.update)
+            except Ended as ended:  # in the middle of something long
+                self.stopped_ = str(ended)
             except KeyboardInterrupt:
                 self.interrupted_, self.stopped_ = True, "it was interrupted"
         return search
