@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from exprkit.errors import ParseError, nearest, shortened
 from exprkit.operators import defined
 from exprkit.text import shunting_yard
-from exprkit.text.names import MAX_INDEX, NUMBERED, PLURAL, QUOTE, Names, in_text
+from exprkit.text.names import CONSTANTS, MAX_INDEX, NUMBERED, PLURAL, QUOTE, Names, in_text
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 SHOWN = 5  # so many bad expressions are spelt out when a batch fails
@@ -160,6 +160,10 @@ def quoted(thing: str) -> str:
 
 def _character(character: str) -> str:
     hint = f"; write {LOOKALIKES[character]}" if character in LOOKALIKES else ""
+    if character == "[":
+        hint = "; p1[site], a parameter for each category, is for exprkit.fit, with a name or `a name` between"
+    elif not character.isascii() and not hint:
+        hint = "; a name with such characters stands between backquotes"
     return f"unexpected character {quoted(character)}{hint}"
 
 
@@ -217,8 +221,24 @@ def _unknown_name(fault: Fault) -> str:
             return f"{quoted(word)}: {PLURAL[kind]} are counted from 1"
     if word.startswith(QUOTE) and (len(word) == 1 or not word.endswith(QUOTE)):
         return "this ` is never closed"
-    hint = closest(word, fault.names.words(VARIABLE, PARAMETER, CONSTANT))
+    words = fault.names.words(VARIABLE, PARAMETER, CONSTANT)
+    if word in CONSTANTS:
+        return f"{quoted(word)} is a number; what is called so as well is written {in_text(word)}"
+    if twin := next((one for one in words if _folded(one) == _folded(word)), None):
+        return f"unknown name {quoted(word)}; {quoted(twin)} is there, of other characters: {_points(word, twin)}"
+    hint = closest(word, words)
     return f"unknown name {quoted(word)}{hint or '; ' + _known(fault.names)}"
+
+
+def _folded(word: str) -> str:
+    """The same for words that look alike: with a micro sign and a mu, say."""
+    return unicodedata.normalize("NFKC", word)
+
+
+def _points(a: str, b: str) -> str:
+    """Where two words differ first, as code points."""
+    one, other = next(((x, y) for x, y in zip(a, b, strict=False) if x != y), (a[-1], b[-1]))
+    return f"U+{ord(one):04X} is not U+{ord(other):04X}"
 
 
 def _known(names: Names) -> str:
