@@ -34,7 +34,7 @@ def as_numbers(what: str, values: Any, gaps: bool = True) -> np.ndarray:
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         if not gaps:
             raise DataError(f"{what} has masked values: fill them with numbers")
-        values = values.astype(np.float64).filled(np.nan)
+        values = np.ma.filled(values.astype(np.float64), np.nan)
     try:
         array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
     except ValueError:

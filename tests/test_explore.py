@@ -77,6 +77,16 @@ def test_the_code_of_every_side_prints_what_is_shown(text, options):
         assert printed(shown.code) == shown.content, name
 
 
+def test_code_defines_operators_of_one_s_own():
+    ek.operator("half_of(a) = a / 2")
+    assert "ek.operator('half_of(a) = a / 2')\n" in Subject("p1 * half_of(x1)").setup
+    shown = formula(Subject("p1 * half_of(x1)"))
+    assert printed(shown.code) == shown.content
+    panel = PopulationPanel(lambda text, params: None)
+    panel.use(ek.parse(["half_of(x1)"]), Points(ek.data.rough_pipe()))
+    assert "ek.operator('half_of(a) = a / 2')\n" in html.unescape(panel.code.value)
+
+
 def test_code_of_a_table_names_its_variables(tmp_path):
     path = tmp_path / "pipes.csv"
     pd.DataFrame({"width": [1.0, 2.0], "speed": [2.0, 5.0], "loss": [3.0, 4.0]}).to_csv(path, index=False)

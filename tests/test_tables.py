@@ -105,6 +105,7 @@ def test_a_name_of_something_else_is_a_column_between_backquotes(name):
     ("p1", "p1 * x1 + p2", "'p1' is also how one of the parameters"),
     ("\u03bc", "p1 * \u00b5", r"is there, of other characters: U\+00B5 is not U\+03BC"),
     ("θ₁", "p1 * θ₁", "between backquotes"),
+    ("Temp", "p1 * `Temp (°C)`", r"unknown name .`Temp \(°C\)`.; variables are Temp"),
 ])  # fmt: skip
 def test_a_column_is_not_taken_for_something_else(name, text, said):
     with pytest.raises(ParseError, match=said):

@@ -10,6 +10,7 @@ import numpy as np
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, DataError, ParseError
+from exprkit.operators import defined
 from exprkit.text.names import in_text
 from exprkit.text.tokens import VARIABLE
 
@@ -70,6 +71,13 @@ def uploaded(name: str, content: bytes, target: str | None) -> Points:
     option = f", target={target!r}" if target is not None else ""
     code = f"points = ek.data.from_table({name!r}{option}{DROPPED})"
     return Points(dataset, code, usable_names(dataset.variables))
+
+
+def operators_code(pop: ek.Population) -> str:
+    """The lines that define a population's operators of the user's own; of a function its name alone is known."""
+    saved = defined.saved(pop.user_operators())
+    lines = [f"ek.operator({text!r}{'' if '=' in text else ', numpy=...'})\n" for _, text, _, _ in saved]
+    return "".join(lines)
 
 
 def usable_names(variables: tuple[str, ...]) -> bool:

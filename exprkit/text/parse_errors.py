@@ -112,7 +112,7 @@ def _reason(fault: Fault) -> tuple[str, int, int]:
     if fault.code == shunting_yard.EMPTY:
         return _in_words(fault), start, 0
     word = fault.here() if fault.extent == 1 else fault.text_of_extent()
-    if fault.code in (shunting_yard.UNKNOWN_NAME, shunting_yard.OPERATOR_EXPECTED):
+    if fault.code in (shunting_yard.UNKNOWN_NAME, shunting_yard.OPERATOR_EXPECTED) and not word.startswith(QUOTE):
         for offset, character in enumerate(word):
             if not character.isascii() and not ("a" + character).isidentifier():  # not a name after all
                 return _character(character), start + offset, 1
