@@ -177,6 +177,11 @@ def f(X):
 """
 
 
+def test_generators_take_what_operator_gave():
+    by_name = ek.generate.random(20, operators=["hill", "sin", "+"], n_vars=2)
+    assert ek.generate.random(20, operators=[FUNCTIONS["hill"], np.sin, "+"], n_vars=2) == by_name
+
+
 def test_bad_domain_and_latex():
     with pytest.raises(ArgumentError, match="domain must be"):
         ek.operator("g(a, b) = a + b", domain=(0, 1))
