@@ -25,7 +25,8 @@ SHOWN = 5  # so many bad expressions are spelt out when a batch fails
 WIDTH = 76  # of the part of a text that is shown
 THING = re.compile(r"`[^`]*`?|[^\W\d]\w*|(?:\d|\.\d)[\d.]*|\*\*|//|.", re.DOTALL)
 
-LOOKALIKES = {"×": "*", "·": "*", "⋅": "*", "∗": "*", "−": "-", "–": "-", "÷": "/", "∕": "/", "²": "^2", "³": "^3"}
+LOOKALIKES = {"×": "*", "·": "*", "⋅": "*", "∗": "*", "−": "-", "–": "-", "÷": "/", "∕": "/", "²": "^2", "³": "^3",
+              "√": "sqrt(…)", "∞": "inf", "|": "abs(…)", "%": "mod(…, …)", "\u00a0": "a blank"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ def _reason(fault: Fault) -> tuple[str, int, int]:
     if fault.code in (shunting_yard.UNKNOWN_NAME, shunting_yard.OPERATOR_EXPECTED) and not word.startswith(QUOTE):
         for offset, character in enumerate(word):
             if not character.isascii() and not ("a" + character).isidentifier():  # not a name after all
-                return _character(character), start + offset, 1
+                return _character(character, fault.names), start + offset, 1
     return _in_words(fault), start, max(1, len(word))
 
 
@@ -158,11 +159,11 @@ def quoted(thing: str) -> str:
     return "'" + "".join(map(_harmless, shortened(thing, 38))) + "'"
 
 
-def _character(character: str) -> str:
+def _character(character: str, names: Names) -> str:
     hint = f"; write {LOOKALIKES[character]}" if character in LOOKALIKES else ""
     if character == "[":
         hint = "; p1[site], a parameter for each category, is for exprkit.fit, with a name or `a name` between"
-    elif not character.isascii() and not hint:
+    elif any(character in name for name in names.variables or ()):
         hint = "; a name with such characters stands between backquotes"
     return f"unexpected character {quoted(character)}{hint}"
 
@@ -283,7 +284,7 @@ def _index(fault: Fault) -> str:
 
 REASONS: dict[int, str | Callable[[Fault], str]] = {
     shunting_yard.EMPTY: "the text is empty",
-    shunting_yard.ILLEGAL: lambda fault: _character(fault.here()),
+    shunting_yard.ILLEGAL: lambda fault: _character(fault.here(), fault.names),
     shunting_yard.OPERAND_EXPECTED: _operand_expected,
     shunting_yard.OPERATOR_EXPECTED: _operator_expected,
     shunting_yard.UNKNOWN_NAME: _unknown_name,
