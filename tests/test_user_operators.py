@@ -152,6 +152,7 @@ def test_fitted_expressions_are_printed_and_run_elsewhere(text):
     exec(one.to_numpy(), space)
     assert space["f"](x) == pytest.approx(one(x), rel=1e-9)
     compile(one.torch() + one.jax(), "written", "exec")
+    assert "X" not in one.torch().partition("def f(")[0] + one.jax().partition("def f(")[0]
 
 
 def test_the_python_text_has_a_function_for_each_formula():

@@ -258,8 +258,9 @@ def _defined(row: defined.Definition, formula: _FunctionText) -> str:
     """The name of the function that is a formula of the user's; it stands in ``formula.functions``."""
     name = row.name + "_" * (row.name in RESERVED)
     if name not in formula.functions:
-        inner = formula._replace(lines=[])
-        value = _value(_written(row.kinds, row.values, {}, inner), formula.library)
+        library = formula.library._replace(number=formula.library.number.replace("X.", "a."))  # X is not there
+        inner = formula._replace(lines=[], library=library)
+        value = _value(_written(row.kinds, row.values, {}, inner), library)
         body = "".join(f"    {line}\n" for line in (*inner.lines, f"return {value}"))
         formula.functions[name] = f"def {name}({', '.join(OPERANDS[: row.arity])}):\n{body}\n"
     return name
@@ -267,10 +268,11 @@ def _defined(row: defined.Definition, formula: _FunctionText) -> str:
 
 def _spelling(row: ops.Operator, library: ArrayLibrary) -> str:
     """The formula over ``a`` and ``b``."""
-    own = library is TORCH and row.torch != ""
+    is_torch = library.name == TORCH.name
+    own = is_torch and row.torch != ""
     text = row.torch if own else row.python
     if not text:
         raise OperandError(f"{library.name} has no function for {row.name!r}")
-    if library is TORCH and not own:
+    if is_torch and not own:
         text = re.sub(r"\bspecial\.", "torch.special.", text)
     return re.sub(r"\bnp\.", f"{library.module}.", text)
