@@ -99,7 +99,7 @@ def fit(
     ----------
     pop : Population or DevicePopulation
         Or a text, an Expression, or a list of them.  One that lies on a GPU is prepared and fitted there.
-    X : array (n_points, n_vars), DataFrame, dict of columns or Dataset
+    X : array (n_points, n_vars), DataFrame, dict of columns, array with named fields or Dataset
         As for ``Evaluator``; complete, as ``y`` is, at the points that count and in the columns that are used.
         The path of an npy or Parquet file, a mapped array or one of dask's is read in pieces, which workers keep
         (``distributed.rows``): any number of rows, squared errors, one start.
