@@ -756,6 +756,23 @@ def test_a_search_shows_its_front_and_opens_any_of_it(tmp_path):
     assert "data:image/png" in panel.front.value
 
 
+def test_a_search_leaves_columns_out():
+    x = np.random.default_rng(0).uniform(1, 3, (60, 3))
+    table = pd.DataFrame(x, columns=["rho", "speed", "number"]).assign(drag=0.235 * x[:, 0] * x[:, 1] ** 2)
+    for names, without in ((["rho", "speed", "number"], "number, rho"), (["pi", "sin", "c"], "x3,x1")):
+        panel = SearchPanel(lambda text, params: None)
+        panel.points = points_of(table.set_axis([*names, "drag"], axis=1), "drag")
+        panel.unary.value, panel.seconds.value, panel.without.value = "square", 2, without
+        panel.start()
+        panel.wait(60)
+        assert not any(name in row for row in panel.rows.options for name in without.replace(" ", "").split(","))
+        assert f".drop(columns={without.replace(' ', '').split(',')})" in html.unescape(panel.code.value)
+    panel.without.value = "x9"
+    panel.start()
+    panel.wait(9)
+    assert "there is no column 'x9'; there are x1, x2, x3" in html.unescape(panel._progress_bar.text.value)
+
+
 def test_a_search_is_stopped_within_a_second_and_says_what_is_wrong():
     panel = SearchPanel(lambda text, params: None)
     panel.seconds.value = 500

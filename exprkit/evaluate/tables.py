@@ -151,7 +151,13 @@ def words_of(table: Any, column: str) -> tuple[list[str], np.ndarray]:
     place = _place(list(map(str, keys)), column)
     values = list(table.iloc[:, place] if hasattr(table, "iloc") else table[keys[place]])
     missing = [value is None or value != value for value in map(_plain, values)]
-    return [str(value) for value in values], np.array(missing, bool)
+    return list(map(_word, values)), np.array(missing, bool)
+
+
+def _word(value: Any) -> str:
+    """As a category: 2 and 2.0, which a gap elsewhere in the column makes of it, are one."""
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if whole else str(value)
 
 
 def _plain(value: Any) -> Any:
