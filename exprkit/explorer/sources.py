@@ -10,7 +10,6 @@ import numpy as np
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, DataError, ParseError
-from exprkit.operators import defined
 from exprkit.text.names import in_text
 from exprkit.text.tokens import VARIABLE
 
@@ -75,9 +74,8 @@ def uploaded(name: str, content: bytes, target: str | None) -> Points:
 
 def operators_code(pop: ek.Population) -> str:
     """The lines that define a population's operators of the user's own; of a function its name alone is known."""
-    saved = defined.saved(pop.user_operators())
-    lines = [f"ek.operator({text!r}{'' if '=' in text else ', numpy=...'})\n" for _, text, _, _ in saved]
-    return "".join(lines)
+    texts = [text for _, text, _, _ in pop.definitions()]
+    return "".join(f"ek.operator({text!r}{'' if '=' in text else ', numpy=...'})\n" for text in texts)
 
 
 def usable_names(variables: tuple[str, ...]) -> bool:
