@@ -22,7 +22,7 @@ import numpy as np
 from exprkit.errors import DataError, brief
 
 REMEDIES = {  # by the kind of NumPy's types
-    "M": ": take the time since the first, (t - t.min()).dt.total_seconds()",
+    "M": ": take the time since the first, (t - t.iloc[0]).dt.total_seconds()",
     "m": ": take .dt.total_seconds()",
     "U": ": pandas.to_numeric makes numbers of texts",
 }

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from exprkit.errors import ParseError, nearest, shortened
-from exprkit.operators import defined
+from exprkit.operators import defined, ops
 from exprkit.text import shunting_yard
 from exprkit.text.names import CONSTANTS, MAX_INDEX, NUMBERED, PLURAL, QUOTE, Names, in_text
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
@@ -26,7 +26,8 @@ WIDTH = 76  # of the part of a text that is shown
 THING = re.compile(r"`[^`]*`?|[^\W\d]\w*|(?:\d|\.\d)[\d.]*|\*\*|//|.", re.DOTALL)
 
 LOOKALIKES = {"×": "*", "·": "*", "⋅": "*", "∗": "*", "−": "-", "–": "-", "÷": "/", "∕": "/", "²": "^2", "³": "^3",
-              "√": "sqrt(…)", "∞": "inf", "|": "abs(…)", "%": "mod(…, …)", "\u00a0": "a blank"}  # fmt: skip
+              "∞": "inf", "\u00a0": "a blank", "|": f"{ops.BY_METHOD['__abs__'].name}(…)",
+              "%": f"{ops.BY_METHOD['__mod__'].name}(…, …)"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
