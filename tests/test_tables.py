@@ -125,6 +125,7 @@ def test_arrays_with_fields_series_and_numbered_columns_are_tables():
     for X, y in ((line("a").to_records(), "y"), (line("a")["a"], line("a")["y"])):
         assert ek.fit("p1 * a + p2", X, y)[0](line("a")) == pytest.approx(2 * LINE + 1)
     assert ek.fit("p1 * `0` + p2", line("a").set_axis([0, 1], axis=1), 1).params[0] == pytest.approx([2, 1])
+    assert ek.data.from_table(line("a").to_records(index=False), "y").variables == ("a",)
     with pytest.raises(DataError, match="expressions come first, then the data"):
         ek.fit(line("a"), "p1 * a", "y")
 
@@ -182,6 +183,8 @@ def test_weights_columns_of_losses_and_starts_by_name():
     wanted = ek.fit("p1 * a + p2", table, "y", loss=loss, columns={"s": table["s"]}).params.tolist()
     for columns in (["s"], {"s": "s"}):
         assert ek.fit("p1 * a + p2", table, "y", loss=loss, columns=columns).params.tolist() == wanted
+    problem = ek.FitProblem(table, "y", weights="off", loss=loss, columns=["s"])
+    assert problem.fit("p1 * a + p2").loss[0] == pytest.approx(0)
     start = ek.fit("p1^2 * a", table, "y", init={"p1": -3})
     assert start.params[0, 0] < 0
     with pytest.raises(ArgumentError, match="init: there is no parameter 'k'; there are p1"):

@@ -155,6 +155,17 @@ def test_fitted_expressions_are_printed_and_run_elsewhere(text):
     assert "X" not in one.torch().partition("def f(")[0] + one.jax().partition("def f(")[0]
 
 
+@pytest.mark.parametrize("library", ["jax", "torch"])
+def test_other_libraries_run_the_text(library):
+    module = pytest.importorskip("jax.numpy" if library == "jax" else "torch")
+    for text in TEXTS[:-2]:
+        one, params = ek.parse(text)[0], [1.5, 0.5]
+        space: dict = {}
+        exec(getattr(one, library)(params), space)
+        found = space["f"](module.asarray(X))
+        assert np.asarray(found) == pytest.approx(one(X, params[: one.n_params]), rel=1e-4)
+
+
 def test_the_python_text_has_a_function_for_each_formula():
     assert ek.parse("hill(x1, 2) + swish(x2)")[0].to_numpy() == """\
 import numpy as np

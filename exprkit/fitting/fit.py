@@ -192,7 +192,7 @@ def fit(
             threads=threads, progress=progress, **options,
         )  # fmt: skip
     X, y = tables.target_of(X, y)
-    weights, columns = tables.vector_of(X, weights), tables.vectors_of(X, columns)
+    weights = tables.vector_of(X, weights)
     pop, grouped = in_texts(pop, groups)
     pop = inputs.population(pop, X)
     if one_of("missing", missing, ("raise", "drop")) == "drop":
@@ -242,11 +242,12 @@ class FitProblem:
         precision: Any = "ieee", dtype: Any = "float32", threads: int | None = None, devices: Any = None,
         client: Any = None, **options: Any,
     ) -> None:  # fmt: skip
+        self._X, self._y = tables.target_of(X, y)
+        columns = tables.vectors_of(self._X, columns)
         self._own, self._prior = OwnGoal.of(loss, link, columns, LOSSES, prior is not None), prior
         _check(method, "squares" if self._own else loss, delta, max_iter, tol)
         check_options(options, FitProblem)
-        self._X, self._y = tables.target_of(X, y)
-        self._weights, self._bounds = weights, bounds
+        self._weights, self._bounds = tables.vector_of(self._X, weights), bounds
         self.method, self._loss, self._delta, self._tol = method, loss, float(delta), float(tol)
         self._steps = MAX_ITER[method] if max_iter is None else int(max_iter)
         workers = workers_of(devices, client)
