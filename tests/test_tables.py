@@ -112,6 +112,12 @@ def test_a_column_is_not_taken_for_something_else(name, text, said):
         ek.fit(text, line(name), "y")
 
 
+def test_the_usual_names_are_the_same_when_they_are_given():
+    plain, named = ek.parse("x1 + x2"), ek.Population([1, 1, 3], [0, 1, 1], [0, 3], variables=["x1", "x2"])
+    one = ek.Expression(named.kinds, named.values, ("x1", "x2"))
+    assert ek.parse([one, plain[0]]).n_vars == 2 and str(one * plain[0]) == "(x1 + x2) * (x1 + x2)"
+
+
 def test_columns_that_no_text_can_name_may_stand_by():
     table = pd.concat([line("a", b=LINE).set_axis(["a", "two\nlines", "y"], axis=1), line("c", nan=1, d=1)], axis=1)
     table.columns = ["a", "two\nlines", "y", "c", "", "twice", "twice"]

@@ -185,7 +185,7 @@ def _given(words: Given, kind: int) -> tuple[tuple[str, ...] | None, int]:
     for word in names:
         if not isinstance(word, str) or not _is_writable(word):
             raise ParseError(f"{what}: {brief(word)} is not a name: a text on one line, without backquotes")
-    if all(NUMBERED[kind] + str(i) == word for i, word in enumerate(names, 1)):
+    if usual_as_none(names, kind) is None:
         return None, len(names)  # the usual names, in the usual order
     if len(names) > MAX_INDEX:
         raise ParseError(f"{what}: {len(names):,} names; at most {MAX_INDEX:,}")
@@ -195,6 +195,12 @@ def _given(words: Given, kind: int) -> tuple[tuple[str, ...] | None, int]:
 def word_of(kind: int, index: int, words: Words) -> str:
     """What a variable or parameter is called."""
     return words[index] if words else f"{NUMBERED[kind]}{index + 1}"
+
+
+def usual_as_none(words: tuple[str, ...] | None, kind: int) -> tuple[str, ...] | None:
+    """Names; None for the usual ones in the usual order."""
+    is_usual = words is not None and all(f"{NUMBERED[kind]}{i}" == word for i, word in enumerate(words, 1))
+    return None if is_usual else words
 
 
 def _is_writable(word: str) -> bool:
