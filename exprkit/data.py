@@ -238,6 +238,9 @@ def from_table(
 
 def _frame(table: Any, pd: Any) -> Any:
     """The table as a DataFrame."""
+    if isinstance(table, np.ndarray) and table.dtype.names:
+        return pd.DataFrame(table)
+    table = table.to_pandas() if hasattr(table, "to_pandas") else table  # polars', pyarrow's
     if isinstance(table, pd.DataFrame):
         return table
     if isinstance(table, (str, Path)) or hasattr(table, "read"):

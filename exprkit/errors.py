@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import heapq
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -139,7 +140,7 @@ def listed(values: Any) -> tuple[Any, ...] | None:
 
 def brief(value: Any, most: int = 100) -> str:
     """A value as an error shows it."""
-    return shortened(repr(value), most)
+    return shortened(re.sub(r"\s*\n\s*", " ", repr(value)), most)
 
 
 def shortened(text: str, most: int) -> str:

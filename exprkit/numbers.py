@@ -21,10 +21,20 @@ import numpy as np
 
 from exprkit.errors import DataError, brief
 
+REMEDIES = {  # by the kind of NumPy's types
+    "M": ": take the time since the first, (t - t.iloc[0]).dt.total_seconds()",
+    "m": ": take .dt.total_seconds()",
+    "U": ": pandas.to_numeric makes numbers of texts",
+}
+
 
 def as_numbers(what: str, values: Any, gaps: bool = True) -> np.ndarray:
     """An array of real numbers; nan where one is missing, if there may be ``gaps``."""
     _check_quantities(what, values)
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        if not gaps:
+            raise DataError(f"{what} has masked values: fill them with numbers")
+        values = np.ma.filled(values.astype(np.float64), np.nan)
     try:
         array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
     except ValueError:
@@ -35,14 +45,15 @@ def as_numbers(what: str, values: Any, gaps: bool = True) -> np.ndarray:
         return array
     if array.dtype.kind == "O":
         return np.array([_as_number(what, one, gaps) for one in array.flat], np.float64).reshape(array.shape)
-    raise DataError(f"{what} must hold real numbers, not {array.dtype}")
+    raise DataError(f"{what} must hold real numbers, not {array.dtype}{REMEDIES.get(array.dtype.kind, '')}")
 
 
 def _check_quantities(what: str, values: Any) -> None:
-    """An error for pandas' categories that are no numbers: their codes are no quantities."""
+    """An error for categories of pandas or polars that are no numbers: their codes are no quantities."""
     categories = getattr(getattr(values, "dtype", None), "categories", None)
-    if categories is not None and getattr(categories.dtype, "kind", "O") not in "fiub":
-        listed = ", ".join(map(str, categories[:3])) + (", …" if len(categories) > 3 else "")
+    if categories is not None and getattr(getattr(categories, "dtype", None), "kind", "O") not in "fiub":
+        names = list(map(str, dict.fromkeys(categories if hasattr(categories, "dtype") else values)))
+        listed = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
         raise DataError(
             f"{what} holds categories ({listed}), not quantities: leave it out, or make a column of 0 and 1 of each "
             "(pandas.get_dummies)"
@@ -58,7 +69,8 @@ def _as_number(what: str, value: Any, gaps: bool) -> float:
             return float(value)
     except OverflowError:
         raise DataError(f"{what} holds a number too large for float64") from None
-    raise DataError(f"{what} must hold real numbers, not {brief(value)}")
+    kind = "U" if isinstance(value, str) else "M" if hasattr(value, "timestamp") else ""
+    raise DataError(f"{what} must hold real numbers, not {brief(value)}{REMEDIES.get(kind, '')}")
 
 
 def least(*values: Any) -> Any:

@@ -215,7 +215,8 @@ def test_a_fit_says_which_column_lacks_how_many_values(here, method):
     with pytest.raises(DataError) as caught:
         fit(X, TARGET)
     assert str(caught.value) == (
-        "column 'a' of X lacks 3 of 20 values: drop or fill those rows, or give them weight 0"
+        "column 'a' of X lacks 3 of 20 values: drop or fill those rows, or give them weight 0 "
+        "(ek.fit(..., missing=\"drop\") leaves them out)"
     )
     with pytest.raises(DataError, match=r"^y lacks 1 of 20 values: drop"):
         fit(X.assign(a=A), with_gaps(TARGET, 5))

@@ -212,7 +212,8 @@ WRONG = {
         pop, X, threads=10**9
     ),
     "dtype must be one of 'float32', 'float64', not 'None'": lambda pop, X: ek.Evaluator(pop, X, dtype=None),
-    "X has masked values: fill them with numbers, or leave those points out": lambda pop, X: ek.Evaluator(
+    "X has masked values: fill them with numbers, or leave those points out "
+    "(ek.fit(..., missing=\"drop\") leaves them out)": lambda pop, X: ek.Evaluator(
         pop, np.ma.masked_array(X, X > 0)
     ),
     "params holds 0 an expression: expression 1 (p1 * x2 ^ 2) has 1": lambda pop, X: ek.Evaluator(pop, X).evaluate(

@@ -77,6 +77,16 @@ def test_the_code_of_every_side_prints_what_is_shown(text, options):
         assert printed(shown.code) == shown.content, name
 
 
+def test_code_defines_operators_of_one_s_own():
+    ek.operator("half_of(a) = a / 2")
+    assert "ek.operator('half_of(a) = a / 2')\n" in Subject("p1 * half_of(x1)").setup
+    shown = formula(Subject("p1 * half_of(x1)"))
+    assert printed(shown.code) == shown.content
+    panel = PopulationPanel(lambda text, params: None)
+    panel.use(ek.parse(["half_of(x1)"]), Points(ek.data.rough_pipe()))
+    assert "ek.operator('half_of(a) = a / 2')\n" in html.unescape(panel.code.value)
+
+
 def test_code_of_a_table_names_its_variables(tmp_path):
     path = tmp_path / "pipes.csv"
     pd.DataFrame({"width": [1.0, 2.0], "speed": [2.0, 5.0], "loss": [3.0, 4.0]}).to_csv(path, index=False)
@@ -744,6 +754,23 @@ def test_a_search_shows_its_front_and_opens_any_of_it(tmp_path):
     assert settled(explorer).text.value == "p1 * rho * sqr(speed)"
     assert explorer.params.tolist() == pytest.approx([0.235])
     assert "data:image/png" in panel.front.value
+
+
+def test_a_search_leaves_columns_out():
+    x = np.random.default_rng(0).uniform(1, 3, (60, 3))
+    table = pd.DataFrame(x, columns=["rho", "speed", "number"]).assign(drag=0.235 * x[:, 0] * x[:, 1] ** 2)
+    for names, without in ((["rho", "speed", "number"], "number, rho"), (["pi", "sin", "c"], "x3,x1")):
+        panel = SearchPanel(lambda text, params: None)
+        panel.points = points_of(table.set_axis([*names, "drag"], axis=1), "drag")
+        panel.unary.value, panel.seconds.value, panel.without.value = "square", 2, without
+        panel.start()
+        panel.wait(60)
+        assert not any(name in row for row in panel.rows.options for name in without.replace(" ", "").split(","))
+        assert f".drop(columns={without.replace(' ', '').split(',')})" in html.unescape(panel.code.value)
+    panel.without.value = "x9"
+    panel.start()
+    panel.wait(9)
+    assert "there is no column 'x9'; there are x1, x2, x3" in html.unescape(panel._progress_bar.text.value)
 
 
 def test_a_search_is_stopped_within_a_second_and_says_what_is_wrong():

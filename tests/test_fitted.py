@@ -293,6 +293,12 @@ def test_the_latex_table_has_the_first_rows(found):
         found.latex_table(0)
 
 
+def test_what_could_not_be_read_says_so():
+    found = ek.fit(ek.parse(["p1 * x1", "x1 +"], errors="mask"), X, Y)
+    assert repr(found[1]) == "<FittedExpression: , squares nan, the expression could not be read>"
+    assert "(unreadable) & nan" in found.latex_table() and "$$" not in found.latex_table()
+
+
 def test_plots_show_residuals_as_y_minus_f(found):
     pytest.importorskip("matplotlib")
     left, right = found.plot(0).axes

@@ -142,6 +142,8 @@ def test_a_new_one_of_the_same_name_leaves_older_populations():
         ("bad", {"numpy": 3}, "numpy must be a function"),
         ("bad", {"numpy": lambda a: a[:1]}, r"its function makes \(1,\) of arrays of shape \(9,\)"),
         ("bad", {"numpy": lambda a: 1 / 0}, "raised ZeroDivisionError"),
+        ("bad", {"numpy": lambda a: np.sqrt(a + 0j)}, "its function makes complex128"),
+        ("y", {"numpy": np.sinc}, "losses and derivatives are written over"),
         ("bad", {"numpy": np.cumsum}, "a number alone another result"),
         ("bad(a, b, c)", {"numpy": lambda a, b, c: a}, "'bad"),
         ("bad(u)", {"numpy": np.sinc}, "does not name an operator"),

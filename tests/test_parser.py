@@ -416,7 +416,8 @@ def test_given_names():
         ({"parameters": True}, "1", "parameters: give a list of names or how many p1, p2, … there are"),
         ({"variables": -1}, "1", "variables: -1 is not a count between 0 and 65,535"),
         ({"variables": ["p1"]}, "1",
-         "variables: 'p1' is also how one of the parameters is written; name the parameters, too"),
+         "variables: 'p1' is also how one of the parameters is written; name the parameters, too: "
+         "exprkit.parse(…, parameters=[…])"),
     ],
 )  # fmt: skip
 def test_message_about_names(given_names, text, message):

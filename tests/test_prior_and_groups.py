@@ -157,6 +157,13 @@ def test_they_are_the_fits_apart(tmp_path):
     np.testing.assert_allclose(again.predict(TABLE), found.predict(TABLE))
 
 
+def test_numbers_are_the_same_categories_whatever_their_type():
+    table = {"k": np.tile([1.0, 2.0], 20), "y": np.tile([3.0, 5.0], 20)}
+    found = ek.fit("p1[k] * 1", table, "y")
+    assert found.pop.parameters == ("p1[1]", "p1[2]")
+    assert found[0]({"k": [2, 1]}) == pytest.approx([5, 3])
+
+
 def test_bounds_and_priors_hold_for_all_categories():
     found = ek.fit("p1[site] * x1 + p2", TABLE, "y", bounds={"p1": (0, 1.5)}, dtype="float64")
     assert (found.params[0, :3] >= 0).all() and (found.params[0, :3] <= 1.5).all()

@@ -23,6 +23,7 @@ from exprkit.backends.transpiler import assembler, operator_ptx
 from exprkit.backends.transpiler import engine as transpiler
 from exprkit.backends.transpiler.templates import CHUNK
 from exprkit.errors import BackendError
+from exprkit.evaluate import loss_text
 from exprkit.expressions import generate
 from exprkit.operators import ops
 from exprkit.study.agreement import disagreement
@@ -254,6 +255,44 @@ def test_random_populations(dtype, precision):
     check()
 
 
+# ── losses that are texts ──
+
+OWN_LOSSES = [
+    "huber(f - y, s) * w", "logcosh(f - y) + pinball(y - f, 0.9)", "((sqrt(abs(f)) - y) / s)^2 / 2", "(f - y)^4 - f^y",
+    "lessequal(abs(f - y), 0.5)", "f * 2 + 1", "min(abs(f - y), inf) + sin(1e5 * f)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [F4, F8], ids=str)
+@pytest.mark.parametrize(("points", "n_points", "spans"), [(1, 33, 128), (2, 131, 128), (2, 601, 1)])
+def test_losses_that_are_texts_are_the_definition_s(dtype, points, n_points, spans, monkeypatch):
+    """Of full vectors and the last one, which is not; an expression that is nan where nothing counts is none."""
+    monkeypatch.setattr(transpiler, "SPAN_TILES", spans)
+    pop = ek.parse(["p1 * x1 + x2", "log(x2 - 0.2) * p1", "3", "x1 +", "x1 * x2 - sin(p1)"], errors="mask")
+    X, params = data(n_points, 2, dtype), parameters(pop, 2, dtype)
+    y, s, w = (np.random.default_rng(k).uniform(0.5, 2, n_points) for k in range(3))
+    w[::7] = 0
+    X[::7, 1], X[1::7, 1] = 0.1, 0.5
+    made = engine(pop, X, points_per_thread=points, structures_per_module=2)
+    for text in OWN_LOSSES if n_points < 600 else OWN_LOSSES[:1]:
+        loss = loss_text.parse_loss(text, ("s",))
+        for weights in (None, w):
+            definition = ek.Evaluator(pop, X, "numpy", dtype="float64")
+            wanted = definition.loss(params, y, text, weights, columns={"s": s})
+            found = made.text_sums(params, *loss_text.fused(loss, loss_text.LossPoints(y, weights, {"s": s})))
+            rtol = (3e-2 if "1e5" in text else 1e-4) if dtype == F4 else 1e-9
+            np.testing.assert_allclose(found, wanted, rtol=rtol, atol=rtol, err_msg=f"{text}, {weights is not None}")
+    assert len({kind.loss for _, kind in made._codes}) == 1  # code of the others has been let go
+
+
+def test_a_loss_without_ptx_goes_the_other_way(functions):
+    ek.operator("no_ptx", numpy=np.sinc)
+    X = data(5, 1, F4)
+    tokens = loss_text.parse_loss("no_ptx(f) + y")
+    points = loss_text.LossPoints(X[:, 0].astype(F8), None, {})
+    assert engine(ek.parse(["x1"]), X).text_sums(np.empty((1, 1, 0), F4), *loss_text.fused(tokens, points)) is None
+
+
 def test_shared_parts_change_no_bits():
     ek.operator("echo(a, b) = exp(-a * a) + sin(a) * a / (b - a * b)")
     pop = ek.parse(["echo(x1 + x2, p1)", "echo(x1 * p1, x2 - 3)", "echo(echo(x1 - x2, p1 + x1), x2)", "x1"]).expanded()
@@ -380,6 +419,8 @@ def test_modules_assemble_everywhere(precision):
             made = engine(pop, X, precision, points_per_thread=16 // dtype.itemsize, **options)
             values(made, pop, X, params)
             made.loss_sums(params, X[:, 0].copy(), None, "square")
+            points = loss_text.LossPoints(X[:, 0].astype(F8), None, {})
+            made.text_sums(params, *loss_text.fused(loss_text.parse_loss("logcosh(f - y)"), points))
             texts += made.device.texts
         for architecture in ARCHITECTURES:
             chosen = Precision(precision)

@@ -253,6 +253,7 @@ def test_columns_give_variables_their_names():
         ({"loss": "mae", "columns": {"z": x}}, ArgumentError, "columns"),
         ({"loss": "(f - z)^2", "columns": {"z": x[:7]}}, DataError, "z"),
         ({"keep": 0}, ArgumentError, "keep must be"), ({"X": X[:0], "y": Y[:0]}, DataError, "no points"),
+        ({"X": {"a": x, "site": ["u"] * len(x)}}, DataError, "column 'site' of X must hold real numbers"),
         ({"X": X[:, :0]}, DataError, "no columns"), ({"sigma": [1, 2]}, DataError, "sigma must have shape"),
         ({"weights": 0 * x}, DataError, "nowhere > 0"), ({"weights": -x}, DataError, "not negative"),
         ({"loss": np.square}, ArgumentError, "not a function"), ({"y": "speed"}, DataError, "X has no columns"),

@@ -81,6 +81,124 @@ def test_generated_populations_take_names():
         ek.generate.random(5, variables=["a", "a"])
 
 
+# ── what columns are called, and what tables there are ──
+
+
+LINE = np.arange(4.0)
+
+
+def line(name, **others):
+    """A table whose column of this name gives y = 2 a + 1."""
+    return pd.DataFrame({name: LINE, **others, "y": 2 * LINE + 1})
+
+
+@pytest.mark.parametrize("name", ["pi", "inf", "nan", "sin", "θ₁", "x2", " a ", "0"])
+def test_a_name_of_something_else_is_a_column_between_backquotes(name):
+    found = ek.fit(f"p1 * `{name}` + p2", line(name), "y", dtype="float64")
+    assert found.params[0] == pytest.approx([2, 1])
+    assert ek.parse(str(found[0]), data=line(name))[0](line(name)) == pytest.approx(2 * LINE + 1)
+
+
+@pytest.mark.parametrize(("name", "text", "said"), [
+    ("pi", "p1 * pi + p2", "'pi' is a number; what is called so as well is written `pi`"),
+    ("p1", "p1 * p2 + p3", "'p1' is also how one of the parameters"),
+    ("p1", "p1 * x1 + p2", "'p1' is also how one of the parameters"),
+    ("\u03bc", "p1 * \u00b5", r"is there, of other characters: U\+00B5 is not U\+03BC"),
+    ("θ₁", "p1 * θ₁", "between backquotes"),
+    ("Temp", "p1 * `Temp (°C)`", r"unknown name .`Temp \(°C\)`.; variables are Temp"),
+])  # fmt: skip
+def test_a_column_is_not_taken_for_something_else(name, text, said):
+    with pytest.raises(ParseError, match=said):
+        ek.fit(text, line(name), "y")
+
+
+def test_the_usual_names_are_the_same_when_they_are_given():
+    plain, named = ek.parse("x1 + x2"), ek.Population([1, 1, 3], [0, 1, 1], [0, 3], variables=["x1", "x2"])
+    one = ek.Expression(named.kinds, named.values, ("x1", "x2"))
+    assert ek.parse([one, plain[0]]).n_vars == 2 and str(one * plain[0]) == "(x1 + x2) * (x1 + x2)"
+
+
+def test_columns_that_no_text_can_name_may_stand_by():
+    table = pd.concat([line("a", b=LINE).set_axis(["a", "two\nlines", "y"], axis=1), line("c", nan=1, d=1)], axis=1)
+    table.columns = ["a", "two\nlines", "y", "c", "", "twice", "twice"]
+    found = ek.fit("p1 * a + p2", table, "y")
+    assert found.params[0] == pytest.approx([2, 1]) and found[0](table) == pytest.approx(2 * LINE + 1)
+    with pytest.raises(DataError, match="2 columns called 'twice'"):
+        ek.fit("p1 * twice", table, "y")
+
+
+def test_arrays_with_fields_series_and_numbered_columns_are_tables():
+    for X, y in ((line("a").to_records(), "y"), (line("a")["a"], line("a")["y"])):
+        assert ek.fit("p1 * a + p2", X, y)[0](line("a")) == pytest.approx(2 * LINE + 1)
+    assert ek.fit("p1 * `0` + p2", line("a").set_axis([0, 1], axis=1), 1).params[0] == pytest.approx([2, 1])
+    assert ek.data.from_table(line("a").to_records(index=False), "y").variables == ("a",)
+    with pytest.raises(DataError, match="expressions come first, then the data"):
+        ek.fit(line("a"), "p1 * a", "y")
+
+
+class Polarish:
+    """As polars is: a table without ``iloc``, that gives columns by name and goes through them itself."""
+
+    def __init__(self, columns):
+        self._columns = columns
+        self.columns = list(columns)
+
+    def __getitem__(self, name):
+        return self._columns[name]
+
+    def __iter__(self):
+        return iter(self._columns.values())
+
+    def __len__(self):
+        return 4
+
+    def to_numpy(self):
+        raise NotImplementedError
+
+
+def test_other_libraries_tables():
+    table = Polarish({"a": LINE, "site": ["u", "v", "u", "v"], "y": 2 * LINE + 1})
+    found = ek.fit("p1[site] * a + p2", table, "y", weights="a")
+    assert found[0](table) == pytest.approx(2 * LINE + 1)
+
+    class Text:
+        dtype = type("Categorical", (), {"categories": object()})()
+
+        def __iter__(self):
+            return iter("uuvw")
+
+    with pytest.raises(DataError, match=r"holds categories \(u, v, w\), not quantities"):
+        ek.fit("p1 * site", Polarish({"site": Text(), "y": LINE}), "y")
+
+
+def test_rows_in_another_order_are_refused():
+    table = line("a")
+    other = table[::-1]
+    with pytest.raises(DataError, match=r"in another order: give y.loc\[X.index\]"):
+        ek.fit("p1 * a + p2", table[["a"]], other["y"])
+    assert ek.fit("p1 * a + p2", other[["a"]], other["y"]).params[0] == pytest.approx([2, 1])
+    assert ek.fit("p1 * a + p2", table[["a"]], table["y"].set_axis(range(9, 13))).r2[0] == pytest.approx(1)
+
+
+def test_weights_columns_of_losses_and_starts_by_name():
+    table = line("a", s=[1.0, 2, 1, 2], off=[1.0, 1, 0, 0])
+    table.loc[2:, "y"] += 1
+    by_name = ek.fit("p1 * a + p2", table, "y", weights="off")
+    assert by_name.loss.tolist() == ek.fit("p1 * a + p2", table, "y", weights=table["off"]).loss.tolist()
+    loss = "((f - y) / s)^2"
+    wanted = ek.fit("p1 * a + p2", table, "y", loss=loss, columns={"s": table["s"]}).params.tolist()
+    for columns in (["s"], {"s": "s"}):
+        assert ek.fit("p1 * a + p2", table, "y", loss=loss, columns=columns).params.tolist() == wanted
+    problem = ek.FitProblem(table, "y", weights="off", loss=loss, columns=["s"])
+    assert problem.fit("p1 * a + p2").loss[0] == pytest.approx(0)
+    start = ek.fit("p1^2 * a", table, "y", init={"p1": -3})
+    assert start.params[0, 0] < 0
+    with pytest.raises(ArgumentError, match="init: there is no parameter 'k'; there are p1"):
+        ek.fit("p1 * a", table, "y", init={"k": 1})
+    with pytest.raises(ParseError, match="unknown name 's'; variables are f, y, w; more by columns="):
+        ek.fit("p1 * a", table, "y", loss=loss)
+
+
 # ── what is no number, and what is missing ──
 
 
@@ -125,6 +243,19 @@ def test_missing_values_are_left_out_on_request(X, loss):
         ek.fit("p1 * a", X, y)
     with pytest.raises(ArgumentError, match="missing must be one of"):
         ek.fit("p1 * a", X, y, missing="mask")
+
+
+def test_masked_values_are_missing():
+    y = np.ma.masked_greater([1.0, 2, 3, 99], 50)
+    for X in ({"a": [1, 2, 3, 4]}, np.array([[1.0], [2], [3], [4]])):
+        text = "p1 * a" if isinstance(X, dict) else "p1 * x1"
+        assert ek.fit(text, X, y, missing="drop").params[0] == pytest.approx([1])
+        with pytest.raises(DataError, match="y has masked values"):
+            ek.fit(text, X, y)
+    with pytest.raises(DataError, match="column 'a' of X lacks 1 of 4 values"):
+        ek.fit("p1 * a", {"a": y}, [1, 2, 3, 4])
+    table = {"a": [1, 2, 3, 4], "site": ["u", None, "u", "v"]}
+    assert ek.fit("p1[site] * a", table, [1, 9, 3, 8], missing="drop").params[0] == pytest.approx([1, 2])
 
 
 def test_a_target_that_is_not_there_is_told():

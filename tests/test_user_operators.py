@@ -112,23 +112,25 @@ def test_errors_name_the_operator():
     ("text", "error", "message"),
     [
         ("swish(a) = a", ArgumentError, "is 'swish(a) = a / (1 + exp(-a))' already"),
-        ("f(a) = f(a) + 1", ArgumentError, "made of itself"),
+        ("g(a) = g(a) + 1", ArgumentError, "made of itself"),
         ("swish(a) = swish(a)", ArgumentError, "made of itself"),
         ("sin(a) = a", ArgumentError, "has an operator of this name"),
         ("arctan(a) = a", ArgumentError, "has an operator of this name"),
         ("pi(a) = a", ArgumentError, "a number, variable or parameter"),
+        ("y(a) = a + 1", ArgumentError, "losses and derivatives are written over"),
+        ("f(a) = a + 1", ArgumentError, "choose another name"),
         ("p2(a) = a", ArgumentError, "a number, variable or parameter"),
-        ("f(a, b) = a", ArgumentError, "does not use the operand 'b'"),
-        ("f(a) = a + z", ParseError, "operator 'f': unknown name 'z'"),
-        ("f(a) = a + p1", ParseError, "unknown name 'p1'"),
-        ("f(a) = gauss(a)", ParseError, "unknown function 'gauss'"),
-        ("f(a) = (a", ParseError, "never closed"),
-        ("f(a) =", ParseError, "the text is empty"),
+        ("g(a, b) = a", ArgumentError, "does not use the operand 'b'"),
+        ("g(a) = a + z", ParseError, "operator 'g': unknown name 'z'"),
+        ("g(a) = a + p1", ParseError, "unknown name 'p1'"),
+        ("g(a) = gauss(a)", ParseError, "unknown function 'gauss'"),
+        ("g(a) = (a", ParseError, "never closed"),
+        ("g(a) =", ParseError, "the text is empty"),
         ("f a = a", ArgumentError, "write it as 'name(a, b) = formula'"),
-        ("f(a)", ArgumentError, "write it as"),
-        ("f(a, b, c, d) = a + b + c + d", ArgumentError, "1 to 3 operands"),
+        ("g(a)", ArgumentError, "write it as"),
+        ("g(a, b, c, d) = a + b + c + d", ArgumentError, "1 to 3 operands"),
         ("f() = 1", ArgumentError, "1 to 3 operands"),
-        ("f(a, a) = a", ArgumentError, "comes twice"),
+        ("g(a, a) = a", ArgumentError, "comes twice"),
         (3, ArgumentError, "not 3"),
     ],
 )
@@ -138,6 +140,58 @@ def test_what_is_no_definition(text, error, message):
         ek.operator(text)
     assert message in str(raised.value)
     assert defined.count() == before
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_fitted_expressions_are_printed_and_run_elsewhere(text):
+    x = X[:20]
+    one = ek.fit(text, x, x[:, 0] ** 2, dtype="float64", max_iter=3)[0]
+    assert repr(one).startswith("<FittedExpression: ") and one.latex() and one.sympy() is not None
+    assert ek.parse(str(one))[0](x) == pytest.approx(one(x), rel=1e-12)
+    space: dict = {}
+    exec(one.to_numpy(), space)
+    assert space["f"](x) == pytest.approx(one(x), rel=1e-9)
+    compile(one.torch() + one.jax(), "written", "exec")
+    assert "X" not in one.torch().partition("def f(")[0] + one.jax().partition("def f(")[0]
+
+
+@pytest.mark.parametrize("library", ["jax", "torch"])
+def test_other_libraries_run_the_text(library):
+    module = pytest.importorskip("jax.numpy" if library == "jax" else "torch")
+    for text in TEXTS[:-2]:
+        one, params = ek.parse(text)[0], [1.5, 0.5]
+        space: dict = {}
+        exec(getattr(one, library)(params), space)
+        found = space["f"](module.asarray(X))
+        assert np.asarray(found) == pytest.approx(one(X, params[: one.n_params]), rel=1e-4)
+
+
+def test_the_python_text_has_a_function_for_each_formula():
+    assert ek.parse("hill(x1, 2) + swish(x2)")[0].to_numpy() == """\
+import numpy as np
+
+
+def hill(a, b):
+    return np.power(a, b) / (1.0 + np.power(a, b))
+
+
+def swish(a):
+    return a / (1.0 + np.exp(-a))
+
+
+def f(X):
+    # hill(x1, 2) + swish(x2)
+    X = np.asarray(X, float)
+    x1 = X[:, 0]
+    x2 = X[:, 1]
+    with np.errstate(all="ignore"):
+        return hill(x1, np.float64(2.0)) + swish(x2)
+"""
+
+
+def test_generators_take_what_operator_gave():
+    by_name = ek.generate.random(20, operators=["hill", "sin", "+"], n_vars=2)
+    assert ek.generate.random(20, operators=[FUNCTIONS["hill"], np.sin, "+"], n_vars=2) == by_name
 
 
 def test_bad_domain_and_latex():

@@ -28,10 +28,11 @@ from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.numbers import as_numbers
-from exprkit.text.tokens import VARIABLE
+from exprkit.text.tokens import PARAMETER, VARIABLE
 
 Adopt = Callable[[Any], Any]
 DTYPES = ("float32", "float64")
+DROP = " (ek.fit(..., missing=\"drop\") leaves them out)"
 MOST_NESTED = 4  # lists; sets of vectors are 3
 NO_NUMBERS = (type(None), str, bytes, bytearray, complex, Mapping, Set, np.ma.MaskedArray)
 
@@ -41,12 +42,25 @@ def population(pop: Any, X: Any = None) -> Population | DevicePopulation:
     if isinstance(pop, str | Expression | list | tuple):
         if not tables.is_table(X):
             return parse(pop)
-        try:
-            return parse(pop)
-        except ParseError:
-            return parse(pop, data=X)
+        return _of_table(pop, X)
     if not isinstance(pop, Population | DevicePopulation):
         raise DataError(f"the first argument must be a Population, not {type(pop).__name__}: use exprkit.parse(...)")
+    return pop
+
+
+def _of_table(texts: Any, X: Any) -> Population:
+    """Texts over a table's names; over x1, x2, …, its columns in their order, only if they are not."""
+    try:
+        return parse(texts, data=X)
+    except ParseError as error:
+        named = error
+    try:
+        pop = parse(texts)
+    except ParseError:
+        raise named from None
+    parameters = {f"p{index + 1}" for index in pop.values[pop.kinds == PARAMETER].tolist()}
+    if not pop.n_vars or parameters & set(tables.names_in(X)):  # a column called p1 or pi may be meant
+        raise named
     return pop
 
 
@@ -397,7 +411,7 @@ def _as_numpy(name: str, values: Any, gaps: bool) -> tuple[np.ndarray, Callable[
     if not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__"):
         values, give_back = _from_dlpack(name, values)
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise DataError(f"{name} has masked values: fill them with numbers, or leave those points out")
+        raise DataError(f"{name} has masked values: fill them with numbers, or leave those points out{DROP}")
     return as_numbers(name, values, gaps), give_back
 
 
@@ -462,4 +476,4 @@ class Gaps:
             n = int(np.sum(missing if w is None else missing & on_host(w > 0)))
             if n:
                 lacks = f"{what} lacks {n:,} of {number_of(len(y), 'value')}"
-                raise DataError(f"{lacks}: drop or fill those rows, or give them weight 0")
+                raise DataError(f"{lacks}: drop or fill those rows, or give them weight 0{DROP}")

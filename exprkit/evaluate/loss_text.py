@@ -116,7 +116,8 @@ def parse_loss(text: str, columns: Iterable[str] = (), what: str = "loss") -> Lo
     try:
         kinds, values = formula_tokens(text, known)
     except ParseError as error:
-        raise ParseError(f"{what}: {error}") from None
+        more = "; more by columns={…}" if what == "loss" else ""
+        raise ParseError(f"{what}: {str(error).replace('; there are no parameters', more, 1)}") from None
     loss = LossText(text, kinds, values, names)
     if len(kinds) > MOST_TOKENS:
         raise ArgumentError(f"{what}: it has {len(kinds):,} tokens; the limit is {MOST_TOKENS}")

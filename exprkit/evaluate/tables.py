@@ -13,13 +13,13 @@ that it uses, else by position.  What is missing (None, pandas' NA) is nan.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from exprkit.data import Dataset
-from exprkit.errors import DataError, brief, did_you_mean
+from exprkit.errors import DataError, brief, did_you_mean, whole_number
 from exprkit.expressions.population import Population
 from exprkit.numbers import as_numbers
 from exprkit.text.tokens import VARIABLE
@@ -37,9 +37,20 @@ def _keys(table: Any) -> list[Any]:
     return list(table if isinstance(table, Mapping) else table.columns)
 
 
+def names_in(table: Any) -> list[str]:
+    """The names of its columns."""
+    return list(map(str, _keys(table)))
+
+
 def table_of(X: Any) -> Any:
-    """A Dataset as a dict of its columns; all else as it is."""
-    return {name: X.X[:, i] for i, name in enumerate(X.variables)} if isinstance(X, Dataset) else X
+    """A Dataset, an array with named fields, pyarrow's table or a Series with a name as a table; else as it is."""
+    if isinstance(X, Dataset):
+        return {name: X.X[:, i] for i, name in enumerate(X.variables)}
+    if isinstance(X, np.ndarray) and X.dtype.names:
+        return {name: X[name] for name in X.dtype.names}
+    if hasattr(X, "to_pandas") and not hasattr(X, "to_numpy"):  # pyarrow's
+        return X.to_pandas()
+    return X.to_frame() if getattr(X, "name", None) is not None and hasattr(X, "to_frame") else X
 
 
 def target_of(X: Any, y: Any) -> tuple[Any, Any]:
@@ -52,19 +63,52 @@ def target_of(X: Any, y: Any) -> tuple[Any, Any]:
             raise DataError("y is missing: give an array, the name of a column of a table X, or a Dataset as X")
         return table_of(X), X.y
     X = table_of(X)
-    if not isinstance(y, str):
+    if isinstance(X, str):
+        raise DataError(f"X is the text {brief(X)}: expressions come first, then the data, an array or a table")
+    if not isinstance(y, str) and whole_number(y) is None:
+        _check_order(X, y)
         return X, y
     if not is_table(X):
         raise DataError(f"y is {brief(y)}, and X has no columns with names: give an array")
     keys = _keys(X)
-    place = _place(list(map(str, keys)), y)
+    place = _place(list(map(str, keys)), str(y))
     rest = [i for i in range(len(keys)) if i != place]
     others = X.iloc[:, rest] if hasattr(X, "iloc") else {keys[i]: X[keys[i]] for i in rest}
     return others, _column(X, keys[place], place, f"column {y!r}")
 
 
-def complete(X: Any, y: Any, weights: Any, pop: Population) -> tuple[Any, Any, Any]:
-    """X, y and weights without the data points at which y or a column that the population uses is missing."""
+def _check_order(X: Any, y: Any) -> None:
+    """An error where both have labels of rows, the same ones in another order: by place they do not belong together."""
+    alike = all(hasattr(one, "iloc") for one in (X, y)) and len(X) == len(y)
+    if alike and not X.index.equals(y.index) and bool(X.index.isin(y.index).all()):
+        raise DataError("y has the labels of X's rows in another order: give y.loc[X.index]")
+
+
+def vector_of(X: Any, values: Any) -> Any:
+    """What one number a data point is given by: of a table X perhaps the name of a column."""
+    return column_of(X, values) if isinstance(values, str) and is_table(X) else values
+
+
+def vectors_of(X: Any, columns: Any) -> Any:
+    """What a loss of one's own names besides; of a table X perhaps by the names of its columns."""
+    if isinstance(columns, list | tuple) and all(isinstance(name, str) for name in columns):
+        columns = {name: name for name in columns}
+    if not isinstance(columns, Mapping):
+        return columns
+    return {name: vector_of(X, values) for name, values in columns.items()}
+
+
+def column_of(X: Any, name: str) -> np.ndarray:
+    """The numbers of a table's column."""
+    keys, place = _keys(X), _place(names_in(X), name)
+    return _column(X, keys[place], place, f"column {name!r}")
+
+
+def complete(X: Any, y: Any, weights: Any, pop: Population, words: Iterable[str] = ()) -> tuple[Any, Any, Any]:
+    """X, y and weights without the data points at which y or a column that the population uses is missing.
+
+    ``words``: names of columns of texts that must be there, too.
+    """
     y = as_numbers("y", y)
     X = X if is_table(X) else as_numbers("X", X)
     arrays = list(columns(X, pop).values()) if is_table(X) else list(X.T)
@@ -72,6 +116,8 @@ def complete(X: Any, y: Any, weights: Any, pop: Population) -> tuple[Any, Any, A
     for i in used_columns(pop):
         if i < len(arrays) and np.shape(arrays[i]) == kept.shape:  # else it is complained of where it is used
             kept &= ~np.isnan(np.asarray(arrays[i], np.float64))
+    for name in words if is_table(X) and length(X) == len(kept) else ():
+        kept &= ~words_of(X, name)[1]
     if kept.all() or length(X) != len(kept):
         return X, y, weights
     return _rows(X, kept), y[kept], None if weights is None else as_numbers("weights", weights)[kept]
@@ -94,17 +140,24 @@ def length(table: Any) -> int:
 
 def names_of_variables(table: Any, pop: Population, others: set[str]) -> list[str]:
     """What the columns are called that a population without names takes, in their order, but for ``others``."""
-    names = list(map(str, _keys(table)))
+    names = names_in(table)
     own = [f"x{i + 1}" for i in range(pop.n_vars)]
     return own if all(name in names for name in own) else [name for name in names if name not in others][: pop.n_vars]
 
 
-def words_of(table: Any, column: str) -> tuple[list[str], int]:
-    """A column's values as texts, and how many are missing."""
+def words_of(table: Any, column: str) -> tuple[list[str], np.ndarray]:
+    """A column's values as texts, and whether each is missing."""
     keys = _keys(table)
     place = _place(list(map(str, keys)), column)
     values = list(table.iloc[:, place] if hasattr(table, "iloc") else table[keys[place]])
-    return [str(value) for value in values], sum(value is None or value != value for value in map(_plain, values))
+    missing = [value is None or value != value for value in map(_plain, values)]
+    return list(map(_word, values)), np.array(missing, bool)
+
+
+def _word(value: Any) -> str:
+    """As a category: 2 and 2.0, which a gap elsewhere in the column makes of it, are one."""
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if whole else str(value)
 
 
 def _plain(value: Any) -> Any:
@@ -116,7 +169,7 @@ def with_indicators(table: Any, pop: Population) -> Any:
 
     Raises DataError for a category that the population does not know.
     """
-    names = list(map(str, _keys(table)))
+    keys, names = _keys(table), names_in(table)
     wanted = [name for name in pop.variables or () if IS in name and name not in names]
     made: dict[str, list[str]] = {}
     for name in wanted:
@@ -133,7 +186,7 @@ def with_indicators(table: Any, pop: Population) -> Any:
                 for name, category in zip(indicators, known, strict=True)}  # fmt: skip
     if not own:
         return table
-    return table.assign(**own) if hasattr(table, "assign") else {**{key: table[key] for key in table}, **own}
+    return table.assign(**own) if hasattr(table, "assign") else {**{key: table[key] for key in keys}, **own}
 
 
 def columns(table: Any, pop: Population) -> dict[str, np.ndarray | str]:
@@ -177,7 +230,8 @@ def _places(names: list[str], pop: Population) -> list[tuple[str, int | None]]:
     """For every variable what its column is called, and which one it is."""
     if pop.variables is not None:
         used = {pop.variables[i] for i in used_columns(pop)}
-        return [(repr(name), _place(names, name) if name in used or name in names else None) for name in pop.variables]
+        return [(repr(name), _place(names, name) if name in used or names.count(name) == 1 else None)
+                for name in pop.variables]
     defaults = [f"x{i + 1}" for i in range(pop.n_vars)]
     used = {defaults[i] for i in used_columns(pop)}
     lacking = [name for name in defaults if name in used and name not in names]

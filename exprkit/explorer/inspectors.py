@@ -21,7 +21,7 @@ import exprkit as ek
 from exprkit.errors import DataError
 from exprkit.explorer import drawings
 from exprkit.explorer.pages import formula_page, picture_page, text_page
-from exprkit.explorer.sources import Points
+from exprkit.explorer.sources import Points, operators_code
 from exprkit.expressions.expression import TYPESET
 from exprkit.text.names import word_of
 from exprkit.text.printer import word_latex
@@ -71,7 +71,8 @@ class Subject:
     @property
     def setup(self) -> str:
         """The code in front of every inspector's."""
-        return f"import exprkit as ek\n\npop = ek.parse({self.text!r}{self.points.names_code})\n"
+        own = operators_code(self.pop)
+        return f"import exprkit as ek\n\n{own}pop = ek.parse({self.text!r}{self.points.names_code})\n"
 
     def options(self, *names: str) -> str:
         """The end of a call's text: those of the evaluator's options that are not the usual ones."""

@@ -26,7 +26,7 @@ import exprkit as ek
 from exprkit.errors import DataError, brought_by, number_of
 from exprkit.explorer.jobs import Progress, ProgressBar, Stopped
 from exprkit.explorer.pages import CLASS, FONT, CodeView, choice, show_if
-from exprkit.explorer.sources import EXHAUSTIVE, RANDOM, SAMPLE, Points, generated, renamed
+from exprkit.explorer.sources import EXHAUSTIVE, RANDOM, SAMPLE, Points, generated, operators_code, renamed
 from exprkit.explorer.table import COLUMNS, Row, Table
 
 with brought_by("notebooks"):
@@ -184,7 +184,7 @@ class PopulationPanel(widgets.VBox):
         self.front.value = table.front_page(None if self._chosen < 0 else self._chosen)
         options = "".join(f", {name}={value!r}" for name, value in self._options.items())
         self.code.show(
-            f"import pathlib\n\nimport exprkit as ek\n\n{self._code}\n{self._points.code}\n"
+            f"import pathlib\n\nimport exprkit as ek\n\n{operators_code(table.pop)}{self._code}\n{self._points.code}\n"
             f"result = ek.fit(pop, points.X, points.y{options}).to_pandas()"
         )
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import exprkit as ek
-from exprkit.errors import brought_by
+from exprkit.errors import ArgumentError, brought_by
 from exprkit.explorer import drawings
 from exprkit.explorer.jobs import Progress, ProgressBar
 from exprkit.explorer.pages import CLASS, FONT, CodeView, picture_page
@@ -65,7 +65,10 @@ class SearchPanel(widgets.VBox):
         self.maxsize = widgets.BoundedIntText(MAXSIZE, min=1, max=100, description="most tokens")
         self.unary = widgets.Text(placeholder="all that are usual", description="functions",
                                   tooltip="exp, log, … separated by commas")  # fmt: skip
-        for field, width in ((self.seconds, "180px"), (self.maxsize, "180px"), (self.unary, "280px")):
+        self.without = widgets.Text(placeholder="no column", description="leave out",
+                                    tooltip="columns that formulas may not use, separated by commas")  # fmt: skip
+        fields = (self.seconds, "180px"), (self.maxsize, "180px"), (self.unary, "280px"), (self.without, "280px")
+        for field, width in fields:
             field.layout.width = width
         self.button = widgets.Button(description="Search", icon="search", layout=widgets.Layout(width="100px"))
         self.button.on_click(lambda _: self.start())
@@ -76,9 +79,9 @@ class SearchPanel(widgets.VBox):
         head = widgets.HTML(f"<pre style='font:13px monospace;margin:0'>{'size':<4}{'loss (rmse)':<12}formula</pre>")
         table = widgets.VBox([head, self.rows], layout=widgets.Layout(overflow="auto"))
         table.add_class(CLASS)
-        fields = widgets.HBox([self.seconds, self.maxsize, self.unary, self.button],
-                              layout=widgets.Layout(flex_flow="row wrap"))  # fmt: skip
-        super().__init__([widgets.HTML(FONT), fields, self.summary, table, self.front, self.code])
+        head_row = widgets.HBox([*(field for field, _ in fields), self.button],
+                                layout=widgets.Layout(flex_flow="row wrap"))  # fmt: skip
+        super().__init__([widgets.HTML(FONT), head_row, self.summary, table, self.front, self.code])
 
     def start(self) -> None:
         """Search, beside the notebook's messages."""
@@ -93,11 +96,12 @@ class SearchPanel(widgets.VBox):
     def _search(self, points: Points, stop: Event, progress: Progress) -> None:
         seconds = float(self.seconds.value)
         settings: dict[str, Any] = {"timeout_in_seconds": seconds, "maxsize": self.maxsize.value, "random_state": 0}
-        names = [name.strip() for name in self.unary.value.split(",") if name.strip()]
-        if names:
+        if names := _listed(self.unary.value):
             settings["unary_operators"] = names
+        without = _listed(self.without.value)
+        table = _table(points, without)
         self.model, self._searched = None, points
-        self.code.show(_code(points, settings))
+        self.code.show(_code(points, without, settings))
         self._show([], [], [])
 
         def seen(view: Any) -> bool:
@@ -107,7 +111,7 @@ class SearchPanel(widgets.VBox):
             return stop.is_set()
 
         model = ek.SymbolicRegressor(**settings, niterations=10**6, progress=seen)
-        model.fit(_table(points), points.dataset.y)
+        model.fit(table, points.dataset.y)
         found, self.model = model.equations_, model
         self._show(found["complexity"].tolist(), found["loss"].tolist(), found["equation"].tolist())
         best = shortened(str(model.get_best().equation), points)
@@ -160,21 +164,31 @@ def shortened(text: str, points: Points) -> str:
     return str(numbered(formula, [float(f"{number:.4g}") for number in numbers]))
 
 
-def _table(points: Points) -> Any:
-    """The variables' columns, with names if formulas can have these."""
-    if points.variables is None:
-        return points.dataset.X
+def _listed(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _names(points: Points) -> list[str]:
+    """What the variables are called in formulas."""
+    return list(points.variables or (f"x{i + 1}" for i in range(points.dataset.X.shape[1])))
+
+
+def _table(points: Points, without: list[str]) -> Any:
+    """The variables' columns by their names, but for some."""
     import pandas as pd
 
-    return pd.DataFrame(points.dataset.X, columns=list(points.variables))
+    names = _names(points)
+    for name in without:
+        if name not in names:
+            raise ArgumentError(f"leave out: there is no column {name!r}; there are {', '.join(names)}")
+    return pd.DataFrame(points.dataset.X, columns=names).drop(columns=without)
 
 
-def _code(points: Points, settings: dict[str, Any]) -> str:
+def _code(points: Points, without: list[str], settings: dict[str, Any]) -> str:
     given = ", ".join(f"{name}={value!r}" for name, value in settings.items())
-    X, imported = "points.X", ""
-    if points.variables is not None:
-        X, imported = "pd.DataFrame(points.X, columns=points.variables)", "import pandas as pd\n\n"
+    columns = "points.variables" if points.variables else repr(_names(points))
+    X = f"pd.DataFrame(points.X, columns={columns})" + (f".drop(columns={without!r})" if without else "")
     return (
-        f"{imported}import exprkit as ek\n\n{points.code}\n"
+        f"import pandas as pd\n\nimport exprkit as ek\n\n{points.code}\n"
         f"model = ek.SymbolicRegressor(niterations=10**6, {given})\nmodel.fit({X}, points.y)\nmodel.equations_"
     )

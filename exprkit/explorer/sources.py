@@ -72,6 +72,12 @@ def uploaded(name: str, content: bytes, target: str | None) -> Points:
     return Points(dataset, code, usable_names(dataset.variables))
 
 
+def operators_code(pop: ek.Population) -> str:
+    """The lines that define a population's operators of the user's own; of a function its name alone is known."""
+    texts = [text for _, text, _, _ in pop.definitions()]
+    return "".join(f"ek.operator({text!r}{'' if '=' in text else ', numpy=...'})\n" for text in texts)
+
+
 def usable_names(variables: tuple[str, ...]) -> bool:
     """Whether a table's columns can be an expression's variables by their own names."""
     try:

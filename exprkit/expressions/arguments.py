@@ -31,7 +31,8 @@ def rows(operators: Operators) -> list[defined.Written]:
     if not hasattr(operators, "__iter__") or getattr(operators, "ndim", 1) == 0:
         raise ArgumentError(f"operators must be a set's name or a list of names, not {errors.brief(operators)}")
     for name in operators:
-        row = (symbols.get(name) or defined.spelled(name)) if isinstance(name, str) else None
+        spelling = getattr(name, "__name__", name)  # of what ``exprkit.operator`` gave, and of np.sin
+        row = (symbols.get(spelling) or defined.spelled(spelling)) if isinstance(spelling, str) else None
         if row is None:
             raise ArgumentError(_unknown("operator", name, defined.spellings()))
         by_code.setdefault(row.code, row)

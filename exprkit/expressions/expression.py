@@ -23,7 +23,7 @@ import numpy as np
 from exprkit.errors import ArgumentError, OperandError, PopulationError
 from exprkit.numbers import as_numbers
 from exprkit.operators import defined, ops
-from exprkit.text.names import NUMBERED, PLURAL, Given, Names
+from exprkit.text.names import NUMBERED, PLURAL, Given, Names, usual_as_none
 from exprkit.text.tokens import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, Words
 
 if TYPE_CHECKING:
@@ -418,7 +418,7 @@ def applied(row: defined.Written, *operands: Expression | float) -> Expression:
 
 def common_names(named: Iterable[tuple[Words, bool]], kind: int) -> Words:
     """The names that all of ``(names, whether one is used)`` agree on; raises PopulationError where they do not."""
-    pairs = list(named)
+    pairs = [(usual_as_none(names, kind), is_used) for names, is_used in named]
     used = list(dict.fromkeys(names for names, is_used in pairs if is_used))
     if len(used) > 1:
         shown = " and ".join(f"({', '.join(names or (NUMBERED[kind] + '1', '…'))})" for names in used[:2])

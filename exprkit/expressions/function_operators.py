@@ -98,9 +98,12 @@ def _as_definition(name: str, arity: int, function: Any, compiled: Any) -> Calla
     def definition(*operands: np.ndarray) -> np.ndarray:
         shape = np.broadcast_shapes(*map(np.shape, operands))
         try:
-            result = np.asarray(of_arrays(*operands), np.float64)
+            made = np.asarray(of_arrays(*operands))
+            result = made.astype(np.float64, copy=False) if made.dtype.kind in "fiub" else None
         except Exception as error:
             raise ArgumentError(f"operator {name!r}: its function raised {type(error).__name__}: {error}") from error
+        if result is None:
+            raise ArgumentError(f"operator {name!r}: its function makes {made.dtype} of float64")
         if result.shape != shape:
             raise ArgumentError(f"operator {name!r}: its function makes {result.shape} of arrays of shape {shape}")
         return result

@@ -99,17 +99,18 @@ def fit(
     ----------
     pop : Population or DevicePopulation
         Or a text, an Expression, or a list of them.  One that lies on a GPU is prepared and fitted there.
-    X : array (n_points, n_vars), DataFrame, dict of columns or Dataset
+    X : array (n_points, n_vars), DataFrame, dict of columns, array with named fields or Dataset
         As for ``Evaluator``; complete, as ``y`` is, at the points that count and in the columns that are used.
         The path of an npy or Parquet file, a mapped array or one of dask's is read in pieces, which workers keep
         (``distributed.rows``): any number of rows, squared errors, one start.
     y : array, (n_points,), or str
         The target, or of a table X the name of its column; a Dataset has its own.
-    weights : array, (n_points,), optional
+    weights : array, (n_points,), or str, optional
         A weight >= 0 for every point; 1 / variance where known.  A point of weight 0 does not count,
         whatever an expression gives there.
     init : optional
-        The start: "ones" (the default), "normal" (drawn from the standard normal distribution), parameters
+        The start: "ones" (the default), "normal" (drawn from the standard normal distribution), numbers by the
+        parameters' names, parameters
         as for ``Evaluator.evaluate`` (also of several sets: so many starts), or a function of a
         ``numpy.random.Generator`` and a shape (n_exprs, max_params).
     method : {"lm", "lbfgs", "adam"}
@@ -124,7 +125,7 @@ def fit(
     link : str, optional
         What of an expression is compared with y: an operator's name as "sqrt", or an expression over f.
     columns : dict of arrays (n_points,), optional
-        What a loss of your own names besides.
+        What a loss of your own names besides; of a table X also names of its columns, as a list or in the dict.
     prior : dict or str, optional
         What is known of parameters: (mean, standard deviation) by name, each as one more measurement, of which
         "squares" counts ((p - mean) / sd)^2 and a likelihood or a loss of your own half of that; or a penalty over the
@@ -191,15 +192,16 @@ def fit(
             threads=threads, progress=progress, **options,
         )  # fmt: skip
     X, y = tables.target_of(X, y)
+    weights = tables.vector_of(X, weights)
     pop, grouped = in_texts(pop, groups)
     pop = inputs.population(pop, X)
-    if grouped:
-        pop = spread(on_host(pop), X, grouped)
-        bounds, prior = (bounds_of(one, pop, grouped) for one in (bounds, prior))
     if one_of("missing", missing, ("raise", "drop")) == "drop":
         if columns is not None:
             raise ArgumentError("missing='drop' leaves rows of X, y and weights out, and columns= would keep them")
-        X, y, weights = tables.complete(X, y, weights, on_host(pop))
+        X, y, weights = tables.complete(X, y, weights, on_host(pop), grouped.values())
+    if grouped:
+        pop = spread(on_host(pop), X, grouped)
+        bounds, prior = (bounds_of(one, pop, grouped) for one in (bounds, prior))
     problem = FitProblem(
         X, y, weights=weights, method=method, loss=loss, link=link, columns=columns, prior=prior, delta=delta,
         max_iter=max_iter, tol=tol, bounds=bounds, backend=backend, precision=precision, dtype=dtype, threads=threads,
@@ -240,11 +242,12 @@ class FitProblem:
         precision: Any = "ieee", dtype: Any = "float32", threads: int | None = None, devices: Any = None,
         client: Any = None, **options: Any,
     ) -> None:  # fmt: skip
+        self._X, self._y = tables.target_of(X, y)
+        columns = tables.vectors_of(self._X, columns)
         self._own, self._prior = OwnGoal.of(loss, link, columns, LOSSES, prior is not None), prior
         _check(method, "squares" if self._own else loss, delta, max_iter, tol)
         check_options(options, FitProblem)
-        self._X, self._y = tables.target_of(X, y)
-        self._weights, self._bounds = weights, bounds
+        self._weights, self._bounds = tables.vector_of(self._X, weights), bounds
         self.method, self._loss, self._delta, self._tol = method, loss, float(delta), float(tol)
         self._steps = MAX_ITER[method] if max_iter is None else int(max_iter)
         workers = workers_of(devices, client)

@@ -268,8 +268,8 @@ class FitResult:
         """
         whole("n", n, 1)
         columns = {self.kind: self.loss, "$R^2$": self.r2, **self.columns}
-        rows = [[f"${one.latex(digits)}$", *(f"{column[i]:.4g}" for column in columns.values())]
-                for i, one in enumerate(self[:n])]  # fmt: skip
+        rows = [[f"${one.latex(digits)}$" if one.expression.n_tokens else "(unreadable)",
+                 *(f"{column[i]:.4g}" for column in columns.values())] for i, one in enumerate(self[:n])]  # fmt: skip
         head = ["expression", *(name.replace("_", " ") for name in columns)]
         return booktabs("l" + "r" * len(columns), head, rows)
 

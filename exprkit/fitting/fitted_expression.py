@@ -159,7 +159,7 @@ class FittedExpression:
         return str(self.with_numbers())
 
     def __repr__(self) -> str:
-        lacking = "" if np.isfinite(self.params).all() else f", {self.reason}"
+        lacking = "" if self.expression.n_tokens and np.isfinite(self.params).all() else f", {self.reason}"
         return f"<FittedExpression: {self.with_numbers(digits=SHOWN)}, {self._result.kind} {self.loss:.6g}{lacking}>"
 
     def _repr_latex_(self) -> str | None:
@@ -274,8 +274,10 @@ def _move_signs(kinds: np.ndarray, values: np.ndarray) -> None:
             starts.append(token)
             in_front[token] = kind == CONSTANT
             continue
-        if ops.BY_CODE[value].arity == 2:
-            second = starts.pop()
+        row = defined.row(value)
+        operands = [starts.pop() for _ in range(row.arity - 1)] if row is not None else []
+        if operands:
+            second = operands[0]
             if value in opposite and in_front[second] and _is_negative(values[second]):
                 values[second] ^= SIGN
                 values[token] = opposite[value]

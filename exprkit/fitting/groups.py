@@ -96,8 +96,9 @@ def bounds_of(bounds: Any, pop: Population, groups: Groups) -> Any:
 
 def _categories(X: Any, column: str) -> list[str]:
     words, missing = tables.words_of(X, column)
-    if missing:
-        raise DataError(f"column {column!r} lacks {missing:,} of {len(words):,} categories: drop or fill those rows")
+    if missing.any():
+        lacks = f"lacks {missing.sum():,} of {len(words):,} categories"
+        raise DataError(f"column {column!r} {lacks}: drop or fill those rows, or say missing=\"drop\"")
     names = sorted(set(words))
     if len(names) > MOST_CATEGORIES:
         raise DataError(f"column {column!r} has {len(names):,} categories; a parameter can have {MOST_CATEGORIES}")

@@ -54,6 +54,7 @@ def starts_of(init: Any, pop: Any, adopt: inputs.Adopt, restarts: int, seed: int
             raise DataError(f"init must give an array of shape {shape}, not {drawn.shape}")
         first = drawn[None]
     else:
+        init = _by_name(init, pop) if isinstance(init, Mapping) else init
         first = inputs.parameter_sets(init, pop, np.dtype(np.float64))[0]
     n_more = int(restarts) if first[0].size else 0  # without a parameter all starts are the same
     inputs.check_memory("the starts", (len(first) + n_more, *shape), first.dtype, "take fewer restarts or expressions")
@@ -64,6 +65,17 @@ def starts_of(init: Any, pop: Any, adopt: inputs.Adopt, restarts: int, seed: int
     for k in range(n_more):
         starts[len(first) + k] = _random(seed, 1 + k).standard_normal(shape)
     return starts
+
+
+def _by_name(init: Mapping[str, Any], pop: Any) -> np.ndarray:
+    """A start of all expressions by the parameters' names; 1 for the others."""
+    names = parameter_names(pop)
+    start = np.ones((len(pop), len(names)))
+    for name, value in init.items():
+        if name not in names:
+            raise ArgumentError(f"init: there is no parameter {name!r}; there are {', '.join(names) or 'none'}")
+        start[:, names.index(name)] = as_numbers(f"init of {name}", value, gaps=False)
+    return start
 
 
 def _random(seed: int, stream: int) -> np.random.Generator:

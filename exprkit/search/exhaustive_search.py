@@ -204,7 +204,10 @@ def _data(X: Any, y: Any, weights: Any, sigma: Any) -> _SearchData:
     if tables.is_table(X):
         names = tuple(str(name) for name in (X.columns if hasattr(X, "columns") else X))
     empty = Population([], [], [0], variables=names)
-    columns = np.asarray(inputs.on_host(inputs.data_matrix(X, empty, np.dtype(np.float64))[0]), np.float64)
+    data = inputs.data_matrix(X, empty, np.dtype(np.float64))
+    for what in data.unusable.values():  # a search uses all columns
+        raise DataError(what)
+    columns = np.asarray(inputs.on_host(data.values), np.float64)
     if 0 in columns.shape:
         raise DataError(f"X has no {'points' if len(columns) == 0 else 'columns'}: its shape is {columns.shape}")
     target = _vector("y", y, len(columns))

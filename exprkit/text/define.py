@@ -26,6 +26,7 @@ from exprkit.text.parse_errors import Faults
 from exprkit.text.reader import from_items, tokens_of
 from exprkit.text.tokens import MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE
 
+TAKEN = ("a", "b", "y", "f", "w")
 HEAD = re.compile(r"\s*([^\W\d]\w*)\s*\(([^()]*)\)\s*")
 FORM = "write it as 'name(a, b) = formula'"
 
@@ -110,6 +111,9 @@ def check_name(name: str) -> None:
         raise ArgumentError(f"operator {name!r}: exprkit has an operator of this name; choose another one")
     if not name.isidentifier():
         raise ArgumentError(f"operator {name!r}: its name must be letters, digits and underscores")
+    if name in TAKEN:
+        words = ", ".join(TAKEN)
+        raise ArgumentError(f"operator {name!r}: losses and derivatives are written over {words}; choose another name")
     if name in CONSTANTS or any(Names.numbered(name, kind) for kind in (VARIABLE, PARAMETER)):
         raise ArgumentError(f"operator {name!r}: this is how a number, variable or parameter is written")
 

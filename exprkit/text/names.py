@@ -2,7 +2,7 @@
 
 ``parse`` and the SymPy bridge ask a ``Names``; printers ask ``in_text`` for the way back.
 Without names of the user's, variables are ``x1, x2, …`` and parameters ``p1, p2, …``.  A name that is no identifier,
-or that of a function, stands between backquotes in a text.
+or that of a function or constant, stands between backquotes in a text.
 
     >>> from exprkit.text.names import Names
     >>> Names(variables=["r_k", "log_Re"]).variables
@@ -49,7 +49,7 @@ class Names:
     """What every identifier of a text means.
 
     ``variables`` and ``parameters`` are None: ``x1, x2, …`` (``p1, p2, …``); a number: that many of them; or names.
-    ``of_data``: the names are what they are: those of functions may be among them, and need backquotes.
+    ``of_data``: the names are what they are: those of functions and constants may be among them, and need backquotes.
 
     Raises ParseError for a name that cannot stand in a text, is taken, or comes twice.
     """
@@ -74,7 +74,8 @@ class Names:
         for spelling, row in defined.spellings().items():
             yield spelling, (OPERATOR, row.code)
         for spelling, number in CONSTANTS.items():
-            yield spelling, (CONSTANT, int(np.float64(number).view(np.uint64)))
+            if spelling not in (*(self.variables or ()), *(self.parameters or ())):
+                yield spelling, (CONSTANT, int(np.float64(number).view(np.uint64)))
         for kind, words in ((VARIABLE, self.variables), (PARAMETER, self.parameters)):
             for index, word in enumerate(words or ()):
                 yield QUOTE + word + QUOTE, (kind, index)
@@ -91,7 +92,7 @@ class Names:
         what = PLURAL[kind]
         if defined.spelled(word) and not self._of_data:
             raise ParseError(f"{what}: {word!r} is a function of exprkit; give it another name")
-        if word in CONSTANTS:
+        if word in CONSTANTS and not self._of_data:
             raise ParseError(f"{what}: {word!r} is a constant; give it another name")
         if word in taken:
             twice = "comes twice" if taken[word] == what else f"is among the {taken[word]} too"
@@ -99,7 +100,8 @@ class Names:
         other = PARAMETER if kind == VARIABLE else VARIABLE
         if (self.parameters if kind == VARIABLE else self.variables) is None and self.numbered(word, other):
             raise ParseError(
-                f"{what}: {word!r} is also how one of the {PLURAL[other]} is written; name the {PLURAL[other]}, too"
+                f"{what}: {word!r} is also how one of the {PLURAL[other]} is written; name the {PLURAL[other]}, too: "
+                f"exprkit.parse(…, {PLURAL[other]}=[…])"
             )
         taken[word] = what
 
@@ -181,9 +183,9 @@ def _given(words: Given, kind: int) -> tuple[tuple[str, ...] | None, int]:
         meant = f", [{words!r}]," if isinstance(words, str) else ""
         raise ParseError(f"{what}: give a list of names{meant} or how many {letter}1, {letter}2, … there are")
     for word in names:
-        if not isinstance(word, str) or not word.strip() or not word.isprintable() or QUOTE in word:
+        if not isinstance(word, str) or not _is_writable(word):
             raise ParseError(f"{what}: {brief(word)} is not a name: a text on one line, without backquotes")
-    if all(NUMBERED[kind] + str(i) == word for i, word in enumerate(names, 1)):
+    if usual_as_none(names, kind) is None:
         return None, len(names)  # the usual names, in the usual order
     if len(names) > MAX_INDEX:
         raise ParseError(f"{what}: {len(names):,} names; at most {MAX_INDEX:,}")
@@ -195,20 +197,36 @@ def word_of(kind: int, index: int, words: Words) -> str:
     return words[index] if words else f"{NUMBERED[kind]}{index + 1}"
 
 
+def usual_as_none(words: tuple[str, ...] | None, kind: int) -> tuple[str, ...] | None:
+    """Names; None for the usual ones in the usual order."""
+    is_usual = words is not None and all(f"{NUMBERED[kind]}{i}" == word for i, word in enumerate(words, 1))
+    return None if is_usual else words
+
+
+def _is_writable(word: str) -> bool:
+    return bool(word.strip()) and word.isprintable() and QUOTE not in word
+
+
 def in_text(name: str) -> str:
-    """A name as it stands in a text: between backquotes where the bare word is none, or means a function."""
-    return name if name.isidentifier() and name not in ops.BY_SPELLING else QUOTE + name + QUOTE
+    """A name as it stands in a text: between backquotes where the bare word is none, or means something else."""
+    bare = name.isidentifier() and name not in ops.BY_SPELLING and name not in CONSTANTS
+    return name if bare else QUOTE + name + QUOTE
 
 
 def columns_of(data: Any) -> list[str]:
-    """The names of the columns of a DataFrame, a dict of columns or a ``Dataset``.
+    """The names of the columns of a DataFrame, a dict of columns or a ``Dataset``, each another one.
+
+    What no text can name, and the second of two of one name, is called by its place: ``(column 3)``.
 
     Raises ParseError for something else, and for columns without names.
     """
     names = data if isinstance(data, Mapping) else getattr(data, "columns", getattr(data, "variables", None))
     if names is None or not hasattr(names, "__iter__"):
         raise ParseError(f"data must be a table, whose columns have names, not {type(data).__name__}")
-    return list(map(str, names))
+    found: dict[str, None] = {}
+    for place, name in enumerate(map(str, names), 1):
+        found.setdefault(name if _is_writable(name) and name not in found else f"(column {place})")
+    return list(found)
 
 
 USUAL = Names()  # x1, x2, … and p1, p2, …

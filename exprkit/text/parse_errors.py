@@ -16,16 +16,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from exprkit.errors import ParseError, nearest, shortened
-from exprkit.operators import defined
+from exprkit.operators import defined, ops
 from exprkit.text import shunting_yard
-from exprkit.text.names import MAX_INDEX, NUMBERED, PLURAL, QUOTE, Names, in_text
+from exprkit.text.names import CONSTANTS, MAX_INDEX, NUMBERED, PLURAL, QUOTE, Names, in_text
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 SHOWN = 5  # so many bad expressions are spelt out when a batch fails
 WIDTH = 76  # of the part of a text that is shown
 THING = re.compile(r"`[^`]*`?|[^\W\d]\w*|(?:\d|\.\d)[\d.]*|\*\*|//|.", re.DOTALL)
 
-LOOKALIKES = {"×": "*", "·": "*", "⋅": "*", "∗": "*", "−": "-", "–": "-", "÷": "/", "∕": "/", "²": "^2", "³": "^3"}
+LOOKALIKES = {"×": "*", "·": "*", "⋅": "*", "∗": "*", "−": "-", "–": "-", "÷": "/", "∕": "/", "²": "^2", "³": "^3",
+              "∞": "inf", "\u00a0": "a blank", "|": f"{ops.BY_METHOD['__abs__'].name}(…)",
+              "%": f"{ops.BY_METHOD['__mod__'].name}(…, …)"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +114,10 @@ def _reason(fault: Fault) -> tuple[str, int, int]:
     if fault.code == shunting_yard.EMPTY:
         return _in_words(fault), start, 0
     word = fault.here() if fault.extent == 1 else fault.text_of_extent()
-    if fault.code in (shunting_yard.UNKNOWN_NAME, shunting_yard.OPERATOR_EXPECTED):
+    if fault.code in (shunting_yard.UNKNOWN_NAME, shunting_yard.OPERATOR_EXPECTED) and not word.startswith(QUOTE):
         for offset, character in enumerate(word):
             if not character.isascii() and not ("a" + character).isidentifier():  # not a name after all
-                return _character(character), start + offset, 1
+                return _character(character, fault.names), start + offset, 1
     return _in_words(fault), start, max(1, len(word))
 
 
@@ -158,8 +160,12 @@ def quoted(thing: str) -> str:
     return "'" + "".join(map(_harmless, shortened(thing, 38))) + "'"
 
 
-def _character(character: str) -> str:
+def _character(character: str, names: Names) -> str:
     hint = f"; write {LOOKALIKES[character]}" if character in LOOKALIKES else ""
+    if character == "[":
+        hint = "; p1[site], a parameter for each category, is for exprkit.fit, with a name or `a name` between"
+    elif any(character in name for name in names.variables or ()):
+        hint = "; a name with such characters stands between backquotes"
     return f"unexpected character {quoted(character)}{hint}"
 
 
@@ -217,8 +223,24 @@ def _unknown_name(fault: Fault) -> str:
             return f"{quoted(word)}: {PLURAL[kind]} are counted from 1"
     if word.startswith(QUOTE) and (len(word) == 1 or not word.endswith(QUOTE)):
         return "this ` is never closed"
-    hint = closest(word, fault.names.words(VARIABLE, PARAMETER, CONSTANT))
+    words = fault.names.words(VARIABLE, PARAMETER, CONSTANT)
+    if word in CONSTANTS:
+        return f"{quoted(word)} is a number; what is called so as well is written {in_text(word)}"
+    if twin := next((one for one in words if _folded(one) == _folded(word)), None):
+        return f"unknown name {quoted(word)}; {quoted(twin)} is there, of other characters: {_points(word, twin)}"
+    hint = closest(word, words)
     return f"unknown name {quoted(word)}{hint or '; ' + _known(fault.names)}"
+
+
+def _folded(word: str) -> str:
+    """The same for words that look alike: with a micro sign and a mu, say."""
+    return unicodedata.normalize("NFKC", word)
+
+
+def _points(a: str, b: str) -> str:
+    """Where two words differ first, as code points."""
+    one, other = next(((x, y) for x, y in zip(a, b, strict=False) if x != y), (a[-1], b[-1]))
+    return f"U+{ord(one):04X} is not U+{ord(other):04X}"
 
 
 def _known(names: Names) -> str:
@@ -263,7 +285,7 @@ def _index(fault: Fault) -> str:
 
 REASONS: dict[int, str | Callable[[Fault], str]] = {
     shunting_yard.EMPTY: "the text is empty",
-    shunting_yard.ILLEGAL: lambda fault: _character(fault.here()),
+    shunting_yard.ILLEGAL: lambda fault: _character(fault.here(), fault.names),
     shunting_yard.OPERAND_EXPECTED: _operand_expected,
     shunting_yard.OPERATOR_EXPECTED: _operator_expected,
     shunting_yard.UNKNOWN_NAME: _unknown_name,

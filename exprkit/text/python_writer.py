@@ -16,7 +16,8 @@
     <BLANKLINE>
 
 What an operator is called is in its row, in the cells ``python`` and ``torch``: one call stands in the formula, for
-what is longer (``1 / (1 + np.exp(-a))``) a function of the operator's name comes first.  A formula becomes several
+what is longer (``1 / (1 + np.exp(-a))``) a function of the operator's name comes first, as for every formula of the
+user's.  A formula becomes several
 lines where it is long, so that no nesting is too deep for Python.
 """
 
@@ -28,14 +29,18 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from exprkit.errors import OperandError, ParseError
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
+from exprkit.operators.defined import OPERAND
 from exprkit.text.names import NUMBERED
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Tokens, Words
 
 LINE = 96  # characters of a formula, from which on it gets a line of its own
 ATOM = 9  # holds together anywhere
 INFIX = {row.infix for row in ops.OPERATORS if row.infix in tuple("+-*/")}  # mean the same in Python
+OPERANDS = ("a", "b", "c")  # of a formula of the user's
 CALL = re.compile(r"[\w.]+\(a(?:, b)?\)")
 RESERVED = {"np", "jnp", "torch", "special", "f", "X", "params", "float", "len", *keyword.kwlist}
 
@@ -99,7 +104,7 @@ def function(expression: Tokens, library: ArrayLibrary, params: Sequence[float] 
         raise ParseError("an expression that could not be read is no function")
     names = {kind: _names(expression, kind) for kind in (VARIABLE, PARAMETER)}
     formula = _FunctionText(library, [], {}, [library.imported])
-    value = _value(_written(expression, names, formula), library)
+    value = _value(_written(expression.kinds, expression.values, names, formula), library)
     value = value if VARIABLE in expression.kinds else library.spread.format(value=value)
     body = [*formula.lines, f"return {value}"]
     if not library.quiet:
@@ -133,7 +138,7 @@ def _names(expression: Tokens, kind: int) -> dict[int, str]:
 
 
 def _name(word: str, kind: int, index: int) -> str:
-    own = word.isidentifier() and word.isascii() and word not in RESERVED and word not in ops.BY_SPELLING
+    own = word.isidentifier() and word.isascii() and word not in RESERVED and defined.spelled(word) is None
     other = NUMBERED[PARAMETER if kind == VARIABLE else VARIABLE]
     if own and not re.fullmatch(rf"_.*|{NUMBERED[kind]}[0-9]+|{other}[0-9]+", word):
         return word
@@ -168,18 +173,21 @@ def _unpacked(parameters: dict[int, str], library: ArrayLibrary) -> str:
 # ── the formula ──────────────────────────────────────────────────────────────────────
 
 
-def _written(expression: Tokens, names: dict[int, dict[int, str]], formula: _FunctionText) -> _Term:
+def _written(kinds: np.ndarray, values: np.ndarray, names: dict[int, dict[int, str]], formula: _FunctionText) -> _Term:
     """The formula; long parts go to ``formula.lines``."""
     terms: list[_Term] = []
-    numbers = expression.values.view("float64").tolist()
-    for token, (kind, value) in enumerate(zip(expression.kinds.tolist(), expression.values.tolist(), strict=True)):
+    numbers = values.view("float64").tolist()
+    for token, (kind, value) in enumerate(zip(kinds.tolist(), values.tolist(), strict=True)):
         if kind == OPERATOR:
-            row = ops.BY_CODE[value]
+            row = defined.row(value)
+            assert row is not None
             operands = terms[-row.arity :]
             del terms[-row.arity :]
             terms.append(_shortened(_applied(row, operands, formula), formula))
         elif kind == CONSTANT:
             terms.append(_number(numbers[token], formula.library))
+        elif kind == OPERAND:
+            terms.append(_Term(OPERANDS[value], ATOM))
         else:
             terms.append(_Term(names[kind][value], ATOM))
     return terms[0]
@@ -208,13 +216,14 @@ def _shortened(term: _Term, formula: _FunctionText) -> _Term:
     return _Term(name, ATOM)
 
 
-def _applied(row: ops.Operator, operands: list[_Term], formula: _FunctionText) -> _Term:
-    if row.infix in INFIX:
+def _applied(row: defined.Written, operands: list[_Term], formula: _FunctionText) -> _Term:
+    if isinstance(row, ops.Operator) and row.infix in INFIX:
         if all(operand.literal for operand in operands):
             operands = [_Term(_value(operands[0], formula.library), ATOM), *operands[1:]]
         return _infix(row, operands)
     values = [_value(operand, formula.library) for operand in operands]
-    return _Term(f"{_called(row, formula)}({', '.join(values)})", ATOM)
+    name = _called(row, formula) if isinstance(row, ops.Operator) else _defined(row, formula)
+    return _Term(f"{name}({', '.join(values)})", ATOM)
 
 
 def _infix(row: ops.Operator, operands: list[_Term]) -> _Term:
@@ -245,12 +254,25 @@ def _called(row: ops.Operator, formula: _FunctionText) -> str:
     return row.name
 
 
+def _defined(row: defined.Definition, formula: _FunctionText) -> str:
+    """The name of the function that is a formula of the user's; it stands in ``formula.functions``."""
+    name = row.name + "_" * (row.name in RESERVED)
+    if name not in formula.functions:
+        library = formula.library._replace(number=formula.library.number.replace("X.", "a."))  # X is not there
+        inner = formula._replace(lines=[], library=library)
+        value = _value(_written(row.kinds, row.values, {}, inner), library)
+        body = "".join(f"    {line}\n" for line in (*inner.lines, f"return {value}"))
+        formula.functions[name] = f"def {name}({', '.join(OPERANDS[: row.arity])}):\n{body}\n"
+    return name
+
+
 def _spelling(row: ops.Operator, library: ArrayLibrary) -> str:
     """The formula over ``a`` and ``b``."""
-    own = library is TORCH and row.torch != ""
+    is_torch = library.name == TORCH.name
+    own = is_torch and row.torch != ""
     text = row.torch if own else row.python
     if not text:
         raise OperandError(f"{library.name} has no function for {row.name!r}")
-    if library is TORCH and not own:
+    if is_torch and not own:
         text = re.sub(r"\bspecial\.", "torch.special.", text)
     return re.sub(r"\bnp\.", f"{library.module}.", text)

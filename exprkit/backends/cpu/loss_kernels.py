@@ -16,22 +16,19 @@ operator is its formula there, and a user's is written out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
 from hashlib import sha256
 from pathlib import Path
 
-import numpy as np
-
+from exprkit.backends import loss_tokens
 from exprkit.backends.cpu.kernels import REAL, Kernels, module_text
 from exprkit.backends.cpu.reductions import in_whole_vectors, load, sure_or_again
+from exprkit.backends.loss_tokens import Tokens, written
 from exprkit.operators import defined, ops, simd_formulas
-from exprkit.operators.defined import OPERAND
 from exprkit.operators.llvm_writer import Code, Target
 from exprkit.operators.simd_values import SIZE, Vec, where
-from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
+from exprkit.text.tokens import OPERATOR, VARIABLE
 
-Tokens = tuple[np.ndarray, np.ndarray]
-Part = tuple[Vec, float | None]  # a value, and which number it is
 MOST, LEAST = 4, 2  # registers side by side: of SHORT losses, and of those whose values would not stay in registers
 SHORT = 12  # tokens
 
@@ -44,13 +41,19 @@ def can_sum(tokens: Tokens) -> bool:
     return len(inner) == len(own) and all(can_sum((row.kinds, row.values)) for row in inner)
 
 
+@functools.cache
+def _own_text() -> str:
+    """What makes the code: another text of it makes other code."""
+    return "".join(Path(module).read_text("utf-8") for module in (__file__, str(loss_tokens.__file__)))
+
+
 def sum_of(kernels: Kernels, tokens: Tokens, counted: bool) -> int:
     """The address of the loss's sum; variable 0 is f, variable k column k - 1.
 
     ``counted``: the last column says how much a point counts; where it is 0 the loss there is not looked at.
     """
     kinds, values = tokens
-    made_of = f"{kinds.tobytes()!r} {values.tobytes()!r} {counted} {Path(__file__).read_text('utf-8')}"
+    made_of = f"{kinds.tobytes()!r} {values.tobytes()!r} {counted} {_own_text()}"
     name = f"loss_{sha256(made_of.encode()).hexdigest()[:16]}"
     arguments = "ptr %f, ptr %y, ptr %next, i64 %n"
 
@@ -72,12 +75,15 @@ def _sum(target: Target, real: str, tokens: Tokens, counted: bool, fast: bool) -
     for k in range(1, n_columns):
         columns.append(code.let(f"getelementptr i8, ptr %y, i64 {code.let(f'mul i64 {step}, {k}')}"))
 
+    def applied(row: ops.Operator, operands: list[Vec]) -> Vec:
+        return ((row.simd_fast if fast else None) or row.simd)(*operands)
+
     def total(wide: bool) -> str:
         def body(i: str, totals: list[Vec], mask: Vec | None) -> list[Vec]:
-            numbers: list[Part] = [(load(code, base, i, mask), None) for base in ("%f", *columns[:n_columns])]
-            loss, _ = _value(code, tokens, numbers, fast)
+            numbers = [load(code, base, i, mask) for base in ("%f", *columns[:n_columns])]
+            loss = written(tokens, numbers, code.constant, applied, known=_known)
             if counted:
-                weight = numbers[-1][0]
+                weight = numbers[-1]
                 loss = where(weight == 0.0, 0.0, loss * weight)
             return [totals[0] + (loss.widen() if wide and not loss.double else loss)]
 
@@ -91,31 +97,7 @@ def _sum(target: Target, real: str, tokens: Tokens, counted: bool, fast: bool) -
     return code
 
 
-def _value(code: Code, tokens: Tokens, numbers: Sequence[Part], fast: bool, operands: Sequence[Part] = ()) -> Part:
-    """What the tokens are of these numbers; ``operands`` are a user's operator's."""
-    stack: list[Part] = []
-    for kind, value in zip(tokens[0].tolist(), tokens[1].tolist(), strict=True):
-        if kind == CONSTANT:
-            number = float(np.uint64(value).view(np.float64))
-            stack.append((code.constant(number), number))
-        elif kind in (VARIABLE, OPERAND):
-            stack.append((numbers if kind == VARIABLE else operands)[value])
-        else:
-            row = defined.row(value)
-            assert row is not None
-            own = stack[len(stack) - row.arity :]
-            del stack[len(stack) - row.arity :]
-            stack.append(_applied(code, row, own, numbers, fast))
-    return stack[0]
-
-
-def _applied(code: Code, row: defined.Written, operands: list[Part], numbers: Sequence[Part], fast: bool) -> Part:
-    vectors = [vector for vector, _ in operands]
-    if isinstance(row, defined.Definition):
-        known = getattr(simd_formulas, row.name, None) if row.text in ops.LOSS_FORMULAS else None
-        return (known(*vectors), None) if known else _value(code, (row.kinds, row.values), numbers, fast, operands)
-    simpler = row.rewrite.constant_b.get(operands[-1][1]) if row.arity == 2 and operands[-1][1] is not None else None
-    if simpler is not None:
-        row, vectors = ops.BY_NAME[simpler], vectors[:1]
-    formula = (row.simd_fast if fast else None) or row.simd
-    return formula(*vectors), None
+def _known(definition: defined.Definition, operands: list[Vec]) -> Vec | None:
+    """What is in ``ops.LOSS_FORMULAS`` and has a formula of its own."""
+    formula = getattr(simd_formulas, definition.name, None) if definition.text in ops.LOSS_FORMULAS else None
+    return formula and formula(*operands)

@@ -82,6 +82,7 @@ class Emitter:
         self, names: list[str], ranges: list[range], chosen: range, comments: Mapping[int, str] = _NO_COMMENTS
     ) -> Module:
         used = np.zeros(256, np.bool_)
+        used[list(self.kind.loss.codes if self.kind.loss else ())] = True
         entries = [self._entry(name, some, comments, used) for name, some in zip(names, ranges, strict=True)]
         functions = self.bodies.head(self.bodies.of[code] for code in np.flatnonzero(used).tolist())
         head = templates.fill(templates.HEAD, version=VERSION, target=TARGET, functions=functions)

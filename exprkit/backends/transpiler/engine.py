@@ -31,14 +31,17 @@ from exprkit.backends.cases.bundles import MANY, CodeShape, shape_of, why
 from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.engine import DeviceEngine, backend, check_block, check_points
 from exprkit.backends.gpu.launch import THREADS, Columns, Launch
+from exprkit.backends.loss_tokens import Tokens
 from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler.assembler import compile_modules, disassemble
 from exprkit.backends.transpiler.cuda_graph import WORK_BYTES as WORK_ITEM
 from exprkit.backends.transpiler.cuda_graph import Pass, window
+from exprkit.backends.transpiler.loss_ptx import LossCode, loss_code
 from exprkit.backends.transpiler.modules import ModuleCache, ModuleOptions
+from exprkit.backends.transpiler.operator_ptx import bodies
 from exprkit.backends.transpiler.program import Transpiled, parts
 from exprkit.backends.transpiler.structures import to_compile
-from exprkit.backends.transpiler.templates import CHUNK, LINE, VALUES, WARP, Kind
+from exprkit.backends.transpiler.templates import CHUNK, LINE, SUM, VALUES, WARP, Kind
 from exprkit.errors import DataError, number_of, one_of, whole
 from exprkit.expressions.population import Population
 from exprkit.programs.lower import lower
@@ -59,6 +62,7 @@ BASELINE_BLOCK = 160  # of the kernels of an expression each, as the thesis foun
 SPAN_TILES = 128  # tiles whose sums are added before they join the total
 MOST_PASSES = 64  # that are kept ready; each holds a table of work on the device
 MOST_ROW_BYTES = 1 << 31  # 32 bits hold the length of a row
+How = tuple[str, int, bool, bool, LossCode | None]  # task, store, masked, weighted and loss of a ``Kind``
 
 
 class Engine(DeviceEngine, contract.Compiling):
@@ -136,6 +140,7 @@ class Engine(DeviceEngine, contract.Compiling):
         self._parts: dict[str, list[tuple[Transpiled, Any]]] = {}
         self._codes: dict[tuple[int, Kind], ModuleCache] = {}
         self._adding: dict[tuple[Any, ...], Launch] = {}
+        self._text_loss: tuple[Any, LossCode | None, Any] = None, None, None  # columns, code, they on the device
 
     def _make_columns(self, X: Any) -> None:
         """Make the columns, chunk by chunk of points, and get ready to make numbers."""
@@ -220,7 +225,7 @@ class Engine(DeviceEngine, contract.Compiling):
         for part, instances in self.parts(VALUES):
             store = min(width, part.shape.points)
             masked = n_points % part.shape.points != 0 and store < part.shape.points
-            graph = self._pass(part, instances, (VALUES, store, masked, False), len(out), start, stop)
+            graph = self._pass(part, instances, (VALUES, store, masked, False, None), len(out), start, stop)
             graph.arguments.set(out=first, row_bytes=of_a_row, out_set_bytes=of_a_row * self.n_exprs)
             graph.launch()
 
@@ -272,6 +277,37 @@ class Engine(DeviceEngine, contract.Compiling):
 
         return self._sums(params, add_up)
 
+    def text_sums(self, params: Any, loss: Tokens, columns: np.ndarray, counted: bool) -> Any | None:
+        """Sum of a loss that is a text, float64 (n_sets, n_exprs); None where an operator in it has no PTX.
+
+        ``columns`` (n_columns, n_points) are what it reads beside f (``loss_ptx``); the last says how much a point
+        counts if it is ``counted``.
+        """
+        if self._text_loss[0] is not columns:
+            self._text_loss = columns, *self._text_loss_of(loss, columns, counted)
+        _, code, read = self._text_loss
+        if code is None:
+            return None
+
+        def add_up(sums: Any) -> None:
+            for some in self._passes(params, self._sets_at_once(len(params), SUM)):
+                self._add_up(sums[some], SUM, read, None, code, counted)
+
+        return self._sums(params, add_up)
+
+    def _text_loss_of(self, loss: Tokens, columns: np.ndarray, counted: bool) -> tuple[LossCode | None, Any]:
+        """Its code, and what it reads, chunk by chunk of points on the device; code of another one is let go."""
+        fast = self.settings.operators == "fast"
+        code = loss_code(loss, bodies(self.settings, self.dtype), len(columns), counted, fast)
+        if any(kind.loss not in (None, code) for _, kind in self._codes):
+            self._forget()
+            self._codes = {key: made for key, made in self._codes.items() if key[1].loss in (None, code)}
+        padded = np.zeros((len(columns), -(-self.n_points // CHUNK) * CHUNK), self.dtype)
+        with np.errstate(over="ignore"):
+            padded[:, : self.n_points] = columns
+        by_chunk = padded.reshape(len(columns), padded.shape[1] // CHUNK, CHUNK).transpose(1, 0, 2)
+        return code, self.device.xp.asarray(np.ascontiguousarray(by_chunk))
+
     def _padded(self, values: Any, task: str) -> Any:
         """One number per point on the device, where a thread can load a whole vector; zeros behind the last one."""
         values = self.device.xp.asarray(values)
@@ -279,8 +315,11 @@ class Engine(DeviceEngine, contract.Compiling):
             return values
         return self._launcher.padded(values, self.n_points + -self.n_points % 4)
 
-    def _add_up(self, sums: Any, task: str, target: Any, weights: Any) -> None:
+    def _add_up(
+        self, sums: Any, task: str, target: Any, weights: Any, loss: LossCode | None = None, counted: bool = False
+    ) -> None:
         """The sums of all sets whose numbers are there, one span of points after the other."""
+        weighted = counted or weights is not None
         span = SPAN_TILES * self._turn(task) * self._most_turns(task)
         for start in range(0, self.n_points, span):
             stop = min(start + span, self.n_points)
@@ -289,8 +328,8 @@ class Engine(DeviceEngine, contract.Compiling):
             partials = sums if alone else self.device.xp.empty((sums.size, n_tiles), np.float64)
             for part, instances in self.parts(task):
                 # where points have weights, those of 0 stand behind the last one
-                masked = self.n_points % part.shape.points != 0 and weights is None
-                how = task, 1, masked, weights is not None
+                masked = self.n_points % part.shape.points != 0 and not weighted
+                how = task, 1, masked, weighted, loss
                 graph = self._pass(part, instances, how, len(sums), start, stop)
                 graph.arguments.set(out=partials, target=target, weights=weights)
                 graph.launch()
@@ -356,23 +395,17 @@ class Engine(DeviceEngine, contract.Compiling):
             of_a_set += (8 * self.n_exprs * (task != VALUES) + WORK_ITEM * n_batches) * tiles
         return min(max(1, WORK_BYTES // of_a_set), most or n_sets)
 
-    def _pass(
-        self, part: Transpiled, instances: Any, how: tuple[str, int, bool, bool], n_sets: int, start: int, stop: int
-    ) -> Pass:
-        """The launches of a part for some sets and points; of its arguments, what is to be written is left to set.
-
-        ``how``: task, store, masked and weighted of the ``Kind``.
-        """
+    def _pass(self, part: Transpiled, instances: Any, how: How, n_sets: int, start: int, stop: int) -> Pass:
+        """The launches of a part for some sets and points; of its arguments, what is to be written is left to set."""
         key = id(part), how, n_sets, start, stop
         graph: Pass = self._prepared(key, lambda: self._new_pass(part, instances, how, n_sets, start, stop))
         graph.arguments.set(numbers=self._immediates.arrays["immediates"])
         return graph
 
-    def _new_pass(
-        self, part: Transpiled, instances: Any, how: tuple[str, int, bool, bool], n_sets: int, start: int, stop: int
-    ) -> Pass:
-        task, store, masked, weighted = how
-        kind = part.kind(task, by_row=self._is_by_row(part, task), store=store, masked=masked, weighted=weighted)
+    def _new_pass(self, part: Transpiled, instances: Any, how: How, n_sets: int, start: int, stop: int) -> Pass:
+        task, store, masked, weighted, loss = how
+        by_row = self._is_by_row(part, task)
+        kind = part.kind(task, by_row=by_row, store=store, masked=masked, weighted=weighted, loss=loss)
         if (id(part), kind) not in self._codes:
             self._codes[id(part), kind] = ModuleCache(self.device, part, kind, self.settings, self._options)
         tiles, rows = self._shared_out(part, kind.task, n_sets, start, stop)

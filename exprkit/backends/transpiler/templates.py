@@ -39,7 +39,8 @@ instances       [batch of a bundle][structure]: first number, expression (32 bit
                 indirect, behind these the structure's columns, filled up to vectors of 4
 numbers         [set][number] pairs: high and low part (see ``make_immediates`` in support.cu)
 out             [set][expression][point]; of sums: [set][expression][tile], float64
-target, weights [point]
+target, weights [point]; of a loss that is a text, target is what it reads, and the weights behind that:
+                [chunk of 32 points][column][32]
 ==============  ===================================================================================
 
 Every addition and multiplication is written ``.rn``: the assembler would contract others.
@@ -49,6 +50,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+
+from exprkit.backends.transpiler.loss_ptx import LossCode
 
 VALUES, SQUARE, ABSOLUTE, SUM = "values", "square", "absolute", "sum"
 CHUNK = 32  # points of a column that stand side by side
@@ -75,6 +78,12 @@ class Kind:
     resident: int | None = None  # blocks that a multiprocessor must have registers for at a time
     indirect: bool = False  # structures have their columns from their instances (see ``structures``)
     by_row: bool = False  # a block takes one row after the other on the same points (only values, bundles of one)
+    loss: LossCode | None = None  # what a sum adds up in place of f - y
+
+    @property
+    def read(self) -> int:
+        """Numbers that stand side by side in memory as the target of a point."""
+        return 1 if self.loss is None else self.loss.n_columns + self.weighted
 
     @property
     def real(self) -> str:
@@ -141,8 +150,12 @@ _ROWS_REGISTERS = """\
 """
 _SUMS_REGISTERS = """\
 	.reg .b64 %target, %weights;
-	.reg .{real} %s<{most_structures}>, %y<{n}>, %w<{n}>, %e, %weighted;
+	.reg .{real} %s<{most_structures}>, %y<{n_read}>, %w<{n}>, %e, %weighted;
 	.reg .f64 %total, %term;
+"""
+_LOSS_REGISTERS = """\
+	.reg .b64 %target_step;
+	.reg .{real} %l<{n_loss}>;
 """
 _OWN_COLUMNS = "\t.reg .b64 %c<{n_columns}>;\n"
 
@@ -243,6 +256,14 @@ WEIGHTS = """\
 	ld.global.nc.u64 %weights, [%job+{field_weights}];
 	mad.wide.u32 %weights, %point, {itemsize}, %weights;
 """
+READ = """\
+	ld.global.nc.u64 %target, [%job+{field_target}];
+	shr.u32 %chunk, %point, 5;
+	and.b32 %within, %point, 31;
+	mad.wide.u32 %target, %chunk, {chunk_bytes}, %target;
+	mad.wide.u32 %target, %within, {itemsize}, %target;
+	mul.wide.u32 %target_step, %stride, {bytes_of_a_point};
+"""
 DISPATCH = """\
 bundles: .branchtargets {labels};
 	brx.idx %bundle, bundles;
@@ -306,7 +327,11 @@ def opening(
     is_values = kind.task == VALUES
     own = kind.block * kind.itemsize * most_structures
     own_registers = _VALUES_REGISTERS + _ROWS_REGISTERS * kind.by_row if is_values else _SUMS_REGISTERS
-    own_registers = fill(own_registers, most_structures=most_structures, real=kind.real, n=kind.points)
+    own_registers += _LOSS_REGISTERS if kind.loss else ""
+    own_registers = fill(
+        own_registers, most_structures=most_structures, real=kind.real, n=kind.points, n_read=kind.points * kind.read,
+        n_loss=kind.loss.n_registers if kind.loss else 0,
+    )  # fmt: skip
     has_masks = kind.masked or kind.weighted or kind.by_row
     entry = fill(
         ENTRY, own_registers=own_registers, masks=f", %on<{kind.points}>" if has_masks else "",
@@ -317,13 +342,15 @@ def opening(
         shared="" if is_values else f"\t.shared .align 16 .b8 own_sums[{own}];\n",
         limit=f".minnctapersm {kind.resident}\n" if kind.resident else "", **words,
     )  # fmt: skip
-    more = OUT + (_rows(kind) if kind.by_row else PLACE) if is_values else TARGET + (WEIGHTS if kind.weighted else "")
+    targets = READ if kind.loss else TARGET + (WEIGHTS if kind.weighted else "")
+    more = OUT + (_rows(kind) if kind.by_row else PLACE) if is_values else targets
     turns = "" if kind.by_row else TURNS + (GUARD if is_values else "")
     column = "" if kind.by_row else fill(COLUMN, here="%columns") + STEPS
     labels = ", ".join(f"bundle_{i}" for i in range(n_bundles))
     dispatch = fill(DISPATCH, labels=labels) if n_bundles > 1 else ""
     return entry + fill(
-        fill(PROLOGUE, turns=turns, column=column) + more, points=kind.points, itemsize=kind.itemsize, **fields
+        fill(PROLOGUE, turns=turns, column=column) + more, points=kind.points, itemsize=kind.itemsize,
+        chunk_bytes=kind.read * CHUNK * kind.itemsize, bytes_of_a_point=kind.read * kind.itemsize, **fields,
     ) + dispatch  # fmt: skip
 
 
@@ -433,18 +460,25 @@ def _mask(kind: Kind) -> str:
 
 
 def _targets(kind: Kind) -> str:
-    n, real = kind.points, kind.real
-    text = f"\tld.global.nc{kind.vector}.{real} {vector('%y[k]', n)}, [%target];\n"
+    n, real, load = kind.points, kind.real, f"\tld.global.nc{kind.vector}.{kind.real}"
+    n_read = kind.loss.n_columns if kind.loss else 1
+    text = "".join(f"{load} {vector('%y[k]', n, c * n)}, [%target{_beside(kind, c)}];\n" for c in range(n_read))
     if kind.weighted:
-        text += f"\tld.global.nc{kind.vector}.{real} {vector('%w[k]', n)}, [%weights];\n"
+        weights = f"%target{_beside(kind, n_read)}" if kind.loss else "%weights"
+        text += f"{load} {vector('%w[k]', n)}, [{weights}];\n"
         text += "".join(f"\tsetp.neu.{real} %on{k}, %w{k}, {kind.zero};\n" for k in range(n))
     return text
+
+
+def _beside(kind: Kind, c: int) -> str:
+    """Where column c of what a loss reads is from the first one."""
+    return f"+{c * CHUNK * kind.itemsize}" if c else ""
 
 
 def _error(kind: Kind, k: int) -> str:
     """Add the error of a vector's point k to a structure's sum."""
     real, total = kind.real, "%s{1}"
-    text = f"\tsub.rn.{real} %e, %v{{0+{k}}}, %y{k};\n"
+    text = f"\tsub.rn.{real} %e, %v{{0+{k}}}, %y{k};\n" if kind.loss is None else _loss(kind, kind.loss, k)
     if kind.weighted or (kind.masked and k):
         text += f"\tselp.{real} %e, %e, {kind.zero}, %on{k};\n"
     if kind.task in (ABSOLUTE, SUM):
@@ -457,10 +491,19 @@ def _error(kind: Kind, k: int) -> str:
     return text + f"\tfma.rn.{real} {total}, %e, %e, {total};\n"
 
 
+def _loss(kind: Kind, loss: LossCode, k: int) -> str:
+    """The loss at a vector's point k, into %e."""
+    text = loss.text.replace("<f>", f"%v{{0+{k}}}").replace("{n}", f"{{n}}_{k}")
+    for c in range(loss.n_columns):
+        text = text.replace(f"<{c}>", f"%y{c * kind.points + k}")
+    return text
+
+
 def _next(kind: Kind) -> str:
     """To the thread's next vector."""
     places = [] if kind.task == VALUES else ["target", "weights"][: 1 + kind.weighted]
     text = "".join(f"\tadd.u64 %{name}, %{name}, %step;\n" for name in places)
+    text = "\tadd.u64 %target, %target, %target_step;\n" if kind.loss else text
     text += "" if kind.indirect else "\tadd.u64 %columns, %columns, %column_step;\n"
     return text + (
         "\tadd.u32 %point, %point, %stride;\n\tsetp.lt.u32 %p, %point, %end;\n\t@%p bra loop_{0};\n"

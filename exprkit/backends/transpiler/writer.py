@@ -204,14 +204,17 @@ def _load(w, operand, bundle):
 @compiled
 def _line(w, number, first=0, second=0, third=0):
     """A line of the table in ``templates``, with its arguments."""
-    n = w.state[_AT]
+    n, labelled = w.state[_AT], 0
     for segment in range(w.first[number], w.first[number + 1]):
         n = _piece(w, segment, n)
         place = w.place[segment]
-        if place >= 0:
+        if place == _N:
+            n, labelled = _digits(w, w.state[_LABEL], n), 1
+        elif place >= 0:
             argument = first if place & 3 == 0 else second if place & 3 == 1 else third
             n = _digits(w, argument + (place >> 2), n)
     w.state[_AT] = n
+    w.state[_LABEL] += labelled
 
 
 @compiled

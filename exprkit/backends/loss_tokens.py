@@ -1,0 +1,94 @@
+"""A loss that is a text, token by token: what each backend's machine code of it is made from.
+
+In: tokens over f and what the loss reads, and how a backend writes a number and an operator.  Out: what the last
+operator gave.  A user's operator that is a formula is written out; a power by a number that has an operator of its
+own is that operator.
+
+    >>> import numpy as np
+    >>> from exprkit.backends.loss_tokens import written
+    >>> f_minus_y = np.array([1, 1, 3], np.uint8), np.array([0, 1, 2], np.uint64)  # f y -
+    >>> written(f_minus_y, ["f", "y"], str, lambda row, operands: f"{row.name}({', '.join(operands)})")
+    'sub(f, y)'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from exprkit.operators import defined, ops
+from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
+
+Tokens = tuple[np.ndarray, np.ndarray]
+T = TypeVar("T")
+
+
+def rows_in(tokens: Tokens) -> list[ops.Operator]:
+    """The table's operators in a loss and in the user's formulas that it names."""
+    found: list[ops.Operator] = []
+    for code in np.unique(tokens[1][tokens[0] == OPERATOR]).tolist():
+        row = defined.row(code)
+        if isinstance(row, defined.Definition):
+            found += rows_in((row.kinds, row.values))
+        elif row is not None:
+            found.append(row)
+    return found
+
+
+def written(
+    tokens: Tokens, variables: Sequence[T], number: Callable[[float], T],
+    applied: Callable[[ops.Operator, list[T]], T], whole_powers: bool = False,
+    known: Callable[[defined.Definition, list[T]], T | None] = lambda definition, operands: None,
+) -> T:  # fmt: skip
+    """What the tokens come to.
+
+    Parameters
+    ----------
+    tokens : (kinds, values)
+    variables : sequence
+        What the tokens' variables are.
+    number, applied : callable
+        A number, and an operator of the table with its operands, as a backend writes it.
+    whole_powers : bool
+        Whether powers by whole numbers are an operator of their own.
+    known : callable
+        A formula of the user's that a backend has better code for; None: it is written out.
+    """
+
+    def value(tokens: Tokens, operands: Sequence[tuple[T, float | None]]) -> tuple[T, float | None]:
+        stack: list[tuple[T, float | None]] = []
+        for kind, index in zip(tokens[0].tolist(), tokens[1].tolist(), strict=True):
+            if kind == CONSTANT:
+                constant = float(np.uint64(index).view(np.float64))
+                stack.append((number(constant), constant))
+            elif kind == OPERATOR:
+                row = defined.row(index)
+                assert row is not None
+                own = stack[len(stack) - row.arity :]
+                del stack[len(stack) - row.arity :]
+                stack.append(of(row, own))
+            else:
+                stack.append((variables[index], None) if kind == VARIABLE else operands[index])
+        return stack[0]
+
+    def of(row: defined.Written, own: list[tuple[T, float | None]]) -> tuple[T, float | None]:
+        parts = [part for part, _ in own]
+        if isinstance(row, defined.Definition):
+            better = known(row, parts)
+            return value((row.kinds, row.values), own) if better is None else (better, None)
+        row = _simpler(row, own[-1][1] if row.arity == 2 else None, whole_powers)
+        return applied(row, parts[: row.arity]), None
+
+    return value(tokens, ())[0]
+
+
+def _simpler(row: ops.Operator, number: float | None, whole_powers: bool) -> ops.Operator:
+    """The operator by the table's rules for a second operand that is a number."""
+    if number is None:
+        return row
+    simpler = row.rewrite.constant_b.get(number)
+    if simpler is None and whole_powers and number.is_integer():
+        simpler = row.rewrite.whole_b
+    return row if simpler is None else ops.BY_NAME[simpler]
