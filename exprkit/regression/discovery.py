@@ -18,6 +18,7 @@ stage                   what it does
 ======================  ===============================================================================
 ``begin``               the mean, and what the user guesses
 ``join``                small pools: pairs of functions that make y exactly
+``curve``               shapes with several numbers inside, fitted from several starts
 ``join_three``          three functions that make y exactly; of very many, on a GPU
 ``sum``                 functions of a large pool and sums of several, by least squares
 ``nest``                numbers inside of operators, by very many fits at once
@@ -50,6 +51,7 @@ from exprkit.operators import ops
 from exprkit.regression import links, rests, templates
 from exprkit.regression.confirm import TRIED, confirmed, line, values_of
 from exprkit.regression.constants import as_constants, as_parameters
+from exprkit.regression.curves import curves
 from exprkit.regression.front import Entry, Front
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.goal import Goal
@@ -78,6 +80,7 @@ LAST = 300_000
 STAGES_ON_DEVICE = (1_000_000, 20_000_000)  # the same for pools on a GPU, which come after the first ones
 LAST_ON_DEVICE = 100_000_000
 THREE = 0.2  # of the time, for three functions: the forms are in the order of how simple they are
+CURVES = 0.25  # the same for curves
 NESTED = 1_500  # functions that templates choose from
 SINGLE = 10_000  # functions that are tried alone, beside as many monomials
 SUMMED = 3_000  # functions of which terms are chosen, beside as many monomials
@@ -183,8 +186,8 @@ class Discovery:
 
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
-        stages = (self.begin, self.join, self.join_three, self.sum, self.nest, self.join_more, self.sum_within,
-                  self.regress, self.nest_more, self.evolve)  # fmt: skip
+        stages = (self.begin, self.join, self.curve, self.join_three, self.sum, self.nest, self.join_more,
+                  self.sum_within, self.regress, self.nest_more, self.evolve)  # fmt: skip
         try:
             for stage in stages[self._done :]:
                 self.stage = stage.__name__
@@ -223,6 +226,17 @@ class Discovery:
         for most in sorted({min(most, self._most) for most in self._stages} - {0}):
             self._join(most)
 
+    def curve(self) -> None:
+        """Shapes with several numbers inside, the simplest kinds first, in a part of the time."""
+        if not (self._most and {ops.ADD, ops.MUL} <= {row.code for row in self.settings.operators}):
+            return
+        found = curves(
+            self._for_squares(self._rows), self.settings.operators, self.settings.seed, self.settings.threads,
+            self.budget.check, self.budget.count,
+        )  # fmt: skip
+        self._offer_some(map(self._refitted, found), CURVES)
+        self._look()
+
     def join_three(self) -> None:
         """Three functions that make y exactly, the simplest forms first, in a part of the time."""
         n_points = min(POINTS, len(self.sample))
@@ -249,9 +263,9 @@ class Discovery:
 
         with_memory(self._device, min(STAGES_ON_DEVICE[0], self._most), len(few), work)
 
-    def _offer_some(self, found: Iterable[list[Expression]]) -> None:
-        """Until one is exact, or for a part of the time."""
-        is_over = self.budget.part(THREE)
+    def _offer_some(self, found: Iterable[list[Expression]], share: float = THREE) -> None:
+        """Until one is exact, or for a share of the time."""
+        is_over = self.budget.part(share)
         for formulas in found:
             self.offer(formulas)
             if self._exact or is_over():
