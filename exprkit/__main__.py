@@ -132,8 +132,8 @@ def _calibrate(options: argparse.Namespace) -> int:
 
     from exprkit.evaluate import calibration
 
-    for name, costs in calibration.calibrated(tqdm).items():
-        print(f"{name}: {costs}")
+    for name, found in calibration.calibrated(tqdm).items():
+        print(f"{name}\n{found}")
     return 0
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, DataError, brief, brought_by, did_you_mean, one_of, whole_number
+from exprkit.errors import ArgumentError, DataError, brief, brought_by, did_you_mean, one_of, whole
 from exprkit.numbers import as_numbers
 from exprkit.runtime.machine import available_memory
 
@@ -142,8 +142,7 @@ def uniform(n_points: int = 362, n_vars: int = 2, seed: int = 0) -> Dataset:
 
 def _check_counts(**counts: Any) -> None:
     for name, count in counts.items():
-        if (whole_number(count) or 0) < 1:
-            raise ArgumentError(f"{name} must be 1 or more, not {brief(count)}")
+        whole(name, count, 1)
     needed, available = 8 * math.prod(map(int, counts.values())), available_memory()
     if available is not None and needed > available:
         asked = ", ".join(f"{name}={brief(count)}" for name, count in counts.items())
@@ -151,10 +150,7 @@ def _check_counts(**counts: Any) -> None:
 
 
 def _random(seed: Any) -> np.random.Generator:
-    number = whole_number(seed)
-    if number is None or number < 0:
-        raise ArgumentError(f"seed must be a whole number, 0 or more, not {brief(seed)}")
-    return np.random.Generator(np.random.PCG64(number))
+    return np.random.Generator(np.random.PCG64(whole("seed", seed, 0)))
 
 
 def nikuradse() -> Dataset:
@@ -218,19 +214,7 @@ def from_table(
 
     one_of("unusable", unusable, ("raise", "drop"))
     one_of("missing", missing, ("raise", "drop"))
-    name = "table"
-    if hasattr(table, "read"):
-        table = _read_csv(table, pd)
-    elif isinstance(table, (str, Path)):
-        name = Path(table).stem
-        table = _read_csv(Path(table).expanduser(), pd)
-    elif not isinstance(table, pd.DataFrame):
-        if not isinstance(table, Mapping):
-            raise DataError(f"a table is a DataFrame, columns by name or a CSV file's path, not {type(table).__name__}")
-        try:
-            table = pd.DataFrame(table)
-        except (TypeError, ValueError) as error:
-            raise DataError(f"the columns are no table: {error}") from error
+    name, table = Path(table).stem if isinstance(table, (str, Path)) else "table", _frame(table, pd)
     columns = [str(column) for column in table.columns]
     target = columns[-1] if target is None and columns else target
     if not isinstance(target, str) or target not in columns or len(columns) < 2 or len(set(columns)) < len(columns):
@@ -244,12 +228,26 @@ def from_table(
     if not numbers:
         raise DataError("; ".join([f"there is no column of numbers beside {target!r}", *left_out]))
     X = np.column_stack(list(numbers.values()))
-    whole = ~np.isnan(np.column_stack([X, y])).any(axis=1)
-    if not whole.any():
+    kept = ~np.isnan(np.column_stack([X, y])).any(axis=1)
+    if not kept.any():
         raise DataError(f"every row lacks the target {target!r} or another value")
-    if not whole.all():
-        left_out.append(f"{np.sum(~whole):,} of {len(y):,} rows, which lack a value")
-    return Dataset(X[whole], y[whole], tuple(numbers), name, tuple(left_out))
+    if not kept.all():
+        left_out.append(f"{np.sum(~kept):,} of {len(y):,} rows, which lack a value")
+    return Dataset(X[kept], y[kept], tuple(numbers), name, tuple(left_out))
+
+
+def _frame(table: Any, pd: Any) -> Any:
+    """The table as a DataFrame."""
+    if isinstance(table, pd.DataFrame):
+        return table
+    if isinstance(table, (str, Path)) or hasattr(table, "read"):
+        return _read_csv(Path(table).expanduser() if isinstance(table, (str, Path)) else table, pd)
+    if not isinstance(table, Mapping):
+        raise DataError(f"a table is a DataFrame, columns by name or a CSV file's path, not {type(table).__name__}")
+    try:
+        return pd.DataFrame(table)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"the columns are no table: {error}") from error
 
 
 def _variables(table: Any, target: str, unusable: str, most: float) -> tuple[dict[str, np.ndarray], list[str]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import difflib
 import heapq
-import reprlib
 from collections.abc import Iterable, Iterator
 from typing import Any
+
+import numpy as np
 
 MOST_CANDIDATES = 200  # names that a misspelt one is compared with in full, which is slow
 
@@ -43,6 +44,10 @@ class NoSuchFileError(FileError, FileNotFoundError):
     """A file that is not there."""
 
 
+class DamagedFileError(FileError, PopulationError):
+    """A file that is damaged, or holds something else."""
+
+
 class DataError(ExprkitError, ValueError):
     """Data, parameters or an output array whose shape or kind does not fit the population."""
 
@@ -63,15 +68,17 @@ class MissingError(ExprkitError, ImportError):
     """A package that an extra of exprkit brings is not installed; says which command installs it."""
 
 
-def one_of(what: str, value: Any, choices: tuple[str, ...], error: type[ExprkitError] = ArgumentError) -> Any:
-    """The value; an error if it is none of the choices."""
+def one_of(
+    what: str, value: Any, choices: Iterable[str], error: type[ExprkitError] = ArgumentError, *,
+    other_words: dict[str, str] | None = None, besides: str = "",
+) -> Any:  # fmt: skip
+    """The value; an error if it is none of the choices; ``besides``: what it could be as well, for the message."""
+    choices = tuple(choices)
     if not isinstance(value, str) or value not in choices:  # an array would be compared element by element
-        raise error(f"{what} must be one of {', '.join(map(repr, choices))}, not {_SHORT.repr(value)}")
+        hint = did_you_mean(value, choices, other_words) if isinstance(value, str) else ""
+        able = ", ".join(map(repr, choices)) + (f" or {besides}" if besides else "")
+        raise error(f"{what} must be one of {able}, not {brief(value, 60)}{hint}")
     return value
-
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 60
 
 
 def nearest(word: str, names: Iterable[str]) -> str | None:
@@ -104,6 +111,24 @@ def whole_number(value: Any) -> int | None:
         return None
 
 
+def whole(
+    name: str, value: Any, least: int | None = None, most: int | None = None, error: type[ExprkitError] = ArgumentError
+) -> int:
+    """The value as a whole number; an error if it is none, or outside of these limits."""
+    number = whole_number(value)
+    if number is None or (least is not None and number < least) or (most is not None and number > most):
+        limits = "" if least is None else f" >= {least}" if most is None else f" from {least:,} to {most:,}"
+        raise error(f"{name} must be a whole number{limits}, not {brief(value)}")
+    return number
+
+
+def flag(name: str, value: Any, error: type[ExprkitError] = ArgumentError) -> bool:
+    """True or False; an error for anything else."""
+    if not isinstance(value, bool | np.bool_):
+        raise error(f"{name} must be True or False, not {brief(value)}")
+    return bool(value)
+
+
 def listed(values: Any) -> tuple[Any, ...] | None:
     """What a list holds; None for what is none, as a text."""
     try:
@@ -114,7 +139,11 @@ def listed(values: Any) -> tuple[Any, ...] | None:
 
 def brief(value: Any, most: int = 100) -> str:
     """A value as an error shows it."""
-    text = repr(value)
+    return shortened(repr(value), most)
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, cut where it has more than so many characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

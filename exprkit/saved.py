@@ -10,15 +10,14 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from typing import TYPE_CHECKING
 
-from exprkit.fitting import fit_result
+from exprkit.expressions import population_file
+from exprkit.expressions.population import Population
+from exprkit.fitting.fit_result import FitResult
 from exprkit.search.search_result import SearchResult
 
 if TYPE_CHECKING:
-    from exprkit.expressions.population import Population
-    from exprkit.fitting.fit_result import FitResult
     from exprkit.regression.estimator.regressor import SymbolicRegressor
 
 
@@ -27,25 +26,19 @@ def load(path: str | os.PathLike[str]) -> Population | FitResult | SearchResult 
 
     Raises
     ------
-    PopulationError
+    DamagedFileError
         for a file that is damaged or something else.
     FileError
         for one that cannot be read.
     MissingError
         for a regressor, where scikit-learn is not installed.
     """
-    held = _arrays(path)
-    if "model.format.npy" in held:
-        from exprkit.regression.estimator.regressor import SymbolicRegressor
+    with population_file.opened(path, "file of exprkit's") as arrays:
+        if "model.format" in arrays:
+            from exprkit.regression.estimator.regressor import SymbolicRegressor
 
-        return SymbolicRegressor.load(path)
-    return SearchResult.load(path) if "on_front.npy" in held else fit_result.load(path)
-
-
-def _arrays(path: str | os.PathLike[str]) -> set[str]:
-    """Names of what the file holds; none where it is no such file, of which the reader tells."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return set(archive.namelist())
-    except (OSError, ValueError, TypeError, AttributeError, zipfile.BadZipFile):
-        return set()
+            return SymbolicRegressor.restored(arrays)
+        for part, Result in (("fit", FitResult), ("found", SearchResult)):
+            if f"{part}.format" in arrays:
+                return Result.restored(arrays)
+        return Population.from_arrays(arrays)

@@ -218,26 +218,38 @@ def sharing():
         TABLE.report(f"{name}: and within the population", 100 * (1 - len(seen) / total), "%")
 
 
+def thesis():
+    return ek.parse(workload.expressions("esr", 10_000))
+
+
+def enumerated():
+    generations("exhaustive", ek.parse(workload.expressions("exhaustive", 100_000)), 362, ("0.6", "1.5"))
+
+
+PARTS = {
+    "thesis": lambda: generations("thesis", thesis(), 362, ("0.1", "0.25")),
+    "thesis-long": lambda: generations("thesis", thesis(), 10_860, ("0.2", "")),
+    "exhaustive": enumerated,
+    "trees": lambda: generations("trees", generate.random(10_000, seed=3), 362, ("", "")),
+    "trees-long": lambda: generations("trees", generate.random(10_000, seed=3), 10_860, ("", "")),
+    "fits": lambda: fits(362, "1.5"),
+    "fits-long": lambda: fits(10_860, ""),
+    "steps": lambda: steps(thesis(), 362),
+    "many": lambda: many(10_000_000),
+    "texts": lambda: texts(10_000_000),
+    "million": million,
+    "sharing": sharing,
+}  # fmt: skip
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path)
-    out = parser.parse_args().out
-    thesis = ek.parse(workload.expressions("esr", 10_000))
-    exhaustive = ek.parse(workload.expressions("exhaustive", 100_000))
-    trees = generate.random(10_000, seed=3)
-    generations("thesis", thesis, 362, ("0.1", "0.25"))
-    generations("thesis", thesis, 10_860, ("0.2", ""))
-    generations("exhaustive", exhaustive, 362, ("0.6", "1.5"))
-    generations("trees", trees, 362, ("", ""))
-    generations("trees", trees, 10_860, ("", ""))
-    fits(362, "1.5")
-    fits(10_860, "")
-    steps(thesis, 362)
-    many(10_000_000)
-    texts(10_000_000)
-    million()
-    sharing()
-    if out:
+    parser.add_argument("--only", nargs="*", choices=tuple(PARTS), default=tuple(PARTS))
+    asked = parser.parse_args()
+    for part in asked.only:
+        PARTS[part]()
+    if out := asked.out:
         driver = cupy.cuda.runtime.driverGetVersion()
         software = [f"numpy {np.__version__}", f"numba {numba.__version__}", f"cupy {cupy.__version__}"]
         about = {

@@ -3,7 +3,8 @@
     PYTHONPATH=. python tests/gpu_laws.py --minutes 9 --csv laws_h200.csv
     PYTHONPATH=. python tests/gpu_laws.py --minutes 3 --only laws
 
-First the same pools and pairs as on the CPU (an error ends it), then seconds of pool and join by size, then
+First the same pools and pairs as on the CPU (an error ends it), then seconds of pool and join by size, then how far a
+search goes beyond its time, before and after its kernels are compiled, and where it looks at the clock too seldom; then
 ``bench_laws.py`` with backend="cuda".  Prints as it goes; no law is begun that could not end within the minutes.
 """
 
@@ -12,7 +13,9 @@ from __future__ import annotations
 import argparse
 import csv
 import itertools
+import threading
 import time
+import traceback
 
 import bench_laws
 import cupy
@@ -31,12 +34,13 @@ from exprkit.regression.on_device.programs import Programs, with_memory
 from exprkit.regression.on_device.regress import regressed
 from exprkit.regression.pool import Pool
 from exprkit.regression.sample import Sample
+from exprkit.runtime.budget import Budget
 
 BEGIN = time.perf_counter()
 POINTS = np.random.default_rng(0).uniform(0.5, 3, (16, 3))
 EXACT = rows(["+", "-", "*", "/", "square", "sqrt"])  # whose results are the same bits everywhere
 SEARCH = rows("search")
-PARTS = "checks", "sizes", "laws"
+PARTS = "checks", "sizes", "limits", "laws"
 REPEATED = 2_000_000  # functions of the largest pool that is made twice
 OVERRUN = 2.0  # seconds that a law may take beyond its own: its sample, the last step
 LAW = "x1 * (1 - 0.3 * cos(x2 * x3) / x1)"
@@ -140,6 +144,37 @@ def seconds(most):
     with_memory(gpu.current(), most, 16, work)
 
 
+def limits(backend):
+    """Seconds of searches that find nothing, and the longest between two looks at their budget."""
+    X, y = np.random.default_rng(4).uniform(1e8, 3e9, (400, 6)), np.random.default_rng(5).normal(size=400)
+    check, last, gaps = Budget.check, [0.0, ""], []
+
+    def timed(self, *given):
+        where = " < ".join(f"{frame.name}:{frame.lineno}" for frame in traceback.extract_stack(limit=6)[-2::-1])
+        gaps.append((time.perf_counter() - last[0], last[1], where))
+        try:
+            return check(self, *given)
+        finally:
+            last[:] = time.perf_counter(), where
+
+    Budget.check = timed
+    try:
+        for seconds in (8.0, 8.0, 12.0):
+            last[0], begin = time.perf_counter(), time.perf_counter()
+            gaps.clear()
+            settings = {"niterations": 10**6, "random_state": 0, "backend": backend}
+            model = ek.SymbolicRegressor(timeout_in_seconds=seconds, **settings).fit(X, y)
+            say(f"limit {seconds:g} s: {time.perf_counter() - begin:.3f} s, {model.n_evals_:,} tried")
+            for gap, after, before in sorted(gaps, reverse=True)[:5]:
+                say(f"   {gap:.3f} s between {after} and {before}")
+            for thread in threading.enumerate():
+                if thread.name == "exprkit-search":
+                    thread.join()
+            say(f"   all of it had ended after {time.perf_counter() - begin:.3f} s")
+    finally:
+        Budget.check = check
+
+
 def warm(backend):
     """Compile what searches run: one that goes through all stages, in small, and finds nothing."""
     X, y = np.random.default_rng(4).uniform(0.5, 3, (400, 3)), np.random.default_rng(5).normal(size=400)
@@ -190,6 +225,8 @@ def main():
         threes(arguments.three)
     for most in arguments.sizes if "sizes" in arguments.only else ():
         seconds(int(most))
+    if "limits" in arguments.only:
+        limits(arguments.backend)
     if "laws" in arguments.only:
         warm(arguments.backend)
         found = laws(arguments, BEGIN + 60 * arguments.minutes)

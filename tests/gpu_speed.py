@@ -102,10 +102,11 @@ def thesis_speed(variants):
             loss = microseconds(lambda e=e: e.loss_sums(P, y, None, "square"))
             sums, chunks = cupy.empty(N), -(-n_points // 128)
             partials = cupy.empty((N, chunks), np.float32)
-            launch = e._interpreter(slice(0, N), (0, n_points), False, TASK="SQUARE", WEIGHTED=0, COUNTED=0)
-            shape = e._shape(N)
-            bare = microseconds(lambda l=launch, t=y, s=sums, p=partials, c=chunks: l(
-                target=t, weights=None, partials=p, sums=s, n_segments=c, first_segment=0, nonfinite=None))
+            macros, shape = {"TASK": "SQUARE", "WEIGHTED": 0, "COUNTED": 0}, e._shape(N)
+            launch = e._interpreting(
+                slice(0, N), (0, n_points), False, macros, partials=partials, n_segments=chunks, first_segment=0)
+            at = {"target": y.data.ptr, "weights": 0, "sums": sums.data.ptr, "nonfinite": 0}
+            bare = microseconds(lambda l=launch, at=at: l(**at))
             target = {(10_860, "fast"): "80", (108_600, "fast"): f"{tokens * n_points / 8e6:.0f}"}
             report(f"fused error {name}", loss, "us", target.get((n_points, precision), ""),
                    f"interpret {bare:.1f} us, {tokens * n_points / loss / 1e6:.2f}e12 nodes/s, {shape.vectors} vectors",
@@ -124,6 +125,11 @@ def trees_speed(variants):
             report(f"trees {operators} of {tokens / N:.1f} tokens, fused error {precision} {options}", loss, "us", f"{tokens * n_points / 5e6:.0f}",
                    f"{tokens * n_points / loss / 1e6:.2f}e12 nodes/s, {e._launcher.n_columns} columns, "
                    f"{e.programs.n_slots} slots, {len(e.programs.instructions)} instructions, {e._shape(N)}", issuing(e))
+            if precision == "ieee" and not e.programs.heavy:
+                e._powers = lambda programs: True
+                e.using(None)
+                whole = microseconds(lambda e=e: e.loss_sums(P, y, None, "square"), 10)
+                report(f"the same with the code of all operators, {e.kernels()[0]['registers']} registers", whole, "us")
 
 
 def sets_speed():
@@ -148,6 +154,19 @@ def sets_speed():
         steps()
     cupy.cuda.runtime.deviceSynchronize()
     report("362 points, 100 steps from the host, a step", (time.perf_counter() - start) / 1000 * 1e6, "us", "25", "", writing(one.nbytes))
+
+
+def to_the_host():
+    """A step's matrix in page-locked memory, as it is and in 16 bits."""
+    pop, X = thesis(), uniform_points(10_860)
+    P = params_of(pop)[0]
+    for backend in ("cuda", "ptx"):
+        ev = ek.Evaluator(pop, X, backend, "fast")
+        for dtype in ("float32", "float16"):
+            ev.evaluate(P, dtype=dtype)
+            out = ev.evaluate(P, dtype=dtype)  # page-locked from the second one on
+            taken = microseconds(lambda: ev.evaluate(P, out=out), 10)
+            report(f"10860 points, a matrix of {dtype} to the host, {backend}", taken / 1e3, "ms", "", f"{out.nbytes / taken / 1e3:.1f} GB/s", out.nbytes / 55e9 * 1e3)
 
 
 def end_to_end():
@@ -252,7 +271,7 @@ def compile_ahead():
 def main():
     variants = [("fast", {}), ("ieee", {})]
     for step in (compile_ahead, copy_rate,
-                 lambda: thesis_speed(variants), lambda: trees_speed(variants), sets_speed,
+                 lambda: thesis_speed(variants), lambda: trees_speed(variants), sets_speed, to_the_host,
                  end_to_end, many_points, large_population):
         start = time.perf_counter()
         try:

@@ -48,7 +48,9 @@ def named(case):
     names = {"VECTORS": "v", "BLOCK": "b", "COLUMNS_SHARED": "k", "TANGENTS": "t", "MANY": "m", "GLOBAL_ARENA": "g"}
     names = {name: letter for name, letter in names.items() if name in macros}
     skipped = {"COLUMNS_SHARED"} if "TANGENTS" in macros else set()
-    return " ".join(f"{letter}{macros[name]}" for name, letter in names.items() if name not in skipped)
+    words = [f"{letter}{macros[name]}" for name, letter in names.items() if name not in skipped]
+    without = ["no powers"] if macros["POWERS"] == "0" else ["all operators"] if macros.get("RARE") == "1" else []
+    return " ".join(words + without)
 
 
 def measured(case, architecture):
@@ -66,7 +68,8 @@ def measured(case, architecture):
 
 def needed(case):
     """Registers with which the discussion says that the kernel spills none; of fits it says nothing."""
-    return registers_needed(case.shape, case.macros["PAIRS"] == "0") if isinstance(case.shape, LaunchShape) else ""
+    short = "0" in (case.macros["PAIRS"], case.macros["POWERS"])
+    return registers_needed(case.shape, short) if isinstance(case.shape, LaunchShape) else ""
 
 
 def main():

@@ -70,3 +70,11 @@ def test_a_backend_is_one_module(toy):
         own.jacobian(params)
     with pytest.raises(BackendError, match="'toy' makes no PTX"):
         own.ptx(0)
+
+
+def test_a_backend_is_loaded_without_being_described(monkeypatch):
+    """To ask a GPU's driver what its devices are takes longer than a small fit."""
+    package = sys.modules["exprkit.backends"]
+    plain = package.known("cpu")._replace(describe=lambda: pytest.fail("it was described"))
+    monkeypatch.setattr(package, "_backend", lambda name: plain)
+    assert package.load("cpu") is plain

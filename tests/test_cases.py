@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import subprocess
 import sys
@@ -140,10 +141,12 @@ def found(fixed, **known):
 def test_every_leaf_has_a_witness_and_no_two_share_it(fixed):
     tree = found(fixed)
     leaves = tree.leaves
-    assert 15 <= len(leaves) <= 60 and tree.tree.height() <= len(launches.strategies(fixed)) * 2 * 5
+    both = fixed.asks_for_powers
+    assert 15 <= len(leaves) / (1 + both) <= 60 and tree.tree.height() <= len(tree.subject.strategies) * 2 * 5 + both
     for case in leaves:
         assert all(one.holds(case.witness) for one in case.constraints)
-        assert tree.subject.shape(walk_of(fixed, case.witness)) == case.shape
+        code = walk(tree.subject.start, tree.subject.counters, tree.subject.strategies, case.witness)[0]
+        assert tree.subject.shape(code) == case.shape
     assert sum(len(leaf.points) for leaf in tree.tree.leaves()) == len(box(tree.subject.symbols, {})["N"])
 
 
@@ -163,8 +166,9 @@ def test_the_plain_decision_is_the_path_through_the_tree(fixed, card, sizes):
 def test_a_leaf_can_not_be_improved_by_any_strategy(fixed):
     for case in found(fixed).leaves:
         sizes, limits = launches.sizes_of(case.witness), launches.machine_of(case.witness)
-        taken = launches.times(fixed, sizes, limits)
-        here = estimated(case.shape, sizes, limits, fixed.fast)
+        of_case = fixed._replace(powers=case.witness.get("p") != 0)
+        taken = launches.times(of_case, sizes, limits)
+        here = estimated(case.shape, sizes, limits, of_case.light)
         usual = np.ravel(taken)[: -len(launches.LAST_BLOCKS)]  # the last ones are for what nothing else fits
         assert here <= usual.min() * (1 + 1e-12)
     least = LaunchShape(1, launches.LAST_BLOCKS[-1], False, 32, fixed.itemsize, fixed.wide)
@@ -235,6 +239,16 @@ def test_a_leaf_has_its_source_and_its_ptx():
     assert row["registers"] <= row["limit"] and row["needed"] <= row["limit"] and row["spilled"] == 0
 
 
+def test_published_kernels_keep_to_their_limits(root):
+    with (root / "data" / "results" / "cases_ptxas.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len({tuple(row[name] for name in ptxas_cases.FIELDS[:5]) for row in rows}) == len(rows) > 900
+    for row in rows:
+        registers, limit, spilled = (int(row[name]) for name in ("registers", "limit", "spilled"))
+        assert registers <= limit <= 255 and spilled <= (80 if row["task"] == "fit" else 20), row
+        assert not row["needed"] or int(row["needed"]) <= limit
+
+
 def test_what_is_asked_wrongly_is_told():
     tree = ek.cases(POP)
     with pytest.raises(ArgumentError, match=r"N have no value: .at\(n_points=...\)"):
@@ -280,6 +294,23 @@ def test_the_engine_launches_what_the_tree_says_and_tells_the_path(emulated):
     assert text.count("    yes  ") >= 2
 
 
+def test_operators_that_need_many_registers_are_left_out(emulated):
+    texts = ["x1 * p1 + sqrt(x2)", "sin(x1 / x2 + p1)"]
+    X = np.random.default_rng(0).uniform(0.5, 2, (37, 2)).astype(F4)
+    found = []
+    for more in ([], ["(x1 + x2) ^ (x1 * x2)"]):
+        pop = ek.parse(texts + more)
+        engine = interpreter.Engine(pop, X, precision="ieee", dtype=F4, device=emulated)
+        out = np.empty((1, len(pop), 37), F4)
+        engine.evaluate(np.full((1, len(pop), 1), 1.5, F4), out)
+        found.append(out[0, :2].tobytes())
+        asked = "    no   p = 1 > 0, so powers too" if more else "    yes  p = 0 <= 0"
+        assert engine.decisions().count(asked) == 2
+        known = ek.cases(pop, X=X).at("sm_90")
+        assert known.known["p"] == len(more) and known.case.macros["POWERS"] == str(len(more))
+    assert found[0] == found[1]
+
+
 def test_tuning_keeps_the_fastest_for_such_work(emulated, monkeypatch, tmp_path):
     monkeypatch.setenv("EXPRKIT_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(tuning, "MOST_SLOWER", 1.5)  # few variants: each is compiled
@@ -295,14 +326,30 @@ def test_tuning_keeps_the_fastest_for_such_work(emulated, monkeypatch, tmp_path)
     assert engine._shape(2) == another._shape(2) == found.best
     assert engine.loss_sums(params, y, None, "square").tobytes() == before.tobytes()
     assert "the fastest that was measured here" in "".join(another.decisions())
-    assert another._shape(3) == another._decision(False)(Sizes(50, 3, another._launcher.n_columns, 0))
+    assert another._shape(3) == another._decision(False, True)(Sizes(50, 3, another._launcher.n_columns, 0))
+
+
+def test_fits_tell_their_path(emulated):
+    texts = ["x1 * p1", "p1 + sin(p2 * x2)", "p1 + p2 * x1", "x1", "p1 * x1 + p2 * x2 + p3 + p4 * x1 * x2 + p5 / x2"]
+    engine = interpreter.Engine(ek.parse(texts), np.ones((50, 2), F4), precision="ieee", dtype=F4, device=emulated)
+    lines = engine.decisions()
+    fits = [line for line in lines if line.startswith("fits of")]
+    shares = [line.split(": ")[1].split(",")[0] for line in fits]
+    assert shares == ["2 expressions", "2 expressions", "1 expression"]
+    assert fits[1].startswith("fits of 2 parameters") and "2 tangents, all operators, " in fits[1]
+    assert fits[2].startswith("fits of up to 5 parameters") and "J'J by rows" in fits[2]
+    paths = lines[lines.index(fits[0]) + 1 :]
+    assert paths[0] == "    no   u = 1 > 0, so uncommon operators" and "yes  m = 1 <= 1 = 1 tangent" in paths[1]
+    plain = interpreter.Engine(ek.parse("x1 + x2"), np.ones((5, 2), F4), precision="ieee", dtype=F4, device=emulated)
+    assert "fit" not in "".join(plain.decisions())
 
 
 @given(n_points=st.integers(1, 10**7), n_params=st.integers(0, 8), fast=st.booleans(), itemsize=st.sampled_from([4, 8]))
 @settings(max_examples=60)
 def test_fits_are_launched_by_their_tree(n_points, n_params, fast, itemsize):
     tree = ek.cases(task="fit", precision="fast" if fast else "ieee", dtype=f"float{8 * itemsize}")
-    here = tree.at("sm_86", n_points=n_points, n_params=n_params, n_instructions=9, n_results=0, n_slots=1)
+    small = {"n_instructions": 9, "n_results": 0, "n_slots": 1, "uncommon_operators": 0}
+    here = tree.at("sm_86", n_points=n_points, n_params=n_params, **small)
     tangents = min(max(n_params, 1), 4)
     shape = fits.shape_of(n_points, tangents, itemsize=itemsize, lanes=32, fast=fast)
     assert here.case.shape == shape
@@ -317,7 +364,8 @@ def test_fits_are_launched_by_their_tree(n_points, n_params, fast, itemsize):
 
 
 def test_where_an_arena_lies():
-    tree = ek.cases({"n_params": 2, "n_slots": 1, "n_results": 0}, "fit", precision="fast").at(n_points=10_860)
+    known = {"n_params": 2, "n_slots": 1, "n_results": 0, "uncommon_operators": 1, "n_points": 10_860}
+    tree = ek.cases(known, "fit", precision="fast")
     places = [tree.at("sm_86", n_instructions=n).case.words.split("arena in ")[1] for n in (9, 900, 9000)]
     assert places == ["little shared memory", "shared memory", "global memory"]
 
@@ -328,6 +376,12 @@ def test_the_transpiler_s_layouts_are_leaves():
     here = tree.at(n_points=10_860, n_instructions=5, exprs_per_structure=9, shared_code=0)
     assert here.case.shape == bundles.shape_of("values", 10_860, 4, True, True) == bundles.CodeShape(4, 256, 1, None)
     assert here.why().split("\n")[0] == "no   N = 10,860 > 1,999, so more points a thread"
+
+
+def test_a_leaf_of_the_transpiler_has_the_population_s_code():
+    case = ek.cases(POP * 9, "square", backend="ptx", precision="fast").at(n_points=10_860).case
+    assert f".maxntid {case.shape.block}" in case.source and "// p" not in case.source
+    assert case.ptx("sm_86").count(".visible .entry square(") == 1 and not case.macros
 
 
 def test_numbers_and_symbols_are_quantities():

@@ -205,6 +205,23 @@ def test_calibration_measures_every_constant(monkeypatch):
     assert 0 < found.double <= 1
 
 
+def test_calibration_keeps_what_is_steady():
+    from exprkit.evaluate.calibration import steady
+
+    published = cost_model.COSTS["cuda"]
+    rounds = [
+        replace(published, start=start, nodes=(nodes, 5e12), step=3e-5)
+        for start, nodes in zip((1.0, 1.1, 0.95, 9.0, 1.02), (1e12, 3e12, 2e12, 4e12, 5e11), strict=True)
+    ]
+    found = steady(rounds, published)
+    assert found.costs.start == 1.02 and found.costs.step == 3e-5, "one round of five may be disturbed"
+    assert found.costs.nodes == published.nodes and found.costs.own and found.costs.token == published.token
+    assert found.spread["start"] == pytest.approx(0.1 / 1.02) and found.spread["step"] == 0
+    told = str(found).splitlines()
+    assert sum("not steady" in line for line in told) == 1 and "nodes" in next(one for one in told if "steady" in one)
+    assert steady(rounds, replace(published, code=(0.0, 0.0))).spread.keys() == found.spread.keys() - {"code"}
+
+
 def test_losses_and_values_may_run_on_backends_of_their_own(monkeypatch):
     choose = cost_model.choose
 
@@ -244,7 +261,7 @@ def test_an_evaluator_explains_its_choice(monkeypatch):
 
 @pytest.mark.parametrize("n_steps", [0, -1, 2.5, True, "many"])
 def test_steps_are_checked(n_steps):
-    with pytest.raises(DataError, match="n_steps must be a whole number from 1"):
+    with pytest.raises(DataError, match="n_steps must be a whole number >= 1"):
         ek.Evaluator(ek.parse(["x1"]), np.ones((2, 1)), n_steps=n_steps)
 
 

@@ -19,6 +19,7 @@ from exprkit.backends.cpu import tiles
 from exprkit.backends.reference import engine as definition
 from exprkit.errors import BackendError
 from exprkit.operators import ops
+from exprkit.runtime import slices
 from exprkit.study.agreement import disagreement
 
 TILE = tiles.TILE
@@ -299,7 +300,7 @@ def test_where_no_thread_can_be_started_the_calling_one_does_all(monkeypatch):
 
     pop, X = population(200, seed=9), ordinary(3000)
     expected = evaluate(pop, X, threads=1)
-    monkeypatch.setattr(thread_pool, "_pool", lambda n: Full())
+    monkeypatch.setattr(slices, "pool", Full)
     assert np.array_equal(evaluate(pop, X, threads=3), expected, equal_nan=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -53,6 +54,7 @@ def test_importing_exprkit_imports_no_cupy():
 
 def test_what_is_missing_is_said_with_what_mends_it(monkeypatch):
     monkeypatch.setattr(device, "_installed", lambda module: module != "cupy")
+    monkeypatch.setattr(device, "_device", functools.cache(device.CudaDevice))  # none is in use yet
     assert device.missing() == (
         "CuPy is not installed: pip install '.[cuda13]' in exprkit's folder ('.[cuda12]' for a CUDA 12 driver)"
     )
@@ -83,6 +85,8 @@ MORE_KERNELS = {  # of one architecture
         ("ieee", {"VECTORS": 4, "BLOCK": 640}),
         ("ieee", {"VECTORS": 4, "BLOCK": 128, "TASK": "SQUARE", "WIDE": 0, "COLUMNS_SHARED": 0}),
         ("ieee", {"VECTORS": 4, "BLOCK": 128, "REAL": "double"}),
+        ("ieee", {"VECTORS": 4, "BLOCK": 768, "TASK": "SQUARE", "WIDE": 0, "POWERS": 0}),
+        ("ieee", {"VECTORS": 4, "BLOCK": 640, "COLUMNS_SHARED": 0, "POWERS": 0}),
     ]
 }
 ARCHITECTURES = (75, 80, 90, 100, 120)  # 86 and 89 are compiled as 80 is
@@ -93,7 +97,8 @@ def _resources(architecture, operators, macros):
     report = report_of(f"sm_{architecture}", Precision(operators), opcodes.source(operators), **macros)
     registers, spilled = registers_and_spills(report)
     every = {**nvrtc.MACROS, **macros}
-    chosen = {name.lower(): str(every[name]) for name in ("REAL", "TASK", "VECTORS", "BLOCK", "WIDE", "COLUMNS_SHARED")}
+    names = "REAL", "TASK", "VECTORS", "BLOCK", "WIDE", "COLUMNS_SHARED", "POWERS"
+    chosen = {name.lower(): str(every[name]) for name in names}
     found = {"registers": registers, "spilled": spilled}
     return {"architecture": str(architecture), "operators": operators, **chosen, **found}
 

@@ -61,7 +61,7 @@ def test_repetition_as_the_thesis_did():
     assert np.array_equal(many.X.reshape(30, 362, 2), np.broadcast_to(points.X, (30, 362, 2)))
     assert np.array_equal(many.y[362:724], points.y)
     assert len(data.repeat(points, 100)) == 100
-    with pytest.raises(ArgumentError, match="n_points must be 1 or more"):
+    with pytest.raises(ArgumentError, match="n_points must be a whole number >= 1"):
         points.repeat_to(0)
 
 
@@ -126,3 +126,5 @@ def test_numbers_of_rows_are_no_variable(tmp_path):
     assert data.from_table(path).variables == ("a",)
     path.write_text(",a,y\n1.5,5,2\n1,6,3\n")
     assert data.from_table(path).variables == ("Unnamed: 0", "a"), "a column that lacks a name alone"
+    named = pytest.importorskip("pandas").DataFrame({"read": [1.0, 2.0], "y": [3.0, 4.0]})
+    assert data.from_table(named).variables == ("read",), "a column, not a file's method"

@@ -79,7 +79,7 @@ def test_every_expression_is_in_one_batch_with_enough_memory(device, rows):
     slots = np.maximum.reduceat(used, code.first_instruction)
     for batch in made:
         here = fetched(batch.order)
-        assert (np.diff(lengths[here]) <= 0).all() and batch.max_instructions == lengths[here[0]]
+        assert (np.diff(lengths[here]) <= 0).all() and batch.sizes["i"] == lengths[here[0]]
         needs = {
             "n_params": pop.n_params,
             "instructions": lengths,

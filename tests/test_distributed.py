@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import _thread
+import gc
 import itertools
 import os
+import queue
 import signal
+import sys
 import threading
 import time
 
 import numpy as np
 import pytest
+from emulated_device import EmulatedDevice, compiler
 
 import exprkit as ek
 from exprkit.backends import load, objective
-from exprkit.errors import ArgumentError, BackendError, DataError
+from exprkit.backends.gpu import device as gpu
+from exprkit.errors import ArgumentError, BackendError, DataError, MissingError
 
 distributed = pytest.importorskip("distributed", reason="pip install 'exprkit[distributed]'")
 import dask  # noqa: E402  it comes with it
 
-from exprkit.distributed import collect, engine, rows, tasks, workers  # noqa: E402  they import what may be missing
+from exprkit.distributed import collect, engine, rows, tasks, threads, workers  # noqa: E402  they import what may be missing
+from exprkit.search import shared_fits  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 RESULTS = ("params", "loss", "status", "iterations", "r2", "at_bound")
@@ -39,6 +45,7 @@ def cluster():
 def many(monkeypatch):
     """However short the work is, it is cut."""
     monkeypatch.setattr(engine, "LEAST", 1e-9)
+    monkeypatch.setattr(engine, "LEAST_HERE", 1e-9)
     monkeypatch.setattr(engine, "STOLEN", 1e-9)
 
 
@@ -99,6 +106,15 @@ def test_processes_find_what_this_one_does(cluster, many):
     assert same_fits(ek.fit(pop, X, y, backend="cpu"), ek.fit(pop, X, y, client=cluster))
 
 
+def test_devices_of_this_process_do_without_dask(monkeypatch, many):
+    for name in ("dask", "distributed"):
+        monkeypatch.setitem(sys.modules, name, None)
+    pop, params, X, y = sample(60)
+    assert same(ek.Evaluator(pop, X, "cpu", devices=2).loss(params, y), ek.Evaluator(pop, X, "cpu").loss(params, y))
+    with pytest.raises(MissingError, match=r"distributed"):
+        ek.Evaluator(pop, X, "cpu", client="tcp://127.0.0.1:1")
+
+
 # seeds, for Hypothesis cannot be used beside dask's threads: they draw from ``random`` as well
 @pytest.mark.parametrize("seed", range(40))
 def test_cuts_cover_every_expression_once_in_order(seed):
@@ -124,9 +140,9 @@ def test_bits_do_not_depend_on_the_cuts(seed):
 def test_a_slice_costs_about_what_the_others_do():
     pop = ek.parse(["x1"] * 900 + ["x1 * (x1 + x2) / (x2 + x1 * x1) - exp(x1 * x2) * (x1 + x2 + x1)"] * 100)
     several = ek.Evaluator(pop, np.ones((10, 2)), "cpu", devices=2)
-    ends, _ = several.engine._cost(1)
-    (_, middle), _ = engine.cuts_of(ends, 2)
-    assert middle > 600 and abs(ends[middle] / ends[-1] - 0.5) < 0.02
+    edges, ends, _ = several.engine._cost(1)
+    (_, middle), _ = several.engine._cuts(edges, ends, 1e-9 + 2 * engine.LEAST_HERE)
+    assert middle > 600 and abs(ends[np.searchsorted(edges, middle)] / ends[-1] - 0.5) < 0.02
 
 
 @pytest.mark.parametrize("texts", [[], ["x1 + 1"], ["2"], ["x1 +"]])
@@ -153,7 +169,8 @@ def test_sums_do_not_depend_on_threads_or_neighbours():
                     getattr(few, name)(own, y)[-1 if name == "normal_equations" else 0]), name  # fmt: skip
 
 
-def test_a_search_finds_what_one_device_finds():
+def test_a_search_finds_what_one_device_finds(monkeypatch):
+    monkeypatch.setattr(shared_fits, "LEAST", 1)
     x = np.linspace(0.5, 3, 30)
     y = 2 / (x + 0.7) + 0.01 * np.sin(99 * x)
     one, several = (ek.exhaustive_search(x[:, None], y, max_nodes=4, restarts=15, progress=False, **where)
@@ -322,6 +339,30 @@ def test_what_float32_spoils_is_fitted_anew_before_it_comes_back(many, monkeypat
     assert objective.NOT_FINITE in ek.FitProblem(X, y, backend="cpu").fitted(pop, starts).status
 
 
+def test_gpus_work_side_by_side(monkeypatch, many):
+    """Emulated ones, a thread each: every slice's arrays are its own device's."""
+    if compiler() is None:
+        pytest.skip("no C++ compiler: install g++ to run the kernels here")
+    cards = [EmulatedDevice(), EmulatedDevice()]
+    for k, card in enumerate(cards):
+        card.name, card.architecture, card.index = f"emulated {k}", "none", k
+    chosen = threading.local()
+    monkeypatch.setattr(gpu, "missing", lambda: None)
+    monkeypatch.setattr(gpu, "names", lambda: [card.name for card in cards])
+    monkeypatch.setattr(gpu, "use", lambda index: setattr(chosen, "card", cards[index]))
+    monkeypatch.setattr(gpu, "current", lambda: getattr(chosen, "card", cards[0]))
+    pop, params, X, y = sample(60, points=40)
+    one, two = (ek.Evaluator(pop, X, "cuda", **where) for where in ({}, {"devices": "all"}))
+    assert len(two.engine.workers.places(True)) == 2 and same(one.loss(params, y), two.loss(params, y))
+    assert same(one.evaluate(params), two.evaluate(params))
+    data = two.engine._setting.data
+    cards_of = [{made.device.index for setting, _, made in tasks._kept[f"device {k}"] if setting.data == data}
+                for k in range(2)]  # fmt: skip
+    assert cards_of == [{0}, {1}]
+    several = ek.fit(pop, X, y, backend="cuda", devices=2, max_iter=5)
+    assert same_fits(ek.fit(pop, X, y, backend="cuda", max_iter=5), several)
+
+
 def test_errors_of_a_worker_are_raised_here(cluster):
     pop, params, X, y = sample()
     several = ek.Evaluator(pop, X, "cpu", client=cluster)
@@ -346,6 +387,98 @@ def test_a_worker_that_hangs_is_noticed(cluster, many, monkeypatch):
             assert same(ev.loss(2 * params / 2, y), expected)
     finally:
         os.kill(pid, signal.SIGCONT)
+
+
+def test_a_thread_that_hangs_is_noticed(many, monkeypatch):
+    """Another one does its work, and what it says in the end does not count."""
+    pop, params, X, y = sample()
+    ev = ek.Evaluator(pop, X, "cpu", devices=2)
+    expected, loss_sums = ev.loss(params, y), tasks._METHODS["loss_sums"]
+    begins, ends = threading.Event(), threading.Event()
+
+    def hanging(*arguments):
+        if threads.device_here() == 1:
+            begins.set()
+            ends.wait(20)
+            raise OSError("the device is gone")
+        begins.wait(20)
+        return loss_sums(*arguments)
+
+    monkeypatch.setattr(collect, "LATE", 0.3)
+    monkeypatch.setitem(tasks._METHODS, "loss_sums", hanging)
+    with pytest.warns(RuntimeWarning, match=r"device 1 is late with expressions \d+ to \d+: given to another as well"):
+        assert same(ev.loss(params, y), expected)
+    ends.set()
+    monkeypatch.undo()
+    assert same(ev.loss(params, y), expected)
+
+
+def test_a_thread_that_is_still_busy_keeps_nobody_waiting_for_long(monkeypatch):
+    """With what another call began, say, that was interrupted."""
+    monkeypatch.setattr(collect, "LATE", 0.3)
+    begins, ends = threading.Event(), threading.Event()
+    threads.thread_of(1).do(lambda: (begins.set(), ends.wait(20)))
+    begins.wait(20)
+    cuts = [(0, 1), (1, 2), (2, 3)]
+    found = collect.collect(workers.workers_of(2, None), "work", cuts, lambda cut, place: (lambda: place,))
+    assert [place for _, place in found] == ["device 0"] * 3
+    ends.set()
+
+
+def test_a_thread_without_work_takes_what_another_one_has_left():
+    found, slow = [], threading.Event()
+
+    def work(cut):
+        found.append((cut[0], threads.device_here()))
+        if cut[0] == 0:
+            assert slow.wait(20)
+        elif len(found) == 8:
+            slow.set()
+        return cut[0]
+
+    both = workers.workers_of(2, None)
+    cuts = [(k, k + 1) for k in range(8)]
+    assert collect.collect(both, "work", cuts, lambda cut, place: (work, cut)) == [(cut, cut[0]) for cut in cuts]
+    assert dict(found) == {k: int(k > 0) for k in range(8)}
+
+
+def test_an_error_in_a_thread_is_raised_and_ends_the_call(many, monkeypatch):
+    pop, params, X, y = sample()
+    ev = ek.Evaluator(pop, X, "cpu", devices=2)
+    expected = ev.loss(params, y)
+    with monkeypatch.context() as patched, pytest.raises(KeyError, match="no such thing"):
+        patched.setitem(tasks._METHODS, "loss_sums", lambda *_: {}["no such thing"])
+        ev.loss(params, y)
+    assert same(ev.loss(params, y), expected)
+
+
+def test_parts_of_a_population_are_what_slices_are():
+    pop, *_ = sample()
+    for begin, end in [(0, 60), (3, 9), (59, 60), (20, 20), (0, len(pop))]:
+        part, slice_ = pop.part(begin, end), pop[begin:end]
+        assert part == slice_ and same(part.valid, slice_.valid) and same(part.n_params, slice_.n_params)
+        assert dict(part.errors) == dict(slice_.errors) and part.n_vars == 2
+
+
+def test_engines_go_with_their_evaluator_and_pieces_with_their_fit(many, in_files):
+    folder, X, y, pop = in_files
+    ev = ek.Evaluator(pop, X, "cpu", devices=2)
+    ev.loss(np.ones((len(pop), pop.max_params)), y)
+    data, ev_workers = ev.engine._setting.data, ev.engine.workers
+
+    def kept():
+        told = queue.SimpleQueue()
+        ev_workers.everywhere(told.put, 0)  # behind whatever was asked for before
+        assert [told.get(timeout=20) for _ in range(2)] == [0, 0]
+        return [one for some in tasks._kept.values() for one in some if one[0].data == data]
+
+    assert kept()
+    del ev
+    gc.collect()
+    assert not kept()
+    ek.fit(pop, folder / "X.npy", folder / "y.npy", devices=2)
+    kept()
+    assert not any(rows._read.values())
 
 
 def limited(most):
@@ -431,19 +564,6 @@ def test_processes_that_their_cluster_has_given_up_come_back(cluster, many):
         while cluster.cluster.workers:  # until the cluster has closed their nannies
             time.sleep(0.01)
         assert same(within(60, lambda: ev.loss(2 * params / 2, y)), expected)
-
-
-@AWAY
-def test_threads_that_are_given_up_come_back(many):
-    pop, params, X, y = sample()
-    ev = ek.Evaluator(pop, X, "cpu", devices=2)
-    expected, cluster = ev.loss(params, y), ev.engine.workers.client.cluster
-    with dask.config.set({"distributed.deploy.lost-worker-timeout": "10ms"}):
-        for one in list(cluster.workers.values()):
-            cluster.sync(one.close)
-        while cluster.workers:
-            time.sleep(0.01)
-        assert same(within(30, lambda: ev.loss(2 * params / 2, y)), expected)
 
 
 @AWAY

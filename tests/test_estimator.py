@@ -30,6 +30,7 @@ from exprkit.regression.estimator.equations import selected
 from exprkit.regression.front import Entry
 from exprkit.regression.sample import Sample
 from exprkit.runtime.budget import Budget
+from exprkit.search import state_file
 
 SMALL = {"niterations": 2, "pool_size": 30}
 QUICK = {
@@ -59,7 +60,7 @@ def model():
 
 def bits(model):
     """All that a search has found."""
-    entries = [(e.expression.kinds.tobytes(), e.expression.values.tobytes(), e.loss) for e in model._front.entries()]
+    entries = [(e.expression.kinds.tobytes(), e.expression.values.tobytes(), e.loss) for e in model._front.entries]
     return entries, model.n_evals_, model.equations_["equation"].tolist()
 
 
@@ -68,10 +69,11 @@ def bits(model):
 LONG = {"niterations": 13, "population_size": 60, "pool_size": 60}
 KILLED = """
 import os, signal, sys
-from exprkit.regression.estimator import checkpoint, progress
+from exprkit.regression.estimator import progress
+from exprkit.search import state_file
 from test_estimator import LONG, regressor, table
-checkpoint.EVERY = progress.EVERY = 0.0
-checkpoint.SHARE = float("inf")
+state_file.EVERY = progress.EVERY = 0.0
+state_file.SHARE = float("inf")
 def killed(view):
     if view.stage == sys.argv[2]:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -96,16 +98,16 @@ def test_a_killed_search_goes_on_to_the_same_bits(tmp_path, monkeypatch):
 
 
 def test_more_generations_follow_those_of_a_checkpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "EVERY", 0.0)
-    monkeypatch.setattr(checkpoint, "SHARE", np.inf)
+    monkeypatch.setattr(state_file, "EVERY", 0.0)
+    monkeypatch.setattr(state_file, "SHARE", np.inf)
     path = str(tmp_path / "search.npz")
     small(checkpoint=path).fit(*table())
     assert bits(small(niterations=6, checkpoint=path).fit(*table())) == bits(small(niterations=6).fit(*table()))
 
 
 def test_without_a_seed_that_of_the_checkpoint_is_taken(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "EVERY", 0.0)
-    monkeypatch.setattr(checkpoint, "SHARE", np.inf)
+    monkeypatch.setattr(state_file, "EVERY", 0.0)
+    monkeypatch.setattr(state_file, "SHARE", np.inf)
     settings = {"random_state": None, "checkpoint": tmp_path / "search.npz"}
     assert bits(small(**settings).fit(*table())) == bits(small(**settings).fit(*table()))
 
@@ -143,7 +145,7 @@ def test_settings_are_told_apart_by_all_they_hold_and_by_nothing_else():
         return SearchSettings(guesses=[rules], **others)
 
     def told(some):
-        return checkpoint.as_texts(vars(some))
+        return state_file.as_texts(checkpoint.own_settings(vars(some)))
 
     first = told(settings())
     assert told(settings(niterations=9, threads=3, early_stop=lambda loss, size: True)) == first
@@ -188,7 +190,7 @@ def test_settings_that_are_no_plain_values_are_saved_as_well_as_can_be(tmp_path)
 @pytest.mark.parametrize(
     ("name", "array"),
     [("model.format", np.int64(9)), ("model.loss", np.ones(99)), ("model.settings", np.array("{")),
-     ("model.exact", np.array(["a"])), ("model.n_features_in", np.int64(0)), ("model.numbers", None)],
+     ("model.exact", np.array(["a"])), ("model.n_features_in_", np.int64(0)), ("model.numbers", None)],
 )  # fmt: skip
 def test_a_model_that_is_none_is_told(model, tmp_path, name, array):
     model.save(tmp_path / "model.npz")

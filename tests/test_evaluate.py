@@ -204,7 +204,9 @@ WRONG = {
     "X must be an array of numbers; its rows have different lengths": lambda pop, X: ek.Evaluator(pop, [[1], [1, 2]]),
     "the first argument must be a Population, not set: use exprkit.parse(...)": lambda pop, X: ek.Evaluator({"x1"}, X),
     "precision must be one of 'ieee', 'fast', not 'exact'": lambda pop, X: ek.Evaluator(pop, X, precision="exact"),
-    "dtype must be one of 'float32', 'float64', not 'float16'": lambda pop, X: ek.Evaluator(pop, X, dtype=np.float16),
+    "dtype must be one of 'float32', 'float64', not 'float16'; did you mean 'float64'?": lambda pop, X: ek.Evaluator(
+        pop, X, dtype=np.float16
+    ),
     "threads must be a whole number from 1 to 4,096, not 0": lambda pop, X: ek.Evaluator(pop, X, threads=0),
     "threads must be a whole number from 1 to 4,096, not 1000000000": lambda pop, X: ek.Evaluator(
         pop, X, threads=10**9
@@ -244,7 +246,7 @@ WRONG = {
         PARAMS, np.zeros(7), weights=-np.ones(7)
     ),
     "kind must be one of 'sse', 'mse', 'rmse', 'mae', 'sae', 'sum', 'r2', 'max', 'correlation', "
-    "not 'mes'": lambda pop, X: (
+    "not 'mes'; did you mean 'mse'?": lambda pop, X: (
         ek.Evaluator(pop, X).loss(PARAMS, np.zeros(7), kind="mes")
     ),
 }
@@ -283,6 +285,54 @@ def test_a_result_that_cannot_fit_says_so(X):
     ev = ek.Evaluator(pop, np.zeros((10_000_000, 1), np.float32), backend="numpy")
     with pytest.raises(MemoryError, match=r"the result \(1000, 1000, 10000000\) needs 40000.0 GB"):
         ev.evaluate(np.zeros((1000, 1000, 0)))
+
+
+HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float64)  # all that there are
+MIDDLES = np.convolve(np.unique(HALVES[np.isfinite(HALVES)]), [0.5, 0.5], "valid")  # as near to one as to another
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_results_of_16_bits_are_numpy_s_rounding(backend, dtype):
+    near = [toward(MIDDLES.astype(dtype)) for toward in (lambda x: x, lambda x: np.nextafter(x, 0), lambda x: 1.5 * x)]
+    with np.errstate(all="ignore"):
+        ends = np.array([65519.99, 65520, 1e9, 1e-9, 2**-25], dtype)
+        X = np.concatenate([HALVES.astype(dtype), *near, ends])[:, None]
+        ev = ek.Evaluator(ek.parse(["x1", "-x1", "p1 * x1"]), X, backend, dtype=dtype)
+        params = np.array([[[1.0]] * 3, [[3.0]] * 3])
+        wanted = ev.evaluate(params).astype(np.float16)
+    found, counts = ev.evaluate(params, count_nonfinite=True, dtype="float16")
+    assert found.dtype == np.float16
+    np.testing.assert_array_equal(found, wanted)
+    assert (np.signbit(found) == np.signbit(wanted))[~np.isnan(wanted)].all()
+    np.testing.assert_array_equal(counts[..., 0], np.isnan(wanted).sum(-1))
+    np.testing.assert_array_equal(counts[..., 1], np.isinf(wanted).sum(-1))
+    out = np.empty((3, len(X)), np.float16)
+    assert ev.evaluate(params[1], out=out) is out
+    np.testing.assert_array_equal(out, wanted[1])
+
+
+def test_results_of_bfloat16(backend):
+    bfloat16 = pytest.importorskip("ml_dtypes", reason="pip install ml_dtypes").bfloat16
+    high = np.arange(0, 1 << 16, 3, np.uint32) << 16
+    X = np.concatenate([high + low for low in (0, 1, 0x4000, 0x7FFF, 0x8000, 0x8001, 0xFFFF)]).view(np.float32)
+    X = np.append(X[~np.isnan(X)], np.float32(np.nan))[:, None]
+    ev = ek.Evaluator(ek.parse("x1"), X, backend)
+    with np.errstate(all="ignore"):
+        wanted = ev.evaluate().astype(bfloat16)
+    found = ev.evaluate(dtype="bfloat16")
+    assert found.dtype == bfloat16
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(found.astype(np.float32), wanted.astype(np.float32))
+
+
+def test_results_of_other_types_are_refused():
+    ev = ek.Evaluator(ek.parse("x1"), np.ones((3, 1)), "cpu", dtype="float64")
+    with pytest.raises(DataError, match=r"float64 .*, float16 or bfloat16, not 'float32'"):
+        ev.evaluate(dtype="float32")
+    with pytest.raises(DataError, match="made of float32"):
+        ev.evaluate(dtype="bfloat16")
+    with pytest.raises(DataError, match="dtype float16, not"):
+        ev.evaluate(dtype="float16", out=np.empty((1, 3)))
 
 
 def test_explain_names_the_backend(pop, X, backend):

@@ -164,8 +164,8 @@ def test_no_variable_at_all():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0,), "max_nodes must be"), ((41,), "at most 40"), ((3, "nonsense"), "no set of operators"),
-        ((3, "esr", 1, 7), "at most 6"), ((3, "esr", 0, 0), "neither"), ((3, "esr", 60), "more than 61 together"),
+        ((0,), "max_nodes must be"), ((41,), "from 1 to 40"), ((3, "nonsense"), "no set of operators"),
+        ((3, "esr", 1, 7), "from 0 to 6"), ((3, "esr", 0, 0), "neither"), ((3, "esr", 60), "more than 61 together"),
     ],
 )  # fmt: skip
 def test_a_grammar_that_is_none(arguments, message):

@@ -516,7 +516,7 @@ def test_result_as_a_table():
 @pytest.mark.parametrize(("options", "message"), [
     ({"method": "newton"}, "method must be one of 'lm', 'lbfgs', 'adam'"),
     ({"loss": "rmse"}, "loss must be one of"),
-    ({"restarts": -1}, "restarts must be a whole number >= 0, not -1"),
+    ({"restarts": -1}, "restarts must be a whole number from 0 to 1,000,000, not -1"),
     ({"max_iter": 2.5}, "max_iter must be a whole number"),
     ({"tol": -1}, "tol must be a number"),
     ({"delta": 0}, "delta must be a positive number"),

@@ -6,14 +6,8 @@ import ast
 import os
 import subprocess
 import sys
-import threading
-import time
 
-import numpy as np
 import pytest
-
-import exprkit as ek
-from exprkit.backends.cpu import threads as thread_pool
 
 FORKING = """
 import os, signal, threading, time
@@ -61,18 +55,3 @@ def test_a_process_forked_while_other_threads_compile_does_not_hang():
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKING], capture_output=True, text=True, timeout=300)
     ends = ast.literal_eval(done.stdout or done.stderr)
     assert ends and set(ends) == {0}  # how many there are depends on the machine
-
-
-def test_threads_of_smaller_pools_end():
-    pop, X, y, params = ek.parse(["sin(x1) * p1"] * 400), np.ones((10_000, 1)), np.ones(10_000), np.ones((400, 1))
-    wanted = ek.Evaluator(pop, X, backend="cpu", threads=2).loss(params, y)
-    thread_pool._pool(1).submit(int).result()  # what threads run has been compiled
-    for threads in range(2, 30):
-        assert np.array_equal(ek.Evaluator(pop, X, backend="cpu", threads=threads).loss(params, y), wanted)
-    most = max(size for size, _ in thread_pool._pools)
-    for _ in range(100):
-        ours = [thread for thread in threading.enumerate() if thread.name.startswith("exprkit_")]
-        if len(ours) <= most:
-            return
-        time.sleep(0.1)
-    pytest.fail(f"{len(ours)} threads, though no call has asked for more than {most}")

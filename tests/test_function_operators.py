@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import exprkit as ek
-from exprkit.backends import cost_model
+from exprkit.backends import cost_model, load
 from exprkit.backends.gpu import opcodes
 from exprkit.backends.interpreter import dual_opcodes
 from exprkit.backends.interpreter.engine import Engine
@@ -214,6 +214,25 @@ def test_the_gpu_s_kernels_compute_it(device):
     engine.jacobian(params, J)
     slopes = np.asarray(J.get() if hasattr(J, "get") else J)[0]
     np.testing.assert_allclose(slopes, ev.jacobian(params[0]), rtol=1e-10, atol=1e-12)
+
+
+def test_a_population_of_a_device_holds_it(device):
+    pop = ek.parse([text for text in MEANING if "plain" not in text])
+    engine = Engine(pop, X, precision=ek.Precision("ieee"), dtype=np.dtype(np.float64), device=device)
+    expected = engine.loss_sums(PARAMS[None, : len(pop)], X[:, 0].copy(), None, "square")
+    there = ek.DevicePopulation.of(pop, device)
+    assert there.user_operators() == pop.expanded().user_operators() and engine.update(there)
+    np.testing.assert_array_equal(
+        engine.loss_sums(PARAMS[None, : len(pop)], X[:, 0].copy(), None, "square"), expected
+    )
+    plain = ek.DevicePopulation.of(ek.parse("plain(x1)"), device)
+    with pytest.raises(BackendError, match="backend 'cuda' has no operator 'plain': it is defined without CUDA text"):
+        options.check_runs(plain, "cuda", load("cpu")._replace(takes_settings=True, takes_device_populations=True))
+    ek.operator("written(a) = a + softplus(a)")
+    written = ek.parse("written(x1)")
+    with pytest.raises(PopulationError, match="an operator that is a formula of yours"):
+        ek.DevicePopulation(*map(device.xp.asarray, (written.kinds, written.values, written.offsets)), device=device)
+    assert ek.DevicePopulation.of(written, device).to_host().texts() == ["x1 + softplus(x1)"]
 
 
 def test_one_defined_after_a_fit_has_slopes(device):

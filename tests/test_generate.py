@@ -175,9 +175,9 @@ def test_random_without_constants_or_parameters():
     [
         (lambda: generate.exhaustive(3, ("ad",)), "there is no operator 'ad'; did you mean 'add'?"),
         (lambda: generate.random(3, operators="thesys"), "no set of operators 'thesys'; did you mean 'thesis'?"),
-        (lambda: generate.exhaustive(0), "max_nodes must be a whole number, 1 or more, not 0"),
-        (lambda: generate.exhaustive(2.0), "max_nodes must be a whole number, 1 or more, not 2.0"),
-        (lambda: generate.random(-1), "n must be a whole number, 0 or more"),
+        (lambda: generate.exhaustive(0), "max_nodes must be a whole number from 1 to 1,000, not 0"),
+        (lambda: generate.exhaustive(2.0), "max_nodes must be a whole number from 1 to 1,000, not 2.0"),
+        (lambda: generate.random(-1), "n must be a whole number from 0 to"),
         (lambda: generate.random(5, (4, 4), ("add",)), "no expression of these operators has so many tokens"),
         (lambda: generate.random(5, (9, 3)), "no expression of these operators"),
         (lambda: generate.random(5, constant_range=(0.0001, 0.0002)), "holds no multiple of 0.001"),

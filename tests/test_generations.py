@@ -142,7 +142,7 @@ def test_survivors_are_the_best_of_each_island_and_size_each_once():
     loss[random.random(n) < 0.2] = np.inf
     outcome = survival.FitOutcome(np.zeros((n, 2)), loss, np.zeros((n, 2)), 1.0, 1.0)
     limits = one._limits._replace(n=n, places=3)
-    shown = one._room_to_show()
+    shown = one._shown
     trees, known = survival.survivors(one._side, *one._now, made, outcome, limits, one._next, shown)
     found = [
         (int(known.island[k]), int(trees.length[k]), float(known.loss[k]), int(trees.values[k, 0]))

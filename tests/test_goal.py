@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, ParseError
-from exprkit.regression.estimator.checkpoint import digest
 from exprkit.regression.goal import NAMED, Goal, sample_for
 from exprkit.regression.sample import Sample
+from exprkit.search.state_file import digest
 
 Y = np.array([0.5, 1.0, 3.0, 7.0, 20.0])
 X = np.arange(5.0)[:, None]
@@ -143,7 +143,7 @@ def test_a_sample_is_the_same_after_it_was_sent():
     values = np.stack([Y + 1, 2 * Y])
     assert np.array_equal(Goal(loss, again).losses(values), Goal(loss, sample).losses(values))
     other = sample_for(loss, X, Y, columns={"s": 2 * columns["s"]})
-    assert digest(again).tobytes() == digest(sample).tobytes() != digest(other).tobytes()
+    assert digest(again.arrays).tobytes() == digest(sample.arrays).tobytes() != digest(other.arrays).tobytes()
 
 
 # ── searches ──

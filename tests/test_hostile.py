@@ -261,7 +261,7 @@ def test_the_same_numbers_in_any_form_give_the_same_results(backend, form):
     "place", ["arch", "precision", "dtype", "task", "points_per_thread", "block_size", "workers", "cache", "progress"]
 )
 def test_hostile_arguments_of_compile_ptx(place):
-    harmless = {"None", "True", "1", "2", "np.int8(3)"}
+    harmless = {"None", "True", "np.True_", "1", "2", "np.int8(3)"}
     for label in ODD.keys() - harmless:
         with pytest.raises(ExprkitError):
             ek.compile_ptx(**{"pop": POP, place: ODD[label]()})

@@ -25,6 +25,7 @@ from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.precision import precision
 from exprkit.backends.reference import engine as definition
 from exprkit.errors import ArgumentError
+from exprkit.evaluate import rounding
 from exprkit.expressions import generate
 from exprkit.operators import ops
 from exprkit.programs.lower import lower
@@ -207,7 +208,7 @@ def test_one_launch_per_expression_gives_the_same(device):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"stack": 2, "dispatch": "per-expression"}, "stack must be a whole number, 3 or more for these expressions"),
+        ({"stack": 2, "dispatch": "per-expression"}, "for these expressions stack must be a whole number >= 3"),
         ({"stack": 25}, 'stack is an option of dispatch="per-expression"'),
         ({"block_size": 1025, "dispatch": "per-expression"}, "per expression must be 1 to 1024, not 1025"),
     ],
@@ -494,3 +495,36 @@ def test_options_that_fit_nothing_are_told_before_any_work(device, monkeypatch):
 def test_kernel_arguments_have_no_other_names(arguments):
     with pytest.raises(AttributeError, match="n_point"):
         launch.fill(arguments(), {"n_point": 1}, device=None)
+
+
+@pytest.mark.parametrize(("name", "dtype", "dropped"), [("float16", F4, 13), ("float16", F8, 42), ("bfloat16", F4, 16)])
+def test_results_are_rounded_to_16_bits(device, name, dtype, dropped):
+    short = np.float16
+    if name == "bfloat16":
+        short = pytest.importorskip("ml_dtypes", reason="pip install ml_dtypes").bfloat16
+    random, width = np.random.default_rng(4), 8 * dtype.itemsize
+    near = np.arange(0, 1 << 16, 7, np.uint16).view(short).astype(dtype)  # some that there are, and what lies about
+    near = near[~np.isnan(near)]
+    shifts = random.integers(-(1 << (width - 18)), 1 << (width - 18), len(near))
+    beside = (near.view(f"i{dtype.itemsize}") + shifts).view(dtype)
+    ties = (near.view(f"i{dtype.itemsize}") + (1 << (dropped - 1))).view(dtype)
+    X = np.concatenate([near, beside, ties, (random.standard_normal(999) * 1e5).astype(dtype)])
+    X = np.append(X[~np.isnan(X)], dtype.type(np.nan))[:, None]
+    pop = ek.parse(["x1", "-x1"])
+    values, out = evaluated(pop, X, np.empty((1, 2, 0), dtype), device), np.empty((1, 2, len(X)), short)
+    interpreter.Engine(pop, X, precision="ieee", dtype=dtype, device=device).evaluate(np.empty((1, 2, 0), dtype), out)
+    with np.errstate(all="ignore"):
+        wanted = values.astype(short)
+        nan = np.isnan(wanted)
+        assert (np.isnan(out) == nan).all()
+    assert (out.view(np.uint16) == wanted.view(np.uint16))[~nan].all()
+
+
+def test_a_launch_for_each_expression_is_rounded_afterwards(device):
+    X = np.array([[1.0], [1e6], [1 + 2.0**-12]], F4)
+    engine = interpreter.Engine(
+        ek.parse("x1"), X, precision="ieee", dtype=F4, device=device, dispatch="per-expression"
+    )
+    out = np.empty((2, 1, 3), np.float16)
+    rounding.evaluate(engine, np.empty((2, 1, 0), F4), out, F4)
+    assert out.tolist() == [[[1.0, np.inf, 1.0]]] * 2

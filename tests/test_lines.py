@@ -54,3 +54,15 @@ def test_a_path_an_open_file_and_its_text_are_the_same(tmp_path, text):
         assert found == ek.parse(as_bytes) == ek.parse(as_text)
     whole = from_bytes(np.frombuffer(text.encode() + b"\n", np.uint8).copy())
     assert found.texts() == [str(ek.parse(whole.raw(i).decode())[0]) for i in range(len(found))]
+
+
+def test_a_file_in_pieces(monkeypatch, tmp_path):
+    monkeypatch.setattr("exprkit.expressions.parser.PIECE", 100)
+    lines = ["1+1+1+1", "# sum", "", "x1 * x2", "2-1"] * 40  # more than a token for every two bytes of some
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(lines))
+    found, kept = ek.parse(path), [line for line in lines if line and line[0] != "#"]
+    expected = ek.parse(kept)
+    for name in ("kinds", "values", "offsets"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert len(found) == 120

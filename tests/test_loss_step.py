@@ -1,4 +1,4 @@
-"""Losses that are asked for again: recorded steps beside those of a new engine, bit by bit."""
+"""Losses that are asked for again: launches that were kept beside those of a new engine, bit by bit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def test_steps_are_what_a_new_engine_gives(device, problem, there):
         params = place(rng.uniform(-2, 2, (1 + k // 6, len(pop), pop.max_params)).astype(F4))
         for kind, weights in (("square", None), ("absolute", w)):
             kept.append((engine.loss_sums(params, y, weights, kind), params, weights, kind))
-    assert any(step is not None for step in engine._steps.values())
+    kept_ready = dict(engine._ready)
+    engine.loss_sums(params, y, w, "absolute")
+    assert engine._ready == kept_ready  # nothing is made anew
     for sums, params, weights, kind in kept:  # each in memory of its own
         assert_equal(sums, made(pop, X, device).loss_sums(params, y, weights, kind))
     assert np.isnan(fetched(sums)[:, -1]).all()
@@ -86,8 +88,8 @@ def test_large_ones_and_those_without_parameters(device, problem, monkeypatch):
     expected = made(pop, X, device).loss_sums(nothing, y, None, "square")
     for _ in range(4):
         assert_equal(engine.loss_sums(nothing, y, None, "square"), expected)
-    monkeypatch.setattr(interpreter, "MOST_BYTES", 4)
+    monkeypatch.setattr(interpreter, "MOST_KEPT", 4)
     engine = made(pop, X, device)
     for _ in range(3):
         assert_equal(engine.loss_sums(nothing, y, None, "square"), expected)
-    assert not engine._steps
+    assert not engine._ready and not engine._partials.size

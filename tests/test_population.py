@@ -255,7 +255,7 @@ def test_pictures(pop):
     assert repr(bad) == "<Population: 22 expressions, 21 tokens, 1 variable, up to 0 parameters, 1 not valid>"
     picture = bad._repr_html_()
     assert "<script" not in picture and "unexpected character" in picture and "14 more" in picture
-    assert ek.parse("max(x1, 2) + " * 40 + "1")._repr_html_().count(" …") == 1
+    assert ek.parse("max(x1, 2) + " * 40 + "1")._repr_html_().count("…") == 1
 
 
 # ── structures ───────────────────────────────────────────────────────────────────────
@@ -279,17 +279,6 @@ def test_structures_of_many_agree_with_a_dictionary():
     representatives, inverse = pop.structures()
     assert inverse.tolist() == expected
     assert (inverse[representatives] == np.arange(len(found))).all() and (np.diff(representatives) > 0).all()
-
-
-def test_a_collision_of_hashes_is_no_equality(monkeypatch):
-    from exprkit.expressions import checks
-
-    same_hash = checks.structures.py_func
-    monkeypatch.setitem(same_hash.__globals__, "_hash", lambda *tokens: np.uint64(1))
-    pop = ek.parse(["x1 + 2", "x2", "x1 + 3", "x2 + 1"])
-    with np.errstate(over="ignore"):
-        representatives, inverse = same_hash(pop.kinds, pop.values, pop.offsets, np.full(16, -1, np.int64))
-    assert representatives.tolist() == [0, 1, 3] and inverse.tolist() == [0, 1, 0, 2]
 
 
 # ── files ────────────────────────────────────────────────────────────────────────────
@@ -332,7 +321,7 @@ def test_damaged_files(tmp_path, pop):
         try:
             assert Population.load(path) == pop  # the damage hit what nobody reads
         except PopulationError as error:
-            refused += "is not a saved population" in str(error) or "has format" in str(error)
+            refused += "is no saved population" in str(error) or "has format" in str(error)
     assert refused > 100
     with pytest.raises(FileNotFoundError):
         Population.load(tmp_path / "missing.npz")
@@ -341,22 +330,22 @@ def test_damaged_files(tmp_path, pop):
 def test_other_files_are_refused(tmp_path, pop):
     path = tmp_path / "other.npz"
     np.savez(path, a=1)
-    with pytest.raises(PopulationError, match="is not a saved population, or is damaged: 'format"):
+    with pytest.raises(PopulationError, match="is no saved population, or is damaged: 'format"):
         Population.load(path)
     np.savez(path, format=2)
-    with pytest.raises(PopulationError, match="has format 2; this exprkit reads 1"):
+    with pytest.raises(PopulationError, match="it has format 2; this exprkit reads 1"):
         Population.load(path)
     np.savez(path, format=1, kinds=np.array([None]), values=[0], offsets=[0, 1])
     with pytest.raises(PopulationError, match="allow_pickle=False"):
         Population.load(path)
     np.savez(path, format=1, kinds=[1], values=[0], offsets=[0, 1], variables=np.array("abc"))
-    with pytest.raises(PopulationError, match="is not a saved population"):
+    with pytest.raises(PopulationError, match="is no saved population"):
         Population.load(path)
     np.savez(path, format=1, kinds=[OPERATOR], values=[ADD], offsets=[0, 1])
     with pytest.raises(PopulationError, match="an operator lacks operands"):
         Population.load(path)
     path.write_text("x1 + 1")
-    with pytest.raises(PopulationError, match="is not a saved population"):
+    with pytest.raises(PopulationError, match="is no saved population"):
         Population.load(path)
 
 
@@ -365,7 +354,7 @@ def test_a_text_file_is_refused_without_bad_advice(tmp_path):
     path.write_text("x1,x2\n1,2\n")
     with pytest.raises(PopulationError) as caught:
         Population.load(path)
-    assert str(caught.value) == f"{str(path)!r} is not a saved population, or is damaged: File is not a zip file"
+    assert str(caught.value) == f"{str(path)!r} is no saved population, or is damaged: File is not a zip file"
 
 
 def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_refused_before(tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ from exprkit.backends.precision import Precision
 from exprkit.backends.reference import engine as definition
 from exprkit.backends.transpiler import assembler, operator_ptx
 from exprkit.backends.transpiler import engine as transpiler
+from exprkit.backends.transpiler.templates import CHUNK
 from exprkit.errors import BackendError
 from exprkit.expressions import generate
 from exprkit.operators import ops
@@ -135,13 +136,20 @@ class SmallKernel:
         added = self.at(args.partials, np.float64, args.n_items, args.n_segments).sum(axis=1)
         sums[...] = sums + added if args.add_to_sums else added
 
+    def round_results(self, args):
+        with np.errstate(over="ignore"):
+            self.at(args.rounded, np.float16, args.n_items)[...] = self.at(args.out, self.dtype, args.n_items)
+
 
 class PtxCard:
     """What ``exprkit.backends.gpu.device.CudaDevice`` is, in NumPy; its machine code is PTX text."""
 
     xp, lanes, architecture, multiprocessors = np, 32, "sm_90", 3
     shared_per_block = shared_per_multiprocessor = 1 << 16
-    out_of_memory = MemoryError
+    out_of_memory, free, current_stream = MemoryError, 1 << 30, int
+
+    def free_bytes(self):
+        return self.free
 
     def __init__(self, change=None):
         self.memory, self.change, self.texts = Memory(), change, []
@@ -380,3 +388,26 @@ def test_modules_assemble_everywhere(precision):
                     assert used.registers <= 168 and used.spill_stores == 0
         for linked in assembler.compile_modules(texts, "sm_90", Precision(precision, optimisation=0)):
             assert assembler.usage(linked.report)
+
+
+@pytest.mark.parametrize("free", [1 << 30, 24 * CHUNK * 4])
+def test_results_of_16_bits_come_by_parts(free):
+    pop, X = ek.parse(["p1 * x1", "x1 * x2 + p1", "1e5 * x2"]), data(2 * CHUNK + 70, 2, F4)
+    params = parameters(pop, 3, F4)
+    made = engine(pop, X)
+    made.device.free = free
+    with np.errstate(over="ignore"):
+        wanted = values(made, pop, X, params).astype(np.float16)
+    out = np.empty((3, 3, len(X)), np.float16)
+    made.evaluate(params, out)
+    np.testing.assert_array_equal(out, wanted)
+    assert np.isinf(wanted).any() and np.isfinite(wanted).any()
+
+
+def test_how_code_is_laid_out_is_explained():
+    pop = ek.parse(["p1 * x1", "x1 * p1", "x2 + p1", "sqrt(x1) * " * 12 + "x2"] * 2)
+    few, more = (engine(pop, data(n, 2, F4), block_size=None).decisions() for n in (70, 2000))
+    assert few[1] == "values: 1 bundle in 1 module, 1 point a thread, 128 threads a block"
+    assert few[2:5] == ["    yes  N = 70 <= 1,999", "    yes  g = 2 <= 3", "    yes  d = 0 <= 0"]
+    assert more.count("    no   i = 12 > 8, so more threads a block") == 2 == more.count("    yes  i = 1 <= 8")
+    assert "as asked" in "".join(engine(pop, data(70, 2, F4)).decisions())

@@ -68,6 +68,9 @@ LAWS = {
     "x1 + (x2 - x1) * exp(-x3 * x2)": 12,
     "x3 * sqrt(sqr(x1) + sqr(x2) + sqr(x3 * cos(x1)))": 16,
     "x1 * (1 / sqrt(1 - 0.1 * sqr(x2)) - 1)": 12,
+    "exp(4.2 - 3.1 / (x1 + 1.7))": 8,
+    "sqrt(3.3 + 1.7 * x1 * x2) - x2": 10,
+    "x2 * exp(-0.3 * x1) * (1 + 0.7 * x2 * x3)": 14,
 }
 
 
@@ -90,7 +93,7 @@ def test_a_law_is_found_in_noise():
     assert model.get_best().complexity <= 9
 
 
-@pytest.mark.parametrize("way", [links.TIMES, links.OVER, links.PLUS, rests.MINUS, rests.WITHIN_ROW])
+@pytest.mark.parametrize("way", [links.TIMES, links.OVER, links.PLUS, links.MINUS, rests.WITHIN_ROW])
 def test_what_is_taken_off_is_put_back(way):
     X = drawn()
     y, f = values(["exp(x1 * x2)", "x3 / x1"], X)
@@ -130,7 +133,7 @@ def test_names_of_columns_are_those_of_the_variables():
 def test_operators_are_those_that_were_asked_for():
     X = drawn()
     model = search(X, np.sin(X[:, 0]) * X[:, 1], **QUICK | {"binary_operators": ["+", "*"], "unary_operators": []})
-    used = {int(code) for entry in model._front.entries()
+    used = {int(code) for entry in model._front.entries
             for code in entry.expression.values[entry.expression.kinds == ek.ops.OPERATORS[0].arity + 1]}  # fmt: skip
     allowed = {row.code for row in ops.OPERATORS if row.infix}  # also what shortens: 1 - x, x^3
     assert used <= allowed | {ops.BY_NAME["sqr"].code, ops.BY_NAME["sqrt"].code}
@@ -381,3 +384,38 @@ def test_a_sample_does_not_depend_on_how_rows_are_given():
     once, twice = Sample(X, y, np.full(30, 2.0)), Sample(X[order], y[order])
     assert np.array_equal(once.X, twice.X) and np.array_equal(once.w, twice.w)
     assert np.array_equal(once.few(7, 3).X, twice.few(7, 3).X)
+
+
+SHORTEST = {
+    "exp(0.3 * log(x2 / x3)) * x1": "(x2 / x3) ^ 0.3 * x1",
+    "exp(2 * log(x1) + x2)": "exp(x2) * sqr(x1)",
+    "exp(x1) * exp(x2) / exp(x3)": "exp(x1 + x2 - x3)",
+    "sqr(x1 - x2) / sqr(x1 + x2)": "sqr((x1 - x2) / (x1 + x2))",
+    "sqrt(x1) * sqrt(x2) / sqrt(x3)": "sqrt(x1 * x2 / x3)",
+    "sqr(x1 * x2) * x3 / x1": "x3 * x1 * sqr(x2)",
+    "5 / (2.5 - x1 / (x1 + 1))": "3.3333333333333335 - 2.2222222222222228 / (x1 + 1.6666666666666667)",
+    "x1 + x1 * (x2 / x3 + 1) / (343 / x3 - 1)": "x1 * (x2 + 343) / (343 - x3)",
+    "1 / (1 / x1 + 1 / x2)": "x1 * x2 / (x2 + x1)",
+    "x1 / (x1 + x2) + x2 / (x1 + x2)": "1",
+}
+
+
+@pytest.mark.parametrize("text", SHORTEST)
+def test_powers_and_quotients_are_brought_together(text):
+    (short,) = polish.as_quotient(ek.parse(text)[0])
+    assert str(short) == SHORTEST[text]
+    assert values([short], drawn(20, 3))[0] == pytest.approx(values([text], drawn(20, 3))[0], rel=1e-12)
+
+
+def test_quotients_of_sums_have_the_values_that_they_had():
+    random = ek.generate.random(300, n_tokens=(5, 15), operators=["+", "-", "*", "/"], n_vars=3, n_params=0, seed=7)
+    X, before = drawn(30, 3), [random[i] for i in range(len(random))]
+    after = [polish.as_quotient(formula)[0] for formula in before]
+    with np.errstate(all="ignore"):
+        ours, theirs = values(after, X), values(before, X)
+    known = np.isfinite(theirs) & (np.abs(theirs) < 1e6)
+    ours, theirs = ours[known], theirs[known]
+    assert known.mean() > 0.5
+    assert (np.abs(ours - theirs) <= 1e-9 * np.abs(theirs) + 1e-12).mean() > 0.99  # the rest is rounding
+    assert all(a.n_tokens <= b.n_tokens for a, b in zip(after, before, strict=True))
+    assert sum(a.n_tokens < polish.simplified(b).n_tokens for a, b in zip(after, before, strict=True)) > 5

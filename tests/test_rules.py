@@ -184,7 +184,7 @@ def test_every_formula_of_a_search_keeps_to_the_rules(y_units):
     model = ek.SymbolicRegressor(niterations=4, population_size=100, pool_size=1_000, maxsize=14, random_state=0,
                                  constraints=CONSTRAINTS, nested_constraints=NESTED)  # fmt: skip
     model.fit(X, y, X_units=["m", "s", "m/s", "1"], y_units=y_units)
-    pop = ek.parse([entry.expression for entry in model._front.entries()])
+    pop = ek.parse([entry.expression for entry in model._front.entries])
     rules = FormulaRules(4, UNITS, y_units and exponents(y_units), limits=limits(CONSTRAINTS, NESTED, NAMES))
     assert rules.allow(pop).all()
     if y_units == "m":
@@ -201,7 +201,7 @@ def test_every_formula_of_a_search_keeps_to_the_rules(y_units):
         ({"constraints": {"sin": {"variables": ["x7"]}}}, {}, "there is no variable 'x7'"),
         ({"constraints": [1]}, {}, "constraints must be a dictionary"),
         ({"nested_constraints": {"sin": 3}}, {}, "must be a dictionary"),
-        ({"nested_constraints": {"sin": {"sin": -1}}}, {}, "0 or more"),
+        ({"nested_constraints": {"sin": {"sin": -1}}}, {}, "a whole number >= 0"),
         ({}, {"X_units": ["m"]}, "X_units must be a list of 4 units"),
         ({}, {"X_units": ["m", "s", "1", "metre"]}, "unit of x4: there is no unit 'metre'"),
         ({}, {"y_units": "m"}, "y_units needs X_units"),

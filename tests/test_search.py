@@ -14,7 +14,7 @@ import pytest
 from description_reference import Expression, told
 
 import exprkit as ek
-from exprkit.errors import ArgumentError, DataError, FileError, ParseError
+from exprkit.errors import ArgumentError, DataError, FileError, ParseError, PopulationError
 from exprkit.fitting.description_length import function_length
 from exprkit.search import exhaustive_search as module
 from exprkit.search.fingerprints import fingerprints
@@ -155,8 +155,9 @@ SEARCHING = """
 import sys
 import numpy as np
 import exprkit as ek
-from exprkit.search import search_file
-search_file.EVERY = 0.0
+from exprkit.search import state_file
+state_file.EVERY = 0.0
+state_file.SHARE = float("inf")
 X, y = np.load(sys.argv[1])
 ek.exhaustive_search(X[:, None], y, max_nodes=5, chunk=10, file=sys.argv[2], progress=False)
 """
@@ -180,7 +181,7 @@ def test_a_file_of_another_search_is_not_gone_on_with(tmp_path):
     path = tmp_path / "search.npz"
     search(max_nodes=2, file=path)
     for other in ({"y": Y + 1}, {"max_nodes": 3}, {"seed": 1}, {"link": "sqrt"}):
-        with pytest.raises(FileError, match="other data or settings"):
+        with pytest.raises(FileError, match="the checkpoint of another search: its"):
             search(**{"max_nodes": 2, "file": path, **other})
     path.write_bytes(b"nothing")
     with pytest.raises(FileError, match="damaged"):
@@ -326,7 +327,7 @@ def test_losses_are_kept_apart_in_files(tmp_path):
     first = search(columns={"z": Y}, **options)
     assert same(first, search(columns={"z": Y}, **options)) and first.loss_name == text
     for other in ({"columns": {"z": Y + 1}}, {"columns": {"z": Y}, "rank": "description_length"}):
-        with pytest.raises(FileError, match="other data or settings"):
+        with pytest.raises(FileError, match="the checkpoint of another search: its"):
             search(**{**options, **other})
     first.save(tmp_path / "found.npz")
     assert ek.load(tmp_path / "found.npz").rank == "loss"
@@ -350,6 +351,7 @@ def test_figures_are_drawn(found):
     assert len(found.plot_front().axes) == 1
     assert len(found.plot_best(2).axes) == 2
     assert found.plot_best(1).axes[0].get_legend().get_texts()[1].get_text() == "2 / x1 + 0.297"
+    assert found.plot_best().axes[1].get_ylabel() == "y - f"
     two = search({"a (m)": x, "b $": x[::-1]}, x + 2 * x[::-1], 3)
     above = two.plot_best(2).axes[0]
     assert np.allclose(above.lines[1].get_xdata(), two.predict(two.X))
@@ -366,6 +368,11 @@ def test_results_are_kept_in_files(found, tmp_path):
     assert same(found, again) and same(found, ek.load(tmp_path / "found.npz")) and repr(again) == repr(found)
     found.to_csv(tmp_path / "found.csv")
     assert pd.read_csv(tmp_path / "found.csv")["text"].tolist() == found.texts()
+    arrays = dict(np.load(tmp_path / "found.npz"))
+    for name in ("found.params", "columns.loss", "found.counts"):
+        np.savez(tmp_path / "bad.npz", **arrays | {name: np.ones(3)})
+        with pytest.raises(PopulationError, match=r"bad\.npz.* where"):
+            ek.load(tmp_path / "bad.npz")
     (tmp_path / "bad.npz").write_bytes(b"PK")
     with pytest.raises(FileError, match="no result"):
         ek.SearchResult.load(tmp_path / "bad.npz")

@@ -52,7 +52,7 @@ def test_offsets_that_do_not_rise_are_cut_in_order(middle, threads):
 
 
 def test_a_small_population_is_one_slice(monkeypatch):
-    monkeypatch.setattr(slices, "_pool", None)
+    monkeypatch.setattr(slices, "pool", None)
     cuts = slices.cut(np.arange(slices.LEAST), 16)
     assert cuts == [(0, slices.LEAST - 1)] and slices.each(lambda begin, end: end, cuts) == [slices.LEAST - 1]
 
@@ -127,7 +127,7 @@ def test_without_further_threads_one_does_it_all(monkeypatch):
     def none():
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(slices, "_pool", none)
+    monkeypatch.setattr(slices, "pool", none)
     assert slices.each(lambda begin, end: begin, CUTS) == list(range(8))
 
 

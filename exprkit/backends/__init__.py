@@ -40,9 +40,8 @@ def load(name: str) -> Backend:
     if isinstance(name, str) and name == "auto":
         name = next(name for name in NAMES if status(name).available)
     found = known(name)
-    state = status(name)
-    if not state.available:
-        raise BackendError(f"backend {name!r} can't run here: {state.detail}")
+    if (reason := found.unavailable()) is not None:
+        raise BackendError(f"backend {name!r} can't run here: {reason}")
     return found
 
 

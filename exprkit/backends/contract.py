@@ -29,6 +29,8 @@ class Engine:
 
     counts = False  # ``evaluate`` takes an int64 (n_sets, n_exprs, 2) as well: how many nan, how many inf
     counts_losses = False  # ``loss_sums`` does
+    stores_sums = False  # ``loss_sums`` takes ``counts`` or None and, on its device, where the sums are to be
+    rounds = False  # ``evaluate`` takes an ``out`` of 16 bits as well: the numbers nearest to the results
     threads = 1  # that work on a call
     seconds: Mapping[str, float] = MappingProxyType({})  # what setting up took, by phase
 

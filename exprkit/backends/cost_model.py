@@ -32,11 +32,11 @@ import numpy as np
 from exprkit.backends import NAMES, Status, offered, status
 from exprkit.backends.transpiler.structures import FEWER, MANY
 from exprkit.errors import number_of
-from exprkit.expressions import checks
+from exprkit.expressions import duplicates
 from exprkit.expressions.population import Population
 from exprkit.operators import defined
 from exprkit.runtime import disk_cache, machine
-from exprkit.text.tokens import VARIABLE
+from exprkit.text.tokens import CONSTANT, VARIABLE
 
 SURELY_SHORT = 1e6  # node evaluations of a step
 VERSION = "1"  # of what is measured
@@ -198,9 +198,7 @@ def counted(work: Workload, pop: Population) -> Workload:
     """With the population's structures counted, as the transpiler compiles them."""
     representatives, _ = pop.structures()
     if len(representatives) >= MANY:
-        slots = np.full(1 << max(2 * len(pop), 1).bit_length(), -1, np.int64)
-        values = np.where(pop.kinds == VARIABLE, 0, pop.values)
-        shared, _ = checks.structures(pop.kinds, values, pop.offsets, slots)
+        shared, _ = duplicates.unique(pop, alike=[CONSTANT, VARIABLE])
         representatives = shared if FEWER * len(shared) <= len(representatives) else representatives
     tokens = int(np.diff(pop.offsets)[representatives].sum())
     return work._replace(n_structures=len(representatives), structure_tokens=tokens)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from exprkit.errors import DataError, one_of
+from exprkit.errors import DataError, flag, one_of, whole
 
 NAMES = ("ieee", "fast")
 FLAGS = ("approximate_division", "approximate_root", "flush_subnormals")
@@ -60,13 +60,10 @@ class Precision:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, self.operators == "fast")
         for name in (*FLAGS, "contract", "line_info"):
-            if not isinstance(getattr(self, name), bool):
-                raise DataError(f"{name} must be True or False, not {getattr(self, name)!r}")
+            flag(name, getattr(self, name), DataError)
         for name, least, most in (("optimisation", 0, 3), ("max_registers", 1, 255)):
-            number = getattr(self, name)
-            whole = isinstance(number, int) and not isinstance(number, bool) and least <= number <= most
-            if not whole and not (number is None and name == "max_registers"):
-                raise DataError(f"{name} must be a whole number from {least} to {most}, not {number!r}")
+            if getattr(self, name) is not None or name != "max_registers":
+                whole(name, getattr(self, name), least, most, DataError)
         if not isinstance(self.architecture, str | None):
             raise DataError(f'architecture must be as "sm_90", not {self.architecture!r}')
 

@@ -1,13 +1,15 @@
 """More than one device: the same calls on workers of ``dask.distributed``, in this process, on this host or on many.
 
 In: a population and data, as any engine takes them, and ``Workers``.  Out: what one device would give, in the order
-of the population.  dask schedules, moves data, tries again what was lost, and shows what runs; here stands how the work
-is cut and what a worker does with a piece.
+of the population.  The devices of this process have a thread each, which share its memory; for a client's workers dask
+schedules, moves data, tries again what was lost, and shows what runs.  Here stands how the work is cut and what a
+worker does with a piece.
 
 ==============  ==================================================================================
+``threads``     the threads of this process, one for each device
 ``workers``     who works: ``devices=`` and ``client=`` made ready, versions compared
 ``tasks``       what runs on a worker: a backend's engine, kept for the next call
-``collect``     pieces handed out, results put in order; workers that die, hang, or lack memory
+``collect``     pieces handed out, results put where they belong; workers that die, hang, or lack memory
 ``engine``      an engine whose population is cut into slices of about equal cost
 ``steps``       Levenberg and Marquardt's method, a step of all expressions at a time
 ``rows``        an engine whose data is cut, and fits that add up its pieces' normal equations

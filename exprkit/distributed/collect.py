@@ -1,39 +1,44 @@
-"""Pieces of work handed out to dask's workers, and what they give in the pieces' order.
+"""Pieces of work handed out to workers, and what they give in the pieces' order.
 
 In: slices, and a function that says which task one is.  Out: the results.
 
 What happens to a piece:
 
 =========================  ==================================================================================
+a thread has no more       it takes what is left of another's; dask's workers do the same
 a worker dies              dask runs it again on another; where that has failed too often, in halves
 memory runs out            in halves, down to a single expression, of which the error then speaks
 nothing is finished for    what is left is given to the other workers as well; who is first counts, and a
 long (``LATE``)            warning names the late one
-an error                   that of the first piece, in their order; the others are called off
+an error                   is raised; the other pieces are called off
 Ctrl-C                     all are called off; what runs ends with its piece
 no worker is left          their cluster is asked for others, and a warning says so; it goes on when some have
                            come, and ends with an error when none have for long (``Workers.look_after``)
 =========================  ==================================================================================
 
 The results of a piece have the same bits wherever it is computed, so none of this changes what comes out.  Nothing here
-waits for a single worker: results are fetched in dask's own thread, which puts them into a queue.
+waits for a single worker: what is finished comes into a queue, of dask's workers by dask's own thread.
 
     >>> from exprkit.distributed.collect import halves
-    >>> halves((2, 7))
+    >>> halves((2, 7), MemoryError("expressions 2 to 6"))
     [(2, 4), (4, 7)]
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import time
 import warnings
 from asyncio import CancelledError
+from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from exprkit.distributed.tasks import TooLarge
+from exprkit.distributed.threads import thread_of
 from exprkit.distributed.workers import TICK, Workers, new_name, quiet
 from exprkit.errors import BackendError, number_of
 
@@ -43,36 +48,148 @@ Cut = tuple[int, int]
 # Of a cut, and the worker for which it is meant: a function and its arguments.  None: for any worker, as when it is
 # given out a second time, and then the arguments depend on nothing that lies on another one.
 Task = Callable[[Cut, str | None], tuple[Any, ...]]
+Put = Callable[[Cut, Any], Any]
 
 
 def collect(
     workers: Workers, name: str, cuts: list[Cut], task: Task, done: Callable[[int], Any] = lambda n: None,
-    on_device: bool = False,
+    on_device: bool = False, put: Put | None = None,
 ) -> list[tuple[Cut, Any]]:  # fmt: skip
-    """The results of all cuts, or of the parts that they were cut into, in order."""
-    return _Collection(workers, name, task, done, on_device).of(cuts)
+    """The results of all cuts, or of the parts that they were cut into, in order.
+
+    ``put`` takes them instead, as they come and once each: in the thread that has made one, if it is of this process.
+    ``task`` is called there too.
+    """
+    found: dict[Cut, Any] = {}
+    put = put or found.__setitem__
+    if workers.devices:
+        _Threads(workers.devices, task, done, put).take(cuts)
+    else:
+        _Cluster(workers, name, task, done, put, on_device).take(cuts)
+    return sorted(found.items(), key=lambda one: one[0])
 
 
-def halves(cut: Cut) -> list[Cut]:
-    """A cut in two, for what is too large in one."""
+def halves(cut: Cut, error: BaseException) -> list[Cut]:
+    """A cut in two, for what failed as one; of a single expression that is the error."""
+    if cut[1] - cut[0] < 2:
+        raise error
     middle = (cut[0] + cut[1]) // 2
     return [(cut[0], middle), (middle, cut[1])]
 
 
-class _Collection:
-    """What is being worked on, and what is there."""
+class _Threads:
+    """Pieces that the devices' threads take: each those meant for it, then what the others have left."""
+
+    def __init__(self, devices: tuple[int, ...], task: Task, done: Callable[[int], Any], put: Put) -> None:
+        self._devices, self._task, self._done, self._put = devices, task, done, put
+        self._left: list[deque[Cut]] = [deque() for _ in devices]
+        self._times: dict[Cut, int] = {}  # that those were given out which are not there yet
+        self._open: dict[Cut, None] = {}  # those that nobody has put; whoever takes one out does
+        self._begun: set[int] = set()  # of whose pieces others may take: one that is about to begin has what they need
+        self._at_work: dict[int, Cut] = {}  # by the device's place
+        self._ended: SimpleQueue[tuple[Cut, Any]] = SimpleQueue()  # what was put, or what went wrong
+
+    def take(self, cuts: list[Cut]) -> None:
+        try:
+            self._hand_out(cuts)
+            last, longest = time.monotonic(), 0.0
+            while self._times:
+                try:
+                    ended = self._ended.get(timeout=TICK)
+                except Empty:
+                    if time.monotonic() - last < max(LATE, 4 * longest):
+                        continue
+                    self._give_late()
+                else:
+                    self._finished(*ended)
+                    longest = max(longest, time.monotonic() - last)
+                last = time.monotonic()
+        finally:  # called off if something was raised: what runs puts nothing any more
+            self._open.clear()
+            for left in self._left:
+                left.clear()
+
+    def _hand_out(self, cuts: list[Cut]) -> None:
+        for k, cut in enumerate(cuts):
+            self._open[cut] = None
+            self._give(cut, k)
+        self._call()
+
+    def _give(self, cut: Cut, k: int) -> None:
+        self._times[cut] = self._times.get(cut, 0) + 1
+        self._left[k % len(self._left)].append(cut)
+
+    def _call(self) -> None:
+        """Have all threads see what is left."""
+        for k, number in enumerate(self._devices):
+            thread_of(number).do(functools.partial(self._work, k))
+
+    def _work(self, k: int) -> None:
+        """In a device's thread."""
+        if k not in self._begun:
+            self._begun.add(k)
+            if len(self._left[k]) > 1:
+                self._call()  # those that were here before
+        while (cut := self._next(k)) is not None:
+            self._at_work[k] = cut
+            try:
+                function, *arguments = self._task(cut, f"device {self._devices[k]}")
+                found = function(*arguments)
+                del arguments
+                if isinstance(found, TooLarge):
+                    self._ended.put((cut, found))
+                elif self._open.pop(cut, self) is None:
+                    self._put(cut, found)
+                    self._ended.put((cut, None))
+            except BaseException as error:
+                self._ended.put((cut, error))
+        self._at_work.pop(k, None)
+
+    def _next(self, k: int) -> Cut | None:
+        """What is meant for a device, or else the last of those of whom most is left."""
+        most = max((self._left[other] for other in list(self._begun)), key=len)
+        for left, take in ((self._left[k], deque.popleft), (most, deque.pop)):
+            with contextlib.suppress(IndexError):
+                return take(left)
+        return None
+
+    def _finished(self, cut: Cut, found: Any) -> None:
+        if self._times.pop(cut, None) is None:  # another thread was quicker
+            return
+        if isinstance(found, BaseException):
+            raise found
+        if isinstance(found, TooLarge):
+            self._hand_out(halves(cut, MemoryError(f"{_named(cut)}: {found.why}")))
+        else:
+            self._done(cut[1] - cut[0])
+
+    def _give_late(self) -> None:
+        """Give what is being worked on for long to threads that do nothing."""
+        at_work = dict(self._at_work)
+        idle = [k for k in range(len(self._devices)) if k not in at_work]
+        late = {k: cut for k, cut in at_work.items() if self._times.get(cut, TIMES) < TIMES}
+        for (k, cut), other in zip(late.items(), itertools.cycle(idle)):
+            warnings.warn(f"device {self._devices[k]} is late with {_named(cut)}: given to another as well",
+                          RuntimeWarning, stacklevel=2)  # fmt: skip
+            self._give(cut, other)
+        self._begun.update(range(len(self._devices)))
+        self._call()
+
+
+class _Cluster:
+    """Pieces that dask's workers take."""
 
     def __init__(
-        self, workers: Workers, name: str, task: Task, done: Callable[[int], Any], on_device: bool
+        self, workers: Workers, name: str, task: Task, done: Callable[[int], Any], put: Put, on_device: bool
     ) -> None:  # fmt: skip
-        self._workers, self._task, self._done, self._on_device = workers, task, done, on_device
+        self._workers, self._task, self._done, self._put = workers, task, done, put
+        self._on_device = on_device
         self._name, self._number = f"{name}-{new_name()}", itertools.count()
         self._running: dict[Any, Cut] = {}
         self._ended: SimpleQueue[tuple[Any, Any]] = SimpleQueue()  # futures, and what they gave or the error
-        self._found: dict[Cut, Any] = {}
         self._last, self._longest = time.monotonic(), 0.0
 
-    def of(self, cuts: list[Cut]) -> list[tuple[Cut, Any]]:
+    def take(self, cuts: list[Cut]) -> None:
         try:
             with quiet(), self._workers.client.as_current():
                 for cut in cuts:
@@ -87,7 +204,6 @@ class _Collection:
             raise BackendError("the scheduler is gone and the client closed: start both, then call again") from error
         finally:  # called off if something was raised
             self._call_off(list(self._running))
-        return sorted(self._found.items(), key=lambda one: one[0])
 
     def _hand_out(self, cut: Cut, others: list[str] | None = None) -> None:
         k, client = next(self._number), self._workers.client
@@ -131,10 +247,10 @@ class _Collection:
             ended.append(self._ended.get())
         for future, found in sorted(ended, key=lambda one: self._running.get(one[0], (0, 0))):
             if future in self._running:  # else another worker was quicker
-                self._take(future, found)
+                self._finished(future, found)
         self._longest, self._last = max(self._longest, time.monotonic() - self._last), time.monotonic()
 
-    def _take(self, future: Any, found: Any) -> None:
+    def _finished(self, future: Any, found: Any) -> None:
         cut = self._running.pop(future)
         twins = [other for other, same in self._running.items() if same == cut]
         if isinstance(found, BaseException):
@@ -145,9 +261,10 @@ class _Collection:
             del self._running[other]
         self._call_off(twins)
         if isinstance(found, TooLarge):
-            self._cut(cut, MemoryError(f"{_named(cut)}: {found.why}"))
+            for half in halves(cut, MemoryError(f"{_named(cut)}: {found.why}")):
+                self._hand_out(half)
         else:
-            self._found[cut] = found
+            self._put(cut, found)
             self._done(cut[1] - cut[0])
 
     def _failed(self, future: Any, cut: Cut, error: BaseException) -> None:
@@ -160,16 +277,11 @@ class _Collection:
             raise self._workers.alone() from error
         if not isinstance(error, KilledWorker):
             raise error
-        self._cut(cut, BackendError(
+        died = BackendError(
             f"{_named(cut)}: every worker that tried died, the last was {error.last_worker.address}; "
             "its log says why, as too little memory"
-        ))  # fmt: skip
-
-    def _cut(self, cut: Cut, error: BaseException) -> None:
-        """Try in halves what failed as one, or give up."""
-        if cut[1] - cut[0] < 2:
-            raise error
-        for half in halves(cut):
+        )
+        for half in halves(cut, died):
             self._hand_out(half)
 
     def _look_for_late(self) -> None:

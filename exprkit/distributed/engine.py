@@ -8,9 +8,9 @@ by bit, in the order of the population: an expression's results do not depend on
     >>> cuts_of(np.array([0, 10, 12, 14, 16, 20]), n_slices=2)  # an expression that costs as much as the others
     [(0, 1), (1, 5)]
 
-How many slices: of a work that is estimated to take less than ``LEAST`` seconds a slice, as few as that makes; else one
-for each place that works, more where they are long, so that who is done first takes what is left and an interrupt is
-soon answered.
+How many slices: of a work that is estimated to take less than ``LEAST`` seconds a slice (``LEAST_HERE`` in this
+process), as few as that makes; else one for each place that works, more where they are long, so that who is done first
+takes what is left and an interrupt is soon answered.  The devices of this process write results where they belong.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,14 +28,15 @@ from exprkit.backends import contract, cost_model, known
 from exprkit.backends.objective import Fitted, Options
 from exprkit.backends.precision import Precision
 from exprkit.distributed import tasks
-from exprkit.distributed.collect import Cut, collect
-from exprkit.distributed.tasks import EngineSetting, SlicePlace, TokenSlice
+from exprkit.distributed.collect import Cut, Put, collect
+from exprkit.distributed.tasks import EngineSetting, SlicePlace, slice_of
 from exprkit.distributed.workers import Workers, new_name
 from exprkit.errors import number_of
 from exprkit.expressions.population import Population
 from exprkit.runtime import slices
 
-LEAST, MOST = 0.02, 0.5  # seconds of a slice, by the estimate
+LEAST, LEAST_HERE, MOST = 0.02, 0.001, 0.5  # seconds of a slice, by the estimate
+BLOCKS = 4096  # of expressions, at whose borders a population is cut
 STOLEN = 0.1  # seconds of a worker's share, by the estimate, from which on it is cut so that others can take of it
 PARTS = 4  # that it is cut into then
 COST_OF_EXPRESSION = 4  # in tokens
@@ -65,15 +67,16 @@ class SlicedEngine(contract.Engine):
         backend: str, threads: int | None = None, **options: Any,
     ) -> None:  # fmt: skip
         self.workers, self.X, self.dtype = workers, X, np.dtype(dtype)
-        self.on_device = known(backend).empty is not None
+        self.on_device = workers.on_gpu(backend)
         self.threads = threads or workers.cores(self.on_device)
         self._fast = (precision if isinstance(precision, str) else precision.operators) == "fast"
         self._setting = EngineSetting(
-            new_name(), backend, precision, self.dtype.name, self.threads, tuple(sorted(options.items())),
-            workers.devices,
-        )  # fmt: skip
+            new_name(), backend, precision, self.dtype.name, self.threads, tuple(sorted(options.items()))
+        )
         self._points = {name: KeptArrays(workers, name) for name in ("X", "y", "weights")}
         self._points["X"].take(X)
+        if workers.devices:
+            weakref.finalize(self, workers.everywhere, tasks.forget, self._setting.data).atexit = False
         self._watch: Callable[[int], Any] = lambda n: None
         self.update(pop)
 
@@ -94,29 +97,32 @@ class SlicedEngine(contract.Engine):
 
     def evaluate(self, params: np.ndarray, out: np.ndarray) -> None:
         """Write every element of ``out``, (n_sets, n_exprs, n_points)."""
-        for (begin, end), values in self._each("evaluate", params):
-            out[:, begin:end] = values
+
+        def put(cut: Cut, values: np.ndarray) -> None:
+            out[:, slice(*cut)] = values
+
+        self._each("evaluate", put, params)
 
     def loss_sums(self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None, kind: str) -> np.ndarray:
         """Sums over the points, float64 (n_sets, n_exprs)."""
-        return self._joined(self._each("loss_sums", params, y, weights, kind), params, 1)[0]
+        return self._sums("loss_sums", (0,), params, y, weights, kind)[0]
 
     def decisions(self) -> list[str]:
         """Who works, and how the population is cut."""
-        cost, seconds = self._cost(1)
-        cuts = self._cuts(cost, seconds)
-        of_each = seconds / len(cuts) / self._places()
-        share = max(cost[end] - cost[begin] for begin, end in cuts) / max(int(cost[-1]), 1)
+        edges, cost, seconds = self._cost(1)
+        cuts, places = self._cuts(edges, cost, seconds), self._places()
+        share = max(np.diff(cost[np.searchsorted(edges, cuts)])[:, 0]) / max(float(cost[-1]), 1.0)
         reason = (
-            f"shorter than {LEAST:g} s each would not repay sending them" if len(cuts) < self._places()
-            else "one for each that works" if len(cuts) == self._places()
+            f"shorter than {self._least:g} s each would not repay it" if len(cuts) < places
+            else "one for each that works" if len(cuts) == places
             else f"several for each, of {MOST:g} s at the most, so that nobody waits long"
         )
+        where = "where it lies" if self.workers.devices else "to a worker once; losses and parameters come back"
         return [
             f"{self.workers}",
-            f"losses: {number_of(len(cuts), 'slice')} of about {of_each * self._places():.2g} s by the estimate, the "
+            f"losses: {number_of(len(cuts), 'slice')} of about {seconds / len(cuts):.2g} s by the estimate, the "
             f"dearest {share:.0%} of the tokens: {reason}",
-            f"the data ({self.X.nbytes / 1e6:.3g} MB) goes to a worker once; losses and parameters come back",
+            f"the data ({self.X.nbytes / 1e6:.3g} MB) {'is read' if self.workers.devices else 'goes'} {where}",
         ]
 
     # ── slices ──
@@ -124,80 +130,81 @@ class SlicedEngine(contract.Engine):
     def _places(self) -> int:
         return len(self.workers.places(self.on_device))
 
-    def _cost(self, passes: float, by_parameter: bool = False) -> tuple[np.ndarray, float]:
-        """The cost of all expressions up to each one, in tokens, and the seconds of all on one worker's place."""
-        own = np.diff(self.pop.offsets) + COST_OF_EXPRESSION
-        own = own * (1 + self.pop.n_params) if by_parameter else own
+    @property
+    def _least(self) -> float:
+        return LEAST_HERE if self.workers.devices else LEAST
+
+    def _cost(self, passes: float, by_parameter: bool = False) -> tuple[np.ndarray, np.ndarray, float]:
+        """Borders of blocks, the cost of all expressions up to each, and the seconds of all on one worker's place."""
+        n = len(self.pop)
+        edges = np.unique(np.linspace(0, n, min(n, BLOCKS) + 1).astype(np.int64))
+        own = np.diff(self.pop.offsets[edges]) + COST_OF_EXPRESSION * np.diff(edges)
+        if by_parameter:
+            own = own * (1 + np.add.reduceat(self.pop.n_params, edges[:-1], dtype=np.int32) / np.diff(edges))
         ends = np.concatenate([[0], np.cumsum(own)])
         work = cost_model.work_of(
             self.pop, len(self.X), dtype=self.dtype, fast=self._fast, n_steps=1, threads=self.threads, on_device=False
         )
         backend = self._setting.backend
         setup, step, *_ = cost_model.estimate(work, cost_model.COSTS.get(backend, cost_model.COSTS["cpu"]))
-        dearer = float(ends[-1]) / max(len(self.pop.kinds) + COST_OF_EXPRESSION * len(self.pop), 1)
-        return ends, setup + step * passes * dearer
+        dearer = float(ends[-1]) / max(len(self.pop.kinds) + COST_OF_EXPRESSION * n, 1)
+        return edges, ends, setup + step * passes * dearer
 
-    def _cuts(self, ends: np.ndarray, seconds: float) -> list[Cut]:
+    def _cuts(self, edges: np.ndarray, ends: np.ndarray, seconds: float) -> list[Cut]:
         places = self._places()
         of_each = seconds / places
-        if of_each < LEAST:
-            return cuts_of(ends, max(1, int(seconds / LEAST)))
-        parts = max(min(int(of_each / STOLEN), PARTS), math.ceil(of_each / MOST))
-        return cuts_of(ends, places * max(1, parts))
+        if of_each < self._least:
+            n_slices = max(1, int(seconds / self._least))
+        else:
+            n_slices = places * max(1, min(int(of_each / STOLEN), PARTS), math.ceil(of_each / MOST))
+        return [(int(edges[a]), int(edges[b])) for a, b in cuts_of(ends, n_slices)]
 
     def _each(
-        self, method: str, params: np.ndarray, y: Any = None, weights: Any = None, *rest: Any,
+        self, method: str, put: Put, params: np.ndarray, y: Any = None, weights: Any = None, *rest: Any,
         passes: float = 1, by_parameter: bool = False,
-    ) -> list[tuple[Cut, Any]]:  # fmt: skip
-        """What a method of the slices' own engines gives."""
+    ) -> None:  # fmt: skip
+        """Have ``put`` take what a method of the slices' own engines gives."""
         if not len(self.pop):
-            return [((0, 0), self._nothing(method, params, y, weights, *rest))]
-        ends, seconds = self._cost(passes * len(params), by_parameter)
+            return
+        cuts = self._cuts(*self._cost(passes * len(params), by_parameter))
         goal = () if method in ("evaluate", "jacobian") else self.points(y, weights)[1:]
+        pop, name, sent = self.pop, self._name, self._tokens  # a thread may look at them after an interrupt
 
         def task(cut: Cut, place: str | None) -> tuple[Any, ...]:
-            width = self.width(cut)
+            width = int(pop.n_params[slice(*cut)].max(initial=0))
             own = np.ascontiguousarray(params[:, slice(*cut), :width])
-            if cut not in self._tokens:
-                self._tokens[cut] = KeptArrays(self.workers, "tokens").take(TokenSlice.of(self.pop, *cut))
-            X, tokens = self._points["X"].at(place), self._tokens[cut].at(place)
+            if cut not in sent:
+                sent[cut] = KeptArrays(self.workers, "tokens").take(slice_of(pop, *cut, not self.workers.devices))
+            X, tokens = self._points["X"].at(place), sent[cut].at(place)
             arguments = [own, *(_of_some(one, cut, width, place) for one in (*goal, *rest))]
-            return tasks.call, self._setting, X, SlicePlace(self._name, *cut), tokens, method, arguments
+            return tasks.call, self._setting, X, SlicePlace(name, *cut), tokens, method, arguments
 
-        return collect(self.workers, method, self._cuts(ends, seconds), task, self._watch, self.on_device)
+        collect(self.workers, method, cuts, task, self._watch, self.on_device, put)
 
     def points(self, y: np.ndarray | None, weights: np.ndarray | None) -> list[KeptArrays]:
         """X, y and weights on the workers."""
-        for name, value in (("y", y), ("weights", weights)):
-            self._points[name].take(None if value is None else value.copy())
+        self._points["y"].take(y)
+        self._points["weights"].take(weights)
         return list(self._points.values())
 
-    def _nothing(self, method: str, params: np.ndarray, *rest: Any) -> Any:
-        """Of no expressions; the definition's shapes."""
-        shape = {"evaluate": (*params.shape[:2], len(self.X)), "jacobian": (*params.shape[:2], len(self.X), 0)}
-        if method in shape:
-            return np.empty(shape[method], self.dtype)
-        engine = known("numpy").engine(self.pop, self.X, precision="ieee", dtype=self.dtype)
-        return getattr(engine, method)(params, *rest)
+    def _sums(self, method: str, n_widths: tuple[int, ...], params: np.ndarray, *rest: Any) -> tuple[np.ndarray, ...]:
+        """Arrays (n_sets, n_exprs, ...) of a method, each so many times as wide as there are parameters.
 
-    def width(self, cut: Cut) -> int:
-        """The most parameters that an expression of a slice has."""
-        return int(self.pop.n_params[slice(*cut)].max(initial=0))
+        Expressions that have fewer parameters get zeros.
+        """
+        lead, width = params.shape[:2], params.shape[2]
+        whole = tuple(np.zeros((*lead, *(width,) * n)) for n in n_widths)
+        all_valid = self.pop.valid
 
-    def _joined(self, found: list[tuple[Cut, Any]], params: np.ndarray, n_arrays: int) -> tuple[np.ndarray, ...]:
-        """Arrays (n_sets, n_exprs, ...) of the slices' own; whose expressions have fewer parameters get zeros."""
-        joined = []
-        for k in range(n_arrays):
-            parts = [(cut, part if n_arrays == 1 else part[k]) for cut, part in found]
-            n_widths = parts[0][1].ndim - 2
-            whole = np.zeros((len(params), len(self.pop), *(params.shape[2],) * n_widths))
-            for (begin, end), part in parts:
-                whole[(slice(None), slice(begin, end), *map(slice, part.shape[2:]))] = part
-                bad = ~self.pop.valid[begin:end]
-                if n_widths and bad.any():
-                    whole[:, begin:end][:, bad] = np.nan
-            joined.append(whole)
-        return tuple(joined)
+        def put(cut: Cut, found: Any) -> None:
+            valid = all_valid[slice(*cut)]
+            for array, part in zip(whole, found if isinstance(found, tuple) else (found,), strict=True):
+                array[(slice(None), slice(*cut), *map(slice, part.shape[2:]))] = part
+                if not valid.all():
+                    array[:, slice(*cut)][:, ~valid] = np.nan
+
+        self._each(method, put, params, *rest, by_parameter=len(n_widths) > 1)
+        return whole
 
 
 class SlicedDerivatives(SlicedEngine, contract.Differentiable):
@@ -207,22 +214,24 @@ class SlicedDerivatives(SlicedEngine, contract.Differentiable):
 
     def jacobian(self, params: np.ndarray, out: np.ndarray) -> None:
         """Write the derivatives into ``out``, (n_sets, n_exprs, n_points, max_params)."""
-        out[...] = 0
-        for (begin, end), J in self._each("jacobian", params, by_parameter=True):
-            out[:, begin:end, :, : J.shape[3]] = J
-        out[:, ~self.pop.valid] = np.nan
+        valid = self.pop.valid
+
+        def put(cut: Cut, J: np.ndarray) -> None:
+            part = out[:, slice(*cut)]
+            part[..., : J.shape[3]], part[..., J.shape[3] :] = J, 0
+            part[:, ~valid[slice(*cut)]] = np.nan
+
+        self._each("jacobian", put, params, by_parameter=True)
 
     def normal_equations(self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> tuple[Any, ...]:
         """J'WJ, J'Wr and the sum of w r^2."""
-        found = self._each("normal_equations", params, y, weights, by_parameter=True)
-        return self._joined(found, params, 3)
+        return self._sums("normal_equations", (2, 1, 0), params, y, weights)
 
     def loss_and_grad(
         self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None, kind: str
     ) -> tuple[Any, ...]:  # fmt: skip
         """The sum of a loss and its gradient."""
-        found = self._each("loss_and_grad", params, y, weights, kind, by_parameter=True)
-        return self._joined(found, params, 2)
+        return self._sums("loss_and_grad", (0, 1), params, y, weights, kind)
 
     def fit(self, starts: np.ndarray, y: np.ndarray, weights: np.ndarray | None, options: Options) -> Fitted:
         """Every expression's best fit, each slice's on its worker from beginning to end."""
@@ -238,13 +247,18 @@ class SlicedDerivatives(SlicedEngine, contract.Differentiable):
 
     def _fitted(self, method: str, starts: np.ndarray, y: Any, weights: Any, *rest: Any) -> Fitted:
         n, width = starts.shape[1:]
-        whole = Fitted(np.full((n, width), np.nan), np.empty(n), np.empty(n, np.int32), np.empty(n, np.uint8), 0)
-        found = self._each(method, starts, y, weights, *rest, passes=EVALUATIONS, by_parameter=True) if n else []
-        for (begin, end), one in found:
-            whole.params[begin:end, : one.params.shape[1]] = one.params
+        whole = Fitted(np.empty((n, width)), np.empty(n), np.empty(n, np.int32), np.empty(n, np.uint8), 0)
+        evaluations = []
+
+        def put(cut: Cut, one: Fitted) -> None:
+            some, own = slice(*cut), one.params.shape[1]
+            whole.params[some, :own], whole.params[some, own:] = one.params, np.nan
             for array, part in zip(whole[1:4], one[1:4], strict=True):
-                array[begin:end] = part
-        return whole._replace(evaluations=sum(one.evaluations for _, one in found))
+                array[some] = part
+            evaluations.append(one.evaluations)
+
+        self._each(method, put, starts, y, weights, *rest, passes=EVALUATIONS, by_parameter=True)
+        return whole._replace(evaluations=sum(evaluations))
 
 
 def _of_some(argument: Any, cut: Cut, width: int, place: str | None) -> Any:
@@ -269,7 +283,10 @@ class KeptArrays:
 
     def take(self, value: Any) -> KeptArrays:
         """Hold these; an array that is equal to what is held stays where it is."""
-        if not (isinstance(value, np.ndarray) and np.array_equal(self._value, value)):
+        if self._workers.devices:  # which read it where it lies
+            self._value, self.name = value, new_name()
+        elif not (isinstance(value, np.ndarray) and np.array_equal(self._value, value)):
+            value = value.copy() if isinstance(value, np.ndarray) else value
             self._value, self._futures, self.name = value, {}, new_name()
         return self
 

@@ -26,14 +26,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.backends import known, load
+from exprkit.backends import load
 from exprkit.backends.contract import Engine
 from exprkit.backends.objective import Fitted, Options
 from exprkit.distributed.collect import Cut, collect
 from exprkit.distributed.engine import KeptArrays
 from exprkit.distributed.files import RowSource
 from exprkit.distributed.steps import Steps
-from exprkit.distributed.tasks import EngineSetting, TokenSlice, TooLarge, on_device
+from exprkit.distributed.tasks import EngineSetting, TooLarge, on_device, population_of, slice_of
+from exprkit.distributed.threads import device_here
 from exprkit.distributed.workers import Workers, new_name
 from exprkit.errors import DataError, number_of
 from exprkit.expressions.population import Population
@@ -72,10 +73,10 @@ class RowEngine:
         self.source, self.workers, self.dtype = source, workers, np.dtype(dtype)
         self.n_pieces = max(1, -(-source.n_rows // (piece or PIECE)))
         self.piece, self.n_groups = piece or PIECE, min(self.n_pieces, GROUPS)
-        on_gpu = known(backend).empty is not None
+        on_gpu = workers.on_gpu(backend)
         self._setting = EngineSetting(
             new_name(), backend, precision, self.dtype.name, threads or workers.cores(on_gpu),
-            tuple(sorted(options.items())), workers.devices,
+            tuple(sorted(options.items())),
         )  # fmt: skip
         self._source = KeptArrays(workers, "source").take(source)
         self._on_gpu = on_gpu
@@ -133,10 +134,14 @@ class RowEngine:
         """The matrices J'WJ, where nan is no parameter."""
         return self.normal_equations(self._tokens(pop, np.arange(len(pop))), np.nan_to_num(params))[0]
 
+    def forget(self) -> None:
+        """Let the workers give up the pieces that they keep."""
+        self.workers.everywhere(_forget, self._setting.data)
+
     def _tokens(self, pop: Population, which: np.ndarray) -> KeptArrays:
         some = pop if len(which) == len(pop) else pop[which]
         some.shares = pop.shares
-        return KeptArrays(self.workers, "tokens").take(TokenSlice.of(some, 0, len(some)))
+        return KeptArrays(self.workers, "tokens").take(slice_of(some, 0, len(some), not self.workers.devices))
 
     def _groups(self, task: str, tokens: KeptArrays | None, argument: Any) -> list[Any]:
         """What the groups of pieces give, in order."""
@@ -183,12 +188,12 @@ _read: dict[str, OrderedDict[tuple[str, int], _Piece]] = defaultdict(OrderedDict
 
 
 def _normal_equations(
-    setting: EngineSetting, source: RowSource, piece: int, group: Cut, name: str, tokens: TokenSlice, params: np.ndarray
+    setting: EngineSetting, source: RowSource, piece: int, group: Cut, name: str, tokens: Any, params: np.ndarray
 ) -> Any:  # fmt: skip
     """The sums of the pieces of a group, one after the other."""
-    with on_device(setting.devices, load(setting.backend).empty is not None) as worker:
+    with on_device(load(setting.backend).empty is not None) as worker:
         try:
-            own, pop = np.asarray(params, setting.dtype)[None], tokens.population()
+            own, pop = np.asarray(params, setting.dtype)[None], population_of(tokens)
             total: tuple[np.ndarray, ...] | None = None
             for k in range(*group):
                 one = _ready(worker, setting, source, (k * piece, min((k + 1) * piece, source.n_rows)), name, pop)
@@ -218,6 +223,14 @@ def _ready(
     kept[key] = piece
     _let_go(kept)
     return piece
+
+
+def _forget(data: str) -> None:
+    """The pieces of some data, of a device's thread or of all workers of a process."""
+    number = device_here()
+    for kept in list(_read.values()) if number is None else [_read[f"device {number}"]]:
+        for key in [key for key in list(kept) if key[0] == data]:
+            kept.pop(key, None)
 
 
 def _let_go(kept: OrderedDict[tuple[str, int], _Piece]) -> None:

@@ -22,14 +22,16 @@ import numpy as np
 
 from exprkit.backends import load
 from exprkit.backends.contract import Engine
+from exprkit.backends.gpu import device as gpu
 from exprkit.backends.objective import Fitted, Options, with_spoiled_anew
+from exprkit.distributed.threads import device_here
 from exprkit.expressions.population import Population
 
 MOST_ENGINES = 8  # that a worker keeps: a search's next call takes one of them
 
 
 class TokenSlice(NamedTuple):
-    """A slice of a population as arrays, which is all that travels."""
+    """A slice of a population as arrays, which is all that travels to other processes."""
 
     kinds: np.ndarray
     values: np.ndarray
@@ -49,6 +51,16 @@ class TokenSlice(NamedTuple):
         return pop
 
 
+def slice_of(pop: Population, begin: int, end: int, travels: bool) -> TokenSlice | Population:
+    """A slice for a worker; where it does not travel a view of tokens that have been checked."""
+    return TokenSlice.of(pop, begin, end) if travels else pop.part(begin, end)
+
+
+def population_of(tokens: TokenSlice | Population) -> Population:
+    """The population of what ``slice_of`` gives."""
+    return tokens if isinstance(tokens, Population) else tokens.population()
+
+
 class EngineSetting(NamedTuple):
     """What an engine is made with beside population and data."""
 
@@ -58,7 +70,6 @@ class EngineSetting(NamedTuple):
     dtype: str
     threads: int
     options: tuple[tuple[str, Any], ...]
-    devices: tuple[int, ...] | None  # by the worker's name
 
     def engine(self, pop: Population, X: np.ndarray) -> Engine:
         return load(self.backend).engine(
@@ -81,10 +92,11 @@ class SlicePlace(NamedTuple):
 
 
 def call(
-    setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: TokenSlice, method: str, arguments: list[Any]
+    setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: TokenSlice | Population, method: str,
+    arguments: list[Any],
 ) -> Any:  # fmt: skip
     """A method of the engine of a slice."""
-    with on_device(setting.devices, load(setting.backend).empty is not None) as worker:
+    with on_device(load(setting.backend).empty is not None) as worker:
         try:
             return _called(worker, setting, X, which, tokens, method, arguments)
         except MemoryError:
@@ -96,11 +108,11 @@ def call(
 
 
 def _called(
-    worker: Any, setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: TokenSlice, method: str,
+    worker: Any, setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: TokenSlice | Population, method: str,
     arguments: list[Any],
 ) -> Any:  # fmt: skip
     kept = _kept[worker]
-    with _engine(kept, setting, X, which, tokens.population) as engine:
+    with _engine(kept, setting, X, which, lambda: population_of(tokens)) as engine:
         if method == "fit_again":
             return _fit_again(kept, which, engine, *arguments)
         return _METHODS[method](engine, len(X), setting.dtype, *arguments)
@@ -157,21 +169,27 @@ def _ready(
     return setting.engine(pop, X)
 
 
+def forget(data: str) -> None:
+    """In a device's thread: let go of its engines on some data."""
+    kept = _kept[f"device {device_here()}"]
+    for one in [one for one in kept if one[0].data == data]:
+        kept.remove(one)
+
+
 @contextlib.contextmanager
-def on_device(devices: tuple[int, ...] | None, is_gpu: bool) -> Iterator[str]:
-    """In a worker's task: on its own device, one task at a time there; gives the worker's address."""
+def on_device(is_gpu: bool) -> Iterator[str]:
+    """In a worker's task: on its own device, one task at a time there; gives the worker's name."""
+    number = device_here()
+    if number is not None:
+        if is_gpu:
+            gpu.use(number)
+        yield f"device {number}"
+        return
     from distributed import get_worker
 
-    worker = get_worker()
-    if not is_gpu:
-        yield worker.address
-        return
-    import cupy
-
-    with _locks[worker.address]:
-        if devices is not None:
-            cupy.cuda.Device(devices[int(worker.name)]).use()
-        yield worker.address
+    address = get_worker().address
+    with _locks[address] if is_gpu else contextlib.nullcontext():
+        yield address
 
 
 # ── methods of engines, as tasks call them ──

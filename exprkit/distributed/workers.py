@@ -3,13 +3,13 @@
 In: a number, a list or "all"; or a ``dask.distributed.Client`` or the address of a scheduler.  Out: ``Workers``.
 
     >>> from exprkit.distributed.workers import workers_of
-    >>> print(workers_of(None, None))
-    None
+    >>> workers_of([0, 3], None).places(on_device=False)
+    ['device 0', 'device 3']
 
 ==============  ======================================================================================
-``devices=2``   two GPUs of this host, or where it has none two shares of its cores: dask's workers are
-                threads of this process, a device each, so that nothing is copied and all is ready at once
-``client=``     workers that somebody has started: processes, on as many hosts as there are
+``devices=2``   two GPUs of this host, or where it has none two shares of its cores: threads of this
+                process (``threads``), a device each, so that nothing is copied and all is ready at once
+``client=``     dask's workers, that somebody has started: processes, on as many hosts as there are
 ==============  ======================================================================================
 
 A cluster of dask's (``LocalCluster``, ``SSHCluster``, dask-jobqueue's) gives a worker up that is away 15 s after it was
@@ -28,10 +28,12 @@ import platform
 import time
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib import metadata
 from typing import Any, NamedTuple
 
-from exprkit.backends import NAMES, Status, status
+from exprkit.backends import NAMES, Status, known, status
+from exprkit.distributed.threads import thread_of
 from exprkit.errors import ArgumentError, BackendError, brief, brought_by, number_of, whole_number
 from exprkit.runtime import machine
 
@@ -53,32 +55,37 @@ class WorkerFacts(NamedTuple):
 
 
 class Workers:
-    """Workers of dask that evaluate and fit.
+    """Workers that evaluate and fit: threads of this process, or those of a client of dask's.
 
     Attributes
     ----------
-    client : dask.distributed.Client
-    devices : tuple of int or None
-        The numbers of this process's devices, a worker each; None for workers of a client.
+    devices : tuple of int
+        The numbers of this process's devices, a thread each; none for workers of a client.
+    client : dask.distributed.Client or None
     facts : dict of WorkerFacts
         By the workers' addresses, as they were when this was made.
     """
 
-    def __init__(self, client: Any, devices: tuple[int, ...] | None = None) -> None:
-        self.client, self.devices, self.address = client, devices, client.scheduler.address
-        self._there: dict[str, int] = {}
+    def __init__(self, devices: tuple[int, ...], client: Any = None) -> None:
+        self.devices, self.client = devices, client
+        self._there = {f"device {number}": 1 for number in devices}
         self._asked, self._alone_since = -math.inf, math.inf
-        self.facts: dict[str, WorkerFacts] = {}
         here = facts()
+        self.facts = dict.fromkeys(self._there, here)
         while not self.facts:
             self.look_after()
-            self.facts = dict.fromkeys(self._there, here) if devices else _asked(client)
+            self.facts = _asked(client)
             time.sleep(0 if self.facts else TICK)
         for address, other in self.facts.items():
             _check_versions(here.versions, other.versions, address)
 
+    @property
+    def address(self) -> str:
+        """Of a client's scheduler."""
+        return str(self.client.scheduler.address)
+
     def look_after(self) -> bool:
-        """See who is there, once a second at the most, and have their cluster start again those that it has lost.
+        """See which of a client's are there, once a second at most, and have their cluster start again what it lost.
 
         Returns
         -------
@@ -133,7 +140,7 @@ class Workers:
 
     def cores(self, on_device: bool) -> int:
         """Threads that the work on a slice may use."""
-        if self.devices is None and not on_device:
+        if not self.devices and not on_device:
             return 1
         hosts = [one.host for one in self.facts.values()]
         return max(1, min(one.cores // hosts.count(one.host) for one in self.facts.values()))
@@ -145,12 +152,23 @@ class Workers:
             raise BackendError(f"none of {', '.join(names)} can run on all of {number_of(len(self.facts), 'worker')}")
         return able[0]
 
+    def on_gpu(self, backend: str) -> bool:
+        """Whether a backend works on a GPU; "auto": the best one."""
+        return known(self.best() if backend == "auto" else backend).empty is not None
+
     def check(self, name: str) -> None:
         """An error if a backend cannot run on every worker."""
         for address, one in self.facts.items():
             if not one.backends[name].available:
                 where = "here" if self.devices else f"on worker {address}"
                 raise BackendError(f"backend {name!r} can't run {where}: {one.backends[name].detail}")
+
+    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Have a function called by every thread of this process, or in every other one; nobody waits for it."""
+        for number in self.devices:
+            thread_of(number).do(functools.partial(function, *arguments))
+        if not self.devices and self.connected:
+            self.client.run(function, *arguments, wait=False)
 
     def __str__(self) -> str:
         kinds: dict[str, int] = {}
@@ -180,10 +198,10 @@ def workers_of(devices: Any, client: Any) -> Workers | None:
         raise ArgumentError("devices= are of this host and client= says which workers: hand over one of the two")
     if isinstance(client, Workers):
         return client
+    if devices is not None:
+        return Workers(_numbers(devices))
     with brought_by("distributed"):
         import distributed
-    if devices is not None:
-        return _local(_numbers(devices))
     if isinstance(client, str):
         if not _connected(client).connected:
             _connected.cache_clear()
@@ -192,7 +210,7 @@ def workers_of(devices: Any, client: Any) -> Workers | None:
         raise ArgumentError(f"client must be a dask.distributed.Client or a scheduler's address, not {brief(client)}")
     if client.status != "running":
         raise ArgumentError(f"client is {client.status}: hand over one that runs")
-    return Workers(client)
+    return Workers((), client)
 
 
 def _numbers(devices: Any) -> tuple[int, ...]:
@@ -222,21 +240,6 @@ def count_of_gpus() -> int:
 
 
 @functools.lru_cache(maxsize=4)
-def _local(devices: tuple[int, ...]) -> Workers:
-    """Workers that are threads of this process, a device each."""
-    from distributed import Client, LocalCluster
-
-    with quiet(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of ports that are taken
-        cluster = LocalCluster(
-            n_workers=len(devices), threads_per_worker=1, processes=False, memory_limit=0, dashboard_address=":0"
-        )
-        client = Client(cluster, set_as_default=False)
-    atexit.register(_close, client, cluster)
-    return Workers(client, devices)
-
-
-@functools.lru_cache(maxsize=4)
 def _connected(address: str) -> Workers:
     from distributed import Client
 
@@ -245,7 +248,7 @@ def _connected(address: str) -> Workers:
     except (OSError, ValueError, TypeError) as error:
         raise BackendError(f"no dask scheduler answers at {address!r}: {error}") from None
     atexit.register(_close, client)
-    return Workers(client)
+    return Workers((), client)
 
 
 def _close(*things: Any) -> None:
@@ -255,7 +258,6 @@ def _close(*things: Any) -> None:
 
 
 if hasattr(os, "register_at_fork"):  # threads and connections do not survive a fork
-    os.register_at_fork(after_in_child=_local.cache_clear)
     os.register_at_fork(after_in_child=_connected.cache_clear)
 
 
@@ -302,13 +304,19 @@ def quiet() -> Iterator[None]:
 
 def facts() -> WorkerFacts:
     """Of this process."""
-    import distributed
-
     import exprkit
 
     python = ".".join(platform.python_version_tuple()[:2])
-    versions = {"exprkit": exprkit.__version__, "python": python, "distributed": distributed.__version__}
+    versions = {"exprkit": exprkit.__version__, "python": python, "distributed": _version("distributed")}
     return WorkerFacts(versions, platform.node(), machine.cores(), {name: status(name) for name in NAMES})
+
+
+@functools.cache
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # devices of this process do without
+        return ""
 
 
 def _asked(client: Any) -> dict[str, WorkerFacts]:

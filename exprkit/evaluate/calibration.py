@@ -7,7 +7,9 @@ In: nothing.  Out: ``Costs`` of every backend that can run here, which ``cost_mo
     2000000000.0
 
 Each constant is the median of some samples of which it is the largest part.  On a device a sample is some calls that
-are queued and then waited for: what their launches take is hidden behind what they do.
+are queued and then waited for: what their launches take is hidden behind what they do.  All is measured in several
+rounds, one after the other; a constant is the median of the rounds where half of them lie within ``STEADY`` of it,
+and the published one where they do not (other work ran, or a clock changed).
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,18 +30,63 @@ from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.runtime import machine
 
-REPEATS = 5
+ROUNDS, REPEATS = 5, 3
+STEADY = 0.15  # of the median: how far half of the rounds may lie apart
 QUEUED = 20  # calls of a sample on a device
 SIZES = {False: (1_000, 10_860), True: (10_000, 36_200)}  # expressions and points, on a CPU and on a GPU
 LEAST = 1e-7  # seconds: what is less can't be told from nothing
 PRECISIONS = "ieee", "fast"
 
 
-def calibrate() -> Iterator[tuple[str, Costs]]:
-    """Measure every backend that can run here, one after the other; a few seconds each."""
+class Calibrated(NamedTuple):
+    """What was measured of a backend: its constants, and how far half of the rounds lie apart, as shares of each."""
+
+    costs: Costs
+    spread: dict[str, float]
+
+    def __str__(self) -> str:
+        lines = [
+            f"  {name:8} {_written(getattr(self.costs, name)):>22}  spread {spread:4.0%}"
+            + ("" if spread <= STEADY else "  not steady: the published one stays")
+            for name, spread in self.spread.items()
+        ]
+        return "\n".join(lines)
+
+
+def calibrate() -> Iterator[tuple[str, Calibrated]]:
+    """Measure every backend that can run here, one after the other; some ten seconds each."""
     for name, published in COSTS.items():
         if status(name).available:
-            yield name, costs_of(name, published)
+            yield name, steady([costs_of(name, published) for _ in range(ROUNDS)], _here(published))
+
+
+def steady(rounds: list[Costs], published: Costs) -> Calibrated:
+    """Of each constant the median, where half of the rounds lie near to it, else the published one."""
+    kept: dict[str, Any] = {}
+    spread: dict[str, float] = {}
+    for name, value in asdict(published).items():
+        if isinstance(value, bool) or not np.any(value) or (name == "link" and not published.on_device):
+            continue
+        found = np.array([getattr(one, name) for one in rounds], np.float64).reshape(len(rounds), -1)
+        middle, (low, high) = np.median(found, 0), np.quantile(found, (0.25, 0.75), axis=0)
+        spread[name] = float(((high - low) / middle).max())
+        if spread[name] <= STEADY:
+            kept[name] = tuple(middle.tolist()) if isinstance(value, tuple) else float(middle[0])
+    return Calibrated(replace(published, own=True, **kept), spread)
+
+
+def _here(published: Costs) -> Costs:
+    """Published constants scaled to the card at hand, as estimates scale them."""
+    if not published.on_device:
+        return published
+    card = cost_model.device()
+    speed, width = card.multiprocessors / cost_model.H200_MULTIPROCESSORS, card.bandwidth / cost_model.H200_BANDWIDTH
+    ieee, fast = published.nodes
+    return replace(published, nodes=(ieee * speed, fast * speed), bytes=published.bytes * width)
+
+
+def _written(value: Any) -> str:
+    return ", ".join(f"{one:.3g}" for one in (value if isinstance(value, tuple) else (value,)))
 
 
 def costs_of(name: str, published: Costs) -> Costs:
@@ -149,8 +197,8 @@ def _waited(result: Any) -> None:
         result[..., :1].get()
 
 
-def calibrated(progress: Callable[..., Any]) -> dict[str, Costs]:
+def calibrated(progress: Callable[..., Any]) -> dict[str, Calibrated]:
     """Measure all, keep it, and give it."""
     found = dict(progress(calibrate(), desc="calibrate", total=sum(status(name).available for name in COSTS)))
-    cost_model.keep(found)
+    cost_model.keep({name: one.costs for name, one in found.items()})
     return found

@@ -10,8 +10,10 @@ In: a population, or sizes, or nothing; the task.  Out: ``Cases``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,13 +24,18 @@ from exprkit.backends.cpu.tiles import never_negative
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.gpu.bytecode import accumulate
 from exprkit.backends.interpreter import batches
+from exprkit.backends.interpreter.dual_opcodes import is_rare
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as settings_of
-from exprkit.backends.transpiler.structures import to_compile
+from exprkit.backends.transpiler.assembler import compile_modules
+from exprkit.backends.transpiler.program import Transpiled
+from exprkit.backends.transpiler.structures import Structures, to_compile
 from exprkit.errors import DataError, brief, one_of
 from exprkit.evaluate import inputs
 from exprkit.expressions.population import Population
+from exprkit.operators import ops
 from exprkit.programs.lower import lower
+from exprkit.programs.program import Program
 
 TASKS = ("values", "square", "absolute", "sum", "fit")
 ARCHITECTURES = tuple(CARDS)
@@ -57,7 +64,8 @@ def cases(
     -------
     Cases
         ``print(found)``; ``found.at(device="sm_86", n_points=10_860).why()``; ``.leaves``, each with ``source``,
-        ``ptx(architecture)``, ``constraints``, ``strategies``; ``.latex()``, ``.svg()``.
+        ``ptx(architecture)``, ``constraints``, ``strategies``; ``.latex()``, ``.svg()``.  The code of a leaf of
+        ``"ptx"`` is that of the population.
 
     Raises
     ------
@@ -72,43 +80,96 @@ def cases(
     task, backend = one_of("task", task, TASKS), one_of("backend", backend, ("cuda", "ptx"))
     settings = settings_of(precision)
     itemsize = inputs.dtype_of(dtype).itemsize
-    subject = subject_of(task, backend, settings, itemsize)
+    lowered = None if pop is None or isinstance(pop, Mapping) else _lowered(pop, X, settings, itemsize)
+    subject = subject_of(task, backend, settings, itemsize, lowered)
     if isinstance(pop, Mapping):
         return Cases(subject).at(**pop)
-    return Cases(subject, {} if pop is None else _known(pop, X, subject, settings, itemsize))
+    return Cases(subject, {} if lowered is None else _known(lowered, X, subject))
 
 
-def subject_of(task: str, backend: str, settings: Precision, itemsize: int) -> Discussion:
-    """What is discussed for a task."""
+class Lowered(NamedTuple):
+    """A population as programs, and their structures."""
+
+    pop: Population
+    program: Program
+    structures: Structures
+
+
+@dataclass(frozen=True, eq=False)
+class TranspiledText:
+    """The transpiler's code of a population in one shape: PTX, the same text for all architectures."""
+
+    modules: tuple[str, ...]
+    settings: Precision
+
+    @property
+    def macros(self) -> dict[str, str]:
+        """There are none."""
+        return {}
+
+    @property
+    def source(self) -> str:
+        """All modules."""
+        return "\n".join(self.modules)
+
+    def ptx(self, architecture: str) -> str:
+        """The same: an assembler for an architecture makes machine code of it."""
+        return self.source
+
+    def report(self, architecture: str) -> str:
+        """What the assembler says of all modules: registers, spills."""
+        return "\n".join(one.report for one in compile_modules(self.modules, architecture, self.settings))
+
+
+def subject_of(
+    task: str, backend: str, settings: Precision, itemsize: int, lowered: Lowered | None = None
+) -> Discussion:
+    """What is discussed for a task; of ``"ptx"`` a leaf's code is that of the population, if there is one."""
     fast = settings.operators == "fast"
     if backend == "ptx":
         if task == "fit":
             raise DataError("backend 'ptx' makes no fits: backend='cuda' does")
-        return bundles.subject(task, itemsize)
+
+        text = None if lowered is None else functools.partial(_transpiled, lowered, task, itemsize, settings)
+        return bundles.subject(task, itemsize, text)
     if task == "fit":
         return batches.subject(settings, itemsize)
     return interpreter.subject(interpreter.VariantSet(itemsize, fast, wide=task == "values"), task, settings)
 
 
-def _known(pop: Any, X: Any, subject: Discussion, settings: Precision, itemsize: int) -> dict[str, int]:
-    """The symbols that a population gives values to."""
+def _transpiled(
+    lowered: Lowered, task: str, itemsize: int, settings: Precision, shape: bundles.CodeShape
+) -> TranspiledText:
+    part = Transpiled(lowered.program, lowered.structures, shape, itemsize)
+    return TranspiledText(tuple(one.text.decode() for one in part.modules(part.kind(task), settings)), settings)
+
+
+def _lowered(pop: Any, X: Any, settings: Precision, itemsize: int) -> Lowered:
+    """A population's programs, for data of which variables may be known to be never negative."""
     checked = inputs.population(pop)
     if isinstance(checked, DevicePopulation):
         checked = on_host(checked)
     if not isinstance(checked, Population):
         raise DataError(f"cases takes a population, texts or a mapping, not {brief(pop)}")
     plain = checked.expanded()
-    data = None if X is None else np.asarray(X)
-    positive = None if data is None else never_negative(data)
+    positive = None if X is None else never_negative(np.asarray(X))
     program = lower(plain, precision=settings.operators, positive=positive, dtype=np.dtype(f"f{itemsize}"))
-    bytecode, structures = accumulate(program), to_compile(program, None)
+    return Lowered(plain, program, to_compile(program, None))
+
+
+def _known(lowered: Lowered, X: Any, subject: Discussion) -> dict[str, int]:
+    """The symbols that a population gives values to."""
+    pop, program, structures = lowered
+    bytecode = accumulate(program)
     ends = np.append(bytecode.first_instruction, len(bytecode.instructions))
     sizes = {
-        "n_exprs": len(plain), "n_columns": len(program.column_code), "n_slots": bytecode.n_slots,
-        "n_params": plain.max_params, "n_instructions": int(np.diff(ends).max(initial=0)),
+        "n_exprs": len(pop), "n_columns": len(program.column_code), "n_slots": bytecode.n_slots,
+        "n_params": pop.max_params, "n_instructions": int(np.diff(ends).max(initial=0)),
         "n_results": 2 * int(np.diff(bytecode.first_step).max(initial=0)),
-        "exprs_per_structure": len(plain) // max(len(structures), 1), "shared_code": int(structures.indirect),
+        "powers": int(bytecode.heavy),
+        "uncommon_operators": int(any(is_rare(ops.BY_CODE[code]) for code in np.unique(program.code).tolist())),
+        "exprs_per_structure": len(pop) // max(len(structures), 1), "shared_code": int(structures.indirect),
     }  # fmt: skip
-    if data is not None:
-        sizes["n_points"] = len(data)
+    if X is not None:
+        sizes["n_points"] = len(X)
     return {SYMBOLS[name]: int(value) for name, value in sizes.items() if SYMBOLS[name] in subject.symbols}

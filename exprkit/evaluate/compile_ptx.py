@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends.device_programs.population import on_host
+from exprkit.backends.gpu.engine import check_block, check_points
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as settings_of
 from exprkit.backends.transpiler.assembler import compile_modules, disassemble, usage
 from exprkit.backends.transpiler.program import CodeShape, Transpiled, parts
 from exprkit.backends.transpiler.structures import to_compile
 from exprkit.backends.transpiler.templates import ABSOLUTE, SQUARE, SUM, VALUES, WARP
-from exprkit.errors import ArgumentError, brief, number_of, one_of, whole_number
+from exprkit.errors import ArgumentError, brief, flag, number_of, one_of, whole
 from exprkit.evaluate import inputs
 from exprkit.expressions.population import Population
 from exprkit.programs.lower import lower
@@ -123,15 +124,11 @@ def compile_ptx(
     pop = on_host(inputs.population(pop))
     settings, number = settings_of(precision), inputs.dtype_of(dtype)
     one_of("task", task, TASKS)
-    points, block = whole_number(points_per_thread), whole_number(block_size)
-    if points_per_thread is not None and points not in (1, 2, 16 // number.itemsize):
-        raise ArgumentError(f"points_per_thread must be 1, 2 or 4 (float64: 1 or 2), not {brief(points_per_thread)}")
-    if block_size is not None and block not in range(WARP, 1025, WARP):
-        raise ArgumentError(f"block_size must be a multiple of {WARP} up to 1024, not {brief(block_size)}")
-    if workers is not None and whole_number(workers) not in range(1, MOST_WORKERS + 1):
-        raise ArgumentError(f"workers must be a whole number from 1 to {MOST_WORKERS:,}, not {brief(workers)}")
-    if not isinstance(cache, bool):
-        raise ArgumentError(f"cache must be True or False, not {brief(cache)}")
+    points = check_points(points_per_thread, (1, 2, 4) if number.itemsize == 4 else (1, 2))
+    block = check_block(block_size, WARP)
+    if workers is not None:
+        whole("workers", workers, 1, MOST_WORKERS)
+    flag("cache", cache)
     if progress is not None and not callable(progress):
         raise ArgumentError(f"progress must be a function of the number of modules done, not {brief(progress)}")
 

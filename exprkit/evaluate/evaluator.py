@@ -38,8 +38,8 @@ from exprkit.backends.precision import precision as precision_of
 from exprkit.distributed.engine import backend_of
 from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole_number
-from exprkit.evaluate import inputs, tables
-from exprkit.evaluate.losses import LOSSES, OwnLoss, is_own, slope_of, spread, sums_and_slopes, sums_of
+from exprkit.evaluate import inputs, rounding, tables
+from exprkit.evaluate.losses import LOSSES, SUMS, OwnLoss, finished, is_own, slope_of, sums_and_slopes, sums_of
 from exprkit.evaluate.options import (
     check_flag,
     check_number,
@@ -56,6 +56,9 @@ from exprkit.operators import defined
 from exprkit.runtime.machine import available_memory
 
 MOST_THREADS = 4096
+FLOAT64 = np.dtype(np.float64)
+ELSEWHERE = np.ndarray, type(None)  # what a device does not write to
+KINDS = tuple(LOSSES)  # losses that have names
 COUNTED_BYTES = 64 << 20  # of a matrix in which nan and inf are counted
 
 
@@ -154,7 +157,7 @@ class Evaluator:
         self._last_shape: tuple[int, ...] = ()
         self._settings, self._options = settings, {"client": workers, **options}
         self._own_loss: OwnLoss | None = None  # the loss of the user's own that was asked for last
-        self._checked_y: Any = None  # the y whose rounding was checked last
+        self._checked: tuple[Any, Any] = (None, None)  # the y and the weights that were checked last
         self._complete_y: Any = None  # the y that was looked through last for what is missing, on a device
         compiler = for_backend(settings, self.backend, implementation.takes_settings)
         self._make_engine = lambda pop: implementation.engine(
@@ -203,7 +206,7 @@ class Evaluator:
         if self._gaps.columns:  # it may use other columns
             self._complete_y = None
 
-    def evaluate(self, params: Any = None, out: Any = None, count_nonfinite: bool = False) -> Any:
+    def evaluate(self, params: Any = None, out: Any = None, count_nonfinite: bool = False, dtype: Any = None) -> Any:
         """Every expression at every data point.
 
         Parameters
@@ -213,12 +216,16 @@ class Evaluator:
             parameters; or an array (n_exprs, max_params), padded with anything; or
             (n_sets, n_exprs, max_params) for many parameter sets at once.
         out : array, optional
-            C-contiguous array of the evaluator's dtype and the result's shape, in the host's
+            C-contiguous array of the evaluator's dtype (or of 16 bits) and the result's shape, in the host's
             memory or on the backend's device.  Reuse it: fresh memory for a large result
             costs more than filling it.  A GPU writes rows fastest where n_points is a multiple
             of 32 (float32; 16 of float64), and needs up to a quarter longer where it is odd.
         count_nonfinite : bool
             Also give how many nan and how many inf each expression made.
+        dtype : {"float16", "bfloat16"}, optional
+            Of the results, by default ``out``'s or the evaluator's: half the bytes on their way from a GPU.  Each is
+            the number nearest to the result, as NumPy rounds; float16 ends at 65,504, and what is larger is inf (and
+            counted as that).  bfloat16 is that of the package ml_dtypes, of float32, in the host's memory.
 
         Returns
         -------
@@ -234,16 +241,17 @@ class Evaluator:
             If ``params`` or ``out`` does not fit; nothing is computed then.
         """
         count_nonfinite = check_flag("count_nonfinite", count_nonfinite)
-        sets, array = self._sets_and_result(params, out, self.n_points)
+        kind = rounding.of_results(dtype, out, self.dtype, self._empty is not None)
+        sets, array = self._sets_and_result(params, out, self.n_points, dtype=kind)
         values = array.reshape(len(sets), *array.shape[-2:])
         counts = self._zero_counts(sets) if count_nonfinite else None
         engine: Any = self.engine
-        if counts is not None and engine.counts:
+        if counts is not None and engine.counts and kind == self.dtype:
             engine.evaluate(sets, values, counts)
         else:
-            engine.evaluate(sets, values)
+            rounding.evaluate(engine, sets, values, self.dtype)
             if counts is not None:
-                counts[..., 0], counts[..., 1] = np.isnan(values).sum(-1), np.isinf(values).sum(-1)
+                counts[...] = np.stack([inputs.on_host(is_it(values).sum(-1)) for is_it in (np.isnan, np.isinf)], -1)
         # after the kernels are queued: exporting a device array synchronises with everything queued so far
         result = out if out is not None else self._give_back(array)
         return result if counts is None else (result, counts.reshape(*array.shape[:-1], 2))
@@ -276,7 +284,7 @@ class Evaluator:
             a part of the population at a time.  Of a loss of your own, how many it made.
         out : float64 array of the result's shape, optional
             Takes the result; C-contiguous, in the host's memory or on the backend's device.  Where ``X``, ``params``,
-            ``y`` and ``out`` all lie there, the call does not wait for the device but the first time for a ``y``.
+            ``y`` and ``out`` all lie there, the call does not wait for it but the first time for a ``y`` or weights.
         columns : dict of arrays (n_points,), optional
             What a loss of your own names besides.
         link : str, optional
@@ -309,22 +317,20 @@ class Evaluator:
             if other is self or out is not None:
                 return found
             return tuple(map(self._give_back, found)) if count_nonfinite else self._give_back(found)
-        summed, finish = LOSSES[one_of("kind", kind, tuple(LOSSES), DataError)]
+        summed = LOSSES[one_of("kind", kind, KINDS, DataError)][0]
         count_nonfinite = check_flag("count_nonfinite", count_nonfinite)
         sets, lead, target, w = self._against(params, y, weights)
         shape = (*lead, len(self.pop))
-        place = None if out is None else inputs.result_array(out, shape, np.dtype(np.float64), self.adopt)
+        place = None if out is None else inputs.result_array(out, shape, FLOAT64, self.adopt)
         counts = self._zero_counts(sets) if count_nonfinite else None
-        sums = sums_of(self, sets, target, w, summed, counts)
+        stored = self.engine.stores_sums and kind in SUMS and not isinstance(place, ELSEWHERE)
+        sums = sums_of(self, sets, target, w, summed, counts, place if stored else None)
         if counts is None:
             self._check_complete(sums, y, target, w)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            total = spread(target, w) if kind == "r2" else self._total(w)
-            made = finish(sums, total).reshape(shape)
-        if place is not None:
-            inputs.write(place, made)
-        loss = self._give_back(made) if out is None else out
-        return loss if counts is None else (loss, counts.reshape(*shape, 2))
+        if not stored:
+            made = finished(self, kind, sums, target, w)[0].reshape(shape)
+            out = self._give_back(made) if place is None else inputs.written(out, place, made)
+        return out if counts is None else (out, counts.reshape(*shape, 2))
 
     def _zero_counts(self, sets: Any) -> np.ndarray:
         """Room for how many nan and how many inf every expression makes."""
@@ -340,7 +346,7 @@ class Evaluator:
             engine, shape = self._make_engine(pop), (1, len(pop), self.n_points)
             for k, one_set in enumerate(sets):
                 values = inputs.result_array(None, shape, self.dtype, self.adopt, self._empty)
-                engine.evaluate(np.ascontiguousarray(one_set[None, part, : pop.max_params]), values)
+                engine.evaluate(inputs.contiguous(one_set[None, part, : pop.max_params]), values)
                 yield k, part, values[0]
 
     def jacobian(self, params: Any = None, out: Any = None) -> Any:
@@ -403,13 +409,12 @@ class Evaluator:
             other, *goal = self._composed(kind, y, weights, columns, link)
             found = other.loss_and_grad(params, goal[0], goal[1], goal[2])
             return found if other is self else (self._give_back(found[0]), self._give_back(found[1]))
-        summed, finish = LOSSES[one_of("kind", kind, tuple(LOSSES), DataError)]
+        summed = LOSSES[one_of("kind", kind, KINDS, DataError)][0]
         sets, lead, target, w = self._against(params, y, weights)
         sums, gradient = sums_and_slopes(self, sets, target, w, summed)
         self._check_complete(sums, y, target, w)
-        total = spread(target, w) if kind == "r2" else self._total(w)
+        loss, total = finished(self, kind, sums, target, w)
         with np.errstate(divide="ignore", invalid="ignore"):
-            loss = finish(sums, total)
             slope: Any = slope_of(kind, loss, total)
             gradient = gradient * (slope[..., None] if np.ndim(slope) else slope)
         shape = (*lead, len(self.pop))
@@ -496,11 +501,12 @@ class Evaluator:
             raise BackendError(f"backend {self.backend!r} {otherwise}; backend='ptx' does")
         return self.engine
 
-    def _sets_and_result(self, params: Any, out: Any, *shape: int) -> tuple[Any, Any]:
+    def _sets_and_result(self, params: Any, out: Any, *shape: int, dtype: Any = None) -> tuple[Any, Any]:
         """Parameters, (n_sets, n_exprs, max_params), and ``out`` or memory, (n_exprs, *shape) or (n_sets, ...)."""
         sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self.adopt)
         size = (*lead, len(self.pop), *shape)
-        array = inputs.result_array(out, size, self.dtype, self.adopt, self._empty or self._empty_again(size))
+        fresh = self._empty or self._empty_again(size)
+        array = inputs.result_array(out, size, dtype or self.dtype, self.adopt, fresh)
         return inputs.apart(sets, array), array
 
     def _empty_again(self, shape: tuple[int, ...]) -> Callable[..., Any] | None:
@@ -515,14 +521,14 @@ class Evaluator:
         """Parameters, their leading shape, the target and the weights, checked."""
         sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self.adopt)
         target, w = self.target(y, weights)
-        self._checked_y = y
+        self._checked = y, weights
         return sets, lead, target, w
 
     def target(self, y: Any, weights: Any = None, own: bool = False) -> tuple[Any, Any]:
         """``y`` and ``weights`` as the engine takes them; with ``own``, in memory that the user has not."""
-        known = y is self._checked_y and not own
-        target = inputs.point_vector("y", y, self.n_points, self.dtype, self.adopt, own, checked=known)
-        return target, inputs.weights_vector(weights, self.n_points, self.dtype, self.adopt, own)
+        old_y, old_w = (one is last and not own for one, last in zip((y, weights), self._checked, strict=True))
+        target = inputs.point_vector("y", y, self.n_points, self.dtype, self.adopt, own, checked=old_y)
+        return target, inputs.weights_vector(weights, self.n_points, self.dtype, self.adopt, own, checked=old_w)
 
     def _composed(self, kind: str, y: Any, weights: Any, columns: Any, link: Any) -> tuple[Evaluator, Any, str, Any]:
         """What makes a loss of the user's own of plain sums: an evaluator, its target, kind and weights."""
@@ -540,7 +546,7 @@ class Evaluator:
         own = self._settings, self.dtype, self.threads, self.n_steps
         return Evaluator(pop, X, self.backend, *own, **self._options)
 
-    def _total(self, w: Any) -> Any:
+    def total(self, w: Any) -> Any:
         """The sum of the weights; on the device, where weights and losses lie there, so that nobody waits for it."""
         total = self.n_points if w is None else w.sum(dtype=np.float64)
         return total if self._empty and not isinstance(total, np.generic | int) else np.float64(inputs.on_host(total))

@@ -56,12 +56,14 @@ def written_out(pop: Population | DevicePopulation) -> Population | DevicePopula
 
 
 def weights_vector(
-    weights: Any, n_points: int, dtype: np.dtype, adopt: Adopt = no_device, own: bool = False
+    weights: Any, n_points: int, dtype: np.dtype, adopt: Adopt = no_device, own: bool = False, checked: bool = False
 ) -> Any | None:
-    """Weights of the points, finite and not negative; None for none."""
+    """Weights of the points, finite and not negative; None for none.  Those ``checked`` on a device are not again."""
     if weights is None:
         return None
     array = _vector("weights", weights, n_points, adopt)
+    if checked and not isinstance(array, np.ndarray):
+        return _cast(array, dtype, own)
     least, most = (float(array.min()), float(array.max())) if n_points else (0.0, 0.0)
     if not (least >= 0 and most < np.inf):
         raise DataError("weights must be finite and not negative")
@@ -142,7 +144,7 @@ def data_matrix(X: Any, pop: Population | DevicePopulation, dtype: np.dtype, ado
     unusable: dict[int, str] = {}
     if rounding.loses_digits(array.dtype, dtype):
         for i in range(array.shape[1]):
-            unusable |= _harm(_contiguous(array[:, i]), i, dtype, names(i))
+            unusable |= _harm(contiguous(array[:, i]), i, dtype, names(i))
     check_columns(pop, unusable)
     return Data(_cast(array, dtype, own=not isinstance(X, list | tuple)), give_back, names, unusable)
 
@@ -211,8 +213,9 @@ def parameter_sets(
     if padded.shape[-1] < width:
         raise DataError(f"params holds {padded.shape[-1]} an expression: {_first_needing(pop, padded.shape[-1])}")
     lead = padded.shape[:-2]
-    n_sets = lead[0] if lead else 1
-    return _cast(padded[..., :width].reshape(n_sets, n_exprs, width), dtype), lead
+    if padded.shape[-1] > width:
+        padded = padded[..., :width]
+    return _cast(padded if lead else padded.reshape(1, n_exprs, width), dtype), lead
 
 
 def point_vector(
@@ -258,14 +261,15 @@ def result_array(
     return array
 
 
-def write(out: Any, values: Any) -> None:
-    """Put values of the host or of a device into ``out``, which may lie on the other side."""
-    if isinstance(out, np.ndarray):
-        out[...] = on_host(values)
+def written(out: Any, place: Any, values: Any) -> Any:
+    """``out``, whose memory is ``place``, with values of the host or of a device, which may be the other side."""
+    if isinstance(place, np.ndarray):
+        place[...] = on_host(values)
     elif isinstance(values, np.ndarray):
-        out.set(values)
+        place.set(values)
     else:
-        out[...] = values
+        place[...] = values
+    return out
 
 
 def apart(params: Any, out: Any) -> Any:
@@ -376,6 +380,8 @@ def _as_array(
     name: str, values: Any, adopt: Adopt, gaps: bool = True
 ) -> tuple[Any, Callable[[np.ndarray], Any]]:
     """A real-valued array, of NumPy or the backend's device, and the way back to the caller's kind of array."""
+    if type(values) is np.ndarray and values.dtype.kind in "fiub":
+        return values, _same
     array = adopt(values)
     if array is None:
         array, give_back = _as_numpy(name, values, gaps)
@@ -413,13 +419,14 @@ def _same(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _contiguous(column: Any) -> Any:
+def contiguous(column: Any) -> Any:
     return column if column.flags.c_contiguous else column.copy()
 
 
 def _cast(array: Any, dtype: np.dtype, own: bool = False) -> Any:
     """C-contiguous and of dtype; ``own``: a copy in any case.  What compiled loops take is aligned and writeable."""
-    if array.dtype == dtype and not own and getattr(array.flags, "carray", array.flags.c_contiguous):
+    flags = array.flags
+    if array.dtype == dtype and not own and (flags.carray if isinstance(array, np.ndarray) else flags.c_contiguous):
         return array
     with np.errstate(over="ignore"):  # a float64 too large for float32 is inf, as IEEE says
         cast = array.astype(dtype, order="C", copy=own)

@@ -35,6 +35,7 @@ LOSSES: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 }
 MEANS = ("mse", "mae")
 OWN_KINDS = {"square": "sse", "absolute": "sae", "sum": "sum"}  # what a loss of the user's own is added up by
+SUMS = tuple(OWN_KINDS.values())  # losses that are a sum as it is
 
 
 def largest(ev: Any, sets: Any, y: Any, w: Any) -> np.ndarray:
@@ -142,8 +143,13 @@ LOST = {"float32": 1e-6, "float64": 1e-14}  # see ``Centred``
 FEW = 64  # expressions whose derivatives are made at the points of their largest errors, all at all of these
 
 
-def sums_of(ev: Any, sets: Any, y: Any, w: Any, summed: str, counts: np.ndarray | None) -> Any:
-    """What a loss is made of, float64 (n_sets, n_exprs); with ``counts`` how many nan and inf there were, too."""
+def sums_of(ev: Any, sets: Any, y: Any, w: Any, summed: str, counts: np.ndarray | None, out: Any = None) -> Any:
+    """What a loss is made of, float64 (n_sets, n_exprs); with ``counts`` how many nan and inf there were, too.
+
+    ``out``: where an engine that ``stores_sums`` is to put them.
+    """
+    if out is not None:
+        return ev.engine.loss_sums(sets, y, w, summed, counts, out)
     if summed in MEASURES:
         found = MEASURES[summed](ev, sets, y, w)
     elif counts is not None and ev.engine.counts_losses:
@@ -182,6 +188,15 @@ def slope_of(kind: str, loss: Any, total: Any) -> Any:
     if kind == "r2":
         return -1.0 / total
     return 1.0 / total if kind in MEANS else 1.0
+
+
+def finished(ev: Any, kind: str, sums: Any, y: Any, w: Any) -> tuple[Any, Any]:
+    """What losses are of their sums, and of what these are a share: the sum of the weights, or y's spread."""
+    if kind in SUMS:
+        return sums, 1.0
+    total = spread(y, w) if kind == "r2" else ev.total(w)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return LOSSES[kind][1](sums, total), total
 
 
 def spread(y: Any, w: Any) -> np.float64:

@@ -12,14 +12,12 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
-
 from exprkit.backends import NAMES, load, offered
 from exprkit.backends.contract import Backend
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.gpu import opcodes
 from exprkit.backends.precision import Precision
-from exprkit.errors import ArgumentError, BackendError, DataError, brief, did_you_mean, whole_number
+from exprkit.errors import ArgumentError, BackendError, DataError, did_you_mean, flag, whole
 from exprkit.expressions.population import Population
 from exprkit.operators import defined, ops
 
@@ -57,18 +55,12 @@ def for_backend(settings: Precision, name: str, takes_settings: bool) -> Any:
 
 def check_number(name: str, value: Any, most: int | None = None) -> int:
     """A whole number from 1 to ``most``."""
-    number = whole_number(value)
-    if number is None or number < 1 or (most is not None and number > most):
-        limits = "from 1" if most is None else f"from 1 to {most:,}"
-        raise DataError(f"{name} must be a whole number {limits}, not {brief(value)}")
-    return number
+    return whole(name, value, 1, most, DataError)
 
 
 def check_flag(name: str, value: Any) -> bool:
     """True or False."""
-    if not isinstance(value, bool | np.bool_):
-        raise DataError(f"{name} must be True or False, not {brief(value)}")
-    return bool(value)
+    return flag(name, value, DataError)
 
 
 def check_runs(pop: Population | DevicePopulation, name: str, backend: Backend, sliced: Any = None) -> None:
@@ -76,11 +68,10 @@ def check_runs(pop: Population | DevicePopulation, name: str, backend: Backend, 
 
     One of a device, or of functions that it has no text of.
     """
-    if isinstance(pop, DevicePopulation):
-        if not backend.takes_device_populations:
-            mended = "" if sliced else ", or backend='cuda'"
-            raise BackendError(f"{name!r} takes populations of the host: pop.to_host(){mended}")
-    elif backend.takes_settings and defined.functions():
+    if isinstance(pop, DevicePopulation) and not backend.takes_device_populations:
+        mended = "" if sliced else ", or backend='cuda'"
+        raise BackendError(f"{name!r} takes populations of the host: pop.to_host(){mended}")
+    if backend.takes_settings and defined.functions():
         codes = _codes(pop)
         for lacking in defined.without_cuda(codes)[:1]:
             raise BackendError(
@@ -103,7 +94,7 @@ def _check_texts(name: str, codes: Iterable[int]) -> None:
 
 def check_slopes(pop: Population | DevicePopulation, name: str) -> None:
     """An error where a backend lacks the text of an operator that stands in a derivative."""
-    if isinstance(pop, Population) and load(name).takes_settings and defined.functions():
+    if defined.functions() and load(name).takes_settings:
         for lacking in defined.without_cuda_slopes(_codes(pop))[:1]:
             raise BackendError(
                 f"backend {name!r} makes no derivatives of these expressions: operator {lacking!r}, which stands in "
@@ -112,6 +103,6 @@ def check_slopes(pop: Population | DevicePopulation, name: str) -> None:
         _check_texts(name, defined.in_slopes(_codes(pop)))
 
 
-def _codes(pop: Population) -> list[int]:
+def _codes(pop: Population | DevicePopulation) -> list[int]:
     """The user's operators that are left where formulas are written out."""
-    return pop.expanded().user_operators()
+    return (pop.expanded() if isinstance(pop, Population) else pop).user_operators()

@@ -18,11 +18,15 @@ device stay there: what is called here they have as well.
 from __future__ import annotations
 
 import functools
+import importlib
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from exprkit.errors import DataError, brief
+
 COARSE = 1e-5  # of a column's range: rounding errors below it do no harm; temperatures in kelvin have a tenth of that
+SHORT = "float16", "bfloat16"  # types of results that take half the bytes
 LOST = 0.01  # share of the different numbers that may become equal to others
 
 
@@ -104,3 +108,43 @@ def _different(values: Any, dtype: np.dtype) -> tuple[int, int]:
     ordered = np.sort(values if values.dtype.kind in "iu" else values[np.isfinite(values)])
     rounded = ordered.astype(dtype)
     return 1 + int((ordered[1:] != ordered[:-1]).sum()), 1 + int((rounded[1:] != rounded[:-1]).sum())
+
+
+def of_results(asked: Any, out: Any, own: np.dtype, on_device: bool) -> np.dtype:
+    """The type of results: as asked for, or as that of ``out``, or the evaluator's ``own``.
+
+    Raises DataError if it is neither the evaluator's nor of 16 bits.
+    """
+    given = getattr(out, "dtype", None)
+    name = (own.name if given is None else str(given).rpartition(".")[2]) if asked is None else _name(asked)
+    if name not in SHORT:
+        if asked is not None and name != own.name:
+            raise DataError(f"results are {own.name} (Evaluator(dtype=...)), {' or '.join(SHORT)}, not {brief(asked)}")
+        return own
+    if name == "float16":
+        return np.dtype(np.float16)
+    there = on_device if out is None else not isinstance(out, np.ndarray)
+    if own != np.float32 or there:
+        raise DataError("bfloat16 results are made of float32, in the host's memory; float16 of all and everywhere")
+    try:
+        return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+    except ImportError:
+        raise DataError("bfloat16 is a type of the package ml_dtypes: pip install ml_dtypes") from None
+
+
+def evaluate(engine: Any, sets: Any, values: Any, own: np.dtype) -> None:
+    """What an engine evaluates; in 16 bits, where it makes none, one set's matrix at a time and rounded by NumPy."""
+    if values.dtype == own or engine.rounds:
+        return engine.evaluate(sets, values)
+    wide = np.empty_like(values[:1], own)  # on a device, where the values are
+    for one_set, place in zip(sets, values, strict=True):
+        engine.evaluate(one_set[None], wide)
+        with np.errstate(all="ignore"):
+            place[...] = wide[0]
+
+
+def _name(dtype: Any) -> str:
+    try:
+        return dtype if dtype in SHORT else np.dtype(dtype).name
+    except TypeError:
+        return brief(dtype)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exprkit.errors import ArgumentError
+from exprkit.errors import ArgumentError, shortened
 from exprkit.expressions.population import Population
 from exprkit.operators import defined
 from exprkit.text.tokens import OPERATOR
@@ -42,7 +42,7 @@ class Trace(NamedTuple):
         return int(missing[0]) if len(missing) else None
 
     def __str__(self) -> str:
-        shown = [text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…" for text in self.texts]
+        shown = [shortened(text, MOST_LETTERS) for text in self.texts]
         numbers = [f"{value:.9g}" for value in self.values.tolist()]
         left, right = max(map(len, shown), default=0), max(map(len, numbers), default=0)
         marks = ["  <- the first nan" if k == self.first_nan else "" for k in range(len(shown))]

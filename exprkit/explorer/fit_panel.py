@@ -30,7 +30,7 @@ with brought_by("notebooks"):
     import ipywidgets as widgets
 
 Numbers = Sequence[float] | np.ndarray
-SHOWN = "sse", "mse", "rmse", "mae"  # losses
+SHOWN = {"sse": "sse", "mse": "mse", "rmse": "rmse", "mae": "mae", "R2": "r2"}  # losses as they are called
 START = 1.0
 RANGE = 5.0
 MOST_SLIDERS = 12
@@ -40,10 +40,8 @@ STANDARD_DEVIATIONS = 1.959964  # on either side hold 95 % of a normal distribut
 
 
 def scores(ev: ek.Evaluator, params: Any, y: np.ndarray) -> dict[str, float]:
-    """Every loss of the evaluator's first expression, R2, and at how many points it is not finite."""
-    losses = {kind: float(ev.loss(params, y, kind=kind)[0]) for kind in SHOWN}
-    with np.errstate(all="ignore"):
-        losses["R2"] = float(1 - np.float64(losses["sse"]) / np.sum((y - np.mean(y)) ** 2))
+    """Every loss of the evaluator's first expression, and at how many points it is not finite."""
+    losses = {name: float(ev.loss(params, y, kind=kind)[0]) for name, kind in SHOWN.items()}
     losses["not finite"] = int(np.sum(~np.isfinite(np.asarray(ev.evaluate(params)[0]))))
     return losses
 

@@ -23,7 +23,7 @@ from exprkit.explorer import drawings
 from exprkit.explorer.pages import formula_page, picture_page, text_page
 from exprkit.explorer.sources import Points
 from exprkit.expressions.expression import TYPESET
-from exprkit.text.names import NUMBERED
+from exprkit.text.names import word_of
 from exprkit.text.printer import word_latex
 from exprkit.text.tokens import PARAMETER, VARIABLE
 
@@ -170,7 +170,7 @@ def leaves(expression: ek.Expression) -> list[str]:
     words = []
     for kind, names in ((PARAMETER, expression.parameters), (VARIABLE, expression.variables)):
         used = sorted(set(expression.values[expression.kinds == kind].tolist()))
-        words += [names[index] if names else f"{NUMBERED[kind]}{index + 1}" for index in used]
+        words += [word_of(kind, index, names) for index in used]
     return words
 
 

@@ -169,8 +169,10 @@ def _choice_page(pop: ek.Population, X: np.ndarray, options: dict[str, Any]) -> 
 
 
 def _path_page(pop: ek.Population, X: np.ndarray, options: dict[str, Any], card: str) -> str:
-    """Which variant of the GPU's interpreter sums errors on a card, and why."""
-    return text_page(f"on {card}, losses:\n{ek.cases(pop, X=X, **options).at(device=card).why()}")
+    """Which variants of the GPU's interpreter sum errors and fit on a card, and why."""
+    tasks = {"losses": "square"} | ({"fits": "fit"} if pop.max_params else {})
+    paths = (f"{what}:\n{ek.cases(pop, task, X=X, **options).at(device=card).why()}" for what, task in tasks.items())
+    return text_page(f"on {card}, " + "\n\n".join(paths))
 
 
 def _count(value: int, description: str) -> Any:

@@ -8,7 +8,7 @@ In: what a user gives, or an alphabet.  Out: ``Population`` (postfix tokens in f
 ``expression``          one expression, written with Python's operators
 ``function_operators``  operators of the user's own that are functions
 ``population``          many; ``population_file``: on disk; ``checks``: what must hold of them
-``duplicates``          which of many are equal up to the order of operands
+``duplicates``          which of many are equal, up to the order of operands or by structure
 ``rewrite``             the table's rewrite rules
 ``dag``                 an expression without common subexpressions, and its derivatives
 ``differentiate``       derivatives as expressions

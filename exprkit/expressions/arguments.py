@@ -46,16 +46,6 @@ def names(variables: Iterable[str] | None, n_vars: int) -> tuple[Words, int]:
     return checked.variables, checked.max_x if checked.variables is None else len(checked.variables)
 
 
-def whole(name: str, value: object, least: int | None, most: int | None = None) -> int:
-    number = errors.whole_number(value)
-    if number is None or (least is not None and number < least):
-        bound = "" if least is None else f", {least} or more"
-        raise ArgumentError(f"{name} must be a whole number{bound}, not {errors.brief(value)}")
-    if most is not None and number > most:
-        raise ArgumentError(f"{name} must be at most {most:,}, not {errors.brief(value)}")
-    return number
-
-
 def numbers(name: str, values: object) -> np.ndarray:
     return as_numbers(name, values, gaps=False).astype(np.float64)
 

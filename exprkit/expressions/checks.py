@@ -1,4 +1,4 @@
-"""Compiled loops over the postfix arrays of a population: check, select, compare.
+"""Compiled loops over the postfix arrays of a population: check, select, measure.
 
 In: the arrays of a population.  Out: the first thing that is wrong, or arrays.  Nothing here knows
 an operator, only arities.
@@ -138,60 +138,6 @@ def gather(tokens, offsets, order):
             out[n] = tokens[t]
             n += 1
     return out
-
-
-@compiled
-def _hash(kinds, values, begin, end):
-    """64-bit hash of a structure: every token but the values of constants."""
-    h = np.uint64(0xCBF29CE484222325)
-    for t in range(begin, end):
-        word = np.uint64(kinds[t]) if kinds[t] == CONSTANT else values[t] << np.uint64(2) | np.uint64(kinds[t])
-        h = (h ^ word) * np.uint64(0x9E3779B97F4A7C15)
-        h ^= h >> np.uint64(29)
-    return h
-
-
-@compiled
-def _same(kinds, values, a, b, length):
-    for t in range(length):
-        if kinds[a + t] != kinds[b + t]:
-            return False
-        if kinds[a + t] != CONSTANT and values[a + t] != values[b + t]:
-            return False
-    return True
-
-
-@compiled
-def structures(kinds, values, offsets, slots):
-    """(representatives, inverse): the first expression of each structure, and each one's structure.
-
-    ``slots`` is an int64 array of -1, a power of two long and longer than there are expressions.
-    """
-    n = len(offsets) - 1
-    mask = np.uint64(len(slots) - 1)
-    representatives, hashes = np.empty(n, np.int64), np.empty(n, np.uint64)
-    inverse = np.empty(n, np.int64)
-    found = 0
-    for i in range(n):
-        begin, length = offsets[i], offsets[i + 1] - offsets[i]
-        h = _hash(kinds, values, begin, begin + length)
-        slot = h & mask
-        while slots[slot] >= 0:
-            other = slots[slot]
-            start = offsets[representatives[other]]
-            if (
-                hashes[other] == h
-                and offsets[representatives[other] + 1] - start == length
-                and _same(kinds, values, begin, start, length)
-            ):
-                break
-            slot = (slot + np.uint64(1)) & mask
-        if slots[slot] < 0:
-            slots[slot] = found
-            representatives[found], hashes[found] = i, h
-            found += 1
-        inverse[i] = slots[slot]
-    return representatives[:found].copy(), inverse
 
 
 @compiled

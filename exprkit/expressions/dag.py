@@ -40,6 +40,7 @@ from exprkit.expressions.rewrite import NONE, UNIFORM_NODE, Rules, group_of, is_
 from exprkit.operators import ops
 from exprkit.operators.defined import table_of_rows
 from exprkit.runtime.bags import empty, zeros
+from exprkit.runtime.hashes import GOLDEN
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, TokenArrays
 
@@ -161,8 +162,8 @@ def clear(graph):
 def slot_of(graph, group, code, a, b, bits):
     """Where in the hash table the node of these contents is, or would be."""
     h = np.uint64(group) | np.uint64(code) << np.uint64(8)
-    h ^= (np.uint64(a + 1) * np.uint64(0x9E3779B97F4A7C15)) ^ (np.uint64(b + 1) * np.uint64(0xC2B2AE3D27D4EB4F)) ^ bits
-    h *= np.uint64(0x9E3779B97F4A7C15)
+    h ^= (np.uint64(a + 1) * GOLDEN) ^ (np.uint64(b + 1) * np.uint64(0xC2B2AE3D27D4EB4F)) ^ bits
+    h *= GOLDEN
     h ^= h >> np.uint64(29)
     mask = np.uint64(len(graph.place) - 1)
     slot, stamp = h & mask, graph.counts[STAMP]

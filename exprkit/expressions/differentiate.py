@@ -32,7 +32,7 @@ from exprkit.expressions.rewrite import UNIFORM_NODE
 from exprkit.operators import defined, ops
 from exprkit.runtime.bags import empty
 from exprkit.runtime.jit import compiled
-from exprkit.text.names import NUMBERED
+from exprkit.text.names import word_of
 from exprkit.text.tokens import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, NamedTokens, TokenArrays
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _leaf(pop: Differentiated, name: str) -> tuple[int, int]:
     """(VARIABLE or PARAMETER, index) of a name."""
     every = []
     for kind, names, n in ((VARIABLE, pop.variables, pop.n_vars), (PARAMETER, pop.parameters, pop.max_params)):
-        words = [f"{NUMBERED[kind]}{k + 1}" for k in range(n)] if names is None else list(names)
+        words = [word_of(kind, k, names) for k in range(len(names or range(n)))]
         if isinstance(name, str) and name in words:
             return kind, words.index(name)
         every += words

@@ -28,6 +28,7 @@ The table is made of parts, by the hash's first bits, and each part is one threa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -44,12 +45,16 @@ SAME, LESS, MORE = 0, -1, 1
 HASH, OWNER = range(2)  # of an entry of the table: 1 + the expression that was there first, 0: nobody
 
 
-def first_equals(pop: TokenArrays, threads: int | None = None) -> np.ndarray:
+def first_equals(pop: TokenArrays, threads: int | None = None, alike: Sequence[int] = ()) -> np.ndarray:
     """By expression (int64) the first one that it equals, which may be itself.
 
-    ``threads``: so many at the most, by default all that this process may use.
+    ``threads``: so many at the most, by default all that this process may use.  ``alike``: kinds of tokens of which all
+    are the same; if there are any, operands stay where they are.
     """
-    tokens = _Compared(pop.kinds, pop.values, pop.offsets, defined.arity(), _commutative())
+    values, commutative = pop.values, _commutative()
+    if alike:
+        values, commutative = np.where(np.isin(pop.kinds, alike), np.uint64(0), values), np.zeros(256, np.bool_)
+    tokens = _Compared(pop.kinds, values, pop.offsets, defined.arity(), commutative)
     n, longest = len(pop.offsets) - 1, max(int(np.diff(pop.offsets).max(initial=1)), slices.APART)
     hashes, first = np.empty(n, np.uint64), np.empty(n, np.int64)
     cuts = slices.cut(pop.offsets, threads)
@@ -71,9 +76,9 @@ def first_equals(pop: TokenArrays, threads: int | None = None) -> np.ndarray:
     return first
 
 
-def unique(pop: TokenArrays) -> tuple[np.ndarray, np.ndarray]:
-    """(representatives, inverse), as ``Population.unique`` gives them."""
-    first = first_equals(pop)
+def unique(pop: TokenArrays, alike: Sequence[int] = ()) -> tuple[np.ndarray, np.ndarray]:
+    """(representatives, inverse), as ``Population.unique`` and ``Population.structures`` give them."""
+    first = first_equals(pop, alike=alike)
     representatives, inverse = np.empty_like(first), np.empty_like(first)
     n_found = _number(first, representatives, inverse)
     return representatives[:n_found].copy(), inverse

@@ -23,9 +23,9 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from exprkit import errors
-from exprkit.errors import ArgumentError
+from exprkit.errors import ArgumentError, flag, whole
 from exprkit.expressions import arguments
-from exprkit.expressions.arguments import BYTES_PER_EXPRESSION, BYTES_PER_TOKEN, Operators, whole
+from exprkit.expressions.arguments import BYTES_PER_EXPRESSION, BYTES_PER_TOKEN, Operators
 from exprkit.expressions.population import Population
 from exprkit.operators import defined, ops
 from exprkit.runtime import slices
@@ -95,8 +95,7 @@ def exhaustive(
     """
     names, n_vars = arguments.names(variables, n_vars)
     alphabet = _alphabet(max_nodes, operators, n_vars, n_params, constants)
-    if not isinstance(spelled_out, bool | np.bool_):
-        raise ArgumentError(f"spelled_out must be True or False, not {errors.brief(spelled_out)}")
+    spelled_out = flag("spelled_out", spelled_out)
     counts = _first(_counts(alphabet), limit)
     _check_memory(counts)
     with shown(progress, sum(counts), "all expressions") as done:
@@ -159,12 +158,12 @@ def _counts(alphabet: _Alphabet) -> list[int]:
             if operator.arity == 1:
                 counts[size] = [have + more for have, more in zip(counts[size], counts[size - 1], strict=True)]
                 continue
-            for left, right, half in _splits(size, operator):
+            for left, right, half in splits(size, operator):
                 _add_pairs(counts[size], counts[left], counts[right], half)
     return [sum(of_size) for of_size in counts]
 
 
-def _splits(size: int, operator: defined.Written) -> list[tuple[int, int, bool]]:
+def splits(size: int, operator: defined.Written) -> list[tuple[int, int, bool]]:
     """Sizes of a binary operator's operands, larger first ones first; whether only half the pairs count."""
     lefts = range(size - 2, 0, -1)
     if not operator.commutative:
@@ -221,7 +220,7 @@ def _build(counts: list[int], alphabet: _Alphabet) -> list[_Size]:
             if operator.arity == 1:
                 position = _apply(sizes[size - 1], symbol, rows, position)
                 continue
-            for left, right, half in _splits(size, operator):
+            for left, right, half in splits(size, operator):
                 position = _pair(sizes[left], sizes[right], half, symbol, alphabet.n_params, rows, position)
     return sizes
 

@@ -29,14 +29,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from exprkit.errors import ExprkitError, ParseError, one_of
+from exprkit.errors import ExprkitError, ParseError, brief, one_of
 from exprkit.expressions.population import Population
-from exprkit.runtime import files
+from exprkit.runtime import files, slices
 from exprkit.text.names import USUAL, Given, Names, columns_of
 from exprkit.text.reader import Batch, from_bytes, from_items, from_lines, tokens_of
 
 if TYPE_CHECKING:
     from exprkit.text.parse_errors import Fault
+
+PIECE = 1 << 22  # bytes of a file that a thread reads, at the least
+
 
 def parse(
     source: Any, *, data: Any = None, variables: Given = None, parameters: Given = None,
@@ -113,10 +116,18 @@ def _read(source: Any) -> Batch:
 
 def _content(path: Path) -> np.ndarray:
     """A file's bytes and one more, which ends its last line."""
+    size = os.stat(path).st_size
+    data = np.empty(size + 1, np.uint8)
+
+    def read(begin: int, end: int) -> int:
+        with open(path, "rb") as file:
+            file.seek(begin)
+            return file.readinto(data[begin:end].data)
+
+    n = sum(slices.each(read, slices.even(size, least=PIECE))) if size else 0
     with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        data = np.empty(size + 1, np.uint8)
-        n = file.readinto(data[:size].data) if size else 0
+        if size:
+            file.seek(size)
         rest = file.read()  # of a pipe, or of a file that grows
     if rest or n < size:
         data = np.frombuffer(data[:n].tobytes() + rest + b"\n", np.uint8).copy()
@@ -176,8 +187,7 @@ def _object_tokens(item: Any, names: Names) -> tuple[np.ndarray, np.ndarray]:
         from exprkit.text import sympy_bridge
 
         return sympy_bridge.read(item, names)
-    shown = repr(item)
-    shown = shown if len(shown) <= 40 else shown[:37] + "…"
+    shown = brief(item, 38)
     hint = f"; write it as a text, '{shown}'" if isinstance(item, (int, float)) and item == item else ""
     raise ParseError(f"{shown} is neither a text nor a SymPy object nor an Expression{hint}")
 

@@ -28,9 +28,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from exprkit.errors import PopulationError, SelectionError, brief, listed, number_of, one_of, whole_number
+from exprkit.errors import PopulationError, SelectionError, brief, listed, number_of, one_of, shortened, whole_number
 from exprkit.operators import defined, ops
-from exprkit.text.tokens import MAX_INDEX, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, Words
+from exprkit.runtime import files
+from exprkit.text.tokens import CONSTANT, MAX_INDEX, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, Words
 
 if TYPE_CHECKING:
     import os
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from exprkit.text.parse_errors import Fault, Faults
 
 SHOWN = 8  # rows of the picture in a notebook
+LONGEST = 120  # characters of an expression there
 SELECTS = "a population takes a number, a slice, a list of numbers or a mask"
 
 USER_ARITY = ops.ARITY.copy()  # what lowering makes does not belong into a population
@@ -101,7 +103,7 @@ class Population:
         parameters: Iterable[str] | None, valid: np.ndarray | None = None,
     ) -> None:  # fmt: skip
         self.kinds, self.values, self.offsets = map(_read_only, (kinds, values, offsets))
-        self.valid = _read_only(np.diff(offsets) > 0 if valid is None else valid)
+        self.valid = _read_only(offsets[1:] > offsets[:-1] if valid is None else valid)
         self.variables, self.parameters = names_of("variables", variables), names_of("parameters", parameters)
         self._faults: dict[int, Fault] = {}  # the parser's, by index
         self.verify()
@@ -154,19 +156,26 @@ class Population:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Population:
         """Read what ``save`` wrote; errors are those of ``exprkit.load``."""
-        from exprkit.expressions.population_file import load
+        from exprkit.expressions import population_file
 
-        arrays, names = load(path)
-        return cls(*arrays, **names)
+        with population_file.opened(path, "saved population", whole=False) as arrays:
+            return cls.from_arrays(arrays)
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Population:
+        """The population among the arrays of a file."""
+        from exprkit.expressions import population_file
+
+        return cls(**population_file.fields_of(arrays))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the population to ``path`` as npz: whole or not at all, and without pickle.
 
         The texts of expressions that could not be read are not kept.
         """
-        from exprkit.expressions.population_file import save
+        from exprkit.expressions import population_file
 
-        save(self, path)
+        files.write_arrays(path, population_file.arrays_of(self))
 
     def verify(self) -> None:
         """Check every token; called for every population that is made.
@@ -230,7 +239,7 @@ class Population:
     def __getitem__(self, index: Any) -> Expression | Population:
         """An Expression for a number; a Population for a slice, an array of numbers or a mask."""
         number = whole_number(index)
-        return self._take(self._order(index)) if number is None else self._expression(number)
+        return self._take(self.order_of(index)) if number is None else self._expression(number)
 
     def _expression(self, index: int) -> Expression:
         from exprkit.expressions.expression import Expression
@@ -241,7 +250,7 @@ class Population:
         span = slice(self.offsets[index], self.offsets[index + 1])
         return Expression(self.kinds[span], self.values[span], self.variables, self.parameters)
 
-    def _order(self, index: Any) -> np.ndarray:
+    def order_of(self, index: Any) -> np.ndarray:
         """The indices that a slice, an array or a mask selects."""
         if isinstance(index, slice):
             return np.arange(*_steps(index).indices(len(self)))
@@ -276,6 +285,19 @@ class Population:
                 new: self._faults[old] for new, old in enumerate(order.tolist()) if old in self._faults
             }
         return population
+
+    def part(self, begin: int, end: int) -> Population:
+        """Expressions ``begin`` to ``end``, neither copied nor checked again; ``n_vars`` stays that of all."""
+        if (begin, end) == (0, len(self)):
+            return self
+        first, last = self.offsets[begin], self.offsets[end]
+        part = Population.__new__(Population)
+        part.kinds, part.values = self.kinds[first:last], self.values[first:last]
+        part.offsets = _read_only(self.offsets[begin : end + 1] - first)
+        part.valid, part.n_params = self.valid[begin:end], self.n_params[begin:end]
+        part.variables, part.parameters, part.n_vars = self.variables, self.parameters, self.n_vars
+        part.shares, part._faults = self.shares, {i - begin: f for i, f in self._faults.items() if begin <= i < end}
+        return part
 
     def __iter__(self) -> Iterator[Expression]:
         return map(self._expression, range(len(self)))
@@ -350,10 +372,9 @@ class Population:
         inverse : int64 array, shape (n_exprs,)
             ``representatives[inverse[i]]`` has the structure of expression i
         """
-        from exprkit.expressions import checks
+        from exprkit.expressions import duplicates
 
-        slots = np.full(1 << max(2 * len(self), 1).bit_length(), -1, np.int64)
-        return checks.structures(self.kinds, self.values, self.offsets, slots)
+        return duplicates.unique(self, alike=[CONSTANT])
 
     def unique(self) -> tuple[np.ndarray, np.ndarray]:
         """Which expressions are equal up to the order of operands, as ``x1 + x2`` and ``x2 + x1`` are.
@@ -457,7 +478,7 @@ class Population:
     def _written_out(self, made: Expanded, what: str, variables: Words, parameters: Words) -> Population:
         """The population of these tokens; its lowering computes once what they hold more than once."""
         if made.too_long >= 0:
-            text = _short(str(self[made.too_long]))
+            text = shortened(str(self[made.too_long]), LONGEST)
             raise PopulationError(
                 f"expression {made.too_long} ({text}): with {what} it has more than {MAX_TOKENS:,} tokens"
             )
@@ -484,7 +505,7 @@ class Population:
         first = self[:SHOWN]
         rows: list[tuple[Any, ...]] = []
         for index, text in enumerate(first.texts()):
-            shown = f"<code>{html.escape(_short(text))}</code>" if text else self._reason_html(index)
+            shown = f"<code>{html.escape(shortened(text, LONGEST))}</code>" if text else self._reason_html(index)
             rows.append((index, shown, first.n_tokens[index], first.n_params[index]))
         if len(self) > SHOWN:
             rows.append(("…", f"{len(self) - SHOWN:,} more", "", ""))
@@ -495,10 +516,6 @@ class Population:
     def _reason_html(self, index: int) -> str:
         reason = self.errors[index].splitlines()[0] if index in self.errors else "not valid"
         return f"<em>{html.escape(reason)}</em>"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 120 else text[:117] + " …"
 
 
 def names_of(what: str, words: Iterable[str] | None) -> tuple[str, ...] | None:

@@ -1,4 +1,4 @@
-"""Populations on disk: npz without pickle, written whole or not at all.
+"""What is saved, on disk: a population's arrays in npz without pickle, and beside them those of what was made of it.
 
     >>> import exprkit as ek, tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "population.npz"
@@ -17,20 +17,20 @@ array            dtype    what it holds
 ``parameters``   str      names; missing where they are p1, p2, …
 ``operators``    str      (n, 4), of every operator of the user's own: its code in ``values``,
                           text, LaTeX and domain; missing where there are none
+``PART.format``  int64    format of a further part: "fit", "found", "model", "search"
+``PART.NAME``             its arrays; ``Population.load`` does without
 ===============  =======  ======================================================
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import zipfile
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, PopulationError, brief
 from exprkit.operators import defined, ops
 from exprkit.runtime import files
 from exprkit.text.tokens import TokenArrays
@@ -39,7 +39,7 @@ FORMAT = 1
 ARRAYS = ("kinds", "values", "offsets")
 NAMES = ("variables", "parameters")
 OPERATORS = "operators"
-MOST = 100  # times its size that a file may hold; others compress populations to a twentieth
+OF_POPULATION = ("format", *ARRAYS, *NAMES, OPERATORS)
 
 
 class _Saved(TokenArrays, Protocol):
@@ -48,50 +48,62 @@ class _Saved(TokenArrays, Protocol):
     def definitions(self) -> tuple[defined.Saved, ...]: ...
 
 
-def save(
-    population: _Saved, path: str | os.PathLike[str], further: Mapping[str, np.ndarray] | None = None
-) -> None:
-    """Write a new file, then put it in the place of ``path``: a reader never sees half a file.
-
-    ``further`` arrays, of other names, are for other readers of the same file.
-    """
-    arrays = {name: getattr(population, name) for name in ARRAYS}
+def arrays_of(pop: _Saved) -> dict[str, np.ndarray]:
+    """A population as the arrays of a file."""
+    arrays: dict[str, Any] = {"format": np.int64(FORMAT)} | {name: getattr(pop, name) for name in ARRAYS}
     for name in NAMES:
-        if getattr(population, name) is not None:
-            arrays[name] = np.array(getattr(population, name), dtype=np.str_)
-    arrays |= further or {}
-
-    if definitions := population.definitions():
+        if getattr(pop, name) is not None:
+            arrays[name] = np.array(getattr(pop, name), dtype=np.str_)
+    if definitions := pop.definitions():
         arrays[OPERATORS] = np.array([_as_texts(*one) for one in definitions], dtype=np.str_)
-
-    def fill(beside: Path) -> None:
-        with open(beside, "wb") as file:
-            np.savez(file, allow_pickle=False, format=np.int64(FORMAT), **arrays)
-
-    with files.told(path := _path(path), "written"):
-        files.write(path, fill)
+    return arrays
 
 
-def load(
-    path: str | os.PathLike[str], further: dict[str, np.ndarray] | None = None
-) -> tuple[list[np.ndarray], dict[str, tuple[str, ...]]]:
-    """What ``save`` wrote, (arrays, names), unchecked; the user's operators are defined.
-
-    ``further`` gets the arrays of other names, if given.
-    """
-    path = _path(path)
-    with files.told(path, "read"), open(path, "rb") as file:
-        try:
-            version, arrays, names, definitions = _read(file, further)
-        except Exception as error:  # damaged bytes make zipfile and NumPy raise nearly anything
-            raise PopulationError(f"{os.fspath(path)!r} is not a saved population, or is damaged: {error}") from error
-    if version != FORMAT:
-        raise PopulationError(f"{os.fspath(path)!r} has format {version}; this exprkit reads {FORMAT}")
-    if definitions:
+def fields_of(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """What a ``Population`` is made of, among the arrays of a file; the user's operators are defined."""
+    if (version := int(arrays["format"])) != FORMAT:
+        raise ValueError(f"it has format {version}; this exprkit reads {FORMAT}")
+    found: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
+    found |= {name: tuple(map(str, arrays[name])) for name in NAMES if name in arrays}
+    if OPERATORS in arrays:
         from exprkit.text.define import restored
 
-        arrays[1] = restored(arrays[0], arrays[1], definitions)
-    return arrays, names
+        definitions = [_from_texts(*row) for row in arrays[OPERATORS].tolist()]
+        found["values"] = restored(found["kinds"], found["values"], definitions)
+    return found
+
+
+@contextlib.contextmanager
+def opened(path: str | os.PathLike[str], what: str, whole: bool = True) -> Iterator[dict[str, np.ndarray]]:
+    """The arrays of a file, or those of its population alone; what fails inside says that the file is no ``what``."""
+    arrays = files.read_arrays(path, what, None if whole else OF_POPULATION)
+    with files.held(path, what):
+        yield arrays
+
+
+def part(arrays: dict[str, np.ndarray], name: str, version: int) -> dict[str, np.ndarray]:
+    """The arrays of a part, by the rest of their names; it has to be of this format."""
+    found = of_part(arrays, name)
+    if (given := int(found.pop("format"))) != version:
+        raise ValueError(f"its {name} has format {given}; this exprkit reads {version}")
+    return found
+
+
+def shaped(array: np.ndarray, kinds: str, *shape: int | None) -> np.ndarray:
+    """The array, if it is of one of these kinds of dtypes and of this shape; None stands for any length."""
+    fits = array.ndim == len(shape) and all(m in (None, n) for n, m in zip(array.shape, shape, strict=False))
+    if not fits or array.dtype.kind not in kinds:
+        raise ValueError(f"an array of {array.dtype} and shape {array.shape} where {shape} must be")
+    return array
+
+
+def of_part(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    return {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
+
+
+def in_part(name: str, arrays: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Arrays under the names that they have in a file; None is left out."""
+    return {f"{name}.{key}": np.asarray(array) for key, array in arrays.items() if array is not None}
 
 
 def _as_texts(code: int, text: str, latex: str, domain: tuple[ops.Interval, ...]) -> tuple[str, str, str, str]:
@@ -103,43 +115,3 @@ def _from_texts(code: str, text: str, latex: str, domain: str) -> defined.Saved:
     if not defined.FIRST_CODE <= int(code) < defined.END_CODE:
         raise ValueError(f"{code} is no code of an operator of one's own")
     return int(code), text, latex, tuple(zip(ends[::2], ends[1::2], strict=True))
-
-
-def _path(path: Any) -> Path:
-    """The path, if it can be one."""
-    try:
-        os.fsencode(path)
-        named = "\0" not in os.fsdecode(path) and Path(os.fsdecode(path)).name != ""
-    except (TypeError, ValueError):
-        named = False
-    if not named:
-        raise ArgumentError(f"a file's path must be a text or a pathlib.Path, not {brief(path)}")
-    return Path(os.fsdecode(path))
-
-
-def _read(
-    file: Any, further: dict[str, np.ndarray] | None
-) -> tuple[int, list[np.ndarray], dict[str, tuple[str, ...]], list[defined.Saved]]:
-    """(format, arrays, names, definitions); nothing is unpacked before it is known to be of a reasonable size."""
-    with zipfile.ZipFile(file) as archive:
-        held = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
-        wanted = {"format", *ARRAYS, *NAMES, OPERATORS}
-        entries = [held[name] for name in held if name in wanted or further is not None]
-        size, unpacked = os.fstat(file.fileno()).st_size, sum(entry.file_size for entry in entries)
-        if unpacked > MOST * size:
-            raise PopulationError(f"a file of {size:,} bytes that holds {unpacked:,}, more than {MOST} times as much")
-        version = int(_array(archive, held["format"]))
-        if version != FORMAT:
-            return version, [], {}, []
-        if further is not None:
-            further.update((name, _array(archive, held[name])) for name in held.keys() - wanted)
-        names = {name: tuple(map(str, _array(archive, held[name]))) for name in NAMES if name in held}
-        rows = _array(archive, held[OPERATORS]).tolist() if OPERATORS in held else []
-        definitions = [_from_texts(*row) for row in rows]
-        return version, [_array(archive, held[name]) for name in ARRAYS], names, definitions
-
-
-def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
-    with archive.open(entry) as file:
-        array: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
-    return array

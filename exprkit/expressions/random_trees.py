@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from exprkit import errors
-from exprkit.errors import ArgumentError
+from exprkit.errors import ArgumentError, whole
 from exprkit.expressions import arguments
-from exprkit.expressions.arguments import Operators, whole
+from exprkit.expressions.arguments import Operators
 from exprkit.expressions.population import Population
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty

@@ -4,12 +4,12 @@ In: a ``Population``, X and y.  Out: ``FitResult``; covariances; description len
 
 ======================  ==================================================================
 ``fit``                 ``fit`` and ``FitProblem``
-``fit_result``          ``FitResult``, and ``load``; ``fit_file``: on disk
+``fit_result``          ``FitResult``; ``fit_file``: on disk
 ``fitted_expression``   one expression with its numbers
 ``prior``               what is known of parameters beforehand, as further rows of the data
 ``groups``              parameters with a value for each category
 ``ranking``             what fits are ranked by, and which of many predict the same
-``plot``                an expression beside the data
+``plot``                expressions beside the data
 ``first_order``         Adam and L-BFGS, over any backend's gradients
 ``likelihood``          negative log-likelihoods and covariances
 ``description_length``  accuracy against simplicity

@@ -30,11 +30,12 @@ from exprkit.backends.objective import Fitted, Options
 from exprkit.distributed.engine import SlicedEngine
 from exprkit.distributed.files import is_source
 from exprkit.distributed.workers import Workers, workers_of
-from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole_number
+from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole, whole_number
 from exprkit.evaluate import inputs, tables
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.evaluate.loss_text import Composition, OwnGoal
 from exprkit.evaluate.losses import NO_SUMS
+from exprkit.evaluate.losses import spread as spread_of
 from exprkit.evaluate.options import check_options
 from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
@@ -260,7 +261,8 @@ class FitProblem:
     ) -> FitResult:
         """Fit the parameters of every expression of a population; the arguments and the result are those of ``fit``."""
         begin = time.perf_counter()
-        _check_counts(restarts, seed)
+        whole("restarts", restarts, 0, MOST_RESTARTS)
+        whole("seed", seed, 0)
         ev = self._evaluator(self._placed(inputs.population(pop, self._X)), self._dtype)
         lower, upper = sides_of(self._bounds, ev.pop)
         starts = starts_of(init, ev.pop, ev.adopt, restarts, seed)
@@ -473,19 +475,6 @@ def _joined(some: list[Fitted], width: int) -> Fitted:
 # ── arguments ────────────────────────────────────────────────────────────────────────
 
 
-def _check_counts(restarts: Any, seed: Any) -> None:
-    _check_count("restarts", restarts, MOST_RESTARTS)
-    _check_count("seed", seed)
-
-
-def _check_count(name: str, value: Any, most: int | None = None) -> None:
-    number = whole_number(value)
-    if number is None or number < 0:
-        raise ArgumentError(f"{name} must be a whole number >= 0, not {brief(value)}")
-    if most is not None and number > most:
-        raise ArgumentError(f"{name} must be at most {most:,}, not {brief(value)}")
-
-
 def _check(method: str, loss: str, delta: float, max_iter: Any, tol: float) -> None:
     one_of("method", method, METHODS)
     if callable(loss):
@@ -497,7 +486,7 @@ def _check(method: str, loss: str, delta: float, max_iter: Any, tol: float) -> N
         able = "loss='squares', 'gaussian' or 'mae'"
         raise ArgumentError(f"method={method!r} takes {able}; for {loss!r} use method='lm'")
     if max_iter is not None:
-        _check_count("max_iter", max_iter, MOST_STEPS)
+        whole("max_iter", max_iter, 0, MOST_STEPS)
     if not 0 <= _size(tol) <= 1:
         raise ArgumentError(f"tol must be a number from 0 to 1, not {brief(tol)}")
     if not 0 < _size(delta) <= LARGEST:
@@ -506,8 +495,9 @@ def _check(method: str, loss: str, delta: float, max_iter: Any, tol: float) -> N
 
 def _size(number: Any) -> float:
     """A real number; nan for anything else."""
-    whole = whole_number(number)
-    return float(number) if isinstance(number, float | np.floating) else np.nan if whole is None else whole
+    if isinstance(number, float | np.floating):
+        return float(number)
+    return np.nan if (count := whole_number(number)) is None else count
 
 
 def backend_of_fits(name: str, workers: Workers | None = None) -> str:
@@ -557,11 +547,8 @@ def _result(ev: Evaluator, fitted: Fitted, target: _FitTarget, goal: FitGoal, be
 
 def _r2(sse: np.ndarray, goal: FitGoal) -> np.ndarray:
     """1 - sse / sum w (y - mean y)^2."""
-    counted = np.ones(len(goal.y)) if goal.w is None else goal.w.astype(np.float64)
-    some = counted > 0
     with np.errstate(all="ignore"):
-        mean = np.sum(counted[some] * goal.y[some]) / counted.sum()
-        return 1 - sse / np.sum(counted[some] * (goal.y[some] - mean) ** 2)
+        return 1 - sse / spread_of(goal.y, goal.w)
 
 
 def _in_terms_of(goal: FitGoal, total_loss: Any, total: float) -> Any:

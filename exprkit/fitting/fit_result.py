@@ -24,19 +24,24 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.errors import ArgumentError, brief, brought_by, number_of, whole_number
+from exprkit.errors import brought_by, number_of, shortened, whole, whole_number
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
 from exprkit.fitting import fit_file, ranking
 from exprkit.fitting.fitted_expression import FittedExpression
 from exprkit.fitting.likelihood import FitGoal, covariance
+from exprkit.fitting.plot import Curve, beside_data, used_by
 from exprkit.fitting.starts import parameter_names
+from exprkit.text.names import word_of
+from exprkit.text.printer import booktabs
+from exprkit.text.tokens import VARIABLE
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
 SHOWN = 10  # rows of a table
+LONGEST = 60  # characters of an expression in a legend
 
 
 @dataclass(eq=False)
@@ -133,10 +138,7 @@ class FitResult:
 
     def best(self, n: int = 1) -> np.ndarray:
         """The numbers of the ``n`` expressions of least loss, the best first; those without a loss last."""
-        number = whole_number(n)
-        if number is None or number < 0:
-            raise ArgumentError(f"n must be a whole number >= 0, not {brief(n)}")
-        return np.argsort(np.where(np.isnan(self.loss), np.inf, self.loss), kind="stable")[:number]
+        return np.argsort(np.where(np.isnan(self.loss), np.inf, self.loss), kind="stable")[: whole("n", n, 0)]
 
     def to_pandas(self) -> pd.DataFrame:
         """A row per expression: its text, loss, R2, why it ended, parameters and their standard errors."""
@@ -162,7 +164,7 @@ class FitResult:
         """A FittedExpression for a number; a FitResult for a slice, an array of numbers or a mask."""
         number = whole_number(index)
         if number is None:
-            return self._take(self.pop[index], np.arange(len(self))[_selection(index)])
+            return self._take(self.pop[index], self.pop.order_of(index))
         pop = self.pop[[number]]
         return FittedExpression(self._take(pop, np.array([number % len(self)])))
 
@@ -264,21 +266,25 @@ class FitResult:
 
         ``digits`` as for ``FittedExpression.latex``.
         """
-        if (whole_number(n) or 0) < 1:
-            raise ArgumentError(f"n must be a whole number, 1 or more, not {brief(n)}")
+        whole("n", n, 1)
         columns = {self.kind: self.loss, "$R^2$": self.r2, **self.columns}
         rows = [[f"${one.latex(digits)}$", *(f"{column[i]:.4g}" for column in columns.values())]
                 for i, one in enumerate(self[:n])]  # fmt: skip
         head = ["expression", *(name.replace("_", " ") for name in columns)]
-        lines = [" & ".join(cells) + r" \\" for cells in (head, *rows)]
-        body = ["\\toprule", lines[0], "\\midrule", *lines[1:], "\\bottomrule"]
-        return "\n".join([f"\\begin{{tabular}}{{l{'r' * len(columns)}}}", *body, "\\end{tabular}"])
+        return booktabs("l" + "r" * len(columns), head, rows)
 
     def plot(self, i: int = 0) -> Figure:
-        """Expression ``i`` beside the data: its predictions and the residuals, y - f, at the points of the fit."""
-        from exprkit.fitting.plot import figure
+        """Expression ``i`` beside the data: its predictions and the residuals, y - f, at the points of the fit.
 
-        return figure(self[i], self.goal)
+        Of one variable both stand over it; of several, y and the residuals over what is predicted.
+        """
+        one, counted = self[i], np.ones(len(self.goal.y), bool) if self.goal.w is None else self.goal.w > 0
+        used = [*used_by(one.expression)]
+        over = used[0] if len(used) == 1 else None
+        name = word_of(VARIABLE, over or 0, self.pop.variables)
+        label = shortened(str(one.with_numbers(digits=3)), LONGEST)
+        X, y = self.goal.X[counted], self.goal.y[counted].astype(np.float64)
+        return beside_data([Curve(label, one.expression, one)], X, y, over, name)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to ``path`` as npz, with the data of the fit: whole or not at all, and without pickle.
@@ -286,6 +292,11 @@ class FitResult:
         ``ek.load`` reads it, ``Population.load`` its expressions.
         """
         fit_file.save(self, path)
+
+    @classmethod
+    def restored(cls, arrays: dict[str, np.ndarray]) -> FitResult:
+        """From the arrays of a file."""
+        return cls(**fit_file.fields(arrays), _evaluator=None)
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle: the evaluator stays in its process."""
@@ -301,14 +312,3 @@ class FitResult:
             f"<FitResult: {number_of(len(self), 'expression')}, {int(self.converged.sum()):,} converged, "
             f"{loss}{self.seconds:.3g} s>"
         )
-
-
-def _selection(index: Any) -> Any:
-    """What selects a part of an array, of what has selected a part of a population."""
-    return index if isinstance(index, slice) else np.asarray(index) if len(index) else np.empty(0, np.int64)
-
-
-def load(path: str | os.PathLike[str]) -> Population | FitResult:
-    """Read what ``Population.save`` or ``FitResult.save`` wrote; errors are those of ``exprkit.load``."""
-    pop, fields = fit_file.load(path)
-    return pop if fields is None else FitResult(pop, **fields, _evaluator=None)

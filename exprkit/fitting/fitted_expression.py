@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, brief, whole_number
+from exprkit.errors import whole
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.text.names import NUMBERED
@@ -128,11 +128,9 @@ class FittedExpression:
         return latex(self.with_numbers(True, digits), _written_as(sizes))[0]
 
     def _rounded(self, digits: int | None) -> list[str]:
-        number = whole_number(digits)
-        if digits is not None and (number is None or not 1 <= number <= MOST_DIGITS):
-            raise ArgumentError(f"digits must be a whole number from 1 to {MOST_DIGITS}, not {brief(digits)}")
+        most = None if digits is None else whole("digits", digits, 1, MOST_DIGITS)
         pairs = zip(self.params.tolist(), self.standard_errors.tolist(), strict=True)
-        return [rounded(value, error, number) for value, error in pairs]
+        return [rounded(value, error, most) for value, error in pairs]
 
     def sympy(self, rounded: bool = False, digits: int | None = None) -> sympy.Expr:
         """The SymPy object with numbers, as ``with_numbers``."""

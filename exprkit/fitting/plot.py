@@ -1,68 +1,71 @@
-"""A fitted expression beside the data it was fitted to.
+"""Fitted expressions beside the data they were fitted to.
 
-In: a ``FittedExpression`` and a ``FitGoal``.  Out: a figure of matplotlib's.
+In: expressions with what they give, and data.  Out: a figure of matplotlib's.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from exprkit.errors import brought_by
-from exprkit.fitting.likelihood import FitGoal
-from exprkit.text.tokens import VARIABLE
+from exprkit.text.tokens import VARIABLE, Tokens
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CURVE = 300  # points
-DATA, FIT = "0.55", "tab:blue"  # colours
+DATA = "0.55"  # colour
 
 
-def figure(one: Any, goal: FitGoal) -> Figure:
-    """Left the data and the predictions, right the residuals, y - f; points of weight 0 are left out.
+class Curve(NamedTuple):
+    """An expression, what it is called, and what it gives at data points."""
 
-    Of one variable both stand over it; of several, y and the residuals over what is predicted.
+    label: str
+    expression: Tokens
+    values: Callable[[np.ndarray], np.ndarray]
+
+
+def beside_data(curves: Sequence[Curve], X: np.ndarray, y: np.ndarray, over: int | None, name: str) -> Figure:
+    """Left the data and the predictions, right the residuals, y - f.
+
+    Over a column of X, as lines where an expression uses no other; without one, y and the residuals over what is
+    predicted.
     """
     with brought_by("notebooks"):
-        from matplotlib.figure import Figure
+        import matplotlib.pyplot as plt
 
-    counted = np.ones(len(goal.y), bool) if goal.w is None else goal.w > 0
-    y, f = goal.y[counted].astype(np.float64), one(goal.X[counted])
-    used = sorted({int(i) for i in one.expression.values[one.expression.kinds == VARIABLE]})
-    drawn = Figure(figsize=(9, 3.6), layout="constrained")
-    left, right = drawn.subplots(1, 2)
-    if len(used) == 1:
-        x, name = goal.X[counted, used[0]], _name(one, used[0])
-        left.plot(x, y, ".", color=DATA, label="data")
-        left.plot(*_curve(one, goal.X[counted], used[0]), color=FIT, label="fit")
+    drawn, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    plt.close(drawn)
+    right.axhline(0, color=DATA)
+    if over is None:
+        left.axline((float(y.mean()) if len(y) else 0.0,) * 2, slope=1, color=DATA, label="y = predicted")
     else:
-        x, name = f, "predicted"
-        ends = [np.nanmin([y, f]), np.nanmax([y, f])] if np.isfinite(f).any() else [0, 1]
-        left.plot(f, y, ".", color=DATA, label="data")
-        left.plot(ends, ends, color=FIT, label="y = predicted")
-    left.set(xlabel=name, ylabel="y")
-    left.legend()
-    right.axhline(0, color=FIT)
-    right.plot(x, y - f, ".", color=DATA)
-    right.set(xlabel=name, ylabel="y - f")
-    drawn.suptitle(_title(one))
+        left.plot(X[:, over], y, ".", color=DATA, label="data")
+    for k, curve in enumerate(curves):
+        f, colour = curve.values(X), f"C{k}"
+        x, drawn_y, mark = (f, y, ".") if over is None else (X[:, over], f, ".")
+        right.plot(x, y - f, ".", color=colour, markersize=4)
+        if over is not None and used_by(curve.expression) <= {over}:
+            (x, drawn_y), mark = _along(curve, X, over), "-"
+        left.plot(x, drawn_y, mark, color=colour, markersize=4, label=curve.label.replace("$", r"\$"))
+    for axes, what in ((left, "y"), (right, "y - f")):
+        axes.set_xlabel("predicted" if over is None else name, parse_math=False)
+        axes.set_ylabel(what)
+    left.legend(fontsize="small")
     return drawn
 
 
-def _curve(one: Any, X: np.ndarray, column: int) -> tuple[np.ndarray, np.ndarray]:
+def used_by(expression: Tokens) -> set[int]:
+    """The variables in an expression."""
+    return set(expression.values[expression.kinds == VARIABLE].tolist())
+
+
+def _along(curve: Curve, X: np.ndarray, column: int) -> tuple[np.ndarray, np.ndarray]:
     """What is predicted over the range of a column."""
     x = np.linspace(X[:, column].min(), X[:, column].max(), CURVE) if len(X) else np.zeros(1)
     along = np.zeros((len(x), X.shape[1]))
     along[:, column] = x
-    return x, one(along)
-
-
-def _name(one: Any, index: int) -> str:
-    return one.expression.variables[index] if one.expression.variables else f"x{index + 1}"
-
-
-def _title(one: Any) -> str:
-    text = str(one.with_numbers(3))
-    return (text if len(text) <= 80 else text[:79] + "…").replace("$", r"\$")
+    return x, curve.values(along)

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, brief, did_you_mean
+from exprkit.errors import ArgumentError, brief, one_of
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.fitting.description_length import description_length, parameters_of
 from exprkit.fitting.likelihood import LIKELIHOODS, variance
@@ -43,9 +43,7 @@ def score(result: Any, by: str) -> np.ndarray:
 
     Raises ArgumentError for another name, and where the fit's loss has no likelihood.
     """
-    if by not in BY:
-        known = ", ".join(map(repr, BY))
-        raise ArgumentError(f"by must be one of {known}, not {by!r}{did_you_mean(str(by), BY)}")
+    one_of("by", by, BY)
     if by in ("aic", "bic"):
         return _information(result, by)
     if by == "description_length":

@@ -55,10 +55,13 @@ def fit_rows(
         )
         for kind in (inputs.dtype_of(dtype), np.dtype(np.float64))
     )
-    used = tables.used_columns(pop)
-    totals = engine.totals(list(used))
-    with shown(progress, len(pop), "fitting") as done:
-        fitted, jtj = _fitted(pop.expanded(), starts, options, engine, double, done)
+    try:
+        totals = engine.totals(list(tables.used_columns(pop)))
+        with shown(progress, len(pop), "fitting") as done:
+            fitted, jtj = _fitted(pop.expanded(), starts, options, engine, double, done)
+    finally:
+        for one in (engine, double):
+            one.forget()
     goal = FitGoal("squares", 1.0, np.empty((0, source.X.shape[1])), np.empty(0), None, options.lower, options.upper)
     sse, spread = np.where(np.isfinite(fitted.loss), fitted.loss, np.nan), totals.wyy - totals.wy**2 / totals.w
     with np.errstate(all="ignore"):

@@ -20,6 +20,8 @@ from exprkit.errors import ArgumentError, DataError, brief, one_of
 from exprkit.evaluate import inputs
 from exprkit.expressions.population import Population
 from exprkit.numbers import as_numbers
+from exprkit.text.names import word_of
+from exprkit.text.tokens import PARAMETER
 
 STARTS = ("ones", "normal")
 Bounds = tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | np.ndarray | None
@@ -27,7 +29,7 @@ Bounds = tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | np.ndarray | None
 
 def parameter_names(pop: Population) -> list[str]:
     """What the parameters of a population are called."""
-    return list(pop.parameters or (f"p{j + 1}" for j in range(pop.max_params)))
+    return [word_of(PARAMETER, j, pop.parameters) for j in range(len(pop.parameters or range(pop.max_params)))]
 
 
 def starts_of(init: Any, pop: Any, adopt: inputs.Adopt, restarts: int, seed: int) -> Any:
@@ -55,6 +57,8 @@ def starts_of(init: Any, pop: Any, adopt: inputs.Adopt, restarts: int, seed: int
         first = inputs.parameter_sets(init, pop, np.dtype(np.float64))[0]
     n_more = int(restarts) if first[0].size else 0  # without a parameter all starts are the same
     inputs.check_memory("the starts", (len(first) + n_more, *shape), first.dtype, "take fewer restarts or expressions")
+    if ones and not n_more:
+        return first
     starts = np.empty((len(first) + n_more, *shape))
     starts[: len(first)] = first
     for k in range(n_more):

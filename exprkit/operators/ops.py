@@ -44,6 +44,7 @@ class Cuda:
     fast_path: str = ""  # shorter, for operands in the usual range; makes ``in_range`` false for others
     inline: bool = False  # few instructions; a kernel holds longer ones once, out of line, and loops over them
     body: str = ""  # of the user's function that the formula calls
+    heavy: bool = False  # out of line, it alone decides how many registers a kernel needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,8 @@ _row(4, "div", 2, "a / b; a / 0 = +-inf by the signs, 0 / 0 = nan",
 _row(5, "pow", 2, "a to the power b, as C's pow: a < 0 gives nan unless b is whole; 1^b = a^0 = 1 even for nan",
     infix="^", precedence=4, right=True, aliases=("**",), method="__pow__",
     numpy=np.power, numpy_fast=numpy_definitions.fast_pow, domain=(POSITIVE, (-4.0, 4.0)), ulp=(5.5, 5.5), fast_ulp=(32, 5.5),
-    cuda=Cuda("pow(a, b)", fast="fast_pow(a, b)", fast_ulp=256, fast_path="in_range_power(a, b, in_range)"),
+    cuda=Cuda("pow(a, b)", fast="fast_pow(a, b)", fast_ulp=256, fast_path="in_range_power(a, b, in_range)",
+              heavy=True),
     derivative=("b * a ^ (b - 1)", "y * log(a)"),
     rewrite=Rewrite(inner={"abs": "powabs"}, positive_a="powabs", whole_b="pow_whole",
                     constant_b={1.0: "copy", 2.0: "sqr", 3.0: "cube", -1.0: "inv"}),
@@ -454,7 +456,7 @@ _row(48, "sqrtabs", 1, "sqrt |a|",
 _row(49, "powabs", 2, "|a| to the power b, as C's pow; 1^b = a^0 = 1 even for nan",
     numpy=numpy_definitions.powabs, domain=(POSITIVE, (-4.0, 4.0)), ulp=(5.5, 5.5), fast_ulp=(32, 5.5),
     cuda=Cuda("pow(fabs(a), b)", fast="fast_pow(fabs(a), b)", fast_ulp=256,
-              fast_path="in_range_power(fabs(a), b, in_range)"),
+              fast_path="in_range_power(fabs(a), b, in_range)", heavy=True),
     derivative=("b * y / a", "y * logabs(a)"),
     rewrite=Rewrite(constant_b={0.5: "sqrtabs", 1.0: "abs", 2.0: "sqr"}, split=("log2abs_hi_lo", "exp2_product")),
     latex=r"\left|{a}\right|^{{{b}}}", sympy=lambda s, a, b: s.Abs(a) ** b, sympy_class=("powabs",),
@@ -518,7 +520,7 @@ _row(58, "digamma", 1, "derivative of lgamma; -+inf at +-0, nan at -1, -2, ... a
     "below 0; can't be differentiated",
     aliases=("psi",),
     numpy=numpy_definitions.elementwise(numpy_definitions.digamma, math.nan), domain=((0.1, 20.0),), ulp=(1, 12),
-    cuda=Cuda("digamma(a)"),
+    cuda=Cuda("digamma(a)", heavy=True),
     latex=r"\psi", sympy=lambda s, a: s.digamma(a), sympy_class=("digamma", "polygamma0"),
     python="special.digamma(a)")
 
@@ -535,12 +537,12 @@ _internal(200, "log2abs_hi_lo", 1, "log2 |a| as a double-double (hi, lo)",
 _internal(201, "exp2_product", 2, "2^(a b) for a double-double a = log2 |base|; 1 where the base is 1 or b is 0, even for nan",
     numpy=lambda a, b: np.power(np.exp2(a), b),
     cuda=Cuda("exp2_of_product(a, a_low, b)", fast="fast_exp2_of_product(a, a_low, b)",
-              fast_path="in_range_exp2_of_product(a, a_low, b, in_range)"),
+              fast_path="in_range_exp2_of_product(a, a_low, b, in_range)", heavy=True),
     derivative=("0.6931471805599453 * b * y", "0.6931471805599453 * a * y"))
 
 _internal(202, "pow_whole", 2, "a to a power b that is a whole number, as C's pow",
     numpy=np.power, simd=simd_formulas.pow,
-    cuda=Cuda("whole_power(a, b)", fast_ulp=128),
+    cuda=Cuda("whole_power(a, b)", fast_ulp=128, heavy=True),
     derivative=("b * a ^ (b - 1)", "y * log(a)"))
 
 # what does not change with a parameter has no slope, however steep the rest is there

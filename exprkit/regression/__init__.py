@@ -6,7 +6,7 @@ In: X and y.  Out: ``SymbolicRegressor``, with a front of formulas from the shor
 ``sample``      the data, each different row once
 ``goal``        the loss, whatever it is
 ``polish``      formulas in their shortest form
-``constants``   the numbers of formulas as parameters, and back
+``constants``   the numbers of formulas as parameters, and back; simpler ones
 ``pool``        distinct functions of the variables, told apart by their values
 ``links``       the forms in which two functions and two numbers make y, and their inverses
 ``join``        pairs of functions that make y exactly, a lookup each
@@ -14,6 +14,7 @@ In: X and y.  Out: ``SymbolicRegressor``, with a front of formulas from the shor
 ``regress``     pairs of functions by least squares, all of them
 ``templates``   a number inside of an operator, or beside a 1 within one
 ``curves``      several numbers inside of operators, fitted from several starts
+``factored``    factors with a number inside, beside a line
 ``sums/``       single functions and sums of several by least squares
 ``confirm``     pairs of the join as formulas, at all rows
 ``generations/`` populations of trees, bred and fitted on the host or on a GPU

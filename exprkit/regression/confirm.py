@@ -26,7 +26,7 @@ from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.regression.join import Pairs
-from exprkit.regression.links import PLUS, Form
+from exprkit.regression.links import OVER, TIMES, Form
 from exprkit.regression.polish import CLOSE, simple_number, simplified
 from exprkit.regression.pool import Pool
 from exprkit.regression.sample import Sample
@@ -71,7 +71,7 @@ def confirmed(pairs: Pairs, form: Form, pool: Pool, sample: Sample) -> list[Expr
 
 def _without_number(f: Expression, form: Form) -> Expression | None:
     """None where f is the number 1 that can be left out."""
-    return None if form.way != PLUS and str(f) == "1" else f
+    return None if form.way in (TIMES, OVER) and str(f) == "1" else f
 
 
 def line(a: float, b: float, h: Expression) -> Expression:

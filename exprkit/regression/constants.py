@@ -17,7 +17,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
+from exprkit.regression.polish import same, simple_number, simplified
 from exprkit.text.tokens import CONSTANT, PARAMETER
 
 
@@ -47,3 +49,39 @@ def as_constants(pop: Population, params: np.ndarray) -> Population:
     values[parameter] = np.ascontiguousarray(params[owner, pop.values[parameter].astype(np.int64)]).view(np.uint64)
     kinds[parameter] = CONSTANT
     return Population(kinds, values, pop.offsets)
+
+
+# ── simpler numbers ──
+
+
+def simpler_numbers(formula: Expression) -> list[Expression]:
+    """The formula with one of its numbers 0, 1, or a simple number nearby; with all of them simple."""
+    places = np.flatnonzero(formula.kinds == CONSTANT).tolist()
+    numbers = {place: float(formula.values[place : place + 1].view(np.float64)[0]) for place in places}
+    changes = [{place: new} for place in places for new in _nearby(numbers[place]) if new != numbers[place]]
+    for close in (1e-8, 1e-4, 1e-2):
+        changes.append({place: simple_number(numbers[place], close) for place in places})
+    made = [simplified(_with_numbers(formula, change)) for change in changes if change]
+    return [other for other in made if not same(other, formula)]
+
+
+def without_a_number(formula: Expression) -> list[Expression]:
+    """The formula with one of its numbers 0, where that makes it shorter."""
+    places = np.flatnonzero(formula.kinds == CONSTANT).tolist()
+    made = [simplified(_with_numbers(formula, {place: 0.0})) for place in places]
+    return [other for other in made if other.n_tokens < formula.n_tokens]
+
+
+def is_plain(number: float) -> bool:
+    return simple_number(number, 1e-13) == number
+
+
+def _nearby(number: float) -> list[float]:
+    return list(dict.fromkeys([0.0, 1.0, -1.0, *(simple_number(number, close) for close in (1e-8, 1e-4, 1e-2))]))
+
+
+def _with_numbers(formula: Expression, change: dict[int, float]) -> Expression:
+    values = formula.values.copy()
+    for place, number in change.items():
+        values[place] = np.float64(number).view(np.uint64)
+    return Expression(formula.kinds, values, formula.variables)

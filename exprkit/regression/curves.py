@@ -85,7 +85,7 @@ def curves(
         Called before every fit, and with the number of shapes.
     """
     names = [f"x{k + 1}" for k in np.flatnonzero(np.ptp(sample.X, axis=0) > 0)]
-    if not names:
+    if not names or not {ops.ADD, ops.MUL} <= {row.code for row in operators}:
         return
     functions = _arguments(names, operators)
     h = values_of(list(parse(functions)), sample.X, threads)

@@ -24,8 +24,8 @@ stage                   what it does
 ``nest``                numbers inside of operators, by very many fits at once
 ``join_more``           exact pairs of a large pool
 ``sum_within``          sums within an operator
+``nest_more``           numbers inside of operators within a logarithm or an exponential
 ``regress``             all pairs of a small pool by least squares, for data with noise
-``nest_more``           numbers inside of operators within a logarithm
 ``evolve``              generations from all of that
 ``polish``              every formula of the front without one of its numbers, or with a simpler one
 ======================  ===============================================================================
@@ -50,8 +50,9 @@ from exprkit.fitting.fit import FitProblem, backend_of_fits
 from exprkit.operators import ops
 from exprkit.regression import links, rests, templates
 from exprkit.regression.confirm import TRIED, confirmed, line, values_of
-from exprkit.regression.constants import as_constants, as_parameters
+from exprkit.regression.constants import as_constants, as_parameters, is_plain, simpler_numbers, without_a_number
 from exprkit.regression.curves import curves
+from exprkit.regression.factored import factored
 from exprkit.regression.front import Entry, Front
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.goal import Goal
@@ -61,7 +62,7 @@ from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import Programs, device_of, with_memory
 from exprkit.regression.on_device.regress import regressed
-from exprkit.regression.polish import hoisted, rescaled, same, simple_number, simplified
+from exprkit.regression.polish import as_quotient, hoisted, rescaled, same, simplified
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.regress import best_pairs
 from exprkit.regression.rules.admission import FormulaRules
@@ -71,7 +72,6 @@ from exprkit.regression.sums.formulas import Around, arounds, sums
 from exprkit.regression.sums.inside import InnerTerms, is_logarithm, terms_inside
 from exprkit.regression.sums.single import singles
 from exprkit.runtime.budget import Budget, Ended
-from exprkit.text.tokens import CONSTANT
 
 POINTS = 16  # at which functions of a pool are told apart
 FEWEST_POINTS = 6  # that tell two functions and two numbers from a coincidence
@@ -97,6 +97,8 @@ MOST_OFFERED = 24  # formulas of a generation that are looked at closer
 LONGER, NOT_BETTER, GOOD = 8, 1.05, 0.002  # when noise alone is left: tokens, ratio of losses, share of the variance
 ROUNDS = 12  # of making formulas shorter
 BETTER = 0.999  # share of the loss of what is smaller; above it a formula is not worth polishing
+WORSE = 1.5  # ratio of losses at some rows beyond which a formula is not tried at all of very many
+NEARLY = 1e-18  # share of the loss of 0 below which a formula is nearly exact
 UNSEEN = 1e-15  # share of a value that is no more than rounding
 
 
@@ -170,6 +172,7 @@ class Discovery:
             sample if len(sample) <= n else sample.few(n, settings.seed) for n in (FITTED_ROWS, SOME_ROWS, MANY_ROWS)
         )
         self._goal_of_many = Goal(settings.loss, self._many)
+        self._usual_loss = float(self.goal.losses(np.zeros((1, len(sample))))[0])
         self._problem: FitProblem | None = None
         self._evolution: Evolution | None = None
         self._begun: Halfway | None = None
@@ -187,7 +190,9 @@ class Discovery:
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
         stages = (self.begin, self.join, self.curve, self.join_three, self.sum, self.nest, self.join_more,
-                  self.sum_within, self.regress, self.nest_more, self.evolve)  # fmt: skip
+                  self.sum_within, self.nest_more, self.regress, self.evolve)  # fmt: skip
+        if self._device is not None:
+            self._device.use()  # a thread of its own begins with the first one
         try:
             for stage in stages[self._done :]:
                 self.stage = stage.__name__
@@ -228,13 +233,11 @@ class Discovery:
 
     def curve(self) -> None:
         """Shapes with several numbers inside, the simplest kinds first, in a part of the time."""
-        if not (self._most and {ops.ADD, ops.MUL} <= {row.code for row in self.settings.operators}):
-            return
         found = curves(
             self._for_squares(self._rows), self.settings.operators, self.settings.seed, self.settings.threads,
             self.budget.check, self.budget.count,
         )  # fmt: skip
-        self._offer_some(map(self._refitted, found), CURVES)
+        self._offer_some(map(self._refitted, found) if self._most else [], CURVES)
         self._look()
 
     def join_three(self) -> None:
@@ -300,11 +303,41 @@ class Discovery:
         """Templates with a number inside of an operator; of functions that are no product of others."""
         for as_shares in (True, False) if self._most else ():
             self._nest(as_shares, None)
+        if self._most:
+            self._factored()
+
+    def _factored(self) -> None:
+        """A factor with a number inside, beside a line."""
+        some, settings = self._for_squares(self._some), self.settings
+        binary = [row for row in settings.operators if row.arity == 2]
+        if not binary:
+            return
+        pool = self._pool(self._rows, min(NESTED, self._most))
+        plain = self._pool(self._rows, min(NESTED, self._most), None, binary, ())
+        check, count = self.budget.check, self.budget.count
+        found = factored((pool, plain), some, settings.operators, settings.threads, check, count)
+        self.offer(found if settings.loss == "squares" else self._refitted(found))
+        self._settle()
+        self._look()
+
+    def _settle(self) -> None:
+        """The best formula, if it is nearly exact, with simple numbers: rounding may be all that is left."""
+        for _ in range(ROUNDS):
+            best = self.front.entries()[-1]
+            if self._exact or best.loss > NEARLY * self._usual_loss:
+                return
+            self.budget.check()
+            formulas = best.expression, *rescaled(best.expression)
+            simpler = [other for formula in formulas for other in simpler_numbers(formula)]
+            self.offer([*simpler, *self._refitted(simpler), *self._refitted(simpler, held=is_plain)])
+            if self.front.entries()[-1] == best:
+                return
 
     def nest_more(self) -> None:
-        """The same within a logarithm, whose errors are shares of what it is taken of."""
+        """The same within a logarithm, and within what undoes one."""
         for outer in self._unary if self._most and not is_noise_left(self.front, self.goal) else []:
-            if is_logarithm(outer):
+            undoing = links.inverse(outer)
+            if is_logarithm(outer) or (undoing is not None and is_logarithm(undoing)):
                 self._nest(True, outer)
 
     def _nest(self, as_shares: bool, outer: ops.Operator | None) -> None:
@@ -330,6 +363,7 @@ class Discovery:
         around = Around(outer, False)
         is_best = as_shares and outer is None and self.settings.loss == "squares"
         self.offer(found if is_best else self._refitted([around.expression(one) for one in found]))
+        self._settle()
         self._look()
 
     def sum(self) -> None:
@@ -343,8 +377,11 @@ class Discovery:
         few = self.sample.few(min(PAIRED_ROWS, len(self.sample)), self.settings.seed)
         pool = self._pool(few, min(SINGLE, self._most, len(few) ** 2))  # few rows fit one of very many by accident
         pool.multiply(2 * len(pool))
-        for formulas in singles(pool, self._for_squares(few), arounds(self._unary)):
-            self.offer(self._refitted(formulas))
+        for k, formulas in enumerate(singles(pool, self._for_squares(few), arounds(self._unary))):
+            found = self._refitted(formulas)
+            self.offer(found)
+            if k == 0:  # of what may well be all of a law: without its number, or with a simple one
+                self.offer(other for one in found for other in simpler_numbers(one))
             self.budget.check()
 
     def sum_within(self) -> None:
@@ -393,7 +430,7 @@ class Discovery:
             made: list[Expression] = []
             for pair in pairs:
                 if pair.size < self.settings.maxsize:
-                    made += self._joined(pool, form, pair.f, pair.h)
+                    made += self._joined(pool, form, pair.f, pair.h, few.y)
             self.offer(self._refitted(made))
             self.budget.check()
             self._look()
@@ -439,18 +476,18 @@ class Discovery:
                    if is_better and not any(same(entry.expression, other) for other in done)]  # fmt: skip
             done += new
             found = [one for formula in new for one in (formula, *rescaled(formula))]
-            simpler = [other for formula in found for other in _simpler(formula)]
+            simpler = [other for formula in found for other in simpler_numbers(formula)]
             for k in range(0, len(simpler), 64):
                 self.budget.check()
                 part = simpler[k : k + 64]
-                self.offer([*part, *self._refitted(part), *self._refitted(part, held=_is_plain)])
+                self.offer([*part, *self._refitted(part), *self._refitted(part, held=is_plain)])
 
     def _tidy(self) -> None:
         """The front without numbers that change no value by more than rounding."""
         for _ in range(ROUNDS):
             entries = self.front.entries()
             made = [(entry, other) for entry in entries
-                    for other in self._allowed(_without_a_number(entry.expression))]  # fmt: skip
+                    for other in self._allowed(without_a_number(entry.expression))]  # fmt: skip
             if not made:
                 return
             pairs = [entry.expression for entry, _ in made], [other for _, other in made]
@@ -460,8 +497,10 @@ class Discovery:
             needless = {made[k][0].size for k in np.flatnonzero(equal)}
             if not needless:
                 return
-            self.front.restore(entry for entry in entries if entry.size not in needless)
-            self.offer(made[k][1] for k in np.flatnonzero(equal))
+            tidy = self.front.copy()
+            tidy.restore(entry for entry in entries if entry.size not in needless)
+            self.offer((made[k][1] for k in np.flatnonzero(equal)), tidy)
+            self.front.restore(tidy.entries())  # all at once: who does not wait for the end looks at it
 
     # ── what all stages do ──
 
@@ -480,16 +519,28 @@ class Discovery:
         self.budget.count(pool.tried)
         return pool
 
-    def offer(self, formulas: Iterable[Expression]) -> None:
+    def offer(self, formulas: Iterable[Expression], front: Front | None = None) -> None:
         """To the front, by their loss at all rows."""
         listed = self._allowed([formula for formula in formulas if formula.n_tokens <= 2 * self.settings.maxsize])
+        listed = self._promising(listed)
         if not listed:
             return
         values = values_of(listed, self.sample.X, self.settings.threads)
         losses, exact = self.goal.losses(values), self.sample.is_exact(values)
         for formula, loss, is_exact in zip(listed, losses.tolist(), exact.tolist(), strict=True):
-            if self.front.offer(formula, loss) and is_exact:
+            if (front or self.front).offer(formula, loss) and is_exact:
                 self._exact = True
+
+    def _promising(self, formulas: list[Expression]) -> list[Expression]:
+        """Those that are no worse than the front at some rows, where there are very many."""
+        entries = self.front.entries()
+        if self._many is self.sample or not formulas or not entries:
+            return formulas
+        values = values_of([*formulas, *(entry.expression for entry in entries)], self._many.X, self.settings.threads)
+        losses = np.split(self._goal_of_many.losses(values), [len(formulas)])
+        least = np.append(np.inf, np.maximum(WORSE * np.minimum.accumulate(losses[1]), self.front.floor))
+        place = np.searchsorted([entry.size for entry in entries], [one.n_tokens for one in formulas], side="right")
+        return [one for one, bad in zip(formulas, losses[0] > least[place], strict=True) if not bad]
 
     def _allowed(self, formulas: list[Expression]) -> list[Expression]:
         """Those that keep to the rules."""
@@ -514,7 +565,7 @@ class Discovery:
         for _ in range(ROUNDS):
             before = self.front.entries()
             formulas = [entry.expression for entry in before[-3:]]
-            for change in (_simpler, hoisted, rescaled):
+            for change in (simpler_numbers, hoisted, rescaled, as_quotient):
                 self.offer([other for formula in formulas for other in change(formula)])
             if self.front.entries() == before:
                 break
@@ -528,17 +579,13 @@ class Discovery:
         best = promising[np.argsort(loss[promising], kind="stable")[:MOST_OFFERED]]
         self.offer(simplified(pop[int(i)]) for i in best)
 
-    def _joined(self, pool: Pool, form: links.Form, f: int, h: int) -> list[Expression]:
+    def _joined(self, pool: Pool, form: links.Form, f: int, h: int, y: np.ndarray) -> list[Expression]:
         """The formula of a pair with numbers by least squares, and without the number that is added."""
-        numbers = pair_numbers(pool.values[f], pool.values[h], form, self._rows_of(pool))
+        numbers = links.pair_numbers(pool.values[f], pool.values[h], form, y)
         if numbers is None:
             return []
         f_of, h_of, (a, b) = pool.expression(f), pool.expression(h), numbers
         return [simplified(form.expression(f_of, line(at, b, h_of))) for at in (a, 0.0)]
-
-    def _rows_of(self, pool: Pool) -> np.ndarray:
-        few = self.sample.few(pool.values.shape[1], self.settings.seed)
-        return few.y
 
     def _refitted(
         self, formulas: Sequence[Expression], held: Callable[[float], bool] | None = None
@@ -553,7 +600,6 @@ class Discovery:
         found = self._fitted(pop, np.where(np.isnan(params), 0.0, params))
         found = np.where(np.isfinite(found), found, np.where(np.isnan(params), 0.0, params))
         return [simplified(formula) for formula in as_constants(pop, found)]
-
 
     def _fitted(self, pop: Population, starts: np.ndarray) -> np.ndarray:
         """The parameters of least loss that are found from there."""
@@ -582,19 +628,6 @@ class Discovery:
         return values
 
 
-def pair_numbers(f: np.ndarray, h: np.ndarray, form: links.Form, y: np.ndarray) -> tuple[float, float] | None:
-    """a and b of a pair of a form without inner operator, in the terms of what is behind the outer one."""
-    v = form.behind(y)
-    with np.errstate(all="ignore"):
-        f = 1 / f if form.way == links.OVER else f
-        columns = np.column_stack([f, f * h])
-        scale = 1 / np.abs(columns).max(axis=0)
-    if v is None or not np.isfinite(columns * scale).all():
-        return None
-    a, b = np.linalg.lstsq(columns * scale, v, rcond=None)[0] * scale
-    return (float(a), float(b)) if np.isfinite([a, b]).all() and b != 0 else None
-
-
 def is_noise_left(front: Front, goal: Goal) -> bool:
     """Whether formulas that are nearly as long as may be are no better than shorter ones, which are good already."""
     sample = goal.sample
@@ -602,36 +635,3 @@ def is_noise_left(front: Front, goal: Goal) -> bool:
     good = GOOD * float(goal.losses(np.full((1, len(sample)), mean))[0])
     before = [entry.loss for entry in front.entries() if entry.size <= front.maxsize - LONGER]
     return bool(before) and front.floor < front.least < good and min(before) < NOT_BETTER * front.least
-
-
-def _simpler(formula: Expression) -> list[Expression]:
-    """The formula with one of its numbers 0, 1, or a simple number nearby; with all of them simple."""
-    places = np.flatnonzero(formula.kinds == CONSTANT).tolist()
-    numbers = {place: float(formula.values[place : place + 1].view(np.float64)[0]) for place in places}
-    changes = [{place: new} for place in places for new in _nearby(numbers[place]) if new != numbers[place]]
-    for close in (1e-8, 1e-4, 1e-2):
-        changes.append({place: simple_number(numbers[place], close) for place in places})
-    made = [simplified(_with_numbers(formula, change)) for change in changes if change]
-    return [other for other in made if not same(other, formula)]
-
-
-def _without_a_number(formula: Expression) -> list[Expression]:
-    """The formula with one of its numbers 0, where that makes it shorter."""
-    places = np.flatnonzero(formula.kinds == CONSTANT).tolist()
-    made = [simplified(_with_numbers(formula, {place: 0.0})) for place in places]
-    return [other for other in made if other.n_tokens < formula.n_tokens]
-
-
-def _is_plain(number: float) -> bool:
-    return simple_number(number, 1e-13) == number
-
-
-def _nearby(number: float) -> list[float]:
-    return list(dict.fromkeys([0.0, 1.0, -1.0, *(simple_number(number, close) for close in (1e-8, 1e-4, 1e-2))]))
-
-
-def _with_numbers(formula: Expression, change: dict[int, float]) -> Expression:
-    values = formula.values.copy()
-    for place, number in change.items():
-        values[place] = np.float64(number).view(np.uint64)
-    return Expression(formula.kinds, values, formula.variables)

@@ -81,7 +81,13 @@ class Front:
 
     def entries(self) -> list[Entry]:
         """The smallest first."""
-        return [self._best[size] for size in sorted(self._best)]
+        return sorted(self._best.values(), key=lambda entry: entry.size)
+
+    def copy(self) -> Front:
+        """The same, whatever becomes of this one."""
+        other = Front(self.maxsize, self.floor, self.rows)
+        other.restore(self.entries())
+        return other
 
     def restore(self, entries: Iterable[Entry]) -> None:
         """Take in what ``entries`` gave, as it was."""

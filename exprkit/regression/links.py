@@ -22,14 +22,14 @@ import numpy as np
 from exprkit.expressions.expression import Expression, applied
 from exprkit.operators import ops
 
-TIMES, OVER, PLUS = range(3)  # how f stands with the rest
+TIMES, OVER, PLUS, LESS, MINUS = range(5)  # how f stands with the rest: f times it, over it, and it, less it; it less f
 HIDDEN = 100.0  # times its size may be the summand f of a value: more would be cancelled, and hide it
 SAME = 1e-9  # to within which an inverse has to lead back to where it came from
 _AT = np.array([0.11, 0.37, 0.52, 0.83])  # where inverses are recognised; every operator of the table is defined there
 
 
 class Form(NamedTuple):
-    """``outer(f * inner(a + b h))``, with ``/`` or ``+`` in the place of ``*``; None: no operator there."""
+    """``outer(f * inner(a + b h))``, with ``/``, ``+`` or ``-`` in the place of ``*``; None: no operator there."""
 
     outer: ops.Operator | None
     way: int
@@ -39,7 +39,7 @@ class Form(NamedTuple):
     def text(self) -> str:
         z = "a + b * h" if self.way == PLUS else "(a + b * h)"
         z = f"{self.inner.name}(a + b * h)" if self.inner else z
-        body = f"f {'*/+'[self.way]} {z}"
+        body = f"{z} - f" if self.way == MINUS else f"f {'*/+-'[self.way]} {z}"
         return f"{self.outer.name}({body})" if self.outer else body
 
     def behind(self, y: np.ndarray) -> np.ndarray | None:
@@ -49,8 +49,9 @@ class Form(NamedTuple):
     def linear_part(self, v: np.ndarray, f: np.ndarray) -> np.ndarray:
         """What ``a + b h`` has to be, nan where it can not be.  ``v``: from ``behind``; any shapes that broadcast."""
         with np.errstate(all="ignore"):
-            if self.way == PLUS:
-                q = np.where(np.abs(f) <= HIDDEN * np.abs(v), v - f, np.nan)
+            if self.way in (PLUS, LESS, MINUS):
+                left = v - f if self.way == PLUS else f - v if self.way == LESS else v + f
+                q = np.where(np.abs(f) <= HIDDEN * np.abs(v), left, np.nan)
             else:
                 q = v / f if self.way == TIMES else f / v
             if self.inner is None:
@@ -65,7 +66,7 @@ class Form(NamedTuple):
         if f is None:
             body = 1.0 / rest if self.way == OVER else rest
         else:
-            body = f + rest if self.way == PLUS else f * rest if self.way == TIMES else f / rest
+            body = (f.__mul__, f.__truediv__, f.__add__, f.__sub__, f.__rsub__)[self.way](rest)
         return body if self.outer is None else applied(self.outer, body)
 
 
@@ -96,10 +97,29 @@ def undone(row: ops.Operator, y: np.ndarray) -> np.ndarray | None:
     return x if fine else None
 
 
+def _is_odd(row: ops.Operator) -> bool:
+    """Whether a sign can as well stand inside."""
+    with np.errstate(all="ignore"):
+        return bool(np.array_equal(row.numpy(-_AT), -row.numpy(_AT)))
+
+
+def pair_numbers(f: np.ndarray, h: np.ndarray, form: Form, y: np.ndarray) -> tuple[float, float] | None:
+    """a and b of a pair of a form without inner operator, in the terms of what is behind the outer one."""
+    v = form.behind(y)
+    with np.errstate(all="ignore"):
+        f = 1 / f if form.way == OVER else f
+        columns = np.column_stack([f, f * h])
+        scale = 1 / np.abs(columns).max(axis=0)
+    if v is None or not np.isfinite(columns * scale).all():
+        return None
+    a, b = np.linalg.lstsq(columns * scale, v, rcond=None)[0] * scale
+    return (float(a), float(b)) if np.isfinite([a, b]).all() and b != 0 else None
+
+
 def forms(unary: Sequence[ops.Operator]) -> list[Form]:
     """All forms with at most one of these operators, the simplest first."""
     able = [row for row in unary if inverse(row) is not None]
     plain = [Form(None, way, None) for way in (TIMES, OVER, PLUS)]
-    inner = [Form(None, way, row) for row in able for way in (TIMES, OVER)]
+    inner = [Form(None, way, row) for row in able for way in range(5) if way != LESS or not _is_odd(row)]
     outer = [Form(row, way, None) for row in able for way in (TIMES, PLUS, OVER)]
     return plain + inner + outer

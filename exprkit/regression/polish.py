@@ -28,10 +28,12 @@ CLOSE = 1e-10  # share of a number within which it is taken for a simple one
 DENOMINATORS = 12
 LARGEST_NUMERATOR = 100
 DIGITS = 6  # of a short decimal
+KNOWN = 1 << 14  # numbers and trees whose short forms are kept: formulas that are looked at have much in common
 
 Tree = tuple[Any, ...]  # (VARIABLE, i), (PARAMETER, i), (CONSTANT, number) or (OPERATOR, code, operand, ...)
 
 
+@functools.lru_cache(maxsize=KNOWN)
 def simple_number(number: float, close: float = CLOSE) -> float:
     """The simplest fraction, fraction of pi or short decimal that a number is close to; else the number."""
     if not math.isfinite(number) or number == 0:
@@ -132,6 +134,11 @@ def _rescaled(tree: Tree) -> list[Tree]:
     return made
 
 
+def as_quotient(expression: Expression) -> list[Expression]:
+    """The formula with quotients of sums in it brought to one denominator."""
+    return [simplified(expression_of(_as_quotients(tree_of(expression))))]
+
+
 def plain_numbers(expression: Expression, close: float = CLOSE) -> Expression:
     """With simple numbers where they are close."""
     values = expression.values.copy()
@@ -146,6 +153,7 @@ def nodes(tree: Tree) -> int:
     return 1 + sum(nodes(operand) for operand in tree[2:]) if tree[0] == OPERATOR else 1
 
 
+@functools.lru_cache(maxsize=KNOWN)
 def _simple(tree: Tree) -> Tree:
     if tree[0] != OPERATOR:
         return tree
@@ -160,6 +168,8 @@ def _simple(tree: Tree) -> Tree:
         return _sum(tree)
     if row.code in (_SQUARES.code, _ROOTS.code, ops.POW):
         return min(tree, _product(tree).tree(), key=nodes)
+    if row.code == _EXP.code:
+        return min(tree, _without_logarithms(operands[0]), key=nodes)
     return _evenly(row, operands[0]) if row.arity == 1 else tree
 
 
@@ -187,7 +197,22 @@ class _Factors(NamedTuple):
             number = float(np.float64(self.number) ** exponent)
         return _Factors(number, tuple((base, e * exponent) for base, e in self.powers))
 
+    def together(self) -> _Factors:
+        """Powers of one exponent as one power of a product, and exponentials as one of a sum."""
+        if len(self.powers) < 2:
+            return self
+        raised: dict[float, list[tuple[Tree, float]]] = {}
+        for base, exponent in self.powers:
+            if base[:2] == (OPERATOR, _ROOTS.code) and abs(exponent) == 1:
+                base, exponent = base[2], exponent / 2
+            key = 0.0 if base[:2] == (OPERATOR, _EXP.code) else abs(exponent)
+            raised.setdefault(key, []).append((base, exponent))
+        return _Factors(self.number, tuple(power for key, some in raised.items() for power in _as_one(key, some)))
+
     def tree(self) -> Tree:
+        return self.together()._written()
+
+    def _written(self) -> Tree:
         above = [_power(base, exponent) for base, exponent in self.powers if exponent > 0]
         below = [_power(base, -exponent) for base, exponent in self.powers if exponent < 0]
         number = self.number
@@ -199,12 +224,24 @@ class _Factors(NamedTuple):
         if below:
             tree = (OPERATOR, ops.DIV, tree, functools.reduce(_times, below))
         if negative and abs(number) != 1:  # a number can be negative itself
-            return _Factors(1.0, self.powers)._led_by(number)
+            return self._led_by(number)
         return (OPERATOR, ops.NEG, tree) if negative else tree
 
     def _led_by(self, number: float) -> Tree:
         below = functools.reduce(_times, [_power(base, -exponent) for base, exponent in self.powers])
         return OPERATOR, ops.DIV, (CONSTANT, number), below
+
+
+def _as_one(key: float, powers: list[tuple[Tree, float]]) -> list[tuple[Tree, float]]:
+    """Powers of this exponent, or of either sign of it; 0: exponentials."""
+    if len(powers) == 1 or key == 1:
+        return powers
+    if key == 0:
+        exponent = functools.reduce(_plus, ((OPERATOR, ops.MUL, (CONSTANT, e), base[2]) for base, e in powers))
+        return [((OPERATOR, _EXP.code, _sum(exponent)), 1.0)]
+    sign = 1.0 if any(exponent > 0 for _, exponent in powers) else -1.0
+    inner = _Factors(1.0, tuple((base, sign * exponent / key) for base, exponent in powers))
+    return [(inner._written(), sign * key)]
 
 
 def _power(base: Tree, exponent: float) -> Tree:
@@ -231,12 +268,38 @@ def _unary_power(exponent: float) -> ops.Operator:
     return next(row for row in ops.OPERATORS if row.arity == 1 and _exponent_of(row) == exponent)
 
 
+def _natural() -> tuple[ops.Operator, ops.Operator]:
+    """The operator that makes products of sums, and the one that undoes it, at the base that is its own derivative."""
+    at, unary = np.array([0.3, 1.7, 5.0]), [row for row in ops.OPERATORS if row.arity == 1]
+    with np.errstate(all="ignore"):
+        exp = next(row for row in unary if np.allclose(row.numpy(at), math.e**at))
+        return exp, next(row for row in unary if np.allclose(exp.numpy(row.numpy(at)), at))
+
+
 _SQUARES, _ROOTS = _unary_power(2.0), _unary_power(0.5)
+_EXP, _LOG = _natural()
 _NO_POWER = _Factors(1.0, ())
 
 
 def _times(a: Tree, b: Tree) -> Tree:
     return OPERATOR, ops.MUL, a, b
+
+
+def _plus(a: Tree, b: Tree) -> Tree:
+    return OPERATOR, ops.ADD, a, b
+
+
+def _without_logarithms(inner: Tree) -> Tree:
+    """exp of a sum, whose terms c log(f) are factors f^c of it."""
+    terms = _terms(inner, 1.0)
+    logs = [len(one.powers) == 1 and one.powers[0][1] == 1 and one.powers[0][0][:2] == (OPERATOR, _LOG.code)
+            for one in terms]  # fmt: skip
+    left = [one for one, is_log in zip(terms, logs, strict=True) if not is_log]
+    found = _Factors(1.0, (((OPERATOR, _EXP.code, _sum_of(left)), 1.0),) if left else ())
+    for one, is_log in zip(terms, logs, strict=True):
+        if is_log:
+            found = found.times(_Factors(1.0, ((one.powers[0][0][2], one.number),)))
+    return found.tree()
 
 
 def _product(tree: Tree) -> _Factors:
@@ -252,8 +315,7 @@ def _product(tree: Tree) -> _Factors:
     if code == ops.NEG:
         return _product(tree[2]).times(_Factors(-1.0, ()))
     if code == _SQUARES.code:
-        inner = _product(tree[2])
-        return inner.to(2.0) if len(inner.powers) == 1 else _Factors(1.0, ((tree, 1.0),))
+        return _product(tree[2]).to(2.0)
     if code == _ROOTS.code or (code == ops.POW and tree[3][0] == CONSTANT):
         exponent = 0.5 if code == _ROOTS.code else tree[3][1]
         inner = _product(tree[2])
@@ -330,3 +392,95 @@ def _sum_of(terms: list[_Factors]) -> Tree:
         code = ops.SUB if term.number < 0 else ops.ADD
         tree = (OPERATOR, code, tree, term._replace(number=abs(term.number)).tree())
     return tree
+
+
+# ── quotients of sums ──
+
+MOST_TERMS = 16  # of a numerator or denominator
+Terms = list[_Factors]
+
+
+class _TooManyError(Exception):
+    """Terms."""
+
+
+def _as_quotients(tree: Tree) -> Tree:
+    """Every sum, product and quotient as one quotient of sums, where that is shorter."""
+    if tree[0] != OPERATOR:
+        return tree
+    tree = (*tree[:2], *(_as_quotients(operand) for operand in tree[2:]))
+    if tree[1] not in (ops.ADD, ops.SUB, ops.MUL, ops.DIV, ops.NEG, ops.INV):
+        return tree
+    try:
+        above, below = _quotient(tree)
+    except _TooManyError:
+        return tree
+    if not above or not below:
+        return tree
+    (common, above), (under, below) = _without_common(above), _without_common(below)
+    common = common.times(_inverse(under))
+    return min([tree, *(common.times(_product(one)).tree() for one in _over(above, below))], key=nodes)
+
+
+def _over(above: Terms, below: Terms) -> list[Tree]:
+    """A quotient of sums, one number of the denominator 1; also as a number and what is left over it then."""
+    made: list[tuple[float, Terms, Terms]] = []
+    for scale in dict.fromkeys([1.0, *(abs(term.number) for term in below)]):
+        a, b = ([term._replace(number=term.number / scale) for term in terms] for terms in (above, below))
+        made += [(0.0, a, b), *_with_number(a, b)]
+    under = [_inverse(_product(_sum(_sum_of(terms)))) for _, _, terms in made]
+    trees = [_product(_sum(_sum_of(terms))).times(one).tree() for (_, terms, _), one in zip(made, under, strict=True)]
+    return [_simple(_plus(tree, (CONSTANT, k)) if k else tree) for tree, (k, _, _) in zip(trees, made, strict=True)]
+
+
+def _with_number(above: Terms, below: Terms) -> list[tuple[float, Terms, Terms]]:
+    """Numbers that leave fewer terms over the denominator."""
+    found = []
+    of_below = {frozenset(term.powers): term.number for term in below}
+    for term in above if len(above) > 1 else []:
+        if frozenset(term.powers) in of_below:
+            k = term.number / of_below[frozenset(term.powers)]
+            rest = _collected([*above, *(one._replace(number=-k * one.number) for one in below)])
+            found += [(k, rest, below)] * (0 < len(rest) < len(above))
+    return found
+
+
+def _quotient(tree: Tree) -> tuple[Terms, Terms]:
+    """Terms of the numerator and of the denominator."""
+    found: tuple[Terms, Terms] = [], [_NO_POWER]
+    for term in _terms(tree, 1.0):
+        above, below = [term._replace(powers=())], [_NO_POWER]
+        for base, exponent in term.powers:
+            if _is_sum(base) and exponent in (1, -1):
+                inner = _quotient(base)[:: int(exponent)]
+            else:
+                inner = [_Factors(1.0, ((base, exponent),))], [_NO_POWER]
+            above, below = _multiplied(above, inner[0]), _multiplied(below, inner[1])
+        if found[1] != below:
+            above = _multiplied(above, found[1])
+            found = _multiplied(found[0], below), _multiplied(found[1], below)
+        found = _collected(found[0] + above), found[1]
+    return found
+
+
+def _multiplied(some: Terms, others: Terms) -> Terms:
+    return _collected([one.times(other) for one in some for other in others])
+
+
+def _collected(terms: Terms) -> Terms:
+    """Like terms together, without those of which only rounding is left."""
+    numbers: dict[frozenset[tuple[Tree, float]], list[float]] = {}
+    for term in terms:
+        numbers.setdefault(frozenset(term.powers), []).append(term.number)
+    if len(numbers) > MOST_TERMS:
+        raise _TooManyError
+    return [_Factors(math.fsum(some), tuple(powers)) for powers, some in numbers.items()
+            if abs(math.fsum(some)) > CLOSE * max(map(abs, some))]  # fmt: skip
+
+
+def _without_common(terms: Terms) -> tuple[_Factors, Terms]:
+    """What all terms have as a factor, and the terms without it."""
+    bases = dict.fromkeys(base for term in terms for base, _ in term.powers)
+    least = ((base, min(dict(term.powers).get(base, 0.0) for term in terms)) for base in bases)
+    common = _Factors(1.0, tuple((base, exponent) for base, exponent in least if exponent))
+    return common, [term.times(common.to(-1.0)) for term in terms]

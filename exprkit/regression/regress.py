@@ -40,8 +40,8 @@ from exprkit.runtime import slices
 from exprkit.runtime.bags import empty
 from exprkit.runtime.jit import compiled
 
-ROWS = 64  # functions f that a thread takes at a time
-CHUNKS = 4  # such slices between two looks at the clock
+ROWS = 64  # functions f that a thread takes at a time, at most
+AT_ONCE, CHUNKS = 1 << 23, 4  # pairs between two looks at the clock, if there are not very many h, and slices of them
 ACROSS = 512  # functions h at a time, whose sums stay in the first cache
 SINGULAR = 1e-10  # a determinant as a share of its terms that counts as 0
 
@@ -93,7 +93,8 @@ def regressed(
     """
     pairs = _Regressed(f, np.ascontiguousarray(h.T), v, weight, starts)
     best = empty(Best, n=len(f), n_groups=len(starts) - 1)
-    cuts = [(i, min(i + ROWS, len(f))) for i in range(0, len(f), ROWS)]
+    rows = max(1, min(ROWS, AT_ONCE // CHUNKS // max(len(h), 1)))
+    cuts = [(i, min(i + rows, len(f))) for i in range(0, len(f), rows)]
     if len(cuts) == 1 and len(f) > 1:
         cuts = [(0, len(f) // 2), (len(f) // 2, len(f))]
     for k in range(0, len(cuts), CHUNKS):

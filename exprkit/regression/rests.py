@@ -35,7 +35,7 @@ from exprkit.expressions.expression import Expression, applied
 from exprkit.operators import ops
 from exprkit.regression.confirm import TRIED, confirmed, values_of
 from exprkit.regression.join import Lookup, Pairs, Partners, may_have_partner, partner_of
-from exprkit.regression.links import HIDDEN, OVER, PLUS, TIMES, Form, inverse, undone
+from exprkit.regression.links import HIDDEN, MINUS, OVER, PLUS, TIMES, Form, inverse, undone
 from exprkit.regression.polish import simplified
 from exprkit.regression.pool import Pool
 from exprkit.regression.rules.admission import are_alike
@@ -50,7 +50,7 @@ WITHIN, BESIDE, WITHIN_BESIDE = 0.3, 0.3, 0.1  # within an operator, beside a fa
 TAKEN, FACTORS = 3_000, 60  # functions g, and functions f0
 SLICE = 1 << 18  # lookups that a thread does at a time
 MOST_FOUND = 64  # triples of a slice
-MINUS, WITHIN_ROW = PLUS + 1, PLUS + 2  # more ways: y is the rest without g; y is an operator of the rest
+WITHIN_ROW = MINUS + 1  # one more way: y is an operator of the rest
 
 
 class Removal(NamedTuple):

@@ -33,7 +33,7 @@ from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
-from exprkit.regression.polish import Tree, expression_of, simplified, tree_of
+from exprkit.regression.polish import Tree, expression_of, nodes, simplified, tree_of
 from exprkit.regression.pool import Pool
 from exprkit.regression.regress import regressed
 from exprkit.regression.rules.admission import are_alike
@@ -48,7 +48,8 @@ GRID = 10.0 ** np.arange(-6, 1.01, STEP)  # of c times the usual size of h
 EDGE = np.append(10.0 ** np.arange(-3, -0.51, STEP), 1 - 10.0 ** np.arange(-STEP, -3.01, -STEP))  # of -c h beside 1
 USUAL = 10.0 ** np.arange(-2, 1.01, STEP)  # the same where errors count as they are: less would be lost in noise
 OUTSIDE, INSIDE = ((40, 30), 16), (120, 600)  # functions f (powers, any) and h: all f with the first h, some with more
-BEST, OF_F, GIVEN = 120, 4, 40  # formulas whose c is searched for, those of an f, and those that are handed over
+BEST, OF_F, GIVEN = 100, 4, 40  # formulas whose c is searched for, those of an f, and those that are handed over
+SHORT, OF_A_SIZE = 6, 8  # tokens of f and h; so many of every size, whose c may be far from the grid's
 HALVINGS = 60  # of the interval that c is in, by the golden section
 
 
@@ -86,18 +87,18 @@ def nested(
     parts = [[pool.tree(i) for i in without_multiples(pool, most, unit)] for pool, most, unit in chosen]
     parts = [parts[0] + parts[1], *parts[2:]]
     trees = [tree for part in parts for tree in part]
-    values = _values(trees, few.X, threads)
+    values, sizes = values_at(trees, few.X, threads), np.array([nodes(tree) for tree in trees])
     ends = np.cumsum([len(part) for part in parts])
     weight, every_weight = (part.w if as_shares else part.w * part.y**2 for part in (few, sample))
     work = _Regressing(few.y, weight / weight.sum(), GRID if as_shares else USUAL, threads, go_on, count)
     tried = [
-        _tried(values[: min(most, ends[0])], values[begin:end], int(begin), inner, work)
+        _tried(values[: min(most, ends[0])], values[begin:end], sizes, int(begin), inner, work)
         for most, begin, end in zip((sum(OUTSIDE[0]), OUTSIDE[1]), ends[:2], ends[1:], strict=True)
     ]
-    best = sorted((one for some in tried for one in some), key=lambda one: one.error)[:BEST]
+    best = sorted((one for some in tried for one in some), key=lambda one: one.error)
     if not best:
         return nothing
-    every = _values(trees, sample.X, threads)
+    every = values_at(trees, sample.X, threads)
     found: list[tuple[float, Expression]] = []
     for one in best:
         go_on()
@@ -109,7 +110,7 @@ def nested(
     formulas = [formula for _, formula in sorted(found, key=lambda pair: pair[0])[:GIVEN]]
     if not formulas:
         return nothing
-    return Nested(formulas, _values([tree_of(formula) for formula in formulas], sample.X, threads))
+    return Nested(formulas, values_at([tree_of(formula) for formula in formulas], sample.X, threads))
 
 
 class _Regressing(NamedTuple):
@@ -134,10 +135,11 @@ class _Tried(NamedTuple):
     h: int
 
 
-def _tried(f: np.ndarray, h: np.ndarray, first: int, unary: Sequence[Inner], work: _Regressing) -> list[_Tried]:
-    """The best of all pairs of f and h, whose numbers begin with ``first``."""
-    work.go_on()
-    inside, made = _inside(h, unary, work.grid)
+def _tried(
+    f: np.ndarray, h: np.ndarray, sizes: np.ndarray, first: int, unary: Sequence[Inner], work: _Regressing
+) -> list[_Tried]:
+    """The best of all pairs of f and h, whose numbers begin with ``first``, and of every size."""
+    inside, made = _inside(h, unary, work)
     if not len(inside):
         return []
     with np.errstate(all="ignore"):
@@ -146,36 +148,47 @@ def _tried(f: np.ndarray, h: np.ndarray, first: int, unary: Sequence[Inner], wor
     starts = np.append(np.flatnonzero(np.diff(made.group, prepend=-1)), len(inside))
     best = regressed(columns, inside, np.ones(len(work.y)), work.weight, starts, work.threads, work.go_on)
     work.tried(len(columns) * len(inside))
-    of_f = np.argsort(best.error, axis=1, kind="stable")[:, :OF_F]
-    errors = np.take_along_axis(best.error, of_f, axis=1)
-    order = np.argsort(errors, axis=None, kind="stable")[:BEST]
+    total = np.tile(sizes[: len(f)], 2)[:, None] + sizes[first + made.tree[starts[:-1]]]
     found = []
-    for place in order[np.isfinite(errors.ravel()[order])].tolist():
-        row, group = divmod(place, errors.shape[1])
-        column = int(best.h[row, of_f[row, group]])
+    for place in _chosen(best.error, total).tolist():
+        row, group = divmod(place, len(starts) - 1)
+        column = int(best.h[row, group])
         way = ops.DIV if row >= len(f) else ops.MUL
-        found.append(_Tried(float(errors[row, group]), row % len(f), way, made.row[column], float(made.c[column]),
-                            first + int(made.tree[column])))  # fmt: skip
+        found.append(_Tried(float(best.error[row, group]), row % len(f), way, made.row[column],
+                            float(made.c[column]), first + int(made.tree[column])))  # fmt: skip
     return found
+
+
+def _chosen(error: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Places of the least errors, so many of an f, and of the short ones of every size."""
+    of_f = np.argsort(error, axis=1, kind="stable")[:, :OF_F]
+    places = np.arange(len(error))[:, None] * error.shape[1] + of_f
+    least = np.argsort(np.take_along_axis(error, of_f, axis=1), axis=None, kind="stable")[:BEST]
+    error, sizes = error.ravel(), sizes.ravel()
+    short = np.flatnonzero(sizes <= SHORT)
+    short = short[np.lexsort((error[short], sizes[short]))]
+    rank = np.arange(len(short)) - np.searchsorted(sizes[short], sizes[short])
+    some = np.union1d(places.ravel()[least], short[rank < OF_A_SIZE])
+    return np.asarray(some[np.isfinite(error[some])])
 
 
 def _searched(f: np.ndarray, u: Inner, h: np.ndarray, c: float, root: np.ndarray) -> tuple[float, ...]:
     """The c near the one of the grid, and a and b, of least error of 1 = f (a + b u(c h)); and the error."""
-    c *= 10.0 ** _least(lambda at: _line(f, _shifted(u, c * 10.0**at, h), root)[2], STEP)
-    inner = _shifted(u, c, h)
-    a, b, error = _line(f, inner, root)
+    c *= 10.0 ** least_between(lambda at: line_of(f, shifted(u, c * 10.0**at, h), root)[2], STEP)
+    inner = shifted(u, c, h)
+    a, b, error = line_of(f, inner, root)
     with np.errstate(all="ignore"):
         return c, a - b * float(u.function(np.array([c * h[0]]))[0]), b, error
 
 
-def _shifted(u: Inner, c: float, h: np.ndarray) -> np.ndarray:
+def shifted(u: Inner, c: float, h: np.ndarray) -> np.ndarray:
     """u(c h) without its first value."""
     with np.errstate(all="ignore"):
         values: np.ndarray = u.function(c * h)
         return values - values[0]
 
 
-def _least(error: Callable[[float], float], width: float) -> float:
+def least_between(error: Callable[[float], float], width: float) -> float:
     """Where between -width and width an error is least, by the golden section."""
     golden = (np.sqrt(5) - 1) / 2
     low, high = -width, width
@@ -204,14 +217,15 @@ class _InnerValues(NamedTuple):
     tree: np.ndarray
 
 
-def _inside(values: np.ndarray, unary: Sequence[Inner], grid: np.ndarray) -> tuple[np.ndarray, _InnerValues]:
+def _inside(values: np.ndarray, unary: Sequence[Inner], work: _Regressing) -> tuple[np.ndarray, _InnerValues]:
     """All ``u(c h)``, those that are finite and not constant."""
     blocks: list[np.ndarray] = []
     group, rows, cs, tree = [], [], [], []
     for number, row in enumerate(unary):
+        work.go_on()
         signs = (1.0,) if is_symmetric(row.function) else (1.0, -1.0)
         for j, h in enumerate(values):
-            c = np.concatenate([_grid(row, sign * h, grid) * sign for sign in signs])
+            c = np.concatenate([grid_of(row, sign * h, work.grid) * sign for sign in signs])
             with np.errstate(all="ignore"):
                 u = row.function(c[:, None] * h)
                 fine = np.isfinite(u).all(axis=1) & (np.ptp(u, axis=1) > 1e-9 * np.abs(u).max(axis=1))
@@ -225,10 +239,10 @@ def _inside(values: np.ndarray, unary: Sequence[Inner], grid: np.ndarray) -> tup
     return together, _InnerValues(np.array(group), rows, np.array(cs), np.array(tree))
 
 
-def _grid(u: Inner, h: np.ndarray, grid: np.ndarray) -> np.ndarray:
+def grid_of(u: Inner, h: np.ndarray, grid: np.ndarray, edge: np.ndarray = EDGE) -> np.ndarray:
     """The c for h; where ``1 + c h`` may become 0, up to there."""
     if u.beside_1 and h.min() < 0:
-        return EDGE / -h.min()
+        return edge / -h.min()
     return grid / max(float(np.median(np.abs(h))), 1e-300)
 
 
@@ -247,13 +261,13 @@ def without_multiples(pool: Pool, most: int, dimension: float = np.nan) -> list[
     return kept
 
 
-def _values(trees: list[Tree], X: np.ndarray, threads: int | None) -> np.ndarray:
+def values_at(trees: list[Tree], X: np.ndarray, threads: int | None) -> np.ndarray:
     pop = parse([expression_of(tree) for tree in trees])
     values: np.ndarray = Evaluator(pop, X, "cpu", dtype="float64", threads=threads).evaluate()
     return values
 
 
-def _line(f: np.ndarray, u: np.ndarray, root: np.ndarray) -> tuple[float, float, float]:
+def line_of(f: np.ndarray, u: np.ndarray, root: np.ndarray) -> tuple[float, float, float]:
     """The a and b of least error of 1 = f (a + b u), by orthogonal columns; and the error."""
     with np.errstate(all="ignore"):
         first, second = f * root, f * u * root

@@ -1,6 +1,6 @@
 """What a search may take: time, evaluations and memory.
 
-In: what the user allows.  Out: ``Ended``, raised by ``check`` where a limit is reached.
+In: what the user allows.  Out: ``Ended``, raised by ``check`` where a limit is reached, and by ``run`` soon after.
 
     >>> from exprkit.runtime.budget import Budget, Ended
     >>> budget = Budget(max_evals=10)
@@ -12,13 +12,26 @@ In: what the user allows.  Out: ``Ended``, raised by ``check`` where a limit is 
     11 functions were tried
     >>> Budget(seconds=60).part(0.5)(), Budget(seconds=60).part(0.0)(), Budget().part(0.0)()
     (False, True, False)
+    >>> Budget().run(lambda: 42)
+    42
 """
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import math
+import queue
+import threading
 import time
 from collections.abc import Callable
+from typing import Any, TypeVar
+
+PATIENCE = 0.4  # seconds after its end that work has to see it by itself
+TICK = 0.05  # seconds between two looks at the clock from outside
+SHOW = object()  # what work says that wants to be shown
+
+Found = TypeVar("Found")
 
 
 class Ended(Exception):
@@ -26,15 +39,22 @@ class Ended(Exception):
 
 
 class Budget:
-    """What a search may take; ``begin``: when it began, of ``time.perf_counter``, if not now."""
+    """What a search may take.
+
+    Parameters
+    ----------
+    shown : called at every look, where ``run`` or ``check`` was called; None: nobody is
+    begin : when it began, of ``time.perf_counter``, if not now
+    """
 
     def __init__(
-        self, seconds: float | None = None, max_evals: int | None = None, shown: Callable[[], None] = lambda: None,
+        self, seconds: float | None = None, max_evals: int | None = None, shown: Callable[[], None] | None = None,
         most_bytes: float | None = None, begin: float | None = None,
     ) -> None:  # fmt: skip
         self._begin = time.perf_counter() if begin is None else begin
         self._seconds, self._max_evals, self._shown = seconds, max_evals, shown
         self._most_bytes, self.n_evals = most_bytes, 0
+        self._is_left = False  # by who waited for its end
 
     @property
     def seconds(self) -> float:
@@ -52,10 +72,85 @@ class Budget:
 
     def check(self, n_bytes: float = 0) -> None:
         """Go on, or raise ``Ended``."""
-        self._shown()
+        if self._is_left:
+            raise Ended("it was left alone")
+        if self._shown is not None:
+            self._shown()
         if self._max_evals is not None and self.n_evals >= self._max_evals:
             raise Ended(f"{self.n_evals:,} functions were tried")
-        if self._seconds is not None and self.seconds >= self._seconds:
-            raise Ended(f"{self._seconds:g} s are over")
+        self._check_time()
         if self._most_bytes is not None and n_bytes > self._most_bytes:
             raise Ended(f"{self._most_bytes / 1e6:.3g} MB are taken")
+
+    def _check_time(self, patience: float = 0.0) -> None:
+        if self._seconds is not None and self.seconds >= self._seconds + patience:
+            raise Ended(f"{self._seconds:g} s are over")
+
+    def run(self, work: Callable[[], Found]) -> Found:
+        """What ``work`` gives, which calls ``check`` every now and then, in a thread of its own.
+
+        Where it does not look for PATIENCE seconds after the time is over, in the middle of a kernel that is compiled
+        say, it is left alone, and ends at its next look.  The same after an interrupt.
+
+        Raises
+        ------
+        Ended
+            If it was left alone; and what ``work`` raises.
+        KeyboardInterrupt
+            After an interrupt, when the work has ended or was left alone.
+        """
+        said: queue.SimpleQueue[Any] = queue.SimpleQueue()  # SHOW, or what was found and an error
+        answers: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        shown = self._shown
+
+        def ask() -> None:
+            said.put(SHOW)
+            if (error := answers.get()) is not None:
+                raise error
+
+        self._shown = shown and ask
+        threading.Thread(target=contextvars.copy_context().run, args=(_told, work, said), name="exprkit-search").start()
+        try:
+            found, error = self._followed(said, answers, shown)
+        except BaseException as left:
+            self._is_left = True
+            answers.put(Ended("it was left alone"))
+            if isinstance(left, KeyboardInterrupt):
+                _ended(said)
+            raise
+        finally:
+            self._shown = shown
+        if error is not None:
+            raise error
+        return found
+
+    def _followed(self, said: Any, answers: Any, shown: Callable[[], None] | None) -> Any:
+        """How the work ended; answers meanwhile."""
+        while True:
+            try:
+                message = said.get(timeout=TICK)
+            except queue.Empty:
+                self._check_time(PATIENCE)
+                continue
+            if message is not SHOW:
+                return message
+            try:
+                assert shown is not None
+                shown()
+                answers.put(None)
+            except BaseException as error:  # it is the work's to see
+                answers.put(error)
+
+
+def _told(work: Callable[[], Any], said: Any) -> None:
+    try:
+        said.put((work(), None))
+    except BaseException as error:
+        said.put((None, error))
+
+
+def _ended(said: Any) -> None:
+    """Wait for the end of work that was told of it; not for long."""
+    with contextlib.suppress(queue.Empty):
+        while said.get(timeout=PATIENCE) is SHOW:
+            pass

@@ -39,7 +39,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from exprkit.errors import ArgumentError
+from exprkit.errors import ArgumentError, shortened
 
 FORMAT = "exprkit object cache 1"
 MOST_BYTES = 1 << 30  # unless EXPRKIT_CACHE_BYTES says otherwise
@@ -95,8 +95,7 @@ def most_bytes() -> int:
     if not chosen:
         return MOST_BYTES
     if not (chosen.isdecimal() and len(chosen) <= MOST_DIGITS):
-        shown = chosen if len(chosen) <= 40 else chosen[:37] + "…"
-        raise ArgumentError(f"EXPRKIT_CACHE_BYTES must be a whole number of bytes, not {shown!r}")
+        raise ArgumentError(f"EXPRKIT_CACHE_BYTES must be a whole number of bytes, not {shortened(chosen, 38)!r}")
     return int(chosen)
 
 

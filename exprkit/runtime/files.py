@@ -4,8 +4,10 @@ Below everything that writes a file which a user named.
 
     >>> import pathlib, tempfile
     >>> from exprkit.runtime import files
-    >>> files.write(pathlib.Path(tempfile.mkdtemp()) / "a.txt", lambda path: path.write_text("whole")).read_text()
-    'whole'
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "a.npz"
+    >>> files.write_arrays(path, {"a": 1, "b": [2.0, 3.0]})
+    >>> files.read_arrays(path, "file of arrays", ["b"])
+    {'b': array([2., 3.])}
 """
 
 from __future__ import annotations
@@ -13,11 +15,16 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Callable, Iterator
+import zipfile
+from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from exprkit.errors import FileError, NoSuchFileError
+import numpy as np
+
+from exprkit.errors import ArgumentError, DamagedFileError, FileError, NoSuchFileError, brief
+
+MOST = 100  # times its size that a file may hold; others compress populations to a twentieth
 
 
 @contextlib.contextmanager
@@ -44,3 +51,66 @@ def write(path: Path, fill: Callable[[Path], Any]) -> Path:
     finally:
         beside.unlink(missing_ok=True)
     return path
+
+
+def checked_path(path: Any, rule: str = "a file's path must be a text or a pathlib.Path") -> Path:
+    """The path, if it can be one."""
+    try:
+        named = Path(os.fsdecode(path)).expanduser()
+        if "\0" not in str(named) and named.name:
+            os.fsencode(named)
+            return named
+    except (TypeError, ValueError, RuntimeError):
+        pass
+    raise ArgumentError(f"{rule}, not {brief(path)}")
+
+
+# ── arrays by name, as npz without pickle ──
+
+
+def write_arrays(path: Any, arrays: Mapping[str, Any]) -> None:
+    """Write arrays, or what makes some, to a file that is whole or absent."""
+
+    def fill(beside: Path) -> None:
+        with open(beside, "wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+
+    with told(path := checked_path(path), "written"):
+        write(path, fill)
+
+
+def read_arrays(path: Any, what: str, wanted: Container[str] | None = None) -> dict[str, np.ndarray]:
+    """The arrays of a file, or those ``wanted``; nothing is unpacked before it is known to be of a reasonable size.
+
+    Raises
+    ------
+    FileError
+        for one that cannot be read.
+    DamagedFileError
+        for one that is damaged or something else than ``what``.
+    """
+    with told(path := checked_path(path), "read"), open(path, "rb") as file, held(path, what), \
+         zipfile.ZipFile(file) as archive:  # fmt: skip
+        entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+        entries = {name: entry for name, entry in entries.items() if wanted is None or name in wanted}
+        size, unpacked = os.fstat(file.fileno()).st_size, sum(entry.file_size for entry in entries.values())
+        if unpacked > MOST * size:
+            raise ValueError(f"a file of {size:,} bytes that holds {unpacked:,}, more than {MOST} times as much")
+        return {name: _array(archive, entry) for name, entry in entries.items()}
+
+
+def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(entry) as file:
+        array: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
+    return array
+
+
+@contextlib.contextmanager
+def held(path: Any, what: str) -> Iterator[None]:
+    """Around what takes a file's bytes apart: whatever fails there, the file is none of these, or damaged."""
+    try:
+        yield
+    except (ArgumentError, FileError, ImportError, MemoryError):
+        raise
+    except Exception as error:  # damaged bytes make zipfile and NumPy raise nearly anything
+        raise DamagedFileError(f"{os.fspath(path)!r} is no {what}, or is damaged: {error}") from error

@@ -10,10 +10,12 @@ expressions.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import platform
 import subprocess
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -47,12 +49,15 @@ def process_memory(name: str = "VmRSS") -> int | None:
 
 def versions() -> dict[str, str]:
     """Of Python and of those packages that a measurement depends on."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
+    return {"python": platform.python_version(), **installed(PACKAGES)}
+
+
+def installed(packages: Iterable[str]) -> dict[str, str]:
+    """The versions of those packages that are installed."""
+    found = {}
+    for name in packages:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return found
 
 

@@ -34,7 +34,7 @@ Progress = bool | Callable[[int, int], Any]
 
 
 @contextlib.contextmanager
-def shown(progress: Progress, total: int, what: str) -> Iterator[Callable[[int], None]]:
+def shown(progress: Progress, total: int, what: str, unit: str = " expressions") -> Iterator[Callable[[int], None]]:
     """A function of how many more are done, which any thread may call.
 
     Raises ArgumentError if ``progress`` is neither a flag nor a function; MissingError if tqdm is not installed.
@@ -48,7 +48,7 @@ def shown(progress: Progress, total: int, what: str) -> Iterator[Callable[[int],
     else:
         with brought_by("notebooks"):
             from tqdm.auto import tqdm
-        with tqdm(total=total, desc=what, unit_scale=True, unit=" expressions") as bar:
+        with tqdm(total=total, desc=what, unit_scale=True, unit=unit) as bar:
             yield _counted(lambda done: bar.update(done - bar.n))
 
 

@@ -109,7 +109,7 @@ def each(
     try:
         with contextlib.suppress(RuntimeError):  # no more threads can be started, or Python ends: do with fewer
             for _ in cuts[1 : max(machine.cores(), FEW)]:
-                helpers.append(_pool().submit(work))
+                helpers.append(pool().submit(work))
         work()
     finally:
         left.clear()
@@ -120,10 +120,10 @@ def each(
 
 
 @functools.cache
-def _pool() -> ThreadPoolExecutor:
-    """The threads, which are started as they are needed."""
-    return ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="exprkit-slices")
+def pool() -> ThreadPoolExecutor:
+    """The threads of this process, which are started as they are needed."""
+    return ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="exprkit")
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+    os.register_at_fork(after_in_child=pool.cache_clear)  # threads do not survive a fork

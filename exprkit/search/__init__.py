@@ -13,5 +13,6 @@ In: X and y.  Out: a ``SearchResult``.
 ``best_fits``          fits from one start after the other, until the best loss was found twice
 ``exhaustive_search``  all of it, a chunk at a time: ``exhaustive_search``
 ``search_result``      what was found, as tables and figures
+``state_file``         how far a search is, on disk
 =====================  ===================================================================
 """

@@ -25,30 +25,30 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
 from exprkit.distributed.workers import workers_of
-from exprkit.errors import ArgumentError, DataError, brief, whole_number
+from exprkit.errors import ArgumentError, DataError, brief, whole
 from exprkit.evaluate import inputs, tables
 from exprkit.expressions.arguments import Operators
 from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import front, function_length, length_of
 from exprkit.fitting.fit import FitProblem, FitResult, fit
 from exprkit.fitting.likelihood import FitGoal
-from exprkit.runtime import machine
+from exprkit.runtime import files, machine
 from exprkit.runtime.budget import Budget, Ended
 from exprkit.search.best_fits import BestFits, best_fits, start_sizes
 from exprkit.search.distinct import Enumeration
 from exprkit.search.goal import SearchGoal
 from exprkit.search.grammar import Grammar, grammar
 from exprkit.search.progress import SearchBar
-from exprkit.search.search_file import SearchFile, SearchState
 from exprkit.search.search_result import SearchResult
 from exprkit.search.shared_fits import SharedFits
+from exprkit.search.state_file import WHAT, StateFile
 from exprkit.text.tokens import VARIABLE
 
 CHUNK = 1 << 13  # functions that are fitted at a time
@@ -130,7 +130,7 @@ def exhaustive_search(
     max_memory : float, optional
         Bytes at which it ends with what it has; by default half of what is free.
     file : path, optional
-        Where the state of the search is kept, about every 10 s and at its end; one that is there is gone on with.
+        Where the state of the search is kept, now and then and at its end; one that is there is gone on with.
     progress : bool
         Show a bar with the rate and the best so far.
     devices, client
@@ -164,14 +164,14 @@ def exhaustive_search(
     shared = SharedFits(workers, goal.X, goal.y, goal.weights, goal.settings) if workers else None
     search = _Search(data, basis, goal, int(restarts), int(keep), int(seed), int(chunk), shared)
     search.fit(_first_expressions(data))  # complains about data and settings before anything begins
-    shown, kept = SearchBar(bool(progress), budget), SearchFile(file, search.digest())
-    search.state = kept.read(search.state)
+    shown, kept = SearchBar(bool(progress), budget), StateFile(file)
+    search.resume(kept)
     with shown:
         try:
             search.run(shown, kept)
         except (Ended, KeyboardInterrupt) as error:
             shown.stopped = str(error) or "it was interrupted"
-        kept.write(search.state)
+        kept.keep(search.arrays, now=True)
         return search.result(shown)
 
 
@@ -189,11 +189,9 @@ def _most_bytes(max_memory: float | None) -> float | None:
     return max_memory if free is None else free / 2
 
 
-def _check_numbers(whole: dict[str, tuple[Any, int]], others: dict[str, Any]) -> None:
-    for name, (value, least) in whole.items():
-        number = whole_number(value)
-        if number is None or number < least:
-            raise ArgumentError(f"{name} must be a whole number >= {least}, not {brief(value)}")
+def _check_numbers(numbers: dict[str, tuple[Any, int]], others: dict[str, Any]) -> None:
+    for name, (value, least) in numbers.items():
+        whole(name, value, least)
     for name, value in others.items():
         if value is not None and (isinstance(value, bool) or not hasattr(value, "__float__") or not float(value) > 0):
             raise ArgumentError(f"{name} must be a number > 0 or None, not {brief(value)}")
@@ -233,6 +231,31 @@ def _first_expressions(data: _SearchData) -> Population:
     return Population(np.full(n, VARIABLE), np.arange(n), np.arange(n + 1), variables=data.variables)
 
 
+@dataclass
+class SearchState:
+    """What is known after so many functions; arrays by place in the order of the search.
+
+    ``total`` is of those ``kept``: places, the shortest description first.
+    """
+
+    functions: np.ndarray  # their numbers
+    forms: np.ndarray  # the form that was fitted
+    loss: np.ndarray
+    times: np.ndarray  # how often the best loss was found
+    params: np.ndarray  # (n, n_params)
+    kept: np.ndarray
+    total: np.ndarray
+    evaluations: np.ndarray  # (1,)
+
+    @classmethod
+    def empty(cls, width: int) -> SearchState:
+        none, whole = np.empty(0), np.empty(0, np.int64)
+        return cls(whole, whole, none, whole, np.empty((0, width)), whole, none, np.zeros(1, np.int64))
+
+
+STATE = dataclasses.fields(SearchState)
+
+
 class _Search:
     """One search: its data, its settings, and what it knows so far."""
 
@@ -251,17 +274,25 @@ class _Search:
     def fit(self, pop: Population) -> FitResult:
         return self._problem.fit(self._goal.over(pop))
 
-    def digest(self) -> bytes:
-        """Of all that the result depends on."""
+    def resume(self, kept: StateFile) -> None:
+        """Go on from what is there, of the same data and settings."""
         data, basis, goal = self._data, self._basis, self._goal
-        parts = [array.tobytes() for array in (data.X, data.y, goal.X, goal.y)]
-        parts += [b"" if weights is None else weights.tobytes() for weights in (data.weights, goal.weights)]
-        words = (data.X.shape, data.variables, basis.max_nodes, [row.code for row in basis.operators], basis.n_params,
-                 goal.name, goal.link, goal.rank, {**goal.settings, "threads": None}, self._restarts, self._n_kept,
-                 self._seed)  # fmt: skip
-        return sha256(b"|".join([*parts, repr(words).encode()])).digest()
+        arrays = data.X, data.y, goal.X, goal.y, data.weights, goal.weights
+        kept.begin([np.empty(0) if array is None else array for array in arrays], {
+            **{name: repr(value) for name, value in goal.settings.items() if name not in ("loss", "threads")},
+            "loss": goal.name, "fitted_as": goal.settings["loss"], "link": goal.link, "rank": goal.rank,
+            "variables": data.variables, "operators": basis.operators, "max_nodes": basis.max_nodes,
+            "n_params": basis.n_params, "restarts": self._restarts, "keep": self._n_kept, "seed": self._seed,
+        })  # fmt: skip
+        if kept.arrays is not None:
+            with files.held(kept.path, WHAT):
+                self.state = SearchState(**{field.name: kept.arrays[field.name] for field in STATE})
 
-    def run(self, shown: SearchBar, kept: SearchFile) -> None:
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The state, as a file keeps it."""
+        return {field.name: getattr(self.state, field.name) for field in STATE}
+
+    def run(self, shown: SearchBar, kept: StateFile) -> None:
         done = 0
         for size in range(1, self._basis.max_nodes + 1):
             shown.size(size, sum(map(self._basis.count, range(1, size + 1))))
@@ -271,7 +302,7 @@ class _Search:
             for first in range(begin, len(new), self._chunk):
                 self._take(new[first : first + self._chunk], shown)
                 self._show(shown)
-                kept.write_sometimes(self.state)
+                kept.keep(self.arrays)
 
     def _show(self, shown: SearchBar) -> None:
         """How far it is: the trees of the smaller sizes, and a share of this one's."""
@@ -294,7 +325,7 @@ class _Search:
         forms = self._found.forms(functions)
         pop = self._population(forms)
         linked = self._goal.over(pop)
-        fitted = self._best_fits(linked, functions, shown)
+        fitted = self._best_fits(linked, functions, shown.budget.check)
         state, n = self.state, len(self.state.functions)
         wide = np.full((len(functions), state.params.shape[1]), np.nan)
         wide[:, : fitted.params.shape[1]] = fitted.params
@@ -306,8 +337,10 @@ class _Search:
             params=np.concatenate([state.params, wide]), evaluations=state.evaluations + fitted.evaluations,
         )  # fmt: skip
 
-    def _best_fits(self, pop: Population, functions: np.ndarray, shown: SearchBar) -> BestFits:
-        some = self._restarts, self._seed, self._sizes, shown.budget.check
+    def _best_fits(
+        self, pop: Population, functions: np.ndarray, check: Callable[[], Any] = lambda: None
+    ) -> BestFits:  # fmt: skip
+        some = self._restarts, self._seed, self._sizes, check
         if self._shared:
             return self._shared.best_fits(pop, functions, *some)._replace(goal=self._fit_goal)
         return best_fits(self._problem, pop, functions, *some)
@@ -385,7 +418,7 @@ class _Search:
             return
         where = places[changed]
         pop = self._goal.over(self._population(forms[changed]))
-        fitted = best_fits(self._problem, pop, state.functions[where], self._restarts, self._seed, self._sizes)
+        fitted = self._best_fits(pop, state.functions[where])
         as_good = np.flatnonzero(fitted.loss <= state.loss[where] + self._goal.tolerance(state.loss[where]))
         state.forms[where[as_good]], state.loss[where[as_good]] = forms[changed][as_good], fitted.loss[as_good]
         state.params[where[as_good]] = np.nan

@@ -47,7 +47,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from exprkit.runtime.hashes import mixed
+from exprkit.runtime.hashes import GOLDEN, mixed
 from exprkit.runtime.jit import compiled, inline
 
 DRAWS, POINTS = 4, 8
@@ -103,7 +103,7 @@ def places(n_vars: int, salt: int = 0) -> np.ndarray:
 
 @inline
 def joined(h, word):
-    return mixed((h ^ word) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x632BE59BD9B4E019))
+    return mixed((h ^ word) * GOLDEN + np.uint64(0x632BE59BD9B4E019))
 
 
 @inline

@@ -14,9 +14,10 @@ import functools
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exprkit.errors import ArgumentError
+from exprkit.errors import ArgumentError, whole
 from exprkit.expressions import arguments
-from exprkit.expressions.arguments import Operators, whole
+from exprkit.expressions.arguments import Operators
+from exprkit.expressions.exhaustive import splits
 from exprkit.operators import ops
 
 MOST_NODES = 40  # more have more trees than can be counted in 64 bits
@@ -56,11 +57,8 @@ class Grammar:
         for row in self.operators:
             if row.arity == 1:
                 found.append(Block(row, size - 1, 0, False))
-                continue
-            for left in range(size - 2, 0, -1):
-                right = size - 1 - left
-                if not row.commutative or left >= right:
-                    found.append(Block(row, left, right, row.commutative and left == right))
+            else:
+                found += [Block(row, *split) for split in splits(size, row)]
         return found
 
     @functools.cached_property

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from exprkit.errors import shortened
 from exprkit.runtime.budget import Budget
 
 LONGEST = 40  # characters of the best expression
@@ -36,7 +37,7 @@ class SearchBar:
         """So many trees are done; what is best, and how good it is."""
         if self._bar is not None:
             self._bar.update(trees - self._bar.n)
-            self._bar.set_postfix_str(f"{total}: {best if len(best) <= LONGEST else best[: LONGEST - 1] + '…'}")
+            self._bar.set_postfix_str(f"{total}: {shortened(best, LONGEST)}")
 
     def __enter__(self) -> SearchBar:
         return self

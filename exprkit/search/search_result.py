@@ -11,29 +11,33 @@
 
 from __future__ import annotations
 
+import functools
 import os
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, FileError, brief, brought_by, number_of, whole_number
+from exprkit.errors import ArgumentError, brief, brought_by, number_of, shortened, whole, whole_number
 from exprkit.evaluate.evaluator import Evaluator
-from exprkit.expressions.arguments import whole
+from exprkit.expressions import population_file
 from exprkit.expressions.population import Population
+from exprkit.expressions.population_file import shaped
 from exprkit.fitting.fitted_expression import numbered
+from exprkit.fitting.plot import Curve, beside_data
+from exprkit.fitting.starts import parameter_names
 from exprkit.runtime import files
 from exprkit.search.goal import LENGTH, linked
+from exprkit.text.names import word_of
+from exprkit.text.tokens import VARIABLE
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-FORMAT = 2
+FORMAT = 1
 SHOWN = 60  # characters of an expression in a title
-CURVE = 300  # points
 COLUMNS = ("size", "loss", "parameters", "function", "total", "forms", "times")
 ARRAYS = ("params", "errors", "on_front", "X", "y", "counts")
 WORDS = ("link", "stopped", "loss_name", "rank")
@@ -114,7 +118,7 @@ class SearchResult:
 
         table: dict[str, Any] = {"text": self.texts(), **self.columns, "probability": self.probability}
         table["forms"] = self.columns["forms"].astype(np.int64)
-        names = list(self.pop.parameters or (f"p{j + 1}" for j in range(self.params.shape[1])))
+        names = parameter_names(self.pop)
         table |= {name: self.params[:, j] for j, name in enumerate(names)}
         table |= {f"{name}_error": self.errors[:, j] for j, name in enumerate(names)}
         table["front"] = self.on_front
@@ -156,7 +160,8 @@ class SearchResult:
         axes.step(size[front], loss[front], "o-", where="post", markersize=5, label="Pareto front")
         if len(self):
             first = "shortest description" if self.rank == LENGTH else "least loss"
-            axes.plot(size[0], loss[0], "*", markersize=14, label=f"{first}: {self._with_numbers(0)}")
+            label = f"{first}: {self._with_numbers(0)}".replace("$", r"\$")
+            axes.plot(size[0], loss[0], "*", markersize=14, label=label)
             shown = np.append(loss[front], loss[0])
             low, high, least = shown.min(), shown.max(), 1.0 if self.rank == LENGTH else 0.0
             if self.rank != LENGTH and low > 0 < high:
@@ -172,45 +177,21 @@ class SearchResult:
         return figure
 
     def plot_best(self, n: int = 3, variable: int | None = None) -> Figure:
-        """The data and the ``n`` best functions, the residuals below: over a variable, by default the only one.
+        """The data and the ``n`` best functions, the residuals beside: over a variable, by default the only one.
 
         Of several variables, the target over what each function predicts.
         """
-        with brought_by("notebooks"):
-            import matplotlib.pyplot as plt
-
-        n = min(whole("n", n, 1), len(self))
-        alone = self.X.shape[1] == 1
-        over = 0 if alone else None if variable is None else _number("variable", variable, self.X.shape[1])
-        figure, (above, below) = plt.subplots(
-            2, 1, figsize=(7, 6), sharex=True, layout="constrained", height_ratios=(3, 1)
-        )
-        if over is None:
-            above.axline((float(self.y.mean()),) * 2, slope=1, color="0.7", linewidth=1)
-        else:
-            above.plot(self.X[:, over], self.y, ".", color="0.4", label="data")
-        for i in range(n):
-            fitted = self.predict(self.X, i)
-            x, drawn = (fitted, self.y) if over is None else (self.X[:, over], fitted)
-            mark = "-" if alone else "."
-            if alone:
-                x = np.linspace(x.min(), x.max(), CURVE)
-                drawn = self.predict(x[:, None], i)
-            above.plot(x, drawn, mark, color=f"C{i}", markersize=4, label=self._with_numbers(i))
-            below.plot(self.X[:, over] if alone else x, self.y - fitted, ".", color=f"C{i}", markersize=4)
-        below.axhline(0, color="0.7", linewidth=1)
-        named = self.pop.variables[over] if over is not None and self.pop.variables else f"x{(over or 0) + 1}"
-        below.set(xlabel="predicted" if over is None else named, ylabel="residual")
-        above.set_ylabel("target")
-        if n:
-            above.legend(fontsize="small")
-        plt.close(figure)
-        return figure
+        n, over = min(whole("n", n, 1), len(self)), variable
+        if over is not None or self.X.shape[1] == 1:
+            over = _number("variable", over or 0, self.X.shape[1])
+        name = word_of(VARIABLE, over or 0, self.pop.variables)
+        curves = [Curve(self._with_numbers(i), self.pop[i], functools.partial(self.predict, i=i)) for i in range(n)]
+        return beside_data(curves, self.X, self.y, over, name)
 
     def _with_numbers(self, i: int) -> str:
         """Function ``i`` for a legend."""
         params = [float(f"{p:.3g}") for p in np.nan_to_num(self.params[i, : self.pop.n_params[i]])]
-        return _short(str(numbered(self.pop[i], params))).replace("`", "").replace("$", r"\$")
+        return shortened(str(numbered(self.pop[i], params)), SHOWN).replace("`", "")
 
     # ── files ──
 
@@ -221,44 +202,29 @@ class SearchResult:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as npz: whole or not at all, and without pickle."""
-        arrays = {name: getattr(self, name) for name in (*ARRAYS, *NUMBERS)}
-        arrays |= {name: np.array(getattr(self, name), np.str_) for name in WORDS}
-        arrays |= {f"column_{name}": self.columns[name] for name in COLUMNS}
-        arrays |= {name: getattr(self.pop, name) for name in ("kinds", "values", "offsets")}
-        if self.pop.variables is not None:
-            arrays["variables"] = np.array(self.pop.variables, np.str_)
-
-        def fill(beside: Path) -> None:
-            with open(beside, "wb") as file:
-                np.savez(file, allow_pickle=False, format=np.int64(FORMAT), **arrays)
-
-        with files.told(path, "written"):
-            files.write(Path(path), fill)
+        found = {"format": FORMAT} | {name: getattr(self, name) for name in (*ARRAYS, *WORDS, *NUMBERS)}
+        parts = population_file.in_part("found", found) | population_file.in_part("columns", self.columns)
+        files.write_arrays(path, population_file.arrays_of(self.pop) | parts)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SearchResult:
-        """Read what ``save`` wrote.
+        """Read what ``save`` wrote; errors are those of ``exprkit.load``."""
+        with population_file.opened(path, "result of a search") as arrays:
+            return cls.restored(arrays)
 
-        Raises
-        ------
-        FileError
-            For a file that is damaged or something else.
-        """
-        with files.told(path, "read"), open(path, "rb") as file:
-            try:
-                with np.load(file, allow_pickle=False) as held:
-                    if int(held["format"]) != FORMAT:
-                        raise ValueError(f"format {held['format']}")
-                    names = tuple(map(str, held["variables"])) if "variables" in held.files else None
-                    pop = Population(held["kinds"], held["values"], held["offsets"], variables=names)
-                    fields: dict[str, Any] = {name: held[name] for name in ARRAYS}
-                    fields |= {name: str(held[name]) for name in WORDS} | {name: held[name].item() for name in NUMBERS}
-                    return cls(pop=pop, columns={name: held[f"column_{name}"] for name in COLUMNS}, **fields)
-            except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-                raise FileError(f"{os.fspath(path)!r} is no result of a search, or is damaged: {error}") from error
+    @classmethod
+    def restored(cls, arrays: dict[str, np.ndarray]) -> SearchResult:
+        """From the arrays of a file."""
+        pop, found = Population.from_arrays(arrays), population_file.part(arrays, "found", FORMAT)
+        columns, n = population_file.of_part(arrays, "columns"), len(pop)
+        shapes = {"params": (n, None), "errors": (n, None), "on_front": (n,), "X": (None, None), "y": (None,),
+                  "counts": (None, 4)}  # fmt: skip
+        fields: dict[str, Any] = {name: shaped(found[name], "fib", *shape) for name, shape in shapes.items()}
+        fields |= {name: found[name].item() for name in (*WORDS, *NUMBERS)}
+        return cls(pop=pop, columns={name: shaped(columns[name], "fi", n) for name in COLUMNS}, **fields)
 
     def __repr__(self) -> str:
-        best = f", best {_short(self.texts()[0])!r}" if len(self) else ""
+        best = f", best {shortened(self.texts()[0], SHOWN)!r}" if len(self) else ""
         ended = f", {self.stopped}" if self.stopped else ""
         return f"<SearchResult: {number_of(self.n_functions, 'function')} fitted{best}, {self.seconds:.3g} s{ended}>"
 
@@ -273,7 +239,3 @@ def _number(what: str, i: Any, n: int) -> int:
     if number is None or not -n <= number < n:
         raise ArgumentError(f"there is no {what} {brief(i)} among {n:,}")
     return number % n
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"

@@ -22,16 +22,17 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.backends import known
 from exprkit.distributed.collect import Cut, collect
 from exprkit.distributed.engine import COST_OF_EXPRESSION, KeptArrays, cuts_of
-from exprkit.distributed.tasks import TokenSlice, TooLarge, on_device
+from exprkit.distributed.tasks import TooLarge, on_device, population_of, slice_of
 from exprkit.distributed.workers import Workers
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
 from exprkit.search.best_fits import BestFits, best_fits
 
-PARTS = 2  # of a worker's share, so that who is done first takes what is left
+# Of a worker's share, by whether it is a GPU's: who is done first takes what is left, but a GPU wants many at a time
+PARTS = {False: 2, True: 1}
+LEAST = 512  # functions of a slice: fits of fewer take hardly less time
 
 
 class SharedFits:
@@ -40,10 +41,9 @@ class SharedFits:
     def __init__(
         self, workers: Workers, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, settings: dict[str, Any]
     ) -> None:
-        self.workers, self._settings = workers, {**settings, "threads": settings.get("threads") or 1}
+        self.workers, self.on_gpu = workers, workers.on_gpu(settings.get("backend", "auto"))
+        self._settings = {**settings, "threads": settings.get("threads") or workers.cores(self.on_gpu)}
         self._data = KeptArrays(workers, "data").take((X, y, weights))
-        backend = settings.get("backend", "auto")
-        self.on_gpu = backend != "auto" and known(backend).empty is not None
 
     def places(self) -> int:
         """How many slices are worked on at a time."""
@@ -55,12 +55,13 @@ class SharedFits:
     ) -> BestFits:  # fmt: skip
         """As ``best_fits``, but for the goal; ``check`` is called after every slice."""
         cost = (np.diff(pop.offsets) + COST_OF_EXPRESSION) * (1 + pop.n_params)
-        cuts = cuts_of(np.concatenate([[0], np.cumsum(cost)]), PARTS * self.places())
+        n_slices = min(PARTS[self.on_gpu] * self.places(), len(pop) // LEAST)
+        cuts = cuts_of(np.concatenate([[0], np.cumsum(cost)]), n_slices)
 
         def task(cut: Cut, place: str | None) -> tuple[Any, ...]:
-            arguments = TokenSlice.of(pop, *cut), names[slice(*cut)], restarts, seed, sizes
+            arguments = slice_of(pop, *cut, not self.workers.devices), names[slice(*cut)], restarts, seed, sizes
             data = self._data.name, self._data.at(place)
-            return _best_fits, *data, self._settings, self.workers.devices, self.on_gpu, arguments
+            return _best_fits, *data, self._settings, self.on_gpu, arguments
 
         return _joined(collect(self.workers, "best_fits", cuts, task, lambda n: check(), self.on_gpu), pop)
 
@@ -81,19 +82,19 @@ _idle: dict[str, list[tuple[str, FitProblem]]] = defaultdict(list)
 
 
 def _best_fits(
-    name: str, data: tuple[Any, ...], settings: dict[str, Any], devices: tuple[int, ...] | None, on_gpu: bool,
+    name: str, data: tuple[Any, ...], settings: dict[str, Any], on_gpu: bool,
     arguments: tuple[Any, ...],
 ) -> BestFits | TooLarge:  # fmt: skip
     """On a worker: the fits of a slice."""
     tokens, names, *rest = arguments
-    with on_device(devices, on_gpu) as worker:
+    with on_device(on_gpu) as worker:
         own = next((one for one in _idle[worker] if one[0] == name), None)
         if own is not None:
             _idle[worker].remove(own)
         X, y, weights = data
         problem = FitProblem(X, y, weights=weights, **settings) if own is None else own[1]
         try:
-            found = best_fits(problem, tokens.population(), names, *rest)
+            found = best_fits(problem, population_of(tokens), names, *rest)
         except MemoryError as error:
             return TooLarge(str(error) or "MemoryError")
         _idle[worker] = [(name, problem), *(one for one in _idle[worker] if one[0] == name)]

@@ -86,7 +86,7 @@ def block_table(found: Cases, device: str, n_points: int) -> pd.DataFrame:
     here = found.at(device=device, n_points=n_points)
     code, _ = walk(here.subject.start, here.subject.counters, here.subject.strategies, here.known)
     chosen: LaunchShape = here.subject.shape(code)
-    limits, fast = limits_of(device), "fast" in here.subject.title
+    limits, fast = limits_of(device), "fast" in here.subject.title or here.known.get("p") == 0
     sizes = Sizes(n_points, here.known["E"], here.known["c"], here.known["s"])
 
     def cell(vectors: int, block: int) -> float:

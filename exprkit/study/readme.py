@@ -304,6 +304,25 @@ def interpreter(folder: str | Path) -> str:
     return _measurements(Path(folder) / "h200_interpreter.csv", "tests/gpu_speed.py")
 
 
+def cases(folder: str | Path) -> str:
+    """What the assembler says of the leaves of the case discussions: a row for each task, precision and type."""
+    rows = _read(Path(folder) / "cases_ptxas.csv")
+    if rows is None:
+        return NOT_MEASURED
+    keys = ["task", "precision", "dtype"]
+    head = (*keys, "kernels", "most registers", "above their limit", "that spill", "bytes spilled, at most")
+    lines = [
+        (*key, f"{len(some):,}", some["registers"].max(), int((some["registers"] > some["limit"]).sum()),
+         int((some["spilled"] > 0).sum()), some["spilled"].max())
+        for key, some in rows.groupby(keys, sort=False)
+    ]  # fmt: skip
+    spilling, most = rows[rows["spilled"] > 0], rows["spilled"].max()
+    return (
+        f"{len(rows):,} kernels for {rows['architecture'].nunique()} architectures, a random sample; {len(spilling):,} "
+        f"spill, {most} bytes at most.\n\n{table(head, [tuple(map(str, line)) for line in lines])}"
+    )
+
+
 def generations(folder: str | Path) -> str:
     """What ``tests/gpu_generations.py`` measured on an H200."""
     return _measurements(Path(folder) / "h200_generations.csv", "tests/gpu_generations.py --out data/results")
@@ -336,4 +355,5 @@ SECTIONS: dict[str, Callable[[Path], str]] = {  # name between the marks: what m
     "accuracy": accuracy,
     "interpreter": interpreter,
     "generations": generations,
+    "cases": cases,
 }

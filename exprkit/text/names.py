@@ -22,7 +22,7 @@ import numpy as np
 
 from exprkit.errors import ParseError, brief, listed, whole_number
 from exprkit.operators import defined, ops
-from exprkit.text.tokens import CONSTANT, MAX_INDEX, OPERATOR, PARAMETER, VARIABLE
+from exprkit.text.tokens import CONSTANT, MAX_INDEX, OPERATOR, PARAMETER, VARIABLE, Words
 
 CONSTANTS: dict[str, float] = {
     "inf": math.inf, "Inf": math.inf, "Inf32": math.inf,
@@ -188,6 +188,11 @@ def _given(words: Given, kind: int) -> tuple[tuple[str, ...] | None, int]:
     if len(names) > MAX_INDEX:
         raise ParseError(f"{what}: {len(names):,} names; at most {MAX_INDEX:,}")
     return names, 0
+
+
+def word_of(kind: int, index: int, words: Words) -> str:
+    """What a variable or parameter is called."""
+    return words[index] if words else f"{NUMBERED[kind]}{index + 1}"
 
 
 def in_text(name: str) -> str:

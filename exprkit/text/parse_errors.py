@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from exprkit.errors import ParseError, nearest
+from exprkit.errors import ParseError, nearest, shortened
 from exprkit.operators import defined
 from exprkit.text import shunting_yard
 from exprkit.text.names import MAX_INDEX, NUMBERED, PLURAL, QUOTE, Names, in_text
@@ -155,8 +155,7 @@ def _columns(character: str) -> int:
 
 
 def quoted(thing: str) -> str:
-    thing = thing if len(thing) <= 40 else thing[:37] + "…"
-    return "'" + "".join(map(_harmless, thing)) + "'"
+    return "'" + "".join(map(_harmless, shortened(thing, 38))) + "'"
 
 
 def _character(character: str) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 from exprkit.operators import defined, ops
 from exprkit.runtime.bags import empty
 from exprkit.text import notation as infix
-from exprkit.text.names import NUMBERED, in_text
+from exprkit.text.names import in_text, word_of
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, NamedTokens
 
 # characters that mean something in LaTeX's text (or in HTML), as they are written there
@@ -61,6 +61,13 @@ def number_text(number: float) -> str:
     return re.sub(r"e([+-])0*", lambda match: "e" + match[1].strip("+"), text)
 
 
+def booktabs(columns: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in LaTeX (package booktabs) of cells in LaTeX."""
+    first, *rest = (" & ".join(cells) + r" \\" for cells in (head, *rows))
+    body = [r"\toprule", first, r"\midrule", *rest, r"\bottomrule"]
+    return "\n".join([rf"\begin{{tabular}}{{{columns}}}", *body, r"\end{tabular}"])
+
+
 # ── leaves ───────────────────────────────────────────────────────────────────────────
 
 
@@ -72,7 +79,7 @@ def _leaf_words(pop: NamedTokens) -> Iterator[list[str]]:
     """The names of variables, and of parameters, up to the largest that is used."""
     for kind, words in ((VARIABLE, pop.variables), (PARAMETER, pop.parameters)):
         used = int(pop.values[pop.kinds == kind].max(initial=0)) + 1
-        yield list(words[:used]) if words else [f"{NUMBERED[kind]}{i}" for i in range(1, used + 1)]
+        yield [word_of(kind, i, words) for i in range(used)]
 
 
 def _number_latex(number: float, written: Callable[[float], str] | None) -> str:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 MARK = b"\xef\xbb\xbf"  # that a file of UTF-8 may begin with
 FEED, RETURN = ord("\n"), ord("\r")
+BYTES_OF_A_TOKEN = 2  # of text, at the least, mostly
 BLOCK = 1 << 18  # bytes of text that are parsed at a time; what they become stays in the cache
 
 
@@ -54,6 +55,14 @@ class Batch:
         line = None if self.lines is None else int(self.lines[index])
         raw = None if index in self.objects else self.raw(index)
         return Fault(self.names, raw, line, code, place, extent, count, **why)
+
+
+class Lines(NamedTuple):
+    """The lines of a file that are expressions: where they are in it, and their numbers."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+    lines: np.ndarray
 
 
 def from_items(items: list[Any], alone: bool = False) -> Batch:
@@ -83,13 +92,24 @@ def from_lines(data: bytes) -> Batch:
 
 def from_bytes(data: np.ndarray) -> Batch:
     """The same, of uint8 (n_bytes,), which are written to; the last one ends a line."""
-    from exprkit.text.shunting_yard import first_bytes, rules
+    from exprkit.text.shunting_yard import find_expressions, rules
 
     starts, ends = separated(data, len(MARK) if data[: len(MARK)].tobytes() == MARK else 0)
-    first, blanks = np.empty(len(starts), np.uint8), rules()
-    slices.each(lambda begin, end: first_bytes(data, starts, blanks, begin, end, first), slices.even(len(starts)))
-    kept = np.flatnonzero((first != 0) & (first != ord("#")))
-    return Batch(data, starts[kept], ends[kept], lines=kept + 1)
+    is_one, table, cuts = np.empty(len(starts), np.bool_), rules(), slices.even(len(starts))
+    counts = slices.each(lambda begin, end: find_expressions(data, starts, table, begin, end, is_one), cuts)
+    before = dict(zip((begin for begin, _ in cuts), np.cumsum([0, *counts[:-1]]).tolist(), strict=True))
+    kept = Lines(*(np.empty(sum(counts), np.int64) for _ in range(3)))
+    slices.each(lambda begin, end: _keep(is_one, starts, ends, begin, end, kept, before[begin]), cuts)
+    return Batch(data, kept.starts, kept.ends, kept.lines)
+
+
+@compiled
+def _keep(is_one, starts, ends, begin, end, kept, n):
+    """Put starts, ends and numbers of the lines that are expressions behind ``n`` others."""
+    for line in range(begin, end):
+        if is_one[line]:
+            kept.starts[n], kept.ends[n], kept.lines[n] = starts[line], ends[line], line + 1
+            n += 1
 
 
 def _separated(data: bytes) -> Batch:
@@ -105,28 +125,27 @@ def tokens_of(
     """(kinds, values, offsets, faults by index) of all texts, read by slices over threads."""
     n = len(batch.starts)
     cuts = [(0, n)]
-    if len(batch.data) > slices.LEAST:
-        cuts = slices.cut(np.append(batch.starts, batch.ends[-1:]), threads)
+    if len(batch.data) > slices.LEAST and n > 1:
+        *cuts, (last, _) = slices.cut(batch.starts, threads)  # all but the last text
+        cuts.append((last, n))
     parts = slices.each(lambda begin, end: _tokens_of_slice(batch, begin, end), cuts)
-    kinds, values = _joined(parts, cuts)
-    lengths, errors = (_all(arrays) for arrays in zip(*(part[2:] for part in parts), strict=True))
-    offsets = np.zeros(n + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
     faults = {
-        index: batch.fault(index, *errors[:, index].tolist())
-        for index in np.flatnonzero(errors[0]).tolist()
+        index: batch.fault(index, *error)
+        for part, (begin, _) in zip(parts, cuts, strict=True)
+        for index, error in zip((begin + part.bad).tolist(), part.errors.T.tolist(), strict=True)
         if index not in batch.objects
     }
-    return kinds, values, offsets, faults
+    return *_joined(parts, cuts), faults
 
 
 class _Slice(NamedTuple):
     """What consecutive texts become."""
 
-    kinds: list[np.ndarray]  # block by block
-    values: list[np.ndarray]
-    lengths: np.ndarray  # int64 (n_texts,), in tokens
-    errors: np.ndarray  # int32 (4, n_texts): ``parse_block``
+    kinds: np.ndarray
+    values: np.ndarray
+    offsets: np.ndarray  # int64 (n_texts + 1,)
+    bad: np.ndarray  # which texts have an error
+    errors: np.ndarray  # int32 (4, n_bad): ``parse_block``
 
 
 def _tokens_of_slice(batch: Batch, begin: int, end: int) -> _Slice:
@@ -137,40 +156,48 @@ def _tokens_of_slice(batch: Batch, begin: int, end: int) -> _Slice:
     work = shunting_yard.workspace(max(BLOCK, longest), longest)
     source = shunting_yard.Source(np.frombuffer(batch.data, np.uint8), starts, ends)
     names, rules = batch.names.table, shunting_yard.rules()
-    offsets, errors, lengths = np.zeros(n + 1, np.int64), np.zeros((4, n), np.int32), np.zeros(n, np.int64)
-    kinds, values = [], []
+    offsets, errors = np.zeros(n + 1, np.int64), np.zeros((4, n), np.int32)
+    likely = int(ends[-1] - starts[0]) // BYTES_OF_A_TOKEN if n else 0
+    kinds, values = np.empty(likely, np.uint8), np.empty(likely, np.uint64)
     done = 0
     while done < n:
-        first = done
-        offsets[first] = 0  # of this block
+        first, before = done, offsets[done]
         done, n_tokens, n_slow = shunting_yard.parse_block(source, first, names, rules, work, offsets, errors)
         for token, start, stop, flags in work.slow[:n_slow].tolist():
             work.values[token] = _exactly(bytes(batch.data[start:stop]).decode(), flags)
-        kinds.append(work.kinds[:n_tokens].copy())
-        values.append(work.values[:n_tokens].copy())
-        lengths[first:done] = np.diff(offsets[first : done + 1])
-    return _Slice(kinds or [work.kinds[:0]], values or [work.values[:0]], lengths, errors)
+        offsets[first + 1 : done + 1] += before  # they were this block's
+        kinds, values = (
+            _put(array, before, block[:n_tokens]) for array, block in ((kinds, work.kinds), (values, work.values))
+        )
+    bad = np.flatnonzero(errors[0])
+    return _Slice(kinds, values, offsets, bad, errors[:, bad])
 
 
-def _joined(parts: Sequence[_Slice], cuts: slices.Cuts) -> tuple[np.ndarray, np.ndarray]:
-    """Kinds and values of all slices: each thread copies its own, since memory that is new takes time to come by."""
-    if len(parts) == 1:
-        return _all(parts[0].kinds), _all(parts[0].values)
-    ends = np.cumsum([0, *(sum(map(len, part.kinds)) for part in parts)]).tolist()
-    kinds, values = np.empty(ends[-1], np.uint8), np.empty(ends[-1], np.uint64)
+def _put(array: np.ndarray, place: int, more: np.ndarray) -> np.ndarray:
+    """The array with more numbers from a place on; a longer one if they do not fit."""
+    end = place + len(more)
+    if end > len(array):
+        array = np.concatenate([array[:place], np.empty(max(place, len(more)), array.dtype)])
+    array[place:end] = more
+    return array
+
+
+def _joined(parts: Sequence[_Slice], cuts: slices.Cuts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Kinds, values and offsets of all: each thread copies a slice, since memory that is new takes time to come by."""
+    first = np.cumsum([0, *(part.offsets[-1] for part in parts)]).tolist()
+    kinds, values = np.empty(first[-1], np.uint8), np.empty(first[-1], np.uint64)
+    offsets = np.zeros(cuts[-1][1] + 1, np.int64)
     numbers = {begin: k for k, (begin, _) in enumerate(cuts)}
 
     def copy(begin: int, end: int) -> None:
         k = numbers[begin]
-        for whole, blocks in ((kinds, parts[k].kinds), (values, parts[k].values)):
-            np.concatenate(blocks, out=whole[ends[k] : ends[k + 1]])
+        own, part = slice(first[k], first[k + 1]), parts[k]
+        n_tokens = own.stop - own.start
+        kinds[own], values[own] = part.kinds[:n_tokens], part.values[:n_tokens]
+        np.add(part.offsets[1:], own.start, out=offsets[begin + 1 : end + 1])
 
     slices.each(copy, cuts)
-    return kinds, values
-
-
-def _all(parts: Sequence[np.ndarray]) -> np.ndarray:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+    return kinds, values, offsets
 
 
 def _exactly(literal: str, flags: int) -> np.uint64:

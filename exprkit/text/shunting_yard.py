@@ -57,7 +57,7 @@ PLUS_SIGN, RATIONAL_SIGN = 254, 255  # no operators: the prefix ``+`` and the in
 
 SLOW_NEGATIVE, SLOW_SINGLE, SLOW_RATIONAL = 1, 2, 4
 
-ZERO, PLUS, MINUS, LETTER_X, LETTER_P, LOWER_E, UPPER_E, LOWER_F = np.frombuffer(b"0+-xpeEf", np.uint8)
+ZERO, PLUS, MINUS, LETTER_X, LETTER_P, LOWER_E, UPPER_E, LOWER_F, COMMENT = np.frombuffer(b"0+-xpeEf#", np.uint8)
 EXACT_WHOLE = np.uint64(1 << 53)
 FNV_BASIS, FNV_PRIME = np.uint32(0x811C9DC5), np.uint32(0x01000193)
 
@@ -461,7 +461,11 @@ def parse_block(source, first, names, rules, work, offsets, errors):
 
 
 @compiled
-def first_bytes(text, starts, rules, begin, end, first):
-    """The first byte of each text that is no blank, into ``first``: 0 for a blank text."""
+def find_expressions(text, starts, rules, begin, end, is_one):
+    """Which texts are neither blank nor a comment, into ``is_one``; how many."""
+    n = 0
     for i in range(begin, end):
-        first[i] = text[_skip(text, starts[i], rules)]
+        first = text[_skip(text, starts[i], rules)]
+        is_one[i] = first != 0 and first != COMMENT
+        n += is_one[i]
+    return n

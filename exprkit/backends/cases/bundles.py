@@ -20,10 +20,11 @@ many       (results of short structures) there are not very many points
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from exprkit.backends.cases.discussion import Counter, Strategy, walk
-from exprkit.backends.cases.inequality import Constraint, Inequality, number, symbol
+from exprkit.backends.cases.discussion import Counter, Strategy, described, walk
+from exprkit.backends.cases.inequality import Constraint, Inequality, Values, number, symbol
 from exprkit.backends.cases.tree import Discussion
 
 # Measured on an H200: data/results/h200_ptx.md
@@ -148,11 +149,19 @@ def shape_of(
     return laid_out(task, itemsize, walk(BundleCode(), counters(task), strategies(), values)[0])
 
 
-def subject(task: str, itemsize: int) -> Discussion:
-    """The discussion of a task."""
+def why(task: str, values: Values) -> list[str]:
+    """The path through the tree for these points, instructions, expressions per structure: a line an inequality."""
+    return described(walk(BundleCode(), counters(task), strategies(), values)[1], values)
+
+
+def subject(task: str, itemsize: int, text: Callable[[CodeShape], Any] | None = None) -> Discussion:
+    """The discussion of a task; ``text``: the code of a population in a shape, where there is one."""
+
+    def shape_at(code: BundleCode) -> CodeShape:
+        return laid_out(task, itemsize, code)
 
     def words(code: BundleCode) -> str:
-        shape = laid_out(task, itemsize, code)
+        shape = shape_at(code)
         saved = f", registers for {shape.resident} blocks" if shape.resident else ""
         return (
             f"{shape.points} points a thread, {shape.block} threads a block, up to {shape.structures} structures a "
@@ -161,5 +170,5 @@ def subject(task: str, itemsize: int) -> Discussion:
 
     return Discussion(
         f"transpiler, {task}, {'float' if itemsize == 4 else 'double'}", BundleCode(), counters(task), strategies(),
-        ("N", "i", "g", "d"), words, None, functools.partial(laid_out, task, itemsize),
+        ("N", "i", "g", "d"), words, None if text is None else lambda code: text(shape_at(code)), shape_at,
     )  # fmt: skip

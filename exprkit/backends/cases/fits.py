@@ -9,6 +9,7 @@ In: what is fixed, the number of points, what an expression needs.  Out: a ``Fit
 =========  ================================================================================================
 counter    accepted where
 =========  ================================================================================================
+operators  the population uses common ones alone: the code of the others is left out
 tangents   there is one for each parameter, up to four; of more parameters J'J is made by way of rows
 shape      a warp has four tiles (or there is one warp), and no shape that follows takes less
 memory     a block's arena fits so often that registers limit the warps; or fits at all; or is in global memory
@@ -26,11 +27,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.backends.cases.discussion import Counter, Strategy
+from exprkit.backends.cases.discussion import Counter, Strategy, described, walk
 from exprkit.backends.cases.inequality import Constraint, Inequality, Quantity, Values, all_of, number, symbol
 from exprkit.backends.cases.tree import Discussion, KernelText
 from exprkit.backends.gpu.layout import VECTOR_BYTES
 from exprkit.backends.precision import Precision
+from exprkit.errors import number_of
 
 MOST_TANGENTS = 4
 SMALL_ARENA = 6 << 10  # bytes of shared memory per warp with which registers, not memory, limit the warps
@@ -76,6 +78,7 @@ class FitCode(NamedTuple):
     """A code of the discussion."""
 
     tangents: int = 1
+    rare: bool = False  # with uncommon operators
     many: bool = False  # J'J by way of rows
     place: int = 0  # in ``fit_shapes``
     arena: int = SMALL
@@ -114,11 +117,20 @@ def shape_of(n_points: int, n_tangents: int, *, itemsize: int, lanes: int, fast:
     return fit_shapes(fixed, n_tangents)[int(fit_times(fixed, n_tangents, n_points)[:, 0].argmin())]
 
 
+def needs_of(values: Values) -> dict[str, Any]:
+    """What an expression needs of a block's memory, by the symbols' values."""
+    return {"n_params": values["m"], "instructions": values["i"], "results": values["r"], "slots": values["s"]}
+
+
 def counters(fixed: FitVariants, arena_of: Callable[..., dict[str, Any]]) -> tuple[Counter, ...]:
     """What is asked; ``arena_of`` gives the bytes of a block's memory."""
 
+    def operators(code: FitCode) -> Constraint | None:
+        return None if code.rare else Inequality(symbol("u"), number(0))
+
     def tangents(code: FitCode) -> Constraint | None:
-        return None if code.many else Inequality(symbol("m"), number(code.tangents, f"{code.tangents} tangents"))
+        held = number(code.tangents, number_of(code.tangents, "tangent"))
+        return None if code.many else Inequality(symbol("m"), held)
 
     def shape(code: FitCode) -> Constraint | None:
         listed = fit_shapes(fixed, code.tangents)
@@ -147,13 +159,13 @@ def counters(fixed: FitVariants, arena_of: Callable[..., dict[str, Any]]) -> tup
         here = fit_shapes(fixed, code.tangents)[code.place]
 
         def arena(at: Values) -> Any:
-            needed = {"n_params": at["m"], "instructions": at["i"], "results": at["r"], "slots": at["s"]}
-            return arena_of(here, many=code.many, **needed)["arena_bytes"]
+            return arena_of(here, many=code.many, **needs_of(at))["arena_bytes"]
 
         little = number(SMALL_ARENA * here.warps, f"{SMALL_ARENA * here.warps:,} bytes of {here.warps} warps")
         return Inequality(Quantity("memory of a block", arena), little if code.arena == SMALL else symbol("Z_B"))
 
     return (
+        Counter("operators", operators, ("uncommon operators",)),
         Counter("tangents", tangents, ("one more tangent", "rows of J")),
         Counter("shape", shape, ("another shape",)),
         Counter("memory", memory, ("fewer blocks", "global memory")),
@@ -174,6 +186,7 @@ def strategies(fixed: FitVariants) -> tuple[Strategy, ...]:
         return lambda code: code._replace(arena=wanted) if code.arena < wanted else None
 
     return (
+        Strategy("uncommon operators", lambda code: None if code.rare else code._replace(rare=True), ("operators",)),
         Strategy("one more tangent", one_more, ("tangents",)),
         Strategy("rows of J", lambda code: None if code.many else code._replace(many=True), ("tangents",)),
         Strategy("another shape", another, ("shape",)),
@@ -182,26 +195,34 @@ def strategies(fixed: FitVariants) -> tuple[Strategy, ...]:
     )
 
 
+def why(fixed: FitVariants, arena_of: Callable[..., dict[str, Any]], values: Values) -> list[str]:
+    """The path through the tree, a line for each inequality with its numbers, and what is at its end."""
+    code, steps = walk(FitCode(), counters(fixed, arena_of), strategies(fixed), values)
+    return [*described(steps, values), _case(fixed, code)]
+
+
 def _words(shape: FitShape) -> str:
     return f"{shape.tile // shape.lanes} points a thread, {shape.warps * shape.lanes} threads a block"
 
 
+def _case(fixed: FitVariants, code: FitCode) -> str:
+    shape, rows = fit_shapes(fixed, code.tangents)[code.place], ", J'J by rows" if code.many else ""
+    used = ", all operators" if code.rare else ""
+    return f"{number_of(code.tangents, 'tangent')}{rows}{used}, {_words(shape)}, arena in {ARENAS[code.arena]}"
+
+
 def subject(
-    fixed: FitVariants, arena_of: Callable[..., dict[str, Any]], kernel: Callable[[FitShape, bool, bool], KernelText],
+    fixed: FitVariants, arena_of: Callable[..., dict[str, Any]], kernel: Callable[[FitShape, FitCode], KernelText],
     settings: Precision,
 ) -> Discussion:  # fmt: skip
-    """The discussion of a fit; ``kernel``: the text of a shape, with rows of J or not, its arena global or not."""
+    """The discussion of a fit; ``kernel``: the text of a shape with what else a code says."""
 
     def shape(code: FitCode) -> FitShape:
         return fit_shapes(fixed, code.tangents)[code.place]
 
-    def words(code: FitCode) -> str:
-        rows = ", J'J by rows" if code.many else ""
-        return f"{code.tangents} tangents{rows}, {_words(shape(code))}, arena in {ARENAS[code.arena]}"
-
     return Discussion(
         f"fit, {settings.operators}, {'float' if fixed.itemsize == 4 else 'double'}", FitCode(),
-        counters(fixed, arena_of), strategies(fixed), ("Z_B", "N", "m", "i", "r", "s"), words,
-        lambda code: kernel(shape(code), code.many, code.arena == GLOBAL), shape,
+        counters(fixed, arena_of), strategies(fixed), ("Z_B", "N", "m", "i", "r", "s", "u"),
+        functools.partial(_case, fixed), lambda code: kernel(shape(code), code), shape,
         ("time: rounds of tiles, longer where few warps have many",),
     )  # fmt: skip

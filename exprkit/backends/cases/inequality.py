@@ -28,9 +28,10 @@ MEANINGS = {
     "E": "expressions times parameter sets", "c": "columns (variables and functions of one)",
     "s": "values put aside at a time", "m": "parameters of an expression", "i": "instructions of an expression",
     "r": "results of a prologue", "g": "expressions per structure",
+    "u": "1: uncommon operators are used", "p": "1: operators that need many registers are used (powers)",
     "d": "1: structures that differ in their columns alone share code",
 }  # fmt: skip
-MAY_BE_ZERO = frozenset("csmrd")
+MAY_BE_ZERO = frozenset("csmrdup")
 
 
 class Quantity(NamedTuple):

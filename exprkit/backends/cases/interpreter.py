@@ -14,6 +14,7 @@ same choice as counters and strategies, of which ``discussion`` makes a tree.  W
 =====================  ====================================================================================
 counter                accepted where
 =====================  ====================================================================================
+operators              (ieee, float32) none is used whose code needs many registers: powers
 layout                 its smallest block fits into shared memory; three vectors: all points fit into one tile
                        (else four take less); its best block takes no longer than that of any layout that follows
 block                  it fits into shared memory; there are as many registers as it needs to spill next to none; it
@@ -23,6 +24,7 @@ block                  it fits into shared memory; there are as many registers a
 =====================  ====================================================================================
 strategy               what it makes of a variant
 =====================  ====================================================================================
+powers too             the code of those operators is there as well
 fewer vectors          the next smaller number of points per thread, columns in shared memory
 columns global         columns in global memory, with the most vectors again
 fewer vectors again    the next smaller number of points per thread, columns in global memory
@@ -63,6 +65,7 @@ LAST_BLOCKS = (64, 32)  # where nothing else fits
 NOTES = (
     "memory: bytes of a block with target and weights; time: rounds of tiles, longer where few warps are resident",
 )
+POWERS_TOO = "powers too"
 _VARYING = "vectors", "block", "columns_shared"
 
 
@@ -75,13 +78,25 @@ class VariantSet(NamedTuple):
     lanes: int = 32
     block: int | None = None  # that the user asks for
     vectors: int | None = None
+    powers: bool = True  # with the operators that need many registers
+
+    @property
+    def light(self) -> bool:
+        """Whether few registers are enough."""
+        return self.fast or not self.powers
+
+    @property
+    def asks_for_powers(self) -> bool:
+        """Whether there are variants with and without those operators: their code is long, of float32."""
+        return self.itemsize == 4 and not self.fast
 
 
 class LayoutCode(NamedTuple):
-    """A code of the discussion: points per thread and where columns lie, and which of the blocks."""
+    """A code of the discussion: points per thread and where columns lie, which of the blocks, which operators."""
 
     place: int  # in ``layouts``
     block: int  # in the layout's blocks
+    powers: bool = False  # with operators that need many registers
 
 
 class Layout(NamedTuple):
@@ -136,8 +151,8 @@ def times(fixed: VariantSet, sizes: Sizes, limits: DeviceLimits) -> np.ndarray:
     usable = shape.most_shared(sizes.n_columns, sizes.n_slots) <= limits.shared_per_block
     usable = usable & ((sizes.n_points <= shape.tile) | ~one_tile)
     if fixed.block is None:
-        usable = usable & (resident_blocks(shape, fixed.fast, limits.registers) > 0)
-    return np.where(usable, estimated(shape, sizes, limits, fixed.fast), np.inf)
+        usable = usable & (resident_blocks(shape, fixed.light, limits.registers) > 0)
+    return np.where(usable, estimated(shape, sizes, limits, fixed.light), np.inf)
 
 
 class Decision:
@@ -149,7 +164,7 @@ class Decision:
         columns, is_last, one_tile = _together(fixed)
         self._shape = columns._replace(**{name: getattr(columns, name)[:, 0] for name in _VARYING})
         self._few_points = np.where(one_tile, columns.tile, np.iinfo(np.int64).max)[:, 0]
-        blocks = resident_blocks(self._shape, fixed.fast, limits.registers)
+        blocks = resident_blocks(self._shape, fixed.light, limits.registers)
         self._most = blocks * self._shape.warps
         self._handicap = np.where((blocks > 0) | (fixed.block is not None), 0.0, np.inf)
         self._n_usual = int((~is_last).sum())
@@ -181,8 +196,10 @@ class Decision:
         return walk(LayoutCode(0, 0), counters(self.fixed), strategies(self.fixed), values_of(sizes, self.limits))[1]
 
     def why(self, sizes: Sizes) -> list[str]:
-        """That way, a line for each inequality with its numbers."""
-        return described(self.path(sizes), values_of(sizes, self.limits))
+        """That way, a line for each inequality with its numbers; where powers are asked for, that first."""
+        powers = self.fixed.powers
+        first = [Step(no_powers(), not powers, POWERS_TOO)] if self.fixed.asks_for_powers else []
+        return described([*first, *self.path(sizes)], values_of(sizes, self.limits) | {"p": int(powers)})
 
 
 @functools.lru_cache(maxsize=64)
@@ -313,7 +330,7 @@ def counters(fixed: VariantSet) -> tuple[Counter, ...]:
         if fixed.block is not None or listed[code.place].only_if_nothing_else:
             return None
         shape = code_shape(fixed, code)
-        needed = registers_needed(shape, fixed.fast)
+        needed = registers_needed(shape, fixed.light)
         return Inequality(number(needed * shape.block, f"{needed} registers of {shape.block} threads"), symbol("R_M"))
 
     def block_time(code: LayoutCode) -> Inequality | None:
@@ -323,7 +340,7 @@ def counters(fixed: VariantSet) -> tuple[Counter, ...]:
         name = f"t_{{{layout.vectors},{int(layout.columns_shared)},%d}}"
         here = Quantity(
             f"time of {layout.blocks[code.block]} threads",
-            lambda at: taken.best(at, code, (code.place, code.block + 1)), name % layout.blocks[code.block],
+            lambda at: taken.best(at, code[:2], (code.place, code.block + 1)), name % layout.blocks[code.block],
         )  # fmt: skip
         later = layout.blocks[code.block + 1 :]
         rest = Quantity(
@@ -352,13 +369,14 @@ def strategies(fixed: VariantSet) -> tuple[Strategy, ...]:
             here, place = listed[code.place], code.place + 1
             if place == len(listed) or listed[place].only_if_nothing_else != last:
                 return None
-            return LayoutCode(place, 0) if (here.columns_shared, listed[place].columns_shared) == shared else None
+            is_next = (here.columns_shared, listed[place].columns_shared) == shared
+            return code._replace(place=place, block=0) if is_next else None
 
         return apply
 
     def another_block(code: LayoutCode) -> LayoutCode | None:
         more = code.block + 1 < len(listed[code.place].blocks)
-        return LayoutCode(code.place, code.block + 1) if more else None
+        return code._replace(block=code.block + 1) if more else None
 
     of_a_layout = ("layout",)
     return (
@@ -370,24 +388,56 @@ def strategies(fixed: VariantSet) -> tuple[Strategy, ...]:
     )
 
 
+def of_operators(fixed: VariantSet, code: LayoutCode) -> VariantSet:
+    """The variants with a code's operators."""
+    return fixed._replace(powers=code.powers or not fixed.asks_for_powers)
+
+
+def no_powers() -> Inequality:
+    """The question that is asked first."""
+    return Inequality(symbol("p"), number(0))
+
+
+def with_powers(fixed: VariantSet) -> tuple[tuple[Counter, ...], tuple[Strategy, ...]]:
+    """Counters and strategies of all variants: first those without operators that need many registers."""
+
+    def asking(k: int) -> Callable[[LayoutCode], Constraint | None]:
+        return lambda code: counters(of_operators(fixed, code))[k].asks(code)
+
+    def applying(k: int) -> Callable[[LayoutCode], LayoutCode | None]:
+        return lambda code: strategies(of_operators(fixed, code))[k].apply(code)
+
+    asked = (one._replace(asks=asking(k)) for k, one in enumerate(counters(fixed)))
+    ways = (one._replace(apply=applying(k)) for k, one in enumerate(strategies(fixed)))
+    operators = Counter("operators", lambda code: None if code.powers else no_powers(), (POWERS_TOO,))
+    too = Strategy(POWERS_TOO, lambda code: None if code.powers else code._replace(powers=True), ("operators",))
+    return (operators, *asked), (too, *ways)
+
+
 def subject(fixed: VariantSet, task: str, settings: Precision) -> Discussion:
     """The discussion of a task: ``values``, ``square``, ``absolute`` or ``sum``."""
-    real = {4: "float", 8: "double"}[fixed.itemsize]
+    real, both = {4: "float", 8: "double"}[fixed.itemsize], fixed.asks_for_powers
+    asked, ways = with_powers(fixed) if both else (counters(fixed), strategies(fixed))
+
+    def shape_at(code: LayoutCode) -> LaunchShape:
+        return code_shape(of_operators(fixed, code), code)
 
     def text(code: LayoutCode) -> KernelText:
-        shape = code_shape(fixed, code)
+        shape = shape_at(code)
         chosen = {
             "TASK": task.upper(), "REAL": real, "LANES": shape.lanes, "VECTORS": shape.vectors, "BLOCK": shape.block,
             "COLUMNS_SHARED": int(shape.columns_shared), "WIDE": int(shape.wide),
+            "POWERS": int(of_operators(fixed, code).powers),
         }  # fmt: skip
         return KernelText(opcodes.source(settings.operators), settings, chosen)
 
     def words(code: LayoutCode) -> str:
-        shape = code_shape(fixed, code)
-        where = "shared" if shape.columns_shared else "global"
-        return f"{shape.tile // shape.lanes} points a thread, {shape.block} threads a block, columns in {where} memory"
+        shape = shape_at(code)
+        where, used = "shared" if shape.columns_shared else "global", ", all operators" if code.powers else ""
+        points = shape.tile // shape.lanes
+        return f"{points} points a thread, {shape.block} threads a block, columns in {where} memory{used}"
 
     return Discussion(
-        f"interpreter, {task}, {settings.operators}, {real}", LayoutCode(0, 0), counters(fixed), strategies(fixed),
-        ("Z_B", "Z_M", "S", "R_M", "N", "E", "c", "s"), words, text, functools.partial(code_shape, fixed), NOTES,
+        f"interpreter, {task}, {settings.operators}, {real}", LayoutCode(0, 0), asked, ways,
+        ("Z_B", "Z_M", "S", "R_M", "N", "E", "c", "s", *("p" * both)), words, text, shape_at, NOTES,
     )  # fmt: skip

@@ -39,11 +39,11 @@ import functools
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from exprkit.runtime import slices
 from exprkit.runtime.intrinsics import atomic_add, atomic_load, atomic_store, pause, take
 from exprkit.runtime.jit import compiled
 
@@ -90,7 +90,7 @@ class WorkQueue:
         try:
             with contextlib.suppress(RuntimeError):  # no more threads can be started, or Python ends: do with fewer
                 for _ in range(threads - 1 - int(self.header["present"][0])):
-                    _pool(threads - 1).submit(self._help)
+                    slices.pool().submit(self._help)
                     _count(self.address, 1)
             while work():
                 pass  # here Python sees that the user wants to stop
@@ -165,20 +165,3 @@ def _closed(queue):
 @compiled
 def _count(queue, n):
     atomic_add(queue + PRESENT, n)
-
-
-_pools: list[tuple[int, ThreadPoolExecutor]] = []  # how many threads, and the pool of them
-
-
-def _pool(n: int) -> ThreadPoolExecutor:
-    """The one pool, of the most threads that any call has asked for; those of a smaller one end when they are idle."""
-    for most, pool in _pools:
-        if most >= n:
-            return pool
-    pool = ThreadPoolExecutor(n, thread_name_prefix="exprkit")
-    _pools[:] = [(n, pool)]
-    return pool
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a fork

@@ -75,9 +75,10 @@ struct Final { Plain<unsigned, 2> instructions; Plain<int> sources; Plain<int, 4
 
 // ── an expression ──
 
-// Make the bytecode of an expression from these places on; gives how much of everything it has, and the most slots.
+// Make the bytecode of an expression from these places on; gives how much of everything it has, the most slots, and
+// whether it has an operator that needs many registers.
 template <class Output, class Result>
-INLINE Several<COUNTS + 1> lower_one(
+INLINE Several<COUNTS + 2> lower_one(
     const LoweringArguments &args, int e, Memory memory, Several<COUNTS> places, Output output, Result result, T *constants)
 {
     const Long begin = args.offsets[e], end = args.offsets[e + 1], n_params = args.n_params[e];
@@ -89,7 +90,7 @@ INLINE Several<COUNTS + 1> lower_one(
         result.instructions.set(instruction, ACTION, rows.opcode.get(COPY, IMMEDIATE) << OPCODE_SHIFT | END);
         result.instructions.set(instruction, PLACES, 0);
         result.sources.set(instruction, args.summary[CONSTANTS] << SOURCE_SHIFT | CONSTANT);
-        return Several<COUNTS + 1>{{1, 0, 0, 0, 0, 0}};
+        return Several<COUNTS + 2>{{1, 0, 0, 0, 0, 0, 0}};
     }
     const Rules rules{{args.arity}, {args.width}, {args.fused}, {args.positive_a}, {args.whole_b}, {args.first},
                       {args.rest}, {args.constant_code}, {args.constant_start}, {args.constant_value}};
@@ -110,17 +111,18 @@ INLINE Several<COUNTS + 1> lower_one(
     Long offsets[2] = {0, stop}, ends[2] = {first_const, first_const + n_const}, parameters[1] = {n_params};
     const Lowered lowered{room.a, room.b, room.dst, room.code, {offsets}, {&n_prologue}, {ends}, {parameters}};
     const Several<2> after = write_prologue(Long(0), places.at[STEPS], places.at[RESULTS], lowered, rows.width, result.steps);
-    Long cost = 0;
+    Long cost = 0, heavy = 0;
     for (Long k = n_prologue; k < stop; ++k, ++instruction) {
         result.sources.set(instruction, 0);
         write_instruction(k, k == n_prologue, Long(0), instruction, places.at[RESULTS], lowered, rows, result);
         const Long action = result.instructions.get(instruction, ACTION);
+        heavy |= args.heavy[room.code.get(k)];
         cost += rows.cost.get(room.code.get(k)) + ((action & (LOAD | SPILL | FROM_SLOT)) != 0);
     }
     result.instructions.set(instruction - 1, ACTION, result.instructions.get(instruction - 1, ACTION) | END);
     if (constants)
         for (Long c = 0; c < n_const; ++c) constants[first_const + c] = T(room.constants.get(c));
-    return Several<COUNTS + 1>{{n_point, n_prologue, after.at[1] - places.at[RESULTS], n_const, cost, totals[0]}};
+    return Several<COUNTS + 2>{{n_point, n_prologue, after.at[1] - places.at[RESULTS], n_const, cost, totals[0], heavy}};
 }
 
 // Sum of the block's numbers before this thread's; ``sums`` has all of them then.
@@ -142,15 +144,16 @@ extern "C" __global__ void count_words(const LoweringArguments args)
 {
     __shared__ Long sums[1024];
     const Long most = args.most_nodes;
-    int n_slots = 0;
+    int n_slots = 0, heavy = 0;
     for (int chunk = blockIdx.x; chunk < args.n_chunks; chunk += gridDim.x) {
         const int e = chunk * blockDim.x + threadIdx.x;
-        Several<COUNTS + 1> counts = {};
+        Several<COUNTS + 2> counts = {};
         if (e < args.n_exprs) {
             Memory memory = memory_of(args.scratch, args.threads);
             const Draft draft{memory.take<unsigned, 2>(most), memory.take<int>(most), memory.take<int, 4>(most)};
             counts = lower_one(args, e, memory, Several<COUNTS>{}, Noting{args.wanted, {nullptr}}, draft, nullptr);
             n_slots = max(n_slots, int(counts.at[COUNTS]));
+            heavy |= int(counts.at[COUNTS + 1]);
         }
         for (int k = 0; k < COUNTS; ++k) {
             const Long before = sum_before(counts.at[k], sums);
@@ -161,6 +164,7 @@ extern "C" __global__ void count_words(const LoweringArguments args)
     }
     volatile const Long &most_slots = args.summary[N_SLOTS_SO_FAR];
     if (n_slots > most_slots) atomicMax(args.summary + N_SLOTS_SO_FAR, Long(n_slots));
+    if (heavy) args.summary[HEAVY_SO_FAR] = 1;
 }
 
 extern "C" __global__ void number_words(const LoweringArguments args)
@@ -188,7 +192,8 @@ extern "C" __global__ void number_words(const LoweringArguments args)
     if (threadIdx.x == 0) {
         args.summary[N_COLUMNS] = sums[blockDim.x - 1];
         args.summary[N_SLOTS] = args.summary[N_SLOTS_SO_FAR];
-        args.summary[N_SLOTS_SO_FAR] = 0;
+        args.summary[HEAVY] = args.summary[HEAVY_SO_FAR];
+        args.summary[N_SLOTS_SO_FAR] = args.summary[HEAVY_SO_FAR] = 0;
     }
     for (int key = first; key < stop; ++key) {
         if (!args.wanted[key]) continue;

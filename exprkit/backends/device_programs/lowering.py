@@ -23,14 +23,24 @@ from exprkit.backends.gpu.bytecode import (
     MAX_COLUMNS,
     Bytecode,
     accumulate,
+    heavy_operators,
     operator_rows,
     too_many_columns,
     write_instruction,
     write_prologue,
 )
-from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.launch import REAL, Columns, fill
-from exprkit.backends.gpu.layout import CONSTANTS, COUNTS, INSTRUCTIONS, N_COLUMNS, N_SLOTS, RESULTS, STEPS, SUMMARY
+from exprkit.backends.gpu.layout import (
+    CONSTANTS,
+    COUNTS,
+    HEAVY,
+    INSTRUCTIONS,
+    N_COLUMNS,
+    N_SLOTS,
+    RESULTS,
+    STEPS,
+    SUMMARY,
+)  # fmt: skip
 from exprkit.backends.precision import Precision
 from exprkit.errors import BackendError
 from exprkit.expressions.population import Population
@@ -150,7 +160,7 @@ class Lowering:
         if n_exprs:
             self._launch("count_words", blocks)
         self._launch("number_words")
-        summary = fetched(self._own["summary"]).tolist()
+        summary = self.device.numbers(self._own["summary"])
         n_columns = summary[N_COLUMNS]
         if n_columns > MAX_COLUMNS:
             raise too_many_columns(n_columns)
@@ -163,7 +173,8 @@ class Lowering:
         }  # fmt: skip
         self._fill(**arrays)
         self._launch("emit_words", blocks)
-        programs = Bytecode(**arrays, n_slots=max(summary[N_SLOTS] - 1, 0), n_results=summary[RESULTS])
+        n_slots, heavy = max(summary[N_SLOTS] - 1, 0), bool(summary[HEAVY])
+        programs = Bytecode(**arrays, n_slots=n_slots, n_results=summary[RESULTS], heavy=heavy)
         return programs, Columns(*(part[:n_columns] for part in self._own_columns))
 
     def _scratch(self, bytes_of_a_block: int, n_chunks: int) -> tuple[Any, int]:
@@ -200,4 +211,5 @@ def _tables(device: Any, operators: str) -> dict[str, Any]:
     cells = {name: getattr(rules, name) for name in Rules._fields if name not in ("multiple", "factor")}
     cells["opcode"], cells["takes_pair"] = rows.opcode, rows.pair
     cells["commutative"], cells["operator_cost"] = rows.commutative, rows.cost
+    cells["heavy"] = heavy_operators(operators)
     return {name: device.xp.asarray(np.ascontiguousarray(array)) for name, array in cells.items()}

@@ -13,16 +13,17 @@ every evaluator imports this module, and most never see a GPU.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from exprkit.errors import BackendError, PopulationError
 from exprkit.expressions.expression import checked_names
-from exprkit.expressions.population import USER_ARITY, Population, names_of
-from exprkit.text.tokens import MAX_INDEX, MAX_TOKENS
+from exprkit.expressions.population import Population, names_of
+from exprkit.operators import defined, ops
+from exprkit.operators.defined import table_of_rows
+from exprkit.text.tokens import MAX_INDEX, MAX_TOKENS, OPERATOR
 
 
 class DevicePopulation:
@@ -72,7 +73,7 @@ class DevicePopulation:
 
     @classmethod
     def of(cls, pop: Population, device: Any = None) -> DevicePopulation:
-        """A population of the host's, brought to the device; operators of the user's own are written out there."""
+        """A population of the host's, brought to the device; formulas of the user's own are written out there."""
         pop = pop.expanded()
         xp = (device or _device()).xp
         arrays = map(xp.asarray, (pop.kinds, pop.values, pop.offsets))
@@ -84,6 +85,10 @@ class DevicePopulation:
 
         arrays = map(gpu.fetched, (self.kinds, self.values, self.offsets))
         return Population(*arrays, variables=self.variables, parameters=self.parameters)
+
+    def user_operators(self) -> list[int]:
+        """The codes of operators of the user's own, which have no formula, ascending."""
+        return defined.codes_in(self.kinds, self.values, OPERATOR)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -98,57 +103,40 @@ class DevicePopulation:
 
     def _adopted(self, name: str, dtype: type, array: Any) -> Any:
         """An array on the device, which must be of this kind, as one of ours."""
-        from exprkit.backends.gpu import device as gpu
-
-        adopted = self.device.xp.asarray(array) if self.device.xp is np else gpu.adopt(array)
+        adopted = self.device.adopt(array)
         if adopted is None:
             raise PopulationError(f"{name} must lie on the device, and is {type(array).__name__}: see Population")
-        if self.device.xp is not np and adopted.device.id != self.device.index:
-            raise PopulationError(f"{name} lies on GPU {adopted.device.id}, and the current one is {self.device.index}")
+        if self.device.xp is not np and (index := adopted.device.id) != self.device.index:
+            raise PopulationError(f"{name} lies on GPU {index}, and the current one is {self.device.index}")
         if adopted.dtype != dtype or adopted.ndim != 1:
             raise PopulationError(
                 f"{name} must be {np.dtype(dtype)} of one dimension, not {adopted.dtype} of shape {adopted.shape}"
             )
-        return self.device.xp.ascontiguousarray(adopted)
+        return adopted if adopted.flags.c_contiguous else self.device.xp.ascontiguousarray(adopted)
 
     def _check(self, kinds: Any, values: Any, offsets: Any) -> None:
         """Copy and check every token; gets all attributes."""
-        from exprkit.backends.gpu import device as gpu
-        from exprkit.backends.gpu import layout
-        from exprkit.backends.gpu.launch import THREADS, fill
-        from exprkit.backends.gpu.layout import BAD, CHECKED, LONGEST, PARAMETERS, UNREADABLE, VARIABLES
-        from exprkit.backends.precision import precision
-
         if len(kinds) != len(values) or not len(offsets):
             self._complain(kinds, values, offsets)
         device, empty, n_exprs = self.device, self.device.xp.empty, len(offsets) - 1
         self.kinds, self.values = empty(len(kinds), np.uint8), empty(len(kinds), np.uint64)
         self.offsets, self.n_params = empty(n_exprs + 1, np.int64), empty(n_exprs, np.int32)
-        summary = device.xp.zeros(CHECKED, np.int64)
         most = [MAX_INDEX if names is None else len(names) for names in (self.variables, self.parameters)]
-        operands, limits = _limits(device, *most)
-        arguments = layout.CheckArguments()
-        fields = {
-            "kinds": kinds, "values": values, "offsets": offsets, "operands": operands, "limits": limits,
-            "own_kinds": self.kinds, "own_values": self.values, "own_offsets": self.offsets, "n_params": self.n_params,
-            "summary": summary, "n_tokens": len(kinds), "max_tokens": MAX_TOKENS, "n_exprs": n_exprs,
-        }  # fmt: skip
-        fill(arguments, fields, device)
-        threads = 1 if device.lanes == 1 else THREADS
-        kernel = device.kernel("check_tokens", precision("ieee"), _source(), LANES=device.lanes)
-        kernel.prepare((n_exprs // threads + 1, 1), threads, 0, arguments)()
-        found = gpu.fetched(summary).tolist()
-        if found[BAD]:
+        bad, n_vars, self.max_params, self.longest, n_unreadable = _check(device, *most)(
+            n_exprs, kinds=kinds, values=values, offsets=offsets, n_tokens=len(kinds), own_kinds=self.kinds,
+            own_values=self.values, own_offsets=self.offsets, n_params=self.n_params,
+        )  # fmt: skip
+        if bad:
             self._complain(kinds, values, offsets)
-        self.n_vars = found[VARIABLES] if self.variables is None else len(self.variables)
-        self.max_params, self.longest, self.all_valid = found[PARAMETERS], found[LONGEST], not found[UNREADABLE]
+        self.n_vars = n_vars if self.variables is None else len(self.variables)
+        self.all_valid = not n_unreadable
 
     def _complain(self, *arrays: Any) -> None:
         """The host's error, which names the first bad expression."""
         from exprkit.backends.gpu import device as gpu
 
         Population(*map(gpu.fetched, arrays), variables=self.variables, parameters=self.parameters)
-        raise PopulationError("these arrays are no population, though each of their expressions is one")
+        raise PopulationError("there is an operator that is a formula of yours: DevicePopulation.of(…) writes it out")
 
 
 def on_host(pop: Population | DevicePopulation) -> Population:
@@ -166,19 +154,28 @@ def _device() -> Any:
     return gpu.current()
 
 
-@functools.cache
-def _source() -> str:
+@table_of_rows
+def _check(device: Any, most_variables: int, most_parameters: int) -> Callable[..., list[int]]:
+    """What checks tokens on a device: of the number of expressions and the kernel's arguments the summary."""
     from exprkit.backends.device_programs.translate import text_of
-    from exprkit.expressions.checks import problem_of
+    from exprkit.backends.gpu import layout
+    from exprkit.backends.gpu.launch import THREADS, fill
+    from exprkit.backends.precision import precision
+    from exprkit.expressions.checks import problem_of, unchecked
 
-    return text_of("checks.cu", [problem_of])
+    nothing, arity = np.empty(0, np.uint8), ops.ARITY.copy()
+    arity[[row.code for row in ops.INTERNAL]] = 0
+    host = unchecked(nothing, nothing, nothing, nothing, arity, most_variables, most_parameters)
+    operands, limits = map(device.xp.asarray, (host.operands, host.limits))
+    threads = 1 if device.lanes == 1 else THREADS
+    text = text_of("checks.cu", [problem_of])
+    kernel = device.kernel("check_tokens", precision("ieee"), text, LANES=device.lanes)
 
+    def check(n_exprs: int, **fields: Any) -> list[int]:
+        arguments, summary = layout.CheckArguments(), device.xp.zeros(layout.CHECKED, np.int64)
+        known = {"operands": operands, "limits": limits, "summary": summary, "max_tokens": MAX_TOKENS}
+        fill(arguments, {**known, **fields, "n_exprs": n_exprs}, device)
+        kernel.prepare((n_exprs // threads + 1, 1), threads, 0, arguments)()
+        return device.numbers(summary)
 
-@functools.lru_cache(maxsize=64)
-def _limits(device: Any, most_variables: int, most_parameters: int) -> tuple[Any, Any]:
-    """What checking compares with, on the device."""
-    from exprkit.expressions.checks import unchecked
-
-    nothing = np.empty(0, np.uint8)
-    host = unchecked(nothing, nothing, nothing, nothing, USER_ARITY, most_variables, most_parameters)
-    return device.xp.asarray(host.operands), device.xp.asarray(host.limits)
+    return check

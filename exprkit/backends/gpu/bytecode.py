@@ -73,7 +73,7 @@ class Bytecode:
     =====================  ==========  ===================  ===================================================
 
     ``n_slots`` is the most that any expression spills at a time, ``n_results`` how many
-    results all prologues have.
+    results all prologues have; ``heavy`` says whether instructions have operators that need many registers.
     """
 
     instructions: np.ndarray
@@ -85,6 +85,7 @@ class Bytecode:
     cost: np.ndarray
     n_slots: int
     n_results: int
+    heavy: bool = True
 
     def on_host(self) -> Bytecode:
         """The same, its arrays in the host's memory."""
@@ -129,7 +130,11 @@ def accumulate(program: Program, threads: int | None = None) -> Bytecode:
         slices.each(lambda begin, end: _add(result.cost, begin + 1, end + 1, before[begin]), cuts)
     constants = np.append(program.constants, np.nan)
     n_slots = program.n_slots if program.shared else max(program.n_slots - 1, 0)  # a tree never spills the last one
-    return Bytecode(*result[:5], constants, result.cost, n_slots, ends[-1][0])
+    heavy = np.zeros(1 << 16, np.bool_)
+    heavy[rows.opcode[heavy_operators(program.precision) > 0]] = True
+    heavy[-1] = False  # where there is no such opcode
+    is_heavy = bool(heavy[result.instructions[:, ACTION] >> OPCODE_SHIFT].any())
+    return Bytecode(*result[:5], constants, result.cost, n_slots, ends[-1][0], is_heavy)
 
 
 def too_many_columns(n_columns: int) -> BackendError:
@@ -190,6 +195,15 @@ def operator_rows(precision: str) -> OperatorRows:
         for array, cell in zip(result[1:], cells, strict=True):
             array[row.code] = cell
     return result
+
+
+@table_of_rows
+def heavy_operators(precision: str) -> np.ndarray:
+    """By operator's code, uint8: whether it needs many registers."""
+    rows = ops.BY_CODE.values()
+    heavy = np.zeros(256, np.uint8)
+    heavy[[row.code for row in rows if row.cuda.formula and opcodes.is_heavy(row, precision)]] = 1
+    return heavy
 
 
 @compiled

@@ -11,11 +11,13 @@
 //     WIDE          1: rows of results begin at multiples of 16 bytes
 //     TARGETS       numbers of a point that the loss of TEXT reads; WEIGHTED: the last of them is the weight
 //     WEIGHTED, COUNTED, COLUMNS_SHARED, APPROXIMATE_DIVISION, APPROXIMATE_ROOT    0 or 1
+//     POWERS        0: without powers and other code that needs many registers
 //     PAIRS         1 where the low parts of double-doubles are used
 //     FLUSH         ".ftz" or "": what the hardware's approximations do with subnormals
 //     SUPPORT       1: the kernels before and after, not the interpreter
 //     MIN_BLOCKS    of one multiprocessor: limits the registers of a thread
 //     STACK         deepest stack of the per-expression kernel
+//     FRACTION      bits behind the point of results in 16 bits: 10 (float16) or 7 (bfloat16)
 //     ADDERS        threads that add up an item's segments: a power of two, 256 at the most
 
 //{actions}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
+import math
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -27,12 +28,15 @@ from exprkit.operators.defined import table_of_rows
 NEEDED = {"cupy": "CuPy", "cuda.core": "cuda-core", "cuda.bindings": "cuda-bindings"}
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _OVERLAP = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+HOST = np.ndarray, list, tuple
 MOST_LOCKED = 8 << 20  # bytes of results that go by way of page-locked memory: larger ones gain nothing
 _REGISTERS, _LOCAL_BYTES = 4, 3  # CU_FUNC_ATTRIBUTE_NUM_REGS, ..._LOCAL_SIZE_BYTES
 
 
 def missing() -> str | None:
     """Why there is no GPU to use, and what mends it; None if there is one."""
+    if _device.cache_info().currsize:
+        return None
     for module, name in NEEDED.items():
         if not _installed(module):
             extra = "'.[cuda13]' in exprkit's folder ('.[cuda12]' for a CUDA 12 driver)"
@@ -154,6 +158,12 @@ class CudaDevice:
         self._sending = threading.Lock()
         self._outgoing: list[tuple[np.ndarray, Any]] = []  # page-locked memory, and when it has been read; two, in turn
 
+    def use(self) -> None:
+        """Make it the current one of this thread."""
+        device = self.xp.cuda.Device(self.index)
+        device.use()
+        device.synchronize()  # which gives the thread a context
+
     @table_of_rows
     def kernel(self, name: str, settings: Precision, text: str | None = None, **macros: Any) -> Kernel:
         """A kernel of the interpreter's text (or of another ``text``), compiled for these macros."""
@@ -187,7 +197,7 @@ class CudaDevice:
 
     def locked(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """Page-locked host memory as an array."""
-        n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
         return self.pinned(max(n_bytes, 1))[:n_bytes].view(dtype).reshape(shape)
 
     def sent(self, arrays: Sequence[np.ndarray]) -> list[Any]:
@@ -212,20 +222,21 @@ class CudaDevice:
             read.record()
         return places
 
-    def copy(self, source: Any, place: Any) -> None:
-        """Start copying a contiguous array on the device to one of the same size."""
-        place.data.copy_from_device_async(source.data, source.nbytes)
+    def numbers(self, array: Any) -> list[Any]:
+        """A few numbers of the device, of whatever was started before: waits for it."""
+        place = self.pinned(array.nbytes).view(array.dtype)
+        self.fetch(array, place.ctypes.data)
+        return place.tolist()
 
-    def recorded(self, run: Callable[[], None]) -> Callable[[], None]:
-        """What ``run`` starts on the current stream, which must make no memory, as a function that starts it again."""
-        stream = self.xp.cuda.Stream(non_blocking=True)
-        with stream:
-            stream.begin_capture()
-            try:
-                run()
-            finally:
-                graph = stream.end_capture()
-        return lambda: graph.launch(self.current_stream())
+    def fetch(self, array: Any, place: int) -> None:
+        """Copy a contiguous array into page-locked memory at that address, and wait for it."""
+        runtime, stream = self.xp.cuda.runtime, self.current_stream()
+        runtime.memcpyAsync(place, array.data.ptr, array.nbytes, runtime.memcpyDeviceToHost, stream.ptr)
+        stream.synchronize()
+
+    def adopt(self, array: Any) -> Any | None:
+        """An array of any device and library as one of CuPy's; None for anything else."""
+        return adopt(array)
 
     def event(self) -> Any:
         """A mark to record on a stream and to wait for."""
@@ -259,6 +270,7 @@ def _device(index: int) -> CudaDevice:
     return CudaDevice(index)
 
 
+@functools.cache  # to ask takes as long as many a fit
 def names() -> list[str]:
     """What the devices of this process are called, by number."""
     from cupy.cuda import runtime
@@ -273,20 +285,28 @@ def current() -> CudaDevice:
     return _device(cupy.cuda.runtime.getDevice())
 
 
+def use(index: int) -> None:
+    """Make the device of that number this thread's current one."""
+    import cupy
+
+    cupy.cuda.Device(index).use()
+
+
 def adopt(values: Any) -> Any | None:
     """A device array of any library as a CuPy array on the same memory; None for anything else."""
-    if isinstance(values, np.ndarray | list | tuple) or not _on_device(values):
+    if isinstance(values, HOST) or ("cupy" not in sys.modules and not _on_device(values)):
         return None
     import cupy
 
-    values = values.detach() if hasattr(values, "detach") else values
-    return values if isinstance(values, cupy.ndarray) else cupy.from_dlpack(values)
+    if isinstance(values, cupy.ndarray):
+        return values
+    return cupy.from_dlpack(values.detach() if hasattr(values, "detach") else values) if _on_device(values) else None
 
 
 def _on_device(values: Any) -> bool:
-    if hasattr(values, "__cuda_array_interface__") and not hasattr(values, "__dlpack_device__"):
-        return True
-    return hasattr(values, "__dlpack_device__") and values.__dlpack_device__()[0] == 2  # kDLCUDA
+    if hasattr(values, "__dlpack_device__"):
+        return bool(values.__dlpack_device__()[0] == 2)  # kDLCUDA
+    return hasattr(values, "__cuda_array_interface__")
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype) -> Any:

@@ -18,10 +18,12 @@ import numpy as np
 from exprkit.backends import contract
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu.bytecode import Bytecode
-from exprkit.backends.gpu.launch import Columns, Immediates, Launcher, too_large
+from exprkit.backends.gpu.launch import Columns, Immediates, Launcher, Staging, too_large
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as settings_of
-from exprkit.errors import ArgumentError
+from exprkit.errors import ArgumentError, brief, whole_number
+
+FRACTIONS = {"float16": 10, "bfloat16": 7}  # bits behind the point
 
 
 def unavailable() -> str | None:
@@ -49,6 +51,7 @@ def backend(engine: type[DeviceEngine], options: tuple[str, ...], device_populat
 class DeviceEngine(contract.Engine):
     """A population made ready for one data set on a GPU."""
 
+    rounds = True  # results to 16 bits
     most_ready = 256  # launches that are kept ready; each holds a few arrays on the device
 
     def __init__(self, pop: Any, X: Any, precision: str | Precision, dtype: np.dtype, device: Any) -> None:
@@ -57,7 +60,7 @@ class DeviceEngine(contract.Engine):
         self.n_points, self.host_results = len(X), isinstance(X, np.ndarray)
         self._ready: dict[tuple[Any, ...], Any] = {}
         self._resident: dict[str, tuple[np.ndarray, Any]] = {}  # arrays of the host's, and they on the device
-        self._locked = np.empty(0, np.uint8)  # page-locked memory for results on their way to the host
+        self._locked: Staging | None = None  # for results on their way to the host
         self._take(pop)
 
     def _take(self, pop: Any) -> None:
@@ -97,8 +100,8 @@ class DeviceEngine(contract.Engine):
         first = 0
         while first < len(params):
             some = slice(first, min(first + at_once, len(params)))
-            try:
-                is_new = self._immediates.make(params[some])
+            try:  # views of CuPy take time
+                is_new = self._immediates.make(params if at_once >= len(params) else params[some])
             except self.device.out_of_memory:
                 if some.stop - first == 1:
                     raise
@@ -135,15 +138,24 @@ class DeviceEngine(contract.Engine):
                 )
             size = less
 
+    def _rounded(self, values: Any, place: Any, dtype: np.dtype) -> Any:
+        """``place``, which takes results on the device as numbers of 16 bits: float16 or bfloat16."""
+        fraction = FRACTIONS[dtype.name]
+        launch = self._prepared((values.size, fraction), lambda: self._launcher.rounding(values.size, fraction))
+        launch(out=self.device.pointer(values), rounded=self.device.pointer(place))
+        return place
+
     # ── results ──────────────────────────────────────────────────────────────────────
 
-    def _sums(self, params: Any, add_up: Callable[[Any], None]) -> Any:
-        """Sums, float64 (n_sets, n_exprs), that ``add_up`` writes; on the device if the data is."""
-        xp = self.device.xp
-        sums = (xp.empty if self.n_points else xp.zeros)(params.shape[:2], np.float64)
-        if self.n_points and sums.size:
+    def _sums(self, params: Any, add_up: Callable[[Any], None], out: Any = None) -> Any:
+        """Sums, float64 (n_sets, n_exprs), that ``add_up`` writes: into ``out`` on the device, or where the data is."""
+        shape = params.shape[:2]
+        sums = self.device.xp.empty(shape, np.float64) if out is None else out.reshape(shape)
+        if not self.n_points:
+            sums[...] = 0.0
+        elif sums.size:
             add_up(sums)
-        return self._marked(self._result(sums))
+        return self._marked(sums if out is not None else self._result(sums))
 
     def _marked(self, sums: Any) -> Any:
         """Sums with nan where an expression could not be read."""
@@ -156,13 +168,12 @@ class DeviceEngine(contract.Engine):
         """An array of the device where the caller wants it."""
         if not self.host_results or isinstance(array, np.ndarray):
             return array
-        if array.nbytes > gpu.MOST_LOCKED:
+        if not 0 < array.nbytes <= gpu.MOST_LOCKED:
             return gpu.fetched(array)
-        if self._locked.nbytes < array.nbytes:
-            self._locked = self.device.pinned(array.nbytes)
-        place = self._locked[: array.nbytes].view(array.dtype).reshape(array.shape)
-        array.get(out=place)
-        return place.copy()
+        if self._locked is None or self._locked.memory.nbytes < array.nbytes:
+            self._locked = Staging(self.device, array.nbytes)
+        self.device.fetch(array, self._locked.address)
+        return self._locked.shaped(array).copy()
 
     def _on_device(self, name: str, values: Any) -> Any:
         """A target or weights on the device; the host's go there once, as long as they stay the same numbers."""
@@ -189,12 +200,12 @@ class Needing:
 
 
 def check_block(size: int | None, lanes: int) -> int | None:
-    if size is not None and (not isinstance(size, int) or size < lanes or size % lanes or size > 1024):
-        raise ArgumentError(f"block_size must be a multiple of {lanes} up to 1024, not {size!r}")
+    if size is not None and whole_number(size) not in range(lanes, 1025, lanes):
+        raise ArgumentError(f"block_size must be a multiple of {lanes} up to 1024, not {brief(size)}")
     return size
 
 
 def check_points(points: int | None, choices: Sequence[int]) -> int | None:
-    if points is not None and points not in choices:
-        raise ArgumentError(f"points_per_thread must be one of {', '.join(map(str, choices))}, not {points!r}")
+    if points is not None and whole_number(points) not in choices:
+        raise ArgumentError(f"points_per_thread must be one of {', '.join(map(str, choices))}, not {brief(points)}")
     return points

@@ -77,26 +77,27 @@ class Launch:
     def __init__(
         self, launcher: Launcher, kind: Any, prepare: Callable[..., Any], overlaps: bool, fields: dict[str, Any]
     ) -> None:
-        self._launcher, self._kind, self._fields, self._generation = launcher, kind, fields, 0
+        self._launcher, self._kind, self._keep, self._generation = launcher, kind, fields, 0
+        self._fields = addressed(fields, launcher.device)
         self._arguments = kind()
         self._start = self._start_first = prepare(self._arguments)
         if overlaps:
             self._start = prepare(self._arguments, overlaps=True)
 
     def __call__(self, **fields: Any) -> None:
-        """Start the kernel on CuPy's current stream."""
+        """Start the kernel on CuPy's current stream; arrays by their addresses."""
         start = self._start
         if self._generation != self._launcher.generation:
             self._renew()
             start = self._start_first
-        fill(self._arguments, fields, self._launcher.device)
+        put(self._arguments, fields)
         start()
 
     def _renew(self) -> None:
         """Take over what the launcher knows of its present programs."""
         known = self._launcher.known(self._kind)
-        ctypes.memmove(ctypes.addressof(self._arguments), ctypes.addressof(known), ctypes.sizeof(known))
-        fill(self._arguments, self._fields, self._launcher.device)
+        ctypes.memmove(ctypes.byref(self._arguments), ctypes.byref(known), ctypes.sizeof(known))
+        put(self._arguments, self._fields)
         self._generation = self._launcher.generation
 
 
@@ -116,9 +117,25 @@ class ScheduledLaunch:
 
 def fill(arguments: ctypes.Structure, fields: dict[str, Any], device: Any) -> None:
     """Set kernel arguments; an array stands for its address, None for no address."""
-    for name, value in fields.items():
-        is_number = isinstance(value, (int, float))
-        setattr(arguments, name, value if is_number else 0 if value is None else device.pointer(value))
+    put(arguments, addressed(fields, device))
+
+
+def put(arguments: ctypes.Structure, numbers: dict[str, int | float]) -> None:
+    """Set kernel arguments that are numbers."""
+    for name, number in numbers.items():
+        setattr(arguments, name, number)
+
+
+def addressed(fields: dict[str, Any], device: Any) -> dict[str, int | float]:
+    """Numbers as they are, arrays as their addresses, None as 0."""
+    return {
+        name: value if isinstance(value, (int, float)) else address(value, device) for name, value in fields.items()
+    }
+
+
+def address(array: Any, device: Any) -> int:
+    """Where an array is; 0 for None."""
+    return 0 if array is None else device.pointer(array)
 
 
 class Launcher:
@@ -145,22 +162,29 @@ class Launcher:
         if memory.size < needed:
             memory = xp.empty(needed, self.dtype)
             memory[: self._margin] = 0
-        with np.errstate(over="ignore", invalid="ignore"):
-            constants = programs.constants.astype(self.dtype, copy=False)
+        constants = programs.constants
+        if constants.dtype != self.dtype:
+            with np.errstate(over="ignore", invalid="ignore"):
+                constants = constants.astype(self.dtype)
         names = "instructions", "first_instruction", "sources", "steps", "first_step", "cost"
-        arrays = {name: xp.asarray(getattr(programs, name)) for name in names}
+        arrays = {name: self._there(getattr(programs, name)) for name in names}
         self._columns, self.programs, self.n_columns = memory, programs, n_columns
         self.n_exprs, self.n_instructions = len(programs.first_instruction), len(programs.instructions)
         self.bytes_of_a_set = 2 * self.dtype.itemsize * (self.n_instructions + programs.n_results)
         self.fields = {
-            **self._data, **arrays, "constants": xp.asarray(constants),
+            **self._data, **arrays, "constants": self._there(constants),
             "columns": memory[self._margin :],  # a tile may begin a little early
             "n_exprs": self.n_exprs, "n_instructions": self.n_instructions, "n_columns": n_columns,
             "n_slots": programs.n_slots, "n_results": programs.n_results + 1,
         }  # fmt: skip
+        self._numbers = addressed(self.fields, self.device)
         self.generation += 1
         self._arguments.clear()
         self._make_columns(columns)
+
+    def _there(self, array: Any) -> Any:
+        """An array on the device."""
+        return self.device.xp.asarray(array) if isinstance(array, np.ndarray) else array
 
     def columns(self) -> Any:
         """The columns, (n_columns or 1, pitch)."""
@@ -177,8 +201,7 @@ class Launcher:
         """Arguments of a kind with what is the same for all launches of the present programs."""
         if kind not in self._arguments:
             self._arguments[kind] = kind()
-            fields = {name: self.fields[name] for name in self.fields if name in kind.names}
-            fill(self._arguments[kind], fields, self.device)
+            put(self._arguments[kind], {name: self._numbers[name] for name in self._numbers if name in kind.names})
         return self._arguments[kind]
 
     def interpreter(self, shape: LaunchShape, **macros: Any) -> Any:
@@ -193,14 +216,19 @@ class Launcher:
         macros = {"REAL": REAL[self.dtype.itemsize], "LANES": self.device.lanes, "SUPPORT": 1, **macros}
         return self.device.kernel(name, self.settings, **macros)
 
-    def adding_segments(self, n_items: int, n_segments: int, add: bool) -> Launch:
+    def adding_segments(self, n_items: int, partials: Any, n_segments: int, add: bool) -> Launch:
         """The launch that adds the segments' sums of every item to (or makes them) its sum."""
         adders = 1 if self.device.lanes == 1 else next(n for n, most in ADDERS.items() if n_segments <= most)
         threads = THREADS_BESIDE["add_segments"]
         return self.launch(
             self.support("add_segments", ADDERS=adders), (-(-n_items * adders // threads), 1), threads, overlaps=True,
-            n_items=n_items, n_segments=n_segments, add_to_sums=int(add),
+            n_items=n_items, partials=partials, n_segments=n_segments, add_to_sums=int(add),
         )  # fmt: skip
+
+    def rounding(self, n: int, fraction: int) -> Launch:
+        """The launch that rounds so many results to 16 bits, so many of them behind the point."""
+        blocks = -(-n // (THREADS if self.device.lanes > 1 else 1))
+        return self.launch(self.support("round_results", FRACTION=fraction), (blocks, 1), THREADS, n_items=n)
 
     def padded(self, values: Any, length: int) -> Any:
         """One number per point on the device, with zeros behind the last one."""
@@ -224,7 +252,8 @@ class Launcher:
         if self.n_columns not in self._making:
             blocks = -(-self.pitch // THREADS), min(self.n_columns, 65535)
             self._making[self.n_columns] = self.launch(self.support("make_columns"), blocks, THREADS)
-        code, var, low = map(self.device.xp.asarray, columns)
+        there = [self._there(array) for array in columns]
+        code, var, low = (self.device.pointer(array) for array in there)
         self._making[self.n_columns](column_code=code, column_var=var, column_low=low)
 
     def cutting(self, shares: Plan, items: slice, cost_of_result: int) -> tuple[Launch, Any]:
@@ -251,7 +280,7 @@ class Immediates:
 
     def __init__(self, launcher: Launcher) -> None:
         self.launcher, self.device = launcher, launcher.device
-        self._staging: list[_Staging] = []  # two, in turn
+        self._staging: list[Staging] = []  # two, in turn
         self._launches: dict[tuple[int, ...], Launch] = {}
         self._generation = 0
         self.arrays: dict[str, Any] = {}
@@ -278,11 +307,6 @@ class Immediates:
         self._sets_made, self._generation = n_sets if max_params == 0 else 0, self.launcher.generation
         return is_new
 
-    def again(self, params: Any) -> None:
-        """From parameters of a shape that ``make`` has just had, on the device or in page-locked memory."""
-        if params.shape[-1]:
-            self._launches[params.shape](params=params)
-
     def _take_memory(self, n_sets: int) -> bool:
         """Make sure that the arrays hold so many sets."""
         xp, dtype = self.device.xp, self.launcher.dtype
@@ -297,12 +321,12 @@ class Immediates:
         self.arrays.update(immediates=immediates, results=results)
         return True
 
-    def _reachable(self, params: Any) -> tuple[Any, Any]:
-        """Parameters where a kernel can read them: on the device, or (their address) copied to page-locked memory."""
+    def _reachable(self, params: Any) -> tuple[int, Any]:
+        """The address of parameters where a kernel can read them: on the device, or copied to page-locked memory."""
         if not isinstance(params, np.ndarray) or self.device.xp is np or params.size == 0:
-            return params, None
+            return self.device.pointer(params), None
         if not self._staging or self._staging[0].memory.nbytes < params.nbytes:
-            self._staging = [_Staging(self.device, params.nbytes) for _ in range(2)]
+            self._staging = [Staging(self.device, params.nbytes) for _ in range(2)]
         self._staging.reverse()
         staging = self._staging[0]
         staging.done.synchronize()  # the launch before the last one has read it
@@ -310,16 +334,16 @@ class Immediates:
         return staging.address, staging.done
 
 
-class _Staging:
-    """Page-locked memory for parameters on their way to the device."""
+class Staging:
+    """Page-locked memory for numbers on their way to the device, or from there."""
 
     def __init__(self, device: Any, n_bytes: int) -> None:
         self.memory, self.done = device.pinned(n_bytes), device.event()
         self.address = device.pointer(self.memory)
         self._view: np.ndarray = self.memory[:0]
 
-    def shaped(self, params: np.ndarray) -> np.ndarray:
-        """The memory as an array like ``params``; the last one is kept, since it is mostly the same."""
-        if self._view.shape != params.shape or self._view.dtype != params.dtype:
-            self._view = self.memory[: params.nbytes].view(params.dtype).reshape(params.shape)
+    def shaped(self, array: Any) -> np.ndarray:
+        """The memory as an array like another; the last one is kept, since it is mostly the same."""
+        if self._view.shape != array.shape or self._view.dtype != array.dtype:
+            self._view = self.memory[: array.nbytes].view(array.dtype).reshape(array.shape)
         return self._view

@@ -44,8 +44,8 @@ PAIR_IMMEDIATE, PAIR_AND_IMMEDIATE = IMMEDIATE_FIRST >> 1, BOTH >> 1
 INSTRUCTIONS, STEPS, RESULTS, CONSTANTS, COST = range(5)
 COUNTS = 5
 COPY = ops.COPY
-N_COLUMNS, N_SLOTS, N_SLOTS_SO_FAR = 5, 6, 7  # of the summary, behind the counts
-SUMMARY = 8
+N_COLUMNS, N_SLOTS, N_SLOTS_SO_FAR, HEAVY, HEAVY_SO_FAR = range(5, 10)  # of the summary, behind the counts
+SUMMARY = 10
 
 # What checking tells of a population: is any expression bad, the most variables, parameters, tokens, is any empty
 BAD, VARIABLES, PARAMETERS, LONGEST, UNREADABLE = range(5)
@@ -70,7 +70,7 @@ ENUMS = {
     "sources": _enum("NO_IMMEDIATE PARAMETER CONSTANT RESULT SOURCE_SHIFT SOURCE_KIND"),
     "modes": _enum("FIRST IMMEDIATE PAIR_IMMEDIATE PAIR_AND_IMMEDIATE"),
     "counts": _enum("ACTION PLACES COPY INSTRUCTIONS STEPS RESULTS CONSTANTS COST COUNTS")
-    + "\n" + _enum("N_COLUMNS N_SLOTS N_SLOTS_SO_FAR SUMMARY"),
+    + "\n" + _enum("N_COLUMNS N_SLOTS N_SLOTS_SO_FAR HEAVY HEAVY_SO_FAR SUMMARY"),
     "checked": _enum("BAD VARIABLES PARAMETERS LONGEST UNREADABLE CHECKED"),
     "batches": _enum("N_GROUPS N_SIZES NEED_PARAMS NEED_INSTRUCTIONS NEED_RESULTS NEED_SLOTS MEMBERS IS_RARE NEEDS"),
     "verdicts": f"enum {{ RUNNING = {RUNNING}, NO_PARAMETERS = {objective.NO_PARAMETERS}, "
@@ -116,6 +116,7 @@ _ARGUMENTS: Rows = (
     ("const T *", "target weights", "(n_points); of TEXT all that it reads, (TARGETS, n_points)"),
     ("const Chunk *", "chunks", "(n_partitions, n_chunks); those without items are the last of a partition"),
     ("T *", "out", "(items, n_points)"),
+    ("unsigned short *", "rounded", "(n_items) numbers of ``out`` in 16 bits"),
     ("T *", "partials", "(items, n_segments)"),
     ("double *", "sums", "(items)"),
     ("unsigned long long *", "nonfinite", "(items, 2): nan, inf"),
@@ -161,6 +162,7 @@ _LOWERING_ARGUMENTS: Rows = (
     ("const int *", "n_params", "(n_exprs)"),
     ("const bool *", "positive", "(n_vars)"),
     ("const unsigned char *", "arity width fused positive_a whole_b first rest constant_code", "Rules of rewrite.py"),
+    ("const unsigned char *", "heavy", "operators that need many registers (opcodes.py)"),
     ("const Long *", "constant_start", ""),
     ("const double *", "constant_value", ""),
     ("const int *", "opcode", "rows of bytecode.py"),

@@ -11,17 +11,15 @@ would flush subnormals in everything.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import io
 from collections.abc import Mapping
-from importlib import metadata
 from typing import Any
 
 from exprkit.backends.gpu.schedule import LaunchShape, resident_blocks
 from exprkit.backends.precision import Precision
 from exprkit.errors import BackendError
-from exprkit.runtime import disk_cache
+from exprkit.runtime import disk_cache, machine
 
 PACKAGES = ("cuda-core", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")  # besides NVRTC's own version in the key
 CHECKED_FOR = "sm_80"  # the architecture that a text is tried on: every CUDA from 12 on has it
@@ -41,6 +39,8 @@ MACROS: dict[str, Any] = {  # what common.cu expects, and explains
     "TARGETS": 1,
     "STACK": 32,
     "ADDERS": "LANES",
+    "FRACTION": 10,
+    "POWERS": 1,
 }
 
 
@@ -58,7 +58,8 @@ def macros(settings: Precision, chosen: Mapping[str, Any]) -> dict[str, str]:
         shape = LaunchShape(
             together["VECTORS"], together["BLOCK"], bool(together["COLUMNS_SHARED"]), together["LANES"], itemsize
         )
-        together["MIN_BLOCKS"] = max(1, resident_blocks(shape, settings.operators == "fast"))
+        short = settings.operators == "fast" or not together["POWERS"]
+        together["MIN_BLOCKS"] = max(1, resident_blocks(shape, short))
     return {name: str(value) for name, value in together.items()}
 
 
@@ -95,21 +96,27 @@ def build(architecture: str, settings: Precision, text: str, **chosen: Any) -> t
 
 
 def ptx(architecture: str, settings: Precision, text: str, **chosen: Any) -> str:
-    """The kernels as PTX; by the library itself, since ``cuda-core`` asks the driver first."""
+    """The kernels as PTX."""
+    options = _options(architecture, settings, chosen)
+    return to_ptx(text, [flag for flag in options.as_bytes("nvrtc") if b"ptxas" not in flag]).decode()
+
+
+def to_ptx(text: str, flags: list[bytes]) -> bytes:
+    """CUDA C as PTX; by the library itself, since ``cuda-core`` asks the driver first."""
     from cuda.bindings import nvrtc
 
-    options = _options(architecture, settings, chosen)
-    flags = [flag for flag in options.as_bytes("nvrtc") if b"ptxas" not in flag]
-    status, program = nvrtc.nvrtcCreateProgram(text.encode(), b"kernels.cu", 0, None, None)
+    _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"exprkit.cu", 0, None, None)
     try:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise BackendError(f"NVRTC makes no PTX for {architecture!r}: {nvrtc.nvrtcGetErrorString(status)[1]!r}")
+            log = b" " * nvrtc.nvrtcGetProgramLogSize(program)[1]
+            nvrtc.nvrtcGetProgramLog(program, log)
+            raise BackendError(f"NVRTC makes no PTX ({status}):\n{log.decode().strip(chr(0))}")
         made = b" " * nvrtc.nvrtcGetPTXSize(program)[1]
         nvrtc.nvrtcGetPTX(program, made)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-    return made.rstrip(b"\0").decode()
+    return made.rstrip(b"\0")
 
 
 def _options(architecture: str, settings: Precision, chosen: Mapping[str, Any]) -> Any:
@@ -150,8 +157,5 @@ def compiler_version() -> str:
     """Name and full version of everything that makes the code."""
     from cuda.bindings import nvrtc
 
-    found = [f"NVRTC {nvrtc.nvrtcVersion()[1:]}"]
-    for name in PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found.append(f"{name} {metadata.version(name)}")
-    return ", ".join(found)
+    packages = map(" ".join, machine.installed(PACKAGES).items())
+    return ", ".join([f"NVRTC {nvrtc.nvrtcVersion()[1:]}", *packages])

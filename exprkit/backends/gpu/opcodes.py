@@ -107,6 +107,14 @@ def is_long(row: ops.Operator, operators: str) -> bool:
     return not row.cuda.inline and not (operators == "fast" and row.cuda.fast)
 
 
+def is_heavy(row: ops.Operator, operators: str) -> bool:
+    """Whether the operator's code alone decides how many registers a kernel needs: powers, and what users define.
+
+    Without those, four vectors of float32 need 80 registers in place of 110 (data/results/cases_ptxas.csv).
+    """
+    return is_long(row, operators) and (row.cuda.heavy or bool(row.cuda.body))
+
+
 # ── texts ────────────────────────────────────────────────────────────────────────────
 
 
@@ -185,7 +193,8 @@ def cases(some: Iterable[ops.Operator], operators: str, dialect: Dialect) -> str
             template, operands = _LONG_CALLS[kind]
             function = dialect.function(row, operators, operands.split(), True)
             call = template.format(**dialect._asdict(), first=opcodes[0], f=function)
-            lines.append(f"            {' '.join(f'case {one}:' for one in opcodes)} {call}; break;  // {row.name}")
+            line = f"            {' '.join(f'case {one}:' for one in opcodes)} {call}; break;  // {row.name}"
+            lines += ["#if POWERS", line, "#endif"] if is_heavy(row, operators) else [line]
             continue
         for mode, opcode in zip(modes(row), opcodes, strict=True):
             template, operands = _CALLS[*kind, mode]

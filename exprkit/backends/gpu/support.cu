@@ -98,6 +98,32 @@ extern "C" __global__ void add_segments(const Arguments args)
     if (adder == 0 && row < args.n_items) args.sums[row] = args.add_to_sums ? args.sums[row] + sums[here] : sums[here];
 }
 
+// The nearest number of 16 bits, of two equally near ones the even one, as IEEE 754 says; what is too large becomes inf.
+INLINE unsigned short nearest(T x)
+{
+    constexpr int OWN = sizeof(T) == 4 ? 23 : 52, OWN_BIAS = sizeof(T) == 4 ? 127 : 1023;
+    constexpr int BIAS = (1 << (14 - FRACTION)) - 1, INFINITE = 0x8000 - (1 << FRACTION);
+    unsigned long long bits = 0;
+    memcpy(&bits, &x, sizeof(T));
+    const int sign = int(bits >> (8 * sizeof(T) - 16)) & 0x8000;
+    if (x != x) return sign | INFINITE | 1 << (FRACTION - 1);
+    bits &= ~0ull >> (65 - 8 * sizeof(T));
+    const int exponent = int(bits >> OWN), below = OWN_BIAS - BIAS + 1 - max(exponent, 1);  // the least there is in 16 bits
+    const unsigned long long one = 1ull << OWN;
+    if (below > 0) bits = (bits & (one - 1)) | (exponent ? one : 0);
+    else bits -= (unsigned long long)(OWN_BIAS - BIAS) << OWN;
+    const int dropped = min(OWN - FRACTION + max(below, 0), OWN + 2);
+    const unsigned long long half = 1ull << (dropped - 1), rest = bits & (2 * half - 1), kept = bits >> dropped;
+    const unsigned long long up = rest > half || (rest == half && (kept & 1));
+    return sign | int(min(kept + up, (unsigned long long)INFINITE));
+}
+
+extern "C" __global__ void round_results(const Arguments args)
+{
+    const Long i = Long(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < args.n_items) args.rounded[i] = nearest(args.out[i]);
+}
+
 // ── the thesis's way: one launch per expression over its postfix form ────────────────
 
 // One expression at every point, a point per thread: tokens up to the stop, a stack in local memory.

@@ -23,7 +23,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.backends.cases.fits import MOST_TANGENTS, SMALL_ARENA, FitShape, FitVariants, shape_of
+from exprkit.backends.cases.fits import (
+    GLOBAL,
+    MOST_TANGENTS,
+    SMALL_ARENA,
+    FitCode,
+    FitShape,
+    FitVariants,
+    needs_of,
+    shape_of,
+    why,
+)  # fmt: skip
 from exprkit.backends.cases.fits import subject as subject_of
 from exprkit.backends.cases.tree import Discussion, KernelText
 from exprkit.backends.device_programs.dependence import Foreknown
@@ -58,7 +68,12 @@ class FitBatch:
     many: bool  # J'J by way of rows
     order: Any  # int32 on the device, the longest first
     arena: dict[str, int]  # offsets in a block's memory, and its size as ``arena_bytes``
-    max_instructions: int
+    sizes: dict[str, int]  # the most of an expression, by the case discussion's symbols
+
+    def why(self, n_points: int, limit: int, rare: bool, fast: bool) -> list[str]:
+        """The path through the case discussion, for a block's memory of ``limit``; at last what is launched."""
+        fixed = FitVariants(self.shape.itemsize, fast, self.shape.lanes)
+        return why(fixed, arena_of, {"N": n_points, "Z_B": limit, "u": int(rare), **self.sizes})
 
 
 class ArenaShape(NamedTuple):
@@ -183,11 +198,8 @@ def batches_of(launcher: Launcher, known: Foreknown, rows: bool) -> Batches:
 
 
 def _batch(group: Group, members: Any, most: list[int]) -> FitBatch:
-    arena = arena_of(
-        group.shape, many=group.many, n_params=most[NEED_PARAMS], instructions=most[NEED_INSTRUCTIONS],
-        results=most[NEED_RESULTS], slots=most[NEED_SLOTS],
-    )  # fmt: skip
-    return FitBatch(*group, members, arena, most[NEED_INSTRUCTIONS])
+    sizes = {"m": most[NEED_PARAMS], "i": most[NEED_INSTRUCTIONS], "r": most[NEED_RESULTS], "s": most[NEED_SLOTS]}
+    return FitBatch(*group, members, arena_of(group.shape, many=group.many, **needs_of(sizes)), sizes)
 
 
 @functools.lru_cache(maxsize=64)
@@ -229,7 +241,8 @@ def macros_of(shape: FitShape, settings: Precision, **chosen: Any) -> dict[str, 
 def min_blocks(shape: FitShape, fast: bool) -> int:
     """Blocks that a multiprocessor has to hold: limits the registers of a thread to 128, 168 or 255.
 
-    The least with which most kernels spill none, and all of them 72 bytes at most (data/results/cases_ptxas.csv).
+    The least with which most kernels spill none, and all of them 80 bytes at most (data/results/cases_ptxas.csv).
+    There is no limit between those: a quarter of a multiprocessor's registers is shared by 2, 3 or 4 warps.
     """
     if shape.lanes == 1:
         return 1
@@ -244,8 +257,9 @@ def subject(settings: Precision, itemsize: int) -> Discussion:
     """The case discussion of a fit."""
     text, fast = dual_opcodes.source(settings.operators), settings.operators == "fast"
 
-    def kernel(shape: FitShape, many: bool, in_global: bool) -> KernelText:
-        chosen = {"TASK": "FIT", "MANY": int(many), "GLOBAL_ARENA": int(in_global), "PROLOGUES": 1, "RARE": 0}
+    def kernel(shape: FitShape, code: FitCode) -> KernelText:
+        where = {"MANY": int(code.many), "GLOBAL_ARENA": int(code.arena == GLOBAL), "RARE": int(code.rare)}
+        chosen = {"TASK": "FIT", "PROLOGUES": 1, **where}
         return KernelText(text, settings, macros_of(shape, settings, **chosen))
 
     return subject_of(FitVariants(itemsize, fast), arena_of, kernel, settings)

@@ -27,6 +27,7 @@ from exprkit.backends.gpu.launch import THREADS, Launch, Launcher, fill
 from exprkit.backends.interpreter import dual_opcodes
 from exprkit.backends.interpreter.batches import Batches, FitShape, batches_of, macros_of
 from exprkit.backends.objective import Fitted, Options
+from exprkit.errors import number_of
 from exprkit.expressions.population import Population
 
 WORK_BYTES = 1 << 30  # of starts and results, and of arenas in global memory, at a time
@@ -139,6 +140,17 @@ class Derivatives:
         """Find who is fitted with whom."""
         self._batches_for(True)
 
+    def decisions(self) -> list[str]:
+        """How many are fitted by which variant, and why: of each launch the way through the case discussion."""
+        fast, lines = self.launcher.settings.operators == "fast", []
+        batches, rare = self._batches_for(True) if self.n_points else Batches([], False)
+        for batch in batches:
+            path = batch.why(self.n_points, self.device.shared_per_block, rare, fast)
+            many = number_of(batch.sizes["m"], "parameter")
+            lines += [f"fits of {'up to ' * batch.many}{many}: {number_of(len(batch.order), 'expression')}, {path[-1]}"]
+            lines += [f"    {line}" for line in path[:-1]]
+        return lines
+
     def _terms(self, y: Any, weights: Any, options: Options) -> dict[str, Any]:
         """What a fit is told, as kernel arguments."""
         tol = max(options.tol, FLOAT32_TOL) if self.dtype.itemsize == 4 else options.tol
@@ -210,7 +222,7 @@ class Derivatives:
             kernel.resident(threads, shared)
             own = {
                 **batch.arena, "order": batch.order, "n_here": len(batch.order),
-                "max_instructions": batch.max_instructions, "arena": arena,
+                "max_instructions": batch.sizes["i"], "arena": arena,
             }  # fmt: skip
             launches.append(
                 [

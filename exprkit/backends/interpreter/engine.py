@@ -33,23 +33,24 @@ from exprkit.backends.gpu import loss_code, opcodes
 from exprkit.backends.gpu.bytecode import Bytecode
 from exprkit.backends.gpu.device import fetched, fetched_together
 from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points
-from exprkit.backends.gpu.launch import Columns, ScheduledLaunch, plan_on
+from exprkit.backends.gpu.launch import Columns, Launch, ScheduledLaunch, address, plan_on
 from exprkit.backends.gpu.layout import VECTOR_BYTES
 from exprkit.backends.gpu.schedule import BLOCKS, VECTORS, Chunking, DeviceLimits, LaunchShape, Sizes
 from exprkit.backends.interpreter.derivatives import Again, Derivatives
-from exprkit.backends.interpreter.loss_step import MOST_BYTES, LossStep
 from exprkit.backends.interpreter.per_expression import Baseline
 from exprkit.backends.interpreter.per_expression import check_block as baseline_block
 from exprkit.backends.objective import Fitted, Options
 from exprkit.backends.precision import Precision
 from exprkit.errors import ArgumentError, number_of, one_of
 from exprkit.expressions.population import Population
+from exprkit.operators import defined
 
 OPTIONS = ("block_size", "points_per_thread", "reduction", "dispatch", "stack")
+TASKS = {"square": "SQUARE", "absolute": "ABSOLUTE", "sum": "SUM"}
 REDUCTIONS = ("shuffle", "shared", "atomic")
 DISPATCHES = ("interpreter", "per-expression")
-MOST_STEPS = 8  # that are recorded
 BUFFER_BYTES = 64 << 20  # of a result on its way to the host
+MOST_KEPT = 64 << 20  # bytes of partial sums whose memory stays
 WORK_BYTES = 512 << 20  # immediates and partial sums of one pass
 SPAN = 3072 * 5461  # points whose partial sums are added before they join the total; whole tiles of any size
 
@@ -57,6 +58,22 @@ SPAN = 3072 * 5461  # points whose partial sums are added before they join the t
 VALUES_CHUNKING = {True: Chunking(0, 1), False: Chunking(0, 8)}
 LOSSES_CHUNKING = {True: Chunking(0.8, 2), False: Chunking(0.5, 4)}
 COST_OF_RESULT = (8, 40)  # of a sum and of stored values, beside the operators' (bytecode.py): an estimate
+
+
+class SpanSums(NamedTuple):
+    """The launches that add up some points of some items, the first of them ``first``."""
+
+    run: ScheduledLaunch
+    add: Launch | None  # None: ``run`` does it
+    first: int
+
+    def __call__(self, target: int, weights: int, sums: int, nonfinite: int) -> None:
+        """Start them; arrays by their addresses."""
+        if nonfinite:
+            nonfinite += 16 * self.first
+        self.run(target=target, weights=weights, sums=sums + 8 * self.first, nonfinite=nonfinite)
+        if self.add is not None:
+            self.add(sums=sums + 8 * self.first)
 
 
 class TextLoss(NamedTuple):
@@ -101,7 +118,8 @@ class Engine(DeviceEngine, contract.Differentiable):
         device: Any = None,
     ) -> None:
         super().__init__(pop, X, precision, dtype, device)
-        self.counts = self.counts_losses = dispatch == "interpreter"  # nan and inf, on the way
+        self.counts = self.counts_losses = self.rounds = dispatch == "interpreter"  # nan and inf, on the way
+        self.stores_sums = True
         self.reduction = one_of("reduction", reduction, REDUCTIONS)
         self._per_expression = one_of("dispatch", dispatch, DISPATCHES) == "per-expression"
         if stack is not None and not self._per_expression:
@@ -112,13 +130,16 @@ class Engine(DeviceEngine, contract.Differentiable):
         width = VECTOR_BYTES // self.dtype.itemsize
         points = check_points(points_per_thread, [width * v for v in VECTORS])
         self.vectors = points and points // width
+        self._asks_for_powers = self._variants(False, True).asks_for_powers
         size = X.size * self.dtype.itemsize / 1e9
         with Needing(self.device, f"the data ({size:.3g} GB), its columns and the programs"):
-            self._shapes: dict[tuple[Sizes, bool], LaunchShape] = {}
+            self._shapes: dict[tuple[Sizes, bool, bool], LaunchShape] = {}
+            self._needing_sums = Needing(self.device, "the targets, the sums and the numbers of all expressions")
             self._forced: LaunchShape | None = None
             self._partials = self.device.xp.empty(0, self.dtype)
+            self._segment = self.device.lanes * VECTOR_BYTES // self.dtype.itemsize  # points of a partial sum
+            self._n_segments = -(-min(self.n_points, SPAN) // self._segment)  # of an item
             self._text_loss: TextLoss | None = None  # the last one
-            self._steps: dict[tuple[Any, ...], LossStep | None] = {}  # by how a loss is asked for; None: once so far
             self._lowering = Lowering(self.device, self.settings, self.dtype, self._positive(X))
             self.programs, columns = self._lowering.of(pop)
             self._check_options(self.programs, columns)
@@ -134,7 +155,6 @@ class Engine(DeviceEngine, contract.Differentiable):
             baseline = self._baseline_of(pop)
             self._launcher.take(programs, columns)
         self.programs, self._baseline = programs, baseline
-        self._steps.clear()
         self._take(pop)
         self.__dict__.pop("_derivatives", None)
         return True
@@ -166,6 +186,8 @@ class Engine(DeviceEngine, contract.Differentiable):
         """All items of this pass, by way of the device if ``out`` is on the host."""
         if isinstance(out, np.ndarray) and self.device.xp is not np:
             self._to_host(out.reshape(-1, self.n_points), count)
+        elif out.dtype != self.dtype:
+            self._rounded_on_device(out.reshape(-1, self.n_points))
         else:
             self._values_on_device(out, count)
 
@@ -197,8 +219,25 @@ class Engine(DeviceEngine, contract.Differentiable):
         """Some items of this pass into a device array."""
         wide = (self.n_points * self.dtype.itemsize | self.device.pointer(rows)) % VECTOR_BYTES == 0  # all rows
         macros = {"TASK": "VALUES", "COUNTED": int(count is not None)}
-        launch = self._interpreter(items, (0, self.n_points), wide, **macros)
-        launch(out=rows, nonfinite=None if count is None else count[items])
+        sizes = self.n_exprs, self._launcher.n_columns, self.programs.n_slots, self.programs.heavy
+        key = items.start, items.stop, wide, *sizes, *macros.values()
+        launch = self._prepared(key, lambda: self._interpreting(items, (0, self.n_points), wide, macros))
+        counted = address(None if count is None else count[items], self.device)
+        launch(out=self.device.pointer(rows), nonfinite=counted)
+
+    def _rounded_on_device(self, rows: Any) -> None:
+        """All items of this pass into a device array of 16 bits, by way of a buffer."""
+        of_a_row = self.n_points * self.dtype.itemsize
+
+        def run(at_once: int) -> None:
+            buffer = self.device.xp.empty((at_once, self.n_points), self.dtype)
+            for first in range(0, len(rows), at_once):
+                items = slice(first, min(first + at_once, len(rows)))
+                values = buffer[: items.stop - first]
+                self._values(items, values, None)
+                self._rounded(values, rows[items], rows.dtype)
+
+        self._shrink_rows(run, max(1, min(len(rows), BUFFER_BYTES // of_a_row)), of_a_row)
 
     def _to_host(self, rows: np.ndarray, count: Any) -> None:
         """All items of this pass into a host array, by way of two buffers on the device."""
@@ -212,13 +251,17 @@ class Engine(DeviceEngine, contract.Differentiable):
             count[...] = 0
         stream, main = self.device.stream(), self.device.current_stream()
         n_parts = -(-len(rows) // at_once)
-        buffers = [self.device.xp.empty((at_once, self.n_points), self.dtype) for _ in range(min(n_parts, 2))]
+        size, n_buffers, xp = (at_once, self.n_points), min(n_parts, 2), self.device.xp
+        buffers = [xp.empty(size, self.dtype) for _ in range(n_buffers)]
+        short = [xp.empty(size, np.uint16) for _ in buffers] if rows.dtype != self.dtype else []
         free = [self.device.event() for _ in buffers]
         for i in range(n_parts):
             part, turn = slice(i * at_once, min((i + 1) * at_once, len(rows))), i % len(buffers)
             buffer = buffers[turn][: part.stop - part.start]
             main.wait_event(free[turn])
             self._values(part, buffer, count)
+            if short:
+                buffer = self._rounded(buffer, short[turn][: len(buffer)], rows.dtype)
             computed = self.device.event()
             computed.record()
             stream.wait_event(computed)
@@ -228,14 +271,15 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     # ── losses ───────────────────────────────────────────────────────────────────────
 
-    def loss_sums(self, params: Any, y: Any, weights: Any, kind: str, counts: Any = None) -> Any:
+    def loss_sums(self, params: Any, y: Any, weights: Any, kind: str, counts: Any = None, out: Any = None) -> Any:
         """Sum of weighted squared or absolute errors, float64 (n_sets, n_exprs); on the device if the data is.
 
-        ``counts`` (n_sets, n_exprs, 2) int64 takes how many nan and inf there were at points of weight > 0.
+        ``counts`` (n_sets, n_exprs, 2) int64 takes how many nan and inf there were at points of weight > 0, ``out`` on
+        the device the sums.
         """
-        with self._needing_sums():
+        with self._needing_sums:
             target, w = self._on_device("y", y), self._on_device("weights", weights)
-            return self._added(params, target, w, {"TASK": kind.upper(), "WEIGHTED": int(w is not None)}, counts)
+            return self._added(params, target, w, {"TASK": TASKS[kind], "WEIGHTED": int(w is not None)}, counts, out)
 
     def text_sums(self, params: Any, loss: loss_code.Tokens, columns: np.ndarray, counted: bool) -> Any | None:
         """Sum of a loss that is a text, float64 (n_sets, n_exprs); None where it can't be made in the kernel.
@@ -246,11 +290,11 @@ class Engine(DeviceEngine, contract.Differentiable):
         needed = self._smallest.shared_bytes(self._launcher.n_columns, self.programs.n_slots, len(columns), True)
         if self._baseline or needed > self.device.shared_per_block:
             return None
-        with self._needing_sums():
+        with self._needing_sums:
             if self._text_loss is None or self._text_loss.columns is not columns:
                 self._text_loss = self._text_loss_of(loss, columns, counted)
             _, numbers, macros = self._text_loss
-            return None if macros is None else self._added(params, numbers, None, macros, None)
+            return None if macros is None else self._added(params, numbers, None, macros)
 
     def _text_loss_of(self, loss: loss_code.Tokens, columns: np.ndarray, counted: bool) -> TextLoss:
         function = loss_code.function(loss, self.settings.operators)
@@ -268,107 +312,74 @@ class Engine(DeviceEngine, contract.Differentiable):
         block = BLOCKS[0] if self.device.lanes > 1 else 1
         return LaunchShape(1, block, False, self.device.lanes, self.dtype.itemsize)
 
-    def _needing_sums(self) -> Needing:
-        return Needing(self.device, "the targets, the sums and the numbers of all expressions")
-
-    def _added(self, params: Any, target: Any, w: Any, macros: dict[str, Any], counts: Any) -> Any:
+    def _added(
+        self, params: Any, target: Any, w: Any, macros: dict[str, Any], counts: Any = None, out: Any = None
+    ) -> Any:
         """The sums that the kernel of these macros makes."""
-        xp = self.device.xp
-        step = self._step(params, target, w, macros) if counts is None else None
-        if step is not None:
-            return self._marked(step(params))
-        counted = None if counts is None else xp.zeros(counts.shape, np.uint64)
+        counted = None if counts is None else self.device.xp.zeros(counts.shape, np.uint64)
+        macros = {**macros, "COUNTED": int(counts is not None)}
 
         def add_up(sums: Any) -> None:
             for sets in self._passes(params, self._sets_at_once()):
                 count = None if counted is None else counted[sets].reshape(-1, 2)
                 place = sums if sets.stop - sets.start == len(params) else sums[sets]  # views of CuPy take time
-                self._add_up(place.reshape(-1), target, w, macros, count)
+                self._add_up(place, target, w, macros, count)
 
-        sums = self._sums(params, add_up)
+        once = self.reduction != "atomic" and self.n_points <= SPAN and len(params) <= self._sets_at_once()
+        sums = self._sums(params, add_up, out if once else None)
+        if out is not None and not once:
+            out[...] = sums.reshape(out.shape)
         _hand_over(counted, counts)
         return sums
 
-    def _step(self, params: Any, target: Any, w: Any, macros: dict[str, Any]) -> LossStep | None:
-        """The recorded step of a loss that was asked for before in the same way; None the first time."""
-        n_sets, n_items = len(params), params.shape[0] * params.shape[1]
-        if not n_items or not self.n_points or self._baseline or self.reduction == "atomic":
-            return None
-        most = max(params.nbytes, 8 * n_items, n_items * self._n_segments(n_items) * self.dtype.itemsize)
-        if most > MOST_BYTES or self.n_points > SPAN or n_sets > self._sets_at_once():
-            return None
-        pointers = [None if array is None else self.device.pointer(array) for array in (target, w)]
-        key = isinstance(params, np.ndarray), params.shape, *macros.values(), *pointers
-        if key not in self._steps:
-            if len(self._steps) >= MOST_STEPS:
-                self._steps.clear()
-            self._steps[key] = None
-        elif self._steps[key] is None:
-            try:
-                self._steps[key] = self._recorded(params, target, w, macros)
-            except self.device.out_of_memory:  # it goes without
-                return None
-        return self._steps[key]
-
-    def _recorded(self, params: Any, target: Any, w: Any, macros: dict[str, Any]) -> LossStep:
-        def launch(some: Any, sums: Any) -> None:
-            self._immediates.again(some)
-            self._add_up(sums.reshape(-1), target, w, macros, None)
-
-        for _ in self._passes(params, len(params)):  # so that all memory and all launches are there
-            self._add_up(self.device.xp.empty(params.shape[0] * params.shape[1]), target, w, macros, None)
-        return LossStep(self.device, params, self.host_results, launch, (target, w, self._partials))
-
-    def _forget(self) -> None:
-        super()._forget()
-        self._steps.clear()
-
     def _add_up(self, sums: Any, target: Any, weights: Any, macros: dict[str, Any], count: Any) -> None:
         """The sums of all items of this pass."""
-        bytes_of_one = self._n_segments(len(sums)) * self.dtype.itemsize
-        at_once = max(1, min(len(sums), WORK_BYTES // bytes_of_one))
-        macros = {**macros, "COUNTED": int(count is not None)}
+        if count is not None:
+            count[...] = 0
+        if self.reduction == "atomic":
+            sums[...] = 0
+        addresses = [address(array, self.device) for array in (target, weights, sums, count)]
+        for span in self._spans(sums.size, macros):
+            span(*addresses)
 
-        def run(at_once: int) -> None:
-            if count is not None:
-                count[...] = 0
-            if self.reduction == "atomic":
-                sums[...] = 0
-            for first in range(0, len(sums), at_once):
-                items = slice(first, min(first + at_once, len(sums)))
-                for start in range(0, self.n_points, SPAN):
-                    self._add_span(items, start, target, weights, sums[items], count, macros)
+    def _spans(self, n_items: int, macros: dict[str, Any]) -> list[SpanSums]:
+        """What adds up all items of a pass; kept, unless the partial sums are large."""
+        sizes = n_items, self._launcher.n_columns, self.programs.n_slots, self.programs.heavy
+        key = "spans", *sizes, *macros.values()
+        if key in self._ready:
+            return self._ready[key]
+        spans: list[SpanSums] = []
+        bytes_of_one = self._n_segments * self.dtype.itemsize
 
-        self._shrink_rows(run, at_once, bytes_of_one)
+        def make(at_once: int) -> None:
+            n_partials = 0 if self.reduction == "atomic" else at_once * self._n_segments
+            partials = self._room_for(n_partials) if n_partials else None
+            spans[:] = [
+                self._span(slice(first, min(first + at_once, n_items)), start, macros, partials)
+                for first in range(0, n_items, at_once)
+                for start in range(0, self.n_points, SPAN)
+            ]
+            if n_partials * self.dtype.itemsize <= MOST_KEPT:
+                self._prepared(key, lambda: spans)
 
-    def _n_segments(self, n_items: int) -> int:
-        """Partial sums of an item, over SPAN points at the most."""
-        return -(-min(self.n_points, SPAN) // self._shape(n_items).segment)
+        self._shrink_rows(make, max(1, min(n_items, WORK_BYTES // bytes_of_one)), bytes_of_one)
+        return spans
 
-    def _add_span(
-        self, items: slice, start: int, target: Any, weights: Any, sums: Any, count: Any, macros: dict[str, Any]
-    ) -> None:
-        """What points from ``start`` on, SPAN at the most, add to the sums of some items."""
+    def _span(self, items: slice, start: int, macros: dict[str, Any], partials: Any) -> SpanSums:
+        """What adds up points from ``start`` on, SPAN at the most, of some items."""
         points = (start, min(start + SPAN, self.n_points))
-        launch, n_items = self._interpreter(items, points, False, **macros), items.stop - items.start
-        segment = self._shape(n_items).segment
-        n_segments = -(-(points[1] - start) // segment)
-        partials = None if self.reduction == "atomic" else self._room_for(n_items * n_segments)
-        launch(
-            target=target, weights=weights, partials=partials, sums=sums, n_segments=n_segments,
-            first_segment=start // segment, nonfinite=None if count is None else count[items],
-        )  # fmt: skip
-        if partials is not None:
-            size = n_items, n_segments, start > 0
-            add = self._prepared(size, lambda: self._launcher.adding_segments(*size))
-            add(partials=partials, sums=sums)
+        n_items, n_segments = items.stop - items.start, -(-(points[1] - start) // self._segment)
+        fixed = {"partials": partials, "n_segments": n_segments, "first_segment": start // self._segment}
+        run = self._interpreting(items, points, False, macros, **fixed)
+        add = None if partials is None else self._launcher.adding_segments(n_items, partials, n_segments, start > 0)
+        return SpanSums(run, add, items.start)
 
     def _room_for(self, n: int) -> Any:
         """Memory for so many partial sums; it stays, unless it is large."""
-        if n * self.dtype.itemsize > MOST_BYTES:
+        if n * self.dtype.itemsize > MOST_KEPT:
             return self.device.xp.empty(n, self.dtype)
         if self._partials.size < n:
-            self._partials = self.device.xp.empty(n, self.dtype)
+            self._partials = self.device.xp.empty(1 << (n - 1).bit_length(), self.dtype)  # launches hold it
         return self._partials
 
     # ── derivatives and fits ─────────────────────────────────────────────────────────
@@ -422,7 +433,7 @@ class Engine(DeviceEngine, contract.Differentiable):
             f"up to {number_of(sizes.n_slots, 'value')} put aside"
         ]
         for task, wide in (("values", True), ("losses", False)):
-            shape, decide = self._shape(self.n_exprs, wide), self._decision(wide)
+            shape, decide = self._shape(self.n_exprs, wide), self._decision(wide, self._powers(self.programs))
             where = "shared" if shape.columns_shared else "global"
             asked = " as asked" if self.block_size or self.vectors else ""
             lines.append(
@@ -431,7 +442,12 @@ class Engine(DeviceEngine, contract.Differentiable):
                 f"{self.device.shared_per_block / 1024:.3g} KiB a block){asked}"
             )
             lines += [f"    {line}" for line in self._path(decide, sizes)]
-        return [*lines, f"sums over a warp: {self.reduction}"]
+        return [*lines, f"sums over a warp: {self.reduction}", *self._fits()]
+
+    def _fits(self) -> list[str]:
+        """The variants of the kernel that fits; none where nothing can be fitted."""
+        lacking = defined.without_cuda_slopes(self.pop.user_operators()) if isinstance(self.pop, Population) else []
+        return [] if lacking or not self.pop.max_params else self._derivatives.decisions()
 
     def _path(self, decide: Decision, sizes: Sizes) -> list[str]:
         """Why this variant: the way through the tree, or that it was measured."""
@@ -444,15 +460,9 @@ class Engine(DeviceEngine, contract.Differentiable):
         """What was launched so far: registers, spills, memory and resident blocks of every variant, the last first."""
         return list(self._launched.values())[::-1]
 
-    def _interpreter(self, items: slice, points: tuple[int, int], wide: bool, **macros: Any) -> ScheduledLaunch:
-        """The launch of the interpreter on some items of this pass, for these macros."""
-        sizes = self.n_exprs, self._launcher.n_columns, self.programs.n_slots
-        key = items.start, items.stop, points, wide, *sizes, *macros.values()
-        launch: ScheduledLaunch
-        launch = self._prepared(key, lambda: self._interpreting(items, points, wide, macros))
-        return launch
-
-    def _interpreting(self, items: slice, points: tuple[int, int], wide: bool, macros: dict[str, Any]) -> Any:
+    def _interpreting(
+        self, items: slice, points: tuple[int, int], wide: bool, macros: dict[str, Any], **fixed: Any
+    ) -> ScheduledLaunch:
         values, n_items = macros["TASK"] == "VALUES", items.stop - items.start
         shape, launcher = self._shape(n_items, wide), self._launcher
         n_targets = macros.get("TARGETS", 0 if values else 1 + macros.get("WEIGHTED", 0))
@@ -463,7 +473,8 @@ class Engine(DeviceEngine, contract.Differentiable):
 
         if bytes_of(shape) > self.device.shared_per_block:  # for a loss that reads many columns
             shape = self._smallest
-        kernel, shared = launcher.interpreter(shape, REDUCTION=self.reduction.upper(), **macros), bytes_of(shape)
+        own = {"REDUCTION": self.reduction.upper(), "POWERS": int(self._powers(self.programs))}
+        kernel, shared = launcher.interpreter(shape, **own, **macros), bytes_of(shape)
         tiles = shape.tiles(*points)
         resident = kernel.resident(shape.block, shared)
         self._launched[kernel] = {
@@ -478,7 +489,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         run = launcher.launch(
             kernel, (shares.blocks, 1), shape.block, shared, overlaps=True, first_tile=tiles.start,
             n_tiles=len(tiles), n_work_items=shares.n_work_items, n_chunks=shares.rank.shape[1], chunks=chunks,
-            **self._immediates.arrays,
+            **self._immediates.arrays, **fixed,
         )  # fmt: skip
         return ScheduledLaunch(launcher, cut, run)
 
@@ -491,21 +502,21 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def _shape(self, n_items: int, wide: bool = False) -> LaunchShape:
         """The best variant for so many items."""
-        return self._shape_for(n_items, self._launcher.n_columns, self.programs.n_slots, wide)
+        return self._shape_for(self.programs, n_items, self._launcher.n_columns, wide)
 
-    def _shape_for(self, n_items: int, n_columns: int, n_slots: int, wide: bool) -> LaunchShape:
-        sizes = Sizes(self.n_points, n_items, n_columns, n_slots)
-        if (sizes, wide) not in self._shapes:
+    def _shape_for(self, programs: Bytecode, n_items: int, n_columns: int, wide: bool) -> LaunchShape:
+        sizes, powers = Sizes(self.n_points, n_items, n_columns, programs.n_slots), self._powers(programs)
+        if (sizes, wide, powers) not in self._shapes:
             if len(self._shapes) >= self.most_ready:
                 self._shapes.clear()
-            self._shapes[sizes, wide] = self._chosen(sizes, wide)
-        return self._shapes[sizes, wide]
+            self._shapes[sizes, wide, powers] = self._chosen(sizes, wide, powers)
+        return self._shapes[sizes, wide, powers]
 
-    def _chosen(self, sizes: Sizes, wide: bool) -> LaunchShape:
+    def _chosen(self, sizes: Sizes, wide: bool, powers: bool) -> LaunchShape:
         """What is forced, what was found to be best on this device for such work, or what the tree says."""
         if self._forced is not None:
             return self._forced._replace(wide=wide)
-        decide = self._decision(wide)
+        decide = self._decision(wide, powers)
         return tuning.kept(self.device, self.settings, decide.fixed, sizes) or decide(sizes)
 
     def using(self, shape: LaunchShape | None) -> None:
@@ -525,7 +536,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         def run() -> None:
             self.evaluate(params, out) if kind == "values" else self.loss_sums(params, y, weights, kind)
 
-        decide = self._decision(wide)
+        decide = self._decision(wide, self._powers(self.programs))
         try:
             found = tuning.timed(self.device, decide, sizes, self.using, run, seconds)
         finally:
@@ -534,16 +545,23 @@ class Engine(DeviceEngine, contract.Differentiable):
         self.using(None)
         return found
 
-    def _decision(self, wide: bool) -> Decision:
-        """The case discussion for this device, these numbers and what the user asks for."""
-        fast, device = self.settings.operators == "fast", self.device
-        fixed = VariantSet(self.dtype.itemsize, fast, wide, device.lanes, self.block_size, self.vectors)
-        return decision(DeviceLimits.of(device), fixed)
+    def _powers(self, programs: Bytecode) -> bool:
+        """Whether the kernel has the code of the operators that need many registers."""
+        return programs.heavy or not self._asks_for_powers
+
+    def _decision(self, wide: bool, powers: bool) -> Decision:
+        """The case discussion for this device."""
+        return decision(DeviceLimits.of(self.device), self._variants(wide, powers))
+
+    def _variants(self, wide: bool, powers: bool) -> VariantSet:
+        """Those of these numbers and operators, and of what the user asks for."""
+        fast = self.settings.operators == "fast"
+        return VariantSet(self.dtype.itemsize, fast, wide, self.device.lanes, self.block_size, self.vectors, powers)
 
     def _check_options(self, programs: Bytecode, columns: Columns) -> None:
         """An error, before any work, if the options asked for leave no variant for these programs."""
         if (self.block_size or self.vectors) and not self._per_expression:
-            self._shape_for(len(programs.first_instruction), len(columns.code), programs.n_slots, True)
+            self._shape_for(programs, len(programs.first_instruction), len(columns.code), True)
 
 
 def _on_host(fitted: Fitted) -> Fitted:

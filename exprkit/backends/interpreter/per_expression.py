@@ -20,7 +20,7 @@ import numpy as np
 from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.launch import Launcher
-from exprkit.errors import ArgumentError
+from exprkit.errors import ArgumentError, whole
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.text.tokens import OPERATOR
@@ -76,9 +76,9 @@ def check_block(size: int | None) -> int:
 
 def _stack(depth: int, asked: int | None) -> int:
     """How many values the stack holds: as many as asked for, else the least power of two that is enough."""
-    if asked is not None and (not isinstance(asked, int) or asked < depth):
-        raise ArgumentError(f"stack must be a whole number, {depth} or more for these expressions, not {asked!r}")
-    return asked or 1 << (depth - 1).bit_length()
+    if asked is not None:
+        return whole("for these expressions stack", asked, depth)
+    return 1 << (depth - 1).bit_length()
 
 
 def stack_depth(pop: Population) -> int:

@@ -16,7 +16,6 @@ that no more than a few modules per thread are in memory, however many there are
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import itertools
@@ -29,13 +28,12 @@ import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from importlib import metadata
 from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple
 
 from exprkit.backends.precision import Precision
-from exprkit.errors import ArgumentError, BackendError
+from exprkit.errors import ArgumentError, BackendError, one_of
 from exprkit.runtime import disk_cache, machine
 
 WAITING = 2  # modules per thread in hand: one in the compiler, one waiting
@@ -108,8 +106,7 @@ def compile_modules(
         If the compiler is not installed (says which command brings it) or refuses a module
         (shows the line of PTX and the kernel it stands in).
     """
-    if compiler not in COMPILERS:
-        raise ArgumentError(f"compiler must be one of {', '.join(map(repr, COMPILERS))}, not {compiler!r}")
+    one_of("compiler", compiler, COMPILERS)
     if not re.fullmatch(r"sm_\d{2,3}[af]?", str(architecture)):
         raise ArgumentError(f"architecture must be as 'sm_90', not {architecture!r}")
     version(compiler)  # here and not in a thread: whether it is installed
@@ -263,11 +260,8 @@ def _nvjitlink() -> Any:
 
 
 def _nvjitlink_version() -> str:
-    versions = ["nvJitLink", *map(str, _nvjitlink().version())]
-    for name in ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12"):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            versions.append(f"{name} {metadata.version(name)}")
-    return " ".join(versions)
+    packages = machine.installed(("nvidia-nvjitlink", "nvidia-nvjitlink-cu12")).items()
+    return " ".join(["nvJitLink", *map(str, _nvjitlink().version()), *map(" ".join, packages)])
 
 
 def _run_nvjitlink(text: bytes, architecture: str, options: list[str]) -> tuple[bytes, bytes]:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends import contract
-from exprkit.backends.cases.bundles import MANY, CodeShape, shape_of
+from exprkit.backends.cases.bundles import MANY, CodeShape, shape_of, why
 from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.engine import DeviceEngine, backend, check_block, check_points
 from exprkit.backends.gpu.launch import THREADS, Columns, Launch
@@ -39,7 +39,7 @@ from exprkit.backends.transpiler.modules import ModuleCache, ModuleOptions
 from exprkit.backends.transpiler.program import Transpiled, parts
 from exprkit.backends.transpiler.structures import to_compile
 from exprkit.backends.transpiler.templates import CHUNK, LINE, VALUES, WARP, Kind
-from exprkit.errors import ArgumentError, DataError, number_of, one_of
+from exprkit.errors import DataError, number_of, one_of, whole
 from exprkit.expressions.population import Population
 from exprkit.programs.lower import lower
 
@@ -176,12 +176,16 @@ class Engine(DeviceEngine, contract.Compiling):
         alike = self.structures.indirect
         shared = "those that differ in their columns alone share code" if alike else "each has its own code"
         lines = [f"{number_of(len(self.structures), 'structure')} of {number_of(self.n_exprs, 'expression')}, {shared}"]
+        asked = self.separate or any(self._chosen) or self._of_a_bundle
         for task, words in ((VALUES, "values"), ("square", "losses")):
             for part, _ in self.parts(task) if self.n_exprs and self.n_points else ():
                 lines.append(
                     f"{words}: {number_of(len(part.bundles), 'bundle')} in {number_of(len(part), 'module')}, "
                     f"{number_of(part.shape.points, 'point')} a thread, {part.shape.block} threads a block"
+                    f"{', as asked' if asked else ''}"
                 )
+                path = [] if asked else why(task, {"N": self.n_points, **part.sizes})
+                lines += [f"    {line}" for line in path]
         return lines
 
     # ── values ───────────────────────────────────────────────────────────────────────
@@ -192,8 +196,8 @@ class Engine(DeviceEngine, contract.Compiling):
         ``counts`` (n_sets, n_exprs, 2) int64 takes how many nan and inf each expression gave.
         """
         if out.size:
-            if isinstance(out, np.ndarray) and self.device.xp is not np:
-                self._to_host(params, out)
+            if (isinstance(out, np.ndarray) and self.device.xp is not np) or out.dtype != self.dtype:
+                self._by_parts(params, out)
             else:
                 self._values(params, out)
         if counts is not None:
@@ -220,8 +224,8 @@ class Engine(DeviceEngine, contract.Compiling):
             graph.arguments.set(out=first, row_bytes=of_a_row, out_set_bytes=of_a_row * self.n_exprs)
             graph.launch()
 
-    def _to_host(self, params: Any, out: np.ndarray) -> None:
-        """Into a host array by way of the device: some sets at a time, or some points of one set."""
+    def _by_parts(self, params: Any, out: Any) -> None:
+        """Into an array of the host's, or of 16 bits: some sets at a time, or some points of one set."""
         of_a_point = self.dtype.itemsize * self.n_exprs
         fit = max(self.device.free_bytes() // 2 // of_a_point, 1)  # points of one set
         length = -(-self.n_points // 4) * 4
@@ -236,17 +240,25 @@ class Engine(DeviceEngine, contract.Compiling):
 
         self._shrinking(functools.partial(self._copy_parts, params, out), (sets, length), smaller, needs)
 
-    def _copy_parts(self, params: Any, out: np.ndarray, sets: int, length: int) -> None:
+    def _copy_parts(self, params: Any, out: Any, sets: int, length: int) -> None:
         """``sets`` sets at a time, and of them ``length`` points at a time, a whole number of vectors."""
+        stream, on_host = self.device.current_stream(), isinstance(out, np.ndarray) and self.device.xp is not np
         for some in self._passes(params, self._sets_at_once(len(params), VALUES, sets)):
             place = out[some]
             buffer = self.device.xp.empty((len(place), self.n_exprs, length), self.dtype)
+            short = None if out.dtype == self.dtype else self.device.xp.empty(buffer.shape, np.uint16)
             for start in range(0, self.n_points, length):
                 stop = min(start + length, self.n_points)
                 self._run_values(buffer, start, stop, 4, length)
-                computed, rows = buffer.reshape(-1, length), place.reshape(-1, self.n_points)
-                self.device.to_host(computed[:, : stop - start], rows[:, start:stop], self.device.current_stream())
-        self.device.current_stream().synchronize()
+                made = buffer if short is None else self._rounded(buffer, short, out.dtype)
+                computed = made.reshape(-1, length)[:, : stop - start]
+                rows = place.reshape(-1, self.n_points)[:, start:stop]
+                if on_host:
+                    self.device.to_host(computed, rows, stream)
+                else:
+                    rows[...] = computed.view(rows.dtype)
+        if on_host:
+            stream.synchronize()
 
     # ── losses ───────────────────────────────────────────────────────────────────────
 
@@ -295,7 +307,7 @@ class Engine(DeviceEngine, contract.Compiling):
                 kernel, (-(-n_items * self.device.lanes // THREADS), 1), THREADS,
                 n_items=n_items, n_segments=n_segments, add_to_sums=int(add),
             )  # fmt: skip
-        self._adding[key](partials=partials, sums=sums)
+        self._adding[key](partials=self.device.pointer(partials), sums=self.device.pointer(sums))
 
     # ── passes ───────────────────────────────────────────────────────────────────────
 
@@ -410,9 +422,7 @@ def _count(out: Any, counts: Any) -> None:
 
 
 def _check_count(name: str, value: int | None) -> int | None:
-    if value is not None and (not isinstance(value, int) or value < 1):
-        raise ArgumentError(f"{name} must be a whole number above 0, not {value!r}")
-    return value
+    return None if value is None else whole(name, value, 1)
 
 
 def _compiler(threads: int | None, cache: bool) -> Callable[..., Any]:

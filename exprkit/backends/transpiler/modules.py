@@ -9,7 +9,6 @@ In: texts of PTX.  Out: kernels, and those dropped again that memory has no room
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import time
 import weakref
@@ -20,6 +19,7 @@ from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler.assembler import RecentlyUsed
 from exprkit.backends.transpiler.program import Transpiled
 from exprkit.backends.transpiler.templates import Kind
+from exprkit.runtime.progress import shown
 
 CUBIN_BYTES = 512 << 20  # of machine code kept in the host's memory: half of what may lie on the device
 
@@ -99,14 +99,14 @@ class ModuleCache:
             return
         started = time.perf_counter()
         architecture = self.settings.architecture or self.device.architecture
-        with _bar(len(modules), self.options.progress) as advance:
+        with shown(self.options.progress, len(modules), "compiling", " modules") as done:
             for linked in self.options.compiler(self._texts(modules), architecture, self.settings):
                 i = modules[linked.index]
                 self._spent("compile", started)
                 self._cubins.put(i, linked.cubin, len(linked.cubin))
                 self._cubins.shrink(CUBIN_BYTES)
                 kernels = self._load(i, linked.cubin)
-                advance()
+                done(1)
                 yield i, kernels
                 started = time.perf_counter()
 
@@ -134,15 +134,3 @@ class ModuleCache:
     def _spent(self, phase: str, started: float) -> None:
         seconds = self.options.seconds
         seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - started
-
-
-@contextlib.contextmanager
-def _bar(total: int, shown: bool) -> Iterator[Callable[[], Any]]:
-    """A function that counts one more module, on a bar if one is wanted."""
-    if not shown:
-        yield lambda: None
-        return
-    from tqdm.auto import tqdm
-
-    with tqdm(total=total, desc="compiling", unit="module") as bar:
-        yield bar.update

@@ -39,7 +39,6 @@ from numpy.typing import DTypeLike
 from exprkit.backends.gpu import nvrtc, opcodes
 from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler.assembler import cuda_library
-from exprkit.errors import BackendError
 from exprkit.operators import ops
 from exprkit.operators.defined import table_of_rows
 from exprkit.runtime import disk_cache
@@ -172,7 +171,7 @@ def operands(row: ops.Operator) -> tuple[str, ...]:
 
 def compiled(settings: Precision, double: bool) -> str:
     """What NVRTC makes of ``source``, from the cache on disk or the compiler."""
-    compiler = cuda_library("nvrtc", "nvrtcVersion", "NVRTC (nvidia-cuda-nvrtc)", "the operators' PTX needs")
+    cuda_library("nvrtc", "nvrtcVersion", "NVRTC (nvidia-cuda-nvrtc)", "the operators' PTX needs")
     real, text = "double" if double else "float", source(settings.operators)
     defined = nvrtc.macros(settings, {"REAL": real, "SUPPORT": 1})
 
@@ -193,22 +192,9 @@ def compiled(settings: Precision, double: bool) -> str:
     key = disk_cache.key("operators", text, *options, nvrtc.compiler_version())
     ptx = disk_cache.read(key)
     if ptx is None:
-        ptx = _compile(compiler, text, options)
+        ptx = nvrtc.to_ptx(text, [option.encode() for option in options])
         disk_cache.write(key, ptx)
     return ptx.decode("ascii")
-
-
-def _compile(nvrtc: Any, text: str, options: list[str]) -> bytes:
-    _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"operators.cu", 0, [], [])
-    (error,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
-    if error != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        log = b" " * nvrtc.nvrtcGetProgramLogSize(program)[1]
-        nvrtc.nvrtcGetProgramLog(program, log)
-        raise BackendError(f"NVRTC can't compile the operators ({error}):\n{log.decode().strip(chr(0))}")
-    ptx = b" " * nvrtc.nvrtcGetPTXSize(program)[1]
-    nvrtc.nvrtcGetPTX(program, ptx)
-    nvrtc.nvrtcDestroyProgram(program)
-    return ptx.rstrip(b"\0")
 
 
 # ── the compiler's PTX taken apart ───────────────────────────────────────────────────

@@ -83,6 +83,13 @@ class Transpiled:
             indirect=self.structures.indirect, **(usual | how),
         )  # fmt: skip
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What the case discussion asks of the structures: their instructions, how many share one, indirect columns."""
+        every = self.structures
+        longest = int(np.diff(every.first)[self.bundles.order].max(initial=0))
+        return {"i": longest, "g": len(every.of) // max(len(every), 1), "d": int(every.indirect)}
+
     def holds(self, expression: int) -> bool:
         """Whether the structure of an expression is among these."""
         return bool(np.isin(self.structures.of[expression], self.bundles.order))

@@ -19,181 +19,89 @@ by a search of the same data and settings.
     >>> Checkpoint(path).seed
     5
 
-The file is that of a population, the front's formulas (``ek.Population.load`` shows them), with these arrays beside
-it.  What a search draws depends on its seed and on counters alone, so nothing else is to be kept.
+The file is that of a population, the front's formulas (``ek.Population.load`` shows them), with the arrays of
+``search.state_file`` and these beside it.  What a search draws depends on its seed and on counters alone, so nothing
+else is to be kept.
 
-=====================  ==========================================================================
+=====================  ====================================
 array                  what it holds
-=====================  ==========================================================================
-``search.format``      FORMAT
-``search.data``        SHA-256 of the rows
-``search.settings``    JSON of all that decides the result, by name, also of what was left open (``as_texts``)
+=====================  ====================================
 ``search.numbers``     seed, stages, generation, n_evals
 ``search.loss``        of the formulas
 ``evolution.NAME``     ``Evolution.state``
-=====================  ==========================================================================
+=====================  ====================================
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, FileError, NoSuchFileError, PopulationError, brief
 from exprkit.expressions import population_file
-from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
-from exprkit.operators import ops
 from exprkit.regression.discovery import Discovery, Halfway
 from exprkit.regression.front import Entry
-from exprkit.regression.sample import Sample
+from exprkit.runtime import files
+from exprkit.search.state_file import WHAT, StateFile
 
-FORMAT = 2
-EVERY = 1.0  # seconds between two writings, which take some milliseconds;
-SHARE = 0.05  # of the time is spent on those that take longer
-EVOLUTION = "evolution."
 FREE = {"niterations", "early_stop", "threads"}  # settings that may be others when a search goes on
 OWN_NAMES = {"loss": "elementwise_loss", "tournament_size": "tournament_selection_n", "seed": "random_state"}
-LONGEST = 80  # characters of a setting that are kept as they are
 
 
 class Checkpoint:
-    """A path, or None, where a search keeps how far it is.
+    """A path, or None, where a search keeps how far it is; errors are those of ``StateFile``.
 
     Attributes
     ----------
     seed : int or None
         Of the search that is there.
-
-    Raises
-    ------
-    ArgumentError
-        If ``path`` is none.
-    FileError
-        If what is there is no checkpoint, or is damaged.
     """
 
     def __init__(self, path: Any) -> None:
-        self._path, self._due = _checked(path), 0.0
-        self._data, self._settings = np.empty(0, np.uint8), "{}"
-        self._found = None if self._path is None else _read(self._path)
+        self._file = StateFile(path, "checkpoint")
+        self._found = None
+        if self._file.arrays is not None:
+            with files.held(self._file.path, WHAT):
+                self._found = _halfway(self._file.arrays)
         self.seed = None if self._found is None else self._found[1]
 
     def begin(self, search: Discovery) -> None:
-        """Let a search go on from what is there; where nothing is, a first file shows that there can be one.
-
-        Raises
-        ------
-        FileError
-            If what is there is of other data or settings, or the file cannot be written.
-        """
-        if self._path is None:
+        """Let a search go on from what is there; where nothing is, a first file shows that there can be one."""
+        if self._file.path is None:
             return
-        self._data, settings = digest(search.sample), as_texts(search.resolved)
-        self._settings = json.dumps(settings)
+        self._file.begin(search.sample.arrays, own_settings(search.resolved))
         if self._found is None:
             self.keep(search)
-            return
-        halfway, _, data, of_file = self._found
-        differs = [] if np.array_equal(data, self._data) else ["its data is other data"]
-        differs += [f"its {name} is {of_file.get(name)}, not {value}" for name, value in settings.items()
-                    if of_file.get(name) != value]  # fmt: skip
-        if differs:
-            raise FileError(
-                f"{str(self._path)!r} is the checkpoint of another search: {'; '.join(differs)}.  Take another file, "
-                "or remove it"
-            )
-        search.resume(halfway)
+        else:
+            search.resume(self._found[0])
 
     def keep(self, search: Discovery) -> None:
         """Write how far the search is, if that was long ago."""
-        begin = time.monotonic()
-        if self._path is None or begin < self._due:
-            return
-        halfway = search.halfway()
-        numbers = [search.settings.seed, halfway.stages, halfway.generation, halfway.n_evals]
-        further: dict[str, Any] = {
-            "search.format": np.int64(FORMAT), "search.data": self._data, "search.settings": np.array(self._settings),
-            "search.numbers": np.array(numbers, np.int64),
-            "search.loss": np.array([entry.loss for entry in halfway.front], np.float64),
-        }  # fmt: skip
-        further |= {f"{EVOLUTION}{name}": array for name, array in halfway.evolution.items()}
-        population_file.save(parse([entry.expression for entry in halfway.front]), self._path, further)
-        end = time.monotonic()
-        self._due = end + max(EVERY, (end - begin) / SHARE)
+        self._file.keep(lambda: _arrays(search))
 
 
-def digest(sample: Sample) -> np.ndarray:
-    """SHA-256 of the rows."""
-    told = hashlib.sha256()
-    for array in sample.arrays:
-        told.update(str(array.shape).encode() + array.tobytes())
-    return np.frombuffer(told.digest(), np.uint8)
+def own_settings(resolved: dict[str, Any]) -> dict[str, Any]:
+    """Those that decide the result, under the names that users know."""
+    return {OWN_NAMES.get(name, name): value for name, value in resolved.items() if name not in FREE}
 
 
-def as_texts(resolved: dict[str, Any]) -> dict[str, str]:
-    """As texts, under the names that users know; of long ones the beginning and SHA-256."""
-    found = {}
-    for name, value in resolved.items():
-        if name not in FREE:
-            text = _text(value)
-            short = text if len(text) <= LONGEST else f"{text[:40]}… {hashlib.sha256(text.encode()).hexdigest()[:20]}"
-            found[OWN_NAMES.get(name, name)] = short
-    return found
+def _arrays(search: Discovery) -> dict[str, Any]:
+    halfway = search.halfway()
+    return {
+        **population_file.arrays_of(parse([entry.expression for entry in halfway.front])),
+        "search.numbers": [search.settings.seed, halfway.stages, halfway.generation, halfway.n_evals],
+        "search.loss": np.array([entry.loss for entry in halfway.front], np.float64),
+        **population_file.in_part("evolution", halfway.evolution),
+    }
 
 
-def _text(value: Any) -> str:
-    """All of a setting, the same in every process."""
-    if isinstance(value, ops.Operator):
-        return value.name
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
-    if isinstance(value, (tuple, list)):
-        return f"({','.join(map(_text, value))})"
-    if isinstance(value, dict):
-        return _text(list(value.items()))
-    plain = isinstance(value, (Expression, str, int, float, np.generic)) or value is None
-    return str(value) if plain else f"{type(value).__name__}{_text(vars(value))}"
-
-
-def _checked(path: Any) -> Path | None:
-    try:
-        return None if path is None else Path(os.fsdecode(path)).expanduser()
-    except TypeError:
-        raise ArgumentError(f"checkpoint must be None or the path of a file, not {brief(path)}") from None
-
-
-def _read(path: Path) -> tuple[Halfway, int, np.ndarray, dict[str, str]] | None:
-    """(how far, seed, digest of the data, settings); None where there is no file."""
-    further: dict[str, np.ndarray] = {}
-    try:
-        arrays, names = population_file.load(path, further)
-        return _halfway(Population(*arrays, **names), further)
-    except NoSuchFileError:
-        return None
-    except (PopulationError, KeyError, TypeError, ValueError, IndexError) as error:
-        raise FileError(f"{str(path)!r} is no checkpoint of a search, or is damaged: {error}") from error
-
-
-def _halfway(
-    pop: Population, arrays: dict[str, np.ndarray]
-) -> tuple[Halfway, int, np.ndarray, dict[str, str]]:
-    if arrays["search.format"] != FORMAT:
-        raise ValueError(f"a checkpoint of another format than {FORMAT}")
+def _halfway(arrays: dict[str, np.ndarray]) -> tuple[Halfway, int]:
+    """How far the search is, and its seed."""
+    pop, loss = Population.from_arrays(arrays), arrays["search.loss"]
     seed, stages, generation, n_evals = arrays["search.numbers"].tolist()
-    loss = arrays["search.loss"]
     if loss.shape != (len(pop),) or loss.dtype != np.float64:
         raise ValueError("losses that are not those of its formulas")
     front = [Entry(pop[i], float(loss[i]), pop[i].n_tokens) for i in range(len(pop))]
-    evolution = {name.removeprefix(EVOLUTION): array for name, array in arrays.items() if name.startswith(EVOLUTION)}
-    settings = json.loads(str(arrays["search.settings"]))
-    if not isinstance(settings, dict):
-        raise ValueError("settings that are none")
-    return Halfway(stages, generation, n_evals, front, evolution), seed, arrays["search.data"], settings
+    return Halfway(stages, generation, n_evals, front, population_file.of_part(arrays, "evolution")), seed

@@ -11,15 +11,15 @@ In: the entries of a ``Front``.  Out: a DataFrame, LaTeX, Python, a figure.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.errors import brought_by
+from exprkit.errors import brought_by, whole
 from exprkit.evaluate.evaluator import Evaluator
-from exprkit.expressions.arguments import whole
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
@@ -29,10 +29,12 @@ from exprkit.regression.constants import as_constants, as_parameters
 from exprkit.regression.front import Entry
 from exprkit.regression.goal import Goal
 from exprkit.regression.polish import simplified
+from exprkit.text.printer import booktabs
 
 if TYPE_CHECKING:
     import pandas as pd
 
+MANY_ROWS = 100_000  # more tell no more about the precision of a number
 NATS_OF_A_NUMBER = 0.5  # times log n: of a parameter whose precision could not be found
 LEAST_DRAWN = 1e-300  # a loss of 0 has no logarithm
 
@@ -45,21 +47,87 @@ class _Evidence(NamedTuple):
     errors: np.ndarray  # of the numbers, the same shape
 
 
-def described(entries: Sequence[Entry], goal: Goal) -> tuple[list[float], list[list[float]], list[list[float]]]:
-    """Description lengths in nats, numbers, and their standard errors, of every formula.
+@dataclass(frozen=True, eq=False)
+class DescribedFront:
+    """The formulas of a search, the shortest first, and what is known of each.
 
-    A number costs its size in steps of its precision, which the information about it alone says (Bartlett, Desmond and
-    Ferreira); a simple one its digits.
+    ==============  =====================================================================
+    ``entries``     formulas, losses and sizes
+    ``names``       of the variables; None: x1, x2, …
+    ``lengths``     float64 (n,), of descriptions, in nats
+    ``exact``       bool (n,): exact but for rounding
+    ``numbers``     float64 (n, most numbers) in the formulas; nan where there are fewer
+    ``errors``      their standard errors, the same shape
+    ``floor``       a loss that is as good as 0
+    ==============  =====================================================================
     """
-    pop, params = as_parameters(parse([entry.expression for entry in entries]))
+
+    entries: list[Entry]
+    names: tuple[str, ...] | None
+    lengths: np.ndarray
+    exact: np.ndarray
+    numbers: np.ndarray
+    errors: np.ndarray
+    floor: float
+
+    def named(self, i: int) -> Expression:
+        """Formula ``i`` with the variables' names."""
+        formula = self.entries[i].expression
+        return Expression(formula.kinds, formula.values, self.names)
+
+    def table(self) -> pd.DataFrame:
+        """A row per formula."""
+        with brought_by("search"):
+            import pandas as pd
+
+        named, used = [self.named(i) for i in range(len(self.entries))], ~np.isnan(self.numbers)
+        return pd.DataFrame({
+            "complexity": [entry.size for entry in self.entries],
+            "loss": [entry.loss for entry in self.entries],
+            "score": scores(self.entries, 0.0),
+            "equation": [str(formula) for formula in named],
+            "description_length": self.lengths,
+            "sympy_format": [formula.sympy() for formula in named],
+            "latex": [latex(formula, 4) for formula in named],
+            "parameters": [row[some].tolist() for row, some in zip(self.numbers, used, strict=True)],
+            "parameter_errors": [row[some].tolist() for row, some in zip(self.errors, used, strict=True)],
+        })  # fmt: skip
+
+    def latex_table(self, chosen: Iterable[int], precision: int) -> str:
+        """Some formulas as a table of booktabs."""
+        rows = [(f"$y = {latex(self.named(i), precision)}$", f"${self.entries[i].size}$",
+                 f"${_scientific(self.entries[i].loss)}$") for i in chosen]  # fmt: skip
+        return booktabs("lcc", ["Equation", "Complexity", "Loss"], rows)
+
+    def plot(self, chosen: int, ax: Any = None) -> Any:
+        """Loss over size, the chosen formula marked."""
+        with brought_by("notebooks"):
+            import matplotlib.pyplot as plt
+
+        if ax is None:
+            ax = plt.subplots(figsize=(5, 3.2), layout="constrained")[1]
+        draw_front(ax, [entry.size for entry in self.entries], [entry.loss for entry in self.entries])
+        one = self.entries[chosen]
+        ax.plot(one.size, max(one.loss, LEAST_DRAWN), "o", ms=9, mfc="none", mec="C3")
+        return ax
+
+
+def described(entries: list[Entry], goal: Goal, names: tuple[str, ...] | None, floor: float) -> DescribedFront:
+    """What the data say of formulas.
+
+    Of a description a number costs its size in steps of its precision, which the information about it alone says
+    (Bartlett, Desmond and Ferreira); a simple one its digits.
+    """
+    expressions = [entry.expression for entry in entries]
+    pop, params = as_parameters(parse(expressions))
     of_squares = goal.plain and goal.kind == objective.SQUARES
     with np.errstate(all="ignore"):
         found = (_of_squares if of_squares else _of_loss)(entries, pop, np.where(np.isnan(params), 0.0, params), goal)
         nats = np.log(np.abs(params)) + np.log(found.information) / 2 - np.log(3) / 2
-    numbers = np.where(np.isnan(params), 0.0, _number_lengths(params, nats, goal.total)).sum(axis=1)
-    lengths = found.nats + function_length(pop) + numbers
-    rows = [(params[i, :k].tolist(), found.errors[i, :k].tolist()) for i, k in enumerate(pop.n_params.tolist())]
-    return lengths.tolist(), [row[0] for row in rows], [row[1] for row in rows]
+    of_numbers = np.where(np.isnan(params), 0.0, _number_lengths(params, nats, goal.total)).sum(axis=1)
+    lengths = found.nats + function_length(pop) + of_numbers
+    exact = goal.sample.is_exact(values_of(expressions, goal.sample.X))
+    return DescribedFront(entries, names, lengths, exact, params, found.errors, floor)
 
 
 def _of_squares(entries: Sequence[Entry], pop: Population, params: np.ndarray, goal: Goal) -> _Evidence:
@@ -68,7 +136,8 @@ def _of_squares(entries: Sequence[Entry], pop: Population, params: np.ndarray, g
     Few rows are fitted better than they are known: C. M. Hurvich and C.-L. Tsai (1989) say by how much.
     """
     variance = np.maximum([entry.loss for entry in entries], max(goal.floor, 1e-300))
-    squares = _squares(pop, params, goal, goal.weights)
+    some = goal if len(goal.sample) <= MANY_ROWS else Goal(goal.loss, goal.sample.few(MANY_ROWS, 0))
+    squares = _squares(pop, params, some, some.weights) * (goal.total / some.total)
     information = np.diagonal(squares, axis1=1, axis2=2) / variance[:, None]
     errors = [_errors(part[:n, :n], part[:n, :n] * v, params.shape[1])
               for part, v, n in zip(squares, variance, pop.n_params.tolist(), strict=True)]  # fmt: skip
@@ -137,7 +206,7 @@ def _is_simple(params: np.ndarray) -> np.ndarray:
 
 
 def selected(
-    entries: Sequence[Entry], lengths: Sequence[float], how: str, parsimony: float, exact: Sequence[bool], floor: float
+    entries: Sequence[Entry], lengths: Any, how: str, parsimony: float, exact: Any, floor: float
 ) -> int:
     """The number of the formula that ``model_selection`` means."""
     sizes = np.array([entry.size for entry in entries])
@@ -163,27 +232,6 @@ def scores(entries: Sequence[Entry], floor: float) -> np.ndarray:
     return found
 
 
-def table(
-    entries: Sequence[Entry], named: Sequence[Expression], lengths: Sequence[float],
-    numbers: Sequence[list[float]], errors: Sequence[list[float]],
-) -> pd.DataFrame:  # fmt: skip
-    """A row per formula."""
-    with brought_by("search"):
-        import pandas as pd
-
-    return pd.DataFrame({
-        "complexity": [entry.size for entry in entries],
-        "loss": [entry.loss for entry in entries],
-        "score": scores(entries, 0.0),
-        "equation": [str(formula) for formula in named],
-        "description_length": list(lengths),
-        "sympy_format": [formula.sympy() for formula in named],
-        "latex": [latex(formula, 4) for formula in named],
-        "parameters": list(numbers),
-        "parameter_errors": list(errors),
-    })  # fmt: skip
-
-
 def latex(formula: Expression, precision: int) -> str:
     """LaTeX with numbers of so many digits."""
     return rounded(formula, precision).latex()
@@ -206,16 +254,6 @@ def rounded(formula: Expression, precision: int) -> Expression:
     return Expression(short.kinds, short.values, formula.variables)
 
 
-def latex_table(entries: Sequence[Entry], named: Sequence[Expression], precision: int) -> str:
-    """Of booktabs."""
-    rows = [
-        f"$y = {latex(formula, precision)}$ & ${entry.size}$ & ${_scientific(entry.loss)}$ \\\\"
-        for entry, formula in zip(entries, named, strict=True)
-    ]
-    head = [r"\begin{tabular}{lcc}", r"\toprule", r"Equation & Complexity & Loss \\", r"\midrule"]
-    return "\n".join([*head, *rows, r"\bottomrule", r"\end{tabular}"])
-
-
 def _scientific(number: float) -> str:
     mantissa, _, exponent = f"{number:.3g}".partition("e")
     return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
@@ -227,18 +265,6 @@ def python_text(formula: Expression, library: str) -> str:
     free = Expression(pop[0].kinds, pop[0].values, formula.variables)
     text: str = getattr(free, library)(params[0].tolist())
     return text
-
-
-def plot_front(entries: Sequence[Entry], chosen: int, ax: Any = None) -> Any:
-    """Loss over size, the chosen formula marked."""
-    with brought_by("notebooks"):
-        import matplotlib.pyplot as plt
-
-    if ax is None:
-        ax = plt.subplots(figsize=(5, 3.2), layout="constrained")[1]
-    draw_front(ax, [entry.size for entry in entries], [entry.loss for entry in entries])
-    ax.plot(entries[chosen].size, max(entries[chosen].loss, LEAST_DRAWN), "o", ms=9, mfc="none", mec="C3")
-    return ax
 
 
 def draw_front(ax: Any, sizes: Sequence[int], losses: Sequence[float]) -> None:

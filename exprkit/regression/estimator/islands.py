@@ -25,7 +25,7 @@ from typing import Any
 
 from exprkit.distributed.collect import Cut, collect
 from exprkit.distributed.engine import KeptArrays
-from exprkit.distributed.tasks import TokenSlice
+from exprkit.distributed.tasks import TokenSlice, on_device
 from exprkit.distributed.workers import Workers
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
@@ -41,7 +41,8 @@ def evolve(
     search: Discovery, settings: SearchSettings, workers: Workers, shown: Callable[[Discovery], Any]
 ) -> str:  # fmt: skip
     """Breed on all workers; says why it ended."""
-    sample, n = search.sample, len(workers.places(False))
+    sample, on_gpu = search.sample, workers.on_gpu(settings.backend)
+    n = len(workers.places(on_gpu))
     data = KeptArrays(workers, "data").take(sample.arrays)
     words = {one.name: getattr(settings, one.name) for one in dataclasses.fields(settings) if one.name not in OWN}
     words["columns"] = None if sample.given is None else list(sample.given.columns)
@@ -52,10 +53,12 @@ def evolve(
 
         def island(cut: Cut, place: str | None) -> tuple[Any, ...]:
             seed = settings.seed + 7919 * (first * n + cut[0])  # noqa: B023  it is called before the next round
-            return _island, data.at(place), {**words, "niterations": generations, "seed": seed}, front  # noqa: B023
+            own = {**words, "niterations": generations, "seed": seed}  # noqa: B023
+            return _island, on_gpu, data.at(place), own, front  # noqa: B023
 
         try:
-            for _, (tokens, n_evals) in collect(workers, "island", [(k, k + 1) for k in range(n)], island):
+            cuts = [(k, k + 1) for k in range(n)]
+            for _, (tokens, n_evals) in collect(workers, "island", cuts, island, on_device=on_gpu):
                 search.budget.count(n_evals)
                 search.offer(tokens.population())
             search.stage = f"generation {first + generations}"
@@ -68,8 +71,15 @@ def evolve(
     return f"{settings.niterations:,} iterations are done on {n} islands"
 
 
-def _island(data: tuple[Any, ...], words: dict[str, Any], front: TokenSlice) -> tuple[TokenSlice, int]:
+def _island(
+    on_gpu: bool, data: tuple[Any, ...], words: dict[str, Any], front: TokenSlice
+) -> tuple[TokenSlice, int]:  # fmt: skip
     """On a worker: some generations; the front, and how many functions were tried."""
+    with on_device(on_gpu):
+        return _bred(data, words, front)
+
+
+def _bred(data: tuple[Any, ...], words: dict[str, Any], front: TokenSlice) -> tuple[TokenSlice, int]:
     words = dict(words)
     sample = Sample.of_arrays(data, words.pop("columns"))
     operators = tuple(ops.BY_NAME[name] for name in words["operators"])

@@ -16,8 +16,8 @@ array                 what it holds
 ====================  ====================================================================================
 ``model.settings``    JSON of ``get_params``; a function, or a source of random numbers, is null
 ``model.format``      FORMAT
-``model.COLUMN``      of every formula, numbers and their errors (n, most numbers), nan where there are fewer
-``model.NUMBER``      what ``fit`` says of the search, and ``n_features_in``
+``model.loss``        of every formula, and ``model.COLUMN`` what a ``DescribedFront`` has
+``model.ATTRIBUTE``   what ``fit`` says of the search
 ``model.features``    names of the table's columns; missing where there were none
 ====================  ====================================================================================
 """
@@ -25,76 +25,57 @@ array                 what it holds
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from exprkit.errors import PopulationError
 from exprkit.expressions import population_file
 from exprkit.expressions.expression import Expression
+from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
-from exprkit.regression.front import Entry, Front
+from exprkit.expressions.population_file import shaped
+from exprkit.regression.estimator.equations import DescribedFront
+from exprkit.regression.front import Entry
+from exprkit.runtime import files
 
-FORMAT = 1
-COLUMNS = {"loss": "f", "length": "f", "exact": "b", "numbers": "f", "errors": "f"}  # kinds of their dtypes
-NUMBERS = {
-    "n_evals": int,
-    "seconds": float,
-    "as_good_as_0": float,
-    "stopped": str,
-    "interrupted": bool,
-    "n_features_in": int,
-}
+FORMAT = 2
+COLUMNS = {"lengths": "f", "exact": "b", "numbers": "f", "errors": "f"}  # of the front: kinds of dtypes
+WIDE = {"numbers", "errors"}  # of two dimensions
+FITTED = {"n_evals_": int, "seconds_": float, "stopped_": str, "interrupted_": bool, "n_features_in_": int}
 
 
-def save(path: Any, settings: dict[str, Any], named: Population, columns: dict[str, Any], numbers: dict[str, Any],
-         features: Any = None) -> None:  # fmt: skip
-    """Write a model: its formulas with the names that they have, ``COLUMNS`` and ``NUMBERS``."""
-    plain = json.dumps({name: _plain(value) for name, value in settings.items()})
-    arrays: dict[str, Any] = {"model.format": np.int64(FORMAT), "model.settings": np.array(plain)}
-    if features is not None:
-        arrays["model.features"] = np.array(features, np.str_)
-    parts = {f"model.{name}": np.array(value) for name, value in (columns | numbers).items()}
-    population_file.save(named, path, arrays | parts)
+def save(model: Any, front: DescribedFront, path: Any) -> None:
+    """Write a model: its formulas with the names that they have, and what is known of them."""
+    pop = parse([entry.expression for entry in front.entries])
+    named = Population(pop.kinds, pop.values, pop.offsets, variables=front.names)
+    features = getattr(model, "feature_names_in_", None)
+    arrays = {
+        "format": FORMAT, "settings": json.dumps({name: _plain(value) for name, value in model.get_params().items()}),
+        "features": None if features is None else np.array(features, np.str_), "as_good_as_0": front.floor,
+        "loss": [entry.loss for entry in front.entries], **{name: getattr(front, name) for name in COLUMNS},
+        **{name: getattr(model, name) for name in FITTED},
+    }  # fmt: skip
+    files.write_arrays(path, population_file.arrays_of(named) | population_file.in_part("model", arrays))
 
 
-def load(path: Any, Model: Any) -> Any:
-    """A fitted ``Model`` from what ``save`` wrote; errors are those of ``exprkit.load``."""
-    further: dict[str, np.ndarray] = {}
-    arrays, names = population_file.load(path, further)
-    pop = Population(*arrays, **names)
-    try:
-        if int(further["model.format"]) != FORMAT:
-            raise ValueError(f"its format is another than {FORMAT}")
-        return _model(Model, pop, further)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise PopulationError(f"{os.fspath(path)!r} holds no model: {error!r}") from error
-
-
-def _model(Model: Any, pop: Population, arrays: dict[str, np.ndarray]) -> Any:
-    settings = json.loads(str(arrays["model.settings"]))
-    known = Model().get_params()
+def restored(arrays: dict[str, np.ndarray], Model: Any) -> tuple[Any, DescribedFront]:
+    """A ``Model`` with what ``fit`` has left in it, and its front, from the arrays of a file."""
+    pop, held = Population.from_arrays(arrays), population_file.part(arrays, "model", FORMAT)
+    settings, known = json.loads(str(held["settings"])), Model().get_params()
     model = Model(**{name: value for name, value in settings.items() if name in known})
-    columns = {name: _column(arrays[f"model.{name}"], len(pop), kind) for name, kind in COLUMNS.items()}
-    numbers = {name: kind(arrays[f"model.{name}"]) for name, kind in NUMBERS.items()}
-    if not len(pop) or pop.max_params or pop.n_vars > numbers["n_features_in"]:
+    for name, kind in FITTED.items():
+        setattr(model, name, kind(held[name]))
+    if "features" in held:
+        model.feature_names_in_ = held["features"].astype(object)
+    if not len(pop) or pop.max_params or pop.n_vars > model.n_features_in_:
         raise ValueError("no formulas of its columns")
-    front = Front(int(pop.n_tokens.max()), numbers["as_good_as_0"])
     if not (np.diff(pop.n_tokens) > 0).all():
         raise ValueError("formulas that are no front")
-    formulas = [Expression(formula.kinds, formula.values) for formula in pop]
-    front.restore(map(Entry, formulas, columns["loss"].tolist(), pop.n_tokens.tolist()))
-    features = arrays.get("model.features")
-    model.restore(front, pop.variables, columns, numbers, None if features is None else features.astype(object))
-    return model
-
-
-def _column(array: np.ndarray, n: int, kind: str) -> np.ndarray:
-    if len(array) != n or array.dtype.kind != kind:
-        raise ValueError(f"an array of {array.dtype} and shape {array.shape} for {n} formulas")
-    return array
+    columns = {name: shaped(held[name], kind, len(pop), *[None] * (name in WIDE)) for name, kind in COLUMNS.items()}
+    formulas, loss = (Expression(one.kinds, one.values) for one in pop), shaped(held["loss"], "f", len(pop))
+    entries = list(map(Entry, formulas, loss.tolist(), pop.n_tokens.tolist()))
+    return model, DescribedFront(entries, pop.variables, **columns, floor=float(held["as_good_as_0"]))
 
 
 def _plain(value: Any) -> Any:
@@ -106,11 +87,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (Expression, Path)):
         return str(value)
     return value if isinstance(value, (bool, int, float, str, type(None))) else None
-
-
-def rows(listed: list[list[float]]) -> np.ndarray:
-    """Lists of numbers as an array, nan behind the shorter ones."""
-    wide = np.full((len(listed), max(map(len, listed), default=0)), np.nan)
-    for row, numbers in zip(wide, listed, strict=True):
-        row[: len(numbers)] = numbers
-    return wide

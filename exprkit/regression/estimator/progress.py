@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from exprkit.errors import ArgumentError, brief, brought_by
+from exprkit.errors import ArgumentError, brief, brought_by, shortened
 from exprkit.expressions.expression import Expression
 from exprkit.regression.estimator.equations import draw_front, rounded
 from exprkit.runtime.budget import Ended
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 EVERY = 0.1  # seconds between two looks,
 DRAWN_EVERY = 1.0  # and between two pictures of the front, of some 0.05 s each
 PATIENCE = 1.0  # seconds of a search that nobody needs to see
+LONGEST = 60  # characters of a formula beside the bar
 STOPPED = "it was stopped"
 
 
@@ -134,7 +135,7 @@ class Showing:
                 from tqdm.auto import tqdm
             self._bar = tqdm(total=self._n, leave=False, unit=" generations")
         view = self.view()
-        least = f", loss {min(view.loss):.3g}: {_shortened(view.short[-1])}" if view.loss else ""
+        least = f", loss {min(view.loss):.3g}: {shortened(view.short[-1], LONGEST)}" if view.loss else ""
         self._bar.n = min(view.generation, self._n)
         self._bar.set_description_str(view.stage + least, refresh=True)
 
@@ -151,10 +152,6 @@ class Showing:
 
 def _at_a_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
-
-
-def _shortened(text: str, most: int = 60) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def checked(progress: Any) -> Any:

@@ -24,25 +24,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from exprkit.distributed.workers import Workers, workers_of
-from exprkit.errors import ArgumentError, ParseError, brief, brought_by, did_you_mean, listed, number_of, whole_number
+from exprkit.errors import (
+    ArgumentError,
+    ParseError,
+    brief,
+    brought_by,
+    did_you_mean,
+    flag,
+    listed,
+    number_of,
+    one_of,
+    whole,
+    whole_number,
+)
 from exprkit.evaluate.loss_text import is_loss_text
-from exprkit.expressions import arguments
+from exprkit.expressions import arguments, population_file
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
-from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.regression.confirm import values_of
 from exprkit.regression.discovery import Discovery, SearchSettings, default_operators
 from exprkit.regression.estimator import equations, islands, model_file, progress
 from exprkit.regression.estimator.checkpoint import Checkpoint
+from exprkit.regression.estimator.equations import DescribedFront
 from exprkit.regression.estimator.refusals import refuse_columns, refuse_sizes
-from exprkit.regression.front import Front
 from exprkit.regression.goal import NAMED, Goal, sample_for
 from exprkit.regression.polish import expression_of, simplified, tree_of
 from exprkit.regression.rules import constraints, units
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sample import Sample
-from exprkit.runtime.budget import Budget
+from exprkit.runtime.budget import Budget, Ended
 from exprkit.text.names import QUOTE, Names
 
 with brought_by("search"):
@@ -161,7 +172,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
 
     n_features_in_: int
     stopped_: str
-    _front: Front
+    _front: DescribedFront
 
     def __new__(cls, *_: Any, **settings: Any) -> SymbolicRegressor:
         """Say what was meant by a parameter that is none: scikit-learn allows ``__init__`` no others."""
@@ -264,7 +275,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         """
         begin, settings_of = time.perf_counter(), self._checked()
         workers = workers_of(self.devices, self.client)
-        previous = self._front.entries() if self.warm_start and self.__sklearn_is_fitted__() else []
+        previous = self._front.entries if self.warm_start and self.__sklearn_is_fitted__() else []
         n_before = self.n_features_in_ if previous else None
         refuse_columns(X)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
@@ -282,17 +293,15 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                 f"elementwise_loss={brief(self.elementwise_loss)} is fitted on the CPU alone, as no square, absolute "
                 f"value or huber(...) of f itself: backend='auto' or 'cpu', not {brief(self.backend)}"
             )
-        self._names = _names(self)
+        names = self._names = _names(self)
         kept = Checkpoint(self.checkpoint)
         seed = kept.seed if kept.seed is not None and self.random_state is None else _seed(self.random_state)
         settings = replace(settings_of(self._guessed(), seed), rules=self._rules(X_units, y_units))
         search = self._searched(begin, sample, settings, kept, [entry.expression for entry in previous], workers)
         if not search.front.entries():
             search.offer(parse([repr(float(sample.w @ sample.y / sample.total)), "0"]))
-        self._front, self.n_evals_, self.seconds_ = search.front, search.budget.n_evals, search.budget.seconds
-        found = values_of([entry.expression for entry in search.front.entries()], sample.X)
-        self._exact = sample.is_exact(found).tolist()
-        self._lengths, self._numbers, self._errors = equations.described(search.front.entries(), search.goal)
+        self.n_evals_, self.seconds_ = search.budget.n_evals, search.budget.seconds
+        self._front = equations.described(search.front.entries(), search.goal, names, search.front.floor)
         self.__dict__.pop("_table", None)
         if self.verbosity:
             print(f"{self.stopped_}: {self.n_evals_:,} functions in {self.seconds_:.2g} s; {self.get_best().equation}")
@@ -312,9 +321,11 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             self.interrupted_ = False
             try:
                 search.offer(previous)
-                self.stopped_ = search.run()
+                self.stopped_ = budget.run(search.run)
                 if workers and self.stopped_.startswith("0 iterations"):  # nothing else has ended it
                     self.stopped_ = islands.evolve(search, settings, workers, shown.update)
+            except Ended as ended:  # in the middle of something long
+                self.stopped_ = str(ended)
             except KeyboardInterrupt:
                 self.interrupted_, self.stopped_ = True, "it was interrupted"
         return search
@@ -335,7 +346,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "_front")
         refuse_columns(X)
         X = validate_data(self, X, reset=False, dtype=np.float64)
-        values: np.ndarray = values_of([self._expression(index)], np.ascontiguousarray(X))[0]
+        values: np.ndarray = values_of([self._named(index)], np.ascontiguousarray(X))[0]
         return values
 
     # ── the formulas ──
@@ -344,8 +355,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     def equations_(self) -> pd.DataFrame:
         check_is_fitted(self, "_front")
         if "_table" not in self.__dict__:
-            named = [self._named(entry.expression) for entry in self._front.entries()]
-            self._table = equations.table(self._front.entries(), named, self._lengths, self._numbers, self._errors)
+            self._table = self._front.table()
         return self._table
 
     def get_best(self, index: int | None = None) -> pd.Series:
@@ -354,30 +364,28 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
 
     def sympy(self, index: int | None = None) -> sympy.Expr:
         """A formula for SymPy."""
-        return self._named(self._expression(index)).sympy()
+        return self._named(index).sympy()
 
     def latex(self, index: int | None = None, precision: int = 4) -> str:
         """A formula in LaTeX, its numbers with so many digits."""
-        return equations.latex(self._named(self._expression(index)), precision)
+        return equations.latex(self._named(index), precision)
 
     def latex_table(self, indices: Sequence[int] | None = None, precision: int = 4) -> str:
         """The front as a table in LaTeX (package booktabs)."""
         check_is_fitted(self, "_front")
-        entries = self._front.entries()
-        chosen = range(len(entries)) if indices is None else [self._index(i) for i in indices]
-        return equations.latex_table([entries[i] for i in chosen], [self._named(entries[i].expression) for i in chosen],
-                                     precision)  # fmt: skip
+        every = range(len(self._front.entries))
+        return self._front.latex_table(every if indices is None else [self._index(i) for i in indices], precision)
 
     def to_numpy(self, index: int | None = None) -> str:
         """A formula as the text of a Python function ``f(X, params)`` that needs NumPy alone.
 
         X is an array of all columns, ``params`` are by default the formula's numbers.
         """
-        return equations.python_text(self._named(self._expression(index)), "to_numpy")
+        return equations.python_text(self._named(index), "to_numpy")
 
     def jax(self, index: int | None = None) -> str:
         """The same over JAX: ``jax.grad`` and ``jax.jit`` take it.  In float32 unless JAX is told otherwise."""
-        return equations.python_text(self._named(self._expression(index)), "jax")
+        return equations.python_text(self._named(index), "jax")
 
     def torch(self, index: int | None = None) -> str:
         """The same over PyTorch: numbers that are given as ``params``, a ``torch.nn.Parameter`` say, can be trained.
@@ -387,50 +395,33 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         OperandError
             For a formula with ``gamma``, which PyTorch does not have.
         """
-        return equations.python_text(self._named(self._expression(index)), "torch")
+        return equations.python_text(self._named(index), "torch")
 
     def plot_front(self, ax: Any = None) -> Any:
         """Loss over complexity, the selected formula marked; returns Matplotlib's axes."""
-        check_is_fitted(self, "_front")
-        return equations.plot_front(self._front.entries(), self._index(None), ax)
+        chosen = self._index(None)  # which complains where nothing is fitted
+        return self._front.plot(chosen, ax)
 
     # ── files ──
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model as npz, without pickle, whole or not at all; ``exprkit.load`` reads it."""
         check_is_fitted(self, "_front")
-        entries = self._front.entries()
-        pop = parse([entry.expression for entry in entries])
-        named = Population(pop.kinds, pop.values, pop.offsets, variables=self._names)
-        columns = {
-            "loss": [entry.loss for entry in entries], "length": self._lengths, "exact": self._exact,
-            "numbers": model_file.rows(self._numbers), "errors": model_file.rows(self._errors),
-        }  # fmt: skip
-        numbers = {
-            "n_evals": self.n_evals_, "seconds": self.seconds_, "as_good_as_0": self._front.floor,
-            "stopped": self.stopped_, "interrupted": self.interrupted_, "n_features_in": self.n_features_in_,
-        }  # fmt: skip
-        model_file.save(path, self.get_params(), named, columns, numbers, getattr(self, "feature_names_in_", None))
+        model_file.save(self, self._front, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SymbolicRegressor:
         """Read what ``save`` wrote; errors are those of ``exprkit.load``."""
-        model: SymbolicRegressor = model_file.load(path, cls)
-        return model
+        with population_file.opened(path, "model") as arrays:
+            return cls.restored(arrays)
 
-    def restore(self, front: Front, names: tuple[str, ...] | None, columns: dict[str, np.ndarray],
-                numbers: dict[str, Any], features: np.ndarray | None) -> None:  # fmt: skip
-        """What ``fit`` leaves behind, from a file."""
-        self._front, self._names = front, names
-        self._lengths, self._exact = columns["length"].tolist(), columns["exact"].tolist()
-        self._numbers, self._errors = (
-            [row[~np.isnan(used)].tolist() for row, used in zip(columns[name], columns["numbers"], strict=True)]
-            for name in ("numbers", "errors")
-        )
-        self.n_evals_, self.seconds_, self.stopped_ = numbers["n_evals"], numbers["seconds"], numbers["stopped"]
-        self.interrupted_, self.n_features_in_ = numbers["interrupted"], numbers["n_features_in"]
-        if features is not None:
-            self.feature_names_in_ = features
+    @classmethod
+    def restored(cls, arrays: dict[str, np.ndarray]) -> SymbolicRegressor:
+        """From the arrays of a file."""
+        model: SymbolicRegressor
+        model, model._front = model_file.restored(arrays, cls)
+        model._names = model._front.names
+        return model
 
     def _repr_html_(self) -> str:
         """In a notebook: the parameters, and after a fit the front."""
@@ -451,16 +442,14 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     def _checked(self) -> Callable[[tuple[Expression, ...], int], SearchSettings]:
         """What makes the settings, all parameters checked."""
         self._check_loss()
-        _one_of("model_selection", self.model_selection, SELECTIONS)
+        one_of("model_selection", self.model_selection, SELECTIONS)
         progress.checked(self.progress)
         least = {"niterations": 0, "population_size": 10, "maxsize": 1, "pool_size": 0, "tournament_selection_n": 1,
                  "optimizer_iterations": 0, "verbosity": 0}  # fmt: skip
         if self.pool_size is None:
             del least["pool_size"]
         for name, smallest in least.items():
-            number = whole_number(getattr(self, name))
-            if number is None or number < smallest:
-                raise ArgumentError(f"{name} must be a whole number >= {smallest}, not {brief(getattr(self, name))}")
+            whole(name, getattr(self, name), smallest)
         for name in ("timeout_in_seconds", "max_evals"):
             limit = getattr(self, name)
             if limit is not None and not (_is_number(limit) and limit > 0):
@@ -470,8 +459,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         if not (_is_number(self.parsimony) and np.isfinite(self.parsimony)):
             raise ArgumentError(f"parsimony must be a number, not {brief(self.parsimony)}")
         for name in ("dimensionless_constants_only", "warm_start"):
-            if not isinstance(getattr(self, name), bool | np.bool_):
-                raise ArgumentError(f"{name} must be True or False, not {brief(getattr(self, name))}")
+            flag(name, getattr(self, name))
         operators = self._operators()
         stop, threads = _stop(self.early_stop_condition), _threads(self.n_jobs)
         return lambda guesses, seed: SearchSettings(
@@ -489,7 +477,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                 how = 'write what is taken of f and y alone, as "(f - y)^2"'
                 raise ArgumentError(f"elementwise_loss: {how}, not {brief(loss)}")
             return
-        _one_of("elementwise_loss", loss, NAMED, 'a text over f, y and w as "huber(f - y, 0.5)"')
+        besides = 'a text over f, y and w as "huber(f - y, 0.5)"'
+        one_of("elementwise_loss", loss, NAMED, other_words=OTHER_WORDS, besides=besides)
 
     def _operators(self) -> tuple[ops.Operator, ...]:
         usual = default_operators()
@@ -544,23 +533,20 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     def _words(self) -> tuple[str, ...]:
         return self._names or tuple(f"x{k + 1}" for k in range(self.n_features_in_))
 
-    def _named(self, formula: Expression) -> Expression:
-        return Expression(formula.kinds, formula.values, self._names)
+    def _named(self, index: int | None) -> Expression:
+        chosen = self._index(index)  # which complains where nothing is fitted
+        return self._front.named(chosen)
 
     def _index(self, index: int | None) -> int:
         check_is_fitted(self, "_front")
-        entries = self._front.entries()
+        front, n = self._front, len(self._front.entries)
         if index is None:
-            return equations.selected(entries, self._lengths, self.model_selection, float(self.parsimony), self._exact,
-                                      self._front.floor)  # fmt: skip
+            return equations.selected(front.entries, front.lengths, self.model_selection, float(self.parsimony),
+                                      front.exact, front.floor)  # fmt: skip
         number = whole_number(index)
-        if number is None or not -len(entries) <= number < len(entries):
-            raise ArgumentError(f"index must be a whole number below {len(entries)}, not {brief(index)}")
-        return number % len(entries)
-
-    def _expression(self, index: int | None) -> Expression:
-        chosen = self._index(index)
-        return self._front.entries()[chosen].expression
+        if number is None or not -n <= number < n:
+            raise ArgumentError(f"index must be a whole number below {n}, not {brief(index)}")
+        return number % n
 
 
 def _signature() -> inspect.Signature:
@@ -576,13 +562,6 @@ def _seed(random_state: Any) -> int:
     if (number := whole_number(random_state)) is not None and number >= 0:
         return number
     return int(check_random_state(random_state).randint(1 << 31))
-
-
-def _one_of(what: str, value: Any, choices: tuple[str, ...], other: str = "") -> None:
-    if not isinstance(value, str) or value not in choices:
-        hint = did_you_mean(value, choices, OTHER_WORDS) if isinstance(value, str) else ""
-        able = ", ".join(map(repr, choices)) + (f" or {other}" if other else "")
-        raise ArgumentError(f"{what} must be one of {able}, not {brief(value)}{hint}")
 
 
 def _is_number(value: Any) -> bool:

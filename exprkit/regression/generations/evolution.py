@@ -122,6 +122,8 @@ class Evolution:
             for _ in "ab"
         )
         self._state = xp.empty(self._n, np.uint64)
+        self._room = xp.empty(_bytes_of_bests(self._width), np.uint8)
+        self._shown = _bests(self._room, self._width)
         self.number = 0
 
     def _problem_of(self, steps: int, backend: str, threads: int | None) -> FitProblem | None:
@@ -146,10 +148,9 @@ class Evolution:
         """Fit trees and let them compete with those that are there; their numbers become those that are fitted."""
         outcome = self._fitted(new)
         limits = self._limits._replace(n=len(new.length))
-        shown = self._room_to_show()
-        after = survival.survivors(self._side, *self._now, new, outcome, limits, self._next, shown)
+        after = survival.survivors(self._side, *self._now, new, outcome, limits, self._next, self._shown)
         self._now, self._next = after, self._now
-        return self._seen(shown, len(new.length))
+        return self._seen(len(new.length))
 
     def _bred(self) -> TreeRows:
         made = self._children(0)
@@ -238,15 +239,26 @@ class Evolution:
 
     # ── what is shown ──
 
-    def _room_to_show(self) -> Bests:
-        xp, n = self._side.xp, self._width + 1
-        return Bests(*variation.tree_rows(xp, n, self._width), xp.empty((n, 2), np.float64), xp.empty(n, np.float64))
-
-    def _seen(self, shown: Bests, tried: int) -> Generation:
-        kinds, values, length, line, loss = gpu.fetched_together(shown)
+    def _seen(self, tried: int) -> Generation:
+        kinds, values, length, line, loss = _bests(gpu.fetched(self._room), self._width)
         some = length > 0
         trees = variation.population_of(TreeRows(kinds[some], values[some], length[some]))
         return Generation(_lines(trees, line[some]), loss[some], tried)
+
+
+def _bytes_of_bests(width: int) -> int:
+    return (width + 1) * (9 * width + 32)
+
+
+def _bests(room: Any, width: int) -> Bests:
+    """The bests of every size in one piece of memory, which comes to the host as one."""
+    n = width + 1
+    ends = np.cumsum([8 * n * width, 8 * n, 16 * n, 8 * n]).tolist()
+    values, length, line, loss, kinds = (room[begin:end] for begin, end in zip([0, *ends], [*ends, None], strict=True))
+    return Bests(
+        kinds.reshape(n, width), values.view(np.uint64).reshape(n, width), length.view(np.int64),
+        line.view(np.float64).reshape(n, 2), loss.view(np.float64),
+    )  # fmt: skip
 
 
 def _is_moderate(sample: Sample) -> bool:

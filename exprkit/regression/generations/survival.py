@@ -14,7 +14,6 @@ then are one tree, whatever it looks like, of which the first stays; of each siz
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,8 +76,8 @@ class Groups(NamedTuple):
 
     begin: np.ndarray  # int64: the first in order
     before: np.ndarray  # int64: new ones before it
-    start: np.ndarray  # int64: where its trees go on
-    stay: np.ndarray  # int64: how many do
+    stay: np.ndarray  # int64: how many go on
+    end: np.ndarray  # int64: up to where
 
 
 class Places(NamedTuple):
@@ -199,13 +198,41 @@ def rate(trees, known, made, outcome, ranking, limits, begin, end):
 
 
 @compiled
-def mark(ranking, begin, end):
-    """Which of the sorted are not the same as those before them."""
+def mark(ranking, next_known, begin, end):
+    """Which of the sorted are not the same as those before them; and places without a tree."""
     for j in range(begin, end):
+        if j < len(next_known.loss):
+            next_known.loss[j] = INFINITE
         key = ranking.key[ranking.order[j]]
         ranking.ordered[j] = key
         before = ranking.key[ranking.order[j - 1]] if j > 0 else NOTHING
         ranking.new[j] = 1 if key != before and key != NOTHING else 0
+
+
+@compiled
+def delimit(ranking, groups, limits, begin, end):
+    """Where islands and sizes begin in order, and how many of each go on."""
+    for group in range(begin, end):
+        first, behind = _first_of(ranking, limits, group), _first_of(ranking, limits, group + 1)
+        before = ranking.upto[first - 1] if first > 0 else 0
+        upto = ranking.upto[behind - 1] if behind > 0 else 0
+        groups.begin[group], groups.before[group] = first, before
+        groups.stay[group] = min(upto - before, limits.places)
+
+
+@compiled
+def _first_of(ranking, limits, group):
+    """The first in order of an island and size."""
+    island, size = group // (limits.width + 1), group % (limits.width + 1)
+    edge = np.uint64(island) << _ISLANDS | np.uint64(size) << _SIZES
+    low, high = 0, len(ranking.ordered)
+    while low < high:
+        middle = (low + high) >> 1
+        if ranking.ordered[middle] < edge:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @compiled
@@ -219,7 +246,7 @@ def settle(trees, known, made, outcome, ranking, groups, limits, next_trees, nex
             group = island * (limits.width + 1) + np.int64(key >> _SIZES & _ALL_SIZES)
             rank = ranking.upto[j] - 1 - groups.before[group]
             if rank < groups.stay[group]:
-                place, row = groups.start[group] + rank, ranking.order[j]
+                place, row = groups.end[group] - groups.stay[group] + rank, ranking.order[j]
                 next_known.island[place] = island
                 if row < n_known:
                     next_known.loss[place] = known.loss[row]
@@ -227,6 +254,19 @@ def settle(trees, known, made, outcome, ranking, groups, limits, next_trees, nex
                 else:
                     next_known.loss[place] = outcome.loss[row - n_known]
                     _move(made, outcome, row - n_known, next_trees, next_known, place)
+
+
+@compiled
+def limit(groups, limits, known, begin, end):
+    """Of every island and size the largest loss, and where islands begin."""
+    for group in range(begin, end):
+        last = groups.end[group]
+        full = groups.stay[group] == limits.places
+        known.limit[group] = known.loss[max(last, 1) - 1] if full else INFINITE
+        if group % (limits.width + 1) == 0:
+            known.first[group // (limits.width + 1)] = last - groups.stay[group]
+        if group + 1 == len(groups.end):
+            known.first[limits.islands] = last
 
 
 @compiled
@@ -278,30 +318,19 @@ def survivors(
     room: tuple[TreeRows, Standing], shown: Bests,
 ) -> tuple[TreeRows, Standing]:  # fmt: skip
     """Those that breed next, in ``room``; ``shown`` gets the best of those that are new."""
-    xp, rows = side.xp, len(known.loss) + limits.n
-    keys, edges = xp.empty(rows, np.uint64), _edges(side, limits.islands, limits.width)
-    nothing = xp.empty(0, np.int64)
+    xp, rows, n_groups = side.xp, len(known.loss) + limits.n, limits.islands * (limits.width + 1)
+    next_trees, next_known = room
+    keys, nothing = xp.empty(rows, np.uint64), xp.empty(0, np.int64)
     ranking = Ranking(keys, nothing, xp.empty(rows, np.uint64), xp.empty(rows, np.int64), nothing)
     side.run(rate, rows, trees, known, made, outcome, ranking, limits)
     ranking = ranking._replace(order=side.order(keys))
-    side.run(mark, rows, ranking)
+    side.run(mark, rows, ranking, next_known)
     ranking = ranking._replace(upto=xp.cumsum(ranking.new))
-    begin = xp.searchsorted(ranking.ordered, edges)
-    before = xp.concatenate([xp.zeros(1, np.int64), ranking.upto])[begin]
-    count = xp.minimum(xp.diff(before), limits.places)
-    start = xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(count)])
-    next_trees, next_known = room[0], room[1]._replace(first=xp.ascontiguousarray(start[:: limits.width + 1]))
-    next_known.loss[...] = np.inf
-    groups = Groups(begin, before, start, count)
+    begin, before, stay = xp.empty((3, n_groups), np.int64)
+    groups = Groups(begin, before, stay, nothing)
+    side.run(delimit, n_groups, ranking, groups, limits)
+    groups = groups._replace(end=xp.cumsum(groups.stay))
     side.run(settle, rows, trees, known, made, outcome, ranking, groups, limits, next_trees, next_known)
-    worst = next_known.loss[xp.maximum(start[1:], 1) - 1]
-    next_known.limit[...] = xp.where(count == limits.places, worst, np.inf)
+    side.run(limit, n_groups, groups, limits, next_known)
     side.run(show, limits.width + 1, made, outcome, ranking, groups, limits, shown)
     return next_trees, next_known
-
-
-@functools.lru_cache(maxsize=8)
-def _edges(side: Any, islands: int, width: int) -> Any:
-    """The least key of every island and size, and one beyond all."""
-    island, size = np.divmod(np.arange(islands * (width + 1) + 1), width + 1)
-    return side.xp.asarray(island.astype(np.uint64) << _ISLANDS | size.astype(np.uint64) << _SIZES)

@@ -69,7 +69,9 @@ extern "C" __global__ void choose_smallest(const JoinArguments args)
 INLINE double linear_part(const JoinArguments &args, double v, double f)
 {
     const double nothing = nan("");
-    const double q = args.way == PLUS ? (fabs(f) <= args.hidden * fabs(v) ? v - f : nothing) : args.way == TIMES ? v / f : f / v;
+    const bool is_sum = args.way >= PLUS, is_hidden = is_sum && !(fabs(f) <= args.hidden * fabs(v));
+    const double left = args.way == PLUS ? v - f : args.way == LESS ? f - v : v + f;
+    const double q = is_hidden ? nothing : is_sum ? left : args.way == TIMES ? v / f : f / v;
     if (args.inner < 0) return q;
     const double z = applied(args.undoing, q), back = applied(args.inner, z);
     return fabs(back - q) <= args.same * fabs(q) ? z : nothing;

@@ -22,7 +22,6 @@ from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu.launch import fill
 from exprkit.backends.precision import precision
 from exprkit.operators import ops
-from exprkit.regression import links
 
 THREADS = 128  # of a block
 HEAD = "gpu/common.cu", "gpu/arithmetic.cu"
@@ -103,7 +102,7 @@ def _source(kernels: KernelFile, codes: tuple[int, ...]) -> str:
     rows = {row.code: row for row in kernels.applied([ops.BY_CODE[code] for code in codes])}
     parts = {
         "cases": "\n".join(f"    case {code}: return {rows[code].cuda.formula};" for code in sorted(rows)),
-        "ways": f"enum {{ TIMES = {links.TIMES}, OVER = {links.OVER}, PLUS = {links.PLUS} }};",
+        "ways": "enum { TIMES, OVER, PLUS, LESS, MINUS };",  # of ``links``
     }
     text: str = text_of(Path(__file__).with_name(kernels.file), kernels.translated, cases=parts, head=HEAD)
     return text

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from exprkit.errors import ArgumentError, brief, did_you_mean, listed
+from exprkit.errors import ArgumentError, brief, did_you_mean, listed, whole
 from exprkit.expressions import arguments
 from exprkit.operators import ops
 
@@ -124,4 +124,4 @@ def _operator(what: str, name: Any) -> ops.Operator:
 
 
 def _whole(what: str, value: Any, least: int) -> int:
-    return arguments.whole(f"constraints: {what}", value, least)
+    return whole(f"constraints: {what}", value, least)

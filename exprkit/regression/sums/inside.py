@@ -79,20 +79,27 @@ def _shapes(operators: Sequence[ops.Operator]) -> Iterator[Shape]:
                 yield _log_of(row, other, shift), _log_tree(row, other, shift), GRID
         yield _shifted(row.numpy), _over_shift(_within(row)), SHIFTED
     if any(row.code == ops.DIV for row in operators):
-        yield _shifted(np.reciprocal), _over_shift(lambda inner: (OPERATOR, ops.DIV, (CONSTANT, 1.0), inner)), SHIFTED
+        yield _shifted(np.reciprocal), _over_shift(_under_1), SHIFTED
 
 
 def with_a_number(operators: Sequence[ops.Operator]) -> list[Inner]:
-    """Values and trees of ``u(c h)``, and of ``u(1 + c h)`` for logarithms, roots and inverse roots."""
+    """Values and trees of ``u(c h)``, and of ``u(1 + c h)`` for logarithms, roots, inverse roots and inverses."""
     made: list[Inner] = []
+    divides = any(row.code == ops.DIV for row in operators)
     for row in (row for row in operators if row.arity == 1):
         if not is_power(row) and not is_logarithm(row):
             made.append(Inner(row.numpy, _within(row), False))
         elif not is_symmetric(row.numpy):
             made.append(Inner(_shifted(row.numpy), _over_shift(_within(row)), True))
-        if is_power(row) and not is_symmetric(row.numpy) and any(other.code == ops.DIV for other in operators):
+        if is_power(row) and not is_symmetric(row.numpy) and divides:
             made.append(Inner(_shifted(_inverted(row)), _over_shift(_over(row)), True))
+    if divides:
+        made.append(Inner(_shifted(np.reciprocal), _over_shift(_under_1), True))
     return made
+
+
+def _under_1(inner: Tree) -> Tree:
+    return OPERATOR, ops.DIV, (CONSTANT, 1.0), inner
 
 
 def _inverted(row: ops.Operator) -> Callable[[np.ndarray], np.ndarray]:

@@ -30,7 +30,7 @@ from exprkit.runtime.jit import compiled
 
 KEPT = 24  # sets of a size and number of functions
 EACH = 4  # of them come back
-SETS = 32  # that a thread takes at a time
+SETS, TOGETHER = 32, 128  # that a thread takes at a time; between two looks at the clock
 ACROSS = 256  # functions at a time, whose sums stay in the first cache
 ALONG = 1e-6  # share of a function that has to be left beside a set
 FALLS, ROUNDING = 0.999, 1e-22  # of an error: at least by so much for more tokens; as good as 0
@@ -125,9 +125,9 @@ def _extended(
 ) -> list[Chosen]:  # fmt: skip
     """Every set with the best further function of every size."""
     made: dict[tuple[int, ...], Chosen] = {}
-    for begin in range(0, len(sets), 8 * SETS):
+    for begin in range(0, len(sets), TOGETHER):
         go_on()
-        some = sets[begin : begin + 8 * SETS]
+        some = sets[begin : begin + TOGETHER]
         work = _SetWork(by_row, *_orthogonal(f, v, some), group)
         added = empty(_Added, n_sets=len(some), n_groups=len(kinds))
         cuts = [(i, min(i + SETS, len(some))) for i in range(0, len(some), SETS)]

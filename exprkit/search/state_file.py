@@ -1,0 +1,141 @@
+"""How far a search is, on disk, so that one that was killed goes on where it was.
+
+In: arrays, and all that they depend on.  Out: a file, written whole or not at all; the same arrays, read again by a
+search of the same data and settings.
+
+    >>> import tempfile, pathlib
+    >>> import numpy as np
+    >>> from exprkit.search.state_file import StateFile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "search.npz"
+    >>> first = StateFile(path)
+    >>> first.begin([np.ones(3)], {"seed": 1})
+    >>> first.keep(lambda: {"loss": 0.5})
+    >>> StateFile(path).arrays["loss"]
+    array(0.5)
+    >>> StateFile(path).begin([np.ones(3)], {"seed": 2})
+    Traceback (most recent call last):
+    exprkit.errors.FileError: ...search.npz' is the checkpoint of another search: its seed is 1, not 2.  Take ...
+
+=====================  ==========================================================================
+array                  what it holds, beside the search's own
+=====================  ==========================================================================
+``search.format``      FORMAT
+``search.data``        SHA-256 of the data
+``search.settings``    JSON of all that decides the result, by name (``as_texts``)
+=====================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from exprkit.errors import FileError, NoSuchFileError
+from exprkit.expressions.expression import Expression
+from exprkit.operators import ops
+from exprkit.runtime import files
+
+FORMAT = 3  # also where functions get other numbers than before
+EVERY = 1.0  # seconds between two writings, which take some milliseconds;
+SHARE = 0.05  # of the time is spent on those that take longer
+LONGEST = 80  # characters of a setting that are kept as they are
+WHAT = "checkpoint of a search"
+
+
+class StateFile:
+    """A path, or None, where a search keeps how far it is.
+
+    Attributes
+    ----------
+    arrays : dict or None
+        What is there; None where nothing is.
+
+    Raises
+    ------
+    ArgumentError
+        If ``path`` is none; ``argument`` is what it is called.
+    FileError
+        If what is there is no checkpoint, or is damaged.
+    """
+
+    def __init__(self, path: Any, argument: str = "file") -> None:
+        self.path = None if path is None else files.checked_path(path, f"{argument} must be None or the path of a file")
+        self._depends: dict[str, Any] = {}
+        self._due = 0.0
+        self.arrays = None if self.path is None else _read(self.path)
+
+    def begin(self, data: Iterable[np.ndarray], settings: Mapping[str, Any]) -> None:
+        """Say what the state depends on.
+
+        Raises
+        ------
+        FileError
+            If what is there is of other data or settings.
+        """
+        digested, texts = digest(data), as_texts(settings)
+        self._depends = {"search.format": FORMAT, "search.data": digested, "search.settings": json.dumps(texts)}
+        if self.arrays is None:
+            return
+        given = json.loads(str(self.arrays["search.settings"]))
+        differs = [] if np.array_equal(self.arrays["search.data"], digested) else ["its data is other data"]
+        differs += [f"its {name} is {given.get(name)}, not {text}" for name, text in texts.items()
+                    if given.get(name) != text]  # fmt: skip
+        if differs:
+            raise FileError(f"{str(self.path)!r} is the checkpoint of another search: {'; '.join(differs)}.  Take "
+                            "another file, or remove it")  # fmt: skip
+
+    def keep(self, arrays: Callable[[], Mapping[str, Any]], now: bool = False) -> None:
+        """Write the arrays, if that was long ago or is to be now."""
+        begin = time.monotonic()
+        if self.path is None or (begin < self._due and not now):
+            return
+        files.write_arrays(self.path, self._depends | dict(arrays()))
+        end = time.monotonic()
+        self._due = end + max(EVERY, (end - begin) / SHARE)
+
+
+def _read(path: Any) -> dict[str, np.ndarray] | None:
+    try:
+        arrays = files.read_arrays(path, WHAT)
+    except NoSuchFileError:
+        return None
+    with files.held(path, WHAT):
+        if (version := int(arrays["search.format"])) != FORMAT:
+            raise ValueError(f"it has format {version}; this exprkit reads {FORMAT}")
+        if not isinstance(json.loads(str(arrays["search.settings"])), dict):
+            raise ValueError("settings that are none")
+    return arrays
+
+
+def digest(arrays: Iterable[np.ndarray]) -> np.ndarray:
+    """SHA-256 of arrays."""
+    told = hashlib.sha256()
+    for array in arrays:
+        told.update(str(array.shape).encode() + array.tobytes())
+    return np.frombuffer(told.digest(), np.uint8)
+
+
+def as_texts(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Settings as texts; of long ones the beginning and SHA-256."""
+    texts = {name: _text(value) for name, value in settings.items()}
+    return {name: text if len(text) <= LONGEST else f"{text[:40]}… {hashlib.sha256(text.encode()).hexdigest()[:20]}"
+            for name, text in texts.items()}  # fmt: skip
+
+
+def _text(value: Any) -> str:
+    """All of a setting, the same in every process."""
+    if isinstance(value, ops.Operator):
+        return value.name
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
+    if isinstance(value, (tuple, list)):
+        return f"({','.join(map(_text, value))})"
+    if isinstance(value, dict):
+        return _text(list(value.items()))
+    plain = isinstance(value, (Expression, str, int, float, np.generic)) or value is None
+    return str(value) if plain else f"{type(value).__name__}{_text(vars(value))}"

@@ -1,0 +1,221 @@
+"""Where the microseconds of a step go on a GPU: ``PYTHONPATH=. python tests/gpu_steps.py``.
+
+Prints for a loss, a new population and a fit of one: the time of each part of the call, in a loop, by the wall clock,
+and that of every kernel, by events before and after it (which keep launches from overlapping).  ``--threads 8 32 128``:
+lowering with so many threads a block.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import functools
+import statistics
+import time
+
+import cupy
+import numpy as np
+
+import exprkit as ek
+from exprkit.backends.device_programs import lowering
+from exprkit.backends.gpu import device as gpu
+from exprkit.backends.interpreter import derivatives
+from exprkit.evaluate import inputs
+from exprkit.expressions import generate
+from exprkit.fitting import fit as fitting
+from exprkit.study import workload
+
+N, N_POINTS = 10_000, 362
+EVENTS: list = []  # (kernel, before, after) while they are recorded
+RECORDING = False
+
+
+def recorded(make, prepare):
+    """``Kernel.__init__`` and ``Kernel.prepare`` whose launches leave events."""
+
+    def named(self, module, name, *rest, **others):
+        make(self, module, name, *rest, **others)
+        self.name = name
+
+    def prepared(self, *rest, **others):
+        start, name = prepare(self, *rest, **others), self.name
+
+        def launch():
+            if not RECORDING:
+                return start()
+            before, after = cupy.cuda.Event(), cupy.cuda.Event()
+            before.record()
+            start()
+            after.record()
+            EVENTS.append((name, before, after))
+
+        return launch
+
+    return named, prepared
+
+
+gpu.Kernel.__init__, gpu.Kernel.prepare = recorded(gpu.Kernel.__init__, gpu.Kernel.prepare)
+
+
+def kernels(call, repeats=8):
+    """Median microseconds of each kernel that a call launches."""
+    global RECORDING
+    times = collections.defaultdict(list)
+    for _ in range(repeats):
+        EVENTS.clear()
+        RECORDING = True
+        call()
+        cupy.cuda.Device().synchronize()
+        RECORDING = False
+        total = collections.Counter()
+        for name, before, after in EVENTS:
+            total[name] += cupy.cuda.get_elapsed_time(before, after) * 1e3
+        for name, one in total.items():
+            times[name].append(one)
+    print("    kernels: " + ", ".join(f"{name} {statistics.median(some):.1f}" for name, some in times.items()), "us")
+
+
+def report(name, call, repeats=500, wait=False):
+    """Print what a call takes; ``wait``: until the device has done it."""
+    times = []
+    for _ in range(repeats + 3):
+        start = time.perf_counter()
+        call()
+        if wait:
+            cupy.cuda.Device().synchronize()
+        times.append(time.perf_counter() - start)
+    cupy.cuda.Device().synchronize()
+    print(f"{name:60s} median {statistics.median(times[3:]) * 1e6:9.2f} us, least {min(times) * 1e6:9.2f}", flush=True)
+
+
+def data_of(pop):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.5, 2, (N_POINTS, max(pop.n_vars, 2))).astype(np.float32)
+    return X, X[:, 0] * X[:, 1], rng.uniform(0.5, 2, (len(pop), pop.max_params)).astype(np.float32)
+
+
+def bare(array):
+    """What CuPy takes for what steps are made of."""
+    event, stream = cupy.cuda.Event(), cupy.cuda.get_current_stream()
+    for name, call in {
+        "empty": lambda: cupy.empty(1000, np.float32), "zeros": lambda: cupy.zeros(5, np.int64),
+        "a view": lambda: array[:100], "reshape": lambda: array.reshape(1, -1), "its address": lambda: array.data.ptr,
+        "a number put everywhere": lambda: array.fill(0), "the stream": cupy.cuda.get_current_stream,
+        "page-locked memory": lambda: cupy.cuda.alloc_pinned_memory(64), "get of 8 numbers": lambda: array[:8].get(),
+        "numbers of 8 numbers": lambda: gpu.current().numbers(array[:8]), "waiting for nothing": stream.synchronize,
+        "event: record": event.record, "event: synchronize": event.synchronize,
+    }.items():  # fmt: skip
+        report(f"  {name}", call)
+
+
+def losses(pop):
+    X, y, params = data_of(pop)
+    X_there, y_there, params_there, out = *map(cupy.asarray, (X, y, params)), cupy.empty(len(pop))
+    host, there = (ek.Evaluator(pop, one, "cuda", "fast") for one in (X, X_there))
+    report("a loss again, from the host", lambda: host.loss(params, y), 2000)
+    kernels(lambda: host.loss(params, y))
+    report("queued on the device", lambda: there.loss(params_there, y_there, out=out), 2000)
+    report("the same, waited for", lambda: there.loss(params_there, y_there, out=out), wait=True)
+    kernels(lambda: there.loss(params_there, y_there, out=out))
+    parts("host", host, params, y)
+    parts("device", there, params_there, y_there)
+    span = there.engine._spans(len(pop), {"TASK": "SQUARE", "WEIGHTED": 0, "COUNTED": 0})[0]
+    addresses = y_there.data.ptr, 0, out.data.ptr, 0
+    report("  partial sums and sums", lambda: span(*addresses))
+    report("  one start that overlaps", span.add._start)
+    report("  one that does not", span.add._start_first)
+
+
+def parts(name, ev, params, y):
+    """Those of a loss that is asked for again."""
+    sets, _, target, w = ev._against(params, y, None)
+    report(f"  {name}: parameter_sets", lambda: inputs.parameter_sets(params, ev.pop, ev.dtype, ev.adopt))
+    report(f"  {name}: all that is checked", lambda: ev._against(params, y, None))
+    report(f"  {name}: the engine's loss_sums", lambda: ev.engine.loss_sums(sets, target, w, "square"))
+    report(f"  {name}: immediates", lambda: ev.engine._immediates.make(sets))
+
+
+def generations(name, pop, threads):
+    X, y, params = data_of(pop)
+    X, y, params, there = *map(cupy.asarray, (X, y, params)), ek.DevicePopulation.of(pop)
+    arrays = there.kinds, there.values, there.offsets
+    usual, ev = lowering.THREADS, None
+    for lowering.THREADS in (*threads, usual):
+        ev = ek.Evaluator(pop, X, "cuda", "fast")
+        report(f"{name}: update, {lowering.THREADS} threads", functools.partial(ev.update, there), 60, wait=True)
+        kernels(functools.partial(ev.update, there))
+
+    def whole():
+        ev.update(ek.DevicePopulation(*arrays))
+        ev.loss(params, y)
+
+    report(f"{name}: checked, lowered, its losses", whole, 200, wait=True)
+    report("  DevicePopulation", lambda: ek.DevicePopulation(*arrays), 200)
+    made = ev.engine._lowering.of(there)
+    report("  lowering", lambda: ev.engine._lowering.of(there), 200)
+    report("  taking programs", lambda: ev.engine._launcher.take(*made), 200)
+    kernels(whole)
+
+
+@contextlib.contextmanager
+def watched(*places):
+    """What functions take, by name: each waits for the device before it begins and ends."""
+    spent = collections.defaultdict(list)
+
+    def timed(old, name, *rest, **others):
+        cupy.cuda.Device().synchronize()
+        start = time.perf_counter()
+        try:
+            return old(*rest, **others)
+        finally:
+            cupy.cuda.Device().synchronize()
+            spent[name].append(time.perf_counter() - start)
+
+    before = [(where, name, getattr(where, name)) for where, name in places]
+    for where, name, old in before:
+        setattr(where, name, functools.partialmethod(functools.partial(timed, old, name)) if isinstance(where, type)
+                else functools.partial(timed, old, name))  # fmt: skip
+    try:
+        yield spent
+    finally:
+        for where, name, old in before:
+            setattr(where, name, old)
+
+
+def fits(repeats=12):
+    pop, points = generate.exhaustive(7, n_vars=2), ek.data.rough_pipe()
+    some = np.random.default_rng(1).choice(np.flatnonzero(pop.n_params > 0), 9_880, replace=False)
+    turns = [one for _ in range(60) for one in (pop[np.sort(some)], pop[np.sort(some)[::-1]])]
+    X, y = points.X.astype(np.float32), points.y.astype(np.float32)
+    problem = ek.FitProblem(X, y, backend="cuda", precision="fast", max_iter=50)
+    report("FitProblem.fit of a new population", lambda: problem.fit(turns.pop()), 20)
+    found = problem.fit(turns.pop())
+    print("    ended by", np.bincount(found.status).tolist(), "after at most", found.iterations.max(), "steps")
+    places = [
+        (ek.Evaluator, "update"), (derivatives, "foreknown"), (derivatives, "batches_of"), (fitting, "starts_of"),
+        (fitting, "_result"), *((derivatives.Derivatives, name) for name in ("_launch_all", "_choose", "fit")),
+    ]  # fmt: skip
+    with watched(*places) as spent:
+        for _ in range(repeats):
+            problem.fit(turns.pop())
+    for name, times in spent.items():
+        each = len(times) // repeats
+        print(f"  {name:15s}" + ", ".join(f"{statistics.median(times[k::each]) * 1e6:.0f}" for k in range(each)), "us")
+    kernels(lambda: problem.fit(turns.pop()), 5)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--threads", type=int, nargs="*", default=[8, 32])
+    threads = parser.parse_args().threads
+    thesis = ek.parse(workload.expressions("esr", N))
+    bare(cupy.zeros(1000))
+    losses(thesis)
+    generations("thesis", thesis, threads)
+    generations("trees", generate.random(N, seed=3), threads)
+    fits()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""What losses and new populations ask of a device that is not the host: the right numbers, with few calls."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from counting_device import CALLS, CountingDevice
+from emulated_device import compiler
+
+import exprkit as ek
+from exprkit.backends.gpu import device as gpu
+from exprkit.expressions import generate
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="kernels need a C++ compiler")
+RNG = np.random.default_rng(0)
+X, W = RNG.uniform(0.5, 2, (150, 2)), RNG.uniform(0.5, 1, 150)
+Y = X[:, 0] * X[:, 1]
+POP = generate.random(40, n_tokens=(3, 15), n_vars=2, n_params=2, seed=3) + ek.parse(["oops("], errors="mask")
+PARAMS = RNG.uniform(0.5, 2, (len(POP), POP.max_params))
+LAUNCHES = {"make_immediates": 1, "interpret": 1, "add_segments": 1}
+
+
+@pytest.fixture
+def there(monkeypatch):
+    """What brings an array to the device."""
+    device = CountingDevice()
+    monkeypatch.setitem(sys.modules, "cupy", device.xp)
+    monkeypatch.setattr(gpu, "missing", lambda: None)
+    monkeypatch.setattr(gpu, "current", lambda: device)
+    return device.xp.asarray
+
+
+def calls(function):
+    """What a call asks of the device, but for views."""
+    CALLS.clear()
+    function()
+    return {name: n for name, n in CALLS.items() if name not in ("view", "reshape")}
+
+
+@pytest.mark.parametrize("kind", ["sse", "rmse", "mae", "sum", "r2", "correlation"])
+def test_losses_are_those_of_the_cpu(there, kind):
+    wanted = ek.Evaluator(POP, X, "cpu", dtype="float64").loss(PARAMS, Y, kind, W)
+    for place in (np.asarray, there):
+        ev = ek.Evaluator(POP[:2], place(X), "cuda", dtype="float64")
+        for pop in (POP, ek.DevicePopulation.of(POP)):
+            ev.update(pop)
+            given = place(PARAMS), place(Y), kind, place(W)
+            out = place(np.zeros(len(POP)))
+            assert ev.loss(*given, out=out) is out
+            for found in (ev.loss(*given), out):
+                assert type(found) is type(out)
+                np.testing.assert_allclose(gpu.fetched(found), wanted, rtol=1e-5)
+
+
+def test_a_loss_again_on_the_device_is_its_launches(there):
+    ev = ek.Evaluator(POP[:-1], there(X), "cuda", dtype="float64")
+    params, y, w, out = map(there, (PARAMS[:-1], Y, W, np.zeros(len(POP) - 1)))
+    for weights in (None, w):
+        ev.loss(params, y, weights=weights, out=out)
+        assert calls(lambda given=weights: ev.loss(params, y, weights=given, out=out)) == LAUNCHES
+
+
+def test_a_loss_again_from_the_host_waits_once(there):
+    ev = ek.Evaluator(POP[:-1], X, "cuda", dtype="float64")
+    ev.loss(PARAMS[:-1], Y)
+    made = calls(lambda: ev.loss(PARAMS[:-1], Y))
+    assert made == LAUNCHES | {"empty": 1, "event": 2, "copy to the host": 1, "waiting": 1}
+
+
+def test_a_new_population_waits_twice(there):
+    pop, given = ek.DevicePopulation.of(POP[:-1]), list(map(there, (PARAMS[:-1], Y)))
+    ev = ek.Evaluator(pop, there(X), "cuda", dtype="float64")
+    arrays = pop.kinds, pop.values, pop.offsets
+
+    def generation():
+        ev.update(ek.DevicePopulation(*arrays))
+        ev.loss(*given)
+
+    generation()
+    made = calls(generation)
+    kernels = "check_tokens", "count_words", "number_words", "emit_words", "make_columns", "cut_chunks", *LAUNCHES
+    memory = made.pop("empty") + made.pop("zeros")
+    assert memory <= 13 and made == dict.fromkeys(kernels, 1) | {"copy to the host": 2, "waiting": 2}

@@ -1,0 +1,184 @@
+"""A search ends soon after its time is over, or after an interrupt, whatever it does then."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import exprkit as ek
+from exprkit.backends.gpu import device as gpu
+from exprkit.regression import confirm, discovery, join, pool, rests, templates
+from exprkit.regression.estimator import regressor
+from exprkit.regression.generations.evolution import Evolution
+from exprkit.regression.on_device import triples
+from exprkit.regression.on_device.join import DevicePartners
+from exprkit.regression.on_device.pool import DevicePool
+from exprkit.regression.sample import Sample
+from exprkit.runtime import budget
+from exprkit.runtime.budget import Budget, Ended
+
+SOON = 1.0  # seconds: those of the promise, beside what a busy machine does
+QUICK = {"random_state": 0, "niterations": 3, "population_size": 60, "pool_size": 60, "maxsize": 12}
+STAGES = [
+    (join, "Partners", "of"), (rests, "", "formulas"), (discovery, "", "singles"), (discovery, "", "sums"),
+    (templates, "", "nested"), (discovery, "", "best_pairs"), (pool, "Pool", "multiply"),
+    (discovery, "Evolution", "seed"), (discovery, "Evolution", "generation"),
+    (discovery, "Discovery", "_fitted"), (discovery, "Discovery", "_tidy"),
+]  # fmt: skip
+
+
+def data(n=200):
+    X = np.random.default_rng(0).uniform(0.5, 3, (n, 3))
+    return X, np.random.default_rng(9).standard_normal(n)
+
+
+@pytest.fixture
+def stuck(monkeypatch):
+    """Makes a function wait where it is called first, just as the time is over; when that was."""
+    budgets, begun, release = [], [], threading.Event()
+
+    class Kept(Budget):
+        def __init__(self, *given, **named):
+            super().__init__(*given, **named)
+            budgets.append(self)
+
+    monkeypatch.setattr(regressor, "Budget", Kept)
+    monkeypatch.setattr(budget, "PATIENCE", 0.05)
+
+    def hold(owner, name, end=lambda one: setattr(one, "_seconds", one.seconds)):
+        function = getattr(owner, name)
+
+        def waiting(*given, **named):
+            if not begun:
+                begun.append(time.perf_counter())
+                end(budgets[-1])
+                release.wait(30)
+            return function(*given, **named)
+
+        monkeypatch.setattr(owner, name, waiting)
+
+    yield hold, begun
+    release.set()
+    for thread in threading.enumerate():
+        if thread.name == "exprkit-search":
+            thread.join(30)
+            assert not thread.is_alive(), "what was left alone ends at its next look"
+
+
+@pytest.mark.parametrize("place", STAGES, ids=lambda place: f"{place[1]}.{place[2]}")
+def test_a_timeout_holds_in_every_stage(stuck, place):
+    hold, begun = stuck
+    module, owner, name = place
+    hold(getattr(module, owner) if owner else module, name)
+    model = ek.SymbolicRegressor(**QUICK | {"pool_size": 1500 if module is rests else 60}).fit(*data())
+    assert begun and time.perf_counter() - begun[0] < SOON
+    assert model.stopped_.endswith("s are over") or name == "_tidy"
+    assert len(model.equations_) >= 1 and np.isfinite(model.predict(data()[0])).all()
+
+
+def test_a_timeout_holds_in_every_stage_of_a_gpu(device, stuck, monkeypatch):
+    if device.xp is np:
+        device.name, device.architecture = "emulated", "none"
+        monkeypatch.setattr(gpu, "missing", lambda: None)
+        monkeypatch.setattr(gpu, "names", lambda: [device.name])
+        monkeypatch.setattr(gpu, "current", lambda: device)
+    monkeypatch.setattr(discovery, "STAGES", (200, 400))
+    monkeypatch.setattr(discovery, "STAGES_ON_DEVICE", (800, 1000))
+    hold, begun = stuck
+    settings = QUICK | {"backend": "cuda", "niterations": 1, "pool_size": 1200}
+    for owner, name in (
+        (DevicePool, "grow"), (DevicePartners, "__init__"), (DevicePartners, "of"), (triples, "triples"),
+        (discovery, "regressed"), (Evolution, "generation"),
+    ):  # fmt: skip
+        begun.clear()
+        hold(owner, name)
+        model = ek.SymbolicRegressor(**settings).fit(*data())
+        assert begun and time.perf_counter() - begun[0] < SOON, name
+        assert model.stopped_.endswith("s are over") and len(model.equations_) >= 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_an_interrupt_is_answered_in_the_middle_of_anything(stuck):
+    hold, begun = stuck
+    hold(confirm, "confirmed", end=lambda one: None)
+    hold(discovery, "confirmed", end=lambda one: os.kill(os.getpid(), signal.SIGINT))
+    X, _ = data()
+    model = ek.SymbolicRegressor(**QUICK).fit(X, X[:, 0] / (1.5 + X[:, 1]))
+    assert begun and time.perf_counter() - begun[0] < SOON and model.interrupted_
+    assert model.stopped_ == "it was interrupted" and len(model.equations_) >= 1
+
+
+def test_work_is_shown_where_it_was_called_and_its_errors_come_back():
+    seen = []
+    one = Budget(shown=lambda: seen.append(threading.current_thread()))
+    assert one.run(lambda: one.check() or threading.current_thread()) != threading.main_thread()
+    assert seen == [threading.main_thread()]
+    with pytest.raises(ZeroDivisionError):
+        one.run(lambda: 1 / 0)
+
+    def told():
+        raise Ended("somebody said so")
+
+    other = Budget(shown=told)
+    with pytest.raises(Ended, match="somebody said so"):
+        other.run(other.check)
+    with pytest.raises(Ended, match="somebody said so"):
+        other.check()
+
+
+def test_work_that_was_left_alone_ends_at_its_next_look(monkeypatch):
+    monkeypatch.setattr(budget, "PATIENCE", 0.02)
+    one, release, how = Budget(seconds=0.02), threading.Event(), []
+
+    def work():
+        release.wait(30)
+        try:
+            one.check()
+        except Ended as ended:
+            how.append(str(ended))
+
+    with pytest.raises(Ended, match=r"0\.02 s are over"):
+        one.run(work)
+    release.set()
+    next(thread for thread in threading.enumerate() if thread.name == "exprkit-search").join(30)
+    assert how == ["it was left alone"]
+
+
+# ── very many rows ──
+
+
+def test_rows_are_sorted_as_by_all_their_columns():
+    random = np.random.default_rng(3)
+    X = random.integers(0, 3, (500, 3)).astype(float)
+    y, w = random.integers(0, 2, 500).astype(float), random.uniform(1, 2, 500)
+    for merged in (True, False):
+        sample = Sample(X, y, w, merged=merged)
+        found = np.column_stack([sample.X, sample.y, sample.w])
+        wanted = np.column_stack([X, y, w])[np.lexsort((w, y, *X.T[::-1]))]
+        if not merged:
+            assert np.array_equal(found, wanted)
+        else:
+            keys, place = np.unique(wanted[:, :4], axis=0, return_inverse=True)
+            assert np.array_equal(found[:, :4], keys)
+            np.testing.assert_allclose(found[:, 4], np.bincount(place, wanted[:, 4]))
+
+
+def test_some_of_the_rows_have_both_values_of_a_column_of_0_and_1():
+    random = np.random.default_rng(0)
+    X = np.column_stack([random.integers(0, 2, 2000), random.uniform(1, 2, 2000)]).astype(float)
+    X[::50, 1] = 0.0
+    few = Sample(X, X[:, 0] + X[:, 1] + 1).few(32, 0)
+    assert 5 < few.X[:, 0].sum() < 27 and (few.X[:, 1] != 0).all()
+
+
+def test_a_law_of_very_many_rows_is_found_with_a_column_of_0_and_1(monkeypatch):
+    monkeypatch.setattr(discovery, "MANY_ROWS", 500)
+    random = np.random.default_rng(0)
+    X = np.column_stack([random.integers(0, 2, 3000), random.uniform(1, 2, 3000)]).astype(float)
+    model = ek.SymbolicRegressor(random_state=0, niterations=0, pool_size=3000).fit(X, 2.5 * X[:, 1] + 1.5 * X[:, 0])
+    assert model.stopped_ == "a formula is exact" and model.get_best().complexity == 7
