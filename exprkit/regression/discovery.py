@@ -18,6 +18,7 @@ stage                   what it does
 ======================  ===============================================================================
 ``begin``               the mean, and what the user guesses
 ``join``                small pools: pairs of functions that make y exactly
+``curve``               shapes with several numbers inside, fitted from several starts
 ``join_three``          three functions that make y exactly; of very many, on a GPU
 ``sum``                 functions of a large pool and sums of several, by least squares
 ``nest``                numbers inside of operators, by very many fits at once
@@ -50,6 +51,7 @@ from exprkit.operators import ops
 from exprkit.regression import links, rests, templates
 from exprkit.regression.confirm import TRIED, confirmed, line, values_of
 from exprkit.regression.constants import as_constants, as_parameters, is_plain, simpler_numbers, without_a_number
+from exprkit.regression.curves import curves
 from exprkit.regression.factored import factored
 from exprkit.regression.front import Entry, Front
 from exprkit.regression.generations.evolution import Evolution
@@ -78,6 +80,7 @@ LAST = 300_000
 STAGES_ON_DEVICE = (1_000_000, 20_000_000)  # the same for pools on a GPU, which come after the first ones
 LAST_ON_DEVICE = 100_000_000
 THREE = 0.2  # of the time, for three functions: the forms are in the order of how simple they are
+CURVES = 0.25  # the same for curves
 NESTED = 1_500  # functions that templates choose from
 SINGLE = 10_000  # functions that are tried alone, beside as many monomials
 SUMMED = 3_000  # functions of which terms are chosen, beside as many monomials
@@ -186,8 +189,8 @@ class Discovery:
 
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
-        stages = (self.begin, self.join, self.join_three, self.sum, self.nest, self.join_more, self.sum_within,
-                  self.nest_more, self.regress, self.evolve)  # fmt: skip
+        stages = (self.begin, self.join, self.curve, self.join_three, self.sum, self.nest, self.join_more,
+                  self.sum_within, self.nest_more, self.regress, self.evolve)  # fmt: skip
         if self._device is not None:
             self._device.use()  # a thread of its own begins with the first one
         try:
@@ -228,6 +231,15 @@ class Discovery:
         for most in sorted({min(most, self._most) for most in self._stages} - {0}):
             self._join(most)
 
+    def curve(self) -> None:
+        """Shapes with several numbers inside, the simplest kinds first, in a part of the time."""
+        found = curves(
+            self._for_squares(self._rows), self.settings.operators, self.settings.seed, self.settings.threads,
+            self.budget.check, self.budget.count,
+        )  # fmt: skip
+        self._offer_some(map(self._refitted, found) if self._most else [], CURVES)
+        self._look()
+
     def join_three(self) -> None:
         """Three functions that make y exactly, the simplest forms first, in a part of the time."""
         n_points = min(POINTS, len(self.sample))
@@ -254,9 +266,9 @@ class Discovery:
 
         with_memory(self._device, min(STAGES_ON_DEVICE[0], self._most), len(few), work)
 
-    def _offer_some(self, found: Iterable[list[Expression]]) -> None:
-        """Until one is exact, or for a part of the time."""
-        is_over = self.budget.part(THREE)
+    def _offer_some(self, found: Iterable[list[Expression]], share: float = THREE) -> None:
+        """Until one is exact, or for a share of the time."""
+        is_over = self.budget.part(share)
         for formulas in found:
             self.offer(formulas)
             if self._exact or is_over():
@@ -569,7 +581,7 @@ class Discovery:
 
     def _joined(self, pool: Pool, form: links.Form, f: int, h: int, y: np.ndarray) -> list[Expression]:
         """The formula of a pair with numbers by least squares, and without the number that is added."""
-        numbers = pair_numbers(pool.values[f], pool.values[h], form, y)
+        numbers = links.pair_numbers(pool.values[f], pool.values[h], form, y)
         if numbers is None:
             return []
         f_of, h_of, (a, b) = pool.expression(f), pool.expression(h), numbers
@@ -614,19 +626,6 @@ class Discovery:
             return np.full(len(sample), float(sample.w @ sample.y / sample.total))
         values: np.ndarray = values_of([entries[-1].expression], sample.X, self.settings.threads)[0]
         return values
-
-
-def pair_numbers(f: np.ndarray, h: np.ndarray, form: links.Form, y: np.ndarray) -> tuple[float, float] | None:
-    """a and b of a pair of a form without inner operator, in the terms of what is behind the outer one."""
-    v = form.behind(y)
-    with np.errstate(all="ignore"):
-        f = 1 / f if form.way == links.OVER else f
-        columns = np.column_stack([f, f * h])
-        scale = 1 / np.abs(columns).max(axis=0)
-    if v is None or not np.isfinite(columns * scale).all():
-        return None
-    a, b = np.linalg.lstsq(columns * scale, v, rcond=None)[0] * scale
-    return (float(a), float(b)) if np.isfinite([a, b]).all() and b != 0 else None
 
 
 def is_noise_left(front: Front, goal: Goal) -> bool:

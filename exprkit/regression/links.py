@@ -103,6 +103,19 @@ def _is_odd(row: ops.Operator) -> bool:
         return bool(np.array_equal(row.numpy(-_AT), -row.numpy(_AT)))
 
 
+def pair_numbers(f: np.ndarray, h: np.ndarray, form: Form, y: np.ndarray) -> tuple[float, float] | None:
+    """a and b of a pair of a form without inner operator, in the terms of what is behind the outer one."""
+    v = form.behind(y)
+    with np.errstate(all="ignore"):
+        f = 1 / f if form.way == OVER else f
+        columns = np.column_stack([f, f * h])
+        scale = 1 / np.abs(columns).max(axis=0)
+    if v is None or not np.isfinite(columns * scale).all():
+        return None
+    a, b = np.linalg.lstsq(columns * scale, v, rcond=None)[0] * scale
+    return (float(a), float(b)) if np.isfinite([a, b]).all() and b != 0 else None
+
+
 def forms(unary: Sequence[ops.Operator]) -> list[Form]:
     """All forms with at most one of these operators, the simplest first."""
     able = [row for row in unary if inverse(row) is not None]

@@ -83,7 +83,7 @@ OTHER_PARAMETERS = {  # the same, of parameters
 
 
 class SymbolicRegressor(RegressorMixin, BaseEstimator):
-    """Finds formulas for data: functions joined in pairs, then evolution, numbers fitted throughout.
+    """Finds formulas for data: functions joined in pairs, curves, then evolution, numbers fitted throughout.
 
     Parameters
     ----------

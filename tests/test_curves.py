@@ -1,0 +1,98 @@
+"""Curves: shapes with several numbers inside, found from data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import exprkit as ek
+from exprkit.expressions.arguments import rows
+from exprkit.expressions.parser import parse
+from exprkit.operators import ops
+from exprkit.regression import curves as module
+from exprkit.regression.confirm import values_of
+from exprkit.regression.curves import curves
+from exprkit.regression.discovery import default_operators
+from exprkit.regression.sample import Sample
+from exprkit.text.tokens import OPERATOR
+
+RANDOM = np.random.default_rng(3)
+X = RANDOM.uniform(0.2, 5, (120, 2))
+LAWS = [
+    "3.1 * exp(-0.7 * x1) + 1.4 * exp(-2.9 * x1)",
+    "0.3 + 1.9 * x1^2.3 / (4.1 + x1^2.3)",
+    "2.2 * exp(-(x1 - 2.4)^2 / 0.8) - 1.1",
+    "exp(-0.4 * x1) * cos(3.3 * x1 + 0.2)",
+    "x2 + (x1 - x2) * exp(-0.6 * x1)",
+    "1 / (1 + exp((x1 - 1.9) / (0.3 * x2)))",
+    "7.3 * exp(-5.2 / (x1 + 1.7))",
+    "4.4 - 2.1 * tanh(1.3 * (x1 - 2.6))",
+]
+
+
+def of(law):
+    return values_of(parse([law]), X, None)[0]
+
+
+def found(y, n_vars=1, **options):
+    return [one for some in curves(Sample(X[:, :n_vars], y), default_operators(), 0, **options) for one in some]
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_laws_with_several_numbers_inside(law):
+    sample = Sample(X[:, : 1 + ("x2" in law)], of(law))
+    made = curves(sample, default_operators(), 0)
+    least = min(np.abs(values_of(some, sample.X, None) - sample.y).max(axis=1).min() for some in made if some)
+    assert least < 1e-7 * np.abs(sample.y).max()
+
+
+def test_they_do_not_depend_on_threads():
+    y = of(LAWS[3]) + 0.05 * np.random.default_rng(1).standard_normal(len(X))
+    texts = [[str(one) for one in found(y, threads=threads)] for threads in (1, 2)]
+    assert texts[0] == texts[1]
+
+
+def test_only_operators_that_are_given():
+    few = rows(["+", "*", "tanh"])
+    made = [one for some in curves(Sample(X[:, :1], of(LAWS[7])), few, 0) for one in some]
+    codes = {int(code) for one in made for code in one.values[one.kinds == OPERATOR]}
+    assert codes <= {row.code for row in few} | {ops.SUB, ops.NEG} and made  # a - b is a + -b, printed
+
+
+def test_numbers_are_such_that_the_curve_is_no_line():
+    """A sine of a very small rate is a line, or a parabola: it would be an exact formula of nothing."""
+    for one in found(of("1.7 * x1^2 - 3 * x1 + 2")):
+        assert "sin" not in str(one) or np.abs(one(X[:, :1]) - of("1.7 * x1^2 - 3 * x1 + 2")).max() > 1e-9
+
+
+def test_variables_that_say_nothing_are_left_out():
+    x = np.column_stack([X[:, 0], np.ones(len(X))])
+    assert not any("x2" in str(one) for some in curves(Sample(x, of(LAWS[0])), default_operators(), 0) for one in some)
+
+
+def test_it_ends_when_it_is_told_to():
+    calls = []
+
+    def go_on():
+        calls.append(0)
+        if len(calls) > 2:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        found(of(LAWS[0]), go_on=go_on)
+    assert len(calls) == 3
+
+
+def test_a_search_finds_a_curve():
+    x = np.linspace(0, 8, 90)[:, None]
+    y = 2.4 * np.exp(-0.31 * x[:, 0]) * np.cos(2.13 * x[:, 0] + 0.42)
+    model = ek.SymbolicRegressor(random_state=0, niterations=0).fit(x, y)
+    assert model.stopped_ == "a formula is exact" and model.get_best().complexity <= 15
+
+
+def test_starts_lie_where_the_data_are():
+    roles = np.array([[[module.PLACE, 0], [module.SHIFT, 0], [-1, -1]]])
+    starts = module._starts(roles, np.array([[100.0, 150.0, 200.0]]), 400, 0)
+    assert starts.shape == (400, 1, 3) and (starts[..., 1] > -100).all()
+    inside = (starts[..., 0] >= 100) & (starts[..., 0] <= 200)
+    assert 0.3 < inside.mean() < 0.8
