@@ -12,9 +12,10 @@ import pytest
 
 import exprkit as ek
 from exprkit.backends.gpu import device as gpu
-from exprkit.regression import confirm, discovery, join, pool, rests, templates
+from exprkit.regression import confirm, discovery, join, pool, rests
 from exprkit.regression.estimator import regressor
 from exprkit.regression.generations.evolution import Evolution
+from exprkit.regression.nonlinear import templates
 from exprkit.regression.on_device import triples
 from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
