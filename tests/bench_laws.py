@@ -16,7 +16,7 @@ Nothing of the lists is known to the search; with units, the constants of nature
                data/laws_unseen.csv: 44 others, written down before they were searched for;
                data/laws_held_out.csv: 40 others: the search was mended by failures on the first, third, ... of them,
                and the second, fourth, ... (``--first 1 --every 2``) are only counted;
-               data/laws_curves.csv: 53 curves of biology, chemistry and engineering: ``regression/curves.py`` was made
+               data/laws_curves.csv: 53 curves of biology, chemistry and engineering: ``nonlinear/curves.py`` was made
                for C1 to C30; C31 to C53 were written down before they were searched for (``--first 30``)
 ``empirical``  Planck's and Rydberg's laws as in EmpiricalBench (M. Cranmer 2023, arXiv 2305.01582): the logarithm of
                what is measured, with 10 % and 1 % noise; found: errors of that within noise at fresh points, and size

@@ -72,6 +72,12 @@ def functions():
         forget()
 
 
+@pytest.fixture
+def busy():
+    """How many times as long as on an idle machine something may take, by what else runs on this one."""
+    return lambda: max(1.0, 1.5 * os.getloadavg()[0] / (os.cpu_count() or 1)) if hasattr(os, "getloadavg") else 1.0
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The top of the checkout."""

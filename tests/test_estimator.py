@@ -304,7 +304,7 @@ print(model.interrupted_, len(model.equations_))
 """
 
 
-def test_a_notebook_shows_a_front_that_grows_and_its_stop_button_ends_the_search():
+def test_a_notebook_shows_a_front_that_grows_and_its_stop_button_ends_the_search(busy):
     """In a real kernel: what is displayed is updated in its place, and an interrupt is answered within a second."""
     folder = os.path.dirname(os.path.dirname(__file__))
     kernel, client = start_new_kernel(kernel_name="python3", env=os.environ | {"PYTHONPATH": folder})
@@ -323,7 +323,7 @@ def test_a_notebook_shows_a_front_that_grows_and_its_stop_button_ends_the_search
                 kernel.interrupt_kernel()
             if kind == "status" and content["execution_state"] == "idle":
                 break
-        assert 0 < time.perf_counter() - pressed < 2.0, "a second, and the other processes of this machine"
+        assert 0 < time.perf_counter() - pressed < 2 * busy()
         assert text.split() == ["True", str(pages[-1][1].count("<code>"))]
     finally:
         client.stop_channels()
@@ -333,12 +333,12 @@ def test_a_notebook_shows_a_front_that_grows_and_its_stop_button_ends_the_search
     assert all("data:image/png;base64," in page for page in front)
 
 
-def test_a_function_sees_the_search_and_ends_it():
+def test_a_function_sees_the_search_and_ends_it(busy):
     seen = []
     found = regressor(niterations=10**6, progress=lambda view: seen.append(view) or view.generation >= 2)
     begin = time.perf_counter()
     found.fit(*table())
-    assert time.perf_counter() - begin < 10 and found.stopped_ == "it was stopped" and not found.interrupted_
+    assert time.perf_counter() - begin < 10 * busy() and found.stopped_ == "it was stopped" and not found.interrupted_
     last = seen[-1]
     assert last.generation >= 2 and last.n_evals > 0 and last.seconds > 0 and last.stage.startswith("generation")
     assert last.complexity == sorted(last.complexity) and len(last.loss) == len(last.equation) == len(last.complexity)
@@ -347,7 +347,7 @@ def test_a_function_sees_the_search_and_ends_it():
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("rows", [300, 20_000])
-def test_ctrl_c_ends_a_search_within_a_second(rows):
+def test_ctrl_c_ends_a_search_within_a_second(rows, busy):
     X = np.random.default_rng(0).uniform(0.5, 3, (rows, 5))
     y = np.random.default_rng(9).standard_normal(rows)
     regressor().fit(X[:100], y[:100])  # its loops are compiled
@@ -362,7 +362,7 @@ def test_ctrl_c_ends_a_search_within_a_second(rows):
         timer.start()
         found = ek.SymbolicRegressor(niterations=10**6).fit(X, y)
         took = time.perf_counter() - pressed[0]
-        assert took < 1.5, "a second, and the other processes of this machine"
+        assert took < 1.5 * busy()
         assert found.interrupted_ and len(found.equations_) >= 1 and found.predict(X[:3]).shape == (3,)
 
 

@@ -12,9 +12,10 @@ import pytest
 
 import exprkit as ek
 from exprkit.backends.gpu import device as gpu
-from exprkit.regression import confirm, discovery, join, pool, rests, templates
+from exprkit.regression import confirm, discovery, join, pool, rests
 from exprkit.regression.estimator import regressor
 from exprkit.regression.generations.evolution import Evolution
+from exprkit.regression.nonlinear import templates
 from exprkit.regression.on_device import triples
 from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
@@ -22,7 +23,7 @@ from exprkit.regression.sample import Sample
 from exprkit.runtime import budget
 from exprkit.runtime.budget import Budget, Ended
 
-SOON = 1.0  # seconds: those of the promise, beside what a busy machine does
+SOON = 1.0  # seconds: those of the promise
 QUICK = {"random_state": 0, "niterations": 3, "population_size": 60, "pool_size": 60, "maxsize": 12}
 STAGES = [
     (join, "Partners", "of"), (rests, "", "formulas"), (discovery, "", "singles"), (discovery, "", "sums"),
@@ -71,17 +72,17 @@ def stuck(monkeypatch):
 
 
 @pytest.mark.parametrize("place", STAGES, ids=lambda place: f"{place[1]}.{place[2]}")
-def test_a_timeout_holds_in_every_stage(stuck, place):
+def test_a_timeout_holds_in_every_stage(stuck, busy, place):
     hold, begun = stuck
     module, owner, name = place
     hold(getattr(module, owner) if owner else module, name)
     model = ek.SymbolicRegressor(**QUICK | {"pool_size": 1500 if module is rests else 60}).fit(*data())
-    assert begun and time.perf_counter() - begun[0] < SOON
+    assert begun and time.perf_counter() - begun[0] < SOON * busy()
     assert model.stopped_.endswith("s are over") or name == "_tidy"
     assert len(model.equations_) >= 1 and np.isfinite(model.predict(data()[0])).all()
 
 
-def test_a_timeout_holds_in_every_stage_of_a_gpu(device, stuck, monkeypatch):
+def test_a_timeout_holds_in_every_stage_of_a_gpu(device, stuck, busy, monkeypatch):
     if device.xp is np:
         device.name, device.architecture = "emulated", "none"
         monkeypatch.setattr(gpu, "missing", lambda: None)
@@ -98,18 +99,18 @@ def test_a_timeout_holds_in_every_stage_of_a_gpu(device, stuck, monkeypatch):
         begun.clear()
         hold(owner, name)
         model = ek.SymbolicRegressor(**settings).fit(*data())
-        assert begun and time.perf_counter() - begun[0] < SOON, name
+        assert begun and time.perf_counter() - begun[0] < SOON * busy(), name
         assert model.stopped_.endswith("s are over") and len(model.equations_) >= 1
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_an_interrupt_is_answered_in_the_middle_of_anything(stuck):
+def test_an_interrupt_is_answered_in_the_middle_of_anything(stuck, busy):
     hold, begun = stuck
     hold(confirm, "confirmed", end=lambda one: None)
     hold(discovery, "confirmed", end=lambda one: os.kill(os.getpid(), signal.SIGINT))
     X, _ = data()
     model = ek.SymbolicRegressor(**QUICK).fit(X, X[:, 0] / (1.5 + X[:, 1]))
-    assert begun and time.perf_counter() - begun[0] < SOON and model.interrupted_
+    assert begun and time.perf_counter() - begun[0] < SOON * busy() and model.interrupted_
     assert model.stopped_ == "it was interrupted" and len(model.equations_) >= 1
 
 

@@ -12,9 +12,7 @@ In: X and y.  Out: ``SymbolicRegressor``, with a front of formulas from the shor
 ``join``        pairs of functions that make y exactly, a lookup each
 ``rests``       three functions that make y exactly, one of them taken off it
 ``regress``     pairs of functions by least squares, all of them
-``templates``   a number inside of an operator, or beside a 1 within one
-``curves``      several numbers inside of operators, fitted from several starts
-``factored``    factors with a number inside, beside a line
+``nonlinear/`` numbers inside of operators: over a grid, or fitted from several starts
 ``sums/``       single functions and sums of several by least squares
 ``confirm``     pairs of the join as formulas, at all rows
 ``generations/`` populations of trees, bred and fitted on the host or on a GPU

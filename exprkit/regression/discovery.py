@@ -48,15 +48,16 @@ from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem, backend_of_fits
 from exprkit.operators import ops
-from exprkit.regression import links, rests, templates
+from exprkit.regression import links, rests
 from exprkit.regression.confirm import TRIED, confirmed, line, values_of
 from exprkit.regression.constants import as_constants, as_parameters, is_plain, simpler_numbers, without_a_number
-from exprkit.regression.curves import curves
-from exprkit.regression.factored import factored
 from exprkit.regression.front import Entry, Front
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.goal import Goal
 from exprkit.regression.join import Partners
+from exprkit.regression.nonlinear import templates
+from exprkit.regression.nonlinear.curves import curves
+from exprkit.regression.nonlinear.factored import factored
 from exprkit.regression.on_device import triples
 from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool

@@ -4,7 +4,7 @@ In: functions f, h and g, the ``Sample``, operators.  Out: formulas of least err
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
-    >>> from exprkit.regression.factored import factored
+    >>> from exprkit.regression.nonlinear.factored import factored
     >>> from exprkit.regression.pool import Pool
     >>> from exprkit.regression.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 2, (40, 2))
@@ -27,12 +27,7 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.operators import ops
-from exprkit.regression.polish import Tree, expression_of, plain_numbers, simplified
-from exprkit.regression.pool import Pool
-from exprkit.regression.regress import regressed
-from exprkit.regression.sample import Sample
-from exprkit.regression.sums.inside import Inner, is_symmetric, with_a_number
-from exprkit.regression.templates import (
+from exprkit.regression.nonlinear.templates import (
     EDGE,
     GRID,
     STEP,
@@ -42,6 +37,11 @@ from exprkit.regression.templates import (
     values_at,
     without_multiples,
 )
+from exprkit.regression.polish import Tree, expression_of, plain_numbers, simplified
+from exprkit.regression.pool import Pool
+from exprkit.regression.regress import regressed
+from exprkit.regression.sample import Sample
+from exprkit.regression.sums.inside import Inner, is_symmetric, with_a_number
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 ROWS = 16  # of the sample, for the regressions

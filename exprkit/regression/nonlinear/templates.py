@@ -7,7 +7,7 @@ f and h being small functions and u an operator, or a root or logarithm of ``1 +
     >>> from exprkit.expressions.arguments import rows
     >>> from exprkit.regression.pool import Pool
     >>> from exprkit.regression.sample import Sample
-    >>> from exprkit.regression.templates import nested
+    >>> from exprkit.regression.nonlinear.templates import nested
     >>> X = np.random.default_rng(0).uniform(1, 2, (40, 2))
     >>> sample = Sample(X, X[:, 0] / (np.exp(0.7 * X[:, 0] / X[:, 1]) - 1))
     >>> pool = Pool(sample.X, rows(["*", "/", "exp"]), constants=[1.0])

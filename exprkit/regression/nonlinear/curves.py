@@ -6,11 +6,11 @@ In: a ``Sample``, operators.  Out: formulas with their numbers, the best of each
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
     >>> from exprkit.expressions.parser import parse
-    >>> from exprkit.regression.curves import curves
+    >>> from exprkit.regression.nonlinear.curves import curves
     >>> from exprkit.regression.sample import Sample
     >>> X = np.linspace(0.1, 6, 60)[:, None]
     >>> sample = Sample(X, 2 * np.exp(-0.4 * X[:, 0]) * np.sin(3 * X[:, 0] + 1) + 5)
-    >>> found = [one for some in curves(sample, rows(["*", "exp", "sin"]), seed=0) for one in some]
+    >>> found = [one for some in curves(sample, rows(["+", "*", "exp", "sin"]), seed=0) for one in some]
     >>> bool(sample.is_exact(np.array([one(X) for one in found])).any())
     True
 
@@ -61,14 +61,14 @@ ROUGH, EARNEST = Effort(48, 4, 10), Effort(200, 16, 100)
 Role = tuple[int, int]  # what a number is, and of which h
 
 
-class Inner(NamedTuple):
+class InnerFunction(NamedTuple):
     """A function of h; ``text`` has a ``{}`` for each number."""
 
     text: str
     roles: tuple[Role, ...]
 
 
-Shape = Inner  # the same of a whole formula, whose linear numbers belong to no h
+Shape = InnerFunction  # the same of a whole formula, whose linear numbers belong to no h
 
 
 def curves(
@@ -160,18 +160,18 @@ def _kinds(
     """Lists of shapes: ``g * inner``, products of two, sums with a variable, sums of two."""
     inner = [list(_inners(f"({name})", k, bool((h[k] >= 0).all()), operators)) for k, name in enumerate(functions)]
     every = [one for some in inner for one in some]
-    alone = every + [_product(Inner(g, ()), one) for g in functions for one in every]
+    alone = every + [_product(InnerFunction(g, ()), one) for g in functions for one in every]
     yield [_line(one) for one in alone[:MOST]]
     pairs = list(itertools.combinations_with_replacement(every[: int((2 * MOST) ** 0.5)], 2))
     yield [_line(_product(one, other)) for one, other in pairs]
     of_variables = [one for some in inner[:n_vars] for one in some]
-    terms = of_variables + [_product(Inner(g, ()), one) for g in functions for one in of_variables]
-    plain = [Inner(form, ()) for x in functions[:n_vars] for form in (x, f"{x} ^ 2", f"1 / {x}", f"{x} ^ -2")]
+    terms = of_variables + [_product(InnerFunction(g, ()), one) for g in functions for one in of_variables]
+    plain = [InnerFunction(form, ()) for x in functions[:n_vars] for form in (x, f"{x} ^ 2", f"1 / {x}", f"{x} ^ -2")]
     yield [_line(one, other) for one in plain for other in terms][:MOST]
     yield [_line(one, other) for one, other in pairs]
 
 
-def _inners(h: str, k: int, is_positive: bool, operators: Sequence[ops.Operator]) -> Iterator[Inner]:
+def _inners(h: str, k: int, is_positive: bool, operators: Sequence[ops.Operator]) -> Iterator[InnerFunction]:
     """The functions of an h with a number or two inside."""
     codes = {row.code for row in operators}
     unary = [row for row in operators if row.arity == 1]
@@ -181,28 +181,28 @@ def _inners(h: str, k: int, is_positive: bool, operators: Sequence[ops.Operator]
     for row in (row for row in unary if not is_power(row)):
         name = row.name
         if row in logarithms:
-            yield Inner(f"{name}({h} + {{}})", ((SHIFT, k),))
+            yield InnerFunction(f"{name}({h} + {{}})", ((SHIFT, k),))
         elif _is_exponential(row):
-            yield Inner(f"{name}({{}} * {h})", ((RATE, k),))
+            yield InnerFunction(f"{name}({{}} * {h})", ((RATE, k),))
             if ops.DIV in codes:
-                yield Inner(f"{name}({{}} / {h})", ((OVER, k),))
+                yield InnerFunction(f"{name}({{}} / {h})", ((OVER, k),))
             if any(_is_square(other) for other in operators):
-                yield Inner(f"{name}({{}} * ({h} - {{}}) ^ 2)", ((WIDTH, k), (PLACE, k)))
+                yield InnerFunction(f"{name}({{}} * ({h} - {{}}) ^ 2)", ((WIDTH, k), (PLACE, k)))
             if has_powers:
-                yield Inner(f"{name}({{}} * {h} ^ {{}})", ((RATE, k), (POWER, k)))
+                yield InnerFunction(f"{name}({{}} * {h} ^ {{}})", ((RATE, k), (POWER, k)))
         elif _is_periodic(row):
             if not waves:
-                yield Inner(f"{name}({{}} * {h} + {{}})", ((ANGLE, k), (PHASE, k)))
+                yield InnerFunction(f"{name}({{}} * {h} + {{}})", ((ANGLE, k), (PHASE, k)))
             waves.append(row)
         else:
-            yield Inner(f"{name}({{}} * ({h} - {{}}))", ((RATE, k), (PLACE, k)))
+            yield InnerFunction(f"{name}({{}} * ({h} - {{}}))", ((RATE, k), (PLACE, k)))
     if ops.DIV in codes:
-        yield Inner(f"1 / ({h} - {{}})", ((PLACE, k),))
+        yield InnerFunction(f"1 / ({h} - {{}})", ((PLACE, k),))
         if has_powers:
-            yield Inner(f"1 / ({h} ^ {{}} + {{}})", ((POWER, k), (FACTOR, k)))
+            yield InnerFunction(f"1 / ({h} ^ {{}} + {{}})", ((POWER, k), (FACTOR, k)))
     if has_powers:
-        yield Inner(f"{h} ^ {{}}", ((POWER, k),))
-        yield Inner(f"({h} + {{}}) ^ {{}}", ((SHIFT, k), (POWER, k)))
+        yield InnerFunction(f"{h} ^ {{}}", ((POWER, k),))
+        yield InnerFunction(f"({h} + {{}}) ^ {{}}", ((SHIFT, k), (POWER, k)))
 
 
 def _is_exponential(row: ops.Operator) -> bool:
@@ -220,11 +220,11 @@ def _is_periodic(row: ops.Operator) -> bool:
         return bool(np.allclose(row.numpy(_AT + 2 * np.pi), row.numpy(_AT), rtol=1e-9))
 
 
-def _product(one: Inner, other: Inner) -> Inner:
-    return Inner(f"({one.text}) * ({other.text})", one.roles + other.roles)
+def _product(one: InnerFunction, other: InnerFunction) -> InnerFunction:
+    return InnerFunction(f"({one.text}) * ({other.text})", one.roles + other.roles)
 
 
-def _line(*terms: Inner) -> Shape:
+def _line(*terms: InnerFunction) -> Shape:
     """A number, and every term times one."""
     text = " + ".join(["{}", *(f"{{}} * ({term.text})" for term in terms)])
     roles = [(LINEAR, 0)]
