@@ -160,9 +160,8 @@ class CudaDevice:
 
     def use(self) -> None:
         """Make it the current one of this thread."""
-        device = self.xp.cuda.Device(self.index)
-        device.use()
-        device.synchronize()  # which gives the thread a context
+        use(self.index)
+        self.xp.cuda.Device().synchronize()  # which gives the thread a context
 
     @table_of_rows
     def kernel(self, name: str, settings: Precision, text: str | None = None, **macros: Any) -> Kernel:
