@@ -57,6 +57,8 @@ def test_only_operators_that_are_given():
     made = [one for some in curves(Sample(X[:, :1], of(LAWS[7])), few, 0) for one in some]
     codes = {int(code) for one in made for code in one.values[one.kinds == OPERATOR]}
     assert codes <= {row.code for row in few} | {ops.SUB, ops.NEG} and made  # a - b is a + -b, printed
+    kinds = module._kinds(["x1", "x2"], X[:, :2].T, 2, few)
+    assert not any(sign in shape.text for shapes in kinds for shape in shapes for sign in "/^")
 
 
 def test_numbers_are_such_that_the_curve_is_no_line():

@@ -49,6 +49,7 @@ WITHIN = 2  # kinds that are tried within operators as well
 LINEAR, RATE, OVER, ANGLE, WIDTH, PHASE, PLACE, SHIFT, POWER, FACTOR = range(10)  # what a number does
 _AT = np.array([0.11, 0.37, 0.52, 0.83])
 
+
 class Effort(NamedTuple):
     """Of a fit of all shapes."""
 
@@ -92,7 +93,7 @@ def curves(
     usable = np.isfinite(h).all(axis=1) & (np.ptp(h, axis=1) > 0)
     functions, h = [text for text, use in zip(functions, usable, strict=True) if use], h[usable]
     places = [place for place in _places(operators) if weighted(place, sample) is not None]
-    kinds = list(_kinds(functions, h, len(names), operators))
+    kinds = list(_kinds(functions, h, len(names), operators)) if places else []
     within = [(k, place) for k in range(WITHIN) for place in places[1:]]
     for k, place in [*((k, places[0]) for k in range(len(kinds))), *within]:
         if kinds[k]:
@@ -166,9 +167,16 @@ def _kinds(
     yield [_line(_product(one, other)) for one, other in pairs]
     of_variables = [one for some in inner[:n_vars] for one in some]
     terms = of_variables + [_product(InnerFunction(g, ()), one) for g in functions for one in of_variables]
-    plain = [InnerFunction(form, ()) for x in functions[:n_vars] for form in (x, f"{x} ^ 2", f"1 / {x}", f"{x} ^ -2")]
+    plain = [InnerFunction(form, ()) for x in functions[:n_vars] for form in _plain(x, operators)]
     yield [_line(one, other) for one in plain for other in terms][:MOST]
     yield [_line(one, other) for one, other in pairs]
+
+
+def _plain(x: str, operators: Sequence[ops.Operator]) -> list[str]:
+    """Functions of a variable without a number inside."""
+    has_squares, has_quotients = any(map(_is_square, operators)), any(row.code == ops.DIV for row in operators)
+    squares, quotients = [f"{x} ^ 2"] * has_squares, [f"1 / {x}"] * has_quotients
+    return [x, *squares, *quotients, *[f"{x} ^ -2"] * (has_squares and has_quotients)]
 
 
 def _inners(h: str, k: int, is_positive: bool, operators: Sequence[ops.Operator]) -> Iterator[InnerFunction]:
@@ -186,7 +194,7 @@ def _inners(h: str, k: int, is_positive: bool, operators: Sequence[ops.Operator]
             yield InnerFunction(f"{name}({{}} * {h})", ((RATE, k),))
             if ops.DIV in codes:
                 yield InnerFunction(f"{name}({{}} / {h})", ((OVER, k),))
-            if any(_is_square(other) for other in operators):
+            if any(map(_is_square, operators)):
                 yield InnerFunction(f"{name}({{}} * ({h} - {{}}) ^ 2)", ((WIDTH, k), (PLACE, k)))
             if has_powers:
                 yield InnerFunction(f"{name}({{}} * {h} ^ {{}})", ((RATE, k), (POWER, k)))
