@@ -72,6 +72,13 @@ def test_variables_that_say_nothing_are_left_out():
     assert not any("x2" in str(one) for some in curves(Sample(x, of(LAWS[0])), default_operators(), 0) for one in some)
 
 
+def test_a_column_that_has_nothing_to_do_with_it_costs_little():
+    """Shapes of variables alone come before those of pairs of them."""
+    sample = Sample(X, of(LAWS[3]))
+    some = [next(made) for made in [curves(sample, default_operators(), 0)] for _ in range(4)]
+    assert any(sample.is_exact(values_of(list(one), sample.X, None)).any() for one in some if one)
+
+
 def test_it_ends_when_it_is_told_to():
     calls = []
 

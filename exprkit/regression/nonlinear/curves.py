@@ -44,7 +44,7 @@ from exprkit.regression.sums.formulas import Around, weighted
 from exprkit.regression.sums.inside import is_logarithm
 
 KEPT = 200  # shapes that are fitted in earnest
-MOST_ARGUMENTS, MOST = 18, 3_000  # functions h, and shapes of a kind
+MOST_ARGUMENTS, MOST = 18, 3_000  # functions h (variables first), and shapes of a kind
 WITHIN = 2  # kinds that are tried within operators as well
 LINEAR, RATE, OVER, ANGLE, WIDTH, PHASE, PLACE, SHIFT, POWER, FACTOR = range(10)  # what a number does
 _AT = np.array([0.11, 0.37, 0.52, 0.83])
@@ -78,6 +78,8 @@ def curves(
 ) -> Iterator[list[Expression]]:  # fmt: skip
     """The best formulas of one kind of shapes after the other, at last within an operator or below a 1.
 
+    Of variables first, then of pairs of them as well.
+
     Parameters
     ----------
     sample : Sample
@@ -85,21 +87,24 @@ def curves(
     go_on, count
         Called before every fit, and with the number of shapes.
     """
-    names = [f"x{k + 1}" for k in np.flatnonzero(np.ptp(sample.X, axis=0) > 0)]
+    names = [f"x{k + 1}" for k in np.flatnonzero(np.ptp(sample.X, axis=0) > 0)[:MOST_ARGUMENTS]]
     if not names or not {ops.ADD, ops.MUL} <= {row.code for row in operators}:
         return
-    functions = _arguments(names, operators)
-    h = values_of(list(parse(functions)), sample.X, threads)
-    usable = np.isfinite(h).all(axis=1) & (np.ptp(h, axis=1) > 0)
-    functions, h = [text for text, use in zip(functions, usable, strict=True) if use], h[usable]
+    alone, within = [], []
+    for functions in dict.fromkeys([(*names,), (*_arguments(names, operators),)]):
+        h = values_of(list(parse(functions)), sample.X, threads)
+        usable = np.isfinite(h).all(axis=1) & (np.ptp(h, axis=1) > 0)
+        chosen, h = [text for text, use in zip(functions, usable, strict=True) if use], h[usable]
+        kinds = [(shapes, h) for shapes in _kinds(chosen, h, len(names), operators) if shapes]
+        alone += kinds
+        within += kinds[:WITHIN]
     places = [place for place in _places(operators) if weighted(place, sample) is not None]
-    kinds = list(_kinds(functions, h, len(names), operators)) if places else []
-    within = [(k, place) for k in range(WITHIN) for place in places[1:]]
-    for k, place in [*((k, places[0]) for k in range(len(kinds))), *within]:
-        if kinds[k]:
-            v, weight = weighted(place, sample)  # type: ignore[misc]
-            count(len(kinds[k]))
-            made = _fitted(kinds[k], h, sample.of(v).weighing(weight), seed, threads, go_on)
+    turns = [(one, some) for some, around in ((alone, places[:1]), (within, places[1:])) for one in around]
+    for place, some in turns:
+        v, weight = weighted(place, sample)  # type: ignore[misc]
+        for shapes, h in some:
+            count(len(shapes))
+            made = _fitted(shapes, h, sample.of(v).weighing(weight), seed, threads, go_on)
             yield [simplified(place.expression(one)) for one in made]
 
 
@@ -168,7 +173,7 @@ def _kinds(
     of_variables = [one for some in inner[:n_vars] for one in some]
     terms = of_variables + [_product(InnerFunction(g, ()), one) for g in functions for one in of_variables]
     plain = [InnerFunction(form, ()) for x in functions[:n_vars] for form in _plain(x, operators)]
-    yield [_line(one, other) for one in plain for other in terms][:MOST]
+    yield list(itertools.islice((_line(one, other) for one in plain for other in terms), MOST))
     yield [_line(one, other) for one, other in pairs]
 
 
