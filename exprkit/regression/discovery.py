@@ -414,7 +414,7 @@ class Discovery:
             return None
         most = min(WITH_NUMBERS, self._most // 100)
         plain = self._pool(sample, most, None, binary, ())
-        inner = templates.without_multiples(plain, most)
+        inner = templates.simplest(plain, most)
         return terms_inside(plain.values[inner], [plain.tree(i) for i in inner], self.settings.operators)
 
     def regress(self) -> None:

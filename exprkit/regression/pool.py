@@ -22,7 +22,7 @@ Sizes are counted in tokens; ``-f`` inside of a function costs one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -317,6 +317,20 @@ class Origins(NamedTuple):
     code: int  # of the operator
     a: np.ndarray  # operands
     b: np.ndarray
+
+
+def without_multiples(values: np.ndarray, places: Iterable[int], most: int) -> list[int]:
+    """The first of these rows of values that are no multiples of each other."""
+    seen, kept = set(), []
+    for i in places:
+        row = values[i]
+        key = np.round(row / row[np.argmax(np.abs(row))], 9).tobytes()
+        if key not in seen:
+            seen.add(key)
+            kept.append(i)
+        if len(kept) == most:
+            break
+    return kept
 
 
 def is_power(row: ops.Operator) -> bool:

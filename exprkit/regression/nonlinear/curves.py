@@ -90,7 +90,8 @@ def curves(
     names = [f"x{k + 1}" for k in np.flatnonzero(np.ptp(sample.X, axis=0) > 0)[:MOST_ARGUMENTS]]
     if not names or not {ops.ADD, ops.MUL} <= {row.code for row in operators}:
         return
-    alone, within = [], []
+    alone: list[tuple[list[Shape], np.ndarray]] = []
+    within: list[tuple[list[Shape], np.ndarray]] = []
     for functions in dict.fromkeys([(*names,), (*_arguments(names, operators),)]):
         h = values_of(list(parse(functions)), sample.X, threads)
         usable = np.isfinite(h).all(axis=1) & (np.ptp(h, axis=1) > 0)
@@ -98,13 +99,13 @@ def curves(
         kinds = [(shapes, h) for shapes in _kinds(chosen, h, len(names), operators) if shapes]
         alone += kinds
         within += kinds[:WITHIN]
-    places = [place for place in _places(operators) if weighted(place, sample) is not None]
-    turns = [(one, some) for some, around in ((alone, places[:1]), (within, places[1:])) for one in around]
-    for place, some in turns:
-        v, weight = weighted(place, sample)  # type: ignore[misc]
-        for shapes, h in some:
+    for place in _places(operators):
+        if (inside := weighted(place, sample)) is None:
+            continue
+        part = sample.of(inside[0]).weighing(inside[1])
+        for shapes, h in alone if place == Around(None, False) else within:
             count(len(shapes))
-            made = _fitted(shapes, h, sample.of(v).weighing(weight), seed, threads, go_on)
+            made = _fitted(shapes, h, part, seed, threads, go_on)
             yield [simplified(place.expression(one)) for one in made]
 
 

@@ -34,8 +34,8 @@ from exprkit.regression.nonlinear.templates import (
     grid_of,
     least_between,
     line_of,
+    simplest,
     values_at,
-    without_multiples,
 )
 from exprkit.regression.polish import Tree, expression_of, plain_numbers, simplified
 from exprkit.regression.pool import Pool
@@ -66,7 +66,7 @@ def factored(
     if not len(sample) or (sample.y == 0).any():
         return []
     chosen = ((0, FACTORS),), ((1, INSIDE),), ((0, BESIDE[0]), (1, BESIDE[1]))
-    trees = [[pools[k].tree(i) for k, most in parts for i in without_multiples(pools[k], most)] for parts in chosen]
+    trees = [[pools[k].tree(i) for k, most in parts for i in simplest(pools[k], most)] for parts in chosen]
     few = sample.few(min(ROWS, len(sample)), 0)
     f, h, g = (values_at(some, few.X, threads) for some in trees)
     factors, columns = _factors(f / few.y, h, with_a_number(operators), go_on)

@@ -34,7 +34,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
 from exprkit.regression.polish import Tree, expression_of, nodes, simplified, tree_of
-from exprkit.regression.pool import Pool
+from exprkit.regression.pool import Pool, without_multiples
 from exprkit.regression.regress import regressed
 from exprkit.regression.rules.admission import are_alike
 from exprkit.regression.rules.pooled import RuledPool
@@ -84,7 +84,7 @@ def nested(
     inside = np.nan if np.isnan(dimension) else 0.0
     chosen = [*((pool, most, dimension) for pool, most in zip((powers, anything), OUTSIDE[0], strict=True)),
               (anything, INSIDE[0], inside), (plain, INSIDE[1], inside)]  # fmt: skip
-    parts = [[pool.tree(i) for i in without_multiples(pool, most, unit)] for pool, most, unit in chosen]
+    parts = [[pool.tree(i) for i in simplest(pool, most, unit)] for pool, most, unit in chosen]
     parts = [parts[0] + parts[1], *parts[2:]]
     trees = [tree for part in parts for tree in part]
     values, sizes = values_at(trees, few.X, threads), np.array([nodes(tree) for tree in trees])
@@ -246,19 +246,10 @@ def grid_of(u: Inner, h: np.ndarray, grid: np.ndarray, edge: np.ndarray = EDGE) 
     return grid / max(float(np.median(np.abs(h))), 1e-300)
 
 
-def without_multiples(pool: Pool, most: int, dimension: float = np.nan) -> list[int]:
+def simplest(pool: Pool, most: int, dimension: float = np.nan) -> list[int]:
     """The first functions, without multiples of each other; of one dimension, if it is given."""
-    seen, kept = set(), []
     usable = are_alike(pool.dimensions, dimension) if isinstance(pool, RuledPool) else np.ones(len(pool), bool)
-    for i in np.flatnonzero(usable).tolist():
-        values = pool.values[i]
-        key = np.round(values / values[np.argmax(np.abs(values))], 9).tobytes()
-        if key not in seen:
-            seen.add(key)
-            kept.append(i)
-        if len(kept) == most:
-            break
-    return kept
+    return without_multiples(pool.values, np.flatnonzero(usable).tolist(), most)
 
 
 def values_at(trees: list[Tree], X: np.ndarray, threads: int | None) -> np.ndarray:

@@ -32,7 +32,7 @@ from exprkit.expressions.expression import Expression, applied
 from exprkit.operators import ops
 from exprkit.regression.links import inverse, undone
 from exprkit.regression.polish import Tree, expression_of, simplified
-from exprkit.regression.pool import Pool, is_power
+from exprkit.regression.pool import Pool, is_power, without_multiples
 from exprkit.regression.rules.admission import FormulaRules, are_alike
 from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
@@ -103,7 +103,7 @@ def sums(
             return []
         usable = np.flatnonzero(are_alike(pool.dimensions, dimension))
         constant = constant and abs(dimension) < 1e-9
-    terms = usable[terms_of(pool, usable, FUNCTIONS if around == Around(None, False) else FUNCTIONS_WITHIN)]
+    terms = terms_of(pool, usable, FUNCTIONS if around == Around(None, False) else FUNCTIONS_WITHIN)
     values, sizes = pool.values[terms], pool.sizes[terms].astype(np.int64)
     more = inside if inside is not None and constant else InnerTerms(values[:0], [], sizes[:0])
     values, sizes = np.concatenate([values, more.values]), np.concatenate([sizes, more.sizes])
@@ -134,19 +134,10 @@ def weighted(around: Around, sample: Sample) -> tuple[np.ndarray, np.ndarray] | 
 
 
 def terms_of(pool: Pool, usable: np.ndarray, most: int) -> np.ndarray:
-    """Places of the first functions that are no sums and no multiples of each other."""
-    seen, kept = set(), []
-    is_sum = np.isin(pool.made_by[usable], [ops.ADD, ops.SUB])
-    order = np.argsort(pool.sizes[usable], kind="stable")
-    for place in order[~is_sum[order]].tolist():
-        values = pool.values[usable[place]]
-        key = np.round(values / values[np.argmax(np.abs(values))], 9).tobytes()
-        if key not in seen:
-            seen.add(key)
-            kept.append(place)
-        if len(kept) == most:
-            break
-    return np.array(kept, np.int64)
+    """The first of these functions, the smallest first, that are no sums and no multiples of each other."""
+    order = usable[np.argsort(pool.sizes[usable], kind="stable")]
+    left = order[~np.isin(pool.made_by[order], [ops.ADD, ops.SUB])]
+    return np.array(without_multiples(pool.values, left.tolist(), most), np.int64)
 
 
 def _formula(
