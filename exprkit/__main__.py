@@ -97,8 +97,6 @@ def _sweep(options: argparse.Namespace) -> int:
         listed = [{"folder": str(job.folder), "parameters": job.parameters} for job in jobs]
         print(json.dumps(listed, indent=1) if options.json else sweeps.listing(jobs, options.into))
         return 0
-    from tqdm.auto import tqdm
-
     plain = _plain(options.notebook) if options.plain else None
     if plain:
         from exprkit.study import bench
@@ -107,7 +105,7 @@ def _sweep(options: argparse.Namespace) -> int:
         bench.compile_ahead(job.parameters for job in waiting)
     outcomes = sweeps.sweep(
         options.notebook, options.study, out=out, workers=options.workers, plain=plain, into=options.into,
-        only=options.only, minutes=options.minutes, progress=tqdm, client=options.client,
+        only=options.only, minutes=options.minutes, progress=True, client=options.client,
     )  # fmt: skip
     if options.json:
         print(json.dumps([{**one._asdict(), "folder": str(one.folder)} for one in outcomes], indent=1))

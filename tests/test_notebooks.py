@@ -273,7 +273,7 @@ def test_tuning_notebook_s_own_grid_is_one_that_each_gpu_backend_takes():
     grids = {}
     for chosen in ("cuda", "ptx"):
         asked = {name: value for name, (_, value) in defaults(ROOT / "notebooks" / "tuning.ipynb").items()}
-        made = {**asked, "chosen": chosen, "on_gpu": True, "parameters": asked, "tqdm": None}
+        made = {**asked, "chosen": chosen, "on_gpu": True, "parameters": asked}
 
         def run_grid(fixed, grid, progress, chosen=chosen):
             grids[chosen] = bench.Settings(**fixed, **{"options": grid["options"][0]}), grid

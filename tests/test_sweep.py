@@ -265,27 +265,12 @@ def test_a_result_that_is_gone_or_another_notebook_is_run_again(small, tmp_path)
     assert len(calls) == 4
 
 
-def test_progress_counts_what_is_to_be_run(small, tmp_path):
-    bars = []
-
-    class Bar:
-        def __init__(self, total):
-            self.total, self.done, self.closed, self.text = total, 0, False, ""
-            bars.append(self)
-
-        def set_description(self, text, refresh):
-            self.text = text
-
-        def update(self):
-            self.done += 1
-
-        def close(self):
-            self.closed = True
-
-    for _ in range(2):
-        sweep.sweep(small, {"grid": {"n": [1, 2]}}, out=tmp_path, plain=Calls(), progress=Bar)
-    found = [(bar.total, bar.done, bar.closed, bar.text) for bar in bars]
-    assert found == [(2, 2, True, "1 failed"), (1, 1, True, "1 failed")]
+def test_progress_counts_what_is_to_be_run_and_the_bar_what_failed(small, tmp_path, capsys):
+    seen, study = [], {"grid": {"n": [1, 2]}}
+    sweep.sweep(small, study, out=tmp_path, plain=Calls(), progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 2), (2, 2)]
+    sweep.sweep(small, study, out=tmp_path, plain=Calls(), progress=True)
+    assert re.search(r"sweep: 100%.* 1/1 .*1 failed", capsys.readouterr().err)
 
 
 def test_a_backend_that_cannot_run_is_skipped_and_one_that_is_not_there_stops(tmp_path, monkeypatch):

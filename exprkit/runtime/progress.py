@@ -29,37 +29,43 @@ from exprkit.errors import ArgumentError, brief, brought_by
 
 FIRST = 256  # of many things that are done before a bar moves for the first time
 SECONDS = 0.2  # between two moves of the bar
+MANY = 1000  # things that are counted in thousands
 
 Progress = bool | Callable[[int, int], Any]
 
 
 @contextlib.contextmanager
-def shown(progress: Progress, total: int, what: str, unit: str = " expressions") -> Iterator[Callable[[int], None]]:
-    """A function of how many more are done, which any thread may call.
+def shown(progress: Progress, total: int, what: str, unit: str = " expressions") -> Iterator[Callable[..., None]]:
+    """A function of how many more are done, and of a note for the bar, which any thread may call.
 
     Raises ArgumentError if ``progress`` is neither a flag nor a function; MissingError if tqdm is not installed.
     """
     if callable(progress):
-        yield _counted(lambda done: progress(done, total))
+        yield _counted(lambda done, note: progress(done, total))
     elif not isinstance(progress, bool | np.bool_):
         raise ArgumentError(f"progress must be True, False or a function of (done, total), not {brief(progress)}")
     elif not progress:
-        yield lambda more: None
+        yield lambda more, note="": None
     else:
         with brought_by("notebooks"):
             from tqdm.auto import tqdm
-        with tqdm(total=total, desc=what, unit_scale=True, unit=unit) as bar:
-            yield _counted(lambda done: bar.update(done - bar.n))
+        with tqdm(total=total, desc=what, unit_scale=total >= MANY, unit=unit) as bar:
+
+            def show(done: int, note: str) -> None:
+                bar.set_postfix_str(note, refresh=False)
+                bar.update(done - bar.n)
+
+            yield _counted(show)
 
 
-def _counted(show: Callable[[int], Any]) -> Callable[[int], None]:
+def _counted(show: Callable[[int, str], Any]) -> Callable[..., None]:
     lock, done = threading.Lock(), 0
 
-    def more(n: int) -> None:
+    def more(n: int, note: str = "") -> None:
         nonlocal done
         with lock:
             done += n
-            show(done)
+            show(done, note)
 
     return more
 

@@ -74,6 +74,7 @@ from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.programs.lower import lower
 from exprkit.runtime import machine
+from exprkit.runtime.progress import Progress, shown
 from exprkit.study import records
 from exprkit.study.agreement import disagreement
 from exprkit.study.timed_device import Gpu, Host, device_of, empty_cache, gpu_record, kernel_facts, roofs
@@ -172,7 +173,7 @@ _texts = functools.lru_cache(maxsize=2)(expressions)  # a study measures several
 # ── measuring ────────────────────────────────────────────────────────────────────────
 
 
-def run(parameters: dict[str, Any], progress: Callable[..., Any] | None = None) -> pd.DataFrame:
+def run(parameters: dict[str, Any], progress: Progress = False) -> pd.DataFrame:
     """Measure what parameters of ``benchmark.ipynb`` say."""
     unknown = set(parameters) - set(DEFAULTS)
     if unknown:
@@ -184,13 +185,14 @@ def run(parameters: dict[str, Any], progress: Callable[..., Any] | None = None) 
     return _measured(one, texts, dataset(one.dataset, one.n_points, n_vars=one.n_vars, seed=one.seed), progress)
 
 
-def run_grid(
-    parameters: dict[str, Any], grid: dict[str, list[Any]], progress: Callable[..., Any] | None = None
-) -> pd.DataFrame:
+def run_grid(parameters: dict[str, Any], grid: dict[str, list[Any]], progress: Progress = False) -> pd.DataFrame:
     """``run`` for every combination of some parameters' values, the others as given."""
-    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-    shown = progress(points) if progress else points
-    return pd.concat([run(parameters | point) for point in shown], ignore_index=True)
+    points, tables = list(itertools.product(*grid.values())), []
+    with shown(progress, len(points), parameters.get("study", "benchmark"), " runs") as done:
+        for values in points:
+            tables.append(run(parameters | dict(zip(grid, values, strict=True))))
+            done(1)
+    return pd.concat(tables, ignore_index=True)
 
 
 def run_and_save(parameters: dict[str, Any]) -> list[Path]:
@@ -219,7 +221,7 @@ def measure(
     backends: Sequence[str] = ("cpu",),
     *,
     precision: str = "ieee",
-    progress: Callable[..., Any] | None = None,
+    progress: Progress = False,
     **settings: Any,
 ) -> pd.DataFrame:
     """Time every backend on the same expressions, data and parameters.
@@ -236,7 +238,7 @@ def measure(
         Of ``Settings``: ``n_steps``, ``n_samples``, ``seconds``, ``results``, ``dtype``, ``threads``, ...
         Those of expressions and data are of no account; ``expressions`` is what they are called.
     progress
-        ``tqdm.auto.tqdm`` or the like: called with ``total=``, then ``update()``.
+        Show a bar of the samples; or a function that is called with (done, total).
 
     Returns
     -------
@@ -272,7 +274,7 @@ class _Measurement(NamedTuple):
 
 
 def _measured(
-    settings: Settings, texts: Sequence[str], points: data.Dataset, progress: Callable[..., Any] | None
+    settings: Settings, texts: Sequence[str], points: data.Dataset, progress: Progress
 ) -> pd.DataFrame:
     settings.check(len(texts))
     devices = {name: device_of(name) for name in settings.backends}
@@ -287,21 +289,17 @@ def _measured(
         "dtype": dtype, "threads": settings.threads or machine.cores(),
     }  # fmt: skip
     points = replace(points, X=points.X.astype(dtype), y=points.y.astype(dtype))
-    bar = progress(total=len(settings.backends) * (settings.n_samples + 1)) if progress else None
     rows = []
-    for name in settings.backends:
-        options = settings.options_of(name)
-        facts |= {option: options.get(option) for option in ENGINE_OPTIONS}
-        chosen = ", ".join(f"{key}={value}" for key, value in settings.options.items() if key in options)
-        facts |= {"device": "", "code": settings.code if "cache" in options else "", "options": chosen}
-        work = _Measurement(settings, name, texts, points, parameters, options, devices[name])
-        for sample, timed in enumerate(_samples(work, pop), start=-1):
-            rows.append({"backend": name, "sample": sample, "cold": sample < 0} | facts | timed)
-            if bar is not None:
-                bar.set_description(name, refresh=False)
-                bar.update()
-    if bar is not None:
-        bar.close()
+    with shown(progress, len(settings.backends) * (settings.n_samples + 1), settings.study, " samples") as done:
+        for name in settings.backends:
+            options = settings.options_of(name)
+            facts |= {option: options.get(option) for option in ENGINE_OPTIONS}
+            chosen = ", ".join(f"{key}={value}" for key, value in settings.options.items() if key in options)
+            facts |= {"device": "", "code": settings.code if "cache" in options else "", "options": chosen}
+            work = _Measurement(settings, name, texts, points, parameters, options, devices[name])
+            for sample, timed in enumerate(_samples(work, pop), start=-1):
+                rows.append({"backend": name, "sample": sample, "cold": sample < 0} | facts | timed)
+                done(1, name)
     return pd.DataFrame(rows).astype({"block_size": "Int64", "points_per_thread": "Int64"}).fillna({"dispatch": ""})
 
 

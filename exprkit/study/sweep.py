@@ -44,6 +44,7 @@ from typing import Any, NamedTuple
 from exprkit.backends import NAMES, load, status
 from exprkit.distributed.workers import Workers, workers_of
 from exprkit.errors import ArgumentError, brought_by, did_you_mean, number_of
+from exprkit.runtime.progress import Progress, shown
 from exprkit.study import notebook as notebooks
 from exprkit.study import records
 
@@ -93,7 +94,7 @@ def sweep(
     into: str | Path | None = None,
     only: str | None = None,
     minutes: float | None = None,
-    progress: Callable[..., Any] | None = None,
+    progress: Progress = False,
     client: Any = None,
 ) -> list[Outcome]:
     """Run a notebook once for every configuration of a study.
@@ -122,7 +123,7 @@ def sweep(
     minutes
         No run is started after so long; starting again does the rest.
     progress
-        ``tqdm.auto.tqdm`` or the like.
+        Show a bar of the runs; or a function that is called with (done, total).
     client
         A ``dask.distributed.Client`` or a scheduler's address: a run for each thread of its workers at a time, which
         have papermill, and see notebook and ``out`` under the same paths.
@@ -153,17 +154,14 @@ def sweep(
     cluster = workers_of(None, client)
     waiting, before = waiting_of(jobs, into)
     outcomes = {outcome.folder: outcome for outcome in before}
-    bar = progress(total=len(waiting)) if progress else None
     end = math.inf if minutes is None else time() + 60 * minutes
+    running = _run_all(waiting, workers, plain, end) if cluster is None else _run_on(cluster, waiting, end)
     try:
-        for outcome in _run_all(waiting, workers, plain, end) if cluster is None else _run_on(cluster, waiting, end):
-            outcomes[outcome.folder] = outcome
-            if bar is not None:
-                bar.set_description(f"{sum(o.state == 'failed' for o in outcomes.values())} failed", refresh=False)
-                bar.update()
+        with shown(progress, len(waiting), "sweep", " runs") as done:
+            for outcome in running:
+                outcomes[outcome.folder] = outcome
+                done(1, f"{sum(one.state == 'failed' for one in outcomes.values())} failed")
     finally:  # what is measured is kept, also when the user stops it
-        if bar is not None:
-            bar.close()
         complete = [job.folder for job in jobs if finished(job.folder)]
         if into is not None and complete:
             records.collect(complete, into, _command(notebook, study, plain, only))
