@@ -432,8 +432,8 @@ def test_save_writes_samples_record_and_figure(tmp_path, monkeypatch):
     assert record["made_by"] == "exprkit.bench" and record["roofs"] == {"host_bytes_per_s": 1e10}
     assert record["cores"] >= 1 and record["cpu"] and record["versions"]["numpy"] == np.__version__
     assert any("only 4 samples" in sentence for sentence in record["warnings"])
-    again = bench.save(samples, tmp_path / "new" / "folder", {"n_exprs": 5, "backends": ["numpy"]}, figure=figure)
-    assert again == paths
+    again = bench.save(samples, tmp_path / "new" / "folder", {"n_exprs": 5, "backends": ["numpy"]})
+    assert again == paths[:2]
     other = bench.save(samples, tmp_path / "new" / "folder", {"n_exprs": 6, "backends": ["numpy"]})
     assert not set(other) & set(paths)
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies
 
 from exprkit import data
+from exprkit.__main__ import main
 from exprkit.errors import DataError
 from exprkit.study import bench, conclusions, figures, measured, plots, readme, records, sweep
 
@@ -122,6 +123,13 @@ def results():
 
 
 @pytest.fixture(scope="module")
+def nothing():
+    """Results without samples, and what becomes of each figure."""
+    results = figures.results_of(pd.DataFrame())
+    return results, [draw(results) for draw in figures.ALL]
+
+
+@pytest.fixture(scope="module")
 def drawn(results):
     return {drawing.name: drawing for drawing in figures.drawings(results)}
 
@@ -177,11 +185,13 @@ def test_seconds_are_written_in_the_unit_that_suits(seconds, text):
     assert plots.written(seconds) == text
 
 
-@pytest.mark.parametrize("suffix", [".svg", ".png", ".pdf"])
-def test_the_same_figure_is_the_same_bytes(tmp_path, suffix):
-    for name in ("a", "b"):
-        plots.write_figure(plots.comparison(thesis=data.thesis_samples()), tmp_path / f"{name}{suffix}")
-    assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()
+def test_the_same_figure_is_the_same_bytes(tmp_path):
+    two = [plots.comparison(thesis=data.thesis_samples()) for _ in range(2)]
+    for suffix in (".svg", ".png", ".pdf"):
+        paths = [tmp_path / f"{name}{suffix}" for name in "ab"]
+        for figure, path in zip(two, paths, strict=True):
+            plots.write_figure(figure, path)
+        assert paths[0].read_bytes() == paths[1].read_bytes(), suffix
 
 
 # ── all figures ──
@@ -199,19 +209,16 @@ def test_captions_say_on_what_and_by_which_command(drawn):
     assert drawn["phases"].caption.endswith(f"by `{SWEEP}` {when}.")
 
 
-def test_without_results_the_thesis_s_figures_are_left_and_say_what_lacks():
-    results = figures.results_of(pd.DataFrame())
-    empty = figures.drawings(results)
+def test_without_results_the_thesis_s_figures_are_left_and_say_what_lacks(nothing):
+    empty, lacking = ([made for made in nothing[1] if isinstance(made, kind)] for kind in (plots.Drawing, plots.Lacking))
     assert [drawing.name for drawing in empty] == ["benchmark", "interpreter", "transpiler", "steps", "block_sizes"]
     assert all("not measured yet" in drawing.caption for drawing in empty)
-    lacking = [made for made in (draw(results) for draw in figures.ALL) if isinstance(made, plots.Lacking)]
     assert [made.name for made in lacking] == ["phases", "tuning", "scaling", "crossover", "roofline"]
     assert all(re.search(r"not measured yet|is not drawn", made.caption) for made in lacking)
 
 
-def test_the_files_and_commands_that_captions_send_to_are_there(root):
-    results = figures.results_of(pd.DataFrame())
-    said = " ".join([*(draw(results).caption for draw in figures.ALL), conclusions.page(results)])
+def test_the_files_and_commands_that_captions_send_to_are_there(root, nothing):
+    said = " ".join([*(made.caption for made in nothing[1]), conclusions.page(nothing[0])])
     makefile = (root / "Makefile").read_text()
     for target in re.findall(r"`make ([\w-]+)`", said):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
@@ -492,7 +499,7 @@ def test_best_points_of_each_block(results):
     assert best["points_per_thread"].tolist() == [4, 4] and best["block_size"].tolist() == [128, 256]
 
 
-def test_the_kernels_are_a_table(results):
+def test_the_kernels_are_a_table(results, nothing):
     table = figures.kernel_table(results).set_index(["block_size", "points_per_thread"])
     assert len(table) == 4 and set(table["registers"]) == {60}
     assert table.loc[(256, 4), "occupancy"] == 4 * 256 / 32 / 64
@@ -500,7 +507,7 @@ def test_the_kernels_are_a_table(results):
     found = figures.kernel_table(smaller).set_index(["block_size", "points_per_thread"])
     assert found.loc[(256, 4), "occupancy"] == 4 * 256 / 32 / 48
     assert "resident warps over 48." in figures.tuning(smaller).caption
-    assert figures.kernel_table(figures.results_of(pd.DataFrame())).empty
+    assert figures.kernel_table(nothing[0]).empty
 
 
 def test_the_roofs(results):
@@ -546,19 +553,21 @@ def test_medians_are_a_table(results):
     assert table.loc[(3, "thesis gpu transpiler", every), "median"] == pytest.approx(25.4, rel=0.01)
 
 
-def test_figures_are_written_from_a_folder_of_results(tmp_path):
-    (tmp_path / "results").mkdir()
-    small = samples("cpu", [1.0, 1.1]).assign(run="r")
-    records.write_samples(tmp_path / "results" / "cpu.parquet", small)
-    first, again = (
-        {path.name: path.read_bytes() for path in figures.write_all(tmp_path / "results", tmp_path / "figures")}
-        for _ in range(2)
-    )
-    assert again == first and {"benchmark.svg", "benchmark.png", "phases.svg", "README.md"} <= set(again)
-    assert b"![benchmark](benchmark.png)" in again["README.md"]
+def test_figures_and_readme_from_the_command_line(tmp_path, capsys, without_violins):
+    results, out, page = (tmp_path / name for name in ("results", "figures", "README.md"))
+    records.write_samples(records.folder_at(results) / "cpu.parquet", samples("cpu", [1.0, 1.1]).assign(run="r"))
+    assert main(["figures", "--results", str(results), "--out", str(out)]) == 0
+    said = set(capsys.readouterr().out.splitlines())
+    assert {str(out / name) for name in ("benchmark.svg", "benchmark.png", "phases.svg", "README.md")} <= said
+    assert "![benchmark](benchmark.png)" in (out / "README.md").read_text()
+    page.write_text("before\n<!-- results: made by `make readme` -->\nold\n<!-- end of results -->\nafter\n")
+    assert main(["readme", "--readme", str(page), "--results", str(out)]) == 0
+    lines = page.read_text().splitlines()
+    assert lines[2] == "None of the thesis's benchmarks is measured yet: `make study`."
+    assert (lines[0], lines[-1]) == ("before", "after")
 
 
-def test_the_committed_figures_are_of_the_committed_results(root):
+def test_the_committed_figures_are_of_the_committed_results(root, without_violins):
     drawings = figures.everything(figures.read_results(root / "data" / "results"))
     named = {drawing.name for drawing in drawings}
     assert named == {path.stem for path in (root / "figures").glob("*.svg")}, "run: make figures"
@@ -617,8 +626,8 @@ def test_a_cpu_that_wins_is_said_to_win():
     assert "brings 434 MB a step at 43 GB/s, 43% of what copying alone reaches" in text
 
 
-def test_conclusions_without_results_invent_nothing():
-    text = conclusions.page(figures.results_of(pd.DataFrame()))
+def test_conclusions_without_results_invent_nothing(nothing):
+    text = conclusions.page(nothing[0])
     assert text.count("Not measured yet") == len(conclusions.QUESTIONS)
 
 

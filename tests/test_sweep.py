@@ -517,13 +517,3 @@ def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
     for command in (["figures", "--results", gone], ["readme", "--readme", gone]):
         assert main(command) == 1
         assert gone in capsys.readouterr().err
-
-
-def test_figures_and_readme_from_the_command_line(tmp_path, capsys):
-    assert main(["figures", "--results", str(tmp_path), "--out", str(tmp_path / "figures")]) == 0
-    assert str(tmp_path / "figures" / "benchmark.svg") in capsys.readouterr().out.splitlines()
-    page = tmp_path / "README.md"
-    page.write_text("before\n<!-- results: made by `make readme` -->\nold\n<!-- end of results -->\nafter\n")
-    assert main(["readme", "--readme", str(page), "--results", str(tmp_path)]) == 0
-    assert page.read_text().splitlines()[2] == "None of the thesis's benchmarks is measured yet: `make study`."
-    assert page.read_text().startswith("before\n") and page.read_text().endswith("after\n")
