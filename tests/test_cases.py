@@ -151,7 +151,7 @@ def test_every_leaf_has_a_witness_and_no_two_share_it(fixed):
 
 
 def walk_of(fixed, values):
-    return walk(launches.LayoutCode(0, 0), launches.counters(fixed), launches.strategies(fixed), values)[0]
+    return walk(launches.START, launches.counters(fixed), launches.strategies(fixed), values | {"p": 1})[0]
 
 
 @given(card=st.sampled_from(list(CARDS)), sizes=SIZES)

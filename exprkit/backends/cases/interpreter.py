@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.backends.cases.discussion import Counter, Step, Strategy, described, walk
+from exprkit.backends.cases.discussion import Counter, Strategy, described, walk
 from exprkit.backends.cases.inequality import Constraint, Inequality, Quantity, Values, all_of, number, symbol
 from exprkit.backends.cases.tree import Discussion, KernelText
 from exprkit.backends.gpu import opcodes
@@ -65,7 +65,6 @@ LAST_BLOCKS = (64, 32)  # where nothing else fits
 NOTES = (
     "memory: bytes of a block with target and weights; time: rounds of tiles, longer where few warps are resident",
 )
-POWERS_TOO = "powers too"
 _VARYING = "vectors", "block", "columns_shared"
 
 
@@ -97,6 +96,9 @@ class LayoutCode(NamedTuple):
     place: int  # in ``layouts``
     block: int  # in the layout's blocks
     powers: bool = False  # with operators that need many registers
+
+
+START = LayoutCode(0, 0)
 
 
 class Layout(NamedTuple):
@@ -191,15 +193,10 @@ class Decision:
                 raise nothing_fits(self.fixed, sizes, self.limits)
         return self._shapes[best]
 
-    def path(self, sizes: Sizes) -> list[Step]:
-        """The way through the tree."""
-        return walk(LayoutCode(0, 0), counters(self.fixed), strategies(self.fixed), values_of(sizes, self.limits))[1]
-
     def why(self, sizes: Sizes) -> list[str]:
-        """That way, a line for each inequality with its numbers; where powers are asked for, that first."""
-        powers = self.fixed.powers
-        first = [Step(no_powers(), not powers, POWERS_TOO)] if self.fixed.asks_for_powers else []
-        return described([*first, *self.path(sizes)], values_of(sizes, self.limits) | {"p": int(powers)})
+        """The way through the tree, a line for each inequality with its numbers."""
+        values = values_of(sizes, self.limits) | {"p": int(self.fixed.powers)}
+        return described(walk(START, counters(self.fixed), strategies(self.fixed), values)[1], values)
 
 
 @functools.lru_cache(maxsize=64)
@@ -282,13 +279,16 @@ class _Times:
 
 @functools.lru_cache(maxsize=64)
 def counters(fixed: VariantSet) -> tuple[Counter, ...]:
-    """What is asked of a variant."""
-    listed, taken = layouts(fixed), _Times(fixed)
-    lower_layout, lower_block = (
-        ("fewer vectors", "columns global", "fewer vectors again", "smallest blocks"),
-        ("another block",),
-    )
+    """What is asked of a variant; first, where that matters, whether powers are used."""
+    listed, taken = layouts(fixed), {powers: _Times(fixed._replace(powers=powers)) for powers in (False, True)}
     competing = [place for place, layout in enumerate(listed) if not layout.only_if_nothing_else]
+
+    def best(code: LayoutCode, first: tuple[int, int], stop: tuple[int, int]) -> Callable[[Values], Any]:
+        times = taken[of_operators(fixed, code).powers]
+        return lambda at: times.best(at, first, stop)
+
+    def operators(code: LayoutCode) -> Constraint | None:
+        return Inequality(symbol("p"), number(0)) if fixed.asks_for_powers and not code.powers else None
 
     def shared(code: LayoutCode, block: int) -> Quantity:
         shape = code_shape(fixed, LayoutCode(code.place, block))
@@ -311,12 +311,12 @@ def counters(fixed: VariantSet) -> tuple[Counter, ...]:
             return None
         layout, stop = listed[code.place], (competing[-1], len(listed[competing[-1]].blocks))
         here = Quantity(
-            f"time of {layout.words}", lambda at: taken.best(at, (code.place, 0), (code.place, len(layout.blocks))),
+            f"time of {layout.words}", best(code, (code.place, 0), (code.place, len(layout.blocks))),
             f"t_{{{layout.vectors},{int(layout.columns_shared)}}}",
         )  # fmt: skip
         name = ", ".join(f"t_{{{listed[p].vectors},{int(listed[p].columns_shared)}}}" for p in later)
         rest = Quantity(
-            "time of the best layout after it", lambda at: taken.best(at, (later[0], 0), stop),
+            "time of the best layout after it", best(code, (later[0], 0), stop),
             rf"\min\{{{name}\}}" if len(later) > 1 else name,
         )  # fmt: skip
         return Inequality(here, rest)
@@ -330,7 +330,7 @@ def counters(fixed: VariantSet) -> tuple[Counter, ...]:
         if fixed.block is not None or listed[code.place].only_if_nothing_else:
             return None
         shape = code_shape(fixed, code)
-        needed = registers_needed(shape, fixed.light)
+        needed = registers_needed(shape, of_operators(fixed, code).light)
         return Inequality(number(needed * shape.block, f"{needed} registers of {shape.block} threads"), symbol("R_M"))
 
     def block_time(code: LayoutCode) -> Inequality | None:
@@ -340,12 +340,12 @@ def counters(fixed: VariantSet) -> tuple[Counter, ...]:
         name = f"t_{{{layout.vectors},{int(layout.columns_shared)},%d}}"
         here = Quantity(
             f"time of {layout.blocks[code.block]} threads",
-            lambda at: taken.best(at, code[:2], (code.place, code.block + 1)), name % layout.blocks[code.block],
+            best(code, code[:2], (code.place, code.block + 1)), name % layout.blocks[code.block],
         )  # fmt: skip
         later = layout.blocks[code.block + 1 :]
         rest = Quantity(
             f"time of the best block after it ({', '.join(map(str, later))})",
-            lambda at: taken.best(at, (code.place, code.block + 1), (code.place, len(layout.blocks))),
+            best(code, (code.place, code.block + 1), (code.place, len(layout.blocks))),
             rf"\min\{{{', '.join(name % block for block in later)}\}}" if len(later) > 1 else name % later[0],
         )  # fmt: skip
         return Inequality(here, rest)
@@ -356,7 +356,11 @@ def counters(fixed: VariantSet) -> tuple[Counter, ...]:
     def block(code: LayoutCode) -> Constraint | None:
         return all_of(block_fits(code), registers(code), block_time(code))
 
-    return Counter("layout", layout, lower_layout), Counter("block", block, lower_block)
+    return (
+        Counter("operators", operators, ("powers too",)),
+        Counter("layout", layout, ("fewer vectors", "columns global", "fewer vectors again", "smallest blocks")),
+        Counter("block", block, ("another block",)),
+    )
 
 
 @functools.lru_cache(maxsize=64)
@@ -378,8 +382,12 @@ def strategies(fixed: VariantSet) -> tuple[Strategy, ...]:
         more = code.block + 1 < len(listed[code.place].blocks)
         return code._replace(block=code.block + 1) if more else None
 
+    def powers_too(code: LayoutCode) -> LayoutCode | None:
+        return code._replace(powers=True) if fixed.asks_for_powers and not code.powers else None
+
     of_a_layout = ("layout",)
     return (
+        Strategy("powers too", powers_too, ("operators",)),
         Strategy("fewer vectors", next_layout((True, True)), of_a_layout),
         Strategy("columns global", next_layout((True, False)), of_a_layout),
         Strategy("fewer vectors again", next_layout((False, False)), of_a_layout),
@@ -393,31 +401,9 @@ def of_operators(fixed: VariantSet, code: LayoutCode) -> VariantSet:
     return fixed._replace(powers=code.powers or not fixed.asks_for_powers)
 
 
-def no_powers() -> Inequality:
-    """The question that is asked first."""
-    return Inequality(symbol("p"), number(0))
-
-
-def with_powers(fixed: VariantSet) -> tuple[tuple[Counter, ...], tuple[Strategy, ...]]:
-    """Counters and strategies of all variants: first those without operators that need many registers."""
-
-    def asking(k: int) -> Callable[[LayoutCode], Constraint | None]:
-        return lambda code: counters(of_operators(fixed, code))[k].asks(code)
-
-    def applying(k: int) -> Callable[[LayoutCode], LayoutCode | None]:
-        return lambda code: strategies(of_operators(fixed, code))[k].apply(code)
-
-    asked = (one._replace(asks=asking(k)) for k, one in enumerate(counters(fixed)))
-    ways = (one._replace(apply=applying(k)) for k, one in enumerate(strategies(fixed)))
-    operators = Counter("operators", lambda code: None if code.powers else no_powers(), (POWERS_TOO,))
-    too = Strategy(POWERS_TOO, lambda code: None if code.powers else code._replace(powers=True), ("operators",))
-    return (operators, *asked), (too, *ways)
-
-
 def subject(fixed: VariantSet, task: str, settings: Precision) -> Discussion:
     """The discussion of a task: ``values``, ``square``, ``absolute`` or ``sum``."""
-    real, both = {4: "float", 8: "double"}[fixed.itemsize], fixed.asks_for_powers
-    asked, ways = with_powers(fixed) if both else (counters(fixed), strategies(fixed))
+    real = {4: "float", 8: "double"}[fixed.itemsize]
 
     def shape_at(code: LayoutCode) -> LaunchShape:
         return code_shape(of_operators(fixed, code), code)
@@ -438,6 +424,6 @@ def subject(fixed: VariantSet, task: str, settings: Precision) -> Discussion:
         return f"{points} points a thread, {shape.block} threads a block, columns in {where} memory{used}"
 
     return Discussion(
-        f"interpreter, {task}, {settings.operators}, {real}", LayoutCode(0, 0), asked, ways,
-        ("Z_B", "Z_M", "S", "R_M", "N", "E", "c", "s", *("p" * both)), words, text, shape_at, NOTES,
+        f"interpreter, {task}, {settings.operators}, {real}", START, counters(fixed), strategies(fixed),
+        ("Z_B", "Z_M", "S", "R_M", "N", "E", "c", "s", *("p" * fixed.asks_for_powers)), words, text, shape_at, NOTES,
     )  # fmt: skip
