@@ -26,7 +26,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from exprkit.backends.cases.inequality import AllOf, Constraint, Inequality, NotAllOf, formula, of_symbols
+from exprkit.backends.cases.inequality import AllOf, Constraint, Inequality, formula, of_symbols
 
 if TYPE_CHECKING:
     import sympy
@@ -56,9 +56,9 @@ def contradictory(system: Sequence[Constraint], known: Mapping[str, Any] | None 
 
 def _parts(one: Constraint) -> tuple[Inequality, ...]:
     """The inequalities that hold where a constraint does."""
-    if isinstance(one, NotAllOf):
-        return (one.parts[0].refused(),) if len(one.parts) == 1 else ()
-    return one.parts if isinstance(one, AllOf) else (one,)
+    if isinstance(one, Inequality):
+        return (one,)
+    return () if one.negated else one.parts
 
 
 @functools.lru_cache(maxsize=4096)

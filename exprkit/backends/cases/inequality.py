@@ -78,20 +78,28 @@ class Inequality(NamedTuple):
 
 
 class AllOf(NamedTuple):
-    """Inequalities that are asked together: accepted where all hold."""
+    """Inequalities that are asked together: accepted where all hold; or, negated, where one of them does not."""
 
     parts: tuple[Inequality, ...]
+    negated: bool = False
 
     def holds(self, values: Values) -> Any:
         """True or False, or an array of them."""
-        return functools.reduce(lambda a, b: a & b, (part.holds(values) for part in self.parts))
+        all_hold = functools.reduce(lambda a, b: a & b, (part.holds(values) for part in self.parts))
+        return ~np.asarray(all_hold) if self.negated else all_hold
 
-    def refused(self) -> NotAllOf:
-        """What holds where one of them does not."""
-        return NotAllOf(self.parts)
+    def refused(self) -> AllOf:
+        """What holds where this does not."""
+        return self._replace(negated=not self.negated)
+
+    def joined(self, words: Callable[[Inequality], str]) -> str:
+        """What is said of each, by "and"; or of what holds where it does not, by "or"."""
+        if self.negated:
+            return " or ".join(words(part.refused()) for part in self.parts)
+        return " and ".join(map(words, self.parts))
 
     def __str__(self) -> str:
-        return " and ".join(map(str, self.parts))
+        return self.joined(str)
 
     def with_numbers(self, values: Values) -> str:
         """All of them with their numbers, or those that do not hold."""
@@ -102,37 +110,12 @@ class AllOf(NamedTuple):
         """As SymPy has it."""
         import sympy
 
+        if self.negated:
+            return sympy.Or(*(part.refused().relation() for part in self.parts))
         return sympy.And(*(part.relation() for part in self.parts))
 
 
-class NotAllOf(NamedTuple):
-    """What holds where one of several inequalities does not."""
-
-    parts: tuple[Inequality, ...]
-
-    def holds(self, values: Values) -> Any:
-        """True or False, or an array of them."""
-        return ~np.asarray(AllOf(self.parts).holds(values))
-
-    def refused(self) -> AllOf:
-        """All of them."""
-        return AllOf(self.parts)
-
-    def __str__(self) -> str:
-        return " or ".join(str(part.refused()) for part in self.parts)
-
-    def with_numbers(self, values: Values) -> str:
-        """Those that do not hold, with their numbers."""
-        return AllOf(self.parts).with_numbers(values)
-
-    def relation(self) -> sympy.Basic:
-        """As SymPy has it."""
-        import sympy
-
-        return sympy.Or(*(part.refused().relation() for part in self.parts))
-
-
-Constraint = Inequality | AllOf | NotAllOf
+Constraint = Inequality | AllOf
 
 
 def all_of(*parts: Inequality | None) -> Constraint | None:

@@ -28,7 +28,7 @@ import numpy as np
 
 from exprkit.backends.cases.cards import CARDS, limits_of, symbols_of
 from exprkit.backends.cases.discussion import Counter, Leaf, Node, Strategy, described, discuss, walk
-from exprkit.backends.cases.inequality import MAY_BE_ZERO, MEANINGS, AllOf, Constraint, Inequality, formula, of_symbols
+from exprkit.backends.cases.inequality import MAY_BE_ZERO, MEANINGS, Constraint, Inequality, formula, of_symbols
 from exprkit.backends.gpu import nvrtc
 from exprkit.backends.gpu.schedule import REGISTERS
 from exprkit.backends.precision import Precision
@@ -308,8 +308,7 @@ class Cases:
 def _written(one: Constraint, known: Mapping[str, Any]) -> str:
     """A question in words, with the polynomial where it has one."""
     if not isinstance(one, Inequality):
-        parts = (_written(part if isinstance(one, AllOf) else part.refused(), known) for part in one.parts)
-        return (" and " if isinstance(one, AllOf) else " or ").join(parts)
+        return one.joined(functools.partial(_written, known=known))
     value = one.left.words if one.left.name else str(formula(one.left).subs(of_symbols(known)))
     if value == one.left.words:
         return str(one)
