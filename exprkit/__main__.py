@@ -12,7 +12,6 @@ Without a command it shows its help, and the exit code is 2.
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -146,13 +145,13 @@ def _figures(options: argparse.Namespace) -> int:
 
 
 def _readme(options: argparse.Namespace) -> int:
-    from exprkit.study import readme, records
+    from exprkit.runtime import files
+    from exprkit.study import readme
 
     for page in [options.readme] if options.readme else map(Path, readme.PAGES):
         if not page.is_file():
             raise ArgumentError(f"there is no file {page}: name it by --readme")
-        fresh = readme.refreshed(page.read_text(encoding="utf-8"), options.results)
-        records.write(page, functools.partial(Path.write_text, data=fresh, encoding="utf-8"))
+        files.write_text(page, readme.refreshed(page.read_text(encoding="utf-8"), options.results))
     return 0
 
 

@@ -19,8 +19,8 @@ import timing
 import exprkit as ek
 from exprkit import data
 from exprkit.backends import load
-from exprkit.errors import ArgumentError, BackendError, DataError, ParseError
-from exprkit.runtime import disk_cache
+from exprkit.errors import ArgumentError, BackendError, DamagedFileError, FileError, ParseError
+from exprkit.runtime import disk_cache, files
 from exprkit.study import bench, plots, records, timed_device
 from exprkit.study.agreement import disagreement
 
@@ -450,26 +450,29 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path):
         beside.write_text("half")
         full()
 
-    message = r"results.json cannot be written: No space left on device; nothing half-written is left; make room there"
-    with pytest.raises(DataError, match=message):
-        records.write(path, fail)
+    message = r"results.json' cannot be written: No space left on device; nothing half-written is left: make room there"
+    with pytest.raises(FileError, match=message):
+        files.write(path, fail)
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
 def test_a_full_disk_is_told_with_the_file_and_leaves_nothing_half_written(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "roofs", lambda: {"host_bytes_per_s": 1e10})
     samples = small(backends=["numpy"], n_samples=1)
-    monkeypatch.setattr(records.files.os, "fsync", full)
-    with pytest.raises(DataError, match=r"benchmark-\w+\.json cannot be written: No space left"):
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(FileError, match=r"benchmark-\w+\.json' cannot be written: No space left"):
         bench.save(samples, tmp_path, {})
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("place", ["file/inside", "nul\0byte", "n" * 300])
-def test_a_folder_that_cannot_be_made_is_named(tmp_path, place):
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [("file/inside", "be written: "), ("nul\0byte", "a file's path must be"), ("n" * 300, "be written: ")],
+)
+def test_a_folder_that_cannot_be_made_is_named(tmp_path, place, message):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(DataError, match="cannot be written: "):
-        records.folder_at(tmp_path / place)
+    with pytest.raises((ArgumentError, FileError), match=message):
+        files.folder(tmp_path / place)
 
 
 NO_NAMES = ["../../x", "/abs", "a/b", "..", ".hidden", "", "nul\0byte", "n" * 300, "two\nlines"]
@@ -508,10 +511,10 @@ def test_a_file_of_expressions_that_is_no_text_is_named(tmp_path):
 def test_files_that_are_no_results_are_named(tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"no parquet")
     for read in (records.read, lambda folder: records.runs_in(folder / "x.parquet")):
-        with pytest.raises(DataError, match=r"x.parquet cannot be read as a file of samples"):
+        with pytest.raises(DamagedFileError, match=r"x.parquet' is no file of samples, or is damaged"):
             read(tmp_path)
     (tmp_path / "x.json").write_text("{ half")
-    with pytest.raises(DataError, match=r"x.json cannot be read as the record of x.parquet"):
+    with pytest.raises(DamagedFileError, match=r"x.json' is no record of x.parquet, or is damaged"):
         records.read_records(tmp_path)
 
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies
 from exprkit import data
 from exprkit.__main__ import main
 from exprkit.errors import DataError
+from exprkit.runtime import files
 from exprkit.study import bench, conclusions, figures, measured, plots, readme, records, sweep
 
 MAP = {"bench": "map", "results": "loss", "n_steps": 11, "source": "random"}
@@ -210,7 +211,8 @@ def test_captions_say_on_what_and_by_which_command(drawn):
 
 
 def test_without_results_the_thesis_s_figures_are_left_and_say_what_lacks(nothing):
-    empty, lacking = ([made for made in nothing[1] if isinstance(made, kind)] for kind in (plots.Drawing, plots.Lacking))
+    kinds = plots.Drawing, plots.Lacking
+    empty, lacking = ([made for made in nothing[1] if isinstance(made, kind)] for kind in kinds)
     assert [drawing.name for drawing in empty] == ["benchmark", "interpreter", "transpiler", "steps", "block_sizes"]
     assert all("not measured yet" in drawing.caption for drawing in empty)
     assert [made.name for made in lacking] == ["phases", "tuning", "scaling", "crossover", "roofline"]
@@ -555,7 +557,7 @@ def test_medians_are_a_table(results):
 
 def test_figures_and_readme_from_the_command_line(tmp_path, capsys, without_violins):
     results, out, page = (tmp_path / name for name in ("results", "figures", "README.md"))
-    records.write_samples(records.folder_at(results) / "cpu.parquet", samples("cpu", [1.0, 1.1]).assign(run="r"))
+    records.write_samples(files.folder(results) / "cpu.parquet", samples("cpu", [1.0, 1.1]).assign(run="r"))
     assert main(["figures", "--results", str(results), "--out", str(out)]) == 0
     said = set(capsys.readouterr().out.splitlines())
     assert {str(out / name) for name in ("benchmark.svg", "benchmark.png", "phases.svg", "README.md")} <= said

@@ -19,7 +19,7 @@ import exprkit as ek
 from exprkit import data
 from exprkit.__main__ import main
 from exprkit.backends import Status
-from exprkit.errors import ArgumentError, BackendError, DataError
+from exprkit.errors import ArgumentError, BackendError, FileError
 from exprkit.study import bench, conclusions, figures, plots, sweep
 from exprkit.study.notebook import checked, defaults
 
@@ -290,12 +290,12 @@ def test_a_full_disk_stops_a_sweep_with_the_file_s_name_and_keeps_what_is_finish
     def until_full(parameters):
         Calls()(parameters)
         if parameters["n"] == 5:
-            monkeypatch.setattr(sweep.records.files.os, "fsync", full)
+            monkeypatch.setattr(sweep.files.os, "fsync", full)
 
     def full(handle):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(DataError, match=r"finished.json cannot be written: No space left on device; .*make room there"):
+    with pytest.raises(FileError, match=r"finished.json' cannot be written: No space left .*make room there"):
         sweep.sweep(small, {"grid": {"n": [1, 5, 6]}}, out=tmp_path / "out", plain=until_full)
     monkeypatch.undo()
     left = [path.name for path in (tmp_path / "out").rglob("*") if path.name.startswith(".")]
@@ -502,9 +502,9 @@ def test_a_readme_is_replaced_as_a_whole_or_left(tmp_path, capsys, monkeypatch):
     def full(handle):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(sweep.records.files.os, "fsync", full)
+    monkeypatch.setattr(sweep.files.os, "fsync", full)
     assert main(["readme", "--readme", str(page), "--results", str(tmp_path)]) == 1
-    assert "README.md cannot be written: No space left on device" in capsys.readouterr().err
+    assert "README.md' cannot be written: No space left on device" in capsys.readouterr().err
     assert "old" in page.read_text() and list(tmp_path.iterdir()) == [page]
 
 

@@ -165,4 +165,4 @@ def _written(path: Path, text: str) -> Path:
     path = path.expanduser().resolve()
     if not path.parent.is_dir():
         raise DataError(f"there is no folder {path.parent}")
-    return files.write(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+    return files.write_text(path, text)

@@ -24,6 +24,7 @@ import numpy as np
 
 from exprkit.errors import ArgumentError, DamagedFileError, FileError, NoSuchFileError, brief
 
+REMEDY = {"written": "; nothing half-written is left: make room there, or name another folder"}
 MOST = 100  # times its size that a file may hold; others compress populations to a twentieth
 
 
@@ -36,20 +37,38 @@ def told(path: Any, what: str) -> Iterator[None]:
         raise
     except OSError as error:
         kind = NoSuchFileError if isinstance(error, FileNotFoundError) else FileError
-        raise kind(f"{os.fspath(path)!r} cannot be {what}: {error.strerror or error}") from error
+        reason = f"{error.strerror or error}{REMEDY.get(what, '')}"
+        raise kind(f"{os.fspath(path)!r} cannot be {what}: {reason}") from error
 
 
 def write(path: Path, fill: Callable[[Path], Any]) -> Path:
-    """Let ``fill`` fill a file beside ``path``, made as any new file is, then put it in place at one stroke."""
+    """Let ``fill`` fill a file beside ``path``, made as any new file is, then put it in place at one stroke.
+
+    Raises FileError if the system refuses, as where the disk is full; what was there before is there still.
+    """
     beside = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")
-    open(beside, "xb").close()
-    try:
-        fill(beside)
-        with open(beside, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with told(path, "written"):
+        open(beside, "xb").close()
+        try:
+            fill(beside)
+            with open(beside, "rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
+    return path
+
+
+def write_text(path: Path, text: str) -> Path:
+    """The same of a text, in UTF-8."""
+    return write(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+
+
+def folder(path: str | Path) -> Path:
+    """That folder, made if it is not there; raises FileError as ``write`` does, ArgumentError if it can be none."""
+    path = Path(path).expanduser()
+    with told(checked_path(path.absolute()), "written"):  # "." has no name
+        path.mkdir(parents=True, exist_ok=True)
     return path
 
 
@@ -75,8 +94,7 @@ def write_arrays(path: Any, arrays: Mapping[str, Any]) -> None:
         with open(beside, "wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
 
-    with told(path := checked_path(path), "written"):
-        write(path, fill)
+    write(checked_path(path), fill)
 
 
 def read_arrays(path: Any, what: str, wanted: Container[str] | None = None) -> dict[str, np.ndarray]:

@@ -197,8 +197,7 @@ class SearchResult:
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write ``equations`` as a table."""
-        with files.told(path, "written"):
-            files.write(Path(path), lambda beside: self.equations.to_csv(beside, index=False))
+        files.write(Path(path), lambda beside: self.equations.to_csv(beside, index=False))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as npz: whole or not at all, and without pickle."""

@@ -73,7 +73,7 @@ from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.programs.lower import lower
-from exprkit.runtime import machine
+from exprkit.runtime import files, machine
 from exprkit.runtime.progress import Progress, shown
 from exprkit.study import records
 from exprkit.study.agreement import disagreement
@@ -506,15 +506,15 @@ def save(
     complete or absent, whenever the process is killed.  ``made_by`` is the notebook or command that measured.  Gives
     the files, samples first.
 
-    Raises ArgumentError if no file can be named by the benchmark's name; DataError if one cannot be written.
+    Raises ArgumentError if no file can be named by the benchmark's name; FileError if one cannot be written.
     """
-    name, folder = records.checked_name(samples["bench"].iloc[0]), records.folder_at(folder)
+    name, folder = records.checked_name(samples["bench"].iloc[0]), files.folder(folder)
     record = record_of(samples, parameters, made_by)
     stem = folder / f"{name}-{records.key_of(parameters, record['commit'])}"
     written = [records.write_json(stem.with_suffix(".json"), record)]
     for suffix in () if figure is None else (".svg", ".png"):
         from exprkit.study.plots import write_figure
 
-        written.append(records.write(stem.with_suffix(suffix), lambda path: write_figure(figure, path)))
+        written.append(files.write(stem.with_suffix(suffix), lambda path: write_figure(figure, path)))
     # last, for a run is done when its samples are there
     return [records.write_samples(stem.with_suffix(".parquet"), samples), *written]

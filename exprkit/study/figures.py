@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from exprkit.errors import brought_by
-from exprkit.study import bench, case_figures, measured, plots, records
+from exprkit.runtime import files
+from exprkit.study import bench, case_figures, measured, plots
 from exprkit.study.measured import Results, kernel_table, machines, medians, of, read_results, results_of, with_code
 from exprkit.study.plots import BENCHMARKS, Drawing, Lacking, colour_of, quiet, written
 from exprkit.study.workload import SOURCES
@@ -68,15 +69,14 @@ def everything(results: Results) -> list[Drawing]:
 
 def write_all(results: str | Path, out: str | Path) -> list[Path]:
     """Draw every figure as SVG and PNG, and a page with all of them and their captions; the files."""
-    out = records.folder_at(out)
+    out = files.folder(out)
     figures, paths = everything(read_results(results)), []
     for drawing in figures:
         for suffix in (".svg", ".png"):
             write = functools.partial(plots.write_figure, drawing.figure)
-            paths.append(records.write(out / f"{drawing.name}{suffix}", write))
+            paths.append(files.write(out / f"{drawing.name}{suffix}", write))
     page = "\n\n".join(f"![{one.name}]({one.name}.png)\n\n{one.caption}" for one in figures)
-    text = f"# Figures\n\n{page}\n"
-    return [*paths, records.write(out / "README.md", lambda path: path.write_text(text, encoding="utf-8"))]
+    return [*paths, files.write_text(out / "README.md", f"# Figures\n\n{page}\n")]
 
 
 def _drawing(name: str, figure: Figure, results: Results, what: str, rows: pd.DataFrame, *more: str) -> Drawing:

@@ -16,14 +16,12 @@ STUDY.json          their records
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import functools
 import hashlib
 import json
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +35,6 @@ SAMPLES = ".parquet"
 PLAIN = re.compile(r"\w[\w .+-]*")  # of a name: nothing that leads to another folder, or that a file's name can't hold
 LONGEST = 200  # bytes of a name, of the 255 that a file's may have
 UNKNOWN = ""  # what made samples whose record does not tell
-FULL = (errno.ENOSPC, errno.EDQUOT)
 # what a record tells of its run; the rest is of the machine
 OF_A_RUN = ("made_by", "parameters", "warnings", "time", "load", "memory_available", "roofs")
 
@@ -60,45 +57,14 @@ def checked_name(name: str) -> str:
     return name
 
 
-def folder_at(path: str | Path) -> Path:
-    """That folder, made if it is not there; ``write`` says what is raised."""
-    folder = Path(path).expanduser()
-    with _writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def write(path: Path, fill: Callable[[Path], Any]) -> Path:
-    """``files.write``, whose errors say what to do.
-
-    Raises DataError if the system refuses, as where the disk is full; what was there before is there still.
-    """
-    with _writing(path):
-        return files.write(path, fill)
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Around what writes: an error of the system's becomes one that says where, and what to do."""
-    if "\0" in str(path):
-        raise DataError(f"{str(path)!r} cannot be written: no file's name can hold the character NUL")
-    try:
-        yield
-    except OSError as error:
-        remedy = "make room there, or name another folder" if error.errno in FULL else "name another folder"
-        reason = error.strerror or error
-        raise DataError(f"{path} cannot be written: {reason}; nothing half-written is left; {remedy}") from None
-
-
 def write_json(path: Path, content: Any) -> Path:
     """``content`` as indented JSON."""
-    text = json.dumps(content, indent=1) + "\n"
-    return write(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+    return files.write_text(path, json.dumps(content, indent=1) + "\n")
 
 
 def write_samples(path: Path, samples: pd.DataFrame) -> Path:
     """``samples`` as parquet."""
-    return write(path, lambda beside: samples.to_parquet(beside, index=False, compression="zstd"))
+    return files.write(path, lambda beside: samples.to_parquet(beside, index=False, compression="zstd"))
 
 
 def recorded() -> Path:
@@ -128,17 +94,13 @@ def read_records(folder: str | Path) -> dict[str, dict[str, Any]]:
 
 
 def _samples(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
-    try:
+    with files.held(path, "file of samples"):
         return pd.read_parquet(path, columns=columns)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read as a file of samples: {error}") from None
 
 
 def _record(path: Path) -> dict[str, Any]:
-    try:
+    with files.held(path, f"record of {path.stem}{SAMPLES}"):
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read as the record of {path.stem}{SAMPLES}: {error}") from None
 
 
 def collect(folders: Iterable[str | Path], target: str | Path, made_by: str = UNKNOWN) -> list[Path]:
@@ -147,20 +109,20 @@ def collect(folders: Iterable[str | Path], target: str | Path, made_by: str = UN
     What the target holds of other configurations stays there, so that a study may be run in parts.  ``made_by`` is the
     command that made them.  Gives the two files.
 
-    Raises ArgumentError if there are no samples; DataError if a file cannot be read or written.
+    Raises ArgumentError if there are no samples; FileError if a file cannot be read or written.
     """
     target = Path(target)
-    files = sorted(path for folder in folders for path in Path(folder).glob(f"*{SAMPLES}"))
-    if not files:
+    found = sorted(path for folder in folders for path in Path(folder).glob(f"*{SAMPLES}"))
+    if not found:
         raise ArgumentError(f"there are no samples (*{SAMPLES}) to put together into {target}")
-    samples = pd.concat([_samples(path).assign(run=path.parent.name) for path in files], ignore_index=True)
-    runs = [_of_many(_record(path.with_suffix(".json")), made_by) for path in files]
+    samples = pd.concat([_samples(path).assign(run=path.parent.name) for path in found], ignore_index=True)
+    runs = [_of_many(_record(path.with_suffix(".json")), made_by) for path in found]
     if target.exists():
         old = _samples(target)
         samples = pd.concat([old[~old["run"].isin(samples["run"])], samples], ignore_index=True)
         runs.insert(0, _record(target.with_suffix(".json")))
     record = functools.reduce(_joined, runs) | _clock(samples)
-    folder_at(target.parent)
+    files.folder(target.parent)
     return [write_json(target.with_suffix(".json"), record), write_samples(target, samples)][::-1]
 
 

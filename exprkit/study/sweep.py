@@ -44,6 +44,7 @@ from typing import Any, NamedTuple
 from exprkit.backends import NAMES, load, status
 from exprkit.distributed.workers import Workers, workers_of
 from exprkit.errors import ArgumentError, brought_by, did_you_mean, number_of
+from exprkit.runtime import files
 from exprkit.runtime.progress import Progress, shown
 from exprkit.study import notebook as notebooks
 from exprkit.study import records
@@ -141,7 +142,7 @@ def sweep(
         10,000 of them, and a name of the study that would lead out of ``out``.
     BackendError
         Before anything runs: for a backend that does not exist.
-    DataError
+    FileError
         If the system refuses to write, as where the disk is full; what is finished is kept.
     """
     jobs = jobs_of(notebook, study, out, only)
@@ -407,7 +408,7 @@ def _run(
     begin = perf_counter()
     if time() > end:
         return Outcome(job.parameters, "not started", "the time was up", job.folder, 0.0)
-    records.folder_at(job.folder)
+    files.folder(job.folder)
     for old in (*job.folder.glob(f"*{records.SAMPLES}"), job.folder / FINISHED):
         old.unlink(missing_ok=True)  # of an earlier run that did not end well
     records.write_json(job.folder / SETTINGS, job.parameters)
@@ -445,8 +446,7 @@ def _call(job: _Configuration, plain: Callable[..., Any]) -> tuple[str, Path]:
     try:
         plain(job.parameters)
     except Exception as error:  # whatever a configuration raises, the others go on
-        text = traceback.format_exc()
-        records.write(report, lambda path: path.write_text(text, encoding="utf-8", errors="backslashreplace"))
+        files.write_text(report, traceback.format_exc().encode("utf-8", "backslashreplace").decode("utf-8"))
         return f"{type(error).__name__}: {_last_line(str(error))}", report
     return "", report
 

@@ -26,7 +26,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from exprkit.backends.cases.inequality import AllOf, Constraint, Inequality, formula, of_symbols
+from exprkit.backends.cases.inequality import Constraint, Inequality, formula, of_symbols
 
 if TYPE_CHECKING:
     import sympy
