@@ -72,13 +72,13 @@ def small_results_past_the_caches(monkeypatch):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("precision", ["ieee", "fast"])
 def test_random_expressions_agree_with_the_definition(dtype, precision):
-    pop, X = population(500), ordinary(50)
+    pop, X = population(250), ordinary(50)
     X[:, 1] -= 1.5  # one variable has negative values
     params = parameters(pop)
     result = evaluate(pop, X, params, dtype, precision)[0]
     bad = np.flatnonzero(disagreement(pop, X, params[0], result, dtype=dtype, precision=precision))
     # one in a thousand may lie so close to a jump or a zero that a few random runs do not show it
-    assert len(bad) <= len(pop) // 500, "\n".join(f"{pop[int(i)]}" for i in bad[:5])
+    assert len(bad) <= 1, "\n".join(f"{pop[int(i)]}" for i in bad[:5])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -197,16 +197,14 @@ def test_a_point_does_not_depend_on_its_place(n_points, small_results_past_the_c
         assert not differing.any(), str(pop[int(np.argwhere(differing)[0][1])])
 
 
-@pytest.mark.parametrize("threads", [2, 3, 8])
 @pytest.mark.parametrize(("n_exprs", "n_points"), [(700, 1500), (3, 200_000), (1, 70_000)])
-def test_threads_do_not_matter(threads, n_exprs, n_points):
+def test_threads_do_not_matter(n_exprs, n_points):
     pop, X = population(n_exprs, seed=7), ordinary(n_points)
     params, y = parameters(pop), ordinary(n_points)[:, 2]
-    assert np.array_equal(
-        evaluate(pop, X, params, threads=threads), evaluate(pop, X, params, threads=1), equal_nan=True
-    )
-    many, one = losses(pop, X, params, y, threads=threads), losses(pop, X, params, y, threads=1)
-    assert np.array_equal(many, one, equal_nan=True)
+    values, sums = evaluate(pop, X, params), losses(pop, X, params, y)
+    for threads in (2, 3, 8):
+        assert np.array_equal(evaluate(pop, X, params, threads=threads), values, equal_nan=True), threads
+        assert np.array_equal(losses(pop, X, params, y, threads=threads), sums, equal_nan=True), threads
 
 
 def test_parameter_sets_are_as_many_single_calls():
@@ -240,7 +238,7 @@ def test_threads_that_wait_for_the_next_call_take_part_in_it_alone():
     params = [[parameters(pop).astype("f4") * k for k in range(3)] for pop in pops]
     expected = [[evaluate(pop, X, p) for p in some] for pop, some in zip(pops, params, strict=True)]
     out = np.empty((1, 300, 700), "f4")
-    for turn in range(300):
+    for turn in range(100):
         which, k = turn % 2, turn % 3
         out.fill(7)
         made[which].evaluate(params[which][k], out)
