@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Dataset", "esr_sample", "from_table", "nikuradse", "repeat", "rough_pipe", "thesis_samples", "thesis_steps",
+    "Dataset", "esr_sample", "from_table", "nikuradse", "rough_pipe", "thesis_samples", "thesis_steps",
     "uniform",
 ]  # fmt: skip
 
@@ -74,13 +74,6 @@ class Dataset:
             raise ArgumentError(f"{self.name} has no points to repeat")
         rows = np.arange(n_points) % len(self)
         return replace(self, X=self.X[rows], y=self.y[rows])
-
-
-def repeat(dataset: Dataset, n_points: int) -> Dataset:
-    """The points of ``dataset`` over and over, cut at ``n_points``."""
-    if not isinstance(dataset, Dataset):
-        raise ArgumentError(f"repeat takes a Dataset, not {type(dataset).__name__}")
-    return dataset.repeat_to(n_points)
 
 
 def rough_pipe(n_points: int = 362, seed: int = 0) -> Dataset:

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import timing
+from made_up import samples
 
 import exprkit as ek
 from exprkit import data
@@ -362,23 +363,15 @@ def test_large_expressions_have_50_to_500_tokens():
 # ── what came out ──
 
 
-def table(**columns):
-    """Samples with made-up times."""
-    n = len(columns["total_s"])
-    fixed = {"bench": "b", "source": "esr", "dataset": "d", "backend": "cpu", "precision": "ieee"}
-    fixed |= {"dtype": "float32", "threads": 2, "n_exprs": 10, "n_tokens": 50, "n_points": 100, "n_steps": 4}
-    fixed |= {"dispatch": "", "device": "C, 2 threads", "results": "last", "n_vars": 2, "n_params": 20, "cold": False}
-    fixed |= {"block_size": None, "points_per_thread": None, "code": "", "options": "", "cpu_s": 1.0}
-    fixed |= {"sm_mhz": np.nan, "throttled": False, **dict.fromkeys(bench.MEMORY, np.nan)}
-    fixed |= {f"{part}_s": np.nan for part in bench.PARTS} | {"step_s": 0.125}
-    phases = {f"{phase}_s": [0.5] * n for phase in bench.PHASES}
-    return pd.DataFrame({name: [value] * n for name, value in fixed.items()} | phases | columns)
+def table(total_s):
+    sizes = {"n_exprs": 10, "n_tokens": 50, "n_points": 100, "n_steps": 4}
+    return samples("cpu", total_s, bench="b", source="esr", **sizes)
 
 
 def test_medians():
     row = bench.medians(table(total_s=[1.0, 2.0, 4.0, 3.0, 10.0])).iloc[0]
     assert (row["samples"], row["median_s"], row["q25_s"], row["q75_s"], row["least_s"]) == (5, 3, 2, 4, 1)
-    assert row["node_evals_per_s"] == 50 * 100 / 0.125
+    assert row["node_evals_per_s"] == 50 * 100 / 0.5
 
 
 def test_cold_samples_count_in_no_median():

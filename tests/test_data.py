@@ -60,7 +60,6 @@ def test_repetition_as_the_thesis_did():
     assert many.X.shape == (10_860, 2) and many.variables == points.variables
     assert np.array_equal(many.X.reshape(30, 362, 2), np.broadcast_to(points.X, (30, 362, 2)))
     assert np.array_equal(many.y[362:724], points.y)
-    assert len(data.repeat(points, 100)) == 100
     with pytest.raises(ArgumentError, match="n_points must be a whole number >= 1"):
         points.repeat_to(0)
 

@@ -183,7 +183,6 @@ OTHERS = {
     "description_length": Call(ek.description_length, {"result": ek.fit(POP, X, Y, loss="gaussian", backend="numpy")}),
     "rough_pipe": Call(ek.data.rough_pipe, {"n_points": 5, "seed": 0}),
     "uniform": Call(ek.data.uniform, {"n_points": 5, "n_vars": 2, "seed": 0}),
-    "repeat": Call(ek.data.repeat, {"dataset": ek.data.uniform(5), "n_points": 5}),
     "from_table": Call(ek.data.from_table, {"table": TABLE, "target": "b"}, {"table": of_shape(X)}),
     "exhaustive": Call(ek.generate.exhaustive, {"max_nodes": 3, **ALPHABET, "spelled_out": False, "limit": 5}),
     "count_exhaustive": Call(ek.generate.count_exhaustive, {"max_nodes": 3, **ALPHABET}),

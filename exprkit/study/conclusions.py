@@ -162,7 +162,7 @@ def own_medians(results: Results, comes_back: str = "every") -> pd.DataFrame:
     """Seconds of a sample: a row a benchmark, a column a backend where it ran (one launch for all)."""
     rows = measured.benchmarks(results)
     rows = with_code(rows[rows["results"].eq(comes_back) & rows["dispatch"].eq("")], both=True)
-    rows = rows.assign(benchmark=plots.benchmark_of(rows), of_esr=rows["source"].eq(plots.SOURCES[1]))
+    rows = rows.assign(benchmark=plots.benchmark_of(rows), of_esr=rows["source"].eq(plots.ESR))
     rows = rows.sort_values("of_esr", kind="stable")
     seconds = rows.groupby(["benchmark", "where", "source"], sort=False)["total_s"].median().reset_index()
     seconds = seconds.drop_duplicates(["benchmark", "where"])  # expressions all different, where there are such
@@ -246,7 +246,7 @@ def _nikuradse(results: Results) -> pd.Series:
 
 def _host(results: Results, ours: pd.DataFrame, cpus: list[str]) -> tuple[str, bool]:
     """The fastest CPU of the host that the GPU is in; else of another one, and that it is another."""
-    rows = of(results, *measured.BENCHMARKS)
+    rows = of(results, *measured.OF_THE_THESIS)
     host = rows["file"].map({file: measured.host_of(file, results.records.get(file, {})) for file in set(rows["file"])})
     beside = rows.loc[rows["backend"].eq("cpu") & host.isin(host[rows["backend"].isin(ON_GPU)]), "where"]
     own = [name for name in cpus if name in set(beside)]
@@ -456,8 +456,8 @@ def _baseline(results: Results) -> Numbers:
 
 def _stages(results: Results) -> Numbers:
     """Seconds of reading, lowering, writing PTX and compiling, by number of expressions."""
-    usual = {"source": plots.SOURCES[0], "dispatch": "", "dtype": "float32", "precision": "fast"}
-    rows = with_code(of(results, *measured.BENCHMARKS, n_points=BENCHMARKS[2][1], **usual), both=True)
+    usual = {"source": plots.DIFFERENT, "dispatch": "", "dtype": "float32", "precision": "fast"}
+    rows = with_code(of(results, *measured.OF_THE_THESIS, n_points=BENCHMARKS[2][1], **usual), both=True)
     if rows.empty:
         return {}
     each = rows.groupby(["n_exprs", "where"])[list(STAGES)].median().reset_index()
@@ -538,7 +538,7 @@ def _launches(results: Results) -> Numbers:
     seconds = apart.groupby(keys)["total_s"].median()
     frame = pd.DataFrame({"seconds": seconds, "factor": seconds / whole.groupby(keys)["total_s"].median()})
     frame = frame.dropna().reset_index()
-    frame = frame.sort_values("source", key=lambda names: names.eq(plots.SOURCES[1]), kind="stable")
+    frame = frame.sort_values("source", key=lambda names: names.eq(plots.ESR), kind="stable")
     few, said = figures.between(apart["scaled_from"].dropna().astype(int)), []
     frame = frame.sort_values("results", key=places, kind="stable")
     for (name, where), some in frame.drop_duplicates(keys).groupby(["results", "where"], sort=False):
@@ -551,7 +551,7 @@ def _launches(results: Results) -> Numbers:
 
 
 def _busy(results: Results) -> Numbers:
-    rows = of(results, "benchmarks", "results", source=plots.SOURCES[0], dispatch="", precision="fast", options="")
+    rows = of(results, "benchmarks", "results", source=plots.DIFFERENT, dispatch="", precision="fast", options="")
     rows = with_code(rows[rows["device_s"].notna()], both=False)
     if rows.empty:
         return {}

@@ -166,7 +166,7 @@ def steps(results: Results) -> Drawing:
     rows = of(results, "steps", "baseline", **size)
     rows = rows[rows["backend"].isin(measured.ON_GPU)]
     if len(rows):
-        rows = pd.concat([rows, of(results, "benchmarks", backend="ptx", source=plots.SOURCES[0], **size)])
+        rows = pd.concat([rows, of(results, "benchmarks", backend="ptx", source=plots.DIFFERENT, **size)])
     figure, axes = plt.subplots(1, 2 if len(rows) else 1, figsize=(14 if len(rows) else 6, 5 if len(rows) else 3.9),
                                 layout="constrained", squeeze=False)  # fmt: skip
     theirs, axis = results.steps, axes[0][0]
@@ -241,7 +241,7 @@ def phases(results: Results) -> Drawing | Lacking:
     if rows.empty:
         return Lacking("phases", f"Where the time goes on benchmarks 1, 2 and 3 is not measured yet: {MAKE_STUDY}.")
     rows = rows.assign(panel=plots.benchmark_of(rows))
-    rows = rows[~plots.beside_others(rows, rows["source"].eq(plots.SOURCES[1]))]
+    rows = rows[~plots.beside_others(rows, rows["source"].eq(plots.ESR))]
     order = plots.places(rows["results"])
     rows = rows[order.groupby([rows["panel"], rows["evaluator"]]).rank("dense").eq(1)]
     names = [f"{phase}_s" for phase in bench.PHASES]

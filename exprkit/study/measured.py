@@ -26,7 +26,7 @@ with brought_by("notebooks"):
     import pandas as pd
 
 OWN = "own"  # in a file's place, for samples that a notebook has just taken
-BENCHMARKS = "benchmarks", "benchmark", "results"  # studies that repeat the thesis's
+OF_THE_THESIS = "benchmarks", "benchmark", "results"  # studies that repeat the thesis's
 BACK = {"last": "last matrix only", "loss": "losses only"}  # beside the matrix of every step
 ITEMSIZE = {"float32": 4, "float64": 8}
 WARNINGS = 3  # so many are shown of a record's
@@ -208,7 +208,7 @@ def medians(results: Results) -> pd.DataFrame:
 
 def benchmarks(results: Results) -> pd.DataFrame:
     """Our samples of the thesis's benchmarks, of all protocols."""
-    rows = pd.concat([of(results, *BENCHMARKS), per_expression(results)])
+    rows = pd.concat([of(results, *OF_THE_THESIS), per_expression(results)])
     return rows[plots.benchmark_of(rows) != plots.OTHER]
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # the thesis's benchmarks: number of expressions (1: "about 250,000") and of points
 BENCHMARKS = {1: (250_000, 362), 2: (10_000, 362), 3: (10_000, 10_860)}
-SOURCES = ("exhaustive", "esr")  # of expressions like the thesis's; the first is shown where both are there
+DIFFERENT, ESR = "exhaustive", "esr"  # expressions like the thesis's; the first are shown where both are there
 THESIS_STEPS = 100
 THESIS_BEST_BLOCK = {"gpu_interpreter": 128, "gpu_transpiler": 160}
 OTHER = "other"
@@ -124,7 +124,7 @@ def own_samples(samples: pd.DataFrame | None) -> pd.DataFrame:
     exprs, points = (odd[name].map("{:,}".format).astype(str) for name in ("n_exprs", "n_points"))
     size = exprs + " x " + points + " " + odd["source"] + ", " + odd["n_steps"].astype(str) + " steps"
     table.loc[other, "evaluator"] += " " + size
-    repeated = table["source"].eq(SOURCES[1]) & ~other
+    repeated = table["source"].eq(ESR) & ~other
     table.loc[repeated, "evaluator"] += " " + REPEATED
     table = table[~beside_others(table, repeated)].drop(columns="source")
     return table.sort_values("evaluator", key=lambda names: names.str.replace(" per-", "~"), kind="stable")
@@ -139,8 +139,8 @@ def beside_others(table: pd.DataFrame, repeated: pd.Series) -> pd.Series:
 def benchmark_of(samples: pd.DataFrame) -> pd.Series:
     """Which of the thesis's benchmarks each row repeats, whichever matrix or losses come back."""
     numbers = pd.Series(OTHER, samples.index, dtype=object)
-    like = samples["n_steps"].eq(THESIS_STEPS) & samples["source"].isin(SOURCES) & samples["results"].isin(PROTOCOLS)
-    like &= samples["options"].eq("")
+    like = samples["n_steps"].eq(THESIS_STEPS) & samples["source"].isin((DIFFERENT, ESR))
+    like &= samples["results"].isin(PROTOCOLS) & samples["options"].eq("")
     like &= samples["block_size"].isna() & samples["points_per_thread"].isna()
     for number, (n_exprs, n_points) in BENCHMARKS.items():
         numbers[like & samples["n_exprs"].eq(n_exprs) & samples["n_points"].eq(n_points)] = number

@@ -42,10 +42,6 @@ def _read(path: Path, **kinds: Any) -> pd.DataFrame | None:
     return pd.read_csv(path, **kinds) if path.exists() else None
 
 
-def _seconds(value: float) -> str:
-    return f"{value:.3g} s" if value >= 0.1 else f"{value * 1e3:.3g} ms"
-
-
 # ── operators ────────────────────────────────────────────────────────────────────────
 
 
@@ -98,14 +94,14 @@ def _protocols(medians: pd.DataFrame) -> str:
     devices = [plots.short(device) for device in dict.fromkeys(gpus["device"])]
     lines = []
     for (number, name), rows in medians.groupby(["benchmark", "results"], sort=False):
-        theirs = map(_seconds, rows[["thesis_cpu", "thesis_gpu"]].iloc[0]) if name == "every" else ("", "")
+        theirs = map(written, rows[["thesis_cpu", "thesis_gpu"]].iloc[0]) if name == "every" else ("", "")
         own = rows[rows["device"].isin(most["device"])]
         cells = {beside[one.file]: (one.median_s, "") for one in own.itertuples() if one.backend == "cpu"}
         on_gpu = rows[rows["backend"].isin(measured.ON_GPU)].sort_values("median_s", ascending=False)
         cells |= {plots.short(one.device): (one.median_s, f" `{one.backend}`") for one in on_gpu.itertuples()}
         all_told = len(cells) == len(beside) + len(devices)
         least = min(seconds for seconds, _ in cells.values()) if all_told else None
-        said = {column: f"{'**' * (value == least)}{_seconds(value)}{'**' * (value == least)}{behind}"
+        said = {column: f"{'**' * (value == least)}{written(value)}{'**' * (value == least)}{behind}"
                 for column, (value, behind) in cells.items()}  # fmt: skip
         size = "{:,} x {:,}".format(*rows[["n_exprs", "n_points"]].iloc[0])
         columns = [*beside.values(), *devices]
@@ -123,13 +119,13 @@ def _beside_others(folder: Path) -> str:
             own, its = (seconds.get(("thesis", points, threads, method)) for method in ("ieee matrix", peer))
             if own and its:
                 what = f"9,880 expressions x {points:,}, every result, CPU, {threads} thread{'s' * (threads > 1)}"
-                lines.append((what, f"**{_seconds(own)}**", f"{peer}: {_seconds(its)} ({its / own:.1f}x)"))
+                lines.append((what, f"**{written(own)}**", f"{peer}: {written(its)} ({its / own:.1f}x)"))
     if (rows := _read(folder / "h200_generations.csv")) is not None:
         milliseconds = rows.set_index("what")["value"]
         for points, its in EVOGP.items():
             own = milliseconds[f"thesis, 10,000 x {points:,}: tokens on the device -> losses there"] * 1e-3
             what = f"a new population of 10,000 x {points:,}, tokens on the GPU: checked, lowered, its losses"
-            lines.append((what, f"**{_seconds(own)}** `cuda`, NVIDIA H200", f"EvoGP, in another run: {_seconds(its)}"))
+            lines.append((what, f"**{written(own)}** `cuda`, NVIDIA H200", f"EvoGP, in another run: {written(its)}"))
     if (rows := _read(folder / "fit_peers.csv")) is not None:
         fits = rows.query("n_points == 362").set_index("method")
         (own, reached), (its, its_reached) = (
@@ -181,15 +177,15 @@ RESULT: dict[str, Callable[[Any], str]] = {  # a column and what stands there, o
     "comes back": lambda row: plots.PROTOCOLS[row.results],
     "exprkit": _way,
     "on": lambda row: row.device,
-    "median": lambda row: f"**{_seconds(row.median_s)}**",
-    "standard deviation": lambda row: known(_seconds, row.sd_s),
+    "median": lambda row: f"**{written(row.median_s)}**",
+    "standard deviation": lambda row: known(written, row.sd_s),
     "samples": lambda row: str(row.samples),
-    "of it parsing": lambda row: _seconds(row.parse_s),
+    "of it parsing": lambda row: written(row.parse_s),
     "threads busy": lambda row: known("{:.1f}".format, row.busy_threads),
     "memory, host": lambda row: gigabytes(row.host_bytes),
     "memory, device": lambda row: gigabytes(row.device_bytes),
-    "thesis, CPU": lambda row: _seconds(row.thesis_cpu) * (row.results == "every"),
-    "thesis, best GPU": lambda row: _seconds(row.thesis_gpu) * (row.results == "every"),
+    "thesis, CPU": lambda row: written(row.thesis_cpu) * (row.results == "every"),
+    "thesis, best GPU": lambda row: written(row.thesis_gpu) * (row.results == "every"),
 }
 
 
@@ -233,7 +229,7 @@ def _peers_table(rows: pd.DataFrame) -> str:
     for key, some in rows.groupby(["workload", "n_exprs", "n_points", "threads"], sort=False):
         seconds = some.set_index("method")["seconds"]
         best = seconds[seconds.index.isin(theirs)].min()
-        cells = seconds.map(_seconds)
+        cells = seconds.map(written)
         cells += [f" (**{best / value:.1f}x**)" if name in ours and best > 0 else "" for name, value in seconds.items()]
         size = (f"{key[0]}, {key[1]:,}", f"{key[2]:,}", str(key[3]))
         lines.append((*size, *(cells.get(name, "") for name in (*theirs, *ours))))
@@ -265,7 +261,7 @@ def fits(folder: str | Path) -> str:
         return "Nothing has been measured yet: `python tests/gpu_fit_speed.py --out data/results` on a GPU."
     rows = rows.dropna(subset="target")
     unit = rows["unit"].map(UNITS)
-    value, target = (rows[name].astype(float).mul(unit).map(_seconds) for name in ("value", "target"))
+    value, target = (rows[name].astype(float).mul(unit).map(written) for name in ("value", "target"))
     what = rows["what"].str.replace(r"(?<![\d,.])\d{4,}", lambda digits: f"{int(digits[0]):,}", regex=True)
     return table(("on one H200", "measured", "aim"), zip(what, "**" + value + "**", target, strict=True))
 

@@ -49,6 +49,9 @@ from exprkit.runtime.progress import Progress, shown
 from exprkit.study import notebook as notebooks
 from exprkit.study import records
 
+with brought_by("notebooks"):
+    import pandas as pd
+
 BLOCK = ("fixed", "points", "grid")
 FINISHED = "finished.json"
 SETTINGS = "parameters.json"
@@ -211,25 +214,23 @@ def listing(jobs: list[_Configuration], into: str | Path | None = None) -> str:
     Of the time they take only the limit is told that they set to themselves by ``seconds``, if they have that.
     """
     usual = {name: _text(value) for name, (_, value) in notebooks.defaults(jobs[0].notebook).items()}
-    groups: dict[str, list[_Configuration]] = {}
-    for job in jobs:
-        groups.setdefault(job.folder.name.rpartition("-")[0], []).append(job)
-    lines = [line for name, some in groups.items() for line in _group(name, some, usual)]
+    texts = [{name: _text(value) for name, value in job.parameters.items()} for job in jobs]
+    table = pd.DataFrame(texts, index=[job.folder.name for job in jobs])
+    table = table.drop(columns=["study", "results_dir"], errors="ignore")  # which the folder's name tells
+    groups = table.groupby(lambda folder: folder.rpartition("-")[0], sort=False)
+    lines = [line for name, some in groups for line in _group(name, some, usual)]
     waiting, others = waiting_of(jobs, into)
     runs = f"{number_of(len(jobs), 'run')} in {jobs[0].folder.parent}, {len(waiting):,} of them to be started"
     return "\n".join([*lines, runs + _limit(waiting), *(summary(others).splitlines() if others else ())])
 
 
-def _group(name: str, jobs: list[_Configuration], usual: dict[str, str]) -> Iterator[str]:
+def _group(name: Any, table: pd.DataFrame, usual: dict[str, str]) -> Iterator[str]:
     """Lines on the runs of one name: what all of them have that the notebook has not by itself, then what differs."""
-    named = ("study", "results_dir")  # which the folder's name tells
-    texts = [{name: _text(value) for name, value in job.parameters.items() if name not in named} for job in jobs]
-    differing = [parameter for parameter in texts[0] if len({text[parameter] for text in texts}) > 1]
-    shared = [name for name, text in texts[0].items() if text != usual[name] and name not in differing]
-    all_have = ", all with " + " ".join(f"{one}={texts[0][one]}" for one in shared) if shared else ""
-    yield f"{name}: {number_of(len(jobs), 'run')}{all_have}"
-    for job, text in zip(jobs, texts, strict=True):
-        yield " ".join([f"  {job.folder.name}", *(f"{one}={text[one]}" for one in differing)])
+    differs = table.nunique() > 1
+    shared = [f"{one}={text}" for one, text in table.loc[:, ~differs].iloc[0].items() if text != usual[str(one)]]
+    yield f"{name}: {number_of(len(table), 'run')}" + (", all with " + " ".join(shared) if shared else "")
+    for folder, row in table.loc[:, differs].iterrows():
+        yield " ".join([f"  {folder}", *(f"{one}={text}" for one, text in row.items())])
 
 
 def _text(value: Any) -> str:
