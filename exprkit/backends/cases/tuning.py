@@ -144,11 +144,8 @@ def _all_kept(name: str) -> dict[str, list[Any]]:
 def _name(device: Any, settings: Precision) -> str:
     """Of what is kept: it holds for a card, a driver and the kernel's text."""
     card = getattr(device, "name", type(device).__name__), getattr(device, "driver", "")
-    return disk_cache.key(*map(str, card), opcodes.source(settings.operators), repr(settings), *_compiler(device))
-
-
-def _compiler(device: Any) -> tuple[str, ...]:
-    return (nvrtc.compiler_version(),) if device.lanes > 1 else ()
+    compiler = (nvrtc.compiler_version(),) if device.lanes > 1 else ()
+    return disk_cache.key(*map(str, card), opcodes.source(settings.operators), repr(settings), *compiler)
 
 
 def _work(fixed: VariantSet, sizes: Sizes) -> str:
