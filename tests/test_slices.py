@@ -115,14 +115,6 @@ def test_the_first_slice_s_exception_surfaces_when_all_is_quiet(bad):
     assert not working and slices.each(lambda begin, end: begin, CUTS) == list(range(8))
 
 
-def test_an_interrupt_surfaces():
-    def work(begin, end):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        slices.each(work, CUTS)
-
-
 def test_without_further_threads_one_does_it_all(monkeypatch):
     def none():
         raise RuntimeError("can't start new thread")
