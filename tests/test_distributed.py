@@ -591,6 +591,19 @@ def test_a_scheduler_that_is_gone_is_an_error(many):
             within(30, lambda: ev.loss(params, y))
 
 
+def test_a_search_whose_worker_is_killed_finds_the_same(cluster, monkeypatch):
+    monkeypatch.setattr(shared_fits, "LEAST", 1)
+    x = np.linspace(0.5, 3, 30)
+    y = 2 / (x + 0.7) + 0.01 * np.sin(99 * x)
+    one = ek.exhaustive_search(x[:, None], y, max_nodes=4, restarts=15, progress=False)
+    timer = threading.Timer(0.2, os.kill, (next(iter(cluster.run(os.getpid).values())), signal.SIGKILL))
+    timer.start()
+    several = ek.exhaustive_search(x[:, None], y, max_nodes=4, restarts=15, chunk=7, progress=False, client=cluster)
+    timer.join()
+    assert one.texts() == several.texts() and same(one.params, several.params)
+    assert all(same(one.columns[name], several.columns[name]) for name in one.columns)
+
+
 def test_islands_depend_on_seed_and_number_alone(monkeypatch):
     monkeypatch.setattr(curves, "EARNEST", curves.Effort(20, 2, 5))
     random = np.random.default_rng(0)
