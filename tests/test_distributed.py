@@ -24,7 +24,9 @@ from exprkit.errors import ArgumentError, BackendError, DataError, MissingError
 distributed = pytest.importorskip("distributed", reason="pip install 'exprkit[distributed]'")
 import dask  # noqa: E402  it comes with it
 
-from exprkit.distributed import collect, engine, rows, tasks, threads, workers  # noqa: E402  they import what may be missing
+from exprkit.distributed import collect, engine, rows, sharing, tasks, threads, workers  # noqa: E402  they import what may be missing
+from exprkit.regression import join  # noqa: E402
+from exprkit.regression.nonlinear import curves  # noqa: E402
 from exprkit.search import shared_fits  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
@@ -589,12 +591,62 @@ def test_a_scheduler_that_is_gone_is_an_error(many):
             within(30, lambda: ev.loss(params, y))
 
 
-def test_islands_depend_on_seed_and_number_alone():
+def test_a_search_whose_worker_is_killed_finds_the_same(cluster, monkeypatch):
+    monkeypatch.setattr(shared_fits, "LEAST", 1)
+    x = np.linspace(0.5, 3, 30)
+    y = 2 / (x + 0.7) + 0.01 * np.sin(99 * x)
+    one = ek.exhaustive_search(x[:, None], y, max_nodes=4, restarts=15, progress=False)
+    timer = threading.Timer(0.2, os.kill, (next(iter(cluster.run(os.getpid).values())), signal.SIGKILL))
+    timer.start()
+    several = ek.exhaustive_search(x[:, None], y, max_nodes=4, restarts=15, chunk=7, progress=False, client=cluster)
+    timer.join()
+    assert one.texts() == several.texts() and same(one.params, several.params)
+    assert all(same(one.columns[name], several.columns[name]) for name in one.columns)
+
+
+def test_islands_depend_on_seed_and_number_alone(monkeypatch):
+    monkeypatch.setattr(curves, "EARNEST", curves.Effort(20, 2, 5))
     random = np.random.default_rng(0)
     X = random.uniform(1, 2, (80, 2))
     y = np.sin(3 * X[:, 0]) * X[:, 1] ** 0.7 + 0.01 * random.normal(size=80)
-    settings = {"niterations": 3, "pool_size": 200, "population_size": 100, "maxsize": 12, "random_state": 1}
+    settings = {"niterations": 3, "pool_size": 200, "population_size": 100, "maxsize": 12, "random_state": 1,
+                "unary_operators": ["sin"]}  # fmt: skip
     models = [ek.SymbolicRegressor(**settings, devices=2).fit(X, y) for _ in range(2)]
     assert models[0].stopped_ == "3 iterations are done on 2 islands"
     assert models[0].equations_.equation.tolist() == models[1].equations_.equation.tolist()
     assert models[0].score(X, y) > 0.9
+
+
+def test_cutting_and_sharing_change_no_result(cluster, many, monkeypatch):
+    """Of slices of any number: steps are the same wherever they are worked on."""
+    both = workers.workers_of(None, cluster)
+    work = np.arange(1000.0)
+    expected = [float(np.prod(work[i : i + 30], dtype=np.longdouble) % 97) for i in range(0, 1000, 30)]
+    for parts in (1, 2, 7):
+        monkeypatch.setattr(sharing, "PARTS", parts)
+        with sharing.shared_by(both):
+            assert sharing.each(rest_of_product, work, 1000, 30, 97, seconds=1) == expected
+    assert sharing.each(rest_of_product, work, 1000, 30, 97) == expected and sharing.helpers() is None
+    with sharing.shared_by(workers.workers_of(2, None)):
+        assert sharing.each(rest_of_product, work, 1000, 30, 97, seconds=1) == expected
+    assert sharing.each(rest_of_product, work, 0, 30, 97) == []
+
+
+def rest_of_product(work, divisor, begin, end):
+    return float(np.prod(work[begin:end], dtype=np.longdouble) % divisor)
+
+
+def test_workers_share_curves_pairs_and_their_regressions(cluster, many, monkeypatch):
+    monkeypatch.setattr(join, "CHUNK", 200)
+    monkeypatch.setattr(curves, "EARNEST", curves.Effort(20, 2, 5))
+    random = np.random.default_rng(0)
+    X = random.uniform(1, 2, (40, 1))
+    y = X[:, 0] * np.exp(-1.3 * X[:, 0]) + 0.05 * random.normal(size=40)
+    settings = {"niterations": 0, "pool_size": 700, "maxsize": 8, "binary_operators": ["+", "*", "/"],
+                "unary_operators": ["exp"], "random_state": 0}  # fmt: skip
+    alone = ek.SymbolicRegressor(**settings).fit(X, y)
+    with distributed.get_task_stream(cluster) as stream:
+        shared = ek.SymbolicRegressor(**settings, client=cluster).fit(X, y)
+    names = {event["key"].rsplit("-", 2)[0] for event in stream.data}
+    assert {"pairs", "regressions", "fit"} <= names
+    assert shared.equations_.drop(columns="sympy_format").equals(alone.equations_.drop(columns="sympy_format"))

@@ -28,12 +28,13 @@ Nearly all lookups end at a table of marks, a bit for every s that there may be,
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from exprkit.distributed import sharing
+from exprkit.operators import ops
 from exprkit.regression.links import Form
 from exprkit.regression.pool import Pool
 from exprkit.runtime import slices
@@ -41,6 +42,7 @@ from exprkit.runtime.hashes import GOLDEN
 from exprkit.runtime.jit import compiled, inline
 
 CHUNK = 1 << 14  # functions that a thread takes at a time
+LOOKUP = 3e-7  # seconds of one
 MOST_PAIRS = 64  # of one chunk, and
 MOST_LOOKED_AT = 32  # of one f: more is a coincidence of rounding
 NARROW, WIDE = 1e-11, 1e-6  # share of s within which a lookup takes two for the same: at least, at most
@@ -85,22 +87,23 @@ class Partners:
         v = form.behind(y)
         if v is None or not len(self):
             return NO_PAIRS
-        cuts, found = chunks(len(self._pool)), []
-        for k in range(0, len(cuts), 8):
-            self._go_on()
-            found += slices.each(functools.partial(self._some, v, form), cuts[k : k + 8])
+        n, inner = len(self._pool), None if form.inner is None else form.inner.code
+        found = sharing.each(_pairs, self.lookup, n, CHUNK, v, form.way, inner, go_on=self._go_on, seconds=n * LOOKUP)
         f, h = np.concatenate(found, axis=1)
         return smallest_first(f, h, self._pool.sizes[f], self._pool.sizes[h])
 
-    def _some(self, v: np.ndarray, form: Form, begin: int, end: int) -> np.ndarray:
-        values, place = self._pool.values[begin:end], np.empty(end - begin, np.int64)
-        q = np.ascontiguousarray(form.linear_part(v[:SIGNS], values[:, :SIGNS]))
-        place = place[: int(_possible(q, self.lookup, place))]
-        q = np.ascontiguousarray(form.linear_part(v, values[place]))
-        pairs = np.empty((2, MOST_PAIRS), np.int64)
-        n = int(_look_up(q, self.lookup, pairs))
-        pairs[0, :n] = begin + place[pairs[0, :n]]
-        return pairs[:, :n]
+
+def _pairs(lookup: Lookup, v: np.ndarray, way: int, inner: int | None, begin: int, end: int) -> np.ndarray:
+    """Of some functions f; ``inner``: the code of the operator inside."""
+    form = Form(None, way, None if inner is None else ops.BY_CODE[inner])
+    values, place = lookup.values[begin:end], np.empty(end - begin, np.int64)
+    q = np.ascontiguousarray(form.linear_part(v[:SIGNS], values[:, :SIGNS]))
+    place = place[: int(_possible(q, lookup, place))]
+    q = np.ascontiguousarray(form.linear_part(v, values[place]))
+    pairs = np.empty((2, MOST_PAIRS), np.int64)
+    n = int(_look_up(q, lookup, pairs))
+    pairs[0, :n] = begin + place[pairs[0, :n]]
+    return pairs[:, :n]
 
 
 NO_PAIRS = Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64))

@@ -27,21 +27,21 @@ weigh as those of y that they are.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from exprkit.distributed import sharing
 from exprkit.regression.links import OVER, PLUS, Form
 from exprkit.regression.pool import Pool
 from exprkit.regression.sample import Sample
-from exprkit.runtime import slices
 from exprkit.runtime.bags import empty
 from exprkit.runtime.jit import compiled
 
 ROWS = 64  # functions f that a thread takes at a time, at most
-AT_ONCE, CHUNKS = 1 << 23, 4  # pairs between two looks at the clock, if there are not very many h, and slices of them
+AT_ONCE = 1 << 21  # pairs that a thread takes at a time, if there are not very many h
+SUM = 5e-10  # seconds of a pair at a row
 ACROSS = 512  # functions h at a time, whose sums stay in the first cache
 SINGULAR = 1e-10  # a determinant as a share of its terms that counts as 0
 
@@ -92,14 +92,15 @@ def regressed(
         Where each group of the h begins, and their number.
     """
     pairs = _Regressed(f, np.ascontiguousarray(h.T), v, weight, starts)
-    best = empty(Best, n=len(f), n_groups=len(starts) - 1)
-    rows = max(1, min(ROWS, AT_ONCE // CHUNKS // max(len(h), 1)))
-    cuts = [(i, min(i + rows, len(f))) for i in range(0, len(f), rows)]
-    if len(cuts) == 1 and len(f) > 1:
-        cuts = [(0, len(f) // 2), (len(f) // 2, len(f))]
-    for k in range(0, len(cuts), CHUNKS):
-        go_on()
-        slices.each(functools.partial(_regress, pairs, best), cuts[k : k + CHUNKS])
+    rows = max(1, min(ROWS, AT_ONCE // max(len(h), 1), -(-len(f) // 2)))
+    seconds = len(f) * h.size * SUM
+    found = sharing.each(_regressions, pairs, len(f), rows, go_on=go_on, seconds=seconds)
+    return Best(*map(np.concatenate, zip(*found, strict=True))) if found else empty(Best, n=0, n_groups=len(starts) - 1)
+
+
+def _regressions(pairs: _Regressed, begin: int, end: int) -> Best:
+    best = empty(Best, n=end - begin, n_groups=len(pairs.starts) - 1)
+    _regress(pairs, best, begin, end)
     return best
 
 
@@ -150,7 +151,7 @@ def _regress(pairs, best, begin, end):
     sums = np.empty((3, ACROSS))
     for i in range(begin, end):
         for k in range(best.error.shape[1]):
-            best.error[i, k], best.h[i, k] = np.inf, 0
+            best.error[i - begin, k], best.h[i - begin, k] = np.inf, 0
         ff, fv = 0.0, 0.0
         for row in range(n_rows):
             ff += pairs.f[i, row] ** 2 * pairs.weight[row]
@@ -160,7 +161,7 @@ def _regress(pairs, best, begin, end):
         for first in range(0, n_h, ACROSS):
             n = min(ACROSS, n_h - first)
             _sum(pairs, i, first, n, sums)
-            _compare(pairs, best, i, first, n, sums, (ff, fv))
+            _compare(pairs, best, i - begin, first, n, sums, (ff, fv))
 
 
 @compiled

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from exprkit.distributed.sharing import shared_by
 from exprkit.distributed.workers import Workers, workers_of
 from exprkit.errors import (
     ArgumentError,
@@ -152,7 +153,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     verbosity : int
         1: say at the end how the search ended.
     devices, client
-        As for ``ek.fit``: the generations run on islands, a worker each (``estimator.islands``).
+        As for ``ek.fit``: the generations run on islands, a worker each (``estimator.islands``).  Before that a
+        client's workers share curves, the lookups of pairs and their regressions; the cores of this host do so without
+        them, and pools on a GPU lie on one.
 
     Attributes
     ----------
@@ -321,7 +324,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             self.interrupted_ = False
             try:
                 search.offer(previous)
-                self.stopped_ = budget.run(search.run)
+                with shared_by(workers):
+                    self.stopped_ = budget.run(search.run)
                 if workers and self.stopped_.startswith("0 iterations"):  # nothing else has ended it
                     self.stopped_ = islands.evolve(search, settings, workers, shown.update)
             except Ended as ended:  # in the middle of something long

@@ -1,0 +1,98 @@
+"""Long loops of a search: shared by threads of this process, or by a client's workers.
+
+In: a function of slices of some rows, and arrays.  Out: what it gives, in the order of the rows, whoever computed what.
+
+    >>> import numpy as np
+    >>> from exprkit.distributed.sharing import each
+    >>> each(lambda work, begin, end: int(work[begin:end].sum()), np.arange(10), 10, 4)
+    [6, 22, 17]
+
+A search says ``with shared_by(workers)`` once, and what it calls need not know of it.  ``devices=`` of this process
+share its memory and cores, which its threads use anyway; a client's workers get the arrays once, as long as they stay
+the same.  Rows are cut into steps wherever they go, so that no cutting changes what is found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+from exprkit.distributed import engine
+from exprkit.distributed.collect import Cut, collect
+from exprkit.distributed.engine import KeptArrays
+from exprkit.distributed.tasks import TooLarge
+from exprkit.distributed.workers import Workers
+from exprkit.runtime import machine, slices
+
+AT_ONCE = 4  # steps between two looks at the clock, if there are not more cores
+PARTS = 2  # that a worker's share is cut into: who is done first takes what is left
+
+_sharing: ContextVar[tuple[Workers, KeptArrays] | None] = ContextVar("sharing", default=None)
+
+
+@contextlib.contextmanager
+def shared_by(workers: Workers | None) -> Iterator[None]:
+    """In here a client's workers take part."""
+    told = _sharing.set(None if workers is None or workers.devices else (workers, KeptArrays(workers, "work")))
+    try:
+        yield
+    finally:
+        _sharing.reset(told)
+
+
+def helpers() -> Workers | None:
+    """The client's workers that take part here, if any do."""
+    sharing = _sharing.get()
+    return None if sharing is None else sharing[0]
+
+
+def each(
+    function: Callable[..., Any], work: Any, n: int, step: int, *arguments: Any,
+    go_on: Callable[[], None] = lambda: None, seconds: float = 0.0,
+) -> list[Any]:  # fmt: skip
+    """``function(work, *arguments, begin, end)`` of every step of ``n`` rows.
+
+    Parameters
+    ----------
+    function : of a module, as it travels by its name
+    work : arrays, which workers keep until another work is shared
+    step : rows of a slice, whoever works
+    go_on : called now and then, ends it by raising
+    seconds : estimated for all on one core; workers are not asked for what is short
+    """
+    sharing = _sharing.get()
+    if sharing is not None and seconds > engine.LEAST * len(sharing[0].places(False)):
+        return _by_workers(*sharing, (function, n, step, arguments), work, go_on)
+    cuts, found = [(i, min(i + step, n)) for i in range(0, n, step)], []
+    at_once = max(AT_ONCE, machine.cores())
+    for k in range(0, len(cuts), at_once):
+        go_on()
+        found += slices.each(functools.partial(function, work, *arguments), cuts[k : k + at_once])
+    return found
+
+
+def _by_workers(
+    workers: Workers, kept: KeptArrays, call: tuple[Any, ...], work: Any, go_on: Callable[[], None]
+) -> list[Any]:  # fmt: skip
+    function, n, step, _ = call
+    cuts = slices.even(-(-n // step), PARTS * len(workers.places(False)), least=1)
+    kept.keep(work)
+
+    def task(cut: Cut, place: str | None) -> tuple[Any, ...]:
+        return _steps, call, kept.at(place), cut
+
+    found = collect(workers, function.__name__.strip("_"), cuts, task, lambda n: go_on())
+    return list(itertools.chain.from_iterable(some for _, some in found))
+
+
+def _steps(call: tuple[Any, ...], work: Any, cut: Cut) -> list[Any] | TooLarge:
+    """On a worker: some of the steps."""
+    function, n, step, arguments = call
+    try:
+        return [function(work, *arguments, k * step, min((k + 1) * step, n)) for k in range(*cut)]
+    except MemoryError as error:
+        return TooLarge(str(error) or "MemoryError")
