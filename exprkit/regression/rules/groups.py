@@ -72,7 +72,7 @@ class Measures(NamedTuple):
         made = [((OPERATOR, code, *(self._to(one, have, to) for one, have in zip(trees, powers, strict=True))), to)
                 for to in wanted]  # fmt: skip
         made = [(tree_of(simplified(expression_of(tree))), tuple(p * a for a in to)) for tree, to in made]
-        return min(made, key=lambda one: nodes(self._to(*one, self.of_y)))
+        return min(made, key=lambda one: nodes(self._to(one[0], one[1], self.of_y)))
 
     def _to(self, tree: Tree, powers: Powers, wanted: Powers) -> Tree:
         """The tree times what makes its powers of the measures those that are wanted."""
@@ -88,7 +88,7 @@ def all_measures(units: Sequence[Sequence[Fraction | float]], target: Sequence[F
     n = len(of)
     rank = int(np.linalg.matrix_rank(of))
     found = []
-    for chosen in itertools.combinations(range(n), rank) if 0 < rank and n <= MOST_VARIABLES else ():
+    for chosen in itertools.combinations(range(n), rank) if rank > 0 and n <= MOST_VARIABLES else ():
         others = tuple(k for k in range(n) if k not in chosen)
         solved = [_powers(of[list(chosen)], wanted) for wanted in (*of[list(others)], of_y)]
         powers = tuple(one for one in solved if one is not None)
