@@ -211,3 +211,22 @@ def test_every_formula_of_a_search_keeps_to_the_rules(y_units):
 def test_a_wrong_rule_is_named(settings, given, message):
     with pytest.raises(ArgumentError, match=message):
         ek.SymbolicRegressor(**settings).fit(drawn(20), np.arange(20.0), **given)
+
+
+def test_a_law_is_found_in_units_that_its_variables_make():
+    units = [(1, 0), (1, 0), (1, -1), (0, 0)]
+    rules = FormulaRules(4, units, target=(0, 1))
+    formula = ek.parse("x1 / x3 * (1 + sqrt(1 + 2 * x2 / x1) * cos(x4))")[0]
+    X = np.random.default_rng(0).uniform(1, 2, (60, 4))
+    assert rules.measures
+    for measures in rules.measures:
+        columns, unit = measures.columns(X)
+        plain = X.copy()
+        plain[:, measures.chosen], plain[:, measures.others] = 1.0, columns
+        inner = "1 / {x3} * {x1} * (1 + sqrt(1 + 2 * {x2} / {x1}) * cos({x4}))"
+        names = {f"x{k + 1}": "1" for k in measures.chosen}
+        names |= {f"x{k + 1}": f"x{place + 1}" for place, k in enumerate(measures.others)}
+        restored = measures.restored(ek.parse(inner.format(**names))[0])
+        assert rules.allow(ek.parse([restored])).all()
+        assert np.allclose(restored(X), formula(X), rtol=1e-12)
+        assert np.allclose(formula(X), unit * formula(plain), rtol=1e-12)

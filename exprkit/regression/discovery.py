@@ -18,8 +18,9 @@ stage                   what it does
 ======================  ===============================================================================
 ``begin``               the mean, and what the user guesses
 ``join``                small pools: pairs of functions that make y exactly
-``curve``               shapes with several numbers inside, fitted from several starts
+``group``               with units: the same and the next stage in units that some of the variables make
 ``join_three``          three functions that make y exactly; of very many, on a GPU
+``curve``               shapes with several numbers inside, fitted from several starts
 ``sum``                 functions of a large pool and sums of several, by least squares
 ``nest``                numbers inside of operators, by very many fits at once
 ``join_more``           exact pairs of a large pool
@@ -35,10 +36,11 @@ The search ends where a formula is y but for rounding: there is nothing to be ga
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,6 +84,7 @@ STAGES_ON_DEVICE = (1_000_000, 20_000_000)  # the same for pools on a GPU, which
 LAST_ON_DEVICE = 100_000_000
 THREE = 0.2  # of the time, for three functions: the forms are in the order of how simple they are
 CURVES = 0.25  # the same for curves
+GROUPED, MEASURES = 0.3, 8  # and for data in units of their own, of which there may be several
 NESTED = 1_500  # functions that templates choose from
 SINGLE = 10_000  # functions that are tried alone, beside as many monomials
 SUMMED = 3_000  # functions of which terms are chosen, beside as many monomials
@@ -190,7 +193,7 @@ class Discovery:
 
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
-        stages = (self.begin, self.join, self.curve, self.join_three, self.sum, self.nest, self.join_more,
+        stages = (self.begin, self.join, self.group, self.join_three, self.curve, self.sum, self.nest, self.join_more,
                   self.sum_within, self.nest_more, self.regress, self.evolve)  # fmt: skip
         if self._device is not None:
             self._device.use()  # a thread of its own begins with the first one
@@ -231,6 +234,21 @@ class Discovery:
         """Exact pairs of small pools; the first that has some is the last."""
         for most in sorted({min(most, self._most) for most in self._stages} - {0}):
             self._join(most)
+
+    def group(self) -> None:
+        """Exact pairs and triples of fewer variables, the others being units, in a part of the time."""
+        settings, sample, is_over = self.settings, self.sample, self.budget.part(GROUPED)
+        for measures in [] if settings.rules is None else settings.rules.measures[:MEASURES]:
+            X, unit = measures.columns(sample.X)
+            if is_over() or not X.shape[1] or not np.isfinite(np.column_stack([X, sample.y / unit])).all():
+                continue
+            here = replace(settings, rules=None, guesses=(), loss="squares", backend="cpu")
+            inner = Discovery(Sample(X, sample.y / unit, sample.w * unit**2), here, self.budget)
+            with contextlib.suppress(Ended):
+                inner.join()
+                inner.join_three()
+            self.offer(measures.restored(entry.expression) for entry in inner.front.entries())
+            self._look()
 
     def curve(self) -> None:
         """Shapes with several numbers inside, the simplest kinds first, in a part of the time."""

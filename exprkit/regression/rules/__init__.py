@@ -7,6 +7,7 @@ makes a formula.
 ``units``        texts as "m/s^2", as exponents of the base units
 ``dimensions``   what an operator does to units, found by its values
 ``constraints``  what the user says of operators, checked
+``groups``       units that some of the variables make
 ``admission``    both together: which combinations, trees and formulas may be
 ===============  ==============================================================
 """

@@ -32,6 +32,7 @@ from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.regression.rules.constraints import MOST_VARIABLES, Limit
 from exprkit.regression.rules.dimensions import ALIKE, NEAR, POWER, SCALES, behind, dimension, law_of
+from exprkit.regression.rules.groups import all_measures
 from exprkit.runtime import bags
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
@@ -84,6 +85,7 @@ class FormulaRules:
         self.have_units = units is not None
         self.free_numbers = free_numbers or not self.have_units
         self.target = dimension(target) if target is not None and self.have_units else np.nan
+        self.measures = all_measures(units, target) if units is not None and target is not None else []
         of = bags.zeros(_RuleTable, codes=CODES, counts=len(counted), n_vars=n_vars)
         of.most[:], of.depth[:], of.variables[:], of.low[:] = ANY_SIZE, ANY_SIZE, -1, np.nan
         of.arity[:], of.counted[:] = ops.ARITY, counted

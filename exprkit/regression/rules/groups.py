@@ -1,0 +1,112 @@
+"""Groups: data in units that some of the variables make, and formulas of those back in the units of the data.
+
+In: units of the variables and of y.  Out: ``Measures``; columns without units; a formula of them as one of the data.
+
+    >>> import exprkit as ek
+    >>> from exprkit.regression.rules.groups import all_measures
+    >>> length, time, number = (1, 0), (0, 1), (0, 0)
+    >>> by_x1 = all_measures([length, length, number], length)[0]
+    >>> by_x1.chosen, by_x1.others
+    ((0,), (1, 2))
+    >>> print(by_x1.restored(ek.parse("sqrt(1 + x1 ^ 2) * cos(x2)")[0]))
+    sqrt(sqr(x1) + sqr(x2)) * cos(x3)
+
+A formula whose numbers have no units is the same in all systems of units, also in one where a few of the variables,
+here called measures, are 1 (E. Buckingham, Physical Review 4, 345, 1914).  So it is found among functions of fewer
+variables.  Back in its own units every summand gets the powers of the measures that make its unit that of the others.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from exprkit.expressions.expression import Expression
+from exprkit.operators import ops
+from exprkit.regression.polish import Tree, expression_of, nodes, simplified, tree_of
+from exprkit.regression.rules.dimensions import ALIKE, POWER, SCALES, law_of
+from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
+
+MOST_VARIABLES = 12
+DENOMINATORS = 12  # of powers
+Powers = tuple[float, ...]  # of the measures
+
+
+class Measures(NamedTuple):
+    """Variables that are taken for units; of the other variables and y the powers of them that are their units."""
+
+    chosen: tuple[int, ...]
+    others: tuple[int, ...]
+    powers: tuple[Powers, ...]
+    of_y: Powers
+
+    def columns(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The other variables in these units, (n_rows, n_others), and the unit of y, (n_rows,)."""
+        with np.errstate(all="ignore"):
+            units = [np.prod(X[:, self.chosen] ** np.array(powers), axis=1) for powers in (*self.powers, self.of_y)]
+            return X[:, self.others] / np.column_stack(units)[:, :-1], units[-1]
+
+    def restored(self, formula: Expression) -> Expression:
+        """A formula of the columns as one of the variables."""
+        tree, powers = self._with_units(tree_of(formula))
+        return simplified(expression_of(self._to(tree, powers, self.of_y)))
+
+    def _with_units(self, tree: Tree) -> tuple[Tree, Powers]:
+        none = (0.0,) * len(self.chosen)
+        if tree[0] == CONSTANT:
+            return tree, none
+        if tree[0] == VARIABLE:
+            return (VARIABLE, self.others[tree[1]]), self.powers[tree[1]]
+        code, (kind, p, q) = tree[1], law_of(tree[1])
+        trees, powers = zip(*map(self._with_units, tree[2:]), strict=True)
+        if kind == POWER and trees[1][0] == CONSTANT:
+            kind, p = SCALES, trees[1][1]
+        if kind == SCALES:
+            first, second = powers[0], powers[-1]
+            return (OPERATOR, code, *trees), tuple(p * a + q * b for a, b in zip(first, second, strict=True))
+        wanted = powers if kind == ALIKE else (none,)
+        made = [((OPERATOR, code, *(self._to(one, have, to) for one, have in zip(trees, powers, strict=True))), to)
+                for to in wanted]  # fmt: skip
+        made = [(tree_of(simplified(expression_of(tree))), tuple(p * a for a in to)) for tree, to in made]
+        return min(made, key=lambda one: nodes(self._to(one[0], one[1], self.of_y)))
+
+    def _to(self, tree: Tree, powers: Powers, wanted: Powers) -> Tree:
+        """The tree times what makes its powers of the measures those that are wanted."""
+        for k, have, want in zip(self.chosen, powers, wanted, strict=True):
+            if want != have:
+                tree = (OPERATOR, ops.MUL, tree, (OPERATOR, ops.POW, (VARIABLE, k), (CONSTANT, want - have)))
+        return tree
+
+
+def all_measures(units: Sequence[Sequence[Fraction | float]], target: Sequence[Fraction | float]) -> list[Measures]:
+    """Of variables of these units, those with the simplest powers first; none where y's unit can not be made."""
+    of, of_y = np.array(units, np.float64), np.array(target, np.float64)
+    n = len(of)
+    rank = int(np.linalg.matrix_rank(of))
+    found = []
+    for chosen in itertools.combinations(range(n), rank) if rank > 0 and n <= MOST_VARIABLES else ():
+        others = tuple(k for k in range(n) if k not in chosen)
+        solved = [_powers(of[list(chosen)], wanted) for wanted in (*of[list(others)], of_y)]
+        powers = tuple(one for one in solved if one is not None)
+        if len(powers) == len(solved):
+            found.append(Measures(chosen, others, powers[:-1], powers[-1]))
+    return sorted(found, key=_cost)
+
+
+def _powers(of: np.ndarray, wanted: np.ndarray) -> Powers | None:
+    """That make of some independent units this one."""
+    if np.linalg.matrix_rank(of) < len(of):
+        return None
+    powers = np.linalg.lstsq(of.T, wanted, rcond=None)[0]
+    if not np.allclose(powers @ of, wanted, atol=1e-9):
+        return None
+    return tuple(float(Fraction(one).limit_denominator(DENOMINATORS)) for one in powers.tolist())
+
+
+def _cost(one: Measures) -> float:
+    every = np.array([*one.powers, one.of_y])
+    return float(np.abs(every).sum() + (every % 1 != 0).sum())
