@@ -10,9 +10,10 @@ from emulated_device import EmulatedDevice
 
 import exprkit as ek
 from exprkit.backends import load
+from exprkit.backends.cpu import kernels
 from exprkit.backends.gpu.bytecode import accumulate
 from exprkit.backends.interpreter.engine import Engine
-from exprkit.errors import ArgumentError, DataError, ParseError
+from exprkit.errors import ArgumentError, BackendError, DataError, ParseError
 from exprkit.evaluate.loss_text import LossPoints, compose, parse_loss
 from exprkit.programs.lower import lower
 
@@ -43,6 +44,7 @@ LOSSES = {  # text: (what a point adds without its weight, which sum it is, whet
     "huber(f - y, s) / s": (lambda f: huber(f - Y, S) / S, "sum", True),
     "pinball(y - f, 0.9)": (lambda f: np.maximum(0.9 * (Y - f), 0.1 * (f - Y)), "sum", False),
     "logcosh(f - y)": (lambda f: np.log(np.cosh(f - Y)), "sum", True),
+    "log(cosh((f - y) / s)) / s": (lambda f: np.log(np.cosh((f - Y) / S)) / S, "sum", True),
     "f - y * log(f)": (lambda f: f - Y * np.log(f), "sum", True),
     "lessequal(abs(f - y), 0.1)": (lambda f: np.abs(f - Y) <= 0.1, "sum", False),
     "(f - y)^4": (lambda f: (f - Y) ** 4, "sum", True),
@@ -94,6 +96,23 @@ def test_what_a_loss_is_recognised_as(text):
     assert made.summed == LOSSES[text][1]
     if text.startswith(("(f - y)^2", "(y - f)", "w * sqr", "(f / y")):
         assert made.formula is None and not made.columns
+
+
+@pytest.mark.parametrize("features", ["", "avx2", "baseline"])
+def test_logcosh_of_any_size(features, monkeypatch):
+    monkeypatch.setenv("EXPRKIT_CPU_FEATURES", features)
+    try:
+        kernels.host(features or None)
+    except BackendError as missing:
+        pytest.skip(str(missing))
+    sizes = np.concatenate([np.geomspace(1e-5, 20, 400), [1e4, 1e18, 1e30]])
+    ev = ek.Evaluator(ek.parse([f"{size:.9g}" for size in sizes]), np.zeros((1, 1)), "cpu")
+    for text in ("logcosh(f - y)", "log(cosh(y - f))"):
+        found = ev.loss(None, np.zeros(1), text)
+        z = sizes.astype(np.longdouble)
+        exact = np.where(z < 1e-2, z**2 / 2 - z**4 / 12, z + np.log1p(np.exp(-2 * z)) - np.log(np.longdouble(2)))
+        np.testing.assert_allclose(found, exact.astype(float), rtol=4e-5)
+    assert np.isnan(ek.Evaluator(ek.parse("log(-1)"), np.zeros((1, 1)), "cpu").loss(None, [0.0], "logcosh(f - y)"))
 
 
 def test_the_squared_loss_written_out_is_the_squared_loss(backend, pop):

@@ -118,12 +118,23 @@ def parse_loss(text: str, columns: Iterable[str] = (), what: str = "loss") -> Lo
     except ParseError as error:
         more = "; more by columns={…}" if what == "loss" else ""
         raise ParseError(f"{what}: {str(error).replace('; there are no parameters', more, 1)}") from None
-    loss = LossText(text, kinds, values, names)
+    loss = LossText(text, *_without_log_of_cosh(kinds, values), names)
     if len(kinds) > MOST_TOKENS:
         raise ArgumentError(f"{what}: it has {len(kinds):,} tokens; the limit is {MOST_TOKENS}")
     if not loss.names(F):
         raise ArgumentError(f"{what}={brief(text)} does not depend on f, the value of the expression")
     return loss
+
+
+def _without_log_of_cosh(kinds: np.ndarray, values: np.ndarray) -> Tokens:
+    """``log(cosh(r))`` as ``logcosh(r)``, which costs less and is finite where cosh(r) is not."""
+    logcosh, operator = defined.spelled("logcosh"), kinds == OPERATOR
+    assert logcosh is not None
+    both = operator[:-1] & operator[1:] & (values[:-1] == ops.COSH) & (values[1:] == ops.LOG)
+    values = values.copy()
+    values[:-1][both] = logcosh.code
+    left = np.append(True, ~both)
+    return kinds[left], values[left]
 
 
 def parse_link(link: Any) -> LossText | None:

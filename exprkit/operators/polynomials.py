@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -246,34 +246,22 @@ DIGAMMA_NEAR = (
 )  # fmt: skip
 DIGAMMA_FAR = 1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12, -3617 / 8160
 
-# log(1 + t) for 0 <= t <= 1, in float32 [-27, absolute]
-LOG_OF_1_AND_UNIT = (
-    6.057848011840744e-09, 0.9999987830866897, -0.4999589446837546, 0.3327853379891372, -0.24618967712845877,
-    0.18421386337106996, -0.12447194528686449, 0.06573552522379576, -0.022628007009267755, 0.003662242168854303,
-)  # fmt: skip
-
-LOGCOSH_END = 7.87  # where log(cosh(z)) is z - log(2), in float32
+LOGCOSH_END = 5.5  # from where on log(cosh(z)) is z - log(2), in float32
 
 
 @cache
-def logcosh_cells() -> tuple[tuple[float, ...], ...]:
-    """Five coefficients c of log(cosh(n / 4 + r)) = c0 + c1 r + ..., |r| <= 1/8, of each for 32 n.
+def logcosh_cells(n_cells: int, powers: Sequence[int]) -> tuple[tuple[float, ...], ...]:
+    """Coefficients of z ** powers (1, 2, 4, ...) in log(cosh(z)) about z = n / (n_cells - 1.5) of the end.
 
-    Chebyshev's interpolations; around 0 of log(cosh(r)) / r^2, so that the relative error is small.
+    Least squares of relative errors at Chebyshev's points. In the last cell even powers are those of the end itself.
     """
-    from numpy.polynomial import Chebyshev, Polynomial
-
-    def log_cosh(z: np.ndarray) -> np.ndarray:
-        return z + np.log1p(np.exp(-2 * z)) - np.log(2)
-
-    def around(middle: float, r: np.ndarray) -> np.ndarray:
-        return log_cosh(middle + r)
-
-    def coefficients(of: Callable[[np.ndarray], np.ndarray], degree: int, ends: Sequence[float]) -> np.ndarray:
-        made = Chebyshev.interpolate(of, degree, ends).convert(kind=Polynomial)
-        return np.asarray(made.coef)
-
-    first = coefficients(lambda u: log_cosh(np.sqrt(u)) / u, 1, (0.0, 1 / 64))
-    cells = [np.array([0.0, 0.0, first[0], 0.0, first[1]])]
-    cells += [coefficients(partial(around, n / 4), 4, (-1 / 8, 1 / 8)) for n in range(1, 32)]
-    return tuple(map(tuple, np.array(cells).T.tolist()))
+    nodes = (1 - np.cos(np.pi * (np.arange(60) + 0.5) / 60)) / 2
+    rows = []
+    for n in range(n_cells - 1):
+        z = (max(n - 0.5, 0) + nodes * (1 if n else 0.5)) * LOGCOSH_END / (n_cells - 1.5)
+        x, left = z * z, int(n == 0)  # around 0 there is no first power
+        log_cosh = z + np.log1p(np.exp(-2 * z)) - np.log(2) if n else x / 2 - x**2 / 12 + x**3 / 45 - 17 * x**4 / 2520
+        terms = z[:, None] ** powers[left:] / log_cosh[:, None]
+        rows.append([0.0] * left + np.linalg.lstsq(terms, np.ones(len(z)), rcond=None)[0].tolist())
+    rows.append([1.0, -math.log(2) / LOGCOSH_END**2, *[0.0] * (len(powers) - 2)])
+    return tuple(zip(*rows, strict=True))

@@ -31,7 +31,6 @@ from exprkit.operators.polynomials import (
     DIGAMMA_FAR,
     DIGAMMA_NEAR,
     DIGAMMA_ROOT,
-    LOG_OF_1_AND_UNIT,
     LOGCOSH_END,
     NUMBERS,
     TEN,
@@ -607,23 +606,20 @@ def pinball(a: Vec, b: Vec) -> Vec:
     return (b * a).at_least((b - 1.0) * a)
 
 
-def logcosh(a: Vec) -> Vec:
-    """|a| + log(1 + e^-2|a|) - ln 2: of float32, where tables are registers, a polynomial of |a| - n / 4, to 2e-7."""
+def logcosh(a: Vec, more: Vec | float = 0.0) -> Vec:
+    """more + log(cosh(a)): of float32 c1 |a| + c2 a^2 + c4 a^4 + ..., by a table, to 3e-5 at most."""
     z = a.abs()
     if a.double:
-        return z + log1p(exp(z * -2.0)) - math.log(2)
-    if a.code.target.avx512:
-        s = z.at_most(LOGCOSH_END)
-        n = s.fma(4.0, _of(a).magic)
-        r = (n - _of(a).magic).fma(-0.25, s)
-        y, *others = (n.bits().lookup(numbers) for numbers in reversed(logcosh_cells()))
-        for c in others:
-            y = y.fma(r, c)
-        return y + (z - s)
-    w = (z * -2.0).at_least(-87.0)
-    n = (w * LOG2_E).rint()
-    t = _horner(n.fma(-math.log(2), w), _of(a).exp).scale(n)
-    return z + (_horner(t, LOG_OF_1_AND_UNIT) - math.log(2))
+        return z + (log1p(exp(z * -2.0)) - math.log(2)) + more
+    powers = (1, 2, 4) if a.code.target.avx512 else (1, 2, 4, 6, 8)
+    n_cells = 32 if a.code.target.avx512 else 8  # what registers hold
+    near = z.at_most(LOGCOSH_END)
+    x, cell = near * near, near.fma((n_cells - 1.49) / LOGCOSH_END, _of(a).magic).bits()
+    first, *others = (cell.lookup(numbers) for numbers in logcosh_cells(n_cells, powers))
+    y = others.pop()
+    for c in reversed(others):
+        y = y.fma(x, c)
+    return x.fma(y, z.fma(first, more))
 
 
 # ── the C library's functions, a lane at a time ──────────────────────────────────────

@@ -266,6 +266,8 @@ class Vec:
                 return self._permute(numbers, real)
             if code.target.width == 32 and real == "float":
                 return self._permute_quarters(numbers)
+        if len(numbers) == 8 and code.target.width == 32 and real == "float":
+            return self._permute_eight(numbers)
         table, kind = code.table(numbers, real), code.type(real)
         index = self & (len(numbers) - 1)
         places = code.let(f"getelementptr {real}, ptr {table}, {index.typed}")
@@ -285,15 +287,17 @@ class Vec:
         return code.join([code.call(kind, name, low, piece, high) for (piece,) in zip(code.split(self, lanes))], real)
 
     def _permute_quarters(self, numbers: Sequence[float]) -> Vec:
-        code, kind = self.code, "<8 x float>"
-        quarters = []
-        for start in range(0, 32, 8):
-            quarter = ", ".join(f"float {literal(v, 'float')}" for v in numbers[start : start + 8])
-            quarters.append(code.join([
-                code.call(kind, "llvm.x86.avx2.permps", f"{kind} <{quarter}>", piece) for piece in code.split(self, 8)
-            ], "float"))
+        quarters = [self._permute_eight(numbers[start : start + 8]) for start in range(0, 32, 8)]
         upper = (self & 8) != 0
         return where((self & 16) != 0, where(upper, quarters[3], quarters[2]), where(upper, quarters[1], quarters[0]))
+
+    def _permute_eight(self, numbers: Sequence[float]) -> Vec:
+        code, kind = self.code, "<8 x float>"
+        eight = ", ".join(f"float {literal(v, 'float')}" for v in numbers)
+        pieces = code.split(self, 8)
+        return code.join(
+            [code.call(kind, "llvm.x86.avx2.permps", f"{kind} <{eight}>", piece) for piece in pieces], "float"
+        )
 
     def each(self, function: str, *others: Vec) -> Vec:
         """A C function ("@erf"), called for one lane after the other (slow)."""

@@ -17,6 +17,7 @@ operator is its formula there, and a user's is written out.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -81,6 +82,10 @@ def _sum(target: Target, real: str, tokens: Tokens, counted: bool, fast: bool) -
     def total(wide: bool) -> str:
         def body(i: str, totals: list[Vec], mask: Vec | None) -> list[Vec]:
             numbers = [load(code, base, i, mask) for base in ("%f", *columns[:n_columns])]
+            added = None if counted or wide else _added(tokens)
+            if added is not None:
+                rest = tokens[0][:-1], tokens[1][:-1]
+                return [added(written(rest, numbers, code.constant, applied, known=_known), totals[0])]
             loss = written(tokens, numbers, code.constant, applied, known=_known)
             if counted:
                 weight = numbers[-1]
@@ -97,7 +102,18 @@ def _sum(target: Target, real: str, tokens: Tokens, counted: bool, fast: bool) -
     return code
 
 
+def _added(tokens: Tokens) -> Callable[..., Vec] | None:
+    """What adds the loss to a sum, of one operand, for less than the loss and an addition."""
+    row = defined.row(int(tokens[1][-1])) if tokens[0][-1] == OPERATOR else None
+    formula = simd_formulas.logcosh
+    return formula if isinstance(row, defined.Definition) and _formula_of(row) is formula else None
+
+
 def _known(definition: defined.Definition, operands: list[Vec]) -> Vec | None:
-    """What is in ``ops.LOSS_FORMULAS`` and has a formula of its own."""
-    formula = getattr(simd_formulas, definition.name, None) if definition.text in ops.LOSS_FORMULAS else None
+    formula = _formula_of(definition)
     return formula and formula(*operands)
+
+
+def _formula_of(definition: defined.Definition) -> Callable[..., Vec] | None:
+    """That of what is in ``ops.LOSS_FORMULAS`` and has one of its own."""
+    return getattr(simd_formulas, definition.name, None) if definition.text in ops.LOSS_FORMULAS else None

@@ -151,8 +151,9 @@ def _plain_sum(target: Target, real: str, kind: int) -> Code:
 def sure_or_again(code: Code, total: str, make_again: Callable[[], str]) -> None:
     """Go on with a sum of float32 numbers; where it overflows or may have underflown return ``make_again``'s."""
     again, done = code.fresh("again"), code.fresh("done")
-    enough = code.let(f"fcmp oge double {total}, {literal(1e-30, 'double')}")
-    finite = code.let(f"fcmp olt double {total}, {literal(math.inf, 'double')}")
+    size = code.call("double", "llvm.fabs.f64", f"double {total}")
+    enough = code.let(f"fcmp oge double {size}, {literal(1e-30, 'double')}")
+    finite = code.let(f"fcmp olt double {size}, {literal(math.inf, 'double')}")
     code.line(f"br i1 {code.let(f'and i1 {enough}, {finite}')}, label %{done}, label %{again}")
     code.label(again)
     code.line(f"ret double {make_again()}")
