@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from exprkit.backends.cpu import engine as cpu_engine
 from exprkit.backends.cpu import threads as thread_pool
 from exprkit.backends.cpu import tiles
 from exprkit.backends.reference import engine as definition
-from exprkit.errors import BackendError
 from exprkit.operators import ops
 from exprkit.runtime import slices
 from exprkit.study.agreement import disagreement
@@ -44,6 +42,15 @@ def population(n, seed=0, **options):
     """Expressions with every operator of the table."""
     names = [row.name for row in ops.OPERATORS]
     return ek.generate.random(n, n_tokens=(1, 30), operators=names, n_vars=3, n_params=2, seed=seed, **options)
+
+
+def both_orders(pop, X, monkeypatch, **options):
+    """Values by programs in the tokens' order, and by those that compute the heavier side first."""
+    params, values = parameters(pop, 2), []
+    for lowering in (cpu_engine.lower_in_order, cpu_engine.lower):
+        monkeypatch.setattr(cpu_engine, "lower_in_order", lowering)
+        values.append(evaluate(pop, X, params, **options))
+    return values
 
 
 def ordinary(n_points, n_vars=3, seed=0):
@@ -342,23 +349,26 @@ def test_losses_agree_with_the_definition_on_awkward_data():
     )
 
 
-@pytest.mark.parametrize(("dtype", "most"), [("float64", 524_288), ("float32", 1_048_576)])
-def test_more_columns_than_a_word_can_name_are_refused(dtype, most):
-    itemsize = np.dtype(dtype).itemsize
-    assert (most - 1) * TILE * itemsize | 3 <= np.iinfo(np.int32).max < most * TILE * itemsize
-    program = SimpleNamespace(column_code=np.zeros(most, np.uint8), n_slots=0)
-    tiles.check_places(program, itemsize)
-    program.column_code = np.zeros(most + 1, np.uint8)
-    message = rf"uses {most + 1:,} columns .* the CPU backend can name {most:,} in {dtype}: evaluate it in parts"
-    with pytest.raises(BackendError, match=message):
-        tiles.check_places(program, itemsize)
+@pytest.mark.parametrize("precision", ["ieee", "fast"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_order_of_the_tokens_gives_the_bits_of_the_other(dtype, precision, monkeypatch):
+    unary = ["abs", "neg", "sqr", "sqrt", "log", "exp"]
+    operands = ["x1", "x2", "p1", "2", "-0.5", "(x1 * x2)", "(p1 / p2)", "exp(x2)"]
+    chains = [f"{f}({g}({h}({a})))" for f in unary for g in unary[:3] for h in unary[:2] for a in operands]
+    exponents = ["1", "2", "3", "-1", "0.5", "4", "2.5", "x2", "p2", "abs(x2)", "neg(p1)", "(x1 + 1 / p2)"]
+    bases = [*operands, "abs(x1)", "abs(p1)", "abs(x1 - x2)", "neg(x1)", "neg(abs(x2))", "abs(abs(x1))"]
+    ends = ["p2 * 2", "x1"]
+    powers = [f"{p}({a}, {b}) - {c}" for p in ("pow", "powabs") for a in bases for b in exponents for c in ends]
+    pop = ek.parse([*chains, *powers, "x1 +", "p1"], errors="mask") + population(400)
+    for X in (ordinary(30), awkward(30)):  # of the first no value is negative: powers have shorter programs
+        in_order, other = both_orders(pop, X, monkeypatch, dtype=dtype, precision=precision)
+        assert in_order.tobytes() == other.tobytes()
 
 
-def test_columns_are_counted_before_any_work(monkeypatch):
-    monkeypatch.setattr(tiles, "WORD_BYTES", 3 * TILE * 8)
-    pop, X = ek.parse(["x1 + p1", "sin(x1)", "cos(x1) * p1"]), np.ones((4, 1))
-    ek.Evaluator(pop, X, backend="cpu", dtype="float64").evaluate(np.ones((3, 1)))
-    more = pop + ek.parse("exp(x1)")
-    monkeypatch.setattr(tiles, "aligned", None)
-    with pytest.raises(BackendError, match="uses 4 columns"):
-        ek.Evaluator(more, X, backend="cpu", dtype="float64")
+def test_programs_in_order_are_the_same_for_any_threads(monkeypatch):
+    monkeypatch.setattr(slices, "LEAST", 64)
+    pop = population(800)
+    one, three = (cpu_engine.lower_in_order(pop, precision="fast", threads=n) for n in (1, 3))
+    arrays = "code", "a", "b", "dst", "constants", "offsets", "first_const"
+    assert all(np.array_equal(getattr(one, name), getattr(three, name), equal_nan=True) for name in arrays)
+    assert (one.n_slots, one.n_uniforms) == (three.n_slots, three.n_uniforms)

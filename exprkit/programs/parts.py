@@ -57,7 +57,7 @@ def joined(parts: list[Part], cuts: slices.Cuts, width: np.ndarray) -> Part:
     first = parts[0]
     whole = first._replace(
         **{name: np.empty(n_instr, getattr(first, name).dtype) for name in ("code", "a", "b", "dst")},
-        constants=np.empty(n_const), offsets=np.zeros(cuts[-1][1] + 1, np.int64),
+        constants=np.empty(n_const, first.constants.dtype), offsets=np.zeros(cuts[-1][1] + 1, np.int64),
         first_const=np.zeros(cuts[-1][1] + 1, np.int64), column_code=columns.code[:n_columns].copy(),
         column_var=columns.var[:n_columns].copy(), totals=np.max([part.totals for part in parts], axis=0),
     )  # fmt: skip

@@ -6,7 +6,7 @@ In: programs and data.  Out: values, losses, derivatives, fits.
 ``engine``               what is asked of the backend, and how it is shared out
 ``loop``                 the compiled loops of values, losses and derivatives
 ``levenberg_marquardt``  that of a fit
-``tiles``                the points, cut so that they stay in the cache; programs as words
+``tiles``                the points, cut so that they stay in the cache
 ``kernels``              a compiled function per operator; ``reductions``: sums over points
 ``callbacks``            kernels of operators that are the user's functions
 ``loss_kernels``         losses that are texts, summed in registers

@@ -13,8 +13,7 @@ In: a population and data.  Out: values, losses, derivatives, fits.  ``lower`` m
 tiles       [tile][column][512]: the data; a point past the end repeats the last one;
             columns as the lowered programs want them (a variable or a unary operator of
             it); a tile's last 64 bytes are the next one's first
-words       a program's instruction as four int32: which kernel, then for a, b and the
-            result a byte offset whose two lowest bits say from where (``lower``'s kinds)
+programs    as ``programs`` makes them: of values in the tokens' order (``in_order``)
 uniforms    one line of numbers for each row of a block
 slots       temporaries: 512 points each
 ==========  ============================================================================
@@ -36,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends import contract, objective
-from exprkit.backends.cpu import callbacks, kernels, loop, loss_kernels, reductions
+from exprkit.backends.cpu import callbacks, kernels, loop, loss_kernels, reductions, tiles
 from exprkit.backends.cpu.levenberg_marquardt import FIT, best_of, drive_fits, fits_of, serve_fits
 from exprkit.backends.cpu.loop import CALL, SPAN, Call, programs_of, scratch_of
 from exprkit.backends.cpu.loss_kernels import Tokens
@@ -45,6 +44,8 @@ from exprkit.backends.cpu.tiles import FORMS, LINE, aligned, never_negative, sha
 from exprkit.backends.objective import Fitted, Options
 from exprkit.errors import number_of
 from exprkit.expressions.population import Population
+from exprkit.operators import ops
+from exprkit.programs.in_order import lower_in_order
 from exprkit.programs.lower import lower, lower_gradients
 from exprkit.programs.program import Program
 from exprkit.runtime import machine
@@ -80,7 +81,7 @@ class Engine(contract.Differentiable):
         self.threads = threads or machine.cores()
         self._invalid = np.flatnonzero(~pop.valid)
         self._kernels = kernels.kernels(self.dtype.name, precision)
-        self.values = self._runner(lower, row_cost=1)
+        self.values = self._runner(lower if pop.shares else lower_in_order, row_cost=1)
         self._can_write_past = False  # the kernels for it are made when first needed
         self._gradients: Runner | None = None
         self._fit_work: TaskLoop | None = None
@@ -95,7 +96,7 @@ class Engine(contract.Differentiable):
         values = self.values
         past = out.nbytes > PAST_BYTES and values.programs.n_tiles > 1 and out.ctypes.data % out.itemsize == 0
         if past and not self._can_write_past:
-            self._kernels.table(_last_requests(values.programs.words, values.program))
+            self._kernels.table(_last_requests(values.program))
             self._can_write_past = True
         values.run(VALUES, params, values.plan(len(params)), out, out=out.ctypes.data, past=kernels.PAST * past)
 
@@ -220,11 +221,13 @@ def _target(y: np.ndarray, weights: np.ndarray | None) -> dict[str, int]:
     return {"y": y.ctypes.data, "w": 0 if weights is None else weights.ctypes.data}
 
 
-def _last_requests(words: np.ndarray, program: Program) -> list[tuple[int, int]]:
+def _last_requests(program: Program) -> list[kernels.Request]:
     """The kernels that write results past the caches."""
-    last = np.append(program.offsets[1:] - 1, len(program.code))
-    used = np.flatnonzero(np.bincount(words.reshape(-1, 4)[last, 0]))
-    return [divmod(k + kernels.PAST, FORMS) for k in used.tolist()]
+    last = program.offsets[1:][np.diff(program.offsets) > 0] - 1
+    code, a, b = program.code[last].astype(np.int64), program.a[last], program.b[last]
+    used = np.bincount(code * FORMS + tiles.form_of.py_func(a, b), minlength=ops.COPY * FORMS + kernels.SV + 1)
+    used[ops.COPY * FORMS + kernels.SV] = 1  # of invalid expressions
+    return [divmod(k + kernels.PAST, FORMS) for k in np.flatnonzero(used).tolist()]
 
 
 class TaskLoop(NamedTuple):

@@ -44,7 +44,8 @@ from numba import carray
 
 from exprkit.backends.cpu import kernels, reductions
 from exprkit.backends.cpu.threads import enter, leave, next_task, wait
-from exprkit.backends.cpu.tiles import LINE, TILE, aligned, cast, program_words, step_of
+from exprkit.backends.cpu.tiles import FORMS, LINE, TILE, aligned, cast, form_of, requests_of, step_of
+from exprkit.operators import ops
 from exprkit.programs.program import COLUMN, OUT, SLOT, UNIFORM, GradientProgram, Program
 from exprkit.runtime.intrinsics import call, call_number, pointer
 from exprkit.runtime.jit import compiled, inline
@@ -94,7 +95,10 @@ _DELTA = 8 * Call._fields.index("delta")  # bytes from the beginning of a call
 class TiledPrograms(NamedTuple):
     """Programs and data, ready to run; plain numbers are addresses, counts and bytes."""
 
-    words: np.ndarray  # four int32 an instruction: kernel, a, b, result (``tiles.program_words``)
+    code: np.ndarray  # of ``Program``, with its a, b and dst
+    a: np.ndarray
+    b: np.ndarray
+    dst: np.ndarray
     table: np.ndarray  # address of the kernel of operator * FORMS + form
     offsets: np.ndarray
     n_prologue: np.ndarray
@@ -115,7 +119,7 @@ class TiledPrograms(NamedTuple):
 class ResultPlaces(NamedTuple):
     """What programs with derivatives have besides."""
 
-    results: np.ndarray  # byte offset | kind of operand
+    results: np.ndarray
     first_result: np.ndarray
     n_value: np.ndarray
     equations: np.ndarray  # functions, by the number of derivatives
@@ -131,9 +135,9 @@ def programs_of(
     program: Program, tiles: np.ndarray, n_points: int, library: kernels.Kernels, threads: int
 ) -> Any:
     """Programs and data, ready to run: ``TiledPrograms``, with derivatives ``GradientPrograms``."""
-    dtype, (words, needed) = tiles.dtype, program_words(program, tiles.itemsize, threads)
+    dtype, table = tiles.dtype, library.table(requests_of(program, threads)).reshape(-1)
     programs = TiledPrograms(
-        words.reshape(-1), library.table(needed).reshape(-1), program.offsets, program.n_prologue,
+        program.code, program.a, program.b, program.dst, table, program.offsets, program.n_prologue,
         cast(program.constants, dtype), program.first_const, program.n_params, tiles.ctypes.data, len(tiles),
         tiles.strides[0], step_of(dtype), n_points, library.lanes, dtype.itemsize, library.result("copy_points"),
         library.result("fence"),
@@ -141,11 +145,11 @@ def programs_of(
     if not isinstance(program, GradientProgram):
         return programs
     functions = reductions.functions(library)
-    results = (program.results >> 2).astype(np.int64) * TILE * dtype.itemsize | (program.results & 3)
     equations = np.array([0, *(functions[f"equations_{m}"] for m in range(1, reductions.COLUMNS + 1))])
     return GradientPrograms(  # type: ignore[call-arg]
-        *programs, results, program.first_result, program.n_value, equations, functions["product"], functions["slope"]
-    )
+        *programs, program.results, program.first_result, program.n_value, equations, functions["product"],
+        functions["slope"],
+    )  # fmt: skip
 
 
 class Scratch(NamedTuple):
@@ -153,7 +157,7 @@ class Scratch(NamedTuple):
 
     slots: np.ndarray  # temporaries: 512 points each
     uniforms: np.ndarray  # (BLOCK, n_uniforms)
-    base: np.ndarray  # where the byte offsets of words start, by kind
+    base: np.ndarray  # where the operands of each kind begin
     sums: np.ndarray  # of the rows of a block; of a row J'v, then the upper half of J'QJ
 
 
@@ -204,8 +208,6 @@ class CallArrays(NamedTuple):
     delta: int  # address
 
 
-_U1, _U2, _U3 = np.uint64(1), np.uint64(2), np.uint64(3)
-
 
 @inline
 def job_of(now, params_like):
@@ -232,7 +234,7 @@ def begin(programs, params, scratch, row, expr, line):
         scratch.uniforms[line, 0] = np.nan
     _turn_to_line(programs, scratch, line)
     for k in range(start, start + programs.n_prologue[expr]):
-        _execute(programs, scratch, k, 1, 0)
+        _run(programs, scratch, k, kernels.UU, 1)
 
 
 @inline
@@ -242,11 +244,27 @@ def _turn_to_line(programs, scratch, line):
 
 @inline
 def _execute(programs, scratch, k, n_vectors, past):
-    """Run an instruction; ``past`` is added to the kernel's form."""
-    words, base, at = programs.words, scratch.base, np.uint64(4 * k)  # unsigned: Numba checks no negative index
-    kernel, a, b, y = np.uint64(words[at] + past), words[at + _U1], words[at + _U2], words[at + _U3]
-    a_at, b_at, y_at = base[a & 3] + (a & ~3), base[b & 3] + (b & ~3), base[y & 3] + (y & ~3)
+    """Run an instruction on vectors; ``past`` is added to the kernel's form."""
+    at = np.uint64(k)
+    _run(programs, scratch, k, form_of(programs.a[at], programs.b[at]) + past, n_vectors)
+
+
+@inline
+def _run(programs, scratch, k, form, n_vectors):
+    """Run an instruction with the kernel of that form."""
+    at, base = np.uint64(k), scratch.base  # unsigned: Numba checks no negative index
+    kernel = np.uint64(programs.code[at] * FORMS + form)
+    a, b, y = programs.a[at], programs.b[at], programs.dst[at]
+    y_at, a_at, b_at = _place(programs, base, y), _place(programs, base, a), _place(programs, base, b)
     call(programs.table[kernel], (y_at, a_at, b_at, n_vectors))
+
+
+@inline
+def _place(programs, base, operand):
+    """The address of an operand; of none anything."""
+    kind = np.uint64(operand & 3)
+    size = programs.itemsize if kind == np.uint64(UNIFORM) else programs.itemsize * TILE
+    return base[kind] + (operand >> 2) * size
 
 
 # ── values and losses ────────────────────────────────────────────────────────────────
@@ -324,11 +342,11 @@ def _block(programs, job, scratch, first, end, last, of_tiles):
 
 @inline
 def _all_but_last(programs, scratch, expr, line, n_vectors):
-    """Run the program of an expression on one tile up to its last instruction; says which that is."""
+    """Run the program of an expression on one tile up to its last instruction; says which that is, -1: none."""
     _turn_to_line(programs, scratch, line)
     start, stop = programs.offsets[expr], programs.offsets[expr + 1]
     if start == stop:
-        return len(programs.words) // 4 - 1
+        return -1
     for k in range(start + programs.n_prologue[expr], stop - 1):
         _execute(programs, scratch, k, n_vectors, 0)
     return stop - 1
@@ -340,7 +358,10 @@ def _last(programs, scratch, k, first, y, n_vectors, past):
     base, at = scratch.base, first * programs.itemsize
     base[OUT] = y
     base[SLOT], base[COLUMN] = base[SLOT] + at, base[COLUMN] + at
-    _execute(programs, scratch, k, n_vectors, past)
+    if k < 0:  # an invalid expression: the first uniform, which is nan
+        call(programs.table[ops.COPY * FORMS + kernels.SV + past], (y, base[UNIFORM], base[UNIFORM], n_vectors))
+    else:
+        _execute(programs, scratch, k, n_vectors, past)
     base[SLOT], base[COLUMN] = base[SLOT] - at, base[COLUMN] - at
 
 
@@ -482,7 +503,7 @@ def _value(programs, scratch, expr, n_vectors):
     for k in range(start + programs.n_prologue[expr], start + programs.n_value[expr]):
         _execute(programs, scratch, k, n_vectors, 0)
     result = programs.results[programs.first_result[expr]]
-    return scratch.base[result & 3] + (result & ~3)
+    return _place(programs, scratch.base, result)
 
 
 @inline
@@ -493,7 +514,7 @@ def _derivatives(programs, scratch, expr, n_vectors):
         _execute(programs, scratch, k, n_vectors, 0)
     for j in range(programs.n_params[expr]):
         result = programs.results[first + j]
-        scratch.columns[j] = scratch.base[result & 3] + (result & ~3)
+        scratch.columns[j] = _place(programs, scratch.base, result)
 
 
 @inline

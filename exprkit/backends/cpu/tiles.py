@@ -1,4 +1,4 @@
-"""What the CPU backend's loops share: data in tiles, programs as words.
+"""What the CPU backend's loops share: data in tiles, and the kernels that programs need.
 
 In: a data matrix and programs.  Out: the same, as ``engine`` and ``derivatives`` run over them.
 
@@ -15,15 +15,13 @@ import numpy as np
 
 from exprkit.backends.cpu import kernels
 from exprkit.backends.cpu.kernels import Kernels
-from exprkit.errors import BackendError
 from exprkit.operators import ops
-from exprkit.programs.program import OUT, UNIFORM, Program
+from exprkit.programs.program import UNIFORM, Program
 from exprkit.runtime import slices
 from exprkit.runtime.intrinsics import call
-from exprkit.runtime.jit import compiled
+from exprkit.runtime.jit import compiled, inline
 
 TILE, FORMS = kernels.TILE, 2 * kernels.PAST
-WORD_BYTES = 1 << 31  # that an operand of a word can lie apart from the first one
 LINE = 64  # bytes of a cache line; neighbouring tiles share so much
 
 
@@ -48,56 +46,30 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return raw[start : start + size].view(dtype).reshape(shape)
 
 
-def check_places(program: Program, itemsize: int) -> None:
-    """A word names a column or a temporary by the bytes from the first one to it, in 32 bits.
+def requests_of(program: Program, threads: int | None = None) -> list[kernels.Request]:
+    """The kernels that a program needs, and the one that an invalid expression runs."""
+    used, offsets = np.zeros(256 * FORMS, np.bool_), program.offsets
 
-    Raises BackendError if there are more than that.
-    """
-    most = WORD_BYTES // (TILE * itemsize)
-    counts = {"columns (variables and functions of one variable)": len(program.column_code),
-              "temporaries": program.n_slots}  # fmt: skip
-    for what, n in counts.items():
-        if n > most:
-            raise BackendError(
-                f"the population uses {n:,} {what}, the CPU backend can name {most:,} in float{8 * itemsize}: "
-                "evaluate it in parts"
-            )
-
-
-def program_words(
-    program: Program, itemsize: int, threads: int | None = None
-) -> tuple[np.ndarray, list[tuple[int, int]]]:
-    """The instructions as int32 (n + 1, 4), and the kernels that they need: (code, form).
-
-    The last instruction is what an invalid expression runs.
-    """
-    n, offsets = len(program.code), program.offsets
-    words, used = np.empty((n + 1, 4), np.int32), np.zeros(256 * FORMS, np.bool_)
-    words[n] = ops.COPY * FORMS + kernels.SV, UNIFORM, 0, OUT
-
-    def write(begin: int, end: int) -> None:
+    def find(begin: int, end: int) -> None:
         part = slice(offsets[begin], offsets[end])
-        operands = program.a[part], program.b[part], program.dst[part]
-        _write_words(program.code[part], operands, itemsize, words[part], used)
+        _find_used(program.code[part], program.a[part], program.b[part], program.dst[part], used)
 
-    slices.each(write, slices.cut(offsets, threads))
-    used[words[n, 0]] = True
-    return words, [divmod(k, FORMS) for k in np.flatnonzero(used).tolist()]
+    slices.each(find, slices.cut(offsets, threads))
+    used[ops.COPY * FORMS + kernels.SV] = True
+    return [divmod(k, FORMS) for k in np.flatnonzero(used).tolist()]
 
 
 @compiled
-def _write_words(code, operands, itemsize, words, used):
-    """An operand: its distance in bytes from where its kind begins, and the kind."""
-    a, b, dst = operands
+def _find_used(code, a, b, dst, used):
     for k in range(len(code)):
-        uniform_a, uniform_b = a[k] >= 0 and a[k] & 3 == UNIFORM, b[k] >= 0 and b[k] & 3 == UNIFORM
-        form = kernels.UU if dst[k] & 3 == UNIFORM else uniform_a * kernels.SV + uniform_b * kernels.VS
-        words[k, 0] = code[k] * FORMS + form
+        form = kernels.UU if dst[k] & 3 == UNIFORM else form_of(a[k], b[k])
         used[code[k] * FORMS + form] = True
-        for place, operand in ((1, a[k]), (2, b[k]), (3, dst[k])):
-            kind = operand & 3
-            step = 0 if kind == OUT else itemsize if kind == UNIFORM else TILE * itemsize
-            words[k, place] = 0 if operand < 0 else (operand >> 2) * step | kind
+
+
+@inline
+def form_of(a, b):
+    """Of the kernel of an instruction for every point: by which operands are uniforms."""
+    return (a & 3 == UNIFORM) * kernels.SV + (b & 3 == UNIFORM) * kernels.VS
 
 
 def step_of(dtype: np.dtype) -> int:
@@ -107,7 +79,6 @@ def step_of(dtype: np.dtype) -> int:
 
 def tiles_of(X: np.ndarray, program: Program, library: Kernels) -> np.ndarray:
     """The data as the programs want it, (n_tiles, n_columns, TILE)."""
-    check_places(program, X.itemsize)
     table = library.table((code, kernels.VV) for code in program.column_code.tolist()).reshape(-1)
     step, n_columns = step_of(X.dtype), len(program.column_code)
     n_tiles = max(1, -(-(len(X) + step - TILE) // step)) if len(X) else 0
