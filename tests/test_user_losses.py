@@ -102,7 +102,7 @@ def test_what_a_loss_is_recognised_as(text):
 def test_logcosh_of_any_size(features, monkeypatch):
     monkeypatch.setenv("EXPRKIT_CPU_FEATURES", features)
     try:
-        kernels.host(features or None)
+        close = 4e-6 if kernels.host(features or None).avx512 else 2e-5
     except BackendError as missing:
         pytest.skip(str(missing))
     sizes = np.concatenate([np.geomspace(1e-5, 20, 400), [1e4, 1e18, 1e30]])
@@ -111,7 +111,7 @@ def test_logcosh_of_any_size(features, monkeypatch):
         found = ev.loss(None, np.zeros(1), text)
         z = sizes.astype(np.longdouble)
         exact = np.where(z < 1e-2, z**2 / 2 - z**4 / 12, z + np.log1p(np.exp(-2 * z)) - np.log(np.longdouble(2)))
-        np.testing.assert_allclose(found, exact.astype(float), rtol=4e-5)
+        np.testing.assert_allclose(found, exact.astype(float), rtol=close)
     assert np.isnan(ek.Evaluator(ek.parse("log(-1)"), np.zeros((1, 1)), "cpu").loss(None, [0.0], "logcosh(f - y)"))
 
 

@@ -122,7 +122,7 @@ class DeviceLimits(NamedTuple):
 
 
 def registers_needed(shape: LaunchShape, fast: bool) -> Any:
-    """Registers of a thread with which the kernel spills none, or 20 bytes at most (data/results/cases_ptxas.csv)."""
+    """Registers of a thread with which the kernel spills none, or 40 bytes at most (data/results/cases_ptxas.csv)."""
     if shape.itemsize == 8:
         return either(shape.vectors <= 4, 168, 256)
     few = 80 if fast else 96

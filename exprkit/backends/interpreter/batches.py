@@ -241,7 +241,8 @@ def macros_of(shape: FitShape, settings: Precision, **chosen: Any) -> dict[str, 
 def min_blocks(shape: FitShape, fast: bool) -> int:
     """Blocks that a multiprocessor has to hold: limits the registers of a thread to 128, 168 or 255.
 
-    The least with which most kernels spill none, and all of them 80 bytes at most (data/results/cases_ptxas.csv).
+    The least with which most kernels spill none, and others 80 bytes at most (data/results/cases_ptxas.csv); those of
+    float32 that have all operators 516.
     There is no limit between those: a quarter of a multiprocessor's registers is shared by 2, 3 or 4 warps.
     """
     if shape.lanes == 1:
