@@ -71,6 +71,7 @@ LAWS = {
     "exp(4.2 - 3.1 / (x1 + 1.7))": 8,
     "sqrt(3.3 + 1.7 * x1 * x2) - x2": 10,
     "x2 * exp(-0.3 * x1) * (1 + 0.7 * x2 * x3)": 14,
+    "atan(x1 / (x2 + 2 * x3))": 8,
 }
 
 
@@ -137,6 +138,8 @@ def test_operators_are_those_that_were_asked_for():
             for code in entry.expression.values[entry.expression.kinds == ek.ops.OPERATORS[0].arity + 1]}  # fmt: skip
     allowed = {row.code for row in ops.OPERATORS if row.infix}  # also what shortens: 1 - x, x^3
     assert used <= allowed | {ops.BY_NAME["sqr"].code, ops.BY_NAME["sqrt"].code}
+    angle = search(X, np.arctan(X[:, 0] / X[:, 1]), **QUICK | {"unary_operators": ["exp"]})
+    assert "atan" not in angle.get_best().equation
 
 
 # ── the same, whatever ──

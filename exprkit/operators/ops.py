@@ -601,3 +601,4 @@ SETS: dict[str, tuple[str, ...]] = {
     # what a search for a law begins with
     "search": ("add", "sub", "mul", "div", "sqr", "sqrt", "exp", "log", "sin", "cos", "tanh"),
 }
+OUTERMOST = "asin", "acos", "atan"  # may stand around a whole formula that is searched for: angles

@@ -125,6 +125,7 @@ class SearchSettings:
     backend: str = "cpu"
     threads: int | None = None
     rules: FormulaRules | None = None
+    outermost: tuple[ops.Operator, ...] = ()  # operators that may stand around a whole formula only
 
 
 def default_operators() -> tuple[ops.Operator, ...]:
@@ -312,7 +313,7 @@ class Discovery:
         pool.multiply(most + most // 2)
         check, threads = self.budget.check, self.settings.threads
         partners = DevicePartners(pool, check) if isinstance(pool, DevicePool) else Partners(pool, threads, check)
-        for form in links.forms(self._unary):
+        for form in links.forms(self._unary, self.settings.outermost):
             pairs = partners.of(few.y, form)
             self.budget.count(len(pool))
             self.offer(confirmed(pairs, form, pool, self.sample)[:TRIED])

@@ -116,10 +116,10 @@ def pair_numbers(f: np.ndarray, h: np.ndarray, form: Form, y: np.ndarray) -> tup
     return (float(a), float(b)) if np.isfinite([a, b]).all() and b != 0 else None
 
 
-def forms(unary: Sequence[ops.Operator]) -> list[Form]:
-    """All forms with at most one of these operators, the simplest first."""
+def forms(unary: Sequence[ops.Operator], outermost: Sequence[ops.Operator] = ()) -> list[Form]:
+    """All forms with at most one of these operators, the simplest first; some may be outer ones only."""
     able = [row for row in unary if inverse(row) is not None]
     plain = [Form(None, way, None) for way in (TIMES, OVER, PLUS)]
     inner = [Form(None, way, row) for row in able for way in range(5) if way != LESS or not _is_odd(row)]
-    outer = [Form(row, way, None) for row in able for way in (TIMES, PLUS, OVER)]
+    outer = [Form(row, way, None) for row in (*able, *outermost) for way in (TIMES, PLUS, OVER)]
     return plain + inner + outer

@@ -34,7 +34,8 @@ from exprkit.regression.sample import Sample
 from exprkit.runtime.budget import Budget, Ended
 
 EPOCH = 20  # generations between two migrations
-OWN = ("operators", "early_stop", "guesses", "seed", "threads", "niterations")  # settings that an island has otherwise
+# settings that an island has otherwise, or no use for
+OWN = ("operators", "early_stop", "guesses", "seed", "threads", "niterations", "outermost")
 
 
 def evolve(

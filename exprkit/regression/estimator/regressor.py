@@ -95,8 +95,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     maxsize : int
         Most tokens of a formula.
     binary_operators, unary_operators : list of str, optional
-        Names or symbols as in ``exprkit.ops``; by default those of ``ops.SETS["search"]``.  Products, quotients and
-        sums of functions, and what shortens a formula (``1 - x``, ``x^3``), may come in any case.
+        Names or symbols as in ``exprkit.ops``; by default those of ``ops.SETS["search"]``, and ``ops.OUTERMOST``
+        around a whole formula.  Products, quotients and sums of functions, and what shortens a formula (``1 - x``,
+        ``x^3``), may come in any case.
     constraints : dict, optional
         By operator the most tokens of each operand, -1 for any, as ``{"^": (-1, 1)}``; or a dictionary of ``sizes``,
         ``numbers`` (low, high) that the last operand is between, and ``variables`` that alone may stand inside.
@@ -465,12 +466,13 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         for name in ("dimensionless_constants_only", "warm_start"):
             flag(name, getattr(self, name))
         operators = self._operators()
+        outermost = tuple(ops.BY_NAME[name] for name in ops.OUTERMOST if self.unary_operators is None)
         stop, threads = _stop(self.early_stop_condition), _threads(self.n_jobs)
         return lambda guesses, seed: SearchSettings(
             operators, int(self.niterations), int(self.population_size), int(self.maxsize), self.elementwise_loss,
             None if self.pool_size is None else int(self.pool_size), float(self.crossover_probability),
             int(self.tournament_selection_n), int(self.optimizer_iterations), stop, guesses, seed, self.backend,
-            threads,
+            threads, outermost=outermost,
         )  # fmt: skip
 
     def _check_loss(self) -> None:
