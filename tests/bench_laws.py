@@ -17,7 +17,8 @@ Nothing of the lists is known to the search; with units, the constants of nature
                data/laws_held_out.csv: 40 others: the search was mended by failures on the first, third, ... of them,
                and the second, fourth, ... (``--first 1 --every 2``) are only counted;
                data/laws_curves.csv: 53 curves of biology, chemistry and engineering: ``nonlinear/curves.py`` was made
-               for C1 to C30; C31 to C53 were written down before they were searched for (``--first 30``)
+               for C1 to C30; C31 to C53 were written down before they were searched for (``--first 30``);
+               data/laws_textbook.csv: 40 laws (G) and 30 curves (N), written down before they were searched for
 ``empirical``  Planck's and Rydberg's laws as in EmpiricalBench (M. Cranmer 2023, arXiv 2305.01582): the logarithm of
                what is measured, with 10 % and 1 % noise; found: errors of that within noise at fresh points, and size
 ``tables``     Friedman's 1 to 3, diabetes, and Nikuradse's pipe (``--nikuradse FILE``, or downloaded): R2 of a quarter

@@ -10,10 +10,10 @@ from exprkit.expressions.arguments import rows
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
 from exprkit.regression.confirm import values_of
-from exprkit.regression.discovery import default_operators
 from exprkit.regression.nonlinear import curves as module
 from exprkit.regression.nonlinear.curves import curves
 from exprkit.regression.sample import Sample
+from exprkit.regression.settings import default_operators
 from exprkit.text.tokens import OPERATOR
 
 RANDOM = np.random.default_rng(3)

@@ -24,11 +24,12 @@ from sklearn.model_selection import GridSearchCV
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, BackendError, DataError, FileError, PopulationError
-from exprkit.regression.discovery import Discovery, SearchSettings, default_operators
+from exprkit.regression.discovery import Discovery
 from exprkit.regression.estimator import checkpoint, equations, progress
 from exprkit.regression.estimator.equations import selected
 from exprkit.regression.front import Entry
 from exprkit.regression.sample import Sample
+from exprkit.regression.settings import SearchSettings, default_operators
 from exprkit.runtime.budget import Budget
 from exprkit.search import state_file
 

@@ -185,13 +185,12 @@ def test_another_loss_and_other_columns_follow():
 
 
 def test_logcosh_of_errors_of_any_size():
-    """In float32 within 2e-7 of itself or of 1, and where tables are registers to five digits of small ones."""
+    """In float32 to six digits, without registers for larger tables to five."""
     errors = np.concatenate([np.linspace(0, 9, 181), 10.0 ** np.arange(-6, 17), [np.inf]])
     errors = np.concatenate([errors, -errors]).astype(np.float32)
     pop = ek.parse([f"x{i + 1}" for i in range(len(errors))])
     found = ek.Evaluator(pop, errors[None], "cpu").loss(None, [0.0], "logcosh(f - y)")
     exact = errors.astype(np.float64)
     exact = np.where(np.abs(exact) < 1e-3, exact**2 / 2, np.logaddexp(exact, -exact) - np.log(2))
-    np.testing.assert_allclose(found, exact, rtol=2e-7, atol=2e-7)
-    if cpu_kernels.kernels("float32", "ieee").target.avx512:
-        np.testing.assert_allclose(found, exact, rtol=1e-5)
+    close = 1e-6 if cpu_kernels.kernels("float32", "ieee").target.avx512 else 2e-5
+    np.testing.assert_allclose(found, exact, rtol=close)

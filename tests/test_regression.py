@@ -28,9 +28,10 @@ from exprkit.expressions.arguments import rows
 from exprkit.operators import ops
 from exprkit.regression import links, polish, rests
 from exprkit.regression.constants import as_constants, as_parameters
-from exprkit.regression.discovery import Discovery, SearchSettings
+from exprkit.regression.discovery import Discovery
 from exprkit.regression.pool import Pool
 from exprkit.regression.sample import Sample
+from exprkit.regression.settings import SearchSettings
 from exprkit.runtime.budget import Budget
 
 QUICK = {

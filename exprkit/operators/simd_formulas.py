@@ -31,7 +31,7 @@ from exprkit.operators.polynomials import (
     DIGAMMA_FAR,
     DIGAMMA_NEAR,
     DIGAMMA_ROOT,
-    LOGCOSH_END,
+    LOGCOSH_TABLES,
     NUMBERS,
     TEN,
     TWO,
@@ -607,15 +607,14 @@ def pinball(a: Vec, b: Vec) -> Vec:
 
 
 def logcosh(a: Vec, more: Vec | float = 0.0) -> Vec:
-    """more + log(cosh(a)): of float32 c1 |a| + c2 a^2 + c4 a^4 + ..., by a table, to 4e-6 (without AVX-512 2e-5)."""
+    """more + log(cosh(a)): of float32 c1 |a| + c2 a^2 + c4 a^4 + ..., by a table, to 1e-6 (without AVX-512 2e-5)."""
     z = a.abs()
     if a.double:
         return z + (log1p(exp(z * -2.0)) - math.log(2)) + more
-    powers = (1, 2, 4, 6) if a.code.target.avx512 else (1, 2, 4, 6, 8)
-    n_cells = 32 if a.code.target.avx512 else 8  # what registers hold
-    near = z.at_most(LOGCOSH_END)
-    x, cell = near * near, near.fma((n_cells - 1.4999) / LOGCOSH_END, _of(a).magic).bits()
-    first, *others = (cell.lookup(numbers) for numbers in logcosh_cells(n_cells, powers))
+    powers, n_cells, end = LOGCOSH_TABLES[a.code.target.avx512]
+    near = z.at_most(end)
+    x, cell = near * near, near.fma((n_cells - 1.4999) / end, _of(a).magic).bits()
+    first, *others = (cell.lookup(numbers) for numbers in logcosh_cells(powers, n_cells, end))
     y = others.pop()
     for c in reversed(others):
         y = y.fma(x, c)

@@ -3,9 +3,10 @@
 In: a ``Sample``, operators, ``SearchSettings``.  Out: a ``Front``.
 
     >>> import numpy as np
-    >>> from exprkit.regression.discovery import Discovery, SearchSettings
-    >>> from exprkit.runtime.budget import Budget
+    >>> from exprkit.regression.discovery import Discovery
     >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.settings import SearchSettings
+    >>> from exprkit.runtime.budget import Budget
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
     >>> found = Discovery(Sample(X, X[:, 0] / (3 + 5 * X[:, 1])), SearchSettings(), Budget())
     >>> found.run()
@@ -40,7 +41,7 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,9 +69,9 @@ from exprkit.regression.on_device.regress import regressed
 from exprkit.regression.polish import as_quotient, hoisted, rescaled, same, simplified
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.regress import best_pairs
-from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
+from exprkit.regression.settings import SearchSettings
 from exprkit.regression.sums.formulas import Around, arounds, sums
 from exprkit.regression.sums.inside import InnerTerms, is_logarithm, terms_inside
 from exprkit.regression.sums.single import singles
@@ -104,32 +105,6 @@ BETTER = 0.999  # share of the loss of what is smaller; above it a formula is no
 WORSE = 1.5  # ratio of losses at some rows beyond which a formula is not tried at all of very many
 NEARLY = 1e-18  # share of the loss of 0 below which a formula is nearly exact
 UNSEEN = 1e-15  # share of a value that is no more than rounding
-
-
-@dataclass(frozen=True)
-class SearchSettings:
-    """What a user may say of a search; ``SymbolicRegressor`` explains it."""
-
-    operators: tuple[ops.Operator, ...] = field(default_factory=lambda: default_operators())
-    niterations: int = 100
-    population_size: int = 1000
-    maxsize: int = 30
-    loss: str = "squares"
-    pool_size: int | None = None  # by default LAST or LAST_ON_DEVICE
-    crossover_probability: float = 0.4
-    tournament_size: int = 10
-    optimizer_iterations: int = 8
-    early_stop: Callable[[float, int], bool] = lambda loss, size: False
-    guesses: Sequence[Expression] = ()
-    seed: int = 0
-    backend: str = "cpu"
-    threads: int | None = None
-    rules: FormulaRules | None = None
-    outermost: tuple[ops.Operator, ...] = ()  # operators that may stand around a whole formula only
-
-
-def default_operators() -> tuple[ops.Operator, ...]:
-    return tuple(ops.BY_NAME[name] for name in ops.SETS["search"])
 
 
 class Halfway(NamedTuple):

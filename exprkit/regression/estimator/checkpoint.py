@@ -6,7 +6,8 @@ by a search of the same data and settings.
     >>> import pathlib, tempfile
     >>> import numpy as np
     >>> from exprkit.runtime.budget import Budget
-    >>> from exprkit.regression.discovery import Discovery, SearchSettings
+    >>> from exprkit.regression.discovery import Discovery
+    >>> from exprkit.regression.settings import SearchSettings
     >>> from exprkit.regression.estimator.checkpoint import Checkpoint
     >>> from exprkit.regression.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))

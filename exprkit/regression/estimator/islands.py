@@ -29,8 +29,9 @@ from exprkit.distributed.tasks import TokenSlice, on_device
 from exprkit.distributed.workers import Workers
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
-from exprkit.regression.discovery import Discovery, SearchSettings
+from exprkit.regression.discovery import Discovery
 from exprkit.regression.sample import Sample
+from exprkit.regression.settings import SearchSettings
 from exprkit.runtime.budget import Budget, Ended
 
 EPOCH = 20  # generations between two migrations

@@ -44,7 +44,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
 from exprkit.regression.confirm import values_of
-from exprkit.regression.discovery import Discovery, SearchSettings, default_operators
+from exprkit.regression.discovery import Discovery
 from exprkit.regression.estimator import equations, islands, model_file, progress
 from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.estimator.equations import DescribedFront
@@ -54,6 +54,7 @@ from exprkit.regression.polish import expression_of, simplified, tree_of
 from exprkit.regression.rules import constraints, units
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sample import Sample
+from exprkit.regression.settings import SearchSettings, default_operators
 from exprkit.runtime.budget import Budget, Ended
 from exprkit.text.names import QUOTE, Names
 

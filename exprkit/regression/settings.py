@@ -1,0 +1,44 @@
+"""What is said of a search before it begins.
+
+In: a user's arguments, checked.  Out: what the stages of ``discovery`` go by.
+
+    >>> from exprkit.regression.settings import SearchSettings
+    >>> [row.name for row in SearchSettings().operators][:5]
+    ['add', 'sub', 'mul', 'div', 'sqr']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from exprkit.expressions.expression import Expression
+from exprkit.operators import ops
+from exprkit.regression.rules.admission import FormulaRules
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """What a user may say of a search; ``SymbolicRegressor`` explains it."""
+
+    operators: tuple[ops.Operator, ...] = field(default_factory=lambda: default_operators())
+    niterations: int = 100
+    population_size: int = 1000
+    maxsize: int = 30
+    loss: str = "squares"
+    pool_size: int | None = None  # by default what discovery.py says
+    crossover_probability: float = 0.4
+    tournament_size: int = 10
+    optimizer_iterations: int = 8
+    early_stop: Callable[[float, int], bool] = lambda loss, size: False
+    guesses: Sequence[Expression] = ()
+    seed: int = 0
+    backend: str = "cpu"
+    threads: int | None = None
+    rules: FormulaRules | None = None
+    outermost: tuple[ops.Operator, ...] = ()  # operators that may stand around a whole formula only
+
+
+def default_operators() -> tuple[ops.Operator, ...]:
+    """Those that a search begins with, unless others are asked for."""
+    return tuple(ops.BY_NAME[name] for name in ops.SETS["search"])
