@@ -4,7 +4,7 @@ In: what is fixed, the number of points, what an expression needs.  Out: a ``Fit
 
     >>> from exprkit.backends.cases.fits import shape_of
     >>> shape_of(10_860, 2, itemsize=4, lanes=32, fast=True)[:3]
-    (2, 3, 4)
+    (2, 2, 8)
 
 =========  ================================================================================================
 counter    accepted where
@@ -36,6 +36,7 @@ from exprkit.errors import number_of
 
 MOST_TANGENTS = 4
 SMALL_ARENA = 6 << 10  # bytes of shared memory per warp with which registers, not memory, limit the warps
+DECODING, LATENCY = 0.5, 0.1  # of ``fit_times``: vectors that decoding counts as; of a round, where there is one warp
 SMALL, OWN, GLOBAL = range(3)  # where a block's arena is: in little shared memory, in much, in none
 ARENAS = "little shared memory", "shared memory", "global memory"
 
@@ -99,14 +100,15 @@ def fit_shapes(fixed: FitVariants, tangents: int) -> list[FitShape]:
 def fit_times(fixed: FitVariants, tangents: int, n_points: Any) -> np.ndarray:
     """What every variant is estimated to take, (variants, points): infinite where warps would have too few tiles.
 
-    Rounds of tiles cost their vectors and one more for decoding; few warps with many rounds leave latencies open,
-    which weighs 2 % a round and warp.  A warp has four tiles or there are fewer warps.  Both are estimates.
+    Rounds of tiles cost their vectors and half a one more for decoding; few warps with many rounds leave latencies
+    open, which weighs 10 % a round and warp: what left the least regret of nine pieces of work on an H200, where 6 to
+    15 % are as good (data/results/cases_regret.csv).  A warp has four tiles or there are fewer warps.
     """
     listed = fit_shapes(fixed, tangents)
     vectors, warps = (np.array([getattr(one, name) for one in listed])[:, None] for name in ("vectors", "warps"))
     tiles = -(-n_points // np.array([one.tile for one in listed])[:, None])
     rounds = -(-tiles // warps)
-    cost = rounds * warps * (vectors + 1.0) * (1 + 0.02 * rounds / warps)
+    cost = rounds * warps * (vectors + DECODING) * (1 + LATENCY * rounds / warps)
     return np.where(warps <= np.maximum(1, tiles // 4), cost, np.inf)
 
 
