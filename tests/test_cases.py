@@ -358,7 +358,7 @@ def test_fits_are_launched_by_their_tree(n_points, n_params, fast, itemsize):
     tiles = {one: -(-n_points // one.tile) for one in rivals}
     rounds = {one: -(-tiles[one] // one.warps) for one in rivals}
     costs = {
-        one: rounds[one] * one.warps * (one.vectors + 1) * (1 + 0.02 * rounds[one] / one.warps)
+        one: rounds[one] * one.warps * (one.vectors + fits.DECODING) * (1 + fits.LATENCY * rounds[one] / one.warps)
         for one in rivals if one.warps <= max(1, tiles[one] // 4)
     }  # fmt: skip
     assert costs[shape] == min(costs.values())

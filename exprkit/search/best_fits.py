@@ -17,9 +17,11 @@ first starts are the deepest basins of very many values: ``1 / (p1 - x1)`` has o
 number is a hash of the seed, the expression's name, the start and the parameter, so that it does not matter what an
 expression is fitted beside, or when.  Linear parameters are solved for by the fit itself.
 """
+# mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -30,7 +32,9 @@ from exprkit.expressions.arguments import Operators
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
 from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal
+from exprkit.runtime import slices
 from exprkit.runtime.hashes import GOLDEN, mixed
+from exprkit.runtime.jit import compiled, inline
 from exprkit.search.distinct import Enumeration
 from exprkit.search.grammar import grammar
 
@@ -45,6 +49,7 @@ _FAR, _CLOSE = 10.0 ** np.linspace(-30, 30, 601), 10.0 ** np.linspace(-15, -0.05
 GRID = np.concatenate([_FAR, -_FAR, 1 + _CLOSE, 1 - _CLOSE])  # any size, and as close to 1 as a power's base may be
 SPREADS = (0.5, 1.0, 3.0, 12.0)  # standard deviations of the logarithm of a start's size, one after the other ...
 NEAR = (0.01, 0.3, 0.05, 1.0)  # ... and of those around a number of the data
+LEAST_EXPRS = 16  # of a thread
 SMALL, MOST_FUNCTIONS = 4, 512  # of ``start_sizes``
 QUANTILES = (0, 0.1, 0.3, 0.5, 0.7, 0.9, 1)
 LARGEST = 1e30  # of a start, within float32
@@ -90,7 +95,7 @@ def best_fits(
     for first in range(0, 1 + restarts, at_once):
         some = pop if len(active) == n else pop[active]
         end = min(first + at_once, 1 + restarts if some.max_params else first + 1)
-        init = np.stack([_starts(names[active], some.max_params, start, seed, sizes) for start in range(first, end)])
+        init = _starts(names[active], some.max_params, first, end, seed, sizes)
         if first == 0 and single.any():
             _scan(problem, pop, names, init, np.flatnonzero(single), seed, sizes)
         result = problem.fit(some, init=init if some.max_params else None)
@@ -109,17 +114,18 @@ def _scan(
     sizes: np.ndarray,
 ) -> None:  # fmt: skip
     """Let the starts of expressions of a single parameter be the deepest basins along it, the first start excepted."""
-    n_best = len(init) - 1
     for first in range(0, len(single), SCANNED_AT_ONCE):
         some = single[first : first + SCANNED_AT_ONCE]
-        random = [_starts(names[some], 1, start, seed, sizes)[:, 0] for start in range(1, RANDOM + 1)]
-        values = np.sort([*random, *np.broadcast_to(GRID[:, None], (len(GRID), len(some)))], axis=0)
-        loss = problem.losses(pop[some], values[:, :, None])
-        loss[~np.isfinite(loss)] = np.inf
-        beside = np.pad(loss, ((1, 1), (0, 0)), constant_values=np.inf)
-        loss[(loss > beside[:-2]) | (loss >= beside[2:])] = np.inf  # not the bottom of a basin
-        best = np.argpartition(loss, n_best, axis=0)[:n_best]
-        init[1:, some, 0] = np.take_along_axis(values, best, axis=0)
+        values = _values_to_scan(names[some], seed, sizes)
+        loss = problem.losses(pop[some], values.T[:, :, None])
+        init[1:, some, 0] = _at_the_deepest(loss, values, init[1:, some, 0].T.copy()).T
+
+
+def _at_the_deepest(loss: np.ndarray, values: np.ndarray, usual: np.ndarray) -> np.ndarray:
+    """The values (n_exprs, n_best) at the bottoms of the deepest basins, then what is usual where there are fewer."""
+    best = np.full_like(usual, np.inf)
+    _each(lambda i, j: _deepest(loss[:, i:j], values[i:j], best[i:j], usual[i:j]), len(values))
+    return usual
 
 
 def start_sizes(X: np.ndarray, y: np.ndarray, operators: Operators) -> np.ndarray:
@@ -155,23 +161,76 @@ def _note(found: BestFits, which: np.ndarray, result: Any) -> None:
     found.at_bound[rows, : result.params.shape[1]] = result.at_bound[better]
 
 
-def _starts(names: np.ndarray, width: int, start: int, seed: int, sizes: np.ndarray) -> np.ndarray:
-    """Where a fit begins, float64 (n_exprs, max_params)."""
-    if start == 0:
-        return np.ones((len(names), width))
-    with np.errstate(over="ignore"):
-        words = names.astype(np.uint64)[:, None] * np.uint64(0xD6E8FEB86659FD93) + np.arange(
-            1, width + 1, dtype=np.uint64
-        )
-        words = mixed(words ^ mixed(np.uint64(seed % 2**63) * GOLDEN + np.uint64(start)))
-        a, b = _unit(words), _unit(mixed(words + GOLDEN))
-    normal = np.sqrt(-2 * np.log(a)) * np.cos(2 * np.pi * b)  # Box and Muller's
-    sign = np.where(words & np.uint64(1), 1.0, -1.0)
-    around = sizes[(mixed(words ^ GOLDEN) % np.uint64(len(sizes))).astype(np.int64)] if start % 2 == 0 else 1.0
-    spread = (SPREADS if start % 2 else NEAR)[(start - 1) // 2 % len(SPREADS)]
-    return np.clip(sign * around * np.exp(spread * normal), -LARGEST, LARGEST)
+# ── where fits begin ──
 
 
-def _unit(h: np.ndarray) -> np.ndarray:
+def _starts(names: np.ndarray, width: int, first: int, end: int, seed: int, sizes: np.ndarray) -> np.ndarray:
+    """Starts number ``first`` to ``end``, float64 (end - first, n_exprs, max_params)."""
+    words, found = names.astype(np.uint64), np.empty((len(names), end - first, width))
+    _each(lambda i, j: _fill(words[i:j], first, _of_seed(seed), sizes, found[i:j]), len(names))
+    return found.transpose(1, 0, 2).copy()
+
+
+def _values_to_scan(names: np.ndarray, seed: int, sizes: np.ndarray) -> np.ndarray:
+    """In rising order, float64 (n_exprs, n)."""
+    words, found = names.astype(np.uint64), np.empty((len(names), RANDOM + len(GRID)))
+
+    def some(begin: int, end: int) -> None:
+        _fill(words[begin:end], 1, _of_seed(seed), sizes, found[begin:end, :RANDOM, None])
+        found[begin:end, RANDOM:] = GRID
+        found[begin:end].sort(axis=1)
+
+    _each(some, len(names))
+    return found
+
+
+def _each(function: Callable[[int, int], None], n: int) -> None:
+    slices.each(function, slices.even(n, least=LEAST_EXPRS))
+
+
+def _of_seed(seed: int) -> np.uint64:
+    return np.uint64(seed % 2**63 * int(GOLDEN) % 2**64)
+
+
+@compiled
+def _fill(names, first, of_seed, sizes, out):
+    """A start's parameters (n_exprs, n_starts, max_params); start 0 is 1 for all."""
+    n_exprs, n_starts, width = out.shape
+    for i in range(n_exprs):
+        for k in range(n_starts):
+            start = first + k
+            spread = NEAR[(start - 1) // 2 % len(NEAR)] if start % 2 == 0 else SPREADS[(start - 1) // 2 % len(SPREADS)]
+            key = mixed(of_seed + np.uint64(start))
+            for j in range(width):
+                word = mixed((names[i] * np.uint64(0xD6E8FEB86659FD93) + np.uint64(j + 1)) ^ key)
+                normal = math.sqrt(-2 * math.log(_unit(word))) * math.cos(2 * math.pi * _unit(mixed(word + GOLDEN)))
+                around = sizes[np.int64(mixed(word ^ GOLDEN) % np.uint64(len(sizes)))] if start % 2 == 0 else 1.0
+                value = min(around * math.exp(spread * normal), LARGEST)  # Box and Muller's normal numbers
+                out[i, k, j] = 1.0 if start == 0 else value if word & np.uint64(1) else -value
+
+
+@compiled
+def _deepest(loss, values, best, found):
+    """Values (n_exprs, n_best) at the bottoms of the deepest basins of losses (n, n_exprs); others stay as they are.
+
+    ``best``: of the same shape, inf at first.
+    """
+    n, n_best = len(loss), found.shape[1]
+    for i in range(len(found)):
+        before = math.inf
+        for k in range(n):
+            here = loss[k, i] if math.isfinite(loss[k, i]) else math.inf
+            after = loss[k + 1, i] if k + 1 < n and math.isfinite(loss[k + 1, i]) else math.inf
+            if here <= before and here < after and here < best[i, n_best - 1]:
+                place = n_best - 1
+                while place > 0 and best[i, place - 1] > here:
+                    best[i, place], found[i, place] = best[i, place - 1], found[i, place - 1]
+                    place -= 1
+                best[i, place], found[i, place] = here, values[i, k]
+            before = here
+
+
+@inline
+def _unit(h):
     """In (0, 1)."""
-    return ((h >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    return (np.float64(h >> np.uint64(11)) + 0.5) * 2.0**-53

@@ -1,0 +1,65 @@
+"""Where fits of exhaustive searches begin, beside the same written with NumPy."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import exprkit as ek
+from exprkit.runtime.hashes import GOLDEN, mixed
+from exprkit.search import best_fits
+
+
+def starts(names, width, start, seed, sizes):
+    """One start of every expression, (n_exprs, width)."""
+    if start == 0:
+        return np.ones((len(names), width))
+    with np.errstate(over="ignore"):
+        words = names.astype(np.uint64)[:, None] * np.uint64(0xD6E8FEB86659FD93) + np.arange(
+            1, width + 1, dtype=np.uint64
+        )
+        words = mixed(words ^ mixed(np.uint64(seed % 2**63) * GOLDEN + np.uint64(start)))
+        a, b = (((h >> np.uint64(11)).astype(float) + 0.5) * 2.0**-53 for h in (words, mixed(words + GOLDEN)))
+        places = (mixed(words ^ GOLDEN) % np.uint64(len(sizes))).astype(int)
+    spread = (best_fits.SPREADS if start % 2 else best_fits.NEAR)[(start - 1) // 2 % 4]
+    size = (1.0 if start % 2 else sizes[places]) * np.exp(spread * np.sqrt(-2 * np.log(a)) * np.cos(2 * np.pi * b))
+    return np.where(words & np.uint64(1), 1, -1) * np.minimum(size, best_fits.LARGEST)
+
+
+@pytest.mark.parametrize(("n", "width", "first", "seed"), [(1, 1, 0, 0), (100, 3, 0, 7), (40, 4, 13, 2**70 + 3)])
+def test_starts_are_numpys(n, width, first, seed):
+    names, sizes = np.random.default_rng(1).integers(0, 2**62, n), np.array([0.2, 3.0, 1e29])
+    got = best_fits._starts(names, width, first, first + 20, seed, sizes)
+    wanted = np.stack([starts(names, width, start, seed, sizes) for start in range(first, first + 20)])
+    np.testing.assert_allclose(got, wanted, rtol=1e-12)
+    assert np.array_equal(best_fits._starts(names[-1:], width, first + 5, first + 6, seed, sizes)[0], got[5, -1:])
+
+
+def test_values_to_scan_rise_and_hold_grid_and_starts():
+    names, sizes = np.arange(40), np.array([0.2, 3.0])
+    values = best_fits._values_to_scan(names, 3, sizes)
+    random = best_fits._starts(names, 1, 1, best_fits.RANDOM + 1, 3, sizes)[:, :, 0]
+    assert np.array_equal(values, np.sort([*random, *np.tile(best_fits.GRID[:, None], 40)], axis=0).T)
+
+
+@given(arrays(float, (9, 3), elements=st.sampled_from([0, 1, 2, 3, 4, np.inf, np.nan])), st.integers(1, 4))
+def test_the_deepest_basins_are_found(loss, n_best):
+    values, usual = np.arange(27.0).reshape(3, 9), np.full((3, n_best), -1.0)
+    got = best_fits._at_the_deepest(loss.copy(), values, usual.copy())
+    loss = np.where(np.isfinite(loss), loss, np.inf)
+    beside = np.pad(loss, ((1, 1), (0, 0)), constant_values=np.inf)
+    bottoms = (loss <= beside[:-2]) & (loss < beside[2:])
+    for column, found in zip(range(3), got, strict=True):
+        wanted = sorted(np.flatnonzero(bottoms[:, column]), key=lambda k: (loss[k, column], k))[:n_best]
+        assert found.tolist() == [*values[column, wanted], *[-1.0] * (n_best - len(wanted))]
+
+
+def test_a_pole_between_two_points_is_found():
+    """Of 1 / (p1 - x1) the loss has a basin between any two points: the right one is the 17th of 30."""
+    x = np.linspace(1, 4, 31)[:, None]
+    y = 1 / (2.63 - x[:, 0])
+    problem = ek.FitProblem(x, y, loss="gaussian", dtype="float64")
+    sizes = best_fits.start_sizes(x, y, "esr")
+    found = best_fits.best_fits(problem, ek.parse(["1 / (p1 - x1)"]), np.array([5]), 63, 1, sizes)
+    assert found.params[0, 0] == pytest.approx(2.63)
