@@ -200,7 +200,7 @@ def rows_of_fits(name, pop, n_vars, n_points, repeats):
     pairs = {(one.vectors, one.warps): one for one in fits.fit_shapes(fixed, 2)}
     usable = np.isfinite(fits.fit_times(fixed, 2, n_points)[:, 0])
     try:
-        for pair in (None, *(pair for pair, can in zip(pairs, usable, strict=True) if can)):
+        for pair in (*(pair for pair, can in zip(pairs, usable, strict=True) if can), None):  # the first is cold
 
             def shape_of(n_points, n_tangents, pair=pair, **given):
                 listed = {(one.vectors, one.warps): one for one in fits.fit_shapes(fixed, n_tangents)}
