@@ -30,16 +30,17 @@ def starts(names, width, start, seed, sizes):
 @pytest.mark.parametrize(("n", "width", "first", "seed"), [(1, 1, 0, 0), (100, 3, 0, 7), (40, 4, 13, 2**70 + 3)])
 def test_starts_are_numpys(n, width, first, seed):
     names, sizes = np.random.default_rng(1).integers(0, 2**62, n), np.array([0.2, 3.0, 1e29])
-    got = best_fits._starts(names, width, first, first + 20, seed, sizes)
+    got = best_fits._starts(names, width, range(first, first + 20), seed, sizes)
     wanted = np.stack([starts(names, width, start, seed, sizes) for start in range(first, first + 20)])
     np.testing.assert_allclose(got, wanted, rtol=1e-12)
-    assert np.array_equal(best_fits._starts(names[-1:], width, first + 5, first + 6, seed, sizes)[0], got[5, -1:])
+    alone = best_fits._starts(names[-1:], width, range(first + 5, first + 6), seed, sizes)
+    assert np.array_equal(alone[0], got[5, -1:])
 
 
 def test_values_to_scan_rise_and_hold_grid_and_starts():
     names, sizes = np.arange(40), np.array([0.2, 3.0])
     values = best_fits._values_to_scan(names, 3, sizes)
-    random = best_fits._starts(names, 1, 1, best_fits.RANDOM + 1, 3, sizes)[:, :, 0]
+    random = best_fits._starts(names, 1, range(1, best_fits.RANDOM + 1), 3, sizes)[:, :, 0]
     assert np.array_equal(values, np.sort([*random, *np.tile(best_fits.GRID[:, None], 40)], axis=0).T)
 
 

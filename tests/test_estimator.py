@@ -415,6 +415,18 @@ def test_a_parameter_that_is_none_is_told_before_anything_begins(wrong, message)
         regressor(**wrong).fit(*table(20))
 
 
+@pytest.mark.parametrize("which", ["X", "y", "sample_weight"])
+def test_masked_values_are_no_numbers(which):
+    """scikit-learn takes what lies under a mask for a number like all others."""
+    X = np.linspace(1, 2, 20)[:, None]
+    data = {"X": X, "y": X[:, 0] ** 2, "sample_weight": np.ones(20)}
+    data[which] = np.ma.masked_greater(data[which], 10)  # none is masked: fine
+    ek.SymbolicRegressor(**SMALL).fit(**data)
+    data[which] = np.ma.array(data[which], mask=np.arange(data[which].size).reshape(data[which].shape) == 3)
+    with pytest.raises(DataError, match=f"{which} has masked values: leave those rows out"):
+        ek.SymbolicRegressor(**SMALL).fit(**data)
+
+
 @pytest.mark.parametrize(
     ("column", "message"),
     [

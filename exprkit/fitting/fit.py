@@ -252,7 +252,7 @@ class FitProblem:
         self._steps = MAX_ITER[method] if max_iter is None else int(max_iter)
         workers = workers_of(devices, client)
         backend = backend_of_fits(backend, workers) if method == "lm" else backend
-        self._settings = backend, precision, threads, {"client": workers, **options}
+        self.threads, self._settings = threads, (backend, precision, threads, {"client": workers, **options})
         self._dtype = dtype
         self._max_iter = max_iter
         self._inner: tuple[Composition | Penalty, FitProblem] | None = None  # as what a loss of one's own is fitted

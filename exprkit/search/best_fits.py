@@ -95,7 +95,8 @@ def best_fits(
     for first in range(0, 1 + restarts, at_once):
         some = pop if len(active) == n else pop[active]
         end = min(first + at_once, 1 + restarts if some.max_params else first + 1)
-        init = _starts(names[active], some.max_params, first, end, seed, sizes)
+        starts = range(first, end)
+        init = _starts(names[active], some.max_params, starts, seed, sizes, problem.threads)
         if first == 0 and single.any():
             _scan(problem, pop, names, init, np.flatnonzero(single), seed, sizes)
         result = problem.fit(some, init=init if some.max_params else None)
@@ -116,15 +117,17 @@ def _scan(
     """Let the starts of expressions of a single parameter be the deepest basins along it, the first start excepted."""
     for first in range(0, len(single), SCANNED_AT_ONCE):
         some = single[first : first + SCANNED_AT_ONCE]
-        values = _values_to_scan(names[some], seed, sizes)
+        values = _values_to_scan(names[some], seed, sizes, problem.threads)
         loss = problem.losses(pop[some], values.T[:, :, None])
-        init[1:, some, 0] = _at_the_deepest(loss, values, init[1:, some, 0].T.copy()).T
+        init[1:, some, 0] = _at_the_deepest(loss, values, init[1:, some, 0].T.copy(), problem.threads).T
 
 
-def _at_the_deepest(loss: np.ndarray, values: np.ndarray, usual: np.ndarray) -> np.ndarray:
+def _at_the_deepest(
+    loss: np.ndarray, values: np.ndarray, usual: np.ndarray, threads: int | None = None
+) -> np.ndarray:
     """The values (n_exprs, n_best) at the bottoms of the deepest basins, then what is usual where there are fewer."""
     best = np.full_like(usual, np.inf)
-    _each(lambda i, j: _deepest(loss[:, i:j], values[i:j], best[i:j], usual[i:j]), len(values))
+    _each(lambda i, j: _deepest(loss[:, i:j], values[i:j], best[i:j], usual[i:j]), len(values), threads)
     return usual
 
 
@@ -164,14 +167,16 @@ def _note(found: BestFits, which: np.ndarray, result: Any) -> None:
 # ── where fits begin ──
 
 
-def _starts(names: np.ndarray, width: int, first: int, end: int, seed: int, sizes: np.ndarray) -> np.ndarray:
-    """Starts number ``first`` to ``end``, float64 (end - first, n_exprs, max_params)."""
-    words, found = names.astype(np.uint64), np.empty((len(names), end - first, width))
-    _each(lambda i, j: _fill(words[i:j], first, _of_seed(seed), sizes, found[i:j]), len(names))
+def _starts(
+    names: np.ndarray, width: int, starts: range, seed: int, sizes: np.ndarray, threads: int | None = None
+) -> np.ndarray:
+    """Starts of these numbers, float64 (n_starts, n_exprs, max_params)."""
+    words, found = names.astype(np.uint64), np.empty((len(names), len(starts), width))
+    _each(lambda i, j: _fill(words[i:j], starts.start, _of_seed(seed), sizes, found[i:j]), len(names), threads)
     return found.transpose(1, 0, 2).copy()
 
 
-def _values_to_scan(names: np.ndarray, seed: int, sizes: np.ndarray) -> np.ndarray:
+def _values_to_scan(names: np.ndarray, seed: int, sizes: np.ndarray, threads: int | None = None) -> np.ndarray:
     """In rising order, float64 (n_exprs, n)."""
     words, found = names.astype(np.uint64), np.empty((len(names), RANDOM + len(GRID)))
 
@@ -180,12 +185,12 @@ def _values_to_scan(names: np.ndarray, seed: int, sizes: np.ndarray) -> np.ndarr
         found[begin:end, RANDOM:] = GRID
         found[begin:end].sort(axis=1)
 
-    _each(some, len(names))
+    _each(some, len(names), threads)
     return found
 
 
-def _each(function: Callable[[int, int], None], n: int) -> None:
-    slices.each(function, slices.even(n, least=LEAST_EXPRS))
+def _each(function: Callable[[int, int], None], n: int, threads: int | None) -> None:
+    slices.each(function, slices.even(n, threads, LEAST_EXPRS))
 
 
 def _of_seed(seed: int) -> np.uint64:

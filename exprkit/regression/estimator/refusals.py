@@ -20,6 +20,18 @@ from exprkit.errors import DataError, brief, number_of
 SMALLEST, LARGEST = 1e-145, 1e150  # of y: of others the squares leave the range of float64
 
 
+def refuse_masks(**arrays: Any) -> None:
+    """An error for masked values, which scikit-learn would take for numbers like all others.
+
+    Raises
+    ------
+    DataError
+    """
+    for name, values in arrays.items():
+        if np.ma.is_masked(values):
+            raise DataError(f"{name} has masked values: leave those rows out, or give them weight 0 and a number")
+
+
 def refuse_columns(X: Any) -> None:
     """An error for a DataFrame's column that holds no numbers, lacks some, or has the name of another.
 

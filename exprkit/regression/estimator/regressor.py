@@ -48,7 +48,7 @@ from exprkit.regression.discovery import Discovery
 from exprkit.regression.estimator import equations, islands, model_file, progress
 from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.estimator.equations import DescribedFront
-from exprkit.regression.estimator.refusals import refuse_columns, refuse_sizes
+from exprkit.regression.estimator.refusals import refuse_columns, refuse_masks, refuse_sizes
 from exprkit.regression.goal import NAMED, Goal, sample_for
 from exprkit.regression.polish import expression_of, simplified, tree_of
 from exprkit.regression.rules import constraints, units
@@ -282,6 +282,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         workers = workers_of(self.devices, self.client)
         previous = self._front.entries if self.warm_start and self.__sklearn_is_fitted__() else []
         n_before = self.n_features_in_ if previous else None
+        refuse_masks(X=X, y=y, sample_weight=sample_weight)
         refuse_columns(X)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         refuse_sizes(y)
@@ -350,6 +351,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         float64 array, (n_rows,)
         """
         check_is_fitted(self, "_front")
+        refuse_masks(X=X)
         refuse_columns(X)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         values: np.ndarray = values_of([self._named(index)], np.ascontiguousarray(X))[0]
