@@ -58,7 +58,7 @@ def looked_for(number, form, params, max_nodes, options):
     loss = float(fitted.loss[0])
     n_params = table.filter(regex=r"^p\d+$").notna().sum(axis=1)
     same = ((table["loss"] - loss).abs() <= SAME) & (n_params == len(params))
-    row = {"number": number, "law": form, "seconds": round(found.seconds, 1), "functions": found.n_functions}
+    row = {"number": number, "law": form, "functions": found.n_functions}
     total = table["total"]
     if same.any():
         place = int(np.flatnonzero(same)[0])
