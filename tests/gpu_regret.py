@@ -130,8 +130,9 @@ def compile_fit(architecture, shape, many):
     from exprkit.backends.precision import precision
 
     settings = precision("fast")
-    for rare, prologues in itertools.product((0, 1), repeat=2):
-        chosen = batches.macros_of(shape, settings, TASK="FIT", MANY=int(many), RARE=rare, PROLOGUES=prologues)
+    at_once = {1, fits.fits_at_once(shape, many, little=True)}
+    for rare, prologues, n in itertools.product((0, 1), (0, 1), at_once):
+        chosen = batches.macros_of(shape, settings, n, TASK="FIT", MANY=int(many), RARE=rare, PROLOGUES=prologues)
         nvrtc.compiled(architecture, settings, dual_opcodes.source("fast"), **chosen)
 
 
@@ -198,7 +199,8 @@ def rows_of_fits(name, pop, n_vars, n_points, repeats):
     options, chooser, target = Options(max_iter=10), batches.shape_of, cupy.asarray(y)
     fixed = fits.FitVariants(4, True)
     pairs = {(one.vectors, one.warps): one for one in fits.fit_shapes(fixed, 2)}
-    usable = np.isfinite(fits.fit_times(fixed, 2, n_points)[:, 0])
+    estimated = fits.fit_times(fixed, 2, n_points)[:, 0]
+    usable = estimated < MOST_SLOWER * estimated.min()
     try:
         for pair in (*(pair for pair, can in zip(pairs, usable, strict=True) if can), None):  # the first is cold
 

@@ -354,14 +354,14 @@ def test_fits_are_launched_by_their_tree(n_points, n_params, fast, itemsize):
     tangents = min(max(n_params, 1), 4)
     shape = fits.shape_of(n_points, tangents, itemsize=itemsize, lanes=32, fast=fast)
     assert here.case.shape == shape
-    rivals = [one for one in fits.fit_shapes(fits.FitVariants(itemsize, fast), tangents)]
-    tiles = {one: -(-n_points // one.tile) for one in rivals}
-    rounds = {one: -(-tiles[one] // one.warps) for one in rivals}
+    rivals = fits.fit_shapes(fits.FitVariants(itemsize, fast), tangents)
+    rounds = {one: -(-n_points // (one.tile * one.warps)) for one in rivals}
     costs = {
-        one: rounds[one] * one.warps * (one.vectors + fits.DECODING) * (1 + fits.LATENCY * rounds[one] / one.warps)
-        for one in rivals if one.warps <= max(1, tiles[one] // 4)
-    }  # fmt: skip
-    assert costs[shape] == min(costs.values())
+        one: fits.WARP * one.warps
+        + rounds[one] * one.warps * (one.vectors + fits.DECODING) * (1 + fits.LATENCY * rounds[one] / one.warps)
+        for one in rivals
+    }
+    assert costs[shape] == pytest.approx(min(costs.values()))
 
 
 def test_where_an_arena_lies():

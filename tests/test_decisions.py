@@ -15,6 +15,7 @@ import pytest
 from exprkit.backends import decisions, objective
 from exprkit.backends.cpu import levenberg_marquardt as cpu_fits
 from exprkit.backends.decisions import AT_LINEAR_STEP, AT_START, AT_STEP, ORDER, RUNNING
+from exprkit.backends.gpu import layout
 from exprkit.backends.interpreter import batches, dual_opcodes
 from exprkit.backends.objective import Options
 from exprkit.backends.precision import precision
@@ -92,8 +93,7 @@ def cuda(emulated):
     macros = batches.macros_of(shape, precision("ieee"), TASK="FIT", PROLOGUES=0, RARE=0, BOUNDED=1)
     text = dual_opcodes.source("ieee") + CALL
     library = emulated.library(text, precision("ieee"), macros)
-    progress = np.dtype([("damping", "f8"), ("predicted", "f8"), *((name, "i4") for name in (
-        "iterations", "evaluations", "status", "phase"))])  # fmt: skip
+    progress = np.dtype(layout.Progress)
     assert library.bytes_of_terms() == ctypes.sizeof(CudaTerms)
 
     def advance(states, verdict=RUNNING):

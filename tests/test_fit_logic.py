@@ -242,7 +242,7 @@ def test_which_parameters_are_linear():
 def test_shapes_fit_the_points(n_points, tangents_):
     shape = batches.shape_of(n_points, tangents_, itemsize=4, lanes=32, fast=True)
     tiles = -(-n_points // shape.tile)
-    assert shape.warps <= max(1, tiles // 4) and tiles * shape.tile < n_points + max(shape.tile, 0.2 * n_points)
+    assert shape.warps < 2 * tiles and tiles * shape.tile < n_points + max(shape.tile, 0.2 * n_points)
 
 
 def test_parts_of_an_arena_do_not_overlap():
@@ -255,6 +255,15 @@ def test_parts_of_an_arena_do_not_overlap():
     assert arena["actives"] >= 2 * 5 * 32 * 16 and arena["rows"] >= arena["actives"] + 256
     assert arena["products"] >= arena["rows"] + 8 * (128 + 4) * 4 and arena["warp_bytes"] >= arena["products"] + 8 * 36
     assert arena["arena_bytes"] == arena["slots"] + 2 * arena["warp_bytes"]
+
+
+def test_a_block_makes_so_many_fits_as_its_memory_holds():
+    shape = batches.FitShape(2, 1, 1, 32, 4)
+    batch = batches.FitBatch(shape, False, None, {"arena_bytes": 6 << 10}, {})
+    assert [batch.fits(kilobytes << 10) for kilobytes in (227, 64, 48, 5)] == [16, 10, 8, 1]
+    wide = batches.FitBatch(shape._replace(warps=4), False, None, {"arena_bytes": 6 << 10}, {})
+    large = batches.FitBatch(shape, False, None, {"arena_bytes": 7 << 10}, {})
+    assert wide.fits(227 << 10) == large.fits(227 << 10) == 1
 
 
 def test_registers_and_spills_of_the_kernels(root):
@@ -276,7 +285,9 @@ def built(line):
     itemsize = 4 if line["real"] == "float" else 8
     sizes = (int(line[name]) for name in batches.FitShape._fields[:3])
     shape, settings = batches.FitShape(*sizes, 32, itemsize), precision(line["operators"])
-    chosen = batches.macros_of(shape, settings, TASK="FIT", MANY=int(line["many"]), PROLOGUES=0, RARE=0)
+    many = int(line["many"])
+    fits = batches.fits_at_once(shape, many=bool(many), little=True)
+    chosen = batches.macros_of(shape, settings, fits, TASK="FIT", MANY=many, PROLOGUES=0, RARE=0)
     text, architecture = dual_opcodes.source(line["operators"]), f"sm_{line['architecture']}"
     report = report_of(architecture, settings, text, **chosen)
     return registers_and_spills(report[report.index("'fit'") :])

@@ -95,7 +95,11 @@ _CHUNK: Rows = (
     ("int", "item n_items", "consecutive items of a partition (schedule.py)"),
     ("int", "instruction n_instructions", "the first, in the stream of all sets"),
 )
-_PROGRESS: Rows = (("double", "damping predicted", ""), ("int", "iterations evaluations status phase", ""))
+_PROGRESS: Rows = (
+    ("double", "damping predicted", ""),
+    ("Long", "number", "of the fit: which one of the launch, -1 for none"),
+    ("int", "iterations evaluations status phase expression", ""),
+)
 
 _PROGRAMS: Rows = (
     ("const Instruction *", "instructions", "(n_instructions)"),
@@ -148,6 +152,7 @@ _FIT_ARGUMENTS: Rows = (
     ("unsigned char *", "status", ""),
     ("T *", "jacobian", "(n_sets, n_exprs, n_points, max_params)"),
     ("char *", "arena", "where shared memory is too small for it"),
+    ("unsigned long long *", "taken", "how many fits were taken beside the first ones"),
     ("double", "tol gtol delta", ""),
     ("Long", "arena_bytes first_item", ""),
     ("unsigned", "pitch", ""),

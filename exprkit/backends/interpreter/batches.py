@@ -5,7 +5,7 @@ In: programs on the device.  Out: batches, whose expressions are found and put i
     >>> from exprkit.backends.interpreter.batches import FitShape, arena_of
     >>> shape = FitShape(tangents=2, vectors=1, warps=1, lanes=32, itemsize=4)
     >>> shape.entry_bytes, arena_of(shape, n_params=2, many=False, instructions=4, results=0, slots=1)["arena_bytes"]
-    (32, 2112)
+    (32, 2128)
 
 Expressions of 1, 2, 3 and 4 parameters have kernels of their own, with a tangent for each parameter in registers;
 those of more go round in groups of 4, and J'J is made of rows of J in the block's memory.  Of each of these groups,
@@ -26,10 +26,12 @@ from exprkit.backends import objective
 from exprkit.backends.cases.fits import (
     GLOBAL,
     MOST_TANGENTS,
+    SMALL,
     SMALL_ARENA,
     FitCode,
     FitShape,
     FitVariants,
+    fits_at_once,
     needs_of,
     shape_of,
     why,
@@ -69,6 +71,12 @@ class FitBatch:
     order: Any  # int32 on the device, the longest first
     arena: dict[str, int]  # offsets in a block's memory, and its size as ``arena_bytes``
     sizes: dict[str, int]  # the most of an expression, by the case discussion's symbols
+
+    def fits(self, limit: int) -> int:
+        """How many a block makes at a time, which has so many bytes of memory."""
+        own = self.arena["arena_bytes"]
+        wanted = fits_at_once(self.shape, self.many, little=own <= SMALL_ARENA * self.shape.warps)
+        return max(1, min(wanted, limit // own))
 
     def why(self, n_points: int, limit: int, rare: bool, fast: bool) -> list[str]:
         """The path through the case discussion, for a block's memory of ``limit``; at last what is launched."""
@@ -152,11 +160,11 @@ class Group(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-def groups_of(n_points: int, itemsize: int, lanes: int, fast: bool, rows: bool) -> list[Group]:
+def groups_of(n_points: int, itemsize: int, lanes: int, fast: bool, rows: bool, few: bool = False) -> list[Group]:
     """The groups; ``rows``: whether J'J of many parameters is made."""
     groups = []
     for n in range(1, N_GROUPS + 1):
-        shape = shape_of(n_points, min(n, MOST_TANGENTS), itemsize=itemsize, lanes=lanes, fast=fast)
+        shape = shape_of(n_points, min(n, MOST_TANGENTS), itemsize=itemsize, lanes=lanes, fast=fast, few=few)
         groups.append(Group(shape, rows and n > MOST_TANGENTS))
     return groups
 
@@ -168,11 +176,11 @@ class Batches(NamedTuple):
     rare: bool
 
 
-def batches_of(launcher: Launcher, known: Foreknown, rows: bool) -> Batches:
-    """Who is launched with whom; asks the device once."""
+def batches_of(launcher: Launcher, known: Foreknown, rows: bool, few: bool = False) -> Batches:
+    """Who is launched with whom, ``few``: when most end at once; asks the device once."""
     device, programs, xp = launcher.device, launcher.programs, launcher.device.xp
     fast = launcher.settings.operators == "fast"
-    groups = groups_of(launcher.fields["n_points"], launcher.dtype.itemsize, device.lanes, fast, rows)
+    groups = groups_of(launcher.fields["n_points"], launcher.dtype.itemsize, device.lanes, fast, rows, few)
     needs, key = xp.zeros((N_GROUPS, N_SIZES, NEEDS), np.int64), xp.empty(launcher.n_exprs, np.uint32)
     rare_opcodes, rare_steps = _rare(device)
     names = "instructions", "first_instruction", "first_step", "steps"
@@ -226,19 +234,20 @@ def _rare(device: Any) -> tuple[Any, Any]:
     return device.xp.asarray(codes), device.xp.asarray(steps)
 
 
-def macros_of(shape: FitShape, settings: Precision, **chosen: Any) -> dict[str, Any]:
-    """What the kernels' text expects to be defined: the shape's, the chosen and the usual values."""
+def macros_of(shape: FitShape, settings: Precision, fits: int = 1, **chosen: Any) -> dict[str, Any]:
+    """What the kernels' text expects to be defined: the shape's with so many fits a block, the chosen, the usual."""
     points = shape.vectors * VECTOR_BYTES // shape.itemsize
     return {
         "TASK": "NORMAL", "KIND": objective.SQUARES, "WEIGHTED": 0, "MANY": 0, "GLOBAL_ARENA": 0,
         "BOUNDED": 0,
         "REAL": REAL[shape.itemsize], "LANES": shape.lanes, "VECTORS": shape.vectors, "TANGENTS": shape.tangents,
         "BLOCK": shape.warps * shape.lanes, "ENTRY_BYTES": shape.entry_bytes, "RESULT_BYTES": shape.result_bytes,
-        "FOLD": max(1, FOLD_POINTS // points), "MIN_BLOCKS": min_blocks(shape, settings.operators == "fast"), **chosen,
+        "FOLD": max(1, FOLD_POINTS // points), "FITS": fits,
+        "MIN_BLOCKS": min_blocks(shape, settings.operators == "fast", fits), **chosen,
     }  # fmt: skip
 
 
-def min_blocks(shape: FitShape, fast: bool) -> int:
+def min_blocks(shape: FitShape, fast: bool, fits: int = 1) -> int:
     """Blocks that a multiprocessor has to hold: limits the registers of a thread to 128, 168 or 255.
 
     The least with which most kernels spill none, and others 80 bytes at most (data/results/cases_ptxas.csv); those of
@@ -251,7 +260,7 @@ def min_blocks(shape: FitShape, fast: bool) -> int:
         threads = 512 if fast and shape.tangents < 4 else 384
     else:
         threads = 384 if shape.tangents < 3 else 256
-    return max(1, threads // (shape.warps * shape.lanes))
+    return max(1, threads // (fits * shape.warps * shape.lanes))
 
 
 def subject(settings: Precision, itemsize: int) -> Discussion:
@@ -260,7 +269,7 @@ def subject(settings: Precision, itemsize: int) -> Discussion:
 
     def kernel(shape: FitShape, code: FitCode) -> KernelText:
         where = {"MANY": int(code.many), "GLOBAL_ARENA": int(code.arena == GLOBAL), "RARE": int(code.rare)}
-        chosen = {"TASK": "FIT", "PROLOGUES": 1, **where}
-        return KernelText(text, settings, macros_of(shape, settings, **chosen))
+        fits = fits_at_once(shape, code.many, code.arena == SMALL)
+        return KernelText(text, settings, macros_of(shape, settings, fits, TASK="FIT", PROLOGUES=1, **where))
 
     return subject_of(FitVariants(itemsize, fast), arena_of, kernel, settings)

@@ -25,7 +25,7 @@ from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.launch import THREADS, Launch, Launcher, fill
 from exprkit.backends.interpreter import dual_opcodes
-from exprkit.backends.interpreter.batches import Batches, FitShape, batches_of, macros_of
+from exprkit.backends.interpreter.batches import Batches, FitBatch, FitShape, batches_of, macros_of
 from exprkit.backends.objective import Fitted, Options
 from exprkit.errors import number_of
 from exprkit.expressions.population import Population
@@ -47,17 +47,19 @@ class Derivatives:
         Gives the population's tokens on the device.
     known : Foreknown, optional
         Of the population, if another precision's has found it.
+    few
+        Whether few of the population are ever fitted.
     """
 
     def __init__(
         self, pop: Population | DevicePopulation, launcher: Launcher, tokens_of: Callable[[Any], DeviceTokens],
-        known: Foreknown | None = None,
+        known: Foreknown | None = None, few: bool = False,
     ) -> None:  # fmt: skip
         self.launcher, self.device = launcher, launcher.device
         self.dtype, self.n_points = launcher.dtype, int(launcher.fields["n_points"])
         self._text = dual_opcodes.source(launcher.settings.operators)
         self.pop, self.n_exprs, self.max_params = pop, len(pop), int(pop.max_params)
-        self._batches: dict[bool, Batches] = {}
+        self._few, self._batches = few, dict[bool, Batches]()
         self.known = known or foreknown(pop, self.device, tokens_of)
         self._fields = {"n_params": self.known.n_params, "max_params": self.max_params}
 
@@ -206,31 +208,40 @@ class Derivatives:
         n_sets = len(starts)
         weighted, *bounds = (int(terms.get(name) is not None) for name in ("weights", "lower", "upper"))
         fields = {**terms, **results, "starts": starts, "n_sets": n_sets}
-        launches, common = [], layout.FitArguments.from_buffer_copy(self.launcher.known(layout.FitArguments))
+        common = layout.FitArguments.from_buffer_copy(self.launcher.known(layout.FitArguments))
         fill(common, {**self._fields, **fields}, self.device)
         batches, rare = self._batches_for(rows)
+        launches, kept = [], []  # what is kept until all are started is not given to another meanwhile
         for batch in batches:
-            shared, threads = batch.arena["arena_bytes"], batch.shape.warps * batch.shape.lanes
-            n_items, arena, at_once = n_sets * len(batch.order), None, 1 << 30
-            if shared > self.device.shared_per_block:
-                at_once = max(1, min(n_items, WORK_BYTES // shared))
-                arena, shared = self.device.xp.empty(at_once * shared, np.uint8), 0
+            in_global = batch.arena["arena_bytes"] > self.device.shared_per_block
+            fits = batch.fits(self.device.shared_per_block) if task == "FIT" else 1
             kernel = self._kernel(
-                "fit", batch.shape, TASK=task, KIND=kind, WEIGHTED=weighted, MANY=int(batch.many),
-                GLOBAL_ARENA=int(arena is not None), BOUNDED=max(bounds), RARE=int(rare),
+                "fit", batch.shape, fits, TASK=task, KIND=kind, WEIGHTED=weighted, MANY=int(batch.many),
+                GLOBAL_ARENA=int(in_global), BOUNDED=max(bounds), RARE=int(rare),
             )  # fmt: skip
-            kernel.resident(threads, shared)
-            own = {
-                **batch.arena, "order": batch.order, "n_here": len(batch.order),
-                "max_instructions": batch.sizes["i"], "arena": arena,
-            }  # fmt: skip
+            threads = fits * batch.shape.warps * batch.shape.lanes
+            shared = 0 if in_global else fits * batch.arena["arena_bytes"]
+            n_items, resident = n_sets * len(batch.order), max(kernel.resident(threads, shared), 1)
+            at_once = max(1, WORK_BYTES // batch.arena["arena_bytes"]) if in_global else 1 << 30
+            blocks = min(-(-n_items // fits), resident * self.device.multiprocessors if fits > 1 else at_once)
+            own = self._own(batch, blocks, fits, in_global)
             launches.append(
                 [
-                    kernel.prepare((min(at_once, n_items - first), 1), threads, shared, self._with(common, own, first))
-                    for first in range(0, n_items, at_once)
+                    kernel.prepare((min(blocks, n_items - first), 1), threads, shared, self._with(common, own, first))
+                    for first in range(0, 1 if fits > 1 else n_items, blocks)
                 ]
             )
+            kept.append(own)
         self._side_by_side(launches)
+
+    def _own(self, batch: FitBatch, blocks: int, fits: int, in_global: bool) -> dict[str, Any]:
+        """The arguments of a batch alone."""
+        xp, bytes_of_one = self.device.xp, batch.arena["arena_bytes"]
+        return {
+            **batch.arena, "order": batch.order, "n_here": len(batch.order), "max_instructions": batch.sizes["i"],
+            "arena": xp.empty(blocks * bytes_of_one, np.uint8) if in_global else None,
+            "taken": xp.zeros(1, np.uint64) if fits > 1 else None,
+        }  # fmt: skip
 
     def _choose(self, n_sets: int, results: dict[str, Any]) -> None:
         if n_sets > 1:
@@ -238,10 +249,10 @@ class Derivatives:
             threads = THREADS if self.device.lanes > 1 else 1
             self._launch(kernel, -(-self.n_exprs // threads), threads, 0, n_sets=n_sets, **results)()
 
-    def _kernel(self, name: str, shape: FitShape, **macros: Any) -> Any:
+    def _kernel(self, name: str, shape: FitShape, fits: int = 1, **macros: Any) -> Any:
         """The kernel of fit.cu for these macros."""
         settings, prologues = self.launcher.settings, int(bool(len(self.launcher.programs.steps)))
-        chosen = macros_of(shape, settings, **{"PROLOGUES": prologues, "RARE": 0, **macros})
+        chosen = macros_of(shape, settings, fits, **{"PROLOGUES": prologues, "RARE": 0, **macros})
         return self.device.kernel(name, settings, self._text, **chosen)
 
     def _with(self, common: Any, own: dict[str, Any], first: int) -> Any:
@@ -274,7 +285,7 @@ class Derivatives:
     def _batches_for(self, rows: bool) -> Batches:
         """All launches; ``rows``: whether J'J of many parameters is made."""
         if rows not in self._batches:
-            self._batches[rows] = batches_of(self.launcher, self.known, rows)
+            self._batches[rows] = batches_of(self.launcher, self.known, rows, self._few)
         return self._batches[rows]
 
 

@@ -416,7 +416,8 @@ class Engine(DeviceEngine, contract.Differentiable):
         """Fits, and those that come out SPOILED made anew by an engine of float64, which waits for nothing."""
         own = self._derivatives
         if "_derivatives" not in other.__dict__:
-            other.__dict__["_derivatives"] = Derivatives(other.pop, other._launcher, other._lowering.tokens, own.known)
+            few = Derivatives(other.pop, other._launcher, other._lowering.tokens, own.known, few=True)
+            other.__dict__["_derivatives"] = few
         return _on_host(own.fit(starts, y, weights, options, Again(other._derivatives, other_y, other_weights)))
 
     # ── what was decided ─────────────────────────────────────────────────────────────

@@ -110,7 +110,7 @@ INLINE Program program_of(const FitArguments &args, int e)
     Program program;
     program.start = args.first_instruction[e];
     program.n_instructions = (e + 1 < args.n_exprs ? args.first_instruction[e + 1] : args.n_instructions) - program.start;
-    const int own = program.start + min(int(threadIdx.x), program.n_instructions - 1);
+    const int own = program.start + min(thread(), program.n_instructions - 1);
     program.mine = Origin{args.instructions[own], args.sources[own]};
     return program;
 }
@@ -125,12 +125,12 @@ INLINE void make_entries(
     if (args.first_step[e] < args.first_step[e + 1]) {
         first_result = args.steps[args.first_step[e]].result >> 1;
         sync();
-        if (threadIdx.x == 0) run_prologue(args, e, params, results, first, first_result);
+        if (thread() == 0) run_prologue(args, e, params, results, first, first_result);
         sync();
     }
 #endif
 #pragma unroll 1
-    for (int w = threadIdx.x; w < program.n_instructions; w += BLOCK) {
+    for (int w = thread(); w < program.n_instructions; w += BLOCK) {
         const Origin origin = program.origin(args, w);
         const Source immediate = find(args, origin.source, params, results, first, first_result);
         Entry entry;
@@ -260,7 +260,7 @@ INLINE bool lanes_exceed(T sum, double most)
 INLINE void sum_points(
     const FitArguments &args, const Frame &frame, const Entry *entries, double (&sum)[N_SUMS], bool &strong, double most)
 {
-    const int lane = threadIdx.x % LANES * WIDTH, first = threadIdx.x / LANES * TILE;
+    const int lane = thread() % LANES * WIDTH, first = thread() / LANES * TILE;
     T part[N_SUMS];
 #pragma unroll
     for (int s = 0; s < N_SUMS; ++s) sum[s] = 0.0, part[s] = T(0);
@@ -306,14 +306,14 @@ INLINE void add_threads(double (&sum)[N_SUMS], double *scratch, double *total)
 #pragma unroll
     for (int s = 0; s < N_SUMS; ++s)
         for (int step = LANES / 2; step > 0; step /= 2) sum[s] += __shfl_xor_sync(0xffffffffu, sum[s], step);
-    if (threadIdx.x % LANES == 0) {
-        double *mine = WARPS > 1 ? scratch + threadIdx.x / LANES * N_SUMS : total;
+    if (thread() % LANES == 0) {
+        double *mine = WARPS > 1 ? scratch + thread() / LANES * N_SUMS : total;
 #pragma unroll
         for (int s = 0; s < N_SUMS; ++s) mine[s] = sum[s];
     }
     sync();
     if (WARPS == 1) return;
-    for (int s = threadIdx.x; s < N_SUMS; s += BLOCK) {
+    for (int s = thread(); s < N_SUMS; s += BLOCK) {
         double all = 0.0;
         for (int w = 0; w < WARPS; ++w) all += scratch[w * N_SUMS + s];
         total[s] = all;
@@ -332,7 +332,7 @@ struct Rows {
 
     INLINE void write(const Dual &acc, const Goal &goal, int first, T delta, double &loss) const
     {
-        const int lane = threadIdx.x % LANES * WIDTH;
+        const int lane = thread() % LANES * WIDTH;
 #pragma unroll
         for (int k = 0; k < POINTS; ++k) {
             const int point = k / WIDTH * SEGMENT + lane + k % WIDTH;
@@ -353,7 +353,7 @@ struct Rows {
     INLINE void add_products() const
     {
         const int n_triangle = n * (n + 1) / 2;
-        for (int p = threadIdx.x % LANES; p < n_triangle + n; p += LANES) {
+        for (int p = thread() % LANES; p < n_triangle + n; p += LANES) {
             int i = n, j = p - n_triangle;
             if (j < 0)
                 for (i = 0, j = p; j > i; ++i) j -= i + 1;
@@ -385,7 +385,7 @@ struct Rows {
 INLINE void sum_rows(
     const FitArguments &args, const Frame &frame, char *arena, const Entry *entries, int n, double *total, bool &strong)
 {
-    const int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES, n_sums = 1 + n + n * (n + 1) / 2;
+    const int lane = thread() % LANES, warp = thread() / LANES, n_sums = 1 + n + n * (n + 1) / 2;
     char *own = arena + args.slots + warp * args.warp_bytes;
     const Rows rows = {reinterpret_cast<T *>(own + args.rows), reinterpret_cast<double *>(own + args.products), n};
     double loss;
@@ -414,7 +414,7 @@ INLINE void sum_rows(
     for (int step = LANES / 2; step > 0; step /= 2) loss += __shfl_xor_sync(0xffffffffu, loss, step);
     if (lane == 0) rows.products[0] = loss;
     sync();
-    for (int s = threadIdx.x; s < n_sums; s += BLOCK) {
+    for (int s = thread(); s < n_sums; s += BLOCK) {
         double all = 0.0;
         for (int w = 0; w < WARPS; ++w)
             all += *reinterpret_cast<double *>(arena + args.slots + w * args.warp_bytes + args.products + 8 * s);

@@ -1,8 +1,8 @@
-// Derivatives and fits on the GPU: the whole parameter optimisation of an expression in one block.
+// Derivatives and fits on the GPU: the whole parameter optimisation of an expression in one launch.
 //
 // What is computed, plainly:
 //
-//     for every expression and start, a block:
+//     for every expression and start, BLOCK threads:                 (FITS of them at a time in a block)
 //         parameters = the start
 //         repeat:
 //             for TILE points, a warp:                               (POINTS points per thread)
@@ -245,19 +245,14 @@ INLINE double eased(double gain, double predicted)
     return predicted > 0.0 ? max(EASIER, 1.0 - way * way * way) : HARDER;
 }
 
-// Judge the step that was evaluated last; the status if the fit ends with it.
-INLINE int judge(const State &s, const Terms &terms)
+// Judge the step that was evaluated last and take it if it helped; the bits of the reasons to end.
+INLINE unsigned judge(const State &s, const Terms &terms, bool &taken)
 {
     const double loss = s.next()[0], gain = s.loss() - loss, predicted = s.progress().predicted;
-    const bool better = gain > 0.0 && is_finite(loss);
     const bool settled = !(gain > terms.tol * s.loss()) && 0.0 <= predicted && predicted <= terms.tol * s.loss();
-    s.progress().damping = max(LEAST_DAMPING, s.progress().damping * (better ? eased(gain, predicted) : HARDER));
-    unsigned holds = settled << FTOL;
-    if (better) {
-        accept(s, false);
-        holds |= stationary(s, terms);
-    }
-    return first_reason(holds);
+    taken = gain > 0.0 && is_finite(loss);
+    s.progress().damping = max(LEAST_DAMPING, s.progress().damping * (taken ? eased(gain, predicted) : HARDER));
+    return settled << FTOL;
 }
 
 // No parameter moves by more than its tolerance.
@@ -279,21 +274,13 @@ INLINE bool is_still(const State &s, double tol)
     return still;
 }
 
-// Find the next trial; the status if there is none.
-INLINE int propose(const State &s, const Terms &terms)
+// The status if there may be no other step.
+INLINE int last_step(const State &s, const Terms &terms)
 {
-    while (true) {
-        const bool stuck = !(s.progress().damping <= MOST_DAMPING);
-        const int steps = s.progress().iterations;
-        const bool enough = steps >= terms.max_iter || (steps >= terms.patience && s.loss() > terms.limit);
-        const int status = first_reason(enough << MAX_ITER | stuck << STUCK);
-        if (status != RUNNING) return status;
-        ++s.progress().iterations;
-        if (solve(s, terms, s.progress().damping, ~0ull)) break;
-        s.progress().damping *= HARDER;
-    }
-    make_trial(s, terms.bounds);
-    return first_reason(is_still(s, terms.tol) << XTOL);
+    const bool stuck = !(s.progress().damping <= MOST_DAMPING);
+    const int steps = s.progress().iterations;
+    const bool enough = steps >= terms.max_iter || (steps >= terms.patience && s.loss() > terms.limit);
+    return first_reason(enough << MAX_ITER | stuck << STUCK);
 }
 
 // The status, unless a derivative is not finite: then that of success is another.
@@ -305,34 +292,53 @@ INLINE int final_reason(const State &s, int status)
     return !known && status != RUNNING && CONVERGED >> status & 1 ? NO_SLOPE : status;
 }
 
-INLINE bool propose_linear(const State &s, const Terms &terms)
+INLINE bool moves(const State &s)
 {
-    if (!terms.linear || !solve(s, terms, LEAST_DAMPING, terms.linear)) return false;
-    make_trial(s, terms.bounds);
-    bool moves = false;
+    bool any = false;
 #pragma unroll
-    for (int i = 0; i < s.n(); ++i) moves |= s.step(i) != 0.0;
-    return moves;
+    for (int i = 0; i < s.n(); ++i) any |= s.step(i) != 0.0;
+    return any;
+}
+
+// Find the next trial: at first one of the linear parameters alone, if ``linear``, else of all; the status if there is none.
+// ``holds``: the bits of the reasons to end; ``open``: whether no slope is one, too.  Long code stands here once, so that
+// lanes with other fits run it together.
+INLINE int propose(const State &s, const Terms &terms, bool linear, unsigned holds, bool open)
+{
+    while (true) {
+        if (!linear) {
+            if (open) holds |= stationary(s, terms);
+            open = false;
+            int status = first_reason(holds);
+            if (status == RUNNING) status = last_step(s, terms);
+            if (status != RUNNING) return status;
+            ++s.progress().iterations;
+        }
+        const bool solved = solve(s, terms, linear ? LEAST_DAMPING : s.progress().damping, linear ? terms.linear : ~0ull);
+        if (solved) make_trial(s, terms.bounds);
+        if (linear && solved && moves(s)) {
+            s.progress().phase = AT_LINEAR_STEP;
+            return RUNNING;
+        }
+        if (!linear && solved) return first_reason(is_still(s, terms.tol) << XTOL);
+        if (!linear) s.progress().damping *= HARDER;
+        linear = false;
+    }
 }
 
 // After an evaluation: take it in, and say where the next one is.
 INLINE void advance(const State &s, const Terms &terms)
 {
     ++s.progress().evaluations;
+    const int phase = s.progress().phase;
+    bool taken = phase == AT_START || s.next()[0] < s.loss();
+    unsigned holds = 0;
+    if (phase == AT_STEP) holds = judge(s, terms, taken);
+    if (taken) accept(s, phase != AT_STEP);
     int status = RUNNING;
-    if (s.progress().phase == AT_STEP) {
-        status = judge(s, terms);
-    } else {
-        if (s.progress().phase == AT_START || s.next()[0] < s.loss()) accept(s, true);
-        status = terms.verdict != RUNNING ? terms.verdict : first_reason(!is_finite(s.loss()) << NOT_FINITE);
-        if (status == RUNNING && s.progress().phase == AT_START && propose_linear(s, terms)) {
-            s.progress().phase = AT_LINEAR_STEP;
-            return;
-        }
-        if (status == RUNNING) status = first_reason(stationary(s, terms));
-    }
+    if (phase != AT_STEP) status = terms.verdict != RUNNING ? terms.verdict : first_reason(!is_finite(s.loss()) << NOT_FINITE);
     s.progress().phase = AT_STEP;
-    if (status == RUNNING) status = propose(s, terms);
+    if (status == RUNNING) status = propose(s, terms, phase == AT_START && terms.linear, holds, taken || phase != AT_STEP);
     const bool fitted = terms.verdict == RUNNING && status != NOT_FINITE;
     s.progress().status = fitted ? final_reason(s, status) : status;
 }
@@ -364,7 +370,7 @@ INLINE void begin(const FitArguments &args, const State &s, const Bounds &bounds
     for (int i = 0; i < s.n(); ++i) s.trial(i) = i < n_params ? bounds.nearest(start[i], i) : 0.0;
 }
 
-// ── a block ──────────────────────────────────────────────────────────────────────────
+// ── an expression with a set of parameters, or a start ───────────────────────────────
 
 struct Item {
     int e, n_params;
@@ -375,9 +381,9 @@ struct Item {
 INLINE void finish_fit(const FitArguments &args, const Item &item, const State &s)
 {
     const bool lost = s.progress().status == NOT_FINITE;
-    for (int i = threadIdx.x; i < args.max_params; i += BLOCK)
+    for (int i = thread(); i < args.max_params; i += BLOCK)
         args.params[item.row * args.max_params + i] = i < item.n_params ? s.p(i) : nan("");
-    if (threadIdx.x) return;
+    if (thread()) return;
     args.loss[item.row] = lost ? nan("") : s.loss();
     args.iterations[item.row] = s.progress().iterations;
     args.evaluations[item.row] = s.progress().evaluations;
@@ -388,9 +394,9 @@ INLINE void write_normal(const FitArguments &args, const Item &item, const State
 {
     const double *sums = s.next();
     const int n = item.n_params, most = args.max_params;
-    if (threadIdx.x == 0) args.loss[item.row] = sums[0];
-    for (int i = threadIdx.x; i < n; i += BLOCK) args.jtr[item.row * most + i] = sums[1 + i];
-    for (int i = threadIdx.x; i < n * n; i += BLOCK) {
+    if (thread() == 0) args.loss[item.row] = sums[0];
+    for (int i = thread(); i < n; i += BLOCK) args.jtr[item.row * most + i] = sums[1 + i];
+    for (int i = thread(); i < n * n; i += BLOCK) {
         const int row = max(i / n, i % n), column = min(i / n, i % n);
         args.jtj[(item.row * most + i / n) * most + i % n] = sums[1 + s.n() + row * (row + 1) / 2 + column];
     }
@@ -398,8 +404,8 @@ INLINE void write_normal(const FitArguments &args, const Item &item, const State
 
 INLINE void write_jacobian(const FitArguments &args, const Item &item, const Frame &frame, const Entry *entries, int first)
 {
-    const int lane = threadIdx.x % LANES * WIDTH;
-    for (int tile = threadIdx.x / LANES * TILE; tile < args.n_points; tile += WARPS * TILE) {
+    const int lane = thread() % LANES * WIDTH;
+    for (int tile = thread() / LANES * TILE; tile < args.n_points; tile += WARPS * TILE) {
         Dual acc;
         run(frame.at(tile + lane), entries, acc);
 #pragma unroll
@@ -430,61 +436,139 @@ INLINE void derive(const FitArguments &args, const Item &item, const Frame &fram
         bool strong = false;
         sum_points(args, frame, entries, sum, strong, MOST);
         add_threads(sum, scratch, total);
-        for (int t = threadIdx.x; t < TANGENTS; t += BLOCK)
+        for (int t = thread(); t < TANGENTS; t += BLOCK)
             if (first + t < item.n_params) args.jtr[item.row * args.max_params + first + t] = total[1 + t];
-        if (threadIdx.x == 0 && first == 0) args.loss[item.row] = total[0];
+        if (thread() == 0 && first == 0) args.loss[item.row] = total[0];
     }
 }
 
-// Normal equations, or a whole fit.
-INLINE void optimise(const FitArguments &args, const Item &item, const Frame &frame, char *arena, const double *start)
+// Loss, J'r and J'J at the trial.
+INLINE void make_sums(const FitArguments &args, const Item &item, const Frame &frame, char *arena, const State &state, bool &strong)
 {
     Entry *entries = reinterpret_cast<Entry *>(arena + args.entries);
-    const State state = state_of(args, arena, item.n_params);
-    const Long at = Long(item.e) * args.max_params;
-    const Bounds bounds = {args.lower ? args.lower + at : nullptr, args.upper ? args.upper + at : nullptr};
-    bool strong = false;
-    if (threadIdx.x == 0) begin(args, state, bounds, start, item.n_params);
+    for (int first = 0; first < (MANY ? item.n_params : 1); first += TANGENTS)
+        make_entries(args, item.e, item.program, arena, &state.trial(0), first, entries + first / TANGENTS * args.max_instructions);
     sync();
-    while (true) {
-        for (int first = 0; first < (MANY ? item.n_params : 1); first += TANGENTS)
-            make_entries(args, item.e, item.program, arena, &state.trial(0), first, entries + first / TANGENTS * args.max_instructions);
-        sync();
-        if (MANY) {
-            sum_rows(args, frame, arena, entries, item.n_params, state.next(), strong);
-        } else {
-            double sum[N_SUMS];
-            sum_points(args, frame, entries, sum, strong, state.progress().phase == AT_STEP ? state.loss() : MOST);
-            add_threads(sum, reinterpret_cast<double *>(arena + args.sums), state.next());
-        }
-        if (TASK == NORMAL) return write_normal(args, item, state);
-        if (threadIdx.x == 0) {
-            const Terms terms = terms_of(args, item.e, bounds);
-            if (IN_REGISTERS) advance_in_registers(state, terms);
-            else advance(state, terms);
-        }
-        sync();
-        if (state.progress().status != RUNNING) return finish_fit(args, item, state);
+    if (MANY) {
+        sum_rows(args, frame, arena, entries, item.n_params, state.next(), strong);
+    } else {
+        double sum[N_SUMS];
+        sum_points(args, frame, entries, sum, strong, state.progress().phase == AT_STEP ? state.loss() : MOST);
+        add_threads(sum, reinterpret_cast<double *>(arena + args.sums), state.next());
     }
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) fit(const FitArguments args)
+INLINE Item item_of(const FitArguments &args, Long number)
 {
-    extern __shared__ Vector shared[];
-    char *arena = GLOBAL_ARENA ? args.arena + blockIdx.x * args.arena_bytes : reinterpret_cast<char *>(shared);
-    char *own = arena + args.slots + threadIdx.x / LANES * args.warp_bytes;
-    const Frame frame = {args.columns, reinterpret_cast<Vector *>(own) + threadIdx.x % LANES,
-                         reinterpret_cast<unsigned *>(own + args.actives) + threadIdx.x % LANES, args.pitch};
-    const Long number = args.first_item + blockIdx.x;
     Item item;
     item.e = args.order[number / args.n_sets];
-    if (TASK == FIT && args.ended && !(SPOILED >> args.ended[item.e] & 1)) return;
     item.row = number % args.n_sets * args.n_exprs + item.e;
     item.n_params = args.n_params[item.e];
     item.program = program_of(args, item.e);
-    const double *params = args.starts + item.row * args.max_params;
-    if constexpr (TASK == GRADIENT || TASK == JACOBIAN) derive(args, item, frame, arena, params);
-    else optimise(args, item, frame, arena, params);
+    return item;
+}
+
+INLINE Bounds bounds_of(const FitArguments &args, int e)
+{
+    const Long at = Long(e) * args.max_params;
+    return Bounds{args.lower ? args.lower + at : nullptr, args.upper ? args.upper + at : nullptr};
+}
+
+INLINE void normal_equations(const FitArguments &args, const Item &item, const Frame &frame, char *arena, const double *params)
+{
+    const State state = state_of(args, arena, item.n_params);
+    bool strong = false;
+    if (thread() == 0) begin(args, state, bounds_of(args, item.e), params, item.n_params);
+    sync();
+    make_sums(args, item, frame, arena, state, strong);
+    write_normal(args, item, state);
+}
+
+// ── fits ─────────────────────────────────────────────────────────────────────────────
+
+// The next fit that nobody has taken; a block of one fit ends with it, and the device starts the next block.
+INLINE Long next_number(const FitArguments &args)
+{
+    return FITS > 1 ? Long(gridDim.x) * FITS + Long(atomicAdd(args.taken, 1ull)) : Long(args.n_here) * args.n_sets;
+}
+
+// Begin the fit of that number, or of the next one that is wanted; its number is -1 where there is none.
+INLINE void begin_fit(const FitArguments &args, const State &fresh, Long number)
+{
+    for (; number < Long(args.n_here) * args.n_sets; number = next_number(args)) {
+        const int e = args.order[number / args.n_sets];
+        if (args.ended && !(SPOILED >> args.ended[e] & 1)) continue;
+        const State state = {fresh.now_at, fresh.numbers, nullptr, args.n_params[e]};
+        const Long row = number % args.n_sets * args.n_exprs + e;
+        begin(args, state, bounds_of(args, e), args.starts + row * args.max_params, args.n_params[e]);
+        state.progress().number = number;
+        state.progress().expression = e;
+        return;
+    }
+    fresh.progress().number = -1;
+}
+
+// The step of one fit, by one thread.
+INLINE void make_step(const FitArguments &args, char *arena)
+{
+    const Progress &progress = *reinterpret_cast<Progress *>(arena + args.state);
+    if (progress.number < 0) return;
+    const int e = progress.expression;
+    const State state = state_of(args, arena, args.n_params[e]);
+    const Terms terms = terms_of(args, e, bounds_of(args, e));
+    if (IN_REGISTERS) advance_in_registers(state, terms);
+    else advance(state, terms);
+}
+
+INLINE bool any_of_block(bool yes) { return FITS > 1 ? __syncthreads_or(yes) : yes; }
+INLINE void sync_block() { if (FITS > 1) __syncthreads(); else sync(); }
+
+// Fits, FITS at a time: the points of each by threads of its own, the steps of all by neighbouring lanes, which
+// read their long code together.  Whose fit has ended takes the next one.
+INLINE void optimise(const FitArguments &args, char *arenas, char *arena, const Frame &frame)
+{
+    State state = state_of(args, arena, 0);
+    Item item;
+    bool strong = false, begins = true;
+    if (thread() == 0) begin_fit(args, state, args.first_item + Long(blockIdx.x) * FITS + place());
+    sync();
+    while (any_of_block(state.progress().number >= 0)) {
+        const Long number = state.progress().number;
+        if (number >= 0) {
+            if (begins) {
+                item = item_of(args, number);
+                state = state_of(args, arena, item.n_params);
+                strong = begins = false;
+            }
+            make_sums(args, item, frame, arena, state, strong);
+        }
+        sync_block();
+        if (threadIdx.x < FITS) make_step(args, arenas + threadIdx.x * args.arena_bytes);
+        sync_block();
+        if (number < 0 || state.progress().status == RUNNING) continue;
+        finish_fit(args, item, state);
+        sync();
+        if (thread() == 0) begin_fit(args, state, next_number(args));
+        sync();
+        begins = true;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(FITS * BLOCK, MIN_BLOCKS) fit(const FitArguments args)
+{
+    extern __shared__ Vector shared[];
+    char *arenas = GLOBAL_ARENA ? args.arena + blockIdx.x * args.arena_bytes : reinterpret_cast<char *>(shared);
+    char *arena = arenas + place() * args.arena_bytes, *own = arena + args.slots + thread() / LANES * args.warp_bytes;
+    const Frame frame = {args.columns, reinterpret_cast<Vector *>(own) + thread() % LANES,
+                         reinterpret_cast<unsigned *>(own + args.actives) + thread() % LANES, args.pitch};
+    if constexpr (TASK == FIT) {
+        optimise(args, arenas, arena, frame);
+    } else {
+        const Item item = item_of(args, args.first_item + blockIdx.x);
+        const double *params = args.starts + item.row * args.max_params;
+        if constexpr (TASK == NORMAL) normal_equations(args, item, frame, arena, params);
+        else derive(args, item, frame, arena, params);
+    }
 }
 
 // Of every expression's fits the one with the least loss (of equal ones the first) goes into set 0, with the

@@ -6,7 +6,7 @@
 // The host defines, besides the macros of common.cu:
 //
 //     TANGENTS      1 to 4                                    RARE      1 where uncommon operators are used
-//     ENTRY_BYTES   the size of an entry
+//     ENTRY_BYTES   the size of an entry                      FITS      of a block, each by BLOCK threads
 
 constexpr double MOST = 1.7976931348623157e308;
 
@@ -44,7 +44,20 @@ INLINE double inverse(double a)
 }
 
 INLINE bool is_finite(double a) { return fabs(a) <= MOST; }
-INLINE void sync() { if (WARPS > 1) __syncthreads(); else __syncwarp(); }
+
+// Which one of the BLOCK threads this is that work at one expression, and which of the block's FITS that is.
+INLINE int thread() { return FITS > 1 ? threadIdx.x % BLOCK : threadIdx.x; }
+INLINE int place() { return FITS > 1 ? threadIdx.x / BLOCK : 0; }
+
+// Wait for the threads that work at this expression.
+INLINE void sync()
+{
+    if (WARPS == 1) __syncwarp();
+    else if (FITS == 1) __syncthreads();
+#ifndef EMULATED
+    else asm volatile("bar.sync %0, %1;" :: "r"(1 + place()), "n"(BLOCK) : "memory");
+#endif
+}
 
 // ── values with tangents ─────────────────────────────────────────────────────────────
 
