@@ -19,6 +19,7 @@ from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.device import fetched
 from exprkit.backends.interpreter import batches
 from exprkit.backends.interpreter.engine import Engine
+from exprkit.backends.objective import Options
 from exprkit.expressions import generate
 from exprkit.operators import ops
 from exprkit.programs.linearity import dependence
@@ -105,3 +106,24 @@ def test_uncommon_operators_are_seen(device, text, rare):
     pop = ek.parse(["x1 + p1", text])
     engine = Engine(pop, np.ones((5, 1), np.float32), precision="ieee", dtype=F4, device=device)
     assert batches.batches_of(engine._launcher, known_of(pop, device), True).rare == rare
+
+
+@pytest.mark.parametrize("texts", [["p1 * exp(p2 * x1)", "p1 + p2 * x1"], ["0.1 * p1 * exp(p2 * x1)", "p1 + 0.3 * x1"]])
+def test_what_float32_spoils_is_fitted_anew_beside_it(device, texts):
+    pop, X = ek.parse([*texts, "p1 * x1", "exp(exp(p1 * x1 + 5))", "x1"] * 3), np.linspace(1, 2, 50)[:, None]
+    y, starts = np.exp(np.exp(0.5 * X[:, 0])), np.full((2, len(pop), 2), [[[3.0, 40.0]], [[1.0, 1.0]]])
+    single, double = (
+        Engine(pop, X.astype(dtype), precision="ieee", dtype=dtype, device=device) for dtype in (F4, np.dtype("f8"))
+    )
+    options = Options(max_iter=30)
+    alone = single.fit(starts, y.astype(F4), None, options)
+    assert 0 < np.isin(alone.status, objective.SPOILED).sum() < len(pop)
+    found = single.fit_again(starts, y.astype(F4), None, options, lambda: (double, y, None))
+
+    def again(some, starts, options):
+        return Engine(some, X, precision="ieee", dtype=np.dtype("f8"), device=device).fit(starts, y, None, options)
+
+    wanted = objective.with_spoiled_anew(alone, pop, starts, options, again)
+    np.testing.assert_array_equal(found.status, wanted.status)
+    np.testing.assert_allclose(found.loss, wanted.loss, rtol=1e-9)
+    np.testing.assert_allclose(found.params, wanted.params, rtol=1e-6)

@@ -324,7 +324,8 @@ def test_what_float32_spoils_is_fitted_anew_before_it_comes_back(many, monkeypat
     one = ek.fit(pop, X, y, backend="cpu", init=starts)
     kind, calls = type(ek.Evaluator(pop, X, "cpu").engine), []
 
-    def fit_again(own, starts, y, w, options, other, *points):
+    def fit_again(own, starts, y, w, options, again):
+        other, *points = again()
         calls.append(other.dtype)
         return objective.with_spoiled_anew(
             own.fit(starts, y, w, options), own.pop, starts, options,

@@ -132,3 +132,24 @@ def test_little_memory_is_worked_in_with_fewer_threads(device, monkeypatch):
     assert released
     for name in ("instructions", "sources", "steps", "first_step", "cost"):
         assert np.array_equal(getattr(code, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize(("text", "same"), [("p1 * x1 ^ 2 + 0.5", True), ("p1 * x1 ^ 2.00000001", False)])
+def test_what_one_type_has_made_serves_the_other_unless_rounding_tells(device, text, same):
+    pop, positive = ek.parse([text, "exp(x1)", "p1"]), np.array([False])
+    single, double = (Lowering(device, precision("fast"), dtype, positive).of(pop) for dtype in (F4, F8))
+    assert (single[0].instructions is double[0].instructions) == same
+    expected = accumulate(lower(pop, precision="fast", positive=positive, dtype=F8))
+    code = double[0].on_host()
+    assert np.array_equal(code.instructions[:, ACTION], expected.instructions[:, ACTION])
+    assert np.array_equal(code.constants.astype(F8), expected.constants, equal_nan=True)
+    again = Lowering(device, precision("fast"), F8, np.array([True])).of(pop)[0]
+    assert again.instructions is not double[0].instructions  # of other data
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_constants_that_are_no_float32_are_told(device, on_device):
+    texts = ["0.5 * x1", "0.1 * x1", "1e300", "1e-50 + p1", "nan * x1", "inf", "2"]
+    pops = [ek.parse([text, "x1"]) for text in texts]
+    made = [ek.DevicePopulation.of(pop, device) for pop in pops] if on_device else pops
+    assert [pop.has_wide_constants for pop in made] == [False, True, True, True, True, False, False]

@@ -88,11 +88,12 @@ class Differentiable(Engine):
         return self.fit(starts, y, weights, options)
 
     def fit_again(
-        self, starts: Any, y: Any, weights: Any, options: Options, other: Any, other_y: Any, other_weights: Any
+        self, starts: Any, y: Any, weights: Any, options: Options, again: Callable[[], tuple[Any, Any, Any]]
     ) -> Fitted:
         """Fits, and those of ``objective.SPOILED`` made anew by another engine of the same population in float64.
 
         Of an engine that ``fits_again``: one that need not know how the first fits ended to start the others.
+        ``again`` makes the other engine ready and gives it with its target and weights.
         """
         raise NotImplementedError
 

@@ -238,11 +238,12 @@ class SlicedDerivatives(SlicedEngine, contract.Differentiable):
         return self._fitted("fit", starts, y, weights, options)
 
     def fit_again(
-        self, starts: np.ndarray, y: np.ndarray, weights: np.ndarray | None, options: Options, other: Any,
-        other_y: np.ndarray, other_weights: np.ndarray | None,
+        self, starts: np.ndarray, y: np.ndarray, weights: np.ndarray | None, options: Options,
+        again: Callable[[], tuple[Any, Any, Any]],
     ) -> Fitted:  # fmt: skip
         """The same; what float32 spoils is fitted anew on the worker, before anything comes back."""
-        points = other.points(other_y, other_weights)
+        other, *of_other = again()
+        points = other.points(*of_other)
         return self._fitted("fit_again", starts, y, weights, options, other._setting, *points)
 
     def _fitted(self, method: str, starts: np.ndarray, y: Any, weights: Any, *rest: Any) -> Fitted:

@@ -124,8 +124,12 @@ def _fit_again(
 ) -> Fitted:  # fmt: skip
     """Fits, and those that float32 spoils made anew by an engine of float64 on data of float64."""
     if engine.fits_again:
-        with _engine(kept, setting, X, which, lambda: engine.pop) as other:
-            return engine.fit_again(starts, y, weights, options, other, *points)
+        with contextlib.ExitStack() as stack:
+
+            def again() -> tuple[Any, ...]:
+                return stack.enter_context(_engine(kept, setting, X, which, lambda: engine.pop)), *points
+
+            return engine.fit_again(starts, y, weights, options, again)
 
     def fit(some: Population, own: np.ndarray, options: Options) -> Fitted:
         made: Any = setting.engine(some, X)

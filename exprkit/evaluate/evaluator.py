@@ -565,8 +565,8 @@ class Evaluator:
             self.check_complete(target, w)
 
     def check_complete(self, y: Any, w: Any) -> None:
-        """An error if ``y`` or a column that the population uses is nan at a point that counts."""
-        self._gaps.check(y, w, on_host_population(self.pop))
+        """An error if ``y`` or a column that the population uses is nan at a point that counts; None: y is complete."""
+        self._gaps.check(y, w, self.pop)
 
     @functools.cached_property
     def _gaps(self) -> inputs.Gaps:

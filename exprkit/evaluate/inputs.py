@@ -467,13 +467,13 @@ class Gaps:
         self.columns: dict[int, np.ndarray] = {i: on_host(gap) for i, gap in some if bool(gap.any())}
         self._name = name
 
-    def check(self, y: Any, w: Any, pop: Population) -> None:
-        """An error if ``y`` or a column that ``pop`` uses is nan at a point that counts."""
-        gaps = [("y", on_host(missing))] if bool((missing := np.isnan(y)).any()) else []
-        used = tables.used_columns(pop) if self.columns else ()
+    def check(self, y: Any, w: Any, pop: Population | DevicePopulation) -> None:
+        """An error if ``y`` or a column that ``pop`` uses is nan at a point that counts; None: y is complete."""
+        gaps = [("y", on_host(missing))] if y is not None and bool((missing := np.isnan(y)).any()) else []
+        used = tables.used_columns(on_host_population(pop)) if self.columns else ()
         gaps += [(f"column {self._name(i)} of X", self.columns[i]) for i in used if i in self.columns]
         for what, missing in gaps:
             n = int(np.sum(missing if w is None else missing & on_host(w > 0)))
             if n:
-                lacks = f"{what} lacks {n:,} of {number_of(len(y), 'value')}"
+                lacks = f"{what} lacks {n:,} of {number_of(len(missing), 'value')}"
                 raise DataError(f"{lacks}: drop or fill those rows, or give them weight 0{DROP}")

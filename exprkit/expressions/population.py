@@ -353,6 +353,13 @@ class Population:
         return bool(self.valid.all())
 
     @functools.cached_property
+    def has_wide_constants(self) -> bool:
+        """Whether a constant is no float32."""
+        numbers = self.values[self.kinds == CONSTANT].view(np.float64)
+        with np.errstate(over="ignore"):
+            return bool((numbers.astype(np.float32) != numbers).any())
+
+    @functools.cached_property
     def max_params(self) -> int:
         return int(self.n_params.max(initial=0))
 

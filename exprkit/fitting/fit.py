@@ -16,6 +16,7 @@ gradient method, and puts the results into words and numbers.
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from dataclasses import replace
@@ -329,7 +330,7 @@ class FitProblem:
         key = str(ev.dtype)
         known = self._targets.get(key)
         y, w = ev.target(self._y, self._weights, own=True) if known is None else known[:2]
-        ev.check_complete(y, w)
+        ev.check_complete(None if known else y, w)
         if known is None:
             known = self._targets[key] = _FitTarget.of(ev, y, w, self._loss, self._delta, self._own is None)
         return known
@@ -423,9 +424,7 @@ class FitProblem:
             return first_order.minimise(ev, self.method, starts, target.y, target.w, options)
         engine = ev.derivatives()
         if ev.dtype == np.float32 and engine.fits_again:
-            double = self._evaluator(ev.pop, "float64")
-            again = double.engine, *self._target(double)[:2]
-            return engine.fit_again(starts, target.y, target.w, options, *again)
+            return engine.fit_again(starts, target.y, target.w, options, functools.partial(self._double, ev.pop))
         fitted = engine.fit(starts, target.y, target.w, options)
         if ev.dtype == np.float32:
             return objective.with_spoiled_anew(fitted, ev.pop, starts, options, self._in_float64)
@@ -440,6 +439,11 @@ class FitProblem:
         elif self._evaluators[key].pop is not pop:
             self._evaluators[key].update(pop)
         return self._evaluators[key]
+
+    def _double(self, pop: Population | DevicePopulation) -> tuple[Any, Any, Any]:
+        """The engine of float64 of a population, its target and weights."""
+        ev = self._evaluator(pop, "float64")
+        return ev.engine, *self._target(ev)[:2]
 
     def _in_float64(self, pop: Population, starts: np.ndarray, options: Options) -> Fitted:
         ev = self._evaluator(pop, "float64")

@@ -36,12 +36,13 @@ extern "C" __global__ void check_tokens(const CheckArguments args)
         return;
     }
     args.own_offsets[i + 1] = end;
-    Long n_vars = 0, n_params = 0;
+    Long n_vars = 0, n_params = 0, wide = 0;
     for (Long t = begin; t < end; ++t) {
         const unsigned char kind = args.own_kinds[t] = args.kinds[t];
         const Long value = args.own_values[t] = args.values[t];
         if (kind == T_VARIABLE) n_vars = max(n_vars, value + 1);
         if (kind == T_PARAMETER) n_params = max(n_params, value + 1);
+        if (kind == T_CONSTANT) wide |= Long(double(float(__longlong_as_double(value))) != __longlong_as_double(value));
     }
     const Unchecked pop{{args.own_kinds}, {args.own_values}, {args.operands}, {args.limits}, args.max_tokens};
     if (problem_of(pop, begin, end, end > begin).at[0] != 0) raise_to(args.summary + BAD, 1);
@@ -49,5 +50,6 @@ extern "C" __global__ void check_tokens(const CheckArguments args)
     raise_to(args.summary + PARAMETERS, n_params);
     raise_to(args.summary + LONGEST, end - begin);
     if (begin == end) raise_to(args.summary + UNREADABLE, 1);
+    raise_to(args.summary + WIDE_CONSTANTS, wide);
     args.n_params[i] = int(n_params);
 }

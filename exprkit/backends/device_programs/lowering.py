@@ -58,9 +58,6 @@ KERNELS = "count_words", "number_words", "emit_words"
 TRANSLATED = read_tree, mark, place, emit_tree, write_prologue, write_instruction
 
 
-_last: dict[Any, tuple[Any, DeviceTokens]] = {}  # by device: a population, and its tokens
-
-
 class DeviceTokens(NamedTuple):
     """A population's tokens on the device, and what is known of them on the host."""
 
@@ -69,6 +66,27 @@ class DeviceTokens(NamedTuple):
     offsets: Any  # int64 (n_exprs + 1,)
     n_params: Any  # int32 (n_exprs,)
     longest: int  # the most tokens of an expression
+
+
+class Lowered(NamedTuple):
+    """What was made of a population, and with what."""
+
+    programs: Bytecode
+    columns: Columns
+    tables: dict[str, Any]
+    positive: np.ndarray
+    dtype: np.dtype
+
+
+class Last(NamedTuple):
+    """The population that a device had last: its fits, in either precision, want the same next."""
+
+    pop: Any
+    tokens: DeviceTokens
+    lowered: Lowered | None = None
+
+
+_last: dict[Any, Last] = {}  # by device
 
 
 def tokens_of(pop: Population | DevicePopulation, device: Any) -> DeviceTokens:
@@ -125,20 +143,38 @@ class Lowering:
         if isinstance(pop, DevicePopulation) and pop.device is not self.device:
             raise BackendError("the population lies on another GPU than the data: pop.to_host()")
         if pop.longest <= MOST_TOKENS and not (isinstance(pop, Population) and pop.shares):
-            return self(self.tokens(pop))
+            tokens = self.tokens(pop)
+            return self._known(pop) or self._noted(pop, self(tokens))
         program = lower(on_host(pop), precision=self.settings.operators, positive=self._positive, dtype=self.dtype)
         return accumulate(program), Columns.of(program)
 
     def tokens(self, pop: Population | DevicePopulation) -> DeviceTokens:
-        """A population's tokens; a small one's last ones are kept: its fits, in either precision, want them next."""
+        """A population's tokens; those of the last one, if it is small, are kept."""
         last = _last.get(self.device)
-        if last is not None and last[0] is pop:
-            return last[1]
+        if last is not None and last.pop is pop:
+            return last.tokens
         tokens = tokens_of(pop, self.device)
         _last.pop(self.device, None)
         if tokens.values.nbytes <= KEPT_BYTES:
-            _last[self.device] = pop, tokens
+            _last[self.device] = Last(pop, tokens)
         return tokens
+
+    def _known(self, pop: Population | DevicePopulation) -> tuple[Bytecode, Columns] | None:
+        """What was made of the last population, if it is this one and the same would be made: in another type too.
+
+        The rules look at constants, rounded to the type, so these must be float32.
+        """
+        last = _last.get(self.device)
+        made = last.lowered if last is not None and last.pop is pop else None
+        if made is None or made.tables is not self._tables or not np.array_equal(made.positive, self._positive):
+            return None
+        return None if made.dtype != self.dtype and pop.has_wide_constants else (made.programs, made.columns)
+
+    def _noted(self, pop: Population | DevicePopulation, made: tuple[Bytecode, Columns]) -> tuple[Bytecode, Columns]:
+        last = _last.get(self.device)
+        if last is not None and last.pop is pop:
+            _last[self.device] = last._replace(lowered=Lowered(*made, self._tables, self._positive, self.dtype))
+        return made
 
     def __call__(self, tokens: DeviceTokens) -> tuple[Bytecode, Columns]:
         """Bytecode and columns of a population.

@@ -46,6 +46,8 @@ class DevicePopulation:
         the GPU that they lie on
     max_params, n_vars, longest : int
         the largest of ``n_params``; columns that the data must have; the most tokens of an expression
+    has_wide_constants : bool
+        whether a constant is no float32
 
     Raises
     ------
@@ -83,8 +85,8 @@ class DevicePopulation:
         """The same as a ``Population``."""
         from exprkit.backends.gpu import device as gpu
 
-        arrays = map(gpu.fetched, (self.kinds, self.values, self.offsets))
-        return Population(*arrays, variables=self.variables, parameters=self.parameters)
+        kinds, values, offsets = gpu.fetched_together((self.kinds, self.values, self.offsets))
+        return Population._adopt(kinds, values, offsets, self.variables, self.parameters)
 
     def user_operators(self) -> list[int]:
         """The codes of operators of the user's own, which have no formula, ascending."""
@@ -122,14 +124,14 @@ class DevicePopulation:
         self.kinds, self.values = empty(len(kinds), np.uint8), empty(len(kinds), np.uint64)
         self.offsets, self.n_params = empty(n_exprs + 1, np.int64), empty(n_exprs, np.int32)
         most = [MAX_INDEX if names is None else len(names) for names in (self.variables, self.parameters)]
-        bad, n_vars, self.max_params, self.longest, n_unreadable = _check(device, *most)(
+        bad, n_vars, self.max_params, self.longest, n_unreadable, n_wide = _check(device, *most)(
             n_exprs, kinds=kinds, values=values, offsets=offsets, n_tokens=len(kinds), own_kinds=self.kinds,
             own_values=self.values, own_offsets=self.offsets, n_params=self.n_params,
         )  # fmt: skip
         if bad:
             self._complain(kinds, values, offsets)
         self.n_vars = n_vars if self.variables is None else len(self.variables)
-        self.all_valid = not n_unreadable
+        self.all_valid, self.has_wide_constants = not n_unreadable, bool(n_wide)
 
     def _complain(self, *arrays: Any) -> None:
         """The host's error, which names the first bad expression."""

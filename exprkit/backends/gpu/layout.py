@@ -47,9 +47,10 @@ COPY = ops.COPY
 N_COLUMNS, N_SLOTS, N_SLOTS_SO_FAR, HEAVY, HEAVY_SO_FAR = range(5, 10)  # of the summary, behind the counts
 SUMMARY = 10
 
-# What checking tells of a population: is any expression bad, the most variables, parameters, tokens, is any empty
-BAD, VARIABLES, PARAMETERS, LONGEST, UNREADABLE = range(5)
-CHECKED = 5
+# What checking tells of a population: is any expression bad, the most variables, parameters, tokens, is any empty, is
+# any constant no float32
+BAD, VARIABLES, PARAMETERS, LONGEST, UNREADABLE, WIDE_CONSTANTS = range(6)
+CHECKED = 6
 
 # Who is fitted with whom: groups by number of parameters, in each of them sizes of the blocks' memory
 N_GROUPS, N_SIZES = 5, 3
@@ -71,7 +72,7 @@ ENUMS = {
     "modes": _enum("FIRST IMMEDIATE PAIR_IMMEDIATE PAIR_AND_IMMEDIATE"),
     "counts": _enum("ACTION PLACES COPY INSTRUCTIONS STEPS RESULTS CONSTANTS COST COUNTS")
     + "\n" + _enum("N_COLUMNS N_SLOTS N_SLOTS_SO_FAR HEAVY HEAVY_SO_FAR SUMMARY"),
-    "checked": _enum("BAD VARIABLES PARAMETERS LONGEST UNREADABLE CHECKED"),
+    "checked": _enum("BAD VARIABLES PARAMETERS LONGEST UNREADABLE WIDE_CONSTANTS CHECKED"),
     "batches": _enum("N_GROUPS N_SIZES NEED_PARAMS NEED_INSTRUCTIONS NEED_RESULTS NEED_SLOTS MEMBERS IS_RARE NEEDS"),
     "verdicts": f"enum {{ RUNNING = {RUNNING}, NO_PARAMETERS = {objective.NO_PARAMETERS}, "
     f"INVALID = {objective.INVALID}, NO_DERIVATIVE = {objective.NO_DERIVATIVE} }};",

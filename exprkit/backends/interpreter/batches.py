@@ -200,14 +200,31 @@ def batches_of(launcher: Launcher, known: Foreknown, rows: bool, few: bool = Fal
         for most in sizes:
             if most[MEMBERS]:
                 members = order[first : first + most[MEMBERS]]
-                batches.append(_batch(group, members, most))
+                batches.append(_batch(group, members, _sizes(most)))
                 first += most[MEMBERS]
     return Batches(batches, bool(found[..., IS_RARE].any()))
 
 
-def _batch(group: Group, members: Any, most: list[int]) -> FitBatch:
-    sizes = {"m": most[NEED_PARAMS], "i": most[NEED_INSTRUCTIONS], "r": most[NEED_RESULTS], "s": most[NEED_SLOTS]}
+def batches_like(launcher: Launcher, others: Batches, rows: bool, few: bool) -> Batches | None:
+    """The launches of the same programs in another type, which asks nobody; None where memory may make them others."""
+    fast, batches = launcher.settings.operators == "fast", []
+    groups = groups_of(launcher.fields["n_points"], launcher.dtype.itemsize, launcher.device.lanes, fast, rows, few)
+    for other in others.batches:
+        group = groups[min(max(other.sizes["m"], 1), N_GROUPS) - 1]
+        batch = _batch(group, other.order, other.sizes)
+        if batch.arena["arena_bytes"] > SMALL_ARENA * group.shape.warps:
+            return None
+        batches.append(batch)
+    return Batches(batches, others.rare)
+
+
+def _batch(group: Group, members: Any, sizes: dict[str, int]) -> FitBatch:
     return FitBatch(*group, members, arena_of(group.shape, many=group.many, **needs_of(sizes)), sizes)
+
+
+def _sizes(most: list[int]) -> dict[str, int]:
+    """What the most of everything is called in the case discussion."""
+    return {"m": most[NEED_PARAMS], "i": most[NEED_INSTRUCTIONS], "r": most[NEED_RESULTS], "s": most[NEED_SLOTS]}
 
 
 @functools.lru_cache(maxsize=64)

@@ -25,7 +25,7 @@ from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.launch import THREADS, Launch, Launcher, fill
 from exprkit.backends.interpreter import dual_opcodes
-from exprkit.backends.interpreter.batches import Batches, FitBatch, FitShape, batches_of, macros_of
+from exprkit.backends.interpreter.batches import Batches, FitBatch, FitShape, batches_like, batches_of, macros_of
 from exprkit.backends.objective import Fitted, Options
 from exprkit.errors import number_of
 from exprkit.expressions.population import Population
@@ -45,22 +45,20 @@ class Derivatives:
         Of the engine: programs, columns and device.
     tokens_of
         Gives the population's tokens on the device.
-    known : Foreknown, optional
-        Of the population, if another precision's has found it.
-    few
-        Whether few of the population are ever fitted.
+    like : Derivatives, optional
+        Those of float32 of the same population: of its fits few are to be made anew.
     """
 
     def __init__(
         self, pop: Population | DevicePopulation, launcher: Launcher, tokens_of: Callable[[Any], DeviceTokens],
-        known: Foreknown | None = None, few: bool = False,
+        like: Derivatives | None = None,
     ) -> None:  # fmt: skip
         self.launcher, self.device = launcher, launcher.device
         self.dtype, self.n_points = launcher.dtype, int(launcher.fields["n_points"])
         self._text = dual_opcodes.source(launcher.settings.operators)
         self.pop, self.n_exprs, self.max_params = pop, len(pop), int(pop.max_params)
-        self._few, self._batches = few, dict[bool, Batches]()
-        self.known = known or foreknown(pop, self.device, tokens_of)
+        self._like, self._batches = like, dict[bool, Batches]()
+        self.known: Foreknown = like.known if like else foreknown(pop, self.device, tokens_of)
         self._fields = {"n_params": self.known.n_params, "max_params": self.max_params}
 
     # ── what the engine offers ───────────────────────────────────────────────────────
@@ -103,16 +101,16 @@ class Derivatives:
             self._launch_all("GRADIENT", self._on_device(params), goal, False, kind=number, jtr=gradient, loss=sums)
         return sums, gradient
 
-    def fit(self, starts: Any, y: Any, weights: Any, options: Options, again: Again | None = None) -> Fitted:
+    def fit(
+        self, starts: Any, y: Any, weights: Any, options: Options, again: Callable[[], Again] | None = None
+    ) -> Fitted:
         """Fit all expressions from all starts (n_starts, n_exprs, max_params); each one's best, on the device.
 
-        ``again``: what makes anew what comes out SPOILED.
+        ``again`` gives what makes anew what comes out SPOILED: asked for when the device has enough to do.
         """
         xp, n_starts = self.device.xp, len(starts)
         if not (self.n_points and self.n_exprs) or (weights is not None and not bool((weights != 0).any())):
             return Fitted(*map(xp.asarray, self._nothing_counts(starts)))
-        if again:
-            again.derivatives.prepare()  # which waits for the device, as long as it has nothing to do
         starts = self._on_device(starts)
         bytes_of_one = self.n_exprs * (16 * self.max_params + 32) + 1
         at_once = min(n_starts, max(1, WORK_BYTES // bytes_of_one))
@@ -127,8 +125,9 @@ class Derivatives:
         for first in range(0, n_starts, at_once):
             self._fit_some(starts[first : first + at_once], terms, options.kind, results, int(first > 0))
         if again:
-            other = again.derivatives
-            terms = other._terms(again.y, again.weights, options) | {"ended": results["status"][0].copy()}
+            ended = results["status"][0].copy()
+            other, again_y, again_weights = again()
+            terms = other._terms(again_y, again_weights, options) | {"ended": ended}
             for first in range(0, n_starts, at_once):
                 results["loss"][1:], results["evaluations"][1:] = np.nan, 0
                 other._fit_some(starts[first : first + at_once], terms, options.kind, results, 1)
@@ -137,10 +136,6 @@ class Derivatives:
         if not self.pop.all_valid:
             status[xp.asarray(~self.pop.valid)] = objective.INVALID
         return Fitted(params, loss, iterations, status, evaluations)
-
-    def prepare(self) -> None:
-        """Find who is fitted with whom."""
-        self._batches_for(True)
 
     def decisions(self) -> list[str]:
         """How many are fitted by which variant, and why: of each launch the way through the case discussion."""
@@ -206,6 +201,8 @@ class Derivatives:
     ) -> None:
         """Run ``task`` on every valid expression with every set of ``starts``; the rest are kernel arguments."""
         n_sets = len(starts)
+        if not n_sets:
+            return
         weighted, *bounds = (int(terms.get(name) is not None) for name in ("weights", "lower", "upper"))
         fields = {**terms, **results, "starts": starts, "n_sets": n_sets}
         common = layout.FitArguments.from_buffer_copy(self.launcher.known(layout.FitArguments))
@@ -285,7 +282,10 @@ class Derivatives:
     def _batches_for(self, rows: bool) -> Batches:
         """All launches; ``rows``: whether J'J of many parameters is made."""
         if rows not in self._batches:
-            self._batches[rows] = batches_of(self.launcher, self.known, rows, self._few)
+            like, few, made = self._like, self._like is not None, None
+            if like and like.launcher.programs.instructions is self.launcher.programs.instructions:
+                made = batches_like(self.launcher, like._batches_for(rows), rows, few)
+            self._batches[rows] = made or batches_of(self.launcher, self.known, rows, few)
         return self._batches[rows]
 
 

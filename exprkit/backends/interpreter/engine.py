@@ -411,14 +411,18 @@ class Engine(DeviceEngine, contract.Differentiable):
         return self._derivatives.fit(starts, y, weights, options)
 
     def fit_again(
-        self, starts: Any, y: Any, weights: Any, options: Options, other: Any, other_y: Any, other_weights: Any
+        self, starts: Any, y: Any, weights: Any, options: Options, again: Callable[[], tuple[Any, Any, Any]]
     ) -> Fitted:
-        """Fits, and those that come out SPOILED made anew by an engine of float64, which waits for nothing."""
+        """Fits, and those that come out SPOILED made anew by an engine of float64, made ready meanwhile."""
         own = self._derivatives
-        if "_derivatives" not in other.__dict__:
-            few = Derivatives(other.pop, other._launcher, other._lowering.tokens, own.known, few=True)
-            other.__dict__["_derivatives"] = few
-        return _on_host(own.fit(starts, y, weights, options, Again(other._derivatives, other_y, other_weights)))
+
+        def in_float64() -> Again:
+            other, *points = again()
+            if "_derivatives" not in other.__dict__:
+                other.__dict__["_derivatives"] = Derivatives(other.pop, other._launcher, other._lowering.tokens, own)
+            return Again(other._derivatives, *points)
+
+        return _on_host(own.fit(starts, y, weights, options, in_float64))
 
     # ── what was decided ─────────────────────────────────────────────────────────────
 
