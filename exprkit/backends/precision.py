@@ -9,6 +9,7 @@ The settings are those of a GPU compiler.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,4 +77,9 @@ def precision(value: Any) -> Precision:
     DataError
         If it is neither.
     """
-    return value if isinstance(value, Precision) else Precision(value)
+    return value if isinstance(value, Precision) else _of_name(value) if isinstance(value, str) else Precision(value)
+
+
+@functools.cache
+def _of_name(name: str) -> Precision:
+    return Precision(name)

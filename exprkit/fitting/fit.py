@@ -376,7 +376,7 @@ class FitProblem:
         if by_link and isinstance(made, Penalty):
             link = self._own.link.text if self._own.link else None
             found.r2[:] = ev.loss(np.nan_to_num(found.params), self._y, "r2", self._weights, link=link)
-        r2 = found.r2 if by_link else _r2(sums_of_squares(ev, found.params, target, w), goal)
+        r2 = found.r2 if by_link else _r2(sums_of_squares(ev, found.params, target, w), spread_of(goal.y, goal.w))
         return replace(
             found, pop=ev.pop, loss=loss, r2=np.where(np.isfinite(loss), r2, np.nan), goal=goal, _evaluator=ev,
             seconds=time.perf_counter() - begin, _composed=found,
@@ -459,6 +459,7 @@ class _FitTarget(NamedTuple):
     scale: float  # of the loss
     total: float  # the sum of the weights
     goal: FitGoal  # the same on the host, without bounds
+    spread: float  # the weighted sum of squares of y around its mean
 
     @classmethod
     def of(cls, ev: Evaluator, y: Any, w: Any, loss: str, delta: float, named: bool) -> _FitTarget:
@@ -467,7 +468,8 @@ class _FitTarget(NamedTuple):
         if named:
             _check_target(y, w, loss)
         scale = _floor(y, w) if named and KINDS[loss] == objective.ABSOLUTE else delta
-        return cls(y, w, scale, float(len(y) if w is None else goal.w.sum(dtype=np.float64)), goal)  # type: ignore[union-attr]
+        total = float(len(y) if goal.w is None else goal.w.sum(dtype=np.float64))
+        return cls(y, w, scale, total, goal, float(spread_of(goal.y, goal.w)))
 
 
 def _joined(some: list[Fitted], width: int) -> Fitted:
@@ -547,15 +549,15 @@ def _result(ev: Evaluator, fitted: Fitted, target: _FitTarget, goal: FitGoal, be
     with np.errstate(all="ignore"):
         value = _in_terms_of(goal, fitted.loss, target.total)
     return FitResult(
-        on_host(ev.pop), fitted.params, value, fitted.iterations, fitted.status, _r2(sse, goal), fitted.evaluations,
-        time.perf_counter() - begin, at_bound(fitted.params, goal, ev.dtype), goal, ev, method,
+        on_host(ev.pop), fitted.params, value, fitted.iterations, fitted.status, _r2(sse, target.spread),
+        fitted.evaluations, time.perf_counter() - begin, at_bound(fitted.params, goal, ev.dtype), goal, ev, method,
     )  # fmt: skip
 
 
-def _r2(sse: np.ndarray, goal: FitGoal) -> np.ndarray:
+def _r2(sse: np.ndarray, spread: float) -> np.ndarray:
     """1 - sse / sum w (y - mean y)^2."""
     with np.errstate(all="ignore"):
-        return 1 - sse / spread_of(goal.y, goal.w)
+        return 1 - sse / np.float64(spread)
 
 
 def _in_terms_of(goal: FitGoal, total_loss: Any, total: float) -> Any:
