@@ -26,7 +26,7 @@ from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.regression.join import Pairs
-from exprkit.regression.links import OVER, TIMES, Form
+from exprkit.regression.links import OVER, TIMES, Form, pair_numbers
 from exprkit.regression.polish import CLOSE, simple_number, simplified
 from exprkit.regression.pool import Pool
 from exprkit.regression.sample import Sample
@@ -77,6 +77,15 @@ def _without_number(f: Expression, form: Form) -> Expression | None:
 def line(a: float, b: float, h: Expression) -> Expression:
     """a + b h."""
     return b * h if a == 0 else a + b * h
+
+
+def joined(pool: Pool, form: Form, f: int, h: int, y: np.ndarray) -> list[Expression]:
+    """The formula of a pair with numbers by least squares, and without the number that is added."""
+    numbers = pair_numbers(pool.values[f], pool.values[h], form, y)
+    if numbers is None:
+        return []
+    f_of, h_of, (a, b) = pool.expression(f), pool.expression(h), numbers
+    return [simplified(form.expression(f_of, line(at, b, h_of))) for at in (a, 0.0)]
 
 
 def _numbers(wanted: np.ndarray, h: np.ndarray) -> list[tuple[float, float]]:

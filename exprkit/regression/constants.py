@@ -13,13 +13,14 @@ In: populations whose numbers are constants.  Out: the same with parameters, and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
-from exprkit.regression.polish import same, simple_number, simplified
+from exprkit.regression.polish import same, simple_fraction, simple_number, simplified
 from exprkit.text.tokens import CONSTANT, PARAMETER
 
 
@@ -76,8 +77,12 @@ def is_plain(number: float) -> bool:
     return simple_number(number, 1e-13) == number
 
 
+def is_fraction(number: float) -> bool:
+    return number == 0 or (math.isfinite(number) and simple_fraction(number, 1e-13) == number)
+
+
 def _nearby(number: float) -> list[float]:
-    return list(dict.fromkeys([0.0, 1.0, -1.0, *(simple_number(number, close) for close in (1e-8, 1e-4, 1e-2))]))
+    return list(dict.fromkeys([0.0, 1.0, -1.0, *(simple_number(number, close) for close in (1e-8, 1e-4, 1e-2, 5e-2))]))
 
 
 def _with_numbers(formula: Expression, change: dict[int, float]) -> Expression:

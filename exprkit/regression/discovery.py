@@ -51,9 +51,8 @@ from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem, backend_of_fits
 from exprkit.operators import ops
-from exprkit.regression import links, rests
-from exprkit.regression.confirm import TRIED, confirmed, line, values_of
-from exprkit.regression.constants import as_constants, as_parameters, is_plain, simpler_numbers, without_a_number
+from exprkit.regression import constants, links, rests
+from exprkit.regression.confirm import TRIED, confirmed, joined, values_of
 from exprkit.regression.front import Entry, Front
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.goal import Goal
@@ -101,6 +100,7 @@ POLISHED = 10  # generations between two polishes of the front
 MOST_OFFERED = 24  # formulas of a generation that are looked at closer
 LONGER, NOT_BETTER, GOOD = 8, 1.05, 0.002  # when noise alone is left: tokens, ratio of losses, share of the variance
 ROUNDS = 12  # of making formulas shorter
+FINISH = 0.04  # of the time, for the numbers of the formula that is chosen
 BETTER = 0.999  # share of the loss of what is smaller; above it a formula is not worth polishing
 WORSE = 1.5  # ratio of losses at some rows beyond which a formula is not tried at all of very many
 NEARLY = 1e-18  # share of the loss of 0 below which a formula is nearly exact
@@ -173,6 +173,7 @@ class Discovery:
                   self.sum_within, self.nest_more, self.regress, self.evolve)  # fmt: skip
         if self._device is not None:
             self._device.use()  # a thread of its own begins with the first one
+        self.budget.keep_back(FINISH)
         try:
             for stage in stages[self._done :]:
                 self.stage = stage.__name__
@@ -183,7 +184,10 @@ class Discovery:
                     self._kept(self)
             why = f"{self.settings.niterations:,} iterations are done"
         except Ended as ended:
-            why = str(ended)
+            why, is_over = str(ended), self.budget.is_over
+            self.budget.keep_back(0.0)
+            if is_over:
+                self._finish()
         self._tidy()
         return why
 
@@ -323,8 +327,8 @@ class Discovery:
                 return
             self.budget.check()
             formulas = best.expression, *rescaled(best.expression)
-            simpler = [other for formula in formulas for other in simpler_numbers(formula)]
-            self.offer([*simpler, *self._refitted(simpler), *self._refitted(simpler, held=is_plain)])
+            simpler = [other for formula in formulas for other in constants.simpler_numbers(formula)]
+            self.offer([*simpler, *self._refitted(simpler), *self._refitted(simpler, held=constants.is_plain)])
             if self.front.entries()[-1] == best:
                 return
 
@@ -376,7 +380,7 @@ class Discovery:
             found = self._refitted(formulas)
             self.offer(found)
             if k == 0:  # of what may well be all of a law: without its number, or with a simple one
-                self.offer(other for one in found for other in simpler_numbers(one))
+                self.offer(other for one in found for other in constants.simpler_numbers(one))
             self.budget.check()
 
     def sum_within(self) -> None:
@@ -425,7 +429,7 @@ class Discovery:
             made: list[Expression] = []
             for pair in pairs:
                 if pair.size < self.settings.maxsize:
-                    made += self._joined(pool, form, pair.f, pair.h, few.y)
+                    made += joined(pool, form, pair.f, pair.h, few.y)
             self.offer(self._refitted(made))
             self.budget.check()
             self._look()
@@ -470,19 +474,34 @@ class Discovery:
             new = [entry.expression for entry, is_better in zip(entries, better, strict=True)
                    if is_better and not any(same(entry.expression, other) for other in done)]  # fmt: skip
             done += new
-            found = [one for formula in new for one in (formula, *rescaled(formula))]
-            simpler = [other for formula in found for other in simpler_numbers(formula)]
-            for k in range(0, len(simpler), 64):
-                self.budget.check()
-                part = simpler[k : k + 64]
-                self.offer([*part, *self._refitted(part), *self._refitted(part, held=is_plain)])
+            for one in (other for formula in new for other in (formula, *rescaled(formula))):
+                self._offer_simpler(one, 64)
+
+    def _finish(self) -> None:
+        """Simpler numbers for the formula that takes the fewest nats, then for the next one, until the time is over."""
+        done: list[Entry] = []
+        with contextlib.suppress(Ended):
+            while not self._exact and (left := [one for one in self.front.by_nats() if one not in done]):
+                done.append(left[0])
+                self._offer_simpler(left[0].expression, 8)
+
+    def _offer_simpler(self, formula: Expression, at_once: int) -> None:
+        """The formula with one of its numbers simpler, fitted again, so many between two looks at the clock."""
+        simpler = constants.simpler_numbers(formula)
+        for k in range(0, len(simpler), at_once):
+            self.budget.check()
+            part = simpler[k : k + at_once]
+            shorter = [other for other in part if other.n_tokens < formula.n_tokens]
+            self.offer([*part, *self._refitted(shorter)])
+            for held in (constants.is_plain, constants.is_fraction):
+                self.offer(self._refitted(part, held))
 
     def _tidy(self) -> None:
         """The front without numbers that change no value by more than rounding."""
         for _ in range(ROUNDS):
             entries = self.front.entries()
             made = [(entry, other) for entry in entries
-                    for other in self._allowed(without_a_number(entry.expression))]  # fmt: skip
+                    for other in self._allowed(constants.without_a_number(entry.expression))]  # fmt: skip
             if not made:
                 return
             pairs = [entry.expression for entry, _ in made], [other for _, other in made]
@@ -560,7 +579,7 @@ class Discovery:
         for _ in range(ROUNDS):
             before = self.front.entries()
             formulas = [entry.expression for entry in before[-3:]]
-            for change in (simpler_numbers, hoisted, rescaled, as_quotient):
+            for change in (constants.simpler_numbers, hoisted, rescaled, as_quotient):
                 self.offer([other for formula in formulas for other in change(formula)])
             if self.front.entries() == before:
                 break
@@ -574,27 +593,19 @@ class Discovery:
         best = promising[np.argsort(loss[promising], kind="stable")[:MOST_OFFERED]]
         self.offer(simplified(pop[int(i)]) for i in best)
 
-    def _joined(self, pool: Pool, form: links.Form, f: int, h: int, y: np.ndarray) -> list[Expression]:
-        """The formula of a pair with numbers by least squares, and without the number that is added."""
-        numbers = links.pair_numbers(pool.values[f], pool.values[h], form, y)
-        if numbers is None:
-            return []
-        f_of, h_of, (a, b) = pool.expression(f), pool.expression(h), numbers
-        return [simplified(form.expression(f_of, line(at, b, h_of))) for at in (a, 0.0)]
-
     def _refitted(
         self, formulas: Sequence[Expression], held: Callable[[float], bool] | None = None
     ) -> list[Expression]:
         """With the numbers of least loss, begun at those that they have; those that are held stay."""
         if not formulas:
             return []
-        pop, params = as_parameters(parse(list(formulas)), held)
+        pop, params = constants.as_parameters(parse(list(formulas)), held)
         if not pop.max_params:
             return list(formulas)
         self.budget.count(len(pop))
         found = self._fitted(pop, np.where(np.isnan(params), 0.0, params))
         found = np.where(np.isfinite(found), found, np.where(np.isnan(params), 0.0, params))
-        return [simplified(formula) for formula in as_constants(pop, found)]
+        return [simplified(formula) for formula in constants.as_constants(pop, found)]
 
     def _fitted(self, pop: Population, starts: np.ndarray) -> np.ndarray:
         """The parameters of least loss that are found from there."""

@@ -93,6 +93,10 @@ class Front:
         """Take in what ``entries`` gave, as it was."""
         self._best = {entry.size: entry for entry in entries}
 
+    def by_nats(self) -> list[Entry]:
+        """The formula first that takes the fewest nats; of equal ones the smallest."""
+        return sorted(self.entries(), key=lambda entry: self._nats(entry.expression, entry.loss))
+
     @property
     def least(self) -> float:
         """The least loss."""

@@ -38,17 +38,24 @@ def simple_number(number: float, close: float = CLOSE) -> float:
     """The simplest fraction, fraction of pi or short decimal that a number is close to; else the number."""
     if not math.isfinite(number) or number == 0:
         return number
+    if (fraction := simple_fraction(number, close)) is not None:
+        return fraction
+    for digits in range(1, DIGITS + 1):
+        short = float(f"{number:.{digits}g}")
+        if abs(short - number) <= close * abs(number):
+            return short
+    return number
+
+
+def simple_fraction(number: float, close: float = CLOSE) -> float | None:
+    """The simplest fraction, or fraction of pi, that a number other than 0 is close to, if there is one."""
     for unit in (1.0, math.pi):
         for denominator in range(1, DENOMINATORS + 1):
             numerator = round(number / unit * denominator)
             simple = unit * numerator / denominator
             if 0 < abs(numerator) <= LARGEST_NUMERATOR and abs(simple - number) <= close * abs(number):
                 return simple
-    for digits in range(1, DIGITS + 1):
-        short = float(f"{number:.{digits}g}")
-        if abs(short - number) <= close * abs(number):
-            return short
-    return number
+    return None
 
 
 def tree_of(expression: Expression) -> Tree:

@@ -14,6 +14,9 @@ In: what the user allows.  Out: ``Ended``, raised by ``check`` where a limit is 
     (False, True, False)
     >>> Budget().run(lambda: 42)
     42
+    >>> late = Budget(seconds=60)
+    >>> late.keep_back(1.0), late.is_over
+    (None, True)
 """
 
 from __future__ import annotations
@@ -55,6 +58,7 @@ class Budget:
         self._seconds, self._max_evals, self._shown = seconds, max_evals, shown
         self._most_bytes, self.n_evals = most_bytes, 0
         self._is_left = False  # by who waited for its end
+        self._kept_back = 0.0  # seconds
 
     @property
     def seconds(self) -> float:
@@ -65,6 +69,15 @@ class Budget:
         """Whether such a share of the time has gone by since now; never where time has no limit."""
         end = math.inf if self._seconds is None else self.seconds + share * self._seconds
         return lambda: self.seconds >= end
+
+    def keep_back(self, share: float) -> None:
+        """From now on end so much of the time earlier, for what is to be done then."""
+        self._kept_back = share * (self._seconds or 0.0)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is, but for what is kept back."""
+        return self._seconds is not None and self.seconds >= self._seconds - self._kept_back
 
     def count(self, n: int) -> None:
         """That n functions have been tried."""
@@ -78,7 +91,7 @@ class Budget:
             self._shown()
         if self._max_evals is not None and self.n_evals >= self._max_evals:
             raise Ended(f"{self.n_evals:,} functions were tried")
-        self._check_time()
+        self._check_time(-self._kept_back)
         if self._most_bytes is not None and n_bytes > self._most_bytes:
             raise Ended(f"{self._most_bytes / 1e6:.3g} MB are taken")
 
