@@ -83,7 +83,7 @@ class DeviceLoops:
         """The same; it is started, and nobody waits for it."""
         if n == 0:
             return
-        kernel, arguments = _kernel(self.device, loop, tuple(map(_signature, bags)))
+        kernel, arguments = _kernel(self.device, loop, tuple(map(_kinds, bags)))
         values = [value for bag in bags for field in bag for value in self._values(field)]
         filled = arguments(*values, n)
         threads = 1 if self.device.lanes == 1 else THREADS
@@ -100,30 +100,32 @@ class DeviceLoops:
         return self.device.pointer(field), field.shape[1] if field.ndim == 2 else 1, len(field)
 
 
-def _signature(bag: Any) -> tuple[Any, ...]:
-    """By field its name and type in CUDA C, of an array in brackets."""
-    return tuple(
-        (name, _NUMBERS[type(field)][0] if isinstance(field, int | float | np.uint64) else f"[{field.dtype}]")
-        for name, field in zip(bag._fields, bag, strict=True)
-    )
+Kinds = tuple[Any, tuple[Any, ...]]  # of a bag: its class, and by field the type of a number or an array's dtype
+
+
+def _kinds(bag: Any) -> Kinds:
+    return type(bag), tuple(type(one) if isinstance(one, int | float | np.uint64) else one.dtype for one in bag)
 
 
 @functools.cache
-def _kernel(device: Any, loop: Any, signatures: tuple[Any, ...]) -> tuple[Any, type[ctypes.Structure]]:
+def _kernel(device: Any, loop: Any, kinds: tuple[Kinds, ...]) -> tuple[Any, type[ctypes.Structure]]:
     """The kernel of a loop, and the class of its arguments."""
     name, bags = loop.py_func.__name__, []
     fields: list[Any] = []
-    for k, signature in enumerate(signatures):
+    for k, (bag, kinds_of_fields) in enumerate(kinds):
         lines = []
-        for field, kind in signature:
-            is_array = kind[0] == "["
-            lines.append(f"{f'Table<{_ELEMENTS[kind[1:-1]]}>' if is_array else kind} {safe(field)};")
-            one = dict(_NUMBERS.values()).get(kind)
-            fields += [ctypes.c_uint64, ctypes.c_int64, ctypes.c_int64] if is_array else [one]
+        for field, kind in zip(bag._fields, kinds_of_fields, strict=True):
+            if isinstance(kind, np.dtype):
+                text = f"Table<{_ELEMENTS[kind.name]}>"
+                fields += [ctypes.c_uint64, ctypes.c_int64, ctypes.c_int64]
+            else:
+                text, number = _NUMBERS[kind]
+                fields.append(number)
+            lines.append(f"{text} {safe(field)};")
         bags.append(f"struct Bag{k} {{ {' '.join(lines)} }};")
     members = " ".join(f"Bag{k} bag{k};" for k in range(len(bags)))
     bags.append(f"struct LoopArguments {{ {members} Long n; }};")
-    given = ", ".join(f"args.bag{k}" for k in range(len(signatures)))
+    given = ", ".join(f"args.bag{k}" for k in range(len(kinds)))
     kernel = f"""extern "C" __global__ void run_{name}(const LoopArguments args)
 {{
     const Long step = Long(gridDim.x) * blockDim.x;
