@@ -423,3 +423,14 @@ def test_quotients_of_sums_have_the_values_that_they_had():
     assert (np.abs(ours - theirs) <= 1e-9 * np.abs(theirs) + 1e-12).mean() > 0.99  # the rest is rounding
     assert all(a.n_tokens <= b.n_tokens for a, b in zip(after, before, strict=True))
     assert sum(a.n_tokens < polish.simplified(b).n_tokens for a, b in zip(after, before, strict=True)) > 5
+
+
+def test_numbers_of_a_noisy_law_become_simple_in_the_end():
+    random = np.random.default_rng(0)
+    X = random.uniform(0.5, 5, (200, 2))
+    law = 3 * np.log(X[:, 0]) - np.log(np.exp(0.7 * X[:, 1]) - 1) + 2.345
+    search = Discovery(Sample(X, law + 0.05 * random.standard_normal(200)), SearchSettings(), Budget(60))
+    search.offer(ek.parse(["3.01 * log(x1) + 2.34 - 0.94 * log(exp(0.738 * x2) - 1.05)"]))
+    search._finish()
+    best = search.front.by_nats()[0].expression
+    assert re.fullmatch(r"3 \* log\(x1\) \+ 2\.3\d+ - log\(exp\(0\.\d+ \* x2\) - 1\)", str(best))
