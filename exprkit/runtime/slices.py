@@ -119,6 +119,16 @@ def each(
     return [found[k] for k in range(len(cuts))]
 
 
+def by_turns(loop: Callable[[int], Any], n: int, threads: int | None = None, least: int | None = None) -> None:
+    """Let threads, ``least`` things or more for each, share n things: each calls ``loop(counter)`` once.
+
+    The loop does the piece whose number it gets from ``intrinsics.take(counter)``, then the next, until none is left:
+    no thread waits for another that has the slower things, and few calls go through Python.
+    """
+    counter = np.zeros(1, np.int64)
+    each(lambda _, __: loop(counter.ctypes.data), even(n, threads, least))
+
+
 @functools.cache
 def pool() -> ThreadPoolExecutor:
     """The threads of this process, which are started as they are needed."""

@@ -28,8 +28,8 @@ What is nowhere defined (``1 / (x1 - x1)``) is no function, and neither is what 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty, zeros
+from exprkit.runtime.intrinsics import atomic_add, take
 from exprkit.runtime.jit import compiled
 from exprkit.search import forms as forms_of
 from exprkit.search.families import (
@@ -46,12 +47,12 @@ from exprkit.search.families import (
     KIND,
     LIN,
     LOG,
+    MOST_ROWS,
     POSITIVE,
     SCALE,
     SLOTS,
     UNDEFINED,
     WIDTH,
-    Families,
     K,
     M,
     hold_all_of,
@@ -60,33 +61,34 @@ from exprkit.search.families import (
     places,
     plain,
     stand_alone,
+    working_slots,
 )
 from exprkit.search.family_rules import FUNCTION_FORM, apply, bring, formed, has_rule
-from exprkit.search.fingerprints import fingerprints
+from exprkit.search.fingerprints import FormFingerprints, fingerprints
+from exprkit.search.forms import Blocks, Forms
 from exprkit.search.function_table import (
     OTHERS,
     Made,
-    add_others,
+    Stored,
     find,
     find_wider,
     hand_over,
+    load,
     look_up,
+    merge,
+    n_slots,
     no_functions,
+    number_of,
+    store,
     with_room,
+    with_rows,
 )
-from exprkit.search.grammar import Block, Grammar
+from exprkit.search.grammar import Grammar
 from exprkit.text.tokens import Words
 
 CHUNK = 1 << 16  # combinations at a time
-WORK = 64  # of a combination, in the tokens that ``slices`` counts by
-
-
-class Stored(NamedTuple):
-    """Families: their heads, and their rows one after the other."""
-
-    heads: Annotated[np.ndarray, "int64[n, 15]"]
-    starts: Annotated[np.ndarray, "int64[n]"]
-    rows: Annotated[np.ndarray, "float64[r, 32]"]
+PIECE = 32  # of these that a thread takes at a time
+LEAST = 256  # of these that are worth a thread
 
 
 class Members(NamedTuple):
@@ -122,15 +124,14 @@ class Enumeration:
 
     def __init__(self, grammar: Grammar, threads: int | None = None, confirm: int = 0) -> None:
         self.grammar, self.threads = grammar, threads
-        self._confirmed = [np.zeros((0, 2), np.uint64) for _ in range(confirm)]  # keys by function, at other points
         self.size, self.first_of_size, self.n_of_size = 0, [0, 0], [0]
         self.part_of = np.empty(0, np.int64)
         self._members = [Members(np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))]
-        self._stored = empty(Stored, n=1 << 10, r=1 << 11)
-        self._n_rows = 0
-        self._known = no_functions(1 << 12)
+        self._stored, self._n_rows = empty(Stored, n=0, r=0), 0
+        self._known = no_functions(1 << 10, 1 << 10)
         self._n = self._n_others = 0
-        self._forms = forms_of.no_forms(1 << 12)
+        self._forms = forms_of.no_forms(1 << 10)
+        self._others = [_OtherPoints(_leaves(grammar, salt), threads) for salt in range(1, 1 + confirm)]
 
     def __len__(self) -> int:
         return self._n
@@ -143,11 +144,11 @@ class Enumeration:
         size = self.size + 1
         self._known.trees[: self._n] = 0.0
         if size == 1:
-            self._leaves()
-        for block in self.grammar.blocks(size) if size > 1 else []:
-            for operands in self._combinations(block):
-                self._take(block, operands, size)
-                check(self._n)
+            self._add_leaves()
+            check(self._n)
+        for made, blocks in self._combinations(size) if size > 1 else ():
+            self._take(made, blocks, size)
+            check(self._n)
         self._finish(size)
         new = np.arange(self.first_of_size[size], self._n)
         return new[self.part_of[new] == new]
@@ -185,105 +186,97 @@ class Enumeration:
     @property
     def bytes(self) -> int:
         """What is kept in memory."""
-        return sum(array.nbytes for bag in (self._stored, self._known, self._forms) for array in bag)
+        stored = sum(array.nbytes for array in self._stored[:-1]) + 8 * K * self._n_rows
+        here = sum(array.nbytes for bag in (self._known, self._forms) for array in bag)
+        return stored + here + sum(others.bytes for others in self._others)
 
     # ── the steps ──
 
-    def _leaves(self) -> None:
-        work, keys = zeros(Families, n=SLOTS), np.zeros((1, 2), np.uint64)
-        variables = places(self.grammar.n_vars)
-        for leaf in range(self.grammar.n_leaves):
-            is_parameter = leaf == self.grammar.n_vars
-            work.heads[0], work.rows[0] = 0, 0.0
-            work.rows[0, int(is_parameter)] = 1.0 if is_parameter else variables[leaf]
-            work.heads[0, M] = work.heads[0, CONE] = int(is_parameter)
-            normalise(work, 0)
-            keys_of(work, 0, keys, 0)
-            made = zeros(Made, n=1, s=0)
-            made.keys[0], made.n_rows[0], made.trees[0] = keys[0], 1 + is_parameter, 1.0
-            made.n_params[0] = int(is_parameter)
-            self._number(made)
-            self._make_room()
-            self._stored.heads[leaf], self._stored.starts[leaf] = work.heads[0], self._n_rows
-            self._stored.rows[self._n_rows : self._n_rows + 1 + is_parameter] = work.rows[0, : 1 + is_parameter]
-            self._n_rows += 1 + is_parameter
-            row = np.array([1, forms_of.LEAF, leaf, -1])
-            forms_of.add_form(self._forms, self._known.first_form, leaf, row, 1 << leaf, int(is_parameter))
+    def _add_leaves(self) -> None:
+        self._stored = leaves = _leaves(self.grammar, 0)
+        self._n_rows = len(leaves.rows)
+        made = zeros(Made, n=self.grammar.n_leaves, s=0)
+        made.keys[:], made.functions[:], made.trees[:] = leaves.keys, -1, 1.0
+        made.n_rows[:], made.n_params[:] = 1 + leaves.heads[:, M], leaves.heads[:, M]
+        self._number(made)
+        for leaf, n_params in enumerate(made.n_params.tolist()):
+            forms_of.add_leaf(self._forms, self._known.first_form, leaf, n_params)
 
-    def _combinations(self, block: Block) -> Iterable[Made]:
-        """The operands of a block, a chunk at a time."""
+    def _combinations(self, size: int) -> Iterator[tuple[Made, Blocks]]:
+        """The operands of all trees of a size, a chunk at a time."""
         one = Members(np.zeros(1, np.int64), np.ones(1), np.zeros(1, np.int64))
-        left, right = self._members[block.left], self._members[block.right] if block.right else one
-        total = len(left.functions) * len(right.functions)
-        for begin in range(0, total, CHUNK):
-            n = min(CHUNK, total - begin)
-            made = zeros(Made, n=n, s=0)
-            n = _list(
-                left, right, _PairChoice(begin, n, block.half, block.operator.commutative, self.grammar.n_params), made
-            )
-            yield Made(*[array[:n] for array in made[:-2]], *made[-2:])  # type: ignore[call-arg]
+        blocks, members = self.grammar.blocks(size), self._members
+        pairs = [(members[block.left], members[block.right] if block.right else one) for block in blocks]
+        room = min(CHUNK, sum(len(left.functions) * len(right.functions) for left, right in pairs))
+        ruled = all(has_rule(block.operator.code) for block in blocks)
+        every = zeros(Blocks, b=len(blocks), most_params=self.grammar.n_params)
+        for b, block in enumerate(blocks):
+            every.code[b], every.symbol[b] = block.operator.code, self.grammar.symbol(block.operator)
+            every.commutative[b] = block.operator.commutative
+            every.left_size[b], every.right_size[b] = block.left, block.right
+        made, n = empty(Made, n=room, s=0 if ruled else room), 0
+        for number, (block, (left, right)) in enumerate(zip(blocks, pairs, strict=True)):
+            pair = 0
+            while pair >= 0:
+                choice = _PairChoice(pair, number, block.half, block.operator.commutative, self.grammar.n_params)
+                n, pair = _list(left, right, choice, made, n)
+                if n == room > 0:
+                    yield made, every
+                    n = 0
+        if n:
+            yield _first(made, n), every
 
-    def _take(self, block: Block, made: Made, size: int) -> None:
+    def _take(self, made: Made, blocks: Blocks, size: int) -> None:
         """What a chunk of combinations is: new functions are numbered and kept, trees counted, forms noted."""
-        operator = block.operator
-        made = self._evaluate(operator, made)
-        before = self._n
-        new = self._number(made)
-        if size < self.grammar.max_nodes and self._n > before:
-            self._keep(operator, made, new, before)
-        symbol = self.grammar.symbol(operator)
-        shape = forms_of.Combination(operator.code, symbol, block.left, block.right, self.grammar.n_params)
+        keep = size < self.grammar.max_nodes
+        for block in np.unique(made.blocks).tolist():
+            if not has_rule(blocks.code[block]):
+                self._evaluate(made, blocks, block)
+        scratch = empty(Stored, n=len(made.keys) if keep else 0, r=MOST_ROWS * len(made.keys) if keep else 0)
+        counter = np.zeros(1, np.int64)
+        job = _Job(keep, counter.ctypes.data)
+        loop = functools.partial(_make_all, self._stored, self._known, blocks, made, scratch, job)
+        slices.by_turns(loop, len(made.keys), self.threads, LEAST)
+        before, new = self._n, self._number(made)
+        if keep:
+            self._keep(made, scratch, new, before)
         done, first = 0, self._known.first_form
         while True:
-            done = forms_of.add_forms(self._forms, first, shape, made.operands, made.functions, done)
+            done = forms_of.add_forms(self._forms, first, blocks, made, done)
             if done == len(made.functions):
                 return
             self._forms = forms_of.more_room(self._forms)
 
-    def _evaluate(self, operator: ops.Operator, made: Made) -> Made:
-        """The keys of what an operator makes."""
-        n = len(made.operands)
-        if not has_rule(operator.code):
-            made = made._replace(heads=np.zeros((n, WIDTH), np.int64), values=np.full((2, n, K), np.nan))
-        call = _OperatorCall(operator.code, operator.arity, operator.commutative, has_rule(operator.code))
-        cuts = slices.cut(np.arange(n + 1) * WORK, self.threads)
-        if not call.ruled:
-            slices.each(functools.partial(_operands_of, self._stored, made, call), cuts)
+    def _evaluate(self, made: Made, blocks: Blocks, block: int) -> None:
+        """What an operator without rules makes of its operands' values."""
+        begin, end = np.searchsorted(made.blocks, [block, block + 1]).tolist()
+        operator = ops.BY_CODE[int(blocks.code[block])]
+
+        def some(first: int, last: int) -> None:
+            _operands_of(self._stored, blocks, made, begin + first, begin + last)
+            values = made.values[:, begin + first : begin + last]
             with np.errstate(all="ignore"):
-                made.values[0] = operator.numpy(*made.values[: operator.arity])
-        nothing = empty(Stored, n=0, r=0)
-        slices.each(functools.partial(_keys_of_some, self._stored, made, call, nothing, np.empty(0, np.int64)), cuts)
-        return made
+                values[0] = operator.numpy(*values[: operator.arity])
+
+        slices.each(some, slices.even(end - begin, self.threads, LEAST))
 
     def _number(self, made: Made) -> np.ndarray:
         """Look every combination up; gives those that are new, in their order."""
-        if self._n + len(made.keys) > len(self._known.stands_for):
-            self._known = with_room(self._known, self._n, self._n_others, 2 * (self._n + len(made.keys)))
-        new = np.empty(len(made.keys), np.int64)
-        found = look_up(self._known, made, self._n, new)
-        self._n += int(found)
+        room = int(np.count_nonzero((made.functions < 0) & (made.n_rows > 0)))
+        self._known = with_room(self._known, self._n, self._n_others, self._n + room, self._n_others + OTHERS * room)
+        new = np.empty(room, np.int64)
+        found, self._n_others = look_up(self._known, made, self._n, self._n_others, new)
+        self._n += found
         return new[:found]
 
-    def _make_room(self, n_rows: int = 8) -> None:
-        stored = self._stored
-        if self._n > len(stored.heads) or self._n_rows + n_rows > len(stored.rows):
-            larger = empty(Stored, n=2 * max(self._n, 512), r=2 * (self._n_rows + n_rows))
-            for old, new in zip(stored, larger, strict=True):
-                new[: min(len(old), len(new))] = old[: min(len(old), len(new))]
-            self._stored = larger
-
-    def _keep(self, operator: ops.Operator, made: Made, new: np.ndarray, before: int) -> None:
-        """Make the new functions once more and keep them."""
+    def _keep(self, made: Made, scratch: Stored, new: np.ndarray, before: int) -> None:
+        """Keep the families of the new functions."""
         ends = self._n_rows + np.cumsum(made.n_rows[new])
-        self._make_room(int(ends[-1]) - self._n_rows)
-        self._stored.starts[before : self._n] = np.concatenate([[self._n_rows], ends[:-1]])
-        self._n_rows = int(ends[-1])
-        call = _OperatorCall(operator.code, operator.arity, operator.commutative, has_rule(operator.code))
-        cuts = slices.cut(np.arange(len(new) + 1) * WORK, self.threads)
-        slices.each(functools.partial(_keys_of_some, self._stored, made, call, self._stored, new), cuts)
-        others = np.zeros((len(new), OTHERS, 2), np.uint64)
-        slices.each(functools.partial(_other_keys, self._stored, before, others), cuts)
-        self._n_others = add_others(self._known, self._n_others, before, others)
+        n_rows = int(ends[-1]) if len(new) else self._n_rows
+        self._stored = with_rows(self._stored, before, self._n_rows, self._n, n_rows)
+        self._stored.starts[before : self._n] = ends - made.n_rows[new]
+        self._n_rows = n_rows
+        _keep_some(self._stored, before, scratch, new, made.keys)
 
     def _finish(self, size: int) -> None:
         known, n, first = self._known, self._n, self.first_of_size[size]
@@ -302,17 +295,33 @@ class Enumeration:
     def _confirm(self, first: int) -> None:
         """Let functions from ``first`` on stand for those that other points show them to be."""
         new = np.arange(first, self._n)
-        for salt, before in enumerate(self._confirmed, 1):
-            keys = np.zeros((self._n, 2), np.uint64)
-            keys[:first] = before
+        for others in self._others:
             whole = new[self.part_of[new] == new]
-            keys[whole] = fingerprints(self.population(whole), self.threads, salt)
-            _, earliest, inverse = np.unique(keys[:, 0], return_index=True, return_inverse=True)
-            same = earliest[inverse[whole]]
-            is_same = (keys[whole] == keys[same]).all(axis=1) & (keys[whole, 0] != 0)
-            self.part_of[whole[is_same]] = self.part_of[same[is_same]]
-            self._confirmed[salt - 1] = keys
+            keep = self.size + 1 < self.grammar.max_nodes
+            others.confirm(self._forms, whole, self.forms(whole), keep, self.part_of)
         self.part_of = self.part_of[self.part_of]
+
+
+class _OtherPoints:
+    """The fingerprints of functions at other points."""
+
+    def __init__(self, leaves: Stored, threads: int | None) -> None:
+        self._forms = FormFingerprints(leaves, threads)
+        self._keys, self._slots = np.zeros((0, 2), np.uint64), np.zeros(0, np.int32)
+
+    @property
+    def bytes(self) -> int:
+        return self._forms.bytes + self._keys.nbytes + self._slots.nbytes
+
+    def confirm(self, forms: Forms, functions: np.ndarray, best: np.ndarray, keep: bool, part_of: np.ndarray) -> None:
+        """Let functions, with these forms, stand for those that have the same fingerprint, earlier ones too."""
+        n = len(self._keys)
+        self._keys = np.concatenate([self._keys, np.zeros((len(part_of) - n, 2), np.uint64)])
+        self._keys[functions] = self._forms.of(forms, best, keep)
+        if 2 * len(part_of) > len(self._slots):
+            self._slots = np.zeros(n_slots(len(part_of)), np.int32)
+            functions = np.arange(len(part_of))
+        merge(self._keys, self._slots, functions, part_of)
 
 
 # ── the compiled part ────────────────────────────────────────────────────────────────
@@ -322,106 +331,126 @@ class _PairChoice(NamedTuple):
     """Which pairs of two sizes' functions are wanted."""
 
     begin: int
-    n: int
+    block: int
     half: bool
     commutative: bool
     most_params: int
 
 
-class _OperatorCall(NamedTuple):
-    """An operator, as the loops know it."""
+class _Job(NamedTuple):
+    """How combinations are made."""
 
-    code: int
-    arity: int
-    commutative: bool
-    ruled: bool
+    keep: bool  # new families are wanted, with their other keys
+    counter: int  # where the number of rows written so far is
 
 
-@compiled
-def _list(left, right, choice, made):
-    """Write pairs of functions, and how many trees each stands for; gives how many pairs."""
-    width, n = len(right.functions), 0
-    for t in range(choice.begin, choice.begin + choice.n):
-        i, j = t // width, t % width
-        n_params = left.n_params[i] + right.n_params[j]
-        if (choice.half and j < i) or n_params > choice.most_params:
-            continue
-        made.operands[n, 0], made.operands[n, 1] = left.functions[i], right.functions[j]
-        made.n_params[n] = n_params
-        made.trees[n] = left.trees[i] * right.trees[j]
-        if choice.commutative and not (choice.half and i == j):
-            made.trees[n] *= 2.0
-        n += 1
-    return n
+def _first(made: Made, n: int) -> Made:
+    s = min(n, len(made.heads))
+    return Made(*[array[:n] for array in made[:-2]], made.heads[:s], made.values[:, :s])  # type: ignore[call-arg]
 
 
-@compiled
-def _load(stored, i, work, slot):
-    """Copy a family that is kept into a slot."""
-    start = stored.starts[i]
-    for j in range(WIDTH):
-        work.heads[slot, j] = stored.heads[i, j]
-    for r in range(1 + work.heads[slot, M]):
-        for k in range(K):
-            work.rows[slot, r, k] = stored.rows[start + r, k]
+def _leaves(grammar: Grammar, salt: int) -> Stored:
+    """The families of variables and a parameter, at the points of a salt."""
+    n_vars, n = grammar.n_vars, grammar.n_leaves
+    leaves = zeros(Stored, n=n, r=n_vars + 2 * (n - n_vars))
+    leaves.rows[:n_vars] = places(n_vars, salt)
+    leaves.starts[:] = np.arange(n)
+    leaves.rows[n_vars + 1 :] = 1.0  # of a parameter: 0 + c 1
+    leaves.heads[n_vars:, [M, CONE]] = 1
+    work = working_slots(1)
+    for leaf in range(n):
+        load(leaves, leaf, work, 0)
+        keys_of(work, 0, leaves.keys, leaf)
+    return leaves
 
 
 @compiled
-def _work():
-    return Families(np.zeros((SLOTS, WIDTH), np.int64), np.zeros((SLOTS, 19, K)), np.zeros((19, K)))
+def _list(left, right, choice, made, n):
+    """Write pairs of two sizes' functions behind ``n`` others; gives how many there are then, and the next pair or
+    -1."""
+    width = len(right.functions)
+    j = choice.begin % width if width > 0 else 0
+    for i in range(choice.begin // width if width > 0 else 0, len(left.functions)):
+        if choice.half and j < i:
+            j = i
+        while j < width:
+            n_params = left.n_params[i] + right.n_params[j]
+            if n_params <= choice.most_params:
+                if n == len(made.keys):
+                    return n, i * width + j
+                made.blocks[n] = choice.block
+                made.operands[n, 0], made.operands[n, 1] = left.functions[i], right.functions[j]
+                made.n_params[n] = n_params
+                made.trees[n] = left.trees[i] * right.trees[j]
+                if choice.commutative and not (choice.half and i == j):
+                    made.trees[n] *= 2.0
+                n += 1
+            j += 1
+        j = 0
+    return n, -1
 
 
 @compiled
-def _load_operands(stored, made, call, i, work, keys):
-    for side in range(call.arity):
-        _load(stored, made.operands[i, side], work, side)
-        keys_of(work, side, keys, side)
+def _load_operands(stored, arity, made, i, work, keys):
+    for side in range(arity):
+        operand = made.operands[i, side]
+        load(stored, operand, work, side)
+        keys[side, 0], keys[side, 1] = stored.keys[operand, 0], stored.keys[operand, 1]
 
 
 @compiled
-def _operands_of(stored, made, call, begin, end):
+def _operands_of(stored, blocks, made, begin, end):
     """Of an operator without rules: its operands' values, every number held; nan where there is no way to hold them."""
-    work, keys = _work(), np.zeros((2, 2), np.uint64)
+    work, keys = working_slots(SLOTS), np.zeros((2, 2), np.uint64)
     for i in range(begin, end):
-        _load_operands(stored, made, call, i, work, keys)
-        if call.arity == 1:
+        arity = 1 + (blocks.right_size[made.blocks[i]] > 0)
+        _load_operands(stored, arity, made, i, work, keys)
+        if arity == 1:
             fine = formed(work, 0, FUNCTION_FORM, 0) == FINE
         else:
             fine = bring(work, FUNCTION_FORM, FUNCTION_FORM, keys) and hold_all_of(work, 0, 1)
         made.heads[i, KIND] = 0 if fine else -1
         for j in range(1, WIDTH):
             made.heads[i, j] = work.heads[0, j]
-        for side in range(call.arity):
+        for side in range(arity):
             for k in range(K):
                 made.values[side, i, k] = work.rows[side, 0, k]
 
 
 @compiled
-def _keys_of_some(stored, made, call, out, chosen, begin, end):
-    """Make some combinations' families: their keys, or into ``out`` the ``chosen`` ones, whose numbers are known."""
-    work, keys = _work(), np.zeros((2, 2), np.uint64)
-    for t in range(begin, end):
-        i = chosen[t] if len(chosen) > 0 else t
-        _make(stored, made, call, i, work, keys)
-        if len(chosen) > 0:
-            function = made.functions[i]
-            for j in range(WIDTH):
-                out.heads[function, j] = work.heads[0, j]
-            for r in range(made.n_rows[i]):
-                for k in range(K):
-                    out.rows[out.starts[function] + r, k] = work.rows[0, r, k]
-            continue
-        if made.n_rows[i] > 0:
+def _make_all(stored, known, blocks, made, scratch, job, counter):
+    """Make combinations' families: their keys and, where no function has these, what else there is to know of one."""
+    work, keys, n = working_slots(SLOTS), np.zeros((2, 2), np.uint64), len(made.keys)
+    while True:
+        begin = take(counter) * PIECE
+        if begin >= n:
+            return
+        for i in range(begin, min(begin + PIECE, n)):
+            _make(stored, blocks, made, i, work, keys)
+            made.functions[i] = -1
+            if made.n_rows[i] == 0:
+                continue
             keys_of(work, 0, made.keys, i)
+            made.functions[i] = number_of(known, made.keys[i, 0], made.keys[i, 1])
+            if made.functions[i] >= 0:
+                continue
+            for j in range(OTHERS):
+                made.others[i, j, 0] = np.uint64(0)
+            if job.keep:
+                store(work, 0, scratch, i, atomic_add(job.counter, made.n_rows[i]))
+                _other_keys(scratch, made, i, work)
+                load(scratch, i, work, 0)
             _wider_key(work, made, i)
 
 
 @compiled
-def _make(stored, made, call, i, work, keys):
+def _make(stored, blocks, made, i, work, keys):
     """A combination's family in slot 0, and how many rows it has."""
-    if call.ruled:
-        _load_operands(stored, made, call, i, work, keys)
-        ended = apply(work, call.code, keys)
+    b = made.blocks[i]
+    code, arity = blocks.code[b], 1 + (blocks.right_size[b] > 0)
+    if has_rule(code):
+        _load_operands(stored, arity, made, i, work, keys)
+        ended = apply(work, code, keys)
     else:
         plain(work, 0)
         for j in range(1, WIDTH):
@@ -432,14 +461,15 @@ def _make(stored, made, call, i, work, keys):
         if made.heads[i, KIND] < 0:
             ended = FINE - 1
     if ended != FINE and ended != UNDEFINED:
-        _load_operands(stored, made, call, i, work, keys)
-        stand_alone(work, call.code, call.arity, call.commutative, keys)
+        _load_operands(stored, arity, made, i, work, keys)
+        stand_alone(work, code, arity, blocks.commutative[b], keys)
     made.n_rows[i] = 0 if ended == UNDEFINED else 1 + work.heads[0, M]
 
 
 @compiled
 def _wider_key(work, made, i):
     """The key of the family with any factor, where this one has a positive one."""
+    made.wider[i, 0] = made.wider[i, 1] = np.uint64(0)
     if work.heads[0, KIND] == LOG and work.heads[0, SCALE] == POSITIVE:
         work.heads[0, SCALE] = FREE
         if normalise(work, 0) == FINE:
@@ -447,16 +477,26 @@ def _wider_key(work, made, i):
 
 
 @compiled
-def _other_keys(stored, first, others, begin, end):
-    """The keys of new functions with their numbers held, as a function of them and in the other form."""
-    work, keys = _work(), np.zeros((1, 2), np.uint64)
-    for i in range(begin, end):
-        _load(stored, first + i, work, 0)
-        keys_of(work, 0, keys, 0)
-        for j in range(OTHERS):
-            _load(stored, first + i, work, 0)
-            form = FUNCTION_FORM if j == 0 else LIN if work.heads[0, KIND] == LOG else LOG
-            if formed(work, 0, form, 0) == FINE and normalise(work, 0) == FINE:
-                keys_of(work, 0, others[i], j)
-                if others[i, j, 0] == keys[0, 0]:
-                    others[i, j, 0] = others[i, j, 1] = np.uint64(0)
+def _other_keys(scratch, made, i, work):
+    """The keys of a family with its numbers held, as a function of them and in the other form."""
+    for j in range(OTHERS):
+        load(scratch, i, work, 0)
+        form = FUNCTION_FORM if j == 0 else LIN if work.heads[0, KIND] == LOG else LOG
+        if formed(work, 0, form, 0) == FINE and normalise(work, 0) == FINE:
+            keys_of(work, 0, made.others[i], j)
+            if made.others[i, j, 0] == made.keys[i, 0]:
+                made.others[i, j, 0] = made.others[i, j, 1] = np.uint64(0)
+
+
+@compiled
+def _keep_some(stored, first, scratch, new, keys):
+    """Copy the new functions' families, whose rows' places are known."""
+    for t in range(len(new)):
+        i, start = new[t], scratch.starts[new[t]]
+        for j in range(2):
+            stored.keys[first + t, j] = keys[i, j]
+        for j in range(WIDTH):
+            stored.heads[first + t, j] = scratch.heads[i, j]
+        for r in range(1 + scratch.heads[i, M]):
+            for k in range(K):
+                stored.rows[stored.starts[first + t] + r, k] = scratch.rows[start + r, k]

@@ -68,6 +68,7 @@ LEAST_FINITE = K // 4
 SEED = 20221121  # of the places
 FAR = ((0.1, 0.4), (1.9, 4.0), (0.1, 0.4), (1.9, 4.0))  # sizes of the variables, by draw, at ...
 FAR_ONES = [3, 5, 7]  # ... these of its points
+MOST_ROWS = POINTS - 2  # of a family in normal form
 SLOTS = 8  # of a bag that operations work in; ``family_rules`` says what the first six are for
 CONE_SLOT, REST_SLOT = 6, 7  # of ``_hold_all``
 
@@ -80,6 +81,7 @@ class Families(NamedTuple):
     heads: Annotated[np.ndarray, "int64[n, 15]"]
     rows: Annotated[np.ndarray, "float64[n, 19, 32]"]  # W, then the U
     sizes: Annotated[np.ndarray, "float64[19, 32]"]  # for ``_reduce``: what was added up for each number
+    own: Annotated[np.ndarray, "uint64[2, 2]"]  # keys of what a rule makes of its operands first
 
 
 def places(n_vars: int, salt: int = 0) -> np.ndarray:
@@ -112,33 +114,30 @@ def unit(h):
     return np.float64(h >> np.uint64(11)) * 2.0**-53
 
 
-@compiled
-def rounded(a, bits):
+@inline
+def rounded(a):
     """A number's first 30 binary digits as bits; one value for all that is not finite, one for both zeros."""
     if not np.isfinite(a):
         return np.uint64(0x7FF << 52)
     if a == 0.0:
         return np.uint64(0)
-    bits[0] = a
-    word = bits.view(np.uint64)[0]
-    return (word + (np.uint64(1) << (CUT_BITS - np.uint64(1)))) >> CUT_BITS
+    return (np.float64(a).view(np.uint64) + (np.uint64(1) << (CUT_BITS - np.uint64(1)))) >> CUT_BITS
 
 
 @compiled
 def rows_hash(f, a, first, end, seed):
     """Of some rows of a family."""
-    h, bits = seed, np.empty(1)
-    rows = f.rows
+    h, rows = seed, f.rows
     for r in range(first, end):
         for k in range(K):
-            h = joined(h, rounded(rows[a, r, k], bits))
+            h = joined(h, rounded(rows[a, r, k]))
     return h
 
 
 @compiled
 def keys_of(f, a, keys, i):
     """Two independent hashes of a family in normal form, into a row of ``keys``."""
-    heads, rows, bits = f.heads, f.rows, np.empty(1)
+    heads, rows = f.heads, f.rows
     names = np.uint64(0)
     for j in range(heads[a, HELD]):
         names += mixed(np.uint64(heads[a, FIRST_HELD + j]))
@@ -148,7 +147,7 @@ def keys_of(f, a, keys, i):
         other = joined(other, np.uint64(heads[a, j]) * np.uint64(0xA0761D6478BD642F))
     for r in range(1 + heads[a, M]):
         for k in range(K):
-            word = rounded(rows[a, r, k], bits)
+            word = rounded(rows[a, r, k])
             h = joined(h, word)
             other = (other ^ word) * np.uint64(0xD6E8FEB86659FD93)
             other ^= other >> np.uint64(29)
@@ -187,6 +186,13 @@ def copy(f, a, g, b):
     for r in range(1 + f.heads[a, M]):
         for k in range(K):
             g.rows[b, r, k] = f.rows[a, r, k]
+
+
+@compiled
+def working_slots(n):
+    """A bag of n slots."""
+    return Families(np.zeros((n, WIDTH), np.int64), np.zeros((n, ROWS, K)), np.zeros((ROWS, K)),
+                    np.zeros((2, 2), np.uint64))  # fmt: skip
 
 
 @compiled
@@ -518,13 +524,13 @@ def _hold_beside(f, a, salt):
     there = _where_none_is_zero(f, a)
     if there < 0:
         return False
-    h, bits = mixed(np.uint64(salt) + np.uint64(1)), np.empty(1)
+    h = mixed(np.uint64(salt) + np.uint64(1))
     for r in range(1, m + 1):
         for draw in range(DRAWS):
             beside = 1.0 / _size_of_quotient(f, a, r, draw, there)
             for k in range(draw * POINTS, (draw + 1) * POINTS):
                 rows[a, r, k] *= beside
-                h = joined(h, rounded(rows[a, r, k] / rows[a, 0, k], bits))
+                h = joined(h, rounded(rows[a, r, k] / rows[a, 0, k]))
     return _add_held(f, a, h)
 
 

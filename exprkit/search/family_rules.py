@@ -250,7 +250,7 @@ def _sum_of_logs(f):
 @compiled
 def _quotient(f, keys):
     copy(f, 1, f, 4)
-    own = np.empty((2, 2), np.uint64)
+    own = f.own
     own[0, 0] = keys[0, 0]
     for salt in range(NAMES):
         copy(f, 4, f, 1)
@@ -314,7 +314,7 @@ def _power(f, keys):
 
 @compiled
 def _exponential_of_product(f):
-    own = np.empty((2, 2), np.uint64)
+    own = f.own
     if normalise(f, 0) != FINE or normalise(f, 1) != FINE:
         return OPAQUE
     keys_of(f, 0, own, 0)

@@ -25,15 +25,15 @@ from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.runtime import slices
 from exprkit.runtime.hashes import mixed
+from exprkit.runtime.intrinsics import atomic_add, take
 from exprkit.runtime.jit import compiled
 from exprkit.search.families import (
     CONE,
     FINE,
+    MOST_ROWS,
     POINTS,
     SLOTS,
     UNDEFINED,
-    WIDTH,
-    Families,
     K,
     M,
     copy,
@@ -43,9 +43,15 @@ from exprkit.search.families import (
     places,
     plain,
     stand_alone,
+    working_slots,
 )
 from exprkit.search.family_rules import apply, has_rule
+from exprkit.search.forms import LEAF, Forms
+from exprkit.search.function_table import Stored, load, store, with_rows
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
+
+PIECE = 32  # forms that a thread takes at a time
+LEAST = 256  # forms that are worth a thread
 
 
 def fingerprints(pop: Population, threads: int | None = None, salt: int = 0) -> np.ndarray:
@@ -74,13 +80,114 @@ def fingerprints(pop: Population, threads: int | None = None, salt: int = 0) -> 
     if not pop.all_valid:
         raise ArgumentError("expressions that could not be read have no fingerprint: pop[pop.valid]")
     keys = np.zeros((len(pop), 2), np.uint64)
-    commutative = np.zeros(256, np.bool_)
-    commutative[[row.code for row in ops.BY_CODE.values() if row.commutative]] = True
-    tokens = _WalkedTokens(pop.kinds, pop.values, pop.values.view(np.float64), pop.offsets, ops.ARITY, commutative,
+    tokens = _WalkedTokens(pop.kinds, pop.values, pop.values.view(np.float64), pop.offsets, ops.ARITY, _commutative(),
                      places(max(pop.n_vars, 1), salt))  # fmt: skip
     walk = functools.partial(_walk, tokens, pop.longest, max(pop.max_params, 1), keys)
     slices.each(walk, slices.cut(pop.offsets, threads, least=1 << 10))
     return keys
+
+
+def _commutative() -> np.ndarray:
+    """By code whether an operator is."""
+    commutative = np.zeros(256, np.bool_)
+    commutative[[row.code for row in ops.BY_CODE.values() if row.commutative]] = True
+    return commutative
+
+
+class FormFingerprints:
+    """The fingerprints of forms, each made of its operands' families, which are kept: no tree is walked twice.
+
+    Parameters
+    ----------
+    leaves : Stored
+        The families of the first forms, at the points of some salt.
+    threads : int, optional
+    """
+
+    def __init__(self, leaves: Stored, threads: int | None = None) -> None:
+        self._stored, self._n_rows, self._n, self._threads = leaves, len(leaves.rows), len(leaves.heads), threads
+        self._numbers = np.arange(self._n)  # by form: which of the families is its own; -1: it has none yet
+
+    @property
+    def bytes(self) -> int:
+        return self._numbers.nbytes + sum(array[: self._n].nbytes for array in self._stored[:-1]) + 8 * K * self._n_rows
+
+    def of(self, forms: Forms, wanted: np.ndarray, keep: bool) -> np.ndarray:
+        """What ``fingerprints`` gives for some forms, (n, 2); ``keep``: they are going to be operands."""
+        self._numbers = np.concatenate([self._numbers, np.full(len(forms.size) - len(self._numbers), -1)])
+        for operands in self._operands(forms, wanted):
+            self._make(forms, operands, True)
+        return self._make(forms, wanted, keep)
+
+    def _operands(self, forms: Forms, wanted: np.ndarray) -> list[np.ndarray]:
+        """The forms without families that some are made of, each after its own operands."""
+        found = [wanted]
+        while len(found[-1]):
+            missing = np.zeros(len(forms.size), np.bool_)
+            over = found[-1][forms.code[found[-1]] != LEAF]
+            missing[forms.left[over]] = True
+            missing[forms.right[over[forms.right[over] >= 0]]] = True
+            found.append(np.flatnonzero(missing & (self._numbers < 0)))
+        return found[:0:-1]
+
+    def _make(self, forms: Forms, chosen: np.ndarray, keep: bool) -> np.ndarray:
+        """The fingerprints of forms whose operands have families, which are kept or not."""
+        new, counter = chosen[self._numbers[chosen] < 0], np.array([self._n_rows])
+        n = self._n + len(new)
+        if keep:
+            self._stored = with_rows(self._stored, self._n, self._n_rows, n, self._n_rows + MOST_ROWS * len(new))
+        keys = np.zeros((len(new), 2), np.uint64)
+        job = _FormJob(new, self._numbers, _commutative(), keys, self._n if keep else -1, counter.ctypes.data)
+        slices.by_turns(functools.partial(_make_forms, forms, self._stored, job), len(new), self._threads, LEAST)
+        if keep:
+            self._stored.keys[self._n : n] = keys
+            self._numbers[new] = np.arange(self._n, n)
+            self._n, self._n_rows = n, int(counter[0])
+            return self._stored.keys[self._numbers[chosen]]
+        every = self._stored.keys[self._numbers[chosen]]  # of those that have families
+        every[self._numbers[chosen] < 0] = keys
+        return every
+
+
+class _FormJob(NamedTuple):
+    """Forms that fingerprints are wanted of."""
+
+    chosen: np.ndarray
+    numbers: np.ndarray  # by form: its family's
+    commutative: np.ndarray
+    keys: np.ndarray
+    first: int  # number of the first one's family, or -1: none is kept
+    counter: int  # where the number of all rows is
+
+
+@compiled
+def _make_forms(forms, stored, job, counter):
+    work, own = working_slots(SLOTS + 2), np.zeros((SLOTS + 2, 2), np.uint64)
+    while True:
+        begin = take(counter) * PIECE
+        if begin >= len(job.chosen):
+            return
+        for i in range(begin, min(begin + PIECE, len(job.chosen))):
+            fine = _made_of_operands(forms, stored, job, job.chosen[i], work, own)
+            if fine:
+                keys_of(work, 0, job.keys, i)
+            if fine and job.first >= 0:
+                store(work, 0, stored, job.first + i, atomic_add(job.counter, 1 + work.heads[0, M]))
+            elif job.first >= 0:
+                stored.starts[job.first + i] = -1
+
+
+@compiled
+def _made_of_operands(forms, stored, job, form, work, own):
+    """A form's family in slot 0; False where it is undefined."""
+    code = forms.code[form]
+    for side in range(1 + (forms.right[form] >= 0)):
+        i = job.numbers[forms.right[form] if side else forms.left[form]]
+        if stored.starts[i] < 0:
+            return False
+        load(stored, i, work, SLOTS + side)
+        own[SLOTS + side, 0], own[SLOTS + side, 1] = stored.keys[i, 0], stored.keys[i, 1]
+    return _operator(work, code, 1 + (forms.right[form] >= 0), job.commutative[code], SLOTS, own)
 
 
 class _WalkedTokens(NamedTuple):
@@ -96,7 +203,7 @@ class _WalkedTokens(NamedTuple):
 @compiled
 def _walk(tokens, longest, max_params, keys, begin, end):
     room = SLOTS + longest // 2 + 2  # operands wait after the slots that operations need
-    work = Families(np.zeros((room, WIDTH), np.int64), np.zeros((room, 19, K)), np.zeros((19, K)))
+    work = working_slots(room)
     own, times = np.zeros((room, 2), np.uint64), np.zeros(max_params, np.int64)
     for i in range(begin, end):
         times[:] = 0

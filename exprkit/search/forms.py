@@ -35,13 +35,14 @@ class Forms(NamedTuple):
     next: Annotated[np.ndarray, "int64[n]"]  # the next form of the same function, or -1
 
 
-class Combination(NamedTuple):
-    """What makes some trees: an operator over the functions of two sizes."""
+class Blocks(NamedTuple):
+    """What makes some trees, by number: an operator over the functions of two sizes."""
 
-    code: int
-    symbol: int
-    left_size: int
-    right_size: int  # 0: one operand
+    code: Annotated[np.ndarray, "int64[b]"]
+    symbol: Annotated[np.ndarray, "int64[b]"]
+    commutative: Annotated[np.ndarray, "bool[b]"]
+    left_size: Annotated[np.ndarray, "int64[b]"]
+    right_size: Annotated[np.ndarray, "int64[b]"]  # 0: one operand
     most_params: int
 
 
@@ -61,79 +62,70 @@ def more_room(forms: Forms) -> Forms:
     return larger
 
 
+@compiled
+def add_leaf(forms, first, leaf, n_params):
+    """Note a leaf, the function of its own number."""
+    n = forms.n_forms[0]
+    forms.size[n], forms.symbols[n], forms.n_params[n], forms.next[n] = 1, 1 << leaf, n_params, -1
+    forms.code[n], forms.left[n], forms.right[n] = LEAF, leaf, -1
+    first[leaf], forms.n_forms[0] = n, n + 1
+
+
 @inline
-def _is_beaten(forms, first, size, symbols, n_params):
-    form = first
+def _add(forms, first, function, size, symbols, n_params):
+    """Note a form of a function, whose first one is in ``first``, if none beats it; says whether it did."""
+    form, last = first[function], -1
     while form >= 0:
         if forms.size[form] <= size and forms.n_params[form] <= n_params and forms.symbols[form] & ~symbols == 0:
-            return True
-        form = forms.next[form]
-    return False
-
-
-@compiled
-def add_form(forms, first, function, row, symbols, n_params):
-    """Note a form (size, code, left, right) of a function, whose first one is in ``first``, if none beats it."""
-    if _is_beaten(forms, first[function], row[0], symbols, n_params):
-        return
+            return False
+        form, last = forms.next[form], form
     n = forms.n_forms[0]
-    forms.size[n], forms.symbols[n], forms.n_params[n] = row[0], symbols, n_params
-    forms.code[n], forms.left[n], forms.right[n] = row[1], row[2], row[3]
-    forms.next[n], last = -1, first[function]
-    while last >= 0 and forms.next[last] >= 0:
-        last = forms.next[last]
+    forms.size[n], forms.symbols[n], forms.n_params[n], forms.next[n] = size, symbols, n_params, -1
     if last >= 0:
         forms.next[last] = n
     else:
         first[function] = n
     forms.n_forms[0] = n + 1
-
-
-@compiled
-def add_forms(forms, first, combination, made, functions, begin):
-    """The forms of some trees, from the one numbered ``begin`` on: operands ``made[i]``, function ``functions[i]``.
-
-    Gives the number of the first tree there was no room for; to begin with it again adds nothing twice.
-    """
-    c = combination
-    for i in range(begin, len(functions)):
-        if functions[i] < 0:
-            continue
-        a = first[made[i, 0]]
-        while a >= 0:
-            fitted = forms.size[a] != c.left_size or (
-                _add_unary(forms, first, c, a, functions[i])
-                if c.right_size == 0
-                else _add_binary(forms, first, c, a, first[made[i, 1]], functions[i])
-            )
-            if not fitted:
-                return i
-            a = forms.next[a]
-    return len(functions)
-
-
-@compiled
-def _add_unary(forms, first, c, a, function):
-    if forms.n_forms[0] == len(forms.size):
-        return False
-    row = np.empty(4, np.int64)
-    row[0], row[1], row[2], row[3] = c.left_size + 1, c.code, a, -1
-    add_form(forms, first, function, row, forms.symbols[a] | 1 << c.symbol, forms.n_params[a])
     return True
 
 
 @compiled
-def _add_binary(forms, first, c, a, b, function):
+def add_forms(forms, first, blocks, made, begin):
+    """The forms of some trees, from the one numbered ``begin`` on: operands ``made.operands[i]`` and so on.
+
+    Gives the number of the first tree there was no room for; to begin with it again adds nothing twice.
+    """
+    for i in range(begin, len(made.functions)):
+        if made.n_rows[i] == 0:
+            continue
+        b = made.blocks[i]
+        a = first[made.operands[i, 0]]
+        while a >= 0:
+            right = first[made.operands[i, 1]] if blocks.right_size[b] > 0 else -1
+            if forms.size[a] == blocks.left_size[b] and not _add_made(forms, first, blocks, b, a, right,
+                                                                       made.functions[i]):  # fmt: skip
+                return i
+            a = forms.next[a]
+    return len(made.functions)
+
+
+@inline
+def _add_made(forms, first, c, block, a, b, function):
     """Of an operand's form and all those of the other's function, from form ``b`` on; False where there is no room."""
-    row = np.empty(4, np.int64)
-    row[0], row[1], row[2] = c.left_size + c.right_size + 1, c.code, a
-    while b >= 0:
-        n_params = forms.n_params[a] + forms.n_params[b]
-        if forms.size[b] == c.right_size and n_params <= c.most_params:
-            if forms.n_forms[0] == len(forms.size):
+    size, alone = c.left_size[block] + c.right_size[block] + 1, c.right_size[block] == 0
+    while b >= 0 or alone:
+        n_params = forms.n_params[a] if alone else forms.n_params[a] + forms.n_params[b]
+        if alone or (forms.size[b] == c.right_size[block] and n_params <= c.most_params):
+            n = forms.n_forms[0]
+            if n == len(forms.size):
                 return False
-            row[3] = b
-            add_form(forms, first, function, row, forms.symbols[a] | forms.symbols[b] | 1 << c.symbol, n_params)
+            symbols = forms.symbols[a] | 1 << c.symbol[block]
+            if not alone:
+                symbols |= forms.symbols[b]
+            if _add(forms, first, function, size, symbols, n_params):
+                forms.code[n], forms.left[n], forms.right[n] = c.code[block], a, b
+        if alone:
+            return True
         b = forms.next[b]
     return True
 

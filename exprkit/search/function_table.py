@@ -1,14 +1,14 @@
-"""The functions that are known, by number: their keys, and how many trees each stands for.
+"""The functions that are known, by number: their keys and families, and how many trees each stands for.
 
 In: the keys of what some combinations make.  Out: the number of each one's function, old or new.
 
     >>> import numpy as np
     >>> from exprkit.runtime.bags import zeros
     >>> from exprkit.search.function_table import Made, look_up, no_functions
-    >>> made, known, new = zeros(Made, n=3, s=0), no_functions(4), np.zeros(3, np.int64)
-    >>> made.keys[:, 0], made.n_rows[:] = [7, 8, 7], 1
-    >>> look_up(known, made, 0, new), made.functions.tolist()
-    (2, [0, 1, 0])
+    >>> made, known, new = zeros(Made, n=3, s=0), no_functions(4, 8), np.zeros(3, np.int64)
+    >>> made.keys[:, 0], made.n_rows[:], made.functions[:] = [7, 8, 7], 1, -1
+    >>> look_up(known, made, 0, 0, new), made.functions.tolist()
+    ((2, 0), [0, 1, 0])
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -18,22 +18,34 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from exprkit.runtime.bags import zeros
+from exprkit.runtime.bags import empty, zeros
 from exprkit.runtime.jit import compiled
+from exprkit.search.families import WIDTH, K, M
 
 OTHERS = 2  # keys of a function beside its own
+
+
+class Stored(NamedTuple):
+    """Families: their heads and keys, and their rows one after the other."""
+
+    heads: Annotated[np.ndarray, "int64[n, 15]"]
+    keys: Annotated[np.ndarray, "uint64[n, 2]"]
+    starts: Annotated[np.ndarray, "int64[n]"]  # of their rows; -1: nowhere defined
+    rows: Annotated[np.ndarray, "float64[r, 32]"]
 
 
 class Made(NamedTuple):
     """What some combinations are."""
 
+    blocks: Annotated[np.ndarray, "int64[n]"]  # what makes them
     operands: Annotated[np.ndarray, "int64[n, 2]"]
-    keys: Annotated[np.ndarray, "uint64[n, 2]"]
-    wider: Annotated[np.ndarray, "uint64[n, 2]"]  # keys of the family with any factor; 0: it is not a positive one
-    n_rows: Annotated[np.ndarray, "int64[n]"]  # 0: undefined
     trees: Annotated[np.ndarray, "float64[n]"]
     n_params: Annotated[np.ndarray, "int64[n]"]
-    functions: Annotated[np.ndarray, "int64[n]"]
+    n_rows: Annotated[np.ndarray, "int64[n]"]  # 0: undefined
+    functions: Annotated[np.ndarray, "int64[n]"]  # -1: none that was known before
+    keys: Annotated[np.ndarray, "uint64[n, 2]"]
+    wider: Annotated[np.ndarray, "uint64[n, 2]"]  # of new ones with any factor; 0: theirs is not a positive one
+    others: Annotated[np.ndarray, "uint64[n, 2, 2]"]  # of new ones with their numbers held; 0: none
     heads: Annotated[np.ndarray, "int64[s, 15]"]  # where the operator has no rule: what it holds ...
     values: Annotated[np.ndarray, "float64[2, s, 32]"]  # ... its operands, then the result in the first
 
@@ -47,18 +59,59 @@ class Known(NamedTuple):
     stands_for: Annotated[np.ndarray, "float64[n]"]  # trees
     trees: Annotated[np.ndarray, "float64[n]"]  # those of the size at work
     n_params: Annotated[np.ndarray, "int64[n]"]  # the fewest of a tree of the size at work
-    slots: Annotated[np.ndarray, "int64[s]"]
+    slots: Annotated[np.ndarray, "int32[s]"]
     other_keys: Annotated[np.ndarray, "uint64[o, 2]"]  # of functions whose numbers are held: the same families
     other_of: Annotated[np.ndarray, "int64[o]"]
-    other_slots: Annotated[np.ndarray, "int64[t]"]
+    other_slots: Annotated[np.ndarray, "int32[t]"]
 
 
-def no_functions(room: int) -> Known:
-    return zeros(Known, n=room, s=2 << room.bit_length(), o=OTHERS * room, t=OTHERS * 2 << room.bit_length())
+@compiled
+def load(stored, i, f, a):
+    """Copy a family that is kept into a slot."""
+    start = stored.starts[i]
+    for j in range(WIDTH):
+        f.heads[a, j] = stored.heads[i, j]
+    for r in range(1 + f.heads[a, M]):
+        for k in range(K):
+            f.rows[a, r, k] = stored.rows[start + r, k]
 
 
-def with_room(known: Known, n: int, n_others: int, room: int) -> Known:
-    larger = no_functions(room)
+@compiled
+def store(f, a, stored, i, start):
+    """Keep a slot's family without its keys, its rows from ``start`` on."""
+    stored.starts[i] = start
+    for j in range(WIDTH):
+        stored.heads[i, j] = f.heads[a, j]
+    for r in range(1 + f.heads[a, M]):
+        for k in range(K):
+            stored.rows[start + r, k] = f.rows[a, r, k]
+
+
+def with_rows(stored: Stored, n: int, n_rows: int, room: int, room_rows: int) -> Stored:
+    """The first n families with room for more, if there is too little."""
+    if room <= len(stored.heads) and room_rows <= len(stored.rows):
+        return stored
+    larger = empty(Stored, n=max(room, 2 * n), r=max(room_rows, 2 * n_rows))
+    for old, new in zip(stored[:-1], larger[:-1], strict=True):
+        new[:n] = old[:n]
+    larger.rows[:n_rows] = stored.rows[:n_rows]
+    return larger
+
+
+def no_functions(room: int, room_others: int) -> Known:
+    return zeros(Known, n=room, s=n_slots(room), o=room_others, t=n_slots(room_others))
+
+
+def n_slots(room: int) -> int:
+    """Of a table that so many keys leave half empty."""
+    return 2 << room.bit_length()
+
+
+def with_room(known: Known, n: int, n_others: int, room: int, room_others: int) -> Known:
+    """The same functions with room for more, if there is too little."""
+    if room <= len(known.stands_for) and room_others <= len(known.other_of):
+        return known
+    larger = no_functions(max(room, 2 * n), max(room_others, 2 * n_others))
     for name, old, new in zip(Known._fields, known, larger, strict=True):
         count = 0 if name.endswith("slots") else n_others if name.startswith("other") else n
         new[:count] = old[:count]
@@ -68,44 +121,47 @@ def with_room(known: Known, n: int, n_others: int, room: int) -> Known:
 
 
 @compiled
-def add_others(known, n, first, others):
-    """Note the other keys of new functions, where nobody has them; gives how many there are then."""
-    mask = np.uint64(len(known.other_slots) - 1)
-    for i in range(len(others)):
-        for j in range(OTHERS):
-            key, other = others[i, j, 0], others[i, j, 1]
-            if key == 0:
-                continue
-            slot = _slot_of(known.other_keys, known.other_slots, key, other, mask)
-            if known.other_slots[slot] == 0:
-                known.other_keys[n, 0], known.other_keys[n, 1], known.other_of[n] = key, other, first + i
-                known.other_slots[slot] = n + 1
-                n += 1
-    return n
-
-
-@compiled
-def look_up(known, made, n, new):
-    """Number the combinations' functions; gives how many are new, and which, in ``new``."""
+def look_up(known, made, n, n_others, new):
+    """Number the functions of combinations of which it is not known; gives how many are new, which, in ``new``, and how
+    many other keys there are then."""
     found = 0
     for i in range(len(made.keys)):
-        made.functions[i] = -1
         if made.n_rows[i] == 0:
             continue
-        function = number_of(known, made.keys[i, 0], made.keys[i, 1])
+        function = made.functions[i]
+        if function < 0:
+            function = number_of(known, made.keys[i, 0], made.keys[i, 1])
         if function < 0:
             function = n + found
-            for j in range(2):
-                known.keys[function, j], known.wider[function, j] = made.keys[i, j], made.wider[i, j]
-            _fill(known.keys, known.slots, function, function + 1)
-            known.first_form[function], known.stands_for[function], known.trees[function] = -1, 0.0, 0.0
+            n_others = _add(known, made, i, function, n_others)
             new[found] = i
             found += 1
         made.functions[i] = function
         if known.trees[function] == 0.0 or made.n_params[i] < known.n_params[function]:
             known.n_params[function] = made.n_params[i]
         known.trees[function] += made.trees[i]
-    return found
+    return found, n_others
+
+
+@compiled
+def _add(known, made, i, function, n_others):
+    """Note a new function, and its other keys where nobody has them; gives how many of these there are then."""
+    for j in range(2):
+        known.keys[function, j], known.wider[function, j] = made.keys[i, j], made.wider[i, j]
+    _fill(known.keys, known.slots, function, function + 1)
+    known.first_form[function], known.stands_for[function], known.trees[function] = -1, 0.0, 0.0
+    mask = np.uint64(len(known.other_slots) - 1)
+    for j in range(OTHERS):
+        key, other = made.others[i, j, 0], made.others[i, j, 1]
+        if key == 0:
+            continue
+        slot = _slot_of(known.other_keys, known.other_slots, key, other, mask)
+        if known.other_slots[slot] == 0:
+            known.other_keys[n_others, 0], known.other_keys[n_others, 1] = key, other
+            known.other_of[n_others] = function
+            known.other_slots[slot] = n_others + 1
+            n_others += 1
+    return n_others
 
 
 @compiled
@@ -151,6 +207,20 @@ def find_wider(known, first, part_of):
             function = number_of(known, known.wider[first + i, 0], known.wider[first + i, 1])
             if function >= 0:
                 part_of[i] = function
+
+
+@compiled
+def merge(keys, slots, functions, part_of):
+    """Let functions, in their order, stand for the first that has the same key, of those in the table already too."""
+    mask = np.uint64(len(slots) - 1)
+    for i in functions:
+        if keys[i, 0] == 0:
+            continue
+        slot = _slot_of(keys, slots, keys[i, 0], keys[i, 1], mask)
+        if slots[slot] > 0:
+            part_of[i] = part_of[slots[slot] - 1]
+        else:
+            slots[slot] = i + 1
 
 
 @compiled
