@@ -13,8 +13,8 @@ import exprkit as ek
 from exprkit.errors import ArgumentError
 from exprkit.operators import ops
 from exprkit.search.best_fits import best_fits
-from exprkit.search.distinct import Enumeration
-from exprkit.search.fingerprints import fingerprints
+from exprkit.search.distinct import Enumeration, _leaves
+from exprkit.search.fingerprints import FormFingerprints, fingerprints
 from exprkit.search.grammar import grammar
 from exprkit.text.tokens import VARIABLE
 
@@ -141,13 +141,34 @@ def test_a_longer_form_of_fewer_symbols_may_be_the_shorter_one():
     assert two.texts() == ["sqr(sqr(x1))"]
 
 
-def test_neither_threads_nor_chunks_matter(core, monkeypatch):
+def assert_same(found, other):
+    every = np.arange(len(found))
+    assert other.first_of_size == found.first_of_size and np.array_equal(other.part_of, found.part_of)
+    assert other.population(every) == found.population(every)
+    assert np.array_equal(other.stands_for(every), found.stands_for(every))
+
+
+@pytest.mark.parametrize(("threads", "chunk"), [(1, 777), (5, 1 << 16), (3, 5000)])
+def test_neither_threads_nor_chunks_matter(core, monkeypatch, threads, chunk):
+    monkeypatch.setattr("exprkit.search.distinct.CHUNK", chunk)
+    assert_same(core, enumerated(8, "core_maths", 1, 4, threads=threads))
+
+
+def test_neither_threads_nor_chunks_matter_to_operators_without_rules(monkeypatch):
+    mixed = 7, ("add", "sin", "mul", "pow", "exp"), 1, 3
+    found = enumerated(*mixed, confirm=2)
     monkeypatch.setattr("exprkit.search.distinct.CHUNK", 777)
-    other = enumerated(8, "core_maths", 1, 4, threads=1)
-    every = np.arange(len(core))
-    assert other.first_of_size == core.first_of_size and np.array_equal(other.part_of, core.part_of)
-    assert other.population(every) == core.population(every)
-    assert np.array_equal(other.stands_for(every), core.stands_for(every))
+    assert_same(found, enumerated(*mixed, threads=4, confirm=2))
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_forms_have_the_fingerprints_of_their_trees(core, keep):
+    """Made of operands' families that are kept, some of them after those that they are operands of."""
+    prints = FormFingerprints([_leaves(core.grammar, salt) for salt in (1, 2)])
+    for some in (np.arange(0, len(core), 3), np.arange(len(core))):
+        keys = prints.of(core._forms, core.forms(some), keep)
+        for salt in (1, 2):
+            assert np.array_equal(keys[:, salt - 1], fingerprints(core.population(some), salt=salt))
 
 
 def test_parameters_are_limited():

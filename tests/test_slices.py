@@ -23,6 +23,7 @@ from exprkit.programs import lower as lowering
 from exprkit.programs.linearity import dependence
 from exprkit.programs.lower import lower, lower_gradients
 from exprkit.runtime import machine, slices
+from exprkit.runtime.intrinsics import take
 from exprkit.text import reader
 from exprkit.text.tokens import CONSTANT, MAX_INDEX, OPERATOR, PARAMETER, VARIABLE
 
@@ -78,6 +79,26 @@ def test_work_is_stopped_by_an_interrupt_between_two_slices():
     with pytest.raises(KeyboardInterrupt):
         slices.each(work, [(k, k + 1) for k in range(1000)])
     assert len(done) < 200
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_turns_are_taken_by_so_many_threads_and_each_once(threads):
+    taken = [[] for _ in range(4)]
+    left = iter(taken)
+
+    def loop(counter):
+        own = next(left)
+        while (number := take(counter)) < 1000:
+            own.append(number)
+
+    slices.by_turns(loop, 1000, threads, least=10)
+    assert sorted(itertools.chain(*taken)) == list(range(1000))
+    assert len(list(left)) == 4 - threads
+
+
+def test_few_turns_are_worth_one_thread():
+    calls = []
+    slices.by_turns(calls.append, 19, threads=4, least=10)
+    assert len(calls) == 1
 
 
 # ── threads ──

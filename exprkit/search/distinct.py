@@ -131,7 +131,8 @@ class Enumeration:
         self._known = no_functions(1 << 10, 1 << 10)
         self._n = self._n_others = 0
         self._forms = forms_of.no_forms(1 << 10)
-        self._others = [_OtherPoints(_leaves(grammar, salt), threads) for salt in range(1, 1 + confirm)]
+        leaves = [_leaves(grammar, salt) for salt in range(1, 1 + confirm)]
+        self._others = _OtherPoints(leaves, threads) if leaves else None
 
     def __len__(self) -> int:
         return self._n
@@ -188,7 +189,7 @@ class Enumeration:
         """What is kept in memory."""
         stored = sum(array.nbytes for array in self._stored[:-1]) + 8 * K * self._n_rows
         here = sum(array.nbytes for bag in (self._known, self._forms) for array in bag)
-        return stored + here + sum(others.bytes for others in self._others)
+        return stored + here + (self._others.bytes if self._others else 0)
 
     # ── the steps ──
 
@@ -229,9 +230,10 @@ class Enumeration:
     def _take(self, made: Made, blocks: Blocks, size: int) -> None:
         """What a chunk of combinations is: new functions are numbered and kept, trees counted, forms noted."""
         keep = size < self.grammar.max_nodes
-        for block in np.unique(made.blocks).tolist():
-            if not has_rule(blocks.code[block]):
-                self._evaluate(made, blocks, block)
+        if len(made.heads):
+            for block in range(int(made.blocks[0]), int(made.blocks[-1]) + 1):
+                if not has_rule(blocks.code[block]):
+                    self._evaluate(made, blocks, block)
         scratch = empty(Stored, n=len(made.keys) if keep else 0, r=MOST_ROWS * len(made.keys) if keep else 0)
         counter = np.zeros(1, np.int64)
         job = _Job(keep, counter.ctypes.data)
@@ -295,33 +297,36 @@ class Enumeration:
     def _confirm(self, first: int) -> None:
         """Let functions from ``first`` on stand for those that other points show them to be."""
         new = np.arange(first, self._n)
-        for others in self._others:
-            whole = new[self.part_of[new] == new]
+        whole = new[self.part_of[new] == new]
+        if self._others:
             keep = self.size + 1 < self.grammar.max_nodes
-            others.confirm(self._forms, whole, self.forms(whole), keep, self.part_of)
+            self._others.confirm(self._forms, whole, self.forms(whole), keep, self.part_of)
         self.part_of = self.part_of[self.part_of]
 
 
 class _OtherPoints:
     """The fingerprints of functions at other points."""
 
-    def __init__(self, leaves: Stored, threads: int | None) -> None:
+    def __init__(self, leaves: list[Stored], threads: int | None) -> None:
         self._forms = FormFingerprints(leaves, threads)
-        self._keys, self._slots = np.zeros((0, 2), np.uint64), np.zeros(0, np.int32)
+        self._tables = [(np.zeros((0, 2), np.uint64), np.zeros(0, np.int32)) for _ in leaves]
 
     @property
     def bytes(self) -> int:
-        return self._forms.bytes + self._keys.nbytes + self._slots.nbytes
+        return self._forms.bytes + sum(array.nbytes for table in self._tables for array in table)
 
     def confirm(self, forms: Forms, functions: np.ndarray, best: np.ndarray, keep: bool, part_of: np.ndarray) -> None:
         """Let functions, with these forms, stand for those that have the same fingerprint, earlier ones too."""
-        n = len(self._keys)
-        self._keys = np.concatenate([self._keys, np.zeros((len(part_of) - n, 2), np.uint64)])
-        self._keys[functions] = self._forms.of(forms, best, keep)
-        if 2 * len(part_of) > len(self._slots):
-            self._slots = np.zeros(n_slots(len(part_of)), np.int32)
-            functions = np.arange(len(part_of))
-        merge(self._keys, self._slots, functions, part_of)
+        made = self._forms.of(forms, best, keep)
+        for salt, (old, slots) in enumerate(self._tables):
+            left = np.flatnonzero(part_of[functions] == functions)
+            keys = np.zeros((len(part_of), 2), np.uint64)
+            keys[: len(old)], keys[functions[left]] = old, made[left, salt]
+            new = functions[left]
+            if 2 * len(keys) > len(slots):
+                slots, new = np.zeros(n_slots(len(keys)), np.int32), np.arange(len(keys))
+            merge(keys, slots, new, part_of)
+            self._tables[salt] = keys, slots
 
 
 # ── the compiled part ────────────────────────────────────────────────────────────────

@@ -142,6 +142,14 @@ def _is_multiple(f, a):
     return f.heads[a, KIND] == LIN and f.heads[a, M] == 1 and f.heads[a, CONE] == 1
 
 
+@compiled
+def _is_simple(f):
+    """Whether a product takes nothing that is held: two LIN, of which one is a function or its multiples."""
+    if f.heads[0, KIND] == LOG or f.heads[1, KIND] == LOG:
+        return False
+    return _is_function(f, 0) or _is_multiple(f, 0) or _is_function(f, 1) or _is_multiple(f, 1)
+
+
 # ── sums ─────────────────────────────────────────────────────────────────────────────
 
 
@@ -191,8 +199,7 @@ def _product(f, keys):
         if not bring(f, LOG, LOG, keys) or not hold_all_of(f, 0, 1):
             return OPAQUE
         return _sum_of_logs(f)
-    simple = _is_function(f, 0) or _is_multiple(f, 0) or _is_function(f, 1) or _is_multiple(f, 1)
-    if not simple and not _hold_one(f, keys):
+    if not _is_simple(f) and not _hold_one(f, keys):
         return OPAQUE
     if not _apart(f, 0, 1):
         return OPAQUE
@@ -259,7 +266,8 @@ def _quotient(f, keys):
         if ended != FINE:
             return ended
         if _apart(f, 0, 1):
-            keys_of(f, 1, own, 1)
+            if not _is_simple(f):
+                keys_of(f, 1, own, 1)
             return _product(f, own)
     return OPAQUE
 
@@ -317,8 +325,9 @@ def _exponential_of_product(f):
     own = f.own
     if normalise(f, 0) != FINE or normalise(f, 1) != FINE:
         return OPAQUE
-    keys_of(f, 0, own, 0)
-    keys_of(f, 1, own, 1)
+    if not _is_simple(f):
+        keys_of(f, 0, own, 0)
+        keys_of(f, 1, own, 1)
     if _product(f, own) != FINE or normalise(f, 0) != FINE:
         return OPAQUE
     return _exponential(f)

@@ -24,6 +24,7 @@ from exprkit.errors import ArgumentError
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.runtime import slices
+from exprkit.runtime.bags import empty
 from exprkit.runtime.hashes import mixed
 from exprkit.runtime.intrinsics import atomic_add, take
 from exprkit.runtime.jit import compiled
@@ -87,6 +88,7 @@ def fingerprints(pop: Population, threads: int | None = None, salt: int = 0) -> 
     return keys
 
 
+@functools.cache
 def _commutative() -> np.ndarray:
     """By code whether an operator is."""
     commutative = np.zeros(256, np.bool_)
@@ -99,21 +101,29 @@ class FormFingerprints:
 
     Parameters
     ----------
-    leaves : Stored
-        The families of the first forms, at the points of some salt.
+    leaves : list of Stored
+        The families of the first forms, at the points of each of some salts.
     threads : int, optional
     """
 
-    def __init__(self, leaves: Stored, threads: int | None = None) -> None:
-        self._stored, self._n_rows, self._n, self._threads = leaves, len(leaves.rows), len(leaves.heads), threads
+    def __init__(self, leaves: list[Stored], threads: int | None = None) -> None:
+        self._n_salts, self._threads, self._n = len(leaves), threads, len(leaves[0].heads)
         self._numbers = np.arange(self._n)  # by form: which of the families is its own; -1: it has none yet
+        self._n_rows = sum(len(some.rows) for some in leaves)
+        self._stored = empty(Stored, n=self._n * len(leaves), r=self._n_rows)  # those of all salts beside each other
+        for salt, some in enumerate(leaves):
+            for into, array in zip(self._stored[:-1], some[:-1], strict=True):
+                into[salt :: len(leaves)] = array
+            begin = salt * len(some.rows)
+            self._stored.starts[salt :: len(leaves)] += begin
+            self._stored.rows[begin : begin + len(some.rows)] = some.rows
 
     @property
     def bytes(self) -> int:
-        return self._numbers.nbytes + sum(array[: self._n].nbytes for array in self._stored[:-1]) + 8 * K * self._n_rows
+        return self._numbers.nbytes + sum(array.nbytes for array in self._stored[:-1]) + 8 * K * self._n_rows
 
     def of(self, forms: Forms, wanted: np.ndarray, keep: bool) -> np.ndarray:
-        """What ``fingerprints`` gives for some forms, (n, 2); ``keep``: they are going to be operands."""
+        """What ``fingerprints`` gives for some forms, (n, n_salts, 2); ``keep``: they are going to be operands."""
         self._numbers = np.concatenate([self._numbers, np.full(len(forms.size) - len(self._numbers), -1)])
         for operands in self._operands(forms, wanted):
             self._make(forms, operands, True)
@@ -132,43 +142,44 @@ class FormFingerprints:
 
     def _make(self, forms: Forms, chosen: np.ndarray, keep: bool) -> np.ndarray:
         """The fingerprints of forms whose operands have families, which are kept or not."""
-        new, counter = chosen[self._numbers[chosen] < 0], np.array([self._n_rows])
-        n = self._n + len(new)
+        is_new = self._numbers[chosen] < 0
+        new, counter, n_salts = chosen[is_new], np.array([self._n_rows]), self._n_salts
+        keys = np.zeros((len(new) * n_salts, 2), np.uint64)
+        first, n = self._n * n_salts, len(keys)
         if keep:
-            self._stored = with_rows(self._stored, self._n, self._n_rows, n, self._n_rows + MOST_ROWS * len(new))
-        keys = np.zeros((len(new), 2), np.uint64)
-        job = _FormJob(new, self._numbers, _commutative(), keys, self._n if keep else -1, counter.ctypes.data)
-        slices.by_turns(functools.partial(_make_forms, forms, self._stored, job), len(new), self._threads, LEAST)
+            self._stored = with_rows(self._stored, first, self._n_rows, first + n, self._n_rows + MOST_ROWS * n)
+        job = _FormJob(new, self._numbers, n_salts, _commutative(), keys, first if keep else -1, counter.ctypes.data)
+        slices.by_turns(functools.partial(_make_forms, forms, self._stored, job), n, self._threads, LEAST)
+        every = self._stored.keys[:first].reshape(-1, n_salts, 2)[self._numbers[chosen]]
+        every[is_new] = keys.reshape(-1, n_salts, 2)
         if keep:
-            self._stored.keys[self._n : n] = keys
-            self._numbers[new] = np.arange(self._n, n)
-            self._n, self._n_rows = n, int(counter[0])
-            return self._stored.keys[self._numbers[chosen]]
-        every = self._stored.keys[self._numbers[chosen]]  # of those that have families
-        every[self._numbers[chosen] < 0] = keys
+            self._stored.keys[first : first + n] = keys
+            self._numbers[new] = np.arange(self._n, self._n + len(new))
+            self._n, self._n_rows = self._n + len(new), int(counter[0])
         return every
 
 
 class _FormJob(NamedTuple):
-    """Forms that fingerprints are wanted of."""
+    """Forms that fingerprints are wanted of, at the points of each salt."""
 
     chosen: np.ndarray
     numbers: np.ndarray  # by form: its family's
+    n_salts: int
     commutative: np.ndarray
     keys: np.ndarray
-    first: int  # number of the first one's family, or -1: none is kept
+    first: int  # where the first family belongs, or -1: none is kept
     counter: int  # where the number of all rows is
 
 
 @compiled
 def _make_forms(forms, stored, job, counter):
-    work, own = working_slots(SLOTS + 2), np.zeros((SLOTS + 2, 2), np.uint64)
+    work, own, n = working_slots(SLOTS + 2), np.zeros((SLOTS + 2, 2), np.uint64), len(job.keys)
     while True:
         begin = take(counter) * PIECE
-        if begin >= len(job.chosen):
+        if begin >= n:
             return
-        for i in range(begin, min(begin + PIECE, len(job.chosen))):
-            fine = _made_of_operands(forms, stored, job, job.chosen[i], work, own)
+        for i in range(begin, min(begin + PIECE, n)):
+            fine = _made_of_operands(forms, stored, job, i, work, own)
             if fine:
                 keys_of(work, 0, job.keys, i)
             if fine and job.first >= 0:
@@ -178,16 +189,17 @@ def _make_forms(forms, stored, job, counter):
 
 
 @compiled
-def _made_of_operands(forms, stored, job, form, work, own):
+def _made_of_operands(forms, stored, job, i, work, own):
     """A form's family in slot 0; False where it is undefined."""
-    code = forms.code[form]
-    for side in range(1 + (forms.right[form] >= 0)):
-        i = job.numbers[forms.right[form] if side else forms.left[form]]
-        if stored.starts[i] < 0:
+    form, salt = job.chosen[i // job.n_salts], i % job.n_salts
+    code, arity = forms.code[form], 1 + (forms.right[form] >= 0)
+    for side in range(arity):
+        operand = job.numbers[forms.right[form] if side else forms.left[form]] * job.n_salts + salt
+        if stored.starts[operand] < 0:
             return False
-        load(stored, i, work, SLOTS + side)
-        own[SLOTS + side, 0], own[SLOTS + side, 1] = stored.keys[i, 0], stored.keys[i, 1]
-    return _operator(work, code, 1 + (forms.right[form] >= 0), job.commutative[code], SLOTS, own)
+        load(stored, operand, work, SLOTS + side)
+        own[SLOTS + side, 0], own[SLOTS + side, 1] = stored.keys[operand, 0], stored.keys[operand, 1]
+    return _operator(work, code, arity, job.commutative[code], SLOTS, own)
 
 
 class _WalkedTokens(NamedTuple):
