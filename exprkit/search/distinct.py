@@ -38,7 +38,7 @@ from exprkit.operators import ops
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty, zeros
 from exprkit.runtime.intrinsics import atomic_add, take
-from exprkit.runtime.jit import compiled
+from exprkit.runtime.jit import compiled, inline
 from exprkit.search import forms as forms_of
 from exprkit.search.families import (
     CONE,
@@ -55,6 +55,7 @@ from exprkit.search.families import (
     WIDTH,
     K,
     M,
+    copy,
     hold_all_of,
     keys_of,
     normalise,
@@ -67,12 +68,15 @@ from exprkit.search.family_rules import FUNCTION_FORM, apply, bring, formed, has
 from exprkit.search.fingerprints import FormFingerprints, fingerprints
 from exprkit.search.forms import Blocks, Forms
 from exprkit.search.function_table import (
+    LEAST,
     OTHERS,
+    PIECE,
     Made,
     Stored,
     find,
     find_wider,
     hand_over,
+    keys_of_all,
     load,
     look_up,
     merge,
@@ -87,8 +91,6 @@ from exprkit.search.grammar import Grammar
 from exprkit.text.tokens import Words
 
 CHUNK = 1 << 16  # combinations at a time
-PIECE = 32  # of these that a thread takes at a time
-LEAST = 256  # of these that are worth a thread
 
 
 class Members(NamedTuple):
@@ -425,27 +427,38 @@ def _operands_of(stored, blocks, made, begin, end):
 @compiled
 def _make_all(stored, known, blocks, made, scratch, job, counter):
     """Make combinations' families: their keys and, where no function has these, what else there is to know of one."""
-    work, keys, n = working_slots(SLOTS), np.zeros((2, 2), np.uint64), len(made.keys)
+    work, keys, piece = working_slots(SLOTS), np.zeros((2, 2), np.uint64), working_slots(PIECE)
     while True:
         begin = take(counter) * PIECE
-        if begin >= n:
+        n = min(PIECE, len(made.keys) - begin)
+        if n <= 0:
             return
-        for i in range(begin, min(begin + PIECE, n)):
-            _make(stored, blocks, made, i, work, keys)
-            made.functions[i] = -1
-            if made.n_rows[i] == 0:
-                continue
-            keys_of(work, 0, made.keys, i)
-            made.functions[i] = number_of(known, made.keys[i, 0], made.keys[i, 1])
-            if made.functions[i] >= 0:
-                continue
-            for j in range(OTHERS):
-                made.others[i, j, 0] = np.uint64(0)
-            if job.keep:
-                store(work, 0, scratch, i, atomic_add(job.counter, made.n_rows[i]))
-                _other_keys(scratch, made, i, work)
-                load(scratch, i, work, 0)
-            _wider_key(work, made, i)
+        for i in range(n):
+            _make(stored, blocks, made, begin + i, work, keys)
+            copy(work, 0, piece, i)
+            if made.n_rows[begin + i] == 0:
+                piece.heads[i, M] = -1
+        keys_of_all(piece, n, made.keys, begin)
+        for i in range(n):
+            _tell(known, made, begin + i, piece, i, scratch, job, work)
+
+
+@inline
+def _tell(known, made, i, piece, a, scratch, job, work):
+    """The function of a combination, whose family is in slot a of its piece; of a new one all that is wanted of it."""
+    made.functions[i] = -1
+    if made.n_rows[i] == 0:
+        return
+    made.functions[i] = number_of(known, made.keys[i, 0], made.keys[i, 1])
+    if made.functions[i] >= 0:
+        return
+    for j in range(OTHERS):
+        made.others[i, j, 0] = np.uint64(0)
+    if job.keep:
+        store(piece, a, scratch, i, atomic_add(job.counter, made.n_rows[i]))
+        _other_keys(piece, a, made, i, work)
+    copy(piece, a, work, 0)
+    _wider_key(work, made, i)
 
 
 @compiled
@@ -482,10 +495,10 @@ def _wider_key(work, made, i):
 
 
 @compiled
-def _other_keys(scratch, made, i, work):
+def _other_keys(piece, a, made, i, work):
     """The keys of a family with its numbers held, as a function of them and in the other form."""
     for j in range(OTHERS):
-        load(scratch, i, work, 0)
+        copy(piece, a, work, 0)
         form = FUNCTION_FORM if j == 0 else LIN if work.heads[0, KIND] == LOG else LOG
         if formed(work, 0, form, 0) == FINE and normalise(work, 0) == FINE:
             keys_of(work, 0, made.others[i], j)

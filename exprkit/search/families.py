@@ -134,23 +134,37 @@ def rows_hash(f, a, first, end, seed):
     return h
 
 
+@inline
+def begun_hashes(f, a):
+    """Two hashes of what a family holds."""
+    names = np.uint64(0)
+    for j in range(f.heads[a, HELD]):
+        names += mixed(np.uint64(f.heads[a, FIRST_HELD + j]))
+    return mixed(names), mixed(names ^ np.uint64(0xE7037ED1A0B428DB))
+
+
+@inline
+def with_head(f, a, j, h, other):
+    word = np.uint64(f.heads[a, j])
+    return joined(h, word), joined(other, word * np.uint64(0xA0761D6478BD642F))
+
+
+@inline
+def with_number(f, a, r, k, h, other):
+    word = rounded(f.rows[a, r, k])
+    other = (other ^ word) * np.uint64(0xD6E8FEB86659FD93)
+    return joined(h, word), other ^ other >> np.uint64(29)
+
+
 @compiled
 def keys_of(f, a, keys, i):
     """Two independent hashes of a family in normal form, into a row of ``keys``."""
-    heads, rows = f.heads, f.rows
-    names = np.uint64(0)
-    for j in range(heads[a, HELD]):
-        names += mixed(np.uint64(heads[a, FIRST_HELD + j]))
-    h, other = mixed(names), mixed(names ^ np.uint64(0xE7037ED1A0B428DB))
+    h, other = begun_hashes(f, a)
     for j in range(HELD):
-        h = joined(h, np.uint64(heads[a, j]))
-        other = joined(other, np.uint64(heads[a, j]) * np.uint64(0xA0761D6478BD642F))
-    for r in range(1 + heads[a, M]):
+        h, other = with_head(f, a, j, h, other)
+    for r in range(1 + f.heads[a, M]):
         for k in range(K):
-            word = rounded(rows[a, r, k])
-            h = joined(h, word)
-            other = (other ^ word) * np.uint64(0xD6E8FEB86659FD93)
-            other ^= other >> np.uint64(29)
+            h, other = with_number(f, a, r, k, h, other)
     keys[i, 0], keys[i, 1] = h, mixed(other)
 
 
@@ -259,14 +273,14 @@ def _reduce(f, a):
 @divides
 def _pivots(f, a, rank, column):
     """Take this column's points as the pivots of the next U, in all draws; says whether it could be."""
-    rows, sizes, m = f.rows, f.sizes, f.heads[a, M]
+    rows, sizes, m, bests = f.rows, f.sizes, f.heads[a, M], 0
     for draw in range(DRAWS):
-        k = draw * POINTS + column
-        if _pivot_row(f, a, rank, draw, k) == 0:
+        best = _pivot_row(f, a, rank, draw, draw * POINTS + column)
+        if best == 0:
             return False
+        bests |= best << 8 * draw
     for draw in range(DRAWS):
-        k, first = draw * POINTS + column, draw * POINTS
-        best = _pivot_row(f, a, rank, draw, k)
+        k, first, best = draw * POINTS + column, draw * POINTS, bests >> 8 * draw & 255
         pivot = rows[a, best, k]
         for i in range(first, first + POINTS):
             rows[a, best, i], rows[a, rank + 1, i] = rows[a, rank + 1, i], rows[a, best, i] / pivot
@@ -287,14 +301,16 @@ def _pivots(f, a, rank, column):
 @compiled
 def _pivot_row(f, a, rank, draw, k):
     """The row with the largest number there, by its row's size; 0 where none is solid."""
-    best, most = 0, SOLID
+    rows, best, most = f.rows, 0, SOLID
     for r in range(rank + 1, f.heads[a, M] + 1):
+        own = abs(rows[a, r, k])
+        if not own > SOLID * f.sizes[r, k]:
+            continue
         largest = 0.0
         for i in range(draw * POINTS, (draw + 1) * POINTS):
-            if abs(f.rows[a, r, i]) > largest:
-                largest = abs(f.rows[a, r, i])
-        if largest > 0.0 and abs(f.rows[a, r, k]) > most * largest and abs(f.rows[a, r, k]) > SOLID * f.sizes[r, k]:
-            best, most = r, abs(f.rows[a, r, k]) / largest
+            largest = max(largest, abs(rows[a, r, i])) if rows[a, r, i] == rows[a, r, i] else largest
+        if largest > 0.0 and own > most * largest:
+            best, most = r, own / largest
     return best
 
 

@@ -48,11 +48,8 @@ from exprkit.search.families import (
 )
 from exprkit.search.family_rules import apply, has_rule
 from exprkit.search.forms import LEAF, Forms
-from exprkit.search.function_table import Stored, load, store, with_rows
+from exprkit.search.function_table import LEAST, PIECE, Stored, keys_of_all, load, store, with_rows
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
-
-PIECE = 32  # forms that a thread takes at a time
-LEAST = 256  # forms that are worth a thread
 
 
 def fingerprints(pop: Population, threads: int | None = None, salt: int = 0) -> np.ndarray:
@@ -173,19 +170,24 @@ class _FormJob(NamedTuple):
 
 @compiled
 def _make_forms(forms, stored, job, counter):
-    work, own, n = working_slots(SLOTS + 2), np.zeros((SLOTS + 2, 2), np.uint64), len(job.keys)
+    work, own = working_slots(SLOTS + 2), np.zeros((SLOTS + 2, 2), np.uint64)
+    piece = working_slots(PIECE)
     while True:
         begin = take(counter) * PIECE
-        if begin >= n:
+        n = min(PIECE, len(job.keys) - begin)
+        if n <= 0:
             return
-        for i in range(begin, min(begin + PIECE, n)):
-            fine = _made_of_operands(forms, stored, job, i, work, own)
-            if fine:
-                keys_of(work, 0, job.keys, i)
-            if fine and job.first >= 0:
-                store(work, 0, stored, job.first + i, atomic_add(job.counter, 1 + work.heads[0, M]))
-            elif job.first >= 0:
-                stored.starts[job.first + i] = -1
+        for i in range(n):
+            if _made_of_operands(forms, stored, job, begin + i, work, own):
+                copy(work, 0, piece, i)
+            else:
+                piece.heads[i, M] = -1
+        keys_of_all(piece, n, job.keys, begin)
+        for i in range(n if job.first >= 0 else 0):
+            at, n_rows = job.first + begin + i, 1 + piece.heads[i, M]
+            stored.starts[at] = -1
+            if n_rows > 0:
+                store(piece, i, stored, at, atomic_add(job.counter, n_rows))
 
 
 @compiled

@@ -19,10 +19,23 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from exprkit.runtime.bags import empty, zeros
+from exprkit.runtime.hashes import mixed
 from exprkit.runtime.jit import compiled
-from exprkit.search.families import WIDTH, K, M
+from exprkit.search.families import (
+    HELD,
+    MOST_ROWS,
+    WIDTH,
+    K,
+    M,
+    begun_hashes,
+    keys_of,
+    with_head,
+    with_number,
+)
 
 OTHERS = 2  # keys of a function beside its own
+PIECE = 32  # families that a thread makes at a time
+LEAST = 256  # families that are worth a thread
 
 
 class Stored(NamedTuple):
@@ -96,6 +109,52 @@ def with_rows(stored: Stored, n: int, n_rows: int, room: int, room_rows: int) ->
         new[:n] = old[:n]
     larger.rows[:n_rows] = stored.rows[:n_rows]
     return larger
+
+
+# ── keys of many ─────────────────────────────────────────────────────────────────────
+
+
+@compiled
+def keys_of_all(f, n, keys, i):
+    """``keys_of`` slots 0 to n - 1, into the rows of ``keys`` from i on; of none where M is below 0."""
+    four = np.zeros(4, np.int64)
+    for m in range(MOST_ROWS):
+        count = 0
+        for a in range(n):
+            if f.heads[a, M] == m:
+                four[count] = a
+                count += 1
+            if count == 4:
+                _keys_of_four(f, m, four, keys, i)
+                count = 0
+        for t in range(count):
+            keys_of(f, four[t], keys, i + four[t])
+
+
+@compiled
+def _keys_of_four(f, m, four, keys, i):
+    """The keys of families of m rows beside W each.  A hash waits for its last word: four take little longer."""
+    a0, a1, a2, a3 = four[0], four[1], four[2], four[3]
+    h0, o0 = begun_hashes(f, a0)
+    h1, o1 = begun_hashes(f, a1)
+    h2, o2 = begun_hashes(f, a2)
+    h3, o3 = begun_hashes(f, a3)
+    for j in range(HELD):
+        h0, o0 = with_head(f, a0, j, h0, o0)
+        h1, o1 = with_head(f, a1, j, h1, o1)
+        h2, o2 = with_head(f, a2, j, h2, o2)
+        h3, o3 = with_head(f, a3, j, h3, o3)
+    for r in range(1 + m):
+        for k in range(K):
+            h0, o0 = with_number(f, a0, r, k, h0, o0)
+            h1, o1 = with_number(f, a1, r, k, h1, o1)
+            h2, o2 = with_number(f, a2, r, k, h2, o2)
+            h3, o3 = with_number(f, a3, r, k, h3, o3)
+    keys[i + a0, 0], keys[i + a1, 0], keys[i + a2, 0], keys[i + a3, 0] = h0, h1, h2, h3
+    keys[i + a0, 1], keys[i + a1, 1], keys[i + a2, 1], keys[i + a3, 1] = mixed(o0), mixed(o1), mixed(o2), mixed(o3)
+
+
+# ── the table ────────────────────────────────────────────────────────────────────────
 
 
 def no_functions(room: int, room_others: int) -> Known:
