@@ -26,13 +26,13 @@ class Forms(NamedTuple):
     """Trees, a number each; ``n_forms[0]`` of them are there."""
 
     n_forms: Annotated[np.ndarray, "int64[1]"]
-    size: Annotated[np.ndarray, "int64[n]"]
+    size: Annotated[np.ndarray, "int8[n]"]
     symbols: Annotated[np.ndarray, "int64[n]"]  # a bit for each variable, parameters, each operator
-    n_params: Annotated[np.ndarray, "int64[n]"]
-    code: Annotated[np.ndarray, "int64[n]"]  # of the operator, or LEAF
-    left: Annotated[np.ndarray, "int64[n]"]  # operands, as forms; of a leaf its symbol
-    right: Annotated[np.ndarray, "int64[n]"]  # -1: there is none
-    next: Annotated[np.ndarray, "int64[n]"]  # the next form of the same function, or -1
+    n_params: Annotated[np.ndarray, "int8[n]"]
+    code: Annotated[np.ndarray, "int16[n]"]  # of the operator, or LEAF
+    left: Annotated[np.ndarray, "int32[n]"]  # operands, as forms; of a leaf its symbol
+    right: Annotated[np.ndarray, "int32[n]"]  # -1: there is none
+    next: Annotated[np.ndarray, "int32[n]"]  # the next form of the same function, or -1
 
 
 class Blocks(NamedTuple):
