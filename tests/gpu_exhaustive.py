@@ -47,10 +47,10 @@ def mock_sets():
         yield name, X, y + 0.01 * y.std() * random.standard_normal(len(y))
 
 
-def enumerate_all(max_nodes, operators, n_vars, n_params, threads):
+def enumerate_all(max_nodes, operators, n_vars, n_params, threads, confirm=0):
     """The functions, the seconds, and how many trees they are."""
     begin = time.perf_counter()
-    found = Enumeration(grammar(max_nodes, operators, n_vars, n_params), threads)
+    found = Enumeration(grammar(max_nodes, operators, n_vars, n_params), threads, confirm)
     new = np.concatenate([found.grow() for _ in range(max_nodes)])
     seconds = time.perf_counter() - begin
     return found, new, seconds, sum(found.grammar.count(size) for size in range(1, max_nodes + 1))
@@ -58,12 +58,14 @@ def enumerate_all(max_nodes, operators, n_vars, n_params, threads):
 
 def counts(max_nodes, threads):
     """How many functions there are, and how quickly they are told apart."""
-    enumerate_all(4, "core_maths", 1, 5, threads)  # compiled
+    enumerate_all(4, "core_maths", 1, 5, threads, 2)  # compiled
     for n_vars, size in ((1, max_nodes), (2, max_nodes - 2), (3, max_nodes - 3)):
-        found, new, seconds, trees = enumerate_all(size, "core_maths", n_vars, 5, threads)
-        report(f"core_maths, {n_vars} variables, to {size} nodes: distinct", seconds, "s", note=f"{trees:,} trees")
-        report("  trees told apart", trees / seconds / 1e6, "million/s", "20" if threads is None else "2 a core")
-        report("  memory", found.bytes / 1e6, "MB", note=f"{len(new):,} functions; by size {found.n_of_size[1:]}")
+        for confirm in (0, 2):
+            found, new, seconds, trees = enumerate_all(size, "core_maths", n_vars, 5, threads, confirm)
+            how = f"{n_vars} variables, to {size} nodes" + (", confirmed" if confirm else "")
+            report(f"core_maths, {how}: distinct", seconds, "s", note=f"{trees:,} trees")
+            report("  trees told apart", trees / seconds / 1e6, "million/s", "20" if threads is None else "2 a core")
+            report("  memory", found.bytes / 1e6, "MB", note=f"{len(new):,} functions; by size {found.n_of_size[1:]}")
 
 
 def searches(max_nodes, options):

@@ -125,7 +125,7 @@ def by_turns(loop: Callable[[int], Any], n: int, threads: int | None = None, lea
     The loop does the piece whose number it gets from ``intrinsics.take(counter)``, then the next, until none is left:
     no thread waits for another that has the slower things, and few calls go through Python.
     """
-    counter = np.zeros(1, np.int64)
+    counter = np.zeros(16, np.int64)[8:]  # in a cache line that nothing else is in
     each(lambda _, __: loop(counter.ctypes.data), even(n, threads, least))
 
 

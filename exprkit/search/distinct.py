@@ -439,23 +439,35 @@ def _make_all(stored, known, blocks, made, scratch, job, counter):
             if made.n_rows[begin + i] == 0:
                 piece.heads[i, M] = -1
         keys_of_all(piece, n, made.keys, begin)
-        for i in range(n):
-            _tell(known, made, begin + i, piece, i, scratch, job, work)
+        n_rows = _look_up(known, made, begin, n)
+        start = atomic_add(job.counter, n_rows) if job.keep else 0
+        for i in range(begin, begin + n):
+            if made.n_rows[i] > 0 and made.functions[i] < 0:
+                _tell(made, i, piece, i - begin, job.keep, work)
+                if job.keep:
+                    store(piece, i - begin, scratch, i, start)
+                    start += made.n_rows[i]
 
 
 @inline
-def _tell(known, made, i, piece, a, scratch, job, work):
-    """The function of a combination, whose family is in slot a of its piece; of a new one all that is wanted of it."""
-    made.functions[i] = -1
-    if made.n_rows[i] == 0:
-        return
-    made.functions[i] = number_of(known, made.keys[i, 0], made.keys[i, 1])
-    if made.functions[i] >= 0:
-        return
+def _look_up(known, made, begin, n):
+    """The functions of some combinations, as far as they are known; gives how many rows the others have."""
+    n_rows = 0
+    for i in range(begin, begin + n):
+        made.functions[i] = -1
+        if made.n_rows[i] > 0:
+            made.functions[i] = number_of(known, made.keys[i, 0], made.keys[i, 1])
+        if made.functions[i] < 0:
+            n_rows += made.n_rows[i]
+    return n_rows
+
+
+@inline
+def _tell(made, i, piece, a, keep, work):
+    """What else there is to know of a new function, whose family is in slot a of its piece."""
     for j in range(OTHERS):
         made.others[i, j, 0] = np.uint64(0)
-    if job.keep:
-        store(piece, a, scratch, i, atomic_add(job.counter, made.n_rows[i]))
+    if keep:
         _other_keys(piece, a, made, i, work)
     copy(piece, a, work, 0)
     _wider_key(work, made, i)

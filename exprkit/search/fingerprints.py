@@ -183,11 +183,17 @@ def _make_forms(forms, stored, job, counter):
             else:
                 piece.heads[i, M] = -1
         keys_of_all(piece, n, job.keys, begin)
-        for i in range(n if job.first >= 0 else 0):
-            at, n_rows = job.first + begin + i, 1 + piece.heads[i, M]
-            stored.starts[at] = -1
-            if n_rows > 0:
-                store(piece, i, stored, at, atomic_add(job.counter, n_rows))
+        if job.first < 0:
+            continue
+        n_rows = 0
+        for i in range(n):
+            n_rows += 1 + piece.heads[i, M]
+        start = atomic_add(job.counter, n_rows)
+        for i in range(n):
+            stored.starts[job.first + begin + i] = -1
+            if piece.heads[i, M] >= 0:
+                store(piece, i, stored, job.first + begin + i, start)
+                start += 1 + piece.heads[i, M]
 
 
 @compiled
