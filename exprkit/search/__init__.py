@@ -7,6 +7,7 @@ In: X and y.  Out: a ``SearchResult``.
 ``families``           functions of free parameters as values, in a normal form
 ``family_rules``       what an operator makes of them
 ``distinct``           the enumeration: size by size the functions that are new
+``function_table``     the functions by number: their keys and families
 ``forms``              the trees of each function, and the shortest of them
 ``fingerprints``       the same hashes for any population
 ``goal``               what expressions are compared with, by which loss, and what ranks them

@@ -22,6 +22,14 @@ Of one function rounding may make two.  With ``confirm`` new functions are looke
 sets of points: what has the key of another at one of them stands for that from then on.
 
 What is nowhere defined (``1 / (x1 - x1)``) is no function, and neither is what is made of it.
+
+What a size takes, plainly::
+
+    list the operands of all operators, CHUNK at a time
+        threads:     make each combination's family, and look its keys up among the functions known before
+        one thread:  number those that are new, in the order of the list; keep their families; note the forms
+    threads:     make the new functions' fingerprints at further points, each from its operands' families there
+    one thread:  merge those that have one fingerprint
 """
 # mypy: disable-error-code="no-untyped-def"
 
