@@ -14,6 +14,7 @@ import pytest
 
 from exprkit.backends import decisions, objective
 from exprkit.backends.cpu import levenberg_marquardt as cpu_fits
+from exprkit.backends.cpu import loop
 from exprkit.backends.decisions import AT_LINEAR_STEP, AT_START, AT_STEP, ORDER, RUNNING
 from exprkit.backends.gpu import layout
 from exprkit.backends.interpreter import batches, dual_opcodes
@@ -65,7 +66,8 @@ def by_cpu(state, differentiable=True):
     terms = cpu_fits.FitTerms(
         1, lower, upper, np.uint64(state["linear"]), differentiable, MAX_ITER, limit[0], PATIENCE, TOL, GTOL
     )
-    fit = cpu_fits.state_of(1)
+    memory = np.zeros(loop.state_size(1))
+    fit = cpu_fits.state_of(memory, 1)
     fit.p[0], fit.trial[0], fit.jtr[0], fit.jtj[0, 0], fit.scale[0] = P, TRIAL, JTR, JTJ, JTJ
     fit.share[0] = decisions.FREE if state["linear"] else 1.0
     now = fit.progress[0]

@@ -818,6 +818,50 @@ def test_sliders_move_while_long_work_runs_and_it_can_be_stopped(explorer):
     assert "long: stopped after" in settled(explorer).progress_bar.text.value
 
 
+LONG = "p1 * exp(p2 * x1) + p3 * sin(p4 * x1) + p5 * tanh(p6 * x2)"
+
+
+def test_one_long_fit_is_stopped_within_a_second(busy):
+    x = np.random.default_rng(0).uniform(0, 1, (200_000, 2))
+    explorer = ek.explore(LONG, ek.data.Dataset(x, np.sin(40 * x[:, 0]), ("x1", "x2"), "waves"))
+    panel, bar = explorer.fit_panel, explorer.progress_bar
+    panel.restarts.value = 10_000
+    start = explorer.params.tolist()
+    panel.fit_button.click()
+    until = time.monotonic() + SECONDS
+    while panel.fit_button.description == "Fit" and time.monotonic() < until:
+        time.sleep(0.01)
+    time.sleep(2)
+    assert bar.queue.busy and not bar.button.disabled and panel.fit_button.description == "Fitting …"
+    panel.sliders.children[0].value = 0.25
+    assert explorer.queue.wait(SECONDS), "what is drawn does not wait for the fit"
+    begin = time.perf_counter()
+    bar.button.click()
+    assert bar.queue.wait(SECONDS) and time.perf_counter() - begin < busy()
+    assert "fitting: stopped after" in settled(explorer).progress_bar.text.value and explorer.result is None
+    assert explorer.params.tolist() == [0.25, *start[1:]] and "rmse" in panel.scores.value
+    panel.restarts.value = 0
+    panel.fit_button.click()
+    assert settled(explorer).result is not None and panel.fit_button.description == "Fit"
+
+
+def test_a_result_of_an_expression_that_is_gone_is_not_shown(explorer, monkeypatch):
+    begun, go_on, fit = threading.Event(), threading.Event(), ek.fit
+
+    def late(*arguments, **options):
+        begun.set()
+        assert go_on.wait(SECONDS)
+        return fit(*arguments, **options)
+
+    monkeypatch.setattr(ek, "fit", late)
+    explorer.fit_panel.fit_button.click()
+    assert begun.wait(SECONDS)
+    explorer.text.value = "p1 * x1"
+    assert explorer.queue.wait(SECONDS) and str(explorer.expression) == "p1 * x1"
+    go_on.set()
+    assert settled(explorer).result is None and len(explorer.params) == 1
+
+
 def test_every_side_is_drawn_when_it_is_looked_at(explorer):
     for name in INSPECTORS:
         assert explorer.inspectors[name].value == ""

@@ -41,6 +41,7 @@ from exprkit.distributed.tasks import TooLarge
 from exprkit.distributed.threads import thread_of
 from exprkit.distributed.workers import TICK, Workers, new_name, quiet
 from exprkit.errors import BackendError, number_of
+from exprkit.runtime.progress import look, looked_at
 
 LATE = 30.0  # seconds without a result before work is given out a second time, and four times the longest wait so far
 TIMES = 3  # that the same work is given out
@@ -77,6 +78,10 @@ def halves(cut: Cut, error: BaseException) -> list[Cut]:
     return [(cut[0], middle), (middle, cut[1])]
 
 
+class _CalledOff(Exception):
+    """What ends a piece that nobody waits for any more."""
+
+
 class _Threads:
     """Pieces that the devices' threads take: each those meant for it, then what the others have left."""
 
@@ -97,6 +102,7 @@ class _Threads:
                 try:
                     ended = self._ended.get(timeout=TICK)
                 except Empty:
+                    look()
                     if time.monotonic() - last < max(LATE, 4 * longest):
                         continue
                     self._give_late()
@@ -134,16 +140,24 @@ class _Threads:
             self._at_work[k] = cut
             try:
                 function, *arguments = self._task(cut, f"device {self._devices[k]}")
-                found = function(*arguments)
+                with looked_at(functools.partial(self._check, cut)):
+                    found = function(*arguments)
                 del arguments
                 if isinstance(found, TooLarge):
                     self._ended.put((cut, found))
                 elif self._open.pop(cut, self) is None:
                     self._put(cut, found)
                     self._ended.put((cut, None))
+            except _CalledOff:
+                pass
             except BaseException as error:
                 self._ended.put((cut, error))
         self._at_work.pop(k, None)
+
+    def _check(self, cut: Cut, n: int) -> None:
+        """Go on with a piece, unless it is called off or another thread was quicker."""
+        if cut not in self._open:
+            raise _CalledOff
 
     def _next(self, k: int) -> Cut | None:
         """What is meant for a device, or else the last of those of whom most is left."""
@@ -241,6 +255,7 @@ class _Cluster:
         try:
             ended = [self._ended.get(timeout=TICK)]
         except Empty:
+            look()
             self._look_for_late()
             return
         while not self._ended.empty():

@@ -115,7 +115,7 @@ class Explorer(widgets.VBox):
         subject.evaluator()  # raises what is wrong with the options before any widget is made
         self._options, self._given = options, points
         self.queue, self.progress_bar = JobQueue(self._failed), ProgressBar()
-        self.fit_panel = FitPanel(self.queue)
+        self.fit_panel = FitPanel(self.queue, self.progress_bar)
         self.population_panel = PopulationPanel(self._select, self.progress_bar, options)
         self.search_panel = SearchPanel(self._select, self.progress_bar)
         self.race_panel = RacePanel(self.progress_bar)

@@ -13,7 +13,8 @@ In: a ``Subject``.  Out: a picture that follows the sliders, losses, and the res
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ import exprkit as ek
 from exprkit.errors import ExprkitError, brought_by
 from exprkit.explorer.drawings import CurvePlot, widest
 from exprkit.explorer.inspectors import Subject
-from exprkit.explorer.jobs import JobQueue
+from exprkit.explorer.jobs import JobQueue, ProgressBar, Stopped
 from exprkit.explorer.pages import CodeView, choice, error_page, show_if, table_page, text_page
 from exprkit.fitting.fit import LOSSES
 
@@ -61,8 +62,8 @@ class FitPanel(widgets.HBox):
 
     plot: CurvePlot
 
-    def __init__(self, queue: JobQueue | None = None) -> None:
-        self.queue = queue or JobQueue(lambda kind, error: None)
+    def __init__(self, queue: JobQueue | None = None, progress_bar: ProgressBar | None = None) -> None:
+        self.queue, self._progress_bar = queue or JobQueue(lambda kind, error: None), progress_bar or ProgressBar()
         self.params = np.empty(0)
         self.result: ek.FitResult | None = None
         self._start = np.empty(0)  # of the last fit
@@ -71,7 +72,7 @@ class FitPanel(widgets.HBox):
         self._drawn: Any = None  # what ``plot`` is of: data, variable
         self.sliders, self.numbers = widgets.VBox(), widgets.VBox()
         self.fit_button = widgets.Button(description="Fit", icon="bullseye", tooltip="Levenberg-Marquardt, from here")
-        self.fit_button.on_click(lambda _: self.queue.put("fit", lambda stop: self.fit()))
+        self.fit_button.on_click(lambda _: self._progress_bar.run("fitting", lambda stop, _: self._fit_beside(stop)))
         self.loss = choice("loss", [*LOSSES, OWN], width="220px")
         self.own_loss = widgets.Text(placeholder="as logcosh(f - y)", description=OWN, tooltip="over f and y",
                                      layout=widgets.Layout(width="320px", display="none"))  # fmt: skip
@@ -188,26 +189,49 @@ class FitPanel(widgets.HBox):
 
     def fit(self) -> None:
         """Fit from the parameters as they are, and move the sliders to the result."""
-        subject = self._subject
-        if subject is None or not len(self.params):
+        if self._subject is not None and len(self.params):
+            self._take(self._subject, self.params, self._fitted(self._subject, self.params, False))
+
+    def _fit_beside(self, stop: Event) -> None:
+        """The same beside the notebook's messages and what is drawn, until it is stopped."""
+
+        def shown(done: int, total: int) -> None:
+            if stop.is_set():
+                raise Stopped
+
+        subject, start = self._subject, self.params.copy()
+        if subject is None or not len(start):
             return
-        points = subject.points.dataset
         self.fit_button.description = "Fitting …"
         self.scores.value = text_page("fitting; the first fit on a machine compiles its loops, which takes some 20 s")
         try:
-            result = ek.fit(
-                subject.pop, points.X, points.y, init=[self.params], loss=self.chosen_loss,
-                restarts=int(self.restarts.value), backend=subject.backend, precision=subject.precision,
-                dtype=subject.dtype,
-            )  # fmt: skip
+            result = self._fitted(subject, start, shown)
         except ExprkitError as error:
             self.scores.value = error_page(error)
-            return
+        except Stopped:
+            self.queue.put("curve", lambda _: self.draw())
+            raise
+        else:
+            self.queue.put("fit", lambda _: self._take(subject, start, result))
         finally:
             self.fit_button.description = "Fit"
-        self._start, self.params, self.result = self.params, result.params[0].copy(), result
-        self._set_sliders(subject)
-        self.draw()
+
+    def _fitted(
+        self, subject: Subject, start: np.ndarray, progress: bool | Callable[[int, int], None]
+    ) -> ek.FitResult:  # fmt: skip
+        points = subject.points.dataset
+        return ek.fit(
+            subject.pop, points.X, points.y, init=[start], loss=self.chosen_loss,
+            restarts=int(self.restarts.value), backend=subject.backend, precision=subject.precision,
+            dtype=subject.dtype, progress=progress,
+        )  # fmt: skip
+
+    def _take(self, subject: Subject, start: np.ndarray, result: ek.FitResult) -> None:
+        """Show a result, unless it is of an expression that is not looked at any more."""
+        if subject is self._subject:
+            self._start, self.params, self.result = start, result.params[0].copy(), result
+            self._set_sliders(subject)
+            self.draw()
 
     def _outcome(self, result: ek.FitResult | None) -> str:
         """The fitted parameters with their standard errors, and why the fit ended."""

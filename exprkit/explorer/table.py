@@ -20,7 +20,7 @@ import numpy as np
 import exprkit as ek
 from exprkit.errors import DataError
 from exprkit.explorer import drawings
-from exprkit.explorer.jobs import Progress
+from exprkit.explorer.jobs import Progress, Stopped
 from exprkit.explorer.pages import picture_page
 from exprkit.fitting.description_length import front
 from exprkit.runtime import files
@@ -118,11 +118,19 @@ class Table:
 
     def fit(self, stop: Event, progress: Progress) -> None:
         """Fit every expression's parameters by least squares, ``AT_ONCE`` of them at a time, until done or stopped."""
+
+        def shown(done: int, total: int) -> None:
+            if stop.is_set() and done < total:
+                raise Stopped
+
         for first in range(0, len(self), AT_ONCE):
             if stop.is_set():
                 return
             some = slice(first, min(first + AT_ONCE, len(self)))
-            result = ek.fit(self.pop[some], self.points.X, self.points.y, **self._options)
+            try:
+                result = ek.fit(self.pop[some], self.points.X, self.points.y, progress=shown, **self._options)
+            except Stopped:
+                return
             self.params[some, : result.params.shape[1]] = result.params
             self.loss[some] = np.sqrt(result.loss / len(self.points))
             self.fitted[some] = self.pop.valid[some]

@@ -21,6 +21,7 @@ import numpy as np
 from exprkit.backends import objective
 from exprkit.backends.objective import Fitted, Options
 from exprkit.programs.linearity import dependence
+from exprkit.runtime.progress import look
 
 MAX_ITER = {"lbfgs": 200, "adam": 1000}  # by method; Adam's steps are as long whatever the gradient, so it needs more
 AT_ONCE = 1 << 16  # expressions times starts
@@ -88,6 +89,7 @@ class _Problem:
         return np.where(np.isfinite(loss), loss, np.inf), gradient
 
     def raw(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        look()
         self.evaluations += len(p)
         if self.total == 0:
             return np.zeros(len(p)), np.zeros(p.shape)

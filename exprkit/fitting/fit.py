@@ -46,7 +46,7 @@ from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, at_bound, negative_
 from exprkit.fitting.prior import Penalty, penalty
 from exprkit.fitting.row_fit import fit_rows, refuse
 from exprkit.fitting.starts import Bounds, sides_of, starts_of
-from exprkit.runtime.progress import Progress, parts, shown
+from exprkit.runtime.progress import Progress, looked_at, parts, shown
 
 LOSSES = ("squares", "mae", "huber", "gaussian", "poisson")
 SUM = "sum"  # of the expressions' own values, by a gradient method: what other losses become
@@ -405,7 +405,7 @@ class FitProblem:
         """The fit of all, a part of the population after the other where progress is shown."""
         pop, fitted = ev.pop, []
         if isinstance(ev.engine, SlicedEngine) and self.method == "lm":
-            with shown(progress, len(pop), "fitting") as done, ev.engine.watched(done):
+            with shown(progress, len(pop), "fitting") as done, looked_at(done), ev.engine.watched(done):
                 return self._of_evaluator(ev, starts, target, options)
         if isinstance(pop, DevicePopulation):
             return self._of_evaluator(ev, starts, target, options)

@@ -41,7 +41,7 @@ from exprkit.operators.defined import table_of_rows
 from exprkit.programs.emit import COLUMNS, SLOTS, UNIFORMS
 from exprkit.programs.parts import Part, joined
 from exprkit.programs.program import COLUMN, OUT, SLOT, UNIFORM, Program
-from exprkit.runtime import slices
+from exprkit.runtime import machine, slices
 from exprkit.runtime.bags import empty, zeros
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
@@ -115,8 +115,9 @@ def lower_in_order(
             out.column_code[:n_columns].copy(), out.column_var[:n_columns].copy(), none, out.totals,
         )  # fmt: skip
 
-    cuts = slices.cut(pop.offsets, threads, max(slices.LEAST, 256 * n_vars))  # each has a table of columns
-    whole = joined(slices.each(lower_part, cuts), cuts, rules.width)
+    least = max(slices.LEAST, 256 * n_vars)  # each has a table of columns
+    cuts = slices.short(pop.offsets, threads, least, 4 * slices.SHORT)
+    whole = joined(slices.each(lower_part, cuts, threads=threads or machine.cores()), cuts, rules.width)
     fields = {name: getattr(whole, name) for name in Part._fields if name not in ("results", "totals")}
     return Program(
         **fields, n_prologue=n_prologue, n_params=n_params, n_slots=int(whole.totals[SLOTS]),

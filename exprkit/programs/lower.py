@@ -89,7 +89,7 @@ from exprkit.programs.emit import (
 )
 from exprkit.programs.parts import Part, joined
 from exprkit.programs.program import GradientProgram, Program
-from exprkit.runtime import slices
+from exprkit.runtime import machine, slices
 from exprkit.runtime.bags import empty, zeros
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
@@ -152,11 +152,11 @@ def _programs(
                     output.totals)  # fmt: skip
 
     least = slices.LEAST if derivatives is None else slices.LEAST // 8
-    cuts = slices.cut(pop.offsets, threads, max(least, 256 * n_vars))  # each has a table of columns
-    whole = joined(slices.each(lower_part, cuts), cuts, rules.width)
+    cuts = slices.short(pop.offsets, threads, max(least, 256 * n_vars))  # each has a table of columns
+    whole = joined(slices.each(lower_part, cuts, threads=threads or machine.cores()), cuts, rules.width)
     if shares and whole.totals[SLOTS] > MOST_SLOTS:  # an accumulator names no more; trees need far fewer
         shares = False
-        whole = joined(slices.each(lower_part, cuts), cuts, rules.width)
+        whole = joined(slices.each(lower_part, cuts, threads=threads or machine.cores()), cuts, rules.width)
     fields: dict[str, Any] = dict(
         code=whole.code, a=whole.a, b=whole.b, dst=whole.dst, offsets=whole.offsets, n_prologue=n_prologue,
         constants=whole.constants, first_const=whole.first_const, n_params=n_params, column_code=whole.column_code,

@@ -13,6 +13,9 @@ False            nothing
 True             a bar of tqdm's, in a notebook one of its widgets
 a function       called with (done, total) every now and then
 ===============  =====================================================
+
+The function ends the work by an exception, also in the middle of one long thing: compiled loops come back from it
+after pieces of some 0.1 s, and who called them takes a ``look``.
 """
 
 from __future__ import annotations
@@ -59,20 +62,60 @@ def shown(progress: Progress, total: int, what: str, unit: str = " expressions")
 
 
 def _counted(show: Callable[[int, str], Any]) -> Callable[..., None]:
-    lock, done = threading.Lock(), 0
+    lock, done, shows = threading.RLock(), 0, False
 
     def more(n: int, note: str = "") -> None:
-        nonlocal done
+        nonlocal done, shows
         with lock:
             done += n
-            show(done, note)
+            if shows:  # the function computes something itself
+                return
+            shows = True
+            try:
+                show(done, note)
+            finally:
+                shows = False
 
     return more
 
 
+class _Looks(threading.local):
+    """What this thread works on."""
+
+    def __init__(self) -> None:
+        self.looks: list[Callable[[], None]] = []
+
+
+_watched = _Looks()
+
+
+def look() -> None:
+    """Show that work goes on; what shows it may end the work by an exception."""
+    for seen in tuple(_watched.looks):
+        seen()
+
+
+@contextlib.contextmanager
+def looked_at(done: Callable[..., None]) -> Iterator[None]:
+    """Have what is done shown, in here, at a ``look`` every SECONDS."""
+    last = time.perf_counter()
+
+    def seen() -> None:
+        nonlocal last
+        if (now := time.perf_counter()) - last >= SECONDS:
+            last = now
+            done(0)
+
+    _watched.looks.append(seen)
+    try:
+        yield
+    finally:
+        _watched.looks.remove(seen)
+
+
 def parts(total: int, progress: Progress, what: str, first: int = FIRST) -> Iterator[slice]:
     """Parts of so many things that take some ``SECONDS`` each; all at once if nothing is shown."""
-    with shown(progress, total, what) as done:
+    with shown(progress, total, what) as done, looked_at(done):
         begin, size = 0, total if progress is False else first
         while begin < total or begin == 0 == total:
             since, part = time.perf_counter(), slice(begin, min(begin + size, total))

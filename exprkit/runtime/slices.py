@@ -29,10 +29,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from exprkit.runtime import machine
+from exprkit.runtime.progress import look
 
 LEAST = 1 << 15  # tokens of a slice: some 0.1 ms of the quickest loop, beside 0.05 ms to wake a thread
 MOST_THREADS = 256
-SHORT = 1 << 20  # tokens of a slice after which Python is to have its turn: some 0.03 s of the slowest loop
+SHORT = 1 << 20  # tokens of a slice after which Python is to have its turn: 0.03 s of most loops, 0.5 s of the slowest
 FEW = 64  # slices that may have a thread each, however few cores there are
 APART = 1 << 10  # numbers of an array that a thread writes all the time, so that no other thread writes beside them
 
@@ -60,10 +61,10 @@ def cut_into(offsets: np.ndarray, n_slices: int) -> Cuts:
     return [(begin, end) for begin, end in itertools.pairwise(ends) if begin < end]
 
 
-def short(offsets: np.ndarray) -> Cuts:
-    """Slices for all threads, and so short that Python, which has its turn between two of them, answers Ctrl-C."""
-    n_slices = min((int(offsets[-1]) - int(offsets[0])) // SHORT, len(offsets) - 1)
-    return cut_into(offsets, n_slices) if n_slices > machine.cores() else cut(offsets)
+def short(offsets: np.ndarray, threads: int | None = None, least: int = LEAST, most: int = SHORT) -> Cuts:
+    """Slices as ``cut`` makes them, or of ``most`` tokens: Python, which has its turn after each, sees Ctrl-C."""
+    n_slices = min((int(offsets[-1]) - int(offsets[0])) // max(most, least), len(offsets) - 1)
+    return cut_into(offsets, n_slices) if n_slices > (threads or machine.cores()) else cut(offsets, threads, least)
 
 
 def even(n: int, threads: int | None = None, least: int | None = None) -> Cuts:
@@ -75,9 +76,10 @@ def even(n: int, threads: int | None = None, least: int | None = None) -> Cuts:
 
 
 def each(
-    function: Callable[[int, int], Found], cuts: Cuts, done: Callable[[int], Any] | None = None
-) -> list[Found]:
-    """``function(begin, end)`` of every slice, shared by threads; this one takes part.
+    function: Callable[[int, int], Found], cuts: Cuts, done: Callable[[int], Any] | None = None,
+    threads: int | None = None,
+) -> list[Found]:  # fmt: skip
+    """``function(begin, end)`` of every slice, shared by so many threads at the most; this one takes part.
 
     ``done`` is called, by any thread, with the number of expressions of every slice that is finished.
 
@@ -101,6 +103,7 @@ def each(
             try:
                 found[k] = function(begin, end)
                 done(end - begin)
+                look()
             except BaseException as error:
                 failed[k] = error
                 left.clear()
@@ -108,7 +111,7 @@ def each(
     helpers = []
     try:
         with contextlib.suppress(RuntimeError):  # no more threads can be started, or Python ends: do with fewer
-            for _ in cuts[1 : max(machine.cores(), FEW)]:
+            for _ in cuts[1 : threads or max(machine.cores(), FEW)]:
                 helpers.append(pool().submit(work))
         work()
     finally:

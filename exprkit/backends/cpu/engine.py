@@ -37,6 +37,7 @@ import numpy as np
 from exprkit.backends import contract, objective
 from exprkit.backends.cpu import callbacks, kernels, loop, loss_kernels, reductions, tiles
 from exprkit.backends.cpu.levenberg_marquardt import FIT, best_of, drive_fits, fits_of, serve_fits
+from exprkit.backends.cpu.levenberg_marquardt import PIECE as FIT_PIECE
 from exprkit.backends.cpu.loop import CALL, SPAN, Call, programs_of, scratch_of
 from exprkit.backends.cpu.loss_kernels import Tokens
 from exprkit.backends.cpu.threads import WorkQueue
@@ -54,7 +55,6 @@ PAST_BYTES = 24 << 20  # results larger than this, in rows of several tiles, are
 CHUNKS = 8  # a thread's share of the rows is cut into so many chunks, against unequal work
 SMALL = 1 << 18  # work (instructions x points) that is worth another thread: about what it takes to wake one
 PIECE = 1 << 28  # work between two looks for Ctrl-C: about a tenth of a second
-FIT_PIECE = 1 << 24  # the same of fits: an evaluation of every row, of the 20 that a fit may take
 ROW_COST = 4  # instructions that the sums of a row with derivatives are worth
 SMALLEST = 1e-300  # floor of abs r in the gradient of its sum: none
 KINDS = {"square": objective.SQUARES, "absolute": objective.ABSOLUTE, "sum": objective.SUM}
@@ -245,7 +245,7 @@ class Sharing(NamedTuple):
     """How a call is shared out; a task is a chunk of rows on a range of tiles."""
 
     threads: int
-    at_once: int  # tasks that make a PIECE of work
+    at_once: int  # tasks that make a PIECE of work; of fits, instructions
     n_tasks: int
     chunks: np.ndarray  # first row of each chunk, and the end
     ranges: np.ndarray  # first tile of each range of tiles, and the end
@@ -330,9 +330,8 @@ class Runner:
         n_exprs, n_code = max(len(self.program.n_params), 1), len(self.program.code)
         work = n_rows * (n_code // n_exprs + self.row_cost) * self.n_points
         threads = min(self.threads, n_rows) if work > SMALL else 1
-        at_once = FIT_PIECE * n_exprs // max(self.n_points * n_code, 1)
         none = np.zeros(2, np.int64)
-        return Sharing.make(threads, at_once, n_rows, none, none)
+        return Sharing.make(threads, FIT_PIECE, n_rows, none, none)
 
 
 BACKEND = contract.Backend(unavailable, describe, Engine, lowers=True)

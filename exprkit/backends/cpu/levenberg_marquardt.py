@@ -10,7 +10,8 @@ which is the trial of a step and, where the step is taken, the equations of the 
     array([[ 3., -1.]])
 
 A row is one expression from one start; threads take the next row when they are done with one,
-so an expression that converges early costs no more than it takes.
+so an expression that converges early costs no more than it takes.  After a piece of work the loop comes back, in
+the middle of a row as well, so that Python sees Ctrl-C; the row's state waits in the thread's memory.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -22,8 +23,9 @@ import numpy as np
 from numba import carray
 
 from exprkit.backends import decisions, objective
-from exprkit.backends.cpu.loop import ALL, begin, equations, job_of
-from exprkit.backends.cpu.threads import enter, leave, next_task, wait
+from exprkit.backends.cpu.loop import STATE_HEADER, begin, equations, job_of, loss_so_far, no_equations
+from exprkit.backends.cpu.threads import enter, is_stopped, leave, next_task, wait
+from exprkit.backends.cpu.tiles import TILE
 from exprkit.backends.decisions import AT_LINEAR_STEP, AT_START, AT_STEP, FADING, FREE, HARDER, LEAST_DAMPING, RUNNING
 from exprkit.backends.objective import Fitted
 from exprkit.expressions.population import Population
@@ -32,6 +34,10 @@ from exprkit.runtime.intrinsics import pointer
 from exprkit.runtime.jit import compiled, inline
 
 FIRST_DAMPING, MOST_DAMPING = decisions.FIRST_DAMPING, decisions.MOST_DAMPING
+
+PIECE = (1 << 27) // TILE  # instructions of a tile between two looks for Ctrl-C: about a tenth of a second
+PER_TILE = 4  # instructions that the sums of a tile are worth, beside one for each of them
+NO_ROW = 0  # rows are counted from 1, so that memory of zeros holds none
 
 FIT = np.dtype([("loss", np.float64), ("evaluations", np.int64), ("iterations", np.int32), ("status", np.uint8)])
 
@@ -82,7 +88,7 @@ class FitTerms(NamedTuple):
 
 PROGRESS = np.dtype([
     ("loss", np.float64), ("damping", np.float64), ("predicted", np.float64), ("phase", np.int64),
-    ("iterations", np.int64), ("evaluations", np.int64),
+    ("iterations", np.int64), ("evaluations", np.int64), ("row", np.int64), ("status", np.int64), ("tile", np.int64),
 ])  # fmt: skip
 
 
@@ -107,11 +113,20 @@ damped, is_settled, is_enough = map(inline, (decisions.damped, decisions.is_sett
 
 
 @inline
-def state_of(n):
+def state_of(memory, n):
+    """The state that lies in ``memory``, of ``state_size(n)`` numbers."""
+    at, square = memory.ctypes.data + 8 * STATE_HEADER, 8 * n * n
     return State(
-        np.zeros(1, PROGRESS), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros((n, n)), np.zeros(n), np.zeros(n),
-        np.zeros(n), np.zeros(n), np.zeros(n, np.int64), np.zeros((n, n)),
+        carray(pointer(memory.ctypes.data), 1, PROGRESS), _vector(at, n, 0), _vector(at, n, 1), _vector(at, n, 2),
+        carray(pointer(at + 64 * n), (n, n), np.float64), _vector(at, n, 3), _vector(at, n, 4), _vector(at, n, 5),
+        _vector(at, n, 6), carray(pointer(at + 56 * n), n, np.int64),
+        carray(pointer(at + 64 * n + square), (n, n), np.float64),
     )  # fmt: skip
+
+
+@inline
+def _vector(at, n, k):
+    return carray(pointer(at + 8 * n * k), n, np.float64)
 
 
 @compiled
@@ -119,24 +134,28 @@ def serve_fits(fits, programs, scratch, now, queue, spins):
     """Take tasks of every call of the queue, until there has been none for a while."""
     while wait(queue, spins):
         enter(queue)
-        drive_fits(fits, programs, scratch, now, queue, ALL)
+        while drive_fits(fits, programs, scratch, now, queue, PIECE):
+            pass
         leave(queue)
 
 
 @compiled
 def drive_fits(fits, programs, scratch, now, queue, most):
-    """Fit up to ``most`` rows; False: none is left."""
-    row = next_task(queue)
-    if row < 0:
-        return False
-    at, state = now[0], state_of(len(scratch.columns))
+    """Run up to ``most`` instructions of fits, row after row, from where the last call came to; False: none is left."""
+    at, state = now[0], state_of(scratch.fit, len(scratch.columns))
+    stands = state.progress[0]
+    if stands.row == NO_ROW:
+        _begin_row(stands, queue)
     job = job_of(now, state.p)
     fit = carray(pointer(at.fits), at.n_rows, FIT)
     lower = carray(pointer(at.lower), (at.n_bounds, at.width), np.float64)
     upper = carray(pointer(at.upper), (at.n_bounds, at.width), np.float64)
     limits = carray(pointer(at.limits), at.n_limits, np.float64)
-    while row >= 0:
-        expr = row % len(programs.n_params)
+    while stands.row != NO_ROW and most > 0:
+        if is_stopped(queue):
+            stands.row = NO_ROW
+            break
+        expr = (stands.row - 1) % len(programs.n_params)
         if fits.valid[expr]:
             bound = expr if at.n_bounds > 1 else 0
             linear = fits.linear[expr] if at.linear else np.uint64(0)
@@ -144,33 +163,54 @@ def drive_fits(fits, programs, scratch, now, queue, most):
                 programs.n_params[expr] + 0, lower[bound], upper[bound], linear, fits.differentiable[expr],
                 at.max_iter, limits[expr if at.n_limits > 1 else 0], at.patience, at.tol, at.gtol,
             )  # fmt: skip
-            _fit_row(programs, job, scratch, terms, state, row, fit[row])
-        most -= 1
-        if most == 0:
-            return True
-        row = next_task(queue)
-    return False
+            most = _fit_row(programs, job, scratch, terms, state, fit, most)
+            if stands.status == RUNNING:
+                break
+        _begin_row(stands, queue)
+    return stands.row != NO_ROW
+
+
+@inline
+def _begin_row(stands, queue):
+    """Take the next row, if one is left."""
+    stands.row, stands.evaluations, stands.tile, stands.status = next_task(queue) + 1, 0, 0, RUNNING
 
 
 @compiled
-def _fit_row(programs, job, scratch, terms, state, row, fit):
-    """Fit one row.  There is one place that evaluates, so that all of it becomes one piece of machine code."""
-    now, status, expr = state.progress[0], RUNNING, row % len(programs.n_params)
-    now.loss, now.damping, now.predicted = np.inf, FIRST_DAMPING, 0.0
-    now.phase = now.iterations = now.evaluations = 0
-    for j in range(terms.n):
-        state.trial[j] = min(max(job.params[row, j], terms.lower[j]), terms.upper[j])
-        state.share[j] = FREE if _is_in(terms.linear, j) else 1.0
-    while status == RUNNING:
+def _fit_row(programs, job, scratch, terms, state, fit, most):
+    """Go on with a row; gives what is left of ``most`` instructions, and of the row what its status says.
+
+    There is one place that evaluates, so that all of it becomes one piece of machine code.
+    """
+    now = state.progress[0]
+    row, last = now.row - 1, programs.n_tiles
+    expr = row % len(programs.n_params)
+    if now.evaluations == 0 and now.tile == 0:
+        now.loss, now.damping, now.predicted = np.inf, FIRST_DAMPING, 0.0
+        now.phase = now.iterations = 0
         for j in range(terms.n):
-            scratch.params[0, j] = state.trial[j]
-        begin(programs, scratch.params, scratch, 0, expr, 0)
-        new = equations(programs, job, scratch, expr, 0, programs.n_tiles, now.loss)
-        status = advance(terms, state, scratch.sums, new)
-    for j in range(terms.n):
-        job.params[row, j] = state.p[j]
-    fit.loss = np.nan if status == objective.NOT_FINITE else now.loss
-    fit.status, fit.iterations, fit.evaluations = status, now.iterations, now.evaluations
+            state.trial[j] = min(max(job.params[row, j], terms.lower[j]), terms.upper[j])
+            state.share[j] = FREE if _is_in(terms.linear, j) else 1.0
+    cost = programs.offsets[expr + 1] - programs.offsets[expr] + terms.n * (terms.n + 3) // 2 + PER_TILE
+    while now.status == RUNNING and most > 0:
+        if now.tile == 0:
+            for j in range(terms.n):
+                scratch.params[0, j] = state.trial[j]
+            begin(programs, scratch.params, scratch, 0, expr, 0)
+            no_equations(programs, scratch, expr)
+        end = min(now.tile + most // cost + 1, last)
+        is_over = equations(programs, job, scratch, expr, now.tile, end, now.loss)
+        most -= cost * (end - now.tile)
+        now.tile = end
+        if is_over or end == last:
+            now.tile = 0
+            now.status = advance(terms, state, scratch.sums, loss_so_far(scratch))
+    if now.status != RUNNING:
+        for j in range(terms.n):
+            job.params[row, j] = state.p[j]
+        fit[row].loss = np.nan if now.status == objective.NOT_FINITE else now.loss
+        fit[row].status, fit[row].iterations, fit[row].evaluations = now.status, now.iterations, now.evaluations
+    return most
 
 
 @inline

@@ -53,6 +53,7 @@ from exprkit.runtime.jit import compiled, inline
 BLOCK = 64  # rows that go through the data together: 5 to 10 % faster where results go past the caches, else the same
 SPAN = 64  # tiles whose losses are summed before they join the row's sum; threads share out whole spans
 ALL = 1 << 62  # tasks: until none is left
+STATE_HEADER = 16  # numbers before the arrays of the state of a fit
 
 
 class Call(NamedTuple):
@@ -158,7 +159,7 @@ class Scratch(NamedTuple):
     slots: np.ndarray  # temporaries: 512 points each
     uniforms: np.ndarray  # (BLOCK, n_uniforms)
     base: np.ndarray  # where the operands of each kind begin
-    sums: np.ndarray  # of the rows of a block; of a row J'v, then the upper half of J'QJ
+    sums: np.ndarray  # of the rows of a block; of a row J'v, then the upper half of J'QJ, and last the loss
 
 
 class GradientBuffers(NamedTuple):
@@ -169,6 +170,7 @@ class GradientBuffers(NamedTuple):
     v: np.ndarray  # and its weighted residuals
     params: np.ndarray  # (1, max_params) of a trial
     block: np.ndarray  # (max_params, TILE)
+    fit: np.ndarray  # of a row whose fit is begun (``levenberg_marquardt.State``)
 
 
 GradientScratch = namedtuple("GradientScratch", (*Scratch._fields, *GradientBuffers._fields))  # type: ignore[misc]
@@ -182,13 +184,18 @@ def scratch_of(program: Program, dtype: np.dtype) -> Any:
     base = np.zeros(4, np.int64)
     base[SLOT] = slots.ctypes.data
     uniforms = np.full((1 if width else BLOCK, max(program.n_uniforms, 1)), np.nan, dtype)
-    scratch = Scratch(slots, uniforms, base, np.zeros(width * (width + 3) // 2 if width else BLOCK))
+    scratch = Scratch(slots, uniforms, base, np.zeros(1 + width * (width + 3) // 2 if width else BLOCK))
     if not width:
         return scratch
-    vectors = aligned((width + 2, TILE), dtype)
+    vectors, params = aligned((width + 2, TILE), dtype), np.zeros((1, width), dtype)
     return GradientScratch(  # type: ignore[call-arg]
-        *scratch, np.zeros(width, np.int64), vectors[0], vectors[1], np.zeros((1, width), dtype), vectors[2:]
+        *scratch, np.zeros(width, np.int64), vectors[0], vectors[1], params, vectors[2:], np.zeros(state_size(width))
     )
+
+
+def state_size(n):
+    """Numbers of the state of a fit with n parameters, with room for what is no array of ``State``."""
+    return STATE_HEADER + n * (8 + 2 * n)
 
 
 class CallArrays(NamedTuple):
@@ -476,7 +483,9 @@ def _sum(programs, job, scratch, row, of_tiles):
     expr, width = row % len(programs.n_params), job.params.shape[1]
     n_params, sums, end = programs.n_params[expr], job.sums, job.ranges[of_tiles + 1]
     for first in range(job.ranges[of_tiles], end, SPAN):
-        sums[of_tiles, row, 0] += equations(programs, job, scratch, expr, first, min(first + SPAN, end), np.inf)
+        no_equations(programs, scratch, expr)
+        equations(programs, job, scratch, expr, first, min(first + SPAN, end), np.inf)
+        sums[of_tiles, row, 0] += loss_so_far(scratch)
         for j in range(n_params):
             sums[of_tiles, row, 1 + j] += scratch.sums[j]
         if job.pairs:
@@ -518,14 +527,26 @@ def _derivatives(programs, scratch, expr, n_vectors):
 
 
 @inline
-def equations(programs, job, scratch, expr, first, last, limit):
-    """The loss of an expression over the tiles first:last; J'v and J'QJ go into ``scratch.sums``.
-
-    Stops as soon as the loss is above ``limit`` or nan.  The parameters are in place (``begin``).
-    """
-    loss, n_params = 0.0, np.int64(programs.n_params[expr])
+def no_equations(programs, scratch, expr):
+    """Those of no points: 0."""
+    n_params = np.int64(programs.n_params[expr])
     for k in range(n_params * (n_params + 3) // 2):
         scratch.sums[k] = 0.0
+    scratch.sums[len(scratch.sums) - 1] = 0.0
+
+
+@inline
+def loss_so_far(scratch):
+    return scratch.sums[len(scratch.sums) - 1]
+
+
+@inline
+def equations(programs, job, scratch, expr, first, last, limit):
+    """Add the loss of an expression over the tiles first:last, J'v and J'QJ to ``scratch.sums``.
+
+    Stops as soon as the loss is above ``limit`` or nan, and says so.  The parameters are in place (``begin``).
+    """
+    loss, n_params = loss_so_far(scratch), np.int64(programs.n_params[expr])
     sums, columns = scratch.sums.ctypes.data, scratch.columns.ctypes.data
     v, q = scratch.v.ctypes.data, scratch.q.ctypes.data if job.weighted else 0
     for tile in range(first, last):
@@ -535,7 +556,7 @@ def equations(programs, job, scratch, expr, first, last, limit):
         w = job.w + at if job.w != 0 else 0
         loss += call_number(job.loss, (f, job.y + at, w, scratch.q.ctypes.data, v, job.delta, n_points))
         if not loss <= limit:
-            return loss
+            break
         if n_params == 0:
             continue
         _derivatives(programs, scratch, expr, n_vectors)
@@ -550,4 +571,5 @@ def equations(programs, job, scratch, expr, first, last, limit):
                     a, b = scratch.columns[j], scratch.columns[m]
                     scratch.sums[at_pair] += call_number(programs.product, (a, b, q, n_points))
                     at_pair += 1
-    return loss
+    scratch.sums[len(scratch.sums) - 1] = loss
+    return not loss <= limit

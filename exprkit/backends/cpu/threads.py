@@ -24,11 +24,12 @@ What the caller and a worker do, plainly::
     write the call's arguments                  while, within SPIN_SECONDS, COUNTER < N_TASKS:
     COUNTER = 0                                     WORKING += 1
     take tasks until none is left                   take tasks until none is left
-    COUNTER = DONE                                  WORKING -= 1
+    COUNTER = DONE, or STOPPED                      WORKING -= 1
     wait until WORKING = 0
 
 A task is taken by adding one to COUNTER.  Who gets a number below N_TASKS reads arguments that
 stay until it has left: the caller waits.  Who comes late gets DONE or more, and reads nothing.
+A call that is interrupted leaves STOPPED there, and who has a long task looks for it between pieces of its work.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -45,9 +46,11 @@ import numpy as np
 
 from exprkit.runtime import slices
 from exprkit.runtime.intrinsics import atomic_add, atomic_load, atomic_store, pause, take
-from exprkit.runtime.jit import compiled
+from exprkit.runtime.jit import compiled, inline
+from exprkit.runtime.progress import look
 
-DONE = 1 << 62  # more than there are tasks
+DONE = 1 << 61  # more than there are tasks
+STOPPED = 1 << 62  # more than DONE, whoever has taken a task since
 SPIN_SECONDS = 3e-4  # that a worker polls for the next call: some three times what it takes to wake one
 CALLER_SPINS = 2000  # until the caller, whose tasks are done, lets other programs go ahead: about 50 us
 
@@ -83,7 +86,7 @@ class WorkQueue:
 
         A queue whose call was interrupted is not to be used again: a worker may still be at that call.
         """
-        self._owners = owners
+        self._owners, end = owners, DONE
         self.call[0] = arguments
         self.header["n_tasks"] = n_tasks
         _open(self.address)
@@ -93,9 +96,12 @@ class WorkQueue:
                     slices.pool().submit(self._help)
                     _count(self.address, 1)
             while work():
-                pass  # here Python sees that the user wants to stop
+                look()  # here Python sees that the user wants to stop
+        except BaseException:
+            end = STOPPED
+            raise
         finally:
-            while not _closed(self.address):
+            while not _closed(self.address, end):
                 time.sleep(0)
         self._owners = None
 
@@ -151,10 +157,16 @@ def _open(queue):
     atomic_store(queue, 0)
 
 
+@inline
+def is_stopped(queue):
+    """Whether the call was interrupted, so that nobody wants what is left of it."""
+    return atomic_load(queue) >= STOPPED
+
+
 @compiled
-def _closed(queue):
+def _closed(queue, end):
     """Give out no more tasks; whether, after a moment at the most, no worker is at the call any more."""
-    atomic_store(queue, DONE)
+    atomic_store(queue, end)
     for _ in range(CALLER_SPINS):
         if atomic_load(queue + WORKING) == 0:
             return True

@@ -38,6 +38,7 @@ from exprkit.backends.decisions import AT_LINEAR_STEP, AT_START, AT_STEP, RUNNIN
 from exprkit.backends.objective import Fitted, Options
 from exprkit.expressions.population import Population
 from exprkit.programs.linearity import dependence
+from exprkit.runtime.progress import look
 
 Model = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -248,6 +249,7 @@ class LevenbergMarquardt:
         return flat << objective.GTOL | (flat and not np.any(usable)) << objective.FLAT
 
     def equations(self, p: np.ndarray) -> Equations:
+        look()
         self.evaluations += 1
         f, J = self.model(p)
         f, J, y, w = f[self.some], J[self.some], self.y[self.some], self.w[self.some]
