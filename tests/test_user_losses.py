@@ -115,6 +115,30 @@ def test_logcosh_of_any_size(features, monkeypatch):
     assert np.isnan(ek.Evaluator(ek.parse("log(-1)"), np.zeros((1, 1)), "cpu").loss(None, [0.0], "logcosh(f - y)"))
 
 
+ROUNDED = ("((sqrt(f) - y) / s)^2 / 2", "abs(sqrt(f) - y) / s", "(sqrt(f) - y)^2", "log(1 + ((f - y) / s)^2)", "log(f)",
+           "2 + log(f)")  # fmt: skip
+
+
+@pytest.mark.parametrize("features", [None, "avx2"])
+@pytest.mark.parametrize("text", ROUNDED)
+@pytest.mark.parametrize("weighted", [None, 0.0, 0.5])
+@pytest.mark.parametrize("size", [1e-18, 1.0, 1e6, 1e8])
+def test_roots_and_logarithms_of_fast_losses(text, weighted, size, features, monkeypatch):
+    """A product in the place of logarithms, a reciprocal in that of a root, one weight of all that has no f."""
+    if features:
+        monkeypatch.setenv("EXPRKIT_CPU_FEATURES", features)
+    random = np.random.default_rng(3)
+    X = (random.uniform(0.5, 2, (777, 2)) * size).astype(np.float32)
+    y, s = np.sqrt(X[:, 0]) * random.uniform(0.9, 1.1, 777), random.uniform(0.5, 2, 777)
+    weights = None if weighted is None else np.where(np.arange(777) % 3, 1.5, weighted)
+    pop = ["x1", "x1 * x2", "x1 - x1", "x2 - x1", "-x1", "1 / (x1 - x1)"]
+    columns = {"s": s} if "s)" in text or "/ s" in text else None
+    of = {"weights": weights, "columns": columns}
+    fast = ek.Evaluator(pop, X, "cpu", "fast").loss(None, y.astype(np.float32), text, **of)
+    exact = ek.Evaluator(pop, X, "numpy").loss(None, y.astype(np.float32), text, **of)
+    assert fast == pytest.approx(exact, rel=1e-5, abs=1e-30, nan_ok=True)
+
+
 def test_the_squared_loss_written_out_is_the_squared_loss(backend, pop):
     ev = ek.Evaluator(pop, X, backend)
     assert np.array_equal(ev.loss(PARAMS, Y, "(f - y)^2", WEIGHTS), ev.loss(PARAMS, Y, "sse", WEIGHTS))

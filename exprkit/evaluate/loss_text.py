@@ -229,6 +229,23 @@ def fused(loss: LossText, points: LossPoints) -> tuple[Tokens, np.ndarray, bool]
     return (loss.kinds, values), np.array(columns or [points.y]), points.w is not None
 
 
+def fused_known(made: Composition) -> tuple[Tokens, np.ndarray, bool]:
+    """The same of squares or absolute errors of a formula: what holds no f is one target and one weight a point."""
+    assert made.formula is not None
+    kinds, values = (array.copy() for array in made.formula)
+    f, variable = kinds == OPERAND, kinds == VARIABLE
+    values[variable] += np.uint64(2) - np.uint64(made.n_columns)  # behind f and the target
+    kinds[f], values[f] = VARIABLE, F
+    columns, counted = [made.target, *made.columns], not np.all(made.weights > 0)
+    outer = [(VARIABLE, 1), (OPERATOR, ops.SUB), (OPERATOR, ops.SQR if made.kind == objective.SQUARES else ops.ABS)]
+    if not np.all(made.weights == 1):
+        columns.append(made.weights)
+        outer += [] if counted else [(VARIABLE, len(columns)), (OPERATOR, ops.MUL)]
+    more_kinds, more_values = zip(*outer, strict=True)
+    kinds = np.append(kinds, np.array(more_kinds, kinds.dtype))
+    return (kinds, np.append(values, np.array(more_values, values.dtype))), np.array(columns), counted
+
+
 def _recognised(tree: LossTree, counts: np.ndarray, n_columns: int, fitting: bool) -> Composition | None:
     """The loss as squares, absolute errors or Huber's loss, if it is that."""
     scale, node = tree.without_factors(tree.root)

@@ -276,7 +276,9 @@ class OwnLoss(NamedTuple):
         if loss_text.is_loss_text(kind, LOSSES):
             loss = loss_text.linked(loss_text.parse_loss(kind, points.columns), through)
             made = loss_text.compose(loss, points, n_columns)
-            fused = None if made.formula is None else loss_text.fused(loss, points)
+            if made.formula is not None:
+                is_sum = made.summed == "sum"
+                fused = loss_text.fused(loss, points) if is_sum else loss_text.fused_known(made)
             named = OWN_KINDS[made.summed]
         else:
             named = one_of("kind", kind, tuple(LOSSES), DataError)

@@ -567,8 +567,8 @@ COPY = BY_NAME["copy"].code  # the operator that leaves its operand as it is
 # those that a derivative is put together with, and simplified by
 ADD, SUB, MUL, DIV, POW, NEG, INV = (BY_NAME[name].code for name in ("add", "sub", "mul", "div", "pow", "neg", "inv"))
 # whose families of functions the search knows rules for, and that a loss of the user's own is recognised by
-POWABS, SQR, CUBE, ABS, SQRTABS, EXP, LOG, LOGABS, COSH = (
-    BY_NAME[name].code for name in ("powabs", "sqr", "cube", "abs", "sqrtabs", "exp", "log", "logabs", "cosh")
+POWABS, SQR, CUBE, ABS, SQRT, SQRTABS, EXP, LOG, LOGABS, COSH = (
+    BY_NAME[name].code for name in ("powabs", "sqr", "cube", "abs", "sqrt", "sqrtabs", "exp", "log", "logabs", "cosh")
 )
 LARGEST = BY_NAME["max"].name  # also what the largest error is asked for by
 CHOOSE = BY_NAME["cond"].code  # takes an operand or 0

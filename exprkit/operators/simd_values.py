@@ -254,6 +254,10 @@ class Vec:
             for pieces in zip(*(code.split(a, lanes) for a in operands), strict=True)
         ], self.element)
 
+    def rsqrt14(self) -> Vec:
+        """1 / sqrt(a) to 14 bits, with AVX-512."""
+        return self._native("rsqrt14", self)
+
     def lookup(self, numbers: Sequence[float]) -> Vec:
         """The number that each lane of the whole-number vector a points at, by its low bits.
 

@@ -10,6 +10,10 @@ as a double. Column k lies at ``y + k (next - y)``: where there is one alone, ``
     >>> address != 0
     True
 
+A loss that is the logarithm of something is, with precision="fast", the logarithm of a product: one at the end, and
+for each point a multiplication that rounds no more than what it is the logarithm of was rounded before.  Of float32 a
+root is that of a reciprocal then, to 2 units of its last digit.
+
 What is a loss in ``operators.ops.LOSS_FORMULAS`` and has a formula of its own in ``simd_formulas`` is that; every other
 operator is its formula there, and a user's is written out.
 """
@@ -17,6 +21,7 @@ operator is its formula there, and a user's is written out.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -76,22 +81,28 @@ def _sum(target: Target, real: str, tokens: Tokens, counted: bool, fast: bool) -
     for k in range(1, n_columns):
         columns.append(code.let(f"getelementptr i8, ptr %y, i64 {code.let(f'mul i64 {step}, {k}')}"))
 
-    def applied(row: ops.Operator, operands: list[Vec]) -> Vec:
-        return ((row.simd_fast if fast else None) or row.simd)(*operands)
-
     def total(wide: bool) -> str:
+        def applied(row: ops.Operator, operands: list[Vec]) -> Vec:
+            if fast and not wide and row.code == ops.SQRT:
+                return simd_formulas.sqrt_of_reciprocal(*operands)
+            return ((row.simd_fast if fast else None) or row.simd)(*operands)
+
+        added = None if counted or wide else _added(tokens)
+        of_product = fast and not (counted or wide) and (kinds[-1], values[-1]) == (OPERATOR, ops.LOG)
+
         def body(i: str, totals: list[Vec], mask: Vec | None) -> list[Vec]:
             numbers = [load(code, base, i, mask) for base in ("%f", *columns[:n_columns])]
-            added = None if counted or wide else _added(tokens)
-            if added is not None:
-                rest = tokens[0][:-1], tokens[1][:-1]
-                return [added(written(rest, numbers, code.constant, applied, known=_known), totals[0])]
+            if added is not None or of_product:
+                operand = written((kinds[:-1], values[:-1]), numbers, code.constant, applied, known=_known)
+                return _times(operand, *totals) if added is None else [added(operand, totals[0])]
             loss = written(tokens, numbers, code.constant, applied, known=_known)
             if counted:
                 weight = numbers[-1]
                 loss = where(weight == 0.0, 0.0, loss * weight)
             return [totals[0] + (loss.widen() if wide and not loss.double else loss)]
 
+        if of_product:
+            return code.total(_log_of_product(*in_whole_vectors(code, body, [*map(code.constant, (0, 1, math.inf))])))
         zero = code.constant(0.0, "double" if wide else real)
         return code.total(in_whole_vectors(code, body, [zero])[0])
 
@@ -100,6 +111,17 @@ def _sum(target: Target, real: str, tokens: Tokens, counted: bool, fast: bool) -
         sure_or_again(code, found, lambda: total(wide=True))
     code.line(f"ret double {found}")
     return code
+
+
+def _times(a: Vec, power: Vec, product: Vec, least: Vec) -> list[Vec]:
+    """2^power * product, times a; the least of all factors."""
+    more, product = (product * a).around_one()
+    return [power + more, product, least.at_most(a)]
+
+
+def _log_of_product(power: Vec, product: Vec, least: Vec) -> Vec:
+    """The sum of the factors' logarithms; nan where one has none."""
+    return where(least < 0.0, math.nan, power.fma(math.log(2), simd_formulas.log(product)))
 
 
 def _added(tokens: Tokens) -> Callable[..., Vec] | None:
