@@ -276,6 +276,9 @@ def _read_csv(path: Any, pd: Any) -> Any:
         return table
     except OSError as error:
         raise DataError(f"{path} could not be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is no text in UTF-8 (byte {error.start}): save it as that, or read it with "
+                        "pandas.read_csv(path, encoding=...) and give the table") from error  # fmt: skip
     except Exception as error:  # whatever pandas finds wrong with the text means the same to the user
         raise DataError(f"{path} is no CSV file with a line of names and lines of numbers: {error}") from error
 

@@ -127,3 +127,10 @@ def test_numbers_of_rows_are_no_variable(tmp_path):
     assert data.from_table(path).variables == ("Unnamed: 0", "a"), "a column that lacks a name alone"
     named = pytest.importorskip("pandas").DataFrame({"read": [1.0, 2.0], "y": [3.0, 4.0]})
     assert data.from_table(named).variables == ("read",), "a column, not a file's method"
+
+
+def test_a_table_in_another_encoding_says_what_mends_it(tmp_path):
+    path = tmp_path / "latin.csv"
+    path.write_bytes("T°,y\n1,2\n2,3\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"is no text in UTF-8 \(byte 1\): save it as that"):
+        data.from_table(path)

@@ -514,3 +514,9 @@ def test_a_warm_start_wants_the_same_columns(model):
     again = regressor(warm_start=True, n_jobs=-1).fit(X, y)
     with pytest.raises(ArgumentError, match="warm_start: the last fit was of 2 columns, X has 1"):
         again.fit(X[["r_k"]], y)
+
+
+@pytest.mark.parametrize("y", [["1.5", "2"], np.array(["a", "b"]), np.array([1.0, "b"], object)], ids=str)
+def test_a_target_of_texts_is_refused(y):
+    with pytest.raises(DataError, match=r"y holds '.*', no number: make numbers of it"):
+        ek.SymbolicRegressor().fit([[1.0], [2.0]], y)

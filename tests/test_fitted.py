@@ -372,3 +372,19 @@ def test_what_is_left_out_is_0(seed):
             fine = np.isfinite(before)
             np.testing.assert_allclose(after[fine], before[fine], rtol=1e-12)
             assert not np.any((shorter.kinds == PARAMETER) & (shorter.values == 0))
+
+
+@pytest.mark.parametrize("folder", [".", "/"])
+def test_a_folder_is_no_file(folder):
+    found = ek.fit("p1 * x1", [[1.0], [2.0]], [1.0, 2.0])
+    for work in (found.save, ek.load):
+        with pytest.raises(ArgumentError, match="is a folder: name a file in it"):
+            work(folder)
+
+
+@pytest.mark.parametrize(("loss", "meant"), [("mse", "squares"), ("r2", "squares"), ("l1", "mae"), ("hubber", "huber")])
+def test_what_a_loss_is_called_elsewhere_is_known(loss, meant):
+    with pytest.raises(ArgumentError, match=f"did you mean '{meant}'"):
+        ek.fit("p1 * x1", [[1.0], [2.0]], [1.0, 2.0], loss=loss)
+    with pytest.raises(DataError, match="did you mean 'sse'"):
+        ek.Evaluator("x1", [[1.0]]).loss(None, [1.0], "squares")

@@ -617,3 +617,8 @@ def test_any_bytes(data):
             ek.parse(source)
         except ExprkitError as error:
             assert isinstance(error, ParseError) and str(error)
+
+
+def test_a_dot_that_python_has_in_names_is_told_of():
+    with pytest.raises(ParseError, match=r"unknown name: '·' may be part of one; write \* instead of it"):
+        ek.parse("x1·x2 + 3")

@@ -180,6 +180,28 @@ def test_rows_in_another_order_are_refused():
     assert ek.fit("p1 * a + p2", table[["a"]], table["y"].set_axis(range(9, 13))).r2[0] == pytest.approx(1)
 
 
+def test_whatever_belongs_to_rows_in_another_order_is_refused():
+    table = line("a", s=[1.0, 2, 1, 2])
+    X, y, other = table[["a"]], table["y"], table[::-1]
+    own = {"loss": "((f - y) / s)^2", "columns": {"s": other["s"]}}
+    ev, fit = ek.Evaluator("a", X), lambda **options: ek.fit("p1 * a + p2", X, y, **options)
+    search = lambda **options: ek.exhaustive_search(X, y, max_nodes=1, **options)  # noqa: E731
+    for name, compute in {
+        "weights": lambda: fit(weights=other["s"]), "column s": lambda: fit(**own),
+        "y": lambda: ev.loss(None, other["y"]),
+        "weights ": lambda: ev.loss(None, y, weights=other["s"]), " weights": lambda: search(weights=other["s"]),
+        " y": lambda: ev.loss(None, other["y"], own["loss"], columns={"s": table["s"]}),
+        " column s": lambda: ev.loss(None, y, own["loss"], columns=own["columns"]),
+        "sigma": lambda: search(sigma=other["s"]),
+        "  y": lambda: ek.SymbolicRegressor().fit(X, other["y"]),
+        "sample_weight": lambda: ek.SymbolicRegressor().fit(X, y, sample_weight=other["s"]),
+    }.items():  # fmt: skip
+        with pytest.raises(DataError, match=f"{name.strip()} has the labels of X's rows in another order: give "):
+            compute()
+    assert fit(weights=table["s"], loss="((f - y) / s)^2", columns={"s": table["s"]}).r2[0] == pytest.approx(1)
+    assert ev.loss(None, y.to_numpy()[::-1], weights=table["s"])[0] > 0
+
+
 def test_weights_columns_of_losses_and_starts_by_name():
     table = line("a", s=[1.0, 2, 1, 2], off=[1.0, 1, 0, 0])
     table.loc[2:, "y"] += 1

@@ -37,9 +37,9 @@ from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as precision_of
 from exprkit.distributed.engine import backend_of
 from exprkit.distributed.workers import workers_of
-from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole_number
+from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, whole_number
 from exprkit.evaluate import inputs, rounding, tables
-from exprkit.evaluate.losses import LOSSES, SUMS, OwnLoss, finished, is_own, slope_of, sums_and_slopes, sums_of
+from exprkit.evaluate.losses import LOSSES, SUMS, OwnLoss, finished, is_own, slope_of, summed, sums_and_slopes, sums_of
 from exprkit.evaluate.options import (
     check_flag,
     check_number,
@@ -129,7 +129,7 @@ class Evaluator:
         client: Any = None,
         **options: Any,
     ) -> None:
-        X = tables.table_of(X)
+        self.labels = tables.labels_of(X := tables.table_of(X))
         self.pop: Any = (pop := inputs.population(pop, X))
         settings = precision_of(precision)
         self.precision = settings.operators
@@ -317,14 +317,14 @@ class Evaluator:
             if other is self or out is not None:
                 return found
             return tuple(map(self._give_back, found)) if count_nonfinite else self._give_back(found)
-        summed = LOSSES[one_of("kind", kind, KINDS, DataError)][0]
+        what = summed(kind)
         count_nonfinite = check_flag("count_nonfinite", count_nonfinite)
         sets, lead, target, w = self._against(params, y, weights)
         shape = (*lead, len(self.pop))
         place = None if out is None else inputs.result_array(out, shape, FLOAT64, self.adopt)
         counts = self._zero_counts(sets) if count_nonfinite else None
         stored = self.engine.stores_sums and kind in SUMS and not isinstance(place, ELSEWHERE)
-        sums = sums_of(self, sets, target, w, summed, counts, place if stored else None)
+        sums = sums_of(self, sets, target, w, what, counts, place if stored else None)
         if counts is None:
             self._check_complete(sums, y, target, w)
         if not stored:
@@ -409,9 +409,9 @@ class Evaluator:
             other, *goal = self._composed(kind, y, weights, columns, link)
             found = other.loss_and_grad(params, goal[0], goal[1], goal[2])
             return found if other is self else (self._give_back(found[0]), self._give_back(found[1]))
-        summed = LOSSES[one_of("kind", kind, KINDS, DataError)][0]
+        what = summed(kind)
         sets, lead, target, w = self._against(params, y, weights)
-        sums, gradient = sums_and_slopes(self, sets, target, w, summed)
+        sums, gradient = sums_and_slopes(self, sets, target, w, what)
         self._check_complete(sums, y, target, w)
         loss, total = finished(self, kind, sums, target, w)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -526,6 +526,7 @@ class Evaluator:
 
     def target(self, y: Any, weights: Any = None, own: bool = False) -> tuple[Any, Any]:
         """``y`` and ``weights`` as the engine takes them; with ``own``, in memory that the user has not."""
+        tables.check_order(self.labels, y=y, weights=weights)
         old_y, old_w = (one is last and not own for one, last in zip((y, weights), self._checked, strict=True))
         target = inputs.point_vector("y", y, self.n_points, self.dtype, self.adopt, own, checked=old_y)
         return target, inputs.weights_vector(weights, self.n_points, self.dtype, self.adopt, own, checked=old_w)

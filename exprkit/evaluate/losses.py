@@ -10,7 +10,7 @@ In: a loss by name, or a text and the points it was asked for at.  Out: which su
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from exprkit.backends.device_programs.population import on_host as on_host_population
 from exprkit.backends.gpu.device import fetched_together
 from exprkit.errors import DataError, one_of
-from exprkit.evaluate import inputs, loss_text
+from exprkit.evaluate import inputs, loss_text, tables
 from exprkit.operators import ops
 
 LOSSES: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
@@ -34,8 +34,14 @@ LOSSES: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "correlation": ("correlation", lambda correlation, weight: correlation),
 }
 MEANS = ("mse", "mae")
+OTHER_WORDS = {"squares": "sse", "l2": "sse", "l1": "sae", "R2": "r2"}  # what the same is called elsewhere
 OWN_KINDS = {"square": "sse", "absolute": "sae", "sum": "sum"}  # what a loss of the user's own is added up by
 SUMS = tuple(OWN_KINDS.values())  # losses that are a sum as it is
+
+
+def summed(kind: Any) -> str:
+    """What of a loss that has a name is added up; DataError for another one."""
+    return LOSSES[one_of("kind", kind, tuple(LOSSES), DataError, other_words=OTHER_WORDS)][0]
 
 
 def largest(ev: Any, sets: Any, y: Any, w: Any) -> np.ndarray:
@@ -263,6 +269,8 @@ class OwnLoss(NamedTuple):
         if last is not None and last.asked == asked and last.given is not None and last.given.is_that(data, ev.adopt):
             return last
         y, weights, columns = data
+        named = columns.items() if isinstance(columns, Mapping) else ()
+        tables.check_order(ev.labels, y=y, weights=weights, **{f"column {name}": one for name, one in named})
         points = inputs.loss_points(y, weights, columns, ev.n_points, ev.adopt)
         if last is None or not last.is_for(*asked, points):
             last = cls.make(ev.X, *asked, points)
@@ -281,7 +289,7 @@ class OwnLoss(NamedTuple):
                 fused = loss_text.fused(loss, points) if is_sum else loss_text.fused_known(made)
             named = OWN_KINDS[made.summed]
         else:
-            named = one_of("kind", kind, tuple(LOSSES), DataError)
+            named = one_of("kind", kind, tuple(LOSSES), DataError, other_words=OTHER_WORDS)
             if points.columns:
                 raise DataError(f"kind={kind!r} takes no columns; a loss of your own does, an expression over f and y")
             made = loss_text.unchanged(points, through, n_columns)

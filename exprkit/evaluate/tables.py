@@ -66,7 +66,7 @@ def target_of(X: Any, y: Any) -> tuple[Any, Any]:
     if isinstance(X, str):
         raise DataError(f"X is the text {brief(X)}: expressions come first, then the data, an array or a table")
     if not isinstance(y, str) and whole_number(y) is None:
-        _check_order(X, y)
+        check_order(labels_of(X), y=y)
         return X, y
     if not is_table(X):
         raise DataError(f"y is {brief(y)}, and X has no columns with names: give an array")
@@ -77,16 +77,25 @@ def target_of(X: Any, y: Any) -> tuple[Any, Any]:
     return others, _column(X, keys[place], place, f"column {y!r}")
 
 
-def _check_order(X: Any, y: Any) -> None:
-    """An error where both have labels of rows, the same ones in another order: by place they do not belong together."""
-    alike = all(hasattr(one, "iloc") for one in (X, y)) and len(X) == len(y)
-    if alike and not X.index.equals(y.index) and bool(X.index.isin(y.index).all()):
-        raise DataError("y has the labels of X's rows in another order: give y.loc[X.index]")
+def labels_of(X: Any) -> Any:
+    """The labels of a DataFrame's rows; None: there are none."""
+    return X.index if hasattr(X, "iloc") else None
 
 
-def vector_of(X: Any, values: Any) -> Any:
+def check_order(labels: Any, **vectors: Any) -> None:
+    """An error for what has the labels of X's rows in another order: by place they do not belong together."""
+    for name, one in vectors.items():
+        alike = labels is not None and hasattr(one, "iloc") and len(labels) == len(one)
+        if alike and not labels.equals(one.index) and bool(labels.isin(one.index).all()):
+            raise DataError(f"{name} has the labels of X's rows in another order: give {name}.loc[X.index]")
+
+
+def vector_of(X: Any, values: Any, what: str = "weights") -> Any:
     """What one number a data point is given by: of a table X perhaps the name of a column."""
-    return column_of(X, values) if isinstance(values, str) and is_table(X) else values
+    if isinstance(values, str) and is_table(X):
+        return column_of(X, values)
+    check_order(labels_of(X), **{what: values})
+    return values
 
 
 def vectors_of(X: Any, columns: Any) -> Any:
@@ -95,7 +104,7 @@ def vectors_of(X: Any, columns: Any) -> Any:
         columns = {name: name for name in columns}
     if not isinstance(columns, Mapping):
         return columns
-    return {name: vector_of(X, values) for name, values in columns.items()}
+    return {name: vector_of(X, values, f"column {name}") for name, values in columns.items()}
 
 
 def column_of(X: Any, name: str) -> np.ndarray:

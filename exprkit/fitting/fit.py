@@ -50,6 +50,7 @@ from exprkit.runtime.progress import Progress, looked_at, parts, shown
 
 LOSSES = ("squares", "mae", "huber", "gaussian", "poisson")
 SUM = "sum"  # of the expressions' own values, by a gradient method: what other losses become
+OTHER_WORDS = {**dict.fromkeys(("sse", "mse", "rmse", "l2", "r2"), "squares"), "sae": "mae", "l1": "mae"}
 KINDS = {
     "squares": objective.SQUARES, "gaussian": objective.SQUARES, "mae": objective.ABSOLUTE,
     "huber": objective.HUBER, "poisson": objective.POISSON, "sum": objective.SUM,
@@ -490,7 +491,7 @@ def _check(method: str, loss: str, delta: float, max_iter: Any, tol: float) -> N
         raise ArgumentError("loss must be a name or a text over f and y, as \"((f - y) / s)^2 * w\", not a function")
     if isinstance(loss, str) and loss in NO_SUMS:
         raise ArgumentError(f"loss={loss!r} is no sum over the points, as fits need; Evaluator.loss_and_grad has it")
-    one_of("loss", loss, LOSSES if method == "lm" or loss != SUM else (SUM,))
+    one_of("loss", loss, LOSSES if method == "lm" or loss != SUM else (SUM,), other_words=OTHER_WORDS)
     if method != "lm" and KINDS[loss] not in (objective.SQUARES, objective.ABSOLUTE, objective.SUM):
         able = "loss='squares', 'gaussian' or 'mae'"
         raise ArgumentError(f"method={method!r} takes {able}; for {loss!r} use method='lm'")

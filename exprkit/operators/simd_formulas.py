@@ -106,7 +106,7 @@ def cube(a: Vec) -> Vec:
 
 
 def sqrt_of_reciprocal(a: Vec) -> Vec:
-    """a / sqrt(a) by an estimate of 14 bits and a step of Newton's, where there is one of float32; nan for inf. [1.5]"""
+    """a / sqrt(a) by an estimate of 14 bits and a step of Newton's, where float32 has one; nan for inf. [1.5]"""
     if a.double or not a.code.target.avx512:
         return a.sqrt()
     estimate = a.rsqrt14()

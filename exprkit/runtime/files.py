@@ -74,6 +74,8 @@ def folder(path: str | Path) -> Path:
 
 def checked_path(path: Any, rule: str = "a file's path must be a text or a pathlib.Path") -> Path:
     """The path, if it can be one."""
+    if isinstance(path, str | Path) and str(path) and "\0" not in str(path) and not Path(path).name:
+        raise ArgumentError(f"{brief(str(path))} is a folder: name a file in it")
     try:
         named = Path(os.fsdecode(path)).expanduser()
         if "\0" not in str(named) and named.name:

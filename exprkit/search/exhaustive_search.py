@@ -201,6 +201,7 @@ def _check_numbers(numbers: dict[str, tuple[Any, int]], others: dict[str, Any]) 
 def _data(X: Any, y: Any, weights: Any, sigma: Any) -> _SearchData:
     """The data as arrays, checked as far as the fits do not."""
     X, y = tables.target_of(X, y)
+    tables.check_order(tables.labels_of(X), weights=weights, sigma=sigma)
     names = None
     if tables.is_table(X):
         names = tuple(str(name) for name in (X.columns if hasattr(X, "columns") else X))

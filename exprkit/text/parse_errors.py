@@ -226,6 +226,9 @@ def _unknown_name(fault: Fault) -> str:
     words = fault.names.words(VARIABLE, PARAMETER, CONSTANT)
     if word in CONSTANTS:
         return f"{quoted(word)} is a number; what is called so as well is written {in_text(word)}"
+    sign = fault.text[fault.column + len(word) :][:1]
+    if sign in LOOKALIKES and f"a{sign}".isidentifier():
+        return f"unknown name: {quoted(sign)} may be part of one; write {LOOKALIKES[sign]} instead of it"
     if twin := next((one for one in words if _folded(one) == _folded(word)), None):
         return f"unknown name {quoted(word)}; {quoted(twin)} is there, of other characters: {_points(word, twin)}"
     hint = closest(word, words)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.errors import DataError, brief, number_of
+from exprkit.evaluate.tables import check_order, labels_of
 
 SMALLEST, LARGEST = 1e-145, 1e150  # of y: of others the squares leave the range of float64
 
@@ -56,6 +57,21 @@ def refuse_columns(X: Any) -> None:
         if lacking := int(X[name].isna().sum()):
             share = f"{lacking:,} of {number_of(len(X), 'value')}"
             raise DataError(f"X: column {name!r} contains NaN, it lacks {share}: leave those rows out, or fill them in")
+
+
+def refuse_target(X: Any, y: Any, sample_weight: Any) -> None:
+    """An error for a target of texts, and for what has the labels of X's rows in another order.
+
+    Raises
+    ------
+    DataError
+    """
+    check_order(labels_of(X), y=y, sample_weight=sample_weight)
+    if getattr(getattr(y, "dtype", None), "kind", "O") in "fiub":
+        return
+    for value in y if hasattr(y, "__len__") else ():
+        if isinstance(value, str):
+            raise DataError(f"y holds {str(value)!r}, no number: make numbers of it (pandas.to_numeric)")
 
 
 def _is_real(value: Any) -> bool:

@@ -48,7 +48,7 @@ from exprkit.regression.discovery import Discovery
 from exprkit.regression.estimator import equations, islands, model_file, progress
 from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.estimator.equations import DescribedFront
-from exprkit.regression.estimator.refusals import refuse_columns, refuse_masks, refuse_sizes
+from exprkit.regression.estimator.refusals import refuse_columns, refuse_masks, refuse_sizes, refuse_target
 from exprkit.regression.goal import NAMED, Goal, sample_for
 from exprkit.regression.polish import expression_of, simplified, tree_of
 from exprkit.regression.rules import constraints, units
@@ -284,6 +284,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         n_before = self.n_features_in_ if previous else None
         refuse_masks(X=X, y=y, sample_weight=sample_weight)
         refuse_columns(X)
+        refuse_target(X, y, sample_weight)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         refuse_sizes(y)
         weights = None
