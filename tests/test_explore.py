@@ -544,10 +544,13 @@ def test_a_progress_bar_runs_one_job_at_a_time():
 # ── the notebook ──
 
 
-def test_the_notebook_runs_under_papermill_without_a_click(tmp_path):
+@pytest.mark.parametrize("parameter", ["expression", "table"])
+def test_the_notebook_runs_under_papermill_without_a_click(parameter, tmp_path):
+    pd.DataFrame({"width": [1.0, 2, 3], "loss": [2.0, 3, 5]}).to_csv(tmp_path / "pipes.csv", index=False)
+    value = {"expression": "p1 / x2", "table": "pipes.csv"}[parameter]  # whose columns are no x1 and x2
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "papermill", str(ROOT / "notebooks" / "explore.ipynb"), "out.ipynb",
-               "--no-progress-bar", "-p", "expression", "p1 / x2"]  # fmt: skip
+               "--no-progress-bar", "-p", parameter, value]  # fmt: skip
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     notebook = json.loads((tmp_path / "out.ipynb").read_text())

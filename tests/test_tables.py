@@ -308,3 +308,19 @@ def test_text_and_lists_are_populations():
         ek.fit(["p1 * a", "("], x, [1, 2])
     with pytest.raises(DataError, match="must be a Population"):
         ek.fit(7, x, [1, 2])
+
+
+def test_one_row_of_a_table_is_told_from_a_column():
+    table = line("a", b=1.0)
+    found = ek.fit("p1 * a + p2", table, "y")
+    with pytest.raises(DataError, match=r"X is one row of a table: keep it a table, as table.iloc\[\[0\]\]"):
+        found.predict(table.iloc[0])
+    assert found.predict(table.iloc[[0]]).shape == (1, 1)
+    assert ek.fit("p1 * x1 + p2", table["a"], table["y"]).r2[0] == pytest.approx(1)
+
+
+def test_the_column_of_categories_is_named_where_it_is_not_there():
+    table = line("a", site=["u", "v", "u", "v"])
+    found = ek.fit("p1[site] * a + p2", table, "y")
+    with pytest.raises(DataError, match="X has no column 'site=u', nor 'site', whose categories would make it"):
+        found.predict(table[["a"]])

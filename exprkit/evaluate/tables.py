@@ -50,6 +50,9 @@ def table_of(X: Any) -> Any:
         return {name: X[name] for name in X.dtype.names}
     if hasattr(X, "to_pandas") and not hasattr(X, "to_numpy"):  # pyarrow's
         return X.to_pandas()
+    labels = X.index if hasattr(X, "to_frame") and not isinstance(getattr(X, "name", None), str | None) else ()
+    if len(labels) and all(isinstance(label, str) for label in labels):
+        raise DataError("X is one row of a table: keep it a table, as table.iloc[[0]]")
     return X.to_frame() if getattr(X, "name", None) is not None and hasattr(X, "to_frame") else X
 
 
@@ -258,7 +261,9 @@ def _places(names: list[str], pop: Population) -> list[tuple[str, int | None]]:
 
 def _place(names: list[str], name: str) -> int:
     if name not in names:
-        raise DataError(f"X has no column {name!r}; its columns are {', '.join(names)}{did_you_mean(name, names)}")
+        column, of_categories, _ = name.partition(IS)
+        lacking = f"{name!r}, nor {column!r}, whose categories would make it" if of_categories else repr(name)
+        raise DataError(f"X has no column {lacking}; its columns are {', '.join(names)}{did_you_mean(name, names)}")
     if names.count(name) > 1:
         raise DataError(f"X has {names.count(name)} columns called {name!r}: names must differ")
     return names.index(name)
