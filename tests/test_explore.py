@@ -865,6 +865,23 @@ def test_a_result_of_an_expression_that_is_gone_is_not_shown(explorer, monkeypat
     assert settled(explorer).result is None and len(explorer.params) == 1
 
 
+def test_a_name_that_is_missing_is_asked_for(explorer):
+    panel, bar = explorer.population_panel, explorer.progress_bar
+    panel.path.value, panel.source.value = " ", "a file"
+    panel.read()
+    assert "the path of a text file is missing" in settled(explorer).progress_bar.text.value
+    open_tab(explorer, "Population")
+    panel.source.value = panel.source.options[0]
+    panel.read()
+    settled(explorer)
+    panel.file.value = ""
+    panel.csv_button.click()
+    assert "the name of the file is missing" in settled(explorer).progress_bar.text.value
+    explorer.search_panel.without.value = "x1, x2"
+    explorer.search_panel.start()
+    assert bar.queue.wait(SECONDS) and "X has no columns" in bar.text.value
+
+
 def test_every_side_is_drawn_when_it_is_looked_at(explorer):
     for name in INSPECTORS:
         assert explorer.inspectors[name].value == ""

@@ -115,7 +115,9 @@ class PopulationPanel(widgets.VBox):
             return renamed(pop, points)
         lines: Any = [line.strip() for line in self.written.value.splitlines() if line.strip()]
         if source == FILE:
-            lines = Path(self.path.value).expanduser()
+            lines = Path(self.path.value.strip()).expanduser()
+            if not lines.name:
+                raise DataError("the path of a text file is missing")
             if not lines.is_file():
                 raise DataError(f"there is no file {str(lines)!r}")
         shown = f"pathlib.Path({str(lines)!r})" if source == FILE else repr(lines)
@@ -241,13 +243,16 @@ class PopulationPanel(widgets.VBox):
         return widgets.HBox([self.file, self.csv_button, self.sympy_button, self.written_to])
 
     def _write(self, suffix: str) -> None:
-        path = Path(self.file.value).with_suffix(suffix)
+        named = self.file.value.strip()
 
         def write(table: Table, stop: Event, progress: Progress) -> None:
+            if not (path := Path(named)).name:
+                raise DataError("the name of the file is missing")
+            path = path.with_suffix(suffix)
             written = table.to_csv(path) if suffix == ".csv" else table.to_sympy(path, stop, progress)
             self.written_to.value = html.escape(str(written or ""))
 
-        self._run(f"writing {path.name}", write)
+        self._run(f"writing {named}", write)
 
 
 def _fitted_so_far(table: Table) -> str:

@@ -34,7 +34,7 @@ def refuse_masks(**arrays: Any) -> None:
 
 
 def refuse_columns(X: Any) -> None:
-    """An error for a DataFrame's column that holds no numbers, lacks some, or has the name of another.
+    """An error for a DataFrame's column that holds no numbers, lacks some, or has another's name, or for none.
 
     Raises
     ------
@@ -43,6 +43,8 @@ def refuse_columns(X: Any) -> None:
     if not (hasattr(X, "columns") and hasattr(X, "iloc")):
         return
     names = list(X.columns)
+    if not names:
+        raise DataError("X has no columns: nothing is left that a formula could be made of")
     for name in names:
         if names.count(name) > 1:
             raise DataError(f"X: {number_of(names.count(name), 'column')} are called {name!r}")
