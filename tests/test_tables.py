@@ -195,6 +195,9 @@ def test_whatever_belongs_to_rows_in_another_order_is_refused():
         "sigma": lambda: search(sigma=other["s"]),
         "  y": lambda: ek.SymbolicRegressor().fit(X, other["y"]),
         "sample_weight": lambda: ek.SymbolicRegressor().fit(X, y, sample_weight=other["s"]),
+        " y ": lambda: ek.SymbolicRegressor(max_evals=10).fit(X, y).score(X, other["y"]),
+        "y  ": lambda: ek.fit("p1 * a + p2", {"a": X["a"]}, other["y"]),
+        "column b": lambda: ek.fit("p1 * a + p2 * b", {"a": X["a"], "b": other["s"]}, y),
     }.items():  # fmt: skip
         with pytest.raises(DataError, match=f"{name.strip()} has the labels of X's rows in another order: give "):
             compute()

@@ -44,6 +44,8 @@ def names_in(table: Any) -> list[str]:
 
 def table_of(X: Any) -> Any:
     """A Dataset, an array with named fields, pyarrow's table or a Series with a name as a table; else as it is."""
+    if isinstance(X, Mapping):
+        check_order(labels_of(X), **{f"column {name}": one for name, one in X.items()})
     if isinstance(X, Dataset):
         return {name: X.X[:, i] for i, name in enumerate(X.variables)}
     if isinstance(X, np.ndarray) and X.dtype.names:
@@ -81,8 +83,9 @@ def target_of(X: Any, y: Any) -> tuple[Any, Any]:
 
 
 def labels_of(X: Any) -> Any:
-    """The labels of a DataFrame's rows; None: there are none."""
-    return X.index if hasattr(X, "iloc") else None
+    """The labels of the rows of a DataFrame, or of a dict's first Series; None: there are none."""
+    some = X.values() if isinstance(X, Mapping) else (X,)
+    return next((one.index for one in some if hasattr(one, "iloc")), None)
 
 
 def check_order(labels: Any, **vectors: Any) -> None:

@@ -371,6 +371,26 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         """A row of ``equations_``, by default the one that ``model_selection`` selects."""
         return self.equations_.iloc[self._index(index)]
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R2 of what the formula gives.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for ``fit``.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        DataError
+            For a y that holds texts, or has the labels of X's rows in another order.
+        """
+        refuse_target(X, y, sample_weight)
+        return float(super().score(X, y, sample_weight))
+
     def sympy(self, index: int | None = None) -> sympy.Expr:
         """A formula for SymPy."""
         return self._named(index).sympy()
