@@ -207,7 +207,8 @@ class FitPanel(widgets.HBox):
         try:
             result = self._fitted(subject, start, shown)
         except ExprkitError as error:
-            self.scores.value = error_page(error)
+            said = error_page(error)
+            self.queue.put("fit", lambda _: setattr(self.scores, "value", said))  # after what is still to be drawn
         except Stopped:
             self.queue.put("curve", lambda _: self.draw())
             raise
