@@ -8,6 +8,7 @@ a new evaluator, bit by bit, and with the CPU's.
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import tempfile
 import time
@@ -82,6 +83,7 @@ def generations(name, pop, n_points, targets):
 
     there = ek.DevicePopulation.of(pop)
     arrays = there.kinds, there.values, there.offsets
+    next_there, next_here = in_turn(there, ek.DevicePopulation(*arrays)), in_turn(pop, copied(pop))
     ev = ek.Evaluator(pop[:1], X_there, "cuda", "fast")
 
     def on_device():
@@ -91,16 +93,25 @@ def generations(name, pop, n_points, targets):
     host = ek.Evaluator(pop[:1], X, "cuda", "fast")
 
     def on_host():
-        host.update(pop)
+        host.update(next_here())
         return host.loss(params, y)
 
     assert np.array_equal(on_device().get(), new, equal_nan=True) and np.array_equal(on_host(), new, equal_nan=True)
     report(f"{title}: tokens on the device -> losses there", on_device, targets[0], least(pop, n_points, False))
     report("   of it checking: DevicePopulation", lambda: ek.DevicePopulation(*arrays))
-    report("   update", lambda: ev.update(there))
+    report("   update", lambda: ev.update(next_there()))
     report("   loss", lambda: ev.loss(params_there, y_there))
     report(f"{title}: tokens on the host -> losses there", on_host, targets[1], least(pop, n_points, True))
-    report("   a new Evaluator", lambda: ek.Evaluator(pop, X_there, "cuda", "fast"), repeats=9)
+    report("   a new Evaluator", lambda: ek.Evaluator(next_here(), X_there, "cuda", "fast"), repeats=9)
+
+
+def in_turn(*populations):
+    """A function that gives one after the other: of the last one the device still knows all."""
+    return partial(next, itertools.cycle(populations))
+
+
+def copied(pop):
+    return ek.Population(pop.kinds, pop.values, pop.offsets)
 
 
 def fits(n_points, target):
@@ -110,14 +121,9 @@ def fits(n_points, target):
     problem = ek.FitProblem(X, y, backend="cuda", precision="fast", max_iter=50)
     ours, theirs = problem.fit(pop), ek.fit(pop, X, y, backend="cuda", precision="fast", max_iter=50)
     assert np.array_equal(ours.params, theirs.params, equal_nan=True)
-    other = pop[::-1]
-    turns = [pop, other] * 50
-
-    def next_one():
-        problem.fit(turns.pop())
-
-    report(f"9,880 x {n_points:,}: FitProblem.fit of a new population", next_one, target, repeats=15)
-    call = lambda: ek.fit(pop, X, y, backend="cuda", precision="fast", max_iter=50)  # noqa: E731
+    new = in_turn(pop, pop[::-1])
+    report(f"9,880 x {n_points:,}: FitProblem.fit of a new population", lambda: problem.fit(new()), target, repeats=15)
+    call = lambda: ek.fit(new(), X, y, backend="cuda", precision="fast", max_iter=50)  # noqa: E731
     report(f"9,880 x {n_points:,}: fit, the whole call", call, target, repeats=9)
 
 

@@ -11,6 +11,7 @@ import argparse
 import collections
 import contextlib
 import functools
+import itertools
 import statistics
 import time
 
@@ -140,11 +141,12 @@ def generations(name, pop, threads):
     X, y, params = data_of(pop)
     X, y, params, there = *map(cupy.asarray, (X, y, params)), ek.DevicePopulation.of(pop)
     arrays = there.kinds, there.values, there.offsets
+    new = functools.partial(next, itertools.cycle([there, ek.DevicePopulation(*arrays)]))  # the last one is known
     usual, ev = lowering.THREADS, None
     for lowering.THREADS in (*threads, usual):
         ev = ek.Evaluator(pop, X, "cuda", "fast")
-        report(f"{name}: update, {lowering.THREADS} threads", functools.partial(ev.update, there), 60, wait=True)
-        kernels(functools.partial(ev.update, there))
+        report(f"{name}: update, {lowering.THREADS} threads", lambda ev=ev: ev.update(new()), 60, wait=True)
+        kernels(lambda ev=ev: ev.update(new()))
 
     def whole():
         ev.update(ek.DevicePopulation(*arrays))
@@ -153,7 +155,7 @@ def generations(name, pop, threads):
     report(f"{name}: checked, lowered, its losses", whole, 200, wait=True)
     report("  DevicePopulation", lambda: ek.DevicePopulation(*arrays), 200)
     made = ev.engine._lowering.of(there)
-    report("  lowering", lambda: ev.engine._lowering.of(there), 200)
+    report("  lowering", lambda: ev.engine._lowering.of(new()), 200)
     report("  taking programs", lambda: ev.engine._launcher.take(*made), 200)
     kernels(whole)
 

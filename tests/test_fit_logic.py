@@ -260,10 +260,11 @@ def test_parts_of_an_arena_do_not_overlap():
 def test_a_block_makes_so_many_fits_as_its_memory_holds():
     shape = batches.FitShape(2, 1, 1, 32, 4)
     batch = batches.FitBatch(shape, False, None, {"arena_bytes": 6 << 10}, {})
-    assert [batch.fits(kilobytes << 10) for kilobytes in (227, 64, 48, 5)] == [16, 10, 8, 1]
+    assert [batch.fits(kilobytes << 10, 64.0) for kilobytes in (227, 64, 48, 5)] == [16, 10, 8, 1]
+    assert batch.fits(227 << 10, 63.0) == 1  # too few fits for several a block
     wide = batches.FitBatch(shape._replace(warps=4), False, None, {"arena_bytes": 6 << 10}, {})
     large = batches.FitBatch(shape, False, None, {"arena_bytes": 7 << 10}, {})
-    assert wide.fits(227 << 10) == large.fits(227 << 10) == 1
+    assert wide.fits(227 << 10, 1e3) == large.fits(227 << 10, 1e3) == 1
 
 
 def test_registers_and_spills_of_the_kernels(root):

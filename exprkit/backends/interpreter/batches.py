@@ -59,6 +59,7 @@ from exprkit.backends.interpreter import dual_opcodes
 from exprkit.backends.precision import Precision, precision
 from exprkit.operators.defined import table_of_rows
 
+WAVES = 4  # blocks of several fits that a multiprocessor makes one after the other: with fewer, a block makes one
 FOLD_POINTS = 32  # of a thread, whose sums are made in the data's type: more lose digits, fewer are more float64
 
 
@@ -72,11 +73,15 @@ class FitBatch:
     arena: dict[str, int]  # offsets in a block's memory, and its size as ``arena_bytes``
     sizes: dict[str, int]  # the most of an expression, by the case discussion's symbols
 
-    def fits(self, limit: int) -> int:
-        """How many a block makes at a time, which has so many bytes of memory."""
+    def fits(self, limit: int, shares: float) -> int:
+        """How many a block makes at a time, which has so many bytes of memory.
+
+        ``shares``: of all fits that are launched side by side, a multiprocessor's; where there are few, those of a
+        block would wait for the longest of it.
+        """
         own = self.arena["arena_bytes"]
         wanted = fits_at_once(self.shape, self.many, little=own <= SMALL_ARENA * self.shape.warps)
-        return max(1, min(wanted, limit // own))
+        return max(1, min(wanted, limit // own)) if shares >= WAVES * wanted else 1
 
     def why(self, n_points: int, limit: int, rare: bool, fast: bool) -> list[str]:
         """The path through the case discussion, for a block's memory of ``limit``; at last what is launched."""

@@ -208,10 +208,11 @@ class Derivatives:
         common = layout.FitArguments.from_buffer_copy(self.launcher.known(layout.FitArguments))
         fill(common, {**self._fields, **fields}, self.device)
         batches, rare = self._batches_for(rows)
+        shares = n_sets * sum(len(batch.order) for batch in batches) / self.device.multiprocessors
         launches, kept = [], []  # what is kept until all are started is not given to another meanwhile
         for batch in batches:
             in_global = batch.arena["arena_bytes"] > self.device.shared_per_block
-            fits = batch.fits(self.device.shared_per_block) if task == "FIT" else 1
+            fits = batch.fits(self.device.shared_per_block, shares) if task == "FIT" else 1
             kernel = self._kernel(
                 "fit", batch.shape, fits, TASK=task, KIND=kind, WEIGHTED=weighted, MANY=int(batch.many),
                 GLOBAL_ARENA=int(in_global), BOUNDED=max(bounds), RARE=int(rare),
