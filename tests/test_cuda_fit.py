@@ -8,6 +8,7 @@ from fit_checks import COMMON, F4, F8, check_derivatives, check_optimum, data, p
 
 import exprkit as ek
 from exprkit.backends import objective
+from exprkit.backends.interpreter import batches
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.reference import engine as definition
 from exprkit.expressions import generate
@@ -67,6 +68,19 @@ def test_the_same_bits_every_time():
     engine = engine_of(pop, X, "fast")
     one, two = (engine.fit(starts, y, None, objective.Options()) for _ in "ab")
     for a, b in zip(one[:4], two[:4], strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize(("dtype", "precision"), [(F4, "fast"), (F8, "ieee")])
+def test_the_same_bits_however_many_fits_a_block_makes(monkeypatch, dtype, precision):
+    pop = generate.random(300, n_tokens=(3, 30), operators="esr", n_vars=2, n_params=4, seed=1)
+    X, y = data(32, dtype=dtype), data(32, 1, dtype, 3)[:, 0].copy()
+    starts = np.random.default_rng(0).uniform(-2, 2, (2, len(pop), pop.max_params))
+    found = []
+    for waves in (0, 1 << 30):  # several wherever a block can, and one alone
+        monkeypatch.setattr(batches, "WAVES", waves)
+        found.append(engine_of(pop, X, precision).fit(starts, y, None, objective.Options()))
+    for a, b in zip(found[0][:4], found[1][:4], strict=True):
         assert a.tobytes() == b.tobytes()
 
 
