@@ -68,7 +68,7 @@ class DeviceTokens(NamedTuple):
     longest: int  # the most tokens of an expression
 
 
-class Lowered(NamedTuple):
+class MadeWith(NamedTuple):
     """What was made of a population, and with what."""
 
     programs: Bytecode
@@ -83,7 +83,7 @@ class Last(NamedTuple):
 
     pop: Any
     tokens: DeviceTokens
-    lowered: Lowered | None = None
+    lowered: MadeWith | None = None
 
 
 _last: dict[Any, Last] = {}  # by device
@@ -173,7 +173,7 @@ class Lowering:
     def _noted(self, pop: Population | DevicePopulation, made: tuple[Bytecode, Columns]) -> tuple[Bytecode, Columns]:
         last = _last.get(self.device)
         if last is not None and last.pop is pop:
-            _last[self.device] = last._replace(lowered=Lowered(*made, self._tables, self._positive, self.dtype))
+            _last[self.device] = last._replace(lowered=MadeWith(*made, self._tables, self._positive, self.dtype))
         return made
 
     def __call__(self, tokens: DeviceTokens) -> tuple[Bytecode, Columns]:
