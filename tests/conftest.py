@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from exprkit.operators import defined, ops
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # figures are drawn to files, on machines without a screen
 os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")  # else jupyter_core warns, and a warning is an error
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # what a shell starts in the background does not hear Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("exprkit", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("exprkit")
