@@ -158,12 +158,13 @@ def did_you_mean(name: str, possible: Iterable[str], other_words: dict[str, str]
 
 @contextlib.contextmanager
 def brought_by(extra: str) -> Iterator[None]:
-    """Around the imports of packages that are installed with an extra."""
+    """A context for imports: a missing package is reported with the command that installs it."""
     try:
         yield
     except ModuleNotFoundError as error:
         if error.name and error.name.partition(".")[0] == "exprkit":
             raise
-        package = {"PIL": "pillow", "yaml": "pyyaml"}.get(error.name or "", error.name)
-        hint = f"pip install {package} (or, in exprkit's folder, pip install '.[{extra}]' for all there is to it)"
-        raise MissingError(f"{error.name} is not installed: {hint}", name=error.name) from None
+        module = (error.name or "").partition(".")[0]
+        package = {"PIL": "pillow", "yaml": "pyyaml", "sklearn": "scikit-learn"}.get(module, module)
+        hint = f"pip install {package} (or, in exprkit's folder, pip install '.[{extra}]' for all that this part needs)"
+        raise MissingError(f"{module} is not installed: {hint}", name=error.name) from None

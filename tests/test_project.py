@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import exprkit as ek
+from exprkit.errors import MissingError, brought_by
 from exprkit.operators import ops
 from exprkit.study import readme
 
@@ -302,7 +303,13 @@ for use in (
 
 def test_a_missing_extra_is_one_line_with_the_command_that_mends_it():
     done = subprocess.run([sys.executable, "-c", WITHOUT_EXTRAS], capture_output=True, text=True, cwd=ROOT, check=True)
-    whole = "(or, in exprkit's folder, pip install '.[notebooks]' for all there is to it)"
+    whole = "(or, in exprkit's folder, pip install '.[notebooks]' for all that this part needs)"
     wanted = [f"{name} is not installed: pip install {name} {whole}"
               for name in ("pandas", "pooch", "pandas", "matplotlib")]  # fmt: skip
     assert done.stdout.splitlines() == [*wanted, "['x1']"]
+
+
+@pytest.mark.parametrize(("module", "package"), [("sklearn.base", "scikit-learn"), ("yaml", "pyyaml"), ("PIL", "pillow")])
+def test_a_missing_package_is_called_by_the_name_that_pip_installs(module, package):
+    with pytest.raises(MissingError, match=rf"pip install {package} \("), brought_by("search"):
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
