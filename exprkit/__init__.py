@@ -1,4 +1,5 @@
-"""exprkit: evaluate, differentiate and fit whole populations of mathematical expressions.
+"""exprkit: evaluate, differentiate and fit large populations of small mathematical expressions, and search for
+formulas.
 
     >>> import exprkit as ek
     >>> pop = ek.parse(["p1 * x1^2 + exp(-x2)", "sqrt(x1) / x2"])

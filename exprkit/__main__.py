@@ -1,4 +1,5 @@
-"""The command line: ``python -m exprkit sweep | calibrate | figures | readme``, a thin face on the package.
+"""The command line, ``python -m exprkit sweep | calibrate | figures | readme``: parses arguments and calls the
+package.
 
     >>> from exprkit.__main__ import main
     >>> main(["sweep", "no.ipynb", "no.yaml"])

@@ -1,4 +1,4 @@
-"""Data sets and published samples to try things on.
+"""Data sets and published expression samples for examples and benchmarks.
 
 Beside the pipeline: gives the ``X`` and ``y`` that an ``Evaluator`` takes.
 

@@ -1,4 +1,4 @@
-"""What exprkit raises: every error of its own is an ``ExprkitError``."""
+"""exprkit's exceptions: every error of its own is an ``ExprkitError``; and helpers for their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers as a user gives them: a list, an array, a column, read as an array of real numbers or refused by name.
+"""Conversion of user input to arrays of real numbers, with an error that names the argument.
 
 Beside that ``least``, ``greatest`` and ``either``, with which a formula holds for a number, for an array of them and
 for SymPy's symbols.

@@ -1,4 +1,4 @@
-"""Files of exprkit's, whatever they hold: populations, fits, exhaustive searches, fitted regressors.
+"""``load``: reads any file that exprkit writes, of populations, fits, exhaustive searches or fitted regressors.
 
 >>> import exprkit as ek, tempfile, pathlib
 >>> path = pathlib.Path(tempfile.mkdtemp()) / "population.npz"

@@ -309,7 +309,7 @@ def test_a_missing_extra_is_one_line_with_the_command_that_mends_it():
     assert done.stdout.splitlines() == [*wanted, "['x1']"]
 
 
-@pytest.mark.parametrize(("module", "package"), [("sklearn.base", "scikit-learn"), ("yaml", "pyyaml"), ("PIL", "pillow")])
+@pytest.mark.parametrize(("module", "package"), [("sklearn.base", "scikit-learn"), ("yaml", "pyyaml")])
 def test_a_missing_package_is_called_by_the_name_that_pip_installs(module, package):
     with pytest.raises(MissingError, match=rf"pip install {package} \("), brought_by("search"):
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)

@@ -1,4 +1,4 @@
-"""The backends and which of them can run here.
+"""The list of backends, and which of them can run on this machine.
 
 A backend is a module that ``MODULES`` names, with a ``BACKEND``: ``contract`` says what that is.
 

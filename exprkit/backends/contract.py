@@ -1,4 +1,4 @@
-"""What a backend is: everything that ``Evaluator``, ``fit`` and the study may ask of one.
+"""The interface of a backend: everything that ``Evaluator``, ``fit`` and the study may ask of one.
 
 In: nothing.  Out: ``Backend``, what is known of one before it runs, and ``Engine``, a population made ready on it.
 A backend is a module with a ``BACKEND``; ``backends.MODULES`` names it.

@@ -1,4 +1,5 @@
-"""Which backend ``backend="auto"`` takes, and why: a cost model with measured constants.
+"""The cost model behind ``backend="auto"``: estimates the time of each backend from measured constants, and explains
+the choice.
 
 In: the size of the work.  Out: the backend and the reason.  Every backend's time is estimated as
 ``set-up + n_steps * a step``, plainly:

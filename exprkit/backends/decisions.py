@@ -1,4 +1,4 @@
-"""What Levenberg and Marquardt's method decides after an evaluation: accept, damp, stop and why.
+"""Decisions of the Levenberg-Marquardt method after each evaluation: accept or reject, damping, and why to stop.
 
 In: numbers of a fit.  Out: decisions, the same on every backend: the reference calls these functions, the CPU
 compiles them, and the GPU's kernels begin with ``cuda_text``; a test compares all three, state by state.

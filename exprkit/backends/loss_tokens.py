@@ -1,4 +1,4 @@
-"""A loss that is a text, token by token: what each backend's machine code of it is made from.
+"""The tokens of a loss given as text, from which each backend generates its machine code.
 
 In: tokens over f and what the loss reads, and how a backend writes a number and an operator.  Out: what the last
 operator gave.  A user's operator that is a formula is written out; a power by a number that has an operator of its

@@ -1,4 +1,4 @@
-"""What a fit minimises, and the words for how it ended.
+"""The objective of a fit: the losses that it can minimise, and the words for the reasons why it ended.
 
 In: ``Options``, which ``fit`` makes for a backend's ``Engine.fit``.  Out: what it ``Fitted``.
 

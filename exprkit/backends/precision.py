@@ -1,4 +1,4 @@
-"""What ``precision=`` may be: "ieee", "fast", or a choice of each setting.
+"""``Precision``: the values of ``precision=``, "ieee", "fast" or each compiler setting by itself.
 
 The settings are those of a GPU compiler.
 

@@ -1,4 +1,4 @@
-"""More than one device: the same calls on workers of ``dask.distributed``, in this process, on this host or on many.
+"""Work over several devices: the same calls on GPUs of this host, or on workers of ``dask.distributed``.
 
 In: a population and data, as any engine takes them, and ``Workers``.  Out: what one device would give, in the order
 of the population.  The devices of this process have a thread each, which share its memory; for a client's workers dask

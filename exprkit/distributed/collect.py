@@ -1,4 +1,4 @@
-"""Pieces of work handed out to workers, and what they give in the pieces' order.
+"""Sends pieces of work to workers, and yields the results in the order of the pieces.
 
 In: slices, and a function that says which task one is.  Out: the results.
 

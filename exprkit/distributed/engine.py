@@ -1,4 +1,4 @@
-"""An engine whose population is cut into slices, which workers evaluate and fit.
+"""An engine that cuts the population into slices, which workers evaluate and fit.
 
 In: a population, data, ``Workers`` and the backend that they run.  Out: what that backend's own engine would give, bit
 by bit, in the order of the population: an expression's results do not depend on what is beside it.

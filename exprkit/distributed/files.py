@@ -1,4 +1,4 @@
-"""Rows that are never in one memory: npy files, Parquet files and dask arrays, a piece at a time.
+"""Data larger than memory: npy files, Parquet files and dask arrays, read in pieces of rows.
 
 In: what the user hands over as X, y and weights.  Out: ``RowSource``, small enough to be sent to workers, which read
 their pieces themselves; on several hosts the files lie where all of them see them.

@@ -1,4 +1,4 @@
-"""Rows over devices: data in pieces, of which every worker adds up its own, one reduction for each step of the fits.
+"""Fits with the rows divided over workers: each sums its own pieces, with one reduction per step of the fits.
 
 In: a ``RowSource`` of rows and a population.  Out: fits, and sums over all rows.
 

@@ -1,4 +1,4 @@
-"""Long loops of a search: shared by threads of this process, or by a client's workers.
+"""Long loops of a search, shared between threads of this process or workers of a client.
 
 In: a function of slices of some rows, and arrays.  Out: what it gives, in the order of the rows, whoever computed what.
 

@@ -1,4 +1,4 @@
-"""Levenberg and Marquardt's method for many expressions at a time, a step of all of them after the other.
+"""Levenberg-Marquardt for many expressions at once, one step of all of them after the other.
 
 In: normal equations of all, from wherever they were added up.  Out: what is evaluated next, and why fits ended.  The
 decisions are those of every other fit (``backends.decisions``), by the CPU backend's own compiled functions.

@@ -1,4 +1,4 @@
-"""What runs on a worker: a backend's engine on a slice of the population, kept for the next call.
+"""Tasks on a worker: a backend's engine on a slice of the population, kept for the next call.
 
 In: arrays.  Out: arrays, or ``TooLarge`` where memory ran out.
 

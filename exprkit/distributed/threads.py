@@ -1,4 +1,4 @@
-"""Threads of this process, one for each device: what ``devices=`` means.
+"""One thread of this process per device: the implementation of ``devices=``.
 
 In: the number of a device, and functions.  Out: that they run there.  Threads share all memory, so nothing is sent or
 copied, and they are ready at once; what takes long (kernels, copies, compiled loops) runs without Python's lock.

@@ -1,4 +1,4 @@
-"""Who works: ``devices=`` and ``client=``, as ``Evaluator`` and the searches take them, made ready.
+"""The workers that ``devices=`` and ``client=`` name, checked and started.
 
 In: a number, a list or "all"; or a ``dask.distributed.Client`` or the address of a scheduler.  Out: ``Workers``.
 

@@ -1,4 +1,4 @@
-"""Evaluation as a user calls it.
+"""Evaluation: ``Evaluator``, its checks of user input, losses and options.
 
 In: a ``Population``, X and parameters of any kind.  Out: values, losses, derivatives; bytecode, PTX.
 

@@ -1,4 +1,4 @@
-"""The cost model's constants of this machine, measured: what ``python -m exprkit calibrate`` does.
+"""Calibration: measures the cost model's constants on this machine, for ``python -m exprkit calibrate``.
 
 In: nothing.  Out: ``Costs`` of every backend that can run here, which ``cost_model.keep`` keeps.
 

@@ -1,4 +1,4 @@
-"""``exprkit.cases``: which variant of a kernel runs on which card for which work, and why.
+"""``exprkit.cases``: which kernel variant runs on which GPU for which workload, and why.
 
 In: a population, or sizes, or nothing; the task.  Out: ``Cases``.
 

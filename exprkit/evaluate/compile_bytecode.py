@@ -1,4 +1,4 @@
-"""What the GPU interpreter reads and runs for a population, as text, without a GPU: ``exprkit.compile_bytecode``.
+"""``exprkit.compile_bytecode``: a population's GPU bytecode and kernel source as text, without a GPU.
 
 In: a population and the data.  Out: three-address programs, bytecode and the CUDA C of its cases.
 

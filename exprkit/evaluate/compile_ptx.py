@@ -1,4 +1,4 @@
-"""A population as PTX and machine code, without a GPU: ``exprkit.compile_ptx``.
+"""``exprkit.compile_ptx``: a population as PTX and machine code, without a GPU.
 
 In: a population and an architecture.  Out: PTX, machine code and what each kernel needs.
 

@@ -1,4 +1,4 @@
-"""The evaluator: a population on one data set, whatever backend runs it.
+"""``Evaluator``: a population prepared for one data set, on any backend.
 
 In: a ``Population`` and what the user hands over.  Out: what the backend's ``Engine`` makes of it.  On its way there an
 argument is checked once, by a function of ``inputs``:

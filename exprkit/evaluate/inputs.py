@@ -1,4 +1,4 @@
-"""What the user hands over, checked and made into arrays that the backends can take.
+"""Checks of user input (data, parameters, targets, weights), and their conversion to arrays for the backends.
 
 In: lists, arrays, tables, of any library and any device.  Out: arrays of the evaluator's dtype.  Every shape is checked
 against the population before any work starts, and an error says what fits, what came, and what to do.

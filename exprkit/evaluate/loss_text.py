@@ -1,4 +1,5 @@
-"""A loss of the user's own: an expression over f, y, w and columns, put together with the expressions it is to judge.
+"""Losses given as text: an expression over f, y, w and columns, parsed and composed with the expressions of a
+population.
 
 In: its text, and y, weights and columns at every point.  Out: a ``Composition``: what is to be made of each
 expression, the data it needs, and which of the sums that every backend has is the loss then.

@@ -1,4 +1,4 @@
-"""What the losses of ``Evaluator`` are made of: sums that every backend has.
+"""The named losses of ``Evaluator``, built from sums that every backend has.
 
 In: a loss by name, or a text and the points it was asked for at.  Out: which sum, and what the loss is of it.
 

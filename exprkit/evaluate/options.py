@@ -1,4 +1,4 @@
-"""Options and settings, as ``Evaluator`` and ``fit`` take them, checked.
+"""Checks of the options and settings of ``Evaluator`` and ``fit``.
 
     >>> from exprkit.evaluate.options import check_options
     >>> check_options({"n_jobs": 2}, dict.fromkeys)

@@ -1,4 +1,4 @@
-"""What a column of numbers loses when it is rounded to the evaluator's dtype.
+"""Checks of what a column of numbers loses when it is rounded to the evaluator's dtype.
 
 In: a column.  Out: None, or in words what would be lost and what mends it.
 

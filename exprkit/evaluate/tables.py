@@ -1,4 +1,4 @@
-"""Tables: the columns of a DataFrame, a dict or a Dataset that a population's variables stand for, as numbers.
+"""Tables: matches the columns of a DataFrame, a dict or a Dataset to the variables of a population.
 
 ``inputs`` takes everything else that data may be.
 

@@ -1,4 +1,4 @@
-"""How an expression comes to its value at one data point: the value of every part of it.
+"""``Trace``: the value of every part of an expression at one data point.
 
 In: an expression and a point.  Out: a ``Trace``, a line a part, innermost first.
 

@@ -1,4 +1,4 @@
-"""``Evaluator.tune``: the variants of the GPU's interpreter, timed for the work at hand.
+"""``Evaluator.tune``: times the variants of the GPU interpreter for the workload at hand.
 
 In: an evaluator.  Out: times, and an evaluator that launches the fastest.
 

@@ -1,4 +1,4 @@
-"""The explorer: an expression, a population, a search and a race of backends in a notebook (``exprkit.explore``).
+"""The explorer (``exprkit.explore``): a notebook widget for an expression, a population, a search and backends.
 
 In: an expression and data.  Out: a widget.  Uses exprkit as its users do, and matplotlib for what it draws.
 

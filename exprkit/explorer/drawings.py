@@ -1,4 +1,4 @@
-"""What the explorer draws: an expression beside the data, its tree, a front, bars.
+"""Drawings of the explorer: an expression against the data, its tree, a Pareto front, bars.
 
 In: numbers.  Out: PNG.  Everything is drawn by matplotlib, on nothing and in grey, for light and dark pages.
 

@@ -1,4 +1,4 @@
-"""The explorer: an expression looked at from every side, a population, a search, a race (``exprkit.explore``).
+"""``exprkit.explore``: the explorer widget and its tabs.
 
 Puts the panels together.  Handlers only put jobs into a queue; what is shown first is made at once, so that a
 notebook shows it without a click.

@@ -1,4 +1,4 @@
-"""The fit panel: sliders for the parameters, the expression against the data, and its fit.
+"""The fit panel: sliders for the parameters, the curve against the data, and the fit.
 
 In: a ``Subject``.  Out: a picture that follows the sliders, losses, and the result of a fit with its band of 95 %.
 

@@ -1,4 +1,4 @@
-"""Inspectors: what one expression is at every stage, and the call that shows it.
+"""Inspectors: an expression at every stage of the pipeline, and the call that shows it.
 
 In: a ``Subject``.  Out: ``Shown``, text and perhaps a picture.  Its ``code`` is a script that prints the same
 text: a notebook shows it to be copied.

@@ -1,4 +1,4 @@
-"""Work beside a notebook's messages: a queue of jobs in a thread of its own, and a bar that shows long ones.
+"""A queue of background jobs in a thread of its own, with a progress bar for long ones.
 
 A widget's handler only puts a job into a queue, so that the notebook stays alive; of jobs of one kind that
 wait, only the newest is done.

@@ -1,4 +1,4 @@
-"""HTML of what the explorer's panels show: texts, formulas, pictures, code, errors; and their selection fields."""
+"""HTML of the explorer's panels: texts, formulas, pictures, code, errors and selection fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The race panel: the same expressions, points and steps, one backend after the other, and bars that grow.
+"""The race panel: times the same expressions, points and steps on one backend after the other.
 
 ``study.bench`` measures; this one is to be watched.
 

@@ -1,4 +1,4 @@
-"""The search panel: formulas for the data, found while one looks on; each of them opens in the other panels.
+"""The search panel: a search for formulas that shows results while it runs; each opens in the other panels.
 
 In: the explorer's data.  Out: the front of a ``SymbolicRegressor``, as it grows; a row that is selected opens, its
 numbers as parameters.

@@ -1,4 +1,4 @@
-"""Where the explorer's data and expressions come from, and the code that makes them."""
+"""Sources of the explorer's data and expressions, and the Python code that makes them."""
 
 from __future__ import annotations
 

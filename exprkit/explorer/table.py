@@ -1,4 +1,4 @@
-"""A population as a table: what is known of every expression, sorted, paged, fitted, written to files.
+"""A population as a table: computed columns per expression, sorting, paging, fits, export.
 
 In: a population and data.  Out: rows, the front of loss over size, files.  The population panel shows it.
 

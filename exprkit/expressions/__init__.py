@@ -1,4 +1,4 @@
-"""Expressions: one, and whole populations of them.
+"""``Expression``, ``Population``, their parser and generators.
 
 In: what a user gives, or an alphabet.  Out: ``Population`` (postfix tokens in five arrays) and ``Expression``.
 

@@ -1,4 +1,4 @@
-"""What the generators of populations are asked for, checked: operators, numbers, and whether it fits in memory."""
+"""Checks of the generators' arguments: operators, numbers, and whether the result fits in memory."""
 
 from __future__ import annotations
 

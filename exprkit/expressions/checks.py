@@ -1,4 +1,4 @@
-"""Compiled loops over the postfix arrays of a population: check, select, measure.
+"""Compiled loops over the postfix arrays of a population: validation, selection, counts.
 
 In: the arrays of a population.  Out: the first thing that is wrong, or arrays.  Nothing here knows
 an operator, only arities.

@@ -1,4 +1,4 @@
-"""One expression as a graph, in which equal parts are there once, and its derivatives in it.
+"""An expression as a directed acyclic graph with shared subexpressions, and its symbolic derivatives.
 
 In: the tokens of an expression.  Out: numbered nodes, from which ``differentiate`` writes a derivative as
 postfix tokens again, and ``lower`` a program of a value and its derivatives.  The rules are the

@@ -1,4 +1,4 @@
-"""Derivatives as expressions: a population's derivative by one variable or parameter.
+"""Symbolic derivatives: the derivative of a population by one variable or parameter, as a population.
 
 In: a population.  Out: the tokens of its derivatives, by the rules of the operator table.
 ``Population.diff`` makes a population of them.

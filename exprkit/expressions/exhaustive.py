@@ -1,4 +1,4 @@
-"""Every expression up to a size.
+"""``generate.exhaustive``: every expression up to a size.
 
 The expressions of each size are built out of those of smaller sizes, as rows of a matrix of
 *symbols*, one byte each:

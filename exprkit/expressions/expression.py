@@ -1,4 +1,4 @@
-"""One expression of a population, for people: to look at, and to build by hand.
+"""``Expression``: one expression of a population, to look at, to build by operators and to export.
 
     >>> import exprkit as ek
     >>> x1, x2 = ek.variables(2)

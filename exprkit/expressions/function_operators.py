@@ -1,4 +1,4 @@
-"""Operators that are functions: a NumPy function, CUDA text and derivatives to a row of the operator table.
+"""Operators defined by functions: a NumPy function, CUDA text and derivatives become a row of the operator table.
 
 In: what ``exprkit.operator`` takes besides a formula.  Out: a row that every backend runs as it runs the table's own.
 

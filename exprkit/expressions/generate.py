@@ -1,4 +1,4 @@
-"""Populations to try things on: every expression up to a size, or random ones.
+"""Generators of populations: every expression up to a size, or random ones.
 
 A source of populations beside ``parse``; everything after it is the same.
 

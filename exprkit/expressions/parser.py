@@ -1,4 +1,4 @@
-"""Text, SymPy and Expressions to a population.
+"""``parse``: text, SymPy expressions and Expressions to a population.
 
 ``reader`` reads the texts; what is not text is read here.
 

@@ -1,4 +1,4 @@
-"""A population: many expressions in postfix form, as flat immutable arrays.
+"""``Population``: many expressions in postfix form, as flat immutable arrays.
 
 ``parse`` and ``generate`` make one, ``lower`` makes programs of it.
 

@@ -1,4 +1,4 @@
-"""What is saved, on disk: a population's arrays in npz without pickle, and beside them those of what was made of it.
+"""Population files: a population's arrays in npz without pickle, with further arrays of what was computed from it.
 
     >>> import exprkit as ek, tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "population.npz"

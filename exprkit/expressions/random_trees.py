@@ -1,4 +1,4 @@
-"""Random expressions.
+"""``generate.random``: random expressions.
 
 Expression i is made from the seed and i alone, so a shorter population is the beginning of a
 longer one, on every machine.

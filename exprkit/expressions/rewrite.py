@@ -1,4 +1,5 @@
-"""The table's rewrite rules as compiled functions: ``x1 ^ 2`` is ``sqr x1``, ``neg neg x1`` is ``x1``.
+"""The operator table's rewrite rules as compiled functions: ``x1 ^ 2`` becomes ``sqr x1``, ``neg neg x1`` becomes
+``x1``.
 
 In: the code of an operator and its operands among nodes; out: the code and operands that stand for it.
 Lowering asks for every operator that it reads, differentiation for every one that it makes.

@@ -1,4 +1,4 @@
-"""Fits as a user calls them.
+"""Fits: ``fit``, ``FitProblem``, their results, likelihoods and description lengths.
 
 In: a ``Population``, X and y.  Out: ``FitResult``; covariances; description lengths.
 

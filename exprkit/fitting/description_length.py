@@ -1,4 +1,4 @@
-"""Description length: how many nats an expression, and the data by way of it, take to write down.
+"""Description length: the nats needed to write down an expression, its parameters and the data given both.
 
 In: a ``FitResult``.  Out: nats by expression.  Ranks expressions by what they explain against what they cost.
 

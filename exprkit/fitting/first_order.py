@@ -1,4 +1,4 @@
-"""Gradient methods for fits, all expressions of a population side by side: Adam and L-BFGS.
+"""First-order optimisers for all expressions of a population at once: Adam and L-BFGS.
 
 In: a function of losses and gradients, and starts.  Out: parameters.  Plain NumPy over arrays
 (n_exprs, max_params); the gradients are the backend's ``loss_and_grad``.  Within bounds both

@@ -1,4 +1,4 @@
-"""Fits: the parameters of every expression of a population, at their best for one data set.
+"""``fit`` and ``FitProblem``: the best parameters of every expression of a population for one data set.
 
 In: a population, X and y.  Out: a ``FitResult``.  Checks what the user hands over (data by way of ``Evaluator``),
 makes the starts, lets the backend's ``Engine.fit`` run Levenberg-Marquardt for all expressions, or ``first_order`` a

@@ -1,4 +1,4 @@
-"""Fits on disk: npz without pickle; the file of a population with further arrays.
+"""Fit files: the npz file of a population, with further arrays, without pickle.
 
     >>> import exprkit as ek, tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "fit.npz"

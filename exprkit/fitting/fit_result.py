@@ -1,4 +1,4 @@
-"""What a fit gives: the parameters of every expression, how good they are, and what can be made of them.
+"""``FitResult``: parameters, losses and errors of every fitted expression, and what can be made of them.
 
 ``fit`` makes it.  A number selects one expression with its numbers, everything else a part of the result.
 

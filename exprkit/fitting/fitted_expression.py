@@ -1,4 +1,4 @@
-"""One fitted expression: the expression, its numbers, and how sure they are.
+"""``FittedExpression``: one expression with its fitted numbers and their standard errors.
 
 ``FitResult`` gives it by number, ``found[i]``.
 

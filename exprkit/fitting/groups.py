@@ -1,4 +1,4 @@
-"""Parameters with a value for each category: ``p1[site] * x1 + p2`` has a p1 for each that the column ``site`` has.
+"""Grouped parameters: ``p1[site] * x1 + p2`` has one p1 per category of the column ``site``.
 
 In: a population, a table and which parameter goes by which column.  Out: a population that has, in the place of p1, the
 sum of

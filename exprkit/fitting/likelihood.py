@@ -1,4 +1,4 @@
-"""Likelihoods of a fit, and how well the data determine its parameters.
+"""Likelihoods of a fit, its covariances, and how well the data determine the parameters.
 
 In: a fit's losses and normal equations.  Out: negative log-likelihoods, covariances, standard errors.
 

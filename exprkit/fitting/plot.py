@@ -1,4 +1,4 @@
-"""Fitted expressions beside the data they were fitted to.
+"""Plots of fitted expressions against their data.
 
 In: expressions with what they give, and data.  Out: a figure of matplotlib's.
 """

@@ -1,4 +1,4 @@
-"""What is known of parameters beforehand: a penalty becomes data points of its own, which every backend fits.
+"""Priors and penalties of parameters, turned into additional data points, which every backend can fit.
 
 In: ``prior=`` as ``fit`` takes it, a population, a ``Composition``.  Out: expressions, data and a target with a further
 row for each term of the penalty.  In the data's rows an expression is itself; in the row of ``((p1 - 2) / 0.5)^2`` it

@@ -1,4 +1,4 @@
-"""What fitted expressions are ranked by, and which of them predict the same.
+"""Ranking criteria of fitted expressions, and the test whether two predict the same.
 
 In: a ``FitResult``.  Out: a number an expression, of which less is better but for R2; the first of each that are alike.
 

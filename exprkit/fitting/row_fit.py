@@ -1,4 +1,4 @@
-"""Fits to rows that are read in pieces by workers: npy and Parquet files, dask arrays.
+"""Fits to data larger than memory: npy and Parquet files and dask arrays, read in pieces of rows by workers.
 
 In: what ``fit`` was given.  Out: a ``FitResult`` whose goal holds no data; its covariances come from the last normal
 equations.

@@ -1,4 +1,4 @@
-"""Where fits begin, and the bounds that they keep to.
+"""Starting points of fits, and bounds of parameters.
 
 In: what the user gave.  Out: float64 arrays.
 

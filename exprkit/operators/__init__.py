@@ -1,4 +1,4 @@
-"""What an operator is: its meaning, its formulas on every backend, its derivative, how it is written.
+"""The operator table: meaning, formulas on every backend, derivatives and notation; and the CPU's vector formulas.
 
 In: nothing.  Out: rows of one table (``ops``), which every later stage reads, and the CPU's vector kernels.
 

@@ -1,4 +1,4 @@
-"""Operators of the user's own, beside the table: what parsers, printers and generators ask for a name or a code.
+"""User-defined operators, next to the table: lookup by name or code for parsers, printers and generators.
 
 In: a ``Definition``, which ``text.define`` makes of a formula, or a row of the table that ``functions`` makes of a
 Python function.  Out: rows by name and by code, the table's and the user's.  A population keeps the codes of these

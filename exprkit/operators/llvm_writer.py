@@ -1,4 +1,4 @@
-"""LLVM's language, written a line at a time, and the processors to write it for.
+"""A writer of LLVM IR, line by line, and the processors to write it for.
 
 A ``Code`` holds one function; the vectors in it are ``Vec`` (``simd_values``), the loops and
 addresses are written here.

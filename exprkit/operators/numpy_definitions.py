@@ -1,4 +1,4 @@
-"""Definitions of operators that NumPy does not have, on float64 arrays or, for ``elementwise``, on one number.
+"""Definitions of operators that NumPy lacks, on float64 arrays or, for ``elementwise``, on one number.
 
     >>> import math
     >>> from exprkit.operators.numpy_definitions import elementwise

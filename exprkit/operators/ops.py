@@ -1,4 +1,4 @@
-"""The operators of exprkit: one row each, and nothing about an operator anywhere else.
+"""The operator table: one row per operator, and nothing about an operator anywhere else.
 
 Parser, printers, SymPy bridge, every backend, the README's table and the tests read ``OPERATORS``.  Adding an
 operator is adding a row; for speed on the CPU also a formula of its name in ``simd_formulas``.

@@ -1,4 +1,4 @@
-"""The numbers in the formulas of ``simd_formulas``, for float and for double.
+"""Polynomial coefficients of the formulas in ``simd_formulas``, for float and double.
 
 Each polynomial and rational was fitted for exprkit to the smallest largest error
 (Lawson's method in 50 digits, coefficients rounded one after the other); the comment

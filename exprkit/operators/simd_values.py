@@ -1,4 +1,4 @@
-"""Vectors of numbers: what the formulas in ``simd_formulas`` compute with.
+"""Vector values: the type that the formulas in ``simd_formulas`` compute with.
 
 The CPU's ``kernels`` calls a formula with ``Vec`` arguments and
 gets the instructions of a kernel.  Nothing is computed here; every operation writes a

@@ -1,4 +1,4 @@
-"""Three-address programs: what a backend runs.
+"""Three-address programs: the form in which backends take expressions.
 
 In: a ``Population``.  Out: steps without common subexpressions, on columns, numbers and slots.
 

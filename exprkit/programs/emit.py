@@ -1,4 +1,4 @@
-"""Operands and instructions of an expression's nodes: the last step of lowering.
+"""The last step of lowering: operands and instructions of an expression's nodes.
 
 In: a graph whose nodes in use are counted.  Out: its constants, columns and instructions, written into a ``Room``.
 Leaves are operands, never instructions; what does not depend on the data point goes into the prologue.

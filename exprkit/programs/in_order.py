@@ -1,4 +1,4 @@
-"""Lowering in one pass: a value's instructions in the order of its tokens, for a backend that needs no other order.
+"""Lowering in one pass, with instructions in the order of the tokens, for backends that need no other order.
 
 In: a population.  Out: the ``Program`` of its values, with the bits of ``lower``'s in half the time.  ``lower`` makes
 a tree of each expression and computes the heavier operand first, in the fewest slots; here an operator's instruction

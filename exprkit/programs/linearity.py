@@ -1,4 +1,4 @@
-"""Which parameters an expression is linear in, and whether it can be differentiated by them.
+"""Linearity analysis: which parameters enter an expression linearly, and which it can be differentiated by.
 
 In: a population.  Out: bits by expression, which the fits of all backends read.  One walk over the
 tokens, with no derivative written down.  What an operator's derivatives depend on is read off the table's

@@ -1,4 +1,4 @@
-"""Lowering: each postfix expression becomes a short three-address program, of its value or of its derivatives as well.
+"""Lowering: from postfix expressions to three-address programs, of values or of values with derivatives.
 
 In: a population.  Out: a ``Program``, or a ``GradientProgram`` of values and derivatives by all parameters.
 Leaves are operands, never instructions; work that does not depend on the data point leaves the point loop.

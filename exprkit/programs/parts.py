@@ -1,4 +1,4 @@
-"""The programs of a population's parts, made by a thread each, joined into those of the population.
+"""Parallel lowering: programs of parts of a population, one thread each, joined into those of the whole.
 
 In: what ``lower`` makes of each part.  Out: the same of all, array by array what one pass makes: instructions and
 constants one part behind the other, and columns numbered anew.  A part numbers its columns as they first

@@ -1,4 +1,4 @@
-"""Programs: expressions as three-address instructions, and how they read.
+"""``Program``: expressions as three-address instructions, and their listing.
 
 Made by ``lower``, run by every backend.
 

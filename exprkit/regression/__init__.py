@@ -1,4 +1,4 @@
-"""Symbolic regression: formulas for data, behind scikit-learn's estimator.
+"""Symbolic regression: the search for formulas behind ``SymbolicRegressor``.
 
 In: X and y.  Out: ``SymbolicRegressor``, with a front of formulas from the shortest to the most accurate.
 

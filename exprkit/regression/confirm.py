@@ -1,4 +1,4 @@
-"""Pairs of the join, confirmed: their numbers by least squares on all rows, and the shortest formula they make.
+"""Confirmation of the join's pairs: their numbers by least squares on all rows, and the shortest formula.
 
 In: ``Pairs`` of a form, the ``Sample``.  Out: formulas that are y but for rounding at every row.
 

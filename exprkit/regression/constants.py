@@ -1,4 +1,4 @@
-"""The numbers of formulas as parameters, and back: what a search varies as constants and a fit as parameters.
+"""Conversion between constants and parameters: a search varies constants, a fit varies parameters.
 
 In: populations whose numbers are constants.  Out: the same with parameters, and their values; and the way back.
 

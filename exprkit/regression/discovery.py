@@ -1,4 +1,4 @@
-"""Discovery: the stages of a search, one after the other, until a law is found or a limit is reached.
+"""Discovery: runs the stages of a search in order until a law is found or a limit is reached.
 
 In: a ``Sample``, operators, ``SearchSettings``.  Out: a ``Front``.
 

@@ -1,4 +1,4 @@
-"""The front: of every size the formula of least loss, as long as more tokens lower it.
+"""The Pareto front: the formula of least loss per size, as long as more tokens lower the loss.
 
 In: formulas with their losses.  Out: the Pareto front.
 

@@ -1,4 +1,4 @@
-"""The goal of a search: the loss that its formulas are fitted and ranked by, whatever that is.
+"""The goal of a search: the loss by which its formulas are fitted and ranked.
 
 In: a loss, by its name or as a text over f, y, w and columns, and the ``Sample`` of it.  Out: losses of values, fits,
 and rows as least squares want them, which make proposals.

@@ -1,4 +1,4 @@
-"""Links: how two functions f and h of the pool and two free numbers a and b stand together for y.
+"""Links: the forms in which two pool functions f and h and two free numbers a and b make y.
 
 In: the unary operators.  Out: the forms that are tried, and the inverses that they are taken apart by.
 

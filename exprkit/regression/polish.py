@@ -1,4 +1,5 @@
-"""Polish: formulas in their shortest form by exact rules, and numbers that are simple ones.
+"""Simplification of found formulas: exact rewriting to the shortest form, and rounding of parameters to simple
+numbers.
 
 In: an ``Expression`` without parameters.  Out: one that has the same values, but for rounding.
 

@@ -1,4 +1,4 @@
-"""The pool: distinct functions of the variables and small constants, size by size, told apart by their values.
+"""The pool: distinct functions of the variables and small constants, made size by size and compared by their values.
 
 In: a few points of the data, operators.  Out: the functions' values there, and how each is made of smaller ones.
 

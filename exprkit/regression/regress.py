@@ -1,4 +1,4 @@
-"""All pairs of a small pool by least squares: what the join's lookups can not decide where there is noise.
+"""Least squares on all pairs of a small pool, for noisy data, where exact lookups fail.
 
 In: a ``Pool``, the ``Sample`` at its rows, a form without an inner operator.  Out: for every size the pairs f, h of
 the least squared error of ``outer(f * (a + b h))``.

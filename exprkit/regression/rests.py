@@ -1,4 +1,4 @@
-"""Rests: three functions that make y; a small one is taken off y, and the pair that makes the rest is looked up.
+"""Sums of three functions: one is subtracted from y, and the pair that makes the remainder is looked up.
 
 In: a ``Pool``, its ``Partners``, y at its points.  Out: formulas ``outer(g + f * (a + b h))`` and
 ``f0 * inner(g + f * (a + b h))`` that are y but for rounding, also with ``/`` and ``-``.

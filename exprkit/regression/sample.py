@@ -1,4 +1,4 @@
-"""The sample: the data of a search, each different row once, in an order of its own.
+"""The sample: the distinct rows of a search's data, in an order of its own.
 
 In: X, y and weights.  Out: arrays that are the same for rows in another order, for a row that is there twice and one
 of weight 2, and whether or not rows of weight 0 are there.

@@ -1,4 +1,4 @@
-"""What is said of a search before it begins.
+"""The settings of a search.
 
 In: a user's arguments, checked.  Out: what the stages of ``discovery`` go by.
 

@@ -1,4 +1,4 @@
-"""What compiled Python needs around it; it knows nothing of expressions.
+"""Support for compiled Python: JIT, disk cache, threads, files, progress; independent of expressions.
 
 In: functions and files.  Out: machine code that is kept between processes.
 

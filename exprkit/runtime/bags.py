@@ -1,4 +1,4 @@
-"""Bags: named tuples of arrays, made from what their fields are annotated with.
+"""Named tuples of arrays, allocated from their fields' annotations.
 
     >>> from typing import Annotated, NamedTuple
     >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Named tuples as compiled loops see them: by their address, their arrays without an owner.
+"""Named tuples passed to compiled loops by reference, their arrays without reference counting.
 
 ``jit`` hands every named tuple over like that; nothing else needs to know.
 

@@ -1,4 +1,4 @@
-"""What a search may take: time, evaluations and memory.
+"""Budgets of a search: time, evaluations and memory.
 
 In: what the user allows.  Out: ``Ended``, raised by ``check`` where a limit is reached, and by ``run`` soon after.
 

@@ -1,4 +1,4 @@
-"""Compiled machine code kept on disk between processes: the CPU's, CUDA's and PTX's.
+"""The disk cache of compiled machine code, for the CPU, CUDA and PTX backends.
 
 One file an entry: 8 bytes of length, 32 bytes of SHA-256, then the object code.  A file that
 does not match is a miss and is made anew; a folder that cannot be written to means no cache.

@@ -1,4 +1,4 @@
-"""Files that are whole or absent: a reader, or a run that goes on after a crash, never finds half of one.
+"""Atomic file writing: a file is complete or absent, also after a crash.
 
 Below everything that writes a file which a user named.
 

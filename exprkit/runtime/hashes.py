@@ -1,4 +1,4 @@
-"""Words of 64 bits that look random: for hashes, and for random numbers that depend on a seed and a place alone.
+"""64-bit hash functions, also used for random numbers that depend only on a seed and a position.
 
 In: uint64.  Out: uint64 (SplitMix64; Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 

@@ -1,4 +1,4 @@
-"""What compiled loops need and Numba does not offer: calls by address, and numbers that threads share.
+"""Intrinsics that Numba lacks: calls by address, and atomic operations on shared numbers.
 
     >>> import numpy as np
     >>> from exprkit.runtime.intrinsics import take

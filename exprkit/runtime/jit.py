@@ -1,4 +1,4 @@
-"""``compiled``: the decorator of every loop in machine code, and how such loops are written here.
+"""``compiled``: the decorator of every machine-code loop, and the rules for writing such loops.
 
     >>> from exprkit.runtime.jit import compiled
     >>> @compiled

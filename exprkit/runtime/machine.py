@@ -1,4 +1,4 @@
-"""What the machine is and what it has to give: the record kept beside every measurement.
+"""Description of the machine and its resources: the record stored with every measurement.
 
 Read by ``generate`` (how much memory is left) and ``bench`` (the record); knows nothing of
 expressions.

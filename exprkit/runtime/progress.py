@@ -1,4 +1,4 @@
-"""What long work shows of itself: a bar, or calls of a function of the user's.
+"""Progress of long work: a bar, or calls of a user's function.
 
     >>> from exprkit.runtime.progress import parts
     >>> list(parts(5, lambda done, total: print(done, "of", total), "counting", first=4))

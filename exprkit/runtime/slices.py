@@ -1,4 +1,4 @@
-"""Expressions cut into slices of about equally many tokens, which threads share.
+"""Cuts a population into slices of about equal numbers of tokens, for threads.
 
 In: where the tokens of each expression begin, and a function of a slice.  Out: what it gave for each slice.
 

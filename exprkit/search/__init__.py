@@ -1,4 +1,4 @@
-"""Searches: every function up to a size, each once, fitted and ranked.
+"""Exhaustive search: every function up to a size, fitted once and ranked.
 
 In: X and y.  Out: a ``SearchResult``.
 

@@ -1,4 +1,4 @@
-"""Fits from a few starts after the other, until the best loss was found twice.
+"""Multi-start fits: further starts until the best loss has been found twice.
 
 In: a ``FitProblem``, expressions, and a name for each.  Out: the best parameters and losses.
 

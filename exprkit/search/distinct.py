@@ -1,4 +1,4 @@
-"""All functions up to a size, each once: in its shortest form, with the number of forms that it stands for.
+"""Enumeration of all distinct functions up to a size: the shortest form of each, with its number of forms.
 
 In: a ``Grammar``.  Out: size by size the functions that no smaller tree is, as a ``Population``.
 

@@ -1,4 +1,4 @@
-"""Exhaustive search: every function up to a size, distinct, fitted and ranked, in one call.
+"""``exhaustive_search``: enumerates all functions up to a size, fits and ranks them.
 
 In: X and y.  Out: a ``SearchResult``.
 

@@ -1,4 +1,4 @@
-"""Families of functions, told apart by values: ``p1 * x1``, ``x1 / p1`` and ``p1 + p1 * x1 - p1`` are one family.
+"""Families of functions, compared by values: ``p1 * x1``, ``x1 / p1`` and ``p1 + p1 * x1 - p1`` are one family.
 
 In: families and an operator.  Out: the family that the operator makes, in a normal form that is the same for all
 expressions of one family as far as the rules below see it.

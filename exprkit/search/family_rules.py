@@ -1,4 +1,4 @@
-"""What an operator makes of families of functions: the rules of ``families``, as compiled functions.
+"""Rules of families: what an operator makes of the families of its operands, as compiled functions.
 
 In: two families in slots 0 and 1, and an operator's code.  Out: the operator's family, in normal form, in slot 0.
 

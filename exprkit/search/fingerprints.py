@@ -1,4 +1,4 @@
-"""Fingerprints: two hashes of the function that an expression is, the same for ``x1 / p1`` and ``p1 * x1``.
+"""Fingerprints: two hashes of the function that an expression computes, equal for ``x1 / p1`` and ``p1 * x1``.
 
 In: a population.  Out: its functions' hashes.  What counts as the same function is said in ``families``.
 

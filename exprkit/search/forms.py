@@ -1,4 +1,4 @@
-"""Forms: the trees by which a function can be written, the best of each function, and their tokens.
+"""Forms: the trees that are written differently but are the same function, the best of each, and their tokens.
 
 In: which functions an operator and two operands' forms make.  Out: of each function the form that is
 shortest to describe, as tokens.

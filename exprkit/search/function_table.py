@@ -1,4 +1,4 @@
-"""The functions that are known, by number: their keys and families, and how many trees each stands for.
+"""The table of known functions: their keys and families, and the number of trees that each stands for.
 
 In: the keys of what some combinations make.  Out: the number of each one's function, old or new.
 

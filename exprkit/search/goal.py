@@ -1,4 +1,4 @@
-"""What a search compares with the data, and by what it ranks: any loss and any link that ``ek.fit`` takes.
+"""The goal of an exhaustive search: the loss and link that it fits with, and the criterion that it ranks by.
 
 In: data, a loss, a link.  Out: a ``SearchGoal``: what is made of each expression, and what that is fitted to by which
 loss.

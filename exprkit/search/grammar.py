@@ -1,4 +1,4 @@
-"""What trees there are: the leaves and operators of a search, and the combinations that make each size.
+"""The grammar of an enumeration: leaves and operators, and the combinations that make trees of each size.
 
 In: operators and numbers of leaves.  Out: an ``Grammar``, and for each size the blocks of combinations.
 

@@ -1,4 +1,4 @@
-"""How far a search is: a bar with the rate and the best so far.
+"""Progress bar of an exhaustive search, with its rate and the best function so far.
 
 >>> from exprkit.runtime.budget import Budget
 >>> from exprkit.search.progress import SearchBar

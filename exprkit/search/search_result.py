@@ -1,4 +1,4 @@
-"""What a search found: the functions in order of their description length, the front, and figures.
+"""``SearchResult``: the functions by description length, the Pareto front, and figures.
 
 >>> import exprkit as ek, numpy as np
 >>> x = np.linspace(0.5, 3, 30)

@@ -1,4 +1,4 @@
-"""``best_fits`` of a chunk of functions, shared out over workers.
+"""``best_fits`` of chunks of functions, distributed over workers.
 
 In: what ``best_fits`` takes, and ``Workers``.  Out: what it gives, bit by bit: what an expression is fitted beside does
 not matter to it.

@@ -1,4 +1,4 @@
-"""How far a search is, on disk, so that one that was killed goes on where it was.
+"""State files of an exhaustive search, so that a killed search can continue.
 
 In: arrays, and all that they depend on.  Out: a file, written whole or not at all; the same arrays, read again by a
 search of the same data and settings.

@@ -1,4 +1,4 @@
-"""Measuring: the thesis's protocol, its figures, and what stands behind the notebooks.
+"""Measurements: the thesis's protocol, its figures, and the code behind the notebooks.
 
 In: parameters of a notebook or a study.  Out: samples and records, figures, the tables of the pages named README.md.
 

@@ -1,4 +1,4 @@
-"""Whether a backend's results agree with the definition, as far as rounding allows.
+"""Comparison of a backend's results with the reference, within the bounds of rounding.
 
 Beside the pipeline: ``bench`` asks before it times anything.
 

@@ -1,4 +1,4 @@
-"""The thesis's benchmark: its protocol, its record, its files.
+"""``bench``: the thesis's benchmark protocol, its samples and result files.
 
 In: expressions, data and settings.  Out: a table of samples, how long each phase took of what a user would do with
 ``parse`` and ``Evaluator``; and its files.  The notebook ``benchmark.ipynb`` only calls this module.

@@ -1,4 +1,4 @@
-"""What a case discussion looks like over the symbols of machines: which leaf is chosen where, and what the others cost.
+"""Figures of the case discussion: which kernel variant is chosen for which machine, and the cost of the others.
 
 In: ``Cases`` of a population.  Out: a figure of regions over (shared memory, registers) with seven cards as points, and
 tables of block x points a thread, as the papers on parametric kernels have them.

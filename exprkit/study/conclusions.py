@@ -1,4 +1,5 @@
-"""The numbers that ``conclusions.md`` tells: the thesis's questions, its answers, ours, and why they differ.
+"""The section of conclusions in the results: the thesis's questions, its answers, exprkit's numbers, and the
+differences explained.
 
 In: the recorded results.  Out: the page, as the end of ``comparison.ipynb`` shows it and ``make readme`` writes it.
 

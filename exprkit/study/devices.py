@@ -1,4 +1,4 @@
-"""What more devices would gain: a model of costs, and what was measured on one, two and four beside it.
+"""A cost model of many devices, compared with measurements on one, two and four.
 
 In: the seconds of a work on one device, the bytes that it sends and gets back.  Out: seconds by the number of devices.
 

@@ -1,4 +1,4 @@
-"""The study's figures, each from the recorded results: the thesis's own, and those that go past it.
+"""The study's figures, from recorded results: those of the thesis, and further ones.
 
 In: what ``measured`` makes of the recorded samples.  Out: figures with captions, as ``python -m exprkit figures``
 writes them all:

@@ -1,4 +1,4 @@
-"""What was measured, as the figures and the conclusions want it: tables out of the recorded samples.
+"""Tables for figures and conclusions, computed from the recorded samples.
 
 In: the files of ``records`` and the thesis's published samples.  Out: tables that ``figures`` draws and
 ``conclusions`` tells.

@@ -1,4 +1,4 @@
-"""The guard behind a notebook's parameters cell: a wrong parameter stops the run at once.
+"""Checks of a notebook's parameters cell: a misspelt or ill-typed parameter stops the run at once.
 
 papermill runs a notebook's default experiment when a parameter's name is misspelt, and
 hands over ``1e4`` as a float and ``[cpu,numpy]`` as a text.  The first cell after the

@@ -1,4 +1,4 @@
-"""How figures are drawn: medians on a log axis, spreads beside, one colour per evaluator, the same bytes each time.
+"""Plot style: medians on a log axis with spreads, one colour per evaluator, reproducible to the byte.
 
 In: what ``bench`` measures and what the thesis published.  Out: axes, names, colours and numbers in words, of which
 ``figures`` composes the study's figures.

@@ -1,4 +1,4 @@
-"""The tables of the pages named README.md: operators from ``ops``, results and peers from ``data/results``.
+"""Generated tables of the README.md pages: operators from ``ops``, results and peers from ``data/results``.
 
 In: a page and a folder of results.  Out: the page with fresh tables between its marks (``make readme``); a
 test compares what stands there with what would be put.

@@ -1,4 +1,4 @@
-"""Result files: samples as parquet, next to them the record of the run as JSON; whole or absent.
+"""Result files: samples as Parquet, with the record of the run as JSON; complete or absent.
 
 In: samples and records of ``bench`` and ``sweep``.  Out: their files, and what figures and tables read of them.
 

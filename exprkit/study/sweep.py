@@ -1,4 +1,4 @@
-"""Many runs of one notebook: a study in YAML, each configuration through papermill, each once.
+"""``sweep``: runs a notebook once per configuration of a study in YAML, through papermill.
 
 In: a notebook and a study.  Out: a folder of results for each run, and what became of it.
 From a shell: ``python -m exprkit sweep notebooks/benchmark.ipynb data/studies/cpu.yaml``.

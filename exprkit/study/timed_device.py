@@ -1,4 +1,4 @@
-"""Where a backend runs, as ``bench`` sees it: buffers, copies, clocks and rates of the host and of a GPU.
+"""Host and GPU side of a measurement: buffers, copies, clocks and rates.
 
 In: a backend's name.  Out: what it runs on, a ``Host``, or a ``Gpu`` (CUDA's, through CuPy) with the same methods.
 

@@ -1,4 +1,4 @@
-"""What is measured on: expressions and data by name, as many as asked for.
+"""Workloads of the benchmarks: expressions and data by name, in any number.
 
 In: the notebooks' parameters ``expressions``, ``dataset``, ``n_exprs``, ...  Out: what ``bench`` measures.
 

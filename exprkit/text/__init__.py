@@ -1,4 +1,4 @@
-"""Text and SymPy to tokens, and tokens to text; it knows one expression and many, but no objects for them.
+"""Conversion of text and SymPy to tokens and back, without Python objects per expression.
 
 In: strings, SymPy, the table.  Out: tokens in postfix order (``tokens``), and what users read.
 

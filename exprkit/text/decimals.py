@@ -1,4 +1,4 @@
-"""Decimal digits to the nearest float64, compiled: what the parser uses for literals.
+"""Correctly rounded conversion of decimal digits to float64, compiled, for the parser's literals.
 
 ``nearest(digits, exponent)`` is the float64 nearest to ``digits * 10**exponent``, ties
 to even.  Small numbers are one exact product or quotient (Clinger, 1990); the rest is

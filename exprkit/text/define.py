@@ -1,4 +1,4 @@
-"""The text of an operator of the user's own to its ``Definition``: ``swish(a) = a / (1 + exp(-a))``.
+"""Parses the definition of a user's operator: ``swish(a) = a / (1 + exp(-a))`` becomes a ``Definition``.
 
 In: the text, as ``exprkit.operator`` takes it, or what a file or a pickle has saved.  Out: a definition that every
 text, population and generator of this process knows from then on.

@@ -1,4 +1,4 @@
-"""Formulas put in the place of operators: tokens with a user's operators to tokens of the table's alone.
+"""Expansion of user-defined operators: replaces them by their formulas, token by token.
 
 In: postfix tokens and ``Formulas`` by operator's code.  Out: tokens in which each such operator is its formula,
 with copies of its operands for their names.  What a formula names twice is there twice.

@@ -1,4 +1,4 @@
-"""An expression's tokens drawn: in a row of cells, type above value, as the thesis draws them; and as a tree of lines.
+"""Listings of an expression: tokens as a row of cells, as in the thesis, or as a tree of lines.
 
 ``Expression`` and the errors of ``Population.verify`` show them.
 

@@ -1,4 +1,4 @@
-"""Which identifier means what: functions, constants, variables and parameters.
+"""Name resolution: which identifier is a function, a constant, a variable or a parameter.
 
 ``parse`` and the SymPy bridge ask a ``Names``; printers ask ``in_text`` for the way back.
 Without names of the user's, variables are ``x1, x2, …`` and parameters ``p1, p2, …``.  A name that is no identifier,

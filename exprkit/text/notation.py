@@ -1,4 +1,4 @@
-"""From postfix tokens to written formulas, compiled: text and LaTeX are two tables.
+"""Compiled printing of postfix tokens as formulas; text and LaTeX are two tables.
 
 A formula is written from pieces: an operator's ``before``, ``between`` (two) and ``after``
 around its operands, a leaf's own text, and delimiters where an operand is weaker than

@@ -1,4 +1,4 @@
-"""The parser's messages: which expression, its text, a caret, what was expected.
+"""Error messages of the parser: the expression, a caret, and what was expected.
 
 ``parser`` hands over the numbers that ``shunting_yard`` left for each bad text; the words are
 made when somebody reads them.

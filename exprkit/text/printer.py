@@ -1,4 +1,4 @@
-"""Population to text and LaTeX: the tables that ``notation`` writes formulas from.
+"""Populations as text and LaTeX: the tables from which ``notation`` writes formulas.
 
 The text of an expression is the shortest that ``parse`` reads back to the same tokens.
 

@@ -1,4 +1,4 @@
-"""Postfix tokens to the text of a Python function that runs without exprkit: for NumPy, JAX or PyTorch.
+"""Export of postfix tokens as a Python function that runs without exprkit, for NumPy, JAX or PyTorch.
 
     >>> import exprkit as ek
     >>> from exprkit.text.python_writer import NUMPY, function

@@ -1,4 +1,4 @@
-"""Texts to tokens: all texts of a batch joined into one array of bytes, which compiled code reads.
+"""Reads texts to tokens: joins a batch into one byte array for the compiled parser.
 
 In: a ``Batch``.  Out: kinds, values and offsets of the tokens, and what is wrong with which text.
 ``shunting_yard`` is the compiled code, ``parse_errors`` words what is wrong.

@@ -1,4 +1,4 @@
-"""The parser's compiled heart: from bytes to postfix tokens, all texts of a batch in one pass.
+"""The compiled parser: from bytes to postfix tokens, all texts of a batch in one pass.
 
 Dijkstra's shunting-yard.  At any place the parser expects either an operand or an
 operator:

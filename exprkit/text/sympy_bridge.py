@@ -1,4 +1,4 @@
-"""SymPy objects to postfix tokens and back: no text between, every number by its bits.
+"""Conversion of SymPy objects to postfix tokens and back, directly, with every number exact to the bit.
 
     >>> import exprkit as ek, sympy
     >>> x1, x2 = sympy.symbols("x1 x2")

@@ -1,4 +1,4 @@
-"""The tokens of an expression: what kinds there are, and how many of them, and of what, there may be.
+"""Token kinds and limits: what an expression consists of, and how large it may be.
 
 A token is a kind and a value, and an expression is its tokens in postfix order: ``x1 + 2.5`` is
 

@@ -1,4 +1,4 @@
-"""The case discussion: which variant of a kernel runs on which card for which work, and why, as a tree.
+"""The case discussion: a decision tree that chooses the kernel variant for a GPU and a workload, and explains why.
 
 In: variants of a kernel, what each needs and takes, and how one is made of another.  Out: a tree whose nodes are
 inequalities between polynomials (and estimates) in the symbols of the machine and of the data, and whose leaves are

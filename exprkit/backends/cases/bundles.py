@@ -1,4 +1,4 @@
-"""Layouts of the transpiler's code, and which of them is compiled.
+"""Code layouts of the transpiler's kernels, and the choice between them.
 
 In: the task, points, what structures are like.  Out: a ``CodeShape``; the same choice as a tree.
 

@@ -1,4 +1,4 @@
-"""Cards as a case discussion knows them: what limits the variants of a kernel, by architecture.
+"""GPU architectures as the case discussion knows them: the limits that each puts on kernel variants.
 
 In: nothing.  Out: limits.  Shared memory and registers as the CUDA C++ Programming Guide has them by compute
 capability; multiprocessors of the card that is named.

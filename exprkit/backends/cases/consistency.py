@@ -1,4 +1,4 @@
-"""Whether a system of inequalities between polynomials has a solution: proofs that it has none.
+"""Consistency of polynomial inequalities: proofs that a system of them has no solution.
 
 In: inequalities, and symbols whose values are known.  Out: True where a contradiction was proved.  All symbols are
 whole numbers, none below 0.  No cylindrical decomposition is needed here: a contradiction of case discussions

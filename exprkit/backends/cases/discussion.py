@@ -1,4 +1,5 @@
-"""The engine: Algorithms 1 and 2 of "Comprehensive Optimization of Parametric Kernels", for any kernel.
+"""The engine of the case discussion: Algorithms 1 and 2 of "Comprehensive Optimization of Parametric Kernels", for any
+kernel.
 
 In: a code, counters and strategies.  Out: a tree of inequalities with optimised codes at its leaves.  What the paper
 calls so is called so here:

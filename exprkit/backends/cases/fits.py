@@ -1,4 +1,4 @@
-"""The variants of the kernel that fits, and which of them is launched.
+"""Variants of the fitting kernel, and the choice between them.
 
 In: what is fixed, the number of points, what an expression needs.  Out: a ``FitShape``; the same choice as a tree.
 

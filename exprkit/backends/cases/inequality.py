@@ -1,4 +1,4 @@
-"""Quantities and inequalities in symbols: one function each, called with numbers, with arrays or with SymPy's symbols.
+"""Symbolic quantities and inequalities: one function each, evaluated with numbers, arrays or SymPy symbols.
 
 In: functions of a mapping from symbols to values.  Out: whether an inequality holds, its text, its numbers, and the
 relation between polynomials that it is.

@@ -1,4 +1,4 @@
-"""The variants of the interpreter, and which of them is launched: for values and for losses.
+"""Variants of the interpreter kernel for values and for losses, and the choice between them.
 
 In: what is fixed (numbers, precision, what the user asks for), a device and sizes.  Out: a ``LaunchShape``; and the
 same choice as counters and strategies, of which ``discussion`` makes a tree.  What a variant needs and takes stands in

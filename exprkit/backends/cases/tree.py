@@ -1,4 +1,5 @@
-"""A case discussion as a user holds it: printed, in LaTeX, as a drawing, restricted to a card, and one card's path.
+"""The case discussion as a user sees it: text, LaTeX and a drawing of the tree, restricted to a GPU, and the path of
+one GPU.
 
 In: a subject (counters, strategies, what a code is as text).  Out: ``Cases`` and its leaves, each a ``Case``.
 

@@ -1,4 +1,4 @@
-"""The leaves that can run on a device, timed for one kind of work; the fastest is kept on disk.
+"""Measured choice of a kernel variant: times the leaves of the tree on a device, and keeps the fastest on disk.
 
 In: a decision and a way to run each variant.  Out: times, and the variant that the backend then takes for such work.
 All variants give the same bits, so a choice by the clock changes nothing but time.

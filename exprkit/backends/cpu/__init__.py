@@ -1,4 +1,4 @@
-"""The CPU backend: the operators' vector kernels, run over tiles of points by threads.
+"""The CPU backend: vector kernels of the operators, run over tiles of points by a thread pool.
 
 In: programs and data.  Out: values, losses, derivatives, fits.
 

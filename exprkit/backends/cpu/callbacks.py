@@ -1,4 +1,4 @@
-"""Kernels of operators that are the user's functions, which ``kernels`` does not compile.
+"""Calls of operators that are Python functions of the user, which ``kernels`` does not compile.
 
 In: a row and a form (``kernels``' table).  Out: the address of a kernel.  A function that Numba has compiled is called
 for one number after the other in machine code; any other is given a tile of float64 numbers at a time, by the one

@@ -1,4 +1,4 @@
-"""The CPU backend: many expressions, a tile of points at a time, on all cores.
+"""The engine of the CPU backend: evaluates all expressions one tile of points at a time, on all cores.
 
 In: a population and data.  Out: values, losses, derivatives, fits.  ``lower`` makes the programs,
 ``kernels`` the machine code of the operators, ``loop`` runs them (and says what is computed).

@@ -1,4 +1,4 @@
-"""Machine code for every operator: loops over tiles of points, made from the table.
+"""Machine code of every operator for the CPU: loops over the points of a tile, generated from the operator table.
 
 The backend's loops call these kernels by address.  A kernel applies one
 operator to vectors of one tile, ``void k(T* y, const T* a, const T* b, int64 n)`` with

@@ -1,4 +1,4 @@
-"""Machine code of losses that are texts: of f and a tile's numbers in registers, nothing of it ever written down.
+"""Machine code of losses given as text: computed in registers over a tile, with no intermediate arrays.
 
 In: a loss's tokens over f and columns.  Out: the address of ``sum(f, y, next, n)``, the sum of the loss over n points
 as a double. Column k lies at ``y + k (next - y)``: where there is one alone, ``next`` is not looked at.

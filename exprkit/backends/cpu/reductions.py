@@ -1,4 +1,4 @@
-"""Machine code that sums over the points of a tile: losses, and a fit's normal equations.
+"""Machine code of sums over the points of a tile: losses, and the normal equations of a fit.
 
 A kernel of ``kernels`` makes values out of values, here a tile's values and derivatives become sums in float64.
 

@@ -1,4 +1,4 @@
-"""What the CPU backend's loops share: data in tiles, and the kernels that programs need.
+"""Data layout and kernel tables shared by the loops of the CPU backend.
 
 In: a data matrix and programs.  Out: the same, as ``engine`` and ``derivatives`` run over them.
 

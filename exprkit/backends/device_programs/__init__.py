@@ -1,4 +1,4 @@
-"""Populations that lie on a GPU, and their bytecode made there.
+"""Populations whose tokens lie on a GPU, and the generation of their bytecode there.
 
 In: tokens on the device.  Out: what the interpreter reads, without a way through the host.
 

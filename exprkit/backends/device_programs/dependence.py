@@ -1,4 +1,4 @@
-"""What fits know of a population beforehand: its linear parameters, and what can't be fitted, found on the device.
+"""Linearity analysis on the device: which parameters enter linearly, and which cannot be fitted.
 
 In: a population.  Out: arrays on the device.  The kernel (dependence.cu) runs the host's own walk, translated.
 

@@ -1,4 +1,4 @@
-"""Compiled loops over items that run where their arrays lie: on the host's threads, or as a kernel of the same lines.
+"""Compiled loops over items that run where their arrays lie: on host threads, or as a CUDA kernel of the same source.
 
 In: a loop of ``runtime.jit``, ``loop(*bags, begin, end)``, and bags of arrays.  Out: what the loop writes.
 

@@ -1,4 +1,4 @@
-"""From tokens to bytecode on the device: what ``lower`` and ``accumulate`` make, without a way through the host.
+"""Lowering on the device: from tokens to bytecode, as ``lower`` and ``accumulate`` make it, without the host.
 
 In: tokens that lie on the device.  Out: ``Bytecode`` whose arrays lie there, and the columns it reads.  The kernels
 (lowering.cu) run the host's own functions, translated; their bytecode is the host's word by word but for the numbers

@@ -1,4 +1,4 @@
-"""Populations whose tokens lie on a GPU: what a search that breeds there hands to ``Evaluator.update``.
+"""``DevicePopulation``: a population whose tokens lie on a GPU, for searches that breed there.
 
 In: arrays on the device, of CuPy or anything with DLPack.  Out: a ``DevicePopulation``, checked there by the lines that
 check a ``Population``; the tokens never come to the host.  What works on the device is imported when it is used:

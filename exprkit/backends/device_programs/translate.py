@@ -1,4 +1,4 @@
-"""Compiled loops as CUDA C: what prepares a population on the host prepares it on the device, from the same lines.
+"""Translation of compiled Python loops to CUDA C, so that host and device prepare a population with the same source.
 
 In: functions as ``runtime.jit`` compiles them.  Out: their text and that of all functions they call.
 

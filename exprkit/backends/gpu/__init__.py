@@ -1,4 +1,4 @@
-"""What both GPU backends need.
+"""Code shared by both GPU backends.
 
 In: programs.  Out: bytecode on the device, compiled kernels, launches.
 

@@ -1,4 +1,4 @@
-"""From three-address programs to bytecode: programs for one accumulator, which the GPU reads.
+"""Bytecode of the GPU interpreter: three-address programs rewritten for one accumulator.
 
 In: programs.  Out: ``Bytecode``.  Each instruction of ``lower`` becomes one: an operator that works on the
 accumulator and at most one operand.  A result that the next instruction uses stays in the accumulator; one that is

@@ -1,4 +1,4 @@
-"""The GPU as the backends use it: CuPy's arrays, and kernels made by ``nvrtc``.
+"""The GPU as the backends use it: CuPy arrays, and kernels compiled by ``nvrtc``.
 
 In: nothing.  Out: ``CudaDevice``, all that the backends know of a GPU; the tests put another one in its place that
 runs the same kernels' text on the CPU.

@@ -1,4 +1,4 @@
-"""What the engines of both GPU backends do alike: programs, passes over parameter sets, memory that runs out, results.
+"""The base of both GPU engines: programs, passes over parameter sets, running out of memory, results.
 
 In: a population and data.  Out: ``DeviceEngine``, which the backends' engines extend, and ``backend``, which makes
 a ``Backend`` of one.

@@ -1,4 +1,4 @@
-"""Launches: kernel arguments, and the arrays that stay on the device.
+"""Kernel arguments, launches, and the arrays that stay on the device.
 
 In: bytecode and data.  Out: launches that can be repeated.
 

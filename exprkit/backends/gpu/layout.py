@@ -1,4 +1,4 @@
-"""What host and device share: the structs and numbers of the kernels, told once for both.
+"""Structs and constants shared by host and device code, defined once for both.
 
 In: nothing.  Out: ctypes classes and constants for Python, and their text in CUDA C, which ``opcodes`` puts in place of
 the lines ``//{name}`` of the kernels' files.

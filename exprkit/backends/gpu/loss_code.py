@@ -1,4 +1,4 @@
-"""CUDA C of losses that are texts: a function of an expression's value and of what the loss reads at a point.
+"""CUDA C of losses given as text: a function of the expression's value and the loss's columns at one point.
 
 In: a loss's tokens over f and columns.  Out: the function's text, which ``opcodes.source`` puts into the interpreter's
 kernel; None where an operator has no CUDA text.

@@ -1,4 +1,4 @@
-"""CUDA C to machine code for one GPU architecture, kept in the cache on disk.
+"""Compilation of CUDA C to machine code for one GPU architecture, cached on disk.
 
 In: a text and macros.  Out: a cubin, and what the compiler says of it.  NVRTC runs through ``cuda-core``, with
 the architecture given, so that it works on a machine without a GPU too; CuPy's own compiler

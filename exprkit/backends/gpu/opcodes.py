@@ -1,4 +1,4 @@
-"""The text of the CUDA kernels: their files, with the opcodes' cases from the table of operators.
+"""Source text of the CUDA kernels: the .cu files, with the opcodes' cases generated from the operator table.
 
 In: the operator table.  Out: CUDA C, which ``nvrtc`` compiles.  An opcode is an operator together with an addressing
 mode.  This module numbers the opcodes, for ``bytecode`` to write and for the kernels to read, and writes their code:

@@ -1,4 +1,4 @@
-"""How the interpreter is launched: points per thread, where the columns lie, who works on what.
+"""Launch geometry of the interpreter: points per thread, memory of the columns, distribution of work over blocks.
 
 In: sizes of bytecode and data.  Out: what a variant needs and takes, of which ``backends.cases`` chooses one, and
 where the work of every block begins, from which schedule.cu finds its items.  Plain arithmetic, no GPU needed.

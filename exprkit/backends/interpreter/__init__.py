@@ -1,4 +1,4 @@
-"""The backend "cuda": one kernel that interprets the bytecode of every expression.
+"""The backend "cuda": one kernel that interprets the bytecode of a whole population.
 
 In: bytecode and data on the device.  Out: values, losses, derivatives, fits.
 

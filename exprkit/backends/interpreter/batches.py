@@ -1,4 +1,4 @@
-"""Who is fitted with whom: the launches of ``fit.cu``, each with expressions of its own, the longest first.
+"""Batches of fits: groups expressions into launches of ``fit.cu``, the longest first.
 
 In: programs on the device.  Out: batches, whose expressions are found and put in order there (batches.cu).
 

@@ -1,4 +1,4 @@
-"""Derivatives and fits on the GPU: ``fit.cu`` launched on an engine's programs and columns.
+"""Derivatives and fits on the GPU: launches of ``fit.cu`` on the engine's programs and columns.
 
 In: what an engine has on the device.  Out: Jacobians, normal equations, gradients, fits.  A block
 takes one expression with one parameter set (of a fit: one start) from beginning to end, so a fit is

@@ -1,4 +1,5 @@
-"""The text of the CUDA kernels that differentiate: their files, with the operators' derivatives from the table.
+"""Source text of the CUDA kernels that differentiate: the .cu files, with derivatives generated from the operator
+table.
 
 In: the operator table and the generator of ``opcodes``.  Out: CUDA C.  A case computes a value and what its tangents
 are multiplied with: dy/da and dy/db, the table's ``derivative`` cells written in CUDA C by the table's own formulas.

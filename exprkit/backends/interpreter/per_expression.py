@@ -1,4 +1,4 @@
-"""The thesis's way on a GPU, kept to compare with: one launch for each expression.
+"""One kernel launch per expression, as in the thesis; kept for comparison.
 
 A choice of the CUDA backend (``dispatch="per-expression"``).  The postfix forms stand in a
 matrix, padded with a stop token; each launch runs one row on all points, a point per thread,

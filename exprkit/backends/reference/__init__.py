@@ -1,4 +1,4 @@
-"""The definition in NumPy: what every other backend is compared with.
+"""The reference backend in NumPy: the definition that every other backend is compared with.
 
 In: a ``Population`` and data.  Out: values, derivatives, fits, one operator after the other.
 

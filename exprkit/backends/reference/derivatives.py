@@ -1,4 +1,4 @@
-"""The definition of derivatives, and of what a fit does, by plain NumPy in float64.
+"""Reference implementation of derivatives and of a fit's steps, in plain NumPy and float64.
 
 Forward mode: beside the value of every token
 goes its derivative by each parameter, an array or None where it is 0; the rules are the

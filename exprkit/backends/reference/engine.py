@@ -1,4 +1,4 @@
-"""The definition: what every expression means, in float64, by plain NumPy.
+"""Reference implementation of evaluation: the value of every expression, in plain NumPy and float64.
 
 Slow and plain on purpose; every other backend is compared with this one.  Data,
 constants and parameters are first rounded to the evaluator's dtype, as every backend

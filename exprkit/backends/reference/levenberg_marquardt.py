@@ -1,4 +1,4 @@
-"""The definition of a fit: Levenberg-Marquardt for one expression after the other, by plain NumPy.
+"""Reference implementation of fits: Levenberg-Marquardt for one expression at a time, in plain NumPy.
 
 In: a population and data.  Out: parameters and why a fit ended.  The fits of all other backends take the same
 steps.

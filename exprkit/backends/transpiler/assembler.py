@@ -1,4 +1,4 @@
-"""PTX to machine code: many modules at once, kept on disk, as they finish.
+"""Assembling PTX to machine code: many modules in parallel, cached on disk, returned as they finish.
 
 In: PTX.  Out: cubins.  nvJitLink (or ``ptxas``) compiles for the architecture
 given, so that no GPU is needed; it runs in threads, which it uses well: the driver's own

@@ -1,4 +1,4 @@
-"""Bundles: structures fused into one loop over the data points, so that they share its columns.
+"""Bundles: several structures fused into one loop over the data points, so that they share loaded columns.
 
 In: structures.  Out: which of them share a loop, and which loops a module.  A bundle is up to some dozen structures
 whose code stands in one loop: a column is loaded once per point for all of them, and what two of

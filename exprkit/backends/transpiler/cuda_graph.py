@@ -1,4 +1,4 @@
-"""The table of blocks of a population's kernels, and all their launches as one CUDA graph.
+"""The block table of a population's kernels, and all their launches recorded as one CUDA graph.
 
 In: modules on the device and data.  Out: launches that are replayed for every step.
 

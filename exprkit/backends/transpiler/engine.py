@@ -1,4 +1,4 @@
-"""The PTX backend: a population transpiled to machine code of its own, on an NVIDIA GPU.
+"""The engine of the PTX backend: a population transpiled to machine code of its own, on an NVIDIA GPU.
 
 In: a population and data.  Out: values and losses.
 

@@ -1,4 +1,4 @@
-"""PTX of losses that are texts: what stands behind every expression's own instructions in place of f - y.
+"""PTX of losses given as text, which takes the place of f - y behind each expression's instructions.
 
 In: a loss's tokens over f and columns.  Out: a template, which ``templates`` puts into the kernels of sums; None where
 an operator has no PTX.

@@ -1,4 +1,4 @@
-"""The module cache: a population's machine code on the device, compiled when needed, bounded in memory.
+"""The module cache: machine code of a population loaded on the device on demand, bounded in memory.
 
 In: texts of PTX.  Out: kernels, and those dropped again that memory has no room for.
 

@@ -1,4 +1,4 @@
-"""The operators as PTX: what stands in a generated kernel for one operator.
+"""PTX of the operators: the instructions that a generated kernel has for each one.
 
 In: the operator table.  Out: a template per operator.  Where the table has a PTX cell, that is the
 body.  Every other operator is its CUDA C cell (``ops``, ``arithmetic.cu``), compiled by

@@ -1,4 +1,4 @@
-"""The modules of a population: structures, bundles and texts together.
+"""The PTX modules of a population: its structures, bundles and texts together.
 
 In: a population.  Out: PTX, which the backend runs and ``compile_ptx`` assembles without a GPU.
 

@@ -1,4 +1,4 @@
-"""Structures: what is compiled of an expression, and the numbers that are not.
+"""Structures: the part of an expression that is compiled, separate from its numbers.
 
 In: programs.  Out: the different structures, and each expression's numbers.  The point code of an
 expression without the values of its constants, parameters and prologue is its structure;

@@ -1,4 +1,4 @@
-"""The fixed part of a module: PTX that stands around the structures' own instructions.
+"""PTX templates: the fixed text of a module around the instructions of its structures.
 
 A text here looks like its output; names in braces are
 filled in here, numbers in braces by ``writer``, for each structure or instruction.

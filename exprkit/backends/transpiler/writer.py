@@ -1,4 +1,4 @@
-"""The compiled writer of PTX: bundles of structures, byte by byte.
+"""The compiled PTX writer: writes bundles of structures byte by byte.
 
 In: templates, cut into pieces, and bundles.  Out: bytes of PTX, of which ``emit`` makes modules.
 The names in the text (``%n3``, ``%x1``) are explained in ``emit``, the lines in ``templates``.

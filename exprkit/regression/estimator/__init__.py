@@ -1,4 +1,4 @@
-"""What a user of the search sees, in scikit-learn's terms.
+"""The scikit-learn interface of the search.
 
 In: data and settings.  Out: an estimator, its formulas as tables, text and figures.
 

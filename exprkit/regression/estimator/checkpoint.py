@@ -1,4 +1,4 @@
-"""Checkpoints: a search on disk, so that one that was killed goes on where it was, with the same bits.
+"""Checkpoints: the state of a search on disk, so that a killed search continues with the same bits.
 
 In: a ``Discovery`` at every step.  Out: a file, written whole or not at all; a ``Halfway`` and its seed, read again
 by a search of the same data and settings.

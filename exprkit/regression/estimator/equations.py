@@ -1,4 +1,4 @@
-"""Equations: the formulas of a front as tables, text and figures, and which of them is selected.
+"""Equations: the formulas of a front as table, text and figures, and the selection of one of them.
 
 In: the entries of a ``Front``.  Out: a DataFrame, LaTeX, Python, a figure.
 

@@ -1,4 +1,4 @@
-"""Generations on several devices: islands, each with a seed of its own, whose fronts migrate.
+"""Genetic programming on several devices: islands with a seed each, whose fronts migrate.
 
 In: a ``Discovery`` after its other stages, and ``Workers``.  Out: its front, with what the islands found.
 

@@ -1,4 +1,4 @@
-"""Fitted regressors on disk: npz without pickle, the file of a population with further arrays.
+"""Files of fitted regressors: the npz file of a population, with further arrays, without pickle.
 
 In: a fitted ``SymbolicRegressor``.  Out: a file; the attributes of one that predicts the same.
 

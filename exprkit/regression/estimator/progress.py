@@ -1,4 +1,4 @@
-"""Progress: what a search shows of itself while it runs, and how it is told to end.
+"""Progress display of a search, and ways to stop it.
 
 In: the search, again and again.  Out: a bar of tqdm; in a notebook the front, as a table and a figure that grow; or
 calls of a function of the user's.

@@ -1,4 +1,4 @@
-"""What of a table no formula can be searched in, said by column; scikit-learn says the rest.
+"""Checks of tables that no formula can be searched in, reported by column; scikit-learn makes the other checks.
 
 In: X and y as they are given.  Out: nothing, or an error.
 

@@ -1,4 +1,4 @@
-"""``SymbolicRegressor``: the search as scikit-learn's users expect an estimator.
+"""``SymbolicRegressor``: the search as a scikit-learn estimator.
 
 In: X and y.  Out: formulas, the shortest to the most accurate, and predictions of one of them.
 

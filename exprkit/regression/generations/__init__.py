@@ -1,4 +1,4 @@
-"""Generations of trees, bred, fitted and chosen on the host's threads or on a GPU by the same loops.
+"""Genetic programming: trees are bred, fitted and selected on host threads or a GPU by the same loops.
 
 In: a sample, operators, blocks.  Out: generation by generation the formulas that are new bests of their size.
 

@@ -1,4 +1,4 @@
-"""Evolution: populations of trees whose numbers are fitted, each scaled and shifted for the best.
+"""Evolution: populations of trees whose numbers are fitted, each scaled and shifted by least squares.
 
 In: the ``Sample``, blocks to build with, trees to begin with.  Out: generation by generation the formulas
 ``a + b * tree`` that came out best of every size.

@@ -1,4 +1,4 @@
-"""Survival: children as expressions to be fitted, and of parents and children those that go on.
+"""Survival: fits children as expressions, and selects the next generation from parents and children.
 
 In: children (``variation``).  Out: ``a + b * tree`` of each with its numbers as parameters; after the fit the children
 with their numbers, and of every island and size the best, each once.

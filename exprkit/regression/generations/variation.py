@@ -1,4 +1,4 @@
-"""Variation: new trees from old ones, as token arrays, a loop over children, on the host or on a device.
+"""Variation (crossover and mutation) on token arrays, a loop over children, on the host or on a device.
 
 In: trees that breed, blocks (small trees to put in).  Out: as many children as are wanted.
 

@@ -1,4 +1,4 @@
-"""Numbers inside of operators, which no lookup and no linear regression finds.
+"""Parameters inside operators, which neither a lookup nor a linear regression can find.
 
 In: a sample, functions, operators.  Out: formulas.
 

@@ -1,4 +1,4 @@
-"""Curves: formulas with several numbers inside of operators, each shape fitted from several starts.
+"""Curve shapes with several parameters inside operators, each fitted from several starts.
 
 In: a ``Sample``, operators.  Out: formulas with their numbers, the best of each size, such as
 ``a + b * exp(c * h) * sin(d * h + e)``: growth, decay, peaks, oscillations, saturation, which no lookup finds.

@@ -1,4 +1,4 @@
-"""Factors with a number inside, beside a line: ``f * u(c * h) * (a + b * g)`` and ``f * u(c * h) / (a + b * g)``.
+"""Factors with a parameter inside, times a line: ``f * u(c * h) * (a + b * g)`` and ``f * u(c * h) / (a + b * g)``.
 
 In: functions f, h and g, the ``Sample``, operators.  Out: formulas of least error, the best first.
 

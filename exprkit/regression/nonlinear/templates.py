@@ -1,4 +1,4 @@
-"""Templates: a number inside of an operator, which no lookup finds, by regressions over a grid of it.
+"""Templates with one parameter inside an operator, found by linear regressions over a grid of its values.
 
 In: a ``Pool``, the ``Sample``.  Out: formulas ``f * (a + b * u(c * h))`` and ``f / (a + b * u(c * h))`` of least error,
 f and h being small functions and u an operator, or a root or logarithm of ``1 + c * h``.

@@ -1,4 +1,4 @@
-"""The search's pool on a GPU: functions made, kept once each, joined and regressed there; pairs come back.
+"""The function pool on a GPU: functions are made, deduplicated, joined and regressed there; pairs come back.
 
 In: what the host's parts take.  Out: what they give, of pools a hundred times as large.  The loops are the host's own,
 translated.

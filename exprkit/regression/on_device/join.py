@@ -1,4 +1,4 @@
-"""The join of a pool on a GPU: the pairs that ``join.Partners`` finds of the same functions, a thread a lookup.
+"""The join on a GPU: the same pairs as ``join.Partners`` finds, one lookup per thread.
 
 In: a ``DevicePool``, y at its points, ``Form``s.  Out: ``Pairs``, on the host.
 

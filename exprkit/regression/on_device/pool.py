@@ -1,4 +1,4 @@
-"""A pool whose functions lie on a GPU: the same functions in the same order as on the host, and many more of them.
+"""A function pool on a GPU: the same functions in the same order as on the host, and room for many more.
 
 In: what a ``Pool`` takes, and ``Programs``.  Out: a ``Pool`` whose arrays are the device's.
 

@@ -1,4 +1,4 @@
-"""The kernels of pool and join for the operators of a search, and how much of a pool a device has room for.
+"""GPU kernels of pool and join for a search's operators, and the size of the pool that fits on a device.
 
 In: a device, operators, how many points a function has.  Out: ``Programs``, which launches.
 

@@ -1,4 +1,4 @@
-"""All pairs of a pool by least squares on a GPU: the sums that ``regress`` adds up, as products of matrices.
+"""Least squares on all pairs of a pool on a GPU: the sums of ``regress`` as matrix products.
 
 In: what ``regress.regressed`` takes.  Out: the ``Best`` that it gives, but for rounding.
 

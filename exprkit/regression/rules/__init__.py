@@ -1,4 +1,4 @@
-"""What a formula may be: units, and constraints of operators.
+"""Rules that formulas must obey: units, and constraints on operators.
 
 In: what the user says of units and operators.  Out: ``FormulaRules``, which every stage of a search asks before it
 makes a formula.

@@ -1,4 +1,4 @@
-"""Admission: which combinations, trees and formulas a search may make.
+"""Admission: which combinations, trees and formulas the rules allow.
 
 In: units of X and y, limits of operators.  Out: ``FormulaRules``.
 

@@ -1,4 +1,4 @@
-"""Constraints: what a user says of operators, checked.
+"""Constraints on operators given by the user, checked.
 
 In: dictionaries in PySR's words.  Out: a ``Limit`` for each operator that has one.
 

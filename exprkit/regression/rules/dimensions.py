@@ -1,4 +1,4 @@
-"""Dimensions: what an operator does to the units of its operands, found by its values.
+"""Dimensional analysis of operators: what each does to the units of its operands, determined from its values.
 
 In: an operator; exponents of units.  Out: a ``Law``; a dimension as one number.
 

@@ -1,4 +1,4 @@
-"""Groups: data in units that some of the variables make, and formulas of those back in the units of the data.
+"""Nondimensionalisation: data in units made of some of the variables, and formulas converted back.
 
 In: units of the variables and of y.  Out: ``Measures``; columns without units; a formula of them as one of the data.
 

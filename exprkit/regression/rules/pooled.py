@@ -1,4 +1,4 @@
-"""A pool of the functions that rules allow.
+"""A pool of those functions that the rules allow.
 
 In: a few points, operators, ``FormulaRules``.  Out: a ``Pool`` with a state of every function.
 

@@ -1,4 +1,4 @@
-"""Units: texts as "kg*m/s^2" as exponents of the base units.
+"""Units: parses texts such as "kg*m/s^2" to exponents of the base units.
 
 In: a text, or exponents as they are.  Out: a tuple of fractions, of m, kg, s, A, K, mol, cd.
 

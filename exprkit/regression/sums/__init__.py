@@ -1,4 +1,4 @@
-"""Sums: several functions of a pool with a number before each, by least squares.
+"""Linear combinations of several pool functions, by least squares.
 
 In: a pool, the sample.  Out: formulas of a few terms, also under a root or below a fraction line.
 

@@ -1,4 +1,4 @@
-"""Sums as formulas: which functions are terms, and what stands around their sum.
+"""Linear combinations as formulas: which functions are terms, and which operators surround the sum.
 
 In: a ``Pool``, the ``Sample`` at its rows, operators.  Out: formulas ``u(c1 f1 + c2 f2 + ...)`` and
 ``u(1 / (c1 f1 + ...))`` of least error, of every size.

@@ -1,4 +1,4 @@
-"""Terms with a number inside: ``u(c h)``, ``u(1 + c h)`` and ``u(v(c h) + 1)`` over a grid of c.
+"""Terms with a parameter inside: ``u(c h)``, ``u(1 + c h)`` and ``u(v(c h) + 1)`` over a grid of c.
 
 In: functions h with their values, operators.  Out: values and trees of terms, to be chosen from; a fit of all numbers
 follows.

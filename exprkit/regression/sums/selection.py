@@ -1,4 +1,4 @@
-"""Selection: of every size the sets of functions that make v as a sum, each times a number.
+"""Subset selection: for each size the sets of functions whose linear combination fits v best.
 
 In: values of functions, v, weights.  Out: ``Chosen`` sets of up to some functions.
 
