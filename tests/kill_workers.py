@@ -65,16 +65,17 @@ def main():
     same = found.texts() == expected.texts() and others == bits
     text = f"""# Killed workers
 
-`PYTHONPATH=. python tests/kill_workers.py --out data/results`: one exhaustive search of {expected.n_functions:,}
-functions with two worker processes of one thread, of which a random one is killed (SIGKILL) every {args.every:g} s.
+One exhaustive search of {expected.n_functions:,} functions with two worker processes of one thread each;
+every {args.every:g} s a random one of them is killed (SIGKILL). Command:
+`PYTHONPATH=. python tests/kill_workers.py --out data/results`.
 
 | | |
 |---|---|
 | kills | {len(alive)} |
-| of them of the only worker that was there | {alive.count(1)} |
-| seconds, with kills | {seconds:.0f} |
-| without workers, two threads | {alone:.0f} |
-| table that of the search without workers, bit by bit | {"yes" if same else "no"} |
+| of them when only one worker was running | {alive.count(1)} |
+| seconds of the search with kills | {seconds:.0f} |
+| seconds of the search without workers, two threads | {alone:.0f} |
+| result table equal to that without workers, bit by bit | {"yes" if same else "no"} |
 """
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "kills.md").write_text(text, encoding="utf-8")

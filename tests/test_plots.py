@@ -564,17 +564,17 @@ def test_conclusions_hold_the_numbers(results):
         "160 takes 2.4 times and 192 3.3 times as long",
         "as in the thesis: the GPU wins 3 of 3 benchmarks; `cpu, 2 threads` of another machine takes 2 times, 2 times",
         "last step alone: the GPU wins 3 of 3 benchmarks; `cpu, 2 threads` of another machine takes 50 times, 50 times",
-        "`ptx, H200` brings 434 MB a step at 54.7 GB/s.",  # no record of the link
-        "On Nikuradse's own measurements a sample takes 0.6 times as long",
+        "`ptx, H200` transfers 434 MB per step at 54.7 GB/s.",  # no record of the link
+        "On Nikuradse's measurements a sample takes 0.6 times as long",
         "The thesis's CPU interpreter takes 1.7 to 102 times as long as our best CPU, which moves the boundary back",
         "| matrix of every step | 2 | 3.77 s | 19.6 s | 2.2 s | **1.1 s** | 2 s | **1.1 s** |",
         "| matrix of the last step | 2 |  |  | 2.2 s | **44 ms** | 1.1 s | 0.11 s |",
         "| losses only | 1,000 | 0 of 1 | none | 1 | 0 | 15 times at 100 x 100 |",
         "only sums errors of 10,000 points or more, the interpreter takes 2 times as long as the transpiler",
         "| errors | 10,000 (all different) x 10,860 | 10.1 ms | **5.05 ms** |",
-        "where it writes the matrix, 0.4 times; where the matrix goes to the host (its way there counted), 1 times",
+        "where it writes the matrix, 0.4 times; where the matrix is copied to the host (copy included), 1 times",
         "1.03 s | never | never |",
-        "a block of 128 for 256 brought 6%, a stack of 10 values for 25, with memory freed at once, 2%",
+        "a block of 128 instead of 256 threads gained 6%; a stack of 10 instead of 25 values, with memory freed",
         "| 128 | 25 | 13.6 s |",
         "| 250,000 | the thesis, 12 threads | 88.5 ms |",
         "| fitted parameters | 250,000 x 10,860 | 6 | `cuda, H200` | 1 | **2.1 s** | 0.141 s |",
@@ -584,11 +584,11 @@ def test_conclusions_hold_the_numbers(results):
         "`cuda, H200, reduction=atomic`",
         "`cuda fast H200` 100%",
         "| thesis gpu interpreter | **1.00** | 2.44 | 3.28 |  |",
-        "2.46 s on benchmark 2 (matrix of the last step; 10 to 11 steps, scaled); one launch for all gains 56 times",
+        "2.46 s on benchmark 2 (matrix of the last step; 10 to 11 steps, scaled); one launch for all is 56 times as fast",
         "| expressions, 10,000 points | 100 to 1,000 | 10 times | 2.5 times | 4 times |",
-        "`ptx, H200, compiling` 1.5 s + 26.3 ms a step; `ptx, H200, from cache` 0.5 s + 26.3 ms a step",
+        "`ptx, H200, compiling` 1.5 s + 26.3 ms per step; `ptx, H200, from cache` 0.5 s + 26.3 ms per step",
         "it works 50% of the time",
-        "A cold second-level cache costs at most 20%",
+        "A cold L2 cache costs at most 20%",
     ):
         assert said in text, said
     assert "`cpu, 2 threads` | 8.9e9" not in text  # of fewer samples than there are generations
@@ -601,7 +601,7 @@ def test_a_cpu_that_wins_is_said_to_win():
     text = answer(figures.results_of(rows, record), "When is the GPU faster than the CPU?")
     assert "as in the thesis: the CPU wins; `cpu, 2 threads` of the GPU's own host takes 0.5 times as long" in text
     assert "On a GPU this is not measured yet on benchmarks 1 and 2." in text
-    assert "brings 434 MB a step at 43 GB/s, 43% of what copying alone reaches" in text
+    assert "transfers 434 MB per step at 43 GB/s, 43% of the rate of a copy alone" in text
 
 
 def test_conclusions_without_results_invent_nothing(nothing):
@@ -614,7 +614,7 @@ def test_the_readme_s_table_of_results(tmp_path):
     made = samples("cpu", [1.0, 2.0, 3.0], cpu_s=3.0, host_bytes=2.5e9)
     records.write_samples(tmp_path / "x.parquet", made.assign(run="r"))
     head, _, row, other = readme.results(tmp_path).splitlines()[:4]
-    assert head.startswith("| benchmark | expressions x points | comes back | exprkit | on | median |")
+    assert head.startswith("| benchmark | expressions x points | copied to the host | exprkit | on | median |")
     size = "| 2 | 10,000 (all different) x 362 |"
     assert row.startswith(f"{size} matrix of every step | `cpu`, fast, float32 | C, 2 threads | **2 s** | 1 s | 3 |")
     assert row.endswith("| 1.5 | 2.5 GB | 3.77 s | 19.6 s |") and "memory, host" in head and "device" not in head
@@ -628,7 +628,7 @@ def test_the_first_table_has_the_protocols_side_by_side(tmp_path):
     gpu = [samples("cuda", [0.4]), samples("cuda", [0.02], results="last"), samples("ptx", [0.01], results="last")]
     records.write_samples(tmp_path / "there.parquet", pd.concat([host, *gpu]).assign(run="r"))
     assert readme.headline(tmp_path).splitlines() == [
-        "| benchmark | what comes back | the thesis, CPU | the thesis, best GPU | `cpu`, 2 threads"
+        "| benchmark | copied to the host | the thesis, CPU | the thesis, best GPU | `cpu`, 2 threads"
         " | `cpu`, 16 threads, the GPU's host | H200 |",
         "| --- | --- | --- | --- | --- | --- | --- |",
         "| 2: 10,000 x 362 | matrix of every step | 3.77 s | 19.6 s | 1 s | **0.3 s** | 0.4 s `cuda` |",

@@ -42,7 +42,7 @@ GROWING = (  # study, column, words, whether cost may grow in proportion
     ("map", "n_points", "points, {:,} expressions", True),
     ("tokens", "tokens_each", "tokens per expression", True),
     ("vars", "n_vars", "variables", False),
-    ("params", "params_each", "parameters an expression", False),
+    ("params", "params_each", "parameters per expression", False),
 )
 MANY = 10_000  # expressions from which a comparison of steps is told; and points
 ALIKE = 1.25  # two times whose ratio is less are told to be alike
@@ -182,7 +182,8 @@ def _cpu_and_gpu(results: Results) -> Numbers:
         return {}
     medians = measured.thesis_medians(results)
     on_cpu, on_gpu = medians["cpu_interpreter"], medians.drop(columns="cpu_interpreter").min(axis=1)
-    head = ("comes back", "benchmark", "thesis, CPU", "thesis, best GPU", *(f"`{name}`" for name in (*cpus, *gpus)))
+    names = [f"`{name}`" for name in (*cpus, *gpus)]
+    head = ("copied to the host", "benchmark", "thesis, CPU", "thesis, best GPU", *names)
     rows = [
         (words, str(n), *(written(theirs[n]) if name == "every" else "" for theirs in (on_cpu, on_gpu)),
          *_least_bold(line))
@@ -232,8 +233,8 @@ def _link(results: Results) -> str | None:
     most = rows[rows["size"].eq(rows["size"].max())]
     roof = max(results.records.get(file, {}).get("roofs", {}).get("link_bytes_per_s", 0) for file in set(most["file"]))
     rate = most.groupby("where")["rate"].median()
-    share = f", {rate.max() / roof:.0%} of what copying alone reaches" if roof else ""
-    return f"`{rate.idxmax()}` brings {size.max() / 1e6:,.0f} MB a step at {rate.max() / 1e9:.3g} GB/s{share}"
+    share = f", {rate.max() / roof:.0%} of the rate of a copy alone" if roof else ""
+    return f"`{rate.idxmax()}` transfers {size.max() / 1e6:,.0f} MB per step at {rate.max() / 1e9:.3g} GB/s{share}"
 
 
 def _nikuradse(results: Results) -> pd.Series:
@@ -280,7 +281,7 @@ def _boundary(rows: pd.DataFrame, cpus: list[str], gpus: list[str], seconds: pd.
             PROTOCOLS[name], f"{n_steps:,}", f"{len(lost)} of {len(lead)}", _sizes(lost.index) or "none",
             *(str(int(best.eq(gpu).sum())) for gpu in gpus), f"{times(lead.max())} at {_sizes([lead.idxmax()])}",
         ))  # fmt: skip
-    head = ("comes back", "steps", "won by the CPU", "which (expressions x points)",
+    head = ("copied to the host", "steps", "won by the CPU", "which (expressions x points)",
             *(f"won by `{name}`" for name in gpus), "the GPU's largest lead over the CPU")  # fmt: skip
     compiles = " (so the transpiler compiles)" if rows["code"].eq("anew").any() else ""
     return (
@@ -334,7 +335,7 @@ def _transpiler(results: Results) -> Numbers:
     errors, matrix, brought = (work["makes"].eq(MAKES[name]) for name in ("loss", "last", "every"))
     kinds = (("where it only sums errors of 10,000 points or more", errors & many), ("of fewer points", errors & ~many),
              ("where it writes the matrix", matrix),
-             ("where the matrix goes to the host (its way there counted)", brought))  # fmt: skip
+             ("where the matrix is copied to the host (copy included)", brought))  # fmt: skip
     said = [(words, span(ratio[which], times)) for words, which in kinds if which.any()]
     first, *rest = said
     numbers: Numbers = {"interpreter_over_transpiler": "; ".join([
@@ -344,8 +345,8 @@ def _transpiler(results: Results) -> Numbers:
         pays_from = work[code].dropna()
         pays = pays_from[np.isfinite(pays_from)]
         numbers |= {f"{code}_pays": pays, f"{code}_pays_in": len(pays), f"{code}_cases": len(pays_from)}
-    head = ("a step makes", "expressions x points", "interpreter, device", "transpiler, device", "compiling adds",
-            "pays from step, compiled anew", "from cache")  # fmt: skip
+    head = ("result of a step", "expressions x points", "interpreter, device", "transpiler, device", "compiling adds",
+            "recovered after steps, compiled anew", "from cache")  # fmt: skip
     rows = [
         (one.makes + ("" if one.precision == "fast" else f", {one.precision}"),
          f"{one.n_exprs:,} ({SOURCES.get(one.source, one.source)}) x {one.n_points:,}",
@@ -417,7 +418,7 @@ def _steps_axis(results: Results) -> Numbers:
     for where, some in with_code(rows, both=True).groupby("where"):
         most = some[some["n_steps"] == some["n_steps"].max()]
         once, step = (most["total_s"] - most["steps_s"]).median(), most["step_s"].median()
-        said.append(f"`{where}` {written(once)} + {written(step)} a step")
+        said.append(f"`{where}` {written(once)} + {written(step)} per step")
     sizes = {f"once_{name}": figures.between(rows[name]) for name in ("n_exprs", "tokens_each", "n_points")}
     return {"once_and_step": "; ".join(said), **sizes}
 
@@ -482,7 +483,7 @@ def _whole_search(results: Results) -> Numbers:
         if len(some) >= GENERATIONS:
             lines.append((PROTOCOLS[name], f"`{where}`", _power(evaluations), f"**{written(seconds)}**",
                           _power(evaluations / seconds)))  # fmt: skip
-    head = ("comes back", "", "evaluations", f"{GENERATIONS} generations, end to end", "evaluations a second")
+    head = ("copied to the host", "", "evaluations", f"{GENERATIONS} generations, end to end", "evaluations per second")
     return {"search_table": table(head, lines) if lines else None}
 
 
@@ -500,7 +501,7 @@ SIZES = {  # study: the name of its table
     "memory": "memory_table", "large": "large_table", "variants": "variants_table",
 }  # fmt: skip
 COLUMNS: dict[str, Callable[[Any], str]] = {
-    "comes back": lambda one: PROTOCOLS.get(one.results, "fitted parameters"),
+    "copied to the host": lambda one: PROTOCOLS.get(one.results, "fitted parameters"),
     "expressions x points": lambda one: f"{one.n_exprs:,} x {one.n_points:,}",
     "tokens": lambda one: f"{one.n_tokens / one.n_exprs:.0f}",
     "": lambda one: f"`{one.where}`",
@@ -545,8 +546,8 @@ def _launches(results: Results) -> Numbers:
     for (name, where), some in frame.drop_duplicates(keys).groupby(["results", "where"], sort=False):
         some = some.drop_duplicates("benchmark").set_index("benchmark").sort_index()
         said.append(
-            f"The same way on `{where}` takes {each(some['seconds'])} ({PROTOCOLS[name]}; {few} steps, scaled); one"
-            f" launch for all gains {each(some['factor'], times)}, on the same device."
+            f"One launch per expression on `{where}` takes {each(some['seconds'])} ({PROTOCOLS[name]}; {few} steps,"
+            f" scaled); one launch for all is {each(some['factor'], times, ' as fast')}, on the same device."
         )
     return {"per_expression": " ".join(said) or None}
 
@@ -564,7 +565,7 @@ def _busy(results: Results) -> Numbers:
          f"{busy:.0%}", known(written, one.device_cold_s))
         for one, busy in zip(each.itertuples(), share, strict=True)
     ]  # fmt: skip
-    head = ("a step makes", "expressions x points", "", "a step of a sample", "on the device alone", "share",
+    head = ("result of a step", "expressions x points", "", "step of a sample", "on the device alone", "share",
             "with a cold L2")  # fmt: skip
     said = [f"ith {n_points:,} points it works {span(some, '{:.0%}'.format)} of the time"
             for n_points in (BENCHMARKS[2][1], BENCHMARKS[3][1]) if len(some := share[each["n_points"] == n_points])]

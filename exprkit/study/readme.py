@@ -106,7 +106,7 @@ def _protocols(medians: pd.DataFrame) -> str:
         size = "{:,} x {:,}".format(*rows[["n_exprs", "n_points"]].iloc[0])
         columns = [*beside.values(), *devices]
         lines.append((f"{number}: {size}", plots.PROTOCOLS[name], *theirs, *(said.get(one, "") for one in columns)))
-    head = ("benchmark", "what comes back", "the thesis, CPU", "the thesis, best GPU", *beside.values(), *devices)
+    head = ("benchmark", "copied to the host", "the thesis, CPU", "the thesis, best GPU", *beside.values(), *devices)
     return table(head, lines)
 
 
@@ -124,17 +124,17 @@ def _beside_others(folder: Path) -> str:
         milliseconds = rows.set_index("what")["value"]
         for points, its in EVOGP.items():
             own = milliseconds[f"thesis, 10,000 x {points:,}: tokens on the device -> losses there"] * 1e-3
-            what = f"a new population of 10,000 x {points:,}, tokens on the GPU: checked, lowered, its losses"
-            lines.append((what, f"**{written(own)}** `cuda`, NVIDIA H200", f"EvoGP, in another run: {written(its)}"))
+            what = f"a new population of 10,000 x {points:,}, from tokens on the GPU to losses"
+            lines.append((what, f"**{written(own)}** `cuda`, NVIDIA H200", f"EvoGP, in a separate run: {written(its)}"))
     if (rows := _read(folder / "fit_peers.csv")) is not None:
         fits = rows.query("n_points == 362").set_index("method")
         (own, reached), (its, its_reached) = (
             (written(fit["us_per_fit"] * 1e-6), f"{fit['reached'] / fit['expressions']:.0%}")
             for fit in (fits.loc["exprkit"], fits.loc["pyoperon"])
         )
-        what = "a fit from a random start x 362, one CPU thread"
+        what = "one fit to 362 points from a random start, one CPU thread"
         lines.append((what, f"**{own}**, reaches the best known loss in {reached}", f"pyoperon: {its}, {its_reached}"))
-    return table(("what", "exprkit", "beside it"), lines) if lines else ""
+    return table(("what", "exprkit", "compared with"), lines) if lines else ""
 
 
 def _samples(folder: Path) -> pd.DataFrame:
@@ -174,13 +174,13 @@ def _way(row: Any) -> str:
 RESULT: dict[str, Callable[[Any], str]] = {  # a column and what stands there, of the medians of a configuration
     "benchmark": lambda row: str(row.benchmark),
     "expressions x points": lambda row: f"{row.n_exprs:,} ({row.source}) x {row.n_points:,}",
-    "comes back": lambda row: plots.PROTOCOLS[row.results],
+    "copied to the host": lambda row: plots.PROTOCOLS[row.results],
     "exprkit": _way,
     "on": lambda row: row.device,
     "median": lambda row: f"**{written(row.median_s)}**",
     "standard deviation": lambda row: known(written, row.sd_s),
     "samples": lambda row: str(row.samples),
-    "of it parsing": lambda row: written(row.parse_s),
+    "parsing": lambda row: written(row.parse_s),
     "threads busy": lambda row: known("{:.1f}".format, row.busy_threads),
     "memory, host": lambda row: gigabytes(row.host_bytes),
     "memory, device": lambda row: gigabytes(row.device_bytes),
@@ -243,7 +243,7 @@ def _operators_beside_numpy(ratio: pd.Series) -> str:
     least = f", the least {faster.min():.2f}x (`{faster.idxmin()}`)" if len(faster) else ""
     behind = "; slower: " + ", ".join(f"`{name}` {value:.2f}x" for name, value in slower.items()) if len(slower) else ""
     return (
-        f"One operator at a time, ieee, one thread, beside NumPy's function (SciPy's where NumPy has none): "
+        f"One operator at a time, ieee, one thread, compared with NumPy's function (SciPy's where NumPy has none): "
         f"{len(faster)} of {len(ratio)} are faster, the median {ratio.median():.1f}x{least}{behind}."
     )
 
