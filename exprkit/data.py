@@ -113,6 +113,19 @@ def friction_factor(r_k: np.ndarray, log_re: np.ndarray) -> np.ndarray:
     (von Karman, Prandtl, Nikuradse).  ``alpha`` is the weight of laminar flow, ``beta``
     that of a smooth wall.
 
+    Parameters
+    ----------
+    r_k : float array
+        Radius of the pipe over the size of the sand grains.
+    log_re : float array of the same shape
+        log10 of Reynolds' number.
+
+    Returns
+    -------
+    float array of the same shape
+
+    References
+    ----------
     N.-S. Cheng, "Formulas for friction factor in transitional regimes", Journal of
     Hydraulic Engineering 134 (2008) 1357-1362.
     """
@@ -126,7 +139,20 @@ def friction_factor(r_k: np.ndarray, log_re: np.ndarray) -> np.ndarray:
 
 
 def uniform(n_points: int = 362, n_vars: int = 2, seed: int = 0) -> Dataset:
-    """Points spread evenly over [-2, 2] in each of ``n_vars`` variables; the target is standard normal."""
+    """Random points, uniform over [-2, 2] in each variable; the target is standard normal noise.
+
+    Parameters
+    ----------
+    n_points, n_vars : int
+        Numbers of points and variables, at least 1.
+    seed : int
+        Seed of the random numbers.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is less than 1.
+    """
     _check_counts(n_points=n_points, n_vars=n_vars)
     random = _random(seed)
     X = random.uniform(-2, 2, (n_points, n_vars))

@@ -22,16 +22,28 @@ if TYPE_CHECKING:
 
 
 def load(path: str | os.PathLike[str]) -> Population | FitResult | SearchResult | SymbolicRegressor:
-    """Read what ``save`` of a population, a fit, a search's result or a fitted regressor wrote.
+    """Read a file written by ``save`` of a population, a fit, an exhaustive search or a fitted regressor.
+
+    Parameters
+    ----------
+    path : str or path
+        An npz file; no pickles are read.
+
+    Returns
+    -------
+    Population, FitResult, SearchResult or SymbolicRegressor
+        The same kind of object that was saved.
 
     Raises
     ------
+    NoSuchFileError
+        If there is no such file.
     DamagedFileError
-        for a file that is damaged or something else.
+        If the file is damaged or is not one of exprkit's.
     FileError
-        for one that cannot be read.
+        If it cannot be read.
     MissingError
-        for a regressor, where scikit-learn is not installed.
+        If it holds a regressor and scikit-learn is not installed.
     """
     with population_file.opened(path, "file of exprkit's") as arrays:
         if "model.format" in arrays:

@@ -584,7 +584,7 @@ def test_conclusions_hold_the_numbers(results):
         "`cuda, H200, reduction=atomic`",
         "`cuda fast H200` 100%",
         "| thesis gpu interpreter | **1.00** | 2.44 | 3.28 |  |",
-        "2.46 s on benchmark 2 (matrix of the last step; 10 to 11 steps, scaled); one launch for all is 56 times as fast",
+        "2.46 s on benchmark 2 (matrix of the last step; 10 to 11 steps, scaled); one launch for all is 56 times",
         "| expressions, 10,000 points | 100 to 1,000 | 10 times | 2.5 times | 4 times |",
         "`ptx, H200, compiling` 1.5 s + 26.3 ms per step; `ptx, H200, from cache` 0.5 s + 26.3 ms per step",
         "it works 50% of the time",

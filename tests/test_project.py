@@ -6,6 +6,7 @@ import ast
 import doctest
 import graphlib
 import importlib
+import inspect
 import io
 import re
 import subprocess
@@ -279,6 +280,34 @@ def test_examples_in_docstrings_run(name):
     failed, _ = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     assert not failed
     assert module.__doc__, "every module says what it is for"
+
+
+RESULTS = {"CompiledBytecode", "CompiledPtx", "FitResult", "FittedExpression", "SearchResult"}  # made by others
+
+
+def documented():
+    """Every public function, class and method with the docstring that has to name its parameters."""
+    modules = {"data": ek.data, "generate": ek.generate}
+    things = {name: getattr(ek, name) for name in ek.__all__ if name not in {"bench", "ops", *modules}}
+    for name, module in modules.items():
+        own = [one for one in vars(module) if not one.startswith("_") and (name != "data" or one[0].islower())]
+        things |= {f"{name}.{one}": getattr(module, one) for one in own
+                   if getattr(getattr(module, one), "__module__", "").startswith(f"{TOP}.{'data' * (name == 'data')}")}
+    for name, thing in things.items():
+        if name not in RESULTS:
+            yield name, thing
+        for inner, one in vars(thing).items() if inspect.isclass(thing) else ():
+            one = getattr(one, "__func__", one)
+            if inspect.isfunction(one) and not inner.startswith("_"):
+                yield f"{name}.{inner}", one
+
+
+@pytest.mark.parametrize(("name", "thing"), list(documented()), ids=lambda one: one if isinstance(one, str) else "")
+def test_docstrings_name_every_parameter(name, thing):
+    parameters = [one for one in inspect.signature(thing).parameters if one not in {"self", "cls", "ev"}]
+    text = inspect.getdoc(thing) or ""
+    assert text, f"{name} has no docstring"
+    assert not [one for one in parameters if not re.search(rf"\b{one}\b", text)], name
 
 
 WITHOUT_EXTRAS = """

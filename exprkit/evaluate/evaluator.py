@@ -63,7 +63,7 @@ COUNTED_BYTES = 64 << 20  # of a matrix in which nan and inf are counted
 
 
 class Evaluator:
-    """A population made ready for one data set.
+    """A population prepared for one data set: evaluates it with any parameters, and computes losses and derivatives.
 
     Parameters
     ----------
@@ -71,30 +71,30 @@ class Evaluator:
         The expressions, from ``parse``; or a text, an Expression, or a list of them, which may call the variables as
         the columns of a table X are called.  One that lies on a device is for ``"cuda"``.
     X : array, (n_points, n_vars)
-        The data, one column a variable: NumPy, nested lists, or any array with ``__dlpack__`` (PyTorch,
+        The data, one column per variable: NumPy, nested lists, or any array with ``__dlpack__`` (PyTorch,
         JAX, ...), for the GPU backends also one that lies on the device.  Or a DataFrame, a dict of columns or
         a Dataset: by the population's names; without, by the names x1, x2, … if it has all that are used, else in
         their order.  Copied and prepared once: what becomes of it later does not matter.
     backend : str
-        ``"auto"`` (the fastest that can run here, by ``explain``'s estimates; losses may run on another backend
-        than values, whose matrix has to reach the host) or a name from ``backends()``.
+        ``"auto"`` (the fastest available one by the estimates of ``explain``; losses may use another backend than
+        values, whose matrix has to be copied to the host) or a name from ``backends()``.
     precision : {"ieee", "fast"} or Precision
         ``"ieee"``: every operator to the tolerance of its row in ``ops``, special values
         included.  ``"fast"``: cheaper powers, with nan for a negative base unless the
         exponent is a constant whole number; on a GPU, approximate functions as well.  A
         ``Precision`` chooses each setting of a GPU's compiler.
     dtype : {"float32", "float64"}
-        Type of the data, the parameters, the arithmetic and the results.  Data that float32 would spoil (time
-        stamps that become equal, numbers beyond its range) is an error.
+        Type of the data, the parameters, the arithmetic and the results.  Data that float32 cannot represent
+        (time stamps that become equal, numbers beyond its range) is an error.
     threads : int, optional
-        CPU threads; by default all that this process may use.
+        Number of CPU threads; by default all that this process may use.
     n_steps : int
-        How many evaluations are expected; ``"auto"`` weighs them against what setting up takes.
+        Expected number of evaluations; ``"auto"`` weighs their time against the time to set up.
     devices, client : int, list of int or "all"; dask.distributed.Client or str; optional
-        So many GPUs of this host, or these (without one, shares of its cores), or a cluster's workers: the population
-        is cut into slices, with the bits of one device (``distributed.workers``).
+        Number or list of GPUs of this host (without a GPU: shares of its cores), or the workers of a cluster: they
+        evaluate slices of the population, with the same bits as one device (``distributed.workers``).
     **options
-        What the backend offers besides: see its ``Engine`` (``exprkit.backends.interpreter.engine`` has
+        Further options of the backend, listed at its ``Engine`` (``exprkit.backends.interpreter.engine`` has
         ``block_size``, ``points_per_thread``, ``reduction`` and ``dispatch``).
 
     Attributes
@@ -102,16 +102,16 @@ class Evaluator:
     pop, backend, precision, dtype, threads, n_steps
         the settings in use
     X : array, (n_points, n_vars)
-        the data, checked, in memory of the evaluator's own
+        the checked data, a copy that the evaluator owns
     engine : exprkit.backends.contract.Engine
-        the population made ready; its methods take checked arrays only
+        the prepared population; its methods take checked arrays only
 
     Raises
     ------
     DataError
         If ``X`` does not fit the population, or ``dtype`` spoils it.
     BackendError
-        If the backend can't run here; says why and what mends it.
+        If the backend cannot run here; the message says why, and what to install.
     ArgumentError
         If the backend has no such option.
     """
@@ -337,7 +337,7 @@ class Evaluator:
         return np.zeros((len(sets), len(self.pop), 2), np.int64)
 
     def in_parts(self, sets: Any) -> Iterator[tuple[int, slice, Any]]:
-        """The values of some expressions at a time: the parameter set's number, which they are, (n, n_points)."""
+        """Values in parts, for each of ``sets``: number of the set, slice of expressions, values (n, n_points)."""
         rows = max(1, COUNTED_BYTES // max(self.n_points * self.dtype.itemsize, 1))
         everything = on_host_population(self.pop)
         for start in range(0, len(everything), rows):
@@ -542,13 +542,13 @@ class Evaluator:
         return self._own_loss
 
     def beside(self, pop: Population, columns: Sequence[np.ndarray] = (), rows: Any = slice(None)) -> Evaluator:
-        """An evaluator of other expressions with the same settings, on these rows of the data and more columns."""
+        """An evaluator of ``pop`` with the same settings, on ``rows`` of the data with further ``columns``."""
         X = inputs.with_columns(self.X[rows], columns, self.dtype)
         own = self._settings, self.dtype, self.threads, self.n_steps
         return Evaluator(pop, X, self.backend, *own, **self._options)
 
     def total(self, w: Any) -> Any:
-        """The sum of the weights; on the device, where weights and losses lie there, so that nobody waits for it."""
+        """The sum of the weights ``w``; kept on the device if weights and losses are there, so that nothing waits."""
         total = self.n_points if w is None else w.sum(dtype=np.float64)
         return total if self._empty and not isinstance(total, np.generic | int) else np.float64(inputs.on_host(total))
 
@@ -566,7 +566,7 @@ class Evaluator:
             self.check_complete(target, w)
 
     def check_complete(self, y: Any, w: Any) -> None:
-        """An error if ``y`` or a column that the population uses is nan at a point that counts; None: y is complete."""
+        """Error if ``y`` (None: complete) or a used column is nan at a point whose weight in ``w`` is not 0."""
         self._gaps.check(y, w, self.pop)
 
     @functools.cached_property

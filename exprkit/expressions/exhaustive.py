@@ -110,7 +110,17 @@ def count_exhaustive(
     *,
     constants: Sequence[float] = (),
 ) -> int:
-    """How many expressions ``exhaustive`` of the same arguments makes, without making them."""
+    """The number of expressions that ``exhaustive`` makes, without making them.
+
+    Parameters
+    ----------
+    max_nodes, operators, n_vars, n_params, constants
+        As for ``exhaustive``.
+
+    Returns
+    -------
+    int
+    """
     return sum(_counts(_alphabet(max_nodes, operators, n_vars, n_params, constants)))
 
 

@@ -146,7 +146,7 @@ class Expression:
         return listing(self)
 
     def tree(self, max_depth: int = 40) -> str:
-        """The tree, an operator or leaf a line; what lies deeper is only counted."""
+        """The tree, one operator or leaf per line; what is deeper than ``max_depth`` is only counted."""
         from exprkit.text.listing import tree
 
         return tree(self, max_depth)
@@ -208,13 +208,13 @@ class Expression:
         return function(self, NUMPY, params)
 
     def jax(self, params: Sequence[float] | None = None) -> str:
-        """The same over JAX: ``jax.grad`` and ``jax.jit`` take it.  In float32 unless JAX is told otherwise."""
+        """``to_numpy(params)`` for JAX, to be used with ``jax.grad`` and ``jax.jit``; float32 by JAX's default."""
         from exprkit.text.python_writer import JAX, function
 
         return function(self, JAX, params)
 
     def torch(self, params: Sequence[float] | None = None) -> str:
-        """The same over PyTorch's tensors, of X's type and on its device; derivatives go through ``X`` and ``params``.
+        """``to_numpy(params)`` for PyTorch tensors, on X's device; gradients flow through ``X`` and ``params``.
 
         Raises
         ------
@@ -260,18 +260,18 @@ def _rebuilt(
 
 
 def variables(*names: int | str | Iterable[str]) -> tuple[Expression, ...]:
-    """Variables to build with: ``variables(2)`` or ``variables("r_k", "log_Re")``.
+    """Variables to build expressions with, by number or ``names``: ``variables(2)`` or ``variables("r_k", "log_Re")``.
 
     Raises
     ------
     ParseError
-        for a name that is no identifier, is taken, or comes twice.
+        for a name that is not an identifier, is already in use, or is given twice.
     """
     return _leaves(VARIABLE, names)
 
 
 def parameters(*names: int | str | Iterable[str]) -> tuple[Expression, ...]:
-    """Parameters to build with: ``parameters(1)`` or ``parameters("slope", "offset")``."""
+    """Parameters to build expressions with, by number or ``names``: ``parameters(1)``, ``parameters("a", "b")``."""
     return _leaves(PARAMETER, names)
 
 
@@ -304,49 +304,47 @@ def constant(number: float) -> Expression:
 def operator(
     text: str, *, domain: Any = None, latex: str = "", numpy: Any = None, cuda: str = "", derivative: Any = None
 ) -> Callable[..., Expression]:
-    r"""Define an operator: texts, generators, printers, SymPy and every backend know it from then on.
+    r"""Define an operator, which the parser, generators, printers, SymPy and every backend then know.
 
     Parameters
     ----------
     text : str
-        ``"swish(a) = a / (1 + exp(-a))"``: its name, one to three operands, and a formula over them in exprkit's own
-        text, in which operators defined before may stand.
+        ``"swish(a) = a / (1 + exp(-a))"``: its name, one to three operands, and a formula of them as exprkit text,
+        which may contain operators defined before.  ``"airy(a)"`` for an operator without a formula.
     domain : (low, high) for each operand, optional
-        Where its operands are ordinary numbers; kept with it, for samples.
+        The usual range of its operands; stored with it, for samples.
     latex : str, optional
-        How it is typeset: a function's name, as ``r"\operatorname{sw}"``, or a template that holds every operand in
-        braces, in order, as ``r"\frac{{a}}{{b}}"``.
+        How it is typeset: the name of a function, ``r"\operatorname{sw}"``, or a template with every operand in
+        braces, in order, ``r"\frac{{a}}{{b}}"``.
     numpy : function, optional
-        Of an operator that has no formula, ``"airy(a)"`` or ``"name(a, b)"``: what it is, of one or two float64 arrays
-        of one shape (a ufunc, say).  One that ``numba.njit`` or ``numba.vectorize`` has compiled runs in machine code
-        on the CPU; any other is called there for some 500 data points at a time.
+        For an operator without a formula, its definition: a function of one or two float64 arrays of the same shape
+        (a ufunc, for example).  A function compiled by ``numba.njit`` or ``numba.vectorize`` runs as machine code on
+        the CPU; any other is called there for some 500 data points at a time.
     cuda : str, optional
-        The same in CUDA C over ``a``, ``b`` and their type ``T``: an expression, or a function's body with ``return``. 
-        It is a program of yours, which NVRTC compiles and the GPU runs as it stands.  Without it, or where NVRTC does
-        not take it, the GPU backends refuse the operator, and "auto" leaves them out where it is missing.
+        The same in CUDA C over ``a``, ``b`` and their type ``T``: an expression, or the body of a function with
+        ``return``.  It is your own program: NVRTC compiles it and the GPU runs it as it stands.  Without it, or if
+        NVRTC rejects it, the GPU backends refuse the operator; "auto" skips them if it is missing.
     derivative : text or function, or one for each operand, optional
-        dy/da (and dy/db) in exprkit's own text over a, b and y, the value, as ``"1 - y * y"``; or a function of a (and
-        b) as
-        ``numpy`` is, which becomes the operator ``dairy_da``.  Without it a parameter in it can't be fitted.
+        dy/da (and dy/db) as exprkit text over a, b and the value y, ``"1 - y * y"``; or a function like ``numpy``,
+        which becomes the operator ``dairy_da``.  Without it, parameters inside the operator cannot be fitted.
 
     Returns
     -------
     function
-        It makes Expressions of Expressions and numbers; ``exprkit.swish`` is the same.
+        It makes Expressions of Expressions and numbers; ``exprkit.swish`` is the same function.
 
     Raises
     ------
     ArgumentError
-        For a name that is taken or defined with another meaning, and for what is no definition.
+        For a name that is already in use with another meaning, and for a text that is no definition.
     ParseError
-        For a formula that cannot be read; shows it with a caret.
+        For a formula that cannot be read; the message shows it with a caret.
 
     Notes
     -----
-    Values and derivatives are those of the same text written out, at the same speed: ``Population.expanded`` puts the
-    formula in its place before anything is lowered.  Of a function nothing is kept but the name: who loads a population
-    that has one must define it first.  An operand that the formula names twice is computed twice,
-    so name a long one once where there is a way to.
+    Values, derivatives and speed are those of the same text written out: ``Population.expanded`` replaces the operator
+    by its formula before lowering, which computes an operand only once even if the formula names it twice.  Files store
+    only the name of a function operator: define it before you load them.
 
     Examples
     --------

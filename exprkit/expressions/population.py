@@ -155,7 +155,7 @@ class Population:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Population:
-        """Read what ``save`` wrote; errors are those of ``exprkit.load``."""
+        """Read the file at ``path`` that ``save`` wrote; errors are those of ``exprkit.load``."""
         from exprkit.expressions import population_file
 
         with population_file.opened(path, "saved population", whole=False) as arrays:
@@ -251,7 +251,7 @@ class Population:
         return Expression(self.kinds[span], self.values[span], self.variables, self.parameters)
 
     def order_of(self, index: Any) -> np.ndarray:
-        """The indices that a slice, an array or a mask selects."""
+        """The numbers of the expressions that ``index`` (a slice, an array or a mask) selects: int64 (n,)."""
         if isinstance(index, slice):
             return np.arange(*_steps(index).indices(len(self)))
         try:
@@ -451,11 +451,11 @@ class Population:
         return defined.saved(self.user_operators())
 
     def user_operators(self) -> list[int]:
-        """The codes of the user's operators among its tokens."""
+        """The codes of user-defined operators among its tokens, a list of int."""
         return defined.codes_in(self.kinds, self.values, OPERATOR)
 
     def expanded(self) -> Population:
-        """The same with every operator of the user's own written out by its formula: what is lowered.
+        """The same population with every user-defined operator replaced by its formula; this is what backends lower.
 
         Raises
         ------
@@ -470,7 +470,7 @@ class Population:
         return self._written_out(made, "its operators written out by their formulas", self.variables, self.parameters)
 
     def put_into(self, kinds: np.ndarray, values: np.ndarray) -> Population:
-        """Every expression in the place of the operand of a formula (``text.formulas``), written out; without names.
+        """Every expression as the operand of a formula with tokens ``kinds`` and ``values`` (``text.formulas``).
 
         Raises
         ------

@@ -102,70 +102,69 @@ def fit(
     pop : Population or DevicePopulation
         Or a text, an Expression, or a list of them.  One that lies on a GPU is prepared and fitted there.
     X : array (n_points, n_vars), DataFrame, dict of columns, array with named fields or Dataset
-        As for ``Evaluator``; complete, as ``y`` is, at the points that count and in the columns that are used.
-        The path of an npy or Parquet file, a mapped array or one of dask's is read in pieces, which workers keep
-        (``distributed.rows``): any number of rows, squared errors, one start.
+        The data, as for ``Evaluator``.  X and ``y`` must be complete at points whose weight is not 0 and in the columns
+        that are used.  The path of an npy or Parquet file, a memory-mapped array or a dask array is read in pieces,
+        which workers keep (``distributed.rows``): any number of rows, but only squared errors and one start.
     y : array, (n_points,), or str
-        The target, or of a table X the name of its column; a Dataset has its own.
+        The target; for a table X the name of its column.  A Dataset has its own.
     weights : array, (n_points,), or str, optional
-        A weight >= 0 for every point; 1 / variance where known.  A point of weight 0 does not count,
-        whatever an expression gives there.
+        A weight >= 0 for every point; 1 / variance where known.  Points of weight 0 are ignored, whatever an
+        expression gives there.
     init : optional
-        The start: "ones" (the default), "normal" (drawn from the standard normal distribution), numbers by the
-        parameters' names, parameters
-        as for ``Evaluator.evaluate`` (also of several sets: so many starts), or a function of a
-        ``numpy.random.Generator`` and a shape (n_exprs, max_params).
+        The start of the fits: "ones" (the default); "normal" (standard normal random numbers); numbers by the
+        parameters' names; parameters as for ``Evaluator.evaluate`` (several sets are as many starts); or a function of
+        a ``numpy.random.Generator`` and a shape (n_exprs, max_params).
     method : {"lm", "lbfgs", "adam"}
         Levenberg-Marquardt, or a gradient method ("squares", "gaussian" and "mae" only).
     loss : {"squares", "mae", "huber", "gaussian", "poisson"} or a loss of your own
-        Squared errors; absolute errors, by reweighting; Huber's loss (``delta``); the likelihood of
-        normal errors, whose variance is 1 / ``weights`` or, without weights, the mean square; the
-        likelihood of counts y >= 0, whose mean is the expression.  Or an expression over f, y, w and ``columns``,
-        whose values are summed (``Evaluator.loss``): ``"((sqrt(f) - y) / s)^2 / 2"``.  What is a square, an
-        absolute value or ``huber(…, d)`` of s * h(f) + t, times a factor, goes by Levenberg-Marquardt, anything else by
-        L-BFGS; ``FitResult.method`` says which.
+        Squared errors; absolute errors, by reweighting; Huber's loss (with ``delta``); the likelihood of normal errors,
+        whose variance is 1 / ``weights`` or, without weights, the mean square; the likelihood of counts y >= 0, whose
+        mean is the expression.  Or an expression over f, y, w and ``columns``, summed over the points
+        (``Evaluator.loss``): ``"((sqrt(f) - y) / s)^2 / 2"``.  A square, an absolute value or ``huber(…, d)`` of
+        s * h(f) + t, times a factor, is fitted by Levenberg-Marquardt, anything else by L-BFGS;
+        ``FitResult.method`` says which.
     link : str, optional
-        What of an expression is compared with y: an operator's name as "sqrt", or an expression over f.
+        The transformation of an expression f that is compared with y: the name of an operator, such as "sqrt", or an
+        expression over f.
     columns : dict of arrays (n_points,), optional
-        What a loss of your own names besides; of a table X also names of its columns, as a list or in the dict.
+        The columns that a loss of your own names; for a table X also names of its columns, as a list or in the dict.
     prior : dict or str, optional
-        What is known of parameters: (mean, standard deviation) by name, each as one more measurement, of which
-        "squares" counts ((p - mean) / sd)^2 and a likelihood or a loss of your own half of that; or a penalty over the
-        parameters,
-        ``"((p1 - 2) / 0.5)^2 / 2 + 0.1 * log(p2)^2"``, added to the loss as it is.  Part of the loss, the normal
-        equations and the standard errors.  Of "squares" and "gaussian" (with weights) its terms must be squares.
+        Prior knowledge of parameters: (mean, standard deviation) by name, each used as one more measurement, which
+        adds ((p - mean) / sd)^2 to "squares" and half of that to a likelihood or a loss of your own; or a penalty over
+        the parameters, ``"((p1 - 2) / 0.5)^2 / 2 + 0.1 * log(p2)^2"``, added to the loss as it is.  It is part of the
+        loss, the normal equations and the standard errors.  For "squares" and "gaussian" (with weights) its terms must
+        be squares.
     groups : dict of str, optional
-        Parameters with a value for each category, {"p1": "site"} by a column of the table X, of 100 categories at most;
+        Parameters with one value per category, {"p1": "site"}, by a column of the table X with at most 100 categories;
         in texts also ``"p1[site] * x1 + p2"``.  The result's expressions have the parameters ``p1[a]``, …, and predict
         from tables with that column.
     delta : float
-        Where Huber's loss turns from squares to absolute errors.
+        The error at which Huber's loss changes from squares to absolute errors.
     max_iter : int, optional
-        Default: 200 ("lm", "lbfgs"), 1000 ("adam").
+        Largest number of iterations; default: 200 ("lm", "lbfgs"), 1000 ("adam").
     tol : float
-        A fit has converged when neither loss nor parameters change by more than this share.
+        A fit has converged when the relative changes of loss and parameters are both at most this.
     restarts : int
-        So many more starts, drawn from the standard normal distribution; the best counts.
+        Number of further starts, drawn from the standard normal distribution; the best fit is returned.
     bounds : optional
-        (low, high) for all parameters, each a number, None or an array (max_params,) or (n_exprs,
-        max_params); or a dict of (low, high) by the parameters' names.  All methods keep them; of "lbfgs" and
-        "adam" by projection (``first_order`` says whose).
+        (low, high) for all parameters, each a number, None or an array (max_params,) or (n_exprs, max_params); or a
+        dict of (low, high) by the parameters' names.  "lbfgs" and "adam" keep them by projection (``first_order``).
     missing : {"raise", "drop"}
-        What becomes of data points at which y or a column that is used is missing: an error, or they are left out.
+        For data points at which y or a used column is missing: an error, or leave them out.
     progress : bool or callable
-        Show a bar; or a function that is called with (done, total).
+        Show a progress bar; or a function that is called with (done, total).
     seed : int
-        Of all that is drawn: the same seed gives the same starts.
+        Seed of all random numbers: the same seed gives the same starts.
     backend, precision, dtype, threads, devices, client, **options
-        As for ``Evaluator``.  float32 makes values in float32 and sums in float64; an expression whose
-        loss overflows there at every start, whose derivatives all vanish, or one of whose derivatives is
-        not finite where it ends, is fitted in float64 instead.
+        As for ``Evaluator``.  float32 computes values in float32 and sums in float64; an expression is fitted in
+        float64 instead if its loss overflows at every start, if all its derivatives vanish, or if one of them is not
+        finite at the end.
 
     Returns
     -------
     FitResult
-        One expression's troubles (no parameters, nan, more parameters than points, ...) are its own:
-        ``status`` and ``reason`` say how each one ended.
+        Problems of single expressions (no parameters, nan, more parameters than points, ...) are no errors:
+        ``status`` and ``reason`` say how each fit ended.
 
     Raises
     ------
@@ -213,20 +212,24 @@ def fit(
 
 
 class FitProblem:
-    """Data and a loss that one population after another is fitted to, as a search does.
+    """A data set and a loss, for fits of one population after another, as in a search.
 
-    What belongs to the data is prepared once, with the first population; each further one costs its own
-    preparation alone (``Evaluator.update``).
+    The data is prepared once, with the first population; each further population costs only its own preparation
+    (``Evaluator.update``).
 
     Parameters
     ----------
-    X, y, **settings
-        As for ``fit``, without ``init``, ``restarts``, ``seed``, ``missing`` and ``groups``.
+    X, y
+        As for ``fit``; no data may be missing.
+    weights, method, loss, link, columns, prior, delta, max_iter, tol, bounds
+        As for ``fit``.
+    backend, precision, dtype, threads, devices, client, **options
+        As for ``fit``.
 
     Raises
     ------
-    ArgumentError
-        For settings that are none.
+    ArgumentError, DataError, BackendError
+        If an argument, the data or the backend cannot be used.
 
     Examples
     --------
@@ -264,7 +267,7 @@ class FitProblem:
     def fit(
         self, pop: Any, *, init: Any = None, restarts: int = 0, seed: int = 0, progress: Progress = False
     ) -> FitResult:
-        """Fit the parameters of every expression of a population; the arguments and the result are those of ``fit``."""
+        """Fit all of ``pop``; ``init``, ``restarts``, ``seed``, ``progress`` and the result as for ``fit``."""
         begin = time.perf_counter()
         whole("restarts", restarts, 0, MOST_RESTARTS)
         whole("seed", seed, 0)

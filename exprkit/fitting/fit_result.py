@@ -213,7 +213,7 @@ class FitResult:
         return np.asarray(values if number is None else values[0])
 
     def residuals(self, i: Any = None) -> np.ndarray:
-        """y - f at the points of the fit, as ``predict``: float64 (n_exprs, n_points) or (n_points,)."""
+        """y - f at the points of the fit, ``i`` as for ``predict``: float64 (n_exprs, n_points) or (n_points,)."""
         return self.goal.y.astype(np.float64) - self.predict(self.goal.X, i)
 
     # ── the best of many ──

@@ -133,7 +133,7 @@ class FittedExpression:
         return [rounded(value, error, most) for value, error in pairs]
 
     def sympy(self, rounded: bool = False, digits: int | None = None) -> sympy.Expr:
-        """The SymPy object with numbers, as ``with_numbers``."""
+        """The SymPy object with numbers; ``rounded`` and ``digits`` as for ``with_numbers``."""
         return self.with_numbers(rounded, digits).sympy()
 
     def to_numpy(self) -> str:

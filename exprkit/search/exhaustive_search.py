@@ -92,47 +92,47 @@ def exhaustive_search(
     Parameters
     ----------
     X : array (n_points, n_vars), DataFrame, dict of columns or Dataset
-        The data, one column a variable; the columns of a table give the variables their names.
+        The data, one column per variable; the column names of a table are the names of the variables.
     y : array, (n_points,), or str
-        The target, or of a table X the name of its column; a Dataset has its own.
+        The target; for a table X the name of its column.  A Dataset has its own.
     operators : str or list of str
-        A set of ``ek.ops.SETS`` ("esr", "core_maths", ...), or names of operators.
+        The name of a set in ``ek.ops.SETS`` ("esr", "core_maths", ...), or a list of operators.
     max_nodes : int
         Largest number of nodes of an expression.
     n_params : int
-        The most parameters in one expression, up to 6.
+        Largest number of parameters in one expression, at most 6.
     weights, sigma : array, (n_points,), optional
-        1 / variance of every point, or its standard deviation; one of them.  Without, the variance is unknown and the
-        same for all points.
+        1 / variance of every point, or its standard deviation; not both.  Without either, the variance is unknown and
+        the same for all points.
     loss, columns, delta
         As for ``ek.fit``: the likelihood of normal errors ("gaussian") or of counts ("poisson"), "squares", "mae",
         "huber" (``delta``), or an expression over f, y, w and ``columns`` that is summed over the points, as
         ``"huber(f - y, 0.5)"``.
     link : str, optional
-        What of an expression f is compared with the data, as "sqrt(f)".  Counts no nodes.
+        The transformation of an expression f that is compared with the data, such as "sqrt(f)".  It adds no nodes.
     rank : {"description_length", "loss"}, optional
-        By what functions are ranked.  By default likelihoods, "gaussian" and "poisson", by description length; all
-        other losses by the loss alone, which the largest functions make smallest: ``front`` shows what a node more
-        gains.  A text with ``rank="description_length"`` is the negative log-likelihood of a point, in nats.
+        The ranking criterion.  Default: description length for the likelihoods "gaussian" and "poisson"; for all other
+        losses the loss alone, which is smallest for the largest functions (``front`` shows the gain of each further
+        node).  A text with ``rank="description_length"`` is the negative log-likelihood of a point, in nats.
     restarts : int
-        The most starts of a fit beside the first; it ends when two groups of starts found the best loss
+        Largest number of further starts per fit; a fit ends when two groups of starts have found the best loss
         (``best_fits``).
     keep : int
-        How many of the best are kept; those of the Pareto front are kept besides.
+        Number of best functions in the result, in addition to those of the Pareto front.
     seed : int
-        Of the starts.
+        Seed of the random starts.
     backend, precision, dtype, threads
         As for ``ek.fit``; float64 by default.
     chunk : int
-        How many functions are fitted at a time.
+        Number of functions that are fitted at a time.
     timeout : float, optional
-        Seconds after which the search ends with what it has.
+        Seconds after which the search ends with what it has found.
     max_memory : float, optional
-        Bytes at which it ends with what it has; by default half of what is free.
+        Bytes of memory at which the search ends with what it has found; default: half of the free memory.
     file : path, optional
-        Where the state of the search is kept, now and then and at its end; one that is there is gone on with.
+        A file for the state of the search, written now and then and at the end; if it exists, the search continues.
     progress : bool
-        Show a bar with the rate and the best so far.
+        Show a progress bar with the rate and the best function so far.
     devices, client
         As for ``ek.fit``: functions are fitted on several devices, ``chunk`` on each; what is found stays the same.
         They are told apart here, which takes a few hundredths of the time.

@@ -108,6 +108,7 @@ class SearchResult:
         return shares / shares.sum()
 
     def texts(self) -> list[str]:
+        """The functions as text, in the order of ``pop``."""
         return self.pop.texts()
 
     @property
@@ -196,18 +197,18 @@ class SearchResult:
     # ── files ──
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write ``equations`` as a table."""
+        """Write ``equations`` as a CSV file to ``path``."""
         files.write(Path(path), lambda beside: self.equations.to_csv(beside, index=False))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as npz: whole or not at all, and without pickle."""
+        """Write the result to ``path`` as npz, without pickle; the file is complete or absent."""
         found = {"format": FORMAT} | {name: getattr(self, name) for name in (*ARRAYS, *WORDS, *NUMBERS)}
         parts = population_file.in_part("found", found) | population_file.in_part("columns", self.columns)
         files.write_arrays(path, population_file.arrays_of(self.pop) | parts)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SearchResult:
-        """Read what ``save`` wrote; errors are those of ``exprkit.load``."""
+        """Read the file at ``path`` that ``save`` wrote; errors are those of ``exprkit.load``."""
         with population_file.opened(path, "result of a search") as arrays:
             return cls.restored(arrays)
 

@@ -75,7 +75,7 @@ class DevicePopulation:
 
     @classmethod
     def of(cls, pop: Population, device: Any = None) -> DevicePopulation:
-        """A population of the host's, brought to the device; formulas of the user's own are written out there."""
+        """A copy of the host population ``pop`` on ``device``, with user-defined formulas expanded."""
         pop = pop.expanded()
         xp = (device or _device()).xp
         arrays = map(xp.asarray, (pop.kinds, pop.values, pop.offsets))

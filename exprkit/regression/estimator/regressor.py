@@ -90,11 +90,11 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     niterations : int
-        Generations of the evolution; 0 for none.
+        Number of generations of genetic programming; 0 for none.
     population_size : int
-        Children of a generation.
+        Number of children per generation.
     maxsize : int
-        Most tokens of a formula.
+        Largest number of tokens of a formula.
     binary_operators, unary_operators : list of str, optional
         Names or symbols as in ``exprkit.ops``; by default those of ``ops.SETS["search"]``, and ``ops.OUTERMOST``
         around a whole formula.  Products, quotients and sums of functions, and what shortens a formula (``1 - x``,
@@ -117,34 +117,34 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         "best": the shortest of those that are exact but for rounding, if the description of all others is longer, else
         "mdl".
     parsimony : float
-        Nats that a token costs in addition when a formula is selected.
+        Additional cost of a token in nats when a formula is selected.
     pool_size : int, optional
-        Functions of which all pairs are looked at; 0 for none, and memory for each is some 200 bytes.  By default
-        300,000; on a GPU 100 million, or as many as its memory holds, where each takes up to 500 bytes.
+        Number of functions whose pairs are searched; 0 for none.  Each needs some 200 bytes.  By default
+        300,000; on a GPU 100 million, or as many as fit into its memory, where each needs up to 500 bytes.
     crossover_probability : float
         Share of children that have two parents.
     tournament_selection_n : int
-        TreeRows of which the best becomes a parent.
+        Number of trees of which the best becomes a parent.
     optimizer_iterations : int
-        The most steps of Levenberg-Marquardt for a child; hopeless ones end earlier.
+        Largest number of Levenberg-Marquardt steps per child; hopeless ones end earlier.
     timeout_in_seconds : float, optional
-        When the search ends with what it has.  What it has depends on the machine, then.
+        Time after which the search ends with what it has found, which then depends on the machine.
     max_evals : int, optional
-        The same by the number of functions tried.
+        The same, by the number of functions tried.
     early_stop_condition : float or function, optional
-        A loss that is small enough, or a function of (loss, complexity) that says so.  An exact formula ends the
-        search in any case.
+        A loss at which the search ends, or a function of (loss, complexity) that returns True then.  An exact
+        formula always ends the search.
     guesses : list, optional
         Formulas (texts or Expressions) to begin with; their numbers are starts of fits.
     warm_start : bool
-        Go on with the front of the last fit.
+        Continue from the front of the last fit.
     checkpoint : path, optional
-        A file that keeps how far the search is.  Where there is one already, of the same data and settings, the search
-        goes on from there, to the same formulas bit by bit as if it had never been killed; limits of time begin anew.
+        A file for the state of the search.  If it exists, from the same data and settings, the search continues
+        from it, to bitwise the same formulas as without interruption; time limits start again.
     random_state : int, RandomState or None
-        The same number gives the same formulas, whatever ``n_jobs`` is.
+        Seed; the same number gives the same formulas, for every ``n_jobs``.
     n_jobs : int, optional
-        Threads; all that may be used by default and by -1.
+        Number of threads; None and -1 mean all that this process may use.
     backend : str
         What fits the children of a generation: "auto" or a name of ``exprkit.backends()``.  With "cuda", "ptx", or
         "auto" where there is a GPU, pools lie on it.
@@ -153,7 +153,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         the same where somebody looks, after a second.  A function is called with a ``SearchView`` (stage, generation,
         n_evals, seconds, and complexity, loss and equation of the front) and ends the search by returning True.
     verbosity : int
-        1: say at the end how the search ended.
+        1: print at the end why the search ended.
     devices, client
         As for ``ek.fit``: the generations run on islands, a worker each (``estimator.islands``).  Before that a
         client's workers share curves, the lookups of pairs and their regressions; the cores of this host do so without
@@ -167,9 +167,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
     stopped_ : str
-        Why the search ended.
+        Reason why the search ended.
     interrupted_ : bool
-        Whether by Ctrl-C or the notebook's stop button; what had been found by then is there.
+        Whether Ctrl-C or a notebook's stop button ended it; what was found until then is kept.
     n_evals_ : int
         Functions tried: those made for pools, pairs looked up (one by function and form), and fits.
     seconds_ : float
@@ -368,7 +368,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         return self._table
 
     def get_best(self, index: int | None = None) -> pd.Series:
-        """A row of ``equations_``, by default the one that ``model_selection`` selects."""
+        """Row ``index`` of ``equations_``; by default the one that ``model_selection`` selects."""
         return self.equations_.iloc[self._index(index)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -392,32 +392,32 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         return float(super().score(X, y, sample_weight))
 
     def sympy(self, index: int | None = None) -> sympy.Expr:
-        """A formula for SymPy."""
+        """The formula of row ``index`` (as for ``get_best``) as a SymPy object."""
         return self._named(index).sympy()
 
     def latex(self, index: int | None = None, precision: int = 4) -> str:
-        """A formula in LaTeX, its numbers with so many digits."""
+        """The formula of row ``index`` (as for ``get_best``) in LaTeX, its numbers with ``precision`` digits."""
         return equations.latex(self._named(index), precision)
 
     def latex_table(self, indices: Sequence[int] | None = None, precision: int = 4) -> str:
-        """The front as a table in LaTeX (package booktabs)."""
+        """Rows ``indices`` (default: all) as a LaTeX table (package booktabs), with ``precision`` digits."""
         check_is_fitted(self, "_front")
         every = range(len(self._front.entries))
         return self._front.latex_table(every if indices is None else [self._index(i) for i in indices], precision)
 
     def to_numpy(self, index: int | None = None) -> str:
-        """A formula as the text of a Python function ``f(X, params)`` that needs NumPy alone.
+        """Formula ``index`` (as for ``get_best``) as text of a Python function ``f(X, params)`` that needs only NumPy.
 
-        X is an array of all columns, ``params`` are by default the formula's numbers.
+        X is an array of all columns; ``params`` are by default the numbers of the formula.
         """
         return equations.python_text(self._named(index), "to_numpy")
 
     def jax(self, index: int | None = None) -> str:
-        """The same over JAX: ``jax.grad`` and ``jax.jit`` take it.  In float32 unless JAX is told otherwise."""
+        """``to_numpy(index)`` for JAX, to be used with ``jax.grad`` and ``jax.jit``; float32 by JAX's default."""
         return equations.python_text(self._named(index), "jax")
 
     def torch(self, index: int | None = None) -> str:
-        """The same over PyTorch: numbers that are given as ``params``, a ``torch.nn.Parameter`` say, can be trained.
+        """``to_numpy(index)`` for PyTorch; ``params``, a ``torch.nn.Parameter`` for example, can be trained.
 
         Raises
         ------
@@ -427,20 +427,20 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         return equations.python_text(self._named(index), "torch")
 
     def plot_front(self, ax: Any = None) -> Any:
-        """Loss over complexity, the selected formula marked; returns Matplotlib's axes."""
+        """Plot loss over complexity into ``ax`` (default: new), with the selected formula marked; returns the axes."""
         chosen = self._index(None)  # which complains where nothing is fitted
         return self._front.plot(chosen, ax)
 
     # ── files ──
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model as npz, without pickle, whole or not at all; ``exprkit.load`` reads it."""
+        """Write the fitted model to ``path`` as npz, without pickle; complete or absent.  ``exprkit.load`` reads it."""
         check_is_fitted(self, "_front")
         model_file.save(self, self._front, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SymbolicRegressor:
-        """Read what ``save`` wrote; errors are those of ``exprkit.load``."""
+        """Read the file at ``path`` that ``save`` wrote; errors are those of ``exprkit.load``."""
         with population_file.opened(path, "model") as arrays:
             return cls.restored(arrays)
 
