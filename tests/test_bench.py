@@ -11,6 +11,7 @@ import time
 from types import SimpleNamespace
 
 import bench_peers
+import gpu_study
 import numpy as np
 import pandas as pd
 import pytest
@@ -96,7 +97,7 @@ def test_code_is_made_anew_or_kept_in_an_empty_cache_of_its_own(code, monkeypatc
         small(code="old")
 
 
-@pytest.mark.parametrize("results", bench.RESULTS)
+@pytest.mark.parametrize("results", [*bench.RESULTS, "half"])
 def test_what_comes_back(results, monkeypatch):
     used = []
 
@@ -113,7 +114,21 @@ def test_what_comes_back(results, monkeypatch):
     table = small(backends=["cpu"], results=results, n_samples=1)
     assert set(table["results"]) == {results}
     asked = "sse" if results == "loss" else "evaluate"
-    assert used.count(asked) == 6  # three steps, cold and warm
+    assert used.count(asked) == 6 + (results == "half")  # three steps, cold and warm; and once to compare with
+
+
+def test_a_matrix_in_16_bits_that_is_rounded_otherwise_is_refused(monkeypatch):
+    evaluate = ek.Evaluator.evaluate
+
+    def downwards(self, params=None, out=None):
+        result = evaluate(self, params, out)
+        if getattr(out, "dtype", None) == np.float16:
+            out[0] = np.nextafter(out[0], np.float16(-np.inf))
+        return result
+
+    monkeypatch.setattr(ek.Evaluator, "evaluate", downwards)
+    with pytest.raises(BackendError, match="otherwise than to the nearest float16, as in expression 0: x1"):
+        small(backends=["cpu"], results="half")
 
 
 def test_a_record_tells_memory_cpu_seconds_and_deviation():
@@ -175,7 +190,7 @@ def test_options_of_an_engine_go_to_the_backends_that_have_them(monkeypatch):
 
 
 def test_unknown_results_are_named():
-    with pytest.raises(ArgumentError, match="results must be one of every, last, loss, fit, not 'first'"):
+    with pytest.raises(ArgumentError, match="results must be one of every, last, loss, half, fit, not 'first'"):
         small(results="first")
 
 
@@ -542,6 +557,34 @@ def test_results_of_many_runs_become_one_file(tmp_path, monkeypatch):
         records.collect([tmp_path / "all" / "none"], target)
 
 
+def test_samples_measured_anew_stand_for_older_ones_of_their_configuration(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "roofs", lambda: {})
+    target = tmp_path / "all" / "one.parquet"
+    for name, n_points, seed in (("old", 10, 0), ("other", 20, 0), ("new", 10, 1)):
+        parameters = {"study": "s", "n_exprs": 9, "n_points": n_points, "n_steps": 1, "n_samples": 1, "seed": seed}
+        bench.run_and_save(parameters | {"results_dir": str(tmp_path / name)})
+        if name == "new":  # without being asked for that, both stay
+            records.collect([tmp_path / name], tmp_path / "both.parquet")
+            records.collect([tmp_path / "old"], tmp_path / "both.parquet")
+        records.collect([tmp_path / name], target, replace=bench.CONFIGURATION)
+    assert set(records.read(tmp_path / "all")["run"]) == {"other", "new"}
+    assert records.runs_in(tmp_path / "both.parquet") == {"old", "new"}
+
+
+def test_parts_of_the_study_on_a_gpu_are_measured_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "roofs", lambda: {})
+    for part, least in (("losses", 40), ("half", 4), ("short", 18), ("host", 6), ("esr", 12)):
+        assert len(gpu_study.runs_of([part])) >= least
+    assert all(run["results"] == "loss" for run in gpu_study.runs_of(["losses"]))
+    run = {"study": "benchmarks", "n_exprs": 9, "n_points": 10, "n_steps": 2, "n_samples": 1, "backends": ["cpu"]}
+    target = tmp_path / "all" / "h200.parquet"
+    for n_samples in (1, 2):
+        gpu_study.measured("short", [run | {"n_samples": n_samples}], tmp_path / "runs", target)
+    assert len(records.read(target.parent)) == 2  # not three
+    (first,) = set(records.read_records(target.parent)["h200"]["made_by"])
+    assert first == "python tests/gpu_study.py --out OUT --parts short"
+
+
 def test_roofs_are_rates_of_copying(monkeypatch):
     monkeypatch.setattr(timed_device, "COPIED", 1 << 20)
     timed_device.roofs.cache_clear()
@@ -581,7 +624,7 @@ def gpu(monkeypatch):
     )  # fmt: skip
     elapsed = lambda before, after: 1e3 * (after.time - before.time)  # noqa: E731
     cuda = SimpleNamespace(runtime=runtime, Event=Event, get_elapsed_time=elapsed, alloc_pinned_memory=bytearray)
-    pool = SimpleNamespace(free_all_blocks=lambda: None)
+    pool = SimpleNamespace(free_all_blocks=lambda: None, used_bytes=lambda: 0, total_bytes=lambda: 0)
     monkeypatch.setattr(timed_device, "WRITTEN", 1 << 10)
     timed_device._written_over.cache_clear()
     cupy = SimpleNamespace(
@@ -602,7 +645,7 @@ def gpu(monkeypatch):
     monkeypatch.setattr(bench, "device_of", lambda name: Device())
 
 
-@pytest.mark.parametrize("results", bench.RESULTS)
+@pytest.mark.parametrize("results", [*bench.RESULTS, "half"])
 def test_a_gpu_s_samples(gpu, results):
     table = small(backends=["cpu"], results=results)
     assert set(table["device"]) == {"NVIDIA Nothing"} and set(table["sm_mhz"]) == {1980.0}
@@ -611,7 +654,19 @@ def test_a_gpu_s_samples(gpu, results):
     assert (table["upload_s"] > 0).all() and (table["download_s"] > 0).all()
     assert set(table["most_warps"]) == {48.0} and set(table["device_bytes"]) == {100.0}
     steps = table[["device_s", "device_cold_s"]]
-    assert steps.isna().all(axis=None) if results == "every" else (steps > 0).all(axis=None)
+    assert steps.isna().all(axis=None) if results in bench.TO_HOST else (steps > 0).all(axis=None)
+
+
+def test_what_an_engine_gets_ready_is_no_part_of_a_step_on_the_device_alone(gpu):
+    calls = []
+
+    def step():  # as one that is recorded when it is asked for again
+        calls.append(time.perf_counter())
+        time.sleep(0.05 if len(calls) <= 2 else 0.001)
+
+    found = bench.device_of("cpu").alone(step)
+    assert set(found) == {"device_s", "device_cold_s"} and len(calls) == 5
+    assert max(found.values()) < 0.04
 
 
 def test_a_kernel_s_facts_are_the_most_of_all_that_ran():

@@ -69,7 +69,8 @@ def study():
     for stack in (25, 10):
         one = samples("cuda", [0.1 * stack, 0.1 * stack], block_size=128, options=f"stack={stack}", **own)
         parts.append(one.assign(file="gpu"))
-    parts.append(samples("cuda", [0.6 * 1.1], bench="nikuradse", dataset="nikuradse").assign(file="gpu"))
+    for seconds, name in ((0.6, "nikuradse_1"), (1.0, "rough_pipe")):
+        parts.append(samples("cuda", [seconds], bench="nikuradse", dataset=name).assign(file="nikuradse"))
     launches, four = {"dispatch": "per-expression", "n_steps": 11}, {"points_per_thread": 4, "block_size": 256}
     for columns in ({"n_steps": 1}, launches, four, {}, {"precision": "ieee"}):
         parts.append(samples("cuda", [0.5], bench="steps", n_points=10_860, **columns).assign(file="gpu"))

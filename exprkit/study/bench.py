@@ -37,8 +37,8 @@ samples).  Steps of a sample, and every median that does not say otherwise, are 
 
 Three protocols are told apart by what comes back: the matrix of ``every`` step (the thesis's, which calls
 its evaluator so in its loop of repetitions), the matrix of the ``last`` step, or the ``loss`` of each
-expression at every step, which is all that a search needs.  Beside them ``fit``: a step is a whole fit of every
-expression, up to 50 iterations, from the step's parameters.
+expression at every step, which is all that a search needs.  Beside them ``half``, the matrix of every step in 16 bits
+(float16), and ``fit``: a step is a whole fit of every expression, up to 50 iterations, from the step's parameters.
 
 The first sample of each backend is ``cold``: kernels are loaded, and compiled unless they lie
 in the cache on disk.  Its results are compared with the definition, and nothing else is timed
@@ -91,7 +91,9 @@ __all__ = [
 PHASES = ("parse", "upload", "prepare", "first", "evaluate", "download")
 PARTS = ("step", "kernel", "device", "device_cold", "lower", "emit", "compile")
 RESULTS = ("every", "last", "loss")  # the protocols
+BESIDE = ("half", "fit")  # what else a step may give
 SUMS = ("loss", "fit")  # of these no matrix is made
+TO_HOST = ("every", "half")  # of these every step's matrix comes to the host
 CODE = ("anew", "kept")
 ENGINE_OPTIONS = ("block_size", "points_per_thread", "dispatch")  # handed to those backends that have them
 SAID = {"emit_s": ("group", "emit"), "compile_s": ("compile", "load")}  # what an engine may say, besides "lower"
@@ -146,7 +148,7 @@ class Settings:
         for name, count in counts.items():
             if count < 1:
                 raise ArgumentError(f"a benchmark needs 1 or more of {name}, not {count!r}")
-        for name, value, allowed in (("results", self.results, (*RESULTS, "fit")), ("code", self.code, CODE)):
+        for name, value, allowed in (("results", self.results, (*RESULTS, *BESIDE)), ("code", self.code, CODE)):
             if value not in allowed:
                 raise ArgumentError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
         for backend in self.backends if self.results == "fit" else ():
@@ -310,7 +312,8 @@ def _samples(work: _Measurement, pop: Population) -> Iterator[dict[str, Any]]:
         matrix, place = None, None
         work.device.forget_memory()
         if comes_back not in SUMS:
-            matrix, place = work.device.room(shape, np.dtype(work.settings.dtype), on_host=comes_back == "every")
+            dtype = np.dtype("float16" if comes_back == "half" else work.settings.dtype)
+            matrix, place = work.device.room(shape, dtype, on_host=comes_back in TO_HOST)
         cold, result = _sample(work, matrix, place)
         memory = work.device.memory()
         _check(work, pop, result)
@@ -355,7 +358,7 @@ def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any]
         if step in (0, n_steps - 1) or comes_back != "last":
             device.wait()
         lap("evaluate" if step else "first")
-        if comes_back in ("every", "loss"):
+        if comes_back in (*TO_HOST, "loss"):
             result = device.get(result)
             lap("download")
         if step == 0:
@@ -373,7 +376,7 @@ def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any]
         **{name: sum(spent.get(one, 0.0) for one in said) if spent else np.nan for name, said in SAID.items()},
     }
     there: Any = device.put(work.parameters[0]) if pop.max_params else None
-    if work.options.get("dispatch") or comes_back in ("every", "fit"):  # launches or copies that no queue holds
+    if work.options.get("dispatch") or comes_back in (*TO_HOST, "fit"):  # launches or copies that no queue holds
         row |= {"device_s": np.nan, "device_cold_s": np.nan}
     else:
         row |= device.alone(lambda: run(there))
@@ -407,16 +410,18 @@ def _check(work: _Measurement, pop: Population, result: Any) -> None:
     settings, X = work.settings, work.points.X
     random = np.random.Generator(np.random.PCG64(settings.seed))
     params = work.parameters[(settings.n_steps - 1) % len(work.parameters)]
-    losses = settings.results in SUMS
+    indirect = settings.results in (*SUMS, "half")  # what is compared with values, and those with the definition
     if settings.results == "fit":
         params, result = np.nan_to_num(result.params).astype(settings.dtype), result.loss
-    most = max(1, min(settings.n_checked, int(CHECKED_VALUES // len(X)))) if losses else settings.n_checked
+    most = max(1, min(settings.n_checked, int(CHECKED_VALUES // len(X)))) if indirect else settings.n_checked
     which = np.sort(random.permutation(len(pop))[:most])
     points = np.sort(random.permutation(len(X))[:CHECKED_POINTS])
     some, params = pop[which], params[which]
-    values = np.asarray(work.evaluator(some, X).evaluate(params)) if losses else result[which]
-    if losses:
+    values = np.asarray(work.evaluator(some, X).evaluate(params)) if indirect else result[which]
+    if settings.results in SUMS:
         _check_losses(work, result[which], values, which)
+    elif indirect:
+        _check_rounded(work, result[which], values, which)
     approximate = settings.precision == "fast" and isinstance(work.device, Gpu)
     apart = disagreement(some, X[points], params, values[:, points], dtype=settings.dtype,
                          precision=settings.precision, approximate=approximate)  # fmt: skip
@@ -439,6 +444,19 @@ def _check_losses(work: _Measurement, losses: np.ndarray, values: np.ndarray, wh
         raise BackendError(
             f"backend {work.backend!r} gives losses that are not the sums of its own squared errors in"
             f" {apart.mean():.0%} of those checked, as in expression {worst}: {work.texts[worst]}; nothing was timed"
+        )
+
+
+def _check_rounded(work: _Measurement, rounded: np.ndarray, values: np.ndarray, which: np.ndarray) -> None:
+    """Compare a matrix in 16 bits with the values rounded by NumPy."""
+    with np.errstate(all="ignore"):
+        expected = values.astype(rounded.dtype)
+    apart = (rounded != expected) & ~(np.isnan(rounded) & np.isnan(expected))
+    if apart.any():
+        worst = int(which[apart.mean(axis=1).argmax()])
+        raise BackendError(
+            f"backend {work.backend!r} rounds {apart.mean():.2%} of the results checked otherwise than to the nearest"
+            f" {rounded.dtype}, as in expression {worst}: {work.texts[worst]}; nothing was timed"
         )
 
 

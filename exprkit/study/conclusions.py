@@ -238,10 +238,10 @@ def _link(results: Results) -> str | None:
 
 
 def _nikuradse(results: Results) -> pd.Series:
-    """Times of samples on Nikuradse's own data over those on the synthetic data, by configuration."""
-    rows = pd.concat([of(results, "nikuradse"), measured.benchmarks(results)])
-    keys = ["n_exprs", "n_points", "source", "results", "where", "code", "dispatch"]
-    rows = rows.assign(own=rows["bench"].eq("nikuradse"))
+    """Times of samples on Nikuradse's own data over those on the synthetic data beside, by configuration."""
+    rows = of(results, "nikuradse")
+    keys = ["file", "n_exprs", "n_points", "source", "results", "where", "code", "dispatch"]
+    rows = rows.assign(own=rows["dataset"].ne("rough_pipe"))
     seconds = rows.groupby([*keys, "own"])["total_s"].median().unstack().reindex(columns=[True, False])
     return (seconds[True] / seconds[False]).dropna()
 

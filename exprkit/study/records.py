@@ -21,7 +21,7 @@ import hashlib
 import json
 import re
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,11 +103,13 @@ def _record(path: Path) -> dict[str, Any]:
         return json.loads(path.read_text(encoding="utf-8"))
 
 
-def collect(folders: Iterable[str | Path], target: str | Path, made_by: str = UNKNOWN) -> list[Path]:
+def collect(
+    folders: Iterable[str | Path], target: str | Path, made_by: str = UNKNOWN, replace: Sequence[str] = ("run",)
+) -> list[Path]:
     """Put the results of many configurations, a folder each, together: into ``target`` samples, beside it records.
 
-    What the target holds of other configurations stays there, so that a study may be run in parts.  ``made_by`` is the
-    command that made them.  Gives the two files.
+    What the target holds of other configurations stays there, so that a study may be run in parts; samples that have
+    the same in the columns ``replace`` as new ones go.  ``made_by`` is the command that made them.  Gives the two files.
 
     Raises ArgumentError if there are no samples; FileError if a file cannot be read or written.
     """
@@ -119,11 +121,17 @@ def collect(folders: Iterable[str | Path], target: str | Path, made_by: str = UN
     runs = [_of_many(_record(path.with_suffix(".json")), made_by) for path in found]
     if target.exists():
         old = _samples(target)
-        samples = pd.concat([old[~old["run"].isin(samples["run"])], samples], ignore_index=True)
+        again = _key(old, replace).isin(_key(samples, replace))
+        samples = pd.concat([old[~again], samples], ignore_index=True)
         runs.insert(0, _record(target.with_suffix(".json")))
     record = functools.reduce(_joined, runs) | _clock(samples)
     files.folder(target.parent)
     return [write_json(target.with_suffix(".json"), record), write_samples(target, samples)][::-1]
+
+
+def _key(samples: pd.DataFrame, columns: Sequence[str]) -> pd.Series:
+    """What each sample has in some columns, as a text."""
+    return samples[list(columns)].astype(object).fillna("").astype(str).agg("|".join, axis=1)
 
 
 def runs_in(target: str | Path) -> set[str]:

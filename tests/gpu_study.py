@@ -1,0 +1,91 @@
+"""Parts of the study on a GPU measured anew, in place of what was measured of them before.
+
+    python tests/gpu_study.py --out OUT --parts losses half
+    python tests/gpu_study.py --out OUT --parts short nikuradse --nikuradse data/nikuradse_1.csv
+
+===========  ====================================================================================
+losses       everything that sums errors by ``cuda``
+half         benchmarks 3 and 1 with every step's matrix in 16 bits
+short        the benchmarks by ``cuda`` and by ``ptx`` from the cache: 50 samples, or what 9 seconds hold
+host         the same by the GPU's host's CPU
+esr          the benchmarks with the thesis's 247 expressions repeated
+nikuradse    benchmarks 2 and 3 on Nikuradse's own data (``--nikuradse FILE``, or downloaded)
+===========  ====================================================================================
+
+``OUT/h200.parquet`` and ``.json`` are the published ones with the new samples, ``OUT/nikuradse.*`` are new.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from exprkit.study import bench, records, sweep
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOK = ROOT / "notebooks" / "benchmark.ipynb"
+Run = dict[str, Any]
+
+
+def is_benchmark(run: Run, *backends: str) -> bool:
+    """Whether it is one of the thesis's benchmarks with expressions that are all different."""
+    return run["study"] == "benchmarks" and "expressions" not in run and run["backends"][0] in backends
+
+
+PARTS: dict[str, Callable[[Run], bool]] = {
+    "losses": lambda run: run["backends"] == ["cuda"] and run.get("results") == "loss" and run["study"] != "memory",
+    "half": lambda run: run.get("results") == "half",
+    "short": lambda run: is_benchmark(run, "cuda", "ptx") and run.get("code") != "anew",
+    "host": lambda run: is_benchmark(run, "cpu"),
+    "esr": lambda run: run["study"] == "benchmarks" and run.get("expressions") == "esr",
+}
+
+
+def runs_of(parts: list[str]) -> list[Run]:
+    """The runs of the published study that are in one of the parts."""
+    study = sweep.configurations(ROOT / "data" / "studies" / "h200.yaml")
+    return [run for run in study if any(PARTS[part](run) for part in parts)]
+
+
+def measured(parts: str, runs: list[Run], out: Path, target: Path) -> None:
+    """Measure the runs, and put their samples where older ones of theirs stood."""
+    if not runs:
+        return
+    begin = perf_counter()
+    bench.compile_ahead(bench.DEFAULTS | run for run in runs if not sweep.unavailable(run))
+    print(f"{target.name}: {len(runs)} runs, kernels compiled in {perf_counter() - begin:.0f} s", flush=True)
+    outcomes = sweep.sweep(NOTEBOOK, {"points": runs}, out=out, plain=bench.run_and_save, progress=True)
+    print(sweep.summary(outcomes))
+    folders = [one.folder for one in outcomes if one.state == "done"]
+    records.collect(folders, target, f"python tests/gpu_study.py --out OUT --parts {parts}", replace=bench.CONFIGURATION)
+    samples = records.read(target.parent)
+    new = samples[samples["run"].isin([folder.name for folder in folders]) & samples["file"].eq(target.stem)]
+    shown = ["bench", "backend", "code", "results", "n_exprs", "n_points", "samples", "median_s", "step_s", "device_s",
+             "device_cold_s"]  # fmt: skip
+    print(bench.medians(new)[shown].to_string(float_format="{:.3g}".format))
+    print(f"{perf_counter() - begin:.0f} s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--parts", nargs="+", choices=[*PARTS, "nikuradse"], default=["losses"])
+    parser.add_argument("--nikuradse", default="nikuradse", help="a CSV file of the data: r_k, log_Re, target")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    for path in (ROOT / "data" / "results").glob("h200.*"):
+        shutil.copy(path, options.out)
+    parts = [part for part in options.parts if part in PARTS]
+    measured(" ".join(parts), runs_of(parts), options.out / "runs", options.out / "h200.parquet")
+    if "nikuradse" in options.parts:
+        study = sweep.configurations(ROOT / "data" / "studies" / "nikuradse.yaml")
+        runs = [run | {"dataset": options.nikuradse} if run["dataset"] == "nikuradse" else run for run in study]
+        measured("nikuradse", runs, options.out / "runs", options.out / "nikuradse.parquet")
+
+
+if __name__ == "__main__":
+    main()
