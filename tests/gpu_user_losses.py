@@ -112,7 +112,8 @@ def _beside(name: str, size: Size, own: ek.Population, text: ek.Population, slop
 def loss(text: str, name: str, size: Size) -> Pair:
     """A loss beside the squared one of the same expressions."""
     X, y, s = data(size.points)
-    pop = ek.generate.random(size.exprs, n_tokens=(size.most_tokens // 3, size.most_tokens), n_vars=2, n_params=2, seed=3)
+    lengths = size.most_tokens // 3, size.most_tokens
+    pop = ek.generate.random(size.exprs, n_tokens=lengths, n_vars=2, n_params=2, seed=3)
     w = np.random.default_rng(2).uniform(0.5, 2, size.points).astype(np.float32) if "w" in text else None
     columns = {"s": s} if "/ s" in text else None
     host, ev = (random_params(pop), y, w), evaluator(pop, X, name, size)
@@ -223,7 +224,8 @@ def main() -> None:
     size = Size(chosen.exprs, chosen.points, chosen.repeats, chosen.most_tokens, chosen.precision)
     on_gpus = [name for name in names if name in GPU]
     if on_gpus:
-        compile_first("cpu", "operators, gradients", size._replace(exprs=4, points=64))  # the loops, before many need them
+        few = size._replace(exprs=4, points=64)
+        compile_first("cpu", "operators, gradients", few)  # the loops, before many need them
         compile_all(on_gpus, size)
     rows = []
     for name in names:
