@@ -2,7 +2,7 @@
 
 In: the tokens of an expression.  Out: numbered nodes, from which ``differentiate`` writes a derivative as
 postfix tokens again, and ``lower`` a program of a value and its derivatives.  The rules are the
-table's ``derivative`` cells, text over a, b and y, read once:
+table's ``derivative`` cells, text over a, b and y (of a function of three operands over c, too), read once:
 
     >>> from exprkit.expressions import dag
     >>> rules = dag.derivative_rules()
@@ -37,7 +37,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from exprkit.expressions.rewrite import NONE, UNIFORM_NODE, Rules, group_of, is_uniform, rewrite
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.operators.defined import table_of_rows
 from exprkit.runtime.bags import empty, zeros
 from exprkit.runtime.hashes import GOLDEN
@@ -64,7 +64,7 @@ class Graph(NamedTuple):
     stamp: np.ndarray  # ... that count only with the present expression's stamp
     stack: Annotated[np.ndarray, "int32[n]"]
     tangent: Annotated[np.ndarray, "int32[n_values]"]  # by node of the value, -1: is 0
-    rule: Annotated[np.ndarray, "int32[n_values, 2]"]  # [node, operand] -> node of the derivative, -1: not made yet
+    rule: Annotated[np.ndarray, "int32[n_values, 3]"]  # [node, operand] -> node of the derivative, -1: not made yet
     # NODES, NUMBERS, STAMP; LOOSE: rounding may differ; NO_RULE: a derivative is missing; FULL: there was no room
     counts: np.ndarray
 
@@ -79,11 +79,12 @@ class Texts(NamedTuple):
 
 
 class DerivativeRules(NamedTuple):
-    """The table's ``derivative`` cells as postfix tokens; variables 0, 1, 2 are a, b and y."""
+    """The table's ``derivative`` cells as postfix tokens; variables 0, 1, 2 and 3 are a, b, y and c."""
 
-    start: Annotated[np.ndarray, "int64[256, 2]"]  # by code and operand
-    stop: Annotated[np.ndarray, "int64[256, 2]"]
-    there: Annotated[np.ndarray, "bool[256, 2]"]
+    start: Annotated[np.ndarray, "int64[256, 3]"]  # by code and operand
+    stop: Annotated[np.ndarray, "int64[256, 3]"]
+    there: Annotated[np.ndarray, "bool[256, 3]"]
+    packed: Annotated[np.ndarray, "bool[256]"]  # by code: operand a is two, packed
     kinds: np.ndarray
     values: np.ndarray
     numbers: np.ndarray  # the same 8 bytes, as a constant
@@ -97,22 +98,24 @@ def derivative_rules() -> DerivativeRules:
     rules = zeros(DerivativeRules, kinds=texts.kinds, values=texts.values, numbers=numbers)
     for i, place in enumerate(places):
         rules.start[place], rules.stop[place], rules.there[place] = texts.offsets[i], texts.offsets[i + 1], True
+    rules.packed[[row.code for row in defined.functions() if row.packed]] = True
     return rules
 
 
 @table_of_rows
 def rule_texts() -> tuple[list[tuple[int, int]], Texts]:
-    """(operator's code, operand) of every rule, and the rules' tokens over a, b and y."""
-    from exprkit.text import reader
+    """(operator's code, operand) of every rule, and the rules' tokens over a, b, y and c."""
+    from exprkit.text import formulas, reader
     from exprkit.text.names import Names
 
     rows = [row for row in ops.BY_CODE.values() if row.derivative]
-    places = [(row.code, k) for row in rows for k in range(row.arity)]
+    places = [(row.code, k) for row in rows for k in range(len(row.derivative))]
     batch = reader.from_items([text for row in rows for text in row.derivative])
-    batch.names = Names(["a", "b", "y"], None)
+    batch.names = Names(["a", "b", "y", "c"], None)
     kinds, values, offsets, faults = reader.tokens_of(batch)
     assert not faults, "the table's own texts can be read"
-    return places, Texts(kinds, values, offsets, np.zeros(len(offsets) - 1, np.int32))
+    written = formulas.expanded(kinds, values, offsets, formulas.user_formulas())  # functions of three operands
+    return places, Texts(written.kinds, written.values, written.offsets, np.zeros(len(offsets) - 1, np.int32))
 
 
 @table_of_rows
@@ -393,9 +396,24 @@ def term(graph, rules, code, a, b):
 # ── derivatives ──────────────────────────────────────────────────────────────────────
 
 
+@inline
+def operand_of(graph, derivatives, n, k):
+    """Operand k of node n, -1 where there is none: of a function of three operands those that ``pair_of`` packs.
+
+    What packs them has none of its own here, so that derivatives go past it.
+    """
+    code = graph.code[n]
+    if code == ops.PAIR_OF:
+        return NOTHING
+    if not derivatives.packed[code]:
+        return graph.a[n] if k == 0 else graph.b[n] if k == 1 else NOTHING
+    pair = graph.a[n]
+    return graph.a[pair] if k == 0 else graph.b[pair] if k == 1 else graph.b[n]
+
+
 @compiled
 def derivative(graph, rules, derivatives, y, k):
-    """The derivative of node ``y`` by its operand k (0: a, 1: b), as a node; nan where there is no rule."""
+    """The derivative of node ``y`` by its operand k (0: a, 1: b, 2: c), as a node; nan where there is no rule."""
     if graph.rule[y, k] >= 0:
         return graph.rule[y, k]
     code = graph.code[y]
@@ -409,7 +427,7 @@ def derivative(graph, rules, derivatives, y, k):
             graph.stack[depth] = number(graph, derivatives.numbers[t])
         elif kind == VARIABLE:
             of = derivatives.values[t]
-            graph.stack[depth] = y if of == 2 else graph.b[y] if of == 1 else graph.a[y]
+            graph.stack[depth] = y if of == 2 else operand_of(graph, derivatives, y, of if of < 2 else 2)
         else:
             inner, b = np.int64(derivatives.values[t]), -1
             if rules.arity[inner] == 2:
@@ -434,8 +452,8 @@ def tangent(graph, rules, derivatives, root, leaf):
         if graph.group[n] < UNIFORM_NODE:
             continue
         node = -1
-        for k in range(2):
-            operand = graph.a[n] if k == 0 else graph.b[n]
+        for k in range(3):
+            operand = operand_of(graph, derivatives, n, k)
             if operand < 0 or graph.tangent[operand] < 0:
                 continue
             factor = derivative(graph, rules, derivatives, n, k)
@@ -460,8 +478,8 @@ def adjoints(graph, rules, derivatives, root):
     for n in range(root, -1, -1):
         if graph.tangent[n] < 0 or graph.group[n] < UNIFORM_NODE:
             continue
-        for k in range(2):
-            operand = graph.a[n] if k == 0 else graph.b[n]
+        for k in range(3):
+            operand = operand_of(graph, derivatives, n, k)
             if operand < 0 or graph.tangent[operand] < -1:
                 continue
             factor = derivative(graph, rules, derivatives, n, k)

@@ -9,6 +9,9 @@ In: what ``exprkit.operator`` takes besides a formula.  Out: a row that every ba
 
 A function is given float64 arrays of one shape and gives one of that shape; it depends on nothing else, for it is
 called in any order.  Nothing of it is saved: files and pickles hold the operator's name.
+
+Programs know operators of one and two operands.  One of three is in texts a ``Definition``, which is written out as
+``f((a, b), c)``: a row of two operands, the first of which is ``pair_of(a, b)``, two numbers side by side.
 """
 
 from __future__ import annotations
@@ -21,34 +24,34 @@ import numpy as np
 
 from exprkit.errors import ArgumentError, ParseError, brief, listed, whole_number
 from exprkit.operators import defined, ops
+from exprkit.operators.defined import OPERAND
 from exprkit.text import formulas
-from exprkit.text.define import check_name, formula_tokens, intervals_of
+from exprkit.text.define import check_name, formula_tokens, intervals_of, latex_parts
 from exprkit.text.names import Names
 from exprkit.text.printer import texts as texts_of
+from exprkit.text.tokens import OPERATOR
 
-LETTERS = ("a", "b", "y")  # of which a derivative is a text
-MOST_OPERANDS = 2  # an instruction has no more
+LETTERS = ("a", "b", "c", "y")  # of which a derivative is a text
 TRIED = 9  # numbers of its domain that a function is tried on
-FORM = "write it as ek.operator('name(a)', numpy=…) or ek.operator('name(a, b)', numpy=…)"
+FORM = "write it as ek.operator('name(a)', numpy=…), with a and b for two operands, a, b and c for three"
 
 
-def define(text: str, function: Any, cuda: str, derivative: Any, domain: Any, latex: str) -> ops.Operator:
+def define(text: str, function: Any, cuda: str, derivative: Any, domain: Any, latex: str) -> defined.Written:
     """Put it into the table; arguments and errors are those of ``exprkit.operator``."""
     if not callable(function):
         raise ArgumentError(f"numpy must be a function of NumPy arrays, not {brief(function)}")
     name, arity = _head(text, function)
     if not isinstance(cuda, str):
         raise ArgumentError(f"operator {name!r}: cuda must be CUDA C as a text, not {brief(cuda)}")
-    known = defined.spelled(name)
-    if known is not None and known not in defined.functions():
-        check_name(name)
-        raise ArgumentError(f"operator {name!r} is a formula already; give the new one another name")
-    if known is None:
-        check_name(name)
+    if arity == 3 and cuda.strip():
+        raise ArgumentError(f"operator {name!r}: cuda is of one or two operands; GPU backends run no function of three")
+    _check_known(name, arity)
     intervals = intervals_of(name, domain, arity)
     compiled = function if type(function).__module__.startswith("numba.") else None
     definition = _as_definition(name, arity, function, compiled)
     _try(name, definition, intervals)
+    if arity == 3:
+        return _of_three(name, definition, compiled, _slopes(name, arity, derivative), intervals, latex)
     body = cuda if "return" in cuda else f"return {cuda};"
     operands = "ab"[:arity]
     return defined.add_row(
@@ -60,17 +63,50 @@ def define(text: str, function: Any, cuda: str, derivative: Any, domain: Any, la
     )  # fmt: skip
 
 
+def _check_known(name: str, arity: int) -> None:
+    """An error for a name that means something else."""
+    known = defined.spelled(name)
+    functions = [*defined.functions(), *(one for one in defined.definitions() if one.function)]
+    if known is None or known not in functions:
+        check_name(name)
+    if known is not None and known not in functions:
+        raise ArgumentError(f"operator {name!r} is a formula already; give the new one another name")
+    if known is not None and (known.arity == 3) != (arity == 3):
+        raise ArgumentError(f"operator {name!r} is {defined.head(known)!r} already; give the new one another name")
+
+
+def _of_three(
+    name: str, definition: Callable[..., np.ndarray], compiled: Any, slopes: tuple[str, ...],
+    intervals: tuple[ops.Interval, ...], latex: str,
+) -> defined.Definition:  # fmt: skip
+    """A function of three operands: a row that takes the first two packed, and what packs them."""
+    operands, meaning = ("a", "b", "c"), "a function of the user's own"
+    parts = latex_parts(name, latex, operands)
+    row = defined.add_row(
+        ops.operator(
+            name, 2, meaning, numpy=lambda pair, c: definition(pair[0], pair[1], c), compiled=compiled, packed=True,
+            domain=intervals, cuda=ops.Cuda(""), derivative=slopes, latex="",
+        )
+    )  # fmt: skip
+    kinds = np.array([OPERAND, OPERAND, OPERATOR, OPERAND, OPERATOR], np.uint8)
+    values = np.array([0, 1, ops.PAIR_OF, 2, row.code], np.uint64)
+    return defined.add(
+        defined.Definition(
+            name=name, operands=operands, formula=meaning, kinds=kinds, values=values, uses=(), domain=intervals,
+            latex=latex, latex_parts=parts, function=True,
+        )
+    )  # fmt: skip
+
+
 def _head(text: Any, function: Any) -> tuple[str, int]:
     """Name and number of operands."""
     name, bracket, operands = text.strip().partition("(") if isinstance(text, str) else ("", "", "")
     arity = operands.count(",") + 1 if bracket else _arity_of(function)
-    letters = "ab"[: arity or 0]
+    letters = "abc"[: arity or 0]
     if not name.strip() or (bracket and operands.replace(" ", "") != f"{','.join(letters)})"):
         raise ArgumentError(f"{brief(text)} does not name an operator that is a function: {FORM}")
-    if arity is None or not 1 <= arity <= MOST_OPERANDS:
-        raise ArgumentError(
-            f"operator {name!r}: a function has one or two operands, a and b; {FORM}; a formula may have three"
-        )
+    if arity is None or not 1 <= arity <= defined.MOST_OPERANDS:
+        raise ArgumentError(f"operator {name!r}: a function has one to three operands, a, b and c; {FORM}")
     return name.strip(), arity
 
 
@@ -92,8 +128,8 @@ def _as_definition(name: str, arity: int, function: Any, compiled: Any) -> Calla
     if compiled is not None and not hasattr(function, "nin"):  # of single numbers, by numba.njit
         from numba import float64, vectorize
 
-        scalar = (lambda a: function(a)) if arity == 1 else (lambda a, b: function(a, b))
-        of_arrays = vectorize([float64(*[float64] * arity)])(scalar)
+        scalars = lambda a: function(a), lambda a, b: function(a, b), lambda a, b, c: function(a, b, c)
+        of_arrays = vectorize([float64(*[float64] * arity)])(scalars[arity - 1])
 
     def definition(*operands: np.ndarray) -> np.ndarray:
         shape = np.broadcast_shapes(*map(np.shape, operands))
@@ -122,7 +158,7 @@ def _try(name: str, definition: Callable[..., np.ndarray], domain: tuple[ops.Int
 
 
 def _slopes(name: str, arity: int, derivative: Any) -> tuple[str, ...]:
-    """The derivatives in exprkit's own text over a, b and y, with formulas written out."""
+    """The derivatives in exprkit's own text over its operands and y, with formulas written out."""
     if derivative is None:
         return ()
     alone = callable(derivative) or isinstance(derivative, str)
@@ -130,13 +166,14 @@ def _slopes(name: str, arity: int, derivative: Any) -> tuple[str, ...]:
     if len(given) != arity:
         raise ArgumentError(f"operator {name!r}: derivative must be a text or function for each of {arity} operands")
     texts = []
-    for letter, one in zip("ab", given, strict=False):
+    for letter, one in zip("abc", given, strict=False):
         if callable(one):
-            row = define(f"d{name}_d{letter}({', '.join('ab'[:arity])})", one, "", None, None, "")
+            row = define(f"d{name}_d{letter}({', '.join('abc'[:arity])})", one, "", None, None, "")
             one = defined.head(row)
         if not isinstance(one, str):
-            raise ArgumentError(f"operator {name!r}: a derivative is a text over a, b and y or a function")
-        texts.append(_written_out(name, one))
+            words = ", ".join("abc"[:arity])
+            raise ArgumentError(f"operator {name!r}: a derivative is a text over {words} and y or a function")
+        texts.append(_written_out(name, one, arity))
     return tuple(texts)
 
 
@@ -146,15 +183,17 @@ class _OneRule(NamedTuple):
     kinds: np.ndarray
     values: np.ndarray
     offsets: np.ndarray
-    variables: tuple[str, ...] = LETTERS
+    variables: tuple[str, ...]
     parameters: None = None
 
 
-def _written_out(name: str, text: str) -> str:
+def _written_out(name: str, text: str, arity: int) -> str:
     """A derivative without operators that are formulas."""
+    letters = LETTERS if arity == 3 else ("a", "b", "y")
     try:
-        kinds, values = formula_tokens(text, Names(LETTERS, 0))
+        kinds, values = formula_tokens(text, Names(letters, 0))
     except ParseError as error:
         raise ParseError(f"operator {name!r}, derivative: {error}") from None
     made = formulas.expanded(kinds, values, np.array([0, len(kinds)]), formulas.user_formulas())
-    return texts_of(_OneRule(made.kinds, made.values, made.offsets))[0]
+    written = defined.unpacked(made.kinds, made.values, made.offsets, OPERATOR)
+    return texts_of(_OneRule(*written, variables=letters))[0]

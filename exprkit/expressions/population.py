@@ -52,6 +52,7 @@ def known_arity() -> np.ndarray:
     """Operands of every operator that a population may have, by code: those of the user's own too."""
     arity = defined.arity()
     arity[[row.code for row in ops.INTERNAL]] = 0
+    arity[[row.code for row in defined.functions() if row.packed]] = 0  # only behind ``pair_of``
     return arity
 
 
@@ -196,10 +197,22 @@ class Population:
         limits = [MAX_INDEX if names is None else len(names) for names in (self.variables, self.parameters)]
         arrays = checks.unchecked(self.kinds, self.values, self.offsets, self.valid, known_arity(), *limits)
         problem, index, token, n_vars = checks.check(arrays)
+        if problem == checks.CODE and defined.has_packed(self.user_operators()):
+            tokens = defined.unpacked(self.kinds, self.values, self.offsets, OPERATOR)
+            arrays = checks.unchecked(*tokens, self.valid, known_arity(), *limits)
+            fine, *_, n_vars = checks.check(arrays)
+            problem = checks.FINE if fine == checks.FINE and self._is_packed_as(tokens) else problem
         if problem != checks.FINE:
             raise PopulationError(self._complaint(problem, index, token, limits))
         self.n_params = _read_only(arrays.n_params)
         self.n_vars = int(n_vars) if self.variables is None else len(self.variables)
+
+    def _is_packed_as(self, tokens: tuple[np.ndarray, ...]) -> bool:
+        """Whether these tokens, written out, are the population's."""
+        from exprkit.text import formulas
+
+        made = formulas.expanded(*tokens, formulas.user_formulas())
+        return np.array_equal(made.kinds, self.kinds) and np.array_equal(made.values, self.values)
 
     def _complaint(self, problem: int, index: int, token: int, limits: list[int]) -> str:
         from exprkit.expressions import checks
@@ -440,7 +453,8 @@ class Population:
         """
         from exprkit.expressions.differentiate import differentiate, first_problem
         one_of("errors", errors, ("raise", "mask"))
-        kinds, values, offsets, missing = differentiate(self.expanded(), name)
+        *written_out, missing = differentiate(self.expanded(), name)
+        kinds, values, offsets = defined.unpacked(*written_out, OPERATOR)
         if errors == "raise" and missing:
             raise PopulationError(first_problem(missing, str(self[min(missing)])))
         faults = dict(sorted({**self._faults, **missing}.items()))

@@ -45,6 +45,7 @@ class Definition:
     domain: tuple[ops.Interval, ...]
     latex: str  # as it was given; "": by its name
     latex_parts: tuple[str, ...]  # what stands before, between and after the operands
+    function: bool = False  # it has no formula: its tokens are its operands packed, and the row of a function
 
     infix: ClassVar[None] = None
     precedence: ClassVar[int] = 9
@@ -62,8 +63,8 @@ class Definition:
 
     @property
     def text(self) -> str:
-        """As ``operator`` takes it."""
-        return f"{self.name}({', '.join(self.operands)}) = {self.formula}"
+        """As ``operator`` takes it; of a function its head."""
+        return head(self) if self.function else f"{self.name}({', '.join(self.operands)}) = {self.formula}"
 
     def same_as(self, other: Definition) -> bool:
         """Whether both mean and look the same; what operands are called is no matter."""
@@ -81,6 +82,7 @@ _LOCK = threading.Lock()
 _CODES = itertools.count(FIRST_CODE)
 _BY_NAME: dict[str, Definition] = {}
 _BY_CODE: dict[int, Definition] = {}
+_REPLACED: list[Definition] = []  # functions that another of their name came after
 _FUNCTIONS: dict[int, ops.Operator] = {}  # by code; ``ops`` has them by code and name too
 _TABLES: list[Callable[[], None]] = []  # what forgets the tables that are made of the rows
 
@@ -111,7 +113,8 @@ def add_row(row: ops.Operator) -> ops.Operator:
         older = [replace(one, cuda=ops.Cuda("")) for one in functions() if one.name == row.name]
         for one in (*older, row):  # kernels hold one text of a name
             ops.BY_CODE[one.code] = ops.IN_VALUES[one.code] = _FUNCTIONS[one.code] = one
-        ops.BY_NAME[row.name] = ops.BY_SPELLING[row.name] = row
+        if not row.packed:  # texts mean the ``Definition`` that packs its operands
+            ops.BY_NAME[row.name] = ops.BY_SPELLING[row.name] = row
         for forget in _TABLES:
             forget()
     return row
@@ -139,6 +142,9 @@ def add(definition: Definition) -> Definition:
     """
     with _LOCK:
         known = _BY_NAME.get(definition.name)
+        if known is not None and known.function and definition.function:
+            _REPLACED.append(known)
+            known = None
         if known is None:
             code = _next_code()
             _BY_NAME[definition.name] = _BY_CODE[code] = definition = replace(definition, code=code)
@@ -150,7 +156,7 @@ def add(definition: Definition) -> Definition:
 
 def count() -> int:
     """How many operators are defined; tables that are made of them are made anew when it has grown."""
-    return len(_BY_NAME) + len(_FUNCTIONS)
+    return len(_BY_NAME) + len(_REPLACED) + len(_FUNCTIONS)
 
 
 def all_rows() -> list[Written]:
@@ -164,8 +170,8 @@ def table() -> list[ops.Operator]:
 
 
 def definitions() -> list[Definition]:
-    """The user's operators that are formulas, in the order of their definition."""
-    return list(_BY_NAME.values())
+    """The user's operators that are formulas, or functions of three operands, in the order of their definition."""
+    return [*_REPLACED, *_BY_NAME.values()]
 
 
 def spelled(name: Any) -> Written | None:
@@ -204,6 +210,25 @@ def has_formulas(codes: Iterable[int]) -> bool:
     return any(code in _BY_CODE for code in codes)
 
 
+def has_packed(codes: Iterable[int]) -> bool:
+    """Whether some of these operators are functions of three operands, the first two of which are packed."""
+    return any(code in _FUNCTIONS and _FUNCTIONS[code].packed for code in codes)
+
+
+def unpacked(kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, operator_kind: int) -> tuple[np.ndarray, ...]:
+    """Tokens as they are written: functions of three operands in the place of their rows, and nothing packed."""
+    of_row = {int(one.values[-1]): one.code for one in definitions() if one.function}
+    operators = kinds == operator_kind
+    packs = operators & (values == ops.PAIR_OF)
+    if not packs.any():
+        return kinds, values, offsets
+    own = np.arange(256, dtype=np.uint64)
+    own[list(of_row)] = list(of_row.values())
+    values = values.copy()
+    values[operators] = own[values[operators]]
+    return kinds[~packs], values[~packs], offsets - np.append(0, np.cumsum(packs))[offsets]
+
+
 def without_cuda(codes: Iterable[int]) -> list[str]:
     """The names of those among these operators that have no CUDA text."""
     return [_FUNCTIONS[code].name for code in codes if code in _FUNCTIONS and not _FUNCTIONS[code].cuda.formula]
@@ -234,9 +259,12 @@ def saved(codes: Iterable[int]) -> tuple[Saved, ...]:
             needed.add(one.name)
             waiting += [row for name in getattr(one, "uses", ()) if (row := spelled(name))]
     named = [(row.code, head(row), "", ()) for row in functions() if row.name in needed]
-    return (*named, *((one.code, one.text, one.latex, one.domain) for one in definitions() if one.name in needed))
+    known = [one for one in definitions() if one.name in needed]
+    return (*named, *((one.code, one.text, *(("", ()) if one.function else (one.latex, one.domain))) for one in known))
 
 
 def head(row: Written) -> str:
-    """The operator with its operands, as in ``airy(a)``."""
-    return f"{row.name}({', '.join('ab'[: row.arity])})"
+    """The operator with its operands, as in ``airy(a)``; of a row whose first two are packed ``name((a, b), c)``."""
+    if isinstance(row, ops.Operator) and row.packed:
+        return f"{row.name}((a, b), c)"
+    return f"{row.name}({', '.join('abc'[: row.arity])})"

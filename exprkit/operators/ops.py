@@ -98,6 +98,7 @@ class Operator:
     numpy: Callable[..., Any]  # on float64 arrays
     numpy_fast: Callable[..., Any] | None = None  # under precision="fast", where it differs
     compiled: Any = None  # of a user's function: that of Numba's which is called for one number
+    packed: bool = False  # of a user's function of three operands: operand a is the first two (``pair_of``)
     simd: Callable[..., Any]  # on SIMD vectors, float32 and float64: ``simd_formulas`` has it by name
     simd_fast: Callable[..., Any] | None = None
     domain: tuple[Interval, ...] = (ANY, ANY)  # of each operand: where tests and samples draw ordinary inputs
@@ -555,6 +556,10 @@ _internal(204, "strong_quotient", 2, "a / b in a derivative: 0 where a is 0, wha
     cuda=Cuda("strong_quotient(a, b)", fast="strong_fast_quotient(a, b)", inline=True),
     derivative=("1 / b", "-y / b"))
 
+_internal(205, "pair_of", 2, "a and b: the first two operands of a user's function of three",
+    numpy=lambda a, b: np.stack(np.broadcast_arrays(a, b)), width=2, simd=lambda a, b: (a, b), ulp=(0, 0),
+    cuda=Cuda(""))
+
 BY_NAME: dict[str, Operator] = {row.name: row for row in (*OPERATORS, *INTERNAL)}
 BY_CODE: dict[int, Operator] = {row.code: row for row in (*OPERATORS, *INTERNAL)}
 _IN_DERIVATIVES = {row.rewrite.in_derivative for row in OPERATORS}
@@ -564,6 +569,7 @@ BY_SPELLING: dict[str, Operator] = {
 }
 
 COPY = BY_NAME["copy"].code  # the operator that leaves its operand as it is
+PAIR_OF = BY_NAME["pair_of"].code
 # those that a derivative is put together with, and simplified by
 ADD, SUB, MUL, DIV, POW, NEG, INV = (BY_NAME[name].code for name in ("add", "sub", "mul", "div", "pow", "neg", "inv"))
 # whose families of functions the search knows rules for, and that a loss of the user's own is recognised by

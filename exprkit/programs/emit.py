@@ -252,8 +252,9 @@ def emit_shared(graph, rules, scratch, output, room, instr, root):
             _release(graph, rules, scratch, a)
             if b >= 0:
                 _release(graph, rules, scratch, b)
-            slot = _take(scratch, 1)
-            n_slots = max(n_slots, slot + 1, helper + 1)
+            width = rules.width[graph.code[n]]
+            slot = _take(scratch, width)
+            n_slots = max(n_slots, slot + width, helper + 1)
             before = scratch.place[n] = (slot << 2) | SLOT
             _write(graph, scratch, room, instr, n)
             if helper >= 0:

@@ -91,11 +91,16 @@ def uses_of_operators() -> np.ndarray:
     uses = np.zeros(256, np.uint8)
     for row in table():
         uses[row.code] = 0 if row.derivative else _NO_RULE | _A_OF_A | _B_OF_A | _A_OF_B | _B_OF_B
+        if row.packed and row.derivative:
+            uses[row.code] = _A_OF_A | _B_OF_A | _A_OF_B | _B_OF_B
+            continue
         for text, of_a, of_b in zip(row.derivative, (_A_OF_A, _A_OF_B), (_B_OF_A, _B_OF_B), strict=False):
             letters = set(re.findall(r"\b[aby]\b", text))
             uses[row.code] |= of_a * bool(letters & {"a", "y"}) | of_b * bool(letters & {"b", "y"})
+    packed = {row.code for row in table() if row.packed}
     for code, operand in no_slope():
-        uses[code] |= _NO_B if operand else _NO_A
+        if code not in packed:
+            uses[code] |= _NO_B if operand else _NO_A
     return uses
 
 

@@ -71,7 +71,7 @@ from exprkit.expressions.rewrite import (
     rewrite,
     table_rules,
 )
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.programs.emit import (
     COLUMNS,
     DONE,
@@ -129,7 +129,9 @@ def _programs(
 ) -> dict[str, Any]:  # fmt: skip
     """The fields of a program, made in parts that threads share."""
     pop = pop.expanded()
-    n_vars, rules, shares = max(int(pop.n_vars), 1), table_rules(precision), pop.shares and derivatives is None
+    packed = defined.has_packed(pop.user_operators())
+    n_vars, rules = max(int(pop.n_vars), 1), table_rules(precision)
+    shares = (pop.shares or packed) and derivatives is None  # a tree has no place for two numbers
     positive = np.zeros(n_vars, np.bool_) if positive is None else positive
     n_params, numbers = np.asarray(pop.n_params, np.int32), pop.values.view(np.float64)
     numbers = numbers if dtype == np.float64 else np.empty_like(numbers)
@@ -154,7 +156,7 @@ def _programs(
     least = slices.LEAST if derivatives is None else slices.LEAST // 8
     cuts = slices.short(pop.offsets, threads, max(least, 256 * n_vars))  # each has a table of columns
     whole = joined(slices.each(lower_part, cuts, threads=threads or machine.cores()), cuts, rules.width)
-    if shares and whole.totals[SLOTS] > MOST_SLOTS:  # an accumulator names no more; trees need far fewer
+    if shares and not packed and whole.totals[SLOTS] > MOST_SLOTS:  # an accumulator names no more; trees need far fewer
         shares = False
         whole = joined(slices.each(lower_part, cuts, threads=threads or machine.cores()), cuts, rules.width)
     fields: dict[str, Any] = dict(

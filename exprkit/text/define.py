@@ -39,7 +39,7 @@ def define(text: Any, domain: Any = None, latex: str = "") -> Definition:
     for index, operand in enumerate(operands):
         if not np.any((kinds == OPERAND) & (values == index)):
             raise ArgumentError(f"operator {name!r}: its formula does not use the operand {operand!r}")
-    intervals, parts = intervals_of(name, domain, len(operands)), _latex_parts(name, latex, operands)
+    intervals, parts = intervals_of(name, domain, len(operands)), latex_parts(name, latex, operands)
     return defined.add(
         Definition(
             name=name, operands=operands, formula=formula, kinds=kinds, values=values, uses=uses, domain=intervals,
@@ -81,7 +81,10 @@ def _function(text: str) -> defined.Written:
     """The operator without a formula that a file or another process names, as in ``airy(a)``."""
     name = text.partition("(")[0]
     row = defined.spelled(name)
-    if not isinstance(row, ops.Operator) or defined.head(row) != text:
+    if isinstance(row, Definition) and row.function and defined.head(row) != text:
+        row = defined.row(int(row.values[-1]))
+    function = isinstance(row, ops.Operator) or (isinstance(row, Definition) and row.function)
+    if row is None or not function or defined.head(row) != text:
         raise ArgumentError(
             f"operator {name!r} is a function, which no file holds: first exprkit.operator({text!r}, numpy=…)"
         )
@@ -157,7 +160,7 @@ def intervals_of(name: str, domain: Any, arity: int) -> tuple[ops.Interval, ...]
     return tuple((float(low), float(high)) for low, high in pairs)
 
 
-def _latex_parts(name: str, latex: str, operands: tuple[str, ...]) -> tuple[str, ...]:
+def latex_parts(name: str, latex: str, operands: tuple[str, ...]) -> tuple[str, ...]:
     r"""What stands before, between and after the operands of ``\frac{{a}}{{b}}``; its operands are in braces."""
     if not isinstance(latex, str):
         raise ArgumentError(f"operator {name!r}: latex must be a text, not {brief(latex)}")

@@ -32,14 +32,18 @@ def raise_first() -> None:
         raise first
 
 
-def kernel(row: ops.Operator, scalars: tuple[int, ...], lanes: int, dtype: np.dtype) -> Any:
+def kernel(row: ops.Operator, scalars: tuple[int, ...], lanes: int, dtype: np.dtype, tile: int) -> Any:
     """``void k(y, a, b, n)``, of which operands that are ``scalars`` have one number; lanes 0: so has y.
 
+    Of a row whose operand a is two, packed, the second lies a ``tile`` behind the first, or is the next number.
     It is to be kept as long as its ``address`` is used.
     """
     steps = [int(k not in scalars) for k in range(2)]
+    between = np.dtype(dtype).itemsize * (tile if steps[0] else 1)  # bytes from one packed operand to the other
     if row.compiled is None:
-        return _called(row, steps, lanes, dtype)
+        return _called(row, steps, lanes, dtype, between)
+    if row.packed:
+        return _compiled_of_three(row.compiled, steps, lanes, dtype, between)
     return (_compiled_of_one if row.arity == 1 else _compiled_of_two)(row.compiled, steps, lanes, dtype)
 
 
@@ -47,18 +51,24 @@ def address(made: Any) -> int:
     return int(getattr(made, "address", 0) or ctypes.cast(made, ctypes.c_void_p).value or 0)
 
 
-def _called(row, steps, lanes, dtype):
+def _called(row, steps, lanes, dtype, between):
     """Of a Python function."""
     real = np.ctypeslib.as_ctypes_type(dtype)
+
+    def numbers(place, n):
+        return np.frombuffer((real * n).from_address(place), dtype).astype(np.float64)
 
     def run(y, a, b, n):
         size = n * lanes if lanes else 1
         out = np.frombuffer((real * size).from_address(y), dtype)
         try:
-            operands = [np.frombuffer((real * (size if step else 1)).from_address(place), dtype).astype(np.float64)
+            operands = [numbers(place, size if step else 1)
                         for place, step in zip((a, b)[: row.arity], steps, strict=False)]  # fmt: skip
+            if row.packed:
+                operands.insert(1, numbers(a + between, size if steps[0] else 1))
+            operands = np.broadcast_arrays(*operands) if len(operands) > 1 else operands
             with np.errstate(all="ignore"):
-                out[:] = row.numpy(*np.broadcast_arrays(*operands)) if row.arity == 2 else row.numpy(*operands)
+                out[:] = row.numpy(operands[:2], operands[2]) if row.packed else row.numpy(*operands)
         except BaseException as error:  # the loop that has called cannot stop
             out[:] = np.nan
             _raised.append(error)
@@ -92,5 +102,20 @@ def _compiled_of_two(function, steps, lanes, dtype):
         second = carray(pointer(b), size, real)
         for i in range(size):
             out[i] = function(np.float64(first[i * step]), np.float64(second[i * other_step]))
+
+    return run
+
+
+def _compiled_of_three(function, steps, lanes, dtype, between):
+    real, (step, other_step) = np.dtype(dtype), steps
+
+    @cfunc(_SIGNATURE)
+    def run(y, a, b, n):
+        size = n * lanes if lanes else 1
+        out, first = carray(pointer(y), size, real), carray(pointer(a), size, real)
+        second, third = carray(pointer(a + between), size, real), carray(pointer(b), size, real)
+        for i in range(size):
+            operands = np.float64(first[i * step]), np.float64(second[i * step]), np.float64(third[i * other_step])
+            out[i] = function(operands[0], operands[1], operands[2])
 
     return run

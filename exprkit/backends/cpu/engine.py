@@ -45,7 +45,7 @@ from exprkit.backends.cpu.tiles import FORMS, LINE, aligned, never_negative, sha
 from exprkit.backends.objective import Fitted, Options
 from exprkit.errors import number_of
 from exprkit.expressions.population import Population
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.programs.in_order import lower_in_order
 from exprkit.programs.lower import lower, lower_gradients
 from exprkit.programs.program import Program
@@ -81,7 +81,8 @@ class Engine(contract.Differentiable):
         self.threads = threads or machine.cores()
         self._invalid = np.flatnonzero(~pop.valid)
         self._kernels = kernels.kernels(self.dtype.name, precision)
-        self.values = self._runner(lower if pop.shares else lower_in_order, row_cost=1)
+        shares = pop.shares or defined.has_packed(pop.expanded().user_operators())
+        self.values = self._runner(lower if shares else lower_in_order, row_cost=1)
         self._can_write_past = False  # the kernels for it are made when first needed
         self._gradients: Runner | None = None
         self._fit_work: TaskLoop | None = None

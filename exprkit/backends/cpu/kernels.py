@@ -247,7 +247,7 @@ class Kernels:
         """The kernel of an operator that is the user's function."""
         scalars = {VS: (1,), SV: (0,), UU: (0, 1)}.get(form & 3, ())
         lanes = 0 if form & 3 == UU else self.lanes
-        return callbacks.kernel(ops.BY_CODE[operator], scalars, lanes, np.dtype(self.dtype))
+        return callbacks.kernel(ops.BY_CODE[operator], scalars, lanes, np.dtype(self.dtype), TILE)
 
     def address(self, operator: int, form: int) -> int:
         return int(self.table([(operator, form)])[operator, form])

@@ -77,6 +77,8 @@ class DevicePopulation:
     def of(cls, pop: Population, device: Any = None) -> DevicePopulation:
         """A copy of the host population ``pop`` on ``device``, with user-defined formulas expanded."""
         pop = pop.expanded()
+        if defined.has_packed(pop.user_operators()):
+            raise PopulationError("a function of three operands does not run on a GPU: take a Population and the CPU")
         xp = (device or _device()).xp
         arrays = map(xp.asarray, (pop.kinds, pop.values, pop.offsets))
         return cls(*arrays, variables=pop.variables, parameters=pop.parameters, device=device)
@@ -166,7 +168,7 @@ def _check(device: Any, most_variables: int, most_parameters: int) -> Callable[.
     from exprkit.expressions.checks import problem_of, unchecked
 
     nothing, arity = np.empty(0, np.uint8), ops.ARITY.copy()
-    arity[[row.code for row in ops.INTERNAL]] = 0
+    arity[[row.code for row in (*ops.INTERNAL, *(one for one in defined.functions() if one.packed))]] = 0
     host = unchecked(nothing, nothing, nothing, nothing, arity, most_variables, most_parameters)
     operands, limits = map(device.xp.asarray, (host.operands, host.limits))
     threads = 1 if device.lanes == 1 else THREADS

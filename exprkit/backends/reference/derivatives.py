@@ -57,6 +57,11 @@ def value_and_derivatives(
 
 def _chained(row: ops.Operator, operands: list[tuple[np.ndarray, Tangent]], y: np.ndarray, n_params: int) -> Tangent:
     """The chain rule for one operator."""
+    if row.code == ops.PAIR_OF:
+        return [_packed(one, other, len(y[0])) for one, other in zip(operands[0][1], operands[1][1], strict=True)]
+    if row.packed:
+        (pair, slopes), last = operands
+        operands = [(pair[k], [None if d is None else d[k] for d in slopes]) for k in range(2)] + [last]
     sums: Tangent = [None] * n_params
     values = [value for value, _ in operands]
     for k, (_, tangent) in enumerate(operands):
@@ -71,6 +76,13 @@ def _chained(row: ops.Operator, operands: list[tuple[np.ndarray, Tangent]], y: n
     return sums
 
 
+def _packed(one: np.ndarray | None, other: np.ndarray | None, n_points: int) -> np.ndarray | None:
+    """The derivative of two operands side by side."""
+    if one is None and other is None:
+        return None
+    return np.stack([np.zeros(n_points) if d is None else d for d in (one, other)])
+
+
 @table_of_rows
 def _rules() -> dict[tuple[int, int], Callable[[list[np.ndarray], np.ndarray], np.ndarray]]:
     """(operator's code, operand) -> the function of its derivative, over the operands' values and y."""
@@ -78,7 +90,7 @@ def _rules() -> dict[tuple[int, int], Callable[[list[np.ndarray], np.ndarray], n
 
     def rule(i: int) -> Callable[[list[np.ndarray], np.ndarray], np.ndarray]:
         def evaluated(operands: list[np.ndarray], y: np.ndarray) -> np.ndarray:
-            columns = np.stack([operands[0], operands[-1], y])
+            columns = np.stack([operands[0], operands[min(1, len(operands) - 1)], y, operands[-1]])
             constants = rules.values.view(np.float64)
             none = np.empty(0)
             return value_and_derivatives(rules, i, columns, constants, none, lambda row, _: _strong(row).numpy)[0]
