@@ -1,238 +1,275 @@
-"""The search's pools on a GPU: checked beside the CPU's, timed, and which of the 60 laws are found with them.
+"""Which of the 60 laws a search on one GPU finds: several seeds, several laws at a time, beside peers on the same host.
 
-    PYTHONPATH=. python tests/gpu_laws.py --minutes 9 --csv laws_h200.csv
-    PYTHONPATH=. python tests/gpu_laws.py --minutes 3 --only laws
+    PYTHONPATH=. python tests/gpu_laws.py --out OUT --minutes 4.6
+    PYTHONPATH=. python tests/gpu_laws.py --out OUT --gpu cpu --processes 1 --beside 1 --every 20 --seconds 3 --again 6
 
-First the same pools and pairs as on the CPU (an error ends it), then seconds of pool and join by size, then how far a
-search goes beyond its time, before and after its kernels are compiled, and where it looks at the clock too seldom; then
-``bench_laws.py`` with backend="cuda".  Prints as it goes; no law is begun that could not end within the minutes.
+Processes share the card and the cores, two threads each, which makes none of them faster: what one search has a card
+to itself for takes less time than is printed here.  Meanwhile others search on two threads of the processor: peers and
+exprkit on every fourth law, then exprkit on the rest.  What a search missed in the first seed is searched for again in
+``--again`` seconds.  Before a process is given a law it has made a small search, so that nothing is compiled within a
+law's time; the first one does so alone, for kernels and loops are kept on disk, and peers, which need none of them,
+have the cores until then.
+
+What counts most comes first: the first seed, its missed laws again, then one seed after the other; nothing is begun
+that could not end within the minutes.  ``laws.csv`` in the folder has a line for each search that has ended.  Pools
+have room for as many functions as an equal share of the card's memory holds.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import itertools
-import threading
+import importlib.util
+import multiprocessing
+import os
 import time
-import traceback
+from collections import deque
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import NamedTuple
 
 import bench_laws
-import cupy
 import numpy as np
 
 import exprkit as ek
-from exprkit.backends.gpu import device as gpu
-from exprkit.expressions.arguments import rows
-from exprkit.regression import links, regress
-from exprkit.regression.confirm import values_of
-from exprkit.regression.join import Partners
-from exprkit.regression.on_device import triples
-from exprkit.regression.on_device.join import DevicePartners
-from exprkit.regression.on_device.pool import DevicePool
-from exprkit.regression.on_device.programs import Programs, with_memory
-from exprkit.regression.on_device.regress import regressed
-from exprkit.regression.pool import Pool
-from exprkit.regression.sample import Sample
-from exprkit.runtime.budget import Budget
 
 BEGIN = time.perf_counter()
-POINTS = np.random.default_rng(0).uniform(0.5, 3, (16, 3))
-EXACT = rows(["+", "-", "*", "/", "square", "sqrt"])  # whose results are the same bits everywhere
-SEARCH = rows("search")
-PARTS = "checks", "sizes", "limits", "laws"
-REPEATED = 2_000_000  # functions of the largest pool that is made twice
-OVERRUN = 2.0  # seconds that a law may take beyond its own: its sample, the last step
-LAW = "x1 * (1 - 0.3 * cos(x2 * x3) / x1)"
+THREADS = 2  # of a search
+PATIENCE = 2.0  # seconds that a search may take beyond its limit: its sample, a kernel's end
+LOADED = 12.0  # seconds that a process may take to load what the first one has compiled
+SHARE = 0.85  # of a card's memory, for the pools of all processes
+BYTES = 484  # of a pool's function: 24 at each of 16 points, and 100
+AT_A_TIME = 0.5  # share of the processes that search again in more time, as long as there is anything else to do
 
 
 def say(*parts):
     print(f"{time.perf_counter() - BEGIN:6.1f} s:", *parts, flush=True)
 
 
-def device_pool(operators, most, X=POINTS):
-    pool = DevicePool(X, operators, Programs(gpu.current(), tuple(operators), len(X)))
-    pool.grow(30, most)
-    pool.multiply(most + most // 2)
-    return pool
+class Job(NamedTuple):
+    """A search: by whom, where, for which law, and how long."""
+
+    by: str
+    backend: str
+    law: int
+    seed: int
+    seconds: float
 
 
-def same(operators, most):
-    """The CPU's pool and pairs; what rounds differently may make a few functions others."""
-    host, there = Pool(POINTS, operators), device_pool(operators, most)
-    host.grow(30, most)
-    host.multiply(most + most // 2)
-    n = len(host)
-    assert len(there) == n, (len(there), n)
-    made = [np.column_stack([gpu.fetched(getattr(pool, name))[:n] for name in ("made_by", "left", "right")])
-            for pool in (host, there)]  # fmt: skip
-    differ = np.flatnonzero((made[0] != made[1]).any(axis=1))
-    say(f"{n:,} functions of {[row.name for row in operators]}: the first that differs:", *differ[:1])
-    some = np.random.default_rng(1).integers(0, n, 200).tolist()
-    values = values_of(there.expressions(some), POINTS)
-    np.testing.assert_allclose(gpu.fetched(there.values[cupy.asarray(some)]), values, rtol=1e-9)
-    y = values_of(list(ek.parse([LAW])), POINTS)[0]
-    here, partners, found = Partners(host), DevicePartners(there), [0, 0]
-    for form in links.forms([row for row in operators if row.arity == 1]):
-        pairs = here.of(y, form), partners.of(y, form)
-        texts = [[str(pool.expression(int(i))) for one in two for i in one[:1]]
-                 for two, pool in zip(pairs, (host, there), strict=True)]  # fmt: skip
-        assert texts[0] == texts[1] or len(differ), (form.text, texts)
-        found = [number + len(two.f) for number, two in zip(found, pairs, strict=True)]
-    say(f"   partners {len(here):,} and {len(partners):,}; pairs of all forms {found[0]:,} and {found[1]:,}")
-    return len(differ)
+# ── in a process of its own ──
 
 
-def regressions():
-    random = np.random.default_rng(2)
-    f, h = random.normal(size=(3_000, 128)), random.normal(size=(9_000, 128))
-    v, weight = random.normal(size=128), np.ones(128)
-    v /= np.sqrt(weight @ v**2)
-    starts = np.array([0, 1_000, 9_000])
-    host, there = regress.regressed(f, h, v, weight, starts), regressed(gpu.current(), f, h, v, weight, starts)
-    np.testing.assert_allclose(there.error, host.error, rtol=1e-9)
-    say(f"regressions of all pairs: {(there.h != host.h).sum()} of {host.h.size} best h are others")
-    begin = time.perf_counter()
-    regressed(gpu.current(), np.tile(f, (7, 1)), np.tile(h, (3, 1)), v, weight, np.array([0, 1_000, 27_000]))
-    say(f"   21,000 x 27,000 pairs at 128 rows: {time.perf_counter() - begin:.3f} s")
-
-
-def threes(most):
-    """Three functions f, h1, h2: as many as a search looks at."""
-    law = "sqrt(3.3 * x1 + 0.21 * x1 * x2 / x3 + 0.73 * x1 * x3)"
-    X = np.random.default_rng(3).uniform(0.5, 3, (120, 3))
-    sample = Sample(X, values_of(list(ek.parse([law])), X)[0])
-    few, forms = sample.few(16, 0), links.forms([row for row in SEARCH if row.arity == 1])
-    begin = time.perf_counter()
-    pool = DevicePool(few.X, SEARCH, Programs(gpu.current(), tuple(SEARCH), 16))
-    pool.grow(30, most)
-    pool.multiply(2 * most)
-    say(f"three of {len(pool):,} functions: pool {time.perf_counter() - begin:.3f} s")
-    for found in triples.formulas(pool, few.y, sample, forms):
-        say(f"   {time.perf_counter() - begin:.3f} s:", *map(str, found[:1]))
-
-
-def seconds(most):
-    """Of a pool and its join with all forms; of small ones the second of two, and what memory was taken."""
-    y = values_of(list(ek.parse(["sin(x1) * x2 + sqrt(x3 + 0.123 * x1 * x1)"])), POINTS)[0]  # no pair makes it
-
-    def work(room):
-        cupy.get_default_memory_pool().free_all_blocks()
-        for turn in ("first", "second")[: 1 + (room <= REPEATED)]:
-            marks = [time.perf_counter()]
-
-            def mark(marks=marks):
-                cupy.cuda.Device().synchronize()
-                marks.append(time.perf_counter())
-
-            pool = DevicePool(POINTS, SEARCH, Programs(gpu.current(), tuple(SEARCH), 16))
-            pool.grow(30, room)
-            mark()
-            pool.multiply(room + room // 2)
-            mark()
-            partners = DevicePartners(pool)
-            mark()
-            forms = links.forms([row for row in SEARCH if row.arity == 1])
-            n = sum(len(partners.of(y, form).f) for form in forms)
-            mark()
-            names = "grow", "multiply", "sort", f"{len(forms)} forms"
-            steps = ", ".join(f"{name} {s:.3f} s" for name, s in zip(names, np.diff(marks), strict=True))
-            say(f"{room:,}, {turn}: {len(pool):,} functions of up to {pool.largest} tokens, {pool.tried:,} tried; "
-                f"{steps}; {n} pairs; memory {cupy.get_default_memory_pool().total_bytes() / 1e9:.1f} GB")  # fmt: skip
-            del pool, partners
-
-    with_memory(gpu.current(), most, 16, work)
-
-
-def limits(backend):
-    """Seconds of searches that find nothing, and the longest between two looks at their budget."""
-    X, y = np.random.default_rng(4).uniform(1e8, 3e9, (400, 6)), np.random.default_rng(5).normal(size=400)
-    check, last, gaps = Budget.check, [0.0, ""], []
-
-    def timed(self, *given):
-        where = " < ".join(f"{frame.name}:{frame.lineno}" for frame in traceback.extract_stack(limit=6)[-2::-1])
-        gaps.append((time.perf_counter() - last[0], last[1], where))
-        try:
-            return check(self, *given)
-        finally:
-            last[:] = time.perf_counter(), where
-
-    Budget.check = timed
-    try:
-        for seconds in (8.0, 8.0, 12.0):
-            last[0], begin = time.perf_counter(), time.perf_counter()
-            gaps.clear()
-            settings = {"niterations": 10**6, "random_state": 0, "backend": backend}
-            model = ek.SymbolicRegressor(timeout_in_seconds=seconds, **settings).fit(X, y)
-            say(f"limit {seconds:g} s: {time.perf_counter() - begin:.3f} s, {model.n_evals_:,} tried")
-            for gap, after, before in sorted(gaps, reverse=True)[:5]:
-                say(f"   {gap:.3f} s between {after} and {before}")
-            for thread in threading.enumerate():
-                if thread.name == "exprkit-search":
-                    thread.join()
-            say(f"   all of it had ended after {time.perf_counter() - begin:.3f} s")
-    finally:
-        Budget.check = check
-
-
-def warm(backend):
-    """Compile what searches run: one that goes through all stages, in small, and finds nothing."""
+def prepared(backend, processes, most_seconds):
+    """Compile, or load, what searches run, all stages of them; how many functions pools have room for."""
     X, y = np.random.default_rng(4).uniform(0.5, 3, (400, 3)), np.random.default_rng(5).normal(size=400)
-    model = ek.SymbolicRegressor(niterations=1, population_size=100, pool_size=50_000, random_state=0, backend=backend)
-    say("compiled:", model.fit(X, y).stopped_)
+    settings = {"niterations": 1, "population_size": 100, "random_state": 0, "n_jobs": THREADS,
+                "timeout_in_seconds": most_seconds}  # fmt: skip
+    model = ek.SymbolicRegressor(**settings, pool_size=50_000, backend=backend).fit(X, y)
+    model.fit(X, X[:, 0] * X[:, 1]).get_best()  # exact; and the table, which loads SymPy
+    if backend not in ("cuda", "ptx"):
+        return None
+    import cupy
+
+    return int(SHARE * cupy.cuda.runtime.memGetInfo()[1] / processes / BYTES)
 
 
-def laws(arguments, until):
-    rows = []
-    for seed, law in itertools.product(range(arguments.seeds), bench_laws.tasks(arguments)):
-        if time.perf_counter() + arguments.seconds + OVERRUN > until:
-            say("the minutes are over")
-            break
-        rows.append(row := bench_laws.measured(law, "exprkit", seed, arguments))
-        shown = (str(row[name]) for name in ("what", "difficulty", "seconds", "tried", "nodes", "equation"))
-        say("found" if row["found"] else "     ", *shown, law[-1]["formula"])
-        if arguments.csv:
-            with open(arguments.csv, "w", newline="", encoding="utf-8") as file:
-                writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
+def searched(job, task, pool, noise):
+    """A row for the table."""
+    arguments = argparse.Namespace(
+        seconds=job.seconds, threads=THREADS, pool=pool, backend=job.backend, noise=noise, units=False
+    )
+    return bench_laws.measured(task, job.by, job.seed, arguments) | {"backend": job.backend}
+
+
+# ── who gives the work out ──
+
+
+class Group:
+    """Processes of a kind, and what is left for them to do.
+
+    Attributes
+    ----------
+    jobs, again : deques of Job
+        In order; and those that are searched for again.
+    """
+
+    def __init__(self, name, n, jobs, seconds_again):
+        spawn = multiprocessing.get_context("spawn")
+        self.name, self.n, self.jobs, self.again = name, n, deque(jobs), deque()
+        self.slots = [ProcessPoolExecutor(1, mp_context=spawn) for _ in range(n)]
+        self.free = []  # slots that are ready for work
+        self.pool, self._seconds_again, self._running_again = None, seconds_again, 0
+
+    def next(self, until):
+        """The job that counts most among those that can end in time; None where there is none."""
+        left = until - time.perf_counter() - PATIENCE
+        may_again = self._running_again < max(1, AT_A_TIME * self.n) or not self._fitting(self.jobs, left)
+        for waiting in (self.again, self.jobs) if may_again else (self.jobs,):
+            if (job := self._fitting(waiting, left)) is not None:
+                waiting.remove(job)
+                self._running_again += waiting is self.again
+                return job
+        return None
+
+    def _fitting(self, waiting, left):
+        return next((job for job in waiting if job.seconds <= left), None)
+
+    def ended(self, job, row):
+        if job.seconds == self._seconds_again:
+            self._running_again -= 1
+        elif not row["found"] and job.by == "exprkit" and job.seed == 0:
+            self.again.append(job._replace(seconds=self._seconds_again))
+
+    def stop(self):
+        for slot in self.slots:
+            for process in list((slot._processes or {}).values()):
+                process.kill()
+            slot.shutdown(wait=False, cancel_futures=True)
+
+
+class Run:
+    """All of it: groups of processes, rows of what has ended."""
+
+    def __init__(self, arguments, tasks):
+        self.tasks, self.arguments, self.rows = tasks, arguments, []
+        some, every = range(0, len(tasks), arguments.peers_every), range(len(tasks))
+        peers = [one for one in arguments.peers if importlib.util.find_spec(one)]
+        for one in set(arguments.peers) - set(peers):
+            say(f"{one} is not installed, and left out: pip install {one}")
+        seconds, seeds = arguments.seconds, range(arguments.seeds)
+        rest = [law for law in every if law not in some]
+        on_gpu = [Job("exprkit", arguments.gpu, law, seed, seconds) for seed in seeds for law in every]
+        by_peers = [Job(one, "cpu", law, 0, seconds) for law in some for one in peers]
+        beside = [Job("exprkit", "cpu", law, 0, seconds) for law in (*some, *rest)]
+        self.on_gpu = Group("gpu", arguments.processes, on_gpu, arguments.again)
+        self.peers = Group("peers", max(1, arguments.cores // THREADS - 1), by_peers, arguments.again)
+        self.beside = Group("cpu", arguments.beside, beside, arguments.again)
+        self.groups = self.on_gpu, self.peers, self.beside
+        self._until = BEGIN + 60 * arguments.minutes
+        self._file = Path(arguments.out) / "laws.csv"
+
+    def work(self):
+        """Give out work as long as any is left that can end in time."""
+        first = self.on_gpu.slots[0].submit(prepared, self.arguments.gpu, self.arguments.processes, None)
+        waiting: dict[Future, tuple] = {first: (self.on_gpu, self.on_gpu.slots[0], None)}
+        self.peers.free = list(self.peers.slots)
+        compiled = False
+        while True:
+            for group in self.groups:
+                while group.free and (group is not self.peers or self._cores_left(compiled, waiting)):
+                    if (job := group.next(self._until)) is None:
+                        break
+                    slot = group.free.pop()
+                    future = slot.submit(searched, job, self.tasks[job.law], group.pool, self.arguments.noise)
+                    waiting[future] = group, slot, job
+            left = self._until - time.perf_counter()
+            if not waiting or left <= 0:
+                return
+            for future in wait(waiting, timeout=left, return_when=FIRST_COMPLETED).done:
+                group, slot, job = waiting.pop(future)
+                if job is None:
+                    group.pool = future.result()
+                    group.free.append(slot)
+                    say(f"{group.name}: a process is ready" + (f", pools of {group.pool:,}" if group.pool else ""))
+                    if not compiled:
+                        compiled = True
+                        waiting |= self._others()
+                else:
+                    if not isinstance(future.exception(), BrokenProcessPool):
+                        group.free.append(slot)
+                    self._note(group, job, future)
+
+    def _others(self):
+        """The processes beside the first one, which now find all of it compiled."""
+        backends = {self.on_gpu: self.arguments.gpu, self.beside: "cpu"}
+        return {slot.submit(prepared, backends[group], self.arguments.processes, LOADED): (group, slot, None)
+                for group in backends for slot in group.slots if slot is not self.on_gpu.slots[0]}  # fmt: skip
+
+    def _cores_left(self, compiled, waiting):
+        """Whether one more peer finds cores of its own."""
+        running = sum(group is self.peers for group, _, _ in waiting.values())
+        others = self.on_gpu.n + self.beside.n if compiled else 1
+        return THREADS * (running + 1 + others) <= self.arguments.cores
+
+    def _note(self, group, job, future):
+        try:
+            row = future.result()
+        except Exception as error:  # of one search; the others go on
+            say(f"{job}: {error!r}")
+            return
+        self.rows.append(row)
+        group.ended(job, row)
+        new = not self._file.exists()
+        with open(self._file, "a", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, row.keys(), lineterminator="\n")
+            if new:
                 writer.writeheader()
-                writer.writerows(rows)
-    return rows
+            writer.writerow(row)
+
+    def report(self):
+        """A line for each search of a kind, and which laws were missed."""
+        kinds = dict.fromkeys((row["by"], row["backend"], row["limit"], row["seed"]) for row in self.rows)
+        for kind in sorted(kinds):
+            some = [row for row in self.rows if (row["by"], row["backend"], row["limit"], row["seed"]) == kind]
+            say("{} {} {:g} s, seed {}:".format(*kind), _counted(some))
+            missed = [row["what"] for row in some if not row["found"]]
+            if kind[0] == "exprkit":
+                say("   missed:", *missed)
+        for by, backend in dict.fromkeys((row["by"], row["backend"]) for row in self.rows):
+            some = [row for row in self.rows if (row["by"], row["backend"]) == (by, backend)]
+            short = [row for row in some if row["limit"] == self.arguments.seconds]
+            longer = {row["what"]: row for row in some if row["limit"] != self.arguments.seconds}
+            if short:
+                say(f"{by} {backend}, {self.arguments.seconds:g} s, all seeds:", _counted(short))
+            if longer:
+                first = [longer.get(row["what"], row) for row in short if row["seed"] == 0]
+                say(f"{by} {backend}, {self.arguments.again:g} s, seed 0:", _counted(first))
+        for group in self.groups:
+            if left := len(group.jobs) + len(group.again):
+                say(f"{group.name}: {left} searches were left when the time was over")
+
+
+def _counted(rows):
+    found, seconds = sum(row["found"] for row in rows), [row["seconds"] for row in rows]
+    return (f"{found} of {len(rows)} found, {100 * found / len(rows):.1f} %; median {np.median(seconds):.2f} s, "
+            f"mean {np.mean(seconds):.2f} s")  # fmt: skip
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", default=".", help="a folder; laws.csv there is written anew")
+    parser.add_argument("--minutes", type=float, default=4.6)
+    parser.add_argument("--seconds", type=float, default=10.0, help="of a search")
+    parser.add_argument("--again", type=float, default=60.0, help="of what was missed in the first seed")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--processes", type=int, default=5, help="that share the card")
+    parser.add_argument("--beside", type=int, default=2, help="processes that search on the processor")
+    parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--peers", nargs="*", default=["pyoperon", "gplearn"])
+    parser.add_argument("--peers-every", type=int, default=4, help="every so many-th law, for peers")
+    parser.add_argument("--noise", type=float, default=0.0)
+    parser.add_argument("--every", type=int, default=1, help="only every so many-th law")
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--laws", default=str(bench_laws.ROOT / "data" / "laws.csv"))
+    parser.add_argument("--gpu", default="cuda", help="the backend of the processes that share the card")
+    parser.set_defaults(sets=["laws"])
+    return parser.parse_args()
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=9.0)
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--sizes", type=float, nargs="*", default=[1e6, 2e7, 1e8])
-    parser.add_argument("--three", type=int, default=1_000_000, help="functions of the pool for three")
-    parser.add_argument("--check", type=int, default=200_000, help="functions of the pools that the CPU makes as well")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of a law")
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--noise", type=float, default=0.0)
-    parser.add_argument("--threads", type=int, default=None)
-    parser.add_argument("--pool", type=int, default=None)
-    parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--laws", default=str(bench_laws.ROOT / "data" / "laws.csv"))
-    parser.add_argument("--backend", default="cuda")
-    parser.add_argument("--csv", default=None)
-    parser.set_defaults(sets=["laws"], units=False)
-    arguments = parser.parse_args()
-    if "checks" in arguments.only:
-        assert same(EXACT, arguments.check) == 0
-        same(SEARCH, arguments.check)
-        regressions()
-        threes(arguments.three)
-    for most in arguments.sizes if "sizes" in arguments.only else ():
-        seconds(int(most))
-    if "limits" in arguments.only:
-        limits(arguments.backend)
-    if "laws" in arguments.only:
-        warm(arguments.backend)
-        found = laws(arguments, BEGIN + 60 * arguments.minutes)
-        times = [row["seconds"] for row in found] or [np.nan]
-        say(f"{sum(row['found'] for row in found)} of {len(found)} found; mean {np.mean(times):.2f} s, "
-            f"median {np.median(times):.2f} s")  # fmt: skip
+    arguments = options()
+    Path(arguments.out).mkdir(parents=True, exist_ok=True)
+    (Path(arguments.out) / "laws.csv").unlink(missing_ok=True)
+    run = Run(arguments, list(bench_laws.tasks(arguments)))
+    say(f"{len(run.tasks)} laws; {arguments.processes} processes share the GPU ({arguments.gpu}), {arguments.beside} "
+        f"search on the processor, {THREADS} threads each, {arguments.cores} cores")  # fmt: skip
+    try:
+        run.work()
+    finally:
+        run.report()
+        for group in run.groups:
+            group.stop()
 
 
 if __name__ == "__main__":
