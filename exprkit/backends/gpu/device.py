@@ -282,11 +282,11 @@ def _device(index: int, stream_number: int) -> CudaDevice:
 
 @functools.cache
 def _own_stream(index: int, stream_number: int) -> Any:
-    """The stream of that number of a device; it waits for no other."""
+    """A device's stream of a number from 1; it waits for no other."""
     import cupy
 
     with cupy.cuda.Device(index):
-        return cupy.cuda.Stream(non_blocking=True) if stream_number else cupy.cuda.Stream.null
+        return cupy.cuda.Stream(non_blocking=True)
 
 
 _here = threading.local()  # ``stream_numbers``: by device, those that this thread uses
