@@ -1,18 +1,18 @@
 """One device against several of the same host: ``PYTHONPATH=. python tests/gpu_devices.py --out data/results``.
 
-Prints a line a measurement and writes ``devices.csv`` and ``devices.md``: seconds by the wall clock, the median of
-``--repeats`` with populations that are new each time, and whether all results are those of one device, bit by bit.
-``--devices 1 2`` says how many; ``--backend cpu`` and ``--small`` try it without a GPU; ``--profile`` prints when every
-slice of the last call began and ended, and what the first device's thread spent its time with.  Some three minutes.
+Prints a line a measurement and writes ``devices.csv`` and ``devices.md``: seconds by the wall clock of the call alone,
+the median and the least of ``--repeats`` with populations that are new each time, and whether all results are those of
+one device, bit by bit.  Kernels are compiled first, by a process for each part at the same time.  ``--devices 1 2`` says
+how many, ``--only losses fits`` what; ``--backend cpu --small`` tries it without a GPU; ``--profile`` prints when every
+slice of a call began and ended.  Some 200 s on a machine that has compiled nothing yet.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import cProfile
-import pstats
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import traceback
@@ -23,33 +23,37 @@ import numpy as np
 import pandas as pd
 
 import exprkit as ek
+from exprkit.distributed import rows as row_sums
 from exprkit.distributed import tasks, workers
-from exprkit.distributed.threads import thread_of
+from exprkit.distributed.threads import places_of, thread_of
 from exprkit.runtime import machine
 
 FIELDS = ("params", "loss", "status", "iterations")
-SECONDS = 190  # after which nothing more is begun
-LEAST_SEARCH = 2.5  # seconds of a search
 ROW_STEPS = 5  # of fits over rows, all of which cost the same
+COMPILED_APART = ("losses", "fits 1", "fits 2", "search", "rows")
 
 
 class Table:
     """Rows as they come, each printed at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds) -> None:
         self.rows: list[dict] = []
-        self.begin = time.perf_counter()
+        self.begin, self.seconds = time.perf_counter(), seconds
 
     def add(self, what, devices, seconds, same, **more):
         one = next((row["seconds"] for row in self.rows if row["what"] == what), seconds)
         row = {"what": what, "devices": devices, "seconds": seconds, "speedup": one / seconds, "same_bits": same}
         row |= more
         self.rows.append(row)
-        print({name: f"{x:.4g}" if isinstance(x, float) else x for name, x in row.items()}, flush=True)
+        print(f"{self.passed():5.0f} s", {k: f"{x:.4g}" if isinstance(x, float) else x for k, x in row.items()},
+              flush=True)  # fmt: skip
+
+    def passed(self):
+        return time.perf_counter() - self.begin
 
     def has_time(self, seconds: float = 0) -> bool:
         """Whether that much is left."""
-        return time.perf_counter() - self.begin + seconds < SECONDS
+        return self.passed() + seconds < self.seconds
 
 
 def timed(run):
@@ -67,32 +71,36 @@ def bits(arrays):
     return [np.ascontiguousarray(array).tobytes() for array in arrays]
 
 
-def repeated(table, what, counts, run_with, pops, repeats, profile):
-    """``run_with(devices)`` gives a function of a population; the first population warms up."""
+def on(devices):
+    """As arguments; None: without ``devices=``."""
+    return {"devices": devices} if devices else {}
+
+
+def repeated(table, what, counts, run_with, results_of, pops, args):
+    """``run_with(devices)`` gives a function of a population; the first population warms up, twice."""
     first = None
     for devices in counts:
         run = run_with(devices)
         warm, _ = timed(lambda: run(pops[0]))  # noqa: B023  it is called at once
+        run(pops[-1])
         times, found = [], []
-        for pop in pops[1 : repeats + 1]:
+        for pop in pops[1:]:
             seconds, result = timed(lambda: run(pop))  # noqa: B023
             times.append(seconds)
-            found += bits(result)
+            found += bits(results_of(result))
         first = found if first is None else first
         table.add(what, devices, statistics.median(times), found == first, warm_up=warm, least=min(times))
-        if profile and devices:
+        if args.profile and devices:
             profiled(lambda: run(pops[0]))  # noqa: B023
 
 
 def profiled(run):
-    """Milliseconds of every slice, by the devices' threads; functions of the first one's."""
-    called, begin, slices, profiler = tasks._called, time.perf_counter(), [], cProfile.Profile()
+    """Milliseconds at which every slice began and ended, by the devices' threads."""
+    called, begin, slices = tasks._called, time.perf_counter(), []
 
     def watched(worker, setting, X, which, *rest):
         start = time.perf_counter()
-        here = profiler if worker == "device 0" else contextlib.nullcontext()
-        with here:
-            found = called(worker, setting, X, which, *rest)
+        found = called(worker, setting, X, which, *rest)
         slices.append((worker, which.begin, *(round(1e3 * (t - begin), 2) for t in (start, time.perf_counter()))))
         return found
 
@@ -101,62 +109,83 @@ def profiled(run):
         run()
     finally:
         tasks._called = called
-    print(*slices, sep="\n")
-    pstats.Stats(profiler).sort_stats("tottime").print_stats(12)
+    print(*sorted(slices, key=lambda one: one[2]), f"the call ended at {1e3 * (time.perf_counter() - begin):.2f}",
+          sep="\n", flush=True)  # fmt: skip
 
 
 def fits(table, counts, args, pops):
     points = ek.data.rough_pipe()
 
     def run_with(devices):
-        problem = ek.FitProblem(points.X, points.y, backend=args.backend, precision="fast", max_iter=50,
-                                **({"devices": devices} if devices else {}))  # fmt: skip
-        return lambda pop: [getattr(problem.fit(pop), name) for name in FIELDS]
+        problem = ek.FitProblem(points.X, points.y, backend=args.backend, precision="fast", max_iter=50, **on(devices))
+        return problem.fit
+
+    def results_of(found):
+        return [getattr(found, name) for name in FIELDS]
 
     what = f"fits of {len(pops[0]):,} x {len(points.y):,}, new population"
-    repeated(table, what, counts, run_with, pops, args.repeats, args.profile)
+    repeated(table, what, counts, run_with, results_of, pops, args)
 
 
-def losses(table, counts, args, pops):
+def losses(table, counts, args, pops, all_sets=(10, 1)):
+    """Of many parameter sets the kernels take longest, of one the way of the tokens to the device does, too."""
     points = ek.data.rough_pipe()
     X, y = np.tile(points.X, (30, 1)), np.tile(points.y, 30)
     random = np.random.default_rng(0)
-    params = {id(pop): random.normal(size=(len(pop), pop.max_params)).astype("float32") for pop in pops}
-    for n_sets in (1, 10):
+    params = {id(pop): random.random((max(all_sets), len(pop), pop.max_params), "float32") for pop in pops}
+    for n_sets in all_sets:
 
         def run_with(devices):
-            where = {"devices": devices} if devices else {}
-            ev = ek.Evaluator(pops[0], X, args.backend, "fast", **where)
+            ev = ek.Evaluator(pops[0], X, args.backend, "fast", **on(devices))
 
             def run(pop):
                 ev.update(pop)
-                sets = np.repeat(params[id(pop)][None], n_sets, axis=0) if n_sets > 1 else params[id(pop)]  # noqa: B023
-                return [ev.loss(sets, y)]
+                return ev.loss(params[id(pop)][:n_sets], y)  # noqa: B023
 
             return run
 
         what = f"losses of {len(pops[0]):,} x {len(y):,}, new population, {n_sets} parameter sets"
-        repeated(table, what, counts, run_with, pops, args.repeats, args.profile)
+        repeated(table, what, counts, run_with, lambda found: [found], pops, args)
 
 
-def rows(table, counts, args, n_rows, n_exprs):
-    """A tenth of the rows first, which tells how long all of them will take."""
+def rows(table, counts, args, sizes, n_exprs):
+    """Fewer rows first, which tell how long more of them will take."""
     pop = ek.generate.random(n_exprs, (3, 9), n_vars=2, n_params=2, seed=9)
     how, of_a_row = {"backend": args.backend, "precision": "fast", "max_iter": ROW_STEPS}, 0.0
-    with tempfile.TemporaryDirectory() as folder:
-        for n in (n_rows // 10, n_rows):
+    for n in sizes:
+        first, what = None, f"fits of {n_exprs:,} over {n:,} rows of an npy file, {ROW_STEPS} steps at the most"
+        with tempfile.TemporaryDirectory() as folder:
             names = written(folder, n)
-            first, what = None, f"fits of {n_exprs:,} over {n:,} rows of an npy file, {ROW_STEPS} steps at the most"
             for devices in counts:
                 if not table.has_time(1.3 * of_a_row * n):
                     print(f"no time left for {what}, devices={devices}", flush=True)
                     return
-                ek.fit(pop[:10], *names, devices=devices, **how)
-                seconds, found = timed(lambda: ek.fit(pop, *names, devices=devices, **how))  # noqa: B023
+                added = Added()
+                with added:
+                    seconds, found = timed(lambda: ek.fit(pop, *names, devices=devices, **how))  # noqa: B023
                 of_a_row = seconds / n
                 found = bits(getattr(found, name) for name in FIELDS)
                 first = first or found
-                table.add(what, devices, seconds, found == first)
+                table.add(what, devices, seconds, found == first, steps=added.calls, reduction_s=added.seconds,
+                          reduction_bytes=added.bytes)  # fmt: skip
+
+
+class Added:
+    """How long the groups' sums took to add up, which is what an all-reduce would be for."""
+
+    def __enter__(self):
+        self._added, self.calls, self.seconds, self.bytes = row_sums._added, 0, 0.0, 0
+        row_sums._added = self._watched
+
+    def __exit__(self, *_):
+        row_sums._added = self._added
+
+    def _watched(self, parts):
+        seconds, found = timed(lambda: self._added(parts))
+        if len(parts) > 2:  # groups; two: pieces, in the devices' threads
+            self.calls, self.seconds = self.calls + 1, self.seconds + seconds
+            self.bytes += sum(array.nbytes for part in parts for array in part)
+        return found
 
 
 def written(folder, n_rows):
@@ -169,22 +198,51 @@ def written(folder, n_rows):
 
 
 def search(table, counts, args, max_nodes):
-    """The first search that takes so long that it is worth it."""
+    """Every function of one variable, operators of core maths."""
     x = np.linspace(0.5, 3, 362)
     y = 2 / (x + 0.7) + 0.01 * np.random.default_rng(0).standard_normal(362)
-    how = {"backend": args.backend, "progress": False}
-    seconds, first = 0.0, None
-    while seconds < LEAST_SEARCH and max_nodes < 10:
-        max_nodes += 1
-        seconds, _ = timed(lambda: ek.exhaustive_search(x[:, None], y, max_nodes=max_nodes, **how))  # noqa: B023
-    for devices in (None, *counts):
-        where = {"devices": devices} if devices else {}
-        ek.exhaustive_search(x[:, None], y, max_nodes=3, **how, **where)  # compiles
-        seconds, found = timed(lambda: ek.exhaustive_search(x[:, None], y, max_nodes=max_nodes, **how, **where))  # noqa: B023
+    how = {"backend": args.backend, "progress": False, "operators": "core_maths"}
+    first = None
+    for devices in counts:
+        ek.exhaustive_search(x[:, None], y, max_nodes=max(max_nodes - 3, 3), **how, **on(devices))  # loads kernels
+        seconds, found = timed(lambda: ek.exhaustive_search(x[:, None], y, max_nodes=max_nodes, **how, **on(devices)))  # noqa: B023
         columns = bits([found.params, *found.columns.values()])
         first = first or columns
         what = f"exhaustive search to {max_nodes} nodes, {found.n_functions:,} functions"
         table.add(what, devices, seconds, columns == first)
+
+
+# ── kernels, compiled before anything is timed ──
+
+
+def compile_part(part, args, share):
+    """What a part needs, on one device."""
+    quiet, n = Table(args.seconds), 1_000_000 // share
+    args.repeats, args.profile = 1, False
+    if part == "losses":
+        losses(quiet, [None], args, populations(n, 1))
+    elif part.startswith("fits"):
+        few = part == "fits 1"
+        fits(quiet, [None], args, [pop[(pop.n_params < 2) == few] for pop in populations(n, 1)])
+    elif part == "search":
+        search(quiet, [None], args, 3 if args.small else 7)
+    elif part == "rows":
+        rows(quiet, [1], args, [2 * row_sums.PIECE // share], 10_000 // share)
+
+
+def compile_all(args):
+    """Each part by a process of its own; what one of them says is shown if it fails."""
+    parts = [part for part in COMPILED_APART if part.split()[0] in args.only]
+    shared = [sys.executable, __file__, "--out", str(args.out), "--backend", args.backend]
+    shared += ["--small"] * args.small
+    begin = time.perf_counter()
+    running = {part: subprocess.Popen([*shared, "--compile", part], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                      text=True) for part in parts}  # fmt: skip
+    for part, process in running.items():
+        said, _ = process.communicate()
+        print(f"{part}: compiled after {time.perf_counter() - begin:.0f} s", flush=True)
+        if process.returncode:
+            print(said, flush=True)
 
 
 def main():
@@ -193,23 +251,30 @@ def main():
     parser.add_argument("--devices", type=int, nargs="+", default=None)
     parser.add_argument("--backend", default="cuda")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=230, help="after which nothing more is begun")
+    parser.add_argument("--only", nargs="+", default=["losses", "fits", "search", "rows"])
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--compile", choices=COMPILED_APART, help="only this part's kernels; the script calls itself")
     args = parser.parse_args()
-    n_gpus = workers.count_of_gpus()
+    share = 1000 if args.small else 1
+    if args.compile:
+        compile_part(args.compile, args, share)
+        return
+    table, n_gpus = Table(args.seconds), workers.count_of_gpus()
     counts = args.devices or [n for n in (1, 2, 4) if n <= max(n_gpus, 2)]
-    table, share = Table(), 1000 if args.small else 1
+    compile_all(args)
     for devices in counts:
-        seconds, _ = timed(lambda: started(devices))  # noqa: B023
+        seconds, _ = timed(lambda: started(devices, n_gpus > 0))  # noqa: B023
         table.add(f"start of {devices} workers", devices, seconds, True)
     pops = populations(1_000_000 // share, args.repeats)
     parts = {
         "losses": lambda: losses(table, [None, *counts], args, pops),
         "fits": lambda: fits(table, [None, *counts], args, pops),
-        "search": lambda: search(table, counts, args, 3 if args.small else 6),
-        "rows": lambda: rows(table, counts, args, 100_000_000 // share, 10_000 // share),
+        "search": lambda: search(table, [None, *counts], args, 4 if args.small else 10),
+        "rows": lambda: rows(table, counts, args, [10_000_000 // share, 100_000_000 // share], 10_000 // share),
     }
-    failed = [name for name, part in parts.items() if table.has_time() and not worked(part)]
+    failed = [name for name in parts if name in args.only and table.has_time() and not worked(parts[name])]
     frame = pd.DataFrame(table.rows)
     args.out.mkdir(parents=True, exist_ok=True)
     frame.to_csv(args.out / "devices.csv", index=False)
@@ -228,12 +293,12 @@ def main():
         raise SystemExit(f"failed: {', '.join(failed)}" if failed else "results differ")
 
 
-def started(devices):
+def started(devices, are_gpus):
     """All threads have answered."""
-    told = SimpleQueue()
-    for number in workers.workers_of(devices, None).devices:
-        thread_of(number).do(lambda: told.put(1))
-    return [told.get() for _ in range(devices)]
+    told, places = SimpleQueue(), places_of(workers.workers_of(devices, None).devices, are_gpus)
+    for place in places:
+        thread_of(*place).do(lambda: told.put(1))
+    return [told.get() for _ in places]
 
 
 def worked(part):

@@ -352,16 +352,16 @@ def test_gpus_work_side_by_side(monkeypatch, many):
     chosen = threading.local()
     monkeypatch.setattr(gpu, "missing", lambda: None)
     monkeypatch.setattr(gpu, "names", lambda: [card.name for card in cards])
-    monkeypatch.setattr(gpu, "use", lambda index: setattr(chosen, "card", cards[index]))
+    monkeypatch.setattr(gpu, "use", lambda index, stream=0: setattr(chosen, "card", cards[index]))
     monkeypatch.setattr(gpu, "current", lambda: getattr(chosen, "card", cards[0]))
     pop, params, X, y = sample(60, points=40)
     one, two = (ek.Evaluator(pop, X, "cuda", **where) for where in ({}, {"devices": "all"}))
-    assert len(two.engine.workers.places(True)) == 2 and same(one.loss(params, y), two.loss(params, y))
+    assert len(two.engine.workers.places(True)) == 4 and same(one.loss(params, y), two.loss(params, y))
     assert same(one.evaluate(params), two.evaluate(params))
     data = two.engine._setting.data
-    cards_of = [{made.device.index for setting, _, made in tasks._kept[f"device {k}"] if setting.data == data}
-                for k in range(2)]  # fmt: skip
-    assert cards_of == [{0}, {1}]
+    used = {(place.device, made.device.index) for place in threads.places_of((0, 1), are_gpus=True)
+            for setting, _, made in tasks._kept[str(place)] if setting.data == data}  # fmt: skip
+    assert used == {(0, 0), (1, 1)}
     several = ek.fit(pop, X, y, backend="cuda", devices=2, max_iter=5)
     assert same_fits(ek.fit(pop, X, y, backend="cuda", max_iter=5), several)
 
@@ -380,9 +380,9 @@ def test_errors_of_a_worker_are_raised_here(cluster):
 
 def test_a_worker_that_hangs_is_noticed(cluster, many, monkeypatch):
     pop, params, X, y = sample()
-    monkeypatch.setattr(collect, "LATE", 0.5)
     ev = ek.Evaluator(pop, X, "cpu", client=cluster)
     expected = ev.loss(params, y)
+    monkeypatch.setattr(collect, "LATE", 0.5)
     pid = next(iter(cluster.run(os.getpid).values()))
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -400,7 +400,7 @@ def test_a_thread_that_hangs_is_noticed(many, monkeypatch):
     begins, ends = threading.Event(), threading.Event()
 
     def hanging(*arguments):
-        if threads.device_here() == 1:
+        if threads.device_here().device == 1:
             begins.set()
             ends.wait(20)
             raise OSError("the device is gone")
@@ -432,7 +432,7 @@ def test_a_thread_without_work_takes_what_another_one_has_left():
     found, slow = [], threading.Event()
 
     def work(cut):
-        found.append((cut[0], threads.device_here()))
+        found.append((cut[0], threads.device_here().device))
         if cut[0] == 0:
             assert slow.wait(20)
         elif len(found) == 8:

@@ -38,7 +38,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from exprkit.distributed.tasks import TooLarge
-from exprkit.distributed.threads import thread_of
+from exprkit.distributed.threads import Place, places_of, thread_of
 from exprkit.distributed.workers import TICK, Workers, new_name, quiet
 from exprkit.errors import BackendError, number_of
 from exprkit.runtime.progress import look, looked_at
@@ -64,7 +64,7 @@ def collect(
     found: dict[Cut, Any] = {}
     put = put or found.__setitem__
     if workers.devices:
-        _Threads(workers.devices, task, done, put).take(cuts)
+        _Threads(places_of(workers.devices, on_device), task, done, put).take(cuts)
     else:
         _Cluster(workers, name, task, done, put, on_device).take(cuts)
     return sorted(found.items(), key=lambda one: one[0])
@@ -85,13 +85,13 @@ class _CalledOff(Exception):
 class _Threads:
     """Pieces that the devices' threads take: each those meant for it, then what the others have left."""
 
-    def __init__(self, devices: tuple[int, ...], task: Task, done: Callable[[int], Any], put: Put) -> None:
-        self._devices, self._task, self._done, self._put = devices, task, done, put
-        self._left: list[deque[Cut]] = [deque() for _ in devices]
+    def __init__(self, places: list[Place], task: Task, done: Callable[[int], Any], put: Put) -> None:
+        self._places, self._task, self._done, self._put = places, task, done, put
+        self._left: list[deque[Cut]] = [deque() for _ in places]
         self._times: dict[Cut, int] = {}  # that those were given out which are not there yet
         self._open: dict[Cut, None] = {}  # those that nobody has put; whoever takes one out does
         self._begun: set[int] = set()  # of whose pieces others may take: one that is about to begin has what they need
-        self._at_work: dict[int, Cut] = {}  # by the device's place
+        self._at_work: dict[int, Cut] = {}  # by the thread's number
         self._ended: SimpleQueue[tuple[Cut, Any]] = SimpleQueue()  # what was put, or what went wrong
 
     def take(self, cuts: list[Cut]) -> None:
@@ -127,8 +127,8 @@ class _Threads:
 
     def _call(self) -> None:
         """Have all threads see what is left."""
-        for k, number in enumerate(self._devices):
-            thread_of(number).do(functools.partial(self._work, k))
+        for k, place in enumerate(self._places):
+            thread_of(*place).do(functools.partial(self._work, k))
 
     def _work(self, k: int) -> None:
         """In a device's thread."""
@@ -139,7 +139,7 @@ class _Threads:
         while (cut := self._next(k)) is not None:
             self._at_work[k] = cut
             try:
-                function, *arguments = self._task(cut, f"device {self._devices[k]}")
+                function, *arguments = self._task(cut, str(self._places[k]))
                 with looked_at(functools.partial(self._check, cut)):
                     found = function(*arguments)
                 del arguments
@@ -178,15 +178,18 @@ class _Threads:
             self._done(cut[1] - cut[0])
 
     def _give_late(self) -> None:
-        """Give what is being worked on for long to threads that do nothing."""
+        """Give what is being worked on for long to other devices' threads that do nothing."""
         at_work = dict(self._at_work)
-        idle = [k for k in range(len(self._devices)) if k not in at_work]
         late = {k: cut for k, cut in at_work.items() if self._times.get(cut, TIMES) < TIMES}
-        for (k, cut), other in zip(late.items(), itertools.cycle(idle)):
-            warnings.warn(f"device {self._devices[k]} is late with {_named(cut)}: given to another as well",
-                          RuntimeWarning, stacklevel=2)  # fmt: skip
-            self._give(cut, other)
-        self._begun.update(range(len(self._devices)))
+        turns = itertools.count()
+        for k, cut in late.items():
+            device = self._places[k].device
+            idle = [j for j, place in enumerate(self._places) if j not in at_work and place.device != device]
+            if idle:
+                warnings.warn(f"device {device} is late with {_named(cut)}: given to another as well",
+                              RuntimeWarning, stacklevel=2)  # fmt: skip
+                self._give(cut, idle[next(turns) % len(idle)])
+        self._begun.update(range(len(self._places)))
         self._call()
 
 

@@ -10,7 +10,8 @@ by bit, in the order of the population: an expression's results do not depend on
 
 How many slices: of a work that is estimated to take less than ``LEAST`` seconds a slice (``LEAST_HERE`` in this
 process), as few as that makes; else one for each place that works, more where they are long, so that who is done first
-takes what is left and an interrupt is soon answered.  The devices of this process write results where they belong.
+takes what is left and an interrupt is soon answered.  The devices of this process write results where they belong; its
+GPUs are given several slices each, of which one is brought there while another runs.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from exprkit.runtime import slices
 LEAST, LEAST_HERE, MOST = 0.02, 0.001, 0.5  # seconds of a slice, by the estimate
 BLOCKS = 4096  # of expressions, at whose borders a population is cut
 STOLEN = 0.1  # seconds of a worker's share, by the estimate, from which on it is cut so that others can take of it
-PARTS = 4  # that it is cut into then
+PARTS = 4  # that it is cut into then, and at once where a slice is prepared while another runs
 COST_OF_EXPRESSION = 4  # in tokens
 EVALUATIONS = 25  # of a fit, from a start
 
@@ -156,7 +157,8 @@ class SlicedEngine(contract.Engine):
         if of_each < self._least:
             n_slices = max(1, int(seconds / self._least))
         else:
-            n_slices = places * max(1, min(int(of_each / STOLEN), PARTS), math.ceil(of_each / MOST))
+            long = self._least if self.workers.devices and self.on_device else STOLEN
+            n_slices = places * max(1, min(int(of_each / long), PARTS), math.ceil(of_each / MOST))
         return [(int(edges[a]), int(edges[b])) for a, b in cuts_of(ends, n_slices)]
 
     def _each(

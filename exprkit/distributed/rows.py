@@ -227,8 +227,8 @@ def _ready(
 
 def _forget(data: str) -> None:
     """The pieces of some data, of a device's thread or of all workers of a process."""
-    number = device_here()
-    for kept in list(_read.values()) if number is None else [_read[f"device {number}"]]:
+    place = device_here()
+    for kept in list(_read.values()) if place is None else [_read[str(place)]]:
         for key in [key for key in list(kept) if key[0] == data]:
             kept.pop(key, None)
 

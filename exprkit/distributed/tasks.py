@@ -175,7 +175,7 @@ def _ready(
 
 def forget(data: str) -> None:
     """In a device's thread: let go of its engines on some data."""
-    kept = _kept[f"device {device_here()}"]
+    kept = _kept[str(device_here())]
     for one in [one for one in kept if one[0].data == data]:
         kept.remove(one)
 
@@ -183,11 +183,11 @@ def forget(data: str) -> None:
 @contextlib.contextmanager
 def on_device(is_gpu: bool) -> Iterator[str]:
     """In a worker's task: on its own device, one task at a time there; gives the worker's name."""
-    number = device_here()
-    if number is not None:
+    place = device_here()
+    if place is not None:
         if is_gpu:
-            gpu.use(number)
-        yield f"device {number}"
+            gpu.use(*place)
+        yield str(place)
         return
     from distributed import get_worker
 

@@ -1,13 +1,16 @@
-"""One thread of this process per device: the implementation of ``devices=``.
+"""One or two threads of this process per device: the implementation of ``devices=``.
 
 In: the number of a device, and functions.  Out: that they run there.  Threads share all memory, so nothing is sent or
 copied, and they are ready at once; what takes long (kernels, copies, compiled loops) runs without Python's lock.
+
+A GPU has two threads, each with a stream of CUDA's: while the kernels of one run, the other brings the next slice there
+and puts the last one's results where they belong.
 
     >>> from queue import SimpleQueue
     >>> from exprkit.distributed.threads import device_here, thread_of
     >>> told = SimpleQueue()
     >>> thread_of(1).do(lambda: told.put(device_here()))
-    >>> told.get(), device_here()
+    >>> told.get().device, device_here()
     (1, None)
 """
 
@@ -19,19 +22,30 @@ import os
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
+STREAMS = 2  # of a GPU
 SECONDS_TO_END = 1.0  # that Python's end waits for what runs: a thread must not be cut off within a call of CUDA
 _here = threading.local()
+
+
+class Place(NamedTuple):
+    """Where a thread works."""
+
+    device: int
+    stream: int
+
+    def __str__(self) -> str:
+        return f"device {self.device}" + f", stream {self.stream}" * bool(self.stream)
 
 
 class DeviceThread:
     """A thread that works on one device as long as Python runs."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, place: Place) -> None:
         self._asked: SimpleQueue[Callable[[], Any]] = SimpleQueue()
         self._busy = threading.Lock()
-        threading.Thread(target=self._serve, args=[number], daemon=True, name=f"exprkit-device-{number}").start()
+        threading.Thread(target=self._serve, args=[place], daemon=True, name=f"exprkit {place}").start()
         atexit.register(self._settle)
 
     def do(self, work: Callable[[], Any]) -> None:
@@ -42,8 +56,8 @@ class DeviceThread:
         if self._busy.acquire(timeout=SECONDS_TO_END):
             self._busy.release()
 
-    def _serve(self, number: int) -> None:
-        _here.device = number
+    def _serve(self, place: Place) -> None:
+        _here.place = place
         while True:
             work = self._asked.get()
             with self._busy:
@@ -51,16 +65,25 @@ class DeviceThread:
             del work  # and all that it holds
 
 
+def thread_of(device: int, stream: int = 0) -> DeviceThread:
+    """The device's thread of that stream, which all calls share."""
+    return _thread(Place(device, stream))
+
+
 @functools.cache
-def thread_of(number: int) -> DeviceThread:
-    """The device's thread, which all calls share."""
-    return DeviceThread(number)
+def _thread(place: Place) -> DeviceThread:
+    return DeviceThread(place)
 
 
-def device_here() -> int | None:
-    """The device that this thread works on; None in any other thread."""
-    return getattr(_here, "device", None)
+def places_of(devices: tuple[int, ...], are_gpus: bool) -> list[Place]:
+    """Where work goes, the first of every device before the second of any."""
+    return [Place(device, stream) for stream in range(STREAMS if are_gpus else 1) for device in devices]
+
+
+def device_here() -> Place | None:
+    """The device and the stream that this thread works on; None in any other thread."""
+    return getattr(_here, "place", None)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=thread_of.cache_clear)  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_thread.cache_clear)  # threads do not survive a fork

@@ -33,7 +33,7 @@ from importlib import metadata
 from typing import Any, NamedTuple
 
 from exprkit.backends import NAMES, Status, known, status
-from exprkit.distributed.threads import thread_of
+from exprkit.distributed.threads import places_of, thread_of
 from exprkit.errors import ArgumentError, BackendError, brief, brought_by, number_of, whole_number
 from exprkit.runtime import machine
 
@@ -130,7 +130,12 @@ class Workers:
         return list(self._there)
 
     def places(self, on_device: bool) -> list[str]:
-        """Addresses where slices are worked on at a time: of a GPU's worker once, of a CPU's for each thread."""
+        """Addresses where slices are worked on at a time: of a GPU's worker once, of a CPU's for each thread.
+
+        Of this process's GPUs once for each stream.
+        """
+        if self.devices:
+            return [f"device {place.device}" for place in places_of(self.devices, on_device)]
         return [address for address, n in self._there.items() for _ in range(1 if on_device else n)]
 
     def place(self, k: int, on_device: bool) -> str | None:
@@ -165,8 +170,8 @@ class Workers:
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Have a function called by every thread of this process, or in every other one; nobody waits for it."""
-        for number in self.devices:
-            thread_of(number).do(functools.partial(function, *arguments))
+        for place in places_of(self.devices, are_gpus=count_of_gpus() > 0):
+            thread_of(*place).do(functools.partial(function, *arguments))
         if not self.devices and self.connected:
             self.client.run(function, *arguments, wait=False)
 

@@ -138,13 +138,21 @@ def _overlapping() -> Any:
 
 
 class CudaDevice:
-    """A device with CUDA."""
+    """A device with CUDA, as the threads of one stream see it: what they keep there is theirs alone.
 
-    def __init__(self, index: int) -> None:
+    Attributes
+    ----------
+    index : int
+    stream_number : int
+        0: CuPy's default stream, on which everything runs unless ``use`` says otherwise.
+    """
+
+    def __init__(self, index: int, stream_number: int = 0) -> None:
         import cupy
 
         self.xp = cupy
-        self.index = index
+        self.index, self.stream_number = index, stream_number
+        self._first = _device(index, 0) if stream_number else self  # of this device: they share kernels
         properties = cupy.cuda.runtime.getDeviceProperties(index)
         self.name = properties["name"].decode()
         self.architecture = f"sm_{properties['major']}{properties['minor']}"
@@ -160,12 +168,15 @@ class CudaDevice:
 
     def use(self) -> None:
         """Make it the current one of this thread."""
-        use(self.index)
+        use(self.index, self.stream_number)
         self.xp.cuda.Device().synchronize()  # which gives the thread a context
 
-    @table_of_rows
     def kernel(self, name: str, settings: Precision, text: str | None = None, **macros: Any) -> Kernel:
         """A kernel of the interpreter's text (or of another ``text``), compiled for these macros."""
+        return self._first._kernel(name, settings, text, **macros)
+
+    @table_of_rows
+    def _kernel(self, name: str, settings: Precision, text: str | None, **macros: Any) -> Kernel:
         text = text or opcodes.source(settings.operators)
         code = nvrtc.compiled(settings.architecture or self.architecture, settings, text, **macros)
         return Kernel(self._module(code), name, self.is_hopper)
@@ -264,9 +275,21 @@ class CudaDevice:
 
 
 @functools.cache
-def _device(index: int) -> CudaDevice:
-    """The device of that number."""
-    return CudaDevice(index)
+def _device(index: int, stream_number: int) -> CudaDevice:
+    """The device of that number, as the threads of a stream see it."""
+    return CudaDevice(index, stream_number)
+
+
+@functools.cache
+def _own_stream(index: int, stream_number: int) -> Any:
+    """A device's stream of a number from 1; it waits for no other."""
+    import cupy
+
+    with cupy.cuda.Device(index):
+        return cupy.cuda.Stream(non_blocking=True)
+
+
+_here = threading.local()  # ``stream_numbers``: by device, those that this thread uses
 
 
 @functools.cache  # to ask takes as long as many a fit
@@ -281,14 +304,19 @@ def current() -> CudaDevice:
     """CuPy's current device."""
     import cupy
 
-    return _device(cupy.cuda.runtime.getDevice())
+    index = cupy.cuda.runtime.getDevice()
+    return _device(index, getattr(_here, "stream_numbers", {}).get(index, 0))
 
 
-def use(index: int) -> None:
-    """Make the device of that number this thread's current one."""
+def use(index: int, stream_number: int = 0) -> None:
+    """Make the device of that number this thread's current one, and one of its streams what everything runs on."""
     import cupy
 
     cupy.cuda.Device(index).use()
+    if stream_number:
+        _own_stream(index, stream_number).use()
+    numbers = _here.__dict__.setdefault("stream_numbers", {})
+    numbers[index] = stream_number
 
 
 def adopt(values: Any) -> Any | None:

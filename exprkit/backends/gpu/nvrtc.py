@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import threading
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,6 +44,9 @@ MACROS: dict[str, Any] = {  # what common.cu expects, and explains
     "FRACTION": 10,
     "POWERS": 1,
 }
+
+
+_making: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)  # several devices' threads want the same
 
 
 def macros(settings: Precision, chosen: Mapping[str, Any]) -> dict[str, str]:
@@ -78,10 +83,11 @@ def compiled(architecture: str, settings: Precision, text: str, **chosen: Any) -
     """
     defined = macros(settings, chosen)
     key = disk_cache.key(text, architecture, repr(sorted(defined.items())), repr(settings), compiler_version())
-    code = disk_cache.read(key)
-    if code is None:
-        code, _ = build(architecture, settings, text, **chosen)
-        disk_cache.write(key, code)
+    with _making[key]:
+        code = disk_cache.read(key)
+        if code is None:
+            code, _ = build(architecture, settings, text, **chosen)
+            disk_cache.write(key, code)
     return code
 
 
