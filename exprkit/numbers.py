@@ -24,7 +24,7 @@ from exprkit.errors import DataError, brief
 REMEDIES = {  # by the kind of NumPy's types
     "M": ": take the time since the first, (t - t.iloc[0]).dt.total_seconds()",
     "m": ": take .dt.total_seconds()",
-    "U": ": pandas.to_numeric makes numbers of texts",
+    "U": ": pandas.to_numeric converts text to numbers",
 }
 
 

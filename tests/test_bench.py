@@ -519,10 +519,10 @@ def test_a_file_of_expressions_that_is_no_text_is_named(tmp_path):
 def test_files_that_are_no_results_are_named(tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"no parquet")
     for read in (records.read, lambda folder: records.runs_in(folder / "x.parquet")):
-        with pytest.raises(DamagedFileError, match=r"x.parquet' is no file of samples, or is damaged"):
+        with pytest.raises(DamagedFileError, match=r"x.parquet' is not a file of samples, or it is damaged"):
             read(tmp_path)
     (tmp_path / "x.json").write_text("{ half")
-    with pytest.raises(DamagedFileError, match=r"x.json' is no record of x.parquet, or is damaged"):
+    with pytest.raises(DamagedFileError, match=r"x.json' is not a record of x.parquet, or it is damaged"):
         records.read_records(tmp_path)
 
 

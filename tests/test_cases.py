@@ -254,7 +254,7 @@ def test_what_is_asked_wrongly_is_told():
     tree = ek.cases(POP)
     with pytest.raises(ArgumentError, match=r"N have no value: .at\(n_points=...\)"):
         tree.at(device="sm_86").case  # noqa: B018
-    with pytest.raises(ArgumentError, match="there is no card 'sm_87'"):
+    with pytest.raises(ArgumentError, match="there is no GPU architecture 'sm_87'"):
         tree.at(device="sm_87")
     with pytest.raises(ArgumentError, match="no argument 'points'"):
         tree.at(points=3)

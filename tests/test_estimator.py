@@ -129,10 +129,10 @@ def test_a_checkpoint_of_another_search_is_not_gone_on_with(tmp_path):
     assert path.read_bytes() == before
     for content in (b"nothing", before[:-50], b""):
         path.write_bytes(content)
-        with pytest.raises(FileError, match="no checkpoint of a search, or is damaged"):
+        with pytest.raises(FileError, match="not a checkpoint of a search, or it is damaged"):
             small(checkpoint=path).fit(X, y)
     ek.parse(["x1"]).save(path)
-    with pytest.raises(FileError, match="no checkpoint of a search"):
+    with pytest.raises(FileError, match="not a checkpoint of a search"):
         small(checkpoint=path).fit(X, y)
     with pytest.raises(FileError, match="cannot be written"):
         small(checkpoint=tmp_path / "nowhere" / "search.npz").fit(X, y)
@@ -377,7 +377,7 @@ def test_ctrl_c_ends_a_search_within_a_second(rows, busy):
         ({"elementwise_loss": "L1DistLoss()"}, "did you mean 'mae'?"),
         ({"model_selection": "acuracy"}, "did you mean 'accuracy'?"),
         ({"guesses": ["r_q + 1"]}, "unknown name 'r_q'; did you mean 'r_k'?"),
-        ({"guesses": ["p1 * r_k"]}, "guesses: p1, p2, … have no numbers"),
+        ({"guesses": ["p1 * r_k"]}, "guesses: p1, p2, … have no values"),
         ({"progress": "yes"}, "progress must be None, True, False or a function of a SearchView, not 'yes'"),
         ({"n_jobs": 0}, "n_jobs must be None, -1 or a whole number >= 1, not 0"),
         ({"parsimony": "low"}, "parsimony must be a number, not 'low'"),
@@ -430,12 +430,12 @@ def test_masked_values_are_no_numbers(which):
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (["x", "y"] * 10, "column 'b' holds 'x', no number"),
-        (pd.Categorical(["x", "y"] * 10), "column 'b' holds 'x', no number"),
+        (["x", "y"] * 10, "column 'b' holds 'x', which is not a number"),
+        (pd.Categorical(["x", "y"] * 10), "column 'b' holds 'x', which is not a number"),
         (pd.date_range("2020", periods=20), "column 'b' holds Timestamp"),
         ([1.0] * 19 + [np.nan], "column 'b' contains NaN, it lacks 1 of 20 values"),
         ([np.inf] * 20, "Input X contains infinity"),
-        ([1j] * 20, "column 'b' holds 1j, no number"),
+        ([1j] * 20, "column 'b' holds 1j, which is not a number"),
     ],
 )
 def test_a_column_that_is_no_use_is_named(column, message):
@@ -518,5 +518,5 @@ def test_a_warm_start_wants_the_same_columns(model):
 
 @pytest.mark.parametrize("y", [["1.5", "2"], np.array(["a", "b"]), np.array([1.0, "b"], object)], ids=str)
 def test_a_target_of_texts_is_refused(y):
-    with pytest.raises(DataError, match=r"y holds '.*', no number: make numbers of it"):
+    with pytest.raises(DataError, match=r"y holds '.*', which is not a number: convert it"):
         ek.SymbolicRegressor().fit([[1.0], [2.0]], y)

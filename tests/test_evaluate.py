@@ -68,7 +68,7 @@ def test_parameters_come_in_three_forms(pop, X, backend):
 
 def test_a_vector_of_too_many_parameters_is_an_error(X):
     ev = ek.Evaluator(ek.parse(["p1 * x1", "x2"]), X)
-    with pytest.raises(DataError, match=r"params\[0\] holds 3 numbers, but expression 0 \(p1 \* x1\) has 1"):
+    with pytest.raises(DataError, match=r"params\[0\] has length 3, but expression 0 \(p1 \* x1\) has 1 parameter"):
         ev.evaluate([[1, 2, 3], [1, 2, 3]])
 
 
@@ -216,20 +216,24 @@ WRONG = {
     "(ek.fit(..., missing=\"drop\") leaves them out)": lambda pop, X: ek.Evaluator(
         pop, np.ma.masked_array(X, X > 0)
     ),
-    "params holds 0 an expression: expression 1 (p1 * x2 ^ 2) has 1": lambda pop, X: ek.Evaluator(pop, X).evaluate(
-        [np.zeros((4, 2)), np.zeros((4, 0))]
+    "params has 0 values per expression, but expression 1 (p1 * x2 ^ 2) has 1 parameter": (
+        lambda pop, X: ek.Evaluator(pop, X).evaluate([np.zeros((4, 2)), np.zeros((4, 0))])
     ),
-    "params holds None vectors for 4 expressions": lambda pop, X: ek.Evaluator(pop, X).evaluate([PARAMS, None]),
+    "params must be a list of 4 vectors, one per expression; its length is None": (
+        lambda pop, X: ek.Evaluator(pop, X).evaluate([PARAMS, None])
+    ),
     "params must be a list of vectors of numbers, one per expression: int too large to convert to float": (
         lambda pop, X: ek.Evaluator(pop, X).evaluate([[10**400]] * 4)
     ),
-    "params are missing: expression 1 (p1 * x2 ^ 2) has 1": lambda pop, X: ek.Evaluator(pop, X).evaluate(),
-    "params holds 3 vectors for 4 expressions": lambda pop, X: ek.Evaluator(pop, X).evaluate(PARAMS[:3]),
-    "params[1] holds 2 numbers, but expression 1 (p1 * x2 ^ 2) has 1": lambda pop, X: ek.Evaluator(pop, X).evaluate(
-        [[], [1.0, 2.0], [1.0, 2.0], []]
+    "params are missing: expression 1 (p1 * x2 ^ 2) has 1 parameter": lambda pop, X: ek.Evaluator(pop, X).evaluate(),
+    "params must be a list of 4 vectors, one per expression; its length is 3": (
+        lambda pop, X: ek.Evaluator(pop, X).evaluate(PARAMS[:3])
     ),
-    "params holds 1 an expression: expression 2 (p1 * x1 + p2) has 2": lambda pop, X: ek.Evaluator(pop, X).evaluate(
-        np.zeros((4, 1))
+    "params[1] has length 2, but expression 1 (p1 * x2 ^ 2) has 1 parameter": (
+        lambda pop, X: ek.Evaluator(pop, X).evaluate([[], [1.0, 2.0], [1.0, 2.0], []])
+    ),
+    "params has 1 value per expression, but expression 2 (p1 * x1 + p2) has 2 parameters": (
+        lambda pop, X: ek.Evaluator(pop, X).evaluate(np.zeros((4, 1)))
     ),
     "params must be a list of 4 vectors, or have shape (4, 2) or (n_sets, 4, 2), not (3, 2)": (
         lambda pop, X: ek.Evaluator(pop, X).evaluate(np.zeros((3, 2)))
@@ -240,7 +244,7 @@ WRONG = {
     "out must be C-contiguous and writeable": lambda pop, X: ek.Evaluator(pop, X).evaluate(
         PARAMS, out=np.zeros((7, 4), np.float32).T
     ),
-    "y must have shape (7,), one value a data point, not (6,)": lambda pop, X: ek.Evaluator(pop, X).loss(
+    "y must have shape (7,), one value per data point, not (6,)": lambda pop, X: ek.Evaluator(pop, X).loss(
         PARAMS, np.zeros(6)
     ),
     "weights must be finite and not negative": lambda pop, X: ek.Evaluator(pop, X).loss(
@@ -277,7 +281,7 @@ def test_sets_of_parameters_may_be_padded_differently(pop, X, backend):
 
 
 def test_an_evaluator_is_not_sent_to_other_processes(pop, X):
-    with pytest.raises(TypeError, match="an Evaluator stays in its process"):
+    with pytest.raises(TypeError, match="an Evaluator cannot be pickled"):
         copy.copy(ek.Evaluator(pop, X))
 
 

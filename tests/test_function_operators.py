@@ -232,7 +232,7 @@ def test_a_population_of_a_device_holds_it(device):
         options.check_runs(plain, "cuda", load("cpu")._replace(takes_settings=True, takes_device_populations=True))
     ek.operator("written(a) = a + softplus(a)")
     written = ek.parse("written(x1)")
-    with pytest.raises(PopulationError, match="an operator that is a formula of yours"):
+    with pytest.raises(PopulationError, match="an operator defined by a formula"):
         ek.DevicePopulation(*map(device.xp.asarray, (written.kinds, written.values, written.offsets)), device=device)
     assert ek.DevicePopulation.of(written, device).to_host().texts() == ["x1 + softplus(x1)"]
 

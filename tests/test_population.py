@@ -321,7 +321,7 @@ def test_damaged_files(tmp_path, pop):
         try:
             assert Population.load(path) == pop  # the damage hit what nobody reads
         except PopulationError as error:
-            refused += "is no saved population" in str(error) or "has format" in str(error)
+            refused += "is not a saved population" in str(error) or "has format" in str(error)
     assert refused > 100
     with pytest.raises(FileNotFoundError):
         Population.load(tmp_path / "missing.npz")
@@ -330,7 +330,7 @@ def test_damaged_files(tmp_path, pop):
 def test_other_files_are_refused(tmp_path, pop):
     path = tmp_path / "other.npz"
     np.savez(path, a=1)
-    with pytest.raises(PopulationError, match="is no saved population, or is damaged: 'format"):
+    with pytest.raises(PopulationError, match="is not a saved population, or it is damaged: 'format"):
         Population.load(path)
     np.savez(path, format=2)
     with pytest.raises(PopulationError, match="it has format 2; this exprkit reads 1"):
@@ -339,13 +339,13 @@ def test_other_files_are_refused(tmp_path, pop):
     with pytest.raises(PopulationError, match="allow_pickle=False"):
         Population.load(path)
     np.savez(path, format=1, kinds=[1], values=[0], offsets=[0, 1], variables=np.array("abc"))
-    with pytest.raises(PopulationError, match="is no saved population"):
+    with pytest.raises(PopulationError, match="is not a saved population"):
         Population.load(path)
     np.savez(path, format=1, kinds=[OPERATOR], values=[ADD], offsets=[0, 1])
     with pytest.raises(PopulationError, match="an operator lacks operands"):
         Population.load(path)
     path.write_text("x1 + 1")
-    with pytest.raises(PopulationError, match="is no saved population"):
+    with pytest.raises(PopulationError, match="is not a saved population"):
         Population.load(path)
 
 
@@ -354,7 +354,7 @@ def test_a_text_file_is_refused_without_bad_advice(tmp_path):
     path.write_text("x1,x2\n1,2\n")
     with pytest.raises(PopulationError) as caught:
         Population.load(path)
-    assert str(caught.value) == f"{str(path)!r} is no saved population, or is damaged: File is not a zip file"
+    assert str(caught.value) == f"{str(path)!r} is not a saved population, or it is damaged: File is not a zip file"
 
 
 def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_refused_before(tmp_path, monkeypatch):

@@ -255,7 +255,7 @@ def test_columns_give_variables_their_names():
         ({"keep": 0}, ArgumentError, "keep must be"), ({"X": X[:0], "y": Y[:0]}, DataError, "no points"),
         ({"X": {"a": x, "site": ["u"] * len(x)}}, DataError, "column 'site' of X must hold real numbers"),
         ({"X": X[:, :0]}, DataError, "no columns"), ({"sigma": [1, 2]}, DataError, "sigma must have shape"),
-        ({"weights": 0 * x}, DataError, "nowhere > 0"), ({"weights": -x}, DataError, "not negative"),
+        ({"weights": 0 * x}, DataError, "all weights are 0"), ({"weights": -x}, DataError, "not negative"),
         ({"loss": np.square}, ArgumentError, "not a function"), ({"y": "speed"}, DataError, "X has no columns"),
         ({"sigma": np.ones(30), "weights": np.ones(30)}, ArgumentError, "one of"),
         ({"sigma": np.zeros(30)}, ArgumentError, "sigma must be > 0"), ({"y": Y[:7]}, DataError, "y"),

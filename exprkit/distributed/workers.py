@@ -200,7 +200,7 @@ def workers_of(devices: Any, client: Any) -> Workers | None:
     if devices is None and client is None:
         return None
     if devices is not None and client is not None:
-        raise ArgumentError("devices= are of this host and client= says which workers: hand over one of the two")
+        raise ArgumentError("devices= are devices of this host, client= a cluster: give only one of them")
     if isinstance(client, Workers):
         return client
     if devices is not None:
@@ -214,7 +214,7 @@ def workers_of(devices: Any, client: Any) -> Workers | None:
     if not isinstance(client, distributed.Client) or client.asynchronous:
         raise ArgumentError(f"client must be a dask.distributed.Client or a scheduler's address, not {brief(client)}")
     if client.status != "running":
-        raise ArgumentError(f"client is {client.status}: hand over one that runs")
+        raise ArgumentError(f"client is {client.status}: give one that is running")
     return Workers((), client)
 
 
@@ -231,7 +231,7 @@ def _numbers(devices: Any) -> tuple[int, ...]:
         if numbers and len(set(numbers)) == len(numbers) and all(one in known for one in numbers):
             return tuple(one for one in numbers if one is not None)
     there = f"this host has {number_of(n_gpus, 'GPU')}" if n_gpus else "without a GPU they are shares of the cores"
-    raise ArgumentError(f'devices must be a number from 1, a list of different ones from 0, or "all", not '
+    raise ArgumentError(f'devices must be a number >= 1, a list of different numbers >= 0, or "all", not '
                         f"{brief(devices)}: {there}")  # fmt: skip
 
 
@@ -251,7 +251,7 @@ def _connected(address: str) -> Workers:
     try:
         client = Client(address, timeout=SECONDS_TO_CONNECT, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
-        raise BackendError(f"no dask scheduler answers at {address!r}: {error}") from None
+        raise BackendError(f"no dask scheduler answers at {address!r}: {error}; start one: dask scheduler") from None
     atexit.register(_close, client)
     return Workers((), client)
 

@@ -639,7 +639,7 @@ class Evaluator:
         )  # fmt: skip
 
     def __reduce__(self) -> Any:
-        raise TypeError("an Evaluator stays in its process: hand the Population and the data over, and make it there")
+        raise TypeError("an Evaluator cannot be pickled: send the Population and the data, and make it there")
 
     def __repr__(self) -> str:
         return (

@@ -225,7 +225,8 @@ def parameter_sets(
             f"or (n_sets, {n_exprs}, {width}), not {padded.shape}"
         )
     if padded.shape[-1] < width:
-        raise DataError(f"params holds {padded.shape[-1]} an expression: {_first_needing(pop, padded.shape[-1])}")
+        values = number_of(padded.shape[-1], "value")
+        raise DataError(f"params has {values} per expression, but {_first_needing(pop, padded.shape[-1])}")
     lead = padded.shape[:-2]
     if padded.shape[-1] > width:
         padded = padded[..., :width]
@@ -249,7 +250,7 @@ def _vector(name: str, values: Any, n_points: int, adopt: Adopt) -> Any:
     if array.shape == (n_points, 1):
         array = array[:, 0]
     if array.shape != (n_points,):
-        raise DataError(f"{name} must have shape ({n_points},), one value a data point, not {array.shape}")
+        raise DataError(f"{name} must have shape ({n_points},), one value per data point, not {array.shape}")
     return array
 
 
@@ -332,7 +333,7 @@ def _pad_vectors(vectors: Any, pop: Any) -> np.ndarray:
     """The thesis's vector of vectors as (n_exprs, max_params)."""
     count = len(vectors) if hasattr(vectors, "__len__") and getattr(vectors, "ndim", True) else brief(vectors)
     if count != len(pop):
-        raise DataError(f"params holds {count} vectors for {len(pop)} expressions")
+        raise DataError(f"params must be a list of {len(pop)} vectors, one per expression; its length is {count}")
     try:
         lengths = np.fromiter(map(len, vectors), np.int64, len(vectors))
         flat = _flat(vectors)
@@ -342,7 +343,8 @@ def _pad_vectors(vectors: Any, pop: Any) -> np.ndarray:
     too_many = isinstance(vectors, list | tuple) and lengths.max(initial=0) > pop.max_params  # an array may be wider
     if len(wrong) and (too_many or not np.all(lengths == lengths[0])):
         i = int(wrong[0])
-        raise DataError(f"params[{i}] holds {lengths[i]} numbers, but {_describe(pop, i)} has {pop.n_params[i]}")
+        wanted = number_of(int(pop.n_params[i]), "parameter")
+        raise DataError(f"params[{i}] has length {lengths[i]}, but {_describe(pop, i)} has {wanted}")
     padded = np.zeros((len(pop), int(lengths.max(initial=0))))
     padded[np.arange(padded.shape[1]) < lengths[:, None]] = flat
     return padded
@@ -369,7 +371,7 @@ def _check_kinds(kinds: set[type]) -> None:
 def _first_needing(some: Population | DevicePopulation, more_than: int) -> str:
     pop = on_host_population(some)
     i = int(np.argmax(pop.n_params > more_than))
-    return f"{_describe(pop, i)} has {pop.n_params[i]}"
+    return f"{_describe(pop, i)} has {number_of(int(pop.n_params[i]), 'parameter')}"
 
 
 def _describe(pop: Population, i: int) -> str:

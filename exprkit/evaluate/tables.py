@@ -69,7 +69,8 @@ def target_of(X: Any, y: Any) -> tuple[Any, Any]:
         return table_of(X), X.y
     X = table_of(X)
     if isinstance(X, str):
-        raise DataError(f"X is the text {brief(X)}: expressions come first, then the data, an array or a table")
+        raise DataError(f"X is the text {brief(X)}: expressions come first, then the data, an array or a table "
+                        "(a CSV file: pandas.read_csv(path))")
     if not isinstance(y, str) and whole_number(y) is None:
         check_order(labels_of(X), y=y)
         return X, y
@@ -97,7 +98,7 @@ def check_order(labels: Any, **vectors: Any) -> None:
 
 
 def vector_of(X: Any, values: Any, what: str = "weights") -> Any:
-    """What one number a data point is given by: of a table X perhaps the name of a column."""
+    """What one number per data point is given by: of a table X perhaps the name of a column."""
     if isinstance(values, str) and is_table(X):
         return column_of(X, values)
     check_order(labels_of(X), **{what: values})
@@ -232,7 +233,7 @@ def _column(table: Any, name: Any, place: int, what: str) -> np.ndarray:
     """Its numbers, (n_points,)."""
     numbers = as_numbers(what, table.iloc[:, place] if hasattr(table, "iloc") else table[name])
     if numbers.ndim != 1:
-        raise DataError(f"{what} must have one number a data point, not shape {numbers.shape}")
+        raise DataError(f"{what} must have one number per data point, not shape {numbers.shape}")
     return numbers
 
 

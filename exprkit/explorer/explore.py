@@ -74,7 +74,7 @@ def explore(
         If ipywidgets is not installed.
     """
     if isinstance(expression, ek.Population):
-        raise ArgumentError("explore looks at one expression; a population goes by population=")
+        raise ArgumentError("explore shows one expression; give a population as population=")
     points = points_of(table, target)
     if expression is None:
         expression = FIRST if points.variables is None else "p1"

@@ -109,7 +109,8 @@ def _read(source: Any) -> Batch:
         return from_items([source], alone=True)
     if isinstance(source, (Set, Mapping)) or not isinstance(source, Iterable):
         raise ParseError(
-            f"cannot parse a {type(source).__name__}: give a text, a list of texts, a path or an open file"
+            f"cannot parse an object of type {type(source).__name__}: "
+            "give a text, a list of texts, a path or an open file"
         )
     return from_items(source.tolist() if isinstance(source, np.ndarray) else list(source))
 

@@ -258,7 +258,7 @@ class Population:
         from exprkit.expressions.expression import Expression
 
         if not -len(self) <= index < len(self):
-            raise SelectionError(f"expression {index} of a population of {len(self):,}")
+            raise SelectionError(f"there is no expression {index} in a population of {len(self):,}")
         index %= len(self)
         span = slice(self.offsets[index], self.offsets[index + 1])
         return Expression(self.kinds[span], self.values[span], self.variables, self.parameters)
@@ -273,13 +273,13 @@ class Population:
             raise SelectionError(SELECTS) from None
         if chosen.dtype == bool:
             if chosen.shape != (len(self),):
-                raise SelectionError(f"a mask of shape {chosen.shape} for a population of {len(self):,}")
+                raise SelectionError(f"the mask has shape {chosen.shape}, but there are {len(self):,} expressions")
             return np.flatnonzero(chosen)
         if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
             raise SelectionError(SELECTS)
         outside = chosen[(chosen < -len(self)) | (chosen >= len(self))] if chosen.size else chosen
         if len(outside):
-            raise SelectionError(f"expression {outside[0]} of a population of {len(self):,}")
+            raise SelectionError(f"there is no expression {outside[0]} in a population of {len(self):,}")
         order = chosen.astype(np.int64)
         return np.where(order < 0, order + len(self), order)
 

@@ -55,7 +55,7 @@ def fields(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     found["params"] = shaped(part["params"], "f", n, width)
     found["at_bound"] = shaped(part["at_bound"], "b", n, width)
     if n and int(found["status"].max()) >= len(objective.REASONS):
-        raise ValueError("a status that there is not")
+        raise ValueError("unknown status")
     columns = population_file.of_part(arrays, "columns")
     return found | {
         "pop": pop,

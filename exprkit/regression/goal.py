@@ -242,7 +242,7 @@ def _least(text: LossText, sample: Sample) -> tuple[np.ndarray, np.ndarray]:
     steps = np.concatenate([NEAR, -NEAR])[:, None]
     others = _text_values(pop, np.concatenate([f + steps * size, np.zeros((1, len(f)))]), sample)
     if (others == least).all():
-        raise ArgumentError(f"elementwise_loss={brief(text.text)} is the same whatever f, the formula's value, is")
+        raise ArgumentError(f"elementwise_loss={brief(text.text)} does not depend on f, the value of the formula")
     with np.errstate(invalid="ignore"):
         elsewhere = np.flatnonzero(~(least <= np.fmin.reduce(others)))
     for k in range(0, len(elsewhere), AT_ONCE // len(GRID)):

@@ -133,4 +133,4 @@ def held(path: Any, what: str) -> Iterator[None]:
     except (ArgumentError, FileError, ImportError, MemoryError):
         raise
     except Exception as error:  # damaged bytes make zipfile and NumPy raise nearly anything
-        raise DamagedFileError(f"{os.fspath(path)!r} is no {what}, or is damaged: {error}") from error
+        raise DamagedFileError(f"{os.fspath(path)!r} is not a {what}, or it is damaged: {error}") from error

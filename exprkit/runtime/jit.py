@@ -144,7 +144,7 @@ def _tell_of_compiling() -> None:
         _first_compiled.append(time.perf_counter())
     elif time.perf_counter() - _first_compiled[0] > PATIENCE and not math.isinf(_first_compiled[0]):
         _first_compiled[0] = math.inf
-        print(f"exprkit compiles its loops for this machine: some 5 to 50 s, once; they are kept in {folder()}",
+        print(f"exprkit compiles its loops for this machine, once: 5 to 50 s; they are kept in {folder()}",
               file=sys.stderr, flush=True)  # fmt: skip
 
 

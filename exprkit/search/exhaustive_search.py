@@ -215,14 +215,14 @@ def _data(X: Any, y: Any, weights: Any, sigma: Any) -> _SearchData:
     target = _vector("y", y, len(columns))
     if sigma is not None:
         if weights is not None:
-            raise ArgumentError("weights are 1 / sigma^2: hand over one of the two")
+            raise ArgumentError("weights are 1 / sigma^2: give only one of them")
         deviations = _vector("sigma", np.full(len(columns), sigma) if np.isscalar(sigma) else sigma, len(columns))
         if not (np.isfinite(deviations) & (deviations > 0)).all():
             raise ArgumentError("sigma must be > 0 at every point")
         weights = 1 / deviations**2
     weights = inputs.on_host(inputs.weights_vector(weights, len(columns), np.dtype(np.float64)))
     if weights is not None and not (weights > 0).any():
-        raise DataError("weights are nowhere > 0: no point counts")
+        raise DataError("all weights are 0: there are no points to fit")
     return _SearchData(columns, target, weights, names)
 
 

@@ -108,7 +108,7 @@ def _read(path: Any) -> dict[str, np.ndarray] | None:
         if (version := int(arrays["search.format"])) != FORMAT:
             raise ValueError(f"it has format {version}; this exprkit reads {FORMAT}")
         if not isinstance(json.loads(str(arrays["search.settings"])), dict):
-            raise ValueError("settings that are none")
+            raise ValueError("invalid settings")
     return arrays
 
 

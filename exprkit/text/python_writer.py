@@ -101,7 +101,7 @@ def function(expression: Tokens, library: ArrayLibrary, params: Sequence[float] 
         where the library has no such function.
     """
     if not len(expression.kinds):
-        raise ParseError("an expression that could not be read is no function")
+        raise ParseError("an expression that could not be read cannot be exported")
     names = {kind: _names(expression, kind) for kind in (VARIABLE, PARAMETER)}
     formula = _FunctionText(library, [], {}, [library.imported])
     value = _value(_written(expression.kinds, expression.values, names, formula), library)

@@ -55,7 +55,8 @@ def limits_of(device: Any) -> DeviceLimits:
     if isinstance(device, str):
         if device not in CARDS:
             raise ArgumentError(
-                f"there is no card {device!r}{did_you_mean(device, CARDS, {})} (there are: {', '.join(CARDS)})"
+                f"there is no GPU architecture {device!r}{did_you_mean(device, CARDS, {})} "
+                f"(there are: {', '.join(CARDS)})"
             )
         return CARDS[device].limits
     return device if isinstance(device, DeviceLimits) else DeviceLimits.of(device)

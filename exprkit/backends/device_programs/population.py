@@ -140,7 +140,7 @@ class DevicePopulation:
         from exprkit.backends.gpu import device as gpu
 
         Population(*map(gpu.fetched, arrays), variables=self.variables, parameters=self.parameters)
-        raise PopulationError("there is an operator that is a formula of yours: DevicePopulation.of(…) writes it out")
+        raise PopulationError("there is an operator defined by a formula: DevicePopulation.of(pop) expands it")
 
 
 def on_host(pop: Population | DevicePopulation) -> Population:

@@ -6,7 +6,7 @@ In: X and y as they are given.  Out: nothing, or an error.
     >>> from exprkit.regression.estimator.refusals import refuse_columns
     >>> refuse_columns(pd.DataFrame({"Re": [1.0, None], "pipe": ["steel", "iron"]}))
     Traceback (most recent call last):
-    exprkit.errors.DataError: X: column 'pipe' holds 'steel', no number: leave it out, or make numbers of it
+    exprkit.errors.DataError: X: column 'pipe' holds 'steel', which is not a number: leave it out, or convert it
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def refuse_columns(X: Any) -> None:
         there = column[column.notna()]
         for value in there.iloc[: 1 if column.dtype != object else None]:
             if not _is_real(value):
-                what = f"X: column {name!r} holds {brief(value)}, no number"
-                raise DataError(f"{what}: leave it out, or make numbers of it")
+                what = f"X: column {name!r} holds {brief(value)}, which is not a number"
+                raise DataError(f"{what}: leave it out, or convert it")
     for name in names:
         if lacking := int(X[name].isna().sum()):
             share = f"{lacking:,} of {number_of(len(X), 'value')}"
@@ -73,7 +73,7 @@ def refuse_target(X: Any, y: Any, sample_weight: Any) -> None:
         return
     for value in y if hasattr(y, "__len__") else ():
         if isinstance(value, str):
-            raise DataError(f"y holds {str(value)!r}, no number: make numbers of it (pandas.to_numeric)")
+            raise DataError(f"y holds {str(value)!r}, which is not a number: convert it (pandas.to_numeric)")
 
 
 def _is_real(value: Any) -> bool:

@@ -554,7 +554,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         except ParseError as error:
             raise ParseError(f"guesses: {error}") from None
         if pop.max_params:
-            raise ArgumentError("guesses: p1, p2, … have no numbers; write those that a fit is to begin with")
+            raise ArgumentError("guesses: p1, p2, … have no values; write numbers, at which the fit starts")
         for guess in pop:
             if (n := simplified(guess).n_tokens) > self.maxsize:
                 raise ArgumentError(f"guesses: {brief(str(guess))} has {n} tokens, maxsize={self.maxsize} allows fewer")

@@ -232,7 +232,7 @@ class Evolution:
                 own[: len(array)] = self._side.xp.asarray(array)
             first, n = state["first"], len(trees.length)
             if first[0] != 0 or first[-1] != n or (np.diff(first) < 0).any() or len(state["loss"]) != n:
-                raise ValueError("islands that are none")
+                raise ValueError("invalid islands")
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise FileError(f"the trees of a checkpoint are damaged: {error}") from error
         self.number = int(state["number"])
