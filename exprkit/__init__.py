@@ -6,10 +6,10 @@ formulas.
     >>> ek.Evaluator(pop, [[1.0, 2.0], [4.0, 0.5]]).evaluate(params=[[3.0], []]).shape
     (2, 2)
 
-The way of the data, a folder per stage:
-``operators -> text -> expressions -> programs -> backends -> evaluate -> fitting``, then the searches,
-``search`` and ``regression``; ``runtime`` keeps compiled code, ``study`` and ``explorer`` stand on top.  Names are
-looked up when first used, so that importing exprkit costs next to nothing.
+The pipeline has one folder per stage:
+``operators -> text -> expressions -> programs -> backends -> evaluate -> fitting``, then the searches ``search`` and
+``regression``; ``runtime`` supports compiled code, ``study`` and ``explorer`` use all of it.  Names are imported on
+first use, so that ``import exprkit`` is fast.
 """
 
 from __future__ import annotations

@@ -209,16 +209,16 @@ def from_table(
     Parameters
     ----------
     table : DataFrame, mapping of columns, or path of a CSV file or the open file
-        Numbers; a CSV file's first line names its columns, whatever separates them.  Decimal commas are read where
-        commas separate nothing.
+        Numbers; the first line of a CSV file names its columns, with any separator.  Decimal commas are accepted if
+        commas are not the separator.
     target : str, optional
         Name of the target's column; by default the last one.
     unusable : {"raise", "drop"}
-        What becomes of other columns that are not numbers or lack some: an error, or they are left out.  The numbers
-        of the rows, which pandas writes as a column without a name, are left out always.
+        For other columns that are not numbers or lack values: an error, or leave them out.  The row numbers, which
+        pandas writes as a column without a name, are always left out.
     missing : {"raise", "drop"}
-        What becomes of rows that lack a value: an error, or they are left out; columns that lack more than a fifth of
-        theirs count as unusable.
+        For rows that lack a value: an error, or leave them out; columns that lack more than a fifth of their values
+        count as unusable.
 
     Raises
     ------

@@ -21,7 +21,7 @@ FLAGS = ("approximate_division", "approximate_root", "flush_subnormals")
 
 @dataclass(frozen=True)
 class Precision:
-    """Settings of the compiler for a GPU; None: as the named precision has it.
+    """Compiler settings of the GPU backends; None means: as in the named precision ``operators``.
 
     Parameters
     ----------
@@ -36,11 +36,11 @@ class Precision:
         Whether a * b + c inside an operator may be rounded once.  False in both
         precisions: the bits then depend on nothing but the operator.
     optimisation : int, 0 to 3
-        Of the assembler.
+        Optimisation level of the assembler.
     max_registers : int, optional
-        Of a thread.
+        Largest number of registers per thread.
     architecture : str, optional
-        As ``"sm_90"``; by default that of the device.
+        GPU architecture, such as ``"sm_90"``; by default that of the device.
     line_info : bool
         Keep source lines for profilers.
     """

@@ -74,7 +74,7 @@ class CompiledBytecode:
 def compile_bytecode(
     pop: Population, X: Any = None, *, precision: str = "ieee", dtype: Any = "float32"
 ) -> CompiledBytecode:
-    """Look at the bytecode of a population, on any machine.
+    """The GPU bytecode of a population as text, on any machine.
 
     Parameters
     ----------

@@ -92,27 +92,27 @@ def compile_ptx(
     cache: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> CompiledPtx:
-    """Transpile a population and assemble it, on any machine.
+    """Transpile a population to PTX and assemble it to machine code, on any machine (no GPU needed).
 
     Parameters
     ----------
     pop : Population
     arch : str
-        As ``"sm_90"``.
+        The GPU architecture, such as ``"sm_90"``.
     precision : {"ieee", "fast"} or Precision
     dtype : {"float32", "float64"}
     task : {"values", "square", "absolute", "sum"}
-        What the kernels make: all results, or sums of squared, absolute or plain errors.
+        What the kernels compute: all results, or sums of squared, absolute or plain errors.
     points_per_thread : int, optional
         1, 2 or 4 (float64: 1 or 2); by default as the backend chooses for many points.
     block_size : int, optional
-        Threads of a block, a multiple of 32.
+        Threads per block, a multiple of 32.
     workers : int, optional
-        Threads that compile; by default as many as this process has CPUs.
+        Number of compiling threads; by default the number of CPUs of this process.
     cache : bool
-        Keep machine code on disk, and take it from there.
+        Store machine code on disk, and reuse it.
     progress : callable, optional
-        Called with the number of modules done so far.
+        A function that is called with the number of finished modules.
 
     Raises
     ------

@@ -41,17 +41,17 @@ def explore(
     expression: str | ek.Expression | None = None, table: Any = None, target: str | None = None, *,
     population: Any = None, backend: str = "auto", precision: str = "ieee", dtype: str = "float32",
 ) -> Explorer:  # fmt: skip
-    """Look at an expression from every side, fit it, and look through populations, in a notebook.
+    """Show the explorer in a notebook: one expression at every stage, its fit, populations and searches.
 
     Parameters
     ----------
     expression : str or Expression, optional
-        What to look at first.
+        The expression shown first; by default an example.
     table : Dataset, DataFrame, mapping of columns or path of a CSV file, optional
         The data; by default ``data.rough_pipe()``.  A table's columns are the variables by
         their own names where these can be names, else ``x1, x2, …``.
     target : str, optional
-        The table's column that is to be explained; by default the last one.
+        The target column of the table; by default the last one.
     population : Population, or whatever ``parse`` takes, optional
         For the population panel; by default the thesis's sample.
     backend, precision, dtype
@@ -60,7 +60,7 @@ def explore(
     Returns
     -------
     Explorer
-        A widget; as the last line of a cell it is shown.
+        A widget, which is displayed if it is the last line of a cell.
 
     Raises
     ------

@@ -50,7 +50,7 @@ def parse(
     Parameters
     ----------
     source : str, iterable, path or file
-        One text; or many texts, SymPy objects and Expressions, mixed at will; or a ``pathlib.Path`` or open
+        One text; or a list of texts, SymPy objects and Expressions, in any mixture; or a ``pathlib.Path`` or open
         file with one expression per line (UTF-8; blank lines and lines that begin with ``#`` do not count).
     data : DataFrame, dict of columns or Dataset, optional
         Its columns' names are the variables.

@@ -52,23 +52,23 @@ class FitResult:
     attribute            what it holds
     ===================  ==========================================================================
     ``params``           float64 (n_exprs, max_params); nan where an expression has fewer
-    ``loss``             float64 (n_exprs,), in the terms of the loss that was asked for: the sum of
+    ``loss``             float64 (n_exprs,), in terms of the loss that was given: the sum of
                          w r^2 ("squares"), the weighted mean of abs r ("mae"), the sum of w times
                          Huber's loss ("huber"), the negative log-likelihood ("gaussian", "poisson")
-    ``iterations``       int32 (n_exprs,), of the best start
-    ``status``           uint8 (n_exprs,), why it ended: a number of ``objective.REASONS``
+    ``iterations``       int32 (n_exprs,): iterations from the best start
+    ``status``           uint8 (n_exprs,): why the fit ended, a number of ``objective.REASONS``
     ``converged``        bool (n_exprs,)
     ``reason``           the same in words, a list, with the parameters that ended at a bound
-    ``at_bound``         bool (n_exprs, max_params): the parameter ended at a finite bound of its own, so that
-                         it says where the bound is and not what the data say
+    ``at_bound``         bool (n_exprs, max_params): the parameter ended at one of its finite bounds, so that its
+                         value is that of the bound and not determined by the data
     ``r2``               float64 (n_exprs,): 1 - sum w r^2 / sum w (y - mean y)^2
-    ``method``           "lm", "lbfgs" or "adam": of a loss of your own that is no square, no absolute value and not
-                         Huber's, L-BFGS takes the place of Levenberg-Marquardt
-    ``n_evaluations``    normal equations (or gradients) made, of all expressions and starts
-    ``seconds``          the time it took
-    ``covariance``       float64 (n_exprs, max_params, max_params) of the parameters, made when first
-                         asked for; nan for those that the data do not determine or that are at a bound
-                         (the others' are made with them held there), and for "mae"
+    ``method``           "lm", "lbfgs" or "adam": a loss of your own other than a square, an absolute value or
+                         Huber's is fitted by L-BFGS instead of Levenberg-Marquardt
+    ``n_evaluations``    number of normal equations (or gradients) computed, over all expressions and starts
+    ``seconds``          elapsed time
+    ``covariance``       float64 (n_exprs, max_params, max_params) of the parameters, computed on first
+                         use; nan for those that the data do not determine or that are at a bound
+                         (the others' are computed with those fixed), and for "mae"
     ``standard_errors``  float64 (n_exprs, max_params): roots of its diagonal
     ``index``            int64 (n_exprs,): the expression's number in the population that was fitted
     ``columns``          further columns of its tables by name, (n_exprs,) each: what ``rank`` and ``fold`` found

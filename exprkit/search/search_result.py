@@ -60,13 +60,13 @@ class SearchResult:
                        trees the function stands for; ``times``, how often its best loss was found
     ``rank``           "description_length"; or "loss": then ``total`` is the loss, ``parameters`` and
                        ``probability`` are nan, and no parameter was set to 0
-    ``on_front``       bool (n,): no smaller function tells the data as well
+    ``on_front``       bool (n,): no smaller function has a loss as low
     ``counts``         int64 (n_sizes, 4): size, trees of it (operands in both orders), functions among them,
                        functions that no smaller tree is
     ``link``           the text of the link; "f": none
-    ``stopped``        why it ended early, in words; "" where it is whole
-    ``seconds``        the time it took
-    ``n_functions``    how many functions were fitted; ``n_evaluations``: normal equations made for that
+    ``stopped``        why the search ended early, in words; "" if it is complete
+    ``seconds``        elapsed time
+    ``n_functions``    number of functions that were fitted; ``n_evaluations``: of normal equations computed
     =================  ==============================================================================
     """
 
