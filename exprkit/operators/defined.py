@@ -161,7 +161,7 @@ def count() -> int:
 
 def all_rows() -> list[Written]:
     """The table's rows and the user's."""
-    return [*table(), *_BY_NAME.values()]
+    return [*table(), *definitions()]
 
 
 def table() -> list[ops.Operator]:
@@ -218,6 +218,8 @@ def has_packed(codes: Iterable[int]) -> bool:
 def unpacked(kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, operator_kind: int) -> tuple[np.ndarray, ...]:
     """Tokens as they are written: functions of three operands in the place of their rows, and nothing packed."""
     of_row = {int(one.values[-1]): one.code for one in definitions() if one.function}
+    if not of_row:
+        return kinds, values, offsets
     operators = kinds == operator_kind
     packs = operators & (values == ops.PAIR_OF)
     if not packs.any():
