@@ -96,7 +96,8 @@ def exhaustive_search(
     y : array, (n_points,), or str
         The target; for a table X the name of its column.  A Dataset has its own.
     operators : str or list of str
-        The name of a set in ``ek.ops.SETS`` ("esr", "core_maths", ...), or a list of operators.
+        The name of a set in ``ek.ops.SETS`` ("esr", "core_maths", ...), or a list of operators, those of
+        ``ek.operator`` too.
     max_nodes : int
         Largest number of nodes of an expression.
     n_params : int

@@ -195,7 +195,7 @@ def _latex_strength(row: defined.Written) -> int | tuple[int, int, int]:
 def _written(pop: NamedTokens, leaves: list[list[str]], tables: Tables) -> list[str]:
     """All expressions in a notation; ``leaves`` are the texts of the numbers, variables and parameters."""
     pieces, need, strength = tables
-    kinds, values, offsets = defined.unpacked(pop.kinds, pop.values, pop.offsets, OPERATOR)
+    kinds, values, offsets = defined.unpacked(pop.kinds, pop.values, pop.offsets)
     encoded = [piece.encode() for piece in (*pieces, *leaves[0], *leaves[1], *leaves[2])]
     notation = infix.Notation(
         np.frombuffer(b"".join(encoded) or b" ", np.uint8), np.cumsum([0, *map(len, encoded)]), need, strength,
