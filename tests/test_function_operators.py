@@ -165,7 +165,7 @@ def blended(name=None):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_three_operands_are_those_of_the_meaning(name, backend, dtype):
     own, same = ek.parse(blended(name)), ek.parse(blended())
-    params = np.full((len(own), 2), 1.3) + [0, 0.2]
+    params = np.tile([1.3, 1.5], (len(own), 1))
     rtol, exact = (1e-11 if dtype == "float64" else 1e-4), ek.Evaluator(same, X, "numpy", dtype="float64")
     for precision in ("ieee", "fast") if backend == "cpu" else ("ieee",):
         ev = ek.Evaluator(own, X, backend, dtype=dtype, precision=precision, threads=2)
@@ -205,8 +205,8 @@ def test_three_operands_are_printed_kept_and_generated(tmp_path):
     with pytest.raises(OperandError, match="NumPy has no function for 'blend'"):
         pop[0].to_numpy([1.0])
     ek.operator("of_blend(a, b) = blend(a, b, a) + 1")
-    values = [ek.Evaluator(ek.parse(text), X, "cpu").evaluate() for text in ("of_blend(x1, x2)", "blend(x1, x2, x1) + 1")]
-    assert np.array_equal(*values)
+    pops = ek.parse("of_blend(x1, x2)"), ek.parse("blend(x1, x2, x1) + 1")
+    assert np.array_equal(*(ek.Evaluator(pop, X, "cpu").evaluate() for pop in pops))
 
 
 def test_a_new_one_of_three_leaves_older_populations():

@@ -249,7 +249,8 @@ def test_derivatives_against_complex_steps(backend, device):
     ]  # fmt: skip
     params, x = some_params(pop), X[:, 0]
     if backend == "cuda":
-        engine = Engine(pop.expanded(), X[:, :1].copy(), precision=ek.Precision("ieee"), dtype=np.dtype(float), device=device)
+        precision, dtype = ek.Precision("ieee"), np.dtype(np.float64)
+        engine = Engine(pop.expanded(), X[:, :1].copy(), precision=precision, dtype=dtype, device=device)
         out = device.xp.zeros((1, len(pop), len(X), pop.max_params))
         engine.jacobian(params[None], out)
         J = np.asarray(out.get() if hasattr(out, "get") else out)[0]

@@ -214,7 +214,7 @@ def compose(
     return Composition(formula, columns, objective.SUM, 1.0, np.zeros(len(own)), counts, n_columns)
 
 
-def fused(loss: LossText, points: LossPoints, fast: bool) -> tuple[Tokens, np.ndarray, bool]:
+def fused(loss: LossText, points: LossPoints, fast: bool = False) -> tuple[Tokens, np.ndarray, bool]:
     """The loss as a backend adds it up itself: tokens of f and columns, those, and whether the last is a weight.
 
     What holds no f is a column of its own; where it is ``fast`` that is the reciprocal of what something is divided by.
@@ -235,7 +235,7 @@ def fused(loss: LossText, points: LossPoints, fast: bool) -> tuple[Tokens, np.nd
     return (loss.kinds, values), np.array(columns or [points.y]), points.w is not None
 
 
-def fused_known(made: Composition, fast: bool) -> tuple[Tokens, np.ndarray, bool]:
+def fused_known(made: Composition, fast: bool = False) -> tuple[Tokens, np.ndarray, bool]:
     """The same of squares or absolute errors of a formula: what holds no f is one target and one weight a point.
 
     Where it is ``fast``, squares are those of the formula times the weight's root, less the target times that.
