@@ -144,7 +144,8 @@ def test_chosen_columns(tmp_path):
     assert chosen.X.tolist() == [[1, 5], [0, 6]] and chosen.y.tolist() == [2, 3]
     assert data.from_table(path, columns=["b"]).y.tolist() == [1, 0]  # the last column is the target still
     for columns, message in (
-        (["A"], "columns: 'A' is none of a, word, b, y, c"), (["wrd"], "did you mean 'word'"), (["y"], "'y' is the target"),
+        (["A"], "columns: 'A' is none of a, word, b, y, c"), (["wrd"], "did you mean 'word'"),
+        (["y"], "'y' is the target"),
         ("ab", "a list of names"), (["a", "a"], "each once"), ([], "a list of names"),
         (["word"], "column 'word' holds"),
     ):  # fmt: skip

@@ -24,7 +24,7 @@ not, backends that can (``text_sums``) add up the loss as it stands, in machine 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -350,18 +350,20 @@ class LossTree:
         """The same loss, in which every part without f that takes an operator is a column."""
         names, columns = list(self.loss.columns), dict(self.points.columns)
 
-        def column(node: _Branch, made: Callable[[np.ndarray], np.ndarray] = lambda v: v) -> list[tuple[int, int]]:
-            names.append(f"{len(names)}th part")  # no name that a user could give
-            with np.errstate(all="ignore"):
-                columns[names[-1]] = made(self.value(node))
-            return [(VARIABLE, len(USUAL) + len(names) - 1)]
+        def column(node: _Branch, reciprocal: bool = False) -> list[tuple[int, int]]:
+            name = f"{b''.join(map(np.ndarray.tobytes, self.tokens(node))).hex()} {reciprocal}"  # no user's
+            if name not in columns:
+                names.append(name)
+                with np.errstate(all="ignore"):
+                    columns[name] = 1 / self.value(node) if reciprocal else self.value(node)
+            return [(VARIABLE, len(USUAL) + names.index(name))]
 
         def written(node: _Branch) -> list[tuple[int, int]]:
             if node.code >= 0 and self.is_free(node) and self._varies(node):
                 return column(node)
             if fast and node.code == ops.DIV and self.is_free(node.operands[1]) and self._varies(node.operands[1]):
                 a, b = node.operands
-                return [*written(a), *column(b, lambda v: 1 / v), (OPERATOR, ops.MUL)]
+                return [*written(a), *column(b, reciprocal=True), (OPERATOR, ops.MUL)]
             kinds, values = self.tokens(node)
             inner = [token for operand in node.operands for token in written(operand)]
             return [*inner, (int(kinds[-1]), int(values[-1]))]
