@@ -525,7 +525,7 @@ def test_result_as_a_table():
     ({"bounds": {"q": (0, 1)}}, "bounds: there is no parameter 'q'; there are p1"),
     ({"bounds": {"p1": ("a", 2)}}, r"bounds of p1 must be \(low, high\), each None or a number, not .a."),
     ({"init": "zeros"}, "init must be one of 'ones', 'normal'"),
-    ({"init": np.ones((3, 1))}, "params must be"),
+    ({"init": np.ones((3, 1))}, "init must be"),
     ({"weights": [-1.0] * 60}, "weights must be finite and not negative"),
     ({"method": "adam", "loss": "poisson"}, "use method='lm'"),
     ({"y": Y[:3]}, "y must have shape"),
