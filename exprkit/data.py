@@ -12,14 +12,14 @@ Beside the pipeline: gives the ``X`` and ``y`` that an ``Evaluator`` takes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, DataError, brief, brought_by, did_you_mean, one_of, whole
+from exprkit.errors import ArgumentError, DataError, brief, brought_by, did_you_mean, listed, one_of, whole
 from exprkit.numbers import as_numbers
 from exprkit.runtime.machine import available_memory
 
@@ -202,8 +202,9 @@ def nikuradse() -> Dataset:
 
 
 def from_table(
-    table: Any, target: str | None = None, unusable: str = "raise", missing: str = "raise"
-) -> Dataset:
+    table: Any, target: str | None = None, unusable: str = "raise", missing: str = "raise",
+    columns: Sequence[str] | None = None,
+) -> Dataset:  # fmt: skip
     """Data points from a table: the target's column, and all others as variables.
 
     Parameters
@@ -219,6 +220,8 @@ def from_table(
     missing : {"raise", "drop"}
         For rows that lack a value: an error, or leave them out; columns that lack more than a fifth of their values
         count as unusable.
+    columns : list of str, optional
+        Names of the columns that are variables, in this order; by default all but the target\'s.
 
     Raises
     ------
@@ -234,15 +237,17 @@ def from_table(
     one_of("unusable", unusable, ("raise", "drop"))
     one_of("missing", missing, ("raise", "drop"))
     name, table = Path(table).stem if isinstance(table, (str, Path)) else "table", _frame(table, pd)
-    columns = [str(column) for column in table.columns]
-    target = columns[-1] if target is None and columns else target
-    if not isinstance(target, str) or target not in columns or len(columns) < 2 or len(set(columns)) < len(columns):
-        hint = did_you_mean(target, columns) if isinstance(target, str) and target not in columns else ""
+    names = [str(column) for column in table.columns]
+    target = names[-1] if target is None and names else target
+    if not isinstance(target, str) or target not in names or len(names) < 2 or len(set(names)) < len(names):
+        hint = did_you_mean(target, names) if isinstance(target, str) and target not in names else ""
         raise DataError(
-            f"the columns must be a target and others, each once: {brief(target)} of {', '.join(columns)}{hint}"
+            f"the columns must be a target and others, each once: {brief(target)} of {', '.join(names)}{hint}"
         )
+    if columns is not None:
+        table = _chosen(table, target, columns)
     may_lack = missing == "drop"
-    y = _numbers(table.iloc[:, columns.index(target)], target, float(may_lack))
+    y = _numbers(table.iloc[:, list(map(str, table.columns)).index(target)], target, float(may_lack))
     numbers, left_out = _variables(table, target, unusable, MOST_MISSING * may_lack)
     if not numbers:
         raise DataError("; ".join([f"there is no column of numbers beside {target!r}", *left_out]))
@@ -253,6 +258,18 @@ def from_table(
     if not kept.all():
         left_out.append(f"{np.sum(~kept):,} of {len(y):,} rows, which lack a value")
     return Dataset(X[kept], y[kept], tuple(numbers), name, tuple(left_out))
+
+
+def _chosen(table: Any, target: str, columns: Sequence[str]) -> Any:
+    """The table with these columns and the target's alone."""
+    names, wanted = list(map(str, table.columns)), listed(columns)
+    if isinstance(columns, str) or not wanted or len(set(wanted)) < len(wanted):
+        raise DataError(f"columns must be a list of names, each once, not {brief(columns)}")
+    for name in wanted:
+        if name not in names or name == target:
+            others = f"none of {', '.join(names)}{did_you_mean(str(name), names)}"
+            raise DataError(f"columns: {brief(name)} is {'the target' if name == target else others}")
+    return table.iloc[:, [names.index(name) for name in (*wanted, target)]]
 
 
 def _frame(table: Any, pd: Any) -> Any:

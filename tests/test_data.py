@@ -134,3 +134,20 @@ def test_a_table_in_another_encoding_says_what_mends_it(tmp_path):
     path.write_bytes("T°,y\n1,2\n2,3\n".encode("latin-1"))
     with pytest.raises(DataError, match=r"is no text in UTF-8 \(byte 1\): save it as that"):
         data.from_table(path)
+
+
+def test_chosen_columns(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,word,b,y,c\n5,u,7,2,1\n6,v,9,3,0\n")
+    chosen = data.from_table(path, "y", columns=["c", "a"])
+    assert chosen.variables == ("c", "a")
+    assert chosen.X.tolist() == [[1, 5], [0, 6]] and chosen.y.tolist() == [2, 3]
+    assert data.from_table(path, columns=["b"]).y.tolist() == [1, 0]  # the last column is the target still
+    for columns, message in (
+        (["A"], "columns: 'A' is none of a, word, b, y, c"), (["wrd"], "did you mean 'word'"),
+        (["y"], "'y' is the target"),
+        ("ab", "a list of names"), (["a", "a"], "each once"), ([], "a list of names"),
+        (["word"], "column 'word' holds"),
+    ):  # fmt: skip
+        with pytest.raises(DataError, match=message):
+            data.from_table(path, "y", columns=columns)

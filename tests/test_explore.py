@@ -1010,6 +1010,11 @@ def test_a_table_of_one_s_own(tmp_path):
     settled(explorer)
     explorer.target.value = "height"
     assert "height" in settled(explorer).error.value
+    explorer.target.value, explorer.chosen.value = "width", "drag"
+    assert settled(explorer).text.value == "p1 * drag" or "speed" in explorer.error.value
+    assert "variables: drag" in explorer.columns.value and "speed" not in explorer.columns.value
+    explorer.chosen.value = ""
+    settled(explorer)
     explorer.data.value = "rough pipe (synthetic)"
     assert settled(explorer).text.value == "p1 * x2 + x1"
 

@@ -525,7 +525,7 @@ def test_result_as_a_table():
     ({"bounds": {"q": (0, 1)}}, "bounds: there is no parameter 'q'; there are p1"),
     ({"bounds": {"p1": ("a", 2)}}, r"bounds of p1 must be \(low, high\), each None or a number, not .a."),
     ({"init": "zeros"}, "init must be one of 'ones', 'normal'"),
-    ({"init": np.ones((3, 1))}, "params must be"),
+    ({"init": np.ones((3, 1))}, "init must be"),
     ({"weights": [-1.0] * 60}, "weights must be finite and not negative"),
     ({"method": "adam", "loss": "poisson"}, "use method='lm'"),
     ({"y": Y[:3]}, "y must have shape"),
@@ -569,3 +569,21 @@ def test_a_problem_tells_what_is_wrong_and_goes_on():
     with pytest.raises(ArgumentError, match="restarts must be a whole number"):
         problem.fit(ek.parse("p1 * x1"), restarts=-1)
     assert problem.fit(ek.parse("p1 * x1")).params == first.params
+
+
+def test_starts_are_called_init_where_they_are_wrong():
+    pop, X = ek.parse(["p1 * x1 + p2", "p1 * x1"]), np.ones((5, 1))
+    for init, message in (
+        ([[1, 2], [1], [2]], "^init holds 3 vectors for 2"), (np.ones((3, 2)), "^init must be a list of 2 vectors"),
+        ([[1, 2, 3], [1]], r"^init\[0\] holds 3 numbers"), ([[1], [1]], "^init holds 1 an expression"),
+    ):  # fmt: skip
+        with pytest.raises(DataError, match=message):
+            ek.fit(pop, X, X[:, 0], init=init)
+
+
+def test_the_best_by_a_criterion():
+    x = np.linspace(0.5, 3, 40)[:, None]
+    y = 2 * x[:, 0] + 0.1 * np.random.default_rng(0).standard_normal(40)
+    found = ek.fit(["p1", "p1 * x1", "p1 * x1 + p2 * x1^2 + p3"], x, y)
+    assert found.best()[0] == 2 and found.best(by="bic")[0] == 1
+    assert found.best(3, by="loss").tolist() == [2, 1, 0]

@@ -15,9 +15,10 @@ from exprkit.backends import cost_model, load
 from exprkit.backends.gpu import opcodes
 from exprkit.backends.interpreter import dual_opcodes
 from exprkit.backends.interpreter.engine import Engine
-from exprkit.errors import ArgumentError, BackendError, OperandError, PopulationError
+from exprkit.errors import ArgumentError, BackendError, OperandError, ParseError, PopulationError
 from exprkit.evaluate import options
-from exprkit.operators import defined
+from exprkit.operators import defined, ops
+from exprkit.text import tokens
 
 X = np.random.default_rng(0).uniform(0.1, 3, (700, 2))
 
@@ -25,6 +26,11 @@ X = np.random.default_rng(0).uniform(0.1, 3, (700, 2))
 @numba.njit
 def softplus(a):
     return np.log1p(np.exp(a))
+
+
+@numba.njit
+def blend(a, b, c):
+    return a * (1 - c) + b * np.sin(c)
 
 
 @numba.vectorize
@@ -39,6 +45,9 @@ def operators(functions):
     ek.operator("power_mean", numpy=power_mean, cuda="const T y = a * a + b * b; return sqrt(y / 2);",
                 derivative=("a / (2 * y)", "b / (2 * y)"))  # fmt: skip
     ek.operator("plain(a)", numpy=lambda a: np.log1p(np.exp(a)), derivative=lambda a: 1 / (1 + np.exp(-a)))
+    ek.operator("blend", numpy=blend, derivative=("1 - c", "sin(c)", "b * cos(c) - a"))
+    ek.operator("blend_plain(a, b, c)", numpy=lambda a, b, c: a * (1 - c) + b * np.sin(c), derivative=(
+        lambda a, b, c: 1 - c, lambda a, b, c: np.sin(c), lambda a, b, c: b * np.cos(c) - a))
     ek.operator("steps", numpy=lambda a: np.floor(2 * a))
     ek.operator("by_steps(a) = steps(a) + 1")
     yield
@@ -133,6 +142,123 @@ def test_a_new_one_of_the_same_name_leaves_older_populations():
     assert values == [2, 3] and before.texts() == after.texts()
 
 
+# ── of three operands ──
+
+BLENDED = [
+    "{x1, p1, x2}", "p1 * {2, x1 * p2, x2 + p1}", "{p1, p2, x1}", "{p1, p2, p1 + 1} + x1", "{x1, x1, x1}",
+    "exp(x2) * {x1 * x2, sin(x2), p1 / x1}", "{1, 2, 3}",
+    "{{x1, p1, x2}, {x2, x1, p2}, {1, p1, {x1, x1, 2}}} - {x1, p1, x2}",
+    " + ".join(f"{{x1, p1 * {k}, {{x2, p2 * {k}, x1 * {k}}}}}" for k in range(1, 8)),
+]  # fmt: skip
+
+
+def blended(name=None):
+    """The texts with the operator of this name, or written out, in the place of braces."""
+    if name:
+        return [text.replace("{", f"{name}(").replace("}", ")") for text in BLENDED]
+    ek.operator("blend_text(a, b, c) = a * (1 - c) + b * sin(c)")
+    return ek.parse(blended("blend_text")).expanded().texts()
+
+
+@pytest.mark.parametrize("name", ["blend", "blend_plain"])
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_three_operands_are_those_of_the_meaning(name, backend, dtype):
+    own, same = ek.parse(blended(name)), ek.parse(blended())
+    params = np.tile([1.3, 1.5], (len(own), 1))
+    rtol, exact = (1e-11 if dtype == "float64" else 1e-4), ek.Evaluator(same, X, "numpy", dtype="float64")
+    for precision in ("ieee", "fast") if backend == "cpu" else ("ieee",):
+        ev = ek.Evaluator(own, X, backend, dtype=dtype, precision=precision, threads=2)
+        values, slopes = exact.evaluate(params), exact.jacobian(params)
+        np.testing.assert_allclose(ev.evaluate(params), values, rtol=rtol, atol=rtol * np.abs(values).max())
+        np.testing.assert_allclose(ev.jacobian(params), slopes, rtol=rtol, atol=rtol * np.abs(slopes).max())
+        np.testing.assert_allclose(ev.loss(params, X[:, 0]), exact.loss(params, X[:, 0]), rtol=10 * rtol)
+        text = f"{name}(f, y, 0.5)^2"
+        np.testing.assert_allclose(
+            ev.loss(params, X[:, 0], text), exact.loss(params, X[:, 0], "(f / 2 + y * sin(0.5))^2"), rtol=10 * rtol
+        )
+
+
+@pytest.mark.parametrize("name", ["blend", "blend_plain"])
+def test_three_operands_are_differentiated_and_fitted(name):
+    own, same = (ek.parse(texts).diff("x1") for texts in (blended(name), blended()))
+    params = np.full((len(own), 2), 1.3)
+    evaluated = [ek.Evaluator(pop, X, "cpu", dtype="float64").evaluate(params) for pop in (own, same)]
+    np.testing.assert_allclose(*evaluated, rtol=1e-9, atol=1e-12)
+    assert "pair_of" not in " ".join(own.texts())
+    y = X[:, 0] * (1 - 0.7 * X[:, 1]) + 2 * np.sin(0.7 * X[:, 1])
+    found = ek.fit(f"{name}(x1, p1, x2 * p2)", X, y, dtype="float64", restarts=4)
+    assert found.params[0] == pytest.approx([2, 0.7], rel=1e-6)
+
+
+def test_three_operands_are_printed_kept_and_generated(tmp_path):
+    pop = ek.parse(blended("blend"))
+    assert ek.parse(pop.texts()) == pop == pickle.loads(pickle.dumps(pop))
+    assert pop.expanded().texts() == pop.texts() and pop.expanded()[[1, 0]].texts() == pop[[1, 0]].texts()
+    assert str(pop.expanded()[0]) == "blend(x1, p1, x2)"
+    assert pickle.loads(pickle.dumps(pop.expanded())).texts() == pop.texts()
+    assert pop[0].latex() == r"\operatorname{blend}\left(x_{1}, p_{1}, x_{2}\right)"
+    assert ek.parse([pop[0].sympy().doit()]).texts() == ["blend(x1, p1, x2)"]
+    pop.save(tmp_path / "pop.npz")
+    assert ek.load(tmp_path / "pop.npz") == pop
+    assert "blend" in " ".join(ek.generate.random(50, operators=("add", "blend"), n_vars=2).texts())
+    with pytest.raises(OperandError, match="NumPy has no function for 'blend'"):
+        pop[0].to_numpy([1.0])
+    ek.operator("of_blend(a, b) = blend(a, b, a) + 1")
+    pops = ek.parse("of_blend(x1, x2)"), ek.parse("blend(x1, x2, x1) + 1")
+    assert np.array_equal(*(ek.Evaluator(pop, X, "cpu").evaluate() for pop in pops))
+
+
+def test_a_new_one_of_three_leaves_older_populations():
+    ek.operator("of_three", numpy=lambda a, b, c: a)
+    before = ek.parse("of_three(x1, x2, 2)")
+    ek.operator("of_three", numpy=lambda a, b, c: b)
+    pops = before, ek.parse("of_three(x1, x2, 2)")
+    assert [ek.Evaluator(pop, [[1.0, 5.0]], "cpu").evaluate()[0, 0] for pop in pops] == [1, 5]
+    assert pops[0].texts() == pops[1].texts() == ["of_three(x1, x2, 2)"]
+
+
+def test_three_operands_without_derivatives_and_on_gpus_are_refused(device, monkeypatch):
+    ek.operator("three_steps", numpy=lambda a, b, c: np.floor(a + b + c))
+    assert "no derivative" in ek.fit("three_steps(x1, p1, 2)", X, X[:, 0]).reason[0]
+    gpu = options.load("cpu")._replace(takes_settings=True)
+    monkeypatch.setattr(options, "load", lambda name: gpu)
+    with pytest.raises(BackendError, match="backend 'cuda' has no operator 'blend': it is defined without CUDA text"):
+        options.check_runs(ek.parse("blend(x1, 1, 2)"), "cuda", gpu)
+    with pytest.raises(PopulationError, match="three operands does not run on a GPU"):
+        ek.DevicePopulation.of(ek.parse("blend(x1, 1, 2)"), device)
+
+
+@pytest.mark.parametrize(("last", "token"), [("add", "pair_of"), ("blend", "add"), ("blend", None)])
+def test_what_is_packed_is_only_what_a_function_of_three_takes(last, token):
+    """Tokens that no text makes: two numbers where one belongs would be written past a slot."""
+    row = int(defined.spelled("blend").values[-1])
+    code = {"blend": row, "add": defined.spelled("add").code, "pair_of": ops.PAIR_OF}
+    kinds = [tokens.VARIABLE, tokens.VARIABLE, tokens.OPERATOR, tokens.VARIABLE, tokens.OPERATOR]
+    values = [0, 1, code[token], 0, code[last]] if token else [0, 0, row]
+    with pytest.raises(PopulationError, match="no operator has this code"):
+        ek.Population(kinds if token else [kinds[0], kinds[0], kinds[2]], values, [0, len(values)])
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+def test_derivatives_against_complex_steps(backend):
+    """Of the functions themselves, which NumPy takes complex numbers in."""
+    meaning = {
+        "p1 * plain(p2 * x1)": lambda p, x: p[0] * np.log1p(np.exp(p[1] * x[0])),
+        "softplus(p1 * x1) / p2": lambda p, x: np.log1p(np.exp(p[0] * x[0])) / p[1],
+        "power_mean(p1 * x1, p2)": lambda p, x: np.sqrt(((p[0] * x[0]) ** 2 + p[1] ** 2) / 2),
+        "blend(x1, p1, p2 * x2)": lambda p, x: x[0] * (1 - p[1] * x[1]) + p[0] * np.sin(p[1] * x[1]),
+        "blend_plain(p1, x1 * p2, x2)": lambda p, x: p[0] * (1 - x[1]) + x[0] * p[1] * np.sin(x[1]),
+    }
+    params = np.array([0.7, 1.2])
+    J = ek.Evaluator(ek.parse(list(meaning)), X, backend, dtype="float64").jacobian([params] * len(meaning))
+    for slopes, function in zip(J, meaning.values(), strict=True):
+        for j in range(2):
+            step = params.astype(complex)
+            step[j] += 1e-20j
+            np.testing.assert_allclose(slopes[:, j], function(step, X.T).imag / 1e-20, rtol=1e-12, atol=1e-15)
+
+
 # ── errors ──
 
 
@@ -145,7 +271,11 @@ def test_a_new_one_of_the_same_name_leaves_older_populations():
         ("bad", {"numpy": lambda a: np.sqrt(a + 0j)}, "its function makes complex128"),
         ("y", {"numpy": np.sinc}, "losses and derivatives are written over"),
         ("bad", {"numpy": np.cumsum}, "a number alone another result"),
-        ("bad(a, b, c)", {"numpy": lambda a, b, c: a}, "'bad"),
+        ("bad(a, b, c)", {"numpy": lambda a, b, c: a, "cuda": "a"}, "GPU backends run no function of three"),
+        ("bad", {"numpy": lambda a, b, c, d: a}, "one to three operands"),
+        ("bad(a, b)", {"numpy": lambda a, b: a, "derivative": ("c", "0")}, "unknown name 'c'"),
+        ("blend(a, b)", {"numpy": lambda a, b: a}, r"is 'blend\(a, b, c\)' already"),
+        ("blend(a) = a + 1", {}, r"is 'blend\(a, b, c\)' already"),
         ("bad(u)", {"numpy": np.sinc}, "does not name an operator"),
         ("sin", {"numpy": np.sin}, "has an operator of this name"),
         ("p1", {"numpy": np.sin}, "a number, variable or parameter"),
@@ -157,7 +287,7 @@ def test_a_new_one_of_the_same_name_leaves_older_populations():
 )
 def test_what_is_refused(text, arguments, message):
     before = defined.count()
-    with pytest.raises(ArgumentError, match=message):
+    with pytest.raises((ArgumentError, ParseError), match=message):
         ek.operator(text, **arguments)
     assert defined.count() == before
 

@@ -65,6 +65,21 @@ def test_a_law_with_a_hundredth_of_noise_is_first(law, n_vars, params):
     assert np.array_equal(fingerprints(result.pop[:1]), fingerprints(pop))
 
 
+def test_missing_values_are_left_out_if_asked():
+    gap = X.copy()
+    gap[3] = np.nan
+    kept, sigma = np.arange(len(x)) != 3, np.linspace(0.01, 0.02, len(x))
+    expected = search(X[kept], Y[kept], 3, sigma=sigma[kept])
+    for table in (gap, {"x1": gap[:, 0]}):
+        one = search(table, Y, 3, sigma=sigma, missing="drop")
+        assert one.equations["text"].tolist() == expected.equations["text"].tolist()
+        np.testing.assert_array_equal(one.params, expected.params)
+    with pytest.raises(DataError, match="lacks 1 of 30 values"):
+        search(gap, Y, 3)
+    with pytest.raises(ArgumentError, match="columns= would keep them"):
+        search(gap, Y, 3, loss="((f - y) / s)^2", columns={"s": sigma}, missing="drop")
+
+
 def test_a_function_stands_there_once(found):
     keys = fingerprints(found.pop)
     assert len(np.unique(keys[:, 0])) == len(found)

@@ -239,14 +239,23 @@ def test_the_gpu_s_kernels_do_too(device, pop):
     )  # fmt: skip
 
 
-def test_derivatives_against_complex_steps():
+@pytest.mark.parametrize("backend", ["numpy", "cpu", "cuda"])
+def test_derivatives_against_complex_steps(backend, device):
+    """Of "cuda" the kernels that the device runs, or that run here in its place."""
     pop = ek.parse(["p1 * swish(x1 * p2)", "hill(x1, p1) * p2", "fma(p1, x1, p2 * p2)", "hard(p1 * x1 + p2)"])
     functions = [
         lambda p, x: p[0] * MEANING["swish"](x * p[1]), lambda p, x: MEANING["hill"](x, p[0]) * p[1],
         lambda p, x: p[0] * x + p[1] ** 2, lambda p, x: MEANING["hard"](p[0] * x + p[1]),
     ]  # fmt: skip
     params, x = some_params(pop), X[:, 0]
-    J = ek.Evaluator(pop, X[:, :1], "cpu", dtype="float64").jacobian(params)
+    if backend == "cuda":
+        precision, dtype = ek.Precision("ieee"), np.dtype(np.float64)
+        engine = Engine(pop.expanded(), X[:, :1].copy(), precision=precision, dtype=dtype, device=device)
+        out = device.xp.zeros((1, len(pop), len(X), pop.max_params))
+        engine.jacobian(params[None], out)
+        J = np.asarray(out.get() if hasattr(out, "get") else out)[0]
+    else:
+        J = ek.Evaluator(pop, X[:, :1], backend, dtype="float64").jacobian(params)
     for j in range(2):
         symbolic = ek.Evaluator(pop.diff(f"p{j + 1}"), X[:, :1], "numpy", dtype="float64").evaluate(params)
         for i, function in enumerate(functions):

@@ -41,6 +41,7 @@ def written(
     tokens: Tokens, variables: Sequence[T], number: Callable[[float], T],
     applied: Callable[[ops.Operator, list[T]], T], whole_powers: bool = False,
     known: Callable[[defined.Definition, list[T]], T | None] = lambda definition, operands: None,
+    power: Callable[[ops.Operator, T, float], T | None] = lambda row, base, exponent: None,
 ) -> T:  # fmt: skip
     """What the tokens come to.
 
@@ -55,6 +56,8 @@ def written(
         Whether powers by whole numbers are an operator of their own.
     known : callable
         A formula of the user's that a backend has better code for; None: it is written out.
+    power : callable
+        A power by a number that a backend has better code for; None: as any other.
     """
 
     def value(tokens: Tokens, operands: Sequence[tuple[T, float | None]]) -> tuple[T, float | None]:
@@ -78,7 +81,12 @@ def written(
         if isinstance(row, defined.Definition):
             better = known(row, parts)
             return value((row.kinds, row.values), own) if better is None else (better, None)
-        row = _simpler(row, own[-1][1] if row.arity == 2 else None, whole_powers)
+        exponent = own[-1][1] if row.arity == 2 else None
+        row = _simpler(row, exponent, whole_powers)
+        if exponent is not None and row.code in (ops.POW, ops.POWABS):
+            better = power(row, parts[0], exponent)
+            if better is not None:
+                return better, None
         return applied(row, parts[: row.arity]), None
 
     return value(tokens, ())[0]

@@ -214,8 +214,13 @@ def compose(
     return Composition(formula, columns, objective.SUM, 1.0, np.zeros(len(own)), counts, n_columns)
 
 
-def fused(loss: LossText, points: LossPoints) -> tuple[Tokens, np.ndarray, bool]:
-    """The loss as a backend adds it up itself: tokens of f and columns, those, and whether the last is a weight."""
+def fused(loss: LossText, points: LossPoints, fast: bool = False) -> tuple[Tokens, np.ndarray, bool]:
+    """The loss as a backend adds it up itself: tokens of f and columns, those, and whether the last is a weight.
+
+    What holds no f is a column of its own; where it is ``fast`` that is the reciprocal of what something is divided by.
+    """
+    named = loss.names(W)
+    loss, points = LossTree(loss, points).with_columns(fast)
     own = np.ones(len(points.y)) if points.w is None else points.w
     known = [points.y, own, *points.columns.values()]
     variable = loss.kinds == VARIABLE
@@ -226,25 +231,37 @@ def fused(loss: LossText, points: LossPoints) -> tuple[Tokens, np.ndarray, bool]
     values[variable] = numbered[loss.values[variable]]
     columns = [known[index - 1] for index in used]
     if points.w is not None:
-        columns.append(np.where(own > 0, 1.0, 0.0) if loss.names(W) else own)
+        columns.append(np.where(own > 0, 1.0, 0.0) if named else own)
     return (loss.kinds, values), np.array(columns or [points.y]), points.w is not None
 
 
-def fused_known(made: Composition) -> tuple[Tokens, np.ndarray, bool]:
-    """The same of squares or absolute errors of a formula: what holds no f is one target and one weight a point."""
+def fused_known(made: Composition, fast: bool = False) -> tuple[Tokens, np.ndarray, bool]:
+    """The same of squares or absolute errors of a formula: what holds no f is one target and one weight a point.
+
+    Where it is ``fast``, squares are those of the formula times the weight's root, less the target times that.
+    """
     assert made.formula is not None
     kinds, values = (array.copy() for array in made.formula)
     f, variable = kinds == OPERAND, kinds == VARIABLE
     values[variable] += np.uint64(2) - np.uint64(made.n_columns)  # behind f and the target
     kinds[f], values[f] = VARIABLE, F
     columns, counted = [made.target, *made.columns], not np.all(made.weights > 0)
+    weighted = not np.all(made.weights == 1)
+    if fast and weighted and not counted and made.kind == objective.SQUARES:
+        root = np.sqrt(made.weights)
+        columns = [made.target * root, *made.columns, root]
+        outer = [(VARIABLE, len(columns)), (OPERATOR, ops.MUL), (VARIABLE, 1), (OPERATOR, ops.SUB), (OPERATOR, ops.SQR)]
+        return _followed_by(outer, kinds, values), np.array(columns), False
     outer = [(VARIABLE, 1), (OPERATOR, ops.SUB), (OPERATOR, ops.SQR if made.kind == objective.SQUARES else ops.ABS)]
-    if not np.all(made.weights == 1):
+    if weighted:
         columns.append(made.weights)
         outer += [] if counted else [(VARIABLE, len(columns)), (OPERATOR, ops.MUL)]
-    more_kinds, more_values = zip(*outer, strict=True)
-    kinds = np.append(kinds, np.array(more_kinds, kinds.dtype))
-    return (kinds, np.append(values, np.array(more_values, values.dtype))), np.array(columns), counted
+    return _followed_by(outer, kinds, values), np.array(columns), counted
+
+
+def _followed_by(tokens: Iterable[tuple[int, int]], kinds: np.ndarray, values: np.ndarray) -> Tokens:
+    more_kinds, more_values = zip(*tokens, strict=True)
+    return np.append(kinds, np.array(more_kinds, kinds.dtype)), np.append(values, np.array(more_values, values.dtype))
 
 
 def _recognised(tree: LossTree, counts: np.ndarray, n_columns: int, fitting: bool) -> Composition | None:
@@ -328,6 +345,36 @@ class LossTree:
             del stack[len(stack) - n :]
             stack.append(_Branch(operands[0].begin if n else t, t + 1, value if n else -1, operands))
         (self.root,) = stack
+
+    def with_columns(self, fast: bool) -> tuple[LossText, LossPoints]:
+        """The same loss, in which every part without f that takes an operator is a column."""
+        names, columns = list(self.loss.columns), dict(self.points.columns)
+
+        def column(node: _Branch, reciprocal: bool = False) -> list[tuple[int, int]]:
+            name = f"{b''.join(map(np.ndarray.tobytes, self.tokens(node))).hex()} {reciprocal}"  # no user's
+            if name not in columns:
+                names.append(name)
+                with np.errstate(all="ignore"):
+                    columns[name] = 1 / self.value(node) if reciprocal else self.value(node)
+            return [(VARIABLE, len(USUAL) + names.index(name))]
+
+        def written(node: _Branch) -> list[tuple[int, int]]:
+            if node.code >= 0 and self.is_free(node) and self._varies(node):
+                return column(node)
+            if fast and node.code == ops.DIV and self.is_free(node.operands[1]) and self._varies(node.operands[1]):
+                a, b = node.operands
+                return [*written(a), *column(b, reciprocal=True), (OPERATOR, ops.MUL)]
+            kinds, values = self.tokens(node)
+            inner = [token for operand in node.operands for token in written(operand)]
+            return [*inner, (int(kinds[-1]), int(values[-1]))]
+
+        kinds, values = zip(*written(self.root), strict=True)
+        tokens = np.array(kinds, np.uint8), np.array(values, np.uint64)
+        return LossText(self.loss.text, *tokens, tuple(names)), self.points._replace(columns=columns)
+
+    def _varies(self, node: _Branch) -> bool:
+        """Whether it is a number of its own at every point."""
+        return bool(np.any(self.tokens(node)[0] == VARIABLE))
 
     def tokens(self, node: _Branch) -> tuple[np.ndarray, np.ndarray]:
         return self.loss.kinds[node.begin : node.end], self.loss.values[node.begin : node.end]

@@ -273,12 +273,12 @@ class OwnLoss(NamedTuple):
         tables.check_order(ev.labels, y=y, weights=weights, **{f"column {name}": one for name, one in named})
         points = inputs.loss_points(y, weights, columns, ev.n_points, ev.adopt)
         if last is None or not last.is_for(*asked, points):
-            last = cls.make(ev.X, *asked, points)
+            last = cls.make(ev.X, *asked, points, ev.precision == "fast")
         given = Given.of(data, ev.adopt)
         return last._replace(given=given and given.kept())
 
     @classmethod
-    def make(cls, X: Any, kind: str, link: str | None, points: loss_text.LossPoints) -> OwnLoss:
+    def make(cls, X: Any, kind: str, link: str | None, points: loss_text.LossPoints, fast: bool) -> OwnLoss:
         n_columns = X.shape[1]
         through, fused = loss_text.parse_link(link), None
         if loss_text.is_loss_text(kind, LOSSES):
@@ -286,7 +286,7 @@ class OwnLoss(NamedTuple):
             made = loss_text.compose(loss, points, n_columns)
             if made.formula is not None:
                 is_sum = made.summed == "sum"
-                fused = loss_text.fused(loss, points) if is_sum else loss_text.fused_known(made)
+                fused = loss_text.fused(loss, points, fast) if is_sum else loss_text.fused_known(made, fast)
             named = OWN_KINDS[made.summed]
         else:
             named = one_of("kind", kind, tuple(LOSSES), DataError, other_words=OTHER_WORDS)

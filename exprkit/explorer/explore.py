@@ -170,20 +170,21 @@ class Explorer(widgets.VBox):
         field = {"continuous_update": False, "layout": widgets.Layout(width="260px")}
         self.path = widgets.Text(placeholder="path of a CSV file, then Enter", **field)
         self.target = widgets.Text(placeholder="target: its column (or the last)", **field)
+        self.chosen = widgets.Text(placeholder="columns: a, b, … (or all others)", **field)
         self.read_button = widgets.Button(description="Read", tooltip="read the file anew",
                                           layout=widgets.Layout(width="70px"))  # fmt: skip
         self.read_button.on_click(lambda _: self._load())
         self.upload = widgets.FileUpload(accept=".csv,.tsv,.txt", description="Upload",
                                          layout=widgets.Layout(width="110px"))  # fmt: skip
         self.upload.observe(lambda change: self._take_file(change["new"]), "value")
-        fields = [self.path, self.target, self.read_button, self.upload]
+        fields = [self.path, self.target, self.chosen, self.read_button, self.upload]
         self.csv = widgets.HBox(fields, layout=widgets.Layout(display="none", flex_flow="row wrap"))
         usable = ["auto", *(name for name, status in ek.backends().items() if status.available)]
         self.backend = choice("backend", usable, self._options["backend"])
         self.precision = choice("precision", ["ieee", "fast"], self._options["precision"])
         self.dtype = choice("type", ["float32", "float64"], self._options["dtype"])
         self.data.observe(lambda change: self._choose_data(change["new"], change["old"]), "value")
-        for entered in (self.path, self.target):
+        for entered in (self.path, self.target, self.chosen):
             entered.observe(lambda _: self._load(), "value")
         options = {"backend": self.backend, "precision": self.precision, "dtype": self.dtype}
         for name, option in options.items():
@@ -285,17 +286,22 @@ class Explorer(widgets.VBox):
             raise
 
     def _load(self) -> None:
-        """A CSV file's path or its target was entered."""
-        path, target = self.path.value.strip(), self.target.value.strip() or None
+        """A CSV file's path, its target or its columns were entered."""
+        path, target, columns = self.path.value.strip(), *self._target_and_columns()
         if path:
-            self.queue.put("data", lambda stop: self._change_data(points_of(path, target)))
+            self.queue.put("data", lambda stop: self._change_data(points_of(path, target, columns)))
+
+    def _target_and_columns(self) -> tuple[str | None, list[str] | None]:
+        """What is chosen of a CSV file; None for the last column, and all others."""
+        names = [name.strip() for name in self.chosen.value.split(",") if name.strip()]
+        return self.target.value.strip() or None, names or None
 
     def _take_file(self, files: Any) -> None:
         """A file was uploaded."""
-        target = self.target.value.strip() or None
+        target, columns = self._target_and_columns()
         if files:
             name, content = files[-1]["name"], bytes(files[-1]["content"])
-            self.queue.put("data", lambda stop: self._change_data(uploaded(name, content, target)))
+            self.queue.put("data", lambda stop: self._change_data(uploaded(name, content, target, columns)))
 
     def _take(self, points: Points) -> None:
         self.queue.put("data", lambda stop: self._change_data(points))

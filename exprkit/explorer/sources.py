@@ -47,8 +47,8 @@ class Points:
         return f", variables={list(self.dataset.variables)!r}" if self.named else ""
 
 
-def points_of(table: Any, target: str | None) -> Points:
-    """The data that ``explore`` is given."""
+def points_of(table: Any, target: str | None, columns: list[str] | None = None) -> Points:
+    """The data that ``explore`` is given; of a table with these columns alone."""
     if table is None:
         if target is not None:
             raise ArgumentError("target names a column of table, and no table was given")
@@ -56,18 +56,24 @@ def points_of(table: Any, target: str | None) -> Points:
     if isinstance(table, ek.data.Dataset):
         return Points(table, "points = ...  # the Dataset that was given to ek.explore")
     try:
-        dataset, option = ek.data.from_table(table, target), ""
+        dataset, option = ek.data.from_table(table, target, columns=columns), ""
     except DataError:  # perhaps not of the columns and rows that are wanted
-        dataset, option = ek.data.from_table(table, target, **DROP), DROPPED
+        dataset, option = ek.data.from_table(table, target, **DROP, columns=columns), DROPPED
     shown = repr(table) if isinstance(table, str) else "table"
-    option = f", target={target!r}{option}" if target is not None else option
+    option = _choice_code(target, columns) + option
     return Points(dataset, f"points = ek.data.from_table({shown}{option})", usable_names(dataset.variables))
 
 
-def uploaded(name: str, content: bytes, target: str | None) -> Points:
+def _choice_code(target: str | None, columns: list[str] | None) -> str:
+    """Target and columns as ``from_table``'s arguments."""
+    chosen = {"target": target, "columns": columns}
+    return "".join(f", {name}={value!r}" for name, value in chosen.items() if value is not None)
+
+
+def uploaded(name: str, content: bytes, target: str | None, columns: list[str] | None = None) -> Points:
     """The data of a file that was sent by the browser."""
-    dataset = ek.data.from_table(io.BytesIO(content), target, **DROP)
-    option = f", target={target!r}" if target is not None else ""
+    dataset = ek.data.from_table(io.BytesIO(content), target, **DROP, columns=columns)
+    option = _choice_code(target, columns)
     code = f"points = ek.data.from_table({name!r}{option}{DROPPED})"
     return Points(dataset, code, usable_names(dataset.variables))
 

@@ -11,6 +11,7 @@ from exprkit.errors import ArgumentError
 from exprkit.numbers import as_numbers
 from exprkit.operators import defined, ops
 from exprkit.runtime.machine import available_memory
+from exprkit.text.define import define, of_table
 from exprkit.text.names import Names
 from exprkit.text.tokens import Words
 
@@ -21,7 +22,10 @@ Operators = str | Sequence[str]
 
 
 def rows(operators: Operators) -> list[defined.Written]:
-    """The operators' rows, in the order given, each once; a symbol stands for its binary operator."""
+    """The operators' rows, in the order given, each once; a symbol stands for its binary operator.
+
+    One that is given as ``"swish(x) = x / (1 + exp(-x))"`` is defined by it.
+    """
     if isinstance(operators, str):
         if operators not in ops.SETS:
             raise ArgumentError(_unknown("set of operators", operators, ops.SETS) + "; several operators go in a tuple")
@@ -33,6 +37,8 @@ def rows(operators: Operators) -> list[defined.Written]:
     for name in operators:
         spelling = getattr(name, "__name__", name)  # of what ``exprkit.operator`` gave, and of np.sin
         row = (symbols.get(spelling) or defined.spelled(spelling)) if isinstance(spelling, str) else None
+        if row is None and isinstance(spelling, str) and "(" in spelling:
+            row = of_table(spelling) or define(spelling)
         if row is None:
             raise ArgumentError(_unknown("operator", name, defined.spellings()))
         by_code.setdefault(row.code, row)

@@ -318,15 +318,16 @@ def operator(
         braces, in order, ``r"\frac{{a}}{{b}}"``.
     numpy : function, optional
         For an operator without a formula, its definition: a function of one to three float64 arrays of the same
-        shape (a ufunc, for example).  A function compiled by ``numba.njit`` or ``numba.vectorize`` runs as machine code on
-        the CPU; any other is called there for some 500 data points at a time.
+        shape (a ufunc, for example).  A function compiled by ``numba.njit`` or ``numba.vectorize`` runs as machine
+        code on the CPU; any other is called there for some 500 data points at a time.
     cuda : str, optional
-        The same in CUDA C over ``a``, ``b`` and their type ``T`` (one or two operands): an expression, or the body of
-        a function with ``return``.  It is your own program: NVRTC compiles it and the GPU runs it as it stands.  Without it, or if
-        NVRTC rejects it, the GPU backends refuse the operator; "auto" skips them if it is missing.
+        For one or two operands, the same in CUDA C over ``a``, ``b`` and their type ``T``: an expression, or the body
+        of a function with ``return``.  It is your own program: NVRTC compiles it and the GPU runs it as it stands.
+        Without it, or if NVRTC rejects it, the GPU backends refuse the operator; "auto" skips them if it is missing.
     derivative : text or function, or one for each operand, optional
-        dy/da (and dy/db, dy/dc) as exprkit text over a, b, c and the value y, ``"1 - y * y"``; or a function like ``numpy``,
-        which becomes the operator ``dairy_da``.  Without it, parameters inside the operator cannot be fitted.
+        dy/da (and dy/db, dy/dc) as exprkit text over a, b, c and the value y, ``"1 - y * y"``; or a function like
+        ``numpy``, which becomes the operator ``dairy_da``.  Without it, parameters inside the operator cannot be
+        fitted.
 
     Returns
     -------

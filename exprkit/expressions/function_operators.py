@@ -195,5 +195,5 @@ def _written_out(name: str, text: str, arity: int) -> str:
     except ParseError as error:
         raise ParseError(f"operator {name!r}, derivative: {error}") from None
     made = formulas.expanded(kinds, values, np.array([0, len(kinds)]), formulas.user_formulas())
-    written = defined.unpacked(made.kinds, made.values, made.offsets, OPERATOR)
-    return texts_of(_OneRule(*written, variables=letters))[0]
+    written = defined.unpacked(made.kinds, made.values, made.offsets)
+    return texts_of(_OneRule(*written, letters))[0]

@@ -198,7 +198,7 @@ class Population:
         arrays = checks.unchecked(self.kinds, self.values, self.offsets, self.valid, known_arity(), *limits)
         problem, index, token, n_vars = checks.check(arrays)
         if problem == checks.CODE and defined.has_packed(self.user_operators()):
-            tokens = defined.unpacked(self.kinds, self.values, self.offsets, OPERATOR)
+            tokens = defined.unpacked(self.kinds, self.values, self.offsets)
             arrays = checks.unchecked(*tokens, self.valid, known_arity(), *limits)
             fine, *_, n_vars = checks.check(arrays)
             problem = checks.FINE if fine == checks.FINE and self._is_packed_as(tokens) else problem
@@ -207,7 +207,7 @@ class Population:
         self.n_params = _read_only(arrays.n_params)
         self.n_vars = int(n_vars) if self.variables is None else len(self.variables)
 
-    def _is_packed_as(self, tokens: tuple[np.ndarray, ...]) -> bool:
+    def _is_packed_as(self, tokens: tuple[np.ndarray, np.ndarray, np.ndarray]) -> bool:
         """Whether these tokens, written out, are the population's."""
         from exprkit.text import formulas
 
@@ -453,8 +453,8 @@ class Population:
         """
         from exprkit.expressions.differentiate import differentiate, first_problem
         one_of("errors", errors, ("raise", "mask"))
-        *written_out, missing = differentiate(self.expanded(), name)
-        kinds, values, offsets = defined.unpacked(*written_out, OPERATOR)
+        kinds, values, offsets, missing = differentiate(self.expanded(), name)
+        kinds, values, offsets = defined.unpacked(kinds, values, offsets)
         if errors == "raise" and missing:
             raise PopulationError(first_problem(missing, str(self[min(missing)])))
         faults = dict(sorted({**self._faults, **missing}.items()))

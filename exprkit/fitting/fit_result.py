@@ -136,9 +136,9 @@ class FitResult:
         with np.errstate(invalid="ignore"):
             return np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2))
 
-    def best(self, n: int = 1) -> np.ndarray:
-        """The numbers of the ``n`` expressions of least loss, the best first; those without a loss last."""
-        return np.argsort(np.where(np.isnan(self.loss), np.inf, self.loss), kind="stable")[: whole("n", n, 0)]
+    def best(self, n: int = 1, by: str = "loss") -> np.ndarray:
+        """The numbers of the ``n`` best expressions ``by`` what ``rank`` takes; those without a loss last."""
+        return np.argsort(ranking.sortable(self.score(by), by), kind="stable")[: whole("n", n, 0)]
 
     def to_pandas(self) -> pd.DataFrame:
         """A row per expression: its text, loss, R2, why it ended, parameters and their standard errors."""

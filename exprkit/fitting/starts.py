@@ -55,7 +55,10 @@ def starts_of(init: Any, pop: Any, adopt: inputs.Adopt, restarts: int, seed: int
         first = drawn[None]
     else:
         init = _by_name(init, pop) if isinstance(init, Mapping) else init
-        first = inputs.parameter_sets(init, pop, np.dtype(np.float64))[0]
+        try:
+            first = inputs.parameter_sets(init, pop, np.dtype(np.float64))[0]
+        except DataError as error:  # which calls them as they are called elsewhere
+            raise DataError(str(error).replace("params", "init", 1)) from None
     n_more = int(restarts) if first[0].size else 0  # without a parameter all starts are the same
     inputs.check_memory("the starts", (len(first) + n_more, *shape), first.dtype, "take fewer restarts or expressions")
     if ones and not n_more:

@@ -17,7 +17,7 @@ import functools
 import itertools
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -28,7 +28,7 @@ from exprkit.operators import ops
 
 FIRST_CODE, END_CODE = 120, 200  # codes of user operators; the table's grow from below, lowering's stand above
 MOST_OPERANDS = 3
-OPERAND = 4  # kind of a formula's token: operand number so-and-so; follows the kinds of ``text.tokens``
+OPERATOR, OPERAND = 3, 4  # kinds of a formula's tokens: as ``text.tokens`` has it, and behind those the operands
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,6 +52,7 @@ class Definition:
     right: ClassVar[bool] = False
     chain: ClassVar[bool] = False
     commutative: ClassVar[bool] = False
+    rewrite: ClassVar[ops.Rewrite] = ops.Rewrite()
 
     @property
     def arity(self) -> int:
@@ -66,6 +67,11 @@ class Definition:
         """As ``operator`` takes it; of a function its head."""
         return head(self) if self.function else f"{self.name}({', '.join(self.operands)}) = {self.formula}"
 
+    @property
+    def numpy(self) -> Callable[..., np.ndarray]:
+        """The formula as a function of float64 arrays, for searches."""
+        return lambda *operands: evaluated(self.kinds, self.values, operands)
+
     def same_as(self, other: Definition) -> bool:
         """Whether both mean and look the same; what operands are called is no matter."""
         return (
@@ -73,6 +79,22 @@ class Definition:
             and np.array_equal(self.kinds, other.kinds)
             and np.array_equal(self.values, other.values)
         )
+
+
+def evaluated(kinds: np.ndarray, values: np.ndarray, operands: Sequence[Any]) -> Any:
+    """A formula's tokens with these operands, by the table's NumPy functions."""
+    stack: list[Any] = []
+    for kind, value in zip(kinds.tolist(), values.tolist(), strict=True):
+        if kind == OPERAND:
+            stack.append(operands[value])
+        elif kind == OPERATOR:
+            row = ops.BY_CODE[value]
+            own = stack[len(stack) - row.arity :]
+            del stack[len(stack) - row.arity :]
+            stack.append(row.numpy(*own))
+        else:
+            stack.append(np.uint64(value).view(np.float64))
+    return stack[0]
 
 
 Written = ops.Operator | Definition  # an operator as texts have it
@@ -161,7 +183,7 @@ def count() -> int:
 
 def all_rows() -> list[Written]:
     """The table's rows and the user's."""
-    return [*table(), *_BY_NAME.values()]
+    return [*table(), *definitions()]
 
 
 def table() -> list[ops.Operator]:
@@ -187,6 +209,13 @@ def spellings() -> dict[str, Written]:
 def row(code: int) -> Written | None:
     """The operator of this code, internal ones included."""
     return ops.BY_CODE.get(code) or _BY_CODE.get(code)
+
+
+def known(code: int) -> Written:
+    """The operator of a code that there is."""
+    found = row(code)
+    assert found is not None, f"no operator has the code {code}"
+    return found
 
 
 def arity() -> np.ndarray:
@@ -215,10 +244,17 @@ def has_packed(codes: Iterable[int]) -> bool:
     return any(code in _FUNCTIONS and _FUNCTIONS[code].packed for code in codes)
 
 
-def unpacked(kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, operator_kind: int) -> tuple[np.ndarray, ...]:
+def is_packed(code: int) -> bool:
+    """Whether this is what packs operands, or takes them packed."""
+    return code == ops.PAIR_OF or has_packed([code])
+
+
+def unpacked(kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Tokens as they are written: functions of three operands in the place of their rows, and nothing packed."""
     of_row = {int(one.values[-1]): one.code for one in definitions() if one.function}
-    operators = kinds == operator_kind
+    if not of_row:
+        return kinds, values, offsets
+    operators = kinds == OPERATOR
     packs = operators & (values == ops.PAIR_OF)
     if not packs.any():
         return kinds, values, offsets

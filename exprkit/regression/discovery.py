@@ -50,7 +50,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem, backend_of_fits
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.regression import constants, links, rests
 from exprkit.regression.confirm import TRIED, confirmed, joined, values_of
 from exprkit.regression.front import Entry, Front
@@ -339,7 +339,7 @@ class Discovery:
             if is_logarithm(outer) or (undoing is not None and is_logarithm(undoing)):
                 self._nest(True, outer)
 
-    def _nest(self, as_shares: bool, outer: ops.Operator | None) -> None:
+    def _nest(self, as_shares: bool, outer: defined.Written | None) -> None:
         some = self._for_squares(self._some)
         v = some.y if outer is None else links.undone(outer, some.y)
         rules = self.settings.rules
@@ -519,7 +519,7 @@ class Discovery:
     # ── what all stages do ──
 
     def _pool(
-        self, sample: Sample, most: int, device: Any = None, operators: Sequence[ops.Operator] = (),
+        self, sample: Sample, most: int, device: Any = None, operators: Sequence[defined.Written] = (),
         constants: Sequence[float] = (1.0, 2.0),
     ) -> Pool:  # fmt: skip
         rows, check, rules = tuple(operators) or self.settings.operators, self.budget.check, self.settings.rules

@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 
 from exprkit.distributed import sharing
-from exprkit.operators import ops
+from exprkit.operators import defined
 from exprkit.regression.links import Form
 from exprkit.regression.pool import Pool
 from exprkit.runtime import slices
@@ -95,7 +95,7 @@ class Partners:
 
 def _pairs(lookup: Lookup, v: np.ndarray, way: int, inner: int | None, begin: int, end: int) -> np.ndarray:
     """Of some functions f; ``inner``: the code of the operator inside."""
-    form = Form(None, way, None if inner is None else ops.BY_CODE[inner])
+    form = Form(None, way, None if inner is None else defined.known(inner))
     values, place = lookup.values[begin:end], np.empty(end - begin, np.int64)
     q = np.ascontiguousarray(form.linear_part(v[:SIGNS], values[:, :SIGNS]))
     place = place[: int(_possible(q, lookup, place))]

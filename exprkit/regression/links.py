@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from exprkit.expressions.expression import Expression, applied
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 
 TIMES, OVER, PLUS, LESS, MINUS = range(5)  # how f stands with the rest: f times it, over it, and it, less it; it less f
 HIDDEN = 100.0  # times its size may be the summand f of a value: more would be cancelled, and hide it
@@ -31,9 +31,9 @@ _AT = np.array([0.11, 0.37, 0.52, 0.83])  # where inverses are recognised; every
 class Form(NamedTuple):
     """``outer(f * inner(a + b h))``, with ``/``, ``+`` or ``-`` in the place of ``*``; None: no operator there."""
 
-    outer: ops.Operator | None
+    outer: defined.Written | None
     way: int
-    inner: ops.Operator | None
+    inner: defined.Written | None
 
     @property
     def text(self) -> str:
@@ -71,10 +71,10 @@ class Form(NamedTuple):
 
 
 @functools.cache
-def _inverses() -> dict[int, ops.Operator]:
+def _inverses() -> dict[int, defined.Written]:
     """By an operator's code the one that undoes it."""
     unary = [row for row in ops.OPERATORS if row.arity == 1]
-    found: dict[int, ops.Operator] = {}
+    found: dict[int, defined.Written] = {}
     for row in unary:
         for other in unary:
             with np.errstate(all="ignore"):
@@ -84,12 +84,12 @@ def _inverses() -> dict[int, ops.Operator]:
     return found
 
 
-def inverse(row: ops.Operator) -> ops.Operator | None:
+def inverse(row: defined.Written) -> defined.Written | None:
     """The operator that undoes this one, or None."""
     return _inverses().get(row.code)
 
 
-def undone(row: ops.Operator, y: np.ndarray) -> np.ndarray | None:
+def undone(row: defined.Written, y: np.ndarray) -> np.ndarray | None:
     """What an operator made y of, or None where it did not."""
     with np.errstate(all="ignore"):
         x = inverse(row).numpy(y)  # type: ignore[union-attr]
@@ -97,7 +97,7 @@ def undone(row: ops.Operator, y: np.ndarray) -> np.ndarray | None:
     return x if fine else None
 
 
-def _is_odd(row: ops.Operator) -> bool:
+def _is_odd(row: defined.Written) -> bool:
     """Whether a sign can as well stand inside."""
     with np.errstate(all="ignore"):
         return bool(np.array_equal(row.numpy(-_AT), -row.numpy(_AT)))
@@ -116,7 +116,7 @@ def pair_numbers(f: np.ndarray, h: np.ndarray, form: Form, y: np.ndarray) -> tup
     return (float(a), float(b)) if np.isfinite([a, b]).all() and b != 0 else None
 
 
-def forms(unary: Sequence[ops.Operator], outermost: Sequence[ops.Operator] = ()) -> list[Form]:
+def forms(unary: Sequence[defined.Written], outermost: Sequence[defined.Written] = ()) -> list[Form]:
     """All forms with at most one of these operators, the simplest first; some may be outer ones only."""
     able = [row for row in unary if inverse(row) is not None]
     plain = [Form(None, way, None) for way in (TIMES, OVER, PLUS)]

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.expressions.expression import Expression
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 CLOSE = 1e-10  # share of a number within which it is taken for a simple one
@@ -64,7 +64,7 @@ def tree_of(expression: Expression) -> Tree:
     stack: list[Tree] = []
     for kind, value in zip(expression.kinds.tolist(), expression.values, strict=True):
         if kind == OPERATOR:
-            row = ops.BY_CODE[int(value)]
+            row = defined.known(int(value))
             operands = stack[len(stack) - row.arity :]
             del stack[len(stack) - row.arity :]
             stack.append((OPERATOR, row.code, *operands))
@@ -165,7 +165,7 @@ def nodes(tree: Tree) -> int:
 def _simple(tree: Tree) -> Tree:
     if tree[0] != OPERATOR:
         return tree
-    row, operands = ops.BY_CODE[tree[1]], [_simple(operand) for operand in tree[2:]]
+    row, operands = defined.known(tree[1]), [_simple(operand) for operand in tree[2:]]
     if all(operand[0] == CONSTANT for operand in operands):
         with np.errstate(all="ignore"):
             return CONSTANT, float(row.numpy(*(np.float64(operand[1]) for operand in operands)))
@@ -181,7 +181,7 @@ def _simple(tree: Tree) -> Tree:
     return _evenly(row, operands[0]) if row.arity == 1 else tree
 
 
-def _evenly(row: ops.Operator, inner: Tree) -> Tree:
+def _evenly(row: defined.Written, inner: Tree) -> Tree:
     """Without a sign that the operator takes away."""
     if row.rewrite.inner.get(ops.BY_CODE[ops.NEG].name) == row.name and inner[:2] == (OPERATOR, ops.NEG):
         inner = inner[2]
@@ -263,7 +263,7 @@ def _power(base: Tree, exponent: float) -> Tree:
     return OPERATOR, ops.POW, base, (CONSTANT, exponent)
 
 
-def _exponent_of(row: ops.Operator) -> float | None:
+def _exponent_of(row: defined.Written) -> float | None:
     """Of an operator that is a power, where its operand is positive."""
     at = np.array([0.3, 1.7, 5.0])
     with np.errstate(all="ignore"):
@@ -271,12 +271,12 @@ def _exponent_of(row: ops.Operator) -> float | None:
     return float(np.round(logs[0], 9)) if np.allclose(logs, logs[0], rtol=1e-12) else None
 
 
-def _unary_power(exponent: float) -> ops.Operator:
+def _unary_power(exponent: float) -> defined.Written:
     """The operator that is this power, of any operand that has one."""
     return next(row for row in ops.OPERATORS if row.arity == 1 and _exponent_of(row) == exponent)
 
 
-def _natural() -> tuple[ops.Operator, ops.Operator]:
+def _natural() -> tuple[defined.Written, defined.Written]:
     """The operator that makes products of sums, and the one that undoes it, at the base that is its own derivative."""
     at, unary = np.array([0.3, 1.7, 5.0]), [row for row in ops.OPERATORS if row.arity == 1]
     with np.errstate(all="ignore"):

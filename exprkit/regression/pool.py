@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.expressions.expression import Expression
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.regression.polish import Tree, expression_of
 from exprkit.runtime import slices
 from exprkit.runtime.hashes import GOLDEN
@@ -53,7 +53,7 @@ MONOMIAL = 4  # tokens of a monomial for every variable, four times at most
 class Combinations(NamedTuple):
     """Combinations of one operator, by the numbers of the operands; ``b`` is None for a unary one."""
 
-    row: ops.Operator
+    row: defined.Written
     a: np.ndarray
     b: np.ndarray | None = None
     negated: bool = False
@@ -86,7 +86,7 @@ class Pool:
     xp: Any = np  # what has the arrays
 
     def __init__(
-        self, points: np.ndarray, operators: Sequence[ops.Operator], constants: Sequence[float] = (1.0, 2.0),
+        self, points: np.ndarray, operators: Sequence[defined.Written], constants: Sequence[float] = (1.0, 2.0),
         threads: int | None = None, go_on: Callable[[], None] = lambda: None, anywhere: bool = True,
     ) -> None:  # fmt: skip
         self._anywhere, self._points = anywhere, points
@@ -154,7 +154,7 @@ class Pool:
                     left -= block.n
         self.tried += monomials.tried
 
-    def _other(self, rows: Sequence[ops.Operator]) -> Pool:
+    def _other(self, rows: Sequence[defined.Written]) -> Pool:
         """A pool of the variables alone."""
         return Pool(self._points, rows, (), self._threads, self._go_on, anywhere=False)
 
@@ -174,7 +174,7 @@ class Pool:
         made_by, a, b = self._origin(i)
         if made_by == LEAF:
             return (VARIABLE, a) if a < self._n_vars else (CONSTANT, self._constants[a - self._n_vars])
-        row = ops.BY_CODE[made_by % NEGATED]
+        row = defined.known(made_by % NEGATED)
         if row.arity == 2:
             return OPERATOR, row.code, self.tree(a), self.tree(b)
         inner = self.tree(a)
@@ -215,7 +215,7 @@ class Pool:
                 if a <= b or not turned:
                     yield Combinations(row, self._of(a), self._of(b), once=turned and a == b)
 
-    def _near_leaves(self, row: ops.Operator, size: int) -> np.ndarray:
+    def _near_leaves(self, row: defined.Written, size: int) -> np.ndarray:
         """Variables, and the same operator of a variable."""
         a = self._of(size)
         leaf = self.made_by[a] == LEAF
@@ -290,13 +290,13 @@ class Pool:
         if origins.code == LEAF:
             return np.ones(len(origins.a), np.uint8)
         tokens = self.sizes[origins.a] + 1 + (origins.code >= NEGATED)
-        return tokens + self.sizes[origins.b] if ops.ARITY[origins.code % NEGATED] == 2 else tokens
+        return tokens + self.sizes[origins.b] if defined.known(origins.code % NEGATED).arity == 2 else tokens
 
     def _is_bounded(self, origins: Origins, new: np.ndarray) -> np.ndarray | bool:
         """Whether an operator that is no power stands somewhere inside."""
         if origins.code == LEAF:
             return False
-        row = ops.BY_CODE[origins.code % NEGATED]
+        row = defined.known(origins.code % NEGATED)
         inner = self.bounded[origins.a[new]]
         return inner | self.bounded[origins.b[new]] if row.arity == 2 else inner | (row.code not in self._powers)
 
@@ -333,14 +333,14 @@ def without_multiples(values: np.ndarray, places: Iterable[int], most: int) -> l
     return kept
 
 
-def is_power(row: ops.Operator) -> bool:
+def is_power(row: defined.Written) -> bool:
     """Whether an operator of a product is the product of its own: ``sqr``, ``sqrt``, ``inv``, ``abs``, …"""
     a, b = np.array([0.3, 1.7, 5.0]), np.array([2.5, 0.2, 3.0])
     with np.errstate(all="ignore"):
         return bool(np.allclose(row.numpy(a * b), row.numpy(a) * row.numpy(b), rtol=1e-12))
 
 
-def _is_even(row: ops.Operator) -> bool:
+def _is_even(row: defined.Written) -> bool:
     a = np.array([0.3, 0.7, 0.9])
     with np.errstate(all="ignore"):
         return bool(np.array_equal(np.abs(row.numpy(a)), np.abs(row.numpy(-a))))

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.expressions.expression import Expression, applied
-from exprkit.operators import ops
+from exprkit.operators import defined
 from exprkit.regression.confirm import TRIED, confirmed, values_of
 from exprkit.regression.join import Lookup, Pairs, Partners, may_have_partner, partner_of
 from exprkit.regression.links import HIDDEN, MINUS, OVER, PLUS, TIMES, Form, inverse, undone
@@ -97,7 +97,7 @@ class _Triple(NamedTuple):
 
 
 def formulas(
-    pool: Pool, partners: Partners, y: np.ndarray, sample: Sample, unary: Sequence[ops.Operator],
+    pool: Pool, partners: Partners, y: np.ndarray, sample: Sample, unary: Sequence[defined.Written],
     dimension: float = np.nan, go_on: Callable[[], None] = lambda: None,
 ) -> Iterator[list[Expression]]:  # fmt: skip
     """What three functions make of y, for one base after the other; each list the shortest first.
@@ -115,7 +115,7 @@ def formulas(
         yield [formula for triple in found[:TRIED] for formula in _formulas(triple, pool, sample)]
 
 
-def _bases(pool: Pool, y: np.ndarray, unary: Sequence[ops.Operator], dimension: float) -> list[_Base]:
+def _bases(pool: Pool, y: np.ndarray, unary: Sequence[defined.Written], dimension: float) -> list[_Base]:
     """y, y within operators, y without a factor, and that within operators; those with most room first."""
     able = [row for row in unary if inverse(row) is not None]
     whole = _Base(y, (), dimension, 1.0)
@@ -131,7 +131,7 @@ def _bases(pool: Pool, y: np.ndarray, unary: Sequence[ops.Operator], dimension: 
     return sorted(found, key=lambda base: -base.share)
 
 
-def _within(base: _Base, able: Sequence[ops.Operator], share: float) -> Iterator[_Base]:
+def _within(base: _Base, able: Sequence[defined.Written], share: float) -> Iterator[_Base]:
     for row in able:
         v, dimension = undone(row, base.v), behind(row, base.dimension)
         if v is not None and dimension is not None:

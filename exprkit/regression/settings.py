@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from exprkit.expressions.expression import Expression
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.regression.rules.admission import FormulaRules
 
 
@@ -21,7 +21,7 @@ from exprkit.regression.rules.admission import FormulaRules
 class SearchSettings:
     """What a user may say of a search; ``SymbolicRegressor`` explains it."""
 
-    operators: tuple[ops.Operator, ...] = field(default_factory=lambda: default_operators())
+    operators: tuple[defined.Written, ...] = field(default_factory=lambda: default_operators())
     niterations: int = 100
     population_size: int = 1000
     maxsize: int = 30
@@ -36,9 +36,9 @@ class SearchSettings:
     backend: str = "cpu"
     threads: int | None = None
     rules: FormulaRules | None = None
-    outermost: tuple[ops.Operator, ...] = ()  # operators that may stand around a whole formula only
+    outermost: tuple[defined.Written, ...] = ()  # operators that may stand around a whole formula only
 
 
-def default_operators() -> tuple[ops.Operator, ...]:
+def default_operators() -> tuple[defined.Written, ...]:
     """Those that a search begins with, unless others are asked for."""
     return tuple(ops.BY_NAME[name] for name in ops.SETS["search"])

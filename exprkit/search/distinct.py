@@ -42,7 +42,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.expressions.population import Population
-from exprkit.operators import ops
+from exprkit.operators import defined
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty, zeros
 from exprkit.runtime.intrinsics import atomic_add, take
@@ -262,7 +262,7 @@ class Enumeration:
     def _evaluate(self, made: Made, blocks: Blocks, block: int) -> None:
         """What an operator without rules makes of its operands' values."""
         begin, end = np.searchsorted(made.blocks, [block, block + 1]).tolist()
-        operator = ops.BY_CODE[int(blocks.code[block])]
+        operator = defined.known(int(blocks.code[block]))
 
         def some(first: int, last: int) -> None:
             _operands_of(self._stored, blocks, made, begin + first, begin + last)

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.distributed.workers import workers_of
-from exprkit.errors import ArgumentError, DataError, brief, whole
+from exprkit.errors import ArgumentError, DataError, brief, one_of, whole
 from exprkit.evaluate import inputs, tables
 from exprkit.expressions.arguments import Operators
 from exprkit.expressions.population import Population
@@ -86,6 +86,7 @@ def exhaustive_search(
     progress: bool = True,
     devices: Any = None,
     client: Any = None,
+    missing: str = "raise",
 ) -> SearchResult:
     """Fit every function of at most ``max_nodes`` nodes to ``y``, and rank them.
 
@@ -96,7 +97,8 @@ def exhaustive_search(
     y : array, (n_points,), or str
         The target; for a table X the name of its column.  A Dataset has its own.
     operators : str or list of str
-        The name of a set in ``ek.ops.SETS`` ("esr", "core_maths", ...), or a list of operators.
+        The name of a set in ``ek.ops.SETS`` ("esr", "core_maths", ...), or a list of operators, those of
+        ``ek.operator`` too.
     max_nodes : int
         Largest number of nodes of an expression.
     n_params : int
@@ -136,6 +138,8 @@ def exhaustive_search(
     devices, client
         As for ``ek.fit``: functions are fitted on several devices, ``chunk`` on each; what is found stays the same.
         They are told apart here, which takes a few hundredths of the time.
+    missing : {"raise", "drop"}
+        What becomes of data points at which y or a column is missing: an error, or they are left out.
 
     Returns
     -------
@@ -155,6 +159,11 @@ def exhaustive_search(
     numbers = {"restarts": (restarts, 0), "keep": (keep, 1), "seed": (seed, 0), "chunk": (chunk, 1)}
     _check_numbers(numbers, {"timeout": timeout, "max_memory": max_memory})
     budget = Budget(timeout, most_bytes=_most_bytes(max_memory))
+    X, y = tables.target_of(X, y)
+    if one_of("missing", missing, ("raise", "drop")) == "drop":
+        if columns is not None:
+            raise ArgumentError("missing='drop' leaves rows of X, y and weights out, and columns= would keep them")
+        X, y, weights, sigma = _complete(X, y, weights, sigma)
     data = _data(X, y, weights, sigma)
     basis = grammar(max_nodes, operators, data.X.shape[1], n_params)
     goal = SearchGoal.of(
@@ -198,9 +207,17 @@ def _check_numbers(numbers: dict[str, tuple[Any, int]], others: dict[str, Any]) 
             raise ArgumentError(f"{name} must be a number > 0 or None, not {brief(value)}")
 
 
+def _complete(X: Any, y: Any, weights: Any, sigma: Any) -> tuple[Any, Any, Any, Any]:
+    """The same without the data points at which y or a column is missing."""
+    names = tuple(map(str, X.columns if hasattr(X, "columns") else X)) if tables.is_table(X) else None
+    n = len(names) if names is not None else np.asarray(X).shape[-1]
+    every = Population(np.full(n, VARIABLE, np.uint8), np.arange(n, dtype=np.uint64), np.arange(n + 1), variables=names)
+    deviations = sigma if sigma is None or np.isscalar(sigma) else tables.complete(X, y, sigma, every)[2]
+    return *tables.complete(X, y, weights, every), deviations
+
+
 def _data(X: Any, y: Any, weights: Any, sigma: Any) -> _SearchData:
     """The data as arrays, checked as far as the fits do not."""
-    X, y = tables.target_of(X, y)
     tables.check_order(tables.labels_of(X), weights=weights, sigma=sigma)
     names = None
     if tables.is_table(X):

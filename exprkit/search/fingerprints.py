@@ -22,7 +22,7 @@ import numpy as np
 
 from exprkit.errors import ArgumentError
 from exprkit.expressions.population import Population
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty
 from exprkit.runtime.hashes import mixed
@@ -78,8 +78,8 @@ def fingerprints(pop: Population, threads: int | None = None, salt: int = 0) -> 
     if not pop.all_valid:
         raise ArgumentError("expressions that could not be read have no fingerprint: pop[pop.valid]")
     keys = np.zeros((len(pop), 2), np.uint64)
-    tokens = _WalkedTokens(pop.kinds, pop.values, pop.values.view(np.float64), pop.offsets, ops.ARITY, _commutative(),
-                     places(max(pop.n_vars, 1), salt))  # fmt: skip
+    numbers, points = pop.values.view(np.float64), places(max(pop.n_vars, 1), salt)
+    tokens = _WalkedTokens(pop.kinds, pop.values, numbers, pop.offsets, defined.arity(), _commutative(), points)
     walk = functools.partial(_walk, tokens, pop.longest, max(pop.max_params, 1), keys)
     slices.each(walk, slices.cut(pop.offsets, threads, least=1 << 10))
     return keys

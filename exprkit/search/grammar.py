@@ -18,7 +18,7 @@ from exprkit.errors import ArgumentError, whole
 from exprkit.expressions import arguments
 from exprkit.expressions.arguments import Operators
 from exprkit.expressions.exhaustive import splits
-from exprkit.operators import ops
+from exprkit.operators import defined
 
 MOST_NODES = 40  # more have more trees than can be counted in 64 bits
 MOST_SYMBOLS = 62  # variables, a parameter and operators, a bit each
@@ -28,7 +28,7 @@ MOST_PARAMETERS = 6
 class Block(NamedTuple):
     """All combinations of an operator with operands of two sizes; of one operand where ``right`` is 0."""
 
-    operator: ops.Operator
+    operator: defined.Written
     left: int
     right: int
     half: bool  # operands of the same size may be swapped: a pair counts once
@@ -39,7 +39,7 @@ class Grammar:
     """The leaves (variables, and a parameter if ``n_params`` > 0) and operators of a search."""
 
     max_nodes: int
-    operators: tuple[ops.Operator, ...]
+    operators: tuple[defined.Written, ...]
     n_vars: int
     n_params: int
 
@@ -47,7 +47,7 @@ class Grammar:
     def n_leaves(self) -> int:
         return self.n_vars + (self.n_params > 0)
 
-    def symbol(self, operator: ops.Operator) -> int:
+    def symbol(self, operator: defined.Written) -> int:
         """The operator's bit; leaves have those before."""
         return self.n_vars + 1 + self.operators.index(operator)
 
@@ -85,9 +85,9 @@ def grammar(max_nodes: int, operators: Operators = "esr", n_vars: int = 1, n_par
     """
     max_nodes = whole("max_nodes", max_nodes, 1, MOST_NODES)
     n_vars, n_params = whole("n_vars", n_vars, 0), whole("n_params", n_params, 0, MOST_PARAMETERS)
-    rows = tuple(row for row in arguments.rows(operators) if isinstance(row, ops.Operator))
-    if own := [row.name for row in arguments.rows(operators) if not isinstance(row, ops.Operator)]:
-        raise ArgumentError(f"{own[0]!r} is an operator of your own: a search takes those of exprkit's table only")
+    rows = tuple(arguments.rows(operators))
+    if long := [row.name for row in rows if row.arity > 2]:
+        raise ArgumentError(f"operator {long[0]!r} has 3 operands; a search takes operators of one or two")
     if n_vars + 1 + len(rows) > MOST_SYMBOLS:
         raise ArgumentError(f"{n_vars} variables and {len(rows)} operators are more than {MOST_SYMBOLS - 1} together")
     if n_vars + n_params == 0:

@@ -37,7 +37,7 @@ import numpy as np
 
 from exprkit.errors import FileError, NoSuchFileError
 from exprkit.expressions.expression import Expression
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.runtime import files
 
 FORMAT = 4  # also where functions or stages get other numbers than before
@@ -131,6 +131,8 @@ def _text(value: Any) -> str:
     """All of a setting, the same in every process."""
     if isinstance(value, ops.Operator):
         return value.name
+    if isinstance(value, defined.Definition):
+        return value.text
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, (tuple, list)):

@@ -48,6 +48,23 @@ def define(text: Any, domain: Any = None, latex: str = "") -> Definition:
     )  # fmt: skip
 
 
+def of_table(text: str) -> ops.Operator | None:
+    """The table's operator that a definition names and means, as in ``inv(x) = 1 / x``."""
+    name, operands, formula = _parts(text)
+    row = ops.BY_SPELLING.get(name)
+    if row is None or row.arity != len(operands):
+        return None
+    kinds, values = formula_tokens(formula, Names(list(operands), 0))
+    kinds[kinds == VARIABLE] = OPERAND
+    made = formulas.expanded(kinds, values, np.array([0, len(kinds)]), formulas.user_formulas())
+    at = [np.linspace(low, high, 101) * (1 + 0.01 * k) for k, (low, high) in enumerate(row.domain[: row.arity])]
+    with np.errstate(all="ignore"):
+        same = np.allclose(
+            defined.evaluated(made.kinds, made.values, at), row.numpy(*at), rtol=1e-9, atol=1e-300, equal_nan=True
+        )
+    return row if same else None
+
+
 def formula_tokens(text: str, names: Names) -> tuple[np.ndarray, np.ndarray]:
     """(kinds, values) of one text.
 

@@ -195,16 +195,17 @@ def _latex_strength(row: defined.Written) -> int | tuple[int, int, int]:
 def _written(pop: NamedTokens, leaves: list[list[str]], tables: Tables) -> list[str]:
     """All expressions in a notation; ``leaves`` are the texts of the numbers, variables and parameters."""
     pieces, need, strength = tables
+    kinds, values, offsets = defined.unpacked(pop.kinds, pop.values, pop.offsets)
     encoded = [piece.encode() for piece in (*pieces, *leaves[0], *leaves[1], *leaves[2])]
     notation = infix.Notation(
         np.frombuffer(b"".join(encoded) or b" ", np.uint8), np.cumsum([0, *map(len, encoded)]), need, strength,
         _prefixes(), defined.arity(),
     )  # fmt: skip
-    piece, form = _leaf_pieces(pop.kinds, pop.values, leaves[0], len(leaves[1]))
-    longest = int(np.diff(pop.offsets).max(initial=0))
-    n_bytes = infix.longest(pop.kinds, piece, notation.start) + len(pop.offsets)
+    piece, form = _leaf_pieces(kinds, values, leaves[0], len(leaves[1]))
+    longest = int(np.diff(offsets).max(initial=0))
+    n_bytes = infix.longest(kinds, piece, notation.start) + len(offsets)
     writing = empty(infix.Writing, n_bytes=n_bytes, n=longest + 1, n_waiting=6 * longest + 8)
-    n = infix.write(infix.Pieces(pop.kinds, piece, form, pop.offsets), notation, writing)
+    n = infix.write(infix.Pieces(kinds, piece, form, offsets), notation, writing)
     return writing.out[:n].tobytes().decode().split("\0")[:-1]
 
 

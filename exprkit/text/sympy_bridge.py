@@ -302,6 +302,8 @@ def _applied(row: defined.Written, operands: list[Any]) -> Any:
 @cache
 def _function(definition: defined.Definition) -> Any:
     """SymPy's function of a user's operator."""
+    if definition.function:
+        return sympy.Function(definition.name)
 
     def written_out(*operands: Any) -> Any:
         return _object(definition.kinds, definition.values, lambda kind, index: operands[index])

@@ -66,9 +66,9 @@ def _called(row, steps, lanes, dtype, between):
                         for place, step in zip((a, b)[: row.arity], steps, strict=False)]  # fmt: skip
             if row.packed:
                 operands.insert(1, numbers(a + between, size if steps[0] else 1))
-            operands = np.broadcast_arrays(*operands) if len(operands) > 1 else operands
+            wide = np.broadcast_arrays(*operands)
             with np.errstate(all="ignore"):
-                out[:] = row.numpy(operands[:2], operands[2]) if row.packed else row.numpy(*operands)
+                out[:] = row.numpy(wide[:2], wide[2]) if row.packed else row.numpy(*wide)
         except BaseException as error:  # the loop that has called cannot stop
             out[:] = np.nan
             _raised.append(error)

@@ -14,6 +14,9 @@ A loss that is the logarithm of something is, with precision="fast", the logarit
 for each point a multiplication that rounds no more than what it is the logarithm of was rounded before.  Of float32 a
 root is that of a reciprocal then, to 2 units of its last digit.
 
+Powers by whole numbers, halves and quarters up to MOST_POWER are products and roots.  With precision="fast" a product
+is added to something in one step, which rounds once.
+
 What is a loss in ``operators.ops.LOSS_FORMULAS`` and has a formula of its own in ``simd_formulas`` is that; every other
 operator is its formula there, and a user's is written out.
 """
@@ -37,6 +40,7 @@ from exprkit.text.tokens import OPERATOR, VARIABLE
 
 MOST, LEAST = 4, 2  # registers side by side: of SHORT losses, and of those whose values would not stay in registers
 SHORT = 12  # tokens
+MOST_POWER = 8  # that is made of products: each rounds once, and a power may be wrong by 5 units of its last digit
 
 
 def can_sum(tokens: Tokens) -> bool:
@@ -82,10 +86,24 @@ def _sum(target: Target, real: str, tokens: Tokens, counted: bool, fast: bool) -
         columns.append(code.let(f"getelementptr i8, ptr %y, i64 {code.let(f'mul i64 {step}, {k}')}"))
 
     def total(wide: bool) -> str:
+        products: dict[str, tuple[Vec, Vec]] = {}  # by name their factors, where they may be rounded with what is added
+
         def applied(row: ops.Operator, operands: list[Vec]) -> Vec:
             if fast and not wide and row.code == ops.SQRT:
                 return simd_formulas.sqrt_of_reciprocal(*operands)
-            return ((row.simd_fast if fast else None) or row.simd)(*operands)
+            together = _times_plus(products, row.code, *operands)
+            if together is not None:
+                return together
+            made = ((row.simd_fast if fast else None) or row.simd)(*operands)
+            if fast and not wide and target.fma and row.code in (ops.MUL, ops.SQR):
+                products[made.name] = operands[0], operands[-1]
+            return made
+
+        def power(row: ops.Operator, base: Vec, exponent: float) -> Vec | None:
+            made = _power(base.abs() if row.code == ops.POWABS else base, exponent, applied)
+            if made is None or fast or exponent.is_integer() or row.code == ops.POWABS:
+                return made
+            return where(base == -math.inf, math.inf, made)  # whose root is nan
 
         added = None if counted or wide else _added(tokens)
         of_product = fast and not (counted or wide) and (kinds[-1], values[-1]) == (OPERATOR, ops.LOG)
@@ -93,9 +111,12 @@ def _sum(target: Target, real: str, tokens: Tokens, counted: bool, fast: bool) -
         def body(i: str, totals: list[Vec], mask: Vec | None) -> list[Vec]:
             numbers = [load(code, base, i, mask) for base in ("%f", *columns[:n_columns])]
             if added is not None or of_product:
-                operand = written((kinds[:-1], values[:-1]), numbers, code.constant, applied, known=_known)
+                operand = written((kinds[:-1], values[:-1]), numbers, code.constant, applied, known=_known, power=power)
                 return _times(operand, *totals) if added is None else [added(operand, totals[0])]
-            loss = written(tokens, numbers, code.constant, applied, known=_known)
+            loss = written(tokens, numbers, code.constant, applied, known=_known, power=power)
+            if loss.name in products and not counted:
+                first, second = products[loss.name]
+                return [first.fma(second, totals[0])]
             if counted:
                 weight = numbers[-1]
                 loss = where(weight == 0.0, 0.0, loss * weight)
@@ -111,6 +132,44 @@ def _sum(target: Target, real: str, tokens: Tokens, counted: bool, fast: bool) -
         sure_or_again(code, found, lambda: total(wide=True))
     code.line(f"ret double {found}")
     return code
+
+
+def _times_plus(products: dict[str, tuple[Vec, Vec]], code: int, *operands: Vec) -> Vec | None:
+    """A sum or difference one of whose operands is a product, rounded once."""
+    if code not in (ops.ADD, ops.SUB):
+        return None
+    (a, b), minus = operands, code == ops.SUB
+    if a.name in products:
+        first, second = products[a.name]
+        return first.fma(second, -b if minus else b)
+    if b.name in products:
+        first, second = products[b.name]
+        return (-first if minus else first).fma(second, a)
+    return None
+
+
+def _power(base: Vec, exponent: float, applied: Callable[[ops.Operator, list[Vec]], Vec]) -> Vec | None:
+    """By a whole number, a half or a quarter: products and roots; None for other exponents."""
+    quarters = 4 * exponent
+    if not (0 < exponent <= MOST_POWER and quarters.is_integer()):
+        return None
+    multiply, square, root = (ops.BY_CODE[code] for code in (ops.MUL, ops.SQR, ops.SQRT))
+    factors, square_of, whole = [], base, int(exponent)
+    while whole:
+        if whole & 1:
+            factors.append(square_of)
+        whole >>= 1
+        square_of = applied(square, [square_of]) if whole else square_of
+    rest = base
+    for part in (2, 1):
+        if int(quarters) % 4:
+            rest = applied(root, [rest])
+            if int(quarters) & part:
+                factors.append(rest)
+    made = factors[0]
+    for factor in factors[1:]:
+        made = applied(multiply, [made, factor])
+    return made
 
 
 def _times(a: Vec, power: Vec, product: Vec, least: Vec) -> list[Vec]:

@@ -42,7 +42,7 @@ from exprkit.evaluate.loss_text import is_loss_text
 from exprkit.expressions import arguments, population_file
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.regression.confirm import values_of
 from exprkit.regression.discovery import Discovery
 from exprkit.regression.estimator import equations, islands, model_file, progress
@@ -97,8 +97,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         Largest number of tokens of a formula.
     binary_operators, unary_operators : list of str, optional
         Names or symbols as in ``exprkit.ops``; by default those of ``ops.SETS["search"]``, and ``ops.OUTERMOST``
-        around a whole formula.  Products, quotients and sums of functions, and what shortens a formula (``1 - x``,
-        ``x^3``), may come in any case.
+        around a whole formula.  On the CPU operators of ``ek.operator`` too, or a text that defines one, as
+        ``"swish(x) = x / (1 + exp(-x))"``.  Products, quotients and sums of functions, and what shortens a formula
+        (``1 - x``, ``x^3``), may come in any case.
     constraints : dict, optional
         By operator the most tokens of each operand, -1 for any, as ``{"^": (-1, 1)}``; or a dictionary of ``sizes``,
         ``numbers`` (low, high) that the last operand is between, and ``variables`` that alone may stand inside.
@@ -490,6 +491,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         for name in ("dimensionless_constants_only", "warm_start"):
             flag(name, getattr(self, name))
         operators = self._operators()
+        formulas = [row.name for row in operators if isinstance(row, defined.Definition)]
+        if formulas and self.backend not in ON_HOST:
+            raise ArgumentError(f"{formulas[0]!r} is a formula of your own: a search with it takes backend='cpu'")
         outermost = tuple(ops.BY_NAME[name] for name in ops.OUTERMOST if self.unary_operators is None)
         stop, threads = _stop(self.early_stop_condition), _threads(self.n_jobs)
         return lambda guesses, seed: SearchSettings(
@@ -510,9 +514,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         besides = 'a text over f, y and w as "huber(f - y, 0.5)"'
         one_of("elementwise_loss", loss, NAMED, other_words=OTHER_WORDS, besides=besides)
 
-    def _operators(self) -> tuple[ops.Operator, ...]:
+    def _operators(self) -> tuple[defined.Written, ...]:
         usual = default_operators()
-        chosen: list[ops.Operator] = []
+        chosen: list[defined.Written] = []
         for arity, name in ((2, "binary_operators"), (1, "unary_operators")):
             given = getattr(self, name)
             try:
@@ -520,8 +524,6 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             except ArgumentError as error:
                 raise ArgumentError(f"{name}: {error}") from None
             for row in rows:
-                if not isinstance(row, ops.Operator):
-                    raise ArgumentError(f"{name}: {row.name!r} is none of exprkit's own; a search takes no others")
                 if row.arity == arity:
                     chosen.append(row)
                 elif given is not None:

@@ -36,7 +36,7 @@ from exprkit.backends.objective import Fitted
 from exprkit.errors import DataError, FileError
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem, backend_of_fits
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.regression.confirm import values_of
 from exprkit.regression.generations import survival, variation
 from exprkit.regression.generations.survival import AROUND, Bests, FitOutcome, Places
@@ -87,7 +87,7 @@ class Evolution:
     """
 
     def __init__(
-        self, sample: Sample, operators: list[ops.Operator], blocks: Population, *, population_size: int, width: int,
+        self, sample: Sample, operators: list[defined.Written], blocks: Population, *, population_size: int, width: int,
         seed: int, crossover: float = 0.4, tournament: int = 10, steps: int = 8, loss: str = "squares",
         backend: str = "cpu", threads: int | None = None, islands: int | None = None, dtype: str | None = None,
         numbers: int = MOST_NUMBERS, rules: FormulaRules | None = None,

@@ -24,7 +24,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from exprkit.expressions.population import Population
-from exprkit.operators import ops
+from exprkit.operators import defined
 from exprkit.runtime.bags import empty
 from exprkit.runtime.hashes import GOLDEN, mixed
 from exprkit.runtime.jit import compiled, inline
@@ -111,7 +111,7 @@ def standing(xp: Any, n: int, islands: int, width: int) -> Standing:
 
 
 def means(
-    operators: Sequence[ops.Operator], n_vars: int, crossover: float, *, width: int, tournament: int = 10,
+    operators: Sequence[defined.Written], n_vars: int, crossover: float, *, width: int, tournament: int = 10,
     islands: int = 1, n: int = 0,
 ) -> Means:  # fmt: skip
     """Shares: ``crossover``, the rest evenly among the others, half of it for blocks."""
@@ -120,7 +120,7 @@ def means(
     unary, binary = (np.array([row.code for row in operators if row.arity == n], np.int64) for n in (1, 2))
     numbers, factors = _tables()
     return Means(
-        unary, binary, ops.ARITY, np.cumsum(share) / share.sum(), numbers.view(np.uint64), factors, n_vars, width,
+        unary, binary, defined.arity(), np.cumsum(share) / share.sum(), numbers.view(np.uint64), factors, n_vars, width,
         tournament, islands, n,
     )  # fmt: skip
 

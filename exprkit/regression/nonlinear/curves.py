@@ -34,7 +34,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.regression.confirm import values_of
 from exprkit.regression.constants import as_constants
 from exprkit.regression.links import inverse
@@ -74,7 +74,7 @@ Shape = InnerFunction  # the same of a whole formula, whose linear numbers belon
 
 
 def curves(
-    sample: Sample, operators: Sequence[ops.Operator], seed: int, threads: int | None = None,
+    sample: Sample, operators: Sequence[defined.Written], seed: int, threads: int | None = None,
     go_on: Callable[[], None] = lambda: None, count: Callable[[int], None] = lambda n: None,
 ) -> Iterator[list[Expression]]:  # fmt: skip
     """The best formulas of one kind of shapes after the other, at last within an operator or below a 1.
@@ -110,7 +110,7 @@ def curves(
             yield [simplified(place.expression(one)) for one in made]
 
 
-def _places(operators: Sequence[ops.Operator]) -> list[Around]:
+def _places(operators: Sequence[defined.Written]) -> list[Around]:
     """What a shape may stand in: nothing, below a 1, within a power, a logarithm or what undoes that."""
     unary = [row for row in operators if row.arity == 1]
     logarithms = [row for row in unary if is_logarithm(row)]
@@ -153,7 +153,7 @@ def _front(pop: Population, params: np.ndarray) -> list[Expression]:
 # ── shapes ──
 
 
-def _arguments(names: list[str], operators: Sequence[ops.Operator]) -> list[str]:
+def _arguments(names: list[str], operators: Sequence[defined.Written]) -> list[str]:
     """What h may be, variables first."""
     arithmetic = [row for row in operators if row.code in (ops.ADD, ops.SUB, ops.MUL, ops.DIV)]
     pairs = list(itertools.combinations(names, 2))
@@ -163,7 +163,7 @@ def _arguments(names: list[str], operators: Sequence[ops.Operator]) -> list[str]
 
 
 def _kinds(
-    functions: Sequence[str], h: np.ndarray, n_vars: int, operators: Sequence[ops.Operator]
+    functions: Sequence[str], h: np.ndarray, n_vars: int, operators: Sequence[defined.Written]
 ) -> Iterator[list[Shape]]:
     """Lists of shapes: ``g * inner``, products of two, sums with a variable, sums of two."""
     inner = [list(_inners(f"({name})", k, bool((h[k] >= 0).all()), operators)) for k, name in enumerate(functions)]
@@ -179,20 +179,20 @@ def _kinds(
     yield [_line(one, other) for one, other in pairs]
 
 
-def _plain(x: str, operators: Sequence[ops.Operator]) -> list[str]:
+def _plain(x: str, operators: Sequence[defined.Written]) -> list[str]:
     """Functions of a variable without a number inside."""
     has_squares, has_quotients = any(map(_is_square, operators)), any(row.code == ops.DIV for row in operators)
     squares, quotients = [f"{x} ^ 2"] * has_squares, [f"1 / {x}"] * has_quotients
     return [x, *squares, *quotients, *[f"{x} ^ -2"] * (has_squares and has_quotients)]
 
 
-def _inners(h: str, k: int, is_positive: bool, operators: Sequence[ops.Operator]) -> Iterator[InnerFunction]:
+def _inners(h: str, k: int, is_positive: bool, operators: Sequence[defined.Written]) -> Iterator[InnerFunction]:
     """The functions of an h with a number or two inside."""
     codes = {row.code for row in operators}
     unary = [row for row in operators if row.arity == 1]
     logarithms = [row for row in unary if is_logarithm(row)]
     has_powers = is_positive and (ops.POW in codes or any(inverse(row) in unary for row in logarithms))
-    waves: list[ops.Operator] = []
+    waves: list[defined.Written] = []
     for row in (row for row in unary if not is_power(row)):
         name = row.name
         if row in logarithms:
@@ -220,17 +220,17 @@ def _inners(h: str, k: int, is_positive: bool, operators: Sequence[ops.Operator]
         yield InnerFunction(f"({h} + {{}}) ^ {{}}", ((SHIFT, k), (POWER, k)))
 
 
-def _is_exponential(row: ops.Operator) -> bool:
+def _is_exponential(row: defined.Written) -> bool:
     """Whether a summand of the operand is a factor of the result."""
     with np.errstate(all="ignore"):
         return bool(np.ptp(row.numpy(_AT + 1.5) / row.numpy(_AT)) < 1e-12)
 
 
-def _is_square(row: ops.Operator) -> bool:
+def _is_square(row: defined.Written) -> bool:
     return row.code == ops.POW or (row.arity == 1 and is_power(row) and bool(row.numpy(3.0) == 9))
 
 
-def _is_periodic(row: ops.Operator) -> bool:
+def _is_periodic(row: defined.Written) -> bool:
     with np.errstate(all="ignore"):
         return bool(np.allclose(row.numpy(_AT + 2 * np.pi), row.numpy(_AT), rtol=1e-9))
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from exprkit.expressions.expression import Expression
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.regression.nonlinear.templates import (
     EDGE,
     GRID,
@@ -53,7 +53,7 @@ _Column = tuple[int, Inner, int, float]  # f, u, h and c of a factor f u(c h)
 
 
 def factored(
-    pools: Sequence[Pool], sample: Sample, operators: Sequence[ops.Operator], threads: int | None = None,
+    pools: Sequence[Pool], sample: Sample, operators: Sequence[defined.Written], threads: int | None = None,
     go_on: Callable[[], None] = lambda: None, count: Callable[[int], None] = lambda n: None,
 ) -> list[Expression]:  # fmt: skip
     """The best of the first functions of some pools.

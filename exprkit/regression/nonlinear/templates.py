@@ -32,7 +32,7 @@ import numpy as np
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.regression.polish import Tree, expression_of, nodes, simplified, tree_of
 from exprkit.regression.pool import Pool, without_multiples
 from exprkit.regression.regress import regressed
@@ -61,7 +61,7 @@ class Nested(NamedTuple):
 
 
 def nested(
-    pools: Sequence[Pool], sample: Sample, operators: Sequence[ops.Operator], threads: int | None = None,
+    pools: Sequence[Pool], sample: Sample, operators: Sequence[defined.Written], threads: int | None = None,
     go_on: Callable[[], None] = lambda: None, count: Callable[[int], None] = lambda n: None, as_shares: bool = True,
     dimension: float = np.nan,
 ) -> Nested:  # fmt: skip

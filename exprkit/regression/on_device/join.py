@@ -39,7 +39,8 @@ from exprkit.regression.on_device.programs import KernelFile
 def _with_inverses(operators: Sequence[Operator]) -> list[Operator]:
     """What stands inside of a form, and what undoes it."""
     pairs = [(row, links.inverse(row)) for row in operators if row.arity == 1]
-    return [row for pair in pairs if pair[1] is not None for row in pair if row is not None]
+    found = [row for pair in pairs if pair[1] is not None for row in pair]
+    return [row for row in found if isinstance(row, Operator)]
 
 
 KERNELS = KernelFile(

@@ -21,7 +21,7 @@ import numpy as np
 from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.device import fetched
 from exprkit.expressions.expression import Expression
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.regression.on_device.programs import KernelFile, Programs
 from exprkit.regression.pool import (
     LEAF,
@@ -54,7 +54,7 @@ class DevicePool(Pool):
     """
 
     def __init__(
-        self, points: np.ndarray, operators: Sequence[ops.Operator], programs: Programs,
+        self, points: np.ndarray, operators: Sequence[defined.Written], programs: Programs,
         constants: Sequence[float] = (1.0, 2.0), go_on: Callable[[], None] = lambda: None, anywhere: bool = True,
     ) -> None:  # fmt: skip
         self.programs, self.xp = programs, programs.device.xp
@@ -119,7 +119,7 @@ class DevicePool(Pool):
 
     # ── combinations ──
 
-    def _other(self, rows: Sequence[ops.Operator]) -> Pool:
+    def _other(self, rows: Sequence[defined.Written]) -> Pool:
         return DevicePool(self._points, rows, self.programs, (), self._go_on, anywhere=False)
 
     def _add(self, block: Combinations, most: int) -> None:

@@ -21,7 +21,7 @@ from exprkit.backends.device_programs.translate import text_of
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu.launch import fill
 from exprkit.backends.precision import precision
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 
 THREADS = 128  # of a block
 HEAD = "gpu/common.cu", "gpu/arithmetic.cu"
@@ -77,7 +77,7 @@ class Programs(NamedTuple):
     """Kernels for some operators and a number of points."""
 
     device: Any
-    operators: tuple[ops.Operator, ...]
+    operators: tuple[defined.Written, ...]
     n_points: int
 
     def launch(self, kernels: KernelFile, name: str, n: int, **fields: Any) -> None:
@@ -92,7 +92,7 @@ class Programs(NamedTuple):
         kernel.prepare((-(-n // threads), 1), threads, 0, arguments)()
 
 
-def source(kernels: KernelFile, operators: Sequence[ops.Operator]) -> str:
+def source(kernels: KernelFile, operators: Sequence[defined.Written]) -> str:
     """The CUDA C of a file's kernels."""
     return _source(kernels, tuple(row.code for row in operators))
 

@@ -29,7 +29,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from exprkit.expressions.population import Population
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.regression.rules.constraints import MOST_VARIABLES, Limit
 from exprkit.regression.rules.dimensions import ALIKE, NEAR, POWER, SCALES, behind, dimension, law_of
 from exprkit.regression.rules.groups import all_measures
@@ -88,11 +88,11 @@ class FormulaRules:
         self.measures = all_measures(units, target) if units is not None and target is not None else []
         of = bags.zeros(_RuleTable, codes=CODES, counts=len(counted), n_vars=n_vars)
         of.most[:], of.depth[:], of.variables[:], of.low[:] = ANY_SIZE, ANY_SIZE, -1, np.nan
-        of.arity[:], of.counted[:] = ops.ARITY, counted
+        of.arity[:], of.counted[:] = defined.arity(), counted
         of.of[:] = np.nan if units is None else [dimension(unit) for unit in units]
         of.of_number[0] = np.nan if self.free_numbers else 0.0
-        for code in ops.BY_CODE:
-            if ops.ARITY[code] in (1, 2):
+        for code in range(CODES):
+            if of.arity[code] in (1, 2) and not defined.is_packed(code):
                 of.law[code], of.p[code], of.q[code] = law_of(code)
         for code, limit in limits.items():
             _set(of, code, limit)
@@ -130,7 +130,7 @@ class FormulaRules:
         _combine_all(self._of, code, states, np.ascontiguousarray(a), np.ascontiguousarray(second), out, fits)
         return fits, out
 
-    def behind(self, outer: ops.Operator | None) -> float | None:
+    def behind(self, outer: defined.Written | None) -> float | None:
         """The dimension that an operator makes that of y of; None where it can not."""
         return self.target if outer is None else behind(outer, self.target)
 

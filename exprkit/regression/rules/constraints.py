@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from exprkit.errors import ArgumentError, brief, did_you_mean, listed, whole
 from exprkit.expressions import arguments
-from exprkit.operators import ops
+from exprkit.operators import defined
 
 WORDS = ("sizes", "numbers", "variables")
 MOST_VARIABLES = 52  # of data whose variables are constrained
@@ -64,7 +64,7 @@ def limits(constraints: Any, nested: Any, names: Sequence[str]) -> dict[int, Lim
     return found
 
 
-def _limit(row: ops.Operator, given: Any, names: Sequence[str]) -> Limit:
+def _limit(row: defined.Written, given: Any, names: Sequence[str]) -> Limit:
     if not isinstance(given, Mapping):
         return Limit(row.name, _sizes(row, given))
     for word in given:
@@ -78,7 +78,7 @@ def _limit(row: ops.Operator, given: Any, names: Sequence[str]) -> Limit:
     )  # fmt: skip
 
 
-def _sizes(row: ops.Operator, given: Any) -> tuple[int, ...]:
+def _sizes(row: defined.Written, given: Any) -> tuple[int, ...]:
     sizes = listed(given)
     if sizes is None:
         sizes = (given,) * row.arity
@@ -87,7 +87,7 @@ def _sizes(row: ops.Operator, given: Any) -> tuple[int, ...]:
     return tuple(_whole(f"size of an operand of {row.name!r}", size, -1) for size in sizes)
 
 
-def _range(row: ops.Operator, given: Any) -> tuple[float, float]:
+def _range(row: defined.Written, given: Any) -> tuple[float, float]:
     values = listed(given)
     if row.arity != 2 or values is None or len(values) != 2:
         raise ArgumentError(f"constraints: numbers of {row.name!r} must be (low, high), of an operator of two operands")
@@ -97,7 +97,7 @@ def _range(row: ops.Operator, given: Any) -> tuple[float, float]:
     return low, high
 
 
-def _variables(row: ops.Operator, given: Any, names: Sequence[str]) -> tuple[int, ...]:
+def _variables(row: defined.Written, given: Any, names: Sequence[str]) -> tuple[int, ...]:
     if len(names) > MOST_VARIABLES:
         raise ArgumentError(f"constraints: variables are for data of at most {MOST_VARIABLES} columns")
     for name in listed(given) or (given,):
@@ -113,13 +113,11 @@ def _dictionary(what: str, given: Any) -> Mapping[Any, Any]:
     return given or {}
 
 
-def _operator(what: str, name: Any) -> ops.Operator:
+def _operator(what: str, name: Any) -> defined.Written:
     try:
         row = arguments.rows([name])[0]
     except ArgumentError as error:
         raise ArgumentError(f"{what}: {error}") from None
-    if not isinstance(row, ops.Operator):
-        raise ArgumentError(f"{what}: {row.name!r} is none of exprkit's own operators")
     return row
 
 

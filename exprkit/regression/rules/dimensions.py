@@ -2,7 +2,7 @@
 
 In: an operator; exponents of units.  Out: a ``Law``; a dimension as one number.
 
-    >>> from exprkit.operators import ops
+    >>> from exprkit.operators import defined, ops
     >>> from exprkit.regression.rules.dimensions import ALIKE, SCALES, dimension, law_of
     >>> law_of(ops.MUL) == (SCALES, 1, 1), law_of(ops.ADD) == (ALIKE, 1, 0)
     (True, True)
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.operators import ops
+from exprkit.operators import defined
 
 FREE, SCALES, ALIKE, POWER = range(4)  # operands without units; any; of one unit; one to the power of a number
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
@@ -50,7 +50,7 @@ def dimension(exponents: Sequence[Fraction | float]) -> float:
 @functools.cache
 def law_of(code: int) -> Law:
     """Of an operator of the table."""
-    row = ops.BY_CODE[code]
+    row = defined.known(code)
     if row.arity == 1:
         p = _grows(lambda k: row.numpy(k * _AT))
         return Law(FREE, 0, 0) if p is None else Law(SCALES, p, 0)
@@ -64,7 +64,7 @@ def law_of(code: int) -> Law:
     return Law(FREE, 0, 0) if both is None else Law(ALIKE, both, 0)
 
 
-def _power(row: ops.Operator, exponent: float, k: float) -> Any:
+def _power(row: defined.Written, exponent: float, k: float) -> Any:
     return row.numpy(k * _AT, exponent)
 
 
@@ -79,7 +79,7 @@ def _grows(values: Callable[[float], Any]) -> float | None:
     return power if all(np.allclose(found, power, atol=1e-9, rtol=0) for found in powers) else None
 
 
-def behind(row: ops.Operator, dimension: float) -> float | None:
+def behind(row: defined.Written, dimension: float) -> float | None:
     """The dimension that an operator makes this one of; None where it can not."""
     kind, p, _ = law_of(row.code)
     if kind == FREE or not p:

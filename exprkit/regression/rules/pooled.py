@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.operators import ops
+from exprkit.operators import defined
 from exprkit.regression.pool import LEAF, NEGATED, Pool
 from exprkit.regression.rules.admission import DIMENSION, FormulaRules
 
@@ -49,7 +49,7 @@ class RuledPool(Pool):
         """Of every function."""
         return self.states[:, DIMENSION]
 
-    def _other(self, rows: Sequence[ops.Operator]) -> Pool:
+    def _other(self, rows: Sequence[defined.Written]) -> Pool:
         return RuledPool(self._rules, self._points, rows, (), self._threads, self._go_on, anywhere=False)
 
     def _allowed(self, code: int, a: np.ndarray, b: Any) -> tuple[np.ndarray, Any]:
@@ -67,6 +67,6 @@ class RuledPool(Pool):
         if origins.code == LEAF:
             self._states[new] = self._rules.leaves(self._n_vars, len(self._constants))[self.left[new]]
         else:
-            second = self.right[new] if ops.ARITY[origins.code % NEGATED] == 2 else None
+            second = self.right[new] if defined.known(origins.code % NEGATED).arity == 2 else None
             _, self._states[new] = self._rules.combined(origins.code, self._states, self.left[new], second)
         return place

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from exprkit.expressions.expression import Expression, applied
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.regression.links import inverse, undone
 from exprkit.regression.polish import Tree, expression_of, simplified
 from exprkit.regression.pool import Pool, is_power, without_multiples
@@ -48,7 +48,7 @@ FIRST, FIRST_WITHIN = (400, 200), (100, 100)  # that they begin with
 class Around(NamedTuple):
     """What stands around a sum: nothing, an operator, or one over it within that."""
 
-    outer: ops.Operator | None
+    outer: defined.Written | None
     over: bool
 
     def behind(self, y: np.ndarray) -> np.ndarray | None:
@@ -73,7 +73,7 @@ class Around(NamedTuple):
         return found if found is None or not self.over else -found
 
 
-def arounds(unary: Sequence[ops.Operator]) -> list[Around]:
+def arounds(unary: Sequence[defined.Written]) -> list[Around]:
     """All of them, powers first."""
     able = [row for row in unary if inverse(row) is not None]
     powers, others = [row for row in able if is_power(row)], [row for row in able if not is_power(row)]

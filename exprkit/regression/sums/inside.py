@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.regression.links import inverse
 from exprkit.regression.polish import Tree, nodes
 from exprkit.regression.pool import is_power
@@ -49,7 +49,7 @@ class InnerTerms(NamedTuple):
     sizes: np.ndarray
 
 
-def terms_inside(h: np.ndarray, trees: Sequence[Tree], operators: Sequence[ops.Operator]) -> InnerTerms:
+def terms_inside(h: np.ndarray, trees: Sequence[Tree], operators: Sequence[defined.Written]) -> InnerTerms:
     """Of all functions h with all operators; those that are finite."""
     values, made = [], []
     for row, tree in zip(h, trees, strict=True):
@@ -67,7 +67,7 @@ def terms_inside(h: np.ndarray, trees: Sequence[Tree], operators: Sequence[ops.O
     return InnerTerms(np.array(values).reshape(len(made), h.shape[1]), made, sizes)
 
 
-def _shapes(operators: Sequence[ops.Operator]) -> Iterator[Shape]:
+def _shapes(operators: Sequence[defined.Written]) -> Iterator[Shape]:
     """Values and trees that are made of c h; those that c would only multiply or shift are left out."""
     unary = [row for row in operators if row.arity == 1]
     bounded = [row for row in unary if not is_power(row) and not is_logarithm(row)]
@@ -82,7 +82,7 @@ def _shapes(operators: Sequence[ops.Operator]) -> Iterator[Shape]:
         yield _shifted(np.reciprocal), _over_shift(_under_1), SHIFTED
 
 
-def with_a_number(operators: Sequence[ops.Operator]) -> list[Inner]:
+def with_a_number(operators: Sequence[defined.Written]) -> list[Inner]:
     """Values and trees of ``u(c h)``, and of ``u(1 + c h)`` for logarithms, roots, inverse roots and inverses."""
     made: list[Inner] = []
     divides = any(row.code == ops.DIV for row in operators)
@@ -102,15 +102,15 @@ def _under_1(inner: Tree) -> Tree:
     return OPERATOR, ops.DIV, (CONSTANT, 1.0), inner
 
 
-def _inverted(row: ops.Operator) -> Callable[[np.ndarray], np.ndarray]:
+def _inverted(row: defined.Written) -> Callable[[np.ndarray], np.ndarray]:
     return lambda inner: 1 / row.numpy(inner)
 
 
-def _over(row: ops.Operator) -> Callable[[Tree], Tree]:
+def _over(row: defined.Written) -> Callable[[Tree], Tree]:
     return lambda inner: (OPERATOR, ops.DIV, (CONSTANT, 1.0), (OPERATOR, row.code, inner))
 
 
-def _within(row: ops.Operator) -> Callable[[Tree], Tree]:
+def _within(row: defined.Written) -> Callable[[Tree], Tree]:
     return lambda inner: (OPERATOR, row.code, inner)
 
 
@@ -122,11 +122,11 @@ def _over_shift(shape: Callable[[Tree], Tree]) -> Callable[[Tree], Tree]:
     return lambda inner: shape((OPERATOR, ops.ADD, (CONSTANT, 1.0), inner))
 
 
-def _log_of(row: ops.Operator, other: ops.Operator, shift: float) -> Callable[[np.ndarray], np.ndarray]:
+def _log_of(row: defined.Written, other: defined.Written, shift: float) -> Callable[[np.ndarray], np.ndarray]:
     return lambda inner: row.numpy(other.numpy(inner) + shift)
 
 
-def _log_tree(row: ops.Operator, other: ops.Operator, shift: float) -> Callable[[Tree], Tree]:
+def _log_tree(row: defined.Written, other: defined.Written, shift: float) -> Callable[[Tree], Tree]:
     return lambda inner: (OPERATOR, row.code, (OPERATOR, ops.ADD, (OPERATOR, other.code, inner), (CONSTANT, shift)))
 
 
@@ -137,7 +137,7 @@ def is_symmetric(function: Callable[[np.ndarray], np.ndarray]) -> bool:
         return bool(np.array_equal(np.abs(function(a)), np.abs(function(-a))))
 
 
-def is_logarithm(row: ops.Operator) -> bool:
+def is_logarithm(row: defined.Written) -> bool:
     """Whether a factor of the operand is a summand of the result."""
     a = np.array([0.2, 1.0, 7.0])
     with np.errstate(all="ignore"):
