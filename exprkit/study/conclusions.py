@@ -639,8 +639,8 @@ def _specialised(results: Results) -> Numbers:
         lines.append((task, size, *registers, *times_of, f"{found['value'][what]:.2f}"))
     if not lines:
         return {}
-    head = ("result of a step", "precision, points", "registers, all operators", "without powers", "time, all operators",
-            "without powers", "ratio")  # fmt: skip
+    head = ("result of a step", "precision, points", "registers, all operators", "without powers",
+            "time, all operators", "without powers", "ratio")  # fmt: skip
     first = [found["value"][f"{lines[0][1]}, first losses {how}"] for how in kinds]  # later ones find some code there
     return {"specialised_table": table(head, lines), "first_with": first[0], "first_without": first[1]}
 
