@@ -1,8 +1,8 @@
-"""What kernels gain that leave out operators a population has not: ``python tests/gpu_specialised.py --out data/results``.
+"""What kernels gain that leave out operators: ``PYTHONPATH=. python tests/gpu_specialised.py --out data/results``.
 
 Losses and values of trees of + - * / by the interpreter's kernels without powers, as they are chosen, and by those with
-all operators.  Bits are compared first; then both are timed in turns by the device's clock, and the first call of each is
-timed with an empty cache, which is mostly compiling.  Writes ``specialised.csv``.
+all operators.  Bits are compared; both are timed in turns by the device's clock, and the first call of each, which is
+mostly compiling, with an empty cache.  Writes ``specialised.csv``.
 """
 
 from __future__ import annotations

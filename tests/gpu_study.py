@@ -1,6 +1,6 @@
 """Parts of the study on a GPU measured anew, in place of what was measured of them before.
 
-    python tests/gpu_study.py --out OUT --parts losses half
+    python tests/gpu_study.py --out OUT --parts losses half --minutes 1.6
     python tests/gpu_study.py --out OUT --parts short nikuradse --nikuradse data/nikuradse_1.csv
 
 ===========  ====================================================================================
@@ -12,7 +12,8 @@ esr          the benchmarks with the thesis's 247 expressions repeated
 nikuradse    benchmarks 2 and 3 on Nikuradse's own data (``--nikuradse FILE``, or downloaded)
 ===========  ====================================================================================
 
-``OUT/h200.parquet`` and ``.json`` are the published ones with the new samples, ``OUT/nikuradse.*`` are new.
+``OUT/h200.parquet`` and ``.json`` are the published ones with the new samples, ``OUT/nikuradse.*`` are new.  Short runs
+come first, none is started after ``--minutes``, compiling included, and what was measured until then is written.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from exprkit.study import bench, records, sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOK = ROOT / "notebooks" / "benchmark.ipynb"
+BEGIN = perf_counter()
 Run = dict[str, Any]
 
 
@@ -51,17 +53,20 @@ def runs_of(parts: list[str]) -> list[Run]:
     return [run for run in study if any(PARTS[part](run) for part in parts)]
 
 
-def measured(parts: str, runs: list[Run], out: Path, target: Path) -> None:
+def measured(parts: str, runs: list[Run], out: Path, target: Path, minutes: float | None = None) -> None:
     """Measure the runs, and put their samples where older ones of theirs stood."""
     if not runs:
         return
-    begin = perf_counter()
+    begin, runs = perf_counter(), sorted(runs, key=lambda run: run.get("seconds", 60.0))
     bench.compile_ahead(bench.DEFAULTS | run for run in runs if not sweep.unavailable(run))
     print(f"{target.name}: {len(runs)} runs, kernels compiled in {perf_counter() - begin:.0f} s", flush=True)
-    outcomes = sweep.sweep(NOTEBOOK, {"points": runs}, out=out, plain=bench.run_and_save, progress=True)
+    left = None if minutes is None else minutes - (perf_counter() - BEGIN) / 60
+    study = {"points": runs}
+    outcomes = sweep.sweep(NOTEBOOK, study, out=out, plain=bench.run_and_save, minutes=left, progress=True)
     print(sweep.summary(outcomes))
     folders = [one.folder for one in outcomes if one.state == "done"]
-    records.collect(folders, target, f"python tests/gpu_study.py --out OUT --parts {parts}", replace=bench.CONFIGURATION)
+    made_by = f"python tests/gpu_study.py --out OUT --parts {parts}"
+    records.collect(folders, target, made_by, replace=bench.CONFIGURATION)
     samples = records.read(target.parent)
     new = samples[samples["run"].isin([folder.name for folder in folders]) & samples["file"].eq(target.stem)]
     shown = ["bench", "backend", "code", "results", "n_exprs", "n_points", "samples", "median_s", "step_s", "device_s",
@@ -74,17 +79,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--parts", nargs="+", choices=[*PARTS, "nikuradse"], default=["losses"])
+    parser.add_argument("--minutes", type=float, help="no run is started after so long")
     parser.add_argument("--nikuradse", default="nikuradse", help="a CSV file of the data: r_k, log_Re, target")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for path in (ROOT / "data" / "results").glob("h200.*"):
         shutil.copy(path, options.out)
     parts = [part for part in options.parts if part in PARTS]
-    measured(" ".join(parts), runs_of(parts), options.out / "runs", options.out / "h200.parquet")
+    measured(" ".join(parts), runs_of(parts), options.out / "runs", options.out / "h200.parquet", options.minutes)
     if "nikuradse" in options.parts:
         study = sweep.configurations(ROOT / "data" / "studies" / "nikuradse.yaml")
         runs = [run | {"dataset": options.nikuradse} if run["dataset"] == "nikuradse" else run for run in study]
-        measured("nikuradse", runs, options.out / "runs", options.out / "nikuradse.parquet")
+        measured("nikuradse", runs, options.out / "runs", options.out / "nikuradse.parquet", options.minutes)
 
 
 if __name__ == "__main__":

@@ -175,6 +175,8 @@ def test_the_way_to_the_host_counts_where_values_are_wanted_there(gpu):
     assert cost_model.choose(work(**{**what, "cores": 2}, values=True)).name == "cuda"
     moved = cost_model.estimate(work(**what, values=True), cost_model.COSTS["cuda"])
     assert moved.step == pytest.approx(10_000 * 10_860 * 4 / cost_model.LINK, rel=0.01) == moved.to_host
+    once = cost_model.estimate(work(**{**what, "n_steps": 1}, values=True), cost_model.COSTS["cuda"])
+    assert once.total > 10_000 * 10_860 * 4 / cost_model.UPLOAD  # to memory that is not page-locked yet
 
 
 def test_what_was_measured_here_is_kept_and_not_scaled(monkeypatch, tmp_path):

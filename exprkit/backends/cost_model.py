@@ -5,6 +5,7 @@ In: the size of the work.  Out: the backend and the reason.  Every backend's tim
 ``set-up + n_steps * a step``, plainly:
 
     set-up = start + tokens lowered + tokens of structures compiled / cores + data uploaded
+             + what the first matrix takes longer, whose memory on the host is not page-locked yet
     a step = launch + the longest of: node evaluations computed, matrix written, matrix moved to the host
 
 and the least total wins among those that can run here, have the options asked for and reach the
@@ -218,7 +219,8 @@ def estimate(work: Workload, costs: Costs, device: Device | None = None) -> Esti
     code = costs.code[work.fast] * work.structure_tokens / compiling
     code *= next(factor for points, factor in VECTOR_CODE if work.n_points >= points)
     upload = work.n_points * work.n_vars * work.itemsize / UPLOAD if moved else 0.0
-    setup = costs.start + costs.token * work.n_tokens + code + upload
+    first = max(work.matrix / UPLOAD - to_host, 0.0) if moved and work.values else 0.0
+    setup = costs.start + costs.token * work.n_tokens + code + upload + first
     return Estimate(setup, step, setup + work.n_steps * step, to_host)
 
 

@@ -12,7 +12,8 @@ tables of block x points a thread, as the papers on parametric kernels have them
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -61,8 +62,8 @@ def draw_regions(found: Cases, device: str) -> Figure:
     In ``found`` all but the machine's symbols are known; the multiprocessors are those of ``device``.
     """
     label, names = region_labels(found, device)
-    figure, axis = plt.subplots(figsize=(9, 4.6), layout="constrained")
-    colours = sns.color_palette("husl", len(names))
+    figure, axis = plt.subplots(figsize=(9, 4.6 + 0.1 * len(names)), layout="constrained")
+    colours = _colours(names)
     axis.pcolormesh(SHARED, REGISTERS, label, cmap=ListedColormap(colours), shading="nearest", rasterized=True)
     at: dict[int, list[str]] = {}
     for name, card in CARDS.items():
@@ -72,10 +73,25 @@ def draw_regions(found: Cases, device: str) -> Figure:
         axis.annotate("\n".join(cards), (shared, 64), (-4, 6), textcoords="offset points", ha="right", fontsize=8)
     for k, name in enumerate(names):
         axis.plot([], [], "s", color=colours[k], label=name)
-    axis.set(xlabel="shared memory of a block, KiB", ylabel="registers of a multiprocessor, thousands")
+    axis.set(xlabel="shared memory of a block, KiB", ylabel="thousands of registers a multiprocessor")
     figure.legend(loc="outside lower center", ncols=2, fontsize=7, frameon=False)
     plt.close(figure)  # it is shown where it is asked for, once
     return figure
+
+
+def _colours(names: list[str]) -> list[Any]:
+    """A hue for leaves that differ in their threads alone, darker the more threads."""
+    kinds = [re.sub(r"\d+ threads", "", name) for name in names]
+    hues = dict(zip(dict.fromkeys(kinds), sns.color_palette("husl", len(set(kinds))), strict=True))
+    alike = {kind: sorted((name for name, one in zip(names, kinds, strict=True) if one == kind), key=_threads)
+             for kind in hues}  # fmt: skip
+    shades = {kind: sns.light_palette(hues[kind], len(some) + 2)[2:] for kind, some in alike.items()}
+    return [shades[kind][alike[kind].index(name)] for name, kind in zip(names, kinds, strict=True)]
+
+
+def _threads(name: str) -> int:
+    found = re.search(r"(\d+) threads", name)
+    return int(found[1]) if found else 0
 
 
 def block_table(found: Cases, device: str, n_points: int) -> pd.DataFrame:

@@ -207,6 +207,12 @@ def _cpu_and_gpu(results: Results) -> Numbers:
     return numbers | {"nikuradse": _nikuradse(results)}
 
 
+def verdicts(results: Results) -> str:
+    """Who wins the benchmarks with each of the protocols, a sentence each; nothing where CPU and GPU share none."""
+    said = {words: _verdict(results, own_medians(results, name)) for name, words in PROTOCOLS.items()}
+    return " ".join(f"{words.capitalize()}: {verdict}." for words, verdict in said.items() if verdict)
+
+
 def _verdict(results: Results, ours: pd.DataFrame) -> str | None:
     """Who wins which benchmarks, and by how much the host's CPU is behind the GPU; nothing if they share none."""
     cpus, gpus = _backend(ours, "cpu"), _backend(ours, *ON_GPU)
@@ -238,11 +244,12 @@ def _link(results: Results) -> str | None:
 
 
 def _nikuradse(results: Results) -> pd.Series:
-    """Times of samples on Nikuradse's own data over those on the synthetic data beside, by configuration."""
+    """Times of samples on Nikuradse's own data over those on the synthetic data beside; on a CPU processor seconds."""
     rows = of(results, "nikuradse")
     keys = ["file", "n_exprs", "n_points", "source", "results", "where", "code", "dispatch"]
-    rows = rows.assign(own=rows["dataset"].ne("rough_pipe"))
-    seconds = rows.groupby([*keys, "own"])["total_s"].median().unstack().reindex(columns=[True, False])
+    seconds = rows["total_s"].where(rows["backend"].isin(ON_GPU), rows["cpu_s"])  # what else runs does not count
+    rows = rows.assign(own=rows["dataset"].ne("rough_pipe"), seconds=seconds)
+    seconds = rows.groupby([*keys, "own"])["seconds"].median().unstack().reindex(columns=[True, False])
     return (seconds[True] / seconds[False]).dropna()
 
 
@@ -295,6 +302,14 @@ def _cpu_wins_little_work(leads: list[tuple[Any, ...]]) -> bool:
     lead = pd.concat([seconds["lead"] for *_, seconds in leads]).reset_index() if leads else pd.DataFrame({"lead": []})
     lost, work = lead["lead"] < 1, lead.drop(columns="lead").drop(columns="results", errors="ignore").prod(axis=1)
     return bool(work[lost].median() < work[~lost].median())  # False where one of the two wins nothing
+
+
+def _ways_to_the_host(results: Results) -> Numbers:
+    """How near the link's rate matrices of 32 and of 16 bits come to the host."""
+    rows = measured.ways_to_the_host(results)
+    if rows.empty:
+        return {}
+    return {"link_table": table_of(rows, WAY_COLUMNS), "no_half": not rows["results"].eq("half").any()}
 
 
 # ── when does the transpiler beat the interpreter? ───────────────────────────────────
@@ -497,11 +512,21 @@ def _power(number: float) -> str:
     return f"{number:.2g}".replace("e+0", "e").replace("e+", "e")
 
 
+BACK: dict[str, str] = PROTOCOLS | {"half": "matrix of every step, 16 bits", "fit": "fitted parameters"}
+WAY_COLUMNS: dict[str, Callable[[Any], str]] = {
+    "copied to the host": lambda one: BACK[one.results],
+    "expressions x points": lambda one: f"{one.n_exprs:,} x {one.n_points:,}",
+    "": lambda one: f"`{one.where}`",
+    "time per step": lambda one: f"**{written(one.step_s)}**",
+    "bytes per step": lambda one: f"{one.size / 1e6:,.0f} MB",
+    "rate": lambda one: f"{one.rate / 1e9:.3g} GB/s",
+    "of the link's rate": lambda one: known("{:.0%}".format, one.share),
+}
 SIZES = {  # study: the name of its table
     "memory": "memory_table", "large": "large_table", "variants": "variants_table",
 }  # fmt: skip
 COLUMNS: dict[str, Callable[[Any], str]] = {
-    "copied to the host": lambda one: PROTOCOLS.get(one.results, "fitted parameters"),
+    "copied to the host": lambda one: BACK[one.results],
     "expressions x points": lambda one: f"{one.n_exprs:,} x {one.n_points:,}",
     "tokens": lambda one: f"{one.n_tokens / one.n_exprs:.0f}",
     "": lambda one: f"`{one.where}`",
@@ -578,5 +603,47 @@ def _busy(results: Results) -> Numbers:
     return numbers
 
 
-PARTS = (_thesis, _cpu_and_gpu, _transpiler, _growth, _blocks, _baseline, _launches, _busy, _stages, _whole_search,
-         _sizes_measured)  # fmt: skip
+# ── what do fused operations and kernels without powers bring? ───────────────────────
+
+
+def _contraction(results: Results) -> Numbers:
+    """What fused multiplication and addition saves in instructions, and in time at most."""
+    found = results.scripts
+    saved = found["value"].filter(regex=", instructions saved$")
+    if saved.empty:
+        return {}
+    ways = {"cpu without the products": "cpu, products left out", "cuda without the products":
+            "cuda, products left out", "ptx": "fused beside apart"}  # fmt: skip
+    lines = []
+    for name in (what.rpartition(",")[0] for what in saved.index):
+        notes = [str(found["note"].get(f"{name}, {how}", "")) for how in ("apart", "fused")]
+        errors = [re.match("error ([^,]*),", note) for note in notes]
+        lines.append({"expressions": name, "instructions saved": f"{saved[f'{name}, instructions saved']:.1f}%"} | {
+            head: known("{:.2f}".format, found["value"].get(f"{name}, {what}", np.nan)) for head, what in ways.items()
+        } | {"errors of ptx": " / ".join(one[1] for one in errors if one)})  # fmt: skip
+    frame = pd.DataFrame(lines)
+    frame = frame.loc[:, frame.ne("").any()]
+    return {"fused_saved": span(saved, lambda share: f"{share:.2g}%"), "fused_ptx": "ptx" in frame,
+            "fused_bound": frame.columns.str.endswith("without the products").any(),
+            "contraction_table": table(frame.columns, frame.to_numpy())}  # fmt: skip
+
+
+def _specialised(results: Results) -> Numbers:
+    """Times of kernels with and without powers, their registers, and what their first call takes."""
+    found, kinds = results.scripts, ("with powers", "without")
+    lines = []
+    for what in found.index[found.index.str.endswith(", without over with")]:
+        size, _, task = what.removesuffix(", without over with").rpartition(", ")
+        times_of = [written(1e-6 * found["value"][f"{size}, {task} {how}"]) for how in kinds]
+        registers = [found["note"][f"{size}, first losses {how}"].partition(" ")[0] for how in kinds]
+        lines.append((task, size, *registers, *times_of, f"{found['value'][what]:.2f}"))
+    if not lines:
+        return {}
+    head = ("result of a step", "precision, points", "registers, all operators", "without powers",
+            "time, all operators", "without powers", "ratio")  # fmt: skip
+    first = [found["value"][f"{lines[0][1]}, first losses {how}"] for how in kinds]  # later ones find some code there
+    return {"specialised_table": table(head, lines), "first_with": first[0], "first_without": first[1]}
+
+
+PARTS = (_thesis, _cpu_and_gpu, _ways_to_the_host, _transpiler, _growth, _blocks, _baseline, _launches, _busy, _stages,
+         _whole_search, _sizes_measured, _contraction, _specialised)  # fmt: skip

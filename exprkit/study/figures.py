@@ -150,7 +150,8 @@ def _notes(rows: pd.DataFrame) -> list[str]:
     """What comes back, and what some of the evaluators' names mean."""
     there = [words for name, words in plots.PROTOCOLS.items() if rows["results"].eq(name).any()]
     notes = [f"What comes back to the host: {', '.join(there)}, each with its mark and in this order (in the thesis the"
-             " matrix of every step)."] * bool(there)  # fmt: skip
+             f" matrix of every step). At the right samples over their median, from {plots.SPREAD[0]} to"
+             f" {plots.SPREAD[1]}; those of fewer than {plots.FEW} as points."] * bool(there)  # fmt: skip
     if rows["dispatch"].ne("").any():
         few = rows["scaled_from"].dropna().astype(int) if "scaled_from" in rows else []
         scaled = f"; measured with {between(few)} steps and scaled" if len(few) else ""
@@ -247,8 +248,9 @@ def phases(results: Results) -> Drawing | Lacking:
     names = [f"{phase}_s" for phase in bench.PHASES]
     table = rows.groupby(["panel", "results", "evaluator"], sort=False)[[*names, "total_s"]].median().reset_index()
     table = table.sort_values(["panel", "total_s"], kind="stable")
-    names_of = table["evaluator"].str.removeprefix("exprkit ") + ", " + table["results"].map(plots.PROTOCOLS)
-    labels = table["panel"].astype(str) + ": " + names_of
+    labels = table["panel"].astype(str) + ": " + table["evaluator"].str.removeprefix("exprkit ")
+    if table["results"].nunique() > 1:
+        labels += ", " + table["results"].map(plots.PROTOCOLS)
     figure, axis = plt.subplots(figsize=(10, 0.9 + 0.36 * len(table)), layout="constrained")
     left = np.zeros(len(table))
     for name, colour in zip(names, sns.color_palette("viridis", len(names)), strict=True):  # in grey from dark to light
@@ -257,7 +259,7 @@ def phases(results: Results) -> Drawing | Lacking:
         left += share
     for place, total in enumerate(table["total_s"]):
         axis.annotate(written(total), (1.01, place), va="center", annotation_clip=False)
-    axis.set(xlabel="share of a sample; its length at the right", xlim=(0, 1.12))
+    axis.set(xlabel="share of a sample; its length at the right", xlim=(0, 1), ylim=(-0.6, len(table) - 0.4))
     axis.invert_yaxis()
     figure.legend(ncols=len(names), loc="outside upper center", frameon=False)
     what = (

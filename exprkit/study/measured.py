@@ -11,7 +11,7 @@ In: the files of ``records`` and the thesis's published samples.  Out: tables th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ OWN = "own"  # in a file's place, for samples that a notebook has just taken
 OF_THE_THESIS = "benchmarks", "benchmark", "results"  # studies that repeat the thesis's
 BACK = {"last": "last matrix only", "loss": "losses only"}  # beside the matrix of every step
 ITEMSIZE = {"float32": 4, "float64": 8}
+SCRIPTS = "contraction.csv", "contraction_cpu.csv", "contraction_cuda.csv", "specialised.csv"
 WARNINGS = 3  # so many are shown of a record's
 ON_GPU = {"cuda", "ptx"}
 TEXTS, SIZES = bench.CONFIGURATION[:11], bench.CONFIGURATION[11:]
@@ -40,12 +41,16 @@ NO_SAMPLES = pd.DataFrame(  # with the columns that they would have
 
 
 class Results(NamedTuple):
-    """What the figures are made from: ``samples`` (warm ones), the thesis's samples and steps, and the records."""
+    """What the figures are made from: ``samples`` (warm ones), the thesis's samples and steps, the records, and
+
+    ``scripts``: values of other measurements by what was measured, and their notes (the files of ``SCRIPTS``).
+    """
 
     samples: pd.DataFrame
     thesis: pd.DataFrame
     steps: pd.DataFrame
     records: dict[str, dict[str, Any]]
+    scripts: pd.DataFrame
 
 
 def read_results(folder: str | Path | None = None) -> Results:
@@ -56,11 +61,14 @@ def read_results(folder: str | Path | None = None) -> Results:
     folder = records.recorded() if folder is None else Path(folder).expanduser()
     if not folder.is_dir():
         raise DataError(f"there is no folder of results {folder}")
-    return results_of(records.read(folder, cold=True), records.read_records(folder))
+    tables = [pd.read_csv(folder / name) for name in SCRIPTS if (folder / name).exists()]
+    return results_of(records.read(folder, cold=True), records.read_records(folder), tables)
 
 
-def results_of(samples: pd.DataFrame, by_file: dict[str, dict[str, Any]] | None = None) -> Results:
-    """Samples with what each figure wants to know of every one."""
+def results_of(
+    samples: pd.DataFrame, by_file: dict[str, dict[str, Any]] | None = None, tables: Sequence[pd.DataFrame] = ()
+) -> Results:
+    """Samples with what each figure wants to know of every one; and tables of scripts."""
     samples = samples if len(samples) else NO_SAMPLES
     samples = _on_host(_warm(samples.assign(file=samples.get("file", OWN))))
     samples = samples[samples[["total_s", "step_s"]].notna().all(axis=1)]  # the others measured nothing
@@ -72,7 +80,8 @@ def results_of(samples: pd.DataFrame, by_file: dict[str, dict[str, Any]] | None 
         evaluator=plots.evaluator_of(samples), where=where,
         tokens_each=each["tokens"].round().astype(int), params_each=each["params"].round().astype(int),
     )  # fmt: skip
-    return Results(samples, data.thesis_samples(), data.thesis_steps(), by_file or {})
+    scripts = pd.concat([pd.DataFrame(columns=["what", "value", "note"]), *tables]).drop_duplicates("what", keep="last")
+    return Results(samples, data.thesis_samples(), data.thesis_steps(), by_file or {}, scripts.set_index("what"))
 
 
 def _on_host(samples: pd.DataFrame) -> pd.DataFrame:
@@ -329,6 +338,22 @@ def winners(rows: pd.DataFrame, n_steps: int) -> pd.DataFrame:
     first, second = np.sort(seconds.assign(nobody=np.nan).to_numpy(), axis=1)[:, :2].T
     table = pd.DataFrame({"where": seconds.idxmin(axis=1), "seconds": first, "factor": second / first})
     return table.dropna(subset="factor").reset_index()  # where there are two to compare
+
+
+def ways_to_the_host(results: Results) -> pd.DataFrame:
+    """Steps whose matrices come to the host, on a GPU: bytes a step, seconds, rate, and share of the link's rate."""
+    rows = pd.concat([benchmarks(results), of(results, "results", results="half")])
+    rows = rows[rows["results"].isin(bench.TO_HOST) & rows["backend"].isin(ON_GPU) & rows["dispatch"].eq("")]
+    rows = with_code(rows[rows["source"].eq(plots.DIFFERENT)], both=False)
+    if rows.empty:
+        return rows
+    roofs = {file: record.get("roofs", {}).get("link_bytes_per_s", np.nan) for file, record in results.records.items()}
+    size = rows["dtype"].map(ITEMSIZE).mask(rows["results"].eq("half"), 2)
+    rows = rows.assign(size=rows["n_exprs"] * rows["n_points"] * size, roof=rows["file"].map(roofs).astype(float))
+    keys = ["n_exprs", "n_points", "results", "where", "size", "roof"]
+    table = rows.groupby(keys, dropna=False, sort=False)["step_s"].median().reset_index()
+    rate = table["size"] / table["step_s"]
+    return table.assign(rate=rate, share=rate / table["roof"]).sort_values(["n_exprs", "n_points", "where", "results"])
 
 
 def kernels(rows: pd.DataFrame) -> pd.DataFrame:

@@ -41,7 +41,8 @@ PROTOCOLS = {  # what comes back: what it is called, the thesis's own first; and
 }  # fmt: skip
 MARKS = dict(zip(PROTOCOLS, "o^s", strict=True))
 CODE = {"anew": "compiling", "kept": "from cache"}  # what a sample of the transpiler does about machine code
-SPREAD = 0.7, 1.5  # of samples over their median, as far as it is shown
+SPREAD = 0.6, 1.4  # of samples over their median, as far as it is shown
+FEW = 10  # samples that are shown as points; a violin's shape would be made up
 REPEATED = "247 repeated"
 
 # seaborn's colour-blind palette; the thesis's evaluators have the colour of what exprkit has in their place
@@ -173,7 +174,7 @@ def colour_of(evaluator: str) -> Any:
 def spread(axes: Sequence[Axes], table: pd.DataFrame, protocols: Sequence[str] = ("every",)) -> None:
     """A line for each evaluator: medians on a log axis, written at its end; and violins of samples over their median.
 
-    Violins are of the first protocol that an evaluator was measured with.
+    Violins are of the first protocol that an evaluator was measured with; few samples are points.
     """
     axis, beside = axes
     names = list(dict.fromkeys(table["evaluator"]))
@@ -190,12 +191,15 @@ def spread(axes: Sequence[Axes], table: pd.DataFrame, protocols: Sequence[str] =
     axis.grid(axis="both", which="major", alpha=0.3)
     first = table["evaluator"].map(medians.notna().idxmax(axis=1))
     shown = table[table["results"].eq(first)]
+    each = shown.groupby("evaluator")["seconds"]
+    shown = shown.assign(over=shown["seconds"] / each.transform("median"), few=each.transform("size").lt(FEW))
+    drawn: dict[str, Any] = {"x": "over", "y": "evaluator", "hue": "evaluator", "order": names, "legend": False,
+                             "palette": {name: colour_of(name) for name in names}, "ax": beside}  # fmt: skip
     with quiet():
-        sns.violinplot(
-            shown.assign(over=shown["seconds"] / shown.groupby("evaluator")["seconds"].transform("median")),
-            x="over", y="evaluator", hue="evaluator", palette={name: colour_of(name) for name in names}, order=names,
-            legend=False, ax=beside, cut=0, inner="quart", density_norm="width", linewidth=1,
-        )  # fmt: skip
+        if not shown["few"].all():
+            sns.violinplot(shown[~shown["few"]], **drawn, cut=0, inner="quart", density_norm="width", linewidth=1)
+        if shown["few"].any():
+            sns.stripplot(shown[shown["few"]], **drawn, jitter=False, size=5, alpha=0.5)  # jitter is random
     beside.set(ylabel="", yticks=[], xlabel="")
     beside.set_ylim(len(names) - 0.5, -0.5)
     beside.set_xlim(*SPREAD)

@@ -76,8 +76,9 @@ EVOGP = {362: 0.15e-3, 10_860: 2.1e-3}
 
 
 def headline(folder: Path) -> str:
-    """The thesis's benchmarks by what comes back; then the few other numbers that matter most."""
-    return f"{_protocols(_samples(folder))}\n\n{_beside_others(folder)}".strip()
+    """The thesis's benchmarks by what comes back, and who wins them; then the few other numbers that matter most."""
+    parts = _protocols(_samples(folder)), conclusions.verdicts(measured.read_results(folder)), _beside_others(folder)
+    return "\n\n".join(filter(None, parts))
 
 
 def _protocols(medians: pd.DataFrame) -> str:

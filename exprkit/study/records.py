@@ -109,7 +109,8 @@ def collect(
     """Put the results of many configurations, a folder each, together: into ``target`` samples, beside it records.
 
     What the target holds of other configurations stays there, so that a study may be run in parts; samples that have
-    the same in the columns ``replace`` as new ones go.  ``made_by`` is the command that made them.  Gives the two files.
+    the same in the columns ``replace`` as new ones go.  ``made_by`` is the command that made the new ones.  Gives the
+    two files.
 
     Raises ArgumentError if there are no samples; FileError if a file cannot be read or written.
     """
