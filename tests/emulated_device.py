@@ -113,6 +113,9 @@ class EmulatedDevice:
     def sent(self, arrays):
         return [self.xp.asarray(array) for array in arrays]
 
+    def copied(self, array):
+        return array.copy()
+
     def numbers(self, array):
         return array.tolist()
 
