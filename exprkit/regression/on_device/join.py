@@ -128,7 +128,9 @@ class DevicePartners:
         if workers is None or len(cuts) == 1:
             return self._smallest(*map(fetched, self._table.partners(v, form, (0, n))))
         self._pool.programs.device.numbers(self._table.s[:1])  # waits: what others copy is there
-        found = collect(workers, "join", cuts, lambda cut, _: (self._on_one, v, form, cut), lambda _: self._go_on(), True)
+        found = collect(
+            workers, "join", cuts, lambda cut, _: (self._on_one, v, form, cut), lambda _: self._go_on(), True
+        )
         return self._smallest(*(np.concatenate([pairs[k] for _, pairs in found]) for k in range(2)))
 
     def _on_one(self, v: np.ndarray, form: Form, cut: Cut) -> list[np.ndarray]:
