@@ -8,9 +8,9 @@ In: a function of slices of some rows, and arrays.  Out: what it gives, in the o
     [6, 22, 17]
 
 A search says ``with shared_by(workers)`` once, and what it calls need not know of it.  ``devices=`` of this process
-share its memory and cores, which its threads use anyway; several GPUs are more than that (``gpus``).  A client's workers
-get the arrays once, as long as they stay the same.  Rows are cut into steps wherever they go, so that no cutting changes
-what is found.
+share its memory and cores, which its threads use anyway; several GPUs are more (``gpus``).  A client's workers get the
+arrays once, as long as they stay the same.  Rows are cut into steps wherever they go, so that no cutting changes what
+is found.
 """
 
 from __future__ import annotations
