@@ -35,6 +35,7 @@ from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import Programs
 from exprkit.runtime import machine
+from exprkit.study import devices as several
 
 FIELDS = ("params", "loss", "status", "iterations")
 ROW_STEPS = 5  # of fits over rows, all of which cost the same
@@ -221,6 +222,17 @@ def search(table, counts, args, max_nodes):
         table.add(what, devices, seconds, columns == first)
 
 
+def costs(table):
+    """Of workers of dask, processes of this host: what the model of larger clusters is made with."""
+    from distributed import Client, LocalCluster
+
+    seconds, cluster = timed(lambda: LocalCluster(n_workers=4, threads_per_worker=1, dashboard_address=None))
+    with cluster, Client(cluster) as client:
+        more, _ = timed(lambda: workers.workers_of(None, client))
+        table.add("start of 4 worker processes of dask", 4, seconds + more, True)
+        print("costs of a cluster:", several.measured_costs(client), flush=True)
+
+
 def join(table, counts, args, most):
     """Pairs of a pool's functions in all forms: with the sort, and with the copies to other devices."""
     operators, X = operators_of("search"), np.random.default_rng(0).uniform(0.5, 3, (16, 3))
@@ -281,7 +293,7 @@ def main():
     parser.add_argument("--backend", default="cuda")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=230, help="after which nothing more is begun")
-    parser.add_argument("--only", nargs="+", default=["losses", "fits", "search", "join", "rows"])
+    parser.add_argument("--only", nargs="+", default=["losses", "fits", "search", "join", "rows", "costs"])
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--compile", choices=COMPILED_APART, help="only this part's kernels; the script calls itself")
@@ -303,6 +315,7 @@ def main():
         "search": lambda: search(table, [None, *counts], args, 4 if args.small else 10),
         "join": lambda: join(table, [None, *counts], args, 30_000_000),
         "rows": lambda: rows(table, counts, args, [10_000_000 // share, 100_000_000 // share], 10_000 // share),
+        "costs": lambda: costs(table),
     }
     failed = [name for name in parts if name in args.only and table.has_time() and not worked(parts[name])]
     frame = pd.DataFrame(table.rows)
