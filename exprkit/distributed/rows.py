@@ -245,11 +245,15 @@ def _forget(data: str) -> None:
 def _let_go(kept: OrderedDict[tuple[str, int], _Piece]) -> None:
     """Forget the pieces used least of late, where all together take more than what is free besides."""
     free = machine.available_memory()
-    held = sum(2 * one.X.nbytes + one.y.nbytes for one in list(kept.values()))
+    held = sum(map(_bytes_of, list(kept.values())))
     while free is not None and len(kept) > 1 and held > free:
         with contextlib.suppress(KeyError):  # another thread of the device needed memory
             _, one = kept.popitem(last=False)
-            held -= 2 * one.X.nbytes + one.y.nbytes
+            held -= _bytes_of(one)
+
+
+def _bytes_of(piece: _Piece) -> int:
+    return piece.X.nbytes + piece.y.nbytes + piece.engine.held_bytes()
 
 
 def _totals(
