@@ -106,7 +106,7 @@ def test_several_devices_look_up_a_part_each(monkeypatch):
     monkeypatch.setattr(device_join, "FEWEST", 100)
     there = both(cards[0], EXACT, 4_000)[1]
     partners, y = device_join.DevicePartners(there), of("3.7 * x1 * x2 / sqr(x3)")
-    find, second = device_join.Table.partners, threading.Event()
+    find, second = device_join.DeviceLookup.partners, threading.Event()
 
     def watched(table, *arguments):
         index = table.programs.device.index
@@ -115,7 +115,7 @@ def test_several_devices_look_up_a_part_each(monkeypatch):
         return find(table, *arguments)
 
     alone = [partners.of(y, form) for form in links.forms(SEARCH[4:])]
-    monkeypatch.setattr(device_join.Table, "partners", watched)
+    monkeypatch.setattr(device_join.DeviceLookup, "partners", watched)
     with sharing.shared_by(workers_of(2, None)):
         several = [partners.of(y, form) for form in links.forms(SEARCH[4:])]
     assert used == {("exprkit device 0", 0), ("exprkit device 1", 1)}

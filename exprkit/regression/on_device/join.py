@@ -60,7 +60,7 @@ FEWEST = 1 << 20  # functions of a part: fewer are looked up in a millisecond
 HALF, LOW, SIGN = np.uint64(32), np.uint64((1 << 32) - 1), np.uint64(1 << 63)
 
 
-class Table(NamedTuple):
+class DeviceLookup(NamedTuple):
     """What functions are looked up in, on a device."""
 
     programs: Programs
@@ -68,9 +68,9 @@ class Table(NamedTuple):
     order: Any
     s: Any
 
-    def there(self, device: Any) -> Table:
+    def there(self, device: Any) -> DeviceLookup:
         """The same on another one."""
-        return Table(self.programs._replace(device=device), *(device.copied(array) for array in self[1:]))
+        return DeviceLookup(self.programs._replace(device=device), *(device.copied(array) for array in self[1:]))
 
     def partners(self, v: np.ndarray, form: Form, cut: Cut) -> tuple[Any, Any]:
         """Functions f from ``cut`` and the first h of each, int64 and int32, on the device."""
@@ -110,8 +110,8 @@ class DevicePartners:
         self._launch("mark_repeated", len(order), **fields)
         self._launch("choose_smallest", len(order), sizes=pool.sizes, **fields)
         self.order = smallest[~repeated]
-        self._table = Table(pool.programs, pool.values, self.order, s[~repeated])
-        self._tables: dict[int, Table] = {}  # by device
+        self._table = DeviceLookup(pool.programs, pool.values, self.order, s[~repeated])
+        self._tables: dict[int, DeviceLookup] = {}  # by device
         self._copying: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
 
     def __len__(self) -> int:
