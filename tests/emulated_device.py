@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,7 @@ class EmulatedKernel:
     registers = 0
 
     def __init__(self, library):
+        self._launching = threading.Lock()
         self._library = library
 
     def resident(self, threads, shared):
@@ -59,7 +61,12 @@ class EmulatedKernel:
     def prepare(self, blocks, threads, shared, arguments, overlaps=False):
         assert ctypes.sizeof(arguments) == self._library.argument_bytes()
         assert shared <= SHARED_BYTES
-        return lambda: self._library.launch(*blocks, threads, ctypes.byref(arguments))
+
+        def launch():
+            with self._launching:  # a library has one set of thread numbers, and a GPU several threads that launch
+                self._library.launch(*blocks, threads, ctypes.byref(arguments))
+
+        return launch
 
 
 class EmulatedDevice:
@@ -112,6 +119,9 @@ class EmulatedDevice:
 
     def sent(self, arrays):
         return [self.xp.asarray(array) for array in arrays]
+
+    def copied(self, array):
+        return array.copy()
 
     def numbers(self, array):
         return array.tolist()

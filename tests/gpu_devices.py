@@ -2,9 +2,10 @@
 
 Prints a line a measurement and writes ``devices.csv`` and ``devices.md``: seconds by the wall clock of the call alone,
 the median and the least of ``--repeats`` with populations that are new each time, and whether all results are those of
-one device, bit by bit.  Kernels are compiled first, by a process for each part at the same time.  ``--devices 1 2`` says
-how many, ``--only losses fits`` what; ``--backend cpu --small`` tries it without a GPU; ``--profile`` prints when every
-slice of a call began and ended.  Some 200 s on a machine that has compiled nothing yet.
+one device, bit by bit.  Kernels are compiled first, by a process for each part at the same time.  ``--devices 1 2``
+says how many, ``--only losses fits`` what; ``--backend cpu --small --only losses fits search rows`` tries it without a
+GPU; ``--profile`` prints when every slice of a call began and ended.  Some 200 s on a machine that has compiled nothing
+yet.
 """
 
 from __future__ import annotations
@@ -23,14 +24,23 @@ import numpy as np
 import pandas as pd
 
 import exprkit as ek
+from exprkit.backends.gpu import device as gpu
 from exprkit.distributed import rows as row_sums
 from exprkit.distributed import tasks, workers
+from exprkit.distributed.sharing import shared_by
 from exprkit.distributed.threads import places_of, thread_of
+from exprkit.expressions.arguments import rows as operators_of
+from exprkit.regression import links
+from exprkit.regression.on_device.join import DevicePartners
+from exprkit.regression.on_device.pool import DevicePool
+from exprkit.regression.on_device.programs import Programs
 from exprkit.runtime import machine
+from exprkit.study import devices as several
 
 FIELDS = ("params", "loss", "status", "iterations")
 ROW_STEPS = 5  # of fits over rows, all of which cost the same
-COMPILED_APART = ("losses", "fits 1", "fits 2", "search", "rows")
+COMPILED_APART = ("losses", "fits 1", "fits 2", "search", "rows", "join")
+JOINED = "sin(x1) * x2 + sqrt(x3 + 0.123 * x1 * x1)"  # which no pair makes
 
 
 class Table:
@@ -212,6 +222,35 @@ def search(table, counts, args, max_nodes):
         table.add(what, devices, seconds, columns == first)
 
 
+def costs(table):
+    """Of workers of dask, processes of this host: what the model of larger clusters is made with."""
+    from distributed import Client, LocalCluster
+
+    seconds, cluster = timed(lambda: LocalCluster(n_workers=4, threads_per_worker=1, dashboard_address=None))
+    with cluster, Client(cluster) as client:
+        more, _ = timed(lambda: workers.workers_of(None, client))
+        table.add("start of 4 worker processes of dask", 4, seconds + more, True)
+        print("costs of a cluster:", several.measured_costs(client), flush=True)
+
+
+def join(table, counts, args, most):
+    """Pairs of a pool's functions in all forms: with the sort, and with the copies to other devices."""
+    operators, X = operators_of("search"), np.random.default_rng(0).uniform(0.5, 3, (16, 3))
+    y = ek.Evaluator(ek.parse([JOINED]), X, "cpu", dtype="float64").evaluate()[0]
+    pool = DevicePool(X, operators, Programs(gpu.current(), tuple(operators), len(X)))
+    seconds, _ = timed(lambda: (pool.grow(30, most), pool.multiply(most + most // 2)))
+    print(f"{len(pool):,} functions made in {seconds:.3f} s", flush=True)
+    forms, first = links.forms([row for row in operators if row.arity == 1]), None
+    for devices in counts:
+        with shared_by(workers.workers_of(devices, None)):
+            for _ in range(2):  # the first one takes memory
+                seconds, pairs = timed(lambda: [partners.of(y, form) for partners in [DevicePartners(pool)]
+                                                for form in forms])  # fmt: skip
+        found = bits(array for some in pairs for array in some)
+        first = first or found
+        table.add(f"join of {len(pool):,} functions, {len(forms)} forms", devices, seconds, found == first)
+
+
 # ── kernels, compiled before anything is timed ──
 
 
@@ -226,6 +265,8 @@ def compile_part(part, args, share):
         fits(quiet, [None], args, [pop[(pop.n_params < 2) == few] for pop in populations(n, 1)])
     elif part == "search":
         search(quiet, [None], args, 3 if args.small else 7)
+    elif part == "join":
+        join(quiet, [None], args, 100_000)
     elif part == "rows":
         rows(quiet, [1], args, [2 * row_sums.PIECE // share], 10_000 // share)
 
@@ -252,7 +293,7 @@ def main():
     parser.add_argument("--backend", default="cuda")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=230, help="after which nothing more is begun")
-    parser.add_argument("--only", nargs="+", default=["losses", "fits", "search", "rows"])
+    parser.add_argument("--only", nargs="+", default=["losses", "fits", "search", "join", "rows", "costs"])
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--compile", choices=COMPILED_APART, help="only this part's kernels; the script calls itself")
@@ -272,7 +313,9 @@ def main():
         "losses": lambda: losses(table, [None, *counts], args, pops),
         "fits": lambda: fits(table, [None, *counts], args, pops),
         "search": lambda: search(table, [None, *counts], args, 4 if args.small else 10),
+        "join": lambda: join(table, [None, *counts], args, 30_000_000),
         "rows": lambda: rows(table, counts, args, [10_000_000 // share, 100_000_000 // share], 10_000 // share),
+        "costs": lambda: costs(table),
     }
     failed = [name for name in parts if name in args.only and table.has_time() and not worked(parts[name])]
     frame = pd.DataFrame(table.rows)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
+from emulated_device import EmulatedDevice, compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import exprkit as ek
+from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu.device import fetched
+from exprkit.distributed import sharing
+from exprkit.distributed.workers import workers_of
 from exprkit.errors import BackendError
 from exprkit.expressions.arguments import rows
 from exprkit.regression import discovery, links, regress
@@ -84,6 +90,39 @@ def test_pairs_are_those_of_the_host(device, law):
             assert np.array_equal(found.f, expected.f) and np.array_equal(found.h, expected.h), form.text
         n += len(found.f)
     assert n
+
+
+def test_several_devices_look_up_a_part_each(monkeypatch):
+    """Emulated ones: the pairs of one, whoever looks what up."""
+    if compiler() is None:
+        pytest.skip("no C++ compiler: install g++ to run the kernels here")
+    cards, chosen, used = [EmulatedDevice(), EmulatedDevice()], threading.local(), set()
+    for k, card in enumerate(cards):
+        card.name, card.architecture, card.index = f"emulated {k}", "none", k
+    monkeypatch.setattr(gpu, "missing", lambda: None)
+    monkeypatch.setattr(gpu, "names", lambda: [card.name for card in cards])
+    monkeypatch.setattr(gpu, "use", lambda index, stream=0: setattr(chosen, "card", cards[index]))
+    monkeypatch.setattr(gpu, "current", lambda: getattr(chosen, "card", cards[0]))
+    monkeypatch.setattr(device_join, "FEWEST", 100)
+    there = both(cards[0], EXACT, 4_000)[1]
+    partners, y = device_join.DevicePartners(there), of("3.7 * x1 * x2 / sqr(x3)")
+    find, second = device_join.DeviceLookup.partners, threading.Event()
+
+    def watched(table, *arguments):
+        index = table.programs.device.index
+        second.set() if index else second.wait(20)  # else the first one may do all
+        used.add((threading.current_thread().name.split(",")[0], index))
+        return find(table, *arguments)
+
+    alone = [partners.of(y, form) for form in links.forms(SEARCH[4:])]
+    monkeypatch.setattr(device_join.DeviceLookup, "partners", watched)
+    with sharing.shared_by(workers_of(2, None)):
+        several = [partners.of(y, form) for form in links.forms(SEARCH[4:])]
+    assert used == {("exprkit device 0", 0), ("exprkit device 1", 1)}
+    assert sum(len(pairs.f) for pairs in alone)
+    for one, other in zip(alone, several, strict=True):
+        assert np.array_equal(one.f, other.f) and np.array_equal(one.h, other.h)
+    assert sharing.gpus() is None
 
 
 def test_numbers_are_sorted_as_numpy_does(device):

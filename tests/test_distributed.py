@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -482,6 +483,26 @@ def test_engines_go_with_their_evaluator_and_pieces_with_their_fit(many, in_file
     ek.fit(pop, folder / "X.npy", folder / "y.npy", devices=2)
     kept()
     assert not any(rows._read.values())
+
+
+def wait_until(is_so):
+    while not is_so():
+        time.sleep(0.01)
+
+
+def test_an_engine_that_is_let_go_holds_no_memory():
+    """No cycle keeps the data until Python looks for cycles; a thread that still waits for work does, for a moment."""
+    pop, params, X, y = sample()
+    engine = load("cpu").engine(pop, np.float32(X), precision="ieee", dtype=np.dtype("float32"))
+    gc.disable()
+    try:
+        engine.normal_equations(np.float32(params[None]), np.float32(y), None)
+        assert engine.held_bytes() > X.nbytes
+        runners = [weakref.ref(engine.values), weakref.ref(engine.gradients)]
+        del engine
+        within(20, lambda: wait_until(lambda: not any(runner() for runner in runners)))
+    finally:
+        gc.enable()
 
 
 def limited(most):

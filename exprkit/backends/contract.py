@@ -53,6 +53,10 @@ class Engine:
         """
         return False
 
+    def held_bytes(self) -> int:
+        """Bytes of the host's memory that it holds beside the data."""
+        return 0
+
     def decisions(self) -> list[str]:
         """How it runs, and why so: a line each."""
         return []

@@ -19,6 +19,7 @@ as long as its memory has room for as many again, and reads the rest once more.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
@@ -33,7 +34,7 @@ from exprkit.distributed.collect import Cut, collect
 from exprkit.distributed.engine import KeptArrays
 from exprkit.distributed.files import RowSource
 from exprkit.distributed.steps import Steps
-from exprkit.distributed.tasks import EngineSetting, TooLarge, on_device, population_of, slice_of
+from exprkit.distributed.tasks import EngineSetting, TooLarge, of_device, on_device, population_of, slice_of
 from exprkit.distributed.threads import device_here
 from exprkit.distributed.workers import Workers, new_name
 from exprkit.errors import DataError, number_of
@@ -191,18 +192,26 @@ def _normal_equations(
     setting: EngineSetting, source: RowSource, piece: int, group: Cut, name: str, tokens: Any, params: np.ndarray
 ) -> Any:  # fmt: skip
     """The sums of the pieces of a group, one after the other."""
+    own, pop = np.asarray(params, setting.dtype)[None], population_of(tokens)
+
+    def added_up(worker: str) -> tuple[np.ndarray, ...] | None:
+        total: tuple[np.ndarray, ...] | None = None
+        for k in range(*group):
+            one = _ready(worker, setting, source, (k * piece, min((k + 1) * piece, source.n_rows)), name, pop)
+            engine: Any = one.engine
+            sums = tuple(array[0] for array in engine.normal_equations(own, one.y, one.w))
+            total = sums if total is None else _added([total, sums])
+        return total
+
     with on_device(load(setting.backend).empty is not None) as worker:
         try:
-            own, pop = np.asarray(params, setting.dtype)[None], population_of(tokens)
-            total: tuple[np.ndarray, ...] | None = None
-            for k in range(*group):
-                one = _ready(worker, setting, source, (k * piece, min((k + 1) * piece, source.n_rows)), name, pop)
-                engine: Any = one.engine
-                sums = tuple(array[0] for array in engine.normal_equations(own, one.y, one.w))
-                total = sums if total is None else _added([total, sums])
-            return total
+            return added_up(worker)
+        except MemoryError:
+            for kept in of_device(_read, worker):
+                kept.clear()
+        try:  # once more with all that is free
+            return added_up(worker)
         except MemoryError as error:
-            _read[worker].clear()
             return TooLarge(str(error) or "MemoryError")
 
 
@@ -236,10 +245,15 @@ def _forget(data: str) -> None:
 def _let_go(kept: OrderedDict[tuple[str, int], _Piece]) -> None:
     """Forget the pieces used least of late, where all together take more than what is free besides."""
     free = machine.available_memory()
-    held = sum(2 * one.X.nbytes + one.y.nbytes for one in kept.values())
+    held = sum(map(_bytes_of, list(kept.values())))
     while free is not None and len(kept) > 1 and held > free:
-        _, one = kept.popitem(last=False)
-        held -= 2 * one.X.nbytes + one.y.nbytes
+        with contextlib.suppress(KeyError):  # another thread of the device needed memory
+            _, one = kept.popitem(last=False)
+            held -= _bytes_of(one)
+
+
+def _bytes_of(piece: _Piece) -> int:
+    return piece.X.nbytes + piece.y.nbytes + piece.engine.held_bytes()
 
 
 def _totals(

@@ -8,8 +8,9 @@ In: a function of slices of some rows, and arrays.  Out: what it gives, in the o
     [6, 22, 17]
 
 A search says ``with shared_by(workers)`` once, and what it calls need not know of it.  ``devices=`` of this process
-share its memory and cores, which its threads use anyway; a client's workers get the arrays once, as long as they stay
-the same.  Rows are cut into steps wherever they go, so that no cutting changes what is found.
+share its memory and cores, which its threads use anyway; several GPUs are more (``gpus``).  A client's workers get the
+arrays once, as long as they stay the same.  Rows are cut into steps wherever they go, so that no cutting changes what
+is found.
 """
 
 from __future__ import annotations
@@ -25,29 +26,40 @@ from exprkit.distributed import engine
 from exprkit.distributed.collect import Cut, collect
 from exprkit.distributed.engine import KeptArrays
 from exprkit.distributed.tasks import TooLarge
-from exprkit.distributed.workers import Workers
+from exprkit.distributed.workers import Workers, count_of_gpus
 from exprkit.runtime import machine, slices
 
 AT_ONCE = 4  # steps between two looks at the clock, if there are not more cores
 PARTS = 2  # that a worker's share is cut into: who is done first takes what is left
 
 _sharing: ContextVar[tuple[Workers, KeptArrays] | None] = ContextVar("sharing", default=None)
+_gpus: ContextVar[Workers | None] = ContextVar("gpus", default=None)
 
 
 @contextlib.contextmanager
 def shared_by(workers: Workers | None) -> Iterator[None]:
-    """In here a client's workers take part."""
-    told = _sharing.set(None if workers is None or workers.devices else (workers, KeptArrays(workers, "work")))
+    """In here a client's workers take part, or several GPUs."""
+    several = workers is not None and len(workers.devices) > 1 and count_of_gpus() > 1
+    told = (
+        _sharing.set(None if workers is None or workers.devices else (workers, KeptArrays(workers, "work"))),
+        _gpus.set(workers if several else None),
+    )
     try:
         yield
     finally:
-        _sharing.reset(told)
+        _sharing.reset(told[0])
+        _gpus.reset(told[1])
 
 
 def helpers() -> Workers | None:
     """The client's workers that take part here, if any do."""
     sharing = _sharing.get()
     return None if sharing is None else sharing[0]
+
+
+def gpus() -> Workers | None:
+    """The GPUs of this process that take part here, if there are several."""
+    return _gpus.get()
 
 
 def each(

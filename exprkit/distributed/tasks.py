@@ -16,7 +16,7 @@ import contextlib
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from exprkit.backends.objective import Fitted, Options, with_spoiled_anew
 from exprkit.distributed.threads import device_here
 from exprkit.expressions.population import Population
 
+Held = TypeVar("Held")
 MOST_ENGINES = 8  # that a worker keeps: a search's next call takes one of them
 
 
@@ -100,7 +101,9 @@ def call(
         try:
             return _called(worker, setting, X, which, tokens, method, arguments)
         except MemoryError:
-            _kept[worker].clear()
+            with _choosing:
+                for kept in of_device(_kept, worker):
+                    kept.clear()
         try:  # once more with all that is free
             return _called(worker, setting, X, which, tokens, method, arguments)
         except MemoryError as error:
@@ -140,7 +143,7 @@ def _fit_again(
 
 Ready = tuple[EngineSetting, SlicePlace, Engine]
 # Engines that no task uses now, by worker, the last used at the end; a worker's tasks take them out and put them back
-_kept: dict[Any, deque[Ready]] = defaultdict(deque)
+_kept: dict[str, deque[Ready]] = defaultdict(deque)
 _locks: dict[Any, threading.Lock] = defaultdict(threading.Lock)
 _choosing = threading.Lock()
 
@@ -176,8 +179,15 @@ def _ready(
 def forget(data: str) -> None:
     """In a device's thread: let go of its engines on some data."""
     kept = _kept[str(device_here())]
-    for one in [one for one in kept if one[0].data == data]:
-        kept.remove(one)
+    with _choosing:
+        for one in [one for one in kept if one[0].data == data]:
+            kept.remove(one)
+
+
+def of_device(kept: dict[str, Held], worker: str) -> list[Held]:
+    """What workers keep that have the same device as this one: the threads of a GPU share its memory."""
+    device = worker.partition(",")[0]
+    return [one for name, one in list(kept.items()) if name.partition(",")[0] == device]
 
 
 @contextlib.contextmanager

@@ -46,6 +46,7 @@ from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, at_bound, negative_
 from exprkit.fitting.prior import Penalty, penalty
 from exprkit.fitting.row_fit import fit_rows, refuse
 from exprkit.fitting.starts import Bounds, sides_of, starts_of
+from exprkit.runtime import slices
 from exprkit.runtime.progress import Progress, looked_at, parts, shown
 
 LOSSES = ("squares", "mae", "huber", "gaussian", "poisson")
@@ -380,9 +381,11 @@ class FitProblem:
         if by_link and isinstance(made, Penalty):
             link = self._own.link.text if self._own.link else None
             found.r2[:] = ev.loss(np.nan_to_num(found.params), self._y, "r2", self._weights, link=link)
-        r2 = found.r2 if by_link else _r2(sums_of_squares(ev, found.params, target, w), spread_of(goal.y, goal.w))
+        r2 = np.where(np.isfinite(loss), found.r2, np.nan) if by_link else _r2(
+            sums_of_squares(ev, found.params, target, w), spread_of(goal.y, goal.w), loss
+        )
         return replace(
-            found, pop=ev.pop, loss=loss, r2=np.where(np.isfinite(loss), r2, np.nan), goal=goal, _evaluator=ev,
+            found, pop=ev.pop, loss=loss, r2=r2, goal=goal, _evaluator=ev,
             seconds=time.perf_counter() - begin, _composed=found,
         )  # fmt: skip
 
@@ -549,19 +552,28 @@ def _result(ev: Evaluator, fitted: Fitted, target: _FitTarget, goal: FitGoal, be
     """The result in words and numbers."""
     squares = KINDS[goal.loss] == objective.SQUARES
     sse = fitted.loss if squares else inputs.on_host(sums_of_squares(ev, fitted.params, target.y, target.w))
-    sse = np.where(np.isfinite(fitted.loss), sse, np.nan)
+    r2 = _r2(sse, target.spread, fitted.loss)
     with np.errstate(all="ignore"):
         value = _in_terms_of(goal, fitted.loss, target.total)
     return FitResult(
-        on_host(ev.pop), fitted.params, value, fitted.iterations, fitted.status, _r2(sse, target.spread),
+        on_host(ev.pop), fitted.params, value, fitted.iterations, fitted.status, r2,
         fitted.evaluations, time.perf_counter() - begin, at_bound(fitted.params, goal, ev.dtype), goal, ev, method,
     )  # fmt: skip
 
 
-def _r2(sse: np.ndarray, spread: float) -> np.ndarray:
-    """1 - sse / sum w (y - mean y)^2."""
-    with np.errstate(all="ignore"):
-        return 1 - sse / np.float64(spread)
+def _r2(sse: np.ndarray, spread: float, loss: np.ndarray) -> np.ndarray:
+    """1 - sse / sum w (y - mean y)^2, nan where the loss is not finite; by all threads: fresh memory takes longest."""
+    r2 = np.empty(len(loss))
+
+    def some(begin: int, end: int) -> None:
+        part = r2[begin:end]
+        with np.errstate(all="ignore"):
+            np.divide(sse[begin:end], np.float64(spread), out=part)
+            np.subtract(1.0, part, out=part)
+        part[~np.isfinite(loss[begin:end])] = np.nan
+
+    slices.each(some, slices.even(len(loss)))
+    return r2
 
 
 def _in_terms_of(goal: FitGoal, total_loss: Any, total: float) -> Any:

@@ -44,7 +44,7 @@ def starts_of(init: Any, pop: Any, adopt: inputs.Adopt, restarts: int, seed: int
             return there
         init = inputs.on_host(there)
     if ones:
-        first = np.ones((1, *shape))
+        first = np.broadcast_to(1.0, (1, *shape))  # a slice's are made where it is fitted
     elif isinstance(init, str):
         one_of("init", init, STARTS)
         first = _random(seed, 0).standard_normal(shape)[None]

@@ -17,12 +17,14 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from exprkit.data import Dataset
+from exprkit.distributed.collect import collect
+from exprkit.distributed.workers import Workers
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
 from exprkit.study.plots import Drawing
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PARTS = 4  # slices a device
+TRIALS, SENT = 200, 32 << 20  # tasks and bytes that a cluster's costs are measured with
 DEVICES = (1, 2, 4, 8, 64, 1000)
 
 
@@ -49,6 +52,42 @@ class ClusterCosts(NamedTuple):
     latency: float = 0.01  # seconds from a call to its first task, and from its last result to the caller
     task: float = 1e-3  # seconds of the scheduler for a slice
     spread: float = 0.1  # standard deviation of a slice's time, as a share
+
+
+def measured_costs(client: Any) -> ClusterCosts:
+    """What the workers of a dask client cost: the least of a few, through the same hands as any work.
+
+    The link is what a task's argument goes by, to the scheduler and from there to a worker, and with workers of the
+    same host no network.
+    """
+    workers = Workers((), client)
+
+    def seconds(n: int, *task: Any) -> float:
+        begin = time.perf_counter()
+        collect(workers, "trial", [(k, k + 1) for k in range(n)], lambda cut, place: task)
+        return time.perf_counter() - begin
+
+    seconds(8, _nothing)
+    latency = min(seconds(1, _nothing) for _ in range(5))
+    many = min(seconds(TRIALS, _nothing) for _ in range(3))
+    sent = np.random.default_rng(0).random(SENT // 8)
+    link = SENT / max(min(seconds(1, _nothing, sent) for _ in range(3)) - latency, 1e-9)
+    taken = [
+        one for _, one in collect(workers, "trial", [(k, k + 1) for k in range(64)], lambda cut, place: (_worked,))
+    ]
+    return ClusterCosts(link, latency, (many - latency) / TRIALS, float(np.std(taken) / np.mean(taken)))
+
+
+def _nothing(*_: Any) -> None:
+    """A task that costs what every task costs."""
+
+
+def _worked() -> float:
+    """Seconds of what always is the same work."""
+    begin = time.perf_counter()
+    for _ in range(40):
+        np.sort(np.arange(100_000) * 7919 % 104_729)
+    return time.perf_counter() - begin
 
 
 def predicted(work: ClusterWork, devices: Sequence[int] = DEVICES, costs: ClusterCosts | None = None) -> pd.DataFrame:

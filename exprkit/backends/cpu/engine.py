@@ -29,6 +29,7 @@ import collections
 import contextlib
 import functools
 import os
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -87,6 +88,10 @@ class Engine(contract.Differentiable):
         self._gradients: Runner | None = None
         self._fit_work: TaskLoop | None = None
         self._loss_columns: tuple[Any, np.ndarray] = None, np.empty((0, 0))  # those of the last loss that is a text
+
+    def held_bytes(self) -> int:
+        """The data as programs read it, with all functions of one variable."""
+        return sum(runner.tiles.nbytes for runner in (self.values, self._gradients) if runner is not None)
 
     def decisions(self) -> list[str]:
         """Threads and vectors."""
@@ -259,15 +264,21 @@ class Sharing(NamedTuple):
         return cls(threads, max(1, at_once), n_tasks, chunks, ranges, addresses)
 
 
+def _serve(runner: weakref.ref[Runner], work: TaskLoop, queue: WorkQueue, spins: int) -> None:
+    there = runner()
+    if there is not None:
+        there.serve(work, queue, spins)
+
+
 class Runner:
     """The programs of a population on one data set, and the threads that run them."""
 
     def __init__(self, program: Program, X: np.ndarray, library: kernels.Kernels, threads: int, row_cost: int) -> None:
         self.program, self.n_points, self.threads, self.row_cost = program, len(X), threads, row_cost
         self.dtype = X.dtype
-        self._tiles = tiles_of(X, program, library)
+        self.tiles = tiles_of(X, program, library)
         callbacks.raise_first()
-        self.programs = programs_of(program, self._tiles, len(X), library, threads)
+        self.programs = programs_of(program, self.tiles, len(X), library, threads)
         self._plans: dict[int, Sharing] = {}  # by the number of parameter sets
         self._scratch: collections.deque[Any] = collections.deque()
         self._queues: dict[TaskLoop, collections.deque[WorkQueue]] = collections.defaultdict(collections.deque)
@@ -299,9 +310,10 @@ class Runner:
                 queue = self._queues[work].pop()
                 if queue.process == os.getpid():
                     return queue
-        return WorkQueue(CALL, functools.partial(self._serve, work))
+        return WorkQueue(CALL, functools.partial(_serve, weakref.ref(self), work))  # a cycle would keep the tiles
 
-    def _serve(self, work: TaskLoop, queue: WorkQueue, spins: int) -> None:
+    def serve(self, work: TaskLoop, queue: WorkQueue, spins: int) -> None:
+        """In a thread of a queue: take part."""
         scratch = self._own_scratch()
         work.serve(self.programs, scratch, queue.call, queue.address, spins)
         self._scratch.append(scratch)
@@ -316,7 +328,7 @@ class Runner:
     def plan(self, n_sets: int) -> Sharing:
         """How a call with so many parameter sets is shared out."""
         if n_sets not in self._plans:
-            n_exprs, n_tiles = len(self.program.n_params), len(self._tiles)
+            n_exprs, n_tiles = len(self.program.n_params), len(self.tiles)
             work = n_sets * (len(self.program.code) + self.row_cost * n_exprs) * self.n_points
             threads = min(self.threads, 1 + work // SMALL)
             few = n_sets * n_exprs < CHUNKS * self.threads  # share out ranges of tiles as well

@@ -263,6 +263,7 @@ _JOIN_ARGUMENTS: Rows = (
     ("int *", "smallest", "(n_sorted) of those that are the same; -1 for all but the first of them"),
     ("const double *", "v", "(POOL_POINTS) what f and the rest have to make"),
     ("int *", "partner", "(n) function h for function f, or -1"),
+    ("Long", "first", "function f"),
     ("double", "hidden same", "links.py"),
     ("Long", "n n_sorted", "threads at work"),
     ("int", "way inner undoing", "of a form, operators; inner -1: none"),

@@ -81,7 +81,8 @@ extern "C" __global__ void find_partners(const JoinArguments args)
 {
     const Long i = own_number();
     if (i >= args.n) return;
+    const double *const f = args.values + (args.first + i) * POOL_POINTS;
     double q[POOL_POINTS], found[2];
-    for (int k = 0; k < POOL_POINTS; ++k) q[k] = linear_part(args, args.v[k], args.values[i * POOL_POINTS + k]);
+    for (int k = 0; k < POOL_POINTS; ++k) q[k] = linear_part(args, args.v[k], f[k]);
     args.partner[i] = int(partner_of(Row{q}, lookup_of(args), Plain<double>{found}));
 }

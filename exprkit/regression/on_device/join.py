@@ -2,6 +2,9 @@
 
 In: a ``DevicePool``, y at its points, ``Form``s.  Out: ``Pairs``, on the host.
 
+Where several GPUs take part (``sharing.gpus``), each has the values and what is looked up in, and looks a part of the
+functions f up: who does what changes no pair.
+
     >>> import numpy as np
     >>> from exprkit.regression.on_device.join import in_order
     >>> in_order(np, np.array([2.0, -1.0, 0.5, -1.0])).tolist()
@@ -10,13 +13,19 @@ In: a ``DevicePool``, y at its points, ``Form``s.  Out: ``Pairs``, on the host.
 
 from __future__ import annotations
 
+import threading
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.device import fetched
+from exprkit.distributed import sharing
+from exprkit.distributed.collect import Cut, collect
+from exprkit.distributed.tasks import on_device
 from exprkit.operators.ops import Operator
 from exprkit.regression import links
 from exprkit.regression.join import (
@@ -33,7 +42,8 @@ from exprkit.regression.join import (
 )
 from exprkit.regression.links import Form
 from exprkit.regression.on_device.pool import DevicePool
-from exprkit.regression.on_device.programs import KernelFile
+from exprkit.regression.on_device.programs import KernelFile, Programs
+from exprkit.runtime import slices
 
 
 def _with_inverses(operators: Sequence[Operator]) -> list[Operator]:
@@ -46,7 +56,35 @@ def _with_inverses(operators: Sequence[Operator]) -> list[Operator]:
 KERNELS = KernelFile(
     "join.cu", layout.JoinArguments, (find_signature, is_repeated, smallest_of, partner_of), _with_inverses
 )
+PARTS = 2  # of a GPU's share: who is done first takes what is left
+FEWEST = 1 << 20  # functions of a part: fewer are looked up in a millisecond
 HALF, LOW, SIGN = np.uint64(32), np.uint64((1 << 32) - 1), np.uint64(1 << 63)
+
+
+class DeviceLookup(NamedTuple):
+    """What functions are looked up in, on a device."""
+
+    programs: Programs
+    values: Any
+    order: Any
+    s: Any
+
+    def there(self, device: Any) -> DeviceLookup:
+        """The same on another one."""
+        return DeviceLookup(self.programs._replace(device=device), *(device.copied(array) for array in self[1:]))
+
+    def partners(self, v: np.ndarray, form: Form, cut: Cut) -> tuple[Any, Any]:
+        """Functions f from ``cut`` and the first h of each, int64 and int32, on the device."""
+        xp, n = self.programs.device.xp, cut[1] - cut[0]
+        partner = xp.empty(n, np.int32)
+        inner = (-1, -1) if form.inner is None else (form.inner.code, links.inverse(form.inner).code)  # type: ignore[union-attr]
+        self.programs.launch(
+            KERNELS, "find_partners", n, values=self.values, sorted=self.s, order=self.order, n_sorted=len(self.order),
+            v=xp.asarray(v), partner=partner, hidden=links.HIDDEN, same=links.SAME, way=form.way, inner=inner[0],
+            undoing=inner[1], first=cut[0],
+        )  # fmt: skip
+        f = xp.flatnonzero(partner >= 0)
+        return f + cut[0], partner[f]
 
 
 class DevicePartners:
@@ -72,7 +110,10 @@ class DevicePartners:
         fields = {"sorted": s, "order": order, "n_sorted": len(order), "repeated": repeated, "smallest": smallest}
         self._launch("mark_repeated", len(order), **fields)
         self._launch("choose_smallest", len(order), sizes=pool.sizes, **fields)
-        self.order, self._s = smallest[~repeated], s[~repeated]
+        self.order = smallest[~repeated]
+        self._table = DeviceLookup(pool.programs, pool.values, self.order, s[~repeated])
+        self._tables: dict[int, DeviceLookup] = {}  # by device
+        self._copying: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
 
     def __len__(self) -> int:
         return len(self.order)
@@ -83,20 +124,32 @@ class DevicePartners:
         if v is None or not len(self):
             return NO_PAIRS
         self._go_on()
-        xp, n = self._pool.xp, len(self._pool)
-        partner = xp.empty(n, np.int32)
-        inner = (-1, -1) if form.inner is None else (form.inner.code, links.inverse(form.inner).code)  # type: ignore[union-attr]
-        self._launch(
-            "find_partners", n, sorted=self._s, order=self.order, n_sorted=len(self), v=xp.asarray(v), partner=partner,
-            hidden=links.HIDDEN, same=links.SAME, way=form.way, inner=inner[0], undoing=inner[1],
-        )  # fmt: skip
-        f = xp.flatnonzero(partner >= 0)
-        return self._on_host(f, partner[f])
+        n, workers = len(self._pool), sharing.gpus()
+        cuts = slices.even(n, PARTS * len(workers.devices), FEWEST) if workers else [(0, n)]
+        if workers is None or len(cuts) == 1:
+            return self._smallest(*map(fetched, self._table.partners(v, form, (0, n))))
+        self._pool.programs.device.numbers(self._table.s[:1])  # waits: what others copy is there
+        found = collect(
+            workers, "join", cuts, lambda cut, _: (self._on_one, v, form, cut), lambda _: self._go_on(), True
+        )
+        return self._smallest(*(np.concatenate([pairs[k] for _, pairs in found]) for k in range(2)))
 
-    def _on_host(self, f: Any, h: Any) -> Pairs:
+    def _on_one(self, v: np.ndarray, form: Form, cut: Cut) -> list[np.ndarray]:
+        """In a GPU's thread: pairs of some functions f."""
+        with on_device(True):
+            device = gpu.current()
+            with self._copying[device.index]:
+                if device.index not in self._tables:
+                    is_here = device.index == self._table.programs.device.index
+                    self._tables[device.index] = self._table if is_here else self._table.there(device)
+            table = self._tables[device.index]
+            table = table._replace(programs=table.programs._replace(device=device))
+            return [fetched(array) for array in table.partners(v, form, cut)]
+
+    def _smallest(self, f: np.ndarray, h: np.ndarray) -> Pairs:
         """So many of every chunk, as the host takes them."""
-        sizes = self._pool.sizes
-        f, h, f_sizes, h_sizes = (fetched(array) for array in (f, h, sizes[f], sizes[h]))
+        sizes, there = self._pool.sizes, self._pool.xp.asarray
+        f_sizes, h_sizes = (fetched(sizes[there(some)]) for some in (f, h))
         rank = np.arange(len(f)) - np.searchsorted(f // CHUNK, f // CHUNK)
         some = rank < MOST_PAIRS
         return smallest_first(f[some], h[some].astype(np.int64), f_sizes[some], h_sizes[some])
