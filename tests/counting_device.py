@@ -20,6 +20,7 @@ import numpy as np
 from emulated_device import SHARED_BYTES, EmulatedDevice
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from exprkit.backends.gpu.calls import Sequence
 from exprkit.backends.gpu.device import CudaDevice
 
 CALLS: collections.Counter = collections.Counter()
@@ -192,6 +193,16 @@ class CountingDevice(CudaDevice):
         self.xp, self.calls, self._emulated = cupy(), CALLS, EmulatedDevice()
         self._sending, self._outgoing = threading.Lock(), []
 
+    def copying(self, *given):
+        return counting(self._emulated.copying(*given), "copy to the host")
+
+    def waiting(self):
+        return counting(self._emulated.waiting(), "waiting")
+
+    def marking(self):
+        mark, wait = self._emulated.marking()
+        return counting(mark, "event"), counting(wait, "waiting")
+
     def kernel(self, name, settings, text=None, **macros):
         return CountingKernel(name, self._emulated.kernel(name, settings, text, **macros))
 
@@ -203,10 +214,17 @@ class CountingKernel:
         self._name, self._kernel, self.resident = name, kernel, kernel.resident
 
     def prepare(self, *given, **named):
-        start = self._kernel.prepare(*given, **named)
+        return counting(self._kernel.prepare(*given, **named), self._name)
 
-        def launch():
-            CALLS[self._name] += 1
-            start()
 
-        return launch
+def counting(calls, name):
+    (call,) = calls.calls
+    return CountingSequence([call._replace(name=name)])
+
+
+class CountingSequence(Sequence):
+    """Calls of the device, counted by their names."""
+
+    def __call__(self):
+        CALLS.update(call.name for call in self.calls)
+        super().__call__()

@@ -16,14 +16,15 @@ from pathlib import Path
 
 import numpy as np
 
-from exprkit.backends.gpu import nvrtc, opcodes
+from exprkit.backends.gpu import calls, nvrtc, opcodes
+from exprkit.backends.precision import precision
 from exprkit.runtime import disk_cache
 
 SHARED_BYTES = 1 << 20
 HEADER = Path(__file__).with_name("emulated_cuda.h")
 RUN = """
 alignas(16) static unsigned char memory[{shared}];
-extern "C" void launch(int blocks_x, int blocks_y, int threads, const {arguments} *args)
+extern "C" int launch(int blocks_x, int blocks_y, int threads, const {arguments} *args)
 {{
     shared = reinterpret_cast<Vector *>(memory);
     gridDim = {{blocks_x, blocks_y}};
@@ -31,6 +32,7 @@ extern "C" void launch(int blocks_x, int blocks_y, int threads, const {arguments
     for (blockIdx.y = 0; blockIdx.y < blocks_y; ++blockIdx.y)
         for (blockIdx.x = 0; blockIdx.x < blocks_x; ++blockIdx.x)
             for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) {name}(*args);
+    return 0;
 }}
 extern "C" int argument_bytes() {{ return sizeof({arguments}); }}
 """
@@ -46,6 +48,10 @@ def compiler_version():
     return subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True).stdout
 
 
+def address(function):
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
 class EmulatedKernel:
     local_bytes = 0
     registers = 0
@@ -59,7 +65,17 @@ class EmulatedKernel:
     def prepare(self, blocks, threads, shared, arguments, overlaps=False):
         assert ctypes.sizeof(arguments) == self._library.argument_bytes()
         assert shared <= SHARED_BYTES
-        return lambda: self._library.launch(*blocks, threads, ctypes.byref(arguments))
+        given = *blocks, threads, ctypes.addressof(arguments)
+        return calls.Sequence([calls.Call(address(self._library.launch), given, keep=(self, arguments))])
+
+
+@functools.cache
+def driver():
+    """What the driver does for everybody."""
+    text = """extern "C" int copy(void *to, const void *from, long n) { std::memcpy(to, from, n); return 0; }
+extern "C" int nothing() { return 0; }
+extern "C" int fail(long status) { return int(status); }"""
+    return EmulatedDevice().library(text, precision("ieee"), {})
 
 
 class EmulatedDevice:
@@ -109,6 +125,15 @@ class EmulatedDevice:
             else:
                 library.write_bytes(code)
             return ctypes.CDLL(str(library))
+
+    def copying(self, source, place, n_bytes):
+        return calls.Sequence([calls.Call(address(driver().copy), (place, source, n_bytes))])
+
+    def waiting(self):
+        return calls.Sequence([calls.Call(address(driver().nothing), ())])
+
+    def marking(self):
+        return self.waiting(), self.waiting()
 
     def sent(self, arrays):
         return [self.xp.asarray(array) for array in arrays]

@@ -124,8 +124,8 @@ def losses(pop):
     span = there.engine._spans(len(pop), {"TASK": "SQUARE", "WEIGHTED": 0, "COUNTED": 0})[0]
     addresses = y_there.data.ptr, 0, out.data.ptr, 0
     report("  partial sums and sums", lambda: span(*addresses))
-    report("  one start that overlaps", span.add._start)
-    report("  one that does not", span.add._start_first)
+    report("  one start that overlaps", span.add.again)
+    report("  one that does not", span.add.first)
 
 
 def parts(name, ev, params, y):

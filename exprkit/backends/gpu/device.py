@@ -16,12 +16,13 @@ import importlib.util
 import math
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from exprkit.backends.gpu import nvrtc, opcodes
+from exprkit.backends.gpu.calls import STREAM, Call, Sequence
 from exprkit.backends.precision import Precision
 from exprkit.operators.defined import table_of_rows
 
@@ -80,33 +81,21 @@ class Kernel:
 
     def prepare(
         self, blocks: tuple[int, int], threads: int, shared: int, arguments: Any, overlaps: bool = False
-    ) -> Callable[[], None]:
-        """A function that starts the kernel on CuPy's current stream with ``arguments`` as they are then.
+    ) -> Sequence:
+        """What starts the kernel on CuPy's current stream with ``arguments`` as they are then.
 
         One that ``overlaps`` may begin before the launch before it has ended, and waits for that by itself.
         """
-        import cupy
-
         addresses = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
-        stream, place, kernel = cupy.cuda.get_current_stream, ctypes.addressof(addresses), self._pointer
-        launch: Any = self._driver.launchKernel
+        place, driver, keep = ctypes.addressof(addresses), _driver(), (self, arguments, addresses)
         if overlaps and self._can_overlap:
-            launch, attribute = _overlapping(), _Attribute(_OVERLAP, 1)
+            attribute = _Attribute(_OVERLAP, 1)
             config = _Config(blocks[0], blocks[1], 1, threads, 1, 1, shared, None, ctypes.addressof(attribute), 1)
-            where, function = ctypes.byref(config), ctypes.c_void_p(kernel)
-            values = ctypes.c_void_p(place)
-
-            def start_early(keep: Any = (self, arguments, addresses, attribute)) -> None:
-                config.stream = stream().ptr
-                if status := launch(where, function, values, None):
-                    raise self._driver.CUDADriverError(status)
-
-            return start_early
-
-        def start(keep: Any = (self, arguments, addresses)) -> None:
-            launch(kernel, blocks[0], blocks[1], 1, threads, 1, 1, shared, stream().ptr, place, 0)
-
-        return start
+            where = ctypes.addressof(config)
+            given, stream_place = (where, self._pointer, place, 0), where + _Config.stream.offset
+            return _sequence(Call(driver["cuLaunchKernelEx"], given, stream_place, (*keep, attribute, config)))
+        size = blocks[0], blocks[1], 1, threads, 1, 1, shared
+        return _sequence(Call(driver["cuLaunchKernel"], (self._pointer, *size, STREAM, place, 0), keep=keep))
 
 
 class _Attribute(ctypes.Structure):
@@ -130,11 +119,18 @@ class _Config(ctypes.Structure):
 
 
 @functools.cache
-def _overlapping() -> Any:
-    """The driver's launch that takes attributes."""
-    launch = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1").cuLaunchKernelEx
-    launch.argtypes = [ctypes.c_void_p] * 4
-    return launch
+def _driver() -> dict[str, int]:
+    """Where the driver's functions are."""
+    library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    names = "cuLaunchKernel cuLaunchKernelEx cuMemcpyDtoHAsync_v2 cuStreamSynchronize cuEventRecord cuEventSynchronize"
+    return {name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in names.split()}
+
+
+def _sequence(*calls: Call) -> Sequence:
+    """Calls on CuPy's current stream."""
+    from cupy.cuda import driver, get_current_stream
+
+    return Sequence(calls, lambda: get_current_stream().ptr, driver.CUDADriverError)
 
 
 class CudaDevice:
@@ -210,7 +206,7 @@ class CudaDevice:
         n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
         return self.pinned(max(n_bytes, 1))[:n_bytes].view(dtype).reshape(shape)
 
-    def sent(self, arrays: Sequence[np.ndarray]) -> list[Any]:
+    def sent(self, arrays: Iterable[np.ndarray]) -> list[Any]:
         """Arrays of the host's on the device: small ones together, by way of page-locked memory: nobody waits."""
         n_bytes = sum(-(-array.nbytes // 16) * 16 for array in arrays)
         if n_bytes > MOST_LOCKED:
@@ -243,6 +239,22 @@ class CudaDevice:
         runtime, stream = self.xp.cuda.runtime, self.current_stream()
         runtime.memcpyAsync(place, array.data.ptr, array.nbytes, runtime.memcpyDeviceToHost, stream.ptr)
         stream.synchronize()
+
+    def copying(self, source: int, place: int, n_bytes: int) -> Sequence:
+        """What copies memory of the device into page-locked memory, by their addresses."""
+        return _sequence(Call(_driver()["cuMemcpyDtoHAsync_v2"], (place, source, n_bytes, STREAM)))
+
+    def waiting(self) -> Sequence:
+        """What waits for all that was started before."""
+        return _sequence(Call(_driver()["cuStreamSynchronize"], (STREAM,)))
+
+    def marking(self) -> tuple[Sequence, Sequence]:
+        """What notes how far everything is that was started, and what waits until that was done."""
+        event, driver = self.event(), _driver()
+        return (
+            _sequence(Call(driver["cuEventRecord"], (event.ptr, STREAM), keep=event)),
+            _sequence(Call(driver["cuEventSynchronize"], (event.ptr,), keep=event)),
+        )
 
     def adopt(self, array: Any) -> Any | None:
         """An array of any device and library as one of CuPy's; None for anything else."""
@@ -358,7 +370,7 @@ def fetched(array: Any) -> np.ndarray:
     return array if isinstance(array, np.ndarray) else array.get()
 
 
-def fetched_together(arrays: Sequence[Any]) -> list[np.ndarray]:
+def fetched_together(arrays: Iterable[Any]) -> list[np.ndarray]:
     """Arrays as ones on the host, with one wait for all; small ones by way of page-locked memory."""
     if all(isinstance(array, np.ndarray) for array in arrays) or sum(array.nbytes for array in arrays) > MOST_LOCKED:
         return [fetched(array) for array in arrays]

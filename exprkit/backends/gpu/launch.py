@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ import numpy as np
 
 from exprkit.backends.gpu import layout, opcodes
 from exprkit.backends.gpu.bytecode import Bytecode
+from exprkit.backends.gpu.calls import Sequence
 from exprkit.backends.gpu.layout import LINE_BYTES, VECTOR_BYTES
 from exprkit.backends.gpu.schedule import TILES_END, Chunking, LaunchShape, Plan, plan
 from exprkit.backends.precision import Precision
@@ -75,44 +77,47 @@ class Launch:
     """
 
     def __init__(
-        self, launcher: Launcher, kind: Any, prepare: Callable[..., Any], overlaps: bool, fields: dict[str, Any]
+        self, launcher: Launcher, kind: Any, prepare: Callable[..., Sequence], overlaps: bool, fields: dict[str, Any]
     ) -> None:
         self._launcher, self._kind, self._keep, self._generation = launcher, kind, fields, 0
         self._fields = addressed(fields, launcher.device)
-        self._arguments = kind()
-        self._start = self._start_first = prepare(self._arguments)
+        self.arguments = kind()
+        self.first = self.again = prepare(self.arguments)
         if overlaps:
-            self._start = prepare(self._arguments, overlaps=True)
+            self.again = prepare(self.arguments, overlaps=True)
 
     def __call__(self, **fields: Any) -> None:
         """Start the kernel on CuPy's current stream; arrays by their addresses."""
-        start = self._start
-        if self._generation != self._launcher.generation:
-            self._renew()
-            start = self._start_first
-        put(self._arguments, fields)
+        start = self.first if self.renew() else self.again
+        put(self.arguments, fields)
         start()
 
-    def _renew(self) -> None:
-        """Take over what the launcher knows of its present programs."""
+    def is_present(self) -> bool:
+        """Whether it knows the launcher's present programs."""
+        return self._generation == self._launcher.generation
+
+    def renew(self) -> bool:
+        """Take over what the launcher knows of its present programs; False if they are those of the last time."""
+        if self.is_present():
+            return False
         known = self._launcher.known(self._kind)
-        ctypes.memmove(ctypes.byref(self._arguments), ctypes.byref(known), ctypes.sizeof(known))
-        put(self._arguments, self._fields)
+        ctypes.memmove(ctypes.byref(self.arguments), ctypes.byref(known), ctypes.sizeof(known))
+        put(self.arguments, self._fields)
         self._generation = self._launcher.generation
+        return True
 
 
 class ScheduledLaunch:
     """A launch whose chunks are cut anew whenever the programs are others."""
 
-    def __init__(self, launcher: Launcher, cut: Launch, run: Launch) -> None:
-        self._launcher, self._cut, self._run, self._generation = launcher, cut, run, 0
+    def __init__(self, cut: Launch, run: Launch) -> None:
+        self.cut, self.run = cut, run
 
     def __call__(self, **fields: Any) -> None:
         """Start the kernels."""
-        if self._generation != self._launcher.generation:
-            self._cut()
-            self._generation = self._launcher.generation
-        self._run(**fields)
+        if self.cut.renew():
+            self.cut.first()
+        self.run(**fields)
 
 
 def fill(arguments: ctypes.Structure, fields: dict[str, Any], device: Any) -> None:
@@ -131,6 +136,16 @@ def addressed(fields: dict[str, Any], device: Any) -> dict[str, int | float]:
     return {
         name: value if isinstance(value, (int, float)) else address(value, device) for name, value in fields.items()
     }
+
+
+def is_kept(kept: np.ndarray, values: np.ndarray) -> bool:
+    """Whether these are the numbers that were ``to_keep``."""
+    return kept is values or np.array_equal(kept, values)
+
+
+def to_keep(values: np.ndarray) -> np.ndarray:
+    """Numbers in memory that nobody writes to."""
+    return values.copy() if values.flags.writeable or not values.flags.owndata else values
 
 
 def address(array: Any, device: Any) -> int:
@@ -241,8 +256,8 @@ class Launcher:
         if not isinstance(values, np.ndarray):
             return self.padded(values, self.pitch)
         kept = self._padded.get(name)
-        if kept is None or not np.array_equal(kept[0], values):
-            kept = self._padded[name] = values.copy(), self.padded(values, self.pitch)
+        if kept is None or not is_kept(kept[0], values):
+            kept = self._padded[name] = to_keep(values), self.padded(values, self.pitch)
         return kept[1]
 
     def _make_columns(self, columns: Columns) -> None:
@@ -291,24 +306,33 @@ class Immediates:
         n_sets, n_exprs, max_params = params.shape
         if max_params == 0 and n_sets <= self._sets_made and self._generation == self.launcher.generation:
             return False
-        is_new = self._take_memory(n_sets)
+        is_new = self.take_memory(n_sets)
         source, done = self._reachable(params)
-        if params.shape not in self._launches:
+        self.launch(params.shape)(params=source)
+        if done is not None:
+            done.record()
+        self.made(params.shape)
+        return is_new
+
+    def launch(self, shape: tuple[int, ...]) -> Launch:
+        """The launch for parameters of a shape."""
+        if shape not in self._launches:
             if len(self._launches) >= MOST_SIZES:  # a search whose populations all have another size
                 self._launches.clear()
+            n_sets, n_exprs, max_params = shape
             threads = THREADS_BESIDE["make_immediates"]
-            self._launches[params.shape] = self.launcher.launch(
+            self._launches[shape] = self.launcher.launch(
                 self.launcher.support("make_immediates"), (-(-n_sets * n_exprs // threads), 1), threads,
                 overlaps=True, n_sets=n_sets, max_params=max_params, **self.arrays,
             )  # fmt: skip
-        self._launches[params.shape](params=source)
-        if done is not None:
-            done.record()
-        self._sets_made, self._generation = n_sets if max_params == 0 else 0, self.launcher.generation
-        return is_new
+        return self._launches[shape]
 
-    def _take_memory(self, n_sets: int) -> bool:
-        """Make sure that the arrays hold so many sets."""
+    def made(self, shape: tuple[int, ...]) -> None:
+        """Note that they are made of the present programs, which is done once where there are no parameters."""
+        self._sets_made, self._generation = 0 if shape[-1] else shape[0], self.launcher.generation
+
+    def take_memory(self, n_sets: int) -> bool:
+        """Make sure that the arrays hold so many sets; True if they are others now."""
         xp, dtype = self.device.xp, self.launcher.dtype
         needed = 2 * (n_sets * self.launcher.n_instructions + 2 * self.device.lanes)  # a warp fetches ahead
         n_results = n_sets * (self.launcher.programs.n_results + 1) + 1
@@ -334,8 +358,22 @@ class Immediates:
         return staging.address, staging.done
 
 
+class LockedRoom:
+    """Page-locked memory, which grows as it is needed."""
+
+    def __init__(self, device: Any) -> None:
+        self._device, self._memory = device, np.empty(0, np.uint8)
+
+    def shaped(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """Some of it as an array; the next one lies at the same place."""
+        n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+        if self._memory.nbytes < n_bytes:
+            self._memory = self._device.pinned(1 << (n_bytes - 1).bit_length())
+        return self._memory[:n_bytes].view(dtype).reshape(shape)
+
+
 class Staging:
-    """Page-locked memory for numbers on their way to the device, or from there."""
+    """Page-locked memory for numbers on their way to the device."""
 
     def __init__(self, device: Any, n_bytes: int) -> None:
         self.memory, self.done = device.pinned(n_bytes), device.event()
