@@ -23,6 +23,7 @@ struct uint2 { unsigned x, y; };
 struct uint4 { unsigned x, y, z, w; };
 
 inline void __syncthreads() {}
+inline void __threadfence() {}
 inline int __syncthreads_or(int yes) { return yes; }
 inline void __syncwarp() {}
 inline void let_next_begin() {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import re
 import shutil
 import subprocess
@@ -125,6 +126,16 @@ class EmulatedDevice:
             else:
                 library.write_bytes(code)
             return ctypes.CDLL(str(library))
+
+    def part(self, memory, address, shape, dtype):
+        start, n_bytes = address - memory.ctypes.data, math.prod(shape) * np.dtype(dtype).itemsize
+        return memory[start : start + n_bytes].view(dtype).reshape(shape)
+
+    def pinned(self, n_bytes):
+        return np.empty(n_bytes, np.uint8)
+
+    def locked(self, shape, dtype):
+        return np.empty(shape, dtype)
 
     def copying(self, source, place, n_bytes):
         return calls.Sequence([calls.Call(address(driver().copy), (place, source, n_bytes))])

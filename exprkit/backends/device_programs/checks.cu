@@ -24,9 +24,8 @@ INLINE void raise_to(Long *place, Long number)
     if (number > *const_cast<volatile Long *>(place)) atomicMax(place, number);
 }
 
-extern "C" __global__ void check_tokens(const CheckArguments args)
+INLINE void check_one(const CheckArguments &args, const int i)
 {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i == 0) args.own_offsets[0] = 0;
     if (i == 0 && (args.offsets[0] != 0 || args.offsets[args.n_exprs] != args.n_tokens)) raise_to(args.summary + BAD, 1);
     if (i >= args.n_exprs) return;
@@ -52,4 +51,21 @@ extern "C" __global__ void check_tokens(const CheckArguments args)
     if (begin == end) raise_to(args.summary + UNREADABLE, 1);
     raise_to(args.summary + WIDE_CONSTANTS, wide);
     args.n_params[i] = int(n_params);
+}
+
+extern "C" __global__ void check_tokens(const CheckArguments args)
+{
+    __shared__ bool is_last;
+    check_one(args, blockIdx.x * blockDim.x + threadIdx.x);
+    __threadfence();
+    __syncthreads();
+    Bits *n_done = reinterpret_cast<Bits *>(args.summary + CHECKED);
+    if (threadIdx.x == 0) is_last = atomicAdd(n_done, Bits(1)) + 1 == gridDim.x;
+    __syncthreads();
+    if (!is_last) return;
+    for (int k = threadIdx.x; k < CHECKED; k += blockDim.x) {  // all other blocks are done
+        args.told[k] = const_cast<volatile Long *>(args.summary)[k];
+        args.summary[k] = 0;
+    }
+    if (threadIdx.x == 0) *n_done = 0;
 }

@@ -194,6 +194,7 @@ extern "C" __global__ void number_words(const LoweringArguments args)
         args.summary[N_SLOTS] = args.summary[N_SLOTS_SO_FAR];
         args.summary[HEAVY] = args.summary[HEAVY_SO_FAR];
         args.summary[N_SLOTS_SO_FAR] = args.summary[HEAVY_SO_FAR] = 0;
+        for (int k = 0; k < SUMMARY; ++k) args.told[k] = args.summary[k];
     }
     for (int key = first; key < stop; ++key) {
         if (!args.wanted[key]) continue;
@@ -208,6 +209,8 @@ extern "C" __global__ void number_words(const LoweringArguments args)
 
 extern "C" __global__ void emit_words(const LoweringArguments args)
 {
+    const Long n_steps = args.summary[STEPS], n_constants = args.summary[CONSTANTS];
+    if (max(args.summary[INSTRUCTIONS], max(n_steps, n_constants)) > args.most_words) return;
     for (int chunk = blockIdx.x; chunk < args.n_chunks; chunk += gridDim.x) {
         const int e = chunk * blockDim.x + threadIdx.x;
         if (e >= args.n_exprs) break;
@@ -221,8 +224,8 @@ extern "C" __global__ void emit_words(const LoweringArguments args)
         lower_one(args, e, memory_of(args.scratch, args.threads), places, Numbered{args.column_of, {nullptr}}, final, args.constants);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0) {
-        args.first_step[args.n_exprs] = int(args.summary[STEPS]);
+        args.first_step[args.n_exprs] = int(n_steps);
         args.cost[args.n_exprs] = args.summary[COST];
-        args.constants[args.summary[CONSTANTS]] = T(nan(""));
+        args.constants[n_constants] = T(nan(""));
     }
 }

@@ -281,6 +281,10 @@ class CudaDevice:
         else:
             runtime.memcpy2DAsync(to, pitch, start, step, width, len(place), kind, stream.ptr)
 
+    def part(self, memory: Any, address: int, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Part of a device's memory as an array."""
+        return self.xp.ndarray(shape, dtype, memory.data + (address - memory.data.ptr))
+
     def pointer(self, array: Any) -> int:
         """Where an array's data is: on the device, or in page-locked memory."""
         return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr

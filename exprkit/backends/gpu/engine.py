@@ -18,7 +18,8 @@ import numpy as np
 from exprkit.backends import contract
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu.bytecode import Bytecode
-from exprkit.backends.gpu.launch import Columns, Immediates, Launcher, LockedRoom, is_kept, to_keep, too_large
+from exprkit.backends.gpu.launch import Columns, Immediates, Launcher, is_kept, to_keep, too_large
+from exprkit.backends.gpu.memory import LockedRoom
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as settings_of
 from exprkit.errors import ArgumentError, brief, whole_number

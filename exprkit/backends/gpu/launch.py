@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -33,6 +32,7 @@ MOST_SIZES = 64  # of parameters whose launches are kept
 # beside the interpreter, which leaves few registers: data/results/h200_interpreter.md, "Short rows"
 THREADS_BESIDE = {"make_immediates": 96, "add_segments": 128}
 ADDERS = {8: 256, 32: 4096, 128: 1 << 31}  # threads that add up to so many segments; the same file
+PROGRAM_ARRAYS = "instructions", "first_instruction", "sources", "steps", "first_step", "constants", "cost"
 REAL = {4: "float", 8: "double"}
 
 
@@ -177,17 +177,12 @@ class Launcher:
         if memory.size < needed:
             memory = xp.empty(needed, self.dtype)
             memory[: self._margin] = 0
-        constants = programs.constants
-        if constants.dtype != self.dtype:
-            with np.errstate(over="ignore", invalid="ignore"):
-                constants = constants.astype(self.dtype)
-        names = "instructions", "first_instruction", "sources", "steps", "first_step", "cost"
-        arrays = {name: self._there(getattr(programs, name)) for name in names}
+        arrays = self._arrays_of(programs)
         self._columns, self.programs, self.n_columns = memory, programs, n_columns
-        self.n_exprs, self.n_instructions = len(programs.first_instruction), len(programs.instructions)
+        self.n_exprs, self.n_instructions = programs.n_exprs, programs.n_instructions
         self.bytes_of_a_set = 2 * self.dtype.itemsize * (self.n_instructions + programs.n_results)
         self.fields = {
-            **self._data, **arrays, "constants": self._there(constants),
+            **self._data, **arrays,
             "columns": memory[self._margin :],  # a tile may begin a little early
             "n_exprs": self.n_exprs, "n_instructions": self.n_instructions, "n_columns": n_columns,
             "n_slots": programs.n_slots, "n_results": programs.n_results + 1,
@@ -196,6 +191,17 @@ class Launcher:
         self.generation += 1
         self._arguments.clear()
         self._make_columns(columns)
+
+    def _arrays_of(self, programs: Any) -> dict[str, Any]:
+        """The arrays of programs on the device, or their addresses there."""
+        if hasattr(programs, "addresses") and programs.dtype == self.dtype:
+            known: dict[str, Any] = programs.addresses
+            return known
+        arrays = {name: self._there(getattr(programs, name)) for name in PROGRAM_ARRAYS}
+        if programs.constants.dtype != self.dtype:
+            with np.errstate(over="ignore", invalid="ignore"):
+                arrays["constants"] = self._there(programs.constants.astype(self.dtype))
+        return arrays
 
     def _there(self, array: Any) -> Any:
         """An array on the device."""
@@ -356,20 +362,6 @@ class Immediates:
         staging.done.synchronize()  # the launch before the last one has read it
         np.copyto(staging.shaped(params), params)
         return staging.address, staging.done
-
-
-class LockedRoom:
-    """Page-locked memory, which grows as it is needed."""
-
-    def __init__(self, device: Any) -> None:
-        self._device, self._memory = device, np.empty(0, np.uint8)
-
-    def shaped(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """Some of it as an array; the next one lies at the same place."""
-        n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
-        if self._memory.nbytes < n_bytes:
-            self._memory = self._device.pinned(1 << (n_bytes - 1).bit_length())
-        return self._memory[:n_bytes].view(dtype).reshape(shape)
 
 
 class Staging:

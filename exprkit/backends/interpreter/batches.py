@@ -193,7 +193,7 @@ def batches_of(launcher: Launcher, known: Foreknown, rows: bool, few: bool = Fal
         "n_params": known.n_params, "verdicts": known.verdicts, "rare_opcodes": rare_opcodes, "rare_steps": rare_steps,
         "arenas": _arenas(device, tuple(groups)), "needs": needs, "key": key, "small_arena": SMALL_ARENA,
         "shared_per_block": device.shared_per_block, "n_exprs": launcher.n_exprs,
-        "n_instructions": len(programs.instructions),
+        "n_instructions": programs.n_instructions,
     }  # fmt: skip
     arguments, threads = layout.MeasureArguments(), THREADS if device.lanes > 1 else 1
     fill(arguments, fields, device)

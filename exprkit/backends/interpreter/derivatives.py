@@ -249,7 +249,7 @@ class Derivatives:
 
     def _kernel(self, name: str, shape: FitShape, fits: int = 1, **macros: Any) -> Any:
         """The kernel of fit.cu for these macros."""
-        settings, prologues = self.launcher.settings, int(bool(len(self.launcher.programs.steps)))
+        settings, prologues = self.launcher.settings, int(self.launcher.programs.n_steps > 0)
         chosen = macros_of(shape, settings, fits, **{"PROLOGUES": prologues, "RARE": 0, **macros})
         return self.device.kernel(name, settings, self._text, **chosen)
 
@@ -284,7 +284,7 @@ class Derivatives:
         """All launches; ``rows``: whether J'J of many parameters is made."""
         if rows not in self._batches:
             like, few, made = self._like, self._like is not None, None
-            if like and like.launcher.programs.instructions is self.launcher.programs.instructions:
+            if like and like.launcher.programs is self.launcher.programs:
                 made = batches_like(self.launcher, like._batches_for(rows), rows, few)
             self._batches[rows] = made or batches_of(self.launcher, self.known, rows, few)
         return self._batches[rows]

@@ -33,8 +33,9 @@ from exprkit.backends.gpu import loss_code, opcodes
 from exprkit.backends.gpu.bytecode import Bytecode
 from exprkit.backends.gpu.device import MOST_LOCKED, fetched, fetched_together
 from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points
-from exprkit.backends.gpu.launch import Columns, Launch, LockedRoom, ScheduledLaunch, address, plan_on
+from exprkit.backends.gpu.launch import Columns, Launch, ScheduledLaunch, address, plan_on
 from exprkit.backends.gpu.layout import VECTOR_BYTES
+from exprkit.backends.gpu.memory import LockedRoom
 from exprkit.backends.gpu.schedule import BLOCKS, VECTORS, Chunking, DeviceLimits, LaunchShape, Sizes
 from exprkit.backends.interpreter.derivatives import Again, Derivatives
 from exprkit.backends.interpreter.loss_step import LossStep
@@ -606,7 +607,7 @@ class Engine(DeviceEngine, contract.Differentiable):
     def _check_options(self, programs: Bytecode, columns: Columns) -> None:
         """An error, before any work, if the options asked for leave no variant for these programs."""
         if (self.block_size or self.vectors) and not self._per_expression:
-            self._shape_for(programs, len(programs.first_instruction), len(columns.code), True)
+            self._shape_for(programs, programs.n_exprs, len(columns.code), True)
 
 
 def _on_host(fitted: Fitted) -> Fitted:
