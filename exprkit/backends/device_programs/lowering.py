@@ -73,8 +73,12 @@ class DeviceTokens(NamedTuple):
     n_tokens: int
     n_exprs: int
     longest: int  # the most tokens of an expression
-    n_params: Any  # int32 (n_exprs,)
-    keep: Any  # the other arrays
+    keep: Any  # the arrays by name, or the population that has them
+
+    @property
+    def n_params(self) -> Any:
+        """int32 (n_exprs,)"""
+        return self.keep["n_params"] if isinstance(self.keep, dict) else self.keep.n_params
 
 
 class MadeWith(NamedTuple):
@@ -101,9 +105,9 @@ _last: dict[Any, Last] = {}  # by device
 def tokens_of(pop: Population | DevicePopulation, device: Any) -> DeviceTokens:
     """A population's tokens, brought to the device if they lie on the host."""
     if isinstance(pop, DevicePopulation):
-        return DeviceTokens(pop.addresses, pop.n_tokens, len(pop), pop.longest, pop.n_params, pop)
+        return DeviceTokens(pop.addresses, pop.n_tokens, len(pop), pop.longest, pop)
     arrays = dict(zip(PARTS, device.sent([getattr(pop, name) for name in PARTS]), strict=True))
-    return DeviceTokens(addressed(arrays, device), len(pop.kinds), len(pop), pop.longest, arrays["n_params"], arrays)
+    return DeviceTokens(addressed(arrays, device), len(pop.kinds), len(pop), pop.longest, arrays)
 
 
 @functools.cache
@@ -207,7 +211,7 @@ class Lowering:
             "threads": blocks * self._threads,
         })  # fmt: skip
         supposed = tokens.n_tokens + n_exprs  # words: nearly always enough
-        block = self._take(supposed, n_exprs) if supposed <= MOST_SUPPOSED else None
+        block = self._take_supposed(supposed, n_exprs)
         self._calls(blocks if n_exprs else 0, block is not None)()
         summary = self._told.tolist()
         n_columns, counts = summary[N_COLUMNS], (summary[INSTRUCTIONS], summary[STEPS], summary[CONSTANTS])
@@ -219,6 +223,15 @@ class Lowering:
         n_slots, heavy = max(summary[N_SLOTS] - 1, 0), bool(summary[HEAVY])
         programs = DeviceBytecode(block, self.dtype, n_exprs, counts, n_slots, summary[RESULTS], heavy)
         return programs, self._columns(n_columns)
+
+    def _take_supposed(self, words: int, n_exprs: int) -> Block | None:
+        """Memory for so many words; None where that may be too much."""
+        if words > MOST_SUPPOSED:
+            return None
+        try:
+            return self._take(words, n_exprs)
+        except self.device.out_of_memory:
+            return None
 
     def _take(self, words: int, n_exprs: int, counts: tuple[int, int, int] | None = None) -> Block:
         """Memory for programs of so many words: instructions, steps and constants, or of their own counts."""

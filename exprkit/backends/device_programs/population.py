@@ -27,7 +27,6 @@ from exprkit.operators import defined, ops
 from exprkit.operators.defined import table_of_rows
 from exprkit.text.tokens import MAX_INDEX, MAX_TOKENS, OPERATOR
 
-
 PARTS = {"kinds": Part(np.uint8), "values": Part(np.uint64), "offsets": Part(np.int64), "n_params": Part(np.int32)}
 THREADS = 256  # of a block
 MOST_SIZES = 64  # of populations whose launches are kept
@@ -210,13 +209,14 @@ class _Checking:
         nothing, arity = np.empty(0, np.uint8), ops.ARITY.copy()
         arity[[row.code for row in (*ops.INTERNAL, *(one for one in defined.functions() if one.packed))]] = 0
         host = unchecked(nothing, nothing, nothing, nothing, arity, most_variables, most_parameters)
-        self._there = [*map(device.xp.asarray, (host.operands, host.limits)), device.xp.zeros(layout.CHECKED + 1, np.int64)]
-        self._told = device.locked((layout.CHECKED,), np.int64)
-        operands, limits, summary = self._there
+        operands, limits = map(device.xp.asarray, (host.operands, host.limits))
+        summary, self._told = device.xp.zeros(layout.CHECKED + 1, np.int64), device.locked((layout.CHECKED,), np.int64)
+        self._keep = operands, limits, summary
         self._arguments, self._calls = layout.CheckArguments(), dict[int, Any]()
         known = {"operands": operands, "limits": limits, "summary": summary, "told": self._told}
         fill(self._arguments, {**known, "max_tokens": MAX_TOKENS}, device)
-        self._kernel = device.kernel("check_tokens", precision("ieee"), text_of("checks.cu", [problem_of]), LANES=device.lanes)
+        text = text_of("checks.cu", [problem_of])
+        self._kernel = device.kernel("check_tokens", precision("ieee"), text, LANES=device.lanes)
         self._threads, self._wait = 1 if device.lanes == 1 else THREADS, device.waiting()
 
     def __call__(self, **fields: int) -> list[int]:

@@ -17,8 +17,8 @@ PARAMETER (index in its expression), CONSTANT or RESULT (index in the whole popu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
 
 import numpy as np
 

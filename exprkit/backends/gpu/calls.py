@@ -1,8 +1,8 @@
 """Calls of the driver that are made one after the other in machine code: a step's launches, copies and waits.
 
-In: addresses of functions and their arguments, as numbers.  Out: ``Sequence``, which is called to make them all.  A call
-from Python takes longer than the driver needs for a launch, so what belongs together is one; arguments lie where
-the driver reads them, and are changed there.
+In: addresses of functions and their arguments, as numbers.  Out: ``Sequence``, which is called to make them all.  A
+call from Python takes longer than the driver needs for a launch, so what belongs together is one; arguments lie
+where the driver reads them, and are changed there.
 
     >>> import ctypes
     >>> from exprkit.backends.gpu.calls import Call, Sequence
@@ -43,7 +43,7 @@ class Call(NamedTuple):
     arguments: tuple[Any, ...]  # whole numbers, addresses, STREAM
     stream_place: int = 0  # an address where the stream's is to be written before, where it is no argument
     keep: Any = None  # what must not go away: memory that arguments point to
-    name: str = ""
+    name: str = ""  # of a kernel that it starts
 
 
 class Sequence:
@@ -83,10 +83,6 @@ class Sequence:
     def then(self, *others: Sequence) -> Sequence:
         """These calls and others behind them."""
         return type(self)((call for one in (self, *others) for call in one.calls), self._stream, self._error)
-
-    def set(self, call: int, argument: int, number: int) -> None:
-        """Change a call's argument."""
-        self._table[call, FIRST + argument] = number
 
 
 def _error(status: int) -> Exception:

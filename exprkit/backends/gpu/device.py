@@ -64,7 +64,7 @@ class Kernel:
     def __init__(self, module: Any, name: str, can_overlap: bool = False) -> None:
         from cupy.cuda import driver
 
-        self._can_overlap = can_overlap
+        self._can_overlap, self._name = can_overlap, name
         self._driver = driver
         self._module = module  # keeps the code loaded
         self._pointer = module.get_function(name).ptr
@@ -87,15 +87,17 @@ class Kernel:
         One that ``overlaps`` may begin before the launch before it has ended, and waits for that by itself.
         """
         addresses = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
-        place, driver, keep = ctypes.addressof(addresses), _driver(), (self, arguments, addresses)
+        place, driver = ctypes.addressof(addresses), _driver()
+        keep: tuple[Any, ...] = self, arguments, addresses
         if overlaps and self._can_overlap:
             attribute = _Attribute(_OVERLAP, 1)
             config = _Config(blocks[0], blocks[1], 1, threads, 1, 1, shared, None, ctypes.addressof(attribute), 1)
             where = ctypes.addressof(config)
             given, stream_place = (where, self._pointer, place, 0), where + _Config.stream.offset
-            return _sequence(Call(driver["cuLaunchKernelEx"], given, stream_place, (*keep, attribute, config)))
+            keep = *keep, attribute, config
+            return _sequence(Call(driver["cuLaunchKernelEx"], given, stream_place, keep, self._name))
         size = blocks[0], blocks[1], 1, threads, 1, 1, shared
-        return _sequence(Call(driver["cuLaunchKernel"], (self._pointer, *size, STREAM, place, 0), keep=keep))
+        return _sequence(Call(driver["cuLaunchKernel"], (self._pointer, *size, STREAM, place, 0), 0, keep, self._name))
 
 
 class _Attribute(ctypes.Structure):

@@ -161,8 +161,9 @@ class Launcher:
         self.generation = 0  # how often programs were taken
         end, self._margin = TILES_END * device.lanes * VECTOR_BYTES // dtype.itemsize, LINE_BYTES // dtype.itemsize
         self.pitch = -(-(len(data) + self._margin) // end) * end  # whole tiles, however many vectors they have
-        self._data = {
-            "data": data, "n_points": len(data), "pitch": self.pitch,
+        self.n_points, self._data = len(data), data
+        self._of_data = {
+            "data": device.pointer(data), "n_points": self.n_points, "pitch": self.pitch,
             "stride_point": data.strides[0] // dtype.itemsize, "stride_variable": data.strides[1] // dtype.itemsize,
         }  # fmt: skip
         self._columns = device.xp.empty(0, dtype)
@@ -177,17 +178,17 @@ class Launcher:
         if memory.size < needed:
             memory = xp.empty(needed, self.dtype)
             memory[: self._margin] = 0
-        arrays = self._arrays_of(programs)
+        self._arrays = arrays = self._arrays_of(programs)
         self._columns, self.programs, self.n_columns = memory, programs, n_columns
         self.n_exprs, self.n_instructions = programs.n_exprs, programs.n_instructions
         self.bytes_of_a_set = 2 * self.dtype.itemsize * (self.n_instructions + programs.n_results)
-        self.fields = {
-            **self._data, **arrays,
-            "columns": memory[self._margin :],  # a tile may begin a little early
+        start = self.device.pointer(memory) + self._margin * self.dtype.itemsize  # a tile may begin a little early
+        self.fields = {  # numbers and addresses
+            **self._of_data, **addressed(arrays, self.device),
+            "columns": start,
             "n_exprs": self.n_exprs, "n_instructions": self.n_instructions, "n_columns": n_columns,
             "n_slots": programs.n_slots, "n_results": programs.n_results + 1,
         }  # fmt: skip
-        self._numbers = addressed(self.fields, self.device)
         self.generation += 1
         self._arguments.clear()
         self._make_columns(columns)
@@ -209,7 +210,8 @@ class Launcher:
 
     def columns(self) -> Any:
         """The columns, (n_columns or 1, pitch)."""
-        return self.fields["columns"][: max(self.n_columns, 1) * self.pitch].reshape(-1, self.pitch)
+        stop = self._margin + max(self.n_columns, 1) * self.pitch
+        return self._columns[self._margin : stop].reshape(-1, self.pitch)
 
     def launch(
         self, kernel: Any, blocks: tuple[int, int], threads: int, shared: int = 0, *,
@@ -222,7 +224,7 @@ class Launcher:
         """Arguments of a kind with what is the same for all launches of the present programs."""
         if kind not in self._arguments:
             self._arguments[kind] = kind()
-            put(self._arguments[kind], {name: self._numbers[name] for name in self._numbers if name in kind.names})
+            put(self._arguments[kind], {name: number for name, number in self.fields.items() if name in kind.names})
         return self._arguments[kind]
 
     def interpreter(self, shape: LaunchShape, **macros: Any) -> Any:
@@ -254,7 +256,7 @@ class Launcher:
     def padded(self, values: Any, length: int) -> Any:
         """One number per point on the device, with zeros behind the last one."""
         padded = self.device.xp.zeros(length, self.dtype)
-        padded[: self.fields["n_points"]] = self.device.sent([values])[0] if isinstance(values, np.ndarray) else values
+        padded[: self.n_points] = self.device.sent([values])[0] if isinstance(values, np.ndarray) else values
         return padded
 
     def padded_once(self, name: str, values: Any) -> Any:
@@ -268,7 +270,7 @@ class Launcher:
 
     def _make_columns(self, columns: Columns) -> None:
         """The columns of the programs, from the data."""
-        if self.fields["n_points"] == 0 or self.n_columns == 0:
+        if self.n_points == 0 or self.n_columns == 0:
             return
         if self.n_columns not in self._making:
             blocks = -(-self.pitch // THREADS), min(self.n_columns, 65535)
@@ -309,7 +311,7 @@ class Immediates:
 
     def make(self, params: Any) -> bool:
         """From parameters (n_sets, n_exprs, max_params); True if the arrays are not those of the last time."""
-        n_sets, n_exprs, max_params = params.shape
+        n_sets, _, max_params = params.shape
         if max_params == 0 and n_sets <= self._sets_made and self._generation == self.launcher.generation:
             return False
         is_new = self.take_memory(n_sets)

@@ -185,7 +185,7 @@ def batches_of(launcher: Launcher, known: Foreknown, rows: bool, few: bool = Fal
     """Who is launched with whom, ``few``: when most end at once; asks the device once."""
     device, programs, xp = launcher.device, launcher.programs, launcher.device.xp
     fast = launcher.settings.operators == "fast"
-    groups = groups_of(launcher.fields["n_points"], launcher.dtype.itemsize, device.lanes, fast, rows, few)
+    groups = groups_of(launcher.n_points, launcher.dtype.itemsize, device.lanes, fast, rows, few)
     needs, key = xp.zeros((N_GROUPS, N_SIZES, NEEDS), np.int64), xp.empty(launcher.n_exprs, np.uint32)
     rare_opcodes, rare_steps = _rare(device)
     names = "instructions", "first_instruction", "first_step", "steps"
@@ -213,7 +213,7 @@ def batches_of(launcher: Launcher, known: Foreknown, rows: bool, few: bool = Fal
 def batches_like(launcher: Launcher, others: Batches, rows: bool, few: bool) -> Batches | None:
     """The launches of the same programs in another type, which asks nobody; None where memory may make them others."""
     fast, batches = launcher.settings.operators == "fast", []
-    groups = groups_of(launcher.fields["n_points"], launcher.dtype.itemsize, launcher.device.lanes, fast, rows, few)
+    groups = groups_of(launcher.n_points, launcher.dtype.itemsize, launcher.device.lanes, fast, rows, few)
     for other in others.batches:
         group = groups[min(max(other.sizes["m"], 1), N_GROUPS) - 1]
         batch = _batch(group, other.order, other.sizes)

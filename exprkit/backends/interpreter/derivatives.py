@@ -54,7 +54,7 @@ class Derivatives:
         like: Derivatives | None = None,
     ) -> None:  # fmt: skip
         self.launcher, self.device = launcher, launcher.device
-        self.dtype, self.n_points = launcher.dtype, int(launcher.fields["n_points"])
+        self.dtype, self.n_points = launcher.dtype, launcher.n_points
         self._text = dual_opcodes.source(launcher.settings.operators)
         self.pop, self.n_exprs, self.max_params = pop, len(pop), int(pop.max_params)
         self._like, self._batches = like, dict[bool, Batches]()
