@@ -20,7 +20,7 @@ import numpy as np
 from emulated_device import SHARED_BYTES, EmulatedDevice
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from exprkit.backends.gpu.calls import Sequence
+from exprkit.backends.gpu.calls import STREAM, Sequence
 from exprkit.backends.gpu.device import CudaDevice
 
 CALLS: collections.Counter = collections.Counter()
@@ -193,6 +193,15 @@ class CountingDevice(CudaDevice):
         self.xp, self.calls, self._emulated = cupy(), CALLS, EmulatedDevice()
         self._sending, self._outgoing = threading.Lock(), []
 
+    def sequence(self, calls):
+        return CountingSequence(calls)
+
+    def side_stream(self, k):
+        return STREAM
+
+    def side_by_side(self, rows):
+        return CountingSequence(call for row in rows for call in row)
+
     def copying(self, *given):
         return counting(self._emulated.copying(*given), "copy to the host")
 
@@ -214,7 +223,10 @@ class CountingKernel:
         self._name, self._kernel, self.resident = name, kernel, kernel.resident
 
     def prepare(self, *given, **named):
-        return counting(self._kernel.prepare(*given, **named), self._name)
+        return CountingSequence([self.call(*given, **named)])
+
+    def call(self, *given, overlaps=False, **named):
+        return self._kernel.call(*given, **named)._replace(name=self._name)
 
 
 def counting(calls, name):

@@ -64,10 +64,13 @@ class EmulatedKernel:
         return 2
 
     def prepare(self, blocks, threads, shared, arguments, overlaps=False):
+        return calls.Sequence([self.call(blocks, threads, shared, arguments)])
+
+    def call(self, blocks, threads, shared, arguments, stream=None):
         assert ctypes.sizeof(arguments) == self._library.argument_bytes()
         assert shared <= SHARED_BYTES
         given = *blocks, threads, ctypes.addressof(arguments)
-        return calls.Sequence([calls.Call(address(self._library.launch), given, keep=(self, arguments))])
+        return calls.Call(address(self._library.launch), given, keep=(self, arguments))
 
 
 @functools.cache
@@ -139,6 +142,15 @@ class EmulatedDevice:
 
     def copying(self, source, place, n_bytes):
         return calls.Sequence([calls.Call(address(driver().copy), (place, source, n_bytes))])
+
+    def sequence(self, some):
+        return calls.Sequence(some)
+
+    def side_stream(self, k):
+        return calls.STREAM
+
+    def side_by_side(self, rows):
+        return calls.Sequence(call for row in rows for call in row)
 
     def waiting(self):
         return calls.Sequence([calls.Call(address(driver().nothing), ())])

@@ -69,6 +69,7 @@ class Kernel:
         self._module = module  # keeps the code loaded
         self._pointer = module.get_function(name).ptr
         self._shared = 0  # bytes that its launches may ask for
+        self._resident: dict[tuple[int, int], int] = {}  # blocks of a multiprocessor, by threads and bytes
         self.registers = driver.funcGetAttribute(_REGISTERS, self._pointer)
         self.local_bytes = driver.funcGetAttribute(_LOCAL_BYTES, self._pointer)
 
@@ -77,7 +78,10 @@ class Kernel:
         if shared > self._shared:  # never less: other launches of this kernel may need it
             self._driver.funcSetAttribute(self._pointer, _MAX_DYNAMIC_SHARED, shared)
             self._shared = shared
-        return self._driver.occupancyMaxActiveBlocksPerMultiprocessor(self._pointer, threads, shared)
+        if (threads, shared) not in self._resident:
+            ask = self._driver.occupancyMaxActiveBlocksPerMultiprocessor
+            self._resident[threads, shared] = ask(self._pointer, threads, shared)
+        return self._resident[threads, shared]
 
     def prepare(
         self, blocks: tuple[int, int], threads: int, shared: int, arguments: Any, overlaps: bool = False
@@ -86,6 +90,13 @@ class Kernel:
 
         One that ``overlaps`` may begin before the launch before it has ended, and waits for that by itself.
         """
+        return _sequence(self.call(blocks, threads, shared, arguments, overlaps))
+
+    def call(
+        self, blocks: tuple[int, int], threads: int, shared: int, arguments: Any, overlaps: bool = False,
+        stream: Any = STREAM,
+    ) -> Call:  # fmt: skip
+        """The same as a call, for a sequence; perhaps on a stream of its own, by its address."""
         addresses = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
         place, driver = ctypes.addressof(addresses), _driver()
         keep: tuple[Any, ...] = self, arguments, addresses
@@ -95,9 +106,9 @@ class Kernel:
             where = ctypes.addressof(config)
             given, stream_place = (where, self._pointer, place, 0), where + _Config.stream.offset
             keep = *keep, attribute, config
-            return _sequence(Call(driver["cuLaunchKernelEx"], given, stream_place, keep, self._name))
+            return Call(driver["cuLaunchKernelEx"], given, stream_place, keep, self._name)
         size = blocks[0], blocks[1], 1, threads, 1, 1, shared
-        return _sequence(Call(driver["cuLaunchKernel"], (self._pointer, *size, STREAM, place, 0), 0, keep, self._name))
+        return Call(driver["cuLaunchKernel"], (self._pointer, *size, stream, place, 0), 0, keep, self._name)
 
 
 class _Attribute(ctypes.Structure):
@@ -122,10 +133,11 @@ class _Config(ctypes.Structure):
 
 @functools.cache
 def _driver() -> dict[str, int]:
-    """Where the driver's functions are."""
+    """Where the driver's functions are; 0 for one that an old driver has not."""
     library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     names = "cuLaunchKernel cuLaunchKernelEx cuMemcpyDtoHAsync_v2 cuStreamSynchronize cuEventRecord cuEventSynchronize"
-    return {name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in names.split()}
+    names += " cuStreamWaitEvent"
+    return {name: ctypes.cast(getattr(library, name, None), ctypes.c_void_p).value or 0 for name in names.split()}
 
 
 def _sequence(*calls: Call) -> Sequence:
@@ -258,6 +270,27 @@ class CudaDevice:
             _sequence(Call(driver["cuEventSynchronize"], (event.ptr,), keep=event)),
         )
 
+    def sequence(self, calls: list[Call]) -> Sequence:
+        """Calls on the current stream."""
+        return _sequence(*calls)
+
+    def side_stream(self, k: int) -> Any:
+        """A stream beside the current one, by its address."""
+        return _side_stream(self, k).ptr
+
+    def side_by_side(self, rows: list[list[Call]]) -> Sequence:
+        """Calls of which row k is on side stream k, between what was and what will be started on the current one."""
+        driver, ready = _driver(), self.event()
+        calls = [Call(driver["cuEventRecord"], (ready.ptr, STREAM), keep=ready)]
+        for k, row in enumerate(rows):
+            side, done = self.side_stream(k), self.event()
+            calls += [
+                Call(driver["cuStreamWaitEvent"], (side, ready.ptr, 0)), *row,
+                Call(driver["cuEventRecord"], (done.ptr, side), keep=done),
+                Call(driver["cuStreamWaitEvent"], (STREAM, done.ptr, 0)),
+            ]  # fmt: skip
+        return _sequence(*calls)
+
     def adopt(self, array: Any) -> Any | None:
         """An array of any device and library as one of CuPy's; None for anything else."""
         return adopt(array)
@@ -296,6 +329,12 @@ class CudaDevice:
 def _device(index: int, stream_number: int) -> CudaDevice:
     """The device of that number, as the threads of a stream see it."""
     return CudaDevice(index, stream_number)
+
+
+@functools.cache
+def _side_stream(device: CudaDevice, k: int) -> Any:
+    """Stream k beside the one that everything else of a device is on."""
+    return device.stream()
 
 
 @functools.cache

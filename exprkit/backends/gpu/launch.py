@@ -195,9 +195,11 @@ class Launcher:
 
     def _arrays_of(self, programs: Any) -> dict[str, Any]:
         """The arrays of programs on the device, or their addresses there."""
-        if hasattr(programs, "addresses") and programs.dtype == self.dtype:
+        if hasattr(programs, "addresses"):
             known: dict[str, Any] = programs.addresses
-            return known
+            if programs.dtype == self.dtype:
+                return known
+            return {**known, "constants": programs.constants.astype(self.dtype)}
         arrays = {name: self._there(getattr(programs, name)) for name in PROGRAM_ARRAYS}
         if programs.constants.dtype != self.dtype:
             with np.errstate(over="ignore", invalid="ignore"):

@@ -57,6 +57,14 @@ class Block:
         begin = device.pointer(self._memory)
         self.addresses = {name: begin + start for name, start in zip(parts, starts, strict=True)}
 
+    def copy(self) -> Block:
+        """The same arrays in memory of their own."""
+        other = Block.__new__(Block)
+        other._device, other._parts, other._memory = self._device, self._parts, self._memory.copy()
+        moved = self._device.pointer(other._memory) - self._device.pointer(self._memory)
+        other.addresses = {name: address + moved for name, address in self.addresses.items()}
+        return other
+
     def array(self, name: str, length: int) -> Any:
         """The first rows of an array."""
         part = self._parts[name]
