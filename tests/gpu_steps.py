@@ -1,7 +1,7 @@
 """Where the microseconds of a step go on a GPU: ``PYTHONPATH=. python tests/gpu_steps.py``.
 
 Prints for a loss, a new population and a fit of one: the time of each part of the call, in a loop, by the wall clock,
-and that of every kernel, by events before and after it (which keep launches from overlapping).  ``--threads 8 32 128``:
+and that of every kernel, by events before and after it (which keep launches from overlapping).  ``--threads 32 64``:
 lowering with so many threads a block.
 """
 
@@ -225,7 +225,7 @@ def fits(repeats=12):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--threads", type=int, nargs="*", default=[8, 32])
+    parser.add_argument("--threads", type=int, nargs="*", default=[32, 64])
     threads = parser.parse_args().threads
     thesis = ek.parse(workload.expressions("esr", N))
     bare(cupy.zeros(1000))

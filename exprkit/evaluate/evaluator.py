@@ -39,7 +39,7 @@ from exprkit.distributed.engine import backend_of
 from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, whole_number
 from exprkit.evaluate import inputs, rounding, tables
-from exprkit.evaluate.goal import Goal
+from exprkit.evaluate.goal import Goal, is_complete
 from exprkit.evaluate.losses import LOSSES, SUMS, OwnLoss, finished, is_own, slope_of, summed, sums_and_slopes, sums_of
 from exprkit.evaluate.options import (
     check_flag,
@@ -529,8 +529,7 @@ class Evaluator:
     def target(self, y: Any, weights: Any = None, own: bool = False) -> tuple[Any, Any]:
         """``y`` and ``weights`` as the engine takes them; with ``own``, in memory that the user has not."""
         tables.check_order(self.labels, y=y, weights=weights)
-        known = None if own else self._goal
-        old_y, old_w = known is not None and y is known.y, known is not None and weights is known.weights
+        old_y, old_w = Goal.has(None if own else self._goal, y, weights)
         target = inputs.point_vector("y", y, self.n_points, self.dtype, self.adopt, own, checked=old_y)
         return target, inputs.weights_vector(weights, self.n_points, self.dtype, self.adopt, own, checked=old_w)
 
@@ -561,12 +560,8 @@ class Evaluator:
         Random expressions are nan somewhere, so what can't be missing is not looked for.  To ask a device is to wait
         for it, so of the same ``y`` of the user's there it is asked once for all populations.
         """
-        on_host, goal = isinstance(target, np.ndarray), self._goal
-        if on_host:
-            known = goal is not None and goal.target is target
-            if not self._gaps.columns and (goal.is_complete if known else not np.isnan(target).any()):
-                return
-        elif y is self._complete_y:
+        on_host = isinstance(target, np.ndarray)
+        if not self._gaps.columns and is_complete(self._goal, target) if on_host else y is self._complete_y:
             return
         self._complete_y = None if on_host else y
         if bool(np.isnan(sums).any()):

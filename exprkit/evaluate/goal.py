@@ -42,12 +42,24 @@ class Goal(NamedTuple):
         complete = not bool(np.isnan(target).any()) if isinstance(target, np.ndarray) else None
         return cls(y, weights, numbers, target, w, complete)
 
+    @staticmethod
+    def has(goal: Goal | None, y: Any, weights: Any) -> tuple[bool, bool]:
+        """Whether they are the arrays of a goal; their numbers may have changed."""
+        return (False, False) if goal is None else (y is goal.y, weights is goal.weights)
+
     def is_of(self, y: Any, weights: Any) -> bool:
         """Whether these are the same arrays with the same numbers; of a device's, the same arrays."""
         if y is not self.y or weights is not self.weights or self.numbers is None:
             return False
         was_y, was_weights = self.numbers
         return (was_y is None or y.tobytes() == was_y) and (was_weights is None or weights.tobytes() == was_weights)
+
+
+def is_complete(goal: Goal | None, target: np.ndarray) -> bool:
+    """Whether no number is missing of a target of the host's, perhaps of the last goal's."""
+    if goal is not None and goal.target is target:
+        return bool(goal.is_complete)
+    return not bool(np.isnan(target).any())
 
 
 def _can_be_known(given: Any, taken: Any) -> bool:

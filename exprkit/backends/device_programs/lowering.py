@@ -16,13 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.backends.device_programs.bytecode import DeviceBytecode, parts_of
 from exprkit.backends.device_programs.population import PARTS, DevicePopulation, on_host
 from exprkit.backends.device_programs.translate import text_of
 from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.bytecode import (
     MAX_COLUMNS,
-    Bytecode,
     accumulate,
     heavy_operators,
     operator_rows,
@@ -31,7 +29,8 @@ from exprkit.backends.gpu.bytecode import (
     write_prologue,
 )
 from exprkit.backends.gpu.calls import Sequence
-from exprkit.backends.gpu.launch import REAL, Columns, addressed, fill, put
+from exprkit.backends.gpu.device_bytecode import DeviceBytecode, Programs, parts_of
+from exprkit.backends.gpu.launch import REAL, Columns, fill, put
 from exprkit.backends.gpu.layout import (
     CONSTANTS,
     COUNTS,
@@ -61,9 +60,6 @@ KERNELS = COUNT, NUMBER, EMIT = "count_words", "number_words", "emit_words"
 MOST_SUPPOSED = 1 << 21  # words that there is room for before they are counted
 MOST_SIZES = 64  # of populations whose launches are kept
 TRANSLATED = read_tree, mark, place, emit_tree, write_prologue, write_instruction
-
-
-Programs = Bytecode | DeviceBytecode
 
 
 class DeviceTokens(NamedTuple):
@@ -107,7 +103,8 @@ def tokens_of(pop: Population | DevicePopulation, device: Any) -> DeviceTokens:
     if isinstance(pop, DevicePopulation):
         return DeviceTokens(pop.addresses, pop.n_tokens, len(pop), pop.longest, pop)
     arrays = dict(zip(PARTS, device.sent([getattr(pop, name) for name in PARTS]), strict=True))
-    return DeviceTokens(addressed(arrays, device), len(pop.kinds), len(pop), pop.longest, arrays)
+    addresses = {name: device.pointer(array) for name, array in arrays.items()}
+    return DeviceTokens(addresses, len(pop.kinds), len(pop), pop.longest, arrays)
 
 
 @functools.cache

@@ -28,7 +28,7 @@ from exprkit.operators.defined import table_of_rows
 from exprkit.text.tokens import MAX_INDEX, MAX_TOKENS, OPERATOR
 
 PARTS = {"kinds": Part(np.uint8), "values": Part(np.uint64), "offsets": Part(np.int64), "n_params": Part(np.int32)}
-THREADS = 256  # of a block
+THREADS = 128  # of a block
 MOST_SIZES = 64  # of populations whose launches are kept
 
 

@@ -133,11 +133,12 @@ class _Config(ctypes.Structure):
 
 @functools.cache
 def _driver() -> dict[str, int]:
-    """Where the driver's functions are; 0 for one that an old driver has not."""
+    """Where the driver's functions are; an old driver may lack one."""
     library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    names = "cuLaunchKernel cuLaunchKernelEx cuMemcpyDtoHAsync_v2 cuStreamSynchronize cuEventRecord cuEventSynchronize"
-    names += " cuStreamWaitEvent"
-    return {name: ctypes.cast(getattr(library, name, None), ctypes.c_void_p).value or 0 for name in names.split()}
+    names = "cuLaunchKernel cuLaunchKernelEx cuMemcpyDtoHAsync_v2 "
+    names += "cuStreamSynchronize cuStreamWaitEvent cuEventRecord cuEventSynchronize"
+    there = [name for name in names.split() if hasattr(library, name)]
+    return {name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in there}
 
 
 def _sequence(*calls: Call) -> Sequence:

@@ -17,7 +17,7 @@ import numpy as np
 
 from exprkit.backends import contract
 from exprkit.backends.gpu import device as gpu
-from exprkit.backends.gpu.bytecode import Bytecode
+from exprkit.backends.gpu.device_bytecode import Programs
 from exprkit.backends.gpu.launch import Columns, Immediates, Launcher, is_kept, to_keep, too_large
 from exprkit.backends.gpu.memory import LockedRoom
 from exprkit.backends.precision import Precision
@@ -76,7 +76,7 @@ class DeviceEngine(contract.Engine):
         negative = [bool((xp.signbit(x) & ~xp.isnan(x)).view(np.uint8).max()) for x in columns]
         return ~np.array(negative or [False] * X.shape[1], bool)
 
-    def _load(self, programs: Bytecode, columns: Columns, data: Any) -> None:
+    def _load(self, programs: Programs, columns: Columns, data: Any) -> None:
         """Bring data, bytecode and columns to the device, and get ready to make immediates."""
         self._launcher = Launcher(self.device, self.settings, self.dtype, data)
         self._launcher.take(programs, columns)

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends.gpu import layout, opcodes
-from exprkit.backends.gpu.bytecode import Bytecode
 from exprkit.backends.gpu.calls import Sequence
+from exprkit.backends.gpu.device_bytecode import DeviceBytecode, Programs
 from exprkit.backends.gpu.layout import LINE_BYTES, VECTOR_BYTES
 from exprkit.backends.gpu.schedule import TILES_END, Chunking, LaunchShape, Plan, plan
 from exprkit.backends.precision import Precision
@@ -171,7 +171,7 @@ class Launcher:
         self._making: dict[int, Launch] = {}
         self._padded: dict[str, tuple[np.ndarray, Any]] = {}
 
-    def take(self, programs: Bytecode, columns: Columns) -> None:
+    def take(self, programs: Programs, columns: Columns) -> None:
         """Take programs in place of those before, which stay if memory runs out."""
         xp, n_columns = self.device.xp, len(columns.code)
         memory, needed = self._columns, self._margin + max(n_columns, 1) * self.pitch
@@ -193,13 +193,12 @@ class Launcher:
         self._arguments.clear()
         self._make_columns(columns)
 
-    def _arrays_of(self, programs: Any) -> dict[str, Any]:
+    def _arrays_of(self, programs: Programs) -> dict[str, Any]:
         """The arrays of programs on the device, or their addresses there."""
-        if hasattr(programs, "addresses"):
-            known: dict[str, Any] = programs.addresses
+        if isinstance(programs, DeviceBytecode):
             if programs.dtype == self.dtype:
-                return known
-            return {**known, "constants": programs.constants.astype(self.dtype)}
+                return dict(programs.addresses)
+            return {**programs.addresses, "constants": programs.constants.astype(self.dtype)}
         arrays = {name: self._there(getattr(programs, name)) for name in PROGRAM_ARRAYS}
         if programs.constants.dtype != self.dtype:
             with np.errstate(over="ignore", invalid="ignore"):

@@ -227,6 +227,7 @@ _MEASURE_ARGUMENTS: Rows = (
     ("const Long *", "arenas", "(N_GROUPS, ARENA_SHAPE) how a group's blocks use their memory (batches.py)"),
     ("Long *", "needs", "(N_GROUPS, N_SIZES, NEEDS) the most of the expressions of each batch; all 0 before"),
     ("unsigned *", "key", "(n_exprs) batch, then the longest first; those that are in none last"),
+    ("int *", "order", "(n_exprs) expressions in the order of their keys, of lengths in classes"),
     ("Long", "small_arena shared_per_block", "bytes per warp; bytes"),
     ("int", "n_exprs n_instructions", ""),
 )

@@ -30,8 +30,8 @@ from exprkit.backends.cases.interpreter import Decision, VariantSet, decision
 from exprkit.backends.device_programs.lowering import Lowering
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.gpu import loss_code, opcodes
-from exprkit.backends.gpu.bytecode import Bytecode
 from exprkit.backends.gpu.device import MOST_LOCKED, fetched, fetched_together
+from exprkit.backends.gpu.device_bytecode import Programs
 from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points
 from exprkit.backends.gpu.launch import Columns, Launch, ScheduledLaunch, address, plan_on
 from exprkit.backends.gpu.layout import VECTOR_BYTES
@@ -550,7 +550,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         """The best variant for so many items."""
         return self._shape_for(self.programs, n_items, self._launcher.n_columns, wide)
 
-    def _shape_for(self, programs: Bytecode, n_items: int, n_columns: int, wide: bool) -> LaunchShape:
+    def _shape_for(self, programs: Programs, n_items: int, n_columns: int, wide: bool) -> LaunchShape:
         sizes, powers = Sizes(self.n_points, n_items, n_columns, programs.n_slots), self._powers(programs)
         if (sizes, wide, powers) not in self._shapes:
             if len(self._shapes) >= self.most_ready:
@@ -591,7 +591,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         self.using(None)
         return found
 
-    def _powers(self, programs: Bytecode) -> bool:
+    def _powers(self, programs: Programs) -> bool:
         """Whether the kernel has the code of the operators that need many registers."""
         return programs.heavy or not self._asks_for_powers
 
@@ -604,7 +604,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         fast = self.settings.operators == "fast"
         return VariantSet(self.dtype.itemsize, fast, wide, self.device.lanes, self.block_size, self.vectors, powers)
 
-    def _check_options(self, programs: Bytecode, columns: Columns) -> None:
+    def _check_options(self, programs: Programs, columns: Columns) -> None:
         """An error, before any work, if the options asked for leave no variant for these programs."""
         if (self.block_size or self.vectors) and not self._per_expression:
             self._shape_for(programs, programs.n_exprs, len(columns.code), True)

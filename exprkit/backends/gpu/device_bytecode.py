@@ -2,7 +2,7 @@
 
 In: a block of memory that lowering.cu has filled.  Out: ``DeviceBytecode``.
 
-    >>> from exprkit.backends.device_programs.bytecode import parts_of
+    >>> from exprkit.backends.gpu.device_bytecode import parts_of
     >>> parts_of("float32")["instructions"].n_bytes(10)  # 8 bytes each
     80
 """
@@ -81,6 +81,9 @@ class DeviceBytecode:
 
     def on_host(self) -> Bytecode:
         """The same in the host's memory."""
-        arrays = fetched_together([getattr(self, name) for name in NAMES])
-        known = {"n_slots": self.n_slots, "n_results": self.n_results, "heavy": self.heavy}
-        return Bytecode(**dict(zip(NAMES, arrays, strict=True)), **known)
+        found = fetched_together([getattr(self, name) for name in NAMES])
+        arrays: dict[str, Any] = dict(zip(NAMES, found, strict=True))
+        return Bytecode(**arrays, n_slots=self.n_slots, n_results=self.n_results, heavy=self.heavy)
+
+
+Programs = Bytecode | DeviceBytecode
