@@ -20,6 +20,7 @@ import numpy as np
 from emulated_device import SHARED_BYTES, EmulatedDevice
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from exprkit.backends.gpu.calls import STREAM, Sequence
 from exprkit.backends.gpu.device import CudaDevice
 
 CALLS: collections.Counter = collections.Counter()
@@ -192,6 +193,25 @@ class CountingDevice(CudaDevice):
         self.xp, self.calls, self._emulated = cupy(), CALLS, EmulatedDevice()
         self._sending, self._outgoing = threading.Lock(), []
 
+    def sequence(self, calls):
+        return CountingSequence(calls)
+
+    def side_stream(self, k):
+        return STREAM
+
+    def side_by_side(self, rows):
+        return CountingSequence(call for row in rows for call in row)
+
+    def copying(self, *given):
+        return counting(self._emulated.copying(*given), "copy to the host")
+
+    def waiting(self):
+        return counting(self._emulated.waiting(), "waiting")
+
+    def marking(self):
+        mark, wait = self._emulated.marking()
+        return counting(mark, "event"), counting(wait, "waiting")
+
     def kernel(self, name, settings, text=None, **macros):
         return CountingKernel(name, self._emulated.kernel(name, settings, text, **macros))
 
@@ -203,10 +223,20 @@ class CountingKernel:
         self._name, self._kernel, self.resident = name, kernel, kernel.resident
 
     def prepare(self, *given, **named):
-        start = self._kernel.prepare(*given, **named)
+        return CountingSequence([self.call(*given, **named)])
 
-        def launch():
-            CALLS[self._name] += 1
-            start()
+    def call(self, *given, overlaps=False, **named):
+        return self._kernel.call(*given, **named)._replace(name=self._name)
 
-        return launch
+
+def counting(calls, name):
+    (call,) = calls.calls
+    return CountingSequence([call._replace(name=name)])
+
+
+class CountingSequence(Sequence):
+    """Calls of the device, counted by their names."""
+
+    def __call__(self):
+        CALLS.update(call.name for call in self.calls)
+        super().__call__()

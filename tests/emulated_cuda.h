@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <mutex>
 
 #define EMULATED
 #define __global__
@@ -23,6 +24,7 @@ struct uint2 { unsigned x, y; };
 struct uint4 { unsigned x, y, z, w; };
 
 inline void __syncthreads() {}
+inline void __threadfence() {}
 inline int __syncthreads_or(int yes) { return yes; }
 inline void __syncwarp() {}
 inline void let_next_begin() {}
@@ -33,6 +35,7 @@ inline bool __all_sync(unsigned, bool yes) { return yes; }
 template <class V> void __stcs(V *at, V value) { std::memcpy(at, &value, sizeof value); }
 template <class V> V __shfl_xor_sync(unsigned, V value, int) { return value; }
 template <class V> V __shfl_sync(unsigned, V value, int) { return value; }
+template <class V> V __shfl_up_sync(unsigned, V value, int) { return value; }
 template <class V> V atomicAdd(V *at, V more) { V old = *at; *at += more; return old; }
 template <class V> V atomicMin(V *at, V other) { V old = *at; *at = std::min(old, other); return old; }
 template <class V> V atomicCAS(V *at, V expected, V other) { V old = *at; if (old == expected) *at = other; return old; }

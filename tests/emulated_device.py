@@ -8,30 +8,34 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import re
 import shutil
 import subprocess
 import tempfile
-import threading
 from pathlib import Path
 
 import numpy as np
 
-from exprkit.backends.gpu import nvrtc, opcodes
+from exprkit.backends.gpu import calls, nvrtc, opcodes
+from exprkit.backends.precision import precision
 from exprkit.runtime import disk_cache
 
 SHARED_BYTES = 1 << 20
 HEADER = Path(__file__).with_name("emulated_cuda.h")
 RUN = """
 alignas(16) static unsigned char memory[{shared}];
-extern "C" void launch(int blocks_x, int blocks_y, int threads, const {arguments} *args)
+extern "C" int launch(int blocks_x, int blocks_y, int threads, const {arguments} *args)
 {{
+    static std::mutex launching;  // a library has one set of thread numbers, and a GPU several threads that launch
+    std::lock_guard<std::mutex> alone(launching);
     shared = reinterpret_cast<Vector *>(memory);
     gridDim = {{blocks_x, blocks_y}};
     blockDim = {{threads, 1}};
     for (blockIdx.y = 0; blockIdx.y < blocks_y; ++blockIdx.y)
         for (blockIdx.x = 0; blockIdx.x < blocks_x; ++blockIdx.x)
             for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) {name}(*args);
+    return 0;
 }}
 extern "C" int argument_bytes() {{ return sizeof({arguments}); }}
 """
@@ -47,26 +51,37 @@ def compiler_version():
     return subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True).stdout
 
 
+def address(function):
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
 class EmulatedKernel:
     local_bytes = 0
     registers = 0
 
     def __init__(self, library):
-        self._launching = threading.Lock()
         self._library = library
 
     def resident(self, threads, shared):
         return 2
 
     def prepare(self, blocks, threads, shared, arguments, overlaps=False):
+        return calls.Sequence([self.call(blocks, threads, shared, arguments)])
+
+    def call(self, blocks, threads, shared, arguments, stream=None):
         assert ctypes.sizeof(arguments) == self._library.argument_bytes()
         assert shared <= SHARED_BYTES
+        given = *blocks, threads, ctypes.addressof(arguments)
+        return calls.Call(address(self._library.launch), given, keep=(self, arguments))
 
-        def launch():
-            with self._launching:  # a library has one set of thread numbers, and a GPU several threads that launch
-                self._library.launch(*blocks, threads, ctypes.byref(arguments))
 
-        return launch
+@functools.cache
+def driver():
+    """What the driver does for everybody."""
+    text = """extern "C" int copy(void *to, const void *from, long n) { std::memcpy(to, from, n); return 0; }
+extern "C" int nothing() { return 0; }
+extern "C" int fail(long status) { return int(status); }"""
+    return EmulatedDevice().library(text, precision("ieee"), {})
 
 
 class EmulatedDevice:
@@ -116,6 +131,34 @@ class EmulatedDevice:
             else:
                 library.write_bytes(code)
             return ctypes.CDLL(str(library))
+
+    def part(self, memory, address, shape, dtype):
+        start, n_bytes = address - memory.ctypes.data, math.prod(shape) * np.dtype(dtype).itemsize
+        return memory[start : start + n_bytes].view(dtype).reshape(shape)
+
+    def pinned(self, n_bytes):
+        return np.empty(n_bytes, np.uint8)
+
+    def locked(self, shape, dtype):
+        return np.empty(shape, dtype)
+
+    def copying(self, source, place, n_bytes):
+        return calls.Sequence([calls.Call(address(driver().copy), (place, source, n_bytes))])
+
+    def sequence(self, some):
+        return calls.Sequence(some)
+
+    def side_stream(self, k):
+        return calls.STREAM
+
+    def side_by_side(self, rows):
+        return calls.Sequence(call for row in rows for call in row)
+
+    def waiting(self):
+        return calls.Sequence([calls.Call(address(driver().nothing), ())])
+
+    def marking(self):
+        return self.waiting(), self.waiting()
 
     def sent(self, arrays):
         return [self.xp.asarray(array) for array in arrays]

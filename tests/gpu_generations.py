@@ -143,10 +143,11 @@ def many(n):
     settings = ek.Precision("fast")
     lowering = Lowering(device, settings, np.dtype(np.float32), np.zeros(2, bool))
     tokens = tokens_of(pop, device)
+    arrays = [tokens.keep[name] for name in ("kinds", "values", "offsets")]
     size = f"{len(pop):,} ({len(pop.kinds) / len(pop):.1f} tokens)"
     moved = (9 * len(pop.kinds) + 8 * len(pop) + 32 * len(pop.kinds) / 2) / MEMORY * 1e3
     report(f"{size}: postfix -> bytecode on the device", lambda: lowering(tokens), "50", moved, repeats=5)
-    report("   checked: DevicePopulation", lambda: ek.DevicePopulation(*tokens[:3]), repeats=5)
+    report("   checked: DevicePopulation", lambda: ek.DevicePopulation(*arrays), repeats=5)
     for threads in (1, machine.cores()):
         call = partial(bytecode, pop, threads)
         report(f"   postfix -> bytecode on the host, threads: {threads}", call, "600", repeats=3)

@@ -1,7 +1,7 @@
 """Where the microseconds of a step go on a GPU: ``PYTHONPATH=. python tests/gpu_steps.py``.
 
 Prints for a loss, a new population and a fit of one: the time of each part of the call, in a loop, by the wall clock,
-and that of every kernel, by events before and after it (which keep launches from overlapping).  ``--threads 8 32 128``:
+and that of every kernel, by events before and after it (which keep launches from overlapping).  ``--threads 32 64``:
 lowering with so many threads a block.
 """
 
@@ -21,7 +21,8 @@ import numpy as np
 import exprkit as ek
 from exprkit.backends.device_programs import lowering
 from exprkit.backends.gpu import device as gpu
-from exprkit.backends.interpreter import derivatives
+from exprkit.backends.gpu.calls import Sequence
+from exprkit.backends.interpreter import derivatives, loss_step
 from exprkit.evaluate import inputs
 from exprkit.expressions import generate
 from exprkit.fitting import fit as fitting
@@ -32,31 +33,25 @@ EVENTS: list = []  # (kernel, before, after) while they are recorded
 RECORDING = False
 
 
-def recorded(make, prepare):
-    """``Kernel.__init__`` and ``Kernel.prepare`` whose launches leave events."""
+def recorded(make_all):
+    """``Sequence.__call__`` whose launches leave events."""
 
-    def named(self, module, name, *rest, **others):
-        make(self, module, name, *rest, **others)
-        self.name = name
-
-    def prepared(self, *rest, **others):
-        start, name = prepare(self, *rest, **others), self.name
-
-        def launch():
-            if not RECORDING:
-                return start()
+    def call(self):
+        if not RECORDING:
+            return make_all(self)
+        for one in self.calls:
             before, after = cupy.cuda.Event(), cupy.cuda.Event()
+            alone = Sequence([one], self._stream, self._error)
             before.record()
-            start()
+            make_all(alone)
             after.record()
-            EVENTS.append((name, before, after))
+            if one.name:
+                EVENTS.append((one.name, before, after))
 
-        return launch
-
-    return named, prepared
+    return call
 
 
-gpu.Kernel.__init__, gpu.Kernel.prepare = recorded(gpu.Kernel.__init__, gpu.Kernel.prepare)
+Sequence.__call__ = recorded(Sequence.__call__)
 
 
 def kernels(call, repeats=8):
@@ -114,9 +109,16 @@ def losses(pop):
     X, y, params = data_of(pop)
     X_there, y_there, params_there, out = *map(cupy.asarray, (X, y, params)), cupy.empty(len(pop))
     host, there = (ek.Evaluator(pop, one, "cuda", "fast") for one in (X, X_there))
-    report("a loss again, from the host", lambda: host.loss(params, y), 2000)
+    usual = loss_step.MOST_WRITTEN
+    for loss_step.MOST_WRITTEN, way in ((0, "copied"), (usual, "written by the kernel")):
+        host.engine._forget()
+        for _ in range(2):
+            assert np.array_equal(host.loss(params, y), there.loss(params_there, y_there).get(), equal_nan=True)
+        report(f"a loss again, from the host, sums {way} (aim 35)", lambda: host.loss(params, y), 2000)
+        report("  its calls alone", step_of(host.engine)._again, 2000)
     kernels(lambda: host.loss(params, y))
-    report("queued on the device", lambda: there.loss(params_there, y_there, out=out), 2000)
+    report("queued on the device (aim 19)", lambda: there.loss(params_there, y_there, out=out), 2000)
+    report("  its calls alone", step_of(there.engine)._again, 2000)
     report("the same, waited for", lambda: there.loss(params_there, y_there, out=out), wait=True)
     kernels(lambda: there.loss(params_there, y_there, out=out))
     parts("host", host, params, y)
@@ -124,8 +126,13 @@ def losses(pop):
     span = there.engine._spans(len(pop), {"TASK": "SQUARE", "WEIGHTED": 0, "COUNTED": 0})[0]
     addresses = y_there.data.ptr, 0, out.data.ptr, 0
     report("  partial sums and sums", lambda: span(*addresses))
-    report("  one start that overlaps", span.add._start)
-    report("  one that does not", span.add._start_first)
+    report("  one start that overlaps", span.add.again)
+    report("  one that does not", span.add.first)
+
+
+def step_of(engine):
+    """The loss that was asked for last."""
+    return next(step for key, step in reversed(engine._ready.items()) if key[0] == "step")
 
 
 def parts(name, ev, params, y):
@@ -152,7 +159,16 @@ def generations(name, pop, threads):
         ev.update(ek.DevicePopulation(*arrays))
         ev.loss(params, y)
 
-    report(f"{name}: checked, lowered, its losses", whole, 200, wait=True)
+    here = itertools.cycle([pop, ek.Population(pop.kinds, pop.values, pop.offsets)])
+    host = ek.Evaluator(pop, X.get(), "cuda", "fast")
+    goal = params.get(), y.get()
+
+    def on_host():
+        host.update(next(here))
+        host.loss(*goal)
+
+    report(f"{name}: tokens on the host -> losses there (aim 250)", on_host, 200)
+    report(f"{name}: checked, lowered, its losses (aim 100)", whole, 200, wait=True)
     report("  DevicePopulation", lambda: ek.DevicePopulation(*arrays), 200)
     made = ev.engine._lowering.of(there)
     report("  lowering", lambda: ev.engine._lowering.of(new()), 200)
@@ -209,7 +225,7 @@ def fits(repeats=12):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--threads", type=int, nargs="*", default=[8, 32])
+    parser.add_argument("--threads", type=int, nargs="*", default=[32, 64])
     threads = parser.parse_args().threads
     thesis = ek.parse(workload.expressions("esr", N))
     bare(cupy.zeros(1000))

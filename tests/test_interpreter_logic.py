@@ -334,12 +334,6 @@ class ScarceDevice(EmulatedDevice):
     def to_host(self, source, place, stream):
         place[...] = source
 
-    def pinned(self, n_bytes):
-        return np.empty(n_bytes, np.uint8)
-
-    def locked(self, shape, dtype):
-        return np.empty(shape, dtype)
-
     def free_bytes(self):
         return 123_000_000
 

@@ -39,6 +39,7 @@ from exprkit.distributed.engine import backend_of
 from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, whole_number
 from exprkit.evaluate import inputs, rounding, tables
+from exprkit.evaluate.goal import Goal, is_complete
 from exprkit.evaluate.losses import LOSSES, SUMS, OwnLoss, finished, is_own, slope_of, summed, sums_and_slopes, sums_of
 from exprkit.evaluate.options import (
     check_flag,
@@ -157,7 +158,7 @@ class Evaluator:
         self._last_shape: tuple[int, ...] = ()
         self._settings, self._options = settings, {"client": workers, **options}
         self._own_loss: OwnLoss | None = None  # the loss of the user's own that was asked for last
-        self._checked: tuple[Any, Any] = (None, None)  # the y and the weights that were checked last
+        self._goal: Goal | None = None  # the y and the weights that were checked last
         self._complete_y: Any = None  # the y that was looked through last for what is missing, on a device
         compiler = for_backend(settings, self.backend, implementation.takes_settings)
         self._make_engine = lambda pop: implementation.engine(
@@ -520,14 +521,15 @@ class Evaluator:
     def _against(self, params: Any, y: Any, weights: Any) -> tuple[Any, tuple[int, ...], Any, Any]:
         """Parameters, their leading shape, the target and the weights, checked."""
         sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self.adopt)
-        target, w = self.target(y, weights)
-        self._checked = y, weights
-        return sets, lead, target, w
+        goal = self._goal
+        if goal is None or not goal.is_of(y, weights):
+            goal = self._goal = Goal.of(y, weights, *self.target(y, weights), frozen=self._empty_on_host is not None)
+        return sets, lead, goal.target, goal.w
 
     def target(self, y: Any, weights: Any = None, own: bool = False) -> tuple[Any, Any]:
         """``y`` and ``weights`` as the engine takes them; with ``own``, in memory that the user has not."""
         tables.check_order(self.labels, y=y, weights=weights)
-        old_y, old_w = (one is last and not own for one, last in zip((y, weights), self._checked, strict=True))
+        old_y, old_w = Goal.has(None if own else self._goal, y, weights)
         target = inputs.point_vector("y", y, self.n_points, self.dtype, self.adopt, own, checked=old_y)
         return target, inputs.weights_vector(weights, self.n_points, self.dtype, self.adopt, own, checked=old_w)
 
@@ -559,7 +561,7 @@ class Evaluator:
         for it, so of the same ``y`` of the user's there it is asked once for all populations.
         """
         on_host = isinstance(target, np.ndarray)
-        if not (self._gaps.columns or np.isnan(target).any()) if on_host else y is self._complete_y:
+        if not self._gaps.columns and is_complete(self._goal, target) if on_host else y is self._complete_y:
             return
         self._complete_y = None if on_host else y
         if bool(np.isnan(sums).any()):

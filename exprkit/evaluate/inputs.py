@@ -218,6 +218,8 @@ def parameter_sets(
         if width:
             raise DataError(f"params are missing: {_first_needing(pop, 0)}")
         return np.zeros((1, n_exprs, 0), dtype), ()
+    if _is_ready(params, (n_exprs, width), dtype, adopt):
+        return params.reshape(1, n_exprs, width), ()
     padded = _padded(params, on_host_population(pop) if isinstance(params, list | tuple) else pop, adopt)
     if padded.ndim not in (2, 3) or padded.shape[-2] != n_exprs:
         raise DataError(
@@ -231,6 +233,15 @@ def parameter_sets(
     if padded.shape[-1] > width:
         padded = padded[..., :width]
     return _cast(padded if lead else padded.reshape(1, n_exprs, width), dtype), lead
+
+
+def _is_ready(params: Any, shape: tuple[int, int], dtype: np.dtype, adopt: Adopt) -> bool:
+    """Whether they are an array as engines take one, of NumPy's or of the backend's library."""
+    if type(params) is np.ndarray:
+        return params.dtype == dtype and params.shape == shape and params.flags.carray
+    if not hasattr(params, "shape") or adopt(params) is not params:
+        return False
+    return bool(params.dtype == dtype and params.shape == shape and params.flags.c_contiguous)
 
 
 def point_vector(

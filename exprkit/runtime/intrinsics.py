@@ -45,6 +45,16 @@ def call_number(typingctx, address, arguments):
     return types.float64(types.int64, types.UniTuple(types.int64, len(arguments))), code
 
 
+@intrinsic
+def call_status(typingctx, address, arguments):
+    """Call the function at ``address``; it returns an int of C's."""
+
+    def code(context, builder, signature, args):
+        return builder.sext(_call(builder, ir.IntType(32), args), _I64)
+
+    return types.int64(types.int64, types.UniTuple(types.int64, len(arguments))), code
+
+
 def _call(builder, result, args):
     operands = cgutils.unpack_tuple(builder, args[1])
     kind = ir.FunctionType(result, [_I64] * len(operands))

@@ -54,7 +54,7 @@ def foreknown(
     arity, uses = _tables(device)
     arguments, scratch = layout.DependenceArguments(), xp.empty(blocks * bytes_of_a_block, np.uint8)
     fields = {
-        "kinds": tokens.kinds, "values": tokens.values, "offsets": tokens.offsets, **found._asdict(), "arity": arity,
+        **tokens.addresses, "linear": found.linear, "verdicts": found.verdicts, "arity": arity,
         "uses": uses, "scratch": scratch, "n_exprs": n_exprs, "n_chunks": n_chunks, "longest": longest,
         "threads": blocks * threads,
     }  # fmt: skip

@@ -125,24 +125,36 @@ INLINE Several<COUNTS + 2> lower_one(
     return Several<COUNTS + 2>{{n_point, n_prologue, after.at[1] - places.at[RESULTS], n_const, cost, totals[0], heavy}};
 }
 
-// Sum of the block's numbers before this thread's; ``sums`` has all of them then.
+// Sum of the warp's numbers up to this lane's.
+INLINE Long sum_of_lanes(Long sum)
+{
+    for (int step = 1; step < LANES; step *= 2) {
+        const Long more = __shfl_up_sync(0xffffffffu, sum, step);
+        if (int(threadIdx.x % LANES) >= step) sum += more;
+    }
+    return sum;
+}
+
+// Sum of the block's numbers before this thread's; ``sums`` has that of all first warps then, at last of all.
 INLINE Long sum_before(Long number, Long *sums)
 {
-    const int t = threadIdx.x;
-    sums[t] = number;
+    const int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES, n_warps = blockDim.x / LANES;
+    const Long sum = sum_of_lanes(number);
+    if (lane == LANES - 1) sums[warp] = sum;
     __syncthreads();
-    for (int step = 1; step < blockDim.x; step *= 2) {
-        const Long more = t >= step ? sums[t - step] : 0;
-        __syncthreads();
-        sums[t] += more;
-        __syncthreads();
+    if (warp == 0) {
+        const Long up_to_here = sum_of_lanes(lane < n_warps ? sums[lane] : 0);
+        if (lane < n_warps) sums[lane] = up_to_here;
     }
-    return sums[t] - number;
+    __syncthreads();
+    return sum - number + (warp > 0 ? sums[warp - 1] : 0);
 }
+
+INLINE Long sum_of_all(const Long *sums) { return sums[blockDim.x / LANES - 1]; }
 
 extern "C" __global__ void count_words(const LoweringArguments args)
 {
-    __shared__ Long sums[1024];
+    __shared__ Long sums[32];  // a warp each
     const Long most = args.most_nodes;
     int n_slots = 0, heavy = 0;
     for (int chunk = blockIdx.x; chunk < args.n_chunks; chunk += gridDim.x) {
@@ -158,7 +170,7 @@ extern "C" __global__ void count_words(const LoweringArguments args)
         for (int k = 0; k < COUNTS; ++k) {
             const Long before = sum_before(counts.at[k], sums);
             if (e < args.n_exprs) args.counts[Long(k) * args.n_exprs + e] = int(before);
-            if (threadIdx.x == 0) args.totals[Long(k) * args.n_chunks + chunk] = sums[blockDim.x - 1];
+            if (threadIdx.x == 0) args.totals[Long(k) * args.n_chunks + chunk] = sum_of_all(sums);
             __syncthreads();
         }
     }
@@ -169,14 +181,14 @@ extern "C" __global__ void count_words(const LoweringArguments args)
 
 extern "C" __global__ void number_words(const LoweringArguments args)
 {
-    __shared__ Long sums[1024];
+    __shared__ Long sums[32];  // a warp each
     const int own = (args.n_chunks + blockDim.x - 1) / blockDim.x, n_keys = 256 * args.n_vars;
     for (int k = 0; k < COUNTS; ++k) {
         Long *totals = args.totals + Long(k) * args.n_chunks, sum = 0;
         const int first = min(int(threadIdx.x) * own, args.n_chunks), stop = min(first + own, args.n_chunks);
         for (int c = first; c < stop; ++c) sum += totals[c];
         Long before = sum_before(sum, sums);
-        if (threadIdx.x == 0) args.summary[k] = sums[blockDim.x - 1];
+        if (threadIdx.x == 0) args.summary[k] = sum_of_all(sums);
         for (int c = first; c < stop; ++c) {
             const Long here = totals[c];
             totals[c] = before;
@@ -190,10 +202,11 @@ extern "C" __global__ void number_words(const LoweringArguments args)
     for (int key = first; key < stop; ++key) sum += args.wanted[key] ? args.width[key % 256] : 0;
     int column = int(sum_before(sum, sums));
     if (threadIdx.x == 0) {
-        args.summary[N_COLUMNS] = sums[blockDim.x - 1];
+        args.summary[N_COLUMNS] = sum_of_all(sums);
         args.summary[N_SLOTS] = args.summary[N_SLOTS_SO_FAR];
         args.summary[HEAVY] = args.summary[HEAVY_SO_FAR];
         args.summary[N_SLOTS_SO_FAR] = args.summary[HEAVY_SO_FAR] = 0;
+        for (int k = 0; k < SUMMARY; ++k) args.told[k] = args.summary[k];
     }
     for (int key = first; key < stop; ++key) {
         if (!args.wanted[key]) continue;
@@ -208,6 +221,8 @@ extern "C" __global__ void number_words(const LoweringArguments args)
 
 extern "C" __global__ void emit_words(const LoweringArguments args)
 {
+    const Long n_steps = args.summary[STEPS], n_constants = args.summary[CONSTANTS];
+    if (max(args.summary[INSTRUCTIONS], max(n_steps, n_constants)) > args.most_words) return;
     for (int chunk = blockIdx.x; chunk < args.n_chunks; chunk += gridDim.x) {
         const int e = chunk * blockDim.x + threadIdx.x;
         if (e >= args.n_exprs) break;
@@ -221,8 +236,8 @@ extern "C" __global__ void emit_words(const LoweringArguments args)
         lower_one(args, e, memory_of(args.scratch, args.threads), places, Numbered{args.column_of, {nullptr}}, final, args.constants);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0) {
-        args.first_step[args.n_exprs] = int(args.summary[STEPS]);
+        args.first_step[args.n_exprs] = int(n_steps);
         args.cost[args.n_exprs] = args.summary[COST];
-        args.constants[args.summary[CONSTANTS]] = T(nan(""));
+        args.constants[n_constants] = T(nan(""));
     }
 }

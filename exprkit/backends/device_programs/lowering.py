@@ -16,12 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.backends.device_programs.population import DevicePopulation, on_host
+from exprkit.backends.device_programs.population import PARTS, DevicePopulation, on_host
 from exprkit.backends.device_programs.translate import text_of
 from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.bytecode import (
     MAX_COLUMNS,
-    Bytecode,
     accumulate,
     heavy_operators,
     operator_rows,
@@ -29,7 +28,9 @@ from exprkit.backends.gpu.bytecode import (
     write_instruction,
     write_prologue,
 )
-from exprkit.backends.gpu.launch import REAL, Columns, fill
+from exprkit.backends.gpu.calls import Sequence
+from exprkit.backends.gpu.device_bytecode import DeviceBytecode, Programs, parts_of
+from exprkit.backends.gpu.launch import REAL, Columns, fill, put
 from exprkit.backends.gpu.layout import (
     CONSTANTS,
     COUNTS,
@@ -41,6 +42,7 @@ from exprkit.backends.gpu.layout import (
     STEPS,
     SUMMARY,
 )  # fmt: skip
+from exprkit.backends.gpu.memory import Block
 from exprkit.backends.precision import Precision
 from exprkit.errors import BackendError
 from exprkit.expressions.population import Population
@@ -54,24 +56,31 @@ MOST_TOKENS = 2048  # of an expression that is lowered here: threads have scratc
 SCRATCH_BYTES = 512 << 20
 KEPT_BYTES = 32 << 20
 BYTES_OF_A_NODE = 80  # of a thread's scratch memory: lowering.cu
-KERNELS = "count_words", "number_words", "emit_words"
+KERNELS = COUNT, NUMBER, EMIT = "count_words", "number_words", "emit_words"
+MOST_SUPPOSED = 1 << 21  # words that there is room for before they are counted
+MOST_SIZES = 64  # of populations whose launches are kept
 TRANSLATED = read_tree, mark, place, emit_tree, write_prologue, write_instruction
 
 
 class DeviceTokens(NamedTuple):
     """A population's tokens on the device, and what is known of them on the host."""
 
-    kinds: Any  # uint8 (n_tokens,)
-    values: Any  # uint64 (n_tokens,)
-    offsets: Any  # int64 (n_exprs + 1,)
-    n_params: Any  # int32 (n_exprs,)
+    addresses: dict[str, int]  # of kinds, values, offsets and n_params, as ``Population`` has them
+    n_tokens: int
+    n_exprs: int
     longest: int  # the most tokens of an expression
+    keep: Any  # the arrays by name, or the population that has them
+
+    @property
+    def n_params(self) -> Any:
+        """int32 (n_exprs,)"""
+        return self.keep["n_params"] if isinstance(self.keep, dict) else self.keep.n_params
 
 
 class MadeWith(NamedTuple):
     """What was made of a population, and with what."""
 
-    programs: Bytecode
+    programs: Programs
     columns: Columns
     tables: dict[str, Any]
     positive: np.ndarray
@@ -91,9 +100,11 @@ _last: dict[Any, Last] = {}  # by device
 
 def tokens_of(pop: Population | DevicePopulation, device: Any) -> DeviceTokens:
     """A population's tokens, brought to the device if they lie on the host."""
-    arrays = pop.kinds, pop.values, pop.offsets, pop.n_params
-    kinds, values, offsets, n_params = arrays if isinstance(pop, DevicePopulation) else device.sent(arrays)
-    return DeviceTokens(kinds, values, offsets, n_params, pop.longest)
+    if isinstance(pop, DevicePopulation):
+        return DeviceTokens(pop.addresses, pop.n_tokens, len(pop), pop.longest, pop)
+    arrays = dict(zip(PARTS, device.sent([getattr(pop, name) for name in PARTS]), strict=True))
+    addresses = {name: device.pointer(array) for name, array in arrays.items()}
+    return DeviceTokens(addresses, len(pop.kinds), len(pop), pop.longest, arrays)
 
 
 @functools.cache
@@ -128,14 +139,17 @@ class Lowering:
         self._arguments = layout.LoweringArguments()
         self._own_columns = Columns(*xp.empty((3, self._most_columns), np.int32))
         code, var, low = self._own_columns
-        self._fill(
-            **self._tables, **self._own, column_code=code, column_var=var, column_low=low, n_vars=self.n_vars,
-            most_columns=self._most_columns,
-        )  # fmt: skip
+        self._told = device.locked((SUMMARY,), np.int64)
+        fill(self._arguments, {
+            **self._tables, **self._own, "column_code": code, "column_var": var, "column_low": low, "told": self._told,
+            "n_vars": self.n_vars, "most_columns": self._most_columns,
+        }, device)  # fmt: skip
+        self._own_views: dict[int, Columns] = {}
+        self._sequences: dict[tuple[int, bool], Sequence] = {}
         macros = {"REAL": REAL[self.dtype.itemsize], "LANES": device.lanes}
         self._kernels = {name: device.kernel(name, settings, source(), **macros) for name in KERNELS}
 
-    def of(self, pop: Population | DevicePopulation) -> tuple[Bytecode, Columns]:
+    def of(self, pop: Population | DevicePopulation) -> tuple[Programs, Columns]:
         """Bytecode and columns of a population; made on the host if an expression is longer than MOST_TOKENS.
 
         Or if it shares parts (``Population.shares``), which trees can't.
@@ -155,11 +169,11 @@ class Lowering:
             return last.tokens
         tokens = tokens_of(pop, self.device)
         _last.pop(self.device, None)
-        if tokens.values.nbytes <= KEPT_BYTES:
+        if 8 * tokens.n_tokens <= KEPT_BYTES:
             _last[self.device] = Last(pop, tokens)
         return tokens
 
-    def _known(self, pop: Population | DevicePopulation) -> tuple[Bytecode, Columns] | None:
+    def _known(self, pop: Population | DevicePopulation) -> tuple[Programs, Columns] | None:
         """What was made of the last population, if it is this one and the same would be made: in another type too.
 
         The rules look at constants, rounded to the type, so these must be float32.
@@ -170,13 +184,13 @@ class Lowering:
             return None
         return None if made.dtype != self.dtype and pop.has_wide_constants else (made.programs, made.columns)
 
-    def _noted(self, pop: Population | DevicePopulation, made: tuple[Bytecode, Columns]) -> tuple[Bytecode, Columns]:
+    def _noted(self, pop: Population | DevicePopulation, made: tuple[Programs, Columns]) -> tuple[Programs, Columns]:
         last = _last.get(self.device)
         if last is not None and last.pop is pop:
             _last[self.device] = last._replace(lowered=MadeWith(*made, self._tables, self._positive, self.dtype))
         return made
 
-    def __call__(self, tokens: DeviceTokens) -> tuple[Bytecode, Columns]:
+    def __call__(self, tokens: DeviceTokens) -> tuple[Programs, Columns]:
         """Bytecode and columns of a population.
 
         Raises
@@ -184,34 +198,63 @@ class Lowering:
         BackendError
             If there are more columns than an instruction can name.
         """
-        xp, n_exprs = self.device.xp, len(tokens.n_params)
+        n_exprs = tokens.n_exprs
         n_chunks, most = -(-n_exprs // self._threads), -(-2 * max(tokens.longest, 1) // 8) * 8
         scratch, blocks = self._scratch(BYTES_OF_A_NODE * most * self._threads, n_chunks)
-        self._fill(
-            kinds=tokens.kinds, values=tokens.values, offsets=tokens.offsets, n_params=tokens.n_params,
-            scratch=scratch, counts=self._room("counts", COUNTS * n_exprs, np.int32),
-            totals=self._room("totals", COUNTS * n_chunks, np.int64),
-            n_exprs=n_exprs, n_chunks=n_chunks, most_nodes=most, threads=blocks * self._threads,
-        )  # fmt: skip
-        if n_exprs:
-            self._launch("count_words", blocks)
-        self._launch("number_words")
-        summary = self.device.numbers(self._own["summary"])
-        n_columns = summary[N_COLUMNS]
+        put(self._arguments, {
+            **tokens.addresses, "scratch": self.device.pointer(scratch), "n_exprs": n_exprs, "n_chunks": n_chunks,
+            "counts": self.device.pointer(self._room("counts", COUNTS * n_exprs, np.int32)), "most_nodes": most,
+            "totals": self.device.pointer(self._room("totals", COUNTS * n_chunks, np.int64)),
+            "threads": blocks * self._threads,
+        })  # fmt: skip
+        supposed = tokens.n_tokens + n_exprs  # words: nearly always enough
+        block = self._take_supposed(supposed, n_exprs)
+        self._calls(blocks if n_exprs else 0, block is not None)()
+        summary = self._told.tolist()
+        n_columns, counts = summary[N_COLUMNS], (summary[INSTRUCTIONS], summary[STEPS], summary[CONSTANTS])
         if n_columns > MAX_COLUMNS:
             raise too_many_columns(n_columns)
-        n_instructions, n_const = summary[INSTRUCTIONS], summary[CONSTANTS]
-        arrays = {
-            "instructions": xp.empty((n_instructions, 2), np.uint32), "first_instruction": xp.empty(n_exprs, np.int32),
-            "sources": xp.empty(n_instructions, np.int32), "steps": xp.empty((summary[STEPS], 4), np.int32),
-            "first_step": xp.empty(n_exprs + 1, np.int32), "constants": xp.empty(n_const + 1, self.dtype),
-            "cost": xp.empty(n_exprs + 1, np.int64),
-        }  # fmt: skip
-        self._fill(**arrays)
-        self._launch("emit_words", blocks)
+        if block is None or max(counts) > supposed:
+            block = self._take(max(counts), n_exprs, counts)
+            self._started(EMIT, blocks)()
         n_slots, heavy = max(summary[N_SLOTS] - 1, 0), bool(summary[HEAVY])
-        programs = Bytecode(**arrays, n_slots=n_slots, n_results=summary[RESULTS], heavy=heavy)
-        return programs, Columns(*(part[:n_columns] for part in self._own_columns))
+        programs = DeviceBytecode(block, self.dtype, n_exprs, counts, n_slots, summary[RESULTS], heavy)
+        return programs, self._columns(n_columns)
+
+    def _take_supposed(self, words: int, n_exprs: int) -> Block | None:
+        """Memory for so many words; None where that may be too much."""
+        if words > MOST_SUPPOSED:
+            return None
+        try:
+            return self._take(words, n_exprs)
+        except self.device.out_of_memory:
+            return None
+
+    def _take(self, words: int, n_exprs: int, counts: tuple[int, int, int] | None = None) -> Block:
+        """Memory for programs of so many words: instructions, steps and constants, or of their own counts."""
+        n_instructions, n_steps, n_constants = counts or (words, words, words)
+        lengths = n_instructions, n_exprs, n_instructions, n_steps, n_exprs + 1, n_constants + 1, n_exprs + 1
+        block = Block(self.device, parts_of(self.dtype), lengths)
+        put(self._arguments, {**block.addresses, "most_words": words})
+        return block
+
+    def _calls(self, blocks: int, emits: bool) -> Sequence:
+        """Count and number the words of so many blocks and wait for that, with emitting them under way."""
+        key = blocks, emits
+        if key not in self._sequences:
+            if len(self._sequences) >= MOST_SIZES:
+                self._sequences.clear()
+            mark, wait = self.device.marking()
+            number = self._started(NUMBER, 1).then(mark)
+            calls = self._started(COUNT, blocks).then(number) if blocks else number
+            self._sequences[key] = (calls.then(self._started(EMIT, max(blocks, 1))) if emits else calls).then(wait)
+        return self._sequences[key]
+
+    def _columns(self, n: int) -> Columns:
+        """The first columns of those that were numbered."""
+        if n not in self._own_views:
+            self._own_views[n] = Columns(*(part[:n] for part in self._own_columns))
+        return self._own_views[n]
 
     def _scratch(self, bytes_of_a_block: int, n_chunks: int) -> tuple[Any, int]:
         """What blocks work with, and how many there are: fewer where memory is short."""
@@ -232,12 +275,10 @@ class Lowering:
             self._memory[name] = self.device.xp.empty(max(n, 1), dtype)
         return self._memory[name]
 
-    def _fill(self, **fields: Any) -> None:
-        fill(self._arguments, fields, self.device)
-
-    def _launch(self, name: str, blocks: int = 1) -> None:
-        threads = min(self._threads * 8, 1024) if name == "number_words" and self._threads > 1 else self._threads
-        self._kernels[name].prepare((blocks, 1), threads, 0, self._arguments)()
+    def _started(self, name: str, blocks: int) -> Sequence:
+        """What starts a kernel."""
+        threads = min(self._threads * 8, 1024) if name == NUMBER and self._threads > 1 else self._threads
+        return self._kernels[name].prepare((blocks, 1), threads, 0, self._arguments)
 
 
 @table_of_rows

@@ -13,17 +13,23 @@ every evaluator imports this module, and most never see a GPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import functools
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from exprkit.backends.gpu.memory import Block, Part
 from exprkit.errors import BackendError, PopulationError
 from exprkit.expressions.expression import checked_names
 from exprkit.expressions.population import Population, names_of
 from exprkit.operators import defined, ops
 from exprkit.operators.defined import table_of_rows
 from exprkit.text.tokens import MAX_INDEX, MAX_TOKENS, OPERATOR
+
+PARTS = {"kinds": Part(np.uint8), "values": Part(np.uint64), "offsets": Part(np.int64), "n_params": Part(np.int32)}
+THREADS = 128  # of a block
+MOST_SIZES = 64  # of populations whose launches are kept
 
 
 class DevicePopulation:
@@ -95,7 +101,37 @@ class DevicePopulation:
         return defined.codes_in(self.kinds, self.values, OPERATOR)
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return self._n_exprs
+
+    @functools.cached_property
+    def kinds(self) -> Any:
+        """uint8 (n_tokens,)"""
+        return self._block.array("kinds", self._n_tokens)
+
+    @functools.cached_property
+    def values(self) -> Any:
+        """uint64 (n_tokens,)"""
+        return self._block.array("values", self._n_tokens)
+
+    @functools.cached_property
+    def offsets(self) -> Any:
+        """int64 (n_exprs + 1,)"""
+        return self._block.array("offsets", self._n_exprs + 1)
+
+    @functools.cached_property
+    def n_params(self) -> Any:
+        """int32 (n_exprs,)"""
+        return self._block.array("n_params", self._n_exprs)
+
+    @property
+    def addresses(self) -> dict[str, int]:
+        """Where these arrays are."""
+        return self._block.addresses
+
+    @property
+    def n_tokens(self) -> int:
+        """Of all expressions."""
+        return self._n_tokens
 
     @property
     def valid(self) -> Any:
@@ -103,7 +139,7 @@ class DevicePopulation:
         return self.offsets[1:] > self.offsets[:-1]
 
     def __repr__(self) -> str:
-        return f"<DevicePopulation: {len(self):,} expressions, {len(self.kinds):,} tokens, {self.n_vars} variables>"
+        return f"<DevicePopulation: {len(self):,} expressions, {self.n_tokens:,} tokens, {self.n_vars} variables>"
 
     def _adopted(self, name: str, dtype: type, array: Any) -> Any:
         """An array on the device, which must be of this kind, as one of ours."""
@@ -122,13 +158,15 @@ class DevicePopulation:
         """Copy and check every token; gets all attributes."""
         if len(kinds) != len(values) or not len(offsets):
             self._complain(kinds, values, offsets)
-        device, empty, n_exprs = self.device, self.device.xp.empty, len(offsets) - 1
-        self.kinds, self.values = empty(len(kinds), np.uint8), empty(len(kinds), np.uint64)
-        self.offsets, self.n_params = empty(n_exprs + 1, np.int64), empty(n_exprs, np.int32)
+        device, self._n_tokens, self._n_exprs = self.device, len(kinds), len(offsets) - 1
+        lengths = self._n_tokens, self._n_tokens, self._n_exprs + 1, self._n_exprs
+        self._block = Block(device, PARTS, lengths)
+        own, pointer = self._block.addresses, device.pointer
         most = [MAX_INDEX if names is None else len(names) for names in (self.variables, self.parameters)]
-        bad, n_vars, self.max_params, self.longest, n_unreadable, n_wide = _check(device, *most)(
-            n_exprs, kinds=kinds, values=values, offsets=offsets, n_tokens=len(kinds), own_kinds=self.kinds,
-            own_values=self.values, own_offsets=self.offsets, n_params=self.n_params,
+        bad, n_vars, self.max_params, self.longest, n_unreadable, n_wide = _checked(
+            device, most, n_exprs=self._n_exprs, n_tokens=self._n_tokens, kinds=pointer(kinds), values=pointer(values),
+            offsets=pointer(offsets), own_kinds=own["kinds"], own_values=own["values"], own_offsets=own["offsets"],
+            n_params=own["n_params"],
         )  # fmt: skip
         if bad:
             self._complain(kinds, values, offsets)
@@ -158,28 +196,56 @@ def _device() -> Any:
     return gpu.current()
 
 
+class _Checking:
+    """What checks tokens on a device; it is for one population at a time."""
+
+    def __init__(self, device: Any, most_variables: int, most_parameters: int) -> None:
+        from exprkit.backends.device_programs.translate import text_of
+        from exprkit.backends.gpu import layout
+        from exprkit.backends.gpu.launch import fill
+        from exprkit.backends.precision import precision
+        from exprkit.expressions.checks import problem_of, unchecked
+
+        nothing, arity = np.empty(0, np.uint8), ops.ARITY.copy()
+        arity[[row.code for row in (*ops.INTERNAL, *(one for one in defined.functions() if one.packed))]] = 0
+        host = unchecked(nothing, nothing, nothing, nothing, arity, most_variables, most_parameters)
+        operands, limits = map(device.xp.asarray, (host.operands, host.limits))
+        summary, self._told = device.xp.zeros(layout.CHECKED + 1, np.int64), device.locked((layout.CHECKED,), np.int64)
+        self._keep = operands, limits, summary
+        self._arguments, self._calls = layout.CheckArguments(), dict[int, Any]()
+        known = {"operands": operands, "limits": limits, "summary": summary, "told": self._told}
+        fill(self._arguments, {**known, "max_tokens": MAX_TOKENS}, device)
+        text = text_of("checks.cu", [problem_of])
+        self._kernel = device.kernel("check_tokens", precision("ieee"), text, LANES=device.lanes)
+        self._threads, self._wait = 1 if device.lanes == 1 else THREADS, device.waiting()
+
+    def __call__(self, **fields: int) -> list[int]:
+        """The summary, of the kernel's arguments."""
+        for name, number in fields.items():
+            setattr(self._arguments, name, number)
+        blocks = fields["n_exprs"] // self._threads + 1
+        if blocks not in self._calls:
+            if len(self._calls) >= MOST_SIZES:
+                self._calls.clear()
+            start = self._kernel.prepare((blocks, 1), self._threads, 0, self._arguments)
+            self._calls[blocks] = start.then(self._wait)
+        self._calls[blocks]()
+        return self._told.tolist()
+
+
 @table_of_rows
-def _check(device: Any, most_variables: int, most_parameters: int) -> Callable[..., list[int]]:
-    """What checks tokens on a device: of the number of expressions and the kernel's arguments the summary."""
-    from exprkit.backends.device_programs.translate import text_of
-    from exprkit.backends.gpu import layout
-    from exprkit.backends.gpu.launch import THREADS, fill
-    from exprkit.backends.precision import precision
-    from exprkit.expressions.checks import problem_of, unchecked
+def _idle(device: Any, most_variables: int, most_parameters: int) -> list[_Checking]:
+    """Those that check with these limits and have nothing to do."""
+    return []
 
-    nothing, arity = np.empty(0, np.uint8), ops.ARITY.copy()
-    arity[[row.code for row in (*ops.INTERNAL, *(one for one in defined.functions() if one.packed))]] = 0
-    host = unchecked(nothing, nothing, nothing, nothing, arity, most_variables, most_parameters)
-    operands, limits = map(device.xp.asarray, (host.operands, host.limits))
-    threads = 1 if device.lanes == 1 else THREADS
-    text = text_of("checks.cu", [problem_of])
-    kernel = device.kernel("check_tokens", precision("ieee"), text, LANES=device.lanes)
 
-    def check(n_exprs: int, **fields: Any) -> list[int]:
-        arguments, summary = layout.CheckArguments(), device.xp.zeros(layout.CHECKED, np.int64)
-        known = {"operands": operands, "limits": limits, "summary": summary, "max_tokens": MAX_TOKENS}
-        fill(arguments, {**known, **fields, "n_exprs": n_exprs}, device)
-        kernel.prepare((n_exprs // threads + 1, 1), threads, 0, arguments)()
-        return device.numbers(summary)
-
-    return check
+def _checked(device: Any, most: list[int], **fields: int) -> list[int]:
+    """The summary of a population, by a check that no other thread uses."""
+    idle = _idle(device, *most)
+    try:
+        check = idle.pop()
+    except IndexError:
+        check = _Checking(device, *most)
+    found = check(**fields)
+    idle.append(check)
+    return found

@@ -17,8 +17,8 @@ PARAMETER (index in its expression), CONSTANT or RESULT (index in the whole popu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -87,12 +87,20 @@ class Bytecode:
     n_results: int
     heavy: bool = True
 
-    def on_host(self) -> Bytecode:
-        """The same, its arrays in the host's memory."""
-        from exprkit.backends.gpu.device import fetched  # the compiler with it, which those who estimate never need
+    @property
+    def n_exprs(self) -> int:
+        """Of the population."""
+        return len(self.first_instruction)
 
-        arrays: dict[str, Any] = {name: fetched(array) for name, array in vars(self).items() if np.ndim(array)}
-        return replace(self, **arrays)
+    @property
+    def n_instructions(self) -> int:
+        """Of all expressions."""
+        return len(self.instructions)
+
+    @property
+    def n_steps(self) -> int:
+        """Of all prologues."""
+        return len(self.steps)
 
 
 def accumulate(program: Program, threads: int | None = None) -> Bytecode:

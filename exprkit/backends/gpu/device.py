@@ -16,12 +16,13 @@ import importlib.util
 import math
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from exprkit.backends.gpu import nvrtc, opcodes
+from exprkit.backends.gpu.calls import STREAM, Call, Sequence
 from exprkit.backends.precision import Precision
 from exprkit.operators.defined import table_of_rows
 
@@ -63,11 +64,12 @@ class Kernel:
     def __init__(self, module: Any, name: str, can_overlap: bool = False) -> None:
         from cupy.cuda import driver
 
-        self._can_overlap = can_overlap
+        self._can_overlap, self._name = can_overlap, name
         self._driver = driver
         self._module = module  # keeps the code loaded
         self._pointer = module.get_function(name).ptr
         self._shared = 0  # bytes that its launches may ask for
+        self._resident: dict[tuple[int, int], int] = {}  # blocks of a multiprocessor, by threads and bytes
         self.registers = driver.funcGetAttribute(_REGISTERS, self._pointer)
         self.local_bytes = driver.funcGetAttribute(_LOCAL_BYTES, self._pointer)
 
@@ -76,37 +78,37 @@ class Kernel:
         if shared > self._shared:  # never less: other launches of this kernel may need it
             self._driver.funcSetAttribute(self._pointer, _MAX_DYNAMIC_SHARED, shared)
             self._shared = shared
-        return self._driver.occupancyMaxActiveBlocksPerMultiprocessor(self._pointer, threads, shared)
+        if (threads, shared) not in self._resident:
+            ask = self._driver.occupancyMaxActiveBlocksPerMultiprocessor
+            self._resident[threads, shared] = ask(self._pointer, threads, shared)
+        return self._resident[threads, shared]
 
     def prepare(
         self, blocks: tuple[int, int], threads: int, shared: int, arguments: Any, overlaps: bool = False
-    ) -> Callable[[], None]:
-        """A function that starts the kernel on CuPy's current stream with ``arguments`` as they are then.
+    ) -> Sequence:
+        """What starts the kernel on CuPy's current stream with ``arguments`` as they are then.
 
         One that ``overlaps`` may begin before the launch before it has ended, and waits for that by itself.
         """
-        import cupy
+        return _sequence(self.call(blocks, threads, shared, arguments, overlaps))
 
+    def call(
+        self, blocks: tuple[int, int], threads: int, shared: int, arguments: Any, overlaps: bool = False,
+        stream: Any = STREAM,
+    ) -> Call:  # fmt: skip
+        """The same as a call, for a sequence; perhaps on a stream of its own, by its address."""
         addresses = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
-        stream, place, kernel = cupy.cuda.get_current_stream, ctypes.addressof(addresses), self._pointer
-        launch: Any = self._driver.launchKernel
+        place, driver = ctypes.addressof(addresses), _driver()
+        keep: tuple[Any, ...] = self, arguments, addresses
         if overlaps and self._can_overlap:
-            launch, attribute = _overlapping(), _Attribute(_OVERLAP, 1)
+            attribute = _Attribute(_OVERLAP, 1)
             config = _Config(blocks[0], blocks[1], 1, threads, 1, 1, shared, None, ctypes.addressof(attribute), 1)
-            where, function = ctypes.byref(config), ctypes.c_void_p(kernel)
-            values = ctypes.c_void_p(place)
-
-            def start_early(keep: Any = (self, arguments, addresses, attribute)) -> None:
-                config.stream = stream().ptr
-                if status := launch(where, function, values, None):
-                    raise self._driver.CUDADriverError(status)
-
-            return start_early
-
-        def start(keep: Any = (self, arguments, addresses)) -> None:
-            launch(kernel, blocks[0], blocks[1], 1, threads, 1, 1, shared, stream().ptr, place, 0)
-
-        return start
+            where = ctypes.addressof(config)
+            given, stream_place = (where, self._pointer, place, 0), where + _Config.stream.offset
+            keep = *keep, attribute, config
+            return Call(driver["cuLaunchKernelEx"], given, stream_place, keep, self._name)
+        size = blocks[0], blocks[1], 1, threads, 1, 1, shared
+        return Call(driver["cuLaunchKernel"], (self._pointer, *size, stream, place, 0), 0, keep, self._name)
 
 
 class _Attribute(ctypes.Structure):
@@ -130,11 +132,20 @@ class _Config(ctypes.Structure):
 
 
 @functools.cache
-def _overlapping() -> Any:
-    """The driver's launch that takes attributes."""
-    launch = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1").cuLaunchKernelEx
-    launch.argtypes = [ctypes.c_void_p] * 4
-    return launch
+def _driver() -> dict[str, int]:
+    """Where the driver's functions are; an old driver may lack one."""
+    library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    names = "cuLaunchKernel cuLaunchKernelEx cuMemcpyDtoHAsync_v2 "
+    names += "cuStreamSynchronize cuStreamWaitEvent cuEventRecord cuEventSynchronize"
+    there = [name for name in names.split() if hasattr(library, name)]
+    return {name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in there}
+
+
+def _sequence(*calls: Call) -> Sequence:
+    """Calls on CuPy's current stream."""
+    from cupy.cuda import driver, get_current_stream
+
+    return Sequence(calls, lambda: get_current_stream().ptr, driver.CUDADriverError)
 
 
 class CudaDevice:
@@ -210,7 +221,7 @@ class CudaDevice:
         n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
         return self.pinned(max(n_bytes, 1))[:n_bytes].view(dtype).reshape(shape)
 
-    def sent(self, arrays: Sequence[np.ndarray]) -> list[Any]:
+    def sent(self, arrays: Iterable[np.ndarray]) -> list[Any]:
         """Arrays of the host's on the device: small ones together, by way of page-locked memory: nobody waits."""
         n_bytes = sum(-(-array.nbytes // 16) * 16 for array in arrays)
         if n_bytes > MOST_LOCKED:
@@ -251,6 +262,43 @@ class CudaDevice:
         runtime.memcpyAsync(place, array.data.ptr, array.nbytes, runtime.memcpyDeviceToHost, stream.ptr)
         stream.synchronize()
 
+    def copying(self, source: int, place: int, n_bytes: int) -> Sequence:
+        """What copies memory of the device into page-locked memory, by their addresses."""
+        return _sequence(Call(_driver()["cuMemcpyDtoHAsync_v2"], (place, source, n_bytes, STREAM)))
+
+    def waiting(self) -> Sequence:
+        """What waits for all that was started before."""
+        return _sequence(Call(_driver()["cuStreamSynchronize"], (STREAM,)))
+
+    def marking(self) -> tuple[Sequence, Sequence]:
+        """What notes how far everything is that was started, and what waits until that was done."""
+        event, driver = self.event(), _driver()
+        return (
+            _sequence(Call(driver["cuEventRecord"], (event.ptr, STREAM), keep=event)),
+            _sequence(Call(driver["cuEventSynchronize"], (event.ptr,), keep=event)),
+        )
+
+    def sequence(self, calls: list[Call]) -> Sequence:
+        """Calls on the current stream."""
+        return _sequence(*calls)
+
+    def side_stream(self, k: int) -> Any:
+        """A stream beside the current one, by its address."""
+        return _side_stream(self, k).ptr
+
+    def side_by_side(self, rows: list[list[Call]]) -> Sequence:
+        """Calls of which row k is on side stream k, between what was and what will be started on the current one."""
+        driver, ready = _driver(), self.event()
+        calls = [Call(driver["cuEventRecord"], (ready.ptr, STREAM), keep=ready)]
+        for k, row in enumerate(rows):
+            side, done = self.side_stream(k), self.event()
+            calls += [
+                Call(driver["cuStreamWaitEvent"], (side, ready.ptr, 0)), *row,
+                Call(driver["cuEventRecord"], (done.ptr, side), keep=done),
+                Call(driver["cuStreamWaitEvent"], (STREAM, done.ptr, 0)),
+            ]  # fmt: skip
+        return _sequence(*calls)
+
     def adopt(self, array: Any) -> Any | None:
         """An array of any device and library as one of CuPy's; None for anything else."""
         return adopt(array)
@@ -276,6 +324,10 @@ class CudaDevice:
         else:
             runtime.memcpy2DAsync(to, pitch, start, step, width, len(place), kind, stream.ptr)
 
+    def part(self, memory: Any, address: int, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Part of a device's memory as an array."""
+        return self.xp.ndarray(shape, dtype, memory.data + (address - memory.data.ptr))
+
     def pointer(self, array: Any) -> int:
         """Where an array's data is: on the device, or in page-locked memory."""
         return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
@@ -285,6 +337,12 @@ class CudaDevice:
 def _device(index: int, stream_number: int) -> CudaDevice:
     """The device of that number, as the threads of a stream see it."""
     return CudaDevice(index, stream_number)
+
+
+@functools.cache
+def _side_stream(device: CudaDevice, k: int) -> Any:
+    """Stream k beside the one that everything else of a device is on."""
+    return device.stream()
 
 
 @functools.cache
@@ -365,7 +423,7 @@ def fetched(array: Any) -> np.ndarray:
     return array if isinstance(array, np.ndarray) else array.get()
 
 
-def fetched_together(arrays: Sequence[Any]) -> list[np.ndarray]:
+def fetched_together(arrays: Iterable[Any]) -> list[np.ndarray]:
     """Arrays as ones on the host, with one wait for all; small ones by way of page-locked memory."""
     if all(isinstance(array, np.ndarray) for array in arrays) or sum(array.nbytes for array in arrays) > MOST_LOCKED:
         return [fetched(array) for array in arrays]

@@ -17,8 +17,9 @@ import numpy as np
 
 from exprkit.backends import contract
 from exprkit.backends.gpu import device as gpu
-from exprkit.backends.gpu.bytecode import Bytecode
-from exprkit.backends.gpu.launch import Columns, Immediates, Launcher, Staging, too_large
+from exprkit.backends.gpu.device_bytecode import Programs
+from exprkit.backends.gpu.launch import Columns, Immediates, Launcher, is_kept, to_keep, too_large
+from exprkit.backends.gpu.memory import LockedRoom
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as settings_of
 from exprkit.errors import ArgumentError, brief, whole_number
@@ -60,7 +61,7 @@ class DeviceEngine(contract.Engine):
         self.n_points, self.host_results = len(X), isinstance(X, np.ndarray)
         self._ready: dict[tuple[Any, ...], Any] = {}
         self._resident: dict[str, tuple[np.ndarray, Any]] = {}  # arrays of the host's, and they on the device
-        self._locked: Staging | None = None  # for results on their way to the host
+        self._locked = LockedRoom(self.device)  # for results on their way to the host
         self._take(pop)
 
     def _take(self, pop: Any) -> None:
@@ -75,7 +76,7 @@ class DeviceEngine(contract.Engine):
         negative = [bool((xp.signbit(x) & ~xp.isnan(x)).view(np.uint8).max()) for x in columns]
         return ~np.array(negative or [False] * X.shape[1], bool)
 
-    def _load(self, programs: Bytecode, columns: Columns, data: Any) -> None:
+    def _load(self, programs: Programs, columns: Columns, data: Any) -> None:
         """Bring data, bytecode and columns to the device, and get ready to make immediates."""
         self._launcher = Launcher(self.device, self.settings, self.dtype, data)
         self._launcher.take(programs, columns)
@@ -170,18 +171,17 @@ class DeviceEngine(contract.Engine):
             return array
         if not 0 < array.nbytes <= gpu.MOST_LOCKED:
             return gpu.fetched(array)
-        if self._locked is None or self._locked.memory.nbytes < array.nbytes:
-            self._locked = Staging(self.device, array.nbytes)
-        self.device.fetch(array, self._locked.address)
-        return self._locked.shaped(array).copy()
+        place = self._locked.shaped(array.shape, array.dtype)
+        self.device.fetch(array, self.device.pointer(place))
+        return place.copy()
 
     def _on_device(self, name: str, values: Any) -> Any:
         """A target or weights on the device; the host's go there once, as long as they stay the same numbers."""
         if values is None or not isinstance(values, np.ndarray) or self.device.xp is np:
             return values
         kept = self._resident.get(name)
-        if kept is None or not np.array_equal(kept[0], values):
-            kept = self._resident[name] = values.copy(), self.device.xp.asarray(values)
+        if kept is None or not is_kept(kept[0], values):
+            kept = self._resident[name] = to_keep(values), self.device.xp.asarray(values)
         return kept[1]
 
 

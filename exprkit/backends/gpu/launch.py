@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends.gpu import layout, opcodes
-from exprkit.backends.gpu.bytecode import Bytecode
+from exprkit.backends.gpu.calls import Sequence
+from exprkit.backends.gpu.device_bytecode import DeviceBytecode, Programs
 from exprkit.backends.gpu.layout import LINE_BYTES, VECTOR_BYTES
 from exprkit.backends.gpu.schedule import TILES_END, Chunking, LaunchShape, Plan, plan
 from exprkit.backends.precision import Precision
@@ -31,6 +32,7 @@ MOST_SIZES = 64  # of parameters whose launches are kept
 # beside the interpreter, which leaves few registers: data/results/h200_interpreter.md, "Short rows"
 THREADS_BESIDE = {"make_immediates": 96, "add_segments": 128}
 ADDERS = {8: 256, 32: 4096, 128: 1 << 31}  # threads that add up to so many segments; the same file
+PROGRAM_ARRAYS = "instructions", "first_instruction", "sources", "steps", "first_step", "constants", "cost"
 REAL = {4: "float", 8: "double"}
 
 
@@ -75,44 +77,47 @@ class Launch:
     """
 
     def __init__(
-        self, launcher: Launcher, kind: Any, prepare: Callable[..., Any], overlaps: bool, fields: dict[str, Any]
+        self, launcher: Launcher, kind: Any, prepare: Callable[..., Sequence], overlaps: bool, fields: dict[str, Any]
     ) -> None:
         self._launcher, self._kind, self._keep, self._generation = launcher, kind, fields, 0
         self._fields = addressed(fields, launcher.device)
-        self._arguments = kind()
-        self._start = self._start_first = prepare(self._arguments)
+        self.arguments = kind()
+        self.first = self.again = prepare(self.arguments)
         if overlaps:
-            self._start = prepare(self._arguments, overlaps=True)
+            self.again = prepare(self.arguments, overlaps=True)
 
     def __call__(self, **fields: Any) -> None:
         """Start the kernel on CuPy's current stream; arrays by their addresses."""
-        start = self._start
-        if self._generation != self._launcher.generation:
-            self._renew()
-            start = self._start_first
-        put(self._arguments, fields)
+        start = self.first if self.renew() else self.again
+        put(self.arguments, fields)
         start()
 
-    def _renew(self) -> None:
-        """Take over what the launcher knows of its present programs."""
+    def is_present(self) -> bool:
+        """Whether it knows the launcher's present programs."""
+        return self._generation == self._launcher.generation
+
+    def renew(self) -> bool:
+        """Take over what the launcher knows of its present programs; False if they are those of the last time."""
+        if self.is_present():
+            return False
         known = self._launcher.known(self._kind)
-        ctypes.memmove(ctypes.byref(self._arguments), ctypes.byref(known), ctypes.sizeof(known))
-        put(self._arguments, self._fields)
+        ctypes.memmove(ctypes.byref(self.arguments), ctypes.byref(known), ctypes.sizeof(known))
+        put(self.arguments, self._fields)
         self._generation = self._launcher.generation
+        return True
 
 
 class ScheduledLaunch:
     """A launch whose chunks are cut anew whenever the programs are others."""
 
-    def __init__(self, launcher: Launcher, cut: Launch, run: Launch) -> None:
-        self._launcher, self._cut, self._run, self._generation = launcher, cut, run, 0
+    def __init__(self, cut: Launch, run: Launch) -> None:
+        self.cut, self.run = cut, run
 
     def __call__(self, **fields: Any) -> None:
         """Start the kernels."""
-        if self._generation != self._launcher.generation:
-            self._cut()
-            self._generation = self._launcher.generation
-        self._run(**fields)
+        if self.cut.renew():
+            self.cut.first()
+        self.run(**fields)
 
 
 def fill(arguments: ctypes.Structure, fields: dict[str, Any], device: Any) -> None:
@@ -133,6 +138,16 @@ def addressed(fields: dict[str, Any], device: Any) -> dict[str, int | float]:
     }
 
 
+def is_kept(kept: np.ndarray, values: np.ndarray) -> bool:
+    """Whether these are the numbers that were ``to_keep``."""
+    return kept is values or np.array_equal(kept, values)
+
+
+def to_keep(values: np.ndarray) -> np.ndarray:
+    """Numbers in memory that nobody writes to."""
+    return values.copy() if values.flags.writeable or not values.flags.owndata else values
+
+
 def address(array: Any, device: Any) -> int:
     """Where an array is; 0 for None."""
     return 0 if array is None else device.pointer(array)
@@ -146,8 +161,9 @@ class Launcher:
         self.generation = 0  # how often programs were taken
         end, self._margin = TILES_END * device.lanes * VECTOR_BYTES // dtype.itemsize, LINE_BYTES // dtype.itemsize
         self.pitch = -(-(len(data) + self._margin) // end) * end  # whole tiles, however many vectors they have
-        self._data = {
-            "data": data, "n_points": len(data), "pitch": self.pitch,
+        self.n_points, self._data = len(data), data
+        self._of_data = {
+            "data": device.pointer(data), "n_points": self.n_points, "pitch": self.pitch,
             "stride_point": data.strides[0] // dtype.itemsize, "stride_variable": data.strides[1] // dtype.itemsize,
         }  # fmt: skip
         self._columns = device.xp.empty(0, dtype)
@@ -155,32 +171,39 @@ class Launcher:
         self._making: dict[int, Launch] = {}
         self._padded: dict[str, tuple[np.ndarray, Any]] = {}
 
-    def take(self, programs: Bytecode, columns: Columns) -> None:
+    def take(self, programs: Programs, columns: Columns) -> None:
         """Take programs in place of those before, which stay if memory runs out."""
         xp, n_columns = self.device.xp, len(columns.code)
         memory, needed = self._columns, self._margin + max(n_columns, 1) * self.pitch
         if memory.size < needed:
             memory = xp.empty(needed, self.dtype)
             memory[: self._margin] = 0
-        constants = programs.constants
-        if constants.dtype != self.dtype:
-            with np.errstate(over="ignore", invalid="ignore"):
-                constants = constants.astype(self.dtype)
-        names = "instructions", "first_instruction", "sources", "steps", "first_step", "cost"
-        arrays = {name: self._there(getattr(programs, name)) for name in names}
+        self._arrays = arrays = self._arrays_of(programs)
         self._columns, self.programs, self.n_columns = memory, programs, n_columns
-        self.n_exprs, self.n_instructions = len(programs.first_instruction), len(programs.instructions)
+        self.n_exprs, self.n_instructions = programs.n_exprs, programs.n_instructions
         self.bytes_of_a_set = 2 * self.dtype.itemsize * (self.n_instructions + programs.n_results)
-        self.fields = {
-            **self._data, **arrays, "constants": self._there(constants),
-            "columns": memory[self._margin :],  # a tile may begin a little early
+        start = self.device.pointer(memory) + self._margin * self.dtype.itemsize  # a tile may begin a little early
+        self.fields = {  # numbers and addresses
+            **self._of_data, **addressed(arrays, self.device),
+            "columns": start,
             "n_exprs": self.n_exprs, "n_instructions": self.n_instructions, "n_columns": n_columns,
             "n_slots": programs.n_slots, "n_results": programs.n_results + 1,
         }  # fmt: skip
-        self._numbers = addressed(self.fields, self.device)
         self.generation += 1
         self._arguments.clear()
         self._make_columns(columns)
+
+    def _arrays_of(self, programs: Programs) -> dict[str, Any]:
+        """The arrays of programs on the device, or their addresses there."""
+        if isinstance(programs, DeviceBytecode):
+            if programs.dtype == self.dtype:
+                return dict(programs.addresses)
+            return {**programs.addresses, "constants": programs.constants.astype(self.dtype)}
+        arrays = {name: self._there(getattr(programs, name)) for name in PROGRAM_ARRAYS}
+        if programs.constants.dtype != self.dtype:
+            with np.errstate(over="ignore", invalid="ignore"):
+                arrays["constants"] = self._there(programs.constants.astype(self.dtype))
+        return arrays
 
     def _there(self, array: Any) -> Any:
         """An array on the device."""
@@ -188,7 +211,8 @@ class Launcher:
 
     def columns(self) -> Any:
         """The columns, (n_columns or 1, pitch)."""
-        return self.fields["columns"][: max(self.n_columns, 1) * self.pitch].reshape(-1, self.pitch)
+        stop = self._margin + max(self.n_columns, 1) * self.pitch
+        return self._columns[self._margin : stop].reshape(-1, self.pitch)
 
     def launch(
         self, kernel: Any, blocks: tuple[int, int], threads: int, shared: int = 0, *,
@@ -201,7 +225,7 @@ class Launcher:
         """Arguments of a kind with what is the same for all launches of the present programs."""
         if kind not in self._arguments:
             self._arguments[kind] = kind()
-            put(self._arguments[kind], {name: self._numbers[name] for name in self._numbers if name in kind.names})
+            put(self._arguments[kind], {name: number for name, number in self.fields.items() if name in kind.names})
         return self._arguments[kind]
 
     def interpreter(self, shape: LaunchShape, **macros: Any) -> Any:
@@ -233,7 +257,7 @@ class Launcher:
     def padded(self, values: Any, length: int) -> Any:
         """One number per point on the device, with zeros behind the last one."""
         padded = self.device.xp.zeros(length, self.dtype)
-        padded[: self.fields["n_points"]] = self.device.sent([values])[0] if isinstance(values, np.ndarray) else values
+        padded[: self.n_points] = self.device.sent([values])[0] if isinstance(values, np.ndarray) else values
         return padded
 
     def padded_once(self, name: str, values: Any) -> Any:
@@ -241,13 +265,13 @@ class Launcher:
         if not isinstance(values, np.ndarray):
             return self.padded(values, self.pitch)
         kept = self._padded.get(name)
-        if kept is None or not np.array_equal(kept[0], values):
-            kept = self._padded[name] = values.copy(), self.padded(values, self.pitch)
+        if kept is None or not is_kept(kept[0], values):
+            kept = self._padded[name] = to_keep(values), self.padded(values, self.pitch)
         return kept[1]
 
     def _make_columns(self, columns: Columns) -> None:
         """The columns of the programs, from the data."""
-        if self.fields["n_points"] == 0 or self.n_columns == 0:
+        if self.n_points == 0 or self.n_columns == 0:
             return
         if self.n_columns not in self._making:
             blocks = -(-self.pitch // THREADS), min(self.n_columns, 65535)
@@ -288,27 +312,36 @@ class Immediates:
 
     def make(self, params: Any) -> bool:
         """From parameters (n_sets, n_exprs, max_params); True if the arrays are not those of the last time."""
-        n_sets, n_exprs, max_params = params.shape
+        n_sets, _, max_params = params.shape
         if max_params == 0 and n_sets <= self._sets_made and self._generation == self.launcher.generation:
             return False
-        is_new = self._take_memory(n_sets)
+        is_new = self.take_memory(n_sets)
         source, done = self._reachable(params)
-        if params.shape not in self._launches:
+        self.launch(params.shape)(params=source)
+        if done is not None:
+            done.record()
+        self.made(params.shape)
+        return is_new
+
+    def launch(self, shape: tuple[int, ...]) -> Launch:
+        """The launch for parameters of a shape."""
+        if shape not in self._launches:
             if len(self._launches) >= MOST_SIZES:  # a search whose populations all have another size
                 self._launches.clear()
+            n_sets, n_exprs, max_params = shape
             threads = THREADS_BESIDE["make_immediates"]
-            self._launches[params.shape] = self.launcher.launch(
+            self._launches[shape] = self.launcher.launch(
                 self.launcher.support("make_immediates"), (-(-n_sets * n_exprs // threads), 1), threads,
                 overlaps=True, n_sets=n_sets, max_params=max_params, **self.arrays,
             )  # fmt: skip
-        self._launches[params.shape](params=source)
-        if done is not None:
-            done.record()
-        self._sets_made, self._generation = n_sets if max_params == 0 else 0, self.launcher.generation
-        return is_new
+        return self._launches[shape]
 
-    def _take_memory(self, n_sets: int) -> bool:
-        """Make sure that the arrays hold so many sets."""
+    def made(self, shape: tuple[int, ...]) -> None:
+        """Note that they are made of the present programs, which is done once where there are no parameters."""
+        self._sets_made, self._generation = 0 if shape[-1] else shape[0], self.launcher.generation
+
+    def take_memory(self, n_sets: int) -> bool:
+        """Make sure that the arrays hold so many sets; True if they are others now."""
         xp, dtype = self.device.xp, self.launcher.dtype
         needed = 2 * (n_sets * self.launcher.n_instructions + 2 * self.device.lanes)  # a warp fetches ahead
         n_results = n_sets * (self.launcher.programs.n_results + 1) + 1
@@ -335,7 +368,7 @@ class Immediates:
 
 
 class Staging:
-    """Page-locked memory for numbers on their way to the device, or from there."""
+    """Page-locked memory for numbers on their way to the device."""
 
     def __init__(self, device: Any, n_bytes: int) -> None:
         self.memory, self.done = device.pinned(n_bytes), device.event()

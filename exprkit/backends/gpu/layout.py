@@ -177,6 +177,7 @@ _LOWERING_ARGUMENTS: Rows = (
     ("int *", "counts", "(COUNTS, n_exprs) of the expressions before, in the same chunk"),
     ("Long *", "totals", "(COUNTS, n_chunks) of a chunk, then of all before it"),
     ("Long *", "summary", "(SUMMARY) counts of all, columns, slots"),
+    ("Long *", "told", "(SUMMARY) the same for the host"),
     ("unsigned char *", "wanted", "(256 n_vars) whether a column is used; all 0 before and after"),
     ("int *", "column_of", "(256 n_vars)"),
     ("int *", "column_code column_var column_low", "(most_columns)"),
@@ -188,6 +189,7 @@ _LOWERING_ARGUMENTS: Rows = (
     ("Long *", "cost", ""),
     ("int", "n_exprs n_chunks n_vars most_columns", ""),
     ("int", "most_nodes threads", "of an expression, a multiple of 8; of all blocks"),
+    ("Long", "most_words", "there is room for: with more instructions, steps or constants nothing is emitted"),
 )
 
 _CHECK_ARGUMENTS: Rows = (
@@ -200,7 +202,8 @@ _CHECK_ARGUMENTS: Rows = (
     ("unsigned long long *", "own_values", ""),
     ("Long *", "own_offsets", ""),
     ("int *", "n_params", "(n_exprs)"),
-    ("Long *", "summary", "of all expressions: CHECKED numbers, 0 before"),
+    ("Long *", "summary", "of all expressions: CHECKED numbers, and how many blocks are done; all 0 before and after"),
+    ("Long *", "told", "the same for the host, at the end"),
     ("Long", "n_tokens max_tokens", ""),
     ("int", "n_exprs", ""),
 )
@@ -224,6 +227,7 @@ _MEASURE_ARGUMENTS: Rows = (
     ("const Long *", "arenas", "(N_GROUPS, ARENA_SHAPE) how a group's blocks use their memory (batches.py)"),
     ("Long *", "needs", "(N_GROUPS, N_SIZES, NEEDS) the most of the expressions of each batch; all 0 before"),
     ("unsigned *", "key", "(n_exprs) batch, then the longest first; those that are in none last"),
+    ("int *", "order", "(n_exprs) expressions in the order of their keys, of lengths in classes"),
     ("Long", "small_arena shared_per_block", "bytes per warp; bytes"),
     ("int", "n_exprs n_instructions", ""),
 )

@@ -18,17 +18,24 @@ INLINE Long work_before(const ScheduleArguments &args, Long item)
     return item / args.n_exprs * cost_before(args, args.n_exprs) + cost_before(args, item % args.n_exprs);
 }
 
-// The first item with so much work before it.
-INLINE Long item_at(const ScheduleArguments &args, Long work)
+struct Items { Long first, stop; };
+
+// The first items with so much work before them; both are looked for at a time, since what takes time is to wait for memory.
+INLINE Items items_at(const ScheduleArguments &args, Long first, Long stop)
 {
-    const Long of_a_set = cost_before(args, args.n_exprs), wanted = work % of_a_set;
-    Long low = 0, high = args.n_exprs;
-    while (low < high) {
-        const Long middle = (low + high) / 2;
-        if (cost_before(args, middle) < wanted) low = middle + 1;
-        else high = middle;
+    const Long of_a_set = cost_before(args, args.n_exprs), sets[2] = {first / of_a_set, stop / of_a_set};
+    const Long wanted[2] = {first - sets[0] * of_a_set, stop - sets[1] * of_a_set};
+    Long low[2] = {0, 0}, high[2] = {args.n_exprs, args.n_exprs};
+    while (low[0] < high[0] || low[1] < high[1]) {
+        Long middle[2], cost[2];
+        for (int k = 0; k < 2; ++k) middle[k] = (low[k] + high[k]) / 2, cost[k] = cost_before(args, middle[k]);
+        for (int k = 0; k < 2; ++k) {
+            if (low[k] >= high[k]) continue;
+            if (cost[k] < wanted[k]) low[k] = middle[k] + 1;
+            else high[k] = middle[k];
+        }
     }
-    return work / of_a_set * args.n_exprs + low;
+    return Items{sets[0] * args.n_exprs + low[0], sets[1] * args.n_exprs + low[1]};
 }
 
 INLINE Long instruction_of(const ScheduleArguments &args, Long item)
@@ -51,9 +58,10 @@ extern "C" __global__ void cut_chunks(const ScheduleArguments args)
         Chunk chunk{0, 0, 0, 0};
         if (c < args.n_chunks) {
             const int rank = args.rank[Long(partition) * args.n_chunks + c];
-            const Long first = item_at(args, start + Long(rint(args.place[rank] * work_of_one)));
-            Long stop = args.stop;
-            if (rank + 1 < n_edges) stop = item_at(args, start + Long(rint(args.place[rank + 1] * work_of_one)));
+            const bool ends = rank + 1 == n_edges;
+            const double next = ends ? args.place[rank] : args.place[rank + 1];
+            Items found = items_at(args, start + Long(rint(args.place[rank] * work_of_one)), start + Long(rint(next * work_of_one)));
+            const Long first = found.first, stop = ends ? args.stop : found.stop;
             const Long from = instruction_of(args, first), to = instruction_of(args, stop);
             chunk = Chunk{int(first - args.first), int(stop - first), int(from), int(to - from)};
         }

@@ -60,6 +60,7 @@ from exprkit.backends.precision import Precision, precision
 from exprkit.operators.defined import table_of_rows
 
 WAVES = 4  # blocks of several fits that a multiprocessor makes one after the other: with fewer, a block makes one
+MOST_COUNTED = 1 << 16  # expressions that one block puts in order
 FOLD_POINTS = 32  # of a thread, whose sums are made in the data's type: more lose digits, fewer are more float64
 
 
@@ -185,7 +186,7 @@ def batches_of(launcher: Launcher, known: Foreknown, rows: bool, few: bool = Fal
     """Who is launched with whom, ``few``: when most end at once; asks the device once."""
     device, programs, xp = launcher.device, launcher.programs, launcher.device.xp
     fast = launcher.settings.operators == "fast"
-    groups = groups_of(launcher.fields["n_points"], launcher.dtype.itemsize, device.lanes, fast, rows, few)
+    groups = groups_of(launcher.n_points, launcher.dtype.itemsize, device.lanes, fast, rows, few)
     needs, key = xp.zeros((N_GROUPS, N_SIZES, NEEDS), np.int64), xp.empty(launcher.n_exprs, np.uint32)
     rare_opcodes, rare_steps = _rare(device)
     names = "instructions", "first_instruction", "first_step", "steps"
@@ -193,13 +194,16 @@ def batches_of(launcher: Launcher, known: Foreknown, rows: bool, few: bool = Fal
         "n_params": known.n_params, "verdicts": known.verdicts, "rare_opcodes": rare_opcodes, "rare_steps": rare_steps,
         "arenas": _arenas(device, tuple(groups)), "needs": needs, "key": key, "small_arena": SMALL_ARENA,
         "shared_per_block": device.shared_per_block, "n_exprs": launcher.n_exprs,
-        "n_instructions": len(programs.instructions),
+        "n_instructions": programs.n_instructions,
     }  # fmt: skip
-    arguments, threads = layout.MeasureArguments(), THREADS if device.lanes > 1 else 1
-    fill(arguments, fields, device)
-    kernel = device.kernel("measure", precision("ieee"), _source(), LANES=device.lanes)
-    kernel.prepare((-(-max(launcher.n_exprs, 1) // threads), 1), threads, 0, arguments)()
-    order, found = xp.argsort(key).astype(np.int32), fetched(needs)
+    arguments, (threads, of_order) = layout.MeasureArguments(), (THREADS, 1024) if device.lanes > 1 else (1, 1)
+    is_small = launcher.n_exprs <= MOST_COUNTED
+    order = xp.empty(launcher.n_exprs, np.int32) if is_small else None
+    fill(arguments, {**fields, "order": order}, device)
+    measure, put = _kernels(device)
+    calls = measure.prepare((-(-max(launcher.n_exprs, 1) // threads), 1), threads, 0, arguments)
+    (calls.then(put.prepare((1, 1), of_order, 0, arguments)) if is_small else calls)()
+    order, found = xp.argsort(key).astype(np.int32) if order is None else order, fetched(needs)
     batches, first = [], 0
     for group, sizes in zip(groups, found.tolist(), strict=True):
         for most in sizes:
@@ -213,7 +217,7 @@ def batches_of(launcher: Launcher, known: Foreknown, rows: bool, few: bool = Fal
 def batches_like(launcher: Launcher, others: Batches, rows: bool, few: bool) -> Batches | None:
     """The launches of the same programs in another type, which asks nobody; None where memory may make them others."""
     fast, batches = launcher.settings.operators == "fast", []
-    groups = groups_of(launcher.fields["n_points"], launcher.dtype.itemsize, launcher.device.lanes, fast, rows, few)
+    groups = groups_of(launcher.n_points, launcher.dtype.itemsize, launcher.device.lanes, fast, rows, few)
     for other in others.batches:
         group = groups[min(max(other.sizes["m"], 1), N_GROUPS) - 1]
         batch = _batch(group, other.order, other.sizes)
@@ -236,6 +240,13 @@ def _sizes(most: list[int]) -> dict[str, int]:
 def _arenas(device: Any, groups: tuple[Group, ...]) -> Any:
     """How the groups' blocks use their memory, on the device."""
     return device.xp.asarray(np.array([ArenaShape.of(*group) for group in groups], np.int64))
+
+
+@functools.cache
+def _kernels(device: Any) -> list[Any]:
+    """Those that say who is fitted with whom, and put them in order."""
+    names = "measure", "put_in_order"
+    return [device.kernel(name, precision("ieee"), _source(), LANES=device.lanes) for name in names]
 
 
 @functools.cache

@@ -11,7 +11,6 @@ a launch or a few (``batches``), whatever the number of its iterations.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,16 +21,26 @@ from exprkit.backends.device_programs.dependence import Foreknown, foreknown
 from exprkit.backends.device_programs.lowering import DeviceTokens
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.gpu import layout
+from exprkit.backends.gpu.calls import STREAM, Call
 from exprkit.backends.gpu.device import fetched
-from exprkit.backends.gpu.launch import THREADS, Launch, Launcher, fill
+from exprkit.backends.gpu.launch import THREADS, Launch, Launcher, address, fill, put
+from exprkit.backends.gpu.memory import Block, Part
 from exprkit.backends.interpreter import dual_opcodes
-from exprkit.backends.interpreter.batches import Batches, FitBatch, FitShape, batches_like, batches_of, macros_of
+from exprkit.backends.interpreter.batches import Batches, FitShape, batches_like, batches_of, macros_of
 from exprkit.backends.objective import Fitted, Options
+from exprkit.backends.precision import Precision
 from exprkit.errors import number_of
 from exprkit.expressions.population import Population
+from exprkit.operators.defined import table_of_rows
 
 WORK_BYTES = 1 << 30  # of starts and results, and of arenas in global memory, at a time
 KINDS = {"square": objective.SQUARES, "absolute": objective.ABSOLUTE, "sum": objective.SUM}
+PARTS = {
+    "params": Part(np.float64), "loss": Part(np.float64), "iterations": Part(np.int32), "status": Part(np.uint8),
+    "evaluations": Part(np.int32),
+}  # fmt: skip
+MOST_KEPT = 8 << 20  # bytes of results that new ones are copied from
+MOST_SIZES = 8  # of such
 FLOAT32_TOL = 2.0**-22  # a loss of float32 values is no better than that
 
 
@@ -54,7 +63,7 @@ class Derivatives:
         like: Derivatives | None = None,
     ) -> None:  # fmt: skip
         self.launcher, self.device = launcher, launcher.device
-        self.dtype, self.n_points = launcher.dtype, int(launcher.fields["n_points"])
+        self.dtype, self.n_points = launcher.dtype, launcher.n_points
         self._text = dual_opcodes.source(launcher.settings.operators)
         self.pop, self.n_exprs, self.max_params = pop, len(pop), int(pop.max_params)
         self._like, self._batches = like, dict[bool, Batches]()
@@ -115,24 +124,20 @@ class Derivatives:
         bytes_of_one = self.n_exprs * (16 * self.max_params + 32) + 1
         at_once = min(n_starts, max(1, WORK_BYTES // bytes_of_one))
         rows = at_once + (n_starts > at_once or again is not None)  # the best so far stays in row 0
-        results = {
-            "params": xp.full((rows, self.n_exprs, self.max_params), np.nan),
-            "loss": xp.full((rows, self.n_exprs), np.nan),
-            "iterations": xp.zeros((rows, self.n_exprs), np.int32), "status": xp.zeros((rows, self.n_exprs), np.uint8),
-            "evaluations": xp.zeros((rows, self.n_exprs), np.int32),
-        }  # fmt: skip
+        results = Results.of(self.device, rows, self.n_exprs, self.max_params)
         terms = self._terms(y, weights, options)
         for first in range(0, n_starts, at_once):
             self._fit_some(starts[first : first + at_once], terms, options.kind, results, int(first > 0))
         if again:
-            ended = results["status"][0].copy()
+            ended, is_clean = results.first("status").copy(), n_starts == 1
             other, again_y, again_weights = again()
             terms = other._terms(again_y, again_weights, options) | {"ended": ended}
             for first in range(0, n_starts, at_once):
-                results["loss"][1:], results["evaluations"][1:] = np.nan, 0
+                if not is_clean:
+                    results.clear_others()
+                is_clean = False
                 other._fit_some(starts[first : first + at_once], terms, options.kind, results, 1)
-        names = "params", "loss", "iterations", "status", "evaluations"
-        params, loss, iterations, status, evaluations = (results[name][0] for name in names)
+        params, loss, iterations, status, evaluations = map(results.first, PARTS)
         if not self.pop.all_valid:
             status[xp.asarray(~self.pop.valid)] = objective.INVALID
         return Fitted(params, loss, iterations, status, evaluations)
@@ -159,11 +164,10 @@ class Derivatives:
             "upper": self._bounds(options.upper), **self._goal(y, weights),
         }  # fmt: skip
 
-    def _fit_some(self, starts: Any, terms: dict[str, Any], kind: int, results: dict[str, Any], first: int) -> None:
+    def _fit_some(self, starts: Any, terms: dict[str, Any], kind: int, results: Results, first: int) -> None:
         """Fits from some starts into rows from ``first`` on, and the best of all rows up to there into row 0."""
-        places = {name: array[first : first + len(starts)] for name, array in results.items()}
-        self._launch_all("FIT", starts, terms, True, kind=kind, **places)
-        self._choose(first + len(starts), results)
+        self._launch_all("FIT", starts, terms, True, kind=kind, **results.places(first))
+        self._choose(first + len(starts), results.places(0))
 
     def _nothing_counts(self, starts: Any) -> Fitted:
         params = np.array(fetched(starts[0]), np.float64)
@@ -209,37 +213,40 @@ class Derivatives:
         fill(common, {**self._fields, **fields}, self.device)
         batches, rare = self._batches_for(rows)
         shares = n_sets * sum(len(batch.order) for batch in batches) / self.device.multiprocessors
-        launches, kept = [], []  # what is kept until all are started is not given to another meanwhile
-        for batch in batches:
+        counters: Any = None
+        rows_of_calls, kept = list[list[Call]](), []  # arenas: not given to another until all are started
+        for k, batch in enumerate(batches):
             in_global = batch.arena["arena_bytes"] > self.device.shared_per_block
             fits = batch.fits(self.device.shared_per_block, shares) if task == "FIT" else 1
-            kernel = self._kernel(
-                "fit", batch.shape, fits, TASK=task, KIND=kind, WEIGHTED=weighted, MANY=int(batch.many),
-                GLOBAL_ARENA=int(in_global), BOUNDED=max(bounds), RARE=int(rare),
+            kernel = _fit_kernel(
+                self.device, self.launcher.settings, self._text, batch.shape, fits, self.launcher.programs.n_steps > 0,
+                (task, kind, weighted, batch.many, in_global, max(bounds), rare),
             )  # fmt: skip
             threads = fits * batch.shape.warps * batch.shape.lanes
             shared = 0 if in_global else fits * batch.arena["arena_bytes"]
             n_items, resident = n_sets * len(batch.order), max(kernel.resident(threads, shared), 1)
             at_once = max(1, WORK_BYTES // batch.arena["arena_bytes"]) if in_global else 1 << 30
             blocks = min(-(-n_items // fits), resident * self.device.multiprocessors if fits > 1 else at_once)
-            own = self._own(batch, blocks, fits, in_global)
-            launches.append(
+            arena = self.device.xp.empty(blocks * batch.arena["arena_bytes"], np.uint8) if in_global else None
+            if fits > 1 and counters is None:
+                counters = self.device.xp.zeros(len(batches), np.uint64)
+            own = {
+                **batch.arena, "order": address(batch.order, self.device), "n_here": len(batch.order),
+                "max_instructions": batch.sizes["i"], "arena": address(arena, self.device),
+                "taken": address(counters, self.device) + 8 * k if fits > 1 else 0,
+            }  # fmt: skip
+            stream = self.device.side_stream(k) if len(batches) > 1 else STREAM
+            rows_of_calls.append(
                 [
-                    kernel.prepare((min(blocks, n_items - first), 1), threads, shared, self._with(common, own, first))
-                    for first in range(0, 1 if fits > 1 else n_items, blocks)
+                    kernel.call((min(blocks, n_items - at), 1), threads, shared, _with(common, own, at), stream=stream)
+                    for at in range(0, 1 if fits > 1 else n_items, blocks)
                 ]
             )
-            kept.append(own)
-        self._side_by_side(launches)
-
-    def _own(self, batch: FitBatch, blocks: int, fits: int, in_global: bool) -> dict[str, Any]:
-        """The arguments of a batch alone."""
-        xp, bytes_of_one = self.device.xp, batch.arena["arena_bytes"]
-        return {
-            **batch.arena, "order": batch.order, "n_here": len(batch.order), "max_instructions": batch.sizes["i"],
-            "arena": xp.empty(blocks * bytes_of_one, np.uint8) if in_global else None,
-            "taken": xp.zeros(1, np.uint64) if fits > 1 else None,
-        }  # fmt: skip
+            kept.append(arena)
+        if len(batches) > 1:
+            self.device.side_by_side(rows_of_calls)()
+        elif batches:
+            self.device.sequence(rows_of_calls[0])()
 
     def _choose(self, n_sets: int, results: dict[str, Any]) -> None:
         if n_sets > 1:
@@ -249,32 +256,9 @@ class Derivatives:
 
     def _kernel(self, name: str, shape: FitShape, fits: int = 1, **macros: Any) -> Any:
         """The kernel of fit.cu for these macros."""
-        settings, prologues = self.launcher.settings, int(bool(len(self.launcher.programs.steps)))
+        settings, prologues = self.launcher.settings, int(self.launcher.programs.n_steps > 0)
         chosen = macros_of(shape, settings, fits, **{"PROLOGUES": prologues, "RARE": 0, **macros})
         return self.device.kernel(name, settings, self._text, **chosen)
-
-    def _with(self, common: Any, own: dict[str, Any], first: int) -> Any:
-        """Kernel arguments with those of a batch."""
-        arguments = layout.FitArguments.from_buffer_copy(common)
-        fill(arguments, {**own, "first_item": first}, self.device)
-        return arguments
-
-    def _side_by_side(self, launches: list[list[Callable[[], None]]]) -> None:
-        """Start them all, each row of launches on a stream of its own: what one leaves idle in the end others take."""
-        if self.device.lanes == 1 or len(launches) == 1:
-            for launch in (launch for row in launches for launch in row):
-                launch()
-            return
-        here, ready = self.device.current_stream(), self.device.event()
-        ready.record(here)
-        for k, row in enumerate(launches):
-            stream, done = _stream(self.device, k), self.device.event()
-            with stream:
-                stream.wait_event(ready)
-                for launch in row:
-                    launch()
-                done.record(stream)
-            here.wait_event(done)
 
     def _launch(self, kernel: Any, blocks: int, threads: int, shared: int, **fields: Any) -> Launch:
         fields = {**self._fields, **fields}
@@ -284,10 +268,80 @@ class Derivatives:
         """All launches; ``rows``: whether J'J of many parameters is made."""
         if rows not in self._batches:
             like, few, made = self._like, self._like is not None, None
-            if like and like.launcher.programs.instructions is self.launcher.programs.instructions:
+            if like and like.launcher.programs is self.launcher.programs:
                 made = batches_like(self.launcher, like._batches_for(rows), rows, few)
             self._batches[rows] = made or batches_of(self.launcher, self.known, rows, few)
         return self._batches[rows]
+
+
+class Results:
+    """What fits end with, in rows of all expressions each; at first nan, and 0 what is counted."""
+
+    def __init__(self, device: Any, rows: int, n_exprs: int, max_params: int) -> None:
+        self._n_exprs, self._max_params, self._rows = n_exprs, max_params, rows
+        n = rows * n_exprs
+        self._block = Block(device, PARTS, (n * max_params, n, n, n, n))
+        for name, part in PARTS.items():
+            self._all(name).fill(np.nan if part.dtype.kind == "f" else 0)
+
+    @classmethod
+    def of(cls, device: Any, rows: int, n_exprs: int, max_params: int) -> Results:
+        """Fresh ones; small ones of a known size are a copy of some that are kept, which is one call."""
+        size = device, rows, n_exprs, max_params
+        if rows * n_exprs * (8 * max_params + 17) > MOST_KEPT or size not in _blank:
+            if len(_blank) >= MOST_SIZES:
+                _blank.clear()
+            _blank[size] = None
+            return cls(*size)
+        blank = _blank[size]
+        if blank is None:
+            blank = _blank[size] = cls(*size)
+            device.waiting()()  # others may copy it on other streams
+        own = cls.__new__(cls)
+        own.__dict__.update(blank.__dict__, _block=blank._block.copy())
+        return own
+
+    def _all(self, name: str) -> Any:
+        width = self._max_params if name == "params" else 1
+        return self._block.array(name, self._rows * self._n_exprs * width)
+
+    def first(self, name: str) -> Any:
+        """The first row."""
+        if name == "params":
+            return self._block.array(name, self._n_exprs * self._max_params).reshape(self._n_exprs, self._max_params)
+        return self._block.array(name, self._n_exprs)
+
+    def places(self, first: int) -> dict[str, int]:
+        """Addresses of what begins with a row."""
+        n, addresses = first * self._n_exprs, self._block.addresses
+        lengths = {name: n * self._max_params if name == "params" else n for name in PARTS}
+        return {name: addresses[name] + part.n_bytes(lengths[name]) for name, part in PARTS.items()}
+
+    def clear_others(self) -> None:
+        """Make all rows but the first those of no fit."""
+        for name, number in (("loss", np.nan), ("evaluations", 0)):
+            self._all(name)[self._n_exprs :] = number
+
+
+_blank: dict[tuple[Any, ...], Results | None] = {}  # by device and size; None: asked for once
+
+
+def _with(common: Any, own: dict[str, Any], first: int) -> Any:
+    """Kernel arguments with those of a batch."""
+    arguments = layout.FitArguments.from_buffer_copy(common)
+    put(arguments, own)
+    arguments.first_item = first
+    return arguments
+
+
+@table_of_rows
+def _fit_kernel(
+    device: Any, settings: Precision, text: str, shape: FitShape, fits: int, prologues: bool, how: tuple[Any, ...]
+) -> Any:
+    """The kernel that fits, by what it is to do: its macros take longer to write than a launch to start."""
+    names = "TASK", "KIND", "WEIGHTED", "MANY", "GLOBAL_ARENA", "BOUNDED", "RARE"
+    flags = {name: one if isinstance(one, str) else int(one) for name, one in zip(names, how, strict=True)}
+    return device.kernel("fit", settings, text, **macros_of(shape, settings, fits, PROLOGUES=int(prologues), **flags))
 
 
 class Again(NamedTuple):
@@ -296,9 +350,3 @@ class Again(NamedTuple):
     derivatives: Derivatives
     y: Any
     weights: Any
-
-
-@functools.cache
-def _stream(device: Any, k: int) -> Any:
-    """A stream for the launches of one batch, beside the others'."""
-    return device.stream()

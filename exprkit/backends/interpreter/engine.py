@@ -30,13 +30,15 @@ from exprkit.backends.cases.interpreter import Decision, VariantSet, decision
 from exprkit.backends.device_programs.lowering import Lowering
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.gpu import loss_code, opcodes
-from exprkit.backends.gpu.bytecode import Bytecode
-from exprkit.backends.gpu.device import fetched, fetched_together
+from exprkit.backends.gpu.device import MOST_LOCKED, fetched, fetched_together
+from exprkit.backends.gpu.device_bytecode import Programs
 from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points
 from exprkit.backends.gpu.launch import Columns, Launch, ScheduledLaunch, address, plan_on
 from exprkit.backends.gpu.layout import VECTOR_BYTES
+from exprkit.backends.gpu.memory import LockedRoom
 from exprkit.backends.gpu.schedule import BLOCKS, VECTORS, Chunking, DeviceLimits, LaunchShape, Sizes
 from exprkit.backends.interpreter.derivatives import Again, Derivatives
+from exprkit.backends.interpreter.loss_step import LossStep
 from exprkit.backends.interpreter.per_expression import Baseline
 from exprkit.backends.interpreter.per_expression import check_block as baseline_block
 from exprkit.backends.objective import Fitted, Options
@@ -139,6 +141,7 @@ class Engine(DeviceEngine, contract.Differentiable):
             self._partials = self.device.xp.empty(0, self.dtype)
             self._segment = self.device.lanes * VECTOR_BYTES // self.dtype.itemsize  # points of a partial sum
             self._n_segments = -(-min(self.n_points, SPAN) // self._segment)  # of an item
+            self._locked_params = LockedRoom(self.device)
             self._text_loss: TextLoss | None = None  # the last one
             self._lowering = Lowering(self.device, self.settings, self.dtype, self._positive(X))
             self.programs, columns = self._lowering.of(pop)
@@ -316,6 +319,9 @@ class Engine(DeviceEngine, contract.Differentiable):
         self, params: Any, target: Any, w: Any, macros: dict[str, Any], counts: Any = None, out: Any = None
     ) -> Any:
         """The sums that the kernel of these macros makes."""
+        key = () if counts is not None else self._key_of_step(params, macros, out)
+        if key in self._ready and (known := self._sums_of_step(key, params, target, w, out)) is not None:
+            return known
         counted = None if counts is None else self.device.xp.zeros(counts.shape, np.uint64)
         macros = {**macros, "COUNTED": int(counts is not None)}
 
@@ -330,7 +336,39 @@ class Engine(DeviceEngine, contract.Differentiable):
         if out is not None and not once:
             out[...] = sums.reshape(out.shape)
         _hand_over(counted, counts)
+        if once and key and sums.size and self.n_points:
+            self._keep_step(key, params.shape, macros)
         return sums
+
+    def _key_of_step(self, params: Any, macros: dict[str, Any], out: Any) -> tuple[Any, ...]:
+        """Of a loss that is one call when it is asked for again; empty where only its parameters or sums lie here."""
+        apart = self.device.xp is not np
+        on_host = apart and isinstance(params, np.ndarray)
+        if on_host != (apart and self.host_results and out is None):
+            return ()
+        launcher, programs = self._launcher, self.programs
+        return "step", on_host, params.shape, launcher.n_columns, programs.n_slots, programs.heavy, *macros.values()
+
+    def _keep_step(self, key: tuple[Any, ...], shape: tuple[int, ...], macros: dict[str, Any]) -> None:
+        """Keep what makes a loss again, if one launch of the interpreter did, whose memory is kept."""
+        spans, on_host = self._ready.get(self._key_of_spans(shape[0] * shape[1], macros), ()), key[1]
+        if len(spans) == 1 and spans[0].add is not None and not (on_host and 8 * shape[0] * shape[1] > MOST_LOCKED):
+            rooms = (self._locked_params, self._locked) if on_host else None
+            step = LossStep(self._immediates, spans[0].run, spans[0].add, shape, rooms)
+            self._prepared(key, lambda: step)
+
+    def _sums_of_step(self, key: tuple[Any, ...], params: Any, target: Any, w: Any, out: Any) -> Any | None:
+        """The sums of a loss that was asked for before; None where its launches are no longer good."""
+        step: LossStep = self._ready[key]
+        if not step.is_ready():
+            self._forget()
+            return None
+        goal = address(target, self.device), address(w, self.device)
+        if isinstance(params, np.ndarray) and self.device.xp is not np:
+            return self._marked(step.from_host(params, *goal))
+        sums = self.device.xp.empty(params.shape[:2], np.float64) if out is None else out
+        step.queue(self.device.pointer(params), *goal, self.device.pointer(sums))
+        return self._marked(sums.reshape(params.shape[:2]) if len(self._invalid) else sums)
 
     def _add_up(self, sums: Any, target: Any, weights: Any, macros: dict[str, Any], count: Any) -> None:
         """The sums of all items of this pass."""
@@ -344,8 +382,7 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def _spans(self, n_items: int, macros: dict[str, Any]) -> list[SpanSums]:
         """What adds up all items of a pass; kept, unless the partial sums are large."""
-        sizes = n_items, self._launcher.n_columns, self.programs.n_slots, self.programs.heavy
-        key = "spans", *sizes, *macros.values()
+        key = self._key_of_spans(n_items, macros)
         if key in self._ready:
             return self._ready[key]
         spans: list[SpanSums] = []
@@ -364,6 +401,10 @@ class Engine(DeviceEngine, contract.Differentiable):
 
         self._shrink_rows(make, max(1, min(n_items, WORK_BYTES // bytes_of_one)), bytes_of_one)
         return spans
+
+    def _key_of_spans(self, n_items: int, macros: dict[str, Any]) -> tuple[Any, ...]:
+        programs = self.programs
+        return "spans", n_items, self._launcher.n_columns, programs.n_slots, programs.heavy, *macros.values()
 
     def _span(self, items: slice, start: int, macros: dict[str, Any], partials: Any) -> SpanSums:
         """What adds up points from ``start`` on, SPAN at the most, of some items."""
@@ -496,7 +537,7 @@ class Engine(DeviceEngine, contract.Differentiable):
             n_tiles=len(tiles), n_work_items=shares.n_work_items, n_chunks=shares.rank.shape[1], chunks=chunks,
             **self._immediates.arrays, **fixed,
         )  # fmt: skip
-        return ScheduledLaunch(launcher, cut, run)
+        return ScheduledLaunch(cut, run)
 
     def _chunking(self, values: bool, n_tiles: int) -> Chunking:
         """How the warps of a block share out their work."""
@@ -509,7 +550,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         """The best variant for so many items."""
         return self._shape_for(self.programs, n_items, self._launcher.n_columns, wide)
 
-    def _shape_for(self, programs: Bytecode, n_items: int, n_columns: int, wide: bool) -> LaunchShape:
+    def _shape_for(self, programs: Programs, n_items: int, n_columns: int, wide: bool) -> LaunchShape:
         sizes, powers = Sizes(self.n_points, n_items, n_columns, programs.n_slots), self._powers(programs)
         if (sizes, wide, powers) not in self._shapes:
             if len(self._shapes) >= self.most_ready:
@@ -550,7 +591,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         self.using(None)
         return found
 
-    def _powers(self, programs: Bytecode) -> bool:
+    def _powers(self, programs: Programs) -> bool:
         """Whether the kernel has the code of the operators that need many registers."""
         return programs.heavy or not self._asks_for_powers
 
@@ -563,10 +604,10 @@ class Engine(DeviceEngine, contract.Differentiable):
         fast = self.settings.operators == "fast"
         return VariantSet(self.dtype.itemsize, fast, wide, self.device.lanes, self.block_size, self.vectors, powers)
 
-    def _check_options(self, programs: Bytecode, columns: Columns) -> None:
+    def _check_options(self, programs: Programs, columns: Columns) -> None:
         """An error, before any work, if the options asked for leave no variant for these programs."""
         if (self.block_size or self.vectors) and not self._per_expression:
-            self._shape_for(programs, len(programs.first_instruction), len(columns.code), True)
+            self._shape_for(programs, programs.n_exprs, len(columns.code), True)
 
 
 def _on_host(fitted: Fitted) -> Fitted:

@@ -1,0 +1,106 @@
+"""Calls of the driver that are made one after the other in machine code: a step's launches, copies and waits.
+
+In: addresses of functions and their arguments, as numbers.  Out: ``Sequence``, which is called to make them all.  A
+call from Python takes longer than the driver needs for a launch, so what belongs together is one; arguments lie
+where the driver reads them, and are changed there.
+
+    >>> import ctypes
+    >>> from exprkit.backends.gpu.calls import Call, Sequence
+    >>> absolute = ctypes.cast(ctypes.CDLL(None).abs, ctypes.c_void_p).value  # whose result, not 0, is an error here
+    >>> Sequence([Call(absolute, (0,)), Call(absolute, (0,))])()
+    >>> Sequence([Call(absolute, (0,)), Call(absolute, (-719,))])()
+    Traceback (most recent call last):
+    exprkit.backends.gpu.calls.DriverError: error 719 of the driver
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import carray
+
+from exprkit.runtime.intrinsics import call_status, pointer
+from exprkit.runtime.jit import compiled
+
+FEW, MOST = 4, 11  # arguments: of most functions, and of cuLaunchKernel
+FUNCTION, IS_LONG, STREAM_PLACE, FIRST = range(4)  # of a row; behind them the arguments
+ROW = FIRST + MOST
+STREAM = object()  # stands for the stream that a sequence runs on
+SHIFT = 10  # of a status; below it stands which call it was
+
+
+class DriverError(RuntimeError):
+    """An error that the driver has no words for here."""
+
+
+class Call(NamedTuple):
+    """A function of the driver's, and what it is called with."""
+
+    function: int
+    arguments: tuple[Any, ...]  # whole numbers, addresses, STREAM
+    stream_place: int = 0  # an address where the stream's is to be written before, where it is no argument
+    keep: Any = None  # what must not go away: memory that arguments point to
+    name: str = ""  # of a kernel that it starts
+
+
+class Sequence:
+    """Calls, to be made in this order as often as wanted.
+
+    Parameters
+    ----------
+    calls : iterable of Call
+    stream : function without arguments
+        Gives the address of the stream to run on.
+    error : function
+        Makes the exception of a status.
+    """
+
+    __slots__ = ("_error", "_length", "_stream", "_table", "_where", "calls")
+
+    def __init__(
+        self, calls: Iterable[Call], stream: Callable[[], int] = int, error: Callable[[int], Exception] | None = None
+    ) -> None:
+        self.calls, self._stream, self._error = tuple(calls), stream, error or _error
+        self._table = np.zeros((len(self.calls), ROW), np.int64)
+        self._where, self._length = self._table.ctypes.data, len(self.calls)
+        for k, call in enumerate(self.calls):
+            start, row = self._where + 8 * ROW * k, self._table[k]
+            row[FUNCTION], row[IS_LONG], row[STREAM_PLACE] = call.function, len(call.arguments) > FEW, call.stream_place
+            for i, argument in enumerate(call.arguments, FIRST):
+                if argument is STREAM:
+                    row[STREAM_PLACE] = start + 8 * i
+                else:
+                    row[i] = argument
+
+    def __call__(self) -> None:
+        """Make them all; after one that gives an error, none."""
+        if found := _run(self._where, self._length, self._stream()):
+            raise self._error(found >> SHIFT)
+
+    def then(self, *others: Sequence) -> Sequence:
+        """These calls and others behind them."""
+        return type(self)((call for one in (self, *others) for call in one.calls), self._stream, self._error)
+
+
+def _error(status: int) -> Exception:
+    return DriverError(f"error {status} of the driver")
+
+
+@compiled
+def _run(table, n, stream):
+    """Make n calls; 0, or the first error's number and which call it was."""
+    for k in range(n):
+        row = carray(pointer(table + 8 * ROW * k), ROW, np.int64)
+        if row[STREAM_PLACE]:
+            carray(pointer(row[STREAM_PLACE]), 1, np.int64)[0] = stream
+        function, a = row[FUNCTION], row[FIRST:]
+        if row[IS_LONG]:
+            status = call_status(function, (a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10]))
+        else:
+            status = call_status(function, (a[0], a[1], a[2], a[3]))
+        if status:
+            return status << SHIFT | k
+    return 0

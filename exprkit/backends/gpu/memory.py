@@ -1,0 +1,86 @@
+"""Memory of a device for several arrays at once, and page-locked memory of the host's.
+
+In: what arrays are called, their types and lengths.  Out: where they are; an array itself is made when it is asked for,
+since one of CuPy takes longer to make than a launch to start.
+
+    >>> from exprkit.backends.gpu.memory import Block, Part
+    >>> parts = {"kinds": Part("uint8"), "pairs": Part("int32", 2)}
+    >>> parts["pairs"].n_bytes(3)
+    24
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+ALIGNMENT = 256  # bytes, of every array
+
+
+class Part:
+    """What a block's array is: its type, and how many numbers a row has."""
+
+    __slots__ = ("_row_bytes", "dtype", "width")
+
+    def __init__(self, dtype: Any, width: int = 1) -> None:
+        self.dtype, self.width = np.dtype(dtype), width
+        self._row_bytes = self.dtype.itemsize * width
+
+    def n_bytes(self, length: int) -> int:
+        """Of so many rows."""
+        return self._row_bytes * length
+
+
+class Block:
+    """Arrays side by side in one stretch of the device's memory.
+
+    Parameters
+    ----------
+    device
+    parts : mapping of Part by name
+    lengths : whole numbers
+        The most rows of each.
+    """
+
+    __slots__ = ("_device", "_memory", "_parts", "addresses")
+
+    def __init__(self, device: Any, parts: Mapping[str, Part], lengths: Sequence[int]) -> None:
+        end, starts = 0, []
+        for part, length in zip(parts.values(), lengths, strict=True):
+            starts.append(end)
+            end += -(-part.n_bytes(length) // ALIGNMENT) * ALIGNMENT
+        self._device, self._parts = device, parts
+        self._memory = device.xp.empty(max(end, 1), np.uint8)
+        begin = device.pointer(self._memory)
+        self.addresses = {name: begin + start for name, start in zip(parts, starts, strict=True)}
+
+    def copy(self) -> Block:
+        """The same arrays in memory of their own."""
+        other = Block.__new__(Block)
+        other._device, other._parts, other._memory = self._device, self._parts, self._memory.copy()
+        moved = self._device.pointer(other._memory) - self._device.pointer(self._memory)
+        other.addresses = {name: address + moved for name, address in self.addresses.items()}
+        return other
+
+    def array(self, name: str, length: int) -> Any:
+        """The first rows of an array."""
+        part = self._parts[name]
+        shape = (length,) if part.width == 1 else (length, part.width)
+        return self._device.part(self._memory, self.addresses[name], shape, part.dtype)
+
+
+class LockedRoom:
+    """Page-locked memory, which grows as it is needed."""
+
+    def __init__(self, device: Any) -> None:
+        self._device, self._memory = device, np.empty(0, np.uint8)
+
+    def shaped(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """Some of it as an array; the next one lies at the same place."""
+        n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+        if self._memory.nbytes < n_bytes:
+            self._memory = self._device.pinned(1 << (n_bytes - 1).bit_length())
+        return self._memory[:n_bytes].view(dtype).reshape(shape)

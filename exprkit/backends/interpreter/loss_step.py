@@ -1,0 +1,104 @@
+"""A loss that is asked for again: parameters in, sums out, and one call for all that the driver does between.
+
+In: the launches of a loss.  Out: ``LossStep``, which repeats them for other parameters, and for other populations of
+the same sizes.
+
+==========  ==========================================================================================
+numbers     go this way
+==========  ==========================================================================================
+parameters  of the host's into page-locked memory, where the first kernel reads them; else where they are
+sums        for the host into page-locked memory, few of them by the last kernel itself, many by a copy
+==========  ==========================================================================================
+
+    >>> from exprkit.backends.interpreter.loss_step import MOST_WRITTEN
+    >>> MOST_WRITTEN // 8  # sums
+    32768
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from exprkit.backends.gpu.calls import Sequence
+from exprkit.backends.gpu.launch import Immediates, Launch, Launcher, ScheduledLaunch
+from exprkit.backends.gpu.memory import LockedRoom
+
+MOST_WRITTEN = 1 << 18  # bytes of sums that a kernel writes to the host: a copy takes longer to begin
+
+
+class LossStep:
+    """The launches of a loss in one pass over all parameter sets and points.
+
+    Parameters
+    ----------
+    immediates : Immediates
+    cut, run, add : Launch
+        Chunks are cut for a new population alone.
+    shape : tuple of int
+        Of the parameters, (n_sets, n_exprs, max_params).
+    rooms : two of LockedRoom, or None
+        Where parameters of the host's are put, and sums for the host; None: both lie on the device.
+    """
+
+    def __init__(
+        self, immediates: Immediates, interpret: ScheduledLaunch, add: Launch, shape: tuple[int, ...],
+        rooms: tuple[LockedRoom, LockedRoom] | None,
+    ) -> None:  # fmt: skip
+        self._immediates, self._shape = immediates, shape
+        self._make = immediates.launch(shape)
+        self._cut, self._run, self._add = interpret.cut, interpret.run, add
+        rest = self._run.again.then(add.again)
+        self._again = rest if shape[-1] == 0 else self._make.again.then(rest)  # no parameters: they stay
+        self._first = self._cut.first.then(self._make.first, rest)  # which may begin when all before have ended
+        if rooms:
+            self._from_and_to_host(immediates.launcher, *rooms)
+
+    def _from_and_to_host(self, launcher: Launcher, of_params: LockedRoom, of_sums: LockedRoom) -> None:
+        """Take page-locked memory for parameters and sums; the step then waits for its end."""
+        device, (n_sets, n_exprs, _) = launcher.device, self._shape
+        self._params = of_params.shaped(self._shape, launcher.dtype)
+        self._sums = of_sums.shaped((n_sets, n_exprs), np.float64)
+        place, end = device.pointer(self._sums), device.waiting()
+        self._there: Any = None
+        if self._sums.nbytes > MOST_WRITTEN:
+            self._there = device.xp.empty((n_sets, n_exprs), np.float64)
+            end = device.copying(device.pointer(self._there), place, self._sums.nbytes).then(end)
+            place = device.pointer(self._there)
+        self._places = device.pointer(self._params), place
+        self._again, self._first = self._again.then(end), self._first.then(end)
+
+    def is_ready(self) -> bool:
+        """Whether it can be made of the present programs: their immediates still have room where they had."""
+        if self._run.is_present():
+            return True
+        try:
+            return not self._immediates.take_memory(self._shape[0])
+        except self._immediates.device.out_of_memory:
+            return False
+
+    def from_host(self, params: np.ndarray, target: int, weights: int) -> np.ndarray:
+        """The sums of parameters of the host's, when they are there; target and weights by their addresses."""
+        np.copyto(self._params, params)
+        self._start(target, weights, *self._places)
+        return self._sums.copy()
+
+    def queue(self, params: int, target: int, weights: int, sums: int) -> None:
+        """Start making the sums; all by their addresses on the device."""
+        self._start(target, weights, params, sums)
+
+    def _start(self, target: int, weights: int, params: int, sums: int) -> None:
+        calls = self._again if self._run.is_present() else self._renewed()
+        self._make.arguments.params = params
+        arguments = self._run.arguments
+        arguments.target, arguments.weights = target, weights
+        self._add.arguments.sums = sums
+        calls()
+
+    def _renewed(self) -> Sequence:
+        """The calls for a new population, whose launches know it now."""
+        for launch in (self._cut, self._make, self._run, self._add):
+            launch.renew()
+        self._immediates.made(self._shape)
+        return self._first
