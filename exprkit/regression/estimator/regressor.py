@@ -541,7 +541,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         names = [*self._words(), "y"]
         found = units.all_exponents([*given, given[0] if y_units is None else y_units], names)
         free = not self.dimensionless_constants_only
-        return FormulaRules(self.n_features_in_, found[:-1], None if y_units is None else found[-1], free, limits)
+        known = units.constants() if units.are_coherent([*given, y_units]) else []
+        of_y = None if y_units is None else found[-1]
+        return FormulaRules(self.n_features_in_, found[:-1], of_y, free, limits, known)
 
     def _guessed(self) -> tuple[Expression, ...]:
         if self.guesses is None:
