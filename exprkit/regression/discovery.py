@@ -23,8 +23,8 @@ stage                   what it does
 ``join_three``          three functions that make y exactly; of very many, on a GPU
 ``curve``               shapes with several numbers inside, fitted from several starts
 ``sum``                 functions of a large pool and sums of several, by least squares
-``nest``                numbers inside of operators, by very many fits at once
 ``sum_longer``          sums of many terms, for data with noise
+``nest``                numbers inside of operators, by very many fits at once
 ``join_more``           exact pairs of a large pool
 ``sum_within``          sums within an operator
 ``nest_more``           numbers inside of operators within a logarithm or an exponential
@@ -142,7 +142,7 @@ class Discovery:
 
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
-        stages = (self.begin, self.join, self.group, self.join_three, self.curve, self.sum, self.nest, self.sum_longer,
+        stages = (self.begin, self.join, self.group, self.join_three, self.curve, self.sum, self.sum_longer, self.nest,
                   self.join_more, self.sum_within, self.nest_more, self.regress, self.evolve)  # fmt: skip
         if self._device is not None:
             self._device.use()  # a thread of its own begins with the first one

@@ -220,8 +220,9 @@ class _Factors(NamedTuple):
         return self.together()._written()
 
     def _written(self) -> Tree:
-        above = [_power(base, exponent) for base, exponent in self.powers if exponent > 0]
-        below = [_power(base, -exponent) for base, exponent in self.powers if exponent < 0]
+        powers = [_above(base, exponent) for base, exponent in self.powers]
+        above = [_power(base, exponent) for base, exponent in powers if exponent > 0]
+        below = [_power(base, -exponent) for base, exponent in powers if exponent < 0]
         number = self.number
         if number == 0 or not (above or below):
             return CONSTANT, number
@@ -259,6 +260,15 @@ def _power(base: Tree, exponent: float) -> Tree:
         inner = _product(base[2]).times(_Factors(exponent, ())).tree()
         return min((OPERATOR, _EXP.code, inner), _raised(base, exponent), key=nodes)
     return _raised(base, exponent)
+
+
+def _above(base: Tree, exponent: float) -> tuple[Tree, float]:
+    """An exponential below a fraction line as one above it, if that is as short: it is too large for less."""
+    if exponent < 0 and base[:2] == (OPERATOR, _EXP.code):
+        other: Tree = (OPERATOR, _EXP.code, _product(base[2]).times(_Factors(exponent, ())).tree())
+        if nodes(other) <= nodes(_power(base, -exponent)):
+            return other, 1.0
+    return base, exponent
 
 
 def _raised(base: Tree, exponent: float) -> Tree:

@@ -263,7 +263,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             A weight >= 0 for every row; one of weight 2 counts as two rows.
         X_units : list of str or of exponents, optional
             The unit of each column, as "kg*m/s^2" or as exponents of base units: formulas that break units are never
-            made.
+            made.  Numbers may be constants of nature where they may have units (``dimensionless_constants_only=False``)
+            and all units are texts of SI units without a factor (m, not km).
         y_units : str or exponents, optional
             Without it formulas have to be right in themselves alone.
         columns : dict of arrays (n_rows,), optional

@@ -32,7 +32,7 @@ from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.regression.rules.constraints import MOST_VARIABLES, Limit
 from exprkit.regression.rules.dimensions import ALIKE, NEAR, POWER, SCALES, behind, dimension, law_of
-from exprkit.regression.rules.groups import Known, all_measures
+from exprkit.regression.rules.groups import Known, Measures, all_measures
 from exprkit.runtime import bags
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
@@ -87,8 +87,9 @@ class FormulaRules:
         self.have_units = units is not None
         self.free_numbers = free_numbers or not self.have_units
         self.target = dimension(target) if target is not None and self.have_units else np.nan
-        have_both = units is not None and target is not None
-        self.measures = all_measures(units, target, known if free_numbers else ()) if have_both else []
+        self.measures: list[Measures] = []
+        if units is not None and target is not None:
+            self.measures = all_measures(units, target, known if free_numbers else ())
         of = bags.zeros(_RuleTable, codes=CODES, counts=len(counted), n_vars=n_vars)
         of.most[:], of.depth[:], of.variables[:], of.low[:] = ANY_SIZE, ANY_SIZE, -1, np.nan
         of.arity[:], of.counted[:] = ops.ARITY, counted

@@ -52,7 +52,7 @@ class Breadth(NamedTuple):
 
 ALONE = Breadth(5, 2_500, (400, 200))
 WITHIN = Breadth(5, 1_500, (100, 100))  # an operator
-LONG = Breadth(14, 1_000, (20, 40), 6)  # for data with noise
+LONG = Breadth(12, 800, (10, 30), 4)  # for data with noise
 
 
 class Around(NamedTuple):

@@ -133,7 +133,7 @@ def _extended(
         work = _SetWork(by_row, *_orthogonal(f, v, some), group)
         added = empty(_Added, n_sets=len(some), n_groups=len(kinds))
         cuts = [(i, min(i + SETS, len(some))) for i in range(0, len(some), SETS)]
-        slices.each(functools.partial(_add, work, added), cuts)
+        slices.each(functools.partial(_add, work, added), cuts, threads=threads)
         for one, rest, gains, which in zip(some, work.rest, added.gain, added.function, strict=True):
             left = float(rest @ rest)
             for size, gain, k in zip(kinds.tolist(), gains.tolist(), which.tolist(), strict=True):
