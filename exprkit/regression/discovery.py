@@ -310,7 +310,7 @@ class Discovery:
 
     def _settle(self) -> None:
         """The best formula, if it is nearly exact, with simple numbers: rounding may be all that is left."""
-        for _ in range(effort.ROUNDS):
+        for _ in range(effort.ROUNDS if self.front.entries() else 0):
             best = self.front.entries()[-1]
             if self._exact or best.loss > effort.NEARLY * self._usual_loss:
                 return

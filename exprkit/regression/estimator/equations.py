@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 MANY_ROWS = 100_000  # more tell no more about the precision of a number
 FEWER_ROWS = 2_000  # the same, of what single rows decide
+ROUNDING = 1e-14  # share of the variance that errors of an exact formula may have
 DETERMINED = 1e-6  # share below which a direction of numbers, or what others say of a row, is none
 NATS_OF_A_NUMBER = 0.5  # times log n: of a parameter whose precision could not be found
 LEAST_DRAWN = 1e-300  # a loss of 0 has no logarithm
@@ -161,6 +162,7 @@ def _of_rows_left_out(pop: Population, params: np.ndarray, goal: Goal) -> np.nda
     evaluator, n = Evaluator(pop, sample.X, "cpu", dtype="float64"), len(sample)
     errors, slopes = evaluator.evaluate(params) - sample.y, evaluator.jacobian(params)
     found, root = np.ones(len(pop)), np.sqrt(sample.w)
+    of_y = sample.w * (sample.y - sample.w @ sample.y / sample.total) ** 2
     for i, k in enumerate(pop.n_params.tolist()):
         columns = slopes[i][:, :k] * root[:, None]
         size = np.abs(columns).max(axis=0)
@@ -170,8 +172,11 @@ def _of_rows_left_out(pop: Population, params: np.ndarray, goal: Goal) -> np.nda
         share = (left[:, singular > DETERMINED * singular[0]] ** 2).sum(axis=1)
         squares = sample.w * errors[i] ** 2
         equally = squares.sum() / (1 - k / n) ** 2
-        if equally > 0:
-            found[i] = max(float((squares / np.maximum(1 - share, DETERMINED) ** 2).sum() / equally), 1.0)
+        if equally > ROUNDING * of_y.sum():  # else nothing is left to be told
+            others = np.maximum(1 - share, DETERMINED)
+            unknown = np.maximum(of_y, of_y.mean())  # of rows that no others say anything of
+            left_out = np.where(others > DETERMINED, squares / others**2, unknown)
+            found[i] = max(float(left_out.sum() / equally), 1.0)
     return found
 
 
