@@ -9,7 +9,8 @@
 A law counts as found when the formula that is selected has a relative error below 1e-8 on 200 fresh points (with
 noise: its median below 1e-8 + 3 noise / sqrt(rows)) and at most 1.2 times the nodes that the law is written with, where
 ``sqr(a)`` counts as ``a ^ 2`` does, and ``sqr(sqr(a))`` as ``a ^ 4``.  Noise is a share of the root mean square of y.
-Nothing of the lists is known to the search; with units, the constants of nature have those that make a formula right.
+Nothing of the lists is known to the search; with units, numbers have those that make a formula right, and the search
+tries the constants of nature that ``rules/units.py`` lists.
 
 =============  ====================================================================================================
 ``laws``       data/laws.csv: derived from FastSRB (V. Martinek 2025, arXiv 2508.14481; MIT), whose ranges are SRSD's;
@@ -56,7 +57,7 @@ from exprkit.text.tokens import OPERATOR
 ROOT = Path(__file__).resolve().parent.parent
 TRAIN, FRESH = 400, 200
 MOST_NODES = 50  # of a formula for a table
-BASE = 5  # m, s, kg, K and V: what units are exponents of
+BASE = "m", "s", "kg", "K", "V"  # what units are exponents of
 
 
 # ── data ──
@@ -86,6 +87,11 @@ def sample(law, n, random):
         if len(y) >= n:
             break
     return X[:n], y[:n]
+
+
+def unit_text(exponents):
+    """As a user writes it."""
+    return "*".join(f"{name}^{power}" for name, power in zip(BASE, exponents, strict=True) if power) or "1"
 
 
 def planck(n, random):
@@ -207,8 +213,8 @@ def of_law(law, seed, search, arguments):
     X, y = sample(law, TRAIN + FRESH, random)
     n = len(y) * TRAIN // (TRAIN + FRESH)
     target = y[:n] + arguments.noise * np.sqrt(np.mean(y[:n] ** 2)) * random.standard_normal(n)
-    units = {"X_units": [variable["units"] for variable in json.loads(law["variables"])],
-             "y_units": json.loads(law["target_units"])}  # fmt: skip
+    units = {"X_units": [unit_text(variable["units"]) for variable in json.loads(law["variables"])],
+             "y_units": unit_text(json.loads(law["target_units"]))}  # fmt: skip
     predict, formula, tried = search(X[:n], target, seed, arguments, units if arguments.units else None)
     error = relative_error(predict, X[n:], y[n:])
     exact, spare = (1e-5, 4) if search is by_pyoperon else (1e-8, 0)  # float32; its scale and offset

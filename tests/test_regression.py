@@ -29,9 +29,12 @@ from exprkit.operators import ops
 from exprkit.regression import links, polish, rests
 from exprkit.regression.constants import as_constants, as_parameters
 from exprkit.regression.discovery import Discovery
+from exprkit.regression.join import Partners
 from exprkit.regression.pool import Pool
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
+from exprkit.regression.sums import selection
+from exprkit.runtime import slices
 from exprkit.runtime.budget import Budget
 
 QUICK = {
@@ -51,6 +54,25 @@ def values(texts, X):
 
 def search(X, y, **settings):
     return ek.SymbolicRegressor(**({"random_state": 0, "pool_size": 20_000, "niterations": 20} | settings)).fit(X, y)
+
+
+# ── threads ──
+
+
+def test_one_job_is_one_thread(monkeypatch):
+    """Pools, lookups and regressions ask for no other thread."""
+    X = drawn(40)
+    y = values(["x1 + 3 * x2 * x3 - 0.5 * sqr(x3) + sin(x1)"], X)[0]
+    few = Sample(X, y).few(16, 0)
+    monkeypatch.setattr(slices, "pool", lambda: pytest.fail("a thread was asked for"))
+    pool = Pool(few.X, rows("search"), threads=1)
+    pool.grow(30, 40_000)
+    partners = Partners(pool, threads=1)
+    unary = [row for row in rows("search") if row.arity == 1]
+    partners.of(few.y, links.forms(unary)[0])
+    next(rests.formulas(pool, partners, few.y, Sample(X, y), unary))
+    chosen = selection.selected(pool.values[:900], pool.sizes[:900], few.y, np.full(16, 1 / 16), 3, 20, threads=1)
+    assert chosen
 
 
 # ── laws ──

@@ -13,12 +13,18 @@ import exprkit as ek
 from exprkit.errors import ArgumentError
 from exprkit.expressions.arguments import rows
 from exprkit.operators import ops
+from exprkit.regression.discovery import Discovery
 from exprkit.regression.polish import nodes, tree_of
+from exprkit.regression.rules import units
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.rules.constraints import limits
 from exprkit.regression.rules.dimensions import law_of
+from exprkit.regression.rules.groups import all_measures
 from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.rules.units import BASE, exponents
+from exprkit.regression.sample import Sample
+from exprkit.regression.settings import SearchSettings
+from exprkit.runtime.budget import Budget, Ended
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 UNITS = [exponents(text) for text in ("m", "s", "m/s", "1")]
@@ -230,3 +236,29 @@ def test_a_law_is_found_in_units_that_its_variables_make():
         assert rules.allow(ek.parse([restored])).all()
         assert np.allclose(restored(X), formula(X), rtol=1e-12)
         assert np.allclose(formula(X), unit * formula(plain), rtol=1e-12)
+
+
+def test_a_law_is_found_among_constants_of_nature():
+    """The speed of light makes units of time of lengths: a pair of two functions, and three numbers less."""
+    random = np.random.default_rng(0)
+    X = np.column_stack([random.uniform(1e6, 1e8, 60), random.uniform(1, 9, 60), random.uniform(1, 9, 60) * 1e8])
+    c = 299792458.0
+    y = (X[:, 1] - X[:, 0] * X[:, 2] / c**2) / np.sqrt(1 - (X[:, 0] / c) ** 2)
+    of = [exponents(unit) for unit in ("m/s", "s", "m")]
+    rules = FormulaRules(3, of, exponents("s"), True, known=units.constants())
+    found = Discovery(Sample(X, y), SearchSettings(rules=rules, threads=1), Budget())
+    with pytest.raises(Ended, match="exact"):
+        found.group()
+    assert found.front.entries()[-1].size <= 18
+
+
+def test_constants_of_nature_that_no_formula_needs_are_left_out():
+    known = units.constants()
+    speed, duration = exponents("m/s"), exponents("s")
+    made = all_measures([speed, duration], duration, known)
+    assert made[0].known == (299792458.0,)  # then h and G, whose product has no mass, and so on
+    assert not {1.380649e-23, 6.02214076e23} & {value for one in made for value in one.known}  # of heat, of amount
+    assert len(made[0].others) == 1
+    assert units.are_coherent(["m/s^2", "N*m", "1", "rad"])
+    for others in (["km"], ["eV"], ["g"], [(1, 0)], ["m", "h"]):
+        assert not units.are_coherent(others), others

@@ -10,15 +10,18 @@ import pytest
 import exprkit as ek
 from exprkit.expressions.arguments import rows
 from exprkit.regression.constants import as_constants, as_parameters
-from exprkit.regression.discovery import is_noise_left
-from exprkit.regression.front import Front
+from exprkit.regression.discovery import Discovery, is_noise_left
+from exprkit.regression.estimator import equations
+from exprkit.regression.front import Entry, Front
 from exprkit.regression.goal import Goal
 from exprkit.regression.polish import expression_of
 from exprkit.regression.pool import Pool
 from exprkit.regression.sample import Sample
+from exprkit.regression.settings import SearchSettings
 from exprkit.regression.sums.formulas import Around, arounds, sums
 from exprkit.regression.sums.inside import terms_inside
 from exprkit.regression.sums.selection import selected
+from exprkit.runtime.budget import Budget
 from exprkit.text.tokens import VARIABLE
 
 
@@ -114,3 +117,28 @@ def test_noise_is_told_from_what_longer_formulas_explain():
     assert is_noise_left(front, goal)
     front.offer(longer, 1e-5)
     assert not is_noise_left(front, goal)
+
+
+def test_a_formula_that_one_row_decides_is_not_chosen():
+    """A term that is large at a single row takes that row's error away and tells nothing of the others."""
+    random = np.random.default_rng(0)
+    X = np.column_stack([random.uniform(0, 1, 60), np.append(random.uniform(0, 1, 59), 30.0)])
+    y = 2 * X[:, 0] + 0.1 * random.standard_normal(60)
+    y[-1] += 0.8
+    pop = ek.parse(["p1 * x1", "p1 * x1 + p2 * exp(x2)"])
+    made = as_constants(pop, ek.fit(pop, X, y, dtype="float64", backend="cpu").params)
+    entries = [Entry(one, float(np.mean((one(X) - y) ** 2)), one.n_tokens) for one in made]
+    goal = Goal("squares", Sample(X, y))
+    short, long = equations.described(entries, goal, None, 0.0).lengths
+    assert entries[1].loss < 0.8 * entries[0].loss and short < long
+
+
+def test_sums_of_many_terms_are_found_in_noise():
+    random = np.random.default_rng(0)
+    X = random.uniform(0, 1, (300, 7))
+    y = X @ [5.0, 4.0, 3.0, 6.0, 7.0, 2.0, 0.0] + 8 * X[:, 0] * X[:, 1] + 0.2 * random.standard_normal(300)
+    found = Discovery(Sample(X, y), SearchSettings(operators=tuple(rows(["+", "*"])), maxsize=40, threads=1), Budget())
+    found.begin()
+    found.sum_longer()
+    noise = 0.2**2
+    assert found.front.least < 1.1 * noise

@@ -64,7 +64,7 @@ def gpus() -> Workers | None:
 
 def each(
     function: Callable[..., Any], work: Any, n: int, step: int, *arguments: Any,
-    go_on: Callable[[], None] = lambda: None, seconds: float = 0.0,
+    go_on: Callable[[], None] = lambda: None, seconds: float = 0.0, threads: int | None = None,
 ) -> list[Any]:  # fmt: skip
     """``function(work, *arguments, begin, end)`` of every step of ``n`` rows.
 
@@ -75,6 +75,7 @@ def each(
     step : rows of a slice, whoever works
     go_on : called now and then, ends it by raising
     seconds : estimated for all on one core; workers are not asked for what is short
+    threads : of this process, at most; by default all that it may use
     """
     sharing = _sharing.get()
     if sharing is not None and seconds > engine.LEAST * len(sharing[0].places(False)):
@@ -83,7 +84,7 @@ def each(
     at_once = max(AT_ONCE, machine.cores())
     for k in range(0, len(cuts), at_once):
         go_on()
-        found += slices.each(functools.partial(function, work, *arguments), cuts[k : k + at_once])
+        found += slices.each(functools.partial(function, work, *arguments), cuts[k : k + at_once], threads=threads)
     return found
 
 

@@ -23,6 +23,7 @@ stage                   what it does
 ``join_three``          three functions that make y exactly; of very many, on a GPU
 ``curve``               shapes with several numbers inside, fitted from several starts
 ``sum``                 functions of a large pool and sums of several, by least squares
+``sum_longer``          sums of many terms, for data with noise
 ``nest``                numbers inside of operators, by very many fits at once
 ``join_more``           exact pairs of a large pool
 ``sum_within``          sums within an operator
@@ -51,7 +52,7 @@ from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem, backend_of_fits
 from exprkit.operators import defined, ops
-from exprkit.regression import constants, links, rests
+from exprkit.regression import constants, effort, links, rests
 from exprkit.regression.confirm import TRIED, confirmed, joined, values_of
 from exprkit.regression.front import Entry, Front
 from exprkit.regression.generations.evolution import Evolution
@@ -68,43 +69,14 @@ from exprkit.regression.on_device.regress import regressed
 from exprkit.regression.polish import as_quotient, hoisted, rescaled, same, simplified
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.regress import best_pairs
+from exprkit.regression.rules.groups import Measures
 from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
-from exprkit.regression.sums.formulas import Around, arounds, sums
+from exprkit.regression.sums.formulas import LONG, Around, Breadth, arounds, sums
 from exprkit.regression.sums.inside import InnerTerms, is_logarithm, terms_inside
 from exprkit.regression.sums.single import singles
 from exprkit.runtime.budget import Budget, Ended
-
-POINTS = 16  # at which functions of a pool are told apart
-FEWEST_POINTS = 6  # that tell two functions and two numbers from a coincidence
-STAGES = (1_000, 30_000)  # functions of the pools before the last
-LAST = 300_000
-STAGES_ON_DEVICE = (1_000_000, 20_000_000)  # the same for pools on a GPU, which come after the first ones
-LAST_ON_DEVICE = 100_000_000
-THREE = 0.2  # of the time, for three functions: the forms are in the order of how simple they are
-CURVES = 0.25  # the same for curves
-GROUPED, MEASURES = 0.3, 8  # and for data in units of their own, of which there may be several
-NESTED = 1_500  # functions that templates choose from
-SINGLE = 10_000  # functions that are tried alone, beside as many monomials
-SUMMED = 3_000  # functions of which terms are chosen, beside as many monomials
-WITH_NUMBERS = 16  # functions that a number stands before within an operator
-PAIRED, PAIRED_WITHIN = 3_000, 1_000  # functions of which all pairs are fitted; within an operator
-PAIRED_ON_DEVICE = 20_000, 10_000
-PAIRED_ROWS = 128  # at which
-FITTED_ROWS = 256  # of the sample, for the fits of generations,
-SOME_ROWS = 1_000  # for numbers inside of operators,
-MANY_ROWS = 10_000  # and for those of the formulas of the front: more would keep a search from ending in time
-BLOCKS = 400  # small functions that trees are varied with
-POLISHED = 10  # generations between two polishes of the front
-MOST_OFFERED = 24  # formulas of a generation that are looked at closer
-LONGER, NOT_BETTER, GOOD = 8, 1.05, 0.002  # when noise alone is left: tokens, ratio of losses, share of the variance
-ROUNDS = 12  # of making formulas shorter
-FINISH = 0.04  # of the time, for the numbers of the formula that is chosen
-BETTER = 0.999  # share of the loss of what is smaller; above it a formula is not worth polishing
-WORSE = 1.5  # ratio of losses at some rows beyond which a formula is not tried at all of very many
-NEARLY = 1e-18  # share of the loss of 0 below which a formula is nearly exact
-UNSEEN = 1e-15  # share of a value that is no more than rounding
 
 
 class Halfway(NamedTuple):
@@ -144,12 +116,13 @@ class Discovery:
         self.stage, self.generation, self._exact = "begin", 0, False
         on_host = settings.rules is not None or not self.goal.plain
         self._device = None if on_host else device_of(settings.backend)
-        self._stages = STAGES + STAGES_ON_DEVICE * (self._device is not None)
-        last = LAST if self._device is None else LAST_ON_DEVICE
+        self._stages = effort.STAGES + effort.STAGES_ON_DEVICE * (self._device is not None)
+        last = effort.LAST if self._device is None else effort.LAST_ON_DEVICE
         self._most = last if settings.pool_size is None else settings.pool_size
         self._unary = [row for row in settings.operators if row.arity == 1]
         self._rows, self._some, self._many = (
-            sample if len(sample) <= n else sample.few(n, settings.seed) for n in (FITTED_ROWS, SOME_ROWS, MANY_ROWS)
+            sample if len(sample) <= n else sample.few(n, settings.seed)
+            for n in (effort.FITTED_ROWS, effort.SOME_ROWS, effort.MANY_ROWS)
         )
         self._goal_of_many = Goal(settings.loss, self._many)
         self._usual_loss = float(self.goal.losses(np.zeros((1, len(sample))))[0])
@@ -169,11 +142,11 @@ class Discovery:
 
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
-        stages = (self.begin, self.join, self.group, self.join_three, self.curve, self.sum, self.nest, self.join_more,
-                  self.sum_within, self.nest_more, self.regress, self.evolve)  # fmt: skip
+        stages = (self.begin, self.join, self.group, self.join_three, self.curve, self.sum, self.sum_longer, self.nest,
+                  self.join_more, self.sum_within, self.nest_more, self.regress, self.evolve)  # fmt: skip
         if self._device is not None:
             self._device.use()  # a thread of its own begins with the first one
-        self.budget.keep_back(FINISH)
+        self.budget.keep_back(effort.FINISH)
         try:
             for stage in stages[self._done :]:
                 self.stage = stage.__name__
@@ -216,19 +189,32 @@ class Discovery:
             self._join(most)
 
     def group(self) -> None:
-        """Exact pairs and triples of fewer variables, the others being units, in a part of the time."""
-        settings, sample, is_over = self.settings, self.sample, self.budget.part(GROUPED)
-        for measures in [] if settings.rules is None else settings.rules.measures[:MEASURES]:
-            X, unit = measures.columns(sample.X)
-            if is_over() or not X.shape[1] or not np.isfinite(np.column_stack([X, sample.y / unit])).all():
-                continue
-            here = replace(settings, rules=None, guesses=(), loss="squares", backend="cpu")
-            inner = Discovery(Sample(X, sample.y / unit, sample.w * unit**2), here, self.budget)
-            with contextlib.suppress(Ended):
-                inner.join()
-                inner.join_three()
-            self.offer(measures.restored(entry.expression) for entry in inner.front.entries())
-            self._look()
+        """Formulas of fewer variables, the others being units, in a part of the time: one stage after the other."""
+        settings, is_over = self.settings, self.budget.part(effort.GROUPED)
+        every = [] if settings.rules is None else settings.rules.measures[: effort.MEASURES]
+        first, few = every[: effort.FITTED], effort.IN_GROUPS
+        for stage, some, most in (
+            (Discovery.join, every, None), (Discovery.join_three, first, None), (Discovery._nest_shares, first, few),
+            (Discovery._sums_within_powers, first, few), (Discovery.join_three, every[effort.FITTED :], None),
+        ):  # fmt: skip
+            for measures in some:
+                if is_over():
+                    return
+                self._in_units(measures, stage, most)
+                self._look()
+
+    def _in_units(self, measures: Measures, stage: Callable[[Discovery], None], most: int | None) -> None:
+        """A stage with data in units that variables and constants of nature make, and pools of some size."""
+        X, unit = measures.columns(self.sample.X)
+        y = self.sample.y / unit
+        if not X.shape[1] or not np.isfinite(np.column_stack([X, y])).all():
+            return
+        here = replace(self.settings, rules=None, guesses=(), loss="squares", backend="cpu", pool_size=most)
+        # errors count as shares of a unit: a law holds where y is small as well
+        inner = Discovery(Sample(X, y, self.sample.w), here, self.budget)
+        with contextlib.suppress(Ended):
+            stage(inner)
+        self.offer(measures.restored(entry.expression) for entry in inner.front.entries())
 
     def curve(self) -> None:
         """Shapes with several numbers inside, the simplest kinds first, in a part of the time."""
@@ -236,22 +222,22 @@ class Discovery:
             self._for_squares(self._rows), self.settings.operators, self.settings.seed, self.settings.threads,
             self.budget.check, self.budget.count,
         )  # fmt: skip
-        self._offer_some(map(self._refitted, found) if self._most else [], CURVES)
+        self._offer_some(map(self._refitted, found) if self._most else [], effort.CURVES)
         self._look()
 
     def join_three(self) -> None:
         """Three functions that make y exactly, the simplest forms first, in a part of the time."""
-        n_points = min(POINTS, len(self.sample))
-        if self._most < STAGES[0] or n_points < FEWEST_POINTS + 2:
+        n_points = min(effort.POINTS, len(self.sample))
+        if self._most < effort.STAGES[0] or n_points < effort.FEWEST_POINTS + 2:
             return
         few, check = self.sample.few(n_points, self.settings.seed), self.budget.check
-        pool = self._pool(few, min(STAGES[-1], self._most))
+        pool = self._pool(few, min(effort.STAGES[-1], self._most))
         pool.multiply(len(pool) + len(pool) // 2)
         partners, rules = Partners(pool, self.settings.threads, check), self.settings.rules
         self._offer_some(rests.formulas(
             pool, partners, few.y, self.sample, self._unary, np.nan if rules is None else rules.target, check,
         ))  # fmt: skip
-        if self._device is not None and self._most > STAGES[-1] and not self._exact:
+        if self._device is not None and self._most > effort.STAGES[-1] and not self._exact:
             self._join_three_on_device(few)
 
     def _join_three_on_device(self, few: Sample) -> None:
@@ -263,9 +249,9 @@ class Discovery:
             pool.multiply(2 * room)
             self._offer_some(triples.formulas(pool, few.y, self.sample, forms, self.budget.check))
 
-        with_memory(self._device, min(STAGES_ON_DEVICE[0], self._most), len(few), work)
+        with_memory(self._device, min(effort.STAGES_ON_DEVICE[0], self._most), len(few), work)
 
-    def _offer_some(self, found: Iterable[list[Expression]], share: float = THREE) -> None:
+    def _offer_some(self, found: Iterable[list[Expression]], share: float = effort.THREE) -> None:
         """Until one is exact, or for a share of the time."""
         is_over = self.budget.part(share)
         for formulas in found:
@@ -279,11 +265,11 @@ class Discovery:
             self._join(self._most)
 
     def _join(self, most: int) -> None:
-        n_points = min(POINTS, len(self.sample))
-        if n_points < FEWEST_POINTS:
+        n_points = min(effort.POINTS, len(self.sample))
+        if n_points < effort.FEWEST_POINTS:
             return
         few = self.sample.few(n_points, self.settings.seed)
-        device = self._device if most > STAGES[-1] else None
+        device = self._device if most > effort.STAGES[-1] else None
         with_memory(device, most, n_points, lambda room: self._join_in(few, self._pool(few, room, device), room))
         self._look()
 
@@ -305,14 +291,17 @@ class Discovery:
         if self._most:
             self._factored()
 
+    def _nest_shares(self) -> None:
+        self._nest(True, None)
+
     def _factored(self) -> None:
         """A factor with a number inside, beside a line."""
         some, settings = self._for_squares(self._some), self.settings
         binary = [row for row in settings.operators if row.arity == 2]
         if not binary:
             return
-        pool = self._pool(self._rows, min(NESTED, self._most))
-        plain = self._pool(self._rows, min(NESTED, self._most), None, binary, ())
+        pool = self._pool(self._rows, min(effort.NESTED, self._most))
+        plain = self._pool(self._rows, min(effort.NESTED, self._most), None, binary, ())
         check, count = self.budget.check, self.budget.count
         found = factored((pool, plain), some, settings.operators, settings.threads, check, count)
         self.offer(found if settings.loss == "squares" else self._refitted(found))
@@ -321,9 +310,9 @@ class Discovery:
 
     def _settle(self) -> None:
         """The best formula, if it is nearly exact, with simple numbers: rounding may be all that is left."""
-        for _ in range(ROUNDS):
+        for _ in range(effort.ROUNDS if self.front.entries() else 0):
             best = self.front.entries()[-1]
-            if self._exact or best.loss > NEARLY * self._usual_loss:
+            if self._exact or best.loss > effort.NEARLY * self._usual_loss:
                 return
             self.budget.check()
             formulas = best.expression, *rescaled(best.expression)
@@ -346,7 +335,7 @@ class Discovery:
         dimension = None if rules is None else rules.behind(outer)
         if v is None or (rules is not None and dimension is None):
             return
-        most = min(NESTED, self._most)
+        most = min(effort.NESTED, self._most)
         binary = [row for row in self.settings.operators if row.arity == 2]
         if not binary:
             return
@@ -373,8 +362,9 @@ class Discovery:
     def _single(self) -> None:
         if not self._most:
             return
-        few = self.sample.few(min(PAIRED_ROWS, len(self.sample)), self.settings.seed)
-        pool = self._pool(few, min(SINGLE, self._most, len(few) ** 2))  # few rows fit one of very many by accident
+        few = self.sample.few(min(effort.PAIRED_ROWS, len(self.sample)), self.settings.seed)
+        # few rows fit one of very many by accident
+        pool = self._pool(few, min(effort.SINGLE, self._most, len(few) ** 2))
         pool.multiply(2 * len(pool))
         for k, formulas in enumerate(singles(pool, self._for_squares(few), arounds(self._unary))):
             found = self._refitted(formulas)
@@ -383,23 +373,33 @@ class Discovery:
                 self.offer(other for one in found for other in constants.simpler_numbers(one))
             self.budget.check()
 
+    def _sums_within_powers(self) -> None:
+        self._sums([around for around in arounds(self._unary) if around.outer is not None and is_power(around.outer)])
+
     def sum_within(self) -> None:
         """The same within an operator; what is as good as noise allows is polished first."""
         if is_noise_left(self.front, self.goal):
             self.polish()
         self._sums(arounds(self._unary)[1:])
 
-    def _sums(self, places: list[Around]) -> None:
+    def sum_longer(self) -> None:
+        """Sums of many terms, for data with noise."""
+        if self.front.least > effort.NOISY * self._usual_loss:
+            self._sums(arounds(self._unary)[:1], LONG, effort.FITTED_ROWS)
+
+    def _sums(self, places: list[Around], breadth: Breadth | None = None, rows: int = effort.PAIRED_ROWS) -> None:
         settings, threads, go_on = self.settings, self.settings.threads, self.budget.check
         if not self._most:
             return
-        few = self.sample.few(min(PAIRED_ROWS, len(self.sample)), settings.seed)
-        most = min(SUMMED, self._most)
+        few = self.sample.few(min(rows, len(self.sample)), settings.seed)
+        most = min(effort.SUMMED, self._most)
         pool = self._pool(few, most)
         pool.multiply(2 * most)
         inside = self._terms_inside(few)
         for around in places:
-            found = sums(pool, self._for_squares(few), around, settings.maxsize, inside, settings.rules, threads, go_on)
+            found = sums(
+                pool, self._for_squares(few), around, settings.maxsize, inside, settings.rules, threads, go_on, breadth
+            )
             self.budget.count(len(pool))
             for k in range(0, len(found), 64):
                 self.offer(self._refitted(found[k : k + 64]))
@@ -410,15 +410,15 @@ class Discovery:
         binary = [row for row in self.settings.operators if row.arity == 2]
         if not binary or self._most < 100:
             return None
-        most = min(WITH_NUMBERS, self._most // 100)
+        most = min(effort.WITH_NUMBERS, self._most // 100)
         plain = self._pool(sample, most, None, binary, ())
         inner = templates.simplest(plain, most)
         return terms_inside(plain.values[inner], [plain.tree(i) for i in inner], self.settings.operators)
 
     def regress(self) -> None:
         """The best pairs by least squares; refitted in the terms of y and all rows."""
-        few = self.sample.few(min(PAIRED_ROWS, len(self.sample)), self.settings.seed)
-        paired = (PAIRED, PAIRED_WITHIN) if self._device is None else PAIRED_ON_DEVICE
+        few = self.sample.few(min(effort.PAIRED_ROWS, len(self.sample)), self.settings.seed)
+        paired = (effort.PAIRED, effort.PAIRED_WITHIN) if self._device is None else effort.PAIRED_ON_DEVICE
         pools = [self._pool(few, min(most, self._most)) for most in paired]
         how = functools.partial(regressed, self._device) if self._device else None
         few = self._for_squares(few)
@@ -437,7 +437,7 @@ class Discovery:
 
     def evolve(self) -> None:
         settings = self.settings
-        pool = self._pool(self._rows, BLOCKS)
+        pool = self._pool(self._rows, effort.BLOCKS)
         evolution = Evolution(
             self._rows, list(settings.operators), parse([pool.expression(i) for i in range(len(pool))]),
             population_size=settings.population_size, width=settings.maxsize, seed=settings.seed,
@@ -451,14 +451,14 @@ class Discovery:
             self.budget.n_evals = self._begun.n_evals  # the pool has been counted
         self._evolution = evolution
         for number in range(self.generation, settings.niterations):
-            if number % POLISHED == 0:
+            if number % effort.POLISHED == 0:
                 evolution.seed(parse([entry.expression for entry in self.front.entries()]))
             made = evolution.generation()
             self.budget.count(made.tried)
             self._offer_best(made.formulas, made.loss)
             self.stage, self.generation = f"generation {number + 1}", number + 1
             self._look()
-            if number % POLISHED == POLISHED - 1:
+            if number % effort.POLISHED == effort.POLISHED - 1:
                 self.polish()
             self._kept(self)
         self.polish()
@@ -467,10 +467,10 @@ class Discovery:
         """Every formula without one of its numbers, or with a simple one; fitted, and so on with what that makes."""
         self.offer(self._refitted([entry.expression for entry in self.front.entries()]))
         done: list[Expression] = []
-        for _ in range(ROUNDS):
+        for _ in range(effort.ROUNDS):
             entries = self.front.entries()
             losses = np.array([entry.loss for entry in entries])
-            better = losses < np.append(np.inf, BETTER * np.minimum.accumulate(losses)[:-1])
+            better = losses < np.append(np.inf, effort.BETTER * np.minimum.accumulate(losses)[:-1])
             new = [entry.expression for entry, is_better in zip(entries, better, strict=True)
                    if is_better and not any(same(entry.expression, other) for other in done)]  # fmt: skip
             done += new
@@ -498,7 +498,7 @@ class Discovery:
 
     def _tidy(self) -> None:
         """The front without numbers that change no value by more than rounding."""
-        for _ in range(ROUNDS):
+        for _ in range(effort.ROUNDS):
             entries = self.front.entries()
             made = [(entry, other) for entry in entries
                     for other in self._allowed(constants.without_a_number(entry.expression))]  # fmt: skip
@@ -507,7 +507,7 @@ class Discovery:
             pairs = [entry.expression for entry, _ in made], [other for _, other in made]
             before, after = (values_of(some, self._some.X, self.settings.threads) for some in pairs)
             with np.errstate(all="ignore"):
-                equal = (np.abs(after - before) <= UNSEEN * np.abs(before)).all(axis=1)
+                equal = (np.abs(after - before) <= effort.UNSEEN * np.abs(before)).all(axis=1)
             needless = {made[k][0].size for k in np.flatnonzero(equal)}
             if not needless:
                 return
@@ -552,7 +552,7 @@ class Discovery:
             return formulas
         values = values_of([*formulas, *(entry.expression for entry in entries)], self._many.X, self.settings.threads)
         losses = np.split(self._goal_of_many.losses(values), [len(formulas)])
-        least = np.append(np.inf, np.maximum(WORSE * np.minimum.accumulate(losses[1]), self.front.floor))
+        least = np.append(np.inf, np.maximum(effort.WORSE * np.minimum.accumulate(losses[1]), self.front.floor))
         place = np.searchsorted([entry.size for entry in entries], [one.n_tokens for one in formulas], side="right")
         return [one for one, bad in zip(formulas, losses[0] > least[place], strict=True) if not bad]
 
@@ -576,7 +576,7 @@ class Discovery:
     def polish_exact(self) -> None:
         """Exact formulas without numbers that they can do without, as long as that makes them shorter."""
         self._exact = False
-        for _ in range(ROUNDS):
+        for _ in range(effort.ROUNDS):
             before = self.front.entries()
             formulas = [entry.expression for entry in before[-3:]]
             for change in (constants.simpler_numbers, hoisted, rescaled, as_quotient):
@@ -590,7 +590,7 @@ class Discovery:
         sizes, limits = np.array([e.size for e in entries]), np.array([e.loss for e in entries])
         place = np.searchsorted(sizes, pop.n_tokens, side="right") - 1
         promising = np.flatnonzero(loss < np.where(place >= 0, limits[place], np.inf))
-        best = promising[np.argsort(loss[promising], kind="stable")[:MOST_OFFERED]]
+        best = promising[np.argsort(loss[promising], kind="stable")[:effort.MOST_OFFERED]]
         self.offer(simplified(pop[int(i)]) for i in best)
 
     def _refitted(
@@ -638,6 +638,6 @@ def is_noise_left(front: Front, goal: Goal) -> bool:
     """Whether formulas that are nearly as long as may be are no better than shorter ones, which are good already."""
     sample = goal.sample
     mean = float(sample.w @ sample.y / sample.total)
-    good = GOOD * float(goal.losses(np.full((1, len(sample)), mean))[0])
-    before = [entry.loss for entry in front.entries() if entry.size <= front.maxsize - LONGER]
-    return bool(before) and front.floor < front.least < good and min(before) < NOT_BETTER * front.least
+    good = effort.GOOD * float(goal.losses(np.full((1, len(sample)), mean))[0])
+    before = [entry.loss for entry in front.entries() if entry.size <= front.maxsize - effort.LONGER]
+    return bool(before) and front.floor < front.least < good and min(before) < effort.NOT_BETTER * front.least

@@ -69,7 +69,7 @@ class Partners:
         self._pool, self._threads, self._go_on = pool, threads, go_on
         n = len(pool)
         s, error = np.empty(n), np.empty(n)
-        slices.each(lambda i, j: _signatures(pool.values[i:j], s[i:j], error[i:j]), chunks(n))
+        slices.each(lambda i, j: _signatures(pool.values[i:j], s[i:j], error[i:j]), chunks(n), threads=threads)
         usable = np.flatnonzero(error < WIDE)
         order = usable[np.argsort(s[usable], kind="stable")]
         s = s[order]
@@ -88,7 +88,10 @@ class Partners:
         if v is None or not len(self):
             return NO_PAIRS
         n, inner = len(self._pool), None if form.inner is None else form.inner.code
-        found = sharing.each(_pairs, self.lookup, n, CHUNK, v, form.way, inner, go_on=self._go_on, seconds=n * LOOKUP)
+        found = sharing.each(
+            _pairs, self.lookup, n, CHUNK, v, form.way, inner,
+            go_on=self._go_on, seconds=n * LOOKUP, threads=self._threads,
+        )  # fmt: skip
         f, h = np.concatenate(found, axis=1)
         return smallest_first(f, h, self._pool.sizes[f], self._pool.sizes[h])
 

@@ -221,8 +221,9 @@ class _Factors(NamedTuple):
         return self.together()._written()
 
     def _written(self) -> Tree:
-        above = [_power(base, exponent) for base, exponent in self.powers if exponent > 0]
-        below = [_power(base, -exponent) for base, exponent in self.powers if exponent < 0]
+        powers = [_above(base, exponent) for base, exponent in self.powers]
+        above = [_power(base, exponent) for base, exponent in powers if exponent > 0]
+        below = [_power(base, -exponent) for base, exponent in powers if exponent < 0]
         number = self.number
         if number == 0 or not (above or below):
             return CONSTANT, number
@@ -253,9 +254,25 @@ def _as_one(key: float, powers: list[tuple[Tree, float]]) -> list[tuple[Tree, fl
 
 
 def _power(base: Tree, exponent: float) -> Tree:
-    """In the fewest tokens."""
+    """In the fewest tokens; of an exponential in its exponent, if that is as short, where less of it is too small."""
     if exponent == 1:
         return base
+    if base[:2] == (OPERATOR, _EXP.code):
+        inner = _product(base[2]).times(_Factors(exponent, ())).tree()
+        return min((OPERATOR, _EXP.code, inner), _raised(base, exponent), key=nodes)
+    return _raised(base, exponent)
+
+
+def _above(base: Tree, exponent: float) -> tuple[Tree, float]:
+    """An exponential below a fraction line as one above it, if that is as short: it is too large for less."""
+    if exponent < 0 and base[:2] == (OPERATOR, _EXP.code):
+        other: Tree = (OPERATOR, _EXP.code, _product(base[2]).times(_Factors(exponent, ())).tree())
+        if nodes(other) <= nodes(_power(base, -exponent)):
+            return other, 1.0
+    return base, exponent
+
+
+def _raised(base: Tree, exponent: float) -> Tree:
     for row, times in ((_SQUARES, 2.0), (_ROOTS, 0.5)):
         for depth in (1, 2):
             if exponent == times**depth:
@@ -344,9 +361,12 @@ def _inverse(factors: _Factors) -> _Factors:
 
 
 def _shortest(tree: Tree) -> Tree:
-    """A product as it is, or with a factor brought into a sum: a * (b + c / a) is a * b + c."""
+    """A product as it is, or with a factor brought into a sum: a * (b + c / a) is a * b + c.
+
+    Or with numbers brought out of exponentials: 2 * exp(3 + a) is 40.2 * exp(a).
+    """
     factors = _product(tree)
-    best = factors.tree()
+    best = min(factors.tree(), _without_shifts(factors).tree(), key=nodes)
     sums = [base for base, exponent in factors.powers if exponent == 1 and _is_sum(base)]
     for inner in sums:
         for base, exponent in factors.powers:
@@ -356,6 +376,22 @@ def _shortest(tree: Tree) -> Tree:
             moved = _sum_of([term.times(_Factors(1.0, ((base, exponent),))) for term in _terms(inner, 1.0)])
             best = min(best, rest.times(_product(moved)).tree(), key=nodes)
     return best
+
+
+def _without_shifts(factors: _Factors) -> _Factors:
+    """The numbers that stand in the sums of exponentials as factors."""
+    found = _Factors(factors.number, ())
+    for base, exponent in factors.powers:
+        inner = _product(base[2]) if base[:2] == (OPERATOR, _EXP.code) else _NO_POWER
+        number = 1.0
+        if len(inner.powers) == 1 and inner.powers[0][1] == 1 and _is_sum(inner.powers[0][0]):
+            terms = [term._replace(number=term.number * inner.number) for term in _terms(inner.powers[0][0], 1.0)]
+            with np.errstate(all="ignore"):
+                shift = float(np.exp(np.float64(exponent * sum(term.number for term in terms if not term.powers))))
+            if 0 < shift < math.inf:
+                number, base = shift, (OPERATOR, _EXP.code, _sum_of([term for term in terms if term.powers]))
+        found = found.times(_Factors(number, ((base, exponent),)))
+    return found
 
 
 def _is_sum(tree: Tree) -> bool:

@@ -93,7 +93,7 @@ class Pool:
         self._n_vars, self._constants = points.shape[1], tuple(constants)
         self._unary = [row for row in operators if row.arity == 1]
         self._binary = [row for row in operators if row.arity == 2]
-        self._threads, self._go_on = threads, go_on
+        self.threads, self._go_on = threads, go_on
         self._powers = {row.code for row in self._unary if is_power(row)}
         self.tried, self._n, self._ends = 0, 0, [0, 0]
         self.monomials = self.xp.zeros(0, np.int64)
@@ -156,7 +156,7 @@ class Pool:
 
     def _other(self, rows: Sequence[defined.Written]) -> Pool:
         """A pool of the variables alone."""
-        return Pool(self._points, rows, (), self._threads, self._go_on, anywhere=False)
+        return Pool(self._points, rows, (), self.threads, self._go_on, anywhere=False)
 
     def _take_in(self, other: Pool) -> np.ndarray:
         """Add another pool's functions, of the same variables and fewer constants; their numbers here."""
@@ -237,7 +237,7 @@ class Pool:
             self._go_on()
             end = min(begin + 4 * CHUNK, block.n)
             cuts = [(i, min(i + CHUNK, end)) for i in range(begin, end, CHUNK)]
-            for values, origins in slices.each(lambda i, j: self._made(block, i, j), cuts):
+            for values, origins in slices.each(lambda i, j: self._made(block, i, j), cuts, threads=self.threads):
                 self._keep(values, origins, most)
             self.tried += end - begin
 

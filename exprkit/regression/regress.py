@@ -94,7 +94,7 @@ def regressed(
     pairs = _Regressed(f, np.ascontiguousarray(h.T), v, weight, starts)
     rows = max(1, min(ROWS, AT_ONCE // max(len(h), 1), -(-len(f) // 2)))
     seconds = len(f) * h.size * SUM
-    found = sharing.each(_regressions, pairs, len(f), rows, go_on=go_on, seconds=seconds)
+    found = sharing.each(_regressions, pairs, len(f), rows, go_on=go_on, seconds=seconds, threads=threads)
     return Best(*map(np.concatenate, zip(*found, strict=True))) if found else empty(Best, n=0, n_groups=len(starts) - 1)
 
 

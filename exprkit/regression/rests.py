@@ -159,7 +159,7 @@ def _triples(
         for k in range(0, len(cuts), 8):
             go_on()
             some = functools.partial(_some, _Rests(of_rest, limits, f), lookup)
-            for i, j, h in itertools.chain(*slices.each(some, cuts[k : k + 8])):
+            for i, j, h in itertools.chain(*slices.each(some, cuts[k : k + 8], threads=pool.threads)):
                 removals = (*base.removals, Removal(int(ways[i]), int(g[i])))
                 functions = [removal.what for removal in removals if removal.way != WITHIN_ROW] + [j, h]
                 size = int(pool.sizes[functions].sum(dtype=np.int64))

@@ -264,7 +264,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             A weight >= 0 for every row; one of weight 2 counts as two rows.
         X_units : list of str or of exponents, optional
             The unit of each column, as "kg*m/s^2" or as exponents of base units: formulas that break units are never
-            made.
+            made.  Numbers may be constants of nature where they may have units (``dimensionless_constants_only=False``)
+            and all units are texts of SI units without a factor (m, not km).
         y_units : str or exponents, optional
             Without it formulas have to be right in themselves alone.
         columns : dict of arrays (n_rows,), optional
@@ -543,7 +544,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         names = [*self._words(), "y"]
         found = units.all_exponents([*given, given[0] if y_units is None else y_units], names)
         free = not self.dimensionless_constants_only
-        return FormulaRules(self.n_features_in_, found[:-1], None if y_units is None else found[-1], free, limits)
+        known = units.constants() if units.are_coherent([*given, y_units]) else []
+        of_y = None if y_units is None else found[-1]
+        return FormulaRules(self.n_features_in_, found[:-1], of_y, free, limits, known)
 
     def _guessed(self) -> tuple[Expression, ...]:
         if self.guesses is None:

@@ -32,7 +32,7 @@ from exprkit.expressions.population import Population
 from exprkit.operators import defined, ops
 from exprkit.regression.rules.constraints import MOST_VARIABLES, Limit
 from exprkit.regression.rules.dimensions import ALIKE, NEAR, POWER, SCALES, behind, dimension, law_of
-from exprkit.regression.rules.groups import all_measures
+from exprkit.regression.rules.groups import Known, Measures, all_measures
 from exprkit.runtime import bags
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
@@ -72,20 +72,24 @@ class FormulaRules:
         Of y.
     free_numbers : bool
         Whether the numbers of a formula have the units that make it right, or none.
+    known : list of Known
+        Constants of nature that may be among the numbers then.
     limits : dict of Limit by code, optional
     """
 
     def __init__(
         self, n_vars: int, units: Sequence[Sequence[Fraction | float]] | None = None,
         target: Sequence[Fraction | float] | None = None, free_numbers: bool = False,
-        limits: Mapping[int, Limit] | None = None,
+        limits: Mapping[int, Limit] | None = None, known: Sequence[Known] = (),
     ) -> None:  # fmt: skip
         limits = limits or {}
         counted = sorted({code for limit in limits.values() for code, _ in limit.inside})
         self.have_units = units is not None
         self.free_numbers = free_numbers or not self.have_units
         self.target = dimension(target) if target is not None and self.have_units else np.nan
-        self.measures = all_measures(units, target) if units is not None and target is not None else []
+        self.measures: list[Measures] = []
+        if units is not None and target is not None:
+            self.measures = all_measures(units, target, known if free_numbers else ())
         of = bags.zeros(_RuleTable, codes=CODES, counts=len(counted), n_vars=n_vars)
         of.most[:], of.depth[:], of.variables[:], of.low[:] = ANY_SIZE, ANY_SIZE, -1, np.nan
         of.arity[:], of.counted[:] = defined.arity(), counted

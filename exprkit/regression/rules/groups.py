@@ -10,10 +10,15 @@ In: units of the variables and of y.  Out: ``Measures``; columns without units; 
     ((0,), (1, 2))
     >>> print(by_x1.restored(ek.parse("sqrt(1 + x1 ^ 2) * cos(x2)")[0]))
     sqrt(sqr(x1) + sqr(x2)) * cos(x3)
+    >>> natural = all_measures([(1, -1), time], time, [Known(299792458.0, (1, -1))])[0]  # a speed, a time
+    >>> print(natural.restored(ek.parse("sqrt(1 - x1 ^ 2)")[0]))
+    sqrt(1 - 1.1126500560536185e-17 * sqr(x1)) * x2
 
 A formula whose numbers have no units is the same in all systems of units, also in one where a few of the variables,
 here called measures, are 1 (E. Buckingham, Physical Review 4, 345, 1914).  So it is found among functions of fewer
 variables.  Back in its own units every summand gets the powers of the measures that make its unit that of the others.
+Measures may be constants of nature as well, which are numbers in the formula then: the system of units where the speed
+of light is 1, say.
 """
 
 from __future__ import annotations
@@ -33,19 +38,33 @@ from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 MOST_VARIABLES = 12
 DENOMINATORS = 12  # of powers
+MOST_KNOWN, OF_THE_SAME = 3, 2  # constants of nature in a formula, and ways to complete the same ones
 Powers = tuple[float, ...]  # of the measures
 
 
+class Known(NamedTuple):
+    """A constant of nature and its unit."""
+
+    value: float
+    unit: Sequence[Fraction | float]
+
+
 class Measures(NamedTuple):
-    """Variables that are taken for units; of the other variables and y the powers of them that are their units."""
+    """What is taken for units; of the other variables and y the powers of it that are their units.
+
+    ``chosen`` counts variables, and then ``known``, values of constants.
+    """
 
     chosen: tuple[int, ...]
     others: tuple[int, ...]
     powers: tuple[Powers, ...]
     of_y: Powers
+    n_vars: int
+    known: tuple[float, ...] = ()
 
     def columns(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The other variables in these units, (n_rows, n_others), and the unit of y, (n_rows,)."""
+        X = np.column_stack([X, np.tile(self.known, (len(X), 1))])
         with np.errstate(all="ignore"):
             units = [np.prod(X[:, self.chosen] ** np.array(powers), axis=1) for powers in (*self.powers, self.of_y)]
             return X[:, self.others] / np.column_stack(units)[:, :-1], units[-1]
@@ -76,25 +95,56 @@ class Measures(NamedTuple):
 
     def _to(self, tree: Tree, powers: Powers, wanted: Powers) -> Tree:
         """The tree times what makes its powers of the measures those that are wanted."""
+        number = 1.0
         for k, have, want in zip(self.chosen, powers, wanted, strict=True):
-            if want != have:
+            if k >= self.n_vars:
+                number *= self.known[k - self.n_vars] ** (want - have)
+            elif want != have:
                 tree = (OPERATOR, ops.MUL, tree, (OPERATOR, ops.POW, (VARIABLE, k), (CONSTANT, want - have)))
-        return tree
+        return tree if number == 1.0 else (OPERATOR, ops.MUL, (CONSTANT, number), tree)
 
 
-def all_measures(units: Sequence[Sequence[Fraction | float]], target: Sequence[Fraction | float]) -> list[Measures]:
-    """Of variables of these units, those with the simplest powers first; none where y's unit can not be made."""
-    of, of_y = np.array(units, np.float64), np.array(target, np.float64)
-    n = len(of)
-    rank = int(np.linalg.matrix_rank(of))
+def all_measures(
+    units: Sequence[Sequence[Fraction | float]], target: Sequence[Fraction | float], known: Sequence[Known] = ()
+) -> list[Measures]:
+    """Of variables of these units, those with the simplest powers first; none where y's unit can not be made.
+
+    ``known`` may be among the measures, the fewest first, and of the same ones only the simplest two.
+    """
+    if len(units) > MOST_VARIABLES:
+        return []
+    found = sorted(_measures(units, target, ()), key=_cost)
+    for n in range(1, MOST_KNOWN + 1):
+        more = (_measures(units, target, some) for some in itertools.combinations(known, n)
+                if _are_all_needed(units, target, some))  # fmt: skip
+        found += sorted((one for some in more for one in sorted(some, key=_cost)[:OF_THE_SAME]), key=_cost)
+    return found
+
+
+def _measures(
+    units: Sequence[Sequence[Fraction | float]], target: Sequence[Fraction | float], known: Sequence[Known]
+) -> list[Measures]:
+    """All that these constants are among, if some variable is left."""
+    n, of_y = len(units), np.array(target, np.float64)
+    of = np.array([*units, *(one.unit for one in known)], np.float64)
+    rank = int(np.linalg.matrix_rank(of)) - len(known)
     found = []
-    for chosen in itertools.combinations(range(n), rank) if rank > 0 and n <= MOST_VARIABLES else ():
-        others = tuple(k for k in range(n) if k not in chosen)
+    for some in itertools.combinations(range(n), rank) if 0 <= rank < n and rank + len(known) else ():
+        chosen, others = (*range(n, n + len(known)), *some), tuple(k for k in range(n) if k not in some)
         solved = [_powers(of[list(chosen)], wanted) for wanted in (*of[list(others)], of_y)]
         powers = tuple(one for one in solved if one is not None)
         if len(powers) == len(solved):
-            found.append(Measures(chosen, others, powers[:-1], powers[-1]))
-    return sorted(found, key=_cost)
+            found.append(Measures(chosen, others, powers[:-1], powers[-1], n, tuple(one.value for one in known)))
+    return found
+
+
+def _are_all_needed(
+    units: Sequence[Sequence[Fraction | float]], target: Sequence[Fraction | float], known: Sequence[Known]
+) -> bool:
+    """Whether each constant's unit is made of those of the rest: else no power of it stands in any formula."""
+    every = np.array([*units, target, *(one.unit for one in known)], np.float64)
+    rank, first = np.linalg.matrix_rank(every), len(units) + 1
+    return all(np.linalg.matrix_rank(np.delete(every, first + k, axis=0)) == rank for k in range(len(known)))
 
 
 def _powers(of: np.ndarray, wanted: np.ndarray) -> Powers | None:

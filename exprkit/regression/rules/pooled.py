@@ -50,7 +50,7 @@ class RuledPool(Pool):
         return self.states[:, DIMENSION]
 
     def _other(self, rows: Sequence[defined.Written]) -> Pool:
-        return RuledPool(self._rules, self._points, rows, (), self._threads, self._go_on, anywhere=False)
+        return RuledPool(self._rules, self._points, rows, (), self.threads, self._go_on, anywhere=False)
 
     def _allowed(self, code: int, a: np.ndarray, b: Any) -> tuple[np.ndarray, Any]:
         fits, _ = self._rules.combined(code, self._states, a, b)

@@ -24,6 +24,7 @@ from fractions import Fraction
 from typing import Any
 
 from exprkit.errors import ArgumentError, brief, did_you_mean, listed
+from exprkit.regression.rules.groups import Known
 
 Exponents = tuple[Fraction, ...]
 
@@ -36,6 +37,15 @@ DERIVED = {
     "deg": "1", "percent": "1", "%": "1",
 }  # fmt: skip
 PREFIXES = ("da", *"QRYZEPTGMkhdcmuµnpfazyrq")
+COHERENT = (  # of base units, without a factor
+    "Hz", "N", "Pa", "J", "W", "C", "V", "F", "Ohm", "Ω", "S", "Wb", "T", "H", "lm", "lx", "Bq", "Gy", "Sv", "kat",
+    "rad", "sr",
+)  # fmt: skip
+CONSTANTS = {  # of nature, in SI units (CODATA 2018; those of light, action, charge, heat and amount are exact)
+    "speed of light": (299792458.0, "m/s"), "Planck": (6.62607015e-34, "J*s"), "Boltzmann": (1.380649e-23, "J/K"),
+    "elementary charge": (1.602176634e-19, "C"), "gravitation": (6.67430e-11, "m^3/(kg*s^2)"),
+    "electric field": (8.8541878128e-12, "F/m"), "Avogadro": (6.02214076e23, "1/mol"),
+}  # fmt: skip
 LARGEST = 100  # exponent
 LONGEST = 200  # characters
 _TOKENS = re.compile(r"\s*(\*\*|[*/·^()+-]|\d+(?:\.\d+)?|[^\W\d_]+|%)")
@@ -76,6 +86,17 @@ def all_exponents(units: Sequence[Any], names: Sequence[str]) -> list[Exponents]
     if len({len(unit) for unit in found}) > 1:
         raise ArgumentError(f"units must have equally many exponents; texts have {len(BASE)} ({', '.join(BASE)})")
     return found
+
+
+def are_coherent(units: Sequence[Any]) -> bool:
+    """Whether all are texts of SI units without a factor: in others constants of nature have other values."""
+    names = {*BASE, *COHERENT}
+    return all(isinstance(unit, str) and names.issuperset(re.findall(r"[^\W\d_]+|%", unit)) for unit in units)
+
+
+def constants() -> list[Known]:
+    """Those of nature."""
+    return [Known(value, exponents(unit)) for value, unit in CONSTANTS.values()]
 
 
 class _Reader:

@@ -37,12 +37,22 @@ from exprkit.regression.rules.admission import FormulaRules, are_alike
 from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
 from exprkit.regression.sums.inside import InnerTerms
-from exprkit.regression.sums.selection import Chosen, selected
+from exprkit.regression.sums.selection import KEPT, Chosen, selected
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
-MOST_TERMS = 5
-FUNCTIONS, FUNCTIONS_WITHIN = 2_500, 1_500  # of which sums are made; within an operator
-FIRST, FIRST_WITHIN = (400, 200), (100, 100)  # that they begin with
+
+class Breadth(NamedTuple):
+    """How many sums are looked at: terms, functions that terms are, those begun with, sums of a size that go on."""
+
+    terms: int
+    functions: int
+    first: tuple[int, int]
+    kept: int = KEPT
+
+
+ALONE = Breadth(5, 2_500, (400, 200))
+WITHIN = Breadth(5, 1_500, (100, 100))  # an operator
+LONG = Breadth(12, 800, (10, 30), 4)  # for data with noise
 
 
 class Around(NamedTuple):
@@ -83,6 +93,7 @@ def arounds(unary: Sequence[defined.Written]) -> list[Around]:
 def sums(
     pool: Pool, sample: Sample, around: Around, most_size: int, inside: InnerTerms | None = None,
     rules: FormulaRules | None = None, threads: int | None = None, go_on: Callable[[], None] = lambda: None,
+    breadth: Breadth | None = None,
 ) -> list[Expression]:  # fmt: skip
     """The best sums, the smallest first, with the numbers of least error.
 
@@ -90,6 +101,8 @@ def sums(
     ----------
     inside : InnerTerms, optional
         More terms, with a number inside, for sums with nothing around.
+    breadth : Breadth, optional
+        By default ``ALONE``, or ``WITHIN`` an operator.
     """
     found = weighted(around, sample)
     if found is None:
@@ -103,15 +116,16 @@ def sums(
             return []
         usable = np.flatnonzero(are_alike(pool.dimensions, dimension))
         constant = constant and abs(dimension) < 1e-9
-    terms = terms_of(pool, usable, FUNCTIONS if around == Around(None, False) else FUNCTIONS_WITHIN)
+    breadth = breadth or (ALONE if around == Around(None, False) else WITHIN)
+    terms = terms_of(pool, usable, breadth.functions)
     values, sizes = pool.values[terms], pool.sizes[terms].astype(np.int64)
     more = inside if inside is not None and constant else InnerTerms(values[:0], [], sizes[:0])
     values, sizes = np.concatenate([values, more.values]), np.concatenate([sizes, more.sizes])
     scale = float(np.abs(v).max()) or 1.0
-    first = FIRST if around == Around(None, False) else FIRST_WITHIN
     select = functools.partial(
-        selected, values, sizes, v / scale, weight, MOST_TERMS, first=first, threads=threads, go_on=go_on
-    )
+        selected, values, sizes, v / scale, weight, breadth.terms, first=breadth.first, kept=breadth.kept,
+        threads=threads, go_on=go_on,
+    )  # fmt: skip
     room = most_size - around.over * 2 - (around.outer is not None)
     chosen = select(most_size=room - 2 * constant, constant=constant)
     used = {k for one in chosen for k in one.functions}

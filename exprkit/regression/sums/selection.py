@@ -63,7 +63,7 @@ class _Added(NamedTuple):
 
 def selected(
     functions: np.ndarray, sizes: np.ndarray, v: np.ndarray, weight: np.ndarray, most_terms: int, most_size: int,
-    constant: bool = True, first: tuple[int, int] = (600, 300), threads: int | None = None,
+    constant: bool = True, first: tuple[int, int] = (600, 300), kept: int = KEPT, threads: int | None = None,
     go_on: Callable[[], None] = lambda: None,
 ) -> list[Chosen]:  # fmt: skip
     """The best sets of every size, the smallest first.
@@ -79,6 +79,8 @@ def selected(
         Whether a number stands in every sum as well.
     first : (int, int)
         Sets begin with so many of the first functions, and with so many of those that explain most alone.
+    kept : int
+        Sets of a size and number of functions that further functions are added to.
     """
     root = np.sqrt(weight)
     f, left, usable = _prepared(functions, v * root, root, constant)
@@ -97,7 +99,7 @@ def selected(
         sets = [one for one in sets if one.size + TERM + int(kinds[0]) <= most_size]
         if not sets:
             break
-        sets = _best([one for one in more(sets, whole) if one.size <= most_size], KEPT)
+        sets = _best([one for one in more(sets, whole) if one.size <= most_size], kept)
         found += _best(sets, EACH)
     return [one._replace(functions=tuple(int(usable[k]) for k in one.functions)) for one in _falling(found)]
 
@@ -131,7 +133,7 @@ def _extended(
         work = _SetWork(by_row, *_orthogonal(f, v, some), group)
         added = empty(_Added, n_sets=len(some), n_groups=len(kinds))
         cuts = [(i, min(i + SETS, len(some))) for i in range(0, len(some), SETS)]
-        slices.each(functools.partial(_add, work, added), cuts)
+        slices.each(functools.partial(_add, work, added), cuts, threads=threads)
         for one, rest, gains, which in zip(some, work.rest, added.gain, added.function, strict=True):
             left = float(rest @ rest)
             for size, gain, k in zip(kinds.tolist(), gains.tolist(), which.tolist(), strict=True):

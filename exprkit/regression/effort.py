@@ -1,0 +1,40 @@
+"""Effort: how much each stage of a search does.
+
+In: nothing.  Out: numbers of functions, rows and rounds, and shares of the time.
+
+    >>> from exprkit.regression.effort import STAGES
+    >>> STAGES
+    (1000, 30000)
+"""
+
+POINTS = 16  # at which functions of a pool are told apart
+FEWEST_POINTS = 6  # that tell two functions and two numbers from a coincidence
+STAGES = (1_000, 30_000)  # functions of the pools before the last
+LAST = 300_000
+STAGES_ON_DEVICE = (1_000_000, 20_000_000)  # the same for pools on a GPU, which come after the first ones
+LAST_ON_DEVICE = 100_000_000
+THREE = 0.2  # of the time, for three functions: the forms are in the order of how simple they are
+CURVES = 0.25  # the same for curves
+GROUPED, MEASURES = 0.6, 8  # and for data in units of their own, of which there may be several,
+FITTED, IN_GROUPS = 2, 300  # of which so many are fitted to, with pools of so many functions: there are fewer variables
+NESTED = 1_500  # functions that templates choose from
+SINGLE = 10_000  # functions that are tried alone, beside as many monomials
+SUMMED = 3_000  # functions of which terms are chosen, beside as many monomials
+WITH_NUMBERS = 16  # functions that a number stands before within an operator
+PAIRED, PAIRED_WITHIN = 3_000, 1_000  # functions of which all pairs are fitted; within an operator
+PAIRED_ON_DEVICE = 20_000, 10_000
+PAIRED_ROWS = 128  # at which
+FITTED_ROWS = 256  # of the sample, for the fits of generations,
+SOME_ROWS = 1_000  # for numbers inside of operators,
+MANY_ROWS = 10_000  # and for those of the formulas of the front: more would keep a search from ending in time
+BLOCKS = 400  # small functions that trees are varied with
+POLISHED = 10  # generations between two polishes of the front
+MOST_OFFERED = 24  # formulas of a generation that are looked at closer
+LONGER, NOT_BETTER, GOOD = 8, 1.05, 0.002  # when noise alone is left: tokens, ratio of losses, share of the variance
+ROUNDS = 12  # of making formulas shorter
+FINISH = 0.04  # of the time, for the numbers of the formula that is chosen
+BETTER = 0.999  # share of the loss of what is smaller; above it a formula is not worth polishing
+WORSE = 1.5  # ratio of losses at some rows beyond which a formula is not tried at all of very many
+NOISY = 1e-6  # share of the loss of 0 above which noise may be what is left
+NEARLY = 1e-18  # share of the loss of 0 below which a formula is nearly exact
+UNSEEN = 1e-15  # share of a value that is no more than rounding
