@@ -107,6 +107,9 @@ class EmulatedDevice:
             self._kernels[key] = EmulatedKernel(self._build(name, text or opcodes.source(settings.operators), defined))
         return self._kernels[key]
 
+    def make_ready(self, wanted):
+        """Kernels are compiled when they are asked for."""
+
     def _build(self, name, source, defined):
         arguments = re.search(rf" {name}\(const (\w+) args\)", source)[1]
         return self._compiled(source + RUN.format(shared=SHARED_BYTES, arguments=arguments, name=name), defined)

@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import argparse
 import csv
-import importlib
+import functools
 import itertools
+import multiprocessing
 import random
 import re
 import sys
-from concurrent.futures import ThreadPoolExecutor
+import time
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from pathlib import Path
 
 import exprkit as ek
+from exprkit.backends.cases import fits
 from exprkit.backends.cases.cards import CARDS
 from exprkit.backends.gpu.schedule import REGISTERS, LaunchShape, registers_needed
 
@@ -53,6 +56,18 @@ def named(case):
     return " ".join(words + without)
 
 
+@functools.cache
+def cases_of(task, precision, dtype):
+    """The leaves of one tree by their names, made once in a process."""
+    return {head["variant"]: case for head, case in leaves((task,), (precision,), (dtype,))}
+
+
+def row_of(head):
+    """A row of the table, of a kernel by what names it."""
+    case = cases_of(head["task"], head["precision"], head["dtype"])[head["variant"]]
+    return head | measured(case, head["architecture"])
+
+
 def measured(case, architecture):
     """Registers and spilled bytes of a leaf's kernel, and what it may have."""
     report, macros = case.report(architecture), case.macros
@@ -67,42 +82,59 @@ def measured(case, architecture):
 
 
 def needed(case):
-    """Registers with which the discussion says that the kernel spills none; of fits it says nothing."""
+    """Registers with which the discussion says that the kernel spills none, or a few bytes."""
     short = "0" in (case.macros["PAIRS"], case.macros["POWERS"])
-    return registers_needed(case.shape, short) if isinstance(case.shape, LaunchShape) else ""
+    if isinstance(case.shape, LaunchShape):
+        return registers_needed(case.shape, short)
+    return fits.registers_of(case.shape, case.macros["PAIRS"] == "0", case.macros["RARE"] == "1")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("data/results/cases_ptxas.csv"))
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="after which no kernel is begun")
+    parser.add_argument("--anew", action="store_true", help="compile the rows of these tasks again that the file has")
     parser.add_argument("--tasks", nargs="+", default=TASKS)
     parser.add_argument("--precisions", nargs="+", default=("fast", "ieee"))
     parser.add_argument("--dtypes", nargs="+", default=("float32", "float64"))
     parser.add_argument("--architectures", nargs="+", default=tuple(CARDS))
     asked = parser.parse_args()
-    importlib.import_module("cuda.core")  # before the threads do: it does not bear being imported twice at once
-    done = set()
+    rows = []
     if asked.out.exists():
         with asked.out.open() as file:
-            done = {tuple(row[name] for name in FIELDS[:5]) for row in csv.DictReader(file)}
-    pairs = [
-        (head | {"architecture": architecture}, case)
-        for head, case in leaves(asked.tasks, asked.precisions, asked.dtypes) for architecture in asked.architectures
+            rows = list(csv.DictReader(file))
+    if asked.anew:
+        rows = [row for row in rows if row["task"] not in asked.tasks]
+    done = {tuple(row[name] for name in FIELDS[:5]) for row in rows}
+    heads = [
+        head | {"architecture": architecture}
+        for head, _ in leaves(asked.tasks, asked.precisions, asked.dtypes) for architecture in asked.architectures
     ]  # fmt: skip
-    left = [(head, case) for head, case in pairs if tuple(head[name] for name in FIELDS[:5]) not in done]
+    left = [head for head in heads if tuple(head[name] for name in FIELDS[:5]) not in done]
     random.Random(0).shuffle(left)  # what there is when it is stopped is a fair sample
-    print(f"{len(pairs)} kernels, {len(left)} to compile", flush=True)
-    with asked.out.open("a", newline="") as file, ThreadPoolExecutor(asked.workers) as pool:
+    print(f"{len(heads)} kernels, {len(left)} to compile", flush=True)
+    begin = time.perf_counter()
+    # processes, for NVRTC reads texts one after the other in all threads of one
+    context = multiprocessing.get_context("spawn")
+    with asked.out.open("w", newline="") as file, ProcessPoolExecutor(asked.workers, context) as pool:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        if not done:
-            writer.writeheader()
-        rows = pool.map(lambda one: one[0] | measured(one[1], one[0]["architecture"]), left)
-        for n, row in enumerate(rows):
-            writer.writerow(row)
-            file.flush()
-            if n % SHOWN == 0:
-                print(n, row, flush=True)
+        writer.writeheader()
+        writer.writerows(rows)
+        waiting, n = set(), 0
+        while waiting or (left and time.perf_counter() - begin < asked.seconds):
+            while left and len(waiting) < 2 * asked.workers and time.perf_counter() - begin < asked.seconds:
+                waiting.add(pool.submit(row_of, left.pop()))
+            ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for one in ended:
+                writer.writerow(one.result())
+                file.flush()
+                if n % SHOWN == 0:
+                    print(f"{n + 1} after {time.perf_counter() - begin:.0f} s: {one.result()}", flush=True)
+                n += 1
+    if n:
+        each = (time.perf_counter() - begin) * asked.workers / n
+        print(f"{n} compiled, {each:.1f} s of a worker each; {len(left)} left", flush=True)
     with asked.out.open() as file:
         rows = list(csv.DictReader(file))
     order = {name: place for place, name in enumerate((*TASKS, *CARDS))}

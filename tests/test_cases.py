@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import re
 import subprocess
 import sys
@@ -362,6 +363,23 @@ def test_fits_are_launched_by_their_tree(n_points, n_params, fast, itemsize):
         for one in rivals
     }
     assert costs[shape] == pytest.approx(min(costs.values()))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("precision", ["fast", "ieee"])
+def test_a_block_makes_as_many_fits_as_there_are_registers_for(precision, dtype):
+    small = {"n_instructions": 9, "n_results": 0, "n_slots": 1, "n_points": 100}
+    tree, made = ek.cases(task="fit", precision=precision, dtype=dtype), set()
+    for registers, rare, n_params in itertools.product((1 << 16, 1 << 15, 1 << 14), (0, 1), (1, 2, 3, 4)):
+        here = tree.at("sm_90", uncommon_operators=rare, n_params=n_params, registers=registers, **small).case
+        threads = int(here.macros["FITS"]) * int(here.macros["BLOCK"])
+        needed = fits.registers_of(here.shape, precision == "fast", bool(rare))
+        assert needed * threads <= registers or here.macros["FITS"] == "1"
+        if registers == 1 << 16:
+            plain = fits.fits_at_once(here.shape, False, True, precision == "fast", bool(rare))
+            assert int(here.macros["FITS"]) == plain > 1
+        made.add(int(here.macros["FITS"]))
+    assert 1 in made and len(made) > 2
 
 
 def test_where_an_arena_lies():

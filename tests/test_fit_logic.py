@@ -17,7 +17,7 @@ from nvrtc_reports import registers_and_spills, report_of
 
 import exprkit as ek
 from exprkit.backends import objective
-from exprkit.backends.gpu import opcodes
+from exprkit.backends.gpu import nvrtc, opcodes
 from exprkit.backends.interpreter import batches, derivatives, dual_opcodes
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.objective import Options
@@ -225,7 +225,9 @@ def test_derivatives_are_written_by_the_table_s_own_formulas():
 def test_every_opcode_has_a_case(operators):
     text = dual_opcodes.source(operators)
     assert "//{" not in text
-    numbers = [int(n) for n in re.findall(r"case (\d+):", text[text.index("void run(") : text.index("struct Source")])]
+    called, others = ("int operator_of(", "// ── operators, and"), ("void run(", "struct Source")
+    parts = "".join(text[text.index(begin) : text.index(end)] for begin, end in (called, others))
+    numbers = [int(n) for n in re.findall(r"case (\d+):", parts)]
     table = opcodes.numbers()
     assert sorted(numbers) == sorted(table[table >= 0])
 
@@ -260,11 +262,44 @@ def test_parts_of_an_arena_do_not_overlap():
 def test_a_block_makes_so_many_fits_as_its_memory_holds():
     shape = batches.FitShape(2, 1, 1, 32, 4)
     batch = batches.FitBatch(shape, False, None, {"arena_bytes": 6 << 10}, {})
-    assert [batch.fits(kilobytes << 10, 64.0) for kilobytes in (227, 64, 48, 5)] == [16, 10, 8, 1]
-    assert batch.fits(227 << 10, 63.0) == 1  # too few fits for several a block
+    assert [batch.fits(kilobytes << 10, 64.0, True, False) for kilobytes in (227, 64, 48, 5)] == [16, 8, 8, 1]
+    assert [batch.fits(kilobytes << 10, 64.0, True, True) for kilobytes in (227, 64, 48, 5)] == [12, 8, 8, 1]
+    assert batch.fits(227 << 10, 63.0, True, False) == 1  # too few fits for several a block
     wide = batches.FitBatch(shape._replace(warps=4), False, None, {"arena_bytes": 6 << 10}, {})
     large = batches.FitBatch(shape, False, None, {"arena_bytes": 7 << 10}, {})
-    assert wide.fits(227 << 10, 1e3) == large.fits(227 << 10, 1e3) == 1
+    assert wide.fits(227 << 10, 1e3, True, False) == large.fits(227 << 10, 1e3, True, False) == 1
+
+
+def test_kernels_are_compiled_side_by_side_and_once(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("cuda.core", reason="cuda-core compiles the kernels: pip install '.[cuda13]'")
+    monkeypatch.setenv("EXPRKIT_CACHE_DIR", str(tmp_path))
+    ieee, text, seen, build = nvrtc.Precision("ieee"), dual_opcodes.choice(), [], nvrtc.build
+    monkeypatch.setattr(nvrtc, "build", lambda *given, **chosen: seen.append(chosen) or build(*given, **chosen))
+    several = [{"LANES": 32, "FRACTION": n} for n in (7, 10)]
+    nvrtc.compile_together("sm_90", [nvrtc.Wanted(ieee, text, chosen) for chosen in several])
+    assert "compiles 2 kernels" in capsys.readouterr().err and len(seen) == 2
+    nvrtc.compile_together("sm_90", [nvrtc.Wanted(ieee, text, chosen) for chosen in (*several, several[0])])
+    made = [nvrtc.compiled("sm_90", ieee, text, **chosen) for chosen in several]
+    assert len(seen) == 2 and all(b"choose" in code for code in made) and not capsys.readouterr().err
+    monkeypatch.setenv("EXPRKIT_CACHE_DIR", "")  # nothing is kept: what was compiled ahead is handed over all the same
+    nvrtc.compile_together("sm_80", [nvrtc.Wanted(ieee, text, chosen) for chosen in several])
+    assert len(nvrtc.compiled("sm_80", ieee, text, **several[0])) > 0 and len(seen) == 4
+
+
+def test_a_first_fit_compiles_the_kernels_of_both_types_together(monkeypatch):
+    seen, shape = [], batches.FitShape(1, 1, 1, 32, 4)
+    device = EmulatedDevice()
+    monkeypatch.setattr(device, "make_ready", lambda wanted: seen.append([one.chosen["REAL"] for one in wanted]))
+    monkeypatch.setattr(derivatives, "_ready", set())
+    how = "FIT", objective.SQUARES, 0, False, False, 0, True
+    one, two = (
+        derivatives.FitKernel(nvrtc.Precision("fast"), "", shape._replace(itemsize=size), 1, False, how)
+        for size in (4, 8)
+    )
+    derivatives._make_ready(device, [one], lambda: [derivatives.Plan(None, False, two)])
+    derivatives._make_ready(device, [one], lambda: pytest.fail("nothing is missing"))
+    derivatives._make_ready(device, [two], None)
+    assert seen == [["float", "double"]]
 
 
 def test_registers_and_spills_of_the_kernels(root):
@@ -287,7 +322,7 @@ def built(line):
     sizes = (int(line[name]) for name in batches.FitShape._fields[:3])
     shape, settings = batches.FitShape(*sizes, 32, itemsize), precision(line["operators"])
     many = int(line["many"])
-    fits = batches.fits_at_once(shape, many=bool(many), little=True)
+    fits = batches.fits_at_once(shape, many=bool(many), little=True, fast=line["operators"] == "fast", rare=False)
     chosen = batches.macros_of(shape, settings, fits, TASK="FIT", MANY=many, PROLOGUES=0, RARE=0)
     text, architecture = dual_opcodes.source(line["operators"]), f"sm_{line['architecture']}"
     report = report_of(architecture, settings, text, **chosen)

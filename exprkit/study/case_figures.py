@@ -12,8 +12,7 @@ tables of block x points a thread, as the papers on parametric kernels have them
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -40,58 +39,69 @@ SHARED = np.arange(8, 233)  # KiB a block
 REGISTERS = np.arange(16, 129, 4)  # thousands (of 1,024) of a multiprocessor
 EXAMPLE = {"n_exprs": 9_880, "n_columns": 12, "n_slots": 1}  # of the thesis's expressions
 POINTS, DEVICE = 10_860, "sm_86"
+NEAR_CARDS = (REGISTERS > 58) & (REGISTERS < 82)  # rows with cards and their names
+LEAST_WIDTH = 6  # KiB of a region that has room for a number
 
 
-def region_labels(found: Cases, device: str) -> tuple[np.ndarray, list[str]]:
+def region_labels(found: Cases, device: str) -> tuple[np.ndarray, list[LaunchShape]]:
     """Which leaf is chosen at each (registers, shared memory), with the multiprocessors of a card; the leaves."""
     multiprocessors = limits_of(device).multiprocessors
     registers, shared = (one.ravel() * KIB for one in np.meshgrid(REGISTERS, SHARED, indexing="ij"))
     values = {name: np.array([value]) for name, value in found.known.items()}
     values |= {"Z_B": shared, "Z_M": shared + RESERVED, "R_M": registers, "S": np.array([multiprocessors])}
-    label, names = np.full(len(shared), -1), list[str]()
+    label, chosen = np.full(len(shared), -1), list[LaunchShape]()
     for leaf in found.over(values).leaves():
         if len(leaf.points):
-            label[leaf.points] = len(names)
-            names.append(found.subject.words(leaf.code))
-    return label.reshape(len(REGISTERS), len(SHARED)), names
+            label[leaf.points] = len(chosen)
+            chosen.append(found.subject.shape(leaf.code))
+    return label.reshape(len(REGISTERS), len(SHARED)), chosen
 
 
 def draw_regions(found: Cases, device: str) -> Figure:
     """The leaves over (shared memory of a block, registers of a multiprocessor), and seven cards.
 
-    In ``found`` all but the machine's symbols are known; the multiprocessors are those of ``device``.
+    A colour is a layout (points a thread, where columns are), a number in a region its threads a block.  In ``found``
+    all but the machine's symbols are known; the multiprocessors are those of ``device``.
     """
-    label, names = region_labels(found, device)
-    figure, axis = plt.subplots(figsize=(9, 4.6 + 0.1 * len(names)), layout="constrained")
-    colours = _colours(names)
-    axis.pcolormesh(SHARED, REGISTERS, label, cmap=ListedColormap(colours), shading="nearest", rasterized=True)
+    label, chosen = region_labels(found, device)
+    layouts = list(dict.fromkeys((one.tile // one.lanes, one.columns_shared) for one in chosen))
+    hues = dict(zip(layouts, sns.color_palette("pastel", len(layouts)), strict=True))
+    figure, axis = plt.subplots(figsize=(9, 5.2), layout="constrained")
+    colours = ListedColormap([hues[one.tile // one.lanes, one.columns_shared] for one in chosen])
+    axis.pcolormesh(SHARED, REGISTERS, label, cmap=colours, vmin=0, vmax=len(chosen) - 1, shading="nearest",
+                    rasterized=True)  # fmt: skip
+    for k, one in enumerate(chosen):
+        axis.contour(SHARED, REGISTERS, label == k, levels=[0.5], colors="white", linewidths=0.7)
+        aside = _widest((label == k) & ~NEAR_CARDS[:, None])  # where no card's name stands
+        row, column, width = aside if aside[2] >= LEAST_WIDTH else _widest(label == k)
+        if width >= LEAST_WIDTH:
+            axis.text(SHARED[column], REGISTERS[row], str(one.block), ha="center", va="center", fontsize=7)
     at: dict[int, list[str]] = {}
     for name, card in CARDS.items():
         at.setdefault(card.limits.shared_per_block // KIB, []).append(name)
     for shared, cards in at.items():
         axis.plot(shared, 64, "ko")
-        axis.annotate("\n".join(cards), (shared, 64), (-4, 6), textcoords="offset points", ha="right", fontsize=8)
-    for k, name in enumerate(names):
-        axis.plot([], [], "s", color=colours[k], label=name)
-    axis.set(xlabel="shared memory of a block, KiB", ylabel="thousands of registers a multiprocessor")
-    figure.legend(loc="outside lower center", ncols=2, fontsize=7, frameon=False)
+        axis.annotate("\n".join(cards), (shared, 64), (-5, 5), textcoords="offset points", ha="right", fontsize=9,
+                      fontweight="bold")  # fmt: skip
+    for points, is_shared in layouts:
+        words = f"{points} points a thread, columns in {'shared' if is_shared else 'global'} memory"
+        axis.plot([], [], "s", color=hues[points, is_shared], label=words)
+    axis.set(xlabel="shared memory of a block, KiB", ylabel="registers of a multiprocessor (1,024)")
+    figure.legend(loc="outside lower center", ncols=2, fontsize=9, frameon=False, title="numbers: threads a block")
     plt.close(figure)  # it is shown where it is asked for, once
     return figure
 
 
-def _colours(names: list[str]) -> list[Any]:
-    """A hue for leaves that differ in their threads alone, darker the more threads."""
-    kinds = [re.sub(r"\d+ threads", "", name) for name in names]
-    hues = dict(zip(dict.fromkeys(kinds), sns.color_palette("husl", len(set(kinds))), strict=True))
-    alike = {kind: sorted((name for name, one in zip(names, kinds, strict=True) if one == kind), key=_threads)
-             for kind in hues}  # fmt: skip
-    shades = {kind: sns.light_palette(hues[kind], len(some) + 2)[2:] for kind, some in alike.items()}
-    return [shades[kind][alike[kind].index(name)] for name, kind in zip(names, kinds, strict=True)]
-
-
-def _threads(name: str) -> int:
-    found = re.search(r"(\d+) threads", name)
-    return int(found[1]) if found else 0
+def _widest(inside: np.ndarray) -> tuple[int, int, int]:
+    """The middle of the widest stretch of a region, its row of rows as wide taken in the middle; and how wide it is."""
+    if not inside.any():
+        return 0, 0, 0
+    edges = np.diff(np.pad(inside.astype(np.int8), ((0, 0), (1, 1))), axis=1)
+    rows, begins = np.nonzero(edges == 1)
+    widths = np.nonzero(edges == -1)[1] - begins
+    widest = np.flatnonzero(widths == widths.max())
+    place = widest[len(widest) // 2]
+    return int(rows[place]), int(begins[place] + widths[place] // 2), int(widths[place])
 
 
 def block_table(found: Cases, device: str, n_points: int) -> pd.DataFrame:

@@ -13,6 +13,7 @@ operators  the population uses common ones alone: the code of the others is left
 tangents   there is one for each parameter, up to four; of more parameters J'J is made by way of rows
 shape      no shape that follows takes less
 memory     a block's arena fits so often that registers limit the warps; or fits at all; or is in global memory
+registers  there are as many as the threads of a block's fits need to spill next to none
 =========  ================================================================================================
 
 The shape depends on nothing but the points and the tangents, so that the bits of a fit depend on nothing else.
@@ -31,12 +32,15 @@ from exprkit.backends.cases.discussion import Counter, Strategy, described, walk
 from exprkit.backends.cases.inequality import Constraint, Inequality, Quantity, Values, number, symbol
 from exprkit.backends.cases.tree import Discussion, KernelText
 from exprkit.backends.gpu.layout import VECTOR_BYTES
+from exprkit.backends.gpu.schedule import REGISTERS
 from exprkit.backends.precision import Precision
 from exprkit.errors import number_of
 
 MOST_TANGENTS = 4
 SMALL_ARENA = 6 << 10  # bytes of shared memory per warp with which registers, not memory, limit the warps
 DECODING, LATENCY, WARP = 1.0, 0.05, 0.3  # of ``fit_times``, in vectors
+BLOCK_WARPS = 16, 12, 8, 0
+WARP_THREADS = 32
 SMALL, OWN, GLOBAL = range(3)  # where a block's arena is: in little shared memory, in much, in none
 ARENAS = "little shared memory", "shared memory", "global memory"
 
@@ -84,15 +88,44 @@ class FitCode(NamedTuple):
     many: bool = False  # J'J by way of rows
     place: int = 0  # in ``fit_shapes``
     arena: int = SMALL
+    block: int = 0  # in ``block_warps``
 
 
-def fits_at_once(shape: FitShape, many: bool, little: bool) -> int:
-    """How many fits a block makes, whose steps lanes of one warp make together: those of one or two warps each.
+def registers_of(shape: FitShape, fast: bool, rare: bool) -> int:
+    """Registers of a thread with which the kernel spills none, or a few bytes (data/results/cases_ptxas.csv).
+
+    There is no limit between those: a quarter of a multiprocessor's registers is shared by 4, 3 or 2 warps.
+    """
+    if shape.itemsize == 8:
+        return 128 if shape.tangents == 1 and not rare else 168 if shape.tangents <= 2 else 255
+    return 128 if not rare and shape.tangents <= (3 if fast else 2) else 168
+
+
+def fits_of(shape: FitShape, many: bool, little: bool, warps: int) -> int:
+    """How many fits a block of so many warps makes, whose steps lanes of one warp make together.
 
     With four warps a fit that costs more than it saves.  ``little``: whether an arena is in little shared memory.
     """
-    block_warps = 16 if shape.tangents <= 2 else 8
-    return block_warps // shape.warps if little and not many and shape.warps <= 2 and shape.lanes > 1 else 1
+    several = little and not many and shape.warps <= 2 and shape.lanes > 1
+    return max(1, warps // shape.warps) if several else 1
+
+
+def fits_at_once(shape: FitShape, many: bool, little: bool, fast: bool, rare: bool) -> int:
+    """How many fits a block makes that has as many warps as there are registers for."""
+    needed = registers_of(shape, fast, rare) * WARP_THREADS
+    warps = next(warps for warps in block_warps(shape.tangents) if needed * warps <= REGISTERS)
+    return fits_of(shape, many, little, warps)
+
+
+def block_warps(tangents: int) -> tuple[int, ...]:
+    """Warps of a block of several fits, the most first; 0: each fit has a block of its own."""
+    return BLOCK_WARPS[0 if tangents <= 2 else 2 :]
+
+
+def min_blocks(shape: FitShape, fast: bool, rare: bool, fits: int) -> int:
+    """Blocks that a multiprocessor has to hold, so that a thread may have the registers that it needs."""
+    threads = REGISTERS // registers_of(shape, fast, rare) // 128 * 128
+    return max(1, threads // (fits * shape.warps * shape.lanes)) if shape.lanes > 1 else 1
 
 
 @functools.lru_cache(maxsize=64)
@@ -133,6 +166,12 @@ def shape_of(
     """The variant for so many points: the tree as a plain decision."""
     fixed = FitVariants(itemsize, fast, lanes, few)
     return fit_shapes(fixed, n_tangents)[int(fit_times(fixed, n_tangents, n_points)[:, 0].argmin())]
+
+
+def fits_of_code(fixed: FitVariants, code: FitCode) -> int:
+    """How many fits a block of a code makes."""
+    shape = fit_shapes(fixed, code.tangents)[code.place]
+    return fits_of(shape, code.many, code.arena == SMALL, block_warps(code.tangents)[code.block])
 
 
 def needs_of(values: Values) -> dict[str, Any]:
@@ -179,11 +218,19 @@ def counters(fixed: FitVariants, arena_of: Callable[..., dict[str, Any]]) -> tup
         little = number(SMALL_ARENA * here.warps, f"{SMALL_ARENA * here.warps:,} bytes of {here.warps} warps")
         return Inequality(Quantity("memory of a block", arena), little if code.arena == SMALL else symbol("Z_B"))
 
+    def registers(code: FitCode) -> Constraint | None:
+        shape, fits = fit_shapes(fixed, code.tangents)[code.place], fits_of_code(fixed, code)
+        needed, threads = registers_of(shape, fixed.fast, code.rare), fits * shape.warps * shape.lanes
+        if fits == 1:
+            return None
+        return Inequality(number(needed * threads, f"{needed} registers of {threads} threads"), symbol("R_M"))
+
     return (
         Counter("operators", operators, ("uncommon operators",)),
         Counter("tangents", tangents, ("one more tangent", "rows of J")),
         Counter("shape", shape, ("another shape",)),
         Counter("memory", memory, ("fewer blocks", "global memory")),
+        Counter("registers", registers, ("fewer fits a block",)),
     )
 
 
@@ -197,6 +244,10 @@ def strategies(fixed: FitVariants) -> tuple[Strategy, ...]:
         more = code.place + 1 < len(fit_shapes(fixed, code.tangents))
         return code._replace(place=code.place + 1) if more else None
 
+    def fewer_fits(code: FitCode) -> FitCode | None:
+        more = code.block + 1 < len(block_warps(code.tangents))
+        return code._replace(block=code.block + 1) if more else None
+
     def arena(wanted: int) -> Callable[[FitCode], FitCode | None]:
         return lambda code: code._replace(arena=wanted) if code.arena < wanted else None
 
@@ -207,6 +258,7 @@ def strategies(fixed: FitVariants) -> tuple[Strategy, ...]:
         Strategy("another shape", another, ("shape",)),
         Strategy("fewer blocks", arena(OWN), ("memory",)),
         Strategy("global memory", arena(GLOBAL), ("memory",)),
+        Strategy("fewer fits a block", fewer_fits, ("registers",)),
     )
 
 
@@ -223,7 +275,7 @@ def _words(shape: FitShape) -> str:
 def _case(fixed: FitVariants, code: FitCode) -> str:
     shape, rows = fit_shapes(fixed, code.tangents)[code.place], ", J'J by rows" if code.many else ""
     used = ", all operators" if code.rare else ""
-    fits = fits_at_once(shape, code.many, code.arena == SMALL)
+    fits = fits_of_code(fixed, code)
     several = f", {fits} fits a block" if fits > 1 else ""
     return f"{number_of(code.tangents, 'tangent')}{rows}{used}, {_words(shape)}{several}, arena in {ARENAS[code.arena]}"
 
@@ -239,7 +291,7 @@ def subject(
 
     return Discussion(
         f"fit, {settings.operators}, {'float' if fixed.itemsize == 4 else 'double'}", FitCode(),
-        counters(fixed, arena_of), strategies(fixed), ("Z_B", "N", "m", "i", "r", "s", "u"),
+        counters(fixed, arena_of), strategies(fixed), ("Z_B", "R_M", "N", "m", "i", "r", "s", "u"),
         functools.partial(_case, fixed), lambda code: kernel(shape(code), code), shape,
         ("time: rounds of tiles, longer where few warps have many",),
     )  # fmt: skip

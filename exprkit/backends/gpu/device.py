@@ -192,6 +192,10 @@ class CudaDevice:
         code = nvrtc.compiled(settings.architecture or self.architecture, settings, text, **macros)
         return Kernel(self._module(code), name, self.is_hopper)
 
+    def make_ready(self, wanted: Iterable[nvrtc.Wanted]) -> None:
+        """Compile kernels side by side, so that ``kernel`` has them at once."""
+        nvrtc.compile_together(self.architecture, wanted)
+
     def load(self, code: bytes, names: tuple[str, ...]) -> list[Kernel]:
         """Kernels of a cubin, which do not begin before those before them have ended."""
         module = self._module(code)

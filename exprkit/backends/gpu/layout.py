@@ -7,7 +7,7 @@ the lines ``//{name}`` of the kernels' files.
     >>> layout.Arguments(n_points=5).n_points
     5
     >>> print(layout.TEXTS["modes"])
-    enum { FIRST = 1, IMMEDIATE = 2, PAIR_IMMEDIATE = 1, PAIR_AND_IMMEDIATE = 2 };
+    enum { FIRST = 1, IMMEDIATE = 2, ALONE = 4, PAIR_IMMEDIATE = 1, PAIR_AND_IMMEDIATE = 2 };
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ ENUMS = {
     "actions": _enum("END LOAD SPILL FROM_SLOT OPCODE_SHIFT SPILL_SHIFT LOAD_SHIFT ACTIVE_SHIFT")
     + f"\nenum : unsigned {{ OPERAND = {OPERAND} }};",
     "sources": _enum("NO_IMMEDIATE PARAMETER CONSTANT RESULT SOURCE_SHIFT SOURCE_KIND"),
-    "modes": _enum("FIRST IMMEDIATE PAIR_IMMEDIATE PAIR_AND_IMMEDIATE"),
+    "modes": _enum("FIRST IMMEDIATE ALONE PAIR_IMMEDIATE PAIR_AND_IMMEDIATE"),
     "counts": _enum("ACTION PLACES COPY INSTRUCTIONS STEPS RESULTS CONSTANTS COST COUNTS")
     + "\n" + _enum("N_COLUMNS N_SLOTS N_SLOTS_SO_FAR HEAVY HEAVY_SO_FAR SUMMARY"),
     "checked": _enum("BAD VARIABLES PARAMETERS LONGEST UNREADABLE WIDE_CONSTANTS CHECKED"),

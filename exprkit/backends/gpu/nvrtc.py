@@ -11,12 +11,16 @@ would flush subnormals in everything.
 
 from __future__ import annotations
 
+import functools
+import importlib
 import importlib.util
 import io
+import sys
 import threading
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 from exprkit.backends.gpu.schedule import LaunchShape, resident_blocks
 from exprkit.backends.precision import Precision
@@ -81,14 +85,53 @@ def compiled(architecture: str, settings: Precision, text: str, **chosen: Any) -
     **chosen
         Macros that differ from ``MACROS``.
     """
-    defined = macros(settings, chosen)
-    key = disk_cache.key(text, architecture, repr(sorted(defined.items())), repr(settings), compiler_version())
+    key = _key(architecture, settings, text, chosen)
     with _making[key]:
-        code = disk_cache.read(key)
+        code = _ahead.get(key) or disk_cache.read(key)
         if code is None:
             code, _ = build(architecture, settings, text, **chosen)
             disk_cache.write(key, code)
     return code
+
+
+_ahead: dict[str, bytes] = {}  # what was compiled side by side, also where nothing is kept on disk
+
+
+class Wanted(NamedTuple):
+    """A kernel that is to be compiled: its text, and how."""
+
+    settings: Precision
+    text: str
+    chosen: Mapping[str, Any]  # macros that differ from ``MACROS``
+
+
+def compile_together(architecture: str, wanted: Iterable[Wanted]) -> None:
+    """Compile kernels side by side, so that ``compiled`` has them at once; a line on stderr says that this takes time.
+
+    NVRTC runs without Python's lock, and from CUDA 12.3 on all but its first phase side by side.
+    """
+    missing = {_key(one.settings.architecture or architecture, *one): one for one in wanted}
+    missing = {key: one for key, one in missing.items() if key not in _ahead and disk_cache.read(key) is None}
+    if not missing:
+        return
+    importlib.import_module("cuda.core")  # before the threads do: it does not bear being imported twice at once
+    kept = f"they are kept in {disk_cache.folder()}" if disk_cache.folder() else "they are not kept"
+    several = f"{len(missing)} kernel{'s' * (len(missing) > 1)}"
+    print(f"exprkit compiles {several} for this GPU ({architecture}): some seconds, once; {kept}",
+          file=sys.stderr, flush=True)  # fmt: skip
+    with ThreadPoolExecutor(min(len(missing), machine.cores()), "exprkit-nvrtc") as pool:
+        codes = pool.map(functools.partial(_code_of, architecture), missing.values())
+        _ahead.update(zip(missing, codes, strict=True))
+
+
+def _code_of(architecture: str, one: Wanted) -> bytes:
+    return compiled(one.settings.architecture or architecture, one.settings, one.text, **one.chosen)
+
+
+def _key(architecture: str, settings: Precision, text: str, chosen: Mapping[str, Any]) -> str:
+    """Under which name a kernel's machine code is kept."""
+    defined = repr(sorted(macros(settings, chosen).items()))
+    return disk_cache.key(text, architecture, defined, repr(settings), compiler_version())
 
 
 def build(architecture: str, settings: Precision, text: str, **chosen: Any) -> tuple[bytes, str]:

@@ -26,12 +26,13 @@ from exprkit.backends import objective
 from exprkit.backends.cases.fits import (
     GLOBAL,
     MOST_TANGENTS,
-    SMALL,
     SMALL_ARENA,
     FitCode,
     FitShape,
     FitVariants,
     fits_at_once,
+    fits_of_code,
+    min_blocks,
     needs_of,
     shape_of,
     why,
@@ -55,6 +56,7 @@ from exprkit.backends.gpu.layout import (
     NEEDS,
     VECTOR_BYTES,
 )  # fmt: skip
+from exprkit.backends.gpu.schedule import REGISTERS
 from exprkit.backends.interpreter import dual_opcodes
 from exprkit.backends.precision import Precision, precision
 from exprkit.operators.defined import table_of_rows
@@ -74,20 +76,22 @@ class FitBatch:
     arena: dict[str, int]  # offsets in a block's memory, and its size as ``arena_bytes``
     sizes: dict[str, int]  # the most of an expression, by the case discussion's symbols
 
-    def fits(self, limit: int, shares: float) -> int:
+    def fits(self, limit: int, shares: float, fast: bool, rare: bool) -> int:
         """How many a block makes at a time, which has so many bytes of memory.
 
-        ``shares``: of all fits that are launched side by side, a multiprocessor's; where there are few, those of a
-        block would wait for the longest of it.
+        Of few numbers, for each is a kernel.  ``shares``: of all fits that are launched side by side, a
+        multiprocessor's; where there are few, those of a block would wait for the longest of it.
         """
         own = self.arena["arena_bytes"]
-        wanted = fits_at_once(self.shape, self.many, little=own <= SMALL_ARENA * self.shape.warps)
-        return max(1, min(wanted, limit // own)) if shares >= WAVES * wanted else 1
+        wanted = fits_at_once(self.shape, self.many, own <= SMALL_ARENA * self.shape.warps, fast, rare)
+        if shares < WAVES * wanted or limit // own < 2:
+            return 1
+        return wanted if wanted * own <= limit else 1 << (limit // own).bit_length() - 1
 
     def why(self, n_points: int, limit: int, rare: bool, fast: bool) -> list[str]:
         """The path through the case discussion, for a block's memory of ``limit``; at last what is launched."""
         fixed = FitVariants(self.shape.itemsize, fast, self.shape.lanes)
-        return why(fixed, arena_of, {"N": n_points, "Z_B": limit, "u": int(rare), **self.sizes})
+        return why(fixed, arena_of, {"N": n_points, "Z_B": limit, "R_M": REGISTERS, "u": int(rare), **self.sizes})
 
 
 class ArenaShape(NamedTuple):
@@ -246,11 +250,11 @@ def _arenas(device: Any, groups: tuple[Group, ...]) -> Any:
 def _kernels(device: Any) -> list[Any]:
     """Those that say who is fitted with whom, and put them in order."""
     names = "measure", "put_in_order"
-    return [device.kernel(name, precision("ieee"), _source(), LANES=device.lanes) for name in names]
+    return [device.kernel(name, precision("ieee"), measure_source(), LANES=device.lanes) for name in names]
 
 
 @functools.cache
-def _source() -> str:
+def measure_source() -> str:
     """The CUDA C of the kernel."""
     texts = "gpu/common.cu", "interpreter/batches.cu"
     return opcodes.joined(texts, {"arrays": arrays_text(), "translated": cuda_text([arena_ends], {})})
@@ -276,24 +280,8 @@ def macros_of(shape: FitShape, settings: Precision, fits: int = 1, **chosen: Any
         "REAL": REAL[shape.itemsize], "LANES": shape.lanes, "VECTORS": shape.vectors, "TANGENTS": shape.tangents,
         "BLOCK": shape.warps * shape.lanes, "ENTRY_BYTES": shape.entry_bytes, "RESULT_BYTES": shape.result_bytes,
         "FOLD": max(1, FOLD_POINTS // points), "FITS": fits,
-        "MIN_BLOCKS": min_blocks(shape, settings.operators == "fast", fits), **chosen,
+        "MIN_BLOCKS": min_blocks(shape, settings.operators == "fast", bool(chosen.get("RARE")), fits), **chosen,
     }  # fmt: skip
-
-
-def min_blocks(shape: FitShape, fast: bool, fits: int = 1) -> int:
-    """Blocks that a multiprocessor has to hold: limits the registers of a thread to 128, 168 or 255.
-
-    The least with which most kernels spill none, and others 80 bytes at most (data/results/cases_ptxas.csv); those of
-    float32 that have all operators 516.
-    There is no limit between those: a quarter of a multiprocessor's registers is shared by 2, 3 or 4 warps.
-    """
-    if shape.lanes == 1:
-        return 1
-    if shape.itemsize == 4:
-        threads = 512 if fast and shape.tangents < 4 else 384
-    else:
-        threads = 384 if shape.tangents < 3 else 256
-    return max(1, threads // (fits * shape.warps * shape.lanes))
 
 
 def subject(settings: Precision, itemsize: int) -> Discussion:
@@ -302,7 +290,7 @@ def subject(settings: Precision, itemsize: int) -> Discussion:
 
     def kernel(shape: FitShape, code: FitCode) -> KernelText:
         where = {"MANY": int(code.many), "GLOBAL_ARENA": int(code.arena == GLOBAL), "RARE": int(code.rare)}
-        fits = fits_at_once(shape, code.many, code.arena == SMALL)
+        fits = fits_of_code(FitVariants(itemsize, fast), code)
         return KernelText(text, settings, macros_of(shape, settings, fits, TASK="FIT", PROLOGUES=1, **where))
 
     return subject_of(FitVariants(itemsize, fast), arena_of, kernel, settings)

@@ -11,6 +11,7 @@ a launch or a few (``batches``), whatever the number of its iterations.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,15 +21,15 @@ from exprkit.backends import objective
 from exprkit.backends.device_programs.dependence import Foreknown, foreknown
 from exprkit.backends.device_programs.lowering import DeviceTokens
 from exprkit.backends.device_programs.population import DevicePopulation
-from exprkit.backends.gpu import layout
+from exprkit.backends.gpu import layout, nvrtc
 from exprkit.backends.gpu.calls import STREAM, Call
 from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.launch import THREADS, Launch, Launcher, address, fill, put
 from exprkit.backends.gpu.memory import Block, Part
 from exprkit.backends.interpreter import dual_opcodes
-from exprkit.backends.interpreter.batches import Batches, FitShape, batches_like, batches_of, macros_of
+from exprkit.backends.interpreter.batches import Batches, FitBatch, FitShape, batches_like, batches_of, macros_of
 from exprkit.backends.objective import Fitted, Options
-from exprkit.backends.precision import Precision
+from exprkit.backends.precision import Precision, precision
 from exprkit.errors import number_of
 from exprkit.expressions.population import Population
 from exprkit.operators.defined import table_of_rows
@@ -41,6 +42,8 @@ PARTS = {
 }  # fmt: skip
 MOST_KEPT = 8 << 20  # bytes of results that new ones are copied from
 MOST_SIZES = 8  # of such
+HOW = "TASK", "KIND", "WEIGHTED", "MANY", "GLOBAL_ARENA", "BOUNDED", "RARE"  # macros of a kernel that fits
+CHOICE = precision("ieee")  # of a kernel that computes nothing
 FLOAT32_TOL = 2.0**-22  # a loss of float32 values is no better than that
 
 
@@ -125,12 +128,13 @@ class Derivatives:
         at_once = min(n_starts, max(1, WORK_BYTES // bytes_of_one))
         rows = at_once + (n_starts > at_once or again is not None)  # the best so far stays in row 0
         results = Results.of(self.device, rows, self.n_exprs, self.max_params)
-        terms = self._terms(y, weights, options)
+        terms, in_float64 = self._terms(y, weights, options), functools.cache(again) if again else None
+        beside = in_float64 and (lambda: in_float64().derivatives._plans("FIT", terms, True, options.kind, at_once))
         for first in range(0, n_starts, at_once):
-            self._fit_some(starts[first : first + at_once], terms, options.kind, results, int(first > 0))
-        if again:
+            self._fit_some(starts[first : first + at_once], terms, options.kind, results, int(first > 0), beside)
+        if in_float64:
             ended, is_clean = results.first("status").copy(), n_starts == 1
-            other, again_y, again_weights = again()
+            other, again_y, again_weights = in_float64()
             terms = other._terms(again_y, again_weights, options) | {"ended": ended}
             for first in range(0, n_starts, at_once):
                 if not is_clean:
@@ -164,9 +168,12 @@ class Derivatives:
             "upper": self._bounds(options.upper), **self._goal(y, weights),
         }  # fmt: skip
 
-    def _fit_some(self, starts: Any, terms: dict[str, Any], kind: int, results: Results, first: int) -> None:
+    def _fit_some(
+        self, starts: Any, terms: dict[str, Any], kind: int, results: Results, first: int,
+        beside: Callable[[], list[Plan]] | None = None,
+    ) -> None:  # fmt: skip
         """Fits from some starts into rows from ``first`` on, and the best of all rows up to there into row 0."""
-        self._launch_all("FIT", starts, terms, True, kind=kind, **results.places(first))
+        self._launch_all("FIT", starts, terms, True, kind=kind, beside=beside, **results.places(first))
         self._choose(first + len(starts), results.places(0))
 
     def _nothing_counts(self, starts: Any) -> Fitted:
@@ -201,27 +208,25 @@ class Derivatives:
     # ── launches ─────────────────────────────────────────────────────────────────────
 
     def _launch_all(
-        self, task: str, starts: Any, terms: dict[str, Any], rows: bool, kind: int = objective.SQUARES, **results: Any
-    ) -> None:
-        """Run ``task`` on every valid expression with every set of ``starts``; the rest are kernel arguments."""
+        self, task: str, starts: Any, terms: dict[str, Any], rows: bool, kind: int = objective.SQUARES,
+        beside: Callable[[], list[Plan]] | None = None, **results: Any,
+    ) -> None:  # fmt: skip
+        """Run ``task`` on every valid expression with every set of ``starts``; the rest are kernel arguments.
+
+        Where kernels have to be compiled, those of ``beside`` are compiled at the same time.
+        """
         n_sets = len(starts)
         if not n_sets:
             return
-        weighted, *bounds = (int(terms.get(name) is not None) for name in ("weights", "lower", "upper"))
         fields = {**terms, **results, "starts": starts, "n_sets": n_sets}
         common = layout.FitArguments.from_buffer_copy(self.launcher.known(layout.FitArguments))
         fill(common, {**self._fields, **fields}, self.device)
-        batches, rare = self._batches_for(rows)
-        shares = n_sets * sum(len(batch.order) for batch in batches) / self.device.multiprocessors
+        plans = self._plans(task, terms, rows, kind, n_sets)
+        _make_ready(self.device, [one.kernel for one in plans], beside)
         counters: Any = None
         rows_of_calls, kept = list[list[Call]](), []  # arenas: not given to another until all are started
-        for k, batch in enumerate(batches):
-            in_global = batch.arena["arena_bytes"] > self.device.shared_per_block
-            fits = batch.fits(self.device.shared_per_block, shares) if task == "FIT" else 1
-            kernel = _fit_kernel(
-                self.device, self.launcher.settings, self._text, batch.shape, fits, self.launcher.programs.n_steps > 0,
-                (task, kind, weighted, batch.many, in_global, max(bounds), rare),
-            )  # fmt: skip
+        for k, (batch, in_global, wanted) in enumerate(plans):
+            kernel, fits = _fit_kernel(self.device, wanted), wanted.fits
             threads = fits * batch.shape.warps * batch.shape.lanes
             shared = 0 if in_global else fits * batch.arena["arena_bytes"]
             n_items, resident = n_sets * len(batch.order), max(kernel.resident(threads, shared), 1)
@@ -229,13 +234,13 @@ class Derivatives:
             blocks = min(-(-n_items // fits), resident * self.device.multiprocessors if fits > 1 else at_once)
             arena = self.device.xp.empty(blocks * batch.arena["arena_bytes"], np.uint8) if in_global else None
             if fits > 1 and counters is None:
-                counters = self.device.xp.zeros(len(batches), np.uint64)
+                counters = self.device.xp.zeros(len(plans), np.uint64)
             own = {
                 **batch.arena, "order": address(batch.order, self.device), "n_here": len(batch.order),
                 "max_instructions": batch.sizes["i"], "arena": address(arena, self.device),
                 "taken": address(counters, self.device) + 8 * k if fits > 1 else 0,
             }  # fmt: skip
-            stream = self.device.side_stream(k) if len(batches) > 1 else STREAM
+            stream = self.device.side_stream(k) if len(plans) > 1 else STREAM
             rows_of_calls.append(
                 [
                     kernel.call((min(blocks, n_items - at), 1), threads, shared, _with(common, own, at), stream=stream)
@@ -243,22 +248,30 @@ class Derivatives:
                 ]
             )
             kept.append(arena)
-        if len(batches) > 1:
+        if len(plans) > 1:
             self.device.side_by_side(rows_of_calls)()
-        elif batches:
+        elif plans:
             self.device.sequence(rows_of_calls[0])()
+
+    def _plans(self, task: str, terms: dict[str, Any], rows: bool, kind: int, n_sets: int) -> list[Plan]:
+        """How every batch is launched on so many sets."""
+        weighted, *bounds = (int(terms.get(name) is not None) for name in ("weights", "lower", "upper"))
+        batches, rare = self._batches_for(rows)
+        shares = n_sets * sum(len(batch.order) for batch in batches) / self.device.multiprocessors
+        settings, limit, plans = self.launcher.settings, self.device.shared_per_block, []
+        for batch in batches:
+            in_global = batch.arena["arena_bytes"] > limit
+            fits = batch.fits(limit, shares, settings.operators == "fast", rare) if task == "FIT" else 1
+            how = task, kind, weighted, batch.many, in_global, max(bounds), rare
+            kernel = FitKernel(settings, self._text, batch.shape, fits, self.launcher.programs.n_steps > 0, how)
+            plans.append(Plan(batch, in_global, kernel))
+        return plans
 
     def _choose(self, n_sets: int, results: dict[str, Any]) -> None:
         if n_sets > 1:
-            kernel = self._kernel("choose", FitShape(1, 1, 1, self.device.lanes, self.dtype.itemsize))
+            kernel = self.device.kernel("choose", CHOICE, dual_opcodes.choice(), LANES=self.device.lanes)
             threads = THREADS if self.device.lanes > 1 else 1
             self._launch(kernel, -(-self.n_exprs // threads), threads, 0, n_sets=n_sets, **results)()
-
-    def _kernel(self, name: str, shape: FitShape, fits: int = 1, **macros: Any) -> Any:
-        """The kernel of fit.cu for these macros."""
-        settings, prologues = self.launcher.settings, int(self.launcher.programs.n_steps > 0)
-        chosen = macros_of(shape, settings, fits, **{"PROLOGUES": prologues, "RARE": 0, **macros})
-        return self.device.kernel(name, settings, self._text, **chosen)
 
     def _launch(self, kernel: Any, blocks: int, threads: int, shared: int, **fields: Any) -> Launch:
         fields = {**self._fields, **fields}
@@ -334,14 +347,44 @@ def _with(common: Any, own: dict[str, Any], first: int) -> Any:
     return arguments
 
 
+class FitKernel(NamedTuple):
+    """A kernel that fits, by what it is to do: its macros take longer to write than a launch to start."""
+
+    settings: Precision
+    text: str
+    shape: FitShape
+    fits: int
+    prologues: bool
+    how: tuple[Any, ...]  # the values of HOW
+
+    def macros(self) -> dict[str, Any]:
+        """What its text expects to be defined."""
+        flags = {name: one if isinstance(one, str) else int(one) for name, one in zip(HOW, self.how, strict=True)}
+        return macros_of(self.shape, self.settings, self.fits, PROLOGUES=int(self.prologues), **flags)
+
+
+class Plan(NamedTuple):
+    """How a batch is launched."""
+
+    batch: FitBatch
+    in_global: bool  # where its memory is
+    kernel: FitKernel
+
+
 @table_of_rows
-def _fit_kernel(
-    device: Any, settings: Precision, text: str, shape: FitShape, fits: int, prologues: bool, how: tuple[Any, ...]
-) -> Any:
-    """The kernel that fits, by what it is to do: its macros take longer to write than a launch to start."""
-    names = "TASK", "KIND", "WEIGHTED", "MANY", "GLOBAL_ARENA", "BOUNDED", "RARE"
-    flags = {name: one if isinstance(one, str) else int(one) for name, one in zip(names, how, strict=True)}
-    return device.kernel("fit", settings, text, **macros_of(shape, settings, fits, PROLOGUES=int(prologues), **flags))
+def _fit_kernel(device: Any, wanted: FitKernel) -> Any:
+    return device.kernel("fit", wanted.settings, wanted.text, **wanted.macros())
+
+
+_ready = set[tuple[Any, FitKernel]]()  # by device, what has been compiled
+
+
+def _make_ready(device: Any, wanted: list[FitKernel], beside: Callable[[], list[Plan]] | None) -> None:
+    """Compile kernels side by side that have not been; where one is missing, those of ``beside`` too."""
+    if not _ready.issuperset((device, one) for one in wanted):
+        several = [*wanted, *(one.kernel for one in (beside() if beside else ()))]
+        device.make_ready([nvrtc.Wanted(one.settings, one.text, one.macros()) for one in several])
+        _ready.update((device, one) for one in several)
 
 
 class Again(NamedTuple):

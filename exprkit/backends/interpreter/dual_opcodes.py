@@ -12,6 +12,7 @@ are multiplied with: dy/da and dy/db, the table's ``derivative`` cells written i
 
 from __future__ import annotations
 
+import functools
 import re
 
 from exprkit.backends import decisions
@@ -24,7 +25,9 @@ from exprkit.operators.defined import table_of_rows
 from exprkit.programs.linearity import no_slope
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
+BRANCHING = {"gamma", "lgamma", "digamma", "mod", "atan2", "pow_whole"}  # two thirds of all code, if not in turn
 LETTERS = ["a", "b", "y"]  # what a derivative is written over
+CHOICE = *opcodes.HEAD, "interpreter/choose.cu"
 PARTS = *opcodes.HEAD, "interpreter/tangents.cu", "interpreter/equations.cu", "interpreter/fit.cu"
 _NUMBER = r"T\([\d.e-]+\)"  # in CUDA C; the table's derivatives hold none that is 0, inf or nan
 
@@ -42,13 +45,23 @@ def source(operators: str) -> str:
     usual, rare = ([row for row in rows if is_rare(row) == rarely] for rarely in (False, True))
     common = [row for row in usual if row in opcodes.rows(common=True)]
     few = [row for row in usual if row not in common]
+    called = [row for row in rare if is_called(row, operators)]
+    inside = [row for row in rare if row not in called]
     return opcodes.joined(PARTS, {
         "decisions": decisions.cuda_text(),
         **{f"{mark} cases": opcodes.cases(some, operators, DUALS)
-           for mark, some in (("common", common), ("few", few), ("rare", rare))},
+           for mark, some in (("common", common), ("few", few), ("rare", inside))},
+        "called cases": "\n".join(_called_case(row, operators) for row in called),
+        "called opcodes": "\n".join(_opcodes(row) for row in called),
         **{f"{mark} scalar cases": "\n".join(_scalar_case(row, operators) for row in some)
-           for mark, some in (("common", usual), ("rare", rare))},
+           for mark, some in (("common", usual), ("rare", inside))},
     })  # fmt: skip
+
+
+@functools.cache
+def choice() -> str:
+    """The CUDA C of the kernel that chooses among fits."""
+    return opcodes.joined(CHOICE, {"user functions": ""})
 
 
 def derivatives(row: ops.Operator, operators: str) -> tuple[str, ...]:
@@ -60,6 +73,31 @@ def derivatives(row: ops.Operator, operators: str) -> tuple[str, ...]:
 def is_rare(row: ops.Operator) -> bool:
     """Whether the operator is left out of kernels that need not have it."""
     return not (row in opcodes.rows(common=True) or row.code == ops.COPY or row.width > 1)
+
+
+def is_called(row: ops.Operator, operators: str) -> bool:
+    """Whether an uncommon operator's code is a function that kernels call: all but short ones of one operand.
+
+    With the code of all operators inside a compiler needs ten times as long for a kernel.
+    """
+    return row.arity > 1 or opcodes.is_long(row, operators)
+
+
+def _called_case(row: ops.Operator, operators: str) -> str:
+    """The case of an operator that is called."""
+    has_slope = [k < row.arity and (row.code, k) not in no_slope() for k in range(2)]
+    slopes = [text if has else "T(0)" for text, has in zip((*derivatives(row, operators), ""), has_slope, strict=False)]
+    functions = [f"[](T a, T b) {{ return {formula(row, operators)}; }}"]
+    functions += [f"[this](T a, T b, T y) {{ return {text}; }}" for text in slopes]
+    by = "made_in_turn" if row.name in BRANCHING else "made_by"
+    call = f"{by}({has_slope[0] + 2 * has_slope[1]}, {', '.join(functions)})"
+    return f"        case {row.code}: return {call};  // {row.name}"
+
+
+def _opcodes(row: ops.Operator) -> str:
+    """The cases that give an operator and an addressing mode for each of its opcodes."""
+    pairs = ((opcodes.numbers()[row.code, mode], mode) for mode in opcodes.modes(row))
+    return "    " + " ".join(f"case {one}: return {row.code} | {mode} << CODE_BITS;" for one, mode in pairs)
 
 
 def _in_c(text: str, of: ops.Operator, operators: str) -> str:

@@ -27,17 +27,19 @@ import numpy as np
 from exprkit.backends import contract
 from exprkit.backends.cases import tuning
 from exprkit.backends.cases.interpreter import Decision, VariantSet, decision
+from exprkit.backends.device_programs import dependence, lowering
 from exprkit.backends.device_programs.lowering import Lowering
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
-from exprkit.backends.gpu import loss_code, opcodes
+from exprkit.backends.gpu import loss_code, nvrtc, opcodes
 from exprkit.backends.gpu.device import MOST_LOCKED, fetched, fetched_together
 from exprkit.backends.gpu.device_bytecode import Programs
 from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points
-from exprkit.backends.gpu.launch import Columns, Launch, ScheduledLaunch, address, plan_on
+from exprkit.backends.gpu.launch import REAL, Columns, Launch, ScheduledLaunch, address, plan_on
 from exprkit.backends.gpu.layout import VECTOR_BYTES
 from exprkit.backends.gpu.memory import LockedRoom
 from exprkit.backends.gpu.schedule import BLOCKS, VECTORS, Chunking, DeviceLimits, LaunchShape, Sizes
-from exprkit.backends.interpreter.derivatives import Again, Derivatives
+from exprkit.backends.interpreter import batches, dual_opcodes
+from exprkit.backends.interpreter.derivatives import CHOICE, Again, Derivatives
 from exprkit.backends.interpreter.loss_step import LossStep
 from exprkit.backends.interpreter.per_expression import Baseline
 from exprkit.backends.interpreter.per_expression import check_block as baseline_block
@@ -46,6 +48,7 @@ from exprkit.backends.precision import Precision
 from exprkit.errors import ArgumentError, number_of, one_of
 from exprkit.expressions.population import Population
 from exprkit.operators import defined
+from exprkit.operators.defined import table_of_rows
 
 OPTIONS = ("block_size", "points_per_thread", "reduction", "dispatch", "stack")
 TASKS = {"square": "SQUARE", "absolute": "ABSOLUTE", "sum": "SUM"}
@@ -143,6 +146,7 @@ class Engine(DeviceEngine, contract.Differentiable):
             self._n_segments = -(-min(self.n_points, SPAN) // self._segment)  # of an item
             self._locked_params = LockedRoom(self.device)
             self._text_loss: TextLoss | None = None  # the last one
+            _make_ready(self.device, self.settings, self.dtype.itemsize)
             self._lowering = Lowering(self.device, self.settings, self.dtype, self._positive(X))
             self.programs, columns = self._lowering.of(pop)
             self._check_options(self.programs, columns)
@@ -624,3 +628,16 @@ def _hand_over(counted: Any, counts: Any) -> None:
 
 
 BACKEND = backend(Engine, OPTIONS, device_populations=True)
+
+
+@table_of_rows
+def _make_ready(device: Any, settings: Precision, itemsize: int) -> None:
+    """Compile the kernels that all populations need, of fits in float64, too: many short ones, side by side."""
+    common: dict[str, Any] = {"LANES": device.lanes}
+    texts = dependence.source(), batches.measure_source(), dual_opcodes.choice()
+    wanted = [nvrtc.Wanted(CHOICE, text, common) for text in texts]
+    for size in {itemsize, 8}:
+        macros = {"REAL": REAL[size], **common}
+        wanted.append(nvrtc.Wanted(settings, lowering.source(), macros))
+        wanted.append(nvrtc.Wanted(settings, opcodes.source(settings.operators), {**macros, "SUPPORT": 1}))
+    device.make_ready(wanted)

@@ -65,6 +65,17 @@ __device__ __noinline__ T scalar(int code, T a, T a_low, T b, T &y_low, T &da, T
     //{common scalar cases}
 #if RARE
     //{rare scalar cases}
+    default: {
+        Vector all_a, all_b;
+#pragma unroll
+        for (int k = 0; k < WIDTH; ++k) all_a.at[k] = a, all_b.at[k] = b;
+        const Made made = called(code, all_a, all_b, 3u, true);
+        y = made.y.at[0];
+        da = made.da.at[0];
+        db = made.db.at[0];
+        from_a = made.has_slope & 1;
+        from_b = made.has_slope & 2;
+    }
 #endif
     }
     return y;

@@ -75,6 +75,81 @@ struct Frame {
 INLINE unsigned active_of(const Entry &now) { return now.action >> ACTIVE_SHIFT & 15u; }
 INLINE Vector vector_of(const T *column, int j) { return *reinterpret_cast<const Vector *>(column + j * SEGMENT); }
 
+// ── operators that are called ────────────────────────────────────────────────────────
+
+#if RARE
+// What an operator makes of WIDTH points; ``has_slope``: bit 0 where a tangent of operand a goes on, bit 1 of b.
+struct Made { Vector y, da, db; unsigned has_slope; };
+
+// Their code is a function of its own, for all addressing modes of an operator, and for prologues: a compiler is done with
+// it sooner than with kernels that have it inside, and those need no registers for it.
+struct Called {
+    Vector a, b;
+    unsigned wants;  // derivatives: bit 0 by a, bit 1 by b
+    bool strong;
+
+    INLINE T strong_product(T a, T b) const { return strong ? ::strong_product(a, b) : a * b; }
+    INLINE T strong_quotient(T a, T b) const { return strong ? ::strong_quotient(a, b) : a / b; }
+    INLINE T strong_fast_quotient(T a, T b) const { return strong ? ::strong_fast_quotient(a, b) : quotient(a, b); }
+
+    template <class F, class A, class B> INLINE Made made_by(unsigned has_slope, F f, A by_a, B by_b) const
+    {
+        Made made;
+        made.has_slope = has_slope;
+#pragma unroll
+        for (int k = 0; k < WIDTH; ++k) {
+            made.y.at[k] = f(a.at[k], b.at[k]);
+            made.da.at[k] = made.db.at[k] = T(0);
+        }
+        if (has_slope & wants & 1)
+#pragma unroll
+            for (int k = 0; k < WIDTH; ++k) made.da.at[k] = by_a(a.at[k], b.at[k], made.y.at[k]);
+        if (has_slope & wants & 2)
+#pragma unroll
+            for (int k = 0; k < WIDTH; ++k) made.db.at[k] = by_b(a.at[k], b.at[k], made.y.at[k]);
+        return made;
+    }
+
+    // The same, point after point: of code with many branches, which points go through one after the other anyway.
+    template <class F, class A, class B> INLINE Made made_in_turn(unsigned has_slope, F f, A by_a, B by_b) const
+    {
+        Made made;
+        made.has_slope = has_slope;
+#pragma unroll 1
+        for (int k = 0; k < WIDTH; ++k) {
+            const T y = f(a.at[k], b.at[k]);
+            made.y.at[k] = y;
+            made.da.at[k] = has_slope & wants & 1 ? by_a(a.at[k], b.at[k], y) : T(0);
+            made.db.at[k] = has_slope & wants & 2 ? by_b(a.at[k], b.at[k], y) : T(0);
+        }
+        return made;
+    }
+
+    INLINE Made made(int code) const
+    {
+        switch (code) {
+        //{called cases}
+        default: __builtin_unreachable();
+        }
+    }
+};
+
+__device__ __noinline__ Made called(int code, Vector a, Vector b, unsigned wants, bool strong)
+{
+    return Called{a, b, wants, strong}.made(code);
+}
+
+// The operator's code that an opcode stands for, and its addressing mode << CODE_BITS.
+constexpr int CODE_BITS = 8;
+INLINE int operator_of(int opcode)
+{
+    switch (opcode) {
+    //{called opcodes}
+    default: __builtin_unreachable();
+    }
+}
+#endif
+
 // ── operators, and programs of them ──────────────────────────────────────────────────
 
 // What operators do to an accumulator.  Where not STRONG, products are the plain ones, which is much faster: who finds
@@ -388,6 +463,33 @@ template <bool STRONG> struct Operators {
         acc.active |= other.active;
     }
 
+#if RARE
+    // acc = an operator that is called of acc and another operand, if it has one
+    static INLINE void call(Dual &acc, int opcode, const Frame &frame, const Entry &now)
+    {
+        const int both = operator_of(opcode), code = both & ((1 << CODE_BITS) - 1), mode = both >> CODE_BITS;
+        const bool first = mode & FIRST;
+        unsigned active = 0;
+#pragma unroll
+        for (int j = 0; j < N_VECTORS; ++j) {
+            Other other = immediate_of(now);
+            if (mode & ALONE) other.active = 0;
+            else if (!(mode & IMMEDIATE)) other = operand_of(frame, now, j);
+            Vector mine;
+#pragma unroll
+            for (int k = 0; k < WIDTH; ++k) mine.at[k] = acc.value[k];
+            const unsigned wants = (acc.active != 0) << first | (other.active != 0) << !first;
+            const Made made = called(code, first ? other.value : mine, first ? mine : other.value, wants, STRONG);
+            if (!(made.has_slope >> first & 1)) acc.active = 0;
+            if (!(made.has_slope >> !first & 1)) other.active = 0;
+            active = other.active;
+            if (first) take(acc, other, made.y.at, made.db.at, made.da.at);
+            else take(acc, other, made.y.at, made.da.at, made.db.at);
+        }
+        acc.active |= active;
+    }
+#endif
+
     // Run a program on N points of this thread.
     static INLINE void run(const Frame &frame, const Entry *entries, Dual &acc)
     {
@@ -409,8 +511,10 @@ template <bool STRONG> struct Operators {
             //{few cases}
 #if RARE
             //{rare cases}
-#endif
+                default: call(acc, opcode, frame, now);
+#else
                 default: __builtin_unreachable();
+#endif
                 }
             }
             if (now.action & END) return;
