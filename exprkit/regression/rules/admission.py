@@ -32,7 +32,7 @@ from exprkit.expressions.population import Population
 from exprkit.operators import defined, ops
 from exprkit.regression.rules.constraints import MOST_VARIABLES, Limit
 from exprkit.regression.rules.dimensions import ALIKE, NEAR, POWER, SCALES, behind, dimension, law_of
-from exprkit.regression.rules.groups import Known, Measures, all_measures
+from exprkit.regression.rules.groups import Measures, NaturalConstant, all_measures
 from exprkit.runtime import bags
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
@@ -72,7 +72,7 @@ class FormulaRules:
         Of y.
     free_numbers : bool
         Whether the numbers of a formula have the units that make it right, or none.
-    known : list of Known
+    known : list of NaturalConstant
         Constants of nature that may be among the numbers then.
     limits : dict of Limit by code, optional
     """
@@ -80,7 +80,7 @@ class FormulaRules:
     def __init__(
         self, n_vars: int, units: Sequence[Sequence[Fraction | float]] | None = None,
         target: Sequence[Fraction | float] | None = None, free_numbers: bool = False,
-        limits: Mapping[int, Limit] | None = None, known: Sequence[Known] = (),
+        limits: Mapping[int, Limit] | None = None, known: Sequence[NaturalConstant] = (),
     ) -> None:  # fmt: skip
         limits = limits or {}
         counted = sorted({code for limit in limits.values() for code, _ in limit.inside})

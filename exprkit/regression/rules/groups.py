@@ -10,7 +10,7 @@ In: units of the variables and of y.  Out: ``Measures``; columns without units; 
     ((0,), (1, 2))
     >>> print(by_x1.restored(ek.parse("sqrt(1 + x1 ^ 2) * cos(x2)")[0]))
     sqrt(sqr(x1) + sqr(x2)) * cos(x3)
-    >>> natural = all_measures([(1, -1), time], time, [Known(299792458.0, (1, -1))])[0]  # a speed, a time
+    >>> natural = all_measures([(1, -1), time], time, [NaturalConstant(299792458.0, (1, -1))])[0]  # a speed, a time
     >>> print(natural.restored(ek.parse("sqrt(1 - x1 ^ 2)")[0]))
     sqrt(1 - 1.1126500560536185e-17 * sqr(x1)) * x2
 
@@ -42,7 +42,7 @@ MOST_KNOWN, OF_THE_SAME = 3, 2  # constants of nature in a formula, and ways to 
 Powers = tuple[float, ...]  # of the measures
 
 
-class Known(NamedTuple):
+class NaturalConstant(NamedTuple):
     """A constant of nature and its unit."""
 
     value: float
@@ -105,8 +105,9 @@ class Measures(NamedTuple):
 
 
 def all_measures(
-    units: Sequence[Sequence[Fraction | float]], target: Sequence[Fraction | float], known: Sequence[Known] = ()
-) -> list[Measures]:
+    units: Sequence[Sequence[Fraction | float]], target: Sequence[Fraction | float],
+    known: Sequence[NaturalConstant] = (),
+) -> list[Measures]:  # fmt: skip
     """Of variables of these units, those with the simplest powers first; none where y's unit can not be made.
 
     ``known`` may be among the measures, the fewest first, and of the same ones only the simplest two.
@@ -122,7 +123,7 @@ def all_measures(
 
 
 def _measures(
-    units: Sequence[Sequence[Fraction | float]], target: Sequence[Fraction | float], known: Sequence[Known]
+    units: Sequence[Sequence[Fraction | float]], target: Sequence[Fraction | float], known: Sequence[NaturalConstant]
 ) -> list[Measures]:
     """All that these constants are among, if some variable is left."""
     n, of_y = len(units), np.array(target, np.float64)
@@ -139,7 +140,7 @@ def _measures(
 
 
 def _are_all_needed(
-    units: Sequence[Sequence[Fraction | float]], target: Sequence[Fraction | float], known: Sequence[Known]
+    units: Sequence[Sequence[Fraction | float]], target: Sequence[Fraction | float], known: Sequence[NaturalConstant]
 ) -> bool:
     """Whether each constant's unit is made of those of the rest: else no power of it stands in any formula."""
     every = np.array([*units, target, *(one.unit for one in known)], np.float64)

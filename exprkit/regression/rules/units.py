@@ -24,7 +24,7 @@ from fractions import Fraction
 from typing import Any
 
 from exprkit.errors import ArgumentError, brief, did_you_mean, listed
-from exprkit.regression.rules.groups import Known
+from exprkit.regression.rules.groups import NaturalConstant
 
 Exponents = tuple[Fraction, ...]
 
@@ -94,9 +94,9 @@ def are_coherent(units: Sequence[Any]) -> bool:
     return all(isinstance(unit, str) and names.issuperset(re.findall(r"[^\W\d_]+|%", unit)) for unit in units)
 
 
-def constants() -> list[Known]:
+def constants() -> list[NaturalConstant]:
     """Those of nature."""
-    return [Known(value, exponents(unit)) for value, unit in CONSTANTS.values()]
+    return [NaturalConstant(value, exponents(unit)) for value, unit in CONSTANTS.values()]
 
 
 class _Reader:
