@@ -17,7 +17,7 @@ from exprkit.distributed import sharing
 from exprkit.distributed.workers import workers_of
 from exprkit.errors import BackendError
 from exprkit.expressions.arguments import rows
-from exprkit.regression import discovery, links, regress
+from exprkit.regression import discovery, effort, links, regress
 from exprkit.regression.join import Partners
 from exprkit.regression.on_device import join as device_join
 from exprkit.regression.on_device import pool as device_pool
@@ -174,10 +174,10 @@ def is_made(q, g, h):
 def searching(device, monkeypatch):
     """Searches whose pools lie on the device, in stages that a CPU makes in its stead."""
     monkeypatch.setattr(discovery, "device_of", lambda backend: device)
-    monkeypatch.setattr(discovery, "STAGES", (300,))
-    monkeypatch.setattr(discovery, "STAGES_ON_DEVICE", (2_000,))
-    monkeypatch.setattr(discovery, "LAST_ON_DEVICE", 4_000)
-    monkeypatch.setattr(discovery, "PAIRED_ON_DEVICE", (300, 100))
+    monkeypatch.setattr(effort, "STAGES", (300,))
+    monkeypatch.setattr(effort, "STAGES_ON_DEVICE", (2_000,))
+    monkeypatch.setattr(effort, "LAST_ON_DEVICE", 4_000)
+    monkeypatch.setattr(effort, "PAIRED_ON_DEVICE", (300, 100))
     monkeypatch.setattr(programs, "FEWEST", 500)
     monkeypatch.setattr(triples, "SMALL", (40, 300))
     monkeypatch.setattr(triples, "MONOMIALS", (40, 400))
