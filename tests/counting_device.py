@@ -20,8 +20,8 @@ import numpy as np
 from emulated_device import SHARED_BYTES, EmulatedDevice
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from exprkit.backends.gpu.calls import STREAM, Sequence
 from exprkit.backends.gpu.device import CudaDevice
+from exprkit.runtime.calls import STREAM, Sequence
 
 CALLS: collections.Counter = collections.Counter()
 COPY = 2  # cudaMemcpyDeviceToHost

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from exprkit.backends.gpu import calls, nvrtc, opcodes
+from exprkit.backends.gpu import nvrtc, opcodes
 from exprkit.backends.precision import precision
-from exprkit.runtime import disk_cache
+from exprkit.runtime import calls, disk_cache
 
 SHARED_BYTES = 1 << 20
 HEADER = Path(__file__).with_name("emulated_cuda.h")
@@ -72,7 +72,7 @@ class EmulatedKernel:
         assert ctypes.sizeof(arguments) == self._library.argument_bytes()
         assert shared <= SHARED_BYTES
         given = *blocks, threads, ctypes.addressof(arguments)
-        return calls.Call(address(self._library.launch), given, keep=(self, arguments))
+        return calls.DriverCall(address(self._library.launch), given, keep=(self, arguments))
 
 
 @functools.cache
@@ -146,7 +146,7 @@ class EmulatedDevice:
         return np.empty(shape, dtype)
 
     def copying(self, source, place, n_bytes):
-        return calls.Sequence([calls.Call(address(driver().copy), (place, source, n_bytes))])
+        return calls.Sequence([calls.DriverCall(address(driver().copy), (place, source, n_bytes))])
 
     def sequence(self, some):
         return calls.Sequence(some)
@@ -158,7 +158,7 @@ class EmulatedDevice:
         return calls.Sequence(call for row in rows for call in row)
 
     def waiting(self):
-        return calls.Sequence([calls.Call(address(driver().nothing), ())])
+        return calls.Sequence([calls.DriverCall(address(driver().nothing), ())])
 
     def marking(self):
         return self.waiting(), self.waiting()

@@ -21,11 +21,11 @@ import numpy as np
 import exprkit as ek
 from exprkit.backends.device_programs import lowering
 from exprkit.backends.gpu import device as gpu
-from exprkit.backends.gpu.calls import Sequence
 from exprkit.backends.interpreter import derivatives, loss_step
 from exprkit.evaluate import inputs
 from exprkit.expressions import generate
 from exprkit.fitting import fit as fitting
+from exprkit.runtime.calls import Sequence
 from exprkit.study import workload
 
 N, N_POINTS = 10_000, 362

@@ -11,9 +11,9 @@ from emulated_device import address, compiler, driver
 
 import exprkit as ek
 from exprkit.backends.gpu import device as gpu
-from exprkit.backends.gpu.calls import Call, DriverError, Sequence
 from exprkit.backends.interpreter import loss_step
 from exprkit.expressions import generate
+from exprkit.runtime.calls import DriverCall, DriverError, Sequence
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="kernels need a C++ compiler")
 RNG = np.random.default_rng(0)
@@ -93,7 +93,7 @@ def test_numbers_that_change_in_place_are_seen(there):
 
 def test_an_error_of_the_driver_is_told():
     with pytest.raises(DriverError, match="error 719 of the driver"):
-        Sequence([Call(address(driver().fail), (719,))])()
+        Sequence([DriverCall(address(driver().fail), (719,))])()
 
 
 def test_a_new_population_waits_twice(there):

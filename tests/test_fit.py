@@ -574,8 +574,9 @@ def test_a_problem_tells_what_is_wrong_and_goes_on():
 def test_starts_are_called_init_where_they_are_wrong():
     pop, X = ek.parse(["p1 * x1 + p2", "p1 * x1"]), np.ones((5, 1))
     for init, message in (
-        ([[1, 2], [1], [2]], "^init holds 3 vectors for 2"), (np.ones((3, 2)), "^init must be a list of 2 vectors"),
-        ([[1, 2, 3], [1]], r"^init\[0\] holds 3 numbers"), ([[1], [1]], "^init holds 1 an expression"),
+        ([[1, 2], [1], [2]], "^init must be a list of 2 vectors, one per expression; its length is 3"),
+        (np.ones((3, 2)), "^init must be a list of 2 vectors"),
+        ([[1, 2, 3], [1]], r"^init\[0\] has length 3"), ([[1], [1]], "^init has 1 value per expression"),
     ):  # fmt: skip
         with pytest.raises(DataError, match=message):
             ek.fit(pop, X, X[:, 0], init=init)

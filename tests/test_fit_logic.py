@@ -296,7 +296,7 @@ def test_a_first_fit_compiles_the_kernels_of_both_types_together(monkeypatch):
         derivatives.FitKernel(nvrtc.Precision("fast"), "", shape._replace(itemsize=size), 1, False, how)
         for size in (4, 8)
     )
-    derivatives._make_ready(device, [one], lambda: [derivatives.Plan(None, False, two)])
+    derivatives._make_ready(device, [one], lambda: [derivatives.FitLaunch(None, False, two)])
     derivatives._make_ready(device, [one], lambda: pytest.fail("nothing is missing"))
     derivatives._make_ready(device, [two], None)
     assert seen == [["float", "double"]]

@@ -39,7 +39,7 @@ from exprkit.distributed.engine import backend_of
 from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, whole_number
 from exprkit.evaluate import inputs, rounding, tables
-from exprkit.evaluate.goal import Goal, is_complete
+from exprkit.evaluate.loss_target import LossTarget, is_complete
 from exprkit.evaluate.losses import LOSSES, SUMS, OwnLoss, finished, is_own, slope_of, summed, sums_and_slopes, sums_of
 from exprkit.evaluate.options import (
     check_flag,
@@ -56,8 +56,7 @@ from exprkit.expressions.population import Population
 from exprkit.operators import defined
 from exprkit.runtime.machine import available_memory
 
-MOST_THREADS = 4096
-FLOAT64 = np.dtype(np.float64)
+MOST_THREADS, FLOAT64 = 4096, np.dtype(np.float64)
 ELSEWHERE = np.ndarray, type(None)  # what a device does not write to
 KINDS = tuple(LOSSES)  # losses that have names
 COUNTED_BYTES = 64 << 20  # of a matrix in which nan and inf are counted
@@ -158,7 +157,7 @@ class Evaluator:
         self._last_shape: tuple[int, ...] = ()
         self._settings, self._options = settings, {"client": workers, **options}
         self._own_loss: OwnLoss | None = None  # the loss of the user's own that was asked for last
-        self._goal: Goal | None = None  # the y and the weights that were checked last
+        self._goal: LossTarget | None = None  # the y and the weights that were checked last
         self._complete_y: Any = None  # the y that was looked through last for what is missing, on a device
         compiler = for_backend(settings, self.backend, implementation.takes_settings)
         self._make_engine = lambda pop: implementation.engine(
@@ -521,15 +520,15 @@ class Evaluator:
     def _against(self, params: Any, y: Any, weights: Any) -> tuple[Any, tuple[int, ...], Any, Any]:
         """Parameters, their leading shape, the target and the weights, checked."""
         sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self.adopt)
-        goal = self._goal
-        if goal is None or not goal.is_of(y, weights):
-            goal = self._goal = Goal.of(y, weights, *self.target(y, weights), frozen=self._empty_on_host is not None)
+        if (goal := self._goal) is None or not goal.is_of(y, weights):
+            target = self.target(y, weights)
+            goal = self._goal = LossTarget.of(y, weights, *target, frozen=self._empty_on_host is not None)
         return sets, lead, goal.target, goal.w
 
     def target(self, y: Any, weights: Any = None, own: bool = False) -> tuple[Any, Any]:
         """``y`` and ``weights`` as the engine takes them; with ``own``, in memory that the user has not."""
         tables.check_order(self.labels, y=y, weights=weights)
-        old_y, old_w = Goal.has(None if own else self._goal, y, weights)
+        old_y, old_w = LossTarget.has(None if own else self._goal, y, weights)
         target = inputs.point_vector("y", y, self.n_points, self.dtype, self.adopt, own, checked=old_y)
         return target, inputs.weights_vector(weights, self.n_points, self.dtype, self.adopt, own, checked=old_w)
 

@@ -45,6 +45,7 @@ class Cuda:
     inline: bool = False  # few instructions; a kernel holds longer ones once, out of line, and loops over them
     body: str = ""  # of the user's function that the formula calls
     heavy: bool = False  # out of line, it alone decides how many registers a kernel needs
+    branches: bool = False  # long code with branches: a kernel of derivatives makes it for one point after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +390,7 @@ _row(37, "atanh", 1, "inverse hyperbolic tangent; atanh(+-1) = +-inf, nan for |a
     sympy="atanh")
 _row(38, "atan2", 2, "the angle of the point (b, a) in [-pi, pi], signed zeros as in C",
     numpy=np.arctan2, ulp=(4, 4),
-    cuda=Cuda("atan2(a, b)"),
+    cuda=Cuda("atan2(a, b)", branches=True),
     derivative=("b * inv(hypot(a, b)) * inv(hypot(a, b))", "-a * inv(hypot(a, b)) * inv(hypot(a, b))"),
     sympy="atan2")
 _row(39, "hypot", 2, "sqrt(a^2 + b^2) without overflow between; inf wins over nan",
@@ -401,7 +402,7 @@ _row(39, "hypot", 2, "sqrt(a^2 + b^2) without overflow between; inf wins over na
 _row(40, "mod", 2, "a - floor(a / b) * b, exact, with the sign of b; nan for b = 0",
     method="__mod__",
     numpy=np.mod, ulp=(0.5, 0.5),
-    cuda=Cuda("floor_mod(a, b)"),
+    cuda=Cuda("floor_mod(a, b)", branches=True),
     derivative=("1", "round((y - a) / b)"),
     sympy="Mod")
 _row(41, "erf", 1, "error function",
@@ -418,14 +419,14 @@ _row(42, "erfc", 1, "1 - erf(a) without cancellation",
     python="special.erfc(a)")
 _row(43, "gamma", 1, "gamma function; nan at -1, -2, ... and -inf, +-inf at +-0",
     numpy=numpy_definitions.elementwise(numpy_definitions.gamma, math.nan), domain=((0.1, 20.0),), ulp=(11, 10),
-    cuda=Cuda("tgamma(a)"),
+    cuda=Cuda("tgamma(a)", branches=True),
     derivative=("y * digamma(a)",),
     latex=r"\Gamma\left({a}\right)", sympy="gamma",
     python="special.gamma(a)", torch=None)
 _row(44, "lgamma", 1, "log |gamma(a)|; inf at 0, -1, -2, ...",
     aliases=("loggamma",),
     numpy=numpy_definitions.elementwise(numpy_definitions.lgamma, math.inf), domain=((2.5, 20.0),), ulp=(8, 11),
-    cuda=Cuda("lgamma(a)"),
+    cuda=Cuda("lgamma(a)", branches=True),
     derivative=("digamma(a)",),
     latex=r"\ln\left|\Gamma\left({a}\right)\right|", sympy="loggamma",
     python="special.gammaln(a)")
@@ -521,7 +522,7 @@ _row(58, "digamma", 1, "derivative of lgamma; -+inf at +-0, nan at -1, -2, ... a
     "below 0; can't be differentiated",
     aliases=("psi",),
     numpy=numpy_definitions.elementwise(numpy_definitions.digamma, math.nan), domain=((0.1, 20.0),), ulp=(1, 12),
-    cuda=Cuda("digamma(a)", heavy=True),
+    cuda=Cuda("digamma(a)", heavy=True, branches=True),
     latex=r"\psi", sympy=lambda s, a: s.digamma(a), sympy_class=("digamma", "polygamma0"),
     python="special.digamma(a)")
 
@@ -543,7 +544,7 @@ _internal(201, "exp2_product", 2, "2^(a b) for a double-double a = log2 |base|; 
 
 _internal(202, "pow_whole", 2, "a to a power b that is a whole number, as C's pow",
     numpy=np.power, simd=simd_formulas.pow,
-    cuda=Cuda("whole_power(a, b)", fast_ulp=128, heavy=True),
+    cuda=Cuda("whole_power(a, b)", fast_ulp=128, heavy=True, branches=True),
     derivative=("b * a ^ (b - 1)", "y * log(a)"))
 
 # what does not change with a parameter has no slope, however steep the rest is there

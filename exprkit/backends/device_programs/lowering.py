@@ -28,7 +28,6 @@ from exprkit.backends.gpu.bytecode import (
     write_instruction,
     write_prologue,
 )
-from exprkit.backends.gpu.calls import Sequence
 from exprkit.backends.gpu.device_bytecode import DeviceBytecode, Programs, parts_of
 from exprkit.backends.gpu.launch import REAL, Columns, fill, put
 from exprkit.backends.gpu.layout import (
@@ -42,7 +41,6 @@ from exprkit.backends.gpu.layout import (
     STEPS,
     SUMMARY,
 )  # fmt: skip
-from exprkit.backends.gpu.memory import Block
 from exprkit.backends.precision import Precision
 from exprkit.errors import BackendError
 from exprkit.expressions.population import Population
@@ -50,6 +48,8 @@ from exprkit.expressions.rewrite import Rules, table_rules
 from exprkit.operators.defined import table_of_rows
 from exprkit.programs.emit import emit_tree, place
 from exprkit.programs.lower import lower, mark, read_tree
+from exprkit.runtime.calls import Sequence
+from exprkit.runtime.device_memory import Allocation
 
 THREADS = 128  # of a block
 MOST_TOKENS = 2048  # of an expression that is lowered here: threads have scratch memory for the longest one
@@ -221,7 +221,7 @@ class Lowering:
         programs = DeviceBytecode(block, self.dtype, n_exprs, counts, n_slots, summary[RESULTS], heavy)
         return programs, self._columns(n_columns)
 
-    def _take_supposed(self, words: int, n_exprs: int) -> Block | None:
+    def _take_supposed(self, words: int, n_exprs: int) -> Allocation | None:
         """Memory for so many words; None where that may be too much."""
         if words > MOST_SUPPOSED:
             return None
@@ -230,11 +230,11 @@ class Lowering:
         except self.device.out_of_memory:
             return None
 
-    def _take(self, words: int, n_exprs: int, counts: tuple[int, int, int] | None = None) -> Block:
+    def _take(self, words: int, n_exprs: int, counts: tuple[int, int, int] | None = None) -> Allocation:
         """Memory for programs of so many words: instructions, steps and constants, or of their own counts."""
         n_instructions, n_steps, n_constants = counts or (words, words, words)
         lengths = n_instructions, n_exprs, n_instructions, n_steps, n_exprs + 1, n_constants + 1, n_exprs + 1
-        block = Block(self.device, parts_of(self.dtype), lengths)
+        block = Allocation(self.device, parts_of(self.dtype), lengths)
         put(self._arguments, {**block.addresses, "most_words": words})
         return block
 

@@ -19,15 +19,18 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.backends.gpu.memory import Block, Part
 from exprkit.errors import BackendError, PopulationError
 from exprkit.expressions.expression import checked_names
 from exprkit.expressions.population import Population, names_of
 from exprkit.operators import defined, ops
 from exprkit.operators.defined import table_of_rows
+from exprkit.runtime.device_memory import Allocation, ArraySpec
 from exprkit.text.tokens import MAX_INDEX, MAX_TOKENS, OPERATOR
 
-PARTS = {"kinds": Part(np.uint8), "values": Part(np.uint64), "offsets": Part(np.int64), "n_params": Part(np.int32)}
+PARTS = {
+    "kinds": ArraySpec(np.uint8), "values": ArraySpec(np.uint64), "offsets": ArraySpec(np.int64),
+    "n_params": ArraySpec(np.int32),
+}  # fmt: skip
 THREADS = 128  # of a block
 MOST_SIZES = 64  # of populations whose launches are kept
 
@@ -160,7 +163,7 @@ class DevicePopulation:
             self._complain(kinds, values, offsets)
         device, self._n_tokens, self._n_exprs = self.device, len(kinds), len(offsets) - 1
         lengths = self._n_tokens, self._n_tokens, self._n_exprs + 1, self._n_exprs
-        self._block = Block(device, PARTS, lengths)
+        self._block = Allocation(device, PARTS, lengths)
         own, pointer = self._block.addresses, device.pointer
         most = [MAX_INDEX if names is None else len(names) for names in (self.variables, self.parameters)]
         bad, n_vars, self.max_params, self.longest, n_unreadable, n_wide = _checked(

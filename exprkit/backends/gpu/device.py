@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends.gpu import nvrtc, opcodes
-from exprkit.backends.gpu.calls import STREAM, Call, Sequence
 from exprkit.backends.precision import Precision
 from exprkit.operators.defined import table_of_rows
+from exprkit.runtime.calls import STREAM, DriverCall, Sequence
 
 NEEDED = {"cupy": "CuPy", "cuda.core": "cuda-core", "cuda.bindings": "cuda-bindings"}
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -95,7 +95,7 @@ class Kernel:
     def call(
         self, blocks: tuple[int, int], threads: int, shared: int, arguments: Any, overlaps: bool = False,
         stream: Any = STREAM,
-    ) -> Call:  # fmt: skip
+    ) -> DriverCall:  # fmt: skip
         """The same as a call, for a sequence; perhaps on a stream of its own, by its address."""
         addresses = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
         place, driver = ctypes.addressof(addresses), _driver()
@@ -106,9 +106,9 @@ class Kernel:
             where = ctypes.addressof(config)
             given, stream_place = (where, self._pointer, place, 0), where + _Config.stream.offset
             keep = *keep, attribute, config
-            return Call(driver["cuLaunchKernelEx"], given, stream_place, keep, self._name)
+            return DriverCall(driver["cuLaunchKernelEx"], given, stream_place, keep, self._name)
         size = blocks[0], blocks[1], 1, threads, 1, 1, shared
-        return Call(driver["cuLaunchKernel"], (self._pointer, *size, stream, place, 0), 0, keep, self._name)
+        return DriverCall(driver["cuLaunchKernel"], (self._pointer, *size, stream, place, 0), 0, keep, self._name)
 
 
 class _Attribute(ctypes.Structure):
@@ -141,7 +141,7 @@ def _driver() -> dict[str, int]:
     return {name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in there}
 
 
-def _sequence(*calls: Call) -> Sequence:
+def _sequence(*calls: DriverCall) -> Sequence:
     """Calls on CuPy's current stream."""
     from cupy.cuda import driver, get_current_stream
 
@@ -268,21 +268,21 @@ class CudaDevice:
 
     def copying(self, source: int, place: int, n_bytes: int) -> Sequence:
         """What copies memory of the device into page-locked memory, by their addresses."""
-        return _sequence(Call(_driver()["cuMemcpyDtoHAsync_v2"], (place, source, n_bytes, STREAM)))
+        return _sequence(DriverCall(_driver()["cuMemcpyDtoHAsync_v2"], (place, source, n_bytes, STREAM)))
 
     def waiting(self) -> Sequence:
         """What waits for all that was started before."""
-        return _sequence(Call(_driver()["cuStreamSynchronize"], (STREAM,)))
+        return _sequence(DriverCall(_driver()["cuStreamSynchronize"], (STREAM,)))
 
     def marking(self) -> tuple[Sequence, Sequence]:
         """What notes how far everything is that was started, and what waits until that was done."""
         event, driver = self.event(), _driver()
         return (
-            _sequence(Call(driver["cuEventRecord"], (event.ptr, STREAM), keep=event)),
-            _sequence(Call(driver["cuEventSynchronize"], (event.ptr,), keep=event)),
+            _sequence(DriverCall(driver["cuEventRecord"], (event.ptr, STREAM), keep=event)),
+            _sequence(DriverCall(driver["cuEventSynchronize"], (event.ptr,), keep=event)),
         )
 
-    def sequence(self, calls: list[Call]) -> Sequence:
+    def sequence(self, calls: list[DriverCall]) -> Sequence:
         """Calls on the current stream."""
         return _sequence(*calls)
 
@@ -290,16 +290,16 @@ class CudaDevice:
         """A stream beside the current one, by its address."""
         return _side_stream(self, k).ptr
 
-    def side_by_side(self, rows: list[list[Call]]) -> Sequence:
+    def side_by_side(self, rows: list[list[DriverCall]]) -> Sequence:
         """Calls of which row k is on side stream k, between what was and what will be started on the current one."""
         driver, ready = _driver(), self.event()
-        calls = [Call(driver["cuEventRecord"], (ready.ptr, STREAM), keep=ready)]
+        calls = [DriverCall(driver["cuEventRecord"], (ready.ptr, STREAM), keep=ready)]
         for k, row in enumerate(rows):
             side, done = self.side_stream(k), self.event()
             calls += [
-                Call(driver["cuStreamWaitEvent"], (side, ready.ptr, 0)), *row,
-                Call(driver["cuEventRecord"], (done.ptr, side), keep=done),
-                Call(driver["cuStreamWaitEvent"], (STREAM, done.ptr, 0)),
+                DriverCall(driver["cuStreamWaitEvent"], (side, ready.ptr, 0)), *row,
+                DriverCall(driver["cuEventRecord"], (done.ptr, side), keep=done),
+                DriverCall(driver["cuStreamWaitEvent"], (STREAM, done.ptr, 0)),
             ]  # fmt: skip
         return _sequence(*calls)
 

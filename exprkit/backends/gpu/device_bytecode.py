@@ -16,24 +16,25 @@ import numpy as np
 
 from exprkit.backends.gpu.bytecode import Bytecode
 from exprkit.backends.gpu.device import fetched_together
-from exprkit.backends.gpu.memory import Block, Part
+from exprkit.runtime.device_memory import Allocation, ArraySpec
 
 NAMES = "instructions", "first_instruction", "sources", "steps", "first_step", "constants", "cost"
 
 
 @functools.cache
-def parts_of(dtype: Any) -> dict[str, Part]:
+def parts_of(dtype: Any) -> dict[str, ArraySpec]:
     """The arrays, in the order of ``NAMES``, of programs for data of a type."""
-    words = Part(np.uint32, 2), Part(np.int32), Part(np.int32), Part(np.int32, 4), Part(np.int32)
-    return dict(zip(NAMES, (*words, Part(dtype), Part(np.int64)), strict=True))
+    whole = ArraySpec(np.int32)
+    words = ArraySpec(np.uint32, 2), whole, whole, ArraySpec(np.int32, 4), whole
+    return dict(zip(NAMES, (*words, ArraySpec(dtype), ArraySpec(np.int64)), strict=True))
 
 
 class DeviceBytecode:
     """The programs of a population on a device; for its attributes see ``Bytecode``."""
 
     def __init__(
-        self, block: Block, dtype: np.dtype, n_exprs: int, counts: tuple[int, int, int], n_slots: int, n_results: int,
-        heavy: bool,
+        self, block: Allocation, dtype: np.dtype, n_exprs: int, counts: tuple[int, int, int], n_slots: int,
+        n_results: int, heavy: bool,
     ) -> None:  # fmt: skip
         self._block, self.dtype, self.n_exprs = block, dtype, n_exprs
         self.n_instructions, self.n_steps, self._n_constants = counts

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends.gpu import layout, opcodes
-from exprkit.backends.gpu.calls import Sequence
 from exprkit.backends.gpu.device_bytecode import DeviceBytecode, Programs
 from exprkit.backends.gpu.layout import LINE_BYTES, VECTOR_BYTES
 from exprkit.backends.gpu.schedule import TILES_END, Chunking, LaunchShape, Plan, plan
 from exprkit.backends.precision import Precision
 from exprkit.operators import ops
 from exprkit.programs.program import Program
+from exprkit.runtime.calls import Sequence
 
 THREADS = 256  # of a block of the small kernels
 MOST_SIZES = 64  # of parameters whose launches are kept

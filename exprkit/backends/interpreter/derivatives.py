@@ -22,10 +22,8 @@ from exprkit.backends.device_programs.dependence import Foreknown, foreknown
 from exprkit.backends.device_programs.lowering import DeviceTokens
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.gpu import layout, nvrtc
-from exprkit.backends.gpu.calls import STREAM, Call
 from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.launch import THREADS, Launch, Launcher, address, fill, put
-from exprkit.backends.gpu.memory import Block, Part
 from exprkit.backends.interpreter import dual_opcodes
 from exprkit.backends.interpreter.batches import Batches, FitBatch, FitShape, batches_like, batches_of, macros_of
 from exprkit.backends.objective import Fitted, Options
@@ -33,12 +31,14 @@ from exprkit.backends.precision import Precision, precision
 from exprkit.errors import number_of
 from exprkit.expressions.population import Population
 from exprkit.operators.defined import table_of_rows
+from exprkit.runtime.calls import STREAM, DriverCall
+from exprkit.runtime.device_memory import Allocation, ArraySpec
 
 WORK_BYTES = 1 << 30  # of starts and results, and of arenas in global memory, at a time
 KINDS = {"square": objective.SQUARES, "absolute": objective.ABSOLUTE, "sum": objective.SUM}
 PARTS = {
-    "params": Part(np.float64), "loss": Part(np.float64), "iterations": Part(np.int32), "status": Part(np.uint8),
-    "evaluations": Part(np.int32),
+    "params": ArraySpec(np.float64), "loss": ArraySpec(np.float64), "iterations": ArraySpec(np.int32),
+    "status": ArraySpec(np.uint8), "evaluations": ArraySpec(np.int32),
 }  # fmt: skip
 MOST_KEPT = 8 << 20  # bytes of results that new ones are copied from
 MOST_SIZES = 8  # of such
@@ -127,7 +127,7 @@ class Derivatives:
         bytes_of_one = self.n_exprs * (16 * self.max_params + 32) + 1
         at_once = min(n_starts, max(1, WORK_BYTES // bytes_of_one))
         rows = at_once + (n_starts > at_once or again is not None)  # the best so far stays in row 0
-        results = Results.of(self.device, rows, self.n_exprs, self.max_params)
+        results = FitResults.of(self.device, rows, self.n_exprs, self.max_params)
         terms, in_float64 = self._terms(y, weights, options), functools.cache(again) if again else None
         beside = in_float64 and (lambda: in_float64().derivatives._plans("FIT", terms, True, options.kind, at_once))
         for first in range(0, n_starts, at_once):
@@ -169,8 +169,8 @@ class Derivatives:
         }  # fmt: skip
 
     def _fit_some(
-        self, starts: Any, terms: dict[str, Any], kind: int, results: Results, first: int,
-        beside: Callable[[], list[Plan]] | None = None,
+        self, starts: Any, terms: dict[str, Any], kind: int, results: FitResults, first: int,
+        beside: Callable[[], list[FitLaunch]] | None = None,
     ) -> None:  # fmt: skip
         """Fits from some starts into rows from ``first`` on, and the best of all rows up to there into row 0."""
         self._launch_all("FIT", starts, terms, True, kind=kind, beside=beside, **results.places(first))
@@ -209,7 +209,7 @@ class Derivatives:
 
     def _launch_all(
         self, task: str, starts: Any, terms: dict[str, Any], rows: bool, kind: int = objective.SQUARES,
-        beside: Callable[[], list[Plan]] | None = None, **results: Any,
+        beside: Callable[[], list[FitLaunch]] | None = None, **results: Any,
     ) -> None:  # fmt: skip
         """Run ``task`` on every valid expression with every set of ``starts``; the rest are kernel arguments.
 
@@ -224,7 +224,7 @@ class Derivatives:
         plans = self._plans(task, terms, rows, kind, n_sets)
         _make_ready(self.device, [one.kernel for one in plans], beside)
         counters: Any = None
-        rows_of_calls, kept = list[list[Call]](), []  # arenas: not given to another until all are started
+        rows_of_calls, kept = list[list[DriverCall]](), []  # arenas: not given to another until all are started
         for k, (batch, in_global, wanted) in enumerate(plans):
             kernel, fits = _fit_kernel(self.device, wanted), wanted.fits
             threads = fits * batch.shape.warps * batch.shape.lanes
@@ -253,7 +253,7 @@ class Derivatives:
         elif plans:
             self.device.sequence(rows_of_calls[0])()
 
-    def _plans(self, task: str, terms: dict[str, Any], rows: bool, kind: int, n_sets: int) -> list[Plan]:
+    def _plans(self, task: str, terms: dict[str, Any], rows: bool, kind: int, n_sets: int) -> list[FitLaunch]:
         """How every batch is launched on so many sets."""
         weighted, *bounds = (int(terms.get(name) is not None) for name in ("weights", "lower", "upper"))
         batches, rare = self._batches_for(rows)
@@ -264,7 +264,7 @@ class Derivatives:
             fits = batch.fits(limit, shares, settings.operators == "fast", rare) if task == "FIT" else 1
             how = task, kind, weighted, batch.many, in_global, max(bounds), rare
             kernel = FitKernel(settings, self._text, batch.shape, fits, self.launcher.programs.n_steps > 0, how)
-            plans.append(Plan(batch, in_global, kernel))
+            plans.append(FitLaunch(batch, in_global, kernel))
         return plans
 
     def _choose(self, n_sets: int, results: dict[str, Any]) -> None:
@@ -287,18 +287,18 @@ class Derivatives:
         return self._batches[rows]
 
 
-class Results:
+class FitResults:
     """What fits end with, in rows of all expressions each; at first nan, and 0 what is counted."""
 
     def __init__(self, device: Any, rows: int, n_exprs: int, max_params: int) -> None:
         self._n_exprs, self._max_params, self._rows = n_exprs, max_params, rows
         n = rows * n_exprs
-        self._block = Block(device, PARTS, (n * max_params, n, n, n, n))
+        self._block = Allocation(device, PARTS, (n * max_params, n, n, n, n))
         for name, part in PARTS.items():
             self._all(name).fill(np.nan if part.dtype.kind == "f" else 0)
 
     @classmethod
-    def of(cls, device: Any, rows: int, n_exprs: int, max_params: int) -> Results:
+    def of(cls, device: Any, rows: int, n_exprs: int, max_params: int) -> FitResults:
         """Fresh ones; small ones of a known size are a copy of some that are kept, which is one call."""
         size = device, rows, n_exprs, max_params
         if rows * n_exprs * (8 * max_params + 17) > MOST_KEPT or size not in _blank:
@@ -336,7 +336,7 @@ class Results:
             self._all(name)[self._n_exprs :] = number
 
 
-_blank: dict[tuple[Any, ...], Results | None] = {}  # by device and size; None: asked for once
+_blank: dict[tuple[Any, ...], FitResults | None] = {}  # by device and size; None: asked for once
 
 
 def _with(common: Any, own: dict[str, Any], first: int) -> Any:
@@ -363,7 +363,7 @@ class FitKernel(NamedTuple):
         return macros_of(self.shape, self.settings, self.fits, PROLOGUES=int(self.prologues), **flags)
 
 
-class Plan(NamedTuple):
+class FitLaunch(NamedTuple):
     """How a batch is launched."""
 
     batch: FitBatch
@@ -379,7 +379,7 @@ def _fit_kernel(device: Any, wanted: FitKernel) -> Any:
 _ready = set[tuple[Any, FitKernel]]()  # by device, what has been compiled
 
 
-def _make_ready(device: Any, wanted: list[FitKernel], beside: Callable[[], list[Plan]] | None) -> None:
+def _make_ready(device: Any, wanted: list[FitKernel], beside: Callable[[], list[FitLaunch]] | None) -> None:
     """Compile kernels side by side that have not been; where one is missing, those of ``beside`` too."""
     if not _ready.issuperset((device, one) for one in wanted):
         several = [*wanted, *(one.kernel for one in (beside() if beside else ()))]

@@ -25,7 +25,6 @@ from exprkit.operators.defined import table_of_rows
 from exprkit.programs.linearity import no_slope
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
-BRANCHING = {"gamma", "lgamma", "digamma", "mod", "atan2", "pow_whole"}  # two thirds of all code, if not in turn
 LETTERS = ["a", "b", "y"]  # what a derivative is written over
 CHOICE = *opcodes.HEAD, "interpreter/choose.cu"
 PARTS = *opcodes.HEAD, "interpreter/tangents.cu", "interpreter/equations.cu", "interpreter/fit.cu"
@@ -89,7 +88,7 @@ def _called_case(row: ops.Operator, operators: str) -> str:
     slopes = [text if has else "T(0)" for text, has in zip((*derivatives(row, operators), ""), has_slope, strict=False)]
     functions = [f"[](T a, T b) {{ return {formula(row, operators)}; }}"]
     functions += [f"[this](T a, T b, T y) {{ return {text}; }}" for text in slopes]
-    by = "made_in_turn" if row.name in BRANCHING else "made_by"
+    by = "made_in_turn" if row.cuda.branches else "made_by"
     call = f"{by}({has_slope[0] + 2 * has_slope[1]}, {', '.join(functions)})"
     return f"        case {row.code}: return {call};  // {row.name}"
 

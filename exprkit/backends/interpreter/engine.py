@@ -36,7 +36,6 @@ from exprkit.backends.gpu.device_bytecode import Programs
 from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points
 from exprkit.backends.gpu.launch import REAL, Columns, Launch, ScheduledLaunch, address, plan_on
 from exprkit.backends.gpu.layout import VECTOR_BYTES
-from exprkit.backends.gpu.memory import LockedRoom
 from exprkit.backends.gpu.schedule import BLOCKS, VECTORS, Chunking, DeviceLimits, LaunchShape, Sizes
 from exprkit.backends.interpreter import batches, dual_opcodes
 from exprkit.backends.interpreter.derivatives import CHOICE, Again, Derivatives
@@ -49,6 +48,7 @@ from exprkit.errors import ArgumentError, number_of, one_of
 from exprkit.expressions.population import Population
 from exprkit.operators import defined
 from exprkit.operators.defined import table_of_rows
+from exprkit.runtime.device_memory import LockedRoom
 
 OPTIONS = ("block_size", "points_per_thread", "reduction", "dispatch", "stack")
 TASKS = {"square": "SQUARE", "absolute": "ABSOLUTE", "sum": "SUM"}

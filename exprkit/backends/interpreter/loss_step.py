@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.backends.gpu.calls import Sequence
 from exprkit.backends.gpu.launch import Immediates, Launch, Launcher, ScheduledLaunch
-from exprkit.backends.gpu.memory import LockedRoom
+from exprkit.runtime.calls import Sequence
+from exprkit.runtime.device_memory import LockedRoom
 
 MOST_WRITTEN = 1 << 18  # bytes of sums that a kernel writes to the host: a copy takes longer to begin
 

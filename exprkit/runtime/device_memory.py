@@ -3,8 +3,8 @@
 In: what arrays are called, their types and lengths.  Out: where they are; an array itself is made when it is asked for,
 since one of CuPy takes longer to make than a launch to start.
 
-    >>> from exprkit.backends.gpu.memory import Block, Part
-    >>> parts = {"kinds": Part("uint8"), "pairs": Part("int32", 2)}
+    >>> from exprkit.runtime.device_memory import Allocation, ArraySpec
+    >>> parts = {"kinds": ArraySpec("uint8"), "pairs": ArraySpec("int32", 2)}
     >>> parts["pairs"].n_bytes(3)
     24
 """
@@ -20,7 +20,7 @@ import numpy as np
 ALIGNMENT = 256  # bytes, of every array
 
 
-class Part:
+class ArraySpec:
     """What a block's array is: its type, and how many numbers a row has."""
 
     __slots__ = ("_row_bytes", "dtype", "width")
@@ -34,20 +34,20 @@ class Part:
         return self._row_bytes * length
 
 
-class Block:
+class Allocation:
     """Arrays side by side in one stretch of the device's memory.
 
     Parameters
     ----------
     device
-    parts : mapping of Part by name
+    parts : mapping of ArraySpec by name
     lengths : whole numbers
         The most rows of each.
     """
 
     __slots__ = ("_device", "_memory", "_parts", "addresses")
 
-    def __init__(self, device: Any, parts: Mapping[str, Part], lengths: Sequence[int]) -> None:
+    def __init__(self, device: Any, parts: Mapping[str, ArraySpec], lengths: Sequence[int]) -> None:
         end, starts = 0, []
         for part, length in zip(parts.values(), lengths, strict=True):
             starts.append(end)
@@ -57,9 +57,9 @@ class Block:
         begin = device.pointer(self._memory)
         self.addresses = {name: begin + start for name, start in zip(parts, starts, strict=True)}
 
-    def copy(self) -> Block:
+    def copy(self) -> Allocation:
         """The same arrays in memory of their own."""
-        other = Block.__new__(Block)
+        other = Allocation.__new__(Allocation)
         other._device, other._parts, other._memory = self._device, self._parts, self._memory.copy()
         moved = self._device.pointer(other._memory) - self._device.pointer(self._memory)
         other.addresses = {name: address + moved for name, address in self.addresses.items()}

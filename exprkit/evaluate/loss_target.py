@@ -1,12 +1,12 @@
 """What expressions are compared with, checked once: a target and weights that are asked for again and again.
 
-In: ``y`` and weights as the user gave them, and as an engine takes them.  Out: ``Goal``, which says whether others are
-the same.
+In: ``y`` and weights as the user gave them, and as an engine takes them.  Out: ``LossTarget``, which says whether
+others are the same.
 
     >>> import numpy as np
-    >>> from exprkit.evaluate.goal import Goal
+    >>> from exprkit.evaluate.loss_target import LossTarget
     >>> y = np.arange(3.0)
-    >>> goal = Goal.of(y, None, y, None)
+    >>> goal = LossTarget.of(y, None, y, None)
     >>> goal.is_of(y, None)
     True
     >>> y[0] = 5
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-class Goal(NamedTuple):
+class LossTarget(NamedTuple):
     """A target and weights."""
 
     y: Any  # as the user gave them
@@ -32,7 +32,7 @@ class Goal(NamedTuple):
     is_complete: bool | None  # no number of the target is missing; None: it lies on a device, which was not asked
 
     @classmethod
-    def of(cls, y: Any, weights: Any, target: Any, w: Any, frozen: bool = False) -> Goal:
+    def of(cls, y: Any, weights: Any, target: Any, w: Any, frozen: bool = False) -> LossTarget:
         """Of arrays that have been checked; ``frozen``: those of the host's in memory that nobody writes to."""
         numbers = None
         if _can_be_known(y, target) and (weights is None or _can_be_known(weights, w)):
@@ -43,7 +43,7 @@ class Goal(NamedTuple):
         return cls(y, weights, numbers, target, w, complete)
 
     @staticmethod
-    def has(goal: Goal | None, y: Any, weights: Any) -> tuple[bool, bool]:
+    def has(goal: LossTarget | None, y: Any, weights: Any) -> tuple[bool, bool]:
         """Whether they are the arrays of a goal; their numbers may have changed."""
         return (False, False) if goal is None else (y is goal.y, weights is goal.weights)
 
@@ -55,7 +55,7 @@ class Goal(NamedTuple):
         return (was_y is None or y.tobytes() == was_y) and (was_weights is None or weights.tobytes() == was_weights)
 
 
-def is_complete(goal: Goal | None, target: np.ndarray) -> bool:
+def is_complete(goal: LossTarget | None, target: np.ndarray) -> bool:
     """Whether no number is missing of a target of the host's, perhaps of the last goal's."""
     if goal is not None and goal.target is target:
         return bool(goal.is_complete)

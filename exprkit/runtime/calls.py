@@ -5,12 +5,12 @@ call from Python takes longer than the driver needs for a launch, so what belong
 where the driver reads them, and are changed there.
 
     >>> import ctypes
-    >>> from exprkit.backends.gpu.calls import Call, Sequence
+    >>> from exprkit.runtime.calls import DriverCall, Sequence
     >>> absolute = ctypes.cast(ctypes.CDLL(None).abs, ctypes.c_void_p).value  # whose result, not 0, is an error here
-    >>> Sequence([Call(absolute, (0,)), Call(absolute, (0,))])()
-    >>> Sequence([Call(absolute, (0,)), Call(absolute, (-719,))])()
+    >>> Sequence([DriverCall(absolute, (0,)), DriverCall(absolute, (0,))])()
+    >>> Sequence([DriverCall(absolute, (0,)), DriverCall(absolute, (-719,))])()
     Traceback (most recent call last):
-    exprkit.backends.gpu.calls.DriverError: error 719 of the driver
+    exprkit.runtime.calls.DriverError: error 719 of the driver
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -36,7 +36,7 @@ class DriverError(RuntimeError):
     """An error that the driver has no words for here."""
 
 
-class Call(NamedTuple):
+class DriverCall(NamedTuple):
     """A function of the driver's, and what it is called with."""
 
     function: int
@@ -51,7 +51,7 @@ class Sequence:
 
     Parameters
     ----------
-    calls : iterable of Call
+    calls : iterable of DriverCall
     stream : function without arguments
         Gives the address of the stream to run on.
     error : function
@@ -61,8 +61,9 @@ class Sequence:
     __slots__ = ("_error", "_length", "_stream", "_table", "_where", "calls")
 
     def __init__(
-        self, calls: Iterable[Call], stream: Callable[[], int] = int, error: Callable[[int], Exception] | None = None
-    ) -> None:
+        self, calls: Iterable[DriverCall], stream: Callable[[], int] = int,
+        error: Callable[[int], Exception] | None = None,
+    ) -> None:  # fmt: skip
         self.calls, self._stream, self._error = tuple(calls), stream, error or _error
         self._table = np.zeros((len(self.calls), ROW), np.int64)
         self._where, self._length = self._table.ctypes.data, len(self.calls)
