@@ -61,17 +61,22 @@ def backend(request):
     return request.param
 
 
-TABLES = ops.BY_NAME, ops.BY_CODE, ops.BY_SPELLING, ops.IN_VALUES, defined._FUNCTIONS
+TABLES = (
+    ops.BY_NAME, ops.BY_CODE, ops.BY_SPELLING, ops.IN_VALUES, defined._FUNCTIONS, defined._BY_NAME, defined._BY_CODE,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def functions():
     """Functions may be defined as operators: no other module meets them."""
-    kept = [copy.copy(table) for table in TABLES]
+    kept, arity, replaced = [copy.copy(table) for table in TABLES], ops.ARITY.copy(), list(defined._REPLACED)
     yield
     for table, before in zip(TABLES, kept, strict=True):
         table.clear()
         table.update(before)
+    ops.ARITY.flags.writeable = True
+    ops.ARITY[:], defined._REPLACED[:] = arity, replaced
+    ops.ARITY.flags.writeable = False
     for forget in defined._TABLES:
         forget()
 

@@ -402,7 +402,7 @@ def test_a_wrong_setting_says_what_was_meant(wrong, message):
         ({"parsimony": np.nan}, "parsimony must be a number, not nan"),
         ({"verbosity": "loud"}, "verbosity must be a whole number >= 0, not 'loud'"),
         ({"binary_operators": ["**"]}, "binary_operators: there is no operator '**'"),
-        ({"unary_operators": ["inv(x) = 1/x"]}, "unary_operators: there is no operator"),
+        ({"unary_operators": ["wobble"]}, "unary_operators: there is no operator 'wobble'"),
         ({"guesses": 3}, "guesses must be a list of formulas, not 3"),
         ({"guesses": ["r_k +"]}, "guesses: "),
         ({"guesses": ["r_k + sin(r_k) + cos(r_k) * sin(exp(r_k)) + 1 / r_k"]}, "maxsize=12 allows fewer"),

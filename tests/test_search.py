@@ -390,7 +390,7 @@ def test_results_are_kept_in_files(found, tmp_path):
         with pytest.raises(PopulationError, match=r"bad\.npz.* where"):
             ek.load(tmp_path / "bad.npz")
     (tmp_path / "bad.npz").write_bytes(b"PK")
-    with pytest.raises(FileError, match="no result"):
+    with pytest.raises(FileError, match="is not a result of a search"):
         ek.SearchResult.load(tmp_path / "bad.npz")
     with pytest.raises(ArgumentError, match="no function 10000"):
         found.predict(X, 10_000)

@@ -14,7 +14,6 @@ of functions the name alone.
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -101,7 +100,7 @@ Written = ops.Operator | Definition  # an operator as texts have it
 Saved = tuple[int, str, str, tuple[ops.Interval, ...]]  # code in the tokens beside it, text, latex, domain
 
 _LOCK = threading.Lock()
-_CODES = itertools.count(FIRST_CODE)
+_n_codes = 0  # that have been given
 _BY_NAME: dict[str, Definition] = {}
 _BY_CODE: dict[int, Definition] = {}
 _REPLACED: list[Definition] = []  # functions that another of their name came after
@@ -144,8 +143,11 @@ def add_row(row: ops.Operator) -> ops.Operator:
 
 def _next_code() -> int:
     """One that nothing has had: what was made of another operator may still be about."""
-    if (code := next(_CODES)) >= END_CODE:
+    global _n_codes
+    code = FIRST_CODE + _n_codes
+    if code >= END_CODE:
         raise ArgumentError(f"there are {END_CODE - FIRST_CODE} operators of your own already; no more fit")
+    _n_codes += 1
     return code
 
 
@@ -177,8 +179,8 @@ def add(definition: Definition) -> Definition:
 
 
 def count() -> int:
-    """How many operators are defined; tables that are made of them are made anew when it has grown."""
-    return len(_BY_NAME) + len(_REPLACED) + len(_FUNCTIONS)
+    """How many codes have been given to operators; tables that are made of them are made anew when it has grown."""
+    return _n_codes
 
 
 def all_rows() -> list[Written]:

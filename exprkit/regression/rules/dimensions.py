@@ -51,8 +51,6 @@ def dimension(exponents: Sequence[Fraction | float]) -> float:
 def law_of(code: int) -> Law:
     """Of an operator of the table."""
     row = defined.known(code)
-    if row.width > 1:  # a double-double, or a pair of operands: not a number that formulas are made of
-        return Law(FREE, 0, 0)
     if row.arity == 1:
         p = _grows(lambda k: row.numpy(k * _AT))
         return Law(FREE, 0, 0) if p is None else Law(SCALES, p, 0)
