@@ -56,7 +56,7 @@ from exprkit.expressions.population import Population
 from exprkit.operators import defined
 from exprkit.runtime.machine import available_memory
 
-MOST_THREADS, FLOAT64 = 4096, np.dtype(np.float64)
+MOST_THREADS = 4096
 ELSEWHERE = np.ndarray, type(None)  # what a device does not write to
 KINDS = tuple(LOSSES)  # losses that have names
 COUNTED_BYTES = 64 << 20  # of a matrix in which nan and inf are counted
@@ -321,7 +321,7 @@ class Evaluator:
         count_nonfinite = check_flag("count_nonfinite", count_nonfinite)
         sets, lead, target, w = self._against(params, y, weights)
         shape = (*lead, len(self.pop))
-        place = None if out is None else inputs.result_array(out, shape, FLOAT64, self.adopt)
+        place = None if out is None else inputs.result_array(out, shape, np.dtype(np.float64), self.adopt)
         counts = self._zero_counts(sets) if count_nonfinite else None
         stored = self.engine.stores_sums and kind in SUMS and not isinstance(place, ELSEWHERE)
         sums = sums_of(self, sets, target, w, what, counts, place if stored else None)

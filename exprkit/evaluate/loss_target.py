@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+MOST_KEPT = 1 << 20  # bytes of a host's array whose numbers are kept to compare with: checking larger ones is as cheap
+
 
 class LossTarget(NamedTuple):
     """A target and weights."""
@@ -63,8 +65,10 @@ def is_complete(goal: LossTarget | None, target: np.ndarray) -> bool:
 
 
 def _can_be_known(given: Any, taken: Any) -> bool:
-    """Whether it is an array of NumPy's, whose numbers can be looked at, or lies on a device as it is taken."""
-    return type(given) is np.ndarray or (given is taken and not isinstance(given, np.ndarray))
+    """Whether it is a small array of NumPy's, whose numbers can be looked at, or lies on a device as it is taken."""
+    if isinstance(given, np.ndarray):
+        return type(given) is np.ndarray and given.nbytes <= MOST_KEPT
+    return given is taken
 
 
 def _bytes_of(array: Any) -> bytes | None:

@@ -564,7 +564,7 @@ _internal(205, "pair_of", 2, "a and b: the first two operands of a user's functi
 BY_NAME: dict[str, Operator] = {row.name: row for row in (*OPERATORS, *INTERNAL)}
 BY_CODE: dict[int, Operator] = {row.code: row for row in (*OPERATORS, *INTERNAL)}
 _IN_DERIVATIVES = {row.rewrite.in_derivative for row in OPERATORS}
-# of other programs, with a formula for GPUs
+# those of programs of values that GPUs have a formula for
 IN_VALUES = {code: row for code, row in BY_CODE.items() if row.name not in _IN_DERIVATIVES and row.cuda.formula}
 BY_SPELLING: dict[str, Operator] = {
     name: row for row in OPERATORS for name in (row.name, *row.aliases) if name.isidentifier()

@@ -513,9 +513,11 @@ def _power(number: float) -> str:
 
 
 BACK: dict[str, str] = PROTOCOLS | {"half": "matrix of every step, 16 bits", "fit": "fitted parameters"}
-WAY_COLUMNS: dict[str, Callable[[Any], str]] = {
+WORK_COLUMNS: dict[str, Callable[[Any], str]] = {
     "copied to the host": lambda one: BACK[one.results],
     "expressions x points": lambda one: f"{one.n_exprs:,} x {one.n_points:,}",
+}
+WAY_COLUMNS: dict[str, Callable[[Any], str]] = WORK_COLUMNS | {
     "": lambda one: f"`{one.where}`",
     "time per step": lambda one: f"**{written(one.step_s)}**",
     "bytes per step": lambda one: f"{one.size / 1e6:,.0f} MB",
@@ -525,9 +527,7 @@ WAY_COLUMNS: dict[str, Callable[[Any], str]] = {
 SIZES = {  # study: the name of its table
     "memory": "memory_table", "large": "large_table", "variants": "variants_table",
 }  # fmt: skip
-COLUMNS: dict[str, Callable[[Any], str]] = {
-    "copied to the host": lambda one: BACK[one.results],
-    "expressions x points": lambda one: f"{one.n_exprs:,} x {one.n_points:,}",
+COLUMNS: dict[str, Callable[[Any], str]] = WORK_COLUMNS | {
     "tokens": lambda one: f"{one.n_tokens / one.n_exprs:.0f}",
     "": lambda one: f"`{one.where}`",
     "steps": lambda one: f"{one.n_steps:,}",
