@@ -78,8 +78,8 @@ def recorded() -> Path:
 def read(folder: str | Path, *, cold: bool = False) -> pd.DataFrame:
     """All samples of a folder, of a file each and of whole studies; without the cold ones unless asked for.
 
-    ``file`` is the name of the file that a sample is from.  Where a step on the device alone was timed with a cold cache
-    only, ``device_s`` is that time.
+    ``file`` is the name of the file that a sample is from.  Where a step on the device alone was timed with a cold
+    cache only, ``device_s`` is that time.
     """
     parts = [_samples(path).assign(file=path.stem) for path in sorted(Path(folder).glob(f"*{SAMPLES}"))]
     if not parts:
