@@ -12,7 +12,7 @@ import pytest
 
 import exprkit as ek
 from exprkit.backends.gpu import device as gpu
-from exprkit.regression import confirm, discovery, join, pool, rests
+from exprkit.regression import confirm, discovery, effort, join, pool, rests
 from exprkit.regression.estimator import regressor
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.nonlinear import templates
@@ -88,8 +88,8 @@ def test_a_timeout_holds_in_every_stage_of_a_gpu(device, stuck, busy, monkeypatc
         monkeypatch.setattr(gpu, "missing", lambda: None)
         monkeypatch.setattr(gpu, "names", lambda: [device.name])
         monkeypatch.setattr(gpu, "current", lambda: device)
-    monkeypatch.setattr(discovery, "STAGES", (200, 400))
-    monkeypatch.setattr(discovery, "STAGES_ON_DEVICE", (800, 1000))
+    monkeypatch.setattr(effort, "STAGES", (200, 400))
+    monkeypatch.setattr(effort, "STAGES_ON_DEVICE", (800, 1000))
     hold, begun = stuck
     settings = QUICK | {"backend": "cuda", "niterations": 1, "pool_size": 1200}
     for owner, name in (
@@ -178,7 +178,7 @@ def test_some_of_the_rows_have_both_values_of_a_column_of_0_and_1():
 
 
 def test_a_law_of_very_many_rows_is_found_with_a_column_of_0_and_1(monkeypatch):
-    monkeypatch.setattr(discovery, "MANY_ROWS", 500)
+    monkeypatch.setattr(effort, "MANY_ROWS", 500)
     random = np.random.default_rng(0)
     X = np.column_stack([random.integers(0, 2, 3000), random.uniform(1, 2, 3000)]).astype(float)
     model = ek.SymbolicRegressor(random_state=0, niterations=0, pool_size=3000).fit(X, 2.5 * X[:, 1] + 1.5 * X[:, 0])

@@ -287,8 +287,8 @@ def test_one_problem_for_many_populations():
 # ── what is shared ──
 
 ek.operator("twice_over(a) = exp(-a * a) + sin(a) * a")
-ek.operator("blend(a, b, c) = a * b + c * (a - b) / (c + a)")
-SHARING = ("twice_over", "blend", "add", "mul", "powabs", "log", "sub")
+ek.operator("mixture(a, b, c) = a * b + c * (a - b) / (c + a)")
+SHARING = ("twice_over", "mixture", "add", "mul", "powabs", "log", "sub")
 
 
 @pytest.fixture(scope="module")
