@@ -44,7 +44,7 @@ def source(operators: str) -> str:
     usual, rare = ([row for row in rows if is_rare(row) == rarely] for rarely in (False, True))
     common = [row for row in usual if row in opcodes.rows(common=True)]
     few = [row for row in usual if row not in common]
-    called = [row for row in rare if is_called(row, operators)]
+    called = [row for row in rare if is_called(row)]
     inside = [row for row in rare if row not in called]
     return opcodes.joined(PARTS, {
         "decisions": decisions.cuda_text(),
@@ -74,12 +74,14 @@ def is_rare(row: ops.Operator) -> bool:
     return not (row in opcodes.rows(common=True) or row.code == ops.COPY or row.width > 1)
 
 
-def is_called(row: ops.Operator, operators: str) -> bool:
-    """Whether an uncommon operator's code is a function that kernels call: all but short ones of one operand.
+def is_called(row: ops.Operator) -> bool:
+    """Whether an uncommon operator's code is a function that kernels call: all but those of one operand that are short
+    in fast arithmetic.
 
-    With the code of all operators inside a compiler needs ten times as long for a kernel.
+    With the code of all operators inside a compiler needs ten times as long for a kernel; exp, log, sin, cos and the
+    like stay inside in ieee, too, where calls of them made fits take up to half as long again (H200).
     """
-    return row.arity > 1 or opcodes.is_long(row, operators)
+    return row.arity > 1 or opcodes.is_long(row, "fast")
 
 
 def _called_case(row: ops.Operator, operators: str) -> str:
