@@ -585,6 +585,19 @@ def test_parts_of_the_study_on_a_gpu_are_measured_anew(tmp_path, monkeypatch):
     assert first == "python tests/gpu_study.py --out OUT --parts short"
 
 
+def test_what_runs_need_is_compiled_ahead_once_for_work_alike(monkeypatch):
+    seen = []
+    monkeypatch.setattr(bench, "run", seen.append)
+    cuda = bench.DEFAULTS | {"backends": ["cuda"], "results": "loss", "n_exprs": 250_000}
+    ptx, cpu = cuda | {"backends": ["ptx"]}, cuda | {"backends": ["cpu"]}
+    many = {"n_points": 1_000_000}  # of the interpreter a kernel of its own; the code of others does not depend on it
+    runs = [one | change | {"study": name} for name in "ab" for one in (cuda, ptx, cpu) for change in ({}, many)]
+    bench.compile_ahead(runs)
+    sizes = sorted((one["backends"][0], one["n_exprs"], one["n_points"]) for one in seen)
+    assert sizes == [("cpu", 200, 362), ("cuda", 268, 1_000_000), ("cuda", 10_000, 362), ("ptx", 200, 362)]
+    assert all(one["n_steps"] == one["n_samples"] == 1 for one in seen)
+
+
 def test_roofs_are_rates_of_copying(monkeypatch):
     monkeypatch.setattr(timed_device, "COPIED", 1 << 20)
     timed_device.roofs.cache_clear()

@@ -286,6 +286,15 @@ def test_kernels_are_compiled_side_by_side_and_once(tmp_path, monkeypatch, capsy
     assert len(nvrtc.compiled("sm_80", ieee, text, **several[0])) > 0 and len(seen) == 4
 
 
+def test_threads_that_want_the_same_kernels_say_so_once(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("cuda.core", reason="cuda-core compiles the kernels: pip install '.[cuda13]'")
+    monkeypatch.setenv("EXPRKIT_CACHE_DIR", str(tmp_path))
+    wanted = [nvrtc.Wanted(nvrtc.Precision("ieee"), dual_opcodes.choice(), {"LANES": 32, "FRACTION": 11})]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: nvrtc.compile_together("sm_90", wanted), range(4)))
+    assert capsys.readouterr().err.count("compiles 1 kernel ") == 1
+
+
 def test_a_first_fit_compiles_the_kernels_of_both_types_together(monkeypatch):
     seen, shape = [], batches.FitShape(1, 1, 1, 32, 4)
     device = EmulatedDevice()

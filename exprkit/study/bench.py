@@ -95,6 +95,7 @@ BESIDE = ("half", "fit")  # what else a step may give
 SUMS = ("loss", "fit")  # of these no matrix is made
 TO_HOST = ("every", "half")  # of these every step's matrix comes to the host
 CODE = ("anew", "kept")
+AHEAD_EXPRS, AHEAD_VALUES = 10_000, 1 << 28  # at most, of what is computed of a run to compile what it needs
 ENGINE_OPTIONS = ("block_size", "points_per_thread", "dispatch")  # handed to those backends that have them
 SAID = {"emit_s": ("group", "emit"), "compile_s": ("compile", "load")}  # what an engine may say, besides "lower"
 MEMORY = ("host_bytes", "device_bytes")
@@ -203,18 +204,25 @@ def run_and_save(parameters: dict[str, Any]) -> list[Path]:
 
 
 def compile_ahead(runs: Iterable[dict[str, Any]]) -> None:
-    """Compile, side by side, what many runs will need whatever their expressions.
+    """Compile, side by side, what many runs will need: the first step of each, of some of its expressions.
 
-    A variant of the GPU interpreter takes a second or more, and a study may need dozens;
-    afterwards they lie in the cache on disk.  What cannot be compiled fails again, and is
-    reported, in its own run.
+    A variant of the GPU interpreter takes a second or more, and a study may need dozens, by expressions and points;
+    afterwards they lie in the cache on disk.  What cannot be compiled fails again, and is reported, in its own run.
     """
-    few = {"n_exprs": 200, "n_steps": 1, "n_samples": 1, "seconds": 0.0, "n_checked": 1, "code": "anew"}
-    options = ("backends", *ENGINE_OPTIONS, "options", "precision", "dtype", "results")
-    distinct = {json.dumps([one[name] for name in options]): one | few for one in runs}
+    distinct = {json.dumps(one | {"study": "", "results_dir": ""}): one for one in map(_ahead_of, runs)}
     with ThreadPoolExecutor(machine.cores()) as threads:
         for one in distinct.values():
             threads.submit(run, one)
+
+
+def _ahead_of(one: dict[str, Any]) -> dict[str, Any]:
+    """The least of a run that needs the same machine code: an interpreter's depends on its work, others' on options."""
+    few = {"n_steps": 1, "n_samples": 1, "seconds": 0.0, "n_checked": 1, "code": "anew"}
+    if one["backends"][0] == "cuda":
+        most = min(AHEAD_EXPRS, max(1, AHEAD_VALUES // max(one["n_points"], 1)))
+        return one | few | {"n_exprs": min(one["n_exprs"], most)}
+    options = "backends", *ENGINE_OPTIONS, "options", "precision", "dtype", "results"
+    return DEFAULTS | {name: one[name] for name in options} | few | {"n_exprs": 200}
 
 
 def measure(

@@ -95,6 +95,7 @@ def compiled(architecture: str, settings: Precision, text: str, **chosen: Any) -
 
 
 _ahead: dict[str, bytes] = {}  # what was compiled side by side, also where nothing is kept on disk
+_telling, _told = threading.Lock(), set[str]()  # keys of the kernels of which a line has been printed
 
 
 class Wanted(NamedTuple):
@@ -114,11 +115,15 @@ def compile_together(architecture: str, wanted: Iterable[Wanted]) -> None:
     missing = {key: one for key, one in missing.items() if key not in _ahead and disk_cache.read(key) is None}
     if not missing:
         return
-    importlib.import_module("cuda.core")  # before the threads do: it does not bear being imported twice at once
-    kept = f"they are kept in {disk_cache.folder()}" if disk_cache.folder() else "they are not kept"
-    several = f"{len(missing)} kernel{'s' * (len(missing) > 1)}"
-    print(f"exprkit compiles {several} for this GPU ({architecture}): some seconds, once; {kept}",
-          file=sys.stderr, flush=True)  # fmt: skip
+    with _telling:  # other threads may want the same: it is said once, and they wait
+        untold = len(missing.keys() - _told)
+        _told.update(missing)
+        importlib.import_module("cuda.core")  # before threads do: it does not bear being imported twice at once
+    if untold:
+        kept = f"they are kept in {disk_cache.folder()}" if disk_cache.folder() else "they are not kept"
+        several = f"{untold} kernel{'s' * (untold > 1)}"
+        print(f"exprkit compiles {several} for this GPU ({architecture}): some seconds, once; {kept}",
+              file=sys.stderr, flush=True)  # fmt: skip
     with ThreadPoolExecutor(min(len(missing), machine.cores()), "exprkit-nvrtc") as pool:
         codes = pool.map(functools.partial(_code_of, architecture), missing.values())
         _ahead.update(zip(missing, codes, strict=True))
