@@ -576,6 +576,7 @@ def test_parts_of_the_study_on_a_gpu_are_measured_anew(tmp_path, monkeypatch):
     for part, least in (("losses", 40), ("half", 4), ("short", 18), ("host", 6), ("esr", 12)):
         assert len(gpu_study.runs_of([part])) >= least
     assert all(run["results"] == "loss" for run in gpu_study.runs_of(["losses"]))
+    assert {run["dataset"] for run in gpu_study.nikuradse_runs("a.csv")} == {"a.csv", "rough_pipe"}
     run = {"study": "benchmarks", "n_exprs": 9, "n_points": 10, "n_steps": 2, "n_samples": 1, "backends": ["cpu"]}
     target = tmp_path / "all" / "h200.parquet"
     for n_samples in (1, 2):
