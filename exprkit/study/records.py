@@ -78,15 +78,12 @@ def recorded() -> Path:
 def read(folder: str | Path, *, cold: bool = False) -> pd.DataFrame:
     """All samples of a folder, of a file each and of whole studies; without the cold ones unless asked for.
 
-    ``file`` is the name of the file that a sample is from.  Where a step on the device alone was timed with a cold
-    cache only, ``device_s`` is that time.
+    ``file`` is the name of the file that a sample is from.
     """
     parts = [_samples(path).assign(file=path.stem) for path in sorted(Path(folder).glob(f"*{SAMPLES}"))]
     if not parts:
         return pd.DataFrame()
     table = pd.concat(parts, ignore_index=True)
-    if "device_cold_s" in table:
-        table["device_s"] = table["device_s"].fillna(table["device_cold_s"])
     return table if cold else table[~table["cold"]].reset_index(drop=True)
 
 
