@@ -41,19 +41,19 @@ def test_values_to_scan_rise_and_hold_grid_and_starts():
     names, sizes = np.arange(40), np.array([0.2, 3.0])
     values = best_fits._values_to_scan(names, 3, sizes)
     random = best_fits._starts(names, 1, range(1, best_fits.RANDOM + 1), 3, sizes)[:, :, 0]
-    assert np.array_equal(values, np.sort([*random, *np.tile(best_fits.GRID[:, None], 40)], axis=0).T)
+    assert np.array_equal(values, np.sort([*random, *np.tile(best_fits.GRID[:, None], 40)], axis=0))
 
 
 @given(arrays(float, (9, 3), elements=st.sampled_from([0, 1, 2, 3, 4, np.inf, np.nan])), st.integers(1, 4))
 def test_the_deepest_basins_are_found(loss, n_best):
-    values, usual = np.arange(27.0).reshape(3, 9), np.full((3, n_best), -1.0)
+    values, usual = np.arange(27.0).reshape(9, 3), np.full((3, n_best), -1.0)
     got = best_fits._at_the_deepest(loss.copy(), values, usual.copy())
     loss = np.where(np.isfinite(loss), loss, np.inf)
     beside = np.pad(loss, ((1, 1), (0, 0)), constant_values=np.inf)
     bottoms = (loss <= beside[:-2]) & (loss < beside[2:])
     for column, found in zip(range(3), got, strict=True):
         wanted = sorted(np.flatnonzero(bottoms[:, column]), key=lambda k: (loss[k, column], k))[:n_best]
-        assert found.tolist() == [*values[column, wanted], *[-1.0] * (n_best - len(wanted))]
+        assert found.tolist() == [*values[wanted, column], *[-1.0] * (n_best - len(wanted))]
 
 
 def test_a_pole_between_two_points_is_found():
@@ -64,3 +64,35 @@ def test_a_pole_between_two_points_is_found():
     sizes = best_fits.start_sizes(x, y, "esr")
     found = best_fits.best_fits(problem, ek.parse(["1 / (p1 - x1)"]), np.array([5]), 63, 1, sizes)
     assert found.params[0, 0] == pytest.approx(2.63)
+
+
+@pytest.mark.parametrize("restarts", [0, 6, 100, 511])
+def test_groups_that_are_fitted_together_give_what_they_give_one_after_the_other(restarts, monkeypatch):
+    x = np.linspace(0.5, 3, 25)[:, None]
+    y = 2 / (x[:, 0] + 0.7) + 0.01 * np.sin(40 * x[:, 0])
+    pop = ek.generate.exhaustive(5, ["+", "*", "/", "exp"], n_vars=1, n_params=2)[::9]
+    names, sizes = np.arange(len(pop)) * 7, np.array([0.3, 2.0])
+    found, n_fits = {}, {}
+    for together in (False, True):
+        monkeypatch.setattr(ek.FitProblem, "on_gpu", together)
+        problem = ek.FitProblem(x, y, loss="gaussian", dtype="float64", backend="cpu", max_iter=30)
+        fit, calls = problem.fit, []
+        monkeypatch.setattr(problem, "fit", lambda some, init, fit=fit, calls=calls: calls.append(0) or fit(some, init=init))
+        found[together] = best_fits.best_fits(problem, pop, names, restarts, 3, sizes)
+        n_fits[together] = len(calls)
+    for name in ("params", "loss", "times", "at_bound"):
+        assert getattr(found[True], name).tobytes() == getattr(found[False], name).tobytes()
+    assert found[True].times.max() >= (2 if restarts > 63 else 1)
+    assert n_fits[True] <= 5
+    assert restarts < 8 or n_fits[True] < n_fits[False]
+
+
+@pytest.mark.parametrize(("n_starts", "together"), [(1, 64), (11, 64), (64, 64), (100, 64), (512, 64), (512, 0), (13, 0)])
+def test_rounds_are_all_starts_once_in_order(n_starts, together):
+    done = 0
+    for first, size, groups in best_fits._rounds(n_starts, 8, together):
+        assert first == done
+        assert size == min(8, n_starts - done)
+        assert groups == 1 or together
+        done += size * groups
+    assert done == n_starts

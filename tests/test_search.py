@@ -148,18 +148,18 @@ def test_neither_chunks_nor_threads_matter(found):
 
 def test_an_ended_search_goes_on_where_it_was(found, tmp_path, monkeypatch):
     path, chunks = tmp_path / "search.npz", []
-    take = module._Search._take
+    fit_chunk = module._Search._fit_chunk
 
-    def taken(self, functions, shown):
+    def fitted(self, size, functions, *rest):
         chunks.append(len(functions))
         if len(chunks) == 5:
             raise KeyboardInterrupt
-        take(self, functions, shown)
+        return fit_chunk(self, size, functions, *rest)
 
-    monkeypatch.setattr(module._Search, "_take", taken)
+    monkeypatch.setattr(module._Search, "_fit_chunk", fitted)
     ended = search(chunk=20, file=path)
     assert ended.stopped == "it was interrupted" and 0 < ended.n_functions < found.n_functions
-    monkeypatch.setattr(module._Search, "_take", take)
+    monkeypatch.setattr(module._Search, "_fit_chunk", fit_chunk)
     whole = search(chunk=31, file=path)
     assert same(whole, found) and whole.stopped == ""
     begin = whole.seconds

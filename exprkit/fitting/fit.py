@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.backends import NAMES, load, objective, status
+from exprkit.backends import NAMES, known, load, objective, status
 from exprkit.backends.contract import no_device
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.objective import Fitted, Options
@@ -264,6 +264,11 @@ class FitProblem:
         self._inner: tuple[Composition | Penalty, FitProblem] | None = None  # as what a loss of one's own is fitted
         self._evaluators: dict[Any, Evaluator] = {}  # by type: float64's is for what float32 spoils
         self._targets: dict[Any, _FitTarget] = {}  # by type
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a GPU makes the fits."""
+        return self.method == "lm" and known(self._settings[0]).empty is not None
 
     def fit(
         self, pop: Any, *, init: Any = None, restarts: int = 0, seed: int = 0, progress: Progress = False

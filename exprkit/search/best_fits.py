@@ -16,13 +16,16 @@ basin that is wider than the best one's, so there are ``LEAST_STARTS`` in any ca
 first starts are the deepest basins of very many values: ``1 / (p1 - x1)`` has one between any two points.  Each
 number is a hash of the seed, the expression's name, the start and the parameter, so that it does not matter what an
 expression is fitted beside, or when.  Linear parameters are solved for by the fit itself.
+
+Starts are compared in groups of ``AT_ONCE``.  A GPU fits several groups in one call, and those that turn out not to be
+needed are not looked at: it has room for them, and every call takes milliseconds of the host's.
 """
 # mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,23 +94,40 @@ def best_fits(
     )
     active, evaluations, goal = np.arange(n), 0, None
     single = pop.n_params == 1 if restarts else np.zeros(n, bool)
-    at_once, least = AT_ONCE[problem.method], LEAST_STARTS[problem.method]
-    for first in range(0, 1 + restarts, at_once):
-        some = pop if len(active) == n else pop[active]
-        end = min(first + at_once, 1 + restarts if some.max_params else first + 1)
-        starts = range(first, end)
-        init = _starts(names[active], some.max_params, starts, seed, sizes, problem.threads)
+    least = LEAST_STARTS[problem.method]
+    n_starts = 1 + restarts if pop.max_params else 1
+    for first, at_once, groups in _rounds(n_starts, AT_ONCE[problem.method], least if problem.on_gpu else 0):
+        some = pop if groups == 1 and len(active) == n else pop[np.tile(active, groups)]
+        starts = range(first, first + groups * at_once)
+        init = _starts(names[active], some.max_params, starts, seed, sizes, problem.threads, groups)
         if first == 0 and single.any():
-            _scan(problem, pop, names, init, np.flatnonzero(single), seed, sizes)
+            _scan(problem, pop, names, init[:, :n], np.flatnonzero(single), seed, sizes)
         result = problem.fit(some, init=init if some.max_params else None)
         goal, evaluations = result.goal, evaluations + result.n_evaluations
-        _note(found, active, result)
-        unsure = ((end < least) | (found.times[active] < TWICE)) & (pop.n_params[active] > 0)
-        active = active[unsure]
+        left = np.arange(len(active))
+        for group in range(groups):
+            which = active[left]
+            _note(found, which, result, group * len(active) + left)
+            end = first + (group + 1) * at_once
+            left = left[((end < least) | (found.times[which] < TWICE)) & (pop.n_params[which] > 0)]
+        active = active[left]
         if not len(active):
             break
         check()
     return found._replace(goal=goal, evaluations=evaluations)
+
+
+def _rounds(n_starts: int, at_once: int, together: int) -> Iterator[tuple[int, int, int]]:
+    """The calls that all starts take: the first start of each, the starts of a group, and how many groups.
+
+    ``together``: starts that the first call fits; every later one fits as many as all before it.  0: a group a call.
+    """
+    first = 0
+    while first < n_starts:
+        size = min(at_once, n_starts - first)
+        groups = max(1, min(max(first, together) if together else 0, n_starts - first) // size)
+        yield first, size, groups
+        first += groups * size
 
 
 def _scan(
@@ -118,7 +138,7 @@ def _scan(
     for first in range(0, len(single), SCANNED_AT_ONCE):
         some = single[first : first + SCANNED_AT_ONCE]
         values = _values_to_scan(names[some], seed, sizes, problem.threads)
-        loss = problem.losses(pop[some], values.T[:, :, None])
+        loss = problem.losses(pop[some], values[:, :, None])
         init[1:, some, 0] = _at_the_deepest(loss, values, init[1:, some, 0].T.copy(), problem.threads).T
 
 
@@ -127,7 +147,7 @@ def _at_the_deepest(
 ) -> np.ndarray:
     """The values (n_exprs, n_best) at the bottoms of the deepest basins, then what is usual where there are fewer."""
     best = np.full_like(usual, np.inf)
-    _each(lambda i, j: _deepest(loss[:, i:j], values[i:j], best[i:j], usual[i:j]), len(values), threads)
+    _each(lambda i, j: _deepest(loss[:, i:j], values[:, i:j], best[i:j], usual[i:j]), len(usual), threads)
     return usual
 
 
@@ -149,41 +169,54 @@ def start_sizes(X: np.ndarray, y: np.ndarray, operators: Operators) -> np.ndarra
     return sizes[(sizes > 1 / LARGEST) & (sizes < LARGEST)]
 
 
-def _note(found: BestFits, which: np.ndarray, result: Any) -> None:
-    """Keep what is better than before, and count what is the same."""
-    best, new = found.loss[which], result.loss
+def _note(found: BestFits, which: np.ndarray, result: Any, rows: np.ndarray) -> None:
+    """Keep what is better than before, and count what is the same; ``rows``: where the result has those expressions."""
+    best, new = found.loss[which], result.loss[rows]
     with np.errstate(invalid="ignore"):
         likely = result.kind in LIKELIHOODS
         close = np.maximum(SAME, SHARE * np.abs(new)) if likely else SHARE_OF_OTHERS * np.abs(new)
-        same = np.isfinite(new) & ((np.abs(new - best) <= close) | (result.r2 > EXACT))
+        same = np.isfinite(new) & ((np.abs(new - best) <= close) | (result.r2[rows] > EXACT))
         better = np.isfinite(new) & ~(best <= new)
     found.times[which] = np.where(same, found.times[which] + 1, np.where(better, 1, found.times[which]))
-    rows = which[better]
-    found.loss[rows] = new[better]
-    found.params[rows, : result.params.shape[1]] = result.params[better]
-    found.at_bound[rows, : result.params.shape[1]] = result.at_bound[better]
+    kept, rows = which[better], rows[better]
+    found.loss[kept] = new[better]
+    found.params[kept, : result.params.shape[1]] = result.params[rows]
+    found.at_bound[kept, : result.params.shape[1]] = result.at_bound[rows]
 
 
 # ── where fits begin ──
 
 
 def _starts(
-    names: np.ndarray, width: int, starts: range, seed: int, sizes: np.ndarray, threads: int | None = None
-) -> np.ndarray:
-    """Starts of these numbers, float64 (n_starts, n_exprs, max_params)."""
-    words, found = names.astype(np.uint64), np.empty((len(names), len(starts), width))
-    _each(lambda i, j: _fill(words[i:j], starts.start, _of_seed(seed), sizes, found[i:j]), len(names), threads)
-    return found.transpose(1, 0, 2).copy()
+    names: np.ndarray, width: int, starts: range, seed: int, sizes: np.ndarray, threads: int | None = None,
+    groups: int = 1,
+) -> np.ndarray:  # fmt: skip
+    """Starts of these numbers, float64 (n_starts, n_exprs, max_params).
+
+    Of several groups (n_starts of a group, groups * n_exprs, max_params): of each group all expressions, in turn.
+    """
+    words, at_once = names.astype(np.uint64), len(starts) // groups
+    found = np.empty((at_once, groups, len(names), width))
+
+    def some(begin: int, end: int) -> None:
+        for k in range(groups):
+            out = found[:, k, begin:end].transpose(1, 0, 2)
+            _fill(words[begin:end], starts.start + k * at_once, _of_seed(seed), sizes, out)
+
+    _each(some, len(names), threads)
+    return found.reshape(at_once, groups * len(names), width)
 
 
 def _values_to_scan(names: np.ndarray, seed: int, sizes: np.ndarray, threads: int | None = None) -> np.ndarray:
-    """In rising order, float64 (n_exprs, n)."""
-    words, found = names.astype(np.uint64), np.empty((len(names), RANDOM + len(GRID)))
+    """In rising order, float64 (n, n_exprs), as parameter sets are."""
+    words, found = names.astype(np.uint64), np.empty((RANDOM + len(GRID), len(names)))
 
     def some(begin: int, end: int) -> None:
-        _fill(words[begin:end], 1, _of_seed(seed), sizes, found[begin:end, :RANDOM, None])
-        found[begin:end, RANDOM:] = GRID
-        found[begin:end].sort(axis=1)
+        own = np.empty((end - begin, len(found)))
+        _fill(words[begin:end], 1, _of_seed(seed), sizes, own[:, :RANDOM, None])
+        own[:, RANDOM:] = GRID
+        own.sort(axis=1)
+        found[:, begin:end] = own.T
 
     _each(some, len(names), threads)
     return found
@@ -216,9 +249,11 @@ def _fill(names, first, of_seed, sizes, out):
 
 @compiled
 def _deepest(loss, values, best, found):
-    """Values (n_exprs, n_best) at the bottoms of the deepest basins of losses (n, n_exprs); others stay as they are.
+    """Values (n_exprs, n_best) at the bottoms of the deepest basins; others stay as they are.
 
-    ``best``: of the same shape, inf at first.
+    ``loss``, ``values``: (n, n_exprs).
+
+    ``best``: of the shape of ``found``, inf at first.
     """
     n, n_best = len(loss), found.shape[1]
     for i in range(len(found)):
@@ -231,7 +266,7 @@ def _deepest(loss, values, best, found):
                 while place > 0 and best[i, place - 1] > here:
                     best[i, place], found[i, place] = best[i, place - 1], found[i, place - 1]
                     place -= 1
-                best[i, place], found[i, place] = here, values[i, k]
+                best[i, place], found[i, place] = here, values[k, i]
             before = here
 
 

@@ -17,17 +17,23 @@ How, plainly::
             describe those that can still be among the best (``description_length``)
     the best ones, where parameters are less than their precision: set those to 0, fit the rest again
 
+Two threads work beside the one that fits: one finds the functions of the next size, one describes the chunk before.  So
+devices, which share the cores of their host, wait only for the largest size's functions and for the last description.
+
 Of a loss that is no likelihood nothing is described: the loss ranks (``goal``).  What is found depends neither on the
 chunks nor on the threads.
 """
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 import functools
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -137,7 +143,7 @@ def exhaustive_search(
         Show a progress bar with the rate and the best function so far.
     devices, client
         As for ``ek.fit``: functions are fitted on several devices, ``chunk`` on each; what is found stays the same.
-        They are told apart here, which takes a few hundredths of the time.
+        They are told apart here, while those of the size before are fitted.
     missing : {"raise", "drop"}
         What becomes of data points at which y or a column is missing: an error, or they are left out.
 
@@ -278,6 +284,17 @@ class SearchState:
 STATE = dataclasses.fields(SearchState)
 
 
+class _Chunk(NamedTuple):
+    """Some functions of a size, fitted."""
+
+    size: int
+    functions: np.ndarray
+    forms: np.ndarray
+    pop: Population
+    linked: Population
+    fitted: BestFits
+
+
 class _Search:
     """One search: its data, its settings, and what it knows so far."""
 
@@ -287,11 +304,12 @@ class _Search:
     ) -> None:  # fmt: skip
         self._data, self._basis, self._goal = data, basis, goal
         self._restarts, self._n_kept, self._seed, self._shared = restarts, keep, seed, shared
-        self._chunk = chunk * shared.places() if shared else chunk
+        self._chunk = chunk * shared.devices() if shared else chunk
         self._problem = FitProblem(goal.X, goal.y, weights=goal.weights, **goal.settings)
         self._found = Enumeration(basis, goal.settings["threads"], CONFIRM)
         self._sizes = start_sizes(data.X, data.y, [row.name for row in basis.operators])
         self.state = SearchState.empty(max(basis.n_params, 1))
+        self.size = self._n_resumed = 0  # whose functions are being fitted; functions that a file's state had
 
     def fit(self, pop: Population) -> FitResult:
         return self._problem.fit(self._goal.over(pop))
@@ -309,55 +327,90 @@ class _Search:
         if kept.arrays is not None:
             with files.held(kept.path, WHAT):
                 self.state = SearchState(**{field.name: kept.arrays[field.name] for field in STATE})
+            self._n_resumed = len(self.state.functions)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The state, as a file keeps it."""
         return {field.name: getattr(self.state, field.name) for field in STATE}
 
     def run(self, shown: SearchBar, kept: StateFile) -> None:
-        done = 0
-        for size in range(1, self._basis.max_nodes + 1):
-            shown.size(size, sum(map(self._basis.count, range(1, size + 1))))
-            new = self._found.grow(lambda _: shown.budget.check(self._found.bytes))
-            begin = min(max(len(self.state.functions) - done, 0), len(new))
-            done += len(new)
-            for first in range(begin, len(new), self._chunk):
-                self._take(new[first : first + self._chunk], shown)
-                self._show(shown)
-                kept.keep(self.arrays)
+        ended = threading.Event()
 
-    def _show(self, shown: SearchBar) -> None:
+        def check(_: int) -> None:
+            if ended.is_set():
+                raise Ended("the search has ended")
+            shown.budget.check(self._found.bytes)
+
+        done, taken = 0, None
+        with ThreadPoolExecutor(1) as enumerating, ThreadPoolExecutor(1) as describing:
+            try:
+                for size, functions, forms in self._enumerated(enumerating, check):
+                    self.size = size
+                    shown.size(size, sum(map(self._basis.count, range(1, size + 1))))
+                    begin, done = max(self._n_resumed - done, 0), done + len(functions)
+                    for first in range(begin, len(functions), self._chunk):
+                        some = slice(first, first + self._chunk)
+                        chunk = self._fit_chunk(size, functions[some], forms[some], shown.budget.check)
+                        if taken is not None:
+                            taken.result()
+                        taken = _submit(describing, self._take, chunk, shown, kept)
+            finally:
+                ended.set()
+                if taken is not None:
+                    taken.result()
+
+    def _enumerated(
+        self, enumerating: ThreadPoolExecutor, check: Callable[[int], Any]
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:  # fmt: skip
+        """Every size's new functions and their shortest forms so far; those of the next size are found meanwhile."""
+
+        def grow() -> tuple[np.ndarray, np.ndarray]:
+            new = self._found.grow(check)
+            return new, self._found.forms(new)
+
+        most, growing = self._basis.max_nodes, _submit(enumerating, grow)
+        for size in range(1, most + 1):
+            found = growing.result()
+            if size < most:
+                growing = _submit(enumerating, grow)
+            yield size, *found
+
+    def _show(self, size: int, shown: SearchBar) -> None:
         """How far it is: the trees of the smaller sizes, and a share of this one's."""
-        state, found = self.state, self._found
-        smaller = sum(map(self._basis.count, range(1, found.size)))
-        first, end = found.first_of_size[found.size], len(found)
+        state, (first, end) = self.state, self._found.first_of_size[size : size + 2]
+        smaller = sum(map(self._basis.count, range(1, size)))
         share = (state.functions[-1] + 1 - first) / max(end - first, 1)
         best = self._population(state.forms[state.kept[:1]]).texts() if len(state.kept) else [""]
         total = state.total[0] if len(state.total) else np.nan
         told = f"{total:.2f} nats" if self._goal.describes else f"loss {self._goal.scale * total:.4g}"
-        shown.advance(smaller + share * self._basis.count(found.size), best[0], told)
+        shown.advance(smaller + share * self._basis.count(size), best[0], told)
 
     # ── a chunk ──
 
     def _population(self, forms: np.ndarray) -> Population:
         return self._found.population_of_forms(forms, self._data.variables)
 
-    def _take(self, functions: np.ndarray, shown: SearchBar) -> None:
-        """Fit some functions, and describe the promising ones."""
-        forms = self._found.forms(functions)
+    def _fit_chunk(
+        self, size: int, functions: np.ndarray, forms: np.ndarray, check: Callable[[], Any]
+    ) -> _Chunk:  # fmt: skip
         pop = self._population(forms)
         linked = self._goal.over(pop)
-        fitted = self._best_fits(linked, functions, shown.budget.check)
-        state, n = self.state, len(self.state.functions)
-        wide = np.full((len(functions), state.params.shape[1]), np.nan)
+        return _Chunk(size, functions, forms, pop, linked, self._best_fits(linked, functions, check))
+
+    def _take(self, chunk: _Chunk, shown: SearchBar, kept: StateFile) -> None:
+        """Describe the promising ones of a chunk, and add all to the state."""
+        state, fitted, n = self.state, chunk.fitted, len(self.state.functions)
+        wide = np.full((len(chunk.functions), state.params.shape[1]), np.nan)
         wide[:, : fitted.params.shape[1]] = fitted.params
-        described = self._described(pop, linked, fitted, n)
+        described = self._described(chunk.pop, chunk.linked, fitted, n)
         self.state = dataclasses.replace(
-            described,
-            functions=np.concatenate([state.functions, functions]), forms=np.concatenate([state.forms, forms]),
-            loss=np.concatenate([state.loss, fitted.loss]), times=np.concatenate([state.times, fitted.times]),
-            params=np.concatenate([state.params, wide]), evaluations=state.evaluations + fitted.evaluations,
+            described, functions=np.concatenate([state.functions, chunk.functions]),
+            forms=np.concatenate([state.forms, chunk.forms]), loss=np.concatenate([state.loss, fitted.loss]),
+            times=np.concatenate([state.times, fitted.times]), params=np.concatenate([state.params, wide]),
+            evaluations=state.evaluations + fitted.evaluations,
         )  # fmt: skip
+        self._show(chunk.size, shown)
+        kept.keep(self.arrays)
 
     def _best_fits(
         self, pop: Population, functions: np.ndarray, check: Callable[[], Any] = lambda: None
@@ -451,7 +504,7 @@ class _Search:
         found = self._found
         part_of = found.part_of
         rows = []
-        for size in range(1, found.size + 1):
+        for size in range(1, self.size + 1):
             new = np.arange(found.first_of_size[size], found.first_of_size[size + 1])
             rows.append((size, self._basis.count(size), found.n_of_size[size], int(np.sum(part_of[new] == new))))
         return np.array(rows, np.int64).reshape(len(rows), 4)
@@ -493,6 +546,11 @@ class _Search:
         residuals[done], parameters[done] = length.residuals[better], length.parameters[better]
         written[done, : some.max_params] = length.params[better]
         errors[done, : some.max_params] = again.standard_errors[better]
+
+
+def _submit(thread: ThreadPoolExecutor, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    """Have a function called in a thread, with what this one's context says."""
+    return thread.submit(contextvars.copy_context().run, function, *arguments)
 
 
 def _as_result(pop: Population, fitted: BestFits, which: np.ndarray) -> FitResult:

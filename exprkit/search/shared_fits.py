@@ -49,6 +49,10 @@ class SharedFits:
         """How many slices are worked on at a time."""
         return len(self.workers.places(self.on_gpu))
 
+    def devices(self) -> int:
+        """How many devices work; a GPU of this process works on two slices at a time."""
+        return len(self.workers.devices) or self.places()
+
     def best_fits(
         self, pop: Population, names: np.ndarray, restarts: int, seed: int, sizes: np.ndarray,
         check: Callable[[], Any] = lambda: None,
