@@ -3,20 +3,24 @@
 Prints a line a measurement and writes ``devices.csv`` and ``devices.md``: seconds by the wall clock of the call alone,
 the median and the least of ``--repeats`` with populations that are new each time, and whether all results are those of
 one device, bit by bit.  Kernels are compiled first, by a process for each part at the same time.  ``--devices 1 2``
-says how many, ``--only losses fits`` what; ``--backend cpu --small --only losses fits search rows`` tries it without a
-GPU; ``--profile`` prints when every slice of a call began and ended.  Some 200 s on a machine that has compiled nothing
-yet.
+says how many, ``--only losses fits`` what, in that order; ``--backend cpu --small --only losses fits search rows``
+tries it without a GPU.  ``--profile`` prints where the time of a call goes, by device and step, and how it depends on
+the number of slices.  Some 100 s on a machine that has compiled nothing yet, and 60 s more for ``rows``; the tables are
+written after each part.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
+from collections import defaultdict
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -24,17 +28,21 @@ import numpy as np
 import pandas as pd
 
 import exprkit as ek
+from exprkit.backends import load
 from exprkit.backends.gpu import device as gpu
+from exprkit.distributed import collect, engine, tasks, workers
 from exprkit.distributed import rows as row_sums
-from exprkit.distributed import tasks, workers
 from exprkit.distributed.sharing import shared_by
 from exprkit.distributed.threads import places_of, thread_of
 from exprkit.expressions.arguments import rows as operators_of
+from exprkit.fitting.fit import FitProblem
 from exprkit.regression import links
-from exprkit.regression.on_device.join import DevicePartners
+from exprkit.regression.on_device.join import DeviceLookup, DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import Programs
 from exprkit.runtime import machine
+from exprkit.search import best_fits, exhaustive_search
+from exprkit.search.distinct import Enumeration
 from exprkit.study import devices as several
 
 FIELDS = ("params", "loss", "status", "iterations")
@@ -101,26 +109,106 @@ def repeated(table, what, counts, run_with, results_of, pops, args):
         first = found if first is None else first
         table.add(what, devices, statistics.median(times), found == first, warm_up=warm, least=min(times))
         if args.profile and devices:
-            profiled(lambda: run(pops[0]))  # noqa: B023
+            with Steps(slice_steps(args.backend)):
+                run(pops[0])
+            by_slices(run, pops)
 
 
-def profiled(run):
-    """Milliseconds at which every slice began and ended, by the devices' threads."""
-    called, begin, slices = tasks._called, time.perf_counter(), []
+def by_slices(run, pops):
+    """Milliseconds with fewer and with more slices."""
+    usual, lines = engine.LOCKED, []
+    for locked in (0.25 * usual, 0.5 * usual, usual, 2 * usual, 4 * usual):
+        engine.LOCKED, cuts = locked, []
+        with watched(collect._Threads, "take", lambda *arguments: cuts.append(len(arguments[1]))):
+            times = [timed(lambda: run(pop))[0] for pop in pops]  # noqa: B023  it is called at once
+        lines.append(f"{cuts[-1] if cuts else 1} slices {1e3 * statistics.median(times[1:]):.4g} ms")
+    engine.LOCKED = usual
+    print("   ", "; ".join(lines), flush=True)
 
-    def watched(worker, setting, X, which, *rest):
-        start = time.perf_counter()
-        found = called(worker, setting, X, which, *rest)
-        slices.append((worker, which.begin, *(round(1e3 * (t - begin), 2) for t in (start, time.perf_counter()))))
-        return found
 
-    tasks._called = watched
+# ── where the time goes ──
+
+
+@contextlib.contextmanager
+def watched(owner, name, seen):
+    """Have a function's arguments seen before it is called."""
+    function = getattr(owner, name)
+
+    def call(*arguments, **named):
+        seen(*arguments)
+        return function(*arguments, **named)
+
+    setattr(owner, name, call)
     try:
-        run()
+        yield
     finally:
-        tasks._called = called
-    print(*sorted(slices, key=lambda one: one[2]), f"the call ended at {1e3 * (time.perf_counter() - begin):.2f}",
-          sep="\n", flush=True)  # fmt: skip
+        setattr(owner, name, function)
+
+
+class Steps:
+    """Milliseconds of functions, by name and device: all that its threads spent there, and of them at work.
+
+    A thread that waits for a GPU is at work: it asks again and again.  One that waits for Python's lock is not.
+    """
+
+    def __init__(self, steps) -> None:
+        self._steps, self._kept = steps, []
+        self._walls, self._works, self._calls = defaultdict(float), defaultdict(float), defaultdict(int)
+
+    def __enter__(self):
+        for owner, name, label in self._steps:
+            self._kept.append((owner, name, owner.__dict__[name]))
+            setattr(owner, name, self._timed(owner.__dict__[name], label))
+        self._begin = time.perf_counter()
+        return self
+
+    def __exit__(self, *_):
+        seconds = time.perf_counter() - self._begin
+        for owner, name, function in self._kept:
+            setattr(owner, name, function)
+        rows = [{"step": label, "thread": where, "ms": 1e3 * wall, "at work": 1e3 * self._works[label, where],
+                 "calls": self._calls[label, where]} for (label, where), wall in self._walls.items()]  # fmt: skip
+        order = {label: k for k, (_, _, label) in enumerate(self._steps)}
+        rows.sort(key=lambda row: (order[row["step"]], row["thread"]))
+        print(f"    the call: {1e3 * seconds:.4g} ms")
+        print(pd.DataFrame(rows).to_string(index=False, float_format="%.2f"), flush=True)
+
+    def _timed(self, function, label):
+        def call(*arguments, **named):
+            begin, at_work = time.perf_counter(), time.thread_time()
+            try:
+                return function(*arguments, **named)
+            finally:
+                key = label, threading.current_thread().name.removeprefix("exprkit ").partition("_")[0]
+                self._walls[key] += time.perf_counter() - begin
+                self._works[key] += time.thread_time() - at_work
+                self._calls[key] += 1
+
+        return call
+
+
+def slice_steps(backend):
+    """Of calls whose population is cut; the later ones are within the one before them."""
+    own = load(backend).engine
+    steps = [(engine.SlicedEngine, "_cost", "estimate"), (engine, "slice_of", "cut"), (tasks, "_called", "slice"),
+             (tasks, "_ready", "its population made ready")]  # fmt: skip
+    if backend == "cuda":
+        from exprkit.backends.device_programs import lowering
+
+        steps += [(lowering, "tokens_of", "tokens to the device"), (lowering.Lowering, "of", "lowered")]
+    return steps + [(own, name, name) for name in ("loss_sums", "fit", "fit_again") if name in own.__dict__]
+
+
+SEARCH_STEPS = [
+    (Enumeration, "grow", "enumerate"), (exhaustive_search, "best_fits", "best fits, without devices="),
+    (exhaustive_search._Search, "_best_fits", "best fits"), (best_fits, "_scan", "scan one parameter"),
+    (best_fits, "_values_to_scan", "its values"), (best_fits, "_at_the_deepest", "its basins"),
+    (FitProblem, "losses", "its losses"), (best_fits, "_starts", "starts"), (FitProblem, "fit", "fits"),
+    (best_fits, "_note", "compare"), (exhaustive_search._Search, "_described", "describe"),
+    (exhaustive_search._Search, "result", "result"),
+]  # fmt: skip
+JOIN_STEPS = [(DevicePartners, "__init__", "sort"), (DeviceLookup, "there", "copies"), (DeviceLookup, "partners", "look up"),
+              (DevicePartners, "_smallest", "sizes"), (DevicePartners, "of", "a form")]  # fmt: skip
 
 
 def fits(table, counts, args, pops):
@@ -213,13 +301,21 @@ def search(table, counts, args, max_nodes):
     y = 2 / (x + 0.7) + 0.01 * np.random.default_rng(0).standard_normal(362)
     how = {"backend": args.backend, "progress": False, "operators": "core_maths"}
     first = None
+
+    def run(nodes, devices):
+        return ek.exhaustive_search(x[:, None], y, max_nodes=nodes, **how, **on(devices))
+
     for devices in counts:
-        ek.exhaustive_search(x[:, None], y, max_nodes=max(max_nodes - 3, 3), **how, **on(devices))  # loads kernels
-        seconds, found = timed(lambda: ek.exhaustive_search(x[:, None], y, max_nodes=max_nodes, **how, **on(devices)))  # noqa: B023
+        for nodes in [max(max_nodes - 1, 3)] if first else [max_nodes, max_nodes - 1]:  # which loads all kernels
+            run(nodes, devices)
+        seconds, found = timed(lambda: run(max_nodes, devices))  # noqa: B023
         columns = bits([found.params, *found.columns.values()])
         first = first or columns
         what = f"exhaustive search to {max_nodes} nodes, {found.n_functions:,} functions"
         table.add(what, devices, seconds, columns == first)
+        if args.profile:
+            with Steps(SEARCH_STEPS):
+                run(max_nodes, devices)
 
 
 def costs(table):
@@ -249,6 +345,11 @@ def join(table, counts, args, most):
         found = bits(array for some in pairs for array in some)
         first = first or found
         table.add(f"join of {len(pool):,} functions, {len(forms)} forms", devices, seconds, found == first)
+        if args.profile:
+            with shared_by(workers.workers_of(devices, None)), Steps(JOIN_STEPS):
+                partners = DevicePartners(pool)
+                for form in forms:
+                    partners.of(y, form)
 
 
 # ── kernels, compiled before anything is timed ──
@@ -264,7 +365,7 @@ def compile_part(part, args, share):
         few = part == "fits 1"
         fits(quiet, [None], args, [pop[(pop.n_params < 2) == few] for pop in populations(n, 1)])
     elif part == "search":
-        search(quiet, [None], args, 3 if args.small else 7)
+        search(quiet, [None], args, 4 if args.small else 10)
     elif part == "join":
         join(quiet, [None], args, 100_000)
     elif part == "rows":
@@ -293,7 +394,8 @@ def main():
     parser.add_argument("--backend", default="cuda")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=230, help="after which nothing more is begun")
-    parser.add_argument("--only", nargs="+", default=["losses", "fits", "search", "join", "rows", "costs"])
+    parser.add_argument("--only", nargs="+", default=["losses", "fits", "search", "join", "costs", "rows"],
+                        choices=["losses", "fits", "search", "join", "costs", "rows"])  # fmt: skip
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--compile", choices=COMPILED_APART, help="only this part's kernels; the script calls itself")
@@ -317,10 +419,22 @@ def main():
         "rows": lambda: rows(table, counts, args, [10_000_000 // share, 100_000_000 // share], 10_000 // share),
         "costs": lambda: costs(table),
     }
-    failed = [name for name in parts if name in args.only and table.has_time() and not worked(parts[name])]
+    failed = []
+    for name in args.only:
+        if table.has_time():
+            failed += [] if worked(parts[name]) else [name]
+            write(table, args.out)
+        else:
+            print(f"no time left for {name}", flush=True)
+    if failed or not all(row["same_bits"] for row in table.rows):
+        raise SystemExit(f"failed: {', '.join(failed)}" if failed else "results differ")
+
+
+def write(table, out):
+    """What has been measured so far."""
     frame = pd.DataFrame(table.rows)
-    args.out.mkdir(parents=True, exist_ok=True)
-    frame.to_csv(args.out / "devices.csv", index=False)
+    out.mkdir(parents=True, exist_ok=True)
+    frame.to_csv(out / "devices.csv", index=False)
     about = machine.record()
     head = [
         "# One device and several of a host", "",
@@ -331,9 +445,7 @@ def main():
     lines = ["| what | devices | seconds | speed-up | same bits |", "|---|---|---|---|---|"]
     lines += [f"| {r.what} | {'' if pd.isna(r.devices) else int(r.devices)} | {r.seconds:.3g} | {r.speedup:.2f} | "
               f"{'yes' if r.same_bits else 'NO'} |" for r in frame.itertuples()]  # fmt: skip
-    (args.out / "devices.md").write_text("\n".join([*head, *lines, ""]), encoding="utf-8")
-    if failed or not frame.same_bits.all():
-        raise SystemExit(f"failed: {', '.join(failed)}" if failed else "results differ")
+    (out / "devices.md").write_text("\n".join([*head, *lines, ""]), encoding="utf-8")
 
 
 def started(devices, are_gpus):

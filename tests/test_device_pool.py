@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import exprkit as ek
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu.device import fetched
-from exprkit.distributed import sharing
+from exprkit.distributed import sharing, threads
 from exprkit.distributed.workers import workers_of
 from exprkit.errors import BackendError
 from exprkit.expressions.arguments import rows
@@ -116,9 +116,16 @@ def test_several_devices_look_up_a_part_each(monkeypatch):
 
     alone = [partners.of(y, form) for form in links.forms(SEARCH[4:])]
     monkeypatch.setattr(device_join.DeviceLookup, "partners", watched)
+    copies = []
+    monkeypatch.setattr(cards[1], "copied", lambda array: copies.append(array.ndim) or array.copy())
     with sharing.shared_by(workers_of(2, None)):
+        partners = device_join.DevicePartners(there)
+        threads.thread_of(1).do(second.set)
+        assert second.wait(20) and copies == [2]  # the values, before anything is looked up
+        second.clear()
         several = [partners.of(y, form) for form in links.forms(SEARCH[4:])]
     assert used == {("exprkit device 0", 0), ("exprkit device 1", 1)}
+    assert sorted(copies) == [1, 1, 2]
     assert sum(len(pairs.f) for pairs in alone)
     for one, other in zip(alone, several, strict=True):
         assert np.array_equal(one.f, other.f) and np.array_equal(one.h, other.h)

@@ -50,6 +50,7 @@ def many(monkeypatch):
     monkeypatch.setattr(engine, "LEAST", 1e-9)
     monkeypatch.setattr(engine, "LEAST_HERE", 1e-9)
     monkeypatch.setattr(engine, "STOLEN", 1e-9)
+    monkeypatch.setattr(engine, "LOCKED", 1e-9)
 
 
 def sample(n=300, seed=0, points=700):
@@ -146,6 +147,16 @@ def test_a_slice_costs_about_what_the_others_do():
     edges, ends, _ = several.engine._cost(1)
     (_, middle), _ = several.engine._cuts(edges, ends, 1e-9 + 2 * engine.LEAST_HERE)
     assert middle > 600 and abs(ends[np.searchsorted(edges, middle)] / ends[-1] - 0.5) < 0.02
+
+
+@pytest.mark.parametrize("n_gpus", [1, 2, 3, 8])
+@pytest.mark.parametrize("seconds", [1e-6, 0.003, 0.03, 0.1, 1, 300])
+def test_slices_of_gpus_wait_neither_for_python_nor_for_each_other(seconds, n_gpus):
+    n = engine.slices_of_gpus(seconds, n_gpus, 2 * n_gpus)
+    assert n < n_gpus or n % n_gpus == 0  # all devices have the same number
+    assert n == 1 or n * engine.LOCKED <= seconds / min(n, n_gpus)  # and work as long as Python's lock is held
+    assert seconds / n <= max(engine.MOST, 4 * n_gpus * engine.LOCKED)
+    assert n > n_gpus or seconds < 8 * n_gpus * n_gpus * engine.LOCKED
 
 
 @pytest.mark.parametrize("texts", [[], ["x1 + 1"], ["2"], ["x1 +"]])

@@ -11,7 +11,8 @@ by bit, in the order of the population: an expression's results do not depend on
 How many slices: of a work that is estimated to take less than ``LEAST`` seconds a slice (``LEAST_HERE`` in this
 process), as few as that makes; else one for each place that works, more where they are long, so that who is done first
 takes what is left and an interrupt is soon answered.  The devices of this process write results where they belong; its
-GPUs are given several slices each, of which one is brought there while another runs.
+GPUs are given several slices each, of which one is brought there while another runs, unless that were so many that they
+waited for Python, of which all threads have one (``slices_of_gpus``).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from exprkit.expressions.population import Population
 from exprkit.runtime import slices
 
 LEAST, LEAST_HERE, MOST = 0.02, 0.001, 0.5  # seconds of a slice, by the estimate
+LOCKED = 0.001  # seconds that a slice of a GPU holds Python's lock
 BLOCKS = 4096  # of expressions, at whose borders a population is cut
 STOLEN = 0.1  # seconds of a worker's share, by the estimate, from which on it is cut so that others can take of it
 PARTS = 4  # that it is cut into then, and at once where a slice is prepared while another runs
@@ -58,6 +60,23 @@ def backend_of(workers: Workers, name: str) -> contract.Backend:
 def cuts_of(ends: np.ndarray, n_slices: int) -> list[Cut]:
     """Slices of about the same cost; ``ends``: 0, then the cost of all expressions up to each one."""
     return slices.cut_into(ends, min(n_slices, len(ends) - 1))
+
+
+def slices_of_gpus(seconds: float, n_gpus: int, places: int) -> int:
+    """How many slices a work of so many seconds is cut into for GPUs of this process.
+
+    Their shares of Python's lock add up, to half of the time that a device works at the most.  Where that is less than
+    a slice a device, k devices take ``seconds / k + k LOCKED``, which is least at the root of ``seconds / LOCKED``.
+
+    >>> [slices_of_gpus(seconds, n_gpus=2, places=4) for seconds in (0.001, 0.003, 0.01, 0.03, 0.04, 1)]
+    [1, 1, 2, 4, 8, 16]
+    """
+    most = seconds / (2 * n_gpus * LOCKED)
+    if most < n_gpus:
+        return max(1, min(n_gpus, int(math.sqrt(seconds / LOCKED))))
+    if most < places:
+        return n_gpus
+    return places * max(min(int(most / places), PARTS), math.ceil(seconds / places / MOST))
 
 
 class SlicedEngine(contract.Engine):
@@ -114,7 +133,8 @@ class SlicedEngine(contract.Engine):
         cuts, places = self._cuts(edges, cost, seconds), self._places()
         share = max(np.diff(cost[np.searchsorted(edges, cuts)])[:, 0]) / max(float(cost[-1]), 1.0)
         reason = (
-            f"shorter than {self._least:g} s each would not repay it" if len(cuts) < places
+            "more would wait for Python" if len(cuts) < places and self.workers.devices and self.on_device
+            else f"shorter than {self._least:g} s each would not repay it" if len(cuts) < places
             else "one for each that works" if len(cuts) == places
             else f"several for each, of {MOST:g} s at the most, so that nobody waits long"
         )
@@ -154,11 +174,12 @@ class SlicedEngine(contract.Engine):
     def _cuts(self, edges: np.ndarray, ends: np.ndarray, seconds: float) -> list[Cut]:
         places = self._places()
         of_each = seconds / places
-        if of_each < self._least:
+        if self.workers.devices and self.on_device:
+            n_slices = slices_of_gpus(seconds, len(self.workers.devices), places)
+        elif of_each < self._least:
             n_slices = max(1, int(seconds / self._least))
         else:
-            long = self._least if self.workers.devices and self.on_device else STOLEN
-            n_slices = places * max(1, min(int(of_each / long), PARTS), math.ceil(of_each / MOST))
+            n_slices = places * max(1, min(int(of_each / STOLEN), PARTS), math.ceil(of_each / MOST))
         return [(int(edges[a]), int(edges[b])) for a, b in cuts_of(ends, n_slices)]
 
     def _each(

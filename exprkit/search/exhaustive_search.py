@@ -342,7 +342,8 @@ class _Search:
             shown.budget.check(self._found.bytes)
 
         done, taken = 0, None
-        with ThreadPoolExecutor(1) as enumerating, ThreadPoolExecutor(1) as describing:
+        enumerating, describing = (ThreadPoolExecutor(1, f"exprkit {what}") for what in ("enumerate", "describe"))
+        with enumerating, describing:
             try:
                 for size, functions, forms in self._enumerated(enumerating, check):
                     self.size = size

@@ -2,8 +2,8 @@
 
 In: a ``DevicePool``, y at its points, ``Form``s.  Out: ``Pairs``, on the host.
 
-Where several GPUs take part (``sharing.gpus``), each has the values and what is looked up in, and looks a part of the
-functions f up: who does what changes no pair.
+Where several GPUs take part (``sharing.gpus``), each has the values, which are copied while the first one sorts, and what
+is looked up in, and looks a part of the functions f up: who does what changes no pair.
 
     >>> import numpy as np
     >>> from exprkit.regression.on_device.join import in_order
@@ -13,6 +13,7 @@ functions f up: who does what changes no pair.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ from exprkit.backends.gpu.device import fetched
 from exprkit.distributed import sharing
 from exprkit.distributed.collect import Cut, collect
 from exprkit.distributed.tasks import on_device
+from exprkit.distributed.threads import thread_of
 from exprkit.operators.ops import Operator
 from exprkit.regression import links
 from exprkit.regression.join import (
@@ -69,9 +71,10 @@ class DeviceLookup(NamedTuple):
     order: Any
     s: Any
 
-    def there(self, device: Any) -> DeviceLookup:
-        """The same on another one."""
-        return DeviceLookup(self.programs._replace(device=device), *(device.copied(array) for array in self[1:]))
+    def there(self, device: Any, values: Any) -> DeviceLookup:
+        """The same on another one, which has the values."""
+        order, s = (device.copied(array) for array in (self.order, self.s))
+        return DeviceLookup(self.programs._replace(device=device), values, order, s)
 
     def partners(self, v: np.ndarray, form: Form, cut: Cut) -> tuple[Any, Any]:
         """Functions f from ``cut`` and the first h of each, int64 and int32, on the device."""
@@ -90,14 +93,29 @@ class DeviceLookup(NamedTuple):
 class DevicePartners:
     """The functions of a pool in the order of what a lookup asks for.
 
+    Parameters
+    ----------
+    pool : DevicePool
+    go_on : function, optional
+        Called now and then, ends it by raising.
+    looks_up : bool
+        Other GPUs get the values at once.
+
     Attributes
     ----------
     order : int32 array on the device, numbers of functions, those that differ by more than a and b
     """
 
-    def __init__(self, pool: DevicePool, go_on: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, pool: DevicePool, go_on: Callable[[], None] = lambda: None, looks_up: bool = True
+    ) -> None:
         self._pool, self._go_on = pool, go_on
         xp, n = pool.xp, len(pool)
+        self._tables: dict[int, DeviceLookup] = {}
+        self._values: dict[int, Any] = {}  # by device
+        self._copying: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
+        if looks_up:
+            self._copy_ahead()
         s, error = xp.empty(n), xp.empty(n)
         self._launch("find_signatures", n, s=s, error=error)
         usable = xp.flatnonzero(error < WIDE)
@@ -112,8 +130,6 @@ class DevicePartners:
         self._launch("choose_smallest", len(order), sizes=pool.sizes, **fields)
         self.order = smallest[~repeated]
         self._table = DeviceLookup(pool.programs, pool.values, self.order, s[~repeated])
-        self._tables: dict[int, DeviceLookup] = {}  # by device
-        self._copying: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
 
     def __len__(self) -> int:
         return len(self.order)
@@ -124,24 +140,51 @@ class DevicePartners:
         if v is None or not len(self):
             return NO_PAIRS
         self._go_on()
-        n, workers = len(self._pool), sharing.gpus()
-        cuts = slices.even(n, PARTS * len(workers.devices), FEWEST) if workers else [(0, n)]
+        workers, cuts = sharing.gpus(), self._cuts()
         if workers is None or len(cuts) == 1:
-            return self._smallest(*map(fetched, self._table.partners(v, form, (0, n))))
+            return self._smallest(*map(fetched, self._table.partners(v, form, cuts[0])))
         self._pool.programs.device.numbers(self._table.s[:1])  # waits: what others copy is there
         found = collect(
             workers, "join", cuts, lambda cut, _: (self._on_one, v, form, cut), lambda _: self._go_on(), True
         )
         return self._smallest(*(np.concatenate([pairs[k] for _, pairs in found]) for k in range(2)))
 
+    def _cuts(self) -> list[Cut]:
+        """Functions f that are looked up at a time."""
+        workers, n = sharing.gpus(), len(self._pool)
+        return slices.even(n, PARTS * len(workers.devices), FEWEST) if workers else [(0, n)]
+
+    def _copy_ahead(self) -> None:
+        """Have other GPUs copy the values; nobody waits."""
+        workers = sharing.gpus()
+        if workers is None or len(self._cuts()) == 1:
+            return
+        own = self._pool.programs.device
+        own.numbers(self._pool.values[0])  # waits until they are there
+
+        def copy() -> None:
+            with contextlib.suppress(Exception), on_device(True):  # a lookup tries again, and says what is wrong
+                self._values_on(gpu.current())
+
+        for number in workers.devices:
+            if number != own.index:
+                thread_of(number).do(copy)
+
+    def _values_on(self, device: Any) -> Any:
+        with self._copying[device.index]:
+            if device.index not in self._values:
+                self._values[device.index] = device.copied(self._pool.values)
+            return self._values[device.index]
+
     def _on_one(self, v: np.ndarray, form: Form, cut: Cut) -> list[np.ndarray]:
         """In a GPU's thread: pairs of some functions f."""
         with on_device(True):
             device = gpu.current()
+            is_here = device.index == self._table.programs.device.index
+            values = self._table.values if is_here else self._values_on(device)
             with self._copying[device.index]:
                 if device.index not in self._tables:
-                    is_here = device.index == self._table.programs.device.index
-                    self._tables[device.index] = self._table if is_here else self._table.there(device)
+                    self._tables[device.index] = self._table if is_here else self._table.there(device, values)
             table = self._tables[device.index]
             table = table._replace(programs=table.programs._replace(device=device))
             return [fetched(array) for array in table.partners(v, form, cut)]

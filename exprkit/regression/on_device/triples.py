@@ -43,7 +43,7 @@ def formulas(
     pool: DevicePool, y: np.ndarray, sample: Sample, forms: Iterable[Form], go_on: Callable[[], None] = lambda: None
 ) -> Iterator[list[Expression]]:
     """Form by form what three of a pool's smallest functions make of y, or a small one and two monomials."""
-    small = pool.xp.sort(DevicePartners(pool, go_on).order)  # numbers rise with sizes
+    small = pool.xp.sort(DevicePartners(pool, go_on, looks_up=False).order)  # numbers rise with sizes
     lists = (SMALL[0], small[: SMALL[1]]), (MONOMIALS[0], pool.monomials[: MONOMIALS[1]])
     for form in forms:
         if form.inner is None and (form.way == TIMES or (form.way == OVER and form.outer is None)):
