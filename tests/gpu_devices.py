@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import statistics
 import subprocess
 import sys
@@ -119,7 +120,7 @@ def by_slices(run, pops):
     usual, lines = engine.LOCKED, []
     for locked in (0.25 * usual, 0.5 * usual, usual, 2 * usual, 4 * usual):
         engine.LOCKED, cuts = locked, []
-        with watched(collect._Threads, "take", lambda *arguments: cuts.append(len(arguments[1]))):
+        with watched(collect._Threads, "take", lambda _, some: cuts.append(len(some))):  # noqa: B023
             times = [timed(lambda: run(pop))[0] for pop in pops]  # noqa: B023  it is called at once
         lines.append(f"{cuts[-1] if cuts else 1} slices {1e3 * statistics.median(times[1:]):.4g} ms")
     engine.LOCKED = usual
@@ -207,8 +208,11 @@ SEARCH_STEPS = [
     (best_fits, "_note", "compare"), (exhaustive_search._Search, "_described", "describe"),
     (exhaustive_search._Search, "result", "result"),
 ]  # fmt: skip
-JOIN_STEPS = [(DevicePartners, "__init__", "sort"), (DeviceLookup, "there", "copies"), (DeviceLookup, "partners", "look up"),
-              (DevicePartners, "_smallest", "sizes"), (DevicePartners, "of", "a form")]  # fmt: skip
+JOIN_STEPS = [
+    (DevicePartners, "__init__", "sort"), (DevicePartners, "_values_on", "copied values"),
+    (DeviceLookup, "there", "other copies"), (DevicePartners, "of", "all forms"), (DeviceLookup, "partners", "look up"),
+    (DevicePartners, "_smallest", "sizes"),
+]  # fmt: skip
 
 
 def fits(table, counts, args, pops):
@@ -318,15 +322,20 @@ def search(table, counts, args, max_nodes):
                 run(max_nodes, devices)
 
 
-def costs(table):
+def costs(table, out):
     """Of workers of dask, processes of this host: what the model of larger clusters is made with."""
     from distributed import Client, LocalCluster
 
-    seconds, cluster = timed(lambda: LocalCluster(n_workers=4, threads_per_worker=1, dashboard_address=None))
+    n, load = min(4, machine.cores()), os.getloadavg()[0]
+    seconds, cluster = timed(lambda: LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None))
     with cluster, Client(cluster) as client:
         more, _ = timed(lambda: workers.workers_of(None, client))
-        table.add("start of 4 worker processes of dask", 4, seconds + more, True)
-        print("costs of a cluster:", several.measured_costs(client), flush=True)
+        table.add(f"start of {n} worker processes of dask", n, seconds + more, True)
+        found = several.measured_costs(client)
+    print("costs of a cluster:", found, flush=True)
+    out.mkdir(parents=True, exist_ok=True)
+    where = {"machine": machine.record()["cpu"], "cores": machine.cores(), "workers": n, "load": load}
+    pd.DataFrame([{**where, **found._asdict()}]).to_csv(out / several.COSTS_FILE, index=False)
 
 
 def join(table, counts, args, most):
@@ -417,7 +426,7 @@ def main():
         "search": lambda: search(table, [None, *counts], args, 4 if args.small else 10),
         "join": lambda: join(table, [None, *counts], args, 30_000_000),
         "rows": lambda: rows(table, counts, args, [10_000_000 // share, 100_000_000 // share], 10_000 // share),
-        "costs": lambda: costs(table),
+        "costs": lambda: costs(table, args.out),
     }
     failed = []
     for name in args.only:

@@ -2,8 +2,8 @@
 
 In: a ``DevicePool``, y at its points, ``Form``s.  Out: ``Pairs``, on the host.
 
-Where several GPUs take part (``sharing.gpus``), each has the values, which are copied while the first one sorts, and what
-is looked up in, and looks a part of the functions f up: who does what changes no pair.
+Where several GPUs take part (``sharing.gpus``), each has the values, which are copied while the first one sorts, and
+what is looked up in, and looks a part of the functions f up: who does what changes no pair.
 
     >>> import numpy as np
     >>> from exprkit.regression.on_device.join import in_order
