@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import functools
 import gc
 import itertools
 import os
@@ -536,6 +537,86 @@ def test_less_memory_makes_smaller_slices(monkeypatch):
     monkeypatch.setitem(tasks._METHODS, "loss_sums", limited(0))
     with pytest.raises(MemoryError, match=r"expression \d+: there is room for few"):
         ev.loss(params, y)
+
+
+def limit_loss_sums(most):
+    """In a worker: memory for so many expressions at a time; None: for all."""
+    usual = tasks._plain("loss_sums")
+    tasks._METHODS["loss_sums"] = usual if most is None else limited(most)
+
+
+def test_less_memory_of_one_worker_makes_its_slices_smaller(cluster, many):
+    pop, params, X, y = sample()
+    ev = ek.Evaluator(pop, X, "cpu", client=cluster)
+    expected, address = ev.loss(params, y), next(iter(ev.engine.workers.there()))
+    cluster.run(limit_loss_sums, 30, workers=[address])
+    try:
+        assert same(ev.loss(params, y), expected)
+        cluster.run(limit_loss_sums, 0)
+        with pytest.raises(MemoryError, match=r"expression \d+: there is room for few"):
+            ev.loss(params, y)
+    finally:
+        cluster.run(limit_loss_sums, None)
+
+
+def test_a_search_with_less_memory_finds_the_same(monkeypatch):
+    x = np.linspace(0.5, 3, 30)
+    how = {"X": x[:, None], "y": 2 / (x + 0.7), "max_nodes": 4, "restarts": 15, "progress": False}
+    expected = ek.exhaustive_search(**how)
+    best_fits, lengths = shared_fits.best_fits, []
+
+    def limited_fits(problem, pop, *rest):
+        lengths.append(len(pop))
+        if len(pop) > 9:
+            raise MemoryError("there is room for few")
+        return best_fits(problem, pop, *rest)
+
+    monkeypatch.setattr(shared_fits, "best_fits", limited_fits)
+    found = ek.exhaustive_search(**how, devices=2)
+    assert max(lengths) > 9 and found.texts() == expected.texts() and same(found.params, expected.params)
+
+
+def interrupted(call, begun=None):
+    """What a call gives or raises, interrupted after a while or when it has ``begun``; and how many seconds later."""
+    interrupts: list[float] = []
+
+    def interrupt():
+        time.sleep(0.3)
+        assert begun is None or begun.wait(60)
+        interrupts.append(time.monotonic())
+        _thread.interrupt_main()
+
+    threading.Thread(target=interrupt).start()
+    try:
+        found = call()
+    except KeyboardInterrupt as error:
+        found = error
+    return found, time.monotonic() - interrupts[0]
+
+
+def test_an_interrupt_does_not_wait_for_other_processes(cluster):
+    known = workers.workers_of(None, cluster)
+    cuts = [(k, k + 1) for k in range(4)]
+    found, seconds = interrupted(lambda: collect.collect(known, "sleep", cuts, lambda cut, place: (time.sleep, 3)))
+    assert isinstance(found, KeyboardInterrupt) and seconds < 1
+
+
+def test_an_interrupt_ends_a_search_with_what_it_has(monkeypatch):
+    """Though a device is busy with fits, and the next size is being enumerated."""
+    x, best_fits = np.linspace(0.5, 3, 30), shared_fits.best_fits
+    begun, ends = threading.Event(), threading.Event()
+
+    def hanging(problem, pop, *rest):
+        return best_fits(problem, pop, *rest) if pop.longest < 4 else begun.set() or ends.wait(20)
+
+    monkeypatch.setattr(shared_fits, "best_fits", hanging)
+    search = functools.partial(
+        ek.exhaustive_search, x[:, None], 2 / (x + 0.7), max_nodes=7, restarts=15, progress=False, devices=2
+    )
+    found, seconds = interrupted(search, begun)
+    ends.set()
+    assert found.stopped == "it was interrupted" and found.counts[:, 0].tolist() == [1, 2, 3, 4]
+    assert len(found) and max(found.columns["size"]) == 3 and seconds < 1
 
 
 def test_an_interrupt_stops_everything_at_once(monkeypatch):
