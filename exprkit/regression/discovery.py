@@ -307,8 +307,8 @@ class Discovery:
         binary = [row for row in settings.operators if row.arity == 2]
         if not binary:
             return
-        pool = self._pool(self._rows, min(effort.NESTED, self._most))
-        plain = self._pool(self._rows, min(effort.NESTED, self._most), None, binary, ())
+        pool = self._pool(self._rows, self._told_apart(effort.NESTED, self._rows))
+        plain = self._pool(self._rows, self._told_apart(effort.NESTED, self._rows), None, binary, ())
         check, count = self.budget.check, self.budget.count
         found = factored((pool, plain), some, settings.operators, settings.threads, check, count)
         self.offer(found if settings.loss == "squares" else self.refitted(found))
@@ -329,7 +329,7 @@ class Discovery:
         dimension = None if rules is None else rules.behind(outer)
         if v is None or (rules is not None and dimension is None):
             return
-        most = min(effort.NESTED, self._most)
+        most = self._told_apart(effort.NESTED, self._rows)
         binary = [row for row in self.settings.operators if row.arity == 2]
         if not binary:
             return
@@ -357,8 +357,7 @@ class Discovery:
         if not self._most:
             return
         few = self.sample.few(min(effort.PAIRED_ROWS, len(self.sample)), self.settings.seed)
-        # few rows fit one of very many by accident
-        pool = self._pool(few, min(effort.SINGLE, self._most, len(few) ** 2))
+        pool = self._pool(few, self._told_apart(effort.SINGLE, few))
         pool.multiply(2 * len(pool))
         for k, formulas in enumerate(singles(pool, self._for_squares(few), arounds(self._unary))):
             found = self.refitted(formulas)
@@ -386,7 +385,7 @@ class Discovery:
         if not self._most:
             return
         few = self.sample.few(min(rows, len(self.sample)), settings.seed)
-        most = min(effort.SUMMED, self._most)
+        most = self._told_apart(effort.SUMMED, few)
         pool = self._pool(few, most)
         pool.multiply(2 * most)
         inside = self._terms_inside(few)
@@ -413,7 +412,7 @@ class Discovery:
         """The best pairs by least squares; refitted in the terms of y and all rows."""
         few = self.sample.few(min(effort.PAIRED_ROWS, len(self.sample)), self.settings.seed)
         paired = (effort.PAIRED, effort.PAIRED_WITHIN) if self._device is None else effort.PAIRED_ON_DEVICE
-        pools = [self._pool(few, min(most, self._most)) for most in paired]
+        pools = [self._pool(few, self._told_apart(most, few)) for most in paired]
         how = functools.partial(regressed, self._device) if self._device else None
         few = self._for_squares(few)
         for form in links.forms(self._unary):
@@ -458,6 +457,10 @@ class Discovery:
         self.simpler.polish()
 
     # ── what all stages do ──
+
+    def _told_apart(self, most: int, sample: Sample) -> int:
+        """So many functions to choose from at most by fits to some rows: few rows fit one of very many by accident."""
+        return min(most, self._most, len(sample) ** 2)
 
     def _pool(
         self, sample: Sample, most: int, device: Any = None, operators: Sequence[defined.Written] = (),

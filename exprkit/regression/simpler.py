@@ -63,7 +63,10 @@ class Simpler:
                         self._offer(formula, 64)
 
     def _is_open(self, entry: Entry) -> bool:
-        return not entry.is_polished and 2 * constants.count(entry.expression) <= len(self.search.sample)
+        return not entry.is_polished and not self._is_interpolation(entry)
+
+    def _is_interpolation(self, entry: Entry) -> bool:
+        return 2 * constants.count(entry.expression) > len(self.search.sample)
 
     def _offer(self, formula: Expression, at_once: int) -> None:
         """The formula with one of its numbers simpler, fitted again, so many between two looks at the clock."""
@@ -93,7 +96,8 @@ class Simpler:
         search = self.search
         for _ in range(effort.ROUNDS if self.front.entries() else 0):
             best = self.front.entries()[-1]
-            if search.is_exact or best.loss > effort.NEARLY * search.usual_loss:
+            is_near = best.loss <= effort.NEARLY * search.usual_loss and not self._is_interpolation(best)
+            if search.is_exact or not is_near:
                 return
             search.budget.check()
             formulas = best.expression, *rescaled(best.expression)
