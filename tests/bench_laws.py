@@ -23,8 +23,9 @@ tries the constants of nature that ``rules/units.py`` lists.
 ``empirical``  Planck's and Rydberg's laws as in EmpiricalBench (M. Cranmer 2023, arXiv 2305.01582): the logarithm of
                what is measured, with 10 % and 1 % noise; found: as the law exact once its numbers, but for fractions,
                are fitted to values without noise, with no more of them than the law has, and of its size
-``tables``     Friedman's 1 to 3, diabetes, and Nikuradse's pipe (``--nikuradse FILE``, or downloaded): R2 of a quarter
-               of the rows that was kept aside, of a formula of at most 50 nodes
+``tables``     Friedman's 1 to 3, diabetes, wine (its kind, as a number), a pendulum with friction, splines, and
+               Nikuradse's pipe (``--nikuradse FILE``, or downloaded): R2 of a quarter of the rows that was kept aside,
+               of a formula of at most 50 nodes
 =============  ====================================================================================================
 
 Peers (``pip install pyoperon gplearn``) get the same rows, seconds and threads, and are judged alike, but for
@@ -45,6 +46,8 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from scipy.integrate import solve_ivp
+from scipy.interpolate import CubicSpline
 
 import exprkit as ek
 from exprkit.operators import ops
@@ -112,13 +115,39 @@ def rydberg(n, random):
 EMPIRICAL = {"planck": (planck, 100, 0.1, 24, 2), "rydberg": (rydberg, 50, 0.01, 21, 1)}  # rows, noise, nodes, numbers
 
 
-def tables(nikuradse):
+def pendulum(random, n=500):
+    """First angle, friction and time; the angle then, by the differential equation, with 1 % noise."""
+    X = random.uniform([0.3, 0.05, 0.0], [3.0, 0.5, 10.0], (n, 3))
+
+    def slopes(_, state):  # of all pendulums at once: each one's time goes from 0 to 1
+        angle, speed = state.reshape(2, n)
+        return np.concatenate([X[:, 2] * speed, -X[:, 2] * (np.sin(angle) + X[:, 1] * speed)])
+
+    first = np.concatenate([X[:, 0], np.zeros(n)])
+    y = solve_ivp(slopes, (0.0, 1.0), first, rtol=1e-8, atol=1e-10, t_eval=[1.0]).y[:n, 0]
+    return X, y + 0.01 * np.std(y) * random.standard_normal(n)
+
+
+def splines(random, n=500):
+    """Four variables; two splines and the product of two others, with 10 % noise."""
+    knots = np.random.default_rng(5).standard_normal((4, 6))
+    X = random.uniform(size=(n, 4))
+    a, b, c, d = (CubicSpline(np.linspace(0, 1, 6), knots[k])(X[:, k]) for k in range(4))
+    y = a + b + c * d
+    return X, y + 0.1 * np.std(y) * random.standard_normal(n)
+
+
+def tables(nikuradse, random_state=0):
     """By name X and y of data whose law nobody knows, or that is none."""
     from sklearn import datasets
 
-    found = {f"friedman{k}": getattr(datasets, f"make_friedman{k}")(n_samples=500, noise=noise, random_state=0)
+    found = {f"friedman{k}": getattr(datasets, f"make_friedman{k}")(
+                 n_samples=500, noise=noise, random_state=random_state)
              for k, noise in ((1, 1.0), (2, 50.0), (3, 0.1))}  # fmt: skip
     found["diabetes"] = datasets.load_diabetes(return_X_y=True)
+    found["wine"] = datasets.load_wine(return_X_y=True)
+    for made in (pendulum, splines):
+        found[made.__name__] = made(np.random.default_rng([random_state, 11]))
     try:
         points = np.genfromtxt(nikuradse, delimiter=",", skip_header=1) if nikuradse else None
         pipe = ek.data.nikuradse() if points is None else None
@@ -255,7 +284,7 @@ def tasks(arguments):
         for name in EMPIRICAL:
             yield name, "empirical", EMPIRICAL[name][3], of_empirical, name
     if "tables" in arguments.sets:
-        for name, data in tables(arguments.nikuradse).items():
+        for name, data in tables(arguments.nikuradse, getattr(arguments, "random_state", 0)).items():
             yield name, "table", MOST_NODES, of_table, data
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import exprkit as ek
 from exprkit.backends.gpu import device as gpu
 from exprkit.expressions.arguments import rows
-from exprkit.regression import links, regress
+from exprkit.regression import links
 from exprkit.regression.confirm import values_of
 from exprkit.regression.join import Partners
 from exprkit.regression.on_device import triples
@@ -31,6 +31,7 @@ from exprkit.regression.on_device.programs import Programs, with_memory
 from exprkit.regression.on_device.regress import regressed
 from exprkit.regression.pool import Pool
 from exprkit.regression.sample import Sample
+from exprkit.regression.sums import regress
 from exprkit.runtime.budget import Budget
 
 BEGIN = time.perf_counter()

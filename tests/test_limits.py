@@ -12,7 +12,7 @@ import pytest
 
 import exprkit as ek
 from exprkit.backends.gpu import device as gpu
-from exprkit.regression import confirm, discovery, effort, join, pool, rests
+from exprkit.regression import confirm, discovery, effort, join, pool, rests, simpler
 from exprkit.regression.estimator import regressor
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.nonlinear import templates
@@ -29,7 +29,7 @@ STAGES = [
     (join, "Partners", "of"), (rests, "", "formulas"), (discovery, "", "singles"), (discovery, "", "sums"),
     (templates, "", "nested"), (discovery, "", "best_pairs"), (pool, "Pool", "multiply"),
     (discovery, "Evolution", "seed"), (discovery, "Evolution", "generation"),
-    (discovery, "Discovery", "_fitted"), (discovery, "Discovery", "_tidy"),
+    (discovery, "Discovery", "_fitted"), (simpler, "Simpler", "tidy"),
 ]  # fmt: skip
 
 
@@ -78,7 +78,7 @@ def test_a_timeout_holds_in_every_stage(stuck, busy, place):
     hold(getattr(module, owner) if owner else module, name)
     model = ek.SymbolicRegressor(**QUICK | {"pool_size": 1500 if module is rests else 60}).fit(*data())
     assert begun and time.perf_counter() - begun[0] < SOON * busy()
-    assert model.stopped_.endswith("s are over") or name == "_tidy"
+    assert model.stopped_.endswith("s are over") or name == "tidy"
     assert len(model.equations_) >= 1 and np.isfinite(model.predict(data()[0])).all()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -207,6 +208,15 @@ def test_time_and_memory_end_a_search_with_what_it_has():
     assert search(timeout=1e-3).stopped == "0.001 s are over"
     few = search(max_nodes=9, max_memory=1e6)
     assert few.stopped == "1 MB are taken"
+
+
+def test_a_search_without_end_is_refused_with_numbers_unless_something_ends_it():
+    with pytest.raises(ArgumentError) as error:
+        search(max_nodes=40, operators="esr", threads=2)
+    assert re.search(r"max_nodes=40 there are some 8e\+33 expressions: .* at least 5e\+18 years", str(error.value))
+    named = re.search(r"max_nodes=(\d+) are", str(error.value))[1]
+    assert search(max_nodes=40, operators="esr", timeout=0.5).stopped == "0.5 s are over"
+    assert 10 <= int(named) <= 14
 
 
 def test_only_the_best_and_the_front_are_kept(found):

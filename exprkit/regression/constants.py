@@ -63,7 +63,7 @@ def simpler_numbers(formula: Expression) -> list[Expression]:
     for close in (1e-8, 1e-4, 1e-2):
         changes.append({place: simple_number(numbers[place], close) for place in places})
     made = [simplified(_with_numbers(formula, change)) for change in changes if change]
-    return [other for other in made if not same(other, formula)]
+    return [other for other in dict.fromkeys(made) if not same(other, formula)]
 
 
 def without_a_number(formula: Expression) -> list[Expression]:
@@ -79,6 +79,21 @@ def is_plain(number: float) -> bool:
 
 def is_fraction(number: float) -> bool:
     return number == 0 or (math.isfinite(number) and simple_fraction(number, 1e-13) == number)
+
+
+def count(formula: Expression) -> int:
+    """Its numbers that are no fractions: what data have to say."""
+    return sum(not is_fraction(number) for number in _numbers(formula))
+
+
+def are_held(formula: Expression, held: Callable[[float], bool] | None = None) -> tuple[bool, ...]:
+    """Of every number whether a fit would hold it."""
+    return tuple(held is not None and held(number) for number in _numbers(formula))
+
+
+def _numbers(formula: Expression) -> list[float]:
+    numbers: list[float] = formula.values[formula.kinds == CONSTANT].view(np.float64).tolist()
+    return numbers
 
 
 def _nearby(number: float) -> list[float]:

@@ -6,6 +6,7 @@ In: a ``Sample``, operators, ``SearchSettings``.  Out: a ``Front``.
     >>> from exprkit.regression.discovery import Discovery
     >>> from exprkit.regression.sample import Sample
     >>> from exprkit.regression.settings import SearchSettings
+from exprkit.regression.simpler import Simpler
     >>> from exprkit.runtime.budget import Budget
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
     >>> found = Discovery(Sample(X, X[:, 0] / (3 + 5 * X[:, 1])), SearchSettings(), Budget())
@@ -33,7 +34,8 @@ stage                   what it does
 ``polish``              every formula of the front without one of its numbers, or with a simpler one
 ======================  ===============================================================================
 
-The search ends where a formula is y but for rounding: there is nothing to be gained by what is longer.
+The search ends where a formula is y but for rounding, at two rows more than it has numbers other than fractions: there
+is nothing to be gained by what is longer, and no more numbers than that are no accident.
 """
 
 from __future__ import annotations
@@ -66,15 +68,16 @@ from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import Programs, device_of, with_memory
 from exprkit.regression.on_device.regress import regressed
-from exprkit.regression.polish import as_quotient, hoisted, rescaled, same, simplified
+from exprkit.regression.polish import simplified
 from exprkit.regression.pool import Pool, is_power
-from exprkit.regression.regress import best_pairs
 from exprkit.regression.rules.groups import Measures
 from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
+from exprkit.regression.simpler import Simpler
 from exprkit.regression.sums.formulas import LONG, Around, Breadth, arounds, sums
 from exprkit.regression.sums.inside import InnerTerms, is_logarithm, terms_inside
+from exprkit.regression.sums.regress import best_pairs
 from exprkit.regression.sums.single import singles
 from exprkit.runtime.budget import Budget, Ended
 
@@ -95,6 +98,9 @@ class Discovery:
     Attributes
     ----------
     front : Front
+    simpler : Simpler
+        What makes its formulas simpler.
+    is_exact : whether one of them is y but for rounding
     stage : what is being done, in words
     generation : how many are done
 
@@ -113,23 +119,24 @@ class Discovery:
         self.goal = Goal(settings.loss, sample)
         self.front = front or Front(settings.maxsize, self.goal.floor)
         self.front.rows = sample.total
-        self.stage, self.generation, self._exact = "begin", 0, False
+        self.stage, self.generation, self.is_exact = "begin", 0, False
         on_host = settings.rules is not None or not self.goal.plain
         self._device = None if on_host else device_of(settings.backend)
         self._stages = effort.STAGES + effort.STAGES_ON_DEVICE * (self._device is not None)
         last = effort.LAST if self._device is None else effort.LAST_ON_DEVICE
         self._most = last if settings.pool_size is None else settings.pool_size
         self._unary = [row for row in settings.operators if row.arity == 1]
-        self._rows, self._some, self._many = (
+        self._rows, self.some, self._many = (
             sample if len(sample) <= n else sample.few(n, settings.seed)
             for n in (effort.FITTED_ROWS, effort.SOME_ROWS, effort.MANY_ROWS)
         )
         self._goal_of_many = Goal(settings.loss, self._many)
-        self._usual_loss = float(self.goal.losses(np.zeros((1, len(sample))))[0])
+        self.usual_loss = float(self.goal.losses(np.zeros((1, len(sample))))[0])
         self._problem: FitProblem | None = None
         self._evolution: Evolution | None = None
         self._begun: Halfway | None = None
         self._done = 0  # stages
+        self.simpler = Simpler(self)
 
     @property
     def resolved(self) -> dict[str, Any]:
@@ -160,8 +167,8 @@ class Discovery:
             why, is_over = str(ended), self.budget.is_over
             self.budget.keep_back(0.0)
             if is_over:
-                self._finish()
-        self._tidy()
+                self.simpler.finish()
+        self.simpler.tidy()
         return why
 
     def halfway(self) -> Halfway:
@@ -179,7 +186,7 @@ class Discovery:
 
     def begin(self) -> None:
         mean = float(self.sample.w @ self.sample.y / self.sample.total)
-        self.offer([*self._refitted([*parse([repr(mean)]), *self.settings.guesses]), *self.settings.guesses])
+        self.offer([*self.refitted([*parse([repr(mean)]), *self.settings.guesses]), *self.settings.guesses])
         if not self.front.entries():  # a number has no units, but 0 has all
             self.offer(parse(["0"]))
 
@@ -222,7 +229,7 @@ class Discovery:
             self._for_squares(self._rows), self.settings.operators, self.settings.seed, self.settings.threads,
             self.budget.check, self.budget.count,
         )  # fmt: skip
-        self._offer_some(map(self._refitted, found) if self._most else [], effort.CURVES)
+        self._offer_some(map(self.refitted, found) if self._most else [], effort.CURVES)
         self._look()
 
     def join_three(self) -> None:
@@ -237,7 +244,7 @@ class Discovery:
         self._offer_some(rests.formulas(
             pool, partners, few.y, self.sample, self._unary, np.nan if rules is None else rules.target, check,
         ))  # fmt: skip
-        if self._device is not None and self._most > effort.STAGES[-1] and not self._exact:
+        if self._device is not None and self._most > effort.STAGES[-1] and not self.is_exact:
             self._join_three_on_device(few)
 
     def _join_three_on_device(self, few: Sample) -> None:
@@ -256,7 +263,7 @@ class Discovery:
         is_over = self.budget.part(share)
         for formulas in found:
             self.offer(formulas)
-            if self._exact or is_over():
+            if self.is_exact or is_over():
                 break
 
     def join_more(self) -> None:
@@ -296,30 +303,17 @@ class Discovery:
 
     def _factored(self) -> None:
         """A factor with a number inside, beside a line."""
-        some, settings = self._for_squares(self._some), self.settings
+        some, settings = self._for_squares(self.some), self.settings
         binary = [row for row in settings.operators if row.arity == 2]
         if not binary:
             return
-        pool = self._pool(self._rows, min(effort.NESTED, self._most))
-        plain = self._pool(self._rows, min(effort.NESTED, self._most), None, binary, ())
+        pool = self._pool(self._rows, self._told_apart(effort.NESTED, self._rows))
+        plain = self._pool(self._rows, self._told_apart(effort.NESTED, self._rows), None, binary, ())
         check, count = self.budget.check, self.budget.count
         found = factored((pool, plain), some, settings.operators, settings.threads, check, count)
-        self.offer(found if settings.loss == "squares" else self._refitted(found))
-        self._settle()
+        self.offer(found if settings.loss == "squares" else self.refitted(found))
+        self.simpler.settle()
         self._look()
-
-    def _settle(self) -> None:
-        """The best formula, if it is nearly exact, with simple numbers: rounding may be all that is left."""
-        for _ in range(effort.ROUNDS if self.front.entries() else 0):
-            best = self.front.entries()[-1]
-            if self._exact or best.loss > effort.NEARLY * self._usual_loss:
-                return
-            self.budget.check()
-            formulas = best.expression, *rescaled(best.expression)
-            simpler = [other for formula in formulas for other in constants.simpler_numbers(formula)]
-            self.offer([*simpler, *self._refitted(simpler), *self._refitted(simpler, held=constants.is_plain)])
-            if self.front.entries()[-1] == best:
-                return
 
     def nest_more(self) -> None:
         """The same within a logarithm, and within what undoes one."""
@@ -329,13 +323,13 @@ class Discovery:
                 self._nest(True, outer)
 
     def _nest(self, as_shares: bool, outer: defined.Written | None) -> None:
-        some = self._for_squares(self._some)
+        some = self._for_squares(self.some)
         v = some.y if outer is None else links.undone(outer, some.y)
         rules = self.settings.rules
         dimension = None if rules is None else rules.behind(outer)
         if v is None or (rules is not None and dimension is None):
             return
-        most = min(effort.NESTED, self._most)
+        most = self._told_apart(effort.NESTED, self._rows)
         binary = [row for row in self.settings.operators if row.arity == 2]
         if not binary:
             return
@@ -350,8 +344,8 @@ class Discovery:
         ).formulas  # fmt: skip
         around = Around(outer, False)
         is_best = as_shares and outer is None and self.settings.loss == "squares"
-        self.offer(found if is_best else self._refitted([around.expression(one) for one in found]))
-        self._settle()
+        self.offer(found if is_best else self.refitted([around.expression(one) for one in found]))
+        self.simpler.settle()
         self._look()
 
     def sum(self) -> None:
@@ -363,11 +357,10 @@ class Discovery:
         if not self._most:
             return
         few = self.sample.few(min(effort.PAIRED_ROWS, len(self.sample)), self.settings.seed)
-        # few rows fit one of very many by accident
-        pool = self._pool(few, min(effort.SINGLE, self._most, len(few) ** 2))
+        pool = self._pool(few, self._told_apart(effort.SINGLE, few))
         pool.multiply(2 * len(pool))
         for k, formulas in enumerate(singles(pool, self._for_squares(few), arounds(self._unary))):
-            found = self._refitted(formulas)
+            found = self.refitted(formulas)
             self.offer(found)
             if k == 0:  # of what may well be all of a law: without its number, or with a simple one
                 self.offer(other for one in found for other in constants.simpler_numbers(one))
@@ -379,12 +372,12 @@ class Discovery:
     def sum_within(self) -> None:
         """The same within an operator; what is as good as noise allows is polished first."""
         if is_noise_left(self.front, self.goal):
-            self.polish()
+            self.simpler.polish()
         self._sums(arounds(self._unary)[1:])
 
     def sum_longer(self) -> None:
         """Sums of many terms, for data with noise."""
-        if self.front.least > effort.NOISY * self._usual_loss:
+        if self.front.least > effort.NOISY * self.usual_loss:
             self._sums(arounds(self._unary)[:1], LONG, effort.FITTED_ROWS)
 
     def _sums(self, places: list[Around], breadth: Breadth | None = None, rows: int = effort.PAIRED_ROWS) -> None:
@@ -392,7 +385,7 @@ class Discovery:
         if not self._most:
             return
         few = self.sample.few(min(rows, len(self.sample)), settings.seed)
-        most = min(effort.SUMMED, self._most)
+        most = self._told_apart(effort.SUMMED, few)
         pool = self._pool(few, most)
         pool.multiply(2 * most)
         inside = self._terms_inside(few)
@@ -402,7 +395,7 @@ class Discovery:
             )
             self.budget.count(len(pool))
             for k in range(0, len(found), 64):
-                self.offer(self._refitted(found[k : k + 64]))
+                self.offer(self.refitted(found[k : k + 64]))
                 self.budget.check()
             self._look()
 
@@ -419,7 +412,7 @@ class Discovery:
         """The best pairs by least squares; refitted in the terms of y and all rows."""
         few = self.sample.few(min(effort.PAIRED_ROWS, len(self.sample)), self.settings.seed)
         paired = (effort.PAIRED, effort.PAIRED_WITHIN) if self._device is None else effort.PAIRED_ON_DEVICE
-        pools = [self._pool(few, min(most, self._most)) for most in paired]
+        pools = [self._pool(few, self._told_apart(most, few)) for most in paired]
         how = functools.partial(regressed, self._device) if self._device else None
         few = self._for_squares(few)
         for form in links.forms(self._unary):
@@ -430,10 +423,10 @@ class Discovery:
             for pair in pairs:
                 if pair.size < self.settings.maxsize:
                     made += joined(pool, form, pair.f, pair.h, few.y)
-            self.offer(self._refitted(made))
+            self.offer(self.refitted(made))
             self.budget.check()
             self._look()
-        self.polish()
+        self.simpler.polish()
 
     def evolve(self) -> None:
         settings = self.settings
@@ -459,64 +452,15 @@ class Discovery:
             self.stage, self.generation = f"generation {number + 1}", number + 1
             self._look()
             if number % effort.POLISHED == effort.POLISHED - 1:
-                self.polish()
+                self.simpler.polish()
             self._kept(self)
-        self.polish()
-
-    def polish(self) -> None:
-        """Every formula without one of its numbers, or with a simple one; fitted, and so on with what that makes."""
-        self.offer(self._refitted([entry.expression for entry in self.front.entries()]))
-        done: list[Expression] = []
-        for _ in range(effort.ROUNDS):
-            entries = self.front.entries()
-            losses = np.array([entry.loss for entry in entries])
-            better = losses < np.append(np.inf, effort.BETTER * np.minimum.accumulate(losses)[:-1])
-            new = [entry.expression for entry, is_better in zip(entries, better, strict=True)
-                   if is_better and not any(same(entry.expression, other) for other in done)]  # fmt: skip
-            done += new
-            for one in (other for formula in new for other in (formula, *rescaled(formula))):
-                self._offer_simpler(one, 64)
-
-    def _finish(self) -> None:
-        """Simpler numbers for the formula that takes the fewest nats, then for the next one, until the time is over."""
-        done: list[Entry] = []
-        with contextlib.suppress(Ended):
-            while not self._exact and (left := [one for one in self.front.by_nats() if one not in done]):
-                done.append(left[0])
-                self._offer_simpler(left[0].expression, 8)
-
-    def _offer_simpler(self, formula: Expression, at_once: int) -> None:
-        """The formula with one of its numbers simpler, fitted again, so many between two looks at the clock."""
-        simpler = constants.simpler_numbers(formula)
-        for k in range(0, len(simpler), at_once):
-            self.budget.check()
-            part = simpler[k : k + at_once]
-            shorter = [other for other in part if other.n_tokens < formula.n_tokens]
-            self.offer([*part, *self._refitted(shorter)])
-            for held in (constants.is_plain, constants.is_fraction):
-                self.offer(self._refitted(part, held))
-
-    def _tidy(self) -> None:
-        """The front without numbers that change no value by more than rounding."""
-        for _ in range(effort.ROUNDS):
-            entries = self.front.entries()
-            made = [(entry, other) for entry in entries
-                    for other in self._allowed(constants.without_a_number(entry.expression))]  # fmt: skip
-            if not made:
-                return
-            pairs = [entry.expression for entry, _ in made], [other for _, other in made]
-            before, after = (values_of(some, self._some.X, self.settings.threads) for some in pairs)
-            with np.errstate(all="ignore"):
-                equal = (np.abs(after - before) <= effort.UNSEEN * np.abs(before)).all(axis=1)
-            needless = {made[k][0].size for k in np.flatnonzero(equal)}
-            if not needless:
-                return
-            tidy = self.front.copy()
-            tidy.restore(entry for entry in entries if entry.size not in needless)
-            self.offer((made[k][1] for k in np.flatnonzero(equal)), tidy)
-            self.front.restore(tidy.entries())  # all at once: who does not wait for the end looks at it
+        self.simpler.polish()
 
     # ── what all stages do ──
+
+    def _told_apart(self, most: int, sample: Sample) -> int:
+        """So many functions to choose from at most by fits to some rows: few rows fit one of very many by accident."""
+        return min(most, self._most, len(sample) ** 2)
 
     def _pool(
         self, sample: Sample, most: int, device: Any = None, operators: Sequence[defined.Written] = (),
@@ -535,7 +479,7 @@ class Discovery:
 
     def offer(self, formulas: Iterable[Expression], front: Front | None = None) -> None:
         """To the front, by their loss at all rows."""
-        listed = self._allowed([formula for formula in formulas if formula.n_tokens <= 2 * self.settings.maxsize])
+        listed = self.allowed([formula for formula in formulas if formula.n_tokens <= 2 * self.settings.maxsize])
         listed = self._promising(listed)
         if not listed:
             return
@@ -543,7 +487,7 @@ class Discovery:
         losses, exact = self.goal.losses(values), self.sample.is_exact(values)
         for formula, loss, is_exact in zip(listed, losses.tolist(), exact.tolist(), strict=True):
             if (front or self.front).offer(formula, loss) and is_exact:
-                self._exact = True
+                self.is_exact |= constants.count(formula) + effort.SPARE <= len(self.sample)
 
     def _promising(self, formulas: list[Expression]) -> list[Expression]:
         """Those that are no worse than the front at some rows, where there are very many."""
@@ -556,7 +500,7 @@ class Discovery:
         place = np.searchsorted([entry.size for entry in entries], [one.n_tokens for one in formulas], side="right")
         return [one for one, bad in zip(formulas, losses[0] > least[place], strict=True) if not bad]
 
-    def _allowed(self, formulas: list[Expression]) -> list[Expression]:
+    def allowed(self, formulas: list[Expression]) -> list[Expression]:
         """Those that keep to the rules."""
         if not formulas or self.settings.rules is None:
             return formulas
@@ -567,22 +511,11 @@ class Discovery:
         """Show what is there, and end if it is good enough."""
         self._shown(self)
         self.budget.check()
-        if self._exact:
-            self.polish_exact()
+        if self.is_exact:
+            self.simpler.exact()
             raise Ended("a formula is exact")
         if any(self.settings.early_stop(entry.loss, entry.size) for entry in self.front.entries()):
             raise Ended("the loss is as small as was asked for")
-
-    def polish_exact(self) -> None:
-        """Exact formulas without numbers that they can do without, as long as that makes them shorter."""
-        self._exact = False
-        for _ in range(effort.ROUNDS):
-            before = self.front.entries()
-            formulas = [entry.expression for entry in before[-3:]]
-            for change in (constants.simpler_numbers, hoisted, rescaled, as_quotient):
-                self.offer([other for formula in formulas for other in change(formula)])
-            if self.front.entries() == before:
-                break
 
     def _offer_best(self, pop: Population, loss: np.ndarray) -> None:
         """What may enter the front, in its shortest form."""
@@ -593,7 +526,7 @@ class Discovery:
         best = promising[np.argsort(loss[promising], kind="stable")[:effort.MOST_OFFERED]]
         self.offer(simplified(pop[int(i)]) for i in best)
 
-    def _refitted(
+    def refitted(
         self, formulas: Sequence[Expression], held: Callable[[float], bool] | None = None
     ) -> list[Expression]:
         """With the numbers of least loss, begun at those that they have; those that are held stay."""

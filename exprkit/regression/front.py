@@ -31,6 +31,7 @@ class Entry(NamedTuple):
     expression: Expression
     loss: float
     size: int
+    is_polished: bool = False  # whether simpler numbers have been tried in it
 
 
 class Front:
@@ -78,6 +79,11 @@ class Front:
             return math.log(loss)
         most = 2 + 0.5 * math.log(max(self.rows, 2.0))  # of a number that is as exact as so many rows make it
         return self.rows / 2 * math.log(loss) + sum(min(_cost(n), most) for n in _numbers(expression))
+
+    def polished(self, entry: Entry) -> None:
+        """Say of a formula that is there that simpler numbers have been tried in it."""
+        if self._best.get(entry.size) == entry:
+            self._best[entry.size] = entry._replace(is_polished=True)
 
     def entries(self) -> list[Entry]:
         """The smallest first."""

@@ -61,6 +61,9 @@ CHUNK = 1 << 13  # functions that are fitted at a time
 DESCRIBED = 1 << 10  # functions that are described at a time
 MAX_ITER = 100
 RESTARTS = 511
+COMPARED = 25e6  # trees that a thread tells apart a second (measured: data/results/distinct_functions.md)
+LONGEST, SOON = 86_400.0, 60.0  # seconds that this may take without a limit of time; and what is proposed instead
+YEAR = 365.25 * 86_400.0
 CONFIRM = 2  # sets of points at which functions are compared once more
 
 
@@ -155,7 +158,8 @@ def exhaustive_search(
     Raises
     ------
     ArgumentError, DataError, BackendError, FileError
-        Before the search begins.
+        Before the search begins; also where there are so many trees that comparing them alone would take more than a
+        day, and neither ``timeout`` nor ``max_memory`` ends the search before.
 
     References
     ----------
@@ -172,6 +176,8 @@ def exhaustive_search(
         X, y, weights, sigma = _complete(X, y, weights, sigma)
     data = _data(X, y, weights, sigma)
     basis = grammar(max_nodes, operators, data.X.shape[1], n_params)
+    if timeout is None and max_memory is None:
+        _check_size(basis, threads)
     goal = SearchGoal.of(
         data.X, data.y, data.weights, loss=loss, link=link, columns=columns, rank=rank, delta=delta, max_iter=MAX_ITER,
         backend=backend, precision=precision, dtype=dtype, threads=threads,
@@ -189,6 +195,26 @@ def exhaustive_search(
             shown.stopped = str(error) or "it was interrupted"
         kept.keep(search.arrays, now=True)
         return search.result(shown)
+
+
+def _check_size(basis: Grammar, threads: int | None) -> None:
+    """An error for a search that nobody would live to see the end of."""
+    trees = np.cumsum([float(basis.count(size)) for size in range(1, basis.max_nodes + 1)])
+    seconds = trees / (COMPARED * (threads or machine.cores()))
+    if seconds[-1] <= LONGEST:
+        return
+    fewer = max(int(np.searchsorted(seconds, SOON, side="right")), 1)
+    raise ArgumentError(
+        f"up to max_nodes={basis.max_nodes} there are some {trees[-1]:.1g} expressions: comparing them would take at "
+        f"least {_duration(seconds[-1])} here, before any is fitted; max_nodes={fewer} are {trees[fewer - 1]:.1g}, "
+        f"{_duration(seconds[fewer - 1])}. With timeout= (in seconds) or max_memory= the search goes as far as it gets"
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds >= YEAR:
+        return f"{seconds / YEAR:.1g} years"
+    return f"{seconds / 86_400:.1f} days" if seconds > LONGEST else f"{max(round(seconds), 1)} s"
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ array                  what it holds
 =====================  ====================================
 ``search.numbers``     seed, stages, generation, n_evals
 ``search.loss``        of the formulas
+``search.polished``    whether simpler numbers have been tried in them
 ``evolution.NAME``     ``Evolution.state``
 =====================  ====================================
 """
@@ -94,15 +95,18 @@ def _arrays(search: Discovery) -> dict[str, Any]:
         **population_file.arrays_of(parse([entry.expression for entry in halfway.front])),
         "search.numbers": [search.settings.seed, halfway.stages, halfway.generation, halfway.n_evals],
         "search.loss": np.array([entry.loss for entry in halfway.front], np.float64),
+        "search.polished": np.array([entry.is_polished for entry in halfway.front], bool),
         **population_file.in_part("evolution", halfway.evolution),
     }
 
 
 def _halfway(arrays: dict[str, np.ndarray]) -> tuple[Halfway, int]:
     """How far the search is, and its seed."""
-    pop, loss = Population.from_arrays(arrays), arrays["search.loss"]
+    pop, loss, polished = Population.from_arrays(arrays), arrays["search.loss"], arrays["search.polished"]
     seed, stages, generation, n_evals = arrays["search.numbers"].tolist()
     if loss.shape != (len(pop),) or loss.dtype != np.float64:
         raise ValueError("losses that are not those of its formulas")
-    front = [Entry(pop[i], float(loss[i]), pop[i].n_tokens) for i in range(len(pop))]
+    if polished.shape != loss.shape or polished.dtype != bool:
+        raise ValueError("another number of formulas that were polished")
+    front = [Entry(pop[i], float(loss[i]), pop[i].n_tokens, bool(polished[i])) for i in range(len(pop))]
     return Halfway(stages, generation, n_evals, front, population_file.of_part(arrays, "evolution")), seed

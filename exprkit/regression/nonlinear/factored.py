@@ -39,9 +39,9 @@ from exprkit.regression.nonlinear.templates import (
 )
 from exprkit.regression.polish import Tree, expression_of, plain_numbers, simplified
 from exprkit.regression.pool import Pool
-from exprkit.regression.regress import regressed
 from exprkit.regression.sample import Sample
 from exprkit.regression.sums.inside import Inner, is_symmetric, with_a_number
+from exprkit.regression.sums.regress import regressed
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 ROWS = 16  # of the sample, for the regressions

@@ -35,11 +35,11 @@ from exprkit.expressions.parser import parse
 from exprkit.operators import defined, ops
 from exprkit.regression.polish import Tree, expression_of, nodes, simplified, tree_of
 from exprkit.regression.pool import Pool, without_multiples
-from exprkit.regression.regress import regressed
 from exprkit.regression.rules.admission import are_alike
 from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
 from exprkit.regression.sums.inside import Inner, is_symmetric, with_a_number
+from exprkit.regression.sums.regress import regressed
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 ROWS = 48  # of the sample, for the regressions

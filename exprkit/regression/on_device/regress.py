@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends.gpu.device import fetched
-from exprkit.regression.regress import SINGULAR, Best
+from exprkit.regression.sums.regress import SINGULAR, Best
 
 AT_ONCE = 1 << 24  # pairs whose errors are made at a time
 

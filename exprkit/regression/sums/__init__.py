@@ -7,5 +7,6 @@ In: a pool, the sample.  Out: formulas of a few terms, also under a root or belo
 ``inside``     terms with a number inside of an operator
 ``single``     one function of very many
 ``formulas``   what is a term, and the sets as formulas
+``regress``    all pairs of a small pool
 =============  ==============================================================
 """

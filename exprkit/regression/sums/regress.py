@@ -7,7 +7,7 @@ the least squared error of ``outer(f * (a + b h))``.
     >>> from exprkit.expressions.arguments import rows
     >>> from exprkit.regression import links
     >>> from exprkit.regression.pool import Pool
-    >>> from exprkit.regression.regress import best_pairs
+    >>> from exprkit.regression.sums.regress import best_pairs
     >>> from exprkit.regression.sample import Sample
     >>> random = np.random.default_rng(0)
     >>> X = random.uniform(1, 2, (100, 2))

@@ -1,0 +1,139 @@
+"""Simplification of a search's front: formulas with fewer or simpler numbers, fitted again, as long as the loss allows.
+
+In: a ``Discovery``.  Out: its front, on which simpler formulas have taken the place of others.
+
+    >>> import numpy as np
+    >>> import exprkit as ek
+    >>> from exprkit.regression.discovery import Discovery
+    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.settings import SearchSettings
+    >>> from exprkit.runtime.budget import Budget
+    >>> X = np.random.default_rng(0).uniform(1, 2, (50, 1))
+    >>> search = Discovery(Sample(X, 3 * np.exp(X[:, 0])), SearchSettings(), Budget())
+    >>> search.offer(ek.parse(["2.9 * exp(1.02 * x1) + 0.003"]))
+    >>> search.simpler.polish()
+    >>> print(search.front.entries()[-1].expression)
+    3 * exp(x1)
+
+A formula is polished once: what has come of it then would be the same another time.  One with more numbers than half
+the rows is left as it is: it is an interpolation, and there are very many of those.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from exprkit.expressions.expression import Expression
+from exprkit.regression import constants, effort
+from exprkit.regression.confirm import values_of
+from exprkit.regression.front import Entry
+from exprkit.regression.polish import as_quotient, hoisted, rescaled
+from exprkit.runtime.budget import Ended
+
+if TYPE_CHECKING:
+    from exprkit.regression.discovery import Discovery
+
+
+class Simpler:
+    """What makes the formulas of a search's front simpler."""
+
+    def __init__(self, search: Discovery) -> None:
+        self.search, self.front = search, search.front
+
+    def polish(self) -> None:
+        """Every formula without one of its numbers, or with a simple one; fitted, and so on with what that makes."""
+        search = self.search
+        search.offer(search.refitted([one.expression for one in self.front.entries() if self._is_open(one)]))
+        done: set[Expression] = set()
+        for _ in range(effort.ROUNDS):
+            entries = self.front.entries()
+            losses = np.array([entry.loss for entry in entries])
+            better = losses < np.append(np.inf, effort.BETTER * np.minimum.accumulate(losses)[:-1])
+            new = [one for one, is_better in zip(entries, better, strict=True) if is_better and self._is_open(one)]
+            if not new:
+                return
+            for entry in new:
+                self.front.polished(entry)
+                for formula in (entry.expression, *rescaled(entry.expression)):
+                    if formula not in done:
+                        done.add(formula)
+                        self._offer(formula, 64)
+
+    def _is_open(self, entry: Entry) -> bool:
+        return not entry.is_polished and not self._is_interpolation(entry)
+
+    def _is_interpolation(self, entry: Entry) -> bool:
+        return 2 * constants.count(entry.expression) > len(self.search.sample)
+
+    def _offer(self, formula: Expression, at_once: int) -> None:
+        """The formula with one of its numbers simpler, fitted again, so many between two looks at the clock."""
+        search, simpler = self.search, constants.simpler_numbers(formula)
+        for k in range(0, len(simpler), at_once):
+            search.budget.check()
+            part = simpler[k : k + at_once]
+            shorter = [other for other in part if other.n_tokens < formula.n_tokens]
+            search.offer([*part, *search.refitted(shorter)])
+            done = {(other, constants.are_held(other)) for other in shorter}
+            for held in (constants.is_plain, constants.is_fraction):
+                fits = [(other, constants.are_held(other, held)) for other in part]
+                new = [fit for fit in fits if fit not in done and not all(fit[1])]
+                done.update(new)
+                search.offer(search.refitted([other for other, _ in new], held))
+
+    def finish(self) -> None:
+        """Simpler numbers for the formula that takes the fewest nats, then for the next one, until the time is over."""
+        done: list[Entry] = []
+        with contextlib.suppress(Ended):
+            while not self.search.is_exact and (left := [one for one in self.front.by_nats() if one not in done]):
+                done.append(left[0])
+                self._offer(left[0].expression, 8)
+
+    def settle(self) -> None:
+        """The best formula, if it is nearly exact, with simple numbers: rounding may be all that is left."""
+        search = self.search
+        for _ in range(effort.ROUNDS if self.front.entries() else 0):
+            best = self.front.entries()[-1]
+            is_near = best.loss <= effort.NEARLY * search.usual_loss and not self._is_interpolation(best)
+            if search.is_exact or not is_near:
+                return
+            search.budget.check()
+            formulas = best.expression, *rescaled(best.expression)
+            simpler = [other for formula in formulas for other in constants.simpler_numbers(formula)]
+            search.offer([*simpler, *search.refitted(simpler), *search.refitted(simpler, held=constants.is_plain)])
+            if self.front.entries()[-1] == best:
+                return
+
+    def exact(self) -> None:
+        """Exact formulas without numbers that they can do without, as long as that makes them shorter."""
+        self.search.is_exact = False
+        for _ in range(effort.ROUNDS):
+            before = self.front.entries()
+            formulas = [entry.expression for entry in before[-3:]]
+            for change in (constants.simpler_numbers, hoisted, rescaled, as_quotient):
+                self.search.offer([other for formula in formulas for other in change(formula)])
+            if self.front.entries() == before:
+                break
+
+    def tidy(self) -> None:
+        """The front without numbers that change no value by more than rounding."""
+        search = self.search
+        for _ in range(effort.ROUNDS):
+            entries = self.front.entries()
+            made = [(entry, other) for entry in entries
+                    for other in search.allowed(constants.without_a_number(entry.expression))]  # fmt: skip
+            if not made:
+                return
+            pairs = [entry.expression for entry, _ in made], [other for _, other in made]
+            before, after = (values_of(some, search.some.X, search.settings.threads) for some in pairs)
+            with np.errstate(all="ignore"):
+                equal = (np.abs(after - before) <= effort.UNSEEN * np.abs(before)).all(axis=1)
+            needless = {made[k][0].size for k in np.flatnonzero(equal)}
+            if not needless:
+                return
+            tidy = self.front.copy()
+            tidy.restore(entry for entry in entries if entry.size not in needless)
+            search.offer((made[k][1] for k in np.flatnonzero(equal)), tidy)
+            self.front.restore(tidy.entries())  # all at once: who does not wait for the end looks at it
