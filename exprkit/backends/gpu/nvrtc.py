@@ -139,8 +139,19 @@ def _key(architecture: str, settings: Precision, text: str, chosen: Mapping[str,
     return disk_cache.key(text, architecture, defined, repr(settings), compiler_version())
 
 
+def report(architecture: str, settings: Precision, text: str, **chosen: Any) -> str:
+    """What the assembler says of the kernels: registers, spills."""
+    said = build(architecture, settings, text, **chosen)[1]
+    if "Used " not in said:
+        raise BackendError(
+            "NVRTC took a kernel's machine code from the driver's cache, so that nothing is said of its registers: set "
+            f"CUDA_CACHE_DISABLE=1 in the environment.  Its whole report: {said.strip(chr(0)).strip()!r}"
+        )
+    return said
+
+
 def build(architecture: str, settings: Precision, text: str, **chosen: Any) -> tuple[bytes, str]:
-    """Machine code and the assembler's report (registers, spills), always compiled anew."""
+    """Machine code, and the assembler's report where NVRTC does not take the code from the driver's cache."""
     from cuda.core import Program
 
     report = io.StringIO()
