@@ -22,8 +22,8 @@ def report_of(architecture, settings, text, **chosen):
 def registers_and_spills(report, kernel):
     """Registers of a kernel, and bytes that it and the functions it calls spill.
 
-    A kernel begins with ``Compiling entry function 'NAME' for 'sm_XX'``; the functions that it calls come behind it, before
-    the next kernel.  Releases of CUDA tell more or less between those lines.
+    A kernel begins with ``Compiling entry function 'NAME' for 'sm_XX'``; the functions that it calls come behind it,
+    before the next kernel.  Releases of CUDA tell more or less between those lines.
     """
     parts = re.split(r"Compiling entry function '(\w+)'", report)
     for name, part in zip(parts[1::2], parts[2::2], strict=True):

@@ -50,7 +50,10 @@ def leaves(tasks, precisions, dtypes):
 def named(case):
     """A variant in a word: its numbers."""
     macros = case.macros
-    names = {"VECTORS": "v", "BLOCK": "b", "COLUMNS_SHARED": "k", "TANGENTS": "t", "MANY": "m", "GLOBAL_ARENA": "g", "FITS": "f"}
+    names = {
+        "VECTORS": "v", "BLOCK": "b", "COLUMNS_SHARED": "k", "TANGENTS": "t", "MANY": "m", "GLOBAL_ARENA": "g",
+        "FITS": "f",
+    }  # fmt: skip
     names = {name: letter for name, letter in names.items() if name in macros}
     skipped = {"COLUMNS_SHARED"} if "TANGENTS" in macros else set()
     words = [f"{letter}{macros[name]}" for name, letter in names.items() if name not in skipped]

@@ -1,7 +1,7 @@
 """The shape of fits against times that were measured: by how much the choice takes longer than the fastest shape.
 
-``cases_regret_h100.csv`` and ``cases_regret.csv`` hold the time of every shape of nine pieces of work each, an H100's and
-an H200's, whose kernels are of before uncommon operators were called.
+``cases_regret_h100.csv`` and ``cases_regret.csv`` hold the time of every shape of nine pieces of work each, an H100's
+and an H200's, whose kernels are of before uncommon operators were called.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from exprkit.backends.cases import fits
 AIM = 0.05, 0.15  # on average, and at most
 CONSTANTS = "DECODING", "STEP", "LONGEST", "LONGEST_RARE", "ONE_BY_ONE", "SHARE"
 FIXED = fits.FitVariants(4, True)
-# Registers of the kernels that were timed, and whether most of the expressions have uncommon operators.  A population had one
-# kernel then, with the code of all operators if any expression had an uncommon one.
+# Registers of the kernels that were timed, and whether most of the expressions have uncommon operators.  A population
+# had one kernel then, with the code of all operators if any expression had an uncommon one.
 KERNELS = {
     ("cases_regret_h100", "thesis"): (168, False), ("cases_regret", "thesis"): (128, False),
     ("cases_regret_h100", "trees"): (168, True), ("cases_regret", "trees"): (128, True),

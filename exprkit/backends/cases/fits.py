@@ -1,6 +1,7 @@
 """Variants of the fitting kernel, and the choice between them.
 
-In: what is fixed, the number of points, what an expression needs and whether its operators are common.  Out: a ``FitShape``; the same choice as a tree.
+In: what is fixed, the number of points, what an expression needs and whether its operators are common.
+Out: a ``FitShape``; the same choice as a tree.
 
     >>> from exprkit.backends.cases.fits import shape_of
     >>> shape_of(10_860, 2, itemsize=4, lanes=32, fast=True, rare=False)[:3]
@@ -16,8 +17,8 @@ memory     a block's arena fits so often that registers limit the warps; or fits
 registers  there are as many as the threads of a block's fits need to spill next to none
 =========  ================================================================================================
 
-The shape depends on nothing but the points and the expression's own tangents and operators, so that the bits of a fit depend
-on nothing else.
+The shape depends on nothing but the points and the expression's own tangents and operators, so that the bits of a fit
+depend on nothing else.
 """
 
 from __future__ import annotations
@@ -311,5 +312,5 @@ def subject(
         f"fit, {settings.operators}, {'float' if fixed.itemsize == 4 else 'double'}", FitCode(),
         counters(fixed, arena_of), strategies(fixed), ("Z_B", "R_M", "N", "m", "i", "r", "s", "u"),
         functools.partial(_case, fixed), lambda code: kernel(shape(code), code), shape,
-        ("time: an evaluation's rounds of tiles, as often as warps that are resident at a time make one after the other",),
+        ("time of a shape: of an evaluation, times how many follow each other on the warps that registers leave",),
     )  # fmt: skip

@@ -8,9 +8,9 @@ In: programs on the device.  Out: batches, whose expressions are found and put i
     (32, 2128)
 
 Expressions of 1, 2, 3 and 4 parameters have kernels of their own, with a tangent for each parameter in registers;
-those of more go round in groups of 4, and J'J is made of rows of J in the block's memory.  Those with uncommon operators
-are apart: the others' kernels need fewer registers.  Of each of these groups, those that fit easily into a block's
-memory, those that fit into it at all, and the rest are a launch each.
+those of more go round in groups of 4, and J'J is made of rows of J in the block's memory.  Those with uncommon
+operators are apart: the others' kernels need fewer registers.  Of each of these groups, those that fit easily into a
+block's memory, those that fit into it at all, and the rest are a launch each.
 """
 
 # mypy: disable-error-code="no-untyped-def"
