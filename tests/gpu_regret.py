@@ -157,7 +157,8 @@ def compile_ahead(architecture):
 def usable_fits(tangents):
     """The variants of fits that are timed for any number of points."""
     fixed, found = fits.FitVariants(4, True), []
-    estimates = [fits.fit_times(fixed, tangents, n_points)[:, 0] for n_points in POINTS]
+    kinds = itertools.product(POINTS, (False, True))
+    estimates = [fits.fit_times(fixed, tangents, n_points, rare)[:, 0] for n_points, rare in kinds]
     for place, one in enumerate(fits.fit_shapes(fixed, tangents)):
         if any(of[place] < MOST_SLOWER * of.min() for of in estimates):
             found.append(one)
@@ -212,9 +213,10 @@ def rows_of_fits(name, pop, n_vars, n_points, repeats):
     options, chooser, target = Options(max_iter=10), batches.shape_of, cupy.asarray(y)
     fixed = fits.FitVariants(4, True)
     pairs = [(one.vectors, one.warps) for one in fits.fit_shapes(fixed, 2)]
-    estimated = fits.fit_times(fixed, 2, n_points)[:, 0]
-    usable = [pair for pair, time in zip(pairs, estimated, strict=True) if time < MOST_SLOWER * estimated.min()]
-    chosen = {chooser(n_points, n, itemsize=4, lanes=32, fast=True)[1:3] for n in np.unique(some.n_params).tolist()}
+    estimated = np.array([fits.fit_times(fixed, 2, n_points, rare)[:, 0] for rare in (False, True)])
+    rivals = (estimated < MOST_SLOWER * estimated.min(axis=1, keepdims=True)).any(axis=0)
+    usable = [pair for pair, is_rival in zip(pairs, rivals, strict=True) if is_rival]
+    chosen = {batch.shape[1:3] for batch in engine._derivatives._batches_for(True).batches}
     tree = chosen.pop() if len(chosen) == 1 else None  # None: of each number of tangents its own
 
     def use(pair):

@@ -14,11 +14,21 @@ def report_of(architecture, settings, text, **chosen):
     key = disk_cache.key("report", text, architecture, *options, nvrtc.compiler_version())
     kept = disk_cache.read(key)
     if kept is None:
-        kept = nvrtc.build(architecture, settings, text, **chosen)[1].encode()
+        kept = nvrtc.report(architecture, settings, text, **chosen).encode()
         disk_cache.write(key, kept)
     return kept.decode()
 
 
-def registers_and_spills(report):
-    """Of the first kernel of a report: registers, and bytes that are spilled."""
-    return int(re.search(r"Used (\d+) registers", report)[1]), int(re.search(r"(\d+) bytes spill stores", report)[1])
+def registers_and_spills(report, kernel):
+    """Registers of a kernel, and bytes that it and the functions it calls spill.
+
+    A kernel begins with ``Compiling entry function 'NAME' for 'sm_XX'``; the functions that it calls come behind it,
+    before the next kernel.  Releases of CUDA tell more or less between those lines.
+    """
+    parts = re.split(r"Compiling entry function '(\w+)'", report)
+    for name, part in zip(parts[1::2], parts[2::2], strict=True):
+        used = re.search(r"Used (\d+) registers", part)
+        spilled = re.findall(r"(\d+) bytes spill stores", part)
+        if re.fullmatch(rf"{kernel}|_Z{len(kernel)}{kernel}\w*", name) and used and spilled:
+            return int(used[1]), sum(map(int, spilled))
+    raise ValueError(f"the assembler says nothing of a kernel {kernel!r}:\n{report}")

@@ -14,12 +14,14 @@ import csv
 import functools
 import itertools
 import multiprocessing
+import os
 import random
-import re
 import sys
 import time
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from pathlib import Path
+
+from nvrtc_reports import registers_and_spills
 
 import exprkit as ek
 from exprkit.backends.cases import fits
@@ -48,7 +50,10 @@ def leaves(tasks, precisions, dtypes):
 def named(case):
     """A variant in a word: its numbers."""
     macros = case.macros
-    names = {"VECTORS": "v", "BLOCK": "b", "COLUMNS_SHARED": "k", "TANGENTS": "t", "MANY": "m", "GLOBAL_ARENA": "g"}
+    names = {
+        "VECTORS": "v", "BLOCK": "b", "COLUMNS_SHARED": "k", "TANGENTS": "t", "MANY": "m", "GLOBAL_ARENA": "g",
+        "FITS": "f",
+    }  # fmt: skip
     names = {name: letter for name, letter in names.items() if name in macros}
     skipped = {"COLUMNS_SHARED"} if "TANGENTS" in macros else set()
     words = [f"{letter}{macros[name]}" for name, letter in names.items() if name not in skipped]
@@ -70,11 +75,10 @@ def row_of(head):
 
 def measured(case, architecture):
     """Registers and spilled bytes of a leaf's kernel, and what it may have."""
-    report, macros = case.report(architecture), case.macros
-    entry = report[report.index("fit'" if "TANGENTS" in macros else "interpret'") :]
-    block, resident = int(macros["BLOCK"]), int(macros["MIN_BLOCKS"])
-    registers = int(re.search(r"Used (\d+) registers", entry)[1])
-    spilled = int(re.search(r"(\d+) bytes spill stores", entry)[1])
+    macros = case.macros
+    is_fit = "TANGENTS" in macros
+    registers, spilled = registers_and_spills(case.report(architecture), "fit" if is_fit else "interpret")
+    block, resident = int(macros["BLOCK"]) * int(macros.get("FITS", 1)), int(macros["MIN_BLOCKS"])
     return {
         "architecture": architecture, "block": block, "resident": resident, "registers": registers,
         "needed": needed(case), "limit": min(REGISTERS // (resident * block) // 8 * 8, 255), "spilled": spilled,
@@ -100,6 +104,7 @@ def main():
     parser.add_argument("--dtypes", nargs="+", default=("float32", "float64"))
     parser.add_argument("--architectures", nargs="+", default=tuple(CARDS))
     asked = parser.parse_args()
+    os.environ["CUDA_CACHE_DISABLE"] = "1"  # of code that lies in the driver's cache the assembler says nothing
     rows = []
     if asked.out.exists():
         with asked.out.open() as file:

@@ -198,7 +198,7 @@ def test_choosing_loads_no_sympy():
         "from exprkit.backends.cases.interpreter import VariantSet, decision;"
         "from exprkit.backends.cases.cards import CARDS; from exprkit.backends.gpu.schedule import Sizes;"
         "d = decision(CARDS['sm_86'].limits, VariantSet(4, True)); d(Sizes(362, 9, 9, 1)); d.why(Sizes(362, 9, 9, 1));"
-        "batches.shape_of(362, 2, itemsize=4, lanes=32, fast=True); print('sympy' in sys.modules)"
+        "batches.shape_of(362, 2, itemsize=4, lanes=32, fast=True, rare=True); print('sympy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
@@ -337,30 +337,38 @@ def test_fits_tell_their_path(emulated):
     lines = engine.decisions()
     fits = [line for line in lines if line.startswith("fits of")]
     shares = [line.split(": ")[1].split(",")[0] for line in fits]
-    assert shares == ["2 expressions", "2 expressions", "1 expression"]
-    assert fits[1].startswith("fits of 2 parameters") and "2 tangents, all operators, " in fits[1]
-    assert fits[2].startswith("fits of up to 5 parameters") and "J'J by rows" in fits[2]
+    assert shares == ["1 expression", "2 expressions", "1 expression", "1 expression"]
+    assert fits[0].startswith("fits of 2 parameters") and "2 tangents, all operators, " in fits[0]
+    assert "all operators" not in "".join(fits[1:]), "one expression's operators are no other's"
+    assert fits[3].startswith("fits of up to 5 parameters") and "J'J by rows" in fits[3]
     paths = lines[lines.index(fits[0]) + 1 :]
-    assert paths[0] == "    no   u = 1 > 0, so uncommon operators" and "yes  m = 1 <= 1 = 1 tangent" in paths[1]
+    assert paths[0] == "    no   u = 1 > 0, so uncommon operators" and "m = 2 > 1 = 1 tangent" in paths[1]
     plain = interpreter.Engine(ek.parse("x1 + x2"), np.ones((5, 2), F4), precision="ieee", dtype=F4, device=emulated)
     assert "fit" not in "".join(plain.decisions())
 
 
-@given(n_points=st.integers(1, 10**7), n_params=st.integers(0, 8), fast=st.booleans(), itemsize=st.sampled_from([4, 8]))
+@given(
+    n_points=st.integers(1, 10**7), n_params=st.integers(0, 8), fast=st.booleans(), itemsize=st.sampled_from([4, 8]),
+    rare=st.booleans(),
+)  # fmt: skip
 @settings(max_examples=60)
-def test_fits_are_launched_by_their_tree(n_points, n_params, fast, itemsize):
+def test_fits_are_launched_by_their_tree(n_points, n_params, fast, itemsize, rare):
     tree = ek.cases(task="fit", precision="fast" if fast else "ieee", dtype=f"float{8 * itemsize}")
-    small = {"n_instructions": 9, "n_results": 0, "n_slots": 1, "uncommon_operators": 0}
+    small = {"n_instructions": 9, "n_results": 0, "n_slots": 1, "uncommon_operators": int(rare)}
     here = tree.at("sm_86", n_points=n_points, n_params=n_params, **small)
     tangents = min(max(n_params, 1), 4)
-    shape = fits.shape_of(n_points, tangents, itemsize=itemsize, lanes=32, fast=fast)
+    shape = fits.shape_of(n_points, tangents, itemsize=itemsize, lanes=32, fast=fast, rare=rare)
     assert here.case.shape == shape
     rivals = fits.fit_shapes(fits.FitVariants(itemsize, fast), tangents)
     rounds = {one: -(-n_points // (one.tile * one.warps)) for one in rivals}
+    again = fits.ONE_BY_ONE if rare else 0  # decoded for each vector but the first
+    evaluations = {
+        one: rounds[one] * (one.vectors + fits.DECODING * (1 + again * (one.vectors - 1))) + fits.STEP for one in rivals
+    }
+    longest = fits.LONGEST_RARE if rare else fits.LONGEST
     costs = {
-        one: fits.WARP * one.warps
-        + rounds[one] * one.warps * (one.vectors + fits.DECODING) * (1 + fits.LATENCY * rounds[one] / one.warps)
-        for one in rivals
+        one: time * (longest + fits.SHARE * one.warps / fits.resident_warps(one, fast, rare))
+        for one, time in evaluations.items()
     }
     assert costs[shape] == pytest.approx(min(costs.values()))
 

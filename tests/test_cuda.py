@@ -95,7 +95,7 @@ ARCHITECTURES = (75, 80, 90, 100, 120)  # 86 and 89 are compiled as 80 is
 def _resources(architecture, operators, macros):
     """A row of kernels.csv."""
     report = report_of(f"sm_{architecture}", Precision(operators), opcodes.source(operators), **macros)
-    registers, spilled = registers_and_spills(report)
+    registers, spilled = registers_and_spills(report, "interpret")
     every = {**nvrtc.MACROS, **macros}
     names = "REAL", "TASK", "VECTORS", "BLOCK", "WIDE", "COLUMNS_SHARED", "POWERS"
     chosen = {name.lower(): str(every[name]) for name in names}

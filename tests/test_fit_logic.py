@@ -241,8 +241,9 @@ def test_which_parameters_are_linear():
 
 @pytest.mark.parametrize("n_points", [1, 100, 362, 1000, 10_860, 10**6])
 @pytest.mark.parametrize("tangents_", [1, 2, 3, 4])
-def test_shapes_fit_the_points(n_points, tangents_):
-    shape = batches.shape_of(n_points, tangents_, itemsize=4, lanes=32, fast=True)
+@pytest.mark.parametrize("rare", [False, True])
+def test_shapes_fit_the_points(n_points, tangents_, rare):
+    shape = batches.shape_of(n_points, tangents_, itemsize=4, lanes=32, fast=True, rare=rare)
     tiles = -(-n_points // shape.tile)
     assert shape.warps < 2 * tiles and tiles * shape.tile < n_points + max(shape.tile, 0.2 * n_points)
 
@@ -261,13 +262,13 @@ def test_parts_of_an_arena_do_not_overlap():
 
 def test_a_block_makes_so_many_fits_as_its_memory_holds():
     shape = batches.FitShape(2, 1, 1, 32, 4)
-    batch = batches.FitBatch(shape, False, None, {"arena_bytes": 6 << 10}, {})
-    assert [batch.fits(kilobytes << 10, 64.0, True, False) for kilobytes in (227, 64, 48, 5)] == [16, 8, 8, 1]
-    assert [batch.fits(kilobytes << 10, 64.0, True, True) for kilobytes in (227, 64, 48, 5)] == [12, 8, 8, 1]
-    assert batch.fits(227 << 10, 63.0, True, False) == 1  # too few fits for several a block
-    wide = batches.FitBatch(shape._replace(warps=4), False, None, {"arena_bytes": 6 << 10}, {})
-    large = batches.FitBatch(shape, False, None, {"arena_bytes": 7 << 10}, {})
-    assert wide.fits(227 << 10, 1e3, True, False) == large.fits(227 << 10, 1e3, True, False) == 1
+    common, rare = (batches.FitBatch(shape, False, rare, None, {"arena_bytes": 6 << 10}, {}) for rare in (False, True))
+    assert [common.fits(kilobytes << 10, 64.0, True) for kilobytes in (227, 64, 48, 5)] == [16, 8, 8, 1]
+    assert [rare.fits(kilobytes << 10, 64.0, True) for kilobytes in (227, 64, 48, 5)] == [12, 8, 8, 1]
+    assert common.fits(227 << 10, 63.0, True) == 1  # too few fits for several a block
+    wide = batches.FitBatch(shape._replace(warps=4), False, False, None, {"arena_bytes": 6 << 10}, {})
+    large = batches.FitBatch(shape, False, False, None, {"arena_bytes": 7 << 10}, {})
+    assert wide.fits(227 << 10, 1e3, True) == large.fits(227 << 10, 1e3, True) == 1
 
 
 def test_kernels_are_compiled_side_by_side_and_once(tmp_path, monkeypatch, capsys):
@@ -335,4 +336,4 @@ def built(line):
     chosen = batches.macros_of(shape, settings, fits, TASK="FIT", MANY=many, PROLOGUES=0, RARE=0)
     text, architecture = dual_opcodes.source(line["operators"]), f"sm_{line['architecture']}"
     report = report_of(architecture, settings, text, **chosen)
-    return registers_and_spills(report[report.index("'fit'") :])
+    return registers_and_spills(report, "fit")

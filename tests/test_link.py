@@ -146,8 +146,9 @@ def test_options_reach_the_assembler(cache):
 
 def test_arguments_are_checked():
     for options, message in (
-        ({"architecture": "90"}, "architecture must be as 'sm_90', not '90'"),
-        ({"architecture": 90}, "architecture must be as 'sm_90', not 90"),
+        ({"architecture": "90"}, r"there is no GPU architecture '90'; did you mean 'sm_90'\? \(there are: sm_75, "),
+        ({"architecture": 90}, r"there is no GPU architecture 90; did you mean 'sm_90'\?"),
+        ({"architecture": "SM-86"}, r"there is no GPU architecture 'SM-86'; did you mean 'sm_86'\?"),
         ({"compiler": "nvcc"}, "compiler must be one of 'nvjitlink', 'ptxas', not 'nvcc'"),
     ):
         with pytest.raises(ArgumentError, match=message):
@@ -155,8 +156,11 @@ def test_arguments_are_checked():
 
 
 def test_an_architecture_that_there_is_not_is_named(cache):
-    with pytest.raises(BackendError, match=r"nvJitLink takes no such options .*-arch=sm_33"):
-        list(assembler.compile_modules(texts(1), "sm_33", SETTINGS))
+    for asked, meant in (("sm_10", "; did you mean 'sm_100'?"), ("sm_900", "; did you mean 'sm_90'?"), ("sm_21f", "")):
+        with pytest.raises(ArgumentError) as told:
+            list(assembler.compile_modules(texts(1), asked, SETTINGS))
+        assert f"there is no GPU architecture '{asked}'{meant}" in str(told.value)
+        assert "(there are: sm_75, sm_80, " in str(told.value)
 
 
 def test_no_modules_are_no_work(cache):

@@ -257,6 +257,12 @@ def test_cases_notebook_shows_the_tree_a_card_s_path_and_the_regions(run):
     assert shown["image/png"] == 1 and "362 points on sm_75" in printed
 
 
+def test_cases_notebook_of_fits(run):
+    printed, _, shown = run("cases", device="sm_86", task="fit", n_exprs=100, n_points=10_860)
+    assert "time of the best shape after it" in printed and "not on the GPU: no regions" in printed
+    assert "image/png" not in shown and "points on" not in printed
+
+
 def test_tuning_notebook_tunes_what_there_is_and_shows_what_is_recorded(run, tmp_path):
     small = {"n_exprs": 50, "n_points": 100, "n_steps": 2, "n_samples": 2, "threads": [1, 2]}
     printed, *_ = run("tuning", backend="cpu", **small)

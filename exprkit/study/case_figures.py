@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from exprkit.backends.cases.cards import CARDS, limits_of, symbols_of
-from exprkit.backends.cases.discussion import walk
 from exprkit.backends.cases.inequality import shown
 from exprkit.backends.cases.tree import Cases
-from exprkit.backends.gpu.schedule import BLOCKS, RESERVED, VECTORS, LaunchShape, Sizes, estimated
+from exprkit.backends.gpu.schedule import BLOCKS, RESERVED, LaunchShape, Sizes, estimated, resident_blocks
 from exprkit.errors import brought_by
 from exprkit.evaluate.case_discussion import cases
 from exprkit.study.plots import Drawing
@@ -105,24 +104,29 @@ def _widest(inside: np.ndarray) -> tuple[int, int, int]:
 
 
 def block_table(found: Cases, device: str, n_points: int) -> pd.DataFrame:
-    """Estimated time of block x points a thread over the least, columns where they are better; "-": does not fit.
+    """Estimated time of block x points a thread over the least, columns where they are better.
 
-    Rows are points a thread, columns are threads a block; the tree's choice has 1.00.
+    Rows are points a thread of the device's leaves, columns are threads a block; the tree's choice has 1.00.  "-": does
+    not fit into shared memory, or has more threads than there are registers for.
     """
     here = found.at(device=device, n_points=n_points)
-    code, _ = walk(here.subject.start, here.subject.counters, here.subject.strategies, here.known)
-    chosen: LaunchShape = here.subject.shape(code)
+    chosen: LaunchShape = here.case.shape
     limits, fast = limits_of(device), "fast" in here.subject.title or here.known.get("p") == 0
     sizes = Sizes(n_points, here.known["E"], here.known["c"], here.known["s"])
 
     def cell(vectors: int, block: int) -> float:
         both = (chosen._replace(vectors=vectors, block=block, columns_shared=shared) for shared in (True, False))
-        can = [one for one in both if one.most_shared(sizes.n_columns, sizes.n_slots) <= limits.shared_per_block]
+        can = [
+            one for one in both
+            if one.most_shared(sizes.n_columns, sizes.n_slots) <= limits.shared_per_block
+            and resident_blocks(one, fast, limits.registers) > 0
+        ]  # fmt: skip
         return min((float(estimated(one, sizes, limits, fast)) for one in can), default=np.inf)
 
+    rows = sorted({case.shape.vectors for case in found.at(device=device).leaves})
     least = float(estimated(chosen, sizes, limits, fast))
-    table = {block: [cell(v, block) / least for v in VECTORS] for block in BLOCKS}
-    points = pd.Index([v * chosen.segment // chosen.lanes for v in VECTORS], name="points a thread")
+    table = {block: [cell(v, block) / least for v in rows] for block in BLOCKS}
+    points = pd.Index([v * chosen.segment // chosen.lanes for v in rows], name="points a thread")
     made = pd.DataFrame(table, index=points).map(lambda ratio: f"{ratio:.2f}" if np.isfinite(ratio) else "-")
     return made.rename_axis(columns="threads")
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from exprkit.backends.gpu.nvrtc import no_architecture
 from exprkit.backends.gpu.schedule import DeviceLimits
-from exprkit.errors import ArgumentError, did_you_mean
 
 KIB = 1 << 10
 
@@ -54,9 +54,6 @@ def limits_of(device: Any) -> DeviceLimits:
     """
     if isinstance(device, str):
         if device not in CARDS:
-            raise ArgumentError(
-                f"there is no GPU architecture {device!r}{did_you_mean(device, CARDS, {})} "
-                f"(there are: {', '.join(CARDS)})"
-            )
+            raise no_architecture(device, CARDS)
         return CARDS[device].limits
     return device if isinstance(device, DeviceLimits) else DeviceLimits.of(device)

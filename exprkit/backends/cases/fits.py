@@ -1,22 +1,24 @@
 """Variants of the fitting kernel, and the choice between them.
 
-In: what is fixed, the number of points, what an expression needs.  Out: a ``FitShape``; the same choice as a tree.
+In: what is fixed, the number of points, what an expression needs and whether its operators are common.
+Out: a ``FitShape``; the same choice as a tree.
 
     >>> from exprkit.backends.cases.fits import shape_of
-    >>> shape_of(10_860, 2, itemsize=4, lanes=32, fast=True)[:3]
+    >>> shape_of(10_860, 2, itemsize=4, lanes=32, fast=True, rare=False)[:3]
     (2, 3, 8)
 
 =========  ================================================================================================
 counter    accepted where
 =========  ================================================================================================
-operators  the population uses common ones alone: the code of the others is left out
+operators  an expression uses common ones alone: the code of the others is left out, and takes no registers
 tangents   there is one for each parameter, up to four; of more parameters J'J is made by way of rows
 shape      no shape that follows takes less
 memory     a block's arena fits so often that registers limit the warps; or fits at all; or is in global memory
 registers  there are as many as the threads of a block's fits need to spill next to none
 =========  ================================================================================================
 
-The shape depends on nothing but the points and the tangents, so that the bits of a fit depend on nothing else.
+The shape depends on nothing but the points and the expression's own tangents and operators, so that the bits of a fit
+depend on nothing else.
 """
 
 from __future__ import annotations
@@ -38,7 +40,12 @@ from exprkit.errors import number_of
 
 MOST_TANGENTS = 4
 SMALL_ARENA = 6 << 10  # bytes of shared memory per warp with which registers, not memory, limit the warps
-DECODING, LATENCY, WARP = 1.0, 0.05, 0.3  # of ``fit_times``, in vectors
+# Of ``fit_times``, in vectors or in times of an average fit; measured (data/results/cases_regret.md).
+DECODING = 1.5  # an instruction, whatever the vectors
+STEP = 2.0  # the step of a fit, which its warps wait for
+LONGEST, LONGEST_RARE = 4.0, 15.0  # the fit that is waited for at last: of common operators, of uncommon ones
+ONE_BY_ONE = 0.4  # share of uncommon operators' instructions that are decoded for each vector anew
+SHARE, SHARE_OF_FEW = 25, 1  # fits that a multiprocessor makes
 BLOCK_WARPS = 16, 12, 8, 0
 WARP_THREADS = 32
 SMALL, OWN, GLOBAL = range(3)  # where a block's arena is: in little shared memory, in much, in none
@@ -142,32 +149,42 @@ def fit_shapes(fixed: FitVariants, tangents: int) -> list[FitShape]:
     return [FitShape(tangents, vectors, warps, lanes, itemsize) for vectors, warps in pairs]
 
 
-def fit_times(fixed: FitVariants, tangents: int, n_points: Any) -> np.ndarray:
-    """What every variant is estimated to take, (variants, points), in vectors of a warp.
+def resident_warps(shape: FitShape, fast: bool, rare: bool) -> int:
+    """Warps of a multiprocessor for which there are registers, in blocks of one fit each."""
+    return REGISTERS // (registers_of(shape, fast, rare) * WARP_THREADS * shape.warps) * shape.warps
 
-    Rounds of tiles cost their vectors and one more for decoding; few warps with many rounds leave latencies open, which
-    weighs 5 % a round and warp; a warp more is one more to wait for.  The constants leave the least regret of 41 sets
-    of fits on an H200 (both types and precisions, 1 to 4 parameters, 32 to 10,860 points): 2.5 % on average, 21 % at
-    most.
-    With ``few`` fits, which leave most of a card idle, a variant takes as long as a warp of it.
+
+def fit_times(fixed: FitVariants, tangents: int, n_points: Any, rare: bool) -> np.ndarray:
+    """What every variant is estimated to take, (variants, points): a product of two factors.
+
+    An evaluation: rounds of tiles, each of which costs its vectors and the decoding, and the step after them.
+    Uncommon operators gain less from several vectors: some are called for each vector, and where a derivative is nan a
+    program runs once more, vector after vector.
+    How many evaluations follow each other: those of the longest fit, and so many as a multiprocessor has fits for the
+    warps that are resident at a time.  Fits with uncommon operators differ most: many end at once where a root or a
+    logarithm has no value, and the longest are repeated for a nan.  Registers count here: a kernel of 168 has room for
+    three blocks of four warps, but for one block of eight.
+
+    How many fits there are is no argument, nor are the others' operators: the shape decides about bits.  ``few`` fits:
+    those in float64 of what float32 spoiled.
     """
     listed = fit_shapes(fixed, tangents)
     vectors, warps = (np.array([getattr(one, name) for one in listed])[:, None] for name in ("vectors", "warps"))
+    resident = np.array([resident_warps(one, fixed.fast, rare) for one in listed])[:, None]
     tiles = -(-n_points // np.array([one.tile for one in listed])[:, None])
-    rounds = -(-tiles // warps)
-    of_a_warp = rounds * (vectors + DECODING)
-    if fixed.few:
-        return of_a_warp + WARP * warps / 8
-    return WARP * warps + warps * of_a_warp * (1 + LATENCY * rounds / warps)
+    of_a_round = vectors + DECODING * (1 + (ONE_BY_ONE * (vectors - 1) if rare else 0))
+    of_an_evaluation = -(-tiles // warps) * of_a_round + STEP
+    share = SHARE_OF_FEW if fixed.few else SHARE
+    return of_an_evaluation * ((LONGEST_RARE if rare else LONGEST) + share * warps / resident)
 
 
 @functools.lru_cache(maxsize=256)
 def shape_of(
-    n_points: int, n_tangents: int, *, itemsize: int, lanes: int, fast: bool, few: bool = False
-) -> FitShape:
-    """The variant for so many points: the tree as a plain decision."""
+    n_points: int, n_tangents: int, *, itemsize: int, lanes: int, fast: bool, rare: bool, few: bool = False
+) -> FitShape:  # fmt: skip
+    """The variant for so many points: the tree as a plain decision; ``rare``: of uncommon operators."""
     fixed = FitVariants(itemsize, fast, lanes, few)
-    return fit_shapes(fixed, n_tangents)[int(fit_times(fixed, n_tangents, n_points)[:, 0].argmin())]
+    return fit_shapes(fixed, n_tangents)[int(fit_times(fixed, n_tangents, n_points, rare)[:, 0].argmin())]
 
 
 def fits_of_code(fixed: FitVariants, code: FitCode) -> int:
@@ -200,7 +217,7 @@ def counters(fixed: FitVariants, arena_of: Callable[..., dict[str, Any]]) -> tup
         rest = ", ".join(f"t_{{{one.vectors},{one.warps}}}" for one in later)
 
         def best(at: Values, first: int, stop: int | None) -> Any:
-            found = fit_times(fixed, code.tangents, at["N"])[first:stop].min(axis=0, initial=np.inf)
+            found = fit_times(fixed, code.tangents, at["N"], code.rare)[first:stop].min(axis=0, initial=np.inf)
             return found if len(found) > 1 else found[0]
 
         least = rf"\min\{{{rest}\}}"
@@ -295,5 +312,5 @@ def subject(
         f"fit, {settings.operators}, {'float' if fixed.itemsize == 4 else 'double'}", FitCode(),
         counters(fixed, arena_of), strategies(fixed), ("Z_B", "R_M", "N", "m", "i", "r", "s", "u"),
         functools.partial(_case, fixed), lambda code: kernel(shape(code), code), shape,
-        ("time: rounds of tiles, longer where few warps have many",),
+        ("time: (rounds of tiles x a round + step) x (the longest fit + fits of a multiprocessor / those resident at a time)",),
     )  # fmt: skip

@@ -71,7 +71,7 @@ class KernelText:
 
     def report(self, architecture: str) -> str:
         """What the assembler says of registers and spills."""
-        return nvrtc.build(architecture, self.settings, self.text, **self.chosen)[1]
+        return nvrtc.report(architecture, self.settings, self.text, **self.chosen)
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,8 +52,10 @@ SUMMARY = 10
 BAD, VARIABLES, PARAMETERS, LONGEST, UNREADABLE, WIDE_CONSTANTS = range(6)
 CHECKED = 6
 
-# Who is fitted with whom: groups by number of parameters, in each of them sizes of the blocks' memory
-N_GROUPS, N_SIZES = 5, 3
+# Who is fitted with whom: groups by number of parameters (1, 2, 3, 4, more), with uncommon operators or without; in
+# each of them sizes of the blocks' memory
+PARAMETER_GROUPS, N_SIZES = 5, 3
+N_GROUPS = 2 * PARAMETER_GROUPS
 NEED_PARAMS, NEED_INSTRUCTIONS, NEED_RESULTS, NEED_SLOTS, MEMBERS, IS_RARE = range(6)
 NEEDS = 6
 
@@ -73,7 +75,8 @@ ENUMS = {
     "counts": _enum("ACTION PLACES COPY INSTRUCTIONS STEPS RESULTS CONSTANTS COST COUNTS")
     + "\n" + _enum("N_COLUMNS N_SLOTS N_SLOTS_SO_FAR HEAVY HEAVY_SO_FAR SUMMARY"),
     "checked": _enum("BAD VARIABLES PARAMETERS LONGEST UNREADABLE WIDE_CONSTANTS CHECKED"),
-    "batches": _enum("N_GROUPS N_SIZES NEED_PARAMS NEED_INSTRUCTIONS NEED_RESULTS NEED_SLOTS MEMBERS IS_RARE NEEDS"),
+    "batches": _enum("PARAMETER_GROUPS N_GROUPS N_SIZES MEMBERS IS_RARE NEEDS")
+    + "\n" + _enum("NEED_PARAMS NEED_INSTRUCTIONS NEED_RESULTS NEED_SLOTS"),
     "verdicts": f"enum {{ RUNNING = {RUNNING}, NO_PARAMETERS = {objective.NO_PARAMETERS}, "
     f"INVALID = {objective.INVALID}, NO_DERIVATIVE = {objective.NO_DERIVATIVE} }};",
     "VECTOR_BYTES": f"constexpr unsigned VECTOR_BYTES = {VECTOR_BYTES};",

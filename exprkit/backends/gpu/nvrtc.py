@@ -15,6 +15,7 @@ import functools
 import importlib
 import importlib.util
 import io
+import re
 import sys
 import threading
 from collections import defaultdict
@@ -24,10 +25,11 @@ from typing import Any, NamedTuple
 
 from exprkit.backends.gpu.schedule import LaunchShape, resident_blocks
 from exprkit.backends.precision import Precision
-from exprkit.errors import BackendError
+from exprkit.errors import ArgumentError, BackendError, did_you_mean
 from exprkit.runtime import disk_cache, machine
 
 PACKAGES = ("cuda-core", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")  # besides NVRTC's own version in the key
+USUAL_ARCHITECTURES = "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"
 CHECKED_FOR = "sm_80"  # the architecture that a text is tried on: every CUDA from 12 on has it
 MACROS: dict[str, Any] = {  # what common.cu expects, and explains
     "REAL": "float",
@@ -139,8 +141,19 @@ def _key(architecture: str, settings: Precision, text: str, chosen: Mapping[str,
     return disk_cache.key(text, architecture, defined, repr(settings), compiler_version())
 
 
+def report(architecture: str, settings: Precision, text: str, **chosen: Any) -> str:
+    """What the assembler says of the kernels: registers, spills."""
+    said = build(architecture, settings, text, **chosen)[1]
+    if "Used " not in said:
+        raise BackendError(
+            "NVRTC took a kernel's machine code from the driver's cache, so that nothing is said of its registers: set "
+            f"CUDA_CACHE_DISABLE=1 in the environment.  Its whole report: {said.strip(chr(0)).strip()!r}"
+        )
+    return said
+
+
 def build(architecture: str, settings: Precision, text: str, **chosen: Any) -> tuple[bytes, str]:
-    """Machine code and the assembler's report (registers, spills), always compiled anew."""
+    """Machine code, and the assembler's report where NVRTC does not take the code from the driver's cache."""
     from cuda.core import Program
 
     report = io.StringIO()
@@ -177,6 +190,9 @@ def _options(architecture: str, settings: Precision, chosen: Mapping[str, Any]) 
     """What the compiler is told."""
     from cuda.core import ProgramOptions
 
+    plain = re.fullmatch(r"(?:sm|compute)_(\d+)[af]?", str(architecture))
+    if plain is None or f"sm_{plain[1]}" not in architectures():
+        raise no_architecture(architecture)
     return ProgramOptions(
         arch=architecture,
         std="c++17",
@@ -189,6 +205,24 @@ def _options(architecture: str, settings: Precision, chosen: Mapping[str, Any]) 
         lineinfo=settings.line_info or None,
         ptxas_options=["-v", f"-O{settings.optimisation}"],
     )
+
+
+def architectures() -> list[str]:
+    """GPU architectures that NVRTC makes code for; those that it has had for long where it is not installed."""
+    try:
+        from cuda.bindings import nvrtc
+
+        return [f"sm_{number}" for number in nvrtc.nvrtcGetSupportedArchs()[1]]
+    except (ImportError, RuntimeError):
+        return list(USUAL_ARCHITECTURES)
+
+
+def no_architecture(asked: object, names: Iterable[str] | None = None) -> ArgumentError:
+    """The error that there is no architecture of that name; ``names``: which there are, by default NVRTC's."""
+    known, digits = list(architectures() if names is None else names), re.sub(r"\D", "", str(asked))
+    begun = next((name for name in known if digits and name.startswith(f"sm_{digits}")), "")
+    hint = did_you_mean(str(asked), known, {str(asked): begun})
+    return ArgumentError(f"there is no GPU architecture {asked!r}{hint} (there are: {', '.join(known)})")
 
 
 def complaint(text: str) -> str:

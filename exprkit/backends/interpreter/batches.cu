@@ -40,7 +40,7 @@ extern "C" __global__ void measure(const MeasureArguments args)
         need[NEED_RESULTS] = 2 * (args.first_step[e + 1] - args.first_step[e]);
         for (int k = args.first_step[e]; k < args.first_step[e + 1]; ++k)
             if (args.rare_steps[args.steps[k].code]) need[IS_RARE] = 1;
-        const Long group = min(max(need[NEED_PARAMS], 1ll), Long(N_GROUPS)) - 1;
+        const Long group = min(max(need[NEED_PARAMS], 1ll), Long(PARAMETER_GROUPS)) - 1 + (need[IS_RARE] ? 0 : PARAMETER_GROUPS);
         const ArenaShape shape = reinterpret_cast<const ArenaShape *>(args.arenas)[group];
         const Several<8> ends = arena_ends(shape, need[NEED_PARAMS], need[NEED_INSTRUCTIONS], need[NEED_RESULTS], need[NEED_SLOTS]);
         const Long arena = ends.at[3] + shape.warps * ends.at[7];

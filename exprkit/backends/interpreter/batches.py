@@ -8,8 +8,9 @@ In: programs on the device.  Out: batches, whose expressions are found and put i
     (32, 2128)
 
 Expressions of 1, 2, 3 and 4 parameters have kernels of their own, with a tangent for each parameter in registers;
-those of more go round in groups of 4, and J'J is made of rows of J in the block's memory.  Of each of these groups,
-those that fit easily into a block's memory, those that fit into it at all, and the rest are a launch each.
+those of more go round in groups of 4, and J'J is made of rows of J in the block's memory.  Those with uncommon
+operators are apart: the others' kernels need fewer registers.  Of each of these groups, those that fit easily into a
+block's memory, those that fit into it at all, and the rest are a launch each.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -54,6 +55,7 @@ from exprkit.backends.gpu.layout import (
     NEED_RESULTS,
     NEED_SLOTS,
     NEEDS,
+    PARAMETER_GROUPS,
     VECTOR_BYTES,
 )  # fmt: skip
 from exprkit.backends.gpu.schedule import REGISTERS
@@ -72,26 +74,27 @@ class FitBatch:
 
     shape: FitShape
     many: bool  # J'J by way of rows
+    rare: bool  # with uncommon operators
     order: Any  # int32 on the device, the longest first
     arena: dict[str, int]  # offsets in a block's memory, and its size as ``arena_bytes``
     sizes: dict[str, int]  # the most of an expression, by the case discussion's symbols
 
-    def fits(self, limit: int, shares: float, fast: bool, rare: bool) -> int:
+    def fits(self, limit: int, shares: float, fast: bool) -> int:
         """How many a block makes at a time, which has so many bytes of memory.
 
         Of few numbers, for each is a kernel.  ``shares``: of all fits that are launched side by side, a
         multiprocessor's; where there are few, those of a block would wait for the longest of it.
         """
         own = self.arena["arena_bytes"]
-        wanted = fits_at_once(self.shape, self.many, own <= SMALL_ARENA * self.shape.warps, fast, rare)
+        wanted = fits_at_once(self.shape, self.many, own <= SMALL_ARENA * self.shape.warps, fast, self.rare)
         if shares < WAVES * wanted or limit // own < 2:
             return 1
         return wanted if wanted * own <= limit else 1 << (limit // own).bit_length() - 1
 
-    def why(self, n_points: int, limit: int, rare: bool, fast: bool) -> list[str]:
+    def why(self, n_points: int, limit: int, fast: bool) -> list[str]:
         """The path through the case discussion, for a block's memory of ``limit``; at last what is launched."""
         fixed = FitVariants(self.shape.itemsize, fast, self.shape.lanes)
-        return why(fixed, arena_of, {"N": n_points, "Z_B": limit, "R_M": REGISTERS, "u": int(rare), **self.sizes})
+        return why(fixed, arena_of, {"N": n_points, "Z_B": limit, "R_M": REGISTERS, "u": int(self.rare), **self.sizes})
 
 
 class ArenaShape(NamedTuple):
@@ -163,20 +166,29 @@ def arena_of(
 
 
 class Group(NamedTuple):
-    """Expressions of as many parameters: how they are launched."""
+    """Expressions of as many parameters, with uncommon operators or without: how they are launched."""
 
     shape: FitShape
     many: bool
+    rare: bool
 
 
 @functools.lru_cache(maxsize=64)
 def groups_of(n_points: int, itemsize: int, lanes: int, fast: bool, rows: bool, few: bool = False) -> list[Group]:
-    """The groups; ``rows``: whether J'J of many parameters is made."""
-    groups = []
-    for n in range(1, N_GROUPS + 1):
-        shape = shape_of(n_points, min(n, MOST_TANGENTS), itemsize=itemsize, lanes=lanes, fast=fast, few=few)
-        groups.append(Group(shape, rows and n > MOST_TANGENTS))
-    return groups
+    """The groups, those with uncommon operators first: the longest fits begin first.
+
+    ``rows``: whether J'J of many parameters is made.
+    """
+    sizes: dict[str, Any] = {"itemsize": itemsize, "lanes": lanes, "fast": fast, "few": few}
+    return [
+        Group(shape_of(n_points, min(n, MOST_TANGENTS), rare=rare, **sizes), rows and n > MOST_TANGENTS, rare)
+        for rare in (True, False) for n in range(1, PARAMETER_GROUPS + 1)
+    ]  # fmt: skip
+
+
+def group_of(n_params: int, rare: bool) -> int:
+    """Which of the groups an expression is in."""
+    return min(max(n_params, 1), PARAMETER_GROUPS) - 1 + (0 if rare else PARAMETER_GROUPS)
 
 
 class Batches(NamedTuple):
@@ -223,7 +235,7 @@ def batches_like(launcher: Launcher, others: Batches, rows: bool, few: bool) -> 
     fast, batches = launcher.settings.operators == "fast", []
     groups = groups_of(launcher.n_points, launcher.dtype.itemsize, launcher.device.lanes, fast, rows, few)
     for other in others.batches:
-        group = groups[min(max(other.sizes["m"], 1), N_GROUPS) - 1]
+        group = groups[group_of(other.sizes["m"], other.rare)]
         batch = _batch(group, other.order, other.sizes)
         if batch.arena["arena_bytes"] > SMALL_ARENA * group.shape.warps:
             return None
@@ -243,7 +255,7 @@ def _sizes(most: list[int]) -> dict[str, int]:
 @functools.lru_cache(maxsize=64)
 def _arenas(device: Any, groups: tuple[Group, ...]) -> Any:
     """How the groups' blocks use their memory, on the device."""
-    return device.xp.asarray(np.array([ArenaShape.of(*group) for group in groups], np.int64))
+    return device.xp.asarray(np.array([ArenaShape.of(group.shape, group.many) for group in groups], np.int64))
 
 
 @functools.cache

@@ -149,9 +149,9 @@ class Derivatives:
     def decisions(self) -> list[str]:
         """How many are fitted by which variant, and why: of each launch the way through the case discussion."""
         fast, lines = self.launcher.settings.operators == "fast", []
-        batches, rare = self._batches_for(True) if self.n_points else Batches([], False)
+        batches = self._batches_for(True).batches if self.n_points else []
         for batch in batches:
-            path = batch.why(self.n_points, self.device.shared_per_block, rare, fast)
+            path = batch.why(self.n_points, self.device.shared_per_block, fast)
             many = number_of(batch.sizes["m"], "parameter")
             lines += [f"fits of {'up to ' * batch.many}{many}: {number_of(len(batch.order), 'expression')}, {path[-1]}"]
             lines += [f"    {line}" for line in path[:-1]]
@@ -256,13 +256,13 @@ class Derivatives:
     def _plans(self, task: str, terms: dict[str, Any], rows: bool, kind: int, n_sets: int) -> list[FitLaunch]:
         """How every batch is launched on so many sets."""
         weighted, *bounds = (int(terms.get(name) is not None) for name in ("weights", "lower", "upper"))
-        batches, rare = self._batches_for(rows)
+        batches = self._batches_for(rows).batches
         shares = n_sets * sum(len(batch.order) for batch in batches) / self.device.multiprocessors
         settings, limit, plans = self.launcher.settings, self.device.shared_per_block, []
         for batch in batches:
             in_global = batch.arena["arena_bytes"] > limit
-            fits = batch.fits(limit, shares, settings.operators == "fast", rare) if task == "FIT" else 1
-            how = task, kind, weighted, batch.many, in_global, max(bounds), rare
+            fits = batch.fits(limit, shares, settings.operators == "fast") if task == "FIT" else 1
+            how = task, kind, weighted, batch.many, in_global, max(bounds), batch.rare
             kernel = FitKernel(settings, self._text, batch.shape, fits, self.launcher.programs.n_steps > 0, how)
             plans.append(FitLaunch(batch, in_global, kernel))
         return plans

@@ -32,8 +32,9 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple
 
+from exprkit.backends.gpu.nvrtc import no_architecture
 from exprkit.backends.precision import Precision
-from exprkit.errors import ArgumentError, BackendError, one_of
+from exprkit.errors import BackendError, one_of
 from exprkit.runtime import disk_cache, machine
 
 WAITING = 2  # modules per thread in hand: one in the compiler, one waiting
@@ -108,7 +109,7 @@ def compile_modules(
     """
     one_of("compiler", compiler, COMPILERS)
     if not re.fullmatch(r"sm_\d{2,3}[af]?", str(architecture)):
-        raise ArgumentError(f"architecture must be as 'sm_90', not {architecture!r}")
+        raise no_architecture(architecture)
     version(compiler)  # here and not in a thread: whether it is installed
     options = [f"{COMPILERS[compiler].level}{settings.optimisation}"]
     options += [] if settings.max_registers is None else [f"-maxrregcount={settings.max_registers}"]
@@ -270,6 +271,8 @@ def _run_nvjitlink(text: bytes, architecture: str, options: list[str]) -> tuple[
     try:
         handle = linker.create(len(arguments), arguments)
     except linker.nvJitLinkError as error:
+        if "_ARCH " in str(error):  # unsupported or unrecognised
+            raise no_architecture(architecture) from None
         raise BackendError(f"nvJitLink takes no such options ({error}): {' '.join(arguments)}") from None
     try:
         linker.add_data(handle, linker.InputType.PTX, text, len(text), "module.ptx")
