@@ -171,7 +171,7 @@ def copied(to, start, n_bytes, kind, stream):
 def cupy():
     """What of the module is used."""
     stream, module = Stream(), types.ModuleType("cupy")
-    names = "empty zeros ones full argsort signbit isnan ascontiguousarray"
+    names = "empty zeros ones full argsort signbit isnan ascontiguousarray column_stack"
     for name in names.split():
         setattr(module, name, counted(name, getattr(np, name)))
     module.ndarray, module.asarray = Array, asarray
