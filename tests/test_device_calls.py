@@ -91,12 +91,14 @@ def test_numbers_that_change_in_place_are_seen(there):
         ev.loss(params, y)
 
 
-TEXTS = ["abs(f - y)", "(f - y)^2 * w", "logcosh(f - y)", "huber(f - y, 0.5)", "pinball(y - f, 0.9)", "abs(sqrt(f) - y)"]
+TEXTS = [
+    "abs(f - y)", "(f - y)^2 * w", "logcosh(f - y)", "huber(f - y, 0.5)", "pinball(y - f, 0.9)", "abs(sqrt(f) - y)",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", TEXTS)
 def test_a_loss_of_one_s_own_again_waits_for_nothing(there, kind):
-    """It is the launches of one that has a name, and what the kernel reads as it stands is what the user's array holds."""
+    """It is the launches of one that has a name, and reads what the user's array holds."""
     ev, weights = ek.Evaluator(POP[:-1], there(X), "cuda", dtype="float64"), W if "w" in kind else None
     params, y, out = map(there, (PARAMS[:-1], Y, np.zeros(len(POP) - 1)))
     w = None if weights is None else there(weights)

@@ -290,7 +290,8 @@ def test_a_loss_without_ptx_goes_the_other_way(functions):
     X = data(5, 1, F4)
     tokens = loss_text.parse_loss("no_ptx(f) + y")
     points = loss_text.LossPoints(X[:, 0].astype(F8), None, {})
-    assert engine(ek.parse(["x1"]), X).text_sums(np.empty((1, 1, 0), F4), *loss_text.fused(tokens, points).asked) is None
+    asked = loss_text.fused(tokens, points).asked
+    assert engine(ek.parse(["x1"]), X).text_sums(np.empty((1, 1, 0), F4), *asked) is None
 
 
 def test_shared_parts_change_no_bits():

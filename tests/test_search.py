@@ -17,6 +17,7 @@ import exprkit as ek
 from exprkit.errors import ArgumentError, DataError, FileError, ParseError, PopulationError
 from exprkit.fitting.description_length import function_length
 from exprkit.search import exhaustive_search as module
+from exprkit.search.distinct import Enumeration
 from exprkit.search.fingerprints import fingerprints
 from exprkit.search.goal import linked
 
@@ -207,6 +208,13 @@ def test_time_and_memory_end_a_search_with_what_it_has():
     assert search(timeout=1e-3).stopped == "0.001 s are over"
     few = search(max_nodes=9, max_memory=1e6)
     assert few.stopped == "1 MB are taken"
+
+
+def test_what_is_known_of_fits_counts_as_memory(monkeypatch):
+    """Where the functions themselves took nothing."""
+    monkeypatch.setattr(Enumeration, "bytes", 0)
+    few = search(max_nodes=5, max_memory=5000, chunk=16)
+    assert few.stopped == "0.005 MB are taken" and 0 < few.n_functions < search(max_nodes=5).n_functions
 
 
 def test_only_the_best_and_the_front_are_kept(found):

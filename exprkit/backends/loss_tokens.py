@@ -104,7 +104,7 @@ def _simpler(row: ops.Operator, number: float | None, whole_powers: bool) -> ops
 
 
 def power_of(base: T, exponent: float, applied: Callable[[ops.Operator, list[T]], T], parts: int = 4) -> T | None:
-    """A power by a whole number, a half or a quarter (of ``parts`` 2 not a quarter) as products and roots; else None."""
+    """A power by a whole number, a half or, of 4 ``parts``, a quarter as products and roots; None for others."""
     quarters = 4 * exponent
     if not (0 < exponent <= MOST_POWER and (parts * exponent).is_integer()):
         return None

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.distributed.workers import workers_of
-from exprkit.errors import ArgumentError, DataError, brief, one_of, whole
+from exprkit.errors import ArgumentError, DataError, brief, checks_keywords, one_of, whole
 from exprkit.evaluate import inputs, tables
 from exprkit.expressions.arguments import Operators
 from exprkit.expressions.population import Population
@@ -58,6 +58,7 @@ RESTARTS = 511
 CONFIRM = 2  # sets of points at which functions are compared once more
 
 
+@checks_keywords
 def exhaustive_search(
     X: Any,
     y: Any = None,
@@ -130,7 +131,8 @@ def exhaustive_search(
     timeout : float, optional
         Seconds after which the search ends with what it has found.
     max_memory : float, optional
-        Bytes of memory at which the search ends with what it has found; default: half of the free memory.
+        Bytes of functions and of what is known of their fits at which the search ends with what it has found;
+        default: half of the free memory.
     file : path, optional
         A file for the state of the search, written now and then and at the end; if it exists, the search continues.
     progress : bool
@@ -310,6 +312,11 @@ class _Search:
             with files.held(kept.path, WHAT):
                 self.state = SearchState(**{field.name: kept.arrays[field.name] for field in STATE})
 
+    @property
+    def bytes(self) -> int:
+        """What is kept in memory: functions, and their fits, which are there twice while more come in."""
+        return self._found.bytes + 2 * sum(array.nbytes for array in self.arrays().values())
+
     def arrays(self) -> dict[str, np.ndarray]:
         """The state, as a file keeps it."""
         return {field.name: getattr(self.state, field.name) for field in STATE}
@@ -318,10 +325,11 @@ class _Search:
         done = 0
         for size in range(1, self._basis.max_nodes + 1):
             shown.size(size, sum(map(self._basis.count, range(1, size + 1))))
-            new = self._found.grow(lambda _: shown.budget.check(self._found.bytes))
+            new = self._found.grow(lambda _: shown.budget.check(self.bytes))
             begin = min(max(len(self.state.functions) - done, 0), len(new))
             done += len(new)
             for first in range(begin, len(new), self._chunk):
+                shown.budget.check(self.bytes)
                 self._take(new[first : first + self._chunk], shown)
                 self._show(shown)
                 kept.keep(self.arrays)

@@ -289,8 +289,8 @@ class Engine(DeviceEngine, contract.Differentiable):
             return self._added(params, target, w, {"TASK": TASKS[kind], "WEIGHTED": int(w is not None)}, counts, out)
 
     def text_sums(
-        self, params: Any, loss: loss_code.Tokens, columns: np.ndarray, counted: bool, there: dict[int, Any] | None = None,
-        out: Any = None,
+        self, params: Any, loss: loss_code.Tokens, columns: np.ndarray, counted: bool,
+        there: dict[int, Any] | None = None, out: Any = None,
     ) -> Any | None:  # fmt: skip
         """Sum of a loss that is a text, float64 (n_sets, n_exprs); None where it can't be made in the kernel.
 
