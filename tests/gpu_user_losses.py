@@ -6,9 +6,9 @@ r"""Operators and losses of a user's own, timed beside the same text written out
 A line for each backend and measurement: microseconds of both (the least of rounds that take turns), their ratio beside
 the aim (1.1 for an operator, 1.3 for a loss), and how far results are from those of the other text, or of a loss from
 the definition's.  Before that, of a GPU: whether the bits of plain losses are those of the same by name, and whether
-numbers that change in place are seen; what is not ends in WRONG.  Backends that cannot run here are left out by name.  On a GPU every measurement first compiles its
-kernels in a process of its own, all of them side by side.  ``--out`` writes
-``user_losses.csv``, or ``_cpu``.
+numbers that change in place are seen; what is not ends in WRONG.  Backends that cannot run here are left out by name.
+On a GPU every measurement first compiles its kernels in a process of its own, all of them side by side.  ``--out``
+writes ``user_losses.csv``, or ``_cpu``.
 """
 
 from __future__ import annotations
