@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.fitting.fitted_expression import FittedExpression as FittedExpression
     from exprkit.operators import ops as ops
     from exprkit.regression.estimator.regressor import SymbolicRegressor as SymbolicRegressor
+    from exprkit.regression.generations.breeding import breed as breed
     from exprkit.saved import load as load
     from exprkit.search.exhaustive_search import exhaustive_search as exhaustive_search
     from exprkit.search.search_result import SearchResult as SearchResult
@@ -64,6 +65,7 @@ _HOME = {
     "Population": "expressions.population",
     "Precision": "backends.precision",
     "SymbolicRegressor": "regression.estimator.regressor",
+    "breed": "regression.generations.breeding",
     "description_length": "fitting.description_length",
     "SearchResult": "search.search_result",
     "exhaustive_search": "search.exhaustive_search",

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import heapq
+import inspect
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
+OTHER_KEYWORDS = {  # what arguments are called in other libraries
+    "random_state": "seed", "rng": "seed", "sample_weight": "weights", "p0": "init", "x0": "init", "n_jobs": "threads",
+    "workers": "threads", "max_nfev": "max_iter", "device": "backend", "verbose": "progress",
+}  # fmt: skip
 MOST_CANDIDATES = 200  # names that a misspelt one is compared with in full, which is slow
+
+Keywords = ParamSpec("Keywords")
+Result = TypeVar("Result")
 
 
 class ExprkitError(Exception):
@@ -146,6 +155,21 @@ def brief(value: Any, most: int = 100) -> str:
 def shortened(text: str, most: int) -> str:
     """The text, cut where it has more than so many characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def checks_keywords(function: Callable[Keywords, Result]) -> Callable[Keywords, Result]:
+    """The function, which says of a misspelt keyword what was probably meant."""
+    names = tuple(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def checked(*given: Keywords.args, **named: Keywords.kwargs) -> Result:
+        for name in named:
+            if name not in names:
+                hint = did_you_mean(name, names, OTHER_KEYWORDS)
+                raise ArgumentError(f"{function.__name__} has no option {name!r}{hint}")
+        return function(*given, **named)
+
+    return checked
 
 
 def did_you_mean(name: str, possible: Iterable[str], other_words: dict[str, str] | None = None) -> str:

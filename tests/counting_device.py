@@ -132,6 +132,9 @@ def asarray(array, dtype=None):
     return array if is_one else Array.of(np.array(here(array), dtype))
 
 
+column_stack = counted("column_stack", np.column_stack)  # of the module that an array's type belongs to
+
+
 class Stream:
     ptr = 0
 

@@ -137,10 +137,12 @@ def step_of(engine):
 
 def parts(name, ev, params, y):
     """Those of a loss that is asked for again."""
-    sets, _, target, w = ev._against(params, y, None)
+    sets, goal = inputs.parameter_sets(params, ev.pop, ev.dtype, ev.adopt)[0], ev._goal_of(y, None)
     report(f"  {name}: parameter_sets", lambda: inputs.parameter_sets(params, ev.pop, ev.dtype, ev.adopt))
-    report(f"  {name}: all that is checked", lambda: ev._against(params, y, None))
-    report(f"  {name}: the engine's loss_sums", lambda: ev.engine.loss_sums(sets, target, w, "square"))
+    report(f"  {name}: all that is checked", lambda: (
+        inputs.parameter_sets(params, ev.pop, ev.dtype, ev.adopt), ev._goal_of(y, None)
+    ))  # fmt: skip
+    report(f"  {name}: the engine's loss_sums", lambda: ev.engine.loss_sums(sets, goal.target, goal.w, "square"))
     report(f"  {name}: immediates", lambda: ev.engine._immediates.make(sets))
 
 

@@ -5,8 +5,10 @@ r"""Operators and losses of a user's own, timed beside the same text written out
 
 A line for each backend and measurement: microseconds of both (the least of rounds that take turns), their ratio beside
 the aim (1.1 for an operator, 1.3 for a loss), and how far results are from those of the other text, or of a loss from
-the definition's.  Backends that cannot run here are left out by name.  On a GPU every measurement first compiles its
-kernels in a process of its own, all of them side by side.  ``--out`` writes ``user_losses.csv``, or ``_cpu``.
+the definition's.  Before that, of a GPU: whether the bits of plain losses are those of the same by name, and whether
+numbers that change in place are seen; what is not ends in WRONG.  Backends that cannot run here are left out by name.
+On a GPU every measurement first compiles its kernels in a process of its own, all of them side by side.  ``--out``
+writes ``user_losses.csv``, or ``_cpu``.
 """
 
 from __future__ import annotations
@@ -157,6 +159,36 @@ def finished(result) -> np.ndarray:
     return result.get() if hasattr(result, "get") else result
 
 
+# ── what is checked ──
+
+
+def not_the_same(name: str, size: Size) -> list[str]:
+    """Losses as texts whose bits are not those of the same by name, also of arrays that were written to anew."""
+    X, y, _ = data(size.points)
+    pop = ek.generate.random(size.exprs, n_tokens=(3, size.most_tokens), n_vars=2, n_params=2, seed=3)
+    w = np.random.default_rng(2).uniform(0.5, 2, size.points).astype(np.float32)
+    params, y, w = (on_device(name, array) for array in (random_params(pop), y, w))
+    ev, found = evaluator(pop, X, name, size), []
+    for when in ("first", "again", "changed"):
+        if when == "changed":
+            y += 1
+            w *= 2
+        for text, kind, weights in (
+            ("(f - y)^2", "sse", None), ("abs(f - y)", "sae", None), ("(f - y)^2 * w", "sse", w),
+        ):  # fmt: skip
+            own, named = (finished(ev.loss(params, y, one, weights)) for one in (text, kind))
+            if not np.array_equal(own, named, equal_nan=True):
+                found.append(f"{name}, {when}: {text} differs from {kind} by {apart(own, named):.1e}  WRONG")
+        for text in ("logcosh(f - y)", "huber(f - y, 0.5) * w", "log(1 + (f - y)^2)"):
+            given = params, y, text, w if "w" in text else None
+            out = on_device(name, np.zeros(len(pop)))
+            own = finished(ev.loss(*given, out=out))
+            fresh = finished(evaluator(pop, X, name, size).loss(*given))
+            if not np.array_equal(own, fresh, equal_nan=True):
+                found.append(f"{name}, {when}: {text} is off a new evaluator's by {apart(own, fresh):.1e}  WRONG")
+    return found
+
+
 # ── measuring ────────────────────────────────────────────────────────────────────────
 
 
@@ -227,7 +259,8 @@ def main() -> None:
         few = size._replace(exprs=4, points=64)
         compile_first("cpu", "operators, gradients", few)  # the loops, before many need them
         compile_all(on_gpus, size)
-    rows = []
+    rows, wrong = [], [line for name in on_gpus for line in not_the_same(name, size)]
+    print("\n".join(wrong) or "the same bits as losses that have names, and after numbers changed in place", flush=True)
     for name in names:
         scale = 50 if name == "numpy" else 1  # the definition is slow on purpose
         own = size._replace(exprs=max(size.exprs // scale, 40), points=max(size.points // scale, 64))

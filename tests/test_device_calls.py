@@ -91,6 +91,48 @@ def test_numbers_that_change_in_place_are_seen(there):
         ev.loss(params, y)
 
 
+TEXTS = [
+    "abs(f - y)", "(f - y)^2 * w", "logcosh(f - y)", "huber(f - y, 0.5)", "pinball(y - f, 0.9)", "abs(sqrt(f) - y)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_a_loss_of_one_s_own_again_waits_for_nothing(there, kind):
+    """It is the launches of one that has a name, and reads what the user's array holds."""
+    ev, weights = ek.Evaluator(POP[:-1], there(X), "cuda", dtype="float64"), W if "w" in kind else None
+    params, y, out = map(there, (PARAMS[:-1], Y, np.zeros(len(POP) - 1)))
+    w = None if weights is None else there(weights)
+    ev.loss(params, y, kind, w, out=out)
+    made = calls(lambda: ev.loss(params, y, kind, w, out=out))
+    copied = {"elements set": 1} if ev._own_loss.stands_alone(ev) else {}
+    assert made == LAUNCHES | copied
+    for other in (Y, Y[::-1], Y + 1):
+        y.array[...] = other
+        ev.loss(params, y, kind, w, out=out)
+        wanted = ek.Evaluator(POP[:-1], X, "cuda", dtype="float64").loss(PARAMS[:-1], other, kind, weights)
+        np.testing.assert_array_equal(gpu.fetched(out), wanted)
+
+
+@pytest.mark.parametrize("kind", ["((f - y) / s)^2 / 2", "logcosh((f - y) / s)", "huber(f - y, 0.5) * w"])
+def test_what_the_host_made_of_a_device_s_array_is_made_again(there, kind):
+    columns = {"s": W + 1} if "s)" in kind else None
+    arrays = {"y": Y.copy(), "weights": W.copy() if "w" in kind else None, "s": W + 1}
+    held = {name: None if one is None else there(one) for name, one in arrays.items()}
+    ev, params = ek.Evaluator(POP[:-1], there(X), "cuda", dtype="float64"), there(PARAMS[:-1])
+    for name in ("y", "y", "s", "weights", "y"):
+        if held[name] is not None:
+            held[name].array[...] += 0.25
+            arrays[name] += 0.25
+        own, theirs = (columns and {"s": some["s"]} for some in (held, arrays))
+        found = ev.loss(params, held["y"], kind, held["weights"], columns=own)
+        fresh = ek.Evaluator(POP[:-1], X, "cuda", dtype="float64")
+        wanted = fresh.loss(PARAMS[:-1], arrays["y"], kind, arrays["weights"], columns=theirs)
+        np.testing.assert_array_equal(gpu.fetched(found), wanted)
+        gradient = ev.loss_and_grad(params, held["y"], kind, held["weights"], columns=own)[1]
+        wanted = fresh.loss_and_grad(PARAMS[:-1], arrays["y"], kind, arrays["weights"], columns=theirs)[1]
+        np.testing.assert_array_equal(gpu.fetched(gradient), wanted)
+
+
 def test_an_error_of_the_driver_is_told():
     with pytest.raises(DriverError, match="error 719 of the driver"):
         Sequence([DriverCall(address(driver().fail), (719,))])()

@@ -34,7 +34,7 @@ LOSSES = [
 def tokens_of(text, w=W, s=S):
     """The loss as a backend is asked for it: tokens, columns, whether the last is a weight."""
     points = loss_text.LossPoints(Y, w, {"s": s})
-    return loss_text.fused(loss_text.parse_loss(text, ("s",)), points)
+    return loss_text.fused(loss_text.parse_loss(text, ("s",)), points).asked
 
 
 @pytest.mark.parametrize("operators", ["ieee", "fast"])

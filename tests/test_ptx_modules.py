@@ -279,7 +279,7 @@ def test_losses_that_are_texts_are_the_definition_s(dtype, points, n_points, spa
         for weights in (None, w):
             definition = ek.Evaluator(pop, X, "numpy", dtype="float64")
             wanted = definition.loss(params, y, text, weights, columns={"s": s})
-            found = made.text_sums(params, *loss_text.fused(loss, loss_text.LossPoints(y, weights, {"s": s})))
+            found = made.text_sums(params, *loss_text.fused(loss, loss_text.LossPoints(y, weights, {"s": s})).asked)
             rtol = (3e-2 if "1e5" in text else 1e-4) if dtype == F4 else 1e-9
             np.testing.assert_allclose(found, wanted, rtol=rtol, atol=rtol, err_msg=f"{text}, {weights is not None}")
     assert len({kind.loss for _, kind in made._codes}) == 1  # code of the others has been let go
@@ -290,7 +290,8 @@ def test_a_loss_without_ptx_goes_the_other_way(functions):
     X = data(5, 1, F4)
     tokens = loss_text.parse_loss("no_ptx(f) + y")
     points = loss_text.LossPoints(X[:, 0].astype(F8), None, {})
-    assert engine(ek.parse(["x1"]), X).text_sums(np.empty((1, 1, 0), F4), *loss_text.fused(tokens, points)) is None
+    asked = loss_text.fused(tokens, points).asked
+    assert engine(ek.parse(["x1"]), X).text_sums(np.empty((1, 1, 0), F4), *asked) is None
 
 
 def test_shared_parts_change_no_bits():
@@ -420,7 +421,7 @@ def test_modules_assemble_everywhere(precision):
             values(made, pop, X, params)
             made.loss_sums(params, X[:, 0].copy(), None, "square")
             points = loss_text.LossPoints(X[:, 0].astype(F8), None, {})
-            made.text_sums(params, *loss_text.fused(loss_text.parse_loss("logcosh(f - y)"), points))
+            made.text_sums(params, *loss_text.fused(loss_text.parse_loss("logcosh(f - y)"), points).asked)
             texts += made.device.texts
         for architecture in ARCHITECTURES:
             chosen = Precision(precision)

@@ -18,6 +18,7 @@ import exprkit as ek
 from exprkit.errors import ArgumentError, DataError, FileError, ParseError, PopulationError
 from exprkit.fitting.description_length import function_length
 from exprkit.search import exhaustive_search as module
+from exprkit.search.distinct import Enumeration
 from exprkit.search.fingerprints import fingerprints
 from exprkit.search.goal import linked
 
@@ -217,6 +218,13 @@ def test_a_search_without_end_is_refused_with_numbers_unless_something_ends_it()
     named = re.search(r"max_nodes=(\d+) are", str(error.value))[1]
     assert search(max_nodes=40, operators="esr", timeout=0.5).stopped == "0.5 s are over"
     assert 10 <= int(named) <= 14
+
+
+def test_what_is_known_of_fits_counts_as_memory(monkeypatch):
+    """Where the functions themselves took nothing."""
+    monkeypatch.setattr(Enumeration, "bytes", 0)
+    few = search(max_nodes=5, max_memory=5000, chunk=16)
+    assert few.stopped == "0.005 MB are taken" and 0 < few.n_functions < search(max_nodes=5).n_functions
 
 
 def test_only_the_best_and_the_front_are_kept(found):

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import exprkit as ek
 from exprkit.backends.interpreter.engine import Engine
 from exprkit.errors import ArgumentError, ParseError, PopulationError
+from exprkit.evaluate import evaluator as evaluator_module
 from exprkit.expressions.expression import applied, constant
 from exprkit.operators import defined, ops
 
@@ -390,3 +391,17 @@ def test_a_damaged_file_is_refused(tmp_path):
     np.savez(tmp_path / "pop.npz", format=np.int64(1), **arrays, operators=np.array([["7", "f(a) = a", "", "0 1"]]))
     with pytest.raises(PopulationError, match="no code of an operator"):
         ek.Population.load(tmp_path / "pop.npz")
+
+
+def test_derivatives_look_at_the_operators_of_a_population_once(monkeypatch):
+    """To write out its formulas takes longer than a gradient."""
+    looked = []
+    monkeypatch.setattr(evaluator_module, "check_slopes", lambda pop, name: looked.append(pop))
+    pop, X = ek.parse(["p1 * x1", "x1^p1"]), np.ones((5, 1))
+    ev = ek.Evaluator(pop, X, "cpu")
+    for _ in range(3):
+        ev.loss_and_grad([[1.0], [2.0]], X[:, 0])
+        ev.jacobian([[1.0], [2.0]])
+    ev.update(pop[::-1])
+    ev.jacobian([[1.0], [2.0]])
+    assert looked == [pop, ev.pop]

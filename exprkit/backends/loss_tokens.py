@@ -23,6 +23,7 @@ from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 Tokens = tuple[np.ndarray, np.ndarray]
 T = TypeVar("T")
+MOST_POWER = 8  # that is made of products: each rounds once, and a power may be wrong by 5 units of its last digit
 
 
 def rows_in(tokens: Tokens) -> list[ops.Operator]:
@@ -100,3 +101,27 @@ def _simpler(row: ops.Operator, number: float | None, whole_powers: bool) -> ops
     if simpler is None and whole_powers and number.is_integer():
         simpler = row.rewrite.whole_b
     return row if simpler is None else ops.BY_NAME[simpler]
+
+
+def power_of(base: T, exponent: float, applied: Callable[[ops.Operator, list[T]], T], parts: int = 4) -> T | None:
+    """A power by a whole number, a half or, of 4 ``parts``, a quarter as products and roots; None for others."""
+    quarters = 4 * exponent
+    if not (0 < exponent <= MOST_POWER and (parts * exponent).is_integer()):
+        return None
+    multiply, square, root = (ops.BY_CODE[code] for code in (ops.MUL, ops.SQR, ops.SQRT))
+    factors, square_of, whole = [], base, int(exponent)
+    while whole:
+        if whole & 1:
+            factors.append(square_of)
+        whole >>= 1
+        square_of = applied(square, [square_of]) if whole else square_of
+    rest = base
+    for part in (2, 1):
+        if int(quarters) % 4:
+            rest = applied(root, [rest])
+            if int(quarters) & part:
+                factors.append(rest)
+    made = factors[0]
+    for factor in factors[1:]:
+        made = applied(multiply, [made, factor])
+    return made

@@ -39,8 +39,8 @@ from exprkit.distributed.engine import backend_of
 from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, whole_number
 from exprkit.evaluate import inputs, rounding, tables
-from exprkit.evaluate.loss_target import LossTarget, is_complete
-from exprkit.evaluate.losses import LOSSES, SUMS, OwnLoss, finished, is_own, slope_of, summed, sums_and_slopes, sums_of
+from exprkit.evaluate.loss_target import LossTarget
+from exprkit.evaluate.losses import LOSSES, OwnLoss, is_own, losses_at, own_losses, slopes_at
 from exprkit.evaluate.options import (
     check_flag,
     check_number,
@@ -57,7 +57,7 @@ from exprkit.operators import defined
 from exprkit.runtime.machine import available_memory
 
 MOST_THREADS = 4096
-ELSEWHERE = np.ndarray, type(None)  # what a device does not write to
+MOST_COMPLETE = 3  # more y of a device that are known to be complete
 KINDS = tuple(LOSSES)  # losses that have names
 COUNTED_BYTES = 64 << 20  # of a matrix in which nan and inf are counted
 
@@ -150,7 +150,7 @@ class Evaluator:
         self._check_runs(pop)
         check_offered(self.backend, options, implementation.options)
         self.adopt = implementation.adopt
-        self.X, self._give_back, self._column_name, self._unusable = inputs.data_matrix(X, pop, self.dtype, self.adopt)
+        self.X, self.as_given, self._column_name, self._unusable = inputs.data_matrix(X, pop, self.dtype, self.adopt)
         self.n_points = len(self.X)
         self._empty = None if isinstance(self.X, np.ndarray) else implementation.empty
         self._empty_on_host = None if implementation.empty is None else implementation.empty_on_host
@@ -158,7 +158,8 @@ class Evaluator:
         self._settings, self._options = settings, {"client": workers, **options}
         self._own_loss: OwnLoss | None = None  # the loss of the user's own that was asked for last
         self._goal: LossTarget | None = None  # the y and the weights that were checked last
-        self._complete_y: Any = None  # the y that was looked through last for what is missing, on a device
+        self._with_slopes: Any = None  # the population whose operators were found to have derivatives
+        self._complete: list[Any] = []  # the y that were looked through last for what is missing, on a device
         compiler = for_backend(settings, self.backend, implementation.takes_settings)
         self._make_engine = lambda pop: implementation.engine(
             inputs.written_out(pop), self.X, precision=compiler, dtype=self.dtype, threads=self.threads, **options
@@ -204,7 +205,7 @@ class Evaluator:
             self.engine = self._make_engine(new)
         self.pop, self._other = new, other
         if self._gaps.columns:  # it may use other columns
-            self._complete_y = None
+            self._complete = []
 
     def evaluate(self, params: Any = None, out: Any = None, count_nonfinite: bool = False, dtype: Any = None) -> Any:
         """Every expression at every data point.
@@ -244,7 +245,7 @@ class Evaluator:
         kind = rounding.of_results(dtype, out, self.dtype, self._empty is not None)
         sets, array = self._sets_and_result(params, out, self.n_points, dtype=kind)
         values = array.reshape(len(sets), *array.shape[-2:])
-        counts = self._zero_counts(sets) if count_nonfinite else None
+        counts = np.zeros((len(sets), len(self.pop), 2), np.int64) if count_nonfinite else None
         engine: Any = self.engine
         if counts is not None and engine.counts and kind == self.dtype:
             engine.evaluate(sets, values, counts)
@@ -253,7 +254,7 @@ class Evaluator:
             if counts is not None:
                 counts[...] = np.stack([inputs.on_host(is_it(values).sum(-1)) for is_it in (np.isnan, np.isinf)], -1)
         # after the kernels are queued: exporting a device array synchronises with everything queued so far
-        result = out if out is not None else self._give_back(array)
+        result = out if out is not None else self.as_given(array)
         return result if counts is None else (result, counts.reshape(*array.shape[:-1], 2))
 
     def loss(
@@ -306,35 +307,10 @@ class Evaluator:
         """
         if (ev := self._for_sums()) is not self:
             return ev.loss(params, y, kind, weights, count_nonfinite, out, columns=columns, link=link)
-        if is_own(kind, columns, link):
-            if out is None and not count_nonfinite:
-                known = self._own(kind, y, weights, columns, link)
-                if (sums := known.sums(self, params)) is not None:
-                    self._check_complete(sums, y, known.target, known.points.w)
-                    return self._give_back(sums)
-            other, *goal = self._composed(kind, y, weights, columns, link)
-            found = other.loss(params, goal[0], goal[1], goal[2], count_nonfinite, out)
-            if other is self or out is not None:
-                return found
-            return tuple(map(self._give_back, found)) if count_nonfinite else self._give_back(found)
-        what = summed(kind)
         count_nonfinite = check_flag("count_nonfinite", count_nonfinite)
-        sets, lead, target, w = self._against(params, y, weights)
-        shape = (*lead, len(self.pop))
-        place = None if out is None else inputs.result_array(out, shape, np.dtype(np.float64), self.adopt)
-        counts = self._zero_counts(sets) if count_nonfinite else None
-        stored = self.engine.stores_sums and kind in SUMS and not isinstance(place, ELSEWHERE)
-        sums = sums_of(self, sets, target, w, what, counts, place if stored else None)
-        if counts is None:
-            self._check_complete(sums, y, target, w)
-        if not stored:
-            made = finished(self, kind, sums, target, w)[0].reshape(shape)
-            out = self._give_back(made) if place is None else inputs.written(out, place, made)
-        return out if counts is None else (out, counts.reshape(*shape, 2))
-
-    def _zero_counts(self, sets: Any) -> np.ndarray:
-        """Room for how many nan and how many inf every expression makes."""
-        return np.zeros((len(sets), len(self.pop), 2), np.int64)
+        if is_own(kind, columns, link):
+            return own_losses(self, params, (kind, link), (y, weights, columns), count_nonfinite, out)
+        return losses_at(self, self._goal_of(y, weights), params, kind, count_nonfinite, out)
 
     def in_parts(self, sets: Any) -> Iterator[tuple[int, slice, Any]]:
         """Values in parts, for each of ``sets``: number of the set, slice of expressions, values (n, n_points)."""
@@ -376,7 +352,7 @@ class Evaluator:
         compute = self.derivatives().jacobian
         sets, array = self._sets_and_result(params, out, self.n_points, self.pop.max_params)
         compute(sets, array.reshape(len(sets), *array.shape[-3:]))
-        return out if out is not None else self._give_back(array)
+        return out if out is not None else self.as_given(array)
 
     def loss_and_grad(
         self, params: Any, y: Any, kind: str = "sse", weights: Any = None, *, columns: Any = None,
@@ -406,19 +382,11 @@ class Evaluator:
         if (ev := self._for_sums()) is not self:
             return ev.loss_and_grad(params, y, kind, weights, columns=columns, link=link)
         if is_own(kind, columns, link):
-            other, *goal = self._composed(kind, y, weights, columns, link)
-            found = other.loss_and_grad(params, goal[0], goal[1], goal[2])
-            return found if other is self else (self._give_back(found[0]), self._give_back(found[1]))
-        what = summed(kind)
-        sets, lead, target, w = self._against(params, y, weights)
-        sums, gradient = sums_and_slopes(self, sets, target, w, what)
-        self._check_complete(sums, y, target, w)
-        loss, total = finished(self, kind, sums, target, w)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            slope: Any = slope_of(kind, loss, total)
-            gradient = gradient * (slope[..., None] if np.ndim(slope) else slope)
-        shape = (*lead, len(self.pop))
-        return self._give_back(loss.reshape(shape)), self._give_back(gradient.reshape(*shape, gradient.shape[-1]))
+            known = self.own_loss((kind, link), (y, weights, columns))
+            found = slopes_at(known.evaluator(self), known.goal, params, known.kind)
+        else:
+            found = slopes_at(self, self._goal_of(y, weights), params, kind)
+        return self.as_given(found[0]), self.as_given(found[1])
 
     def normal_equations(self, params: Any, y: Any, weights: Any = None) -> tuple[Any, Any, Any]:
         """What a step of Gauss and Newton is made from: J'WJ, J'Wr and the sum of w r^2, with r = y - f.
@@ -445,12 +413,13 @@ class Evaluator:
         if (ev := self._for_sums()) is not self:
             return ev.normal_equations(params, y, weights)
         compute = self.derivatives().normal_equations
-        sets, lead, target, w = self._against(params, y, weights)
-        jtj, jtr, sse = compute(sets, target, w)
+        sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self.adopt)
+        goal = self._goal_of(y, weights)
+        jtj, jtr, sse = compute(sets, goal.target, goal.w)
         jtr = 0.0 - jtr  # the engine's r is f - y; no zero becomes -0
-        self._check_complete(sse, y, target, w)
+        self.check_sums(sse, goal)
         shape = (*lead, len(self.pop))
-        return tuple(self._give_back(array.reshape(*shape, *array.shape[2:])) for array in (jtj, jtr, sse))
+        return tuple(self.as_given(array.reshape(*shape, *array.shape[2:])) for array in (jtj, jtr, sse))
 
     def ptx(self, i: int) -> str:
         """The PTX of expression ``i`` as a module of its own.
@@ -493,7 +462,9 @@ class Evaluator:
         """
         if not isinstance(self.engine, contract.Differentiable):
             raise BackendError(f"backend {self.backend!r} makes no derivatives; backend='cpu' does")
-        check_slopes(self.pop, self.backend)
+        if self._with_slopes is not self.pop:  # it takes longer than a gradient
+            check_slopes(self.pop, self.backend)
+            self._with_slopes = self.pop
         return self.engine
 
     def _compiled(self, otherwise: str) -> contract.Compiling:
@@ -517,13 +488,12 @@ class Evaluator:
         few = 8 * np.prod(shape, dtype=np.float64) * self.dtype.itemsize < (available_memory() or np.inf)
         return self._empty_on_host if few else None
 
-    def _against(self, params: Any, y: Any, weights: Any) -> tuple[Any, tuple[int, ...], Any, Any]:
-        """Parameters, their leading shape, the target and the weights, checked."""
-        sets, lead = inputs.parameter_sets(params, self.pop, self.dtype, self.adopt)
+    def _goal_of(self, y: Any, weights: Any) -> LossTarget:
+        """The target and the weights, checked."""
         if (goal := self._goal) is None or not goal.is_of(y, weights):
             target = self.target(y, weights)
             goal = self._goal = LossTarget.of(y, weights, *target, frozen=self._empty_on_host is not None)
-        return sets, lead, goal.target, goal.w
+        return goal
 
     def target(self, y: Any, weights: Any = None, own: bool = False) -> tuple[Any, Any]:
         """``y`` and ``weights`` as the engine takes them; with ``own``, in memory that the user has not."""
@@ -532,14 +502,9 @@ class Evaluator:
         target = inputs.point_vector("y", y, self.n_points, self.dtype, self.adopt, own, checked=old_y)
         return target, inputs.weights_vector(weights, self.n_points, self.dtype, self.adopt, own, checked=old_w)
 
-    def _composed(self, kind: str, y: Any, weights: Any, columns: Any, link: Any) -> tuple[Evaluator, Any, str, Any]:
-        """What makes a loss of the user's own of plain sums: an evaluator, its target, kind and weights."""
-        known = self._own(kind, y, weights, columns, link)
-        return known.evaluator(self), known.target, known.kind, known.weights
-
-    def _own(self, kind: str, y: Any, weights: Any, columns: Any, link: Any) -> OwnLoss:
-        """A loss of the user's own at these points."""
-        self._own_loss = OwnLoss.of(self, self._own_loss, (kind, link), (y, weights, columns))
+    def own_loss(self, asked: tuple[str, Any], data: tuple[Any, Any, Any], as_it_stands: bool = False) -> OwnLoss:
+        """A loss of the user's own: its text and link, at these y, weights and columns."""
+        self._own_loss = OwnLoss.of(self, self._own_loss, asked, data, as_it_stands)
         return self._own_loss
 
     def beside(self, pop: Population, columns: Sequence[np.ndarray] = (), rows: Any = slice(None)) -> Evaluator:
@@ -553,18 +518,20 @@ class Evaluator:
         total = self.n_points if w is None else w.sum(dtype=np.float64)
         return total if self._empty and not isinstance(total, np.generic | int) else np.float64(inputs.on_host(total))
 
-    def _check_complete(self, sums: Any, y: Any, target: Any, w: Any) -> None:
+    def check_sums(self, sums: Any, goal: LossTarget) -> None:
         """Where a loss came out nan: an error if values are missing.
 
         Random expressions are nan somewhere, so what can't be missing is not looked for.  To ask a device is to wait
         for it, so of the same ``y`` of the user's there it is asked once for all populations.
         """
-        on_host = isinstance(target, np.ndarray)
-        if not self._gaps.columns and is_complete(self._goal, target) if on_host else y is self._complete_y:
+        on_host = isinstance(goal.target, np.ndarray)
+        known = any(goal.y is one for one in self._complete)
+        if not self._gaps.columns and goal.is_complete if on_host else known:
             return
-        self._complete_y = None if on_host else y
+        if not on_host:
+            self._complete = [*self._complete[-MOST_COMPLETE:], goal.y]
         if bool(np.isnan(sums).any()):
-            self.check_complete(target, w)
+            self.check_complete(goal.target, goal.w)
 
     def check_complete(self, y: Any, w: Any) -> None:
         """Error if ``y`` (None: complete) or a used column is nan at a point whose weight in ``w`` is not 0."""

@@ -57,13 +57,6 @@ class LossTarget(NamedTuple):
         return (was_y is None or y.tobytes() == was_y) and (was_weights is None or weights.tobytes() == was_weights)
 
 
-def is_complete(goal: LossTarget | None, target: np.ndarray) -> bool:
-    """Whether no number is missing of a target of the host's, perhaps of the last goal's."""
-    if goal is not None and goal.target is target:
-        return bool(goal.is_complete)
-    return not bool(np.isnan(target).any())
-
-
 def _can_be_known(given: Any, taken: Any) -> bool:
     """Whether it is a small array of NumPy's, whose numbers can be looked at, or lies on a device as it is taken."""
     if isinstance(given, np.ndarray):

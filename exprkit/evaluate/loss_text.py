@@ -42,6 +42,7 @@ from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 F, Y, W = range(3)  # variables of a loss; then its columns
 USUAL = ("f", "y", "w")
+WEIGHTS = "weights"
 MOST_TOKENS = 200  # of a loss: it is walked by recursion
 SUMMED = {objective.SQUARES: "square", objective.ABSOLUTE: "absolute", objective.SUM: "sum"}
 
@@ -67,6 +68,8 @@ class Composition(NamedTuple):
     target: np.ndarray  # float64 (n_points,)
     weights: np.ndarray  # float64 (n_points,)
     n_columns: int = 0  # of X
+    keeps_y: bool = False  # the target is y as it is
+    keeps_w: bool = False  # the weights are those that were given
 
     @property
     def summed(self) -> str:
@@ -76,6 +79,26 @@ class Composition(NamedTuple):
     def of(self, pop: Population) -> Population:
         """The expressions that are compared with the target."""
         return pop if self.formula is None else pop.put_into(*self.formula)
+
+
+class Fused(NamedTuple):
+    """A loss as a backend adds it up itself."""
+
+    tokens: Tokens  # over f and columns
+    columns: np.ndarray  # (n_columns, n_points)
+    counted: bool  # the last column says how much a point counts
+    given: tuple[str | None, ...]  # which of y, weights and the user's columns each of them is, as it stands
+    made_of: frozenset[str]  # and which of these the others are made of
+
+    @property
+    def asked(self) -> tuple[Tokens, np.ndarray, bool]:
+        """What ``text_sums`` of an engine takes."""
+        return self[:3]
+
+    @property
+    def in_place(self) -> frozenset[str]:
+        """What is read as it stands alone: where it changes, so does its column."""
+        return frozenset(name for name in self.given if name is not None) - self.made_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,13 +237,14 @@ def compose(
     return Composition(formula, columns, objective.SUM, 1.0, np.zeros(len(own)), counts, n_columns)
 
 
-def fused(loss: LossText, points: LossPoints, fast: bool = False) -> tuple[Tokens, np.ndarray, bool]:
-    """The loss as a backend adds it up itself: tokens of f and columns, those, and whether the last is a weight.
+def fused(loss: LossText, points: LossPoints, fast: bool = False) -> Fused:
+    """The loss as it stands.
 
     What holds no f is a column of its own; where it is ``fast`` that is the reciprocal of what something is divided by.
     """
-    named = loss.names(W)
-    loss, points = LossTree(loss, points).with_columns(fast)
+    named, names = loss.names(W), given_names(loss.columns)
+    tree = LossTree(loss, points)
+    loss, points = tree.with_columns(fast)
     own = np.ones(len(points.y)) if points.w is None else points.w
     known = [points.y, own, *points.columns.values()]
     variable = loss.kinds == VARIABLE
@@ -230,12 +254,18 @@ def fused(loss: LossText, points: LossPoints, fast: bool = False) -> tuple[Token
     values = loss.values.copy()
     values[variable] = numbered[loss.values[variable]]
     columns = [known[index - 1] for index in used]
+    given: list[str | None] = [names[index - 1] if index <= len(names) else None for index in used]
+    made_of = {names[index - 1] for index in tree.read_by_columns}
     if points.w is not None:
         columns.append(np.where(own > 0, 1.0, 0.0) if named else own)
-    return (loss.kinds, values), np.array(columns or [points.y]), points.w is not None
+        given.append(None if named else WEIGHTS)
+        made_of |= {WEIGHTS} if named else set()
+    if not columns:
+        columns, given = [points.y], ["y"]
+    return Fused((loss.kinds, values), np.array(columns), points.w is not None, tuple(given), frozenset(made_of))
 
 
-def fused_known(made: Composition, fast: bool = False) -> tuple[Tokens, np.ndarray, bool]:
+def fused_known(made: Composition, loss: LossText, fast: bool = False) -> Fused:
     """The same of squares or absolute errors of a formula: what holds no f is one target and one weight a point.
 
     Where it is ``fast``, squares are those of the formula times the weight's root, less the target times that.
@@ -246,17 +276,27 @@ def fused_known(made: Composition, fast: bool = False) -> tuple[Tokens, np.ndarr
     values[variable] += np.uint64(2) - np.uint64(made.n_columns)  # behind f and the target
     kinds[f], values[f] = VARIABLE, F
     columns, counted = [made.target, *made.columns], not np.all(made.weights > 0)
-    weighted = not np.all(made.weights == 1)
+    weighted, names = not np.all(made.weights == 1), given_names(loss.columns)
+    read = {name for index, name in enumerate(names, Y) if loss.names(index)} | {WEIGHTS}
     if fast and weighted and not counted and made.kind == objective.SQUARES:
         root = np.sqrt(made.weights)
         columns = [made.target * root, *made.columns, root]
         outer = [(VARIABLE, len(columns)), (OPERATOR, ops.MUL), (VARIABLE, 1), (OPERATOR, ops.SUB), (OPERATOR, ops.SQR)]
-        return _followed_by(outer, kinds, values), np.array(columns), False
+        tokens, counted = _followed_by(outer, kinds, values), False
+        return Fused(tokens, np.array(columns), counted, (None,) * len(columns), frozenset(read))
     outer = [(VARIABLE, 1), (OPERATOR, ops.SUB), (OPERATOR, ops.SQR if made.kind == objective.SQUARES else ops.ABS)]
     if weighted:
         columns.append(made.weights)
         outer += [] if counted else [(VARIABLE, len(columns)), (OPERATOR, ops.MUL)]
-    return _followed_by(outer, kinds, values), np.array(columns), counted
+    given: tuple[str | None, ...] = (None,) * len(columns)
+    if made.keeps_y and not made.columns:
+        given, read = (names[0], *given[1:]), read - {names[0]}
+    return Fused(_followed_by(outer, kinds, values), np.array(columns), counted, given, frozenset(read))
+
+
+def given_names(columns: Iterable[str]) -> tuple[str, ...]:
+    """What y, the weights and the columns of a loss are called, in the order of its variables from Y on."""
+    return "y", WEIGHTS, *(f"column {name}" for name in columns)
 
 
 def _followed_by(tokens: Iterable[tuple[int, int]], kinds: np.ndarray, values: np.ndarray) -> Tokens:
@@ -266,12 +306,14 @@ def _followed_by(tokens: Iterable[tuple[int, int]], kinds: np.ndarray, values: n
 
 def _recognised(tree: LossTree, counts: np.ndarray, n_columns: int, fitting: bool) -> Composition | None:
     """The loss as squares, absolute errors or Huber's loss, if it is that."""
-    scale, node = tree.without_factors(tree.root)
-    kind, inner, bend = tree.outermost(node)
+    outer = tree.without_factors(tree.root)
+    scale = outer.scale
+    kind, inner, bend = tree.outermost(outer.inside)
     if inner is None or (kind == objective.HUBER and not fitting):
         return None
-    s, t, h = tree.affine(inner)
-    target, weights = -t / s, counts * scale * (np.abs(s) if kind == objective.ABSOLUTE else s * s)
+    residual = tree.affine(inner)
+    s, h = residual.scale, residual.inside
+    target, weights = 0.0 - residual.shift, counts * scale * (np.abs(s) if kind == objective.ABSOLUTE else s * s)
     some = counts > 0
     if not np.all(np.isfinite(s[some]) & (s[some] != 0) & (scale[some] >= 0) & np.isfinite(weights[some])):
         return None
@@ -280,7 +322,10 @@ def _recognised(tree: LossTree, counts: np.ndarray, n_columns: int, fitting: boo
         return None
     formula, columns = (None, []) if tree.is_f(h) else tree.formula(h, n_columns)
     clean = np.where(some, target, 0.0), np.where(some, weights, 0.0)
-    return Composition(formula, columns, kind, float(delta[some][0]) if np.any(some) else 1.0, *clean, n_columns)
+    bends = float(delta[some][0]) if np.any(some) else 1.0
+    factors = [tree.leaf(part) for part in (*outer.factors, *residual.factors)]
+    keeps_w = factors == ([W] if tree.loss.names(W) else [])
+    return Composition(formula, columns, kind, bends, *clean, n_columns, residual.is_from(tree, Y), keeps_w)
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,6 +377,20 @@ class _Branch(NamedTuple):
     operands: tuple[_Branch, ...]
 
 
+class Around(NamedTuple):
+    """What stands around a part of a loss: ``scale * (inside + shift)``, and the parts that these come from."""
+
+    scale: np.ndarray
+    shift: np.ndarray
+    inside: _Branch
+    factors: tuple[_Branch, ...]
+    terms: tuple[tuple[_Branch, int], ...]  # each with its sign in the shift; 0: it was divided since
+
+    def is_from(self, tree: LossTree, variable: int) -> bool:
+        """Whether it is ``inside`` less a variable, and no more."""
+        return [(tree.leaf(part), sign) for part, sign in self.terms] == [(variable, -1)]
+
+
 class LossTree:
     """The tokens of a loss, part by part, and what those without f are at every point."""
 
@@ -345,6 +404,7 @@ class LossTree:
             del stack[len(stack) - n :]
             stack.append(_Branch(operands[0].begin if n else t, t + 1, value if n else -1, operands))
         (self.root,) = stack
+        self.read_by_columns: set[int] = set()  # variables that the columns of ``with_columns`` are made of
 
     def with_columns(self, fast: bool) -> tuple[LossText, LossPoints]:
         """The same loss, in which every part without f that takes an operator is a column."""
@@ -353,6 +413,8 @@ class LossTree:
         def column(node: _Branch, reciprocal: bool = False) -> list[tuple[int, int]]:
             name = f"{b''.join(map(np.ndarray.tobytes, self.tokens(node))).hex()} {reciprocal}"  # no user's
             if name not in columns:
+                kinds, values = self.tokens(node)
+                self.read_by_columns |= set(values[kinds == VARIABLE].tolist())
                 names.append(name)
                 with np.errstate(all="ignore"):
                     columns[name] = 1 / self.value(node) if reciprocal else self.value(node)
@@ -379,6 +441,11 @@ class LossTree:
     def tokens(self, node: _Branch) -> tuple[np.ndarray, np.ndarray]:
         return self.loss.kinds[node.begin : node.end], self.loss.values[node.begin : node.end]
 
+    def leaf(self, node: _Branch) -> int:
+        """The variable that a part is; -1: more than that, or none."""
+        kinds, values = self.tokens(node)
+        return int(values[0]) if len(kinds) == 1 and kinds[0] == VARIABLE else -1
+
     def is_f(self, node: _Branch) -> bool:
         return node.code < 0 and not self.is_free(node)
 
@@ -399,36 +466,41 @@ class LossTree:
         Engine(pop, X, precision="ieee", dtype=X.dtype).evaluate(np.empty((1, 1, 0)), out)
         return out[0, 0]
 
-    def without_factors(self, node: _Branch) -> tuple[np.ndarray, _Branch]:
-        """(c, the rest) of ``c * rest``."""
-        s, _, rest = self._walk(node, (ops.MUL, ops.DIV, ops.NEG))
-        return s, rest
+    def without_factors(self, node: _Branch) -> Around:
+        """``scale * inside``."""
+        return self._walk(node, (ops.MUL, ops.DIV, ops.NEG))
 
-    def affine(self, node: _Branch) -> tuple[np.ndarray, np.ndarray, _Branch]:
-        """(s, t, h) of ``s * h + t``."""
+    def affine(self, node: _Branch) -> Around:
+        """``scale * (inside + shift)``."""
         return self._walk(node, (ops.MUL, ops.DIV, ops.NEG, ops.ADD, ops.SUB))
 
-    def _walk(self, node: _Branch, allowed: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, _Branch]:
+    def _walk(self, node: _Branch, allowed: tuple[int, ...]) -> Around:
         """Take off operators one of whose operands has no f, as long as there are any."""
-        s, t = np.ones(len(self.points.y)), np.zeros(len(self.points.y))
+        scale, shift = np.ones(len(self.points.y)), np.zeros(len(self.points.y))
+        factors: list[_Branch] = []
+        terms: list[tuple[_Branch, int]] = []
         while node.code in allowed:
             if node.code == ops.NEG:
-                s, node = -s, node.operands[0]
+                scale, shift, terms = -scale, -shift, [(part, -sign) for part, sign in terms]
+                node = node.operands[0]
                 continue
             a, b = node.operands
             if self.is_free(a) == self.is_free(b) or (node.code == ops.DIV and self.is_free(a)):
                 break
-            v = self.value(a if self.is_free(a) else b)
-            if node.code == ops.MUL:
-                s = s * v
-            elif node.code == ops.DIV:
-                s = s / v
-            elif node.code == ops.ADD:
-                t = t + s * v
+            free, other = (a, b) if self.is_free(a) else (b, a)
+            v = self.value(free)
+            if node.code in (ops.MUL, ops.DIV):
+                scale, shift = (scale * v, shift / v) if node.code == ops.MUL else (scale / v, shift * v)
+                factors.append(free if node.code == ops.MUL else node)
+                terms = [(part, 0) for part, _ in terms]
+            elif node.code == ops.SUB and free is b:
+                shift, terms = shift - v, [*terms, (free, -1)]
             else:
-                t, s = (t - s * v, s) if self.is_free(b) else (t + s * v, -s)
-            node = b if self.is_free(a) else a
-        return s, t, node
+                shift, terms = shift + v, [*terms, (free, 1)]
+                if node.code == ops.SUB:  # v - h is -(h - v)
+                    scale, shift, terms = -scale, -shift, [(part, -sign) for part, sign in terms]
+            node = other
+        return Around(scale, shift, node, tuple(factors), tuple(terms))
 
     def outermost(self, node: _Branch) -> tuple[int, _Branch | None, np.ndarray]:
         """(kind, what it is of, where Huber's loss bends); None for what is no loss that backends know."""

@@ -19,6 +19,7 @@ from exprkit.backends.device_programs.population import on_host as on_host_popul
 from exprkit.backends.gpu.device import fetched_together
 from exprkit.errors import DataError, one_of
 from exprkit.evaluate import inputs, loss_text, tables
+from exprkit.evaluate.loss_target import LossTarget
 from exprkit.operators import ops
 
 LOSSES: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
@@ -37,6 +38,7 @@ MEANS = ("mse", "mae")
 OTHER_WORDS = {"squares": "sse", "l2": "sse", "l1": "sae", "R2": "r2"}  # what the same is called elsewhere
 OWN_KINDS = {"square": "sse", "absolute": "sae", "sum": "sum"}  # what a loss of the user's own is added up by
 SUMS = tuple(OWN_KINDS.values())  # losses that are a sum as it is
+ELSEWHERE = np.ndarray, type(None)  # what a device does not write to
 
 
 def summed(kind: Any) -> str:
@@ -217,98 +219,144 @@ def spread(y: Any, w: Any) -> np.float64:
 Data = tuple[Any, Any, Any]  # y, weights and columns as the user gave them
 
 
+def arrays_of(data: Data, adopt: Any) -> dict[str, Any] | None:
+    """The arrays by their names, of the host's or adopted from a device; None where one is no array."""
+    y, w, columns = data
+    columns = {} if columns is None else columns
+    if not hasattr(columns, "keys"):
+        return None
+    named = zip(loss_text.given_names(columns), (y, w, *(columns[name] for name in columns)), strict=True)
+    arrays = {name: one if isinstance(one, np.ndarray) else adopt(one) for name, one in named if one is not None}
+    return None if any(one is None for one in arrays.values()) else arrays
+
+
 class Given(NamedTuple):
     """Arrays as the user gave them: to find with little work, on a device with one wait, that they are the same."""
 
-    names: tuple[str, ...]
-    arrays: list[np.ndarray]  # in the host's memory, of the user's types
+    arrays: dict[str, Any]
+    numbers: dict[str, np.ndarray]  # what they were, of the user's types, in memory of their own
 
     @classmethod
     def of(cls, data: Data, adopt: Any) -> Given | None:
         """None where one is no array."""
-        y, w, columns = data
-        columns = {} if columns is None else columns
-        if not hasattr(columns, "keys"):
+        arrays = arrays_of(data, adopt)
+        if arrays is None:
             return None
-        named = {"y": y, "weights": w, **{f"column {name}": columns[name] for name in columns}}
-        some = {name: one for name, one in named.items() if one is not None}
-        arrays = [one if isinstance(one, np.ndarray) else adopt(one) for one in some.values()]
-        if any(one is None for one in arrays):
-            return None
-        there = iter(fetched_together([one for one in arrays if not isinstance(one, np.ndarray)]))
-        return cls(tuple(some), [one if isinstance(one, np.ndarray) else next(there) for one in arrays])
+        return cls(arrays, {name: one.copy() for name, one in _on_host(arrays).items()})
 
-    def kept(self) -> Given:
-        """In memory of its own."""
-        return self._replace(arrays=[array.copy() for array in self.arrays])
-
-    def is_that(self, data: Data, adopt: Any) -> bool:
-        """Whether all numbers are there again."""
-        other = Given.of(data, adopt)
-        if other is None or other.names != self.names:
+    def is_that(self, data: Data, adopt: Any, in_place: frozenset[str]) -> bool:
+        """Whether all numbers are there again; those of the device's arrays ``in_place`` may have changed there."""
+        arrays = arrays_of(data, adopt)
+        if arrays is None or list(arrays) != list(self.arrays):
             return False
-        return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in zip(self.arrays, other.arrays, strict=True))
+        apart = {name: one for name, one in arrays.items() if name not in in_place or isinstance(one, np.ndarray)}
+        if any(arrays[name] is not self.arrays[name] for name in arrays if name not in apart):
+            return False
+        were = self.numbers
+        return all(
+            one.dtype == were[name].dtype and np.array_equal(one, were[name]) for name, one in _on_host(apart).items()
+        )
+
+
+def _on_host(arrays: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Arrays with those of the device brought to the host, together."""
+    there = [name for name, one in arrays.items() if not isinstance(one, np.ndarray)]
+    fetched = fetched_together([arrays[name] for name in there]) if there else []
+    return arrays | dict(zip(there, fetched, strict=True))
 
 
 class OwnLoss(NamedTuple):
-    """A loss of the user's own at the points that it was asked for at."""
+    """A loss of the user's own at the points that it was asked for at.
+
+    It is made in one of two ways: as it stands, where a backend can add it up, or of plain sums of other expressions.
+    Arrays on a device that are read just there need not be looked at again.
+    """
 
     asked: tuple[str, str | None]  # its text (or a kind's name), and the link's
     points: loss_text.LossPoints
     made: loss_text.Composition
     kind: str
-    target: Any  # on the device, if the data is
-    weights: Any
+    goal: LossTarget  # of the plain sums; on the device, if the data is
     inner: list[Any]  # the population that the last evaluator was made for, and that evaluator
-    fused: tuple[Any, np.ndarray, bool] | None  # its tokens, what they read, whether that says how much a point counts
+    fused: loss_text.Fused | None
     given: Given | None  # what it was asked for with
+    in_place: frozenset[str]  # arrays that the plain sums read where the user has them
 
     @classmethod
-    def of(cls, ev: Any, last: OwnLoss | None, asked: tuple[str, str | None], data: Data) -> OwnLoss:
-        """Of this data; ``last`` if it is that one."""
-        if last is not None and last.asked == asked and last.given is not None and last.given.is_that(data, ev.adopt):
-            return last
+    def of(
+        cls, ev: Any, last: OwnLoss | None, asked: tuple[str, str | None], data: Data, as_it_stands: bool = False
+    ) -> OwnLoss:
+        """Of this data; ``last`` if it is that one, ``as_it_stands`` or made of plain sums."""
+        if last is not None and last.asked == asked and last.given is not None:
+            in_place = last.fused.in_place if as_it_stands and last.fused else last.in_place
+            if last.given.is_that(data, ev.adopt, in_place):
+                return last
         y, weights, columns = data
         named = columns.items() if isinstance(columns, Mapping) else ()
         tables.check_order(ev.labels, y=y, weights=weights, **{f"column {name}": one for name, one in named})
         points = inputs.loss_points(y, weights, columns, ev.n_points, ev.adopt)
         if last is None or not last.is_for(*asked, points):
-            last = cls.make(ev.X, *asked, points, ev.precision == "fast")
-        given = Given.of(data, ev.adopt)
-        return last._replace(given=given and given.kept())
+            last = cls.make(*asked, points, ev.X.shape[1], ev.precision == "fast")
+        goal, in_place = goal_of(ev, last.made, y, weights)
+        return last._replace(given=Given.of(data, ev.adopt), goal=goal, in_place=in_place)
 
     @classmethod
-    def make(cls, X: Any, kind: str, link: str | None, points: loss_text.LossPoints, fast: bool) -> OwnLoss:
-        n_columns = X.shape[1]
+    def make(cls, kind: str, link: str | None, points: loss_text.LossPoints, n_columns: int, fast: bool) -> OwnLoss:
+        """Without a target as an engine takes it."""
         through, fused = loss_text.parse_link(link), None
         if loss_text.is_loss_text(kind, LOSSES):
             loss = loss_text.linked(loss_text.parse_loss(kind, points.columns), through)
             made = loss_text.compose(loss, points, n_columns)
             if made.formula is not None:
                 is_sum = made.summed == "sum"
-                fused = loss_text.fused(loss, points, fast) if is_sum else loss_text.fused_known(made, fast)
+                fused = loss_text.fused(loss, points, fast) if is_sum else loss_text.fused_known(made, loss, fast)
             named = OWN_KINDS[made.summed]
         else:
             named = one_of("kind", kind, tuple(LOSSES), DataError, other_words=OTHER_WORDS)
             if points.columns:
                 raise DataError(f"kind={kind!r} takes no columns; a loss of your own does, an expression over f and y")
             made = loss_text.unchanged(points, through, n_columns)
-        weights = None if np.all(made.weights == 1) else inputs.beside_data(made.weights, X)
-        target = inputs.beside_data(made.target, X)
-        return cls((kind, link), points, made, named, target, weights, [None, None], fused, None)
+        nothing = LossTarget(None, None, None, None, None, None)
+        return cls((kind, link), points, made, named, nothing, [None, None], fused, None, frozenset())
 
     def is_for(self, kind: str, link: str | None, points: loss_text.LossPoints) -> bool:
         """Whether it is this loss at these points."""
         return self.asked == (kind, link) and loss_text.same_points(self.points, points)
 
-    def sums(self, ev: Any, params: Any) -> Any | None:
-        """What a backend sums of a loss as it stands, if it can, where the expressions would have to be put into it."""
-        if self.fused is None or not hasattr(ev.engine, "text_sums"):
+    def sums(self, ev: Any, params: Any, out: Any = None) -> Any | None:
+        """What a backend sums of a loss as it stands, if it can, where the expressions would have to be put into it.
+
+        ``out`` takes them where it lies on the device of an engine that ``stores_sums``.
+        """
+        if not self.stands_alone(ev):
             return None
+        assert self.fused is not None
         sets, lead = inputs.parameter_sets(params, ev.pop, ev.dtype, ev.adopt)
-        tokens, columns, counted = self.fused
-        sums = ev.engine.text_sums(sets, tokens, columns, counted)
-        return None if sums is None else sums.reshape(*lead, len(ev.pop))
+        shape = *lead, len(ev.pop)
+        own: dict[str, Any] = {}
+        place = None if out is None else inputs.result_array(out, shape, np.dtype(np.float64), ev.adopt)
+        if self.given is not None and (there := self._read_there()):
+            own["there"] = there
+        stored = place is not None and ev.engine.stores_sums and not isinstance(place, np.ndarray)
+        if stored:
+            own["out"] = place
+        sums = ev.engine.text_sums(sets, *self.fused.asked, **own)
+        if sums is None:
+            return None
+        if place is None:
+            return ev.as_given(sums.reshape(shape))
+        return out if stored else inputs.written(out, place, sums.reshape(shape))
+
+    def stands_alone(self, ev: Any) -> bool:
+        """Whether the backend may be asked to add it up as it stands."""
+        return self.fused is not None and hasattr(ev.engine, "text_sums")
+
+    def _read_there(self) -> dict[int, Any]:
+        """By column: the device's array that is read where the user has it."""
+        assert self.fused is not None and self.given is not None
+        names = [name if name in self.fused.in_place else None for name in self.fused.given]
+        arrays = {k: self.given.arrays.get(name) for k, name in enumerate(names) if name is not None}
+        return {k: array for k, array in arrays.items() if not isinstance(array, ELSEWHERE)}
 
     def evaluator(self, ev: Any) -> Any:
         """What evaluates ``ev``'s expressions as the loss has them."""
@@ -322,3 +370,63 @@ class OwnLoss(NamedTuple):
                 self.inner[1].update(pop)
             self.inner[0] = ev.pop
         return self.inner[1]
+
+
+def goal_of(ev: Any, made: loss_text.Composition, y: Any, weights: Any) -> tuple[LossTarget, frozenset[str]]:
+    """The target and the weights of plain sums, and which of them lie on the device where the user has them."""
+
+    def known(vector: np.ndarray, given: Any, keeps: bool) -> Any:
+        there = keeps and not made.columns and not isinstance(ev.X, np.ndarray) and ev.adopt(given) is given
+        return given if there else inputs.beside_data(vector, ev.X)
+
+    w = None if np.all(made.weights == 1) else known(made.weights, weights, made.keeps_w)
+    target, own_w = ev.target(known(made.target, y, made.keeps_y), w)
+    pairs = ("y", target, y), (loss_text.WEIGHTS, own_w, weights)
+    in_place = frozenset(name for name, taken, given in pairs if taken is given and not isinstance(given, ELSEWHERE))
+    complete = not bool(np.isnan(target).any()) if isinstance(target, np.ndarray) else None
+    return LossTarget(y, weights, None, target, own_w, complete), in_place
+
+
+def losses_at(ev: Any, goal: LossTarget, params: Any, kind: str, count_nonfinite: bool, out: Any) -> Any:
+    """Losses that have a name, of checked points (``Evaluator.loss``)."""
+    what = summed(kind)
+    sets, lead = inputs.parameter_sets(params, ev.pop, ev.dtype, ev.adopt)
+    shape = (*lead, len(ev.pop))
+    place = None if out is None else inputs.result_array(out, shape, np.dtype(np.float64), ev.adopt)
+    counts = np.zeros((len(sets), len(ev.pop), 2), np.int64) if count_nonfinite else None
+    stored = ev.engine.stores_sums and kind in SUMS and not isinstance(place, ELSEWHERE)
+    sums = sums_of(ev, sets, goal.target, goal.w, what, counts, place if stored else None)
+    if counts is None:
+        ev.check_sums(sums, goal)
+    if not stored:
+        made = finished(ev, kind, sums, goal.target, goal.w)[0].reshape(shape)
+        out = ev.as_given(made) if place is None else inputs.written(out, place, made)
+    return out if counts is None else (out, counts.reshape(*shape, 2))
+
+
+def own_losses(ev: Any, params: Any, asked: tuple[str, str | None], data: Data, count_nonfinite: bool, out: Any) -> Any:
+    """The same of a loss of the user's own."""
+    known = ev.own_loss(asked, data, not count_nonfinite)
+    if not count_nonfinite and known.stands_alone(ev):
+        if (sums := known.sums(ev, params, out)) is not None:
+            ev.check_sums(sums, known.goal)
+            return sums
+        known = ev.own_loss(asked, data)
+    found = losses_at(known.evaluator(ev), known.goal, params, known.kind, count_nonfinite, out)
+    if out is not None:
+        return found
+    return (ev.as_given(found[0]), found[1]) if count_nonfinite else ev.as_given(found)
+
+
+def slopes_at(ev: Any, goal: LossTarget, params: Any, kind: str) -> tuple[Any, Any]:
+    """Losses that have a name, of checked points, and their gradient (``Evaluator.loss_and_grad``)."""
+    what = summed(kind)
+    sets, lead = inputs.parameter_sets(params, ev.pop, ev.dtype, ev.adopt)
+    sums, gradient = sums_and_slopes(ev, sets, goal.target, goal.w, what)
+    ev.check_sums(sums, goal)
+    loss, total = finished(ev, kind, sums, goal.target, goal.w)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope: Any = slope_of(kind, loss, total)
+        gradient = gradient * (slope[..., None] if np.ndim(slope) else slope)
+    shape = (*lead, len(ev.pop))
+    return loss.reshape(shape), gradient.reshape(*shape, gradient.shape[-1])

@@ -17,14 +17,9 @@ from exprkit.backends.contract import Backend
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.gpu import opcodes
 from exprkit.backends.precision import Precision
-from exprkit.errors import ArgumentError, BackendError, DataError, did_you_mean, flag, whole
+from exprkit.errors import OTHER_KEYWORDS, ArgumentError, BackendError, DataError, did_you_mean, flag, whole
 from exprkit.expressions.population import Population
 from exprkit.operators import defined, ops
-
-OTHER_WORDS = {  # what arguments are called in other libraries
-    "random_state": "seed", "rng": "seed", "sample_weight": "weights", "p0": "init", "x0": "init", "n_jobs": "threads",
-    "workers": "threads", "max_nfev": "max_iter", "device": "backend", "verbose": "progress",
-}  # fmt: skip
 
 
 def check_options(options: dict[str, Any], called: Callable[..., Any]) -> None:
@@ -32,7 +27,7 @@ def check_options(options: dict[str, Any], called: Callable[..., Any]) -> None:
     for name in options:
         known = [option for backend in NAMES for option in offered(backend)]
         if name not in known:
-            hint = did_you_mean(name, [*inspect.signature(called).parameters, *known], OTHER_WORDS)
+            hint = did_you_mean(name, [*inspect.signature(called).parameters, *known], OTHER_KEYWORDS)
             raise ArgumentError(f"{called.__name__} has no option {name!r}{hint}")
 
 

@@ -202,7 +202,8 @@ class Explorer(widgets.VBox):
             self._open(text)
 
     def _select(self, text: str, params: Numbers | None) -> None:
-        """An expression of the population was selected."""
+        """An expression of the population was selected: its curve is shown."""
+        self.tabs.selected_index = 0
         self.queue.put("text", lambda stop: self._write(text, params or ()))
 
     def _example(self, text: str) -> None:

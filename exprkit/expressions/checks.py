@@ -159,3 +159,26 @@ def function_lengths(kinds, values, numbers, offsets, length):
             if kinds[t] == CONSTANT and numbers[t] != 0 and np.isfinite(numbers[t]):
                 constants += np.abs(np.log(np.abs(numbers[t])))
         length[i] = (end - begin) * np.log(kinds_seen) + constants
+
+
+def depths(kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, arity: np.ndarray) -> np.ndarray:
+    """Of each expression how many operators stand above its deepest leaf, int64; 0 where there is nothing."""
+    found = np.zeros(len(offsets) - 1, np.int64)
+    longest = int(np.diff(offsets).max(initial=0))
+    _depths(kinds, values, offsets, arity, np.zeros(longest + 1, np.int64), found)
+    return found
+
+
+@compiled
+def _depths(kinds, values, offsets, arity, stack, found):
+    for i in range(len(found)):
+        top = 0
+        for t in range(offsets[i], offsets[i + 1]):
+            depth = 0
+            if kinds[t] == OPERATOR:
+                for _ in range(arity[np.int64(values[t])]):
+                    top -= 1
+                    depth = max(depth, stack[top] + 1)
+            stack[top] = depth
+            top += 1
+        found[i] = stack[0] if top else 0

@@ -23,7 +23,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from exprkit import errors
-from exprkit.errors import ArgumentError, flag, whole
+from exprkit.errors import ArgumentError, checks_keywords, flag, whole
 from exprkit.expressions import arguments
 from exprkit.expressions.arguments import BYTES_PER_EXPRESSION, BYTES_PER_TOKEN, Operators
 from exprkit.expressions.population import Population
@@ -37,6 +37,7 @@ from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, NewToke
 MOST_NODES = 1000  # of expressions that are counted
 
 
+@checks_keywords
 def exhaustive(
     max_nodes: int,
     operators: Operators = "esr",

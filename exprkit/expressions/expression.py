@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, OperandError, PopulationError
+from exprkit.errors import ArgumentError, OperandError, PopulationError, checks_keywords
 from exprkit.numbers import as_numbers
 from exprkit.operators import defined, ops
 from exprkit.text.names import NUMBERED, PLURAL, Given, Names, usual_as_none
@@ -301,6 +301,7 @@ def constant(number: float) -> Expression:
     return _leaf(CONSTANT, int(np.float64(np.nan if np.isnan(exact) else exact).view(np.uint64)))
 
 
+@checks_keywords
 def operator(
     text: str, *, domain: Any = None, latex: str = "", numpy: Any = None, cuda: str = "", derivative: Any = None
 ) -> Callable[..., Expression]:

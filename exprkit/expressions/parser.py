@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from exprkit.errors import ExprkitError, ParseError, brief, one_of
+from exprkit.errors import ExprkitError, ParseError, brief, checks_keywords, one_of
 from exprkit.expressions.population import Population
 from exprkit.runtime import files, slices
 from exprkit.text.names import USUAL, Given, Names, columns_of
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 PIECE = 1 << 22  # bytes of a file that a thread reads, at the least
 
 
+@checks_keywords
 def parse(
     source: Any, *, data: Any = None, variables: Given = None, parameters: Given = None,
     errors: Literal["raise", "mask"] = "raise",

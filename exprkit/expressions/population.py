@@ -464,6 +464,12 @@ class Population:
         """The operators of the user's own that it uses, as files keep them: code, text, LaTeX and domain of each."""
         return defined.saved(self.user_operators())
 
+    def depths(self) -> np.ndarray:
+        """Of each expression how many operators stand above its deepest leaf, int64: 0 of ``x1``, 2 of ``exp(-x1)``."""
+        from exprkit.expressions import checks
+
+        return checks.depths(self.kinds, self.values, self.offsets, defined.arity())
+
     def user_operators(self) -> list[int]:
         """The codes of user-defined operators among its tokens, a list of int."""
         return defined.codes_in(self.kinds, self.values, OPERATOR)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from exprkit import errors
-from exprkit.errors import ArgumentError, whole
+from exprkit.errors import ArgumentError, checks_keywords, whole
 from exprkit.expressions import arguments
 from exprkit.expressions.arguments import Operators
 from exprkit.expressions.population import Population
@@ -24,6 +24,7 @@ from exprkit.runtime.progress import Progress, shown
 from exprkit.text.tokens import CONSTANT, MAX_INDEX, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, NewTokens
 
 
+@checks_keywords
 def random(
     n: int,
     n_tokens: tuple[int, int] = (10, 50),

@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, brought_by
+from exprkit.errors import ArgumentError, brought_by, checks_keywords
 from exprkit.expressions import checks
 from exprkit.expressions.population import Population
 from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, Likelihood, points_of
@@ -71,6 +71,7 @@ class DescriptionLength:
         return pd.DataFrame({name: getattr(self, name) for name in ("total", "residuals", "parameters", "function")})
 
 
+@checks_keywords
 def description_length(result: Any, progress: Progress = False) -> DescriptionLength:
     """The description length of every expression of a fit.
 

@@ -182,13 +182,13 @@ def _terms(text: str, parameters: Any, doubled: float) -> list[Summand | None]:
 def _square(tree: LossTree, node: Any, doubled: float) -> Summand | None:
     """The term of c (s h + t)^2."""
     with np.errstate(all="ignore"):
-        scale, node = tree.without_factors(node)
-        kind, inner, _ = tree.outermost(node)
+        outer = tree.without_factors(node)
+        kind, inner, _ = tree.outermost(outer.inside)
         if kind != objective.SQUARES or inner is None:
             return None
-        s, t, h = tree.affine(inner)
-        target, weight = float((-t / s)[0]), float((doubled * scale * s * s)[0])
-    return Summand(tree.tokens(h), target, weight) if np.isfinite(target) and 0 < weight < np.inf else None
+        around = tree.affine(inner)
+        target, weight = float(0.0 - around.shift[0]), float((doubled * outer.scale * around.scale**2)[0])
+    return Summand(tree.tokens(around.inside), target, weight) if np.isfinite(target) and 0 < weight < np.inf else None
 
 
 class _PenaltyTree(LossTree):

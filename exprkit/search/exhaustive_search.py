@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.distributed.workers import workers_of
-from exprkit.errors import ArgumentError, DataError, brief, one_of, whole
+from exprkit.errors import ArgumentError, DataError, brief, checks_keywords, one_of, whole
 from exprkit.evaluate import inputs, tables
 from exprkit.expressions.arguments import Operators
 from exprkit.expressions.population import Population
@@ -67,6 +67,7 @@ YEAR = 365.25 * 86_400.0
 CONFIRM = 2  # sets of points at which functions are compared once more
 
 
+@checks_keywords
 def exhaustive_search(
     X: Any,
     y: Any = None,
@@ -139,7 +140,8 @@ def exhaustive_search(
     timeout : float, optional
         Seconds after which the search ends with what it has found.
     max_memory : float, optional
-        Bytes of memory at which the search ends with what it has found; default: half of the free memory.
+        Bytes of functions and of what is known of their fits at which the search ends with what it has found;
+        default: half of the free memory.
     file : path, optional
         A file for the state of the search, written now and then and at the end; if it exists, the search continues.
     progress : bool
@@ -355,6 +357,11 @@ class _Search:
                 self.state = SearchState(**{field.name: kept.arrays[field.name] for field in STATE})
             self._n_resumed = len(self.state.functions)
 
+    @property
+    def bytes(self) -> int:
+        """What is kept in memory: functions, and their fits, which are there twice while more come in."""
+        return self._found.bytes + 2 * sum(array.nbytes for array in self.arrays().values())
+
     def arrays(self) -> dict[str, np.ndarray]:
         """The state, as a file keeps it."""
         return {field.name: getattr(self.state, field.name) for field in STATE}
@@ -365,7 +372,7 @@ class _Search:
         def check(_: int) -> None:
             if ended.is_set():
                 raise Ended("the search has ended")
-            shown.budget.check(self._found.bytes)
+            shown.budget.check(self.bytes)
 
         done, taken = 0, None
         enumerating, describing = (ThreadPoolExecutor(1, f"exprkit {what}") for what in ("enumerate", "describe"))
@@ -377,6 +384,7 @@ class _Search:
                     begin, done = max(self._n_resumed - done, 0), done + len(functions)
                     for first in range(begin, len(functions), self._chunk):
                         some = slice(first, first + self._chunk)
+                        shown.budget.check(self.bytes)
                         chunk = self._fit_chunk(size, functions[some], forms[some], shown.budget.check)
                         if taken is not None:
                             taken.result()

@@ -32,7 +32,7 @@ from pathlib import Path
 from exprkit.backends import loss_tokens
 from exprkit.backends.cpu.kernels import REAL, Kernels, module_text
 from exprkit.backends.cpu.reductions import in_whole_vectors, load, sure_or_again
-from exprkit.backends.loss_tokens import Tokens, written
+from exprkit.backends.loss_tokens import Tokens, power_of, written
 from exprkit.operators import defined, ops, simd_formulas
 from exprkit.operators.llvm_writer import Code, Target
 from exprkit.operators.simd_values import SIZE, Vec, where
@@ -40,7 +40,6 @@ from exprkit.text.tokens import OPERATOR, VARIABLE
 
 MOST, LEAST = 4, 2  # registers side by side: of SHORT losses, and of those whose values would not stay in registers
 SHORT = 12  # tokens
-MOST_POWER = 8  # that is made of products: each rounds once, and a power may be wrong by 5 units of its last digit
 
 
 def can_sum(tokens: Tokens) -> bool:
@@ -100,7 +99,7 @@ def _sum(target: Target, real: str, tokens: Tokens, counted: bool, fast: bool) -
             return made
 
         def power(row: ops.Operator, base: Vec, exponent: float) -> Vec | None:
-            made = _power(base.abs() if row.code == ops.POWABS else base, exponent, applied)
+            made = power_of(base.abs() if row.code == ops.POWABS else base, exponent, applied)
             if made is None or fast or exponent.is_integer() or row.code == ops.POWABS:
                 return made
             return where(base == -math.inf, math.inf, made)  # whose root is nan
@@ -146,30 +145,6 @@ def _times_plus(products: dict[str, tuple[Vec, Vec]], code: int, *operands: Vec)
         first, second = products[b.name]
         return (-first if minus else first).fma(second, a)
     return None
-
-
-def _power(base: Vec, exponent: float, applied: Callable[[ops.Operator, list[Vec]], Vec]) -> Vec | None:
-    """By a whole number, a half or a quarter: products and roots; None for other exponents."""
-    quarters = 4 * exponent
-    if not (0 < exponent <= MOST_POWER and quarters.is_integer()):
-        return None
-    multiply, square, root = (ops.BY_CODE[code] for code in (ops.MUL, ops.SQR, ops.SQRT))
-    factors, square_of, whole = [], base, int(exponent)
-    while whole:
-        if whole & 1:
-            factors.append(square_of)
-        whole >>= 1
-        square_of = applied(square, [square_of]) if whole else square_of
-    rest = base
-    for part in (2, 1):
-        if int(quarters) % 4:
-            rest = applied(root, [rest])
-            if int(quarters) & part:
-                factors.append(rest)
-    made = factors[0]
-    for factor in factors[1:]:
-        made = applied(multiply, [made, factor])
-    return made
 
 
 def _times(a: Vec, power: Vec, product: Vec, least: Vec) -> list[Vec]:

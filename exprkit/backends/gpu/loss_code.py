@@ -23,7 +23,7 @@ from __future__ import annotations
 import numpy as np
 
 from exprkit.backends.gpu import opcodes
-from exprkit.backends.loss_tokens import Tokens, rows_in, written
+from exprkit.backends.loss_tokens import Tokens, power_of, rows_in, written
 from exprkit.operators import ops
 from exprkit.text.tokens import VARIABLE
 
@@ -54,9 +54,13 @@ def function(tokens: Tokens, operators: str) -> str | None:
         lines.append(f"const T {name} = []({parameters}) -> T {{ return {formula}; }}({', '.join(operands)});")
         return name
 
-    result = written(
-        tokens, ["f", *(f"read[{k}]" for k in range(n_columns))], _number, applied, whole_powers=operators == "fast"
-    )
+    def power(row: ops.Operator, base: str, exponent: float) -> str | None:
+        if operators != "fast" or exponent.is_integer():
+            return None
+        return power_of(applied(ops.BY_CODE[ops.ABS], [base]) if row.code == ops.POWABS else base, exponent, applied, 2)
+
+    names = ["f", *(f"read[{k}]" for k in range(n_columns))]
+    result = written(tokens, names, _number, applied, whole_powers=operators == "fast", power=power)
     at_once = ONE if any(opcodes.is_long(row, operators) for row in used) else WHOLE
     body = "\n".join(f"    {line}" for line in (*lines, f"return {result};"))
     head = "INLINE T text_loss(T f, const T (&read)[TARGETS])"

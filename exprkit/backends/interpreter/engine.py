@@ -288,11 +288,15 @@ class Engine(DeviceEngine, contract.Differentiable):
             target, w = self._on_device("y", y), self._on_device("weights", weights)
             return self._added(params, target, w, {"TASK": TASKS[kind], "WEIGHTED": int(w is not None)}, counts, out)
 
-    def text_sums(self, params: Any, loss: loss_code.Tokens, columns: np.ndarray, counted: bool) -> Any | None:
+    def text_sums(
+        self, params: Any, loss: loss_code.Tokens, columns: np.ndarray, counted: bool,
+        there: dict[int, Any] | None = None, out: Any = None,
+    ) -> Any | None:  # fmt: skip
         """Sum of a loss that is a text, float64 (n_sets, n_exprs); None where it can't be made in the kernel.
 
         ``columns`` (n_columns, n_points) are what it reads beside f (``loss_code``); the last says how much a point
-        counts if it is ``counted``.
+        counts if it is ``counted``.  ``there``: those that are what arrays of the device hold now; ``out`` on the
+        device takes the sums.
         """
         needed = self._smallest.shared_bytes(self._launcher.n_columns, self.programs.n_slots, len(columns), True)
         if self._baseline or needed > self.device.shared_per_block:
@@ -301,7 +305,11 @@ class Engine(DeviceEngine, contract.Differentiable):
             if self._text_loss is None or self._text_loss.columns is not columns:
                 self._text_loss = self._text_loss_of(loss, columns, counted)
             _, numbers, macros = self._text_loss
-            return None if macros is None else self._added(params, numbers, None, macros)
+            if macros is None:
+                return None
+            for k, array in (there or {}).items():
+                numbers[k] = array.reshape(-1)
+            return self._added(params, numbers, None, macros, out=out)
 
     def _text_loss_of(self, loss: loss_code.Tokens, columns: np.ndarray, counted: bool) -> TextLoss:
         function = loss_code.function(loss, self.settings.operators)

@@ -97,7 +97,8 @@ template <bool WHOLE> INLINE void measure_text(T (&acc)[POINTS], T (&sum)[VECTOR
             for (int c = 0; c < TARGETS; ++c) here[c] = read[c].at[k];
             const T w = WEIGHTED ? here[TARGETS - 1] : T(1), loss = text_loss(acc[k], here);
             const bool counts = WEIGHTED ? w != T(0) : WHOLE || j * SEGMENT + lane * WIDTH + k < sink.left;
-            total += counts ? WEIGHTED ? w * loss : loss : T(0);
+            const T more = WEIGHTED ? fma(w, loss, total) : k == 0 ? loss : total + loss;
+            total = counts ? more : total;
             done[k] = acc[k];
         }
         shift_in(acc, done);

@@ -277,17 +277,21 @@ class Engine(DeviceEngine, contract.Compiling):
 
         return self._sums(params, add_up)
 
-    def text_sums(self, params: Any, loss: Tokens, columns: np.ndarray, counted: bool) -> Any | None:
+    def text_sums(
+        self, params: Any, loss: Tokens, columns: np.ndarray, counted: bool, there: dict[int, Any] | None = None
+    ) -> Any | None:
         """Sum of a loss that is a text, float64 (n_sets, n_exprs); None where an operator in it has no PTX.
 
         ``columns`` (n_columns, n_points) are what it reads beside f (``loss_ptx``); the last says how much a point
-        counts if it is ``counted``.
+        counts if it is ``counted``.  ``there``: those that are what arrays of the device hold now.
         """
         if self._text_loss[0] is not columns:
             self._text_loss = columns, *self._text_loss_of(loss, columns, counted)
         _, code, read = self._text_loss
         if code is None:
             return None
+        for k, array in (there or {}).items():
+            _take_chunks(read[:, k], array.reshape(-1))
 
         def add_up(sums: Any) -> None:
             for some in self._passes(params, self._sets_at_once(len(params), SUM)):
@@ -440,6 +444,15 @@ class Engine(DeviceEngine, contract.Compiling):
     def kernels(self) -> list[dict[str, Any]]:
         """What has been compiled: a line for each kernel."""
         return [line for code in self._codes.values() for line in code.described()]
+
+
+def _take_chunks(place: Any, array: Any) -> None:
+    """Numbers of all points into ``place``, (n_chunks, CHUNK)."""
+    n, rest = divmod(len(array), CHUNK)
+    if n:
+        place[:n] = array[: n * CHUNK].reshape(n, CHUNK)
+    if rest:
+        place[n, :rest] = array[n * CHUNK :]
 
 
 def _store_width(out: Any, device: Any) -> int:

@@ -494,7 +494,10 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         operators = self._operators()
         formulas = [row.name for row in operators if isinstance(row, defined.Definition)]
         if formulas and self.backend not in ON_HOST:
-            raise ArgumentError(f"{formulas[0]!r} is a formula of your own: a search with it takes backend='cpu'")
+            raise ArgumentError(
+                f"{formulas[0]!r} is a formula of your own: a search on a GPU has the code of every operator in its "
+                "kernels; take backend='cpu', or define it with code: ek.operator(name, numpy=…, cuda=…, derivative=…)"
+            )
         outermost = tuple(ops.BY_NAME[name] for name in ops.OUTERMOST if self.unary_operators is None)
         stop, threads = _stop(self.early_stop_condition), _threads(self.n_jobs)
         return lambda guesses, seed: SearchSettings(

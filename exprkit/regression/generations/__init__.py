@@ -5,6 +5,7 @@ In: a sample, operators, blocks.  Out: generation by generation the formulas tha
 ==============  ================================================================================
 ``variation``   tournaments, and new trees from old ones
 ``survival``    children as expressions to be fitted, and which trees go on
+``breeding``    ``exprkit.breed``: the same for a population of one's own
 ``evolution``   a population of trees and its generations
 ==============  ================================================================================
 """

@@ -1,0 +1,97 @@
+"""``exprkit.breed``: children of a population, for a search of one's own.
+
+In: expressions, and how good each is.  Out: as many new ones.
+
+    >>> import exprkit as ek
+    >>> pop = ek.generate.random(200, n_vars=2, n_params=2, seed=0)
+    >>> children = ek.breed(pop, pop.n_tokens, seed=1)  # the shorter, the better
+    >>> len(children), children.longest <= 30
+    (200, True)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from exprkit.backends.device_programs.loops import HostLoops
+from exprkit.errors import ArgumentError, DataError, brief, checks_keywords, whole
+from exprkit.expressions.arguments import rows
+from exprkit.expressions.population import Population
+from exprkit.regression.generations import variation
+from exprkit.runtime.hashes import mixed
+from exprkit.text.tokens import PARAMETER
+
+MOST_TOKENS = 1000
+
+
+@checks_keywords
+def breed(
+    pop: Population, loss: Any, n: int | None = None, *, operators: Any = "gp", crossover: float = 0.4,
+    tournament: int = 5, max_tokens: int = 30, seed: int = 0, threads: int | None = None,
+) -> Population:  # fmt: skip
+    """New expressions made of a population's: a generation of genetic programming.
+
+    Parents are the winners of tournaments.  A child is its mother with a subtree of its father's, or of any other, in
+    the place of one of its own (crossover); or with a token changed, a number changed, an operator put in or taken out,
+    or operands the other way round (mutation).
+
+    Parameters
+    ----------
+    pop : Population
+    loss : array, (n_exprs,)
+        The smaller, the better; who has nan or inf has no children.
+    n : int, optional
+        How many; by default as many as there are parents.
+    operators : str or list of str
+        Those that mutations put in: the name of a set in ``ek.ops.SETS``, or a list.
+    crossover : float
+        Its share, 0 to 1.
+    tournament : int
+        How many take part in one.
+    max_tokens : int
+        Of a child; longer parents have none.
+    seed : int
+        The same seed gives the same children, for any number of threads.
+
+    Returns
+    -------
+    Population
+        Of the same variables.  Every parameter of a child is one of its own, numbered as they come.
+
+    Raises
+    ------
+    ArgumentError, DataError
+        For arguments that do not fit, and where there are no parents.
+    """
+    losses = np.asarray(loss, np.float64)
+    if losses.shape != (len(pop),):
+        raise DataError(f"loss must have shape ({len(pop)},), one value per expression, not {losses.shape}")
+    if not 0 <= crossover <= 1:
+        raise ArgumentError(f"crossover must be from 0 to 1, not {brief(crossover)}")
+    width, n_children = whole("max_tokens", max_tokens, 1, MOST_TOKENS), whole("n", len(pop) if n is None else n, 0)
+    good = np.flatnonzero(np.isfinite(losses) & pop.valid & (pop.n_tokens <= width))
+    if not len(good):
+        raise DataError(f"no expression has a finite loss and up to {width} tokens: there are no parents")
+    parents = pop[good]
+    trees, known = variation.rows_of(parents, width), variation.standing(np, len(good), 1, width)
+    known.loss[:], known.first[:] = losses[good], [0, len(good)]
+    how = variation.means(
+        rows(operators), max(len(pop.variables or ()), pop.n_vars, 1), float(crossover), width=width,
+        tournament=whole("tournament", tournament, 1), n=n_children,
+    )  # fmt: skip
+    made = variation.tree_rows(np, n_children, width)
+    number = np.uint64(mixed(np.uint64(whole("seed", seed, 0) % (1 << 64))))
+    draws = variation.Draws(np.empty(n_children, np.uint64), number)
+    HostLoops(threads).run(variation.breed, n_children, trees, known, trees, how, draws, made)
+    return _renumbered(variation.population_of(made), pop.variables)
+
+
+def _renumbered(pop: Population, variables: tuple[str, ...] | None) -> Population:
+    """Every parameter one of its own."""
+    parameter = pop.kinds == PARAMETER
+    before = np.cumsum(parameter) - parameter
+    values = pop.values.copy()
+    values[parameter] = (before - np.repeat(before[pop.offsets[:-1]], pop.n_tokens))[parameter]
+    return Population(pop.kinds, values, pop.offsets, variables=variables)
