@@ -312,5 +312,5 @@ def subject(
         f"fit, {settings.operators}, {'float' if fixed.itemsize == 4 else 'double'}", FitCode(),
         counters(fixed, arena_of), strategies(fixed), ("Z_B", "R_M", "N", "m", "i", "r", "s", "u"),
         functools.partial(_case, fixed), lambda code: kernel(shape(code), code), shape,
-        ("time: (rounds of tiles x a round + step) x (the longest fit + fits of a multiprocessor / those resident at a time)",),
+        ("time: (rounds of tiles x a round + step) x (the longest fit + fits of a multiprocessor / those resident)",),
     )  # fmt: skip

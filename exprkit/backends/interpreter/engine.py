@@ -39,7 +39,7 @@ from exprkit.backends.gpu.layout import VECTOR_BYTES
 from exprkit.backends.gpu.schedule import BLOCKS, VECTORS, Chunking, DeviceLimits, LaunchShape, Sizes
 from exprkit.backends.interpreter import batches, dual_opcodes
 from exprkit.backends.interpreter.derivatives import CHOICE, Again, Derivatives
-from exprkit.backends.interpreter.loss_step import LossStep
+from exprkit.backends.interpreter.loss_step import LossStep, TextLoss
 from exprkit.backends.interpreter.per_expression import Baseline
 from exprkit.backends.interpreter.per_expression import check_block as baseline_block
 from exprkit.backends.objective import Fitted, Options
@@ -79,14 +79,6 @@ class SpanSums(NamedTuple):
         self.run(target=target, weights=weights, sums=sums + 8 * self.first, nonfinite=nonfinite)
         if self.add is not None:
             self.add(sums=sums + 8 * self.first)
-
-
-class TextLoss(NamedTuple):
-    """A loss that is a text, made ready."""
-
-    columns: np.ndarray  # what it reads beside f, as it was asked for
-    numbers: Any  # the same on the device
-    macros: dict[str, Any] | None  # of its kernel; None: there can be none
 
 
 class Engine(DeviceEngine, contract.Differentiable):
@@ -303,23 +295,13 @@ class Engine(DeviceEngine, contract.Differentiable):
             return None
         with self._needing_sums:
             if self._text_loss is None or self._text_loss.columns is not columns:
-                self._text_loss = self._text_loss_of(loss, columns, counted)
+                self._text_loss = TextLoss.of(self.device, self.settings, self.dtype, loss, columns, counted)
             _, numbers, macros = self._text_loss
             if macros is None:
                 return None
             for k, array in (there or {}).items():
                 numbers[k] = array.reshape(-1)
             return self._added(params, numbers, None, macros, out=out)
-
-    def _text_loss_of(self, loss: loss_code.Tokens, columns: np.ndarray, counted: bool) -> TextLoss:
-        function = loss_code.function(loss, self.settings.operators)
-        if function is None:
-            return TextLoss(columns, None, None)
-        with np.errstate(over="ignore"):
-            numbers = self.device.xp.asarray(columns.astype(self.dtype))
-        text = opcodes.source(self.settings.operators, function)
-        macros = {"TASK": "TEXT", "WEIGHTED": int(counted), "TARGETS": len(columns), "text": text}
-        return TextLoss(columns, numbers, macros)
 
     @property
     def _smallest(self) -> LaunchShape:

@@ -17,11 +17,13 @@ sums        for the host into page-locked memory, few of them by the last kernel
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from exprkit.backends.gpu import loss_code, opcodes
 from exprkit.backends.gpu.launch import Immediates, Launch, Launcher, ScheduledLaunch
+from exprkit.backends.precision import Precision
 from exprkit.runtime.calls import Sequence
 from exprkit.runtime.device_memory import LockedRoom
 
@@ -102,3 +104,26 @@ class LossStep:
             launch.renew()
         self._immediates.made(self._shape)
         return self._first
+
+
+class TextLoss(NamedTuple):
+    """A loss that is a text, made ready."""
+
+    columns: np.ndarray  # what it reads beside f, as it was asked for
+    numbers: Any  # the same on the device
+    macros: dict[str, Any] | None  # of its kernel; None: there can be none
+
+    @classmethod
+    def of(
+        cls, device: Any, settings: Precision, dtype: np.dtype, loss: loss_code.Tokens, columns: np.ndarray,
+        counted: bool,
+    ) -> TextLoss:  # fmt: skip
+        """With its columns on the device; the last says how much a point counts if it is ``counted``."""
+        function = loss_code.function(loss, settings.operators)
+        if function is None:
+            return cls(columns, None, None)
+        with np.errstate(over="ignore"):
+            numbers = device.xp.asarray(columns.astype(dtype))
+        text = opcodes.source(settings.operators, function)
+        macros = {"TASK": "TEXT", "WEIGHTED": int(counted), "TARGETS": len(columns), "text": text}
+        return cls(columns, numbers, macros)
