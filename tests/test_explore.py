@@ -923,6 +923,7 @@ def test_the_population_sorts_turns_and_opens(explorer):
     settled(explorer)
     chosen = table_row(panel, 3).text
     assert str(explorer.expression) == chosen == explorer.text.value and chosen in panel.rows.label
+    assert explorer.tabs.titles[explorer.tabs.selected_index] == "Curve and fit"
     panel.sort("tokens")
     assert panel.rows.index is None
     panel.sort("tokens")

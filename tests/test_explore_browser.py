@@ -181,6 +181,8 @@ def choose_from_the_population(page):
     page.wait_for_function(
         "text => document.querySelector(\"input[placeholder='an expression']\").value === text", arg=text
     )
+    page.locator(".widget-tab img.widget-image:visible").first.wait_for()  # its curve
+    open_tab(page, "Population")
     assert page.locator(".exprkit-rows button").count() == 5
     assert page.locator(".widget-tab span[title]").count() >= 2, "the front says what its marks are"
     page.locator(".jupyter-button", has_text="Fit all").click()
