@@ -37,7 +37,7 @@ from exprkit.regression.settings import SearchSettings
 from exprkit.runtime.budget import Budget, Ended
 
 
-class Search(Protocol):
+class FrontSearch(Protocol):
     """What is to be known of a ``Discovery``."""
 
     sample: Sample
@@ -60,7 +60,7 @@ class Search(Protocol):
 class Simpler:
     """What makes the formulas of a search's front simpler."""
 
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: FrontSearch) -> None:
         self.search, self.front = search, search.front
 
     def polish(self) -> None:
