@@ -456,3 +456,33 @@ def test_numbers_of_a_noisy_law_become_simple_in_the_end():
     search.simpler.finish()
     best = search.front.by_nats()[0].expression
     assert re.fullmatch(r"3 \* log\(x1\) \+ 2\.3\d+ - log\(exp\(0\.\d+ \* x2\) - 1\)", str(best))
+
+
+def test_what_fits_as_many_numbers_as_rows_is_no_law_and_ends_no_search():
+    X, y = np.array([[1.0], [2.0], [3.5], [4.0]]), np.array([1.234, -0.77, 2.5391, 0.4447])
+    few, through = Sample(X, y), np.polynomial.Polynomial.fit(X[:, 0], y, 3).convert().coef
+    text = "{} + x1 * ({} + x1 * ({} + x1 * {}))".format(*through.tolist())
+    search = Discovery(few, SearchSettings(), Budget())
+    search.offer(ek.parse([text]))
+    assert search.front.least < 1e-20 and not search.is_exact
+    search = Discovery(Sample(X, 3 * X[:, 0] ** 2), SearchSettings(), Budget())
+    search.offer(ek.parse(["3 * sqr(x1)"]))
+    assert search.is_exact
+
+
+def test_a_formula_is_polished_once_and_an_interpolation_never(monkeypatch):
+    random = np.random.default_rng(0)
+    X = random.uniform(1, 3, (40, 1))
+    search = Discovery(Sample(X, 2.3 * X[:, 0] + 0.1 * random.standard_normal(40)), SearchSettings(), Budget())
+    search.offer(ek.parse(["2.31 * x1 + 0.017"]))
+    search.simpler.polish()
+    entries = search.front.entries()
+    assert any(entry.is_polished for entry in entries)
+    monkeypatch.setattr(search.simpler, "_offer", lambda *_: pytest.fail("polished twice"))
+    search.simpler.polish()
+    assert search.front.entries() == entries
+    few = Discovery(Sample(X[:4], X[:4, 0] + random.standard_normal(4)), SearchSettings(), Budget())
+    few.offer(ek.parse(["1.03 * x1 ^ 0.97 + 0.0123"]))
+    monkeypatch.setattr(few.simpler, "_offer", lambda *_: pytest.fail("an interpolation was polished"))
+    few.simpler.polish()
+    assert not any(entry.is_polished for entry in few.front.entries())

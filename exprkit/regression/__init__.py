@@ -11,12 +11,12 @@ In: X and y.  Out: ``SymbolicRegressor``, with a front of formulas from the shor
 ``links``       the forms in which two functions and two numbers make y, and their inverses
 ``join``        pairs of functions that make y exactly, a lookup each
 ``rests``       three functions that make y exactly, one of them taken off it
-``regress``     pairs of functions by least squares, all of them
 ``nonlinear/`` numbers inside of operators: over a grid, or fitted from several starts
-``sums/``       single functions and sums of several by least squares
+``sums/``       single functions, all pairs, and sums of several by least squares
 ``confirm``     pairs of the join as formulas, at all rows
 ``generations/`` populations of trees, bred and fitted on the host or on a GPU
 ``front``       of every size the formula of least loss
+``simpler``     formulas of the front with fewer or simpler numbers
 ``rules/``      what a formula may be: units, constraints
 ``discovery``   all of that, one stage after the other
 ``on_device/``  pool, join and regressions on a GPU

@@ -6,7 +6,6 @@ In: a ``Sample``, operators, ``SearchSettings``.  Out: a ``Front``.
     >>> from exprkit.regression.discovery import Discovery
     >>> from exprkit.regression.sample import Sample
     >>> from exprkit.regression.settings import SearchSettings
-from exprkit.regression.simpler import Simpler
     >>> from exprkit.runtime.budget import Budget
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
     >>> found = Discovery(Sample(X, X[:, 0] / (3 + 5 * X[:, 1])), SearchSettings(), Budget())

@@ -22,25 +22,45 @@ the rows is left as it is: it is an interpolation, and there are very many of th
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.regression import constants, effort
 from exprkit.regression.confirm import values_of
-from exprkit.regression.front import Entry
+from exprkit.regression.front import Entry, Front
 from exprkit.regression.polish import as_quotient, hoisted, rescaled
-from exprkit.runtime.budget import Ended
+from exprkit.regression.sample import Sample
+from exprkit.regression.settings import SearchSettings
+from exprkit.runtime.budget import Budget, Ended
 
-if TYPE_CHECKING:
-    from exprkit.regression.discovery import Discovery
+
+class FrontSearch(Protocol):
+    """What is to be known of a ``Discovery``."""
+
+    sample: Sample
+    some: Sample
+    settings: SearchSettings
+    budget: Budget
+    front: Front
+    usual_loss: float
+    is_exact: bool
+
+    def offer(self, formulas: Iterable[Expression], front: Front | None = None) -> None: ...
+
+    def refitted(
+        self, formulas: Sequence[Expression], held: Callable[[float], bool] | None = None
+    ) -> list[Expression]: ...
+
+    def allowed(self, formulas: list[Expression]) -> list[Expression]: ...
 
 
 class Simpler:
     """What makes the formulas of a search's front simpler."""
 
-    def __init__(self, search: Discovery) -> None:
+    def __init__(self, search: FrontSearch) -> None:
         self.search, self.front = search, search.front
 
     def polish(self) -> None:
