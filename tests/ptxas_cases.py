@@ -2,7 +2,7 @@
 
     python tests/ptxas_cases.py --out data/results/cases_ptxas.csv --workers 2
 
-No GPU is needed: NVRTC and its assembler come from PyPI.  A kernel takes two to five seconds of a core; what the file
+No GPU is needed: NVRTC and its assembler come from PyPI.  A kernel takes some five seconds of a core; what the file
 has already is not compiled again, so that a run that was stopped goes on.  ``registers <= limit`` and ``spilled == 0``
 are what the discussion promises, where the limit is what a multiprocessor has for the blocks that are to be resident.
 """

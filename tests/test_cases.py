@@ -243,10 +243,10 @@ def test_a_leaf_has_its_source_and_its_ptx():
 def test_published_kernels_keep_to_their_limits(root):
     with (root / "data" / "results" / "cases_ptxas.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert len({tuple(row[name] for name in ptxas_cases.FIELDS[:5]) for row in rows}) == len(rows) > 2_300
+    assert len({tuple(row[name] for name in ptxas_cases.FIELDS[:5]) for row in rows}) == len(rows) > 1_300
     for row in rows:
         registers, limit, spilled = (int(row[name]) for name in ("registers", "limit", "spilled"))
-        most = 516 if "all operators" in row["variant"] else 80 if row["task"] == "fit" else 40
+        most = 96 if row["task"] == "fit" else 40
         assert registers <= limit <= 255 and spilled <= most, row
         assert not row["needed"] or int(row["needed"]) <= limit
 

@@ -315,7 +315,7 @@ def cases(folder: str | Path) -> str:
     ]  # fmt: skip
     spilling, most = rows[rows["spilled"] > 0], rows["spilled"].max()
     return (
-        f"{len(rows):,} kernels for {rows['architecture'].nunique()} architectures, a random sample; {len(spilling):,} "
+        f"{len(rows):,} kernels for {rows['architecture'].nunique()} architectures, a sample; {len(spilling):,} "
         f"spill, {most} bytes at most.\n\n{table(head, [tuple(map(str, line)) for line in lines])}"
     )
 
