@@ -202,11 +202,11 @@ class CountingDevice(CudaDevice):
     def side_stream(self, k):
         return STREAM
 
-    def side_by_side(self, rows):
-        return CountingSequence(call for row in rows for call in row)
+    def side_by_side(self, rows, behind=()):
+        return CountingSequence([*(call for row in rows for call in row), *behind])
 
     def copying(self, *given):
-        return counting(self._emulated.copying(*given), "copy to the host")
+        return self._emulated.copying(*given)._replace(name="copy to the host")
 
     def waiting(self):
         return counting(self._emulated.waiting(), "waiting")

@@ -146,7 +146,7 @@ class EmulatedDevice:
         return np.empty(shape, dtype)
 
     def copying(self, source, place, n_bytes):
-        return calls.Sequence([calls.DriverCall(address(driver().copy), (place, source, n_bytes))])
+        return calls.DriverCall(address(driver().copy), (place, source, n_bytes))
 
     def sequence(self, some):
         return calls.Sequence(some)
@@ -154,8 +154,8 @@ class EmulatedDevice:
     def side_stream(self, k):
         return calls.STREAM
 
-    def side_by_side(self, rows):
-        return calls.Sequence(call for row in rows for call in row)
+    def side_by_side(self, rows, behind=()):
+        return calls.Sequence([*(call for row in rows for call in row), *behind])
 
     def waiting(self):
         return calls.Sequence([calls.DriverCall(address(driver().nothing), ())])

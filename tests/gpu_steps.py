@@ -2,7 +2,11 @@
 
 Prints for a loss, a new population and a fit of one: the time of each part of the call, in a loop, by the wall clock,
 and that of every kernel, by events before and after it (which keep launches from overlapping).  ``--threads 32 64``:
-lowering with so many threads a block.
+lowering with so many threads a block.  At last a table of whole calls; beside another package's, whose results must
+have the same bits::
+
+    PYTHONPATH=before python tests/gpu_steps.py --threads --save before.json
+    PYTHONPATH=. python tests/gpu_steps.py --threads --against before.json
 """
 
 from __future__ import annotations
@@ -11,9 +15,13 @@ import argparse
 import collections
 import contextlib
 import functools
+import hashlib
 import itertools
+import json
 import statistics
+import tempfile
 import time
+from pathlib import Path
 
 import cupy
 import numpy as np
@@ -31,6 +39,8 @@ from exprkit.study import workload
 N, N_POINTS = 10_000, 362
 EVENTS: list = []  # (kernel, before, after) while they are recorded
 RECORDING = False
+TABLE: dict = {}  # median microseconds of whole calls, by name
+DIGESTS: dict = {}  # of their results
 
 
 def recorded(make_all):
@@ -72,8 +82,13 @@ def kernels(call, repeats=8):
     print("    kernels: " + ", ".join(f"{name} {statistics.median(some):.1f}" for name, some in times.items()), "us")
 
 
+def noted(name, *arrays):
+    """Keep a digest of results."""
+    DIGESTS[name] = hashlib.sha256(b"".join(np.ascontiguousarray(one).tobytes() for one in arrays)).hexdigest()
+
+
 def report(name, call, repeats=500, wait=False):
-    """Print what a call takes; ``wait``: until the device has done it."""
+    """Print what a call takes; ``wait``: until the device has done it.  Whole calls are not indented."""
     times = []
     for _ in range(repeats + 3):
         start = time.perf_counter()
@@ -82,6 +97,8 @@ def report(name, call, repeats=500, wait=False):
             cupy.cuda.Device().synchronize()
         times.append(time.perf_counter() - start)
     cupy.cuda.Device().synchronize()
+    if not name.startswith(" "):
+        TABLE[name] = statistics.median(times[3:]) * 1e6
     print(f"{name:60s} median {statistics.median(times[3:]) * 1e6:9.2f} us, least {min(times) * 1e6:9.2f}", flush=True)
 
 
@@ -114,6 +131,7 @@ def losses(pop):
         host.engine._forget()
         for _ in range(2):
             assert np.array_equal(host.loss(params, y), there.loss(params_there, y_there).get(), equal_nan=True)
+        noted("losses", host.loss(params, y))
         report(f"a loss again, from the host, sums {way} (aim 35)", lambda: host.loss(params, y), 2000)
         report("  its calls alone", step_of(host.engine)._again, 2000)
     kernels(lambda: host.loss(params, y))
@@ -169,6 +187,12 @@ def generations(name, pop, threads):
         host.update(next(here))
         host.loss(*goal)
 
+    ev.update(there)
+    fresh = ek.Evaluator(pop, X, "cuda", "fast").loss(params, y).get()
+    host.update(pop)
+    for found in (ev.loss(params, y).get(), host.loss(*goal)):
+        np.testing.assert_array_equal(found, fresh)
+    noted(f"{name}: losses", fresh)
     report(f"{name}: tokens on the host -> losses there (aim 250)", on_host, 200)
     report(f"{name}: checked, lowered, its losses (aim 100)", whole, 200, wait=True)
     report("  DevicePopulation", lambda: ek.DevicePopulation(*arrays), 200)
@@ -210,12 +234,19 @@ def fits(repeats=12):
     X, y = points.X.astype(np.float32), points.y.astype(np.float32)
     problem = ek.FitProblem(X, y, backend="cuda", precision="fast", max_iter=50)
     report("FitProblem.fit of a new population", lambda: problem.fit(turns.pop()), 20)
-    found = problem.fit(turns.pop())
+    last = turns.pop()
+    found, alone = problem.fit(last), ek.FitProblem(X, y, backend="cuda", precision="fast", max_iter=50).fit(last)
+    results = [getattr(found, name) for name in ("params", "loss", "status", "iterations")]
+    for name, one in zip(("params", "loss", "status", "iterations"), results, strict=True):
+        np.testing.assert_array_equal(one, getattr(alone, name))
+    noted("fits", *results)
     print("    ended by", np.bincount(found.status).tolist(), "after at most", found.iterations.max(), "steps")
     places = [
-        (ek.Evaluator, "update"), (derivatives, "foreknown"), (derivatives, "batches_of"), (fitting, "starts_of"),
-        (fitting, "_result"), *((derivatives.Derivatives, name) for name in ("_launch_all", "_choose", "fit")),
+        (ek.Evaluator, "update"), (derivatives, "batches_of"), (fitting, "starts_of"), (fitting, "_result"),
+        (derivatives.FitResults, "on_host"),
+        *((derivatives.Derivatives, name) for name in ("_launch_all", "_choose", "fit")),
     ]  # fmt: skip
+    places = [(where, name) for where, name in places if hasattr(where, name)]
     with watched(*places) as spent:
         for _ in range(repeats):
             problem.fit(turns.pop())
@@ -225,16 +256,59 @@ def fits(repeats=12):
     kernels(lambda: problem.fit(turns.pop()), 5)
 
 
+def on_the_cpu(thesis_100k):
+    """A new population beside a loss, by number of threads."""
+    points = ek.data.rough_pipe()
+    X, y = points.X.astype(np.float32), points.y.astype(np.float32)
+    params = np.ones((len(thesis_100k), thesis_100k.max_params), np.float32)
+    turns = itertools.cycle([thesis_100k, ek.Population(thesis_100k.kinds, thesis_100k.values, thesis_100k.offsets)])
+    for threads in (1, 2, None):
+        ev = ek.Evaluator(thesis_100k, X, "cpu", "fast", threads=threads)
+        report(f"CPU, {threads or 'all'} threads: update with 100,000", lambda ev=ev: ev.update(next(turns)), 30)
+        noted(f"CPU, {threads} threads", ev.loss(params, y))
+        report(f"CPU, {threads or 'all'} threads: loss of 100,000 x 362", lambda ev=ev: ev.loss(params, y), 30)
+
+
+def texts(n):
+    """A file of so many texts parsed."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "texts.txt")
+        some = "\n".join(workload.expressions("esr", min(n, 100_000))) + "\n"
+        path.write_text(some * max(1, n // 100_000))
+        pop = ek.parse(path)
+        noted("texts", pop.kinds, pop.values, pop.offsets)
+        report(f"{len(pop):,} texts parsed (aim of 10,000,000: 300,000)", lambda: ek.parse(path), 3)
+
+
+def compare(path):
+    """The table beside another's, and whether results have the same bits."""
+    other = json.loads(Path(path).read_text()) if path else {"table": {}, "digests": {}}
+    print(f"\n{'median us':60s} {'before':>10s} {'now':>10s}")
+    for name, now in TABLE.items():
+        print(f"{name:60s} {other['table'].get(name, float('nan')):10.1f} {now:10.1f}")
+    for name in DIGESTS.keys() & other["digests"].keys():
+        print(f"bits of {name}:", "the same" if DIGESTS[name] == other["digests"][name] else "DIFFERENT")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, nargs="*", default=[32, 64])
-    threads = parser.parse_args().threads
+    parser.add_argument("--texts", type=int, default=1_000_000)
+    parser.add_argument("--save")
+    parser.add_argument("--against")
+    given = parser.parse_args()
+    threads = given.threads
     thesis = ek.parse(workload.expressions("esr", N))
     bare(cupy.zeros(1000))
     losses(thesis)
     generations("thesis", thesis, threads)
     generations("trees", generate.random(N, seed=3), threads)
     fits()
+    on_the_cpu(ek.parse(workload.expressions("esr", 100_000)))
+    texts(given.texts)
+    if given.save:
+        Path(given.save).write_text(json.dumps({"table": TABLE, "digests": DIGESTS}))
+    compare(given.against)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from exprkit.backends.cpu import engine as cpu_engine
 from exprkit.backends.cpu import threads as thread_pool
 from exprkit.backends.cpu import tiles
 from exprkit.backends.reference import engine as definition
+from exprkit.expressions import generate
 from exprkit.operators import ops
 from exprkit.runtime import slices
 from exprkit.study.agreement import disagreement
@@ -425,3 +426,46 @@ def test_programs_in_order_are_the_same_for_any_threads(monkeypatch):
     arrays = "code", "a", "b", "dst", "constants", "offsets", "first_const"
     assert all(np.array_equal(getattr(one, name), getattr(three, name), equal_nan=True) for name in arrays)
     assert (one.n_slots, one.n_uniforms) == (three.n_slots, three.n_uniforms)
+
+
+def test_an_evaluator_takes_one_population_after_another():
+    rng = np.random.default_rng(3)
+    X, y = rng.uniform(-2, 2, (700, 3)).astype(np.float32), rng.normal(size=700)
+    some = [generate.random(n, (1, most), n_vars=3, n_params=2, seed=n) for n, most in ((50, 9), (3, 30), (400, 20))]
+    some += [ek.parse(["oops(", "x3"], errors="mask"), ek.parse(["p1"]), ek.parse([]), some[0]]
+    some += [generate.random(20_000, (1, 9), n_vars=3, seed=1)]
+    ev = ek.Evaluator(ek.parse(["x1 + p1"]), X, "cpu", threads=2)
+    for pop in (*some, *some[::-1]):
+        params = rng.normal(size=(len(pop), pop.max_params))
+        ev.update(pop)
+        other = ek.Evaluator(pop, X, "cpu", threads=2)
+        np.testing.assert_array_equal(ev.loss(params, y), other.loss(params, y))
+        np.testing.assert_array_equal(ev.evaluate(params)[:100], other.evaluate(params)[:100])
+        if len(pop) < 1000:
+            for found, wanted in zip(ev.loss_and_grad(params, y), other.loss_and_grad(params, y), strict=True):
+                np.testing.assert_array_equal(found, wanted)
+
+
+def test_an_update_that_fails_leaves_the_last_population(monkeypatch):
+    X, first, second = np.linspace(1, 2, 30)[:, None], ek.parse(["x1 + p1", "log(x1)"]), ek.parse(["exp(x1) * p1"])
+    ev, params = ek.Evaluator(first, X, "cpu"), [[1.0], []]
+    wanted = ev.evaluate(params)
+    with monkeypatch.context() as patched:
+        patched.setattr(cpu_engine, "programs_of", lambda *_: 1 / 0)
+        for _ in range(3):
+            with pytest.raises(ZeroDivisionError):
+                ev.update(second)
+            np.testing.assert_array_equal(ev.evaluate(params), wanted)
+    ev.update(second)
+    np.testing.assert_array_equal(ev.evaluate([[2.0]])[0], ek.Evaluator(second, X, "cpu").evaluate([[2.0]])[0])
+
+
+def test_programs_of_a_next_population_lie_where_others_have_lain():
+    ev, places = ek.Evaluator(POP_OF_ONE_SIZE, np.ones((3, 2)), "cpu"), []
+    for _ in range(6):
+        ev.update(ek.Population(POP_OF_ONE_SIZE.kinds, POP_OF_ONE_SIZE.values, POP_OF_ONE_SIZE.offsets))
+        places.append(ev.engine.values.programs.code.ctypes.data)
+    assert len(set(places)) == 2  # in turns: the last population stays until the next one is ready
+
+
+POP_OF_ONE_SIZE = generate.random(500, n_vars=2, n_params=1, seed=9)

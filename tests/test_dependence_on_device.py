@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import exprkit as ek
 from exprkit.backends import objective
 from exprkit.backends.decisions import RUNNING
-from exprkit.backends.device_programs.dependence import foreknown
+from exprkit.backends.device_programs.dependence import DependenceAnalysis, foreknown
 from exprkit.backends.device_programs.lowering import tokens_of
 from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.device import fetched
@@ -28,18 +28,18 @@ F4 = np.dtype("float32")
 
 
 def known_of(pop, device):
-    return foreknown(pop, device, partial(tokens_of, device=device))
+    return foreknown(pop, DependenceAnalysis(device), partial(tokens_of, device=device))
 
 
 def assert_same(pop, device):
     known = known_of(pop, device)
     linear, differentiable = dependence(pop)
-    np.testing.assert_array_equal(fetched(known.linear), linear)
+    np.testing.assert_array_equal(fetched(known.array("linear")), linear)
     expected = np.where(
         pop.n_params == 0, objective.NO_PARAMETERS, np.where(differentiable, RUNNING, objective.NO_DERIVATIVE)
     )
-    np.testing.assert_array_equal(fetched(known.verdicts), np.where(pop.valid, expected, objective.INVALID))
-    np.testing.assert_array_equal(fetched(known.n_params), pop.n_params)
+    np.testing.assert_array_equal(fetched(known.array("verdicts")), np.where(pop.valid, expected, objective.INVALID))
+    np.testing.assert_array_equal(fetched(known.array("n_params")), pop.n_params)
 
 
 def test_every_operator(device):
@@ -67,8 +67,8 @@ def test_every_expression_is_in_one_batch_with_enough_memory(device, rows):
     )
     X = np.ones((70, 3), np.float32)
     engine = Engine(pop, X, precision="ieee", dtype=F4, device=device)
-    made, _ = batches.batches_of(engine._launcher, known_of(pop, device), rows)
-    members = np.concatenate([fetched(batch.order) for batch in made])
+    made, _ = batches.Preparation(engine._launcher).batches(known_of(pop, device), rows)
+    members = np.concatenate([fetched(batch.order.array()) for batch in made])
     np.testing.assert_array_equal(np.sort(members), np.flatnonzero(pop.valid))
     code = engine.programs.on_host()
     lengths = np.diff(np.append(code.first_instruction, len(code.instructions)))
@@ -79,7 +79,7 @@ def test_every_expression_is_in_one_batch_with_enough_memory(device, rows):
     )
     slots = np.maximum.reduceat(used, code.first_instruction)
     for batch in made:
-        here = fetched(batch.order)
+        here = fetched(batch.order.array())
         assert (np.diff(lengths[here]) <= 0).all() and batch.sizes["i"] == lengths[here[0]]
         needs = {
             "n_params": pop.n_params,
@@ -105,8 +105,8 @@ def test_every_expression_is_in_one_batch_with_enough_memory(device, rows):
 def test_uncommon_operators_are_seen(device, text, rare):
     pop = ek.parse(["x1 + p1", text])
     engine = Engine(pop, np.ones((5, 1), np.float32), precision="ieee", dtype=F4, device=device)
-    made = batches.batches_of(engine._launcher, known_of(pop, device), True).batches
-    found = {e: batch.rare for batch in made for e in fetched(batch.order).tolist()}
+    made = batches.Preparation(engine._launcher).batches(known_of(pop, device), True).batches
+    found = {e: batch.rare for batch in made for e in fetched(batch.order.array()).tolist()}
     assert found == {0: False, 1: rare}, "an expression's own operators count, not its company's"
 
 

@@ -10,8 +10,10 @@ from counting_device import CALLS, CountingDevice
 from emulated_device import address, compiler, driver
 
 import exprkit as ek
+from exprkit.backends.device_programs import lowering
 from exprkit.backends.gpu import device as gpu
-from exprkit.backends.interpreter import loss_step
+from exprkit.backends.interpreter import derivatives, loss_step
+from exprkit.backends.objective import Options
 from exprkit.expressions import generate
 from exprkit.runtime.calls import DriverCall, DriverError, Sequence
 
@@ -152,3 +154,58 @@ def test_a_new_population_waits_twice(there):
     kernels = "check_tokens", "count_words", "number_words", "emit_words", "make_columns", "cut_chunks", *LAUNCHES
     memory = {"the population": 1, "its programs": 1, "losses": 1}
     assert made == dict.fromkeys(kernels, 1) | {"empty": len(memory), "event": 1, "waiting": 2}
+
+
+FITTED = [ek.parse(texts, errors="mask") for texts in (
+    ["p1 + x1", "p1 * x1 + x2", "x1"], ["oops(", "p1 - x2"], ["x1 * x2 + p1", "x2", "p1", "(p1 + x1) * x2"], ["x1"],
+)]  # fmt: skip
+
+
+def test_fits_of_a_new_population_wait_for_its_programs_and_for_the_results(there):
+    problem = ek.FitProblem(X, Y, backend="cuda", max_iter=3)
+    for pop in FITTED * 2:
+        problem.fit(pop)
+    made = calls(lambda: problem.fit(FITTED[2]))
+    once = "count_words", "number_words", "emit_words", "find_dependence", "measure", "put_in_order", "choose"
+    assert {name: made[name] for name in once} == dict.fromkeys(once, 1)
+    assert made["waiting"] == 2 and made["copy to the host"] == 5
+
+
+def test_fits_are_those_of_a_problem_that_had_no_other_population(there):
+    problem = ek.FitProblem(X, Y, backend="cuda", max_iter=3)
+    for pop in [*FITTED, FITTED[0], FITTED[0], FITTED[2]]:
+        found, alone = problem.fit(pop), ek.FitProblem(X, Y, backend="cuda", max_iter=3).fit(pop)
+        for name in ("params", "loss", "status", "iterations"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(alone, name))
+
+
+def test_what_was_found_of_a_population_is_not_another_ones(there):
+    first, second, third = FITTED[:3]
+    ev = ek.Evaluator(first, X, "cuda")
+    options = Options(max_iter=3)
+
+    def fitted(one, pop):
+        return one.derivatives().fit(np.ones((1, len(pop), pop.max_params)), Y, None, options)
+
+    fitted(ev, first)
+    ev.update(second)  # which is not fitted
+    ev.update(third)
+    alone = fitted(ek.Evaluator(third, X, "cuda"), third)
+    np.testing.assert_array_equal(fitted(ev, third).params, alone.params)
+
+
+def test_programs_of_float64_are_there_before_the_device_fits(there, monkeypatch):
+    made = []
+    for task in (lowering.Lowering, "__call__"), (derivatives.Derivatives, "_launch_all"):
+        old = getattr(*task)
+
+        def noted(self, *given, old=old, name=task[1], **named):
+            made.append((name, self.dtype.name))
+            return old(self, *given, **named)
+
+        monkeypatch.setattr(*task, noted)
+    for number, before in (("0.5", ["__call__"]), ("0.1", ["__call__", "__call__"])):  # no float32 is 0.1
+        made.clear()
+        ek.FitProblem(X, Y, backend="cuda", max_iter=3).fit(ek.parse([f"p1 + {number} * x1"]))
+        assert [name for name, _ in made] == [*before, "_launch_all", "_launch_all"]
+        assert [dtype for name, dtype in made if name == "_launch_all"] == ["float32", "float64"]

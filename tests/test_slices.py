@@ -25,6 +25,7 @@ from exprkit.programs.lower import lower, lower_gradients
 from exprkit.runtime import machine, slices
 from exprkit.runtime.intrinsics import take
 from exprkit.text import reader
+from exprkit.text.reader import from_items, tokens_of
 from exprkit.text.tokens import CONSTANT, MAX_INDEX, OPERATOR, PARAMETER, VARIABLE
 
 SMOOTH = [row for row in ops.OPERATORS if row.derivative]
@@ -339,3 +340,37 @@ def test_exhaustive_populations_are_the_same_by_slices(monkeypatch, spelled_out)
     monkeypatch.setattr(slices, "LEAST", 50)
     monkeypatch.setattr(machine, "cores", lambda: 7)
     assert generate.exhaustive(5, n_vars=2, constants=(0.5,), spelled_out=spelled_out) == whole
+
+
+# ── texts ──
+
+
+@pytest.fixture
+def many_slices(monkeypatch):
+    """Texts of many more slices than threads."""
+    monkeypatch.setattr(slices, "LEAST", 500)
+    monkeypatch.setattr(slices, "SHORT", 1000)
+    return from_items(generate.random(2000, (1, 20), n_vars=3, n_params=2, seed=4).texts())
+
+
+def test_texts_are_put_one_slice_behind_the_other(many_slices):
+    one, several = tokens_of(many_slices, 1), tokens_of(many_slices, 3)
+    for found, wanted in zip(several[:3], one[:3], strict=True):
+        assert found.flags.owndata
+        np.testing.assert_array_equal(found, wanted)
+    pop = ek.Population(*several[:3])
+    assert len(pop) == 2000 and pop.texts()[::97] == [many_slices.raw(k).decode() for k in range(0, 2000, 97)]
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_slice_of_texts_that_fails_stops_those_behind_it(many_slices, threads, monkeypatch):
+    read = reader._tokens_of_slice
+
+    def failing(batch, begin, end):
+        if begin > 700:
+            raise MemoryError(f"slice at {begin}")
+        return read(batch, begin, end)
+
+    monkeypatch.setattr(reader, "_tokens_of_slice", failing)
+    with pytest.raises(MemoryError, match="slice at"):
+        tokens_of(many_slices, threads)

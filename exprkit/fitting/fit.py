@@ -425,7 +425,9 @@ class FitProblem:
             if ev.pop is not pop or part != slice(0, len(pop)):
                 ev.update(pop[part])
             width = ev.pop.max_params
-            own = np.ascontiguousarray(starts[:, part, :width])
+            own = starts[:, part, :width]
+            if any(own.strides):  # else they are all one number
+                own = np.ascontiguousarray(own)
             fitted.append(self._of_evaluator(ev, own, target, options.of(part, width)))
         if ev.pop is not pop:
             ev.update(pop)

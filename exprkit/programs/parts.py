@@ -9,7 +9,8 @@ occur in it, so part by part they first occur as in one pass.
 from __future__ import annotations
 
 import itertools
-from typing import Annotated, NamedTuple
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from exprkit.programs.program import COLUMN
 from exprkit.runtime import slices
 from exprkit.runtime.bags import zeros
 from exprkit.runtime.jit import compiled
+from exprkit.runtime.recycled import fresh
 
 
 class Part(NamedTuple):
@@ -43,7 +45,9 @@ class _ColumnNumbers(NamedTuple):
     var: Annotated[np.ndarray, "int32[most]"]
 
 
-def joined(parts: list[Part], cuts: slices.Cuts, width: np.ndarray) -> Part:
+def joined(
+    parts: list[Part], cuts: slices.Cuts, width: np.ndarray, empty_array: Callable[[int, Any], np.ndarray] = fresh
+) -> Part:
     """All parts as one; ``cuts`` are their expressions, ``width`` the operators' cells of the table."""
     if len(parts) == 1:
         return parts[0]
@@ -56,18 +60,23 @@ def joined(parts: list[Part], cuts: slices.Cuts, width: np.ndarray) -> Part:
     n_instr, n_const = (place[cuts[-1][0]].stop for place in places)
     first = parts[0]
     whole = first._replace(
-        **{name: np.empty(n_instr, getattr(first, name).dtype) for name in ("code", "a", "b", "dst")},
-        constants=np.empty(n_const, first.constants.dtype), offsets=np.zeros(cuts[-1][1] + 1, np.int64),
-        first_const=np.zeros(cuts[-1][1] + 1, np.int64), column_code=columns.code[:n_columns].copy(),
+        **{name: empty_array(n_instr, getattr(first, name).dtype) for name in ("code", "a", "b", "dst")},
+        constants=empty_array(n_const, first.constants.dtype), offsets=empty_array(cuts[-1][1] + 1, np.int64),
+        first_const=empty_array(cuts[-1][1] + 1, np.int64), column_code=columns.code[:n_columns].copy(),
         column_var=columns.var[:n_columns].copy(), totals=np.max([part.totals for part in parts], axis=0),
     )  # fmt: skip
+    whole.offsets[0] = whole.first_const[0] = 0
     of = {begin: part for (begin, _), part in zip(cuts, parts, strict=True)}
 
     def join(begin: int, end: int) -> None:
         part, (instr, const) = of[begin], (place[begin] for place in places)
         whole.code[instr], whole.dst[instr], whole.constants[const] = part.code, part.dst, part.constants
-        _rename(part.a, operands[begin], whole.a[instr])
-        _rename(part.b, operands[begin], whole.b[instr])
+        renamed = operands[begin]
+        if np.array_equal(renamed >> 2, np.arange(len(renamed))):
+            whole.a[instr], whole.b[instr] = part.a, part.b
+        else:
+            _rename(part.a, renamed, whole.a[instr])
+            _rename(part.b, renamed, whole.b[instr])
         _rename(part.results, operands[begin], part.results)
         np.add(part.offsets[1:], instr.start, out=whole.offsets[begin + 1 : end + 1])
         np.add(part.first_const[1:], const.start, out=whole.first_const[begin + 1 : end + 1])

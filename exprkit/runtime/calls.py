@@ -16,6 +16,7 @@ where the driver reads them, and are changed there.
 
 from __future__ import annotations
 
+import array
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -26,8 +27,10 @@ from exprkit.runtime.intrinsics import call_status, pointer
 from exprkit.runtime.jit import compiled
 
 FEW, MOST = 4, 11  # arguments: of most functions, and of cuLaunchKernel
-FUNCTION, IS_LONG, STREAM_PLACE, FIRST = range(4)  # of a row; behind them the arguments
+# of a row; behind them the arguments; the stream goes to an address or, if that is less than 0, to argument ~place
+FUNCTION, IS_LONG, STREAM_PLACE, FIRST = range(4)
 ROW = FIRST + MOST
+ROOM = (0,) * MOST  # for arguments
 STREAM = object()  # stands for the stream that a sequence runs on
 SHIFT = 10  # of a status; below it stands which call it was
 
@@ -65,16 +68,15 @@ class Sequence:
         error: Callable[[int], Exception] | None = None,
     ) -> None:  # fmt: skip
         self.calls, self._stream, self._error = tuple(calls), stream, error or _error
-        self._table = np.zeros((len(self.calls), ROW), np.int64)
-        self._where, self._length = self._table.ctypes.data, len(self.calls)
-        for k, call in enumerate(self.calls):
-            start, row = self._where + 8 * ROW * k, self._table[k]
-            row[FUNCTION], row[IS_LONG], row[STREAM_PLACE] = call.function, len(call.arguments) > FEW, call.stream_place
-            for i, argument in enumerate(call.arguments, FIRST):
-                if argument is STREAM:
-                    row[STREAM_PLACE] = start + 8 * i
-                else:
-                    row[i] = argument
+        numbers: list[int] = []
+        for call in self.calls:
+            place, given = call.stream_place, call.arguments
+            if STREAM in given:
+                i = given.index(STREAM)
+                place, given = ~i, (*given[:i], 0, *given[i + 1 :])
+            numbers += call.function, len(given) > FEW, place, *given, *ROOM[len(given) :]
+        self._table = array.array("q", numbers)
+        self._where, self._length = self._table.buffer_info()[0], len(self.calls)
 
     def __call__(self) -> None:
         """Make them all; after one that gives an error, none."""
@@ -95,7 +97,9 @@ def _run(table, n, stream):
     """Make n calls; 0, or the first error's number and which call it was."""
     for k in range(n):
         row = carray(pointer(table + 8 * ROW * k), ROW, np.int64)
-        if row[STREAM_PLACE]:
+        if row[STREAM_PLACE] < 0:
+            row[FIRST + ~row[STREAM_PLACE]] = stream
+        elif row[STREAM_PLACE]:
             carray(pointer(row[STREAM_PLACE]), 1, np.int64)[0] = stream
         function, a = row[FUNCTION], row[FIRST:]
         if row[IS_LONG]:

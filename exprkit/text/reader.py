@@ -14,14 +14,14 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from exprkit.runtime import slices
+from exprkit.runtime import machine, slices
 from exprkit.runtime.jit import compiled
 from exprkit.text.names import USUAL, Names
 
@@ -126,16 +126,73 @@ def tokens_of(
     n = len(batch.starts)
     cuts = [(0, n)]
     if len(batch.data) > slices.LEAST and n > 1:
-        *cuts, (last, _) = slices.cut(batch.starts, threads)  # all but the last text
+        *cuts, (last, _) = slices.short(batch.starts, threads, most=slices.SHORT)  # all but the last text
         cuts.append((last, n))
-    parts = slices.each(lambda begin, end: _tokens_of_slice(batch, begin, end), cuts)
+    joint = _Joint(batch, cuts)
+    parts = slices.each(joint.read, cuts, threads=threads or machine.cores())
     faults = {
         index: batch.fault(index, *error)
         for part, (begin, _) in zip(parts, cuts, strict=True)
         for index, error in zip((begin + part.bad).tolist(), part.errors.T.tolist(), strict=True)
         if index not in batch.objects
     }
-    return *_joined(parts, cuts), faults
+    return *joint.arrays(), faults
+
+
+class _Errors(NamedTuple):
+    """What is wrong in consecutive texts."""
+
+    bad: np.ndarray  # which texts have an error
+    errors: np.ndarray  # int32 (4, n_bad): ``parse_block``
+
+
+class _Joint:
+    """The tokens of all texts: those of a slice are put there, still in the cache, when those before are counted.
+
+    There is room for as many tokens as bytes, of which nothing is used but what is written; the rest is given back.
+    """
+
+    def __init__(self, batch: Batch, cuts: slices.Cuts) -> None:
+        self._batch, n_bytes = batch, len(batch.data)
+        self._kinds, self._values = np.empty(n_bytes, np.uint8), np.empty(n_bytes, np.uint64)
+        self._offsets = np.zeros(cuts[-1][1] + 1, np.int64)
+        self._numbers = {begin: k for k, (begin, _) in enumerate(cuts)}
+        self._ends, self._failed = {-1: 0}, len(cuts)
+        self._changed = threading.Condition()
+
+    def read(self, begin: int, end: int) -> _Errors:
+        """Read a slice and put its tokens behind those before."""
+        k = self._numbers[begin]
+        try:
+            part = _tokens_of_slice(self._batch, begin, end)
+            n_tokens = int(part.offsets[-1])
+            own = slice(first := self._place(k, n_tokens), first + n_tokens)
+            self._kinds[own], self._values[own] = part.kinds[:n_tokens], part.values[:n_tokens]
+            np.add(part.offsets[1:], own.start, out=self._offsets[begin + 1 : end + 1])
+        except BaseException:
+            with self._changed:
+                self._failed = min(self._failed, k)
+                self._changed.notify_all()
+            raise
+        bad = np.flatnonzero(part.errors[0])
+        return _Errors(bad, part.errors[:, bad])
+
+    def _place(self, k: int, n_tokens: int) -> int:
+        """Where the tokens of slice k begin, when the slices before are counted: slices are begun in order."""
+        with self._changed:
+            while k - 1 not in self._ends:
+                if self._failed < k:
+                    raise RuntimeError("texts before could not be read")  # which is told in place of this
+                self._changed.wait()
+            self._ends[k] = self._ends[k - 1] + n_tokens
+            self._changed.notify_all()
+            return self._ends[k - 1]
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Kinds, values and offsets of all; once."""
+        for array in (self._kinds, self._values):
+            array.resize(self._ends[len(self._numbers) - 1], refcheck=False)
+        return self._kinds, self._values, self._offsets
 
 
 class _Slice(NamedTuple):
@@ -144,8 +201,7 @@ class _Slice(NamedTuple):
     kinds: np.ndarray
     values: np.ndarray
     offsets: np.ndarray  # int64 (n_texts + 1,)
-    bad: np.ndarray  # which texts have an error
-    errors: np.ndarray  # int32 (4, n_bad): ``parse_block``
+    errors: np.ndarray  # int32 (4, n_texts): ``parse_block``
 
 
 def _tokens_of_slice(batch: Batch, begin: int, end: int) -> _Slice:
@@ -169,8 +225,7 @@ def _tokens_of_slice(batch: Batch, begin: int, end: int) -> _Slice:
         kinds, values = (
             _put(array, before, block[:n_tokens]) for array, block in ((kinds, work.kinds), (values, work.values))
         )
-    bad = np.flatnonzero(errors[0])
-    return _Slice(kinds, values, offsets, bad, errors[:, bad])
+    return _Slice(kinds, values, offsets, errors)
 
 
 def _put(array: np.ndarray, place: int, more: np.ndarray) -> np.ndarray:
@@ -180,24 +235,6 @@ def _put(array: np.ndarray, place: int, more: np.ndarray) -> np.ndarray:
         array = np.concatenate([array[:place], np.empty(max(place, len(more)), array.dtype)])
     array[place:end] = more
     return array
-
-
-def _joined(parts: Sequence[_Slice], cuts: slices.Cuts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Kinds, values and offsets of all: each thread copies a slice, since memory that is new takes time to come by."""
-    first = np.cumsum([0, *(part.offsets[-1] for part in parts)]).tolist()
-    kinds, values = np.empty(first[-1], np.uint8), np.empty(first[-1], np.uint64)
-    offsets = np.zeros(cuts[-1][1] + 1, np.int64)
-    numbers = {begin: k for k, (begin, _) in enumerate(cuts)}
-
-    def copy(begin: int, end: int) -> None:
-        k = numbers[begin]
-        own, part = slice(first[k], first[k + 1]), parts[k]
-        n_tokens = own.stop - own.start
-        kinds[own], values[own] = part.kinds[:n_tokens], part.values[:n_tokens]
-        np.add(part.offsets[1:], own.start, out=offsets[begin + 1 : end + 1])
-
-    slices.each(copy, cuts)
-    return kinds, values, offsets
 
 
 def _exactly(literal: str, flags: int) -> np.uint64:

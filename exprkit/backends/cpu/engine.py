@@ -51,11 +51,13 @@ from exprkit.programs.in_order import lower_in_order
 from exprkit.programs.lower import lower, lower_gradients
 from exprkit.programs.program import Program
 from exprkit.runtime import machine
+from exprkit.runtime.recycled import Recycled
 
 PAST_BYTES = 24 << 20  # results larger than this, in rows of several tiles, are written past the caches
 CHUNKS = 8  # a thread's share of the rows is cut into so many chunks, against unequal work
 SMALL = 1 << 18  # work (instructions x points) that is worth another thread: about what it takes to wake one
 PIECE = 1 << 28  # work between two looks for Ctrl-C: about a tenth of a second
+MOST_COLUMNS = 64  # that are made for a next population, too, whether it uses them or not
 ROW_COST = 4  # instructions that the sums of a row with derivatives are worth
 SMALLEST = 1e-300  # floor of abs r in the gradient of its sum: none
 KINDS = {"square": objective.SQUARES, "absolute": objective.ABSOLUTE, "sum": objective.SUM}
@@ -81,13 +83,20 @@ class Engine(contract.Differentiable):
         self.dtype, self.precision = np.dtype(dtype), precision
         self.threads = threads or machine.cores()
         self._invalid = np.flatnonzero(~pop.valid)
-        self._kernels = kernels.kernels(self.dtype.name, precision)
-        shares = pop.shares or defined.has_packed(pop.expanded().user_operators())
-        self.values = self._runner(lower if shares else lower_in_order, row_cost=1)
+        self._kernels, self._positive = kernels.kernels(self.dtype.name, precision), never_negative(X)
+        self._memory = Recycled()  # of programs
+        self.values = self._runner_of_values(pop)
         self._can_write_past = False  # the kernels for it are made when first needed
         self._gradients: Runner | None = None
         self._fit_work: TaskLoop | None = None
         self._loss_columns: tuple[Any, np.ndarray] = None, np.empty((0, 0))  # those of the last loss that is a text
+
+    def update(self, pop: Population) -> bool:
+        """Take another population; the columns stay, and memory that programs have left is used again."""
+        values = self._runner_of_values(pop, self.values)
+        self.pop, self._invalid, self.values = pop, np.flatnonzero(~pop.valid), values
+        self._can_write_past, self._gradients, self._fit_work = False, None, None
+        return True
 
     def held_bytes(self) -> int:
         """The data as programs read it, with all functions of one variable."""
@@ -187,15 +196,25 @@ class Engine(contract.Differentiable):
     def gradients(self) -> Runner:
         """What makes derivatives; prepared when first asked for."""
         if self._gradients is None:  # no cached_property: in Python 3.11 it has a lock, and forks would meet it held
-            self._gradients = self._runner(lower_gradients, ROW_COST)
+            self._gradients = self._runner(lower_gradients(self.pop, **self._how()), ROW_COST)
         return self._gradients
 
-    def _runner(self, lowering: Callable[..., Program], row_cost: int) -> Runner:
-        positive = never_negative(self.X)
-        program = lowering(
-            self.pop, precision=self.precision, positive=positive, dtype=self.dtype, threads=self.threads
-        )
-        return Runner(program, self.X, self._kernels, self.threads, row_cost)
+    def _runner_of_values(self, pop: Population, last: Runner | None = None) -> Runner:
+        """What makes values; of the ``last`` one's columns too, unless they have become many."""
+        if pop.shares or defined.has_packed(pop.expanded().user_operators()):
+            return self._runner(lower(pop, **self._how()), 1)
+        known = last.columns if last is not None and len(last.columns[0]) <= MOST_COLUMNS else None
+        program = lower_in_order(pop, **self._how(), empty_array=self._memory.empty, columns=known)
+        return self._runner(program, 1, last)
+
+    def _how(self) -> dict[str, Any]:
+        """How populations are lowered."""
+        return {
+            "precision": self.precision, "positive": self._positive, "dtype": self.dtype, "threads": self.threads,
+        }  # fmt: skip
+
+    def _runner(self, program: Program, row_cost: int, last: Runner | None = None) -> Runner:
+        return Runner(program, self.X, self._kernels, self.threads, row_cost, last)
 
     def _loss(
         self, weights: np.ndarray | None, kind: int = objective.SQUARES, delta: float = 1.0
@@ -273,10 +292,15 @@ def _serve(runner: weakref.ref[Runner], work: TaskLoop, queue: WorkQueue, spins:
 class Runner:
     """The programs of a population on one data set, and the threads that run them."""
 
-    def __init__(self, program: Program, X: np.ndarray, library: kernels.Kernels, threads: int, row_cost: int) -> None:
+    def __init__(
+        self, program: Program, X: np.ndarray, library: kernels.Kernels, threads: int, row_cost: int,
+        last: Runner | None = None,
+    ) -> None:  # fmt: skip
         self.program, self.n_points, self.threads, self.row_cost = program, len(X), threads, row_cost
         self.dtype = X.dtype
-        self.tiles = tiles_of(X, program, library)
+        self.columns = program.column_code, program.column_var
+        is_same = last is not None and all(map(np.array_equal, self.columns, last.columns))
+        self.tiles: np.ndarray = last.tiles if last is not None and is_same else tiles_of(X, program, library)
         callbacks.raise_first()
         self.programs = programs_of(program, self.tiles, len(X), library, threads)
         self._plans: dict[int, Sharing] = {}  # by the number of parameter sets

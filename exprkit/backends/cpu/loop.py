@@ -137,9 +137,10 @@ def programs_of(
 ) -> Any:
     """Programs and data, ready to run: ``TiledPrograms``, with derivatives ``GradientPrograms``."""
     dtype, table = tiles.dtype, library.table(requests_of(program, threads)).reshape(-1)
+    constants = program.constants if program.constants.dtype == dtype else cast(program.constants, dtype)
     programs = TiledPrograms(
         program.code, program.a, program.b, program.dst, table, program.offsets, program.n_prologue,
-        cast(program.constants, dtype), program.first_const, program.n_params, tiles.ctypes.data, len(tiles),
+        constants, program.first_const, program.n_params, tiles.ctypes.data, len(tiles),
         tiles.strides[0], step_of(dtype), n_points, library.lanes, dtype.itemsize, library.result("copy_points"),
         library.result("fence"),
     )  # fmt: skip

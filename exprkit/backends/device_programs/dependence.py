@@ -11,56 +11,100 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from exprkit.backends import objective
 from exprkit.backends.decisions import RUNNING
-from exprkit.backends.device_programs.lowering import MOST_TOKENS, SCRATCH_BYTES, THREADS, DeviceTokens
+from exprkit.backends.device_programs.lowering import (
+    KEPT_BYTES,
+    MOST_SIZES,
+    MOST_TOKENS,
+    SCRATCH_BYTES,
+    THREADS,
+    DeviceTokens,
+)  # fmt: skip
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.device_programs.translate import text_of
 from exprkit.backends.gpu import layout
-from exprkit.backends.gpu.launch import fill
+from exprkit.backends.gpu.launch import fill, put
 from exprkit.backends.precision import precision
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.operators.defined import table_of_rows
-from exprkit.programs.linearity import dependence, uses_of_operators, walk
+from exprkit.programs.linearity import dependence as dependence_of
+from exprkit.programs.linearity import uses_of_operators, walk
+from exprkit.runtime.calls import Sequence
+from exprkit.runtime.device_memory import Allocation, ArraySpec
 
 WORDS_BESIDE = 64  # of a thread's scratch memory, beside one for each token: dependence.cu
+FOUND = {"linear": ArraySpec(np.uint64), "verdicts": ArraySpec(np.uint8)}
 
 
-class Foreknown(NamedTuple):
-    """By expression, on the device."""
+class Foreknown:
+    """What is known of a population's fits, by expression, on the device.
 
-    linear: Any  # uint64: bits of the parameters that it is jointly linear in
-    verdicts: Any  # uint8: RUNNING for what is to be fitted, else the status that it ends with
-    n_params: Any  # int32
+    Parameters
+    ----------
+    addresses : dict
+        Of ``linear`` (uint64: bits of the parameters that it is jointly linear in), ``verdicts`` (uint8: RUNNING for
+        what is to be fitted, else the status that it ends with) and ``n_params`` (int32).
+    array : function
+        Gives one of these as an array, by its name.
+    keep
+        Memory that is in use until they have been found.
+    """
+
+    def __init__(self, addresses: dict[str, int], array: Callable[[str], Any], keep: Any = None) -> None:
+        self.addresses, self.array, self._keep = addresses, array, keep
+
+
+class DependenceAnalysis:
+    """What finds this of one population after another: the kernel's arguments, and memory that grows as needed."""
+
+    def __init__(self, device: Any) -> None:
+        self.device, self._threads = device, 1 if device.lanes == 1 else THREADS
+        arity, uses = self._tables = _tables(device)
+        self._arguments, self._scratch = layout.DependenceArguments(), device.xp.empty(0, np.uint8)
+        fill(self._arguments, {"arity": arity, "uses": uses}, device)
+        self._kernel = device.kernel("find_dependence", precision("ieee"), source(), LANES=device.lanes)
+        self._starts: dict[int, Sequence] = {}
+
+    def of(self, tokens: DeviceTokens) -> tuple[Foreknown, Sequence]:
+        """What will be known, and what finds it out; for expressions of MOST_TOKENS at the most."""
+        device, threads, n_exprs, longest = self.device, self._threads, tokens.n_exprs, tokens.longest
+        n_chunks, bytes_of_a_block = -(-n_exprs // threads), 8 * threads * (longest + WORDS_BESIDE)
+        blocks = max(1, min(n_chunks, SCRATCH_BYTES // bytes_of_a_block))
+        scratch, n_bytes = self._scratch, blocks * bytes_of_a_block
+        if scratch.size < n_bytes:
+            scratch = device.xp.empty(n_bytes, np.uint8)
+            self._scratch = scratch if n_bytes <= KEPT_BYTES else self._scratch
+        block = Allocation(device, FOUND, (n_exprs, n_exprs))
+        put(self._arguments, {
+            **tokens.addresses, **block.addresses, "scratch": device.pointer(scratch), "n_exprs": n_exprs,
+            "n_chunks": n_chunks, "longest": longest, "threads": blocks * threads,
+        })  # fmt: skip
+        if blocks not in self._starts:
+            if len(self._starts) >= MOST_SIZES:
+                self._starts.clear()
+            self._starts[blocks] = self._kernel.prepare((blocks, 1), threads, 0, self._arguments)
+        addresses = {**block.addresses, "n_params": tokens.addresses["n_params"]}
+
+        def array(name: str) -> Any:
+            return tokens.n_params if name == "n_params" else block.array(name, n_exprs)
+
+        return Foreknown(addresses, array, scratch), self._starts[blocks]
 
 
 def foreknown(
-    pop: Population | DevicePopulation, device: Any, tokens_of: Callable[[Any], DeviceTokens]
+    pop: Population | DevicePopulation, dependence: DependenceAnalysis, tokens_of: Callable[[Any], DeviceTokens]
 ) -> Foreknown:
     """What is known of a population's fits; found on the host if an expression is longer than MOST_TOKENS."""
-    xp, n_exprs, longest = device.xp, len(pop), pop.longest
-    if longest > MOST_TOKENS:
-        return _from_host(on_host(pop), device)
-    tokens = tokens_of(pop)
-    found = Foreknown(xp.empty(n_exprs, np.uint64), xp.empty(n_exprs, np.uint8), tokens.n_params)
-    threads = 1 if device.lanes == 1 else THREADS
-    n_chunks, bytes_of_a_block = -(-n_exprs // threads), 8 * threads * (longest + WORDS_BESIDE)
-    blocks = max(1, min(n_chunks, SCRATCH_BYTES // bytes_of_a_block))
-    arity, uses = _tables(device)
-    arguments, scratch = layout.DependenceArguments(), xp.empty(blocks * bytes_of_a_block, np.uint8)
-    fields = {
-        **tokens.addresses, "linear": found.linear, "verdicts": found.verdicts, "arity": arity,
-        "uses": uses, "scratch": scratch, "n_exprs": n_exprs, "n_chunks": n_chunks, "longest": longest,
-        "threads": blocks * threads,
-    }  # fmt: skip
-    fill(arguments, fields, device)
-    kernel = device.kernel("find_dependence", precision("ieee"), source(), LANES=device.lanes)
-    kernel.prepare((blocks, 1), threads, 0, arguments)()
+    if pop.longest > MOST_TOKENS:
+        return _from_host(on_host(pop), dependence.device)
+    found, start = dependence.of(tokens_of(pop))
+    start()
     return found
 
 
@@ -71,12 +115,14 @@ def source() -> str:
 
 
 def _from_host(pop: Population, device: Any) -> Foreknown:
-    linear, differentiable = dependence(pop)
+    linear, differentiable = dependence_of(pop)
     verdicts = np.full(len(pop), RUNNING, np.uint8)
     verdicts[~differentiable] = objective.NO_DERIVATIVE
     verdicts[pop.n_params == 0] = objective.NO_PARAMETERS
     verdicts[~pop.valid] = objective.INVALID
-    return Foreknown(*device.sent((linear, verdicts, pop.n_params)))
+    names = "linear", "verdicts", "n_params"
+    arrays = dict(zip(names, device.sent((linear, verdicts, pop.n_params)), strict=True))
+    return Foreknown({name: device.pointer(array) for name, array in arrays.items()}, arrays.__getitem__)
 
 
 @table_of_rows

@@ -12,7 +12,7 @@ of the columns, which are those of the keys ``256 * variable + code`` in order.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -75,6 +75,18 @@ class DeviceTokens(NamedTuple):
     def n_params(self) -> Any:
         """int32 (n_exprs,)"""
         return self.keep["n_params"] if isinstance(self.keep, dict) else self.keep.n_params
+
+
+class Behind(Protocol):
+    """What else is to be found out of programs, on the device as soon as they are there."""
+
+    def begun(
+        self, tokens: DeviceTokens, addresses: dict[str, int], summary: Any, most_words: int
+    ) -> Sequence | None:
+        """What starts it, of programs at these addresses, if they have no more words; None: not of such ones."""
+
+    def ended(self) -> None:
+        """The programs are there, and it has been found out."""
 
 
 class MadeWith(NamedTuple):
@@ -145,20 +157,21 @@ class Lowering:
             "n_vars": self.n_vars, "most_columns": self._most_columns,
         }, device)  # fmt: skip
         self._own_views: dict[int, Columns] = {}
-        self._sequences: dict[tuple[int, bool], Sequence] = {}
+        self._sequences: dict[tuple[int, bool, Sequence | None], Sequence] = {}
         macros = {"REAL": REAL[self.dtype.itemsize], "LANES": device.lanes}
         self._kernels = {name: device.kernel(name, settings, source(), **macros) for name in KERNELS}
 
-    def of(self, pop: Population | DevicePopulation) -> tuple[Programs, Columns]:
+    def of(self, pop: Population | DevicePopulation, behind: Behind | None = None) -> tuple[Programs, Columns]:
         """Bytecode and columns of a population; made on the host if an expression is longer than MOST_TOKENS.
 
-        Or if it shares parts (``Population.shares``), which trees can't.
+        Or if it shares parts (``Population.shares``), which trees can't.  ``behind``: what else is to be found out of
+        programs that are made here, before anybody waits.
         """
         if isinstance(pop, DevicePopulation) and pop.device is not self.device:
             raise BackendError("the population lies on another GPU than the data: pop.to_host()")
         if pop.longest <= MOST_TOKENS and not (isinstance(pop, Population) and pop.shares):
             tokens = self.tokens(pop)
-            return self._known(pop) or self._noted(pop, self(tokens))
+            return self._known(pop) or self._noted(pop, self(tokens, behind))
         program = lower(on_host(pop), precision=self.settings.operators, positive=self._positive, dtype=self.dtype)
         return accumulate(program), Columns.of(program)
 
@@ -190,8 +203,8 @@ class Lowering:
             _last[self.device] = last._replace(lowered=MadeWith(*made, self._tables, self._positive, self.dtype))
         return made
 
-    def __call__(self, tokens: DeviceTokens) -> tuple[Programs, Columns]:
-        """Bytecode and columns of a population.
+    def __call__(self, tokens: DeviceTokens, behind: Behind | None = None) -> tuple[Programs, Columns]:
+        """Bytecode and columns of a population; ``behind`` as for ``of``.
 
         Raises
         ------
@@ -209,7 +222,8 @@ class Lowering:
         })  # fmt: skip
         supposed = tokens.n_tokens + n_exprs  # words: nearly always enough
         block = self._take_supposed(supposed, n_exprs)
-        self._calls(blocks if n_exprs else 0, block is not None)()
+        more = behind.begun(tokens, block.addresses, self._own["summary"], supposed) if behind and block else None
+        self._calls(blocks if n_exprs else 0, block is not None, more)()
         summary = self._told.tolist()
         n_columns, counts = summary[N_COLUMNS], (summary[INSTRUCTIONS], summary[STEPS], summary[CONSTANTS])
         if n_columns > MAX_COLUMNS:
@@ -217,6 +231,8 @@ class Lowering:
         if block is None or max(counts) > supposed:
             block = self._take(max(counts), n_exprs, counts)
             self._started(EMIT, blocks)()
+        elif behind and more:
+            behind.ended()
         n_slots, heavy = max(summary[N_SLOTS] - 1, 0), bool(summary[HEAVY])
         programs = DeviceBytecode(block, self.dtype, n_exprs, counts, n_slots, summary[RESULTS], heavy)
         return programs, self._columns(n_columns)
@@ -238,13 +254,16 @@ class Lowering:
         put(self._arguments, {**block.addresses, "most_words": words})
         return block
 
-    def _calls(self, blocks: int, emits: bool) -> Sequence:
-        """Count and number the words of so many blocks and wait for that, with emitting them under way."""
-        key = blocks, emits
+    def _calls(self, blocks: int, emits: bool, more: Sequence | None) -> Sequence:
+        """Count and number the words of so many blocks and wait for that, with emitting them under way.
+
+        With ``more`` behind that, wait for all of it.
+        """
+        key = blocks, emits, more
         if key not in self._sequences:
             if len(self._sequences) >= MOST_SIZES:
                 self._sequences.clear()
-            mark, wait = self.device.marking()
+            mark, wait = self.device.marking() if more is None else (Sequence(()), more.then(self.device.waiting()))
             number = self._started(NUMBER, 1).then(mark)
             calls = self._started(COUNT, blocks).then(number) if blocks else number
             self._sequences[key] = (calls.then(self._started(EMIT, max(blocks, 1))) if emits else calls).then(wait)

@@ -266,9 +266,9 @@ class CudaDevice:
         runtime.memcpyAsync(place, array.data.ptr, array.nbytes, runtime.memcpyDeviceToHost, stream.ptr)
         stream.synchronize()
 
-    def copying(self, source: int, place: int, n_bytes: int) -> Sequence:
-        """What copies memory of the device into page-locked memory, by their addresses."""
-        return _sequence(DriverCall(_driver()["cuMemcpyDtoHAsync_v2"], (place, source, n_bytes, STREAM)))
+    def copying(self, source: int, place: int, n_bytes: int) -> DriverCall:
+        """What copies memory of the device into the host's, best page-locked, by their addresses."""
+        return DriverCall(_driver()["cuMemcpyDtoHAsync_v2"], (place, source, n_bytes, STREAM))
 
     def waiting(self) -> Sequence:
         """What waits for all that was started before."""
@@ -290,18 +290,23 @@ class CudaDevice:
         """A stream beside the current one, by its address."""
         return _side_stream(self, k).ptr
 
-    def side_by_side(self, rows: list[list[DriverCall]]) -> Sequence:
-        """Calls of which row k is on side stream k, between what was and what will be started on the current one."""
-        driver, ready = _driver(), self.event()
+    def side_by_side(self, rows: list[list[DriverCall]], behind: Iterable[DriverCall] = ()) -> Sequence:
+        """Calls of which row k is on side stream k, between what was and what will be started on the current one.
+
+        One row alone is on the current stream; ``behind``: calls there that follow all rows.
+        """
+        if len(rows) < 2:
+            return _sequence(*(call for row in rows for call in row), *behind)
+        driver, ready = _driver(), _side_event(self, -1)
         calls = [DriverCall(driver["cuEventRecord"], (ready.ptr, STREAM), keep=ready)]
         for k, row in enumerate(rows):
-            side, done = self.side_stream(k), self.event()
+            side, done = self.side_stream(k), _side_event(self, k)
             calls += [
                 DriverCall(driver["cuStreamWaitEvent"], (side, ready.ptr, 0)), *row,
                 DriverCall(driver["cuEventRecord"], (done.ptr, side), keep=done),
                 DriverCall(driver["cuStreamWaitEvent"], (STREAM, done.ptr, 0)),
             ]  # fmt: skip
-        return _sequence(*calls)
+        return _sequence(*calls, *behind)
 
     def adopt(self, array: Any) -> Any | None:
         """An array of any device and library as one of CuPy's; None for anything else."""
@@ -347,6 +352,12 @@ def _device(index: int, stream_number: int) -> CudaDevice:
 def _side_stream(device: CudaDevice, k: int) -> Any:
     """Stream k beside the one that everything else of a device is on."""
     return device.stream()
+
+
+@functools.cache
+def _side_event(device: CudaDevice, k: int) -> Any:
+    """Says how far side stream k is; -1: the current one.  Who waits for one that was recorded again waits longer."""
+    return device.event()
 
 
 @functools.cache

@@ -75,7 +75,7 @@ ENUMS = {
     "counts": _enum("ACTION PLACES COPY INSTRUCTIONS STEPS RESULTS CONSTANTS COST COUNTS")
     + "\n" + _enum("N_COLUMNS N_SLOTS N_SLOTS_SO_FAR HEAVY HEAVY_SO_FAR SUMMARY"),
     "checked": _enum("BAD VARIABLES PARAMETERS LONGEST UNREADABLE WIDE_CONSTANTS CHECKED"),
-    "batches": _enum("PARAMETER_GROUPS N_GROUPS N_SIZES MEMBERS IS_RARE NEEDS")
+    "batches": _enum("INSTRUCTIONS STEPS CONSTANTS PARAMETER_GROUPS N_GROUPS N_SIZES MEMBERS IS_RARE NEEDS")
     + "\n" + _enum("NEED_PARAMS NEED_INSTRUCTIONS NEED_RESULTS NEED_SLOTS"),
     "verdicts": f"enum {{ RUNNING = {RUNNING}, NO_PARAMETERS = {objective.NO_PARAMETERS}, "
     f"INVALID = {objective.INVALID}, NO_DERIVATIVE = {objective.NO_DERIVATIVE} }};",
@@ -228,11 +228,14 @@ _MEASURE_ARGUMENTS: Rows = (
     ("const unsigned char *", "verdicts", "(n_exprs)"),
     ("const bool *", "rare_opcodes rare_steps", "(65536) and (256): whether it is an uncommon operator's"),
     ("const Long *", "arenas", "(N_GROUPS, ARENA_SHAPE) how a group's blocks use their memory (batches.py)"),
-    ("Long *", "needs", "(N_GROUPS, N_SIZES, NEEDS) the most of the expressions of each batch; all 0 before"),
+    ("const Long *", "summary", "(SUMMARY) of programs that are being made, or null"),
+    ("Long *", "needs", "(N_GROUPS, N_SIZES, NEEDS) the most of the expressions of each batch; all 0 before and after"),
+    ("Long *", "told", "the same for the host, at the end"),
     ("unsigned *", "key", "(n_exprs) batch, then the longest first; those that are in none last"),
-    ("int *", "order", "(n_exprs) expressions in the order of their keys, of lengths in classes"),
+    ("int *", "order", "(n_exprs) expressions in the order of their keys, of lengths in classes; null: in none"),
     ("Long", "small_arena shared_per_block", "bytes per warp; bytes"),
-    ("int", "n_exprs n_instructions", ""),
+    ("Long", "most_words", "there is room for; with a summary of more there are no programs, and nobody is in a batch"),
+    ("int", "n_exprs n_instructions", "without a summary"),
 )
 _SCHEDULE_ARGUMENTS: Rows = (
     ("const Long *", "cost", "(n_exprs + 1) of all expressions before one"),

@@ -21,16 +21,24 @@ INLINE void raise_needs(Long *needs, Long *most)
     }
 }
 
+// Whether there are programs: those that need more room than there is are made later.
+INLINE bool are_made(const MeasureArguments &args)
+{
+    const Long *summary = args.summary;
+    return !summary || max(summary[INSTRUCTIONS], max(summary[STEPS], summary[CONSTANTS])) <= args.most_words;
+}
+
 extern "C" __global__ void measure(const MeasureArguments args)
 {
     __shared__ Long most[N_GROUPS * N_SIZES * NEEDS];
     for (int k = threadIdx.x; k < N_GROUPS * N_SIZES * NEEDS; k += blockDim.x) most[k] = 0;
     __syncthreads();
     const int e = blockIdx.x * blockDim.x + threadIdx.x;
-    if (e < args.n_exprs && args.verdicts[e] == INVALID) args.key[e] = ~0u;
+    if (e < args.n_exprs && (!are_made(args) || args.verdicts[e] == INVALID)) args.key[e] = ~0u;
     else if (e < args.n_exprs) {
         Long need[NEEDS] = {args.n_params[e], 0, 0, 0, 1, 0};
-        const int begin = args.first_instruction[e], end = e + 1 < args.n_exprs ? args.first_instruction[e + 1] : args.n_instructions;
+        const int n_instructions = args.summary ? int(args.summary[INSTRUCTIONS]) : args.n_instructions;
+        const int begin = args.first_instruction[e], end = e + 1 < args.n_exprs ? args.first_instruction[e + 1] : n_instructions;
         need[NEED_INSTRUCTIONS] = end - begin;
         for (int k = begin; k < end; ++k) {
             const unsigned action = args.instructions[k].action;
@@ -63,12 +71,17 @@ INLINE int bin_of(unsigned key)
     return key == ~0u ? BINS - 1 : int(key >> 16) * CLASSES + max(int(key & 0xffff) - (0x10000 - CLASSES), 0);
 }
 
-// Put expressions in order by counting, in one block.  Those of a bin stand as they come: who is fitted beside whom
-// changes no fit.
+// Tell the host what was measured, and put expressions in order by counting, in one block.  Those of a bin stand as they
+// come: who is fitted beside whom changes no fit.
 extern "C" __global__ void put_in_order(const MeasureArguments args)
 {
     __shared__ int place[BINS], sums[1024];
     const int t = threadIdx.x, own = (BINS + blockDim.x - 1) / blockDim.x;
+    for (int k = t; k < N_GROUPS * N_SIZES * NEEDS; k += blockDim.x) {
+        args.told[k] = args.needs[k];
+        args.needs[k] = 0;
+    }
+    if (!args.order) return;
     for (int bin = t; bin < BINS; bin += blockDim.x) place[bin] = 0;
     __syncthreads();
     for (int e = t; e < args.n_exprs; e += blockDim.x) atomicAdd(place + bin_of(args.key[e]), 1);

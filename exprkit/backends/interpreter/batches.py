@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -40,11 +41,11 @@ from exprkit.backends.cases.fits import (
 )  # fmt: skip
 from exprkit.backends.cases.fits import subject as subject_of
 from exprkit.backends.cases.tree import Discussion, KernelText
-from exprkit.backends.device_programs.dependence import Foreknown
+from exprkit.backends.device_programs.dependence import DependenceAnalysis, Foreknown, foreknown
+from exprkit.backends.device_programs.lowering import DeviceTokens
 from exprkit.backends.device_programs.translate import arrays_text, cuda_text
 from exprkit.backends.gpu import layout, opcodes
-from exprkit.backends.gpu.device import fetched
-from exprkit.backends.gpu.launch import REAL, THREADS, Launcher, fill
+from exprkit.backends.gpu.launch import MOST_SIZES, REAL, THREADS, Launcher, address, fill, put
 from exprkit.backends.gpu.layout import (
     IS_RARE,
     MEMBERS,
@@ -62,10 +63,28 @@ from exprkit.backends.gpu.schedule import REGISTERS
 from exprkit.backends.interpreter import dual_opcodes
 from exprkit.backends.precision import Precision, precision
 from exprkit.operators.defined import table_of_rows
+from exprkit.runtime.calls import Sequence
 
 WAVES = 4  # blocks of several fits that a multiprocessor makes one after the other: with fewer, a block makes one
 MOST_COUNTED = 1 << 16  # expressions that one block puts in order
 FOLD_POINTS = 32  # of a thread, whose sums are made in the data's type: more lose digits, fewer are more float64
+
+
+class BatchMembers:
+    """The expressions of a batch, the longest first: part of an array on the device."""
+
+    __slots__ = ("_all", "_first", "_n", "address")
+
+    def __init__(self, device: Any, order: Any, first: int, n: int) -> None:
+        self._all, self._first, self._n = order, first, n
+        self.address = device.pointer(order) + 4 * first
+
+    def __len__(self) -> int:
+        return self._n
+
+    def array(self) -> Any:
+        """int32 (n,)"""
+        return self._all[self._first : self._first + self._n]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +94,7 @@ class FitBatch:
     shape: FitShape
     many: bool  # J'J by way of rows
     rare: bool  # with uncommon operators
-    order: Any  # int32 on the device, the longest first
+    order: BatchMembers
     arena: dict[str, int]  # offsets in a block's memory, and its size as ``arena_bytes``
     sizes: dict[str, int]  # the most of an expression, by the case discussion's symbols
 
@@ -198,36 +217,136 @@ class Batches(NamedTuple):
     rare: bool
 
 
-def batches_of(launcher: Launcher, known: Foreknown, rows: bool, few: bool = False) -> Batches:
-    """Who is launched with whom, ``few``: when most end at once; asks the device once."""
-    device, programs, xp = launcher.device, launcher.programs, launcher.device.xp
-    fast = launcher.settings.operators == "fast"
-    groups = groups_of(launcher.n_points, launcher.dtype.itemsize, device.lanes, fast, rows, few)
-    needs, key = xp.zeros((N_GROUPS, N_SIZES, NEEDS), np.int64), xp.empty(launcher.n_exprs, np.uint32)
-    rare_opcodes, rare_steps = _rare(device)
-    names = "instructions", "first_instruction", "first_step", "steps"
-    fields = {name: launcher.fields[name] for name in names} | {
-        "n_params": known.n_params, "verdicts": known.verdicts, "rare_opcodes": rare_opcodes, "rare_steps": rare_steps,
-        "arenas": _arenas(device, tuple(groups)), "needs": needs, "key": key, "small_arena": SMALL_ARENA,
-        "shared_per_block": device.shared_per_block, "n_exprs": launcher.n_exprs,
-        "n_instructions": programs.n_instructions,
-    }  # fmt: skip
-    arguments, (threads, of_order) = layout.MeasureArguments(), (THREADS, 1024) if device.lanes > 1 else (1, 1)
-    is_small = launcher.n_exprs <= MOST_COUNTED
-    order = xp.empty(launcher.n_exprs, np.int32) if is_small else None
-    fill(arguments, {**fields, "order": order}, device)
-    measure, put = _kernels(device)
-    calls = measure.prepare((-(-max(launcher.n_exprs, 1) // threads), 1), threads, 0, arguments)
-    (calls.then(put.prepare((1, 1), of_order, 0, arguments)) if is_small else calls)()
-    order, found = xp.argsort(key).astype(np.int32) if order is None else order, fetched(needs)
-    batches, first = [], 0
-    for group, sizes in zip(groups, found.tolist(), strict=True):
-        for most in sizes:
-            if most[MEMBERS]:
-                members = order[first : first + most[MEMBERS]]
-                batches.append(_batch(group, members, _sizes(most)))
-                first += most[MEMBERS]
-    return Batches(batches, bool(found[..., IS_RARE].any()))
+class Census:
+    """What finds out who is launched with whom, of one population after another; asks the device once for each.
+
+    Parameters
+    ----------
+    launcher : Launcher
+    rows : bool
+        Whether J'J of many parameters is made.
+    few : bool
+        When most end at once.
+    """
+
+    def __init__(self, launcher: Launcher, rows: bool, few: bool = False) -> None:
+        device, xp = launcher.device, launcher.device.xp
+        fast = launcher.settings.operators == "fast"
+        self._device, self._sizes = device, (THREADS, 1024) if device.lanes > 1 else (1, 1)
+        self._groups = groups_of(launcher.n_points, launcher.dtype.itemsize, device.lanes, fast, rows, few)
+        self._told = device.locked((N_GROUPS, N_SIZES, NEEDS), np.int64)
+        self._needs, (rare_opcodes, rare_steps) = xp.zeros(self._told.shape, np.int64), _rare(device)
+        self._arguments, self._kernels = layout.MeasureArguments(), _kernels(device)
+        self._keep = arenas = _arenas(device, tuple(self._groups))
+        self._order: Any = None
+        self._key: Any = None
+        self._starts: dict[int, Sequence] = {}
+        fill(self._arguments, {
+            "rare_opcodes": rare_opcodes, "rare_steps": rare_steps, "arenas": arenas, "needs": self._needs,
+            "told": self._told, "small_arena": SMALL_ARENA, "shared_per_block": device.shared_per_block,
+        }, device)  # fmt: skip
+
+    def of(self, n_exprs: int, known: Foreknown, programs: dict[str, int], **given: int) -> Sequence:
+        """What starts it, of programs at these addresses; ``given``: how many instructions, or by whom told."""
+        xp, is_small = self._device.xp, n_exprs <= MOST_COUNTED
+        self._key = xp.empty(n_exprs, np.uint32)
+        self._order = xp.empty(n_exprs, np.int32) if is_small else None
+        others = {name: programs[name] for name in ("instructions", "first_instruction", "first_step", "steps")}
+        put(self._arguments, {
+            "summary": 0, **others, "n_params": known.addresses["n_params"], "verdicts": known.addresses["verdicts"],
+            "key": self._device.pointer(self._key), "order": address(self._order, self._device), "n_exprs": n_exprs,
+            **given,
+        })  # fmt: skip
+        threads, of_order = self._sizes
+        blocks = -(-max(n_exprs, 1) // threads)
+        if blocks not in self._starts:
+            if len(self._starts) >= MOST_SIZES:
+                self._starts.clear()
+            measure, put_in_order = self._kernels
+            start = measure.prepare((blocks, 1), threads, 0, self._arguments)
+            self._starts[blocks] = start.then(put_in_order.prepare((1, 1), of_order, 0, self._arguments))
+        return self._starts[blocks]
+
+    def found(self) -> Batches:
+        """The launches, of what the device has told."""
+        key, order = self._key, self._order
+        self._key = self._order = None
+        if order is None:
+            order = self._device.xp.argsort(key).astype(np.int32)
+        batches, first = [], 0
+        for group, sizes in zip(self._groups, self._told.tolist(), strict=True):
+            for most in sizes:
+                if most[MEMBERS]:
+                    members = BatchMembers(self._device, order, first, most[MEMBERS])
+                    batches.append(_batch(group, members, _sizes(most)))
+                    first += most[MEMBERS]
+        return Batches(batches, bool(self._told[..., IS_RARE].any()))
+
+
+class Preparation:
+    """What is found out about fits of one population after another, and whose kernels' memory is kept.
+
+    Where one population has been fitted, the next one's fits are prepared together with its programs
+    (``lowering.Behind``), so that nobody waits a second time.
+    """
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher, self._dependence = launcher, DependenceAnalysis(launcher.device)
+        self._censuses: dict[tuple[bool, bool], Census] = {}
+        self._both: dict[tuple[Sequence, Sequence], Sequence] = {}
+        self._pop: Any = None  # of which the next two are
+        self._begun: Foreknown | None = None
+        self._ahead: tuple[Foreknown, Batches] | None = None
+
+    def of(self, pop: Any) -> Preparation:
+        """The same, for a population whose programs are made next."""
+        self._pop, self._begun, self._ahead = pop, None, None
+        return self
+
+    def begun(self, tokens: DeviceTokens, addresses: dict[str, int], summary: Any, most_words: int) -> Sequence | None:
+        """Start with programs at these addresses, if they have no more words; None: not of so many expressions."""
+        if not 0 < tokens.n_exprs <= MOST_COUNTED:
+            return None
+        device = self._launcher.device
+        try:
+            known, walk = self._dependence.of(tokens)
+            where = device.pointer(summary)
+            count = self._census(True).of(tokens.n_exprs, known, addresses, summary=where, most_words=most_words)
+        except device.out_of_memory:
+            return None
+        self._begun = known
+        if (walk, count) not in self._both:
+            if len(self._both) >= MOST_SIZES:
+                self._both.clear()
+            self._both[walk, count] = walk.then(count)
+        return self._both[walk, count]
+
+    def ended(self) -> None:
+        """Take what the device has told."""
+        assert self._begun is not None
+        self._ahead = self._begun, self._census(True).found()
+
+    def take(self, pop: Any) -> tuple[Foreknown, Batches] | None:
+        """What was found of a population while its programs were made; once."""
+        found = self._ahead if self._pop is pop else None
+        self._pop = self._begun = self._ahead = None
+        return found
+
+    def known(self, pop: Any, tokens_of: Callable[[Any], DeviceTokens]) -> Foreknown:
+        """What is known of the fits of a population."""
+        return foreknown(pop, self._dependence, tokens_of)
+
+    def batches(self, known: Foreknown, rows: bool, few: bool = False) -> Batches:
+        """Who is launched with whom, of the launcher's programs."""
+        census, launcher = self._census(rows, few), self._launcher
+        start = census.of(launcher.n_exprs, known, launcher.fields, n_instructions=launcher.n_instructions)
+        start.then(launcher.device.waiting())()
+        return census.found()
+
+    def _census(self, rows: bool, few: bool = False) -> Census:
+        if (rows, few) not in self._censuses:
+            self._censuses[rows, few] = Census(self._launcher, rows, few)
+        return self._censuses[rows, few]
 
 
 def batches_like(launcher: Launcher, others: Batches, rows: bool, few: bool) -> Batches | None:

@@ -12,27 +12,27 @@ a launch or a few (``batches``), whatever the number of its iterations.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.backends.device_programs.dependence import Foreknown, foreknown
 from exprkit.backends.device_programs.lowering import DeviceTokens
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.gpu import layout, nvrtc
-from exprkit.backends.gpu.device import fetched
-from exprkit.backends.gpu.launch import THREADS, Launch, Launcher, address, fill, put
+from exprkit.backends.gpu.device import MOST_LOCKED, fetched
+from exprkit.backends.gpu.launch import THREADS, Launcher, address, fill, put
 from exprkit.backends.interpreter import dual_opcodes
-from exprkit.backends.interpreter.batches import Batches, FitBatch, FitShape, batches_like, batches_of, macros_of
+from exprkit.backends.interpreter.batches import Batches, FitBatch, FitShape, Preparation, batches_like, macros_of
 from exprkit.backends.objective import Fitted, Options
 from exprkit.backends.precision import Precision, precision
 from exprkit.errors import number_of
 from exprkit.expressions.population import Population
 from exprkit.operators.defined import table_of_rows
 from exprkit.runtime.calls import STREAM, DriverCall
-from exprkit.runtime.device_memory import Allocation, ArraySpec
+from exprkit.runtime.device_memory import Allocation, ArraySpec, LockedRoom
 
 WORK_BYTES = 1 << 30  # of starts and results, and of arenas in global memory, at a time
 KINDS = {"square": objective.SQUARES, "absolute": objective.ABSOLUTE, "sum": objective.SUM}
@@ -57,21 +57,27 @@ class Derivatives:
         Of the engine: programs, columns and device.
     tokens_of
         Gives the population's tokens on the device.
+    preparation : Preparation
+        Of the engine.
     like : Derivatives, optional
         Those of float32 of the same population: of its fits few are to be made anew.
     """
 
     def __init__(
         self, pop: Population | DevicePopulation, launcher: Launcher, tokens_of: Callable[[Any], DeviceTokens],
-        like: Derivatives | None = None,
+        preparation: Preparation, like: Derivatives | None = None,
     ) -> None:  # fmt: skip
         self.launcher, self.device = launcher, launcher.device
         self.dtype, self.n_points = launcher.dtype, launcher.n_points
         self._text = dual_opcodes.source(launcher.settings.operators)
         self.pop, self.n_exprs, self.max_params = pop, len(pop), int(pop.max_params)
-        self._like, self._batches = like, dict[bool, Batches]()
-        self.known: Foreknown = like.known if like else foreknown(pop, self.device, tokens_of)
-        self._fields = {"n_params": self.known.n_params, "max_params": self.max_params}
+        self.is_first = like is None
+        self._like, self._batches, self._preparation = like, dict[bool, Batches](), preparation
+        if like is None and (ahead := preparation.take(pop)):
+            self.known, self._batches[True] = ahead
+        else:
+            self.known = like.known if like else preparation.known(pop, tokens_of)
+        self._fields = {"n_params": self.known.addresses["n_params"], "max_params": self.max_params}
 
     # ── what the engine offers ───────────────────────────────────────────────────────
 
@@ -115,14 +121,15 @@ class Derivatives:
 
     def fit(
         self, starts: Any, y: Any, weights: Any, options: Options, again: Callable[[], Again] | None = None
-    ) -> Fitted:
-        """Fit all expressions from all starts (n_starts, n_exprs, max_params); each one's best, on the device.
+    ) -> FitResults:
+        """Fit all expressions from all starts (n_starts, n_exprs, max_params), and choose each one's best.
 
-        ``again`` gives what makes anew what comes out SPOILED: asked for when the device has enough to do.
+        ``again`` gives what makes anew what comes out SPOILED: asked for when the device has enough to do, if it has
+        nothing to do for it.
         """
         xp, n_starts = self.device.xp, len(starts)
         if not (self.n_points and self.n_exprs) or (weights is not None and not bool((weights != 0).any())):
-            return Fitted(*map(xp.asarray, self._nothing_counts(starts)))
+            return FitResults.given(self.device, self._nothing_counts(starts))
         starts = self._on_device(starts)
         bytes_of_one = self.n_exprs * (16 * self.max_params + 32) + 1
         at_once = min(n_starts, max(1, WORK_BYTES // bytes_of_one))
@@ -130,21 +137,22 @@ class Derivatives:
         results = FitResults.of(self.device, rows, self.n_exprs, self.max_params)
         terms, in_float64 = self._terms(y, weights, options), functools.cache(again) if again else None
         beside = in_float64 and (lambda: in_float64().derivatives._plans("FIT", terms, True, options.kind, at_once))
-        for first in range(0, n_starts, at_once):
-            self._fit_some(starts[first : first + at_once], terms, options.kind, results, int(first > 0), beside)
+        if in_float64 and self.pop.has_wide_constants:  # of other programs, made before the device has enough to do
+            in_float64().derivatives._batches_for(True)
+        for k, some in enumerate(_parts(starts, at_once)):
+            self._fit_some(some, terms, options.kind, results, int(k > 0), beside)
         if in_float64:
             ended, is_clean = results.first("status").copy(), n_starts == 1
             other, again_y, again_weights = in_float64()
             terms = other._terms(again_y, again_weights, options) | {"ended": ended}
-            for first in range(0, n_starts, at_once):
+            for some in _parts(starts, at_once):
                 if not is_clean:
                     results.clear_others()
                 is_clean = False
-                other._fit_some(starts[first : first + at_once], terms, options.kind, results, 1)
-        params, loss, iterations, status, evaluations = map(results.first, PARTS)
+                other._fit_some(some, terms, options.kind, results, 1)
         if not self.pop.all_valid:
-            status[xp.asarray(~self.pop.valid)] = objective.INVALID
-        return Fitted(params, loss, iterations, status, evaluations)
+            results.first("status")[xp.asarray(~self.pop.valid)] = objective.INVALID
+        return results
 
     def decisions(self) -> list[str]:
         """How many are fitted by which variant, and why: of each launch the way through the case discussion."""
@@ -161,7 +169,8 @@ class Derivatives:
         """What a fit is told, as kernel arguments."""
         tol = max(options.tol, FLOAT32_TOL) if self.dtype.itemsize == 4 else options.tol
         return {
-            "linear": self.known.linear if options.linear else None, "verdicts": self.known.verdicts,
+            "linear": self.known.addresses["linear"] if options.linear else None,
+            "verdicts": self.known.addresses["verdicts"],
             "tol": float(tol), "gtol": float(options.gtol), "delta": float(options.delta),
             "max_iter": int(options.max_iter), "limits": self._bounds(options.limits),
             "patience": int(options.patience), "lower": self._bounds(options.lower),
@@ -173,8 +182,8 @@ class Derivatives:
         beside: Callable[[], list[FitLaunch]] | None = None,
     ) -> None:  # fmt: skip
         """Fits from some starts into rows from ``first`` on, and the best of all rows up to there into row 0."""
-        self._launch_all("FIT", starts, terms, True, kind=kind, beside=beside, **results.places(first))
-        self._choose(first + len(starts), results.places(0))
+        choice = self._choosing(first + len(starts), results.places(0))
+        self._launch_all("FIT", starts, terms, True, kind, beside, choice, **results.places(first))
 
     def _nothing_counts(self, starts: Any) -> Fitted:
         params = np.array(fetched(starts[0]), np.float64)
@@ -188,8 +197,10 @@ class Derivatives:
     # ── arrays ───────────────────────────────────────────────────────────────────────
 
     def _on_device(self, params: Any) -> Any:
-        """Parameters as float64 on the device."""
+        """Parameters as float64 on the device; those that are all one number are kept there."""
         if isinstance(params, np.ndarray):
+            if params.size and not any(params.strides):
+                return _of_one_number(self.device, params.shape, float(params.flat[0]))
             return self.device.sent([np.asarray(params, np.float64)])[0]
         return self.device.xp.ascontiguousarray(self.device.xp.asarray(params, dtype=np.float64))
 
@@ -209,11 +220,12 @@ class Derivatives:
 
     def _launch_all(
         self, task: str, starts: Any, terms: dict[str, Any], rows: bool, kind: int = objective.SQUARES,
-        beside: Callable[[], list[FitLaunch]] | None = None, **results: Any,
+        beside: Callable[[], list[FitLaunch]] | None = None, behind: Iterable[DriverCall] = (), **results: Any,
     ) -> None:  # fmt: skip
         """Run ``task`` on every valid expression with every set of ``starts``; the rest are kernel arguments.
 
-        Where kernels have to be compiled, those of ``beside`` are compiled at the same time.
+        Where kernels have to be compiled, those of ``beside`` are compiled at the same time.  ``behind``: calls that
+        follow when all have ended.
         """
         n_sets = len(starts)
         if not n_sets:
@@ -223,35 +235,32 @@ class Derivatives:
         fill(common, {**self._fields, **fields}, self.device)
         plans = self._plans(task, terms, rows, kind, n_sets)
         _make_ready(self.device, [one.kernel for one in plans], beside)
-        counters: Any = None
-        rows_of_calls, kept = list[list[DriverCall]](), []  # arenas: not given to another until all are started
-        for k, (batch, in_global, wanted) in enumerate(plans):
-            kernel, fits = _fit_kernel(self.device, wanted), wanted.fits
-            threads = fits * batch.shape.warps * batch.shape.lanes
-            shared = 0 if in_global else fits * batch.arena["arena_bytes"]
-            n_items, resident = n_sets * len(batch.order), max(kernel.resident(threads, shared), 1)
-            at_once = max(1, WORK_BYTES // batch.arena["arena_bytes"]) if in_global else 1 << 30
-            blocks = min(-(-n_items // fits), resident * self.device.multiprocessors if fits > 1 else at_once)
-            arena = self.device.xp.empty(blocks * batch.arena["arena_bytes"], np.uint8) if in_global else None
-            if fits > 1 and counters is None:
-                counters = self.device.xp.zeros(len(plans), np.uint64)
-            own = {
-                **batch.arena, "order": address(batch.order, self.device), "n_here": len(batch.order),
-                "max_instructions": batch.sizes["i"], "arena": address(arena, self.device),
-                "taken": address(counters, self.device) + 8 * k if fits > 1 else 0,
-            }  # fmt: skip
-            stream = self.device.side_stream(k) if len(plans) > 1 else STREAM
-            rows_of_calls.append(
-                [
-                    kernel.call((min(blocks, n_items - at), 1), threads, shared, _with(common, own, at), stream=stream)
-                    for at in range(0, 1 if fits > 1 else n_items, blocks)
-                ]
-            )
-            kept.append(arena)
-        if len(plans) > 1:
-            self.device.side_by_side(rows_of_calls)()
-        elif plans:
-            self.device.sequence(rows_of_calls[0])()
+        fits = [one.kernel.fits for one in plans]
+        counters = self.device.xp.zeros(len(plans), np.uint64) if max(fits, default=0) > 1 else None
+        taken = address(counters, self.device)
+        calls = [self._calls(one, k, common, taken + 8 * k, len(plans) == 1) for k, one in enumerate(plans)]
+        self.device.side_by_side(calls, behind)()
+
+    def _calls(self, plan: FitLaunch, k: int, common: Any, taken: int, is_alone: bool) -> list[DriverCall]:
+        """The launches of a batch, on stream ``k`` beside the current one unless it ``is_alone``."""
+        batch, in_global, wanted = plan
+        kernel, fits, arena_bytes = _fit_kernel(self.device, wanted), wanted.fits, batch.arena["arena_bytes"]
+        threads, shared = fits * batch.shape.warps * batch.shape.lanes, 0 if in_global else fits * arena_bytes
+        n_items, resident = common.n_sets * len(batch.order), max(kernel.resident(threads, shared), 1)
+        at_once = max(1, WORK_BYTES // arena_bytes) if in_global else 1 << 30
+        blocks = min(-(-n_items // fits), resident * self.device.multiprocessors if fits > 1 else at_once)
+        arena = self.device.xp.empty(blocks * arena_bytes, np.uint8) if in_global else None
+        own = {
+            **batch.arena, "order": batch.order.address, "n_here": len(batch.order),
+            "max_instructions": batch.sizes["i"], "arena": address(arena, self.device),
+            "taken": taken if fits > 1 else 0,
+        }  # fmt: skip
+        stream = STREAM if is_alone else self.device.side_stream(k)
+        calls = []
+        for at in range(0, 1 if fits > 1 else n_items, blocks):
+            call = kernel.call((min(blocks, n_items - at), 1), threads, shared, _with(common, own, at), stream=stream)
+            calls.append(call._replace(keep=(call.keep, arena)))  # no other launch's before all are started
+        return calls
 
     def _plans(self, task: str, terms: dict[str, Any], rows: bool, kind: int, n_sets: int) -> list[FitLaunch]:
         """How every batch is launched on so many sets."""
@@ -267,15 +276,14 @@ class Derivatives:
             plans.append(FitLaunch(batch, in_global, kernel))
         return plans
 
-    def _choose(self, n_sets: int, results: dict[str, Any]) -> None:
-        if n_sets > 1:
-            kernel = self.device.kernel("choose", CHOICE, dual_opcodes.choice(), LANES=self.device.lanes)
-            threads = THREADS if self.device.lanes > 1 else 1
-            self._launch(kernel, -(-self.n_exprs // threads), threads, 0, n_sets=n_sets, **results)()
-
-    def _launch(self, kernel: Any, blocks: int, threads: int, shared: int, **fields: Any) -> Launch:
-        fields = {**self._fields, **fields}
-        return self.launcher.launch(kernel, (blocks, 1), threads, shared, kind=layout.FitArguments, **fields)
+    def _choosing(self, n_sets: int, results: dict[str, int]) -> list[DriverCall]:
+        """What puts the best of so many sets into the first."""
+        if n_sets == 1:
+            return []
+        kernel = self.device.kernel("choose", CHOICE, dual_opcodes.choice(), LANES=self.device.lanes)
+        threads, arguments = THREADS if self.device.lanes > 1 else 1, layout.FitArguments()
+        put(arguments, {"n_exprs": self.n_exprs, "max_params": self.max_params, "n_sets": n_sets, **results})
+        return [kernel.call((-(-self.n_exprs // threads), 1), threads, 0, arguments)]
 
     def _batches_for(self, rows: bool) -> Batches:
         """All launches; ``rows``: whether J'J of many parameters is made."""
@@ -283,7 +291,7 @@ class Derivatives:
             like, few, made = self._like, self._like is not None, None
             if like and like.launcher.programs is self.launcher.programs:
                 made = batches_like(self.launcher, like._batches_for(rows), rows, few)
-            self._batches[rows] = made or batches_of(self.launcher, self.known, rows, few)
+            self._batches[rows] = made or self._preparation.batches(self.known, rows, few)
         return self._batches[rows]
 
 
@@ -291,7 +299,7 @@ class FitResults:
     """What fits end with, in rows of all expressions each; at first nan, and 0 what is counted."""
 
     def __init__(self, device: Any, rows: int, n_exprs: int, max_params: int) -> None:
-        self._n_exprs, self._max_params, self._rows = n_exprs, max_params, rows
+        self._device, self._n_exprs, self._max_params, self._rows = device, n_exprs, max_params, rows
         n = rows * n_exprs
         self._block = Allocation(device, PARTS, (n * max_params, n, n, n, n))
         for name, part in PARTS.items():
@@ -314,21 +322,54 @@ class FitResults:
         own.__dict__.update(blank.__dict__, _block=blank._block.copy())
         return own
 
+    @classmethod
+    def given(cls, device: Any, fitted: Fitted) -> FitResults:
+        """Those of fits that need no device."""
+        own = cls(device, 1, *fitted.params.shape)
+        for name in PARTS:
+            own.first(name)[...] = device.xp.asarray(getattr(fitted, name))
+        return own
+
+    def there(self) -> Fitted:
+        """Those of the first row, on the device."""
+        params, loss, iterations, status, evaluations = map(self.first, PARTS)
+        return Fitted(params, loss, iterations, status, evaluations)
+
+    def on_host(self, room: LockedRoom) -> Fitted:
+        """The same in the host's memory: parts of one array, which few come to by way of a page-locked ``room``."""
+        lengths = [self._length(name, 1) for name in PARTS]
+        ends = np.cumsum([-(-part.n_bytes(n) // 16) * 16 for part, n in zip(PARTS.values(), lengths, strict=True)])
+        starts, calls = (0, *ends[:-1].tolist()), []
+        memory = np.empty(int(ends[-1]), np.uint8)
+        place = room.shaped(memory.shape, memory.dtype) if memory.nbytes <= MOST_LOCKED else memory
+        for (name, part), n, start in zip(PARTS.items(), lengths, starts, strict=True):
+            there, here = self._block.addresses[name], self._device.pointer(place) + start
+            calls += [self._device.copying(there, here, part.n_bytes(n))] if n else []
+        self._device.sequence([*calls, *self._device.waiting().calls])()
+        if place is not memory:
+            memory[...] = place
+        params, loss, iterations, status, evaluations = (
+            memory[start : start + part.n_bytes(n)].view(part.dtype)
+            for part, n, start in zip(PARTS.values(), lengths, starts, strict=True)
+        )
+        params = params.reshape(self._n_exprs, self._max_params)
+        return Fitted(params, loss, iterations, status, int(evaluations.sum()))
+
+    def _length(self, name: str, rows: int) -> int:
+        return rows * self._n_exprs * (self._max_params if name == "params" else 1)
+
     def _all(self, name: str) -> Any:
-        width = self._max_params if name == "params" else 1
-        return self._block.array(name, self._rows * self._n_exprs * width)
+        return self._block.array(name, self._length(name, self._rows))
 
     def first(self, name: str) -> Any:
         """The first row."""
-        if name == "params":
-            return self._block.array(name, self._n_exprs * self._max_params).reshape(self._n_exprs, self._max_params)
-        return self._block.array(name, self._n_exprs)
+        row = self._block.array(name, self._length(name, 1))
+        return row.reshape(self._n_exprs, self._max_params) if name == "params" else row
 
     def places(self, first: int) -> dict[str, int]:
         """Addresses of what begins with a row."""
-        n, addresses = first * self._n_exprs, self._block.addresses
-        lengths = {name: n * self._max_params if name == "params" else n for name in PARTS}
-        return {name: addresses[name] + part.n_bytes(lengths[name]) for name, part in PARTS.items()}
+        addresses = self._block.addresses
+        return {name: addresses[name] + part.n_bytes(self._length(name, first)) for name, part in PARTS.items()}
 
     def clear_others(self) -> None:
         """Make all rows but the first those of no fit."""
@@ -345,6 +386,31 @@ def _with(common: Any, own: dict[str, Any], first: int) -> Any:
     put(arguments, own)
     arguments.first_item = first
     return arguments
+
+
+def _parts(starts: Any, at_once: int) -> Iterator[Any]:
+    """So many of the starts at a time."""
+    if len(starts) <= at_once:  # views of CuPy take time
+        yield starts
+        return
+    for first in range(0, len(starts), at_once):
+        yield starts[first : first + at_once]
+
+
+def _of_one_number(device: Any, shape: tuple[int, ...], number: float) -> Any:
+    """A float64 array on the device that nobody writes to; small ones are kept for the next fit."""
+    known = device, shape, number
+    if 8 * math.prod(shape) > MOST_KEPT:
+        return device.xp.full(shape, number, np.float64)
+    if known not in _uniform:
+        if len(_uniform) >= MOST_SIZES:
+            _uniform.clear()
+        _uniform[known] = device.xp.full(shape, number, np.float64)
+        device.waiting()()  # others may read it on other streams
+    return _uniform[known]
+
+
+_uniform: dict[tuple[Any, ...], Any] = {}
 
 
 class FitKernel(NamedTuple):

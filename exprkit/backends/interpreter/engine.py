@@ -31,7 +31,7 @@ from exprkit.backends.device_programs import dependence, lowering
 from exprkit.backends.device_programs.lowering import Lowering
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.gpu import loss_code, nvrtc, opcodes
-from exprkit.backends.gpu.device import MOST_LOCKED, fetched, fetched_together
+from exprkit.backends.gpu.device import MOST_LOCKED, fetched
 from exprkit.backends.gpu.device_bytecode import Programs
 from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points
 from exprkit.backends.gpu.launch import REAL, Columns, Launch, ScheduledLaunch, address, plan_on
@@ -148,8 +148,10 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def update(self, pop: Population | DevicePopulation) -> bool:
         """Take another population; what belongs to the data stays, and launches are kept."""
+        now = self.__dict__.get("_derivatives")
+        fits = self._fits_to_come.of(pop) if now and now.is_first else None
         with Needing(self.device, "the programs"):
-            programs, columns = self._lowering.of(pop)
+            programs, columns = self._lowering.of(pop, fits)
             self._check_options(programs, columns)
             baseline = self._baseline_of(pop)
             self._launcher.take(programs, columns)
@@ -421,7 +423,14 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     @functools.cached_property
     def _derivatives(self) -> Derivatives:
-        return Derivatives(self.pop, self._launcher, self._lowering.tokens)
+        return self._derivatives_like(None)
+
+    def _derivatives_like(self, other: Derivatives | None) -> Derivatives:
+        return Derivatives(self.pop, self._launcher, self._lowering.tokens, self._fits_to_come, other)
+
+    @functools.cached_property
+    def _fits_to_come(self) -> batches.Preparation:
+        return batches.Preparation(self._launcher)
 
     def jacobian(self, params: Any, out: Any) -> None:
         """d f / d params into ``out``, (n_sets, n_exprs, n_points, max_params)."""
@@ -439,11 +448,11 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def fit(self, starts: Any, y: Any, weights: Any, options: Options) -> Fitted:
         """Each expression's best fit from (n_starts, n_exprs, max_params) starts."""
-        return _on_host(self.fit_there(starts, y, weights, options))
+        return self._derivatives.fit(starts, y, weights, options).on_host(self._locked)
 
     def fit_there(self, starts: Any, y: Any, weights: Any, options: Options) -> Fitted:
         """The same, as arrays on the device."""
-        return self._derivatives.fit(starts, y, weights, options)
+        return self._derivatives.fit(starts, y, weights, options).there()
 
     def fit_again(
         self, starts: Any, y: Any, weights: Any, options: Options, again: Callable[[], tuple[Any, Any, Any]]
@@ -454,10 +463,10 @@ class Engine(DeviceEngine, contract.Differentiable):
         def in_float64() -> Again:
             other, *points = again()
             if "_derivatives" not in other.__dict__:
-                other.__dict__["_derivatives"] = Derivatives(other.pop, other._launcher, other._lowering.tokens, own)
+                other.__dict__["_derivatives"] = other._derivatives_like(own)
             return Again(other._derivatives, *points)
 
-        return _on_host(own.fit(starts, y, weights, options, in_float64))
+        return own.fit(starts, y, weights, options, in_float64).on_host(self._locked)
 
     # ── what was decided ─────────────────────────────────────────────────────────────
 
@@ -602,12 +611,6 @@ class Engine(DeviceEngine, contract.Differentiable):
         """An error, before any work, if the options asked for leave no variant for these programs."""
         if (self.block_size or self.vectors) and not self._per_expression:
             self._shape_for(programs, programs.n_exprs, len(columns.code), True)
-
-
-def _on_host(fitted: Fitted) -> Fitted:
-    """Fits in the host's memory."""
-    params, loss, iterations, status, evaluations = fetched_together(fitted)
-    return Fitted(params, loss, iterations, status, int(evaluations.sum()))
 
 
 def _hand_over(counted: Any, counts: Any) -> None:

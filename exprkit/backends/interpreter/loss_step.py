@@ -66,7 +66,8 @@ class LossStep:
         self._there: Any = None
         if self._sums.nbytes > MOST_WRITTEN:
             self._there = device.xp.empty((n_sets, n_exprs), np.float64)
-            end = device.copying(device.pointer(self._there), place, self._sums.nbytes).then(end)
+            copy = device.copying(device.pointer(self._there), place, self._sums.nbytes)
+            end = device.sequence([copy]).then(end)
             place = device.pointer(self._there)
         self._places = device.pointer(self._params), place
         self._again, self._first = self._again.then(end), self._first.then(end)
