@@ -227,8 +227,12 @@ def rows_of_fits(name, pop, n_vars, n_points, repeats):
 
         batches.shape_of = shape_of
         batches.groups_of.cache_clear()
-        engine.__dict__.pop("_derivatives", None)
+        for kept in ("_derivatives", "_fits_to_come"):
+            engine.__dict__.pop(kept, None)
         engine.fit(cupy.asarray(starts), target, None, options)
+        made = {batch.shape[1:3] for batch in engine._derivatives._batches_for(True).batches}
+        if pair is not None and made != {pair}:
+            print(f"{name} x {n_points}: {pair} is no variant of all numbers of tangents: {sorted(made)} were timed")
 
     taken = {pair: [] for pair in dict.fromkeys((*usable, tree))}
     try:

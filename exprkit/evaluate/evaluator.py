@@ -503,7 +503,10 @@ class Evaluator:
         return target, inputs.weights_vector(weights, self.n_points, self.dtype, self.adopt, own, checked=old_w)
 
     def own_loss(self, asked: tuple[str, Any], data: tuple[Any, Any, Any], as_it_stands: bool = False) -> OwnLoss:
-        """A loss of the user's own: its text and link, at these y, weights and columns."""
+        """A loss of the user's own: ``asked`` its text and link, ``data`` y, weights and columns.
+
+        ``as_it_stands``: even where it is one of the named losses.
+        """
         self._own_loss = OwnLoss.of(self, self._own_loss, asked, data, as_it_stands)
         return self._own_loss
 

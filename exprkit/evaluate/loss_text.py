@@ -377,7 +377,7 @@ class _Branch(NamedTuple):
     operands: tuple[_Branch, ...]
 
 
-class Around(NamedTuple):
+class AffinePart(NamedTuple):
     """What stands around a part of a loss: ``scale * (inside + shift)``, and the parts that these come from."""
 
     scale: np.ndarray
@@ -466,15 +466,15 @@ class LossTree:
         Engine(pop, X, precision="ieee", dtype=X.dtype).evaluate(np.empty((1, 1, 0)), out)
         return out[0, 0]
 
-    def without_factors(self, node: _Branch) -> Around:
+    def without_factors(self, node: _Branch) -> AffinePart:
         """``scale * inside``."""
         return self._walk(node, (ops.MUL, ops.DIV, ops.NEG))
 
-    def affine(self, node: _Branch) -> Around:
+    def affine(self, node: _Branch) -> AffinePart:
         """``scale * (inside + shift)``."""
         return self._walk(node, (ops.MUL, ops.DIV, ops.NEG, ops.ADD, ops.SUB))
 
-    def _walk(self, node: _Branch, allowed: tuple[int, ...]) -> Around:
+    def _walk(self, node: _Branch, allowed: tuple[int, ...]) -> AffinePart:
         """Take off operators one of whose operands has no f, as long as there are any."""
         scale, shift = np.ones(len(self.points.y)), np.zeros(len(self.points.y))
         factors: list[_Branch] = []
@@ -500,7 +500,7 @@ class LossTree:
                 if node.code == ops.SUB:  # v - h is -(h - v)
                     scale, shift, terms = -scale, -shift, [(part, -sign) for part, sign in terms]
             node = other
-        return Around(scale, shift, node, tuple(factors), tuple(terms))
+        return AffinePart(scale, shift, node, tuple(factors), tuple(terms))
 
     def outermost(self, node: _Branch) -> tuple[int, _Branch | None, np.ndarray]:
         """(kind, what it is of, where Huber's loss bends); None for what is no loss that backends know."""

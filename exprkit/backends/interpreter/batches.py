@@ -217,7 +217,7 @@ class Batches(NamedTuple):
     rare: bool
 
 
-class Census:
+class Batcher:
     """What finds out who is launched with whom, of one population after another; asks the device once for each.
 
     Parameters
@@ -292,7 +292,7 @@ class Preparation:
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher, self._dependence = launcher, DependenceAnalysis(launcher.device)
-        self._censuses: dict[tuple[bool, bool], Census] = {}
+        self._batchers: dict[tuple[bool, bool], Batcher] = {}
         self._both: dict[tuple[Sequence, Sequence], Sequence] = {}
         self._pop: Any = None  # of which the next two are
         self._begun: Foreknown | None = None
@@ -311,7 +311,7 @@ class Preparation:
         try:
             known, walk = self._dependence.of(tokens)
             where = device.pointer(summary)
-            count = self._census(True).of(tokens.n_exprs, known, addresses, summary=where, most_words=most_words)
+            count = self._batcher(True).of(tokens.n_exprs, known, addresses, summary=where, most_words=most_words)
         except device.out_of_memory:
             return None
         self._begun = known
@@ -324,7 +324,7 @@ class Preparation:
     def ended(self) -> None:
         """Take what the device has told."""
         assert self._begun is not None
-        self._ahead = self._begun, self._census(True).found()
+        self._ahead = self._begun, self._batcher(True).found()
 
     def take(self, pop: Any) -> tuple[Foreknown, Batches] | None:
         """What was found of a population while its programs were made; once."""
@@ -338,15 +338,15 @@ class Preparation:
 
     def batches(self, known: Foreknown, rows: bool, few: bool = False) -> Batches:
         """Who is launched with whom, of the launcher's programs."""
-        census, launcher = self._census(rows, few), self._launcher
-        start = census.of(launcher.n_exprs, known, launcher.fields, n_instructions=launcher.n_instructions)
+        batcher, launcher = self._batcher(rows, few), self._launcher
+        start = batcher.of(launcher.n_exprs, known, launcher.fields, n_instructions=launcher.n_instructions)
         start.then(launcher.device.waiting())()
-        return census.found()
+        return batcher.found()
 
-    def _census(self, rows: bool, few: bool = False) -> Census:
-        if (rows, few) not in self._censuses:
-            self._censuses[rows, few] = Census(self._launcher, rows, few)
-        return self._censuses[rows, few]
+    def _batcher(self, rows: bool, few: bool = False) -> Batcher:
+        if (rows, few) not in self._batchers:
+            self._batchers[rows, few] = Batcher(self._launcher, rows, few)
+        return self._batchers[rows, few]
 
 
 def batches_like(launcher: Launcher, others: Batches, rows: bool, few: bool) -> Batches | None:
