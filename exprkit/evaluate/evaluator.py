@@ -522,7 +522,7 @@ class Evaluator:
         return total if self._empty and not isinstance(total, np.generic | int) else np.float64(inputs.on_host(total))
 
     def check_sums(self, sums: Any, goal: LossTarget) -> None:
-        """Where a loss came out nan: an error if values are missing.
+        """Where one of the ``sums`` came out nan: an error if values that the ``goal`` or the data count are missing.
 
         Random expressions are nan somewhere, so what can't be missing is not looked for.  To ask a device is to wait
         for it, so of the same ``y`` of the user's there it is asked once for all populations.
