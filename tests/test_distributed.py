@@ -548,7 +548,7 @@ def limit_loss_sums(most):
 def test_less_memory_of_one_worker_makes_its_slices_smaller(cluster, many):
     pop, params, X, y = sample()
     ev = ek.Evaluator(pop, X, "cpu", client=cluster)
-    expected, address = ev.loss(params, y), next(iter(ev.engine.workers.there()))
+    expected, address = ev.loss(params, y), next(iter(ev.engine.workers.addresses()))
     cluster.run(limit_loss_sums, 30, workers=[address])
     try:
         assert same(ev.loss(params, y), expected)

@@ -311,7 +311,7 @@ class _Cluster:
         once = {future.key: cut for future, cut in self._running.items() if cuts.count(cut) < TIMES}
         there = self._workers.client.processing()
         for address, keys in there.items():
-            others = [other for other in self._workers.there() if other != address]
+            others = [other for other in self._workers.addresses() if other != address]
             late = [once.pop(key) for key in keys if key in once]
             if others and late:
                 warnings.warn(f"worker {address} is late with {number_of(len(late), 'slice')}: given to others as well",

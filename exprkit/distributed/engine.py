@@ -325,7 +325,7 @@ class KeptArrays:
         """
         if self._value is None or place is None or self._workers.devices:
             return self._value
-        there = self._workers.there()
+        there = self._workers.addresses()
         ready = {where: one for where, one in self._futures.items()
                  if where in there and one.status in ("pending", "finished")}  # fmt: skip
         if place not in ready:

@@ -125,8 +125,8 @@ class Workers:
         """Whether the client has not been closed; it closes itself when the scheduler is away for long."""
         return self.client.status not in ("closing", "closed")
 
-    def there(self) -> list[str]:
-        """The addresses of those that are there."""
+    def addresses(self) -> list[str]:
+        """Of those that are connected."""
         return list(self._there)
 
     def places(self, on_device: bool) -> list[str]:

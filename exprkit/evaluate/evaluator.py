@@ -478,7 +478,7 @@ class Evaluator:
         size = (*lead, len(self.pop), *shape)
         fresh = self._empty or self._empty_again(size)
         array = inputs.result_array(out, size, dtype or self.dtype, self.adopt, fresh)
-        return inputs.apart(sets, array), array
+        return inputs.unaliased(sets, array), array
 
     def _empty_again(self, shape: tuple[int, ...]) -> Callable[..., Any] | None:
         """Memory that the backend fills fastest, for results that are asked for again: making it takes longer once."""
@@ -510,7 +510,9 @@ class Evaluator:
         self._own_loss = OwnLoss.of(self, self._own_loss, asked, data, as_it_stands)
         return self._own_loss
 
-    def beside(self, pop: Population, columns: Sequence[np.ndarray] = (), rows: Any = slice(None)) -> Evaluator:
+    def with_population(
+        self, pop: Population, columns: Sequence[np.ndarray] = (), rows: Any = slice(None)
+    ) -> Evaluator:
         """An evaluator of ``pop`` with the same settings, on ``rows`` of the data with further ``columns``."""
         X = inputs.with_columns(self.X[rows], columns, self.dtype)
         own = self._settings, self.dtype, self.threads, self.n_steps

@@ -298,7 +298,7 @@ def written(out: Any, place: Any, values: Any) -> Any:
     return out
 
 
-def apart(params: Any, out: Any) -> Any:
+def unaliased(params: Any, out: Any) -> Any:
     """The parameters, copied where writing ``out`` may change them."""
     return params.copy() if type(params) is type(out) and np.may_share_memory(params, out) else params
 

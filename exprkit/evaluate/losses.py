@@ -74,7 +74,7 @@ def largest_and_slope(ev: Any, sets: Any, y: Any, w: Any) -> tuple[np.ndarray, n
         for some in range(0, len(at), FEW):
             own, numbers = slice(some, some + FEW), slice(part.start + some, min(part.start + some + FEW, len(ev.pop)))
             pop, (rows, place) = everything[numbers], np.unique(at[own], return_inverse=True)
-            J = ev.beside(pop, rows=rows).jacobian(sets[k][numbers, : pop.max_params])
+            J = ev.with_population(pop, rows=rows).jacobian(sets[k][numbers, : pop.max_params])
             slopes = inputs.on_host(J)[np.arange(len(pop)), place]
             gradient[k, numbers, : pop.max_params] = slopes * signs[own, None]
     return found, gradient
@@ -365,7 +365,7 @@ class OwnLoss(NamedTuple):
         if self.inner[1] is None or self.inner[0] is not ev.pop:
             pop = self.made.of(on_host_population(ev.pop))
             if self.inner[1] is None:
-                self.inner[1] = ev.beside(pop, self.made.columns)
+                self.inner[1] = ev.with_population(pop, self.made.columns)
             else:
                 self.inner[1].update(pop)
             self.inner[0] = ev.pop

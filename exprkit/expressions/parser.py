@@ -101,7 +101,7 @@ def _read(source: Any) -> Batch:
     if isinstance(source, (str, bytes)):
         return from_items([source], alone=True)
     if isinstance(source, os.PathLike):
-        with files.told(source, "read"):
+        with files.file_errors(source, "read"):
             return from_bytes(_content(Path(source)))
     if hasattr(source, "read"):
         content = source.read()

@@ -77,7 +77,7 @@ def fields_of(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
 def opened(path: str | os.PathLike[str], what: str, whole: bool = True) -> Iterator[dict[str, np.ndarray]]:
     """The arrays of a file, or those of its population alone; what fails inside says that the file is no ``what``."""
     arrays = files.read_arrays(path, what, None if whole else OF_POPULATION)
-    with files.held(path, what):
+    with files.damage_errors(path, what):
         yield arrays
 
 

@@ -323,7 +323,7 @@ class Discovery:
 
     def _nest(self, as_shares: bool, outer: defined.Written | None) -> None:
         some = self._for_squares(self.some)
-        v = some.y if outer is None else links.undone(outer, some.y)
+        v = some.y if outer is None else links.inverted(outer, some.y)
         rules = self.settings.rules
         dimension = None if rules is None else rules.behind(outer)
         if v is None or (rules is not None and dimension is None):

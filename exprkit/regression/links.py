@@ -44,7 +44,7 @@ class Form(NamedTuple):
 
     def behind(self, y: np.ndarray) -> np.ndarray | None:
         """What f and the rest have to make; None where the outer operator does not make this y."""
-        return y if self.outer is None else undone(self.outer, y)
+        return y if self.outer is None else inverted(self.outer, y)
 
     def linear_part(self, v: np.ndarray, f: np.ndarray) -> np.ndarray:
         """What ``a + b h`` has to be, nan where it can not be.  ``v``: from ``behind``; any shapes that broadcast."""
@@ -89,7 +89,7 @@ def inverse(row: defined.Written) -> defined.Written | None:
     return _inverses().get(row.code)
 
 
-def undone(row: defined.Written, y: np.ndarray) -> np.ndarray | None:
+def inverted(row: defined.Written, y: np.ndarray) -> np.ndarray | None:
     """What an operator made y of, or None where it did not."""
     with np.errstate(all="ignore"):
         x = inverse(row).numpy(y)  # type: ignore[union-attr]

@@ -35,7 +35,7 @@ from exprkit.expressions.expression import Expression, applied
 from exprkit.operators import defined
 from exprkit.regression.confirm import TRIED, confirmed, values_of
 from exprkit.regression.join import Lookup, Pairs, Partners, may_have_partner, partner_of
-from exprkit.regression.links import HIDDEN, MINUS, OVER, PLUS, TIMES, Form, inverse, undone
+from exprkit.regression.links import HIDDEN, MINUS, OVER, PLUS, TIMES, Form, inverse, inverted
 from exprkit.regression.polish import simplified
 from exprkit.regression.pool import Pool
 from exprkit.regression.rules.admission import are_alike
@@ -62,7 +62,7 @@ class Removal(NamedTuple):
     def off(self, v: np.ndarray, f: np.ndarray) -> np.ndarray | None:
         """What is left of v; ``f``: the function's values, of any kind where there is none."""
         if self.way == WITHIN_ROW:
-            return undone(self.what, v)
+            return inverted(self.what, v)
         with np.errstate(all="ignore"):
             if self.way in (TIMES, OVER):
                 return v / f if self.way == TIMES else f / v
@@ -133,7 +133,7 @@ def _bases(pool: Pool, y: np.ndarray, unary: Sequence[defined.Written], dimensio
 
 def _within(base: _Base, able: Sequence[defined.Written], share: float) -> Iterator[_Base]:
     for row in able:
-        v, dimension = undone(row, base.v), behind(row, base.dimension)
+        v, dimension = inverted(row, base.v), behind(row, base.dimension)
         if v is not None and dimension is not None:
             yield _Base(v, (*base.removals, Removal(WITHIN_ROW, row)), dimension, share)
 

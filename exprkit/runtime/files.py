@@ -29,7 +29,7 @@ MOST = 100  # times its size that a file may hold; others compress populations t
 
 
 @contextlib.contextmanager
-def told(path: Any, what: str) -> Iterator[None]:
+def file_errors(path: Any, what: str) -> Iterator[None]:
     """Around what reads or writes a file: what goes wrong is an error that says so; ``what``: "read" or "written"."""
     try:
         yield
@@ -47,7 +47,7 @@ def write(path: Path, fill: Callable[[Path], Any]) -> Path:
     Raises FileError if the system refuses, as where the disk is full; what was there before is there still.
     """
     beside = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")
-    with told(path, "written"):
+    with file_errors(path, "written"):
         open(beside, "xb").close()
         try:
             fill(beside)
@@ -67,7 +67,7 @@ def write_text(path: Path, text: str) -> Path:
 def folder(path: str | Path) -> Path:
     """That folder, made if it is not there; raises FileError as ``write`` does, ArgumentError if it can be none."""
     path = Path(path).expanduser()
-    with told(checked_path(path.absolute()), "written"):  # "." has no name
+    with file_errors(checked_path(path.absolute()), "written"):  # "." has no name
         path.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -109,7 +109,7 @@ def read_arrays(path: Any, what: str, wanted: Container[str] | None = None) -> d
     DamagedFileError
         for one that is damaged or something else than ``what``.
     """
-    with told(path := checked_path(path), "read"), open(path, "rb") as file, held(path, what), \
+    with file_errors(path := checked_path(path), "read"), open(path, "rb") as file, damage_errors(path, what), \
          zipfile.ZipFile(file) as archive:  # fmt: skip
         entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
         entries = {name: entry for name, entry in entries.items() if wanted is None or name in wanted}
@@ -126,7 +126,7 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
 
 
 @contextlib.contextmanager
-def held(path: Any, what: str) -> Iterator[None]:
+def damage_errors(path: Any, what: str) -> Iterator[None]:
     """Around what takes a file's bytes apart: whatever fails there, the file is none of these, or damaged."""
     try:
         yield

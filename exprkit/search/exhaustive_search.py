@@ -353,7 +353,7 @@ class _Search:
             "n_params": basis.n_params, "restarts": self._restarts, "keep": self._n_kept, "seed": self._seed,
         })  # fmt: skip
         if kept.arrays is not None:
-            with files.held(kept.path, WHAT):
+            with files.damage_errors(kept.path, WHAT):
                 self.state = SearchState(**{field.name: kept.arrays[field.name] for field in STATE})
             self._n_resumed = len(self.state.functions)
 

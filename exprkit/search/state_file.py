@@ -104,7 +104,7 @@ def _read(path: Any) -> dict[str, np.ndarray] | None:
         arrays = files.read_arrays(path, WHAT)
     except NoSuchFileError:
         return None
-    with files.held(path, WHAT):
+    with files.damage_errors(path, WHAT):
         if (version := int(arrays["search.format"])) != FORMAT:
             raise ValueError(f"it has format {version}; this exprkit reads {FORMAT}")
         if not isinstance(json.loads(str(arrays["search.settings"])), dict):

@@ -94,12 +94,12 @@ def read_records(folder: str | Path) -> dict[str, dict[str, Any]]:
 
 
 def _samples(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
-    with files.held(path, "file of samples"):
+    with files.damage_errors(path, "file of samples"):
         return pd.read_parquet(path, columns=columns)
 
 
 def _record(path: Path) -> dict[str, Any]:
-    with files.held(path, f"record of {path.stem}{SAMPLES}"):
+    with files.damage_errors(path, f"record of {path.stem}{SAMPLES}"):
         return json.loads(path.read_text(encoding="utf-8"))
 
 

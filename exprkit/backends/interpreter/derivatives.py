@@ -330,7 +330,7 @@ class FitResults:
             own.first(name)[...] = device.xp.asarray(getattr(fitted, name))
         return own
 
-    def there(self) -> Fitted:
+    def on_device(self) -> Fitted:
         """Those of the first row, on the device."""
         params, loss, iterations, status, evaluations = map(self.first, PARTS)
         return Fitted(params, loss, iterations, status, evaluations)

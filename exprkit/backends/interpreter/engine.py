@@ -452,7 +452,7 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def fit_there(self, starts: Any, y: Any, weights: Any, options: Options) -> Fitted:
         """The same, as arrays on the device."""
-        return self._derivatives.fit(starts, y, weights, options).there()
+        return self._derivatives.fit(starts, y, weights, options).on_device()
 
     def fit_again(
         self, starts: Any, y: Any, weights: Any, options: Options, again: Callable[[], tuple[Any, Any, Any]]

@@ -65,7 +65,7 @@ class Checkpoint:
         self._file = StateFile(path, "checkpoint")
         self._found = None
         if self._file.arrays is not None:
-            with files.held(self._file.path, WHAT):
+            with files.damage_errors(self._file.path, WHAT):
                 self._found = _halfway(self._file.arrays)
         self.seed = None if self._found is None else self._found[1]
 

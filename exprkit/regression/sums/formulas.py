@@ -30,7 +30,7 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression, applied
 from exprkit.operators import defined, ops
-from exprkit.regression.links import inverse, undone
+from exprkit.regression.links import inverse, inverted
 from exprkit.regression.polish import Tree, expression_of, simplified
 from exprkit.regression.pool import Pool, is_power, without_multiples
 from exprkit.regression.rules.admission import FormulaRules, are_alike
@@ -63,7 +63,7 @@ class Around(NamedTuple):
 
     def behind(self, y: np.ndarray) -> np.ndarray | None:
         """What the sum has to be, or None."""
-        v = y if self.outer is None else undone(self.outer, y)
+        v = y if self.outer is None else inverted(self.outer, y)
         if v is None or not self.over:
             return v
         return None if (v == 0).any() else 1 / v
