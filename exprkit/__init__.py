@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.fitting.fit_result import FitResult as FitResult
     from exprkit.fitting.fitted_expression import FittedExpression as FittedExpression
     from exprkit.operators import ops as ops
+    from exprkit.regression.estimator.expression_regressor import ExpressionRegressor as ExpressionRegressor
     from exprkit.regression.estimator.regressor import SymbolicRegressor as SymbolicRegressor
     from exprkit.regression.generations.breeding import breed as breed
     from exprkit.saved import load as load
@@ -59,6 +60,7 @@ _HOME = {
     "DevicePopulation": "backends.device_programs.population",
     "Evaluator": "evaluate.evaluator",
     "Expression": "expressions.expression",
+    "ExpressionRegressor": "regression.estimator.expression_regressor",
     "FitProblem": "fitting.fit",
     "FitResult": "fitting.fit_result",
     "FittedExpression": "fitting.fitted_expression",

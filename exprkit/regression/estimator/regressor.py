@@ -302,7 +302,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                 f"elementwise_loss={brief(self.elementwise_loss)} is fitted on the CPU alone, as no square, absolute "
                 f"value or huber(...) of f itself: backend='auto' or 'cpu', not {brief(self.backend)}"
             )
-        names = self._names = _names(self)
+        names = self._names = names_of(self)
         kept = Checkpoint(self.checkpoint)
         seed = kept.seed if kept.seed is not None and self.random_state is None else _seed(self.random_state)
         settings = replace(settings_of(self._guessed(), seed), rules=self._rules(X_units, y_units))
@@ -627,7 +627,7 @@ def _stop(condition: Any) -> Callable[[float, int], bool]:
     return lambda loss, size: bool(loss < condition)
 
 
-def _names(model: Any) -> tuple[str, ...] | None:
+def names_of(model: Any) -> tuple[str, ...] | None:
     """The columns' names, those that are taken with a _ behind them; None where they make no names."""
     if not hasattr(model, "feature_names_in_"):
         return None

@@ -1,0 +1,157 @@
+"""``ExpressionRegressor``: fits of given expressions as a scikit-learn estimator; the best of them predicts.
+
+In: X and y, expressions.  Out: their fits, best first, and predictions of one of them.
+
+    >>> import numpy as np
+    >>> import exprkit as ek
+    >>> X = np.linspace(1.0, 3.0, 20)[:, None]
+    >>> model = ek.ExpressionRegressor(["p1 * x1", "p1 * x1^p2", "p1 * exp(p2 * x1)"]).fit(X, 2 * X[:, 0] ** 1.5)
+    >>> print(model.found_.pop[0])
+    p1 * x1 ^ p2
+    >>> model.predict([[4.0]]).round(6)
+    array([16.])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from exprkit.errors import ArgumentError, brought_by, one_of, whole
+from exprkit.expressions.expression import Expression
+from exprkit.expressions.parser import parse
+from exprkit.expressions.population import Population
+from exprkit.fitting import ranking
+from exprkit.fitting.fit import fit
+from exprkit.fitting.fit_result import FitResult
+from exprkit.fitting.fitted_expression import FittedExpression
+from exprkit.regression.estimator.refusals import refuse_columns, refuse_masks, refuse_target
+from exprkit.regression.estimator.regressor import names_of
+
+with brought_by("search"):
+    from sklearn.base import BaseEstimator, RegressorMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+
+class ExpressionRegressor(RegressorMixin, BaseEstimator):
+    """Given expressions, fitted to data; the best one predicts.
+
+    For ``Pipeline``, ``cross_val_score`` and ``GridSearchCV``, which may choose among lists of ``expressions``, too.
+    ``exprkit.fit`` takes more settings; ``SymbolicRegressor`` finds expressions.
+
+    Parameters
+    ----------
+    expressions : str, Expression, Population or list of these, optional
+        Texts name a DataFrame's columns, or x1, x2, ...  By default p1 and a parameter times each variable.
+    select : {"loss", "r2", "aic", "bic", "description_length", "nodes"}
+        By what the best one is chosen, as in ``FitResult.rank``.
+    loss, restarts, bounds, backend
+        As in ``exprkit.fit``.
+    random_state : int, RandomState or None
+        Of the starts of ``restarts``.
+
+    Attributes
+    ----------
+    found_ : FitResult
+        The fits in float64, the best first.
+    n_features_in_ : int
+    feature_names_in_ : array of str
+        Where X is a DataFrame.
+    """
+
+    def __init__(
+        self, expressions: Any = None, *, select: str = "bic", loss: str = "squares", restarts: int = 0,
+        bounds: Any = None, backend: str = "auto", random_state: Any = None,
+    ) -> None:  # fmt: skip
+        self.expressions = expressions
+        self.select = select
+        self.loss = loss
+        self.restarts = restarts
+        self.bounds = bounds
+        self.backend = backend
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ExpressionRegressor:
+        """Fit all expressions.
+
+        Parameters
+        ----------
+        X : array or DataFrame, (n_rows, n_vars)
+        y : array, (n_rows,)
+        sample_weight : array, (n_rows,), optional
+            What a row counts.
+
+        Raises
+        ------
+        ArgumentError
+            For a parameter that is none, or if no expression has a loss.
+        ParseError
+            For a text that is no expression, or names a column that there is not.
+        ValueError
+            For data that scikit-learn's estimators refuse.
+        """
+        one_of("select", self.select, ranking.BY)
+        whole("restarts", self.restarts, 0)
+        refuse_masks(X=X, y=y, sample_weight=sample_weight)
+        refuse_columns(X)
+        refuse_target(X, y, sample_weight)
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        seed = self.random_state
+        if not isinstance(seed, int):
+            seed = int(check_random_state(seed).randint(2**31 - 1))
+        init = _linear(X, y, weights) if self.expressions is None else None
+        found = fit(
+            self._population(), X, np.asarray(y, np.float64), weights=weights, init=init, loss=self.loss,
+            restarts=self.restarts, bounds=self.bounds, backend=self.backend, seed=seed, dtype="float64",
+        )  # fmt: skip
+        if not len(found):
+            raise ArgumentError("expressions is empty: nothing is left that could be fitted")
+        if np.isnan(found.loss).all():
+            raise ArgumentError(f"no expression has a loss at these data: the first is {found.pop[0]}")
+        self.found_: FitResult = found.rank(self.select)
+        return self
+
+    def _population(self) -> Population:
+        names = names_of(self)
+        if self.expressions is None:
+            variables = [f"`{name}`" for name in names or ()] or [f"x{k + 1}" for k in range(self.n_features_in_)]
+            terms = [f"p{k + 2} * {name}" for k, name in enumerate(variables)]
+            return parse([" + ".join(["p1", *terms])], variables=names)
+        if isinstance(self.expressions, Population):
+            return self.expressions
+        given = [self.expressions] if isinstance(self.expressions, str | Expression) else list(self.expressions)
+        return parse([str(one) for one in given], variables=names)
+
+    def get_best(self, index: int = 0) -> FittedExpression:
+        """The best expression with its numbers, or the ``index``-th best."""
+        check_is_fitted(self, "found_")
+        return self.found_[index]
+
+    def predict(self, X: Any, index: int = 0) -> np.ndarray:
+        """What the best expression gives, or the ``index``-th best.
+
+        Parameters
+        ----------
+        X : array or DataFrame, (n_rows, n_vars)
+        index : int
+
+        Returns
+        -------
+        float64 array, (n_rows,)
+        """
+        check_is_fitted(self, "found_")
+        refuse_masks(X=X)
+        refuse_columns(X)
+        return self.found_.predict(validate_data(self, X, reset=False, dtype=np.float64), index)
+
+
+def _linear(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """The least squares of a constant and all columns; with more columns than rows those of the least size."""
+    root = np.ones(len(X)) if weights is None else np.sqrt(weights)
+    columns = np.column_stack([np.ones(len(X)), X]) * root[:, None]
+    return np.asarray(np.linalg.lstsq(columns, y * root, rcond=None)[0])[None]
