@@ -122,7 +122,7 @@ def speed(precision="fast", dtype=np.float32, sizes=((362, "900"), (10_860, "120
         micro = microseconds(call)
         evaluations, iterations = made["evaluations"].get()[0], made["iterations"].get()
         status = np.bincount(made["status"].get()[0], minlength=6)
-        shapes = sorted({tuple(batch.shape[:3]) for batch in of._derivatives._batches_for(True).batches})
+        shapes = sorted({tuple(batch.shape[:3]) for batch in of._derivatives._batches_for(True)})
         least = ""
         if precision == "fast":
             least = "floors: arithmetic {:.0f}, special {:.0f} us; ".format(*floors(of, evaluations))

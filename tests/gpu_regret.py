@@ -216,7 +216,7 @@ def rows_of_fits(name, pop, n_vars, n_points, repeats):
     estimated = np.array([fits.fit_times(fixed, 2, n_points, rare)[:, 0] for rare in (False, True)])
     rivals = (estimated < MOST_SLOWER * estimated.min(axis=1, keepdims=True)).any(axis=0)
     usable = [pair for pair, is_rival in zip(pairs, rivals, strict=True) if is_rival]
-    chosen = {batch.shape[1:3] for batch in engine._derivatives._batches_for(True).batches}
+    chosen = {batch.shape[1:3] for batch in engine._derivatives._batches_for(True)}
     tree = chosen.pop() if len(chosen) == 1 else None  # None: of each number of tangents its own
 
     def use(pair):
@@ -230,7 +230,7 @@ def rows_of_fits(name, pop, n_vars, n_points, repeats):
         for kept in ("_derivatives", "_fits_to_come"):
             engine.__dict__.pop(kept, None)
         engine.fit(cupy.asarray(starts), target, None, options)
-        made = {batch.shape[1:3] for batch in engine._derivatives._batches_for(True).batches}
+        made = {batch.shape[1:3] for batch in engine._derivatives._batches_for(True)}
         if pair is not None and made != {pair}:
             print(f"{name} x {n_points}: {pair} is no variant of all numbers of tangents: {sorted(made)} were timed")
 

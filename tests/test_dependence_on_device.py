@@ -67,7 +67,7 @@ def test_every_expression_is_in_one_batch_with_enough_memory(device, rows):
     )
     X = np.ones((70, 3), np.float32)
     engine = Engine(pop, X, precision="ieee", dtype=F4, device=device)
-    made, _ = batches.Preparation(engine._launcher).batches(known_of(pop, device), rows)
+    made = batches.Preparation(engine._launcher).batches(known_of(pop, device), rows)
     members = np.concatenate([fetched(batch.order.array()) for batch in made])
     np.testing.assert_array_equal(np.sort(members), np.flatnonzero(pop.valid))
     code = engine.programs.on_host()
@@ -105,7 +105,7 @@ def test_every_expression_is_in_one_batch_with_enough_memory(device, rows):
 def test_uncommon_operators_are_seen(device, text, rare):
     pop = ek.parse(["x1 + p1", text])
     engine = Engine(pop, np.ones((5, 1), np.float32), precision="ieee", dtype=F4, device=device)
-    made = batches.Preparation(engine._launcher).batches(known_of(pop, device), True).batches
+    made = batches.Preparation(engine._launcher).batches(known_of(pop, device), True)
     found = {e: batch.rare for batch in made for e in fetched(batch.order.array()).tolist()}
     assert found == {0: False, 1: rare}, "an expression's own operators count, not its company's"
 

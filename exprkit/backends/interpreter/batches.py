@@ -47,7 +47,6 @@ from exprkit.backends.device_programs.translate import arrays_text, cuda_text
 from exprkit.backends.gpu import layout, opcodes
 from exprkit.backends.gpu.launch import MOST_SIZES, REAL, THREADS, Launcher, address, fill, put
 from exprkit.backends.gpu.layout import (
-    IS_RARE,
     MEMBERS,
     N_GROUPS,
     N_SIZES,
@@ -210,13 +209,6 @@ def group_of(n_params: int, rare: bool) -> int:
     return min(max(n_params, 1), PARAMETER_GROUPS) - 1 + (0 if rare else PARAMETER_GROUPS)
 
 
-class Batches(NamedTuple):
-    """All launches of a population, and whether it uses uncommon operators."""
-
-    batches: list[FitBatch]
-    rare: bool
-
-
 class Batcher:
     """What finds out who is launched with whom, of one population after another; asks the device once for each.
 
@@ -267,7 +259,7 @@ class Batcher:
             self._starts[blocks] = start.then(put_in_order.prepare((1, 1), of_order, 0, self._arguments))
         return self._starts[blocks]
 
-    def found(self) -> Batches:
+    def found(self) -> list[FitBatch]:
         """The launches, of what the device has told."""
         key, order = self._key, self._order
         self._key = self._order = None
@@ -280,7 +272,7 @@ class Batcher:
                     members = BatchMembers(self._device, order, first, most[MEMBERS])
                     batches.append(_batch(group, members, _sizes(most)))
                     first += most[MEMBERS]
-        return Batches(batches, bool(self._told[..., IS_RARE].any()))
+        return batches
 
 
 class Preparation:
@@ -296,7 +288,7 @@ class Preparation:
         self._both: dict[tuple[Sequence, Sequence], Sequence] = {}
         self._pop: Any = None  # of which the next two are
         self._begun: Foreknown | None = None
-        self._ahead: tuple[Foreknown, Batches] | None = None
+        self._ahead: tuple[Foreknown, list[FitBatch]] | None = None
 
     def of(self, pop: Any) -> Preparation:
         """The same, for a population whose programs are made next."""
@@ -326,7 +318,7 @@ class Preparation:
         assert self._begun is not None
         self._ahead = self._begun, self._batcher(True).found()
 
-    def take(self, pop: Any) -> tuple[Foreknown, Batches] | None:
+    def take(self, pop: Any) -> tuple[Foreknown, list[FitBatch]] | None:
         """What was found of a population while its programs were made; once."""
         found = self._ahead if self._pop is pop else None
         self._pop = self._begun = self._ahead = None
@@ -336,7 +328,7 @@ class Preparation:
         """What is known of the fits of a population."""
         return foreknown(pop, self._dependence, tokens_of)
 
-    def batches(self, known: Foreknown, rows: bool, few: bool = False) -> Batches:
+    def batches(self, known: Foreknown, rows: bool, few: bool = False) -> list[FitBatch]:
         """Who is launched with whom, of the launcher's programs."""
         batcher, launcher = self._batcher(rows, few), self._launcher
         start = batcher.of(launcher.n_exprs, known, launcher.fields, n_instructions=launcher.n_instructions)
@@ -349,17 +341,17 @@ class Preparation:
         return self._batchers[rows, few]
 
 
-def batches_like(launcher: Launcher, others: Batches, rows: bool, few: bool) -> Batches | None:
+def batches_like(launcher: Launcher, others: list[FitBatch], rows: bool, few: bool) -> list[FitBatch] | None:
     """The launches of the same programs in another type, which asks nobody; None where memory may make them others."""
     fast, batches = launcher.settings.operators == "fast", []
     groups = groups_of(launcher.n_points, launcher.dtype.itemsize, launcher.device.lanes, fast, rows, few)
-    for other in others.batches:
+    for other in others:
         group = groups[group_of(other.sizes["m"], other.rare)]
         batch = _batch(group, other.order, other.sizes)
         if batch.arena["arena_bytes"] > SMALL_ARENA * group.shape.warps:
             return None
         batches.append(batch)
-    return Batches(batches, others.rare)
+    return batches
 
 
 def _batch(group: Group, members: Any, sizes: dict[str, int]) -> FitBatch:

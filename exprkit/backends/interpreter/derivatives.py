@@ -25,7 +25,7 @@ from exprkit.backends.gpu import layout, nvrtc
 from exprkit.backends.gpu.device import MOST_LOCKED, fetched
 from exprkit.backends.gpu.launch import THREADS, Launcher, address, fill, put
 from exprkit.backends.interpreter import dual_opcodes
-from exprkit.backends.interpreter.batches import Batches, FitBatch, FitShape, Preparation, batches_like, macros_of
+from exprkit.backends.interpreter.batches import FitBatch, FitShape, Preparation, batches_like, macros_of
 from exprkit.backends.objective import Fitted, Options
 from exprkit.backends.precision import Precision, precision
 from exprkit.errors import number_of
@@ -72,7 +72,7 @@ class Derivatives:
         self._text = dual_opcodes.source(launcher.settings.operators)
         self.pop, self.n_exprs, self.max_params = pop, len(pop), int(pop.max_params)
         self.is_first = like is None
-        self._like, self._batches, self._preparation = like, dict[bool, Batches](), preparation
+        self._like, self._batches, self._preparation = like, dict[bool, list[FitBatch]](), preparation
         if like is None and (ahead := preparation.take(pop)):
             self.known, self._batches[True] = ahead
         else:
@@ -157,7 +157,7 @@ class Derivatives:
     def decisions(self) -> list[str]:
         """How many are fitted by which variant, and why: of each launch the way through the case discussion."""
         fast, lines = self.launcher.settings.operators == "fast", []
-        batches = self._batches_for(True).batches if self.n_points else []
+        batches = self._batches_for(True) if self.n_points else []
         for batch in batches:
             path = batch.why(self.n_points, self.device.shared_per_block, fast)
             many = number_of(batch.sizes["m"], "parameter")
@@ -265,7 +265,7 @@ class Derivatives:
     def _plans(self, task: str, terms: dict[str, Any], rows: bool, kind: int, n_sets: int) -> list[FitLaunch]:
         """How every batch is launched on so many sets."""
         weighted, *bounds = (int(terms.get(name) is not None) for name in ("weights", "lower", "upper"))
-        batches = self._batches_for(rows).batches
+        batches = self._batches_for(rows)
         shares = n_sets * sum(len(batch.order) for batch in batches) / self.device.multiprocessors
         settings, limit, plans = self.launcher.settings, self.device.shared_per_block, []
         for batch in batches:
@@ -285,13 +285,13 @@ class Derivatives:
         put(arguments, {"n_exprs": self.n_exprs, "max_params": self.max_params, "n_sets": n_sets, **results})
         return [kernel.call((-(-self.n_exprs // threads), 1), threads, 0, arguments)]
 
-    def _batches_for(self, rows: bool) -> Batches:
+    def _batches_for(self, rows: bool) -> list[FitBatch]:
         """All launches; ``rows``: whether J'J of many parameters is made."""
         if rows not in self._batches:
             like, few, made = self._like, self._like is not None, None
             if like and like.launcher.programs is self.launcher.programs:
                 made = batches_like(self.launcher, like._batches_for(rows), rows, few)
-            self._batches[rows] = made or self._preparation.batches(self.known, rows, few)
+            self._batches[rows] = self._preparation.batches(self.known, rows, few) if made is None else made
         return self._batches[rows]
 
 
