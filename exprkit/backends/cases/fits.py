@@ -102,7 +102,7 @@ def registers_of(shape: FitShape, fast: bool, rare: bool) -> int:
     """Registers of a thread with which the kernel spills none, or a few bytes (data/results/cases_ptxas.csv).
 
     There is no limit between those: a quarter of a multiprocessor's registers is shared by 4, 3 or 2 warps.  Where
-    both will do, times decide: with 128 fast fits of uncommon operators take 5 % longer, those of ieee up to 20 % less.
+    both will do, times decide: with 128 fast fits of uncommon operators take 5 % longer, those of ieee up to 18 % less.
     """
     if shape.itemsize == 8:
         return 128 if shape.tangents == 1 and not rare else 168 if shape.tangents <= 2 else 255

@@ -26,13 +26,12 @@ from exprkit.fitting import ranking
 from exprkit.fitting.fit import fit
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.fitted_expression import FittedExpression
-from exprkit.regression.estimator.refusals import refuse_columns, refuse_masks, refuse_target
-from exprkit.regression.estimator.regressor import names_of
+from exprkit.regression.estimator.refusals import checked_data, checked_rows
+from exprkit.regression.estimator.regressor import names_of, seed_of
 
 with brought_by("search"):
     from sklearn.base import BaseEstimator, RegressorMixin
-    from sklearn.utils import check_random_state
-    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+    from sklearn.utils.validation import check_is_fitted
 
 
 class ExpressionRegressor(RegressorMixin, BaseEstimator):
@@ -94,20 +93,11 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         """
         one_of("select", self.select, ranking.BY)
         whole("restarts", self.restarts, 0)
-        refuse_masks(X=X, y=y, sample_weight=sample_weight)
-        refuse_columns(X)
-        refuse_target(X, y, sample_weight)
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        weights = None
-        if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        seed = self.random_state
-        if not isinstance(seed, int):
-            seed = int(check_random_state(seed).randint(2**31 - 1))
+        X, y, weights = checked_data(self, X, y, sample_weight)
         init = _linear(X, y, weights) if self.expressions is None else None
         found = fit(
-            self._population(), X, np.asarray(y, np.float64), weights=weights, init=init, loss=self.loss,
-            restarts=self.restarts, bounds=self.bounds, backend=self.backend, seed=seed, dtype="float64",
+            self._population(), X, y, weights=weights, init=init, loss=self.loss, restarts=self.restarts,
+            bounds=self.bounds, backend=self.backend, seed=seed_of(self.random_state), dtype="float64",
         )  # fmt: skip
         if not len(found):
             raise ArgumentError("expressions is empty: nothing is left that could be fitted")
@@ -145,9 +135,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         float64 array, (n_rows,)
         """
         check_is_fitted(self, "found_")
-        refuse_masks(X=X)
-        refuse_columns(X)
-        return self.found_.predict(validate_data(self, X, reset=False, dtype=np.float64), index)
+        return self.found_.predict(checked_rows(self, X), index)
 
 
 def _linear(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Checks of tables that no formula can be searched in, reported by column; scikit-learn makes the other checks.
 
-In: X and y as they are given.  Out: nothing, or an error.
+In: X, y and weights as they are given.  Out: arrays, or an error.
 
     >>> import pandas as pd
     >>> from exprkit.regression.estimator.refusals import refuse_columns
@@ -15,10 +15,45 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.errors import DataError, brief, number_of
+from exprkit.errors import ArgumentError, DataError, brief, brought_by, number_of
 from exprkit.evaluate.tables import check_order, labels_of
 
+with brought_by("search"):
+    from sklearn.utils.validation import _check_sample_weight, validate_data
+
 SMALLEST, LARGEST = 1e-145, 1e150  # of y: of others the squares leave the range of float64
+
+
+def checked_data(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """X, y and weights of a fit as float64 arrays; the estimator remembers X's columns.
+
+    Raises
+    ------
+    ArgumentError, DataError, ValueError
+    """
+    refuse_masks(X=X, y=y, sample_weight=sample_weight)
+    refuse_columns(X)
+    refuse_target(X, y, sample_weight)
+    X, y = validate_data(model, X, y, dtype=np.float64, y_numeric=True)
+    refuse_sizes(y)
+    if sample_weight is None:
+        return X, np.asarray(y, np.float64), None
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not weights.any():
+        raise ArgumentError("sample_weight is 0 at every row: nothing is left to be fitted")
+    return X, np.asarray(y, np.float64), weights
+
+
+def checked_rows(model: Any, X: Any) -> np.ndarray:
+    """X of a prediction as a float64 array with the columns of the fit.
+
+    Raises
+    ------
+    DataError, ValueError
+    """
+    refuse_masks(X=X)
+    refuse_columns(X)
+    return np.ascontiguousarray(validate_data(model, X, reset=False, dtype=np.float64))
 
 
 def refuse_masks(**arrays: Any) -> None:

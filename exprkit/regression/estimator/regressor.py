@@ -48,7 +48,7 @@ from exprkit.regression.discovery import Discovery
 from exprkit.regression.estimator import equations, islands, model_file, progress
 from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.estimator.equations import DescribedFront
-from exprkit.regression.estimator.refusals import refuse_columns, refuse_masks, refuse_sizes, refuse_target
+from exprkit.regression.estimator.refusals import checked_data, checked_rows, refuse_target
 from exprkit.regression.goal import NAMED, Goal, sample_for
 from exprkit.regression.polish import expression_of, simplified, tree_of
 from exprkit.regression.rules import constraints, units
@@ -61,7 +61,7 @@ from exprkit.text.names import QUOTE, Names
 with brought_by("search"):
     from sklearn.base import BaseEstimator, RegressorMixin
     from sklearn.utils import check_random_state
-    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+    from sklearn.utils.validation import check_is_fitted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -284,19 +284,10 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         workers = workers_of(self.devices, self.client)
         previous = self._front.entries if self.warm_start and self.__sklearn_is_fitted__() else []
         n_before = self.n_features_in_ if previous else None
-        refuse_masks(X=X, y=y, sample_weight=sample_weight)
-        refuse_columns(X)
-        refuse_target(X, y, sample_weight)
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        refuse_sizes(y)
-        weights = None
-        if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-            if not weights.any():
-                raise ArgumentError("sample_weight is 0 at every row: nothing is left to be fitted")
+        X, y, weights = checked_data(self, X, y, sample_weight)
         if n_before not in (None, self.n_features_in_):
             raise ArgumentError(f"warm_start: the last fit was of {number_of(n_before, 'column')}, X has {X.shape[1]}")
-        sample = sample_for(self.elementwise_loss, X, np.asarray(y, np.float64), weights, columns)
+        sample = sample_for(self.elementwise_loss, X, y, weights, columns)
         if self.backend not in ON_HOST and not Goal(self.elementwise_loss, sample).plain:
             raise ArgumentError(
                 f"elementwise_loss={brief(self.elementwise_loss)} is fitted on the CPU alone, as no square, absolute "
@@ -304,7 +295,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             )
         names = self._names = names_of(self)
         kept = Checkpoint(self.checkpoint)
-        seed = kept.seed if kept.seed is not None and self.random_state is None else _seed(self.random_state)
+        seed = kept.seed if kept.seed is not None and self.random_state is None else seed_of(self.random_state)
         settings = replace(settings_of(self._guessed(), seed), rules=self._rules(X_units, y_units))
         search = self._searched(begin, sample, settings, kept, [entry.expression for entry in previous], workers)
         if not search.front.entries():
@@ -354,10 +345,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         float64 array, (n_rows,)
         """
         check_is_fitted(self, "_front")
-        refuse_masks(X=X)
-        refuse_columns(X)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        values: np.ndarray = values_of([self._named(index)], np.ascontiguousarray(X))[0]
+        values: np.ndarray = values_of([self._named(index)], checked_rows(self, X))[0]
         return values
 
     # ── the formulas ──
@@ -596,7 +584,8 @@ def _signature() -> inspect.Signature:
 SymbolicRegressor.__signature__ = _signature()
 
 
-def _seed(random_state: Any) -> int:
+def seed_of(random_state: Any) -> int:
+    """A seed as exprkit takes it, of one as scikit-learn does."""
     if (number := whole_number(random_state)) is not None and number >= 0:
         return number
     return int(check_random_state(random_state).randint(1 << 31))
