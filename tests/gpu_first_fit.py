@@ -32,6 +32,7 @@ WORK = [  # operators, precision, type, points, expressions
     *((name, "ieee", "float32", 362, 20_000) for name in ("all", "esr", "maths")),
     ("esr", "fast", "float64", 362, 10_000), ("maths", "fast", "float64", 362, 10_000),
     ("maths", "fast", "float32", 10_860, 4_000), ("all", "ieee", "float32", 10_860, 4_000),
+    ("all", "fast", "float32", 362, 500_000), ("thesis", "fast", "float32", 362, 500_000),
 ]  # fmt: skip
 
 
@@ -134,6 +135,7 @@ def main():
     parser.add_argument("--expressions", type=int, default=100_000)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--only-first", action="store_true")
+    parser.add_argument("--only-warm", action="store_true")
     asked = parser.parse_args()
     if asked.first:
         return first(asked.first)
@@ -146,7 +148,8 @@ def main():
         caches = {name: Path(folder, name) for name in versions}
         for name, place in versions.items():
             caches[name].mkdir(mode=0o700)
-            print(f"{name}: {run(place, caches[name], '--first', asked.expressions)}", flush=True)
+            if not asked.only_warm:
+                print(f"{name}: {run(place, caches[name], '--first', asked.expressions)}", flush=True)
         if asked.only_first:
             return None
         begin = time.perf_counter()

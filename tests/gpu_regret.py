@@ -1,13 +1,16 @@
 """How much longer the case discussion's choice takes than its best leaf.
 
     PYTHONPATH=. python tests/gpu_regret.py --out data/results               # of another card: --name cases_regret_h100
+    PYTHONPATH=. python tests/gpu_regret.py --out data/results --unseen --name cases_regret_unseen
 
 Times all leaves on the GPU at hand for (362, 10,860, 108,600 points) x (the thesis's expressions, trees of 10 to 50
-tokens, 50 columns) x (values, losses, fits), and for smaller cards as far as their limits can be had here: only the
-leaves that fit into their shared memory, with that padded until as many blocks are resident as there (all of these
-cards have as many registers as this one).  All kernels are compiled by all cores before anything is timed; the tree's
-choice and the fastest leaf are timed once more, in turns.  Writes ``cases_regret.csv``, a line for each leaf, and
-``cases_regret.md``, the regret of the tree's choice and of the choice before there was a tree; prints mean and worst.
+tokens, 50 columns) x (values, losses, fits) and for fits of half a million trees; and for smaller cards as far as
+their limits can be had here: only the leaves that fit into their shared memory, with that padded until as many blocks
+are resident as there (all of these cards have as many registers as this one).  All kernels are compiled by all cores
+before anything is timed; the tree's choice and the fastest leaf are timed once more, in turns.  ``--unseen``: other
+expressions and numbers of points, with which no constant of the discussion was chosen.  Writes ``cases_regret.csv``, a
+line for each leaf, and ``cases_regret.md``, the regret of the tree's choice and of the choice before there was a tree;
+prints mean and worst.
 """
 
 from __future__ import annotations
@@ -40,10 +43,17 @@ ROOT = Path(__file__).resolve().parent.parent
 N, POINTS = 9_880, (362, 10_860, 108_600)
 FIELDS = "imitates", "task", "expressions", "n_points", "variant", "us", "estimate", "is_tree", "is_previous"
 SIMPLE = ("add", "sub", "mul")  # no functions of a column
+ELEMENTARY = (*SIMPLE, "div", "exp", "log", "sin", "cos", "sqrt")
+UNSEEN_POINTS = (100, 1_000, 3_000, 40_000)
+UNSEEN = [  # name, operators, tokens, variables, most parameters
+    ("elementary", ELEMENTARY, (5, 25), 4, 4),
+    ("all operators", None, (3, 40), 3, 3),
+    ("polynomials", SIMPLE, (7, 31), 5, 4),
+]
 IMITATED = "sm_75", "sm_86"
 AIM = 0.05, 0.15  # of the regret on average, and at most
-FITS = {362: N}  # fits of so many points; of others SOME_FITS
-SOME_FITS = 2_000
+FEW_POINTS = 1_000  # up to which N are fitted, with more SOME_FITS
+SOME_FITS, MANY_FITS = 2_000, 500_000
 MOST_SLOWER = 4.0  # estimated: what is slower is no rival, and not timed
 PREVIOUS = {  # what the list of variants chose on an H200, the first that fitted
     # (task, expressions, points): vectors, threads, whether columns are shared
@@ -77,6 +87,17 @@ def populations():
     yield "thesis", ek.parse((lines * (N // len(lines) + 1))[:N]), 2
     yield "trees", generate.random(N, n_tokens=(10, 50), operators="thesis", n_vars=10, n_params=2, seed=1), 10
     yield "columns", generate.random(N, n_tokens=(5, 15), operators=SIMPLE, n_vars=50, n_params=2, seed=2), 50
+
+
+def unseen_populations():
+    """Expressions that no constant of the discussion was chosen with, by name, and how many variables they have.
+
+    All have as many parameters: then all fits of common or of uncommon operators have the same shape.
+    """
+    for name, operators, n_tokens, n_vars, n_params in UNSEEN:
+        chosen = {} if operators is None else {"operators": operators}
+        pop = generate.random(20 * N, n_tokens=n_tokens, n_vars=n_vars, n_params=n_params, seed=11, **chosen)
+        yield name, pop[np.flatnonzero(pop.n_params == n_params)[:N]], n_vars
 
 
 def data(n_points, n_vars):
@@ -138,14 +159,15 @@ def compile_fit(architecture, shape, rare, prologues, at_once):
     nvrtc.compiled(architecture, settings, dual_opcodes.source("fast"), **chosen)
 
 
-def compile_ahead(architecture):
+def compile_ahead(architecture, points, tasks, listed_tangents):
     """All kernels that will be timed, into the cache on disk; the longest first."""
     jobs = []
-    for tangents, rare in itertools.product((1, 2), (1, 0)):
-        for one in usable_fits(tangents):
+    for tangents, rare in itertools.product(listed_tangents if "fits" in tasks else (), (1, 0)):
+        for one in usable_fits(tangents, points):
             at_once = {1, fits.fits_at_once(one, many=False, little=True, fast=True, rare=bool(rare))}
             jobs += [(compile_fit, architecture, one, rare, *rest) for rest in itertools.product((0, 1), at_once)]
-    for task, wide in (("VALUES", True), ("VALUES", False), ("SQUARE", False)):
+    kinds = (("VALUES", True), ("VALUES", False), ("SQUARE", False))
+    for task, wide in kinds if "launches" in tasks else ():
         listed = launches.shapes(launches.VariantSet(4, True, wide))
         jobs += [(compile_kernel, architecture, task, one) for one in listed]
     with ProcessPoolExecutor(machine.cores(), multiprocessing.get_context("spawn")) as pool:
@@ -154,10 +176,10 @@ def compile_ahead(architecture):
     return len(jobs)
 
 
-def usable_fits(tangents):
+def usable_fits(tangents, points):
     """The variants of fits that are timed for any number of points."""
     fixed, found = fits.FitVariants(4, True), []
-    kinds = itertools.product(POINTS, (False, True))
+    kinds = itertools.product(points, (False, True))
     estimates = [fits.fit_times(fixed, tangents, n_points, rare)[:, 0] for n_points, rare in kinds]
     for place, one in enumerate(fits.fit_shapes(fixed, tangents)):
         if any(of[place] < MOST_SLOWER * of.min() for of in estimates):
@@ -182,7 +204,7 @@ def rows_of_launches(name, pop, n_vars, n_points, repeats):
         "values": lambda: engine.evaluate(params, out), "losses": lambda: engine.loss_sums(params, y, None, "square")
     }  # fmt: skip
     for card, (task, call) in itertools.product((None, *IMITATED), calls.items()):
-        if card and n_points == POINTS[0]:
+        if card and n_points <= POINTS[0]:
             continue
         limits = here if card is None else CARDS[card].limits._replace(multiprocessors=here.multiprocessors)
         fixed = launches.VariantSet(4, True, task == "values" and is_wide(n_points))
@@ -202,18 +224,19 @@ def rows_of_launches(name, pop, n_vars, n_points, repeats):
 # ── fits ──
 
 
-def rows_of_fits(name, pop, n_vars, n_points, repeats):
+def rows_of_fits(name, pop, n_vars, n_points, repeats, most=None):
     """A row for each shape that all fits may have, and one for the tree's, where that is not one of them."""
     import cupy
 
-    some = pop[np.flatnonzero(pop.n_params > 0)[: FITS.get(n_points, SOME_FITS)]]
+    some = pop[np.flatnonzero(pop.n_params > 0)[: most or (N if n_points <= FEW_POINTS else SOME_FITS)]]
     X, y = data(n_points, n_vars)
     starts = np.random.default_rng(7).uniform(-2, 2, (1, len(some), some.max_params))
     engine = interpreter.Engine(some, cupy.asarray(X), precision="fast", dtype=np.float32)
     options, chooser, target = Options(max_iter=10), batches.shape_of, cupy.asarray(y)
     fixed = fits.FitVariants(4, True)
-    pairs = [(one.vectors, one.warps) for one in fits.fit_shapes(fixed, 2)]
-    estimated = np.array([fits.fit_times(fixed, 2, n_points, rare)[:, 0] for rare in (False, True)])
+    tangents = min(some.max_params, fits.MOST_TANGENTS)
+    pairs = [(one.vectors, one.warps) for one in fits.fit_shapes(fixed, tangents)]
+    estimated = np.array([fits.fit_times(fixed, tangents, n_points, rare)[:, 0] for rare in (False, True)])
     rivals = (estimated < MOST_SLOWER * estimated.min(axis=1, keepdims=True)).any(axis=0)
     usable = [pair for pair, is_rival in zip(pairs, rivals, strict=True) if is_rival]
     chosen = {batch.shape[1:3] for batch in engine._derivatives._batches_for(True)}
@@ -263,6 +286,9 @@ def timed_fit(engine, starts, target, options):
     engine.fit(given, target, None, options)
     cupy.cuda.Device().synchronize()
     return (time.perf_counter() - begin) * 1e6
+
+
+MADE_BY = {"launches": rows_of_launches, "fits": rows_of_fits}
 
 
 # ── what was found ──
@@ -324,8 +350,8 @@ def machine_table(seconds):
     return [
         "| | |", "|---|---|", f"| device | {properties['name'].decode()} |",
         f"| driver | CUDA {cupy.cuda.runtime.driverGetVersion()} |",
-        "| command | `PYTHONPATH=. python tests/gpu_regret.py --out data/results` |", f"| took | {seconds:.0f} s |",
-        f"| expressions | {N:,} of each kind; of fits of more than 362 points {SOME_FITS:,}; 10 iterations |",
+        f"| command | `PYTHONPATH=. python {' '.join(sys.argv)}` |", f"| took | {seconds:.0f} s |",
+        f"| expressions | {N:,}; of fits of more than {FEW_POINTS:,} points {SOME_FITS:,}; 10 iterations |",
         "| smaller cards | this card's clocks and multiprocessors, their shared memory: leaves that fit, padded |",
     ]  # fmt: skip
 
@@ -334,18 +360,26 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("results"))
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--tasks", nargs="+", choices=MADE_BY, default=tuple(MADE_BY))
+    parser.add_argument("--unseen", action="store_true", help="time other expressions and numbers of points")
     parser.add_argument("--name", default="cases_regret", help="of the files that are written")
     asked = parser.parse_args()
     from exprkit.backends.gpu import device as gpu
 
     begin, rows = time.perf_counter(), []
-    n_kernels = compile_ahead(gpu.current().architecture)
+    kinds, points = (unseen_populations(), UNSEEN_POINTS) if asked.unseen else (populations(), POINTS)
+    tangents = {kind[-1] for kind in UNSEEN} if asked.unseen else {1, 2}
+    n_kernels = compile_ahead(gpu.current().architecture, points, asked.tasks, tangents)
     print(f"{n_kernels} kernels compiled after {time.perf_counter() - begin:.0f} s", flush=True)
-    for (name, pop, n_vars), n_points in itertools.product(populations(), POINTS):
-        for make in (rows_of_launches, rows_of_fits):
-            rows += list(make(name, pop, n_vars, n_points, asked.repeats))
+    for (name, pop, n_vars), n_points in itertools.product(kinds, points):
+        for task in asked.tasks:
+            rows += list(MADE_BY[task](name, pop, n_vars, n_points, asked.repeats))
         write(asked.out, asked.name, rows, time.perf_counter() - begin)
         print(f"{name} {n_points}: {len(rows)} rows after {time.perf_counter() - begin:.0f} s", flush=True)
+    if "fits" in asked.tasks and not asked.unseen:
+        many = generate.random(MANY_FITS, n_tokens=(10, 50), operators="thesis", n_vars=10, n_params=2, seed=4)
+        rows += list(rows_of_fits("many trees", many, 10, POINTS[0], asked.repeats, MANY_FITS))
+    write(asked.out, asked.name, rows, time.perf_counter() - begin)
     print((asked.out / f"{asked.name}.md").read_text())
 
 

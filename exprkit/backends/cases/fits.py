@@ -41,15 +41,26 @@ from exprkit.errors import number_of
 MOST_TANGENTS = 4
 SMALL_ARENA = 6 << 10  # bytes of shared memory per warp with which registers, not memory, limit the warps
 # Of ``fit_times``, in vectors or in times of an average fit; measured (data/results/cases_regret.md).
-DECODING = 1.5  # an instruction, whatever the vectors
-STEP = 2.0  # the step of a fit, which its warps wait for
-LONGEST, LONGEST_RARE = 4.0, 15.0  # the fit that is waited for at last: of common operators, of uncommon ones
-ONE_BY_ONE = 0.4  # share of uncommon operators' instructions that are decoded for each vector anew
+DECODING = 1.2  # an instruction, whatever the vectors
+ONE_BY_ONE = 0.5  # share of uncommon operators' instructions that are decoded for each vector anew
 SHARE, SHARE_OF_FEW = 25, 1  # fits that a multiprocessor makes
 BLOCK_WARPS = 16, 12, 8, 0
+WARPS = 1, 2, 4, 8, 12, 16  # of a fit; those of 3 or 6 leave parts of a multiprocessor without work
+SPILLING = 1.2  # times: 16 warps of a kernel that needs 168 registers have 128, which keep all of them resident
 WARP_THREADS = 32
 SMALL, OWN, GLOBAL = range(3)  # where a block's arena is: in little shared memory, in much, in none
 ARENAS = "little shared memory", "shared memory", "global memory"
+
+
+class WaitedFor(NamedTuple):
+    """What the warps of a fit, and a multiprocessor's, wait for: the step, and the longest fit at last."""
+
+    step: float
+    longest: float  # of common operators
+    longest_rare: float  # of uncommon ones
+
+
+OF_SHORT, OF_LONG = WaitedFor(5.0, 8.0, 25.0), WaitedFor(2.0, 4.0, 15.0)  # fast float32; ieee or float64
 
 
 class FitShape(NamedTuple):
@@ -145,13 +156,20 @@ def fit_shapes(fixed: FitVariants, tangents: int) -> list[FitShape]:
     """
     lanes, itemsize = fixed.lanes, fixed.itemsize
     most = {1: 3, 2: 3}.get(tangents, 1) if fixed.fast and itemsize == 4 and lanes > 1 else 1
-    pairs = itertools.product(range(1, most + 1), (1, 2, 4, 8) if lanes > 1 else (1,))
+    pairs = itertools.product(range(1, most + 1), WARPS if lanes > 1 else (1,))
     return [FitShape(tangents, vectors, warps, lanes, itemsize) for vectors, warps in pairs]
 
 
 def resident_warps(shape: FitShape, fast: bool, rare: bool) -> int:
-    """Warps of a multiprocessor for which there are registers, in blocks of one fit each."""
-    return REGISTERS // (registers_of(shape, fast, rare) * WARP_THREADS * shape.warps) * shape.warps
+    """Warps of a multiprocessor for which there are registers, in blocks of one fit each; 0: one would spill much."""
+    resident = REGISTERS // (registers_of(shape, fast, rare) * WARP_THREADS * shape.warps) * shape.warps
+    return shape.warps if spills(shape, fast, rare) else resident
+
+
+def spills(shape: FitShape, fast: bool, rare: bool) -> bool:
+    """Whether a block has so many warps that a thread has fewer registers than it needs, but not many fewer."""
+    of_a_thread = REGISTERS // (WARP_THREADS * shape.warps)
+    return shape.itemsize == 4 and 128 <= of_a_thread < registers_of(shape, fast, rare)
 
 
 def fit_times(fixed: FitVariants, tangents: int, n_points: Any, rare: bool) -> np.ndarray:
@@ -163,19 +181,22 @@ def fit_times(fixed: FitVariants, tangents: int, n_points: Any, rare: bool) -> n
     How many evaluations follow each other: those of the longest fit, and so many as a multiprocessor has fits for the
     warps that are resident at a time.  Fits with uncommon operators differ most: many end at once where a root or a
     logarithm has no value, and the longest are repeated for a nan.  Registers count here: a kernel of 168 has room for
-    three blocks of four warps, but for one block of eight.
+    three blocks of four warps or one of twelve, but for one block of eight.
 
     How many fits there are is no argument, nor are the others' operators: the shape decides about bits.  ``few`` fits:
     those in float64 of what float32 spoiled.
     """
     listed = fit_shapes(fixed, tangents)
     vectors, warps = (np.array([getattr(one, name) for one in listed])[:, None] for name in ("vectors", "warps"))
-    resident = np.array([resident_warps(one, fixed.fast, rare) for one in listed])[:, None]
+    resident = np.array([resident_warps(one, fixed.fast, rare) or np.nan for one in listed])[:, None]
+    spilling = np.array([SPILLING if spills(one, fixed.fast, rare) else 1.0 for one in listed])[:, None]
     tiles = -(-n_points // np.array([one.tile for one in listed])[:, None])
     of_a_round = vectors + DECODING * (1 + (ONE_BY_ONE * (vectors - 1) if rare else 0))
-    of_an_evaluation = -(-tiles // warps) * of_a_round + STEP
-    share = SHARE_OF_FEW if fixed.few else SHARE
-    return of_an_evaluation * ((LONGEST_RARE if rare else LONGEST) + share * warps / resident)
+    of = OF_SHORT if fixed.fast and fixed.itemsize == 4 else OF_LONG
+    of_an_evaluation = -(-tiles // warps) * of_a_round * spilling + of.step
+    longest, share = of.longest_rare if rare else of.longest, SHARE_OF_FEW if fixed.few else SHARE
+    waited = longest + share * warps / resident
+    return np.nan_to_num(of_an_evaluation * waited, nan=np.inf)  # infinite where not even one has its registers
 
 
 @functools.lru_cache(maxsize=256)
