@@ -42,6 +42,7 @@ template <class V> V atomicCAS(V *at, V expected, V other) { V old = *at; if (ol
 
 inline long long __double_as_longlong(double a) { long long bits; std::memcpy(&bits, &a, 8); return bits; }
 inline double __longlong_as_double(long long bits) { double a; std::memcpy(&a, &bits, 8); return a; }
+template <class V> V atomicOr(V *at, V more) { V old = *at; *at |= more; return old; }
 template <class V> V atomicMax(V *at, V other) { V old = *at; *at = std::max(old, other); return old; }
 
 inline double approximate_inverse(double a) { return 1.0 / a; }

@@ -125,7 +125,7 @@ def trees_speed(variants):
             report(f"trees {operators} of {tokens / N:.1f} tokens, fused error {precision} {options}", loss, "us", f"{tokens * n_points / 5e6:.0f}",
                    f"{tokens * n_points / loss / 1e6:.2f}e12 nodes/s, {e._launcher.n_columns} columns, "
                    f"{e.programs.n_slots} slots, {len(e.programs.instructions)} instructions, {e._shape(N)}", issuing(e))
-            if precision == "ieee" and not e.programs.heavy:
+            if precision == "ieee" and not e.programs.code.heavy:
                 e._powers = lambda programs: True
                 e.using(None)
                 whole = microseconds(lambda e=e: e.loss_sums(P, y, None, "square"), 10)

@@ -52,7 +52,7 @@ def assert_same(pop, device, name, dtype, positive):
     for array in ("first_instruction", "sources", "steps", "first_step", "cost"):
         assert np.array_equal(getattr(code, array), getattr(expected, array)), array
     assert np.array_equal(code.constants, expected.constants.astype(dtype), equal_nan=True)
-    assert (code.n_slots, code.n_results, code.heavy) == (expected.n_slots, expected.n_results, expected.heavy)
+    assert (code.n_slots, code.n_results, code.code) == (expected.n_slots, expected.n_results, expected.code)
     assert sorted(zip(*columns[:2], strict=True)) == sorted(zip(program.column_code, program.column_var, strict=True))
 
 

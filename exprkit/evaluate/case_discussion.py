@@ -50,8 +50,8 @@ def cases(
     Parameters
     ----------
     pop : Population, DevicePopulation, list of texts or mapping, optional
-        Whose sizes are known: expressions, columns, values put aside.  A mapping holds what ``Cases.at`` takes.
-        Without one all symbols are free.
+        Whose sizes are known: expressions, columns, values put aside.  A mapping holds what ``Cases.at`` takes,
+        ``bulky_operators`` is 0 if it is not said.  Without one all symbols are free.
     task : {"square", "absolute", "sum", "values", "fit"}
         A loss, predictions, or a fit.
     precision, dtype
@@ -83,7 +83,8 @@ def cases(
     lowered = None if pop is None or isinstance(pop, Mapping) else _lowered(pop, X, settings, itemsize)
     subject = subject_of(task, backend, settings, itemsize, lowered)
     if isinstance(pop, Mapping):
-        return Cases(subject).at(**pop)
+        usual = {"bulky_operators": 0} if "b" in subject.symbols else {}
+        return Cases(subject).at(**usual | dict(pop))
     return Cases(subject, {} if lowered is None else _known(lowered, X, subject))
 
 
@@ -166,7 +167,7 @@ def _known(lowered: Lowered, X: Any, subject: Discussion) -> dict[str, int]:
         "n_exprs": len(pop), "n_columns": len(program.column_code), "n_slots": bytecode.n_slots,
         "n_params": pop.max_params, "n_instructions": int(np.diff(ends).max(initial=0)),
         "n_results": 2 * int(np.diff(bytecode.first_step).max(initial=0)),
-        "powers": int(bytecode.heavy),
+        "powers": int(bytecode.code.heavy), "bulky_operators": int(bytecode.code.bulky),
         "uncommon_operators": int(any(is_rare(ops.BY_CODE[code]) for code in np.unique(program.code).tolist())),
         "exprs_per_structure": len(pop) // max(len(structures), 1), "shared_code": int(structures.indirect),
     }  # fmt: skip

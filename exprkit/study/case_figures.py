@@ -112,7 +112,7 @@ def block_table(found: Cases, device: str, n_points: int) -> pd.DataFrame:
     here = found.at(device=device, n_points=n_points)
     chosen: LaunchShape = here.case.shape
     limits, fast = limits_of(device), "fast" in here.subject.title or here.known.get("p") == 0
-    sizes = Sizes(n_points, here.known["E"], here.known["c"], here.known["s"])
+    sizes = Sizes(n_points, here.known["E"], here.known["c"], here.known["s"], here.known.get("b", 0))
 
     def cell(vectors: int, block: int) -> float:
         both = (chosen._replace(vectors=vectors, block=block, columns_shared=shared) for shared in (True, False))

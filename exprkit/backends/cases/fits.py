@@ -5,7 +5,7 @@ Out: a ``FitShape``; the same choice as a tree.
 
     >>> from exprkit.backends.cases.fits import shape_of
     >>> shape_of(10_860, 2, itemsize=4, lanes=32, fast=True, rare=False)[:3]
-    (2, 3, 8)
+    (2, 3, 16)
 
 =========  ================================================================================================
 counter    accepted where

@@ -29,9 +29,10 @@ MEANINGS = {
     "s": "values put aside at a time", "m": "parameters of an expression", "i": "instructions of an expression",
     "r": "results of a prologue", "g": "expressions per structure",
     "u": "1: uncommon operators are used", "p": "1: operators that need many registers are used (powers)",
+    "b": "1: the code of the operators for 8 vectors outgrows the instruction cache",
     "d": "1: structures that differ in their columns alone share code",
 }  # fmt: skip
-MAY_BE_ZERO = frozenset("csmrdup")
+MAY_BE_ZERO = frozenset("csmrdupb")
 
 
 class Quantity(NamedTuple):

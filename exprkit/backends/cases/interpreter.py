@@ -89,6 +89,11 @@ class VariantSet(NamedTuple):
         """Whether there are variants with and without those operators: their code is long, of float32."""
         return self.itemsize == 4 and not self.fast
 
+    @property
+    def operator_symbols(self) -> str:
+        """The symbols of what the operators in use ask for."""
+        return "" if self.itemsize == 8 else "b" if self.fast else "p"
+
 
 class LayoutCode(NamedTuple):
     """A code of the discussion: points per thread and where columns lie, which of the blocks, which operators."""
@@ -238,7 +243,7 @@ def nothing_fits(fixed: VariantSet, sizes: Sizes, limits: DeviceLimits) -> Argum
 
 def sizes_of(values: Values) -> Sizes:
     """Sizes of symbols."""
-    return Sizes(values["N"], values["E"], values["c"], values["s"])
+    return Sizes(values["N"], values["E"], values["c"], values["s"], values.get("b", 0))
 
 
 def machine_of(values: Values) -> DeviceLimits:
@@ -249,7 +254,7 @@ def machine_of(values: Values) -> DeviceLimits:
 def values_of(sizes: Sizes, limits: DeviceLimits) -> dict[str, Any]:
     """Symbols of sizes and limits."""
     machine = zip(("Z_B", "Z_M", "S", "R_M"), limits, strict=True)
-    return dict(zip(("N", "E", "c", "s"), sizes, strict=True)) | dict(machine)
+    return dict(zip(("N", "E", "c", "s", "b"), sizes, strict=True)) | dict(machine)
 
 
 def code_shape(fixed: VariantSet, code: LayoutCode) -> LaunchShape:
@@ -425,5 +430,5 @@ def subject(fixed: VariantSet, task: str, settings: Precision) -> Discussion:
 
     return Discussion(
         f"interpreter, {task}, {settings.operators}, {real}", START, counters(fixed), strategies(fixed),
-        ("Z_B", "Z_M", "S", "R_M", "N", "E", "c", "s", *("p" * fixed.asks_for_powers)), words, text, shape_at, NOTES,
+        ("Z_B", "Z_M", "S", "R_M", "N", "E", "c", "s", *fixed.operator_symbols), words, text, shape_at, NOTES,
     )  # fmt: skip

@@ -40,10 +40,12 @@ SYMBOLS = {  # what ``at`` takes, and the symbol that it is
     "n_points": "N", "n_exprs": "E", "n_columns": "c", "n_slots": "s", "shared_per_block": "Z_B",
     "shared_per_multiprocessor": "Z_M", "multiprocessors": "S", "registers": "R_M", "n_params": "m",
     "n_instructions": "i", "n_results": "r", "exprs_per_structure": "g", "shared_code": "d",
-    "uncommon_operators": "u", "powers": "p",
+    "uncommon_operators": "u", "powers": "p", "bulky_operators": "b",
 }  # fmt: skip
 # of the box
-MOST = {"N": 10**8, "E": 10**6, "c": 1000, "s": 16, "m": 16, "i": 200, "r": 20, "g": 10**4, "d": 1, "u": 1, "p": 1}
+MOST = {
+    "N": 10**8, "E": 10**6, "c": 1000, "s": 16, "m": 16, "i": 200, "r": 20, "g": 10**4, "d": 1, "u": 1, "p": 1, "b": 1,
+}  # fmt: skip
 MACHINE = ("Z_B", "Z_M", "S", "R_M")
 
 

@@ -111,18 +111,18 @@ INLINE Several<COUNTS + 2> lower_one(
     Long offsets[2] = {0, stop}, ends[2] = {first_const, first_const + n_const}, parameters[1] = {n_params};
     const Lowered lowered{room.a, room.b, room.dst, room.code, {offsets}, {&n_prologue}, {ends}, {parameters}};
     const Several<2> after = write_prologue(Long(0), places.at[STEPS], places.at[RESULTS], lowered, rows.width, result.steps);
-    Long cost = 0, heavy = 0;
+    Long cost = 0, traits = 0;
     for (Long k = n_prologue; k < stop; ++k, ++instruction) {
         result.sources.set(instruction, 0);
         write_instruction(k, k == n_prologue, Long(0), instruction, places.at[RESULTS], lowered, rows, result);
         const Long action = result.instructions.get(instruction, ACTION);
-        heavy |= args.heavy[room.code.get(k)];
+        traits |= args.traits[room.code.get(k)];
         cost += rows.cost.get(room.code.get(k)) + ((action & (LOAD | SPILL | FROM_SLOT)) != 0);
     }
     result.instructions.set(instruction - 1, ACTION, result.instructions.get(instruction - 1, ACTION) | END);
     if (constants)
         for (Long c = 0; c < n_const; ++c) constants[first_const + c] = T(room.constants.get(c));
-    return Several<COUNTS + 2>{{n_point, n_prologue, after.at[1] - places.at[RESULTS], n_const, cost, totals[0], heavy}};
+    return Several<COUNTS + 2>{{n_point, n_prologue, after.at[1] - places.at[RESULTS], n_const, cost, totals[0], traits}};
 }
 
 // Sum of the warp's numbers up to this lane's.
@@ -156,7 +156,8 @@ extern "C" __global__ void count_words(const LoweringArguments args)
 {
     __shared__ Long sums[32];  // a warp each
     const Long most = args.most_nodes;
-    int n_slots = 0, heavy = 0;
+    int n_slots = 0;
+    Long traits = 0;
     for (int chunk = blockIdx.x; chunk < args.n_chunks; chunk += gridDim.x) {
         const int e = chunk * blockDim.x + threadIdx.x;
         Several<COUNTS + 2> counts = {};
@@ -165,7 +166,7 @@ extern "C" __global__ void count_words(const LoweringArguments args)
             const Draft draft{memory.take<unsigned, 2>(most), memory.take<int>(most), memory.take<int, 4>(most)};
             counts = lower_one(args, e, memory, Several<COUNTS>{}, Noting{args.wanted, {nullptr}}, draft, nullptr);
             n_slots = max(n_slots, int(counts.at[COUNTS]));
-            heavy |= int(counts.at[COUNTS + 1]);
+            traits |= counts.at[COUNTS + 1];
         }
         for (int k = 0; k < COUNTS; ++k) {
             const Long before = sum_before(counts.at[k], sums);
@@ -176,7 +177,8 @@ extern "C" __global__ void count_words(const LoweringArguments args)
     }
     volatile const Long &most_slots = args.summary[N_SLOTS_SO_FAR];
     if (n_slots > most_slots) atomicMax(args.summary + N_SLOTS_SO_FAR, Long(n_slots));
-    if (heavy) args.summary[HEAVY_SO_FAR] = 1;
+    volatile const Long &known = args.summary[TRAITS_SO_FAR];
+    if (traits & ~known) atomicOr(reinterpret_cast<Bits *>(args.summary + TRAITS_SO_FAR), Bits(traits));
 }
 
 extern "C" __global__ void number_words(const LoweringArguments args)
@@ -204,8 +206,8 @@ extern "C" __global__ void number_words(const LoweringArguments args)
     if (threadIdx.x == 0) {
         args.summary[N_COLUMNS] = sum_of_all(sums);
         args.summary[N_SLOTS] = args.summary[N_SLOTS_SO_FAR];
-        args.summary[HEAVY] = args.summary[HEAVY_SO_FAR];
-        args.summary[N_SLOTS_SO_FAR] = args.summary[HEAVY_SO_FAR] = 0;
+        args.summary[TRAITS] = args.summary[TRAITS_SO_FAR];
+        args.summary[N_SLOTS_SO_FAR] = args.summary[TRAITS_SO_FAR] = 0;
         for (int k = 0; k < SUMMARY; ++k) args.told[k] = args.summary[k];
     }
     for (int key = first; key < stop; ++key) {

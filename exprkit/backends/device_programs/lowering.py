@@ -22,7 +22,6 @@ from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.bytecode import (
     MAX_COLUMNS,
     accumulate,
-    heavy_operators,
     operator_rows,
     too_many_columns,
     write_instruction,
@@ -33,14 +32,15 @@ from exprkit.backends.gpu.launch import REAL, Columns, fill, put
 from exprkit.backends.gpu.layout import (
     CONSTANTS,
     COUNTS,
-    HEAVY,
     INSTRUCTIONS,
     N_COLUMNS,
     N_SLOTS,
     RESULTS,
     STEPS,
     SUMMARY,
+    TRAITS,
 )  # fmt: skip
+from exprkit.backends.gpu.opcodes import traits_of
 from exprkit.backends.precision import Precision
 from exprkit.errors import BackendError
 from exprkit.expressions.population import Population
@@ -233,8 +233,8 @@ class Lowering:
             self._started(EMIT, blocks)()
         elif behind and more:
             behind.ended()
-        n_slots, heavy = max(summary[N_SLOTS] - 1, 0), bool(summary[HEAVY])
-        programs = DeviceBytecode(block, self.dtype, n_exprs, counts, n_slots, summary[RESULTS], heavy)
+        n_slots, code = max(summary[N_SLOTS] - 1, 0), traits_of(summary[TRAITS])
+        programs = DeviceBytecode(block, self.dtype, n_exprs, counts, n_slots, summary[RESULTS], code)
         return programs, self._columns(n_columns)
 
     def _take_supposed(self, words: int, n_exprs: int) -> Allocation | None:
@@ -307,5 +307,5 @@ def _tables(device: Any, operators: str) -> dict[str, Any]:
     cells = {name: getattr(rules, name) for name in Rules._fields if name not in ("multiple", "factor")}
     cells["opcode"], cells["takes_pair"] = rows.opcode, rows.pair
     cells["commutative"], cells["operator_cost"] = rows.commutative, rows.cost
-    cells["heavy"] = heavy_operators(operators)
+    cells["traits"] = rows.traits
     return {name: device.xp.asarray(np.ascontiguousarray(array)) for name, array in cells.items()}

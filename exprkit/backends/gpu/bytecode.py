@@ -17,6 +17,8 @@ PARAMETER (index in its expression), CONSTANT or RESULT (index in the whole popu
 
 from __future__ import annotations
 
+import functools
+import operator
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -43,6 +45,7 @@ from exprkit.backends.gpu.layout import (
     SPILL,
     SPILL_SHIFT,
 )  # fmt: skip
+from exprkit.backends.gpu.opcodes import UNKNOWN_CODE, CodeTraits, operator_traits, traits_of
 from exprkit.errors import BackendError
 from exprkit.operators import ops
 from exprkit.operators.defined import table_of_rows
@@ -73,7 +76,7 @@ class Bytecode:
     =====================  ==========  ===================  ===================================================
 
     ``n_slots`` is the most that any expression spills at a time, ``n_results`` how many
-    results all prologues have; ``heavy`` says whether instructions have operators that need many registers.
+    results all prologues have; ``code`` says what the operators of the instructions ask of a kernel.
     """
 
     instructions: np.ndarray
@@ -85,7 +88,7 @@ class Bytecode:
     cost: np.ndarray
     n_slots: int
     n_results: int
-    heavy: bool = True
+    code: CodeTraits = UNKNOWN_CODE
 
     @property
     def n_exprs(self) -> int:
@@ -134,15 +137,12 @@ def accumulate(program: Program, threads: int | None = None) -> Bytecode:
         lambda begin, end: _accumulate_some(lowered, rows, result, begin, end, starts[begin], program.shared), cuts
     )
     if len(cuts) > 1:
-        before = dict(zip(starts, np.cumsum([0, *(cost for _, cost in ends[:-1])]).tolist(), strict=True))
+        before = dict(zip(starts, np.cumsum([0, *(cost for _, cost, _ in ends[:-1])]).tolist(), strict=True))
         slices.each(lambda begin, end: _add(result.cost, begin + 1, end + 1, before[begin]), cuts)
     constants = np.append(program.constants, np.nan)
     n_slots = program.n_slots if program.shared else max(program.n_slots - 1, 0)  # a tree never spills the last one
-    heavy = np.zeros(1 << 16, np.bool_)
-    heavy[rows.opcode[heavy_operators(program.precision) > 0]] = True
-    heavy[-1] = False  # where there is no such opcode
-    is_heavy = bool(heavy[result.instructions[:, ACTION] >> OPCODE_SHIFT].any())
-    return Bytecode(*result[:5], constants, result.cost, n_slots, ends[-1][0], is_heavy)
+    traits = traits_of(functools.reduce(operator.or_, (int(of_a_slice) for *_, of_a_slice in ends)))
+    return Bytecode(*result[:5], constants, result.cost, n_slots, ends[-1][0], traits)
 
 
 def too_many_columns(n_columns: int) -> BackendError:
@@ -162,6 +162,7 @@ class OperatorRows(NamedTuple):
     pair: Annotated[np.ndarray, "int64[256]"]  # takes a double-double as operand a
     commutative: Annotated[np.ndarray, "int64[256]"]
     cost: Annotated[np.ndarray, "int64[256]"]
+    traits: Annotated[np.ndarray, "int64[256]"]
 
 
 class ProgramArrays(NamedTuple):
@@ -194,24 +195,15 @@ class _Arrays(NamedTuple):
 
 @table_of_rows
 def operator_rows(precision: str) -> OperatorRows:
-    result = zeros(OperatorRows, opcode=opcodes.numbers())
+    result = zeros(OperatorRows, opcode=opcodes.numbers(), traits=operator_traits(precision))
     for row in ops.BY_CODE.values():
         short = row.cuda.inline or (precision == "fast" and row.cuda.fast)
         cost = (COST_FAST if row.cuda.fast else COST_USUAL) if short else COST_LONG
         commutative = MEMORY_FIRST not in opcodes.modes(row)
         cells = row.arity, row.width, opcodes.takes_pair(row), commutative, cost
-        for array, cell in zip(result[1:], cells, strict=True):
+        for array, cell in zip(result[1:-1], cells, strict=True):
             array[row.code] = cell
     return result
-
-
-@table_of_rows
-def heavy_operators(precision: str) -> np.ndarray:
-    """By operator's code, uint8: whether it needs many registers."""
-    rows = ops.BY_CODE.values()
-    heavy = np.zeros(256, np.uint8)
-    heavy[[row.code for row in rows if row.cuda.formula and opcodes.is_heavy(row, precision)]] = 1
-    return heavy
 
 
 @compiled
@@ -229,12 +221,13 @@ def _count(lowered, rows, begin, end):
 
 @compiled
 def _accumulate_some(lowered, rows, result, begin, end, starts, shared):
-    """Write the expressions begin:end from the places ``starts`` on; how many results there are then, and their cost.
+    """Write the expressions begin:end from the places ``starts`` on; how many results there are then, their cost, and
+    the mask of their operators.
 
     In ``result.cost`` goes the work of the expressions from ``begin`` on.
     """
     i, s, n_results = starts
-    total = 0
+    total = traits = 0
     no_constant = lowered.first_const[-1]  # behind the last one stands nan
     for e in range(begin, end):
         start, stop = lowered.offsets[e], lowered.offsets[e + 1]
@@ -248,6 +241,7 @@ def _accumulate_some(lowered, rows, result, begin, end, starts, shared):
             if shared and k > point and _is_needed(lowered, k, stop):
                 result.instructions[i, ACTION] |= SPILL | (lowered.dst[k - 1] >> 2) << SPILL_SHIFT
             cost += rows.cost[lowered.code[k]] + (result.instructions[i, ACTION] & (LOAD | SPILL | FROM_SLOT) != 0)
+            traits |= rows.traits[lowered.code[k]]
             i += 1
         if start == stop:  # an expression that could not be read
             result.instructions[i, ACTION] = rows.opcode[_COPY, IMMEDIATE] << OPCODE_SHIFT
@@ -257,7 +251,7 @@ def _accumulate_some(lowered, rows, result, begin, end, starts, shared):
         result.first_step[e + 1] = s
         total += cost
         result.cost[e + 1] = total
-    return n_results, total
+    return n_results, total, traits
 
 
 @inline

@@ -16,6 +16,7 @@ import numpy as np
 
 from exprkit.backends.gpu.bytecode import Bytecode
 from exprkit.backends.gpu.device import fetched_together
+from exprkit.backends.gpu.opcodes import CodeTraits
 from exprkit.runtime.device_memory import Allocation, ArraySpec
 
 NAMES = "instructions", "first_instruction", "sources", "steps", "first_step", "constants", "cost"
@@ -34,11 +35,11 @@ class DeviceBytecode:
 
     def __init__(
         self, block: Allocation, dtype: np.dtype, n_exprs: int, counts: tuple[int, int, int], n_slots: int,
-        n_results: int, heavy: bool,
+        n_results: int, code: CodeTraits,
     ) -> None:  # fmt: skip
         self._block, self.dtype, self.n_exprs = block, dtype, n_exprs
         self.n_instructions, self.n_steps, self._n_constants = counts
-        self.n_slots, self.n_results, self.heavy = n_slots, n_results, heavy
+        self.n_slots, self.n_results, self.code = n_slots, n_results, code
 
     @property
     def addresses(self) -> dict[str, int]:
@@ -84,7 +85,7 @@ class DeviceBytecode:
         """The same in the host's memory."""
         found = fetched_together([getattr(self, name) for name in NAMES])
         arrays: dict[str, Any] = dict(zip(NAMES, found, strict=True))
-        return Bytecode(**arrays, n_slots=self.n_slots, n_results=self.n_results, heavy=self.heavy)
+        return Bytecode(**arrays, n_slots=self.n_slots, n_results=self.n_results, code=self.code)
 
 
 Programs = Bytecode | DeviceBytecode

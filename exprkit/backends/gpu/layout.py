@@ -44,7 +44,7 @@ PAIR_IMMEDIATE, PAIR_AND_IMMEDIATE = IMMEDIATE_FIRST >> 1, BOTH >> 1
 INSTRUCTIONS, STEPS, RESULTS, CONSTANTS, COST = range(5)
 COUNTS = 5
 COPY = ops.COPY
-N_COLUMNS, N_SLOTS, N_SLOTS_SO_FAR, HEAVY, HEAVY_SO_FAR = range(5, 10)  # of the summary, behind the counts
+N_COLUMNS, N_SLOTS, N_SLOTS_SO_FAR, TRAITS, TRAITS_SO_FAR = range(5, 10)  # of the summary, behind the counts
 SUMMARY = 10
 
 # What checking tells of a population: is any expression bad, the most variables, parameters, tokens, is any empty, is
@@ -73,7 +73,7 @@ ENUMS = {
     "sources": _enum("NO_IMMEDIATE PARAMETER CONSTANT RESULT SOURCE_SHIFT SOURCE_KIND"),
     "modes": _enum("FIRST IMMEDIATE ALONE PAIR_IMMEDIATE PAIR_AND_IMMEDIATE"),
     "counts": _enum("ACTION PLACES COPY INSTRUCTIONS STEPS RESULTS CONSTANTS COST COUNTS")
-    + "\n" + _enum("N_COLUMNS N_SLOTS N_SLOTS_SO_FAR HEAVY HEAVY_SO_FAR SUMMARY"),
+    + "\n" + _enum("N_COLUMNS N_SLOTS N_SLOTS_SO_FAR TRAITS TRAITS_SO_FAR SUMMARY"),
     "checked": _enum("BAD VARIABLES PARAMETERS LONGEST UNREADABLE WIDE_CONSTANTS CHECKED"),
     "batches": _enum("INSTRUCTIONS STEPS CONSTANTS PARAMETER_GROUPS N_GROUPS N_SIZES MEMBERS IS_RARE NEEDS")
     + "\n" + _enum("NEED_PARAMS NEED_INSTRUCTIONS NEED_RESULTS NEED_SLOTS"),
@@ -171,7 +171,7 @@ _LOWERING_ARGUMENTS: Rows = (
     ("const int *", "n_params", "(n_exprs)"),
     ("const bool *", "positive", "(n_vars)"),
     ("const unsigned char *", "arity width fused positive_a whole_b first rest constant_code", "Rules of rewrite.py"),
-    ("const unsigned char *", "heavy", "operators that need many registers (opcodes.py)"),
+    ("const Long *", "traits", "by operator's code (opcodes.py)"),
     ("const Long *", "constant_start", ""),
     ("const double *", "constant_value", ""),
     ("const int *", "opcode", "rows of bytecode.py"),

@@ -37,6 +37,10 @@ from exprkit.operators.defined import table_of_rows
 
 HEAD = "gpu/common.cu", "gpu/arithmetic.cu"  # that all kernels begin with
 PARTS = *HEAD, *(f"interpreter/{name}.cu" for name in ("points", "results", "interpreter")), "gpu/support.cu"
+HEAVY = 1  # bit of a mask of operators: one needs many registers; the next ones are those whose code is measured
+# What the instruction cache holds of operators' code for 8 vectors, beside + - * and the loop: with more these take up
+# to 31 % longer than 4 vectors, with less up to 20 % less (H200, data/results/h200_interpreter.md).
+CACHED_BYTES = 8_000
 # these take a double-double as operand a
 _PAIR_FIRST = frozenset(row.rewrite.split[1] for row in ops.BY_CODE.values() if row.rewrite.split)
 
@@ -113,6 +117,39 @@ def is_heavy(row: ops.Operator, operators: str) -> bool:
     Without those, four vectors of float32 need 80 registers in place of 110 (data/results/cases_ptxas.csv).
     """
     return is_long(row, operators) and (row.cuda.heavy or bool(row.cuda.body))
+
+
+class CodeTraits(NamedTuple):
+    """What the operators of a population ask of a kernel."""
+
+    heavy: bool  # some need many registers
+    bulky: bool  # their code for 8 vectors outgrows the instruction cache
+
+
+UNKNOWN_CODE = CodeTraits(heavy=True, bulky=False)
+
+
+@table_of_rows
+def operator_traits(operators: str) -> np.ndarray:
+    """By operator's code, int64: its bits in the mask of which ``traits_of`` makes ``CodeTraits``."""
+    traits, sized = np.zeros(256, np.int64), _sized()
+    for row in ops.BY_CODE.values():
+        if row.cuda.formula and is_heavy(row, operators):
+            traits[row.code] |= HEAVY
+        if operators == "fast" and row in sized:
+            traits[row.code] |= HEAVY << (1 + sized.index(row))
+    return traits
+
+
+def traits_of(mask: int) -> CodeTraits:
+    """What the bits of all operators in use say, one of each."""
+    size = sum(row.cuda.code_bytes for k, row in enumerate(_sized()) if mask & HEAVY << (1 + k))
+    return CodeTraits(bool(mask & HEAVY), size > CACHED_BYTES)
+
+
+@cache
+def _sized() -> list[ops.Operator]:
+    return [row for row in ops.OPERATORS if row.cuda.code_bytes]
 
 
 # ── texts ────────────────────────────────────────────────────────────────────────────

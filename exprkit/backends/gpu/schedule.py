@@ -36,6 +36,7 @@ TILES_END = 24  # all tiles have a whole number of segments that divides this
 # Estimates that rank variants; what they balance was measured in data/results/h200_interpreter.md
 _OVERHEAD = 4.8  # decoding an instruction, in vectors' work: more vectors decode less often, fewer waste less of a tile
 _COST_OF_GLOBAL_COLUMNS = 1.3  # times
+_COST_OF_BULKY_CODE = 1.4  # times
 _HALF_SPEED = 26  # warps on a multiprocessor that hide half of the time an instruction takes
 
 
@@ -105,6 +106,7 @@ class Sizes(NamedTuple):
     n_items: int
     n_columns: int
     n_slots: int
+    bulky: int = 0  # 1: the operators' code for 8 vectors outgrows the instruction cache
 
 
 class DeviceLimits(NamedTuple):
@@ -148,6 +150,7 @@ def rounds(shape: LaunchShape, sizes: Sizes, device: DeviceLimits, shared: Any, 
     warps = greatest(least(warps, tiles * sizes.n_items // device.multiprocessors), 1)
     cost = tiles * (shape.vectors + _OVERHEAD) * (1 + _HALF_SPEED / warps)
     cost = cost * (1 + (_COST_OF_GLOBAL_COLUMNS - 1) * (1 - shape.columns_shared))
+    cost = cost * either(shape.vectors > 4, 1 + (_COST_OF_BULKY_CODE - 1) * sizes.bulky, 1)
     idle = -(-sizes.n_items // of_a_block) * of_a_block / greatest(sizes.n_items, 1)  # warps without an item
     return cost * either(sizes.n_items < 8 * of_a_block, idle, 1)
 

@@ -220,7 +220,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         """Some items of this pass into a device array."""
         wide = (self.n_points * self.dtype.itemsize | self.device.pointer(rows)) % VECTOR_BYTES == 0  # all rows
         macros = {"TASK": "VALUES", "COUNTED": int(count is not None)}
-        sizes = self.n_exprs, self._launcher.n_columns, self.programs.n_slots, self.programs.heavy
+        sizes = self.n_exprs, self._launcher.n_columns, self.programs.n_slots, self.programs.code
         key = items.start, items.stop, wide, *sizes, *macros.values()
         launch = self._prepared(key, lambda: self._interpreting(items, (0, self.n_points), wide, macros))
         counted = address(None if count is None else count[items], self.device)
@@ -343,7 +343,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         if on_host != (apart and self.host_results and out is None):
             return ()
         launcher, programs = self._launcher, self.programs
-        return "step", on_host, params.shape, launcher.n_columns, programs.n_slots, programs.heavy, *macros.values()
+        return "step", on_host, params.shape, launcher.n_columns, programs.n_slots, programs.code, *macros.values()
 
     def _keep_step(self, key: tuple[Any, ...], shape: tuple[int, ...], macros: dict[str, Any]) -> None:
         """Keep what makes a loss again, if one launch of the interpreter did, whose memory is kept."""
@@ -400,7 +400,7 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def _key_of_spans(self, n_items: int, macros: dict[str, Any]) -> tuple[Any, ...]:
         programs = self.programs
-        return "spans", n_items, self._launcher.n_columns, programs.n_slots, programs.heavy, *macros.values()
+        return "spans", n_items, self._launcher.n_columns, programs.n_slots, programs.code, *macros.values()
 
     def _span(self, items: slice, start: int, macros: dict[str, Any], partials: Any) -> SpanSums:
         """What adds up points from ``start`` on, SPAN at the most, of some items."""
@@ -476,7 +476,7 @@ class Engine(DeviceEngine, contract.Differentiable):
             block = self._baseline and self._baseline.block_size
             return [f"a launch for each expression, {block} threads a block"] if self._baseline else []
         launcher = self._launcher
-        sizes = Sizes(self.n_points, self.n_exprs, launcher.n_columns, self.programs.n_slots)
+        sizes = self._sizes(self.programs, self.n_exprs, launcher.n_columns)
         lines = [
             f"{number_of(sizes.n_columns, 'column')} (variables and functions of one), "
             f"up to {number_of(sizes.n_slots, 'value')} put aside"
@@ -554,7 +554,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         return self._shape_for(self.programs, n_items, self._launcher.n_columns, wide)
 
     def _shape_for(self, programs: Programs, n_items: int, n_columns: int, wide: bool) -> LaunchShape:
-        sizes, powers = Sizes(self.n_points, n_items, n_columns, programs.n_slots), self._powers(programs)
+        sizes, powers = self._sizes(programs, n_items, n_columns), self._powers(programs)
         if (sizes, wide, powers) not in self._shapes:
             if len(self._shapes) >= self.most_ready:
                 self._shapes.clear()
@@ -577,7 +577,7 @@ class Engine(DeviceEngine, contract.Differentiable):
     def tune(self, params: Any, y: Any, weights: Any, kind: str, seconds: float) -> tuning.Tuned:
         """Time the variants that can run here for this work, and keep the best; ``kind`` "values": of results."""
         wide, xp = kind == "values", self.device.xp
-        sizes = Sizes(self.n_points, self.n_exprs * len(params), self._launcher.n_columns, self.programs.n_slots)
+        sizes = self._sizes(self.programs, self.n_exprs * len(params), self._launcher.n_columns)
         if wide:
             out = xp.empty((len(params), self.n_exprs, self.n_points), self.dtype)
             wide = (self.n_points * self.dtype.itemsize | self.device.pointer(out)) % VECTOR_BYTES == 0
@@ -594,9 +594,12 @@ class Engine(DeviceEngine, contract.Differentiable):
         self.using(None)
         return found
 
+    def _sizes(self, programs: Programs, n_items: int, n_columns: int) -> Sizes:
+        return Sizes(self.n_points, n_items, n_columns, programs.n_slots, int(programs.code.bulky))
+
     def _powers(self, programs: Programs) -> bool:
         """Whether the kernel has the code of the operators that need many registers."""
-        return programs.heavy or not self._asks_for_powers
+        return programs.code.heavy or not self._asks_for_powers
 
     def _decision(self, wide: bool, powers: bool) -> Decision:
         """The case discussion for this device."""
