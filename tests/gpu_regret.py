@@ -1,14 +1,15 @@
 """How much longer the case discussion's choice takes than its best leaf.
 
     PYTHONPATH=. python tests/gpu_regret.py --out data/results               # of another card: --name cases_regret_h100
-    PYTHONPATH=. python tests/gpu_regret.py --out data/results --unseen --name cases_regret_unseen
+    PYTHONPATH=. python tests/gpu_regret.py --out data/results --work more --name cases_regret_more
+    PYTHONPATH=. python tests/gpu_regret.py --out data/results --work unseen --name cases_regret_unseen
 
 Times all leaves on the GPU at hand for (362, 10,860, 108,600 points) x (the thesis's expressions, trees of 10 to 50
 tokens, 50 columns) x (values, losses, fits) and for fits of half a million trees; and for smaller cards as far as
 their limits can be had here: only the leaves that fit into their shared memory, with that padded until as many blocks
 are resident as there (all of these cards have as many registers as this one).  All kernels are compiled by all cores
-before anything is timed; the tree's choice and the fastest leaf are timed once more, in turns.  ``--unseen``: other
-expressions and numbers of points, with which no constant of the discussion was chosen.  Writes ``cases_regret.csv``, a
+before anything is timed; the tree's choice and the fastest leaf are timed once more, in turns.  ``--work more``: other
+expressions and numbers of points; ``unseen``: those with which no constant of the discussion was chosen.  Writes ``cases_regret.csv``, a
 line for each leaf, and ``cases_regret.md``, the regret of the tree's choice and of the choice before there was a tree;
 prints mean and worst.
 """
@@ -44,12 +45,24 @@ N, POINTS = 9_880, (362, 10_860, 108_600)
 FIELDS = "imitates", "task", "expressions", "n_points", "variant", "us", "estimate", "is_tree", "is_previous"
 SIMPLE = ("add", "sub", "mul")  # no functions of a column
 ELEMENTARY = (*SIMPLE, "div", "exp", "log", "sin", "cos", "sqrt")
-UNSEEN_POINTS = (100, 1_000, 3_000, 40_000)
-UNSEEN = [  # name, operators, tokens, variables, most parameters
-    ("elementary", ELEMENTARY, (5, 25), 4, 4),
-    ("all operators", None, (3, 40), 3, 3),
-    ("polynomials", SIMPLE, (7, 31), 5, 4),
-]
+OTHERS = {  # name, operators, tokens, variables, parameters; numbers of points
+    "more": (
+        [
+            ("elementary", ELEMENTARY, (5, 25), 4, 4),
+            ("gp", "gp", (3, 40), 3, 3),
+            ("polynomials", SIMPLE, (7, 31), 5, 4),
+        ],
+        (100, 1_000, 3_000, 40_000),
+    ),
+    "unseen": (
+        [
+            ("search", "search", (5, 35), 6, 1),
+            ("core_maths", "core_maths", (3, 21), 2, 2),
+            ("waves", ("add", "sub", "mul", "sin", "cos", "tanh", "abs"), (9, 41), 2, 4),
+        ],
+        (50, 600, 5_000, 25_000, 200_000),
+    ),
+}
 IMITATED = "sm_75", "sm_86"
 AIM = 0.05, 0.15  # of the regret on average, and at most
 FEW_POINTS = 1_000  # up to which N are fitted, with more SOME_FITS
@@ -89,14 +102,14 @@ def populations():
     yield "columns", generate.random(N, n_tokens=(5, 15), operators=SIMPLE, n_vars=50, n_params=2, seed=2), 50
 
 
-def unseen_populations():
-    """Expressions that no constant of the discussion was chosen with, by name, and how many variables they have.
+def other_populations(kinds):
+    """Expressions by name, and how many variables they have.
 
     All have as many parameters: then all fits of common or of uncommon operators have the same shape.
     """
-    for name, operators, n_tokens, n_vars, n_params in UNSEEN:
-        chosen = {} if operators is None else {"operators": operators}
-        pop = generate.random(20 * N, n_tokens=n_tokens, n_vars=n_vars, n_params=n_params, seed=11, **chosen)
+    for name, operators, n_tokens, n_vars, n_params in kinds:
+        asked = {"n_tokens": n_tokens, "n_vars": n_vars, "n_params": n_params, "operators": operators}
+        pop = generate.random(20 * N, seed=11, **asked)
         yield name, pop[np.flatnonzero(pop.n_params == n_params)[:N]], n_vars
 
 
@@ -361,14 +374,15 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("results"))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--tasks", nargs="+", choices=MADE_BY, default=tuple(MADE_BY))
-    parser.add_argument("--unseen", action="store_true", help="time other expressions and numbers of points")
+    parser.add_argument("--work", choices=("usual", *OTHERS), default="usual", help="expressions and numbers of points")
     parser.add_argument("--name", default="cases_regret", help="of the files that are written")
     asked = parser.parse_args()
     from exprkit.backends.gpu import device as gpu
 
     begin, rows = time.perf_counter(), []
-    kinds, points = (unseen_populations(), UNSEEN_POINTS) if asked.unseen else (populations(), POINTS)
-    tangents = {kind[-1] for kind in UNSEEN} if asked.unseen else {1, 2}
+    listed, points = OTHERS.get(asked.work, ([], POINTS))
+    kinds = other_populations(listed) if listed else populations()
+    tangents = {kind[-1] for kind in listed} or {1, 2}
     n_kernels = compile_ahead(gpu.current().architecture, points, asked.tasks, tangents)
     print(f"{n_kernels} kernels compiled after {time.perf_counter() - begin:.0f} s", flush=True)
     for (name, pop, n_vars), n_points in itertools.product(kinds, points):
@@ -376,7 +390,7 @@ def main():
             rows += list(MADE_BY[task](name, pop, n_vars, n_points, asked.repeats))
         write(asked.out, asked.name, rows, time.perf_counter() - begin)
         print(f"{name} {n_points}: {len(rows)} rows after {time.perf_counter() - begin:.0f} s", flush=True)
-    if "fits" in asked.tasks and not asked.unseen:
+    if "fits" in asked.tasks and not listed:
         many = generate.random(MANY_FITS, n_tokens=(10, 50), operators="thesis", n_vars=10, n_params=2, seed=4)
         rows += list(rows_of_fits("many trees", many, 10, POINTS[0], asked.repeats, MANY_FITS))
     write(asked.out, asked.name, rows, time.perf_counter() - begin)
