@@ -9,9 +9,9 @@ tokens, 50 columns) x (values, losses, fits) and for fits of half a million tree
 their limits can be had here: only the leaves that fit into their shared memory, with that padded until as many blocks
 are resident as there (all of these cards have as many registers as this one).  All kernels are compiled by all cores
 before anything is timed; the tree's choice and the fastest leaf are timed once more, in turns.  ``--work more``: other
-expressions and numbers of points; ``unseen``: those with which no constant of the discussion was chosen.  Writes ``cases_regret.csv``, a
-line for each leaf, and ``cases_regret.md``, the regret of the tree's choice and of the choice before there was a tree;
-prints mean and worst.
+expressions and numbers of points; ``unseen``: those with which no constant of the discussion was chosen.  Writes
+``cases_regret.csv``, a line for each leaf, and ``cases_regret.md``, the regret of the tree's choice and of the choice
+before there was a tree; prints mean and worst.
 """
 
 from __future__ import annotations

@@ -327,6 +327,25 @@ class FitProblem:
         found = fit_here(starts, target.y, target.w, options)
         return found._replace(loss=_in_terms_of(target.goal, found.loss, target.total))
 
+    def make_ready(self, pop: Any, bounds: Bounds = None, errors: bool = False) -> None:
+        """Compile what fits of such expressions ask of a GPU, side by side, before they are met one after the other.
+
+        Parameters
+        ----------
+        pop : population
+            Expressions of all kinds that are to come: numbers of parameters, and operators.
+        bounds
+            Of those fits.
+        errors : bool
+            Whether they are few, whose standard errors are asked for.
+        """
+        if not self.on_gpu or self._own:
+            return
+        ev = self._evaluator(on_host(inputs.population(pop, self._X)), self._dtype)
+        target = self._target(ev)
+        options = self._options(target, *sides_of(self._bounds if bounds is None else bounds, ev.pop))
+        ev.derivatives().make_ready(target.y, target.w, options, errors)
+
     def _placed(self, pop: Population | DevicePopulation) -> Population | DevicePopulation:
         """A population where it can be fitted: what a device does not do alone is done by way of the host."""
         if not isinstance(pop, DevicePopulation):

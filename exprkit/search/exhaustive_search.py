@@ -17,8 +17,9 @@ How, plainly::
             describe those that can still be among the best (``description_length``)
     the best ones, where parameters are less than their precision: set those to 0, fit the rest again
 
-Two threads work beside the one that fits: one finds the functions of the next size, one describes the chunk before.  So
+Threads work beside the one that fits: one finds the functions of the next size, one describes the chunk before.  So
 devices, which share the cores of their host, wait only for the largest size's functions and for the last description.
+A third compiles what a GPU needs for fits of all sizes at the beginning, side by side.
 
 Of a loss that is no likelihood nothing is described: the loss ranks (``goal``).  What is found depends neither on the
 chunks nor on the threads.
@@ -40,6 +41,7 @@ import numpy as np
 from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, DataError, brief, checks_keywords, one_of, whole
 from exprkit.evaluate import inputs, tables
+from exprkit.expressions import generate
 from exprkit.expressions.arguments import Operators
 from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import front, function_length, length_of
@@ -58,6 +60,7 @@ from exprkit.search.state_file import WHAT, StateFile
 from exprkit.text.tokens import VARIABLE
 
 CHUNK = 1 << 13  # functions that are fitted at a time
+SAMPLE = 256  # random expressions, of all numbers of parameters with common operators and with others
 DESCRIBED = 1 << 10  # functions that are described at a time
 MAX_ITER = 100
 RESTARTS = 511
@@ -187,6 +190,7 @@ def exhaustive_search(
     workers = workers_of(devices, client)
     shared = SharedFits(workers, goal.X, goal.y, goal.weights, goal.settings) if workers else None
     search = _Search(data, basis, goal, int(restarts), int(keep), int(seed), int(chunk), shared)
+    search.compile_ahead()
     search.fit(_first_expressions(data))  # complains about data and settings before anything begins
     shown, kept = SearchBar(bool(progress), budget), StateFile(file)
     search.resume(kept)
@@ -333,11 +337,14 @@ class _Search:
         self._data, self._basis, self._goal = data, basis, goal
         self._restarts, self._n_kept, self._seed, self._shared = restarts, keep, seed, shared
         self._chunk = chunk * shared.devices() if shared else chunk
-        self._problem = FitProblem(goal.X, goal.y, weights=goal.weights, **goal.settings)
+        self._problem = self._new_problem()
         self._found = Enumeration(basis, goal.settings["threads"], CONFIRM)
         self._sizes = start_sizes(data.X, data.y, [row.name for row in basis.operators])
         self.state = SearchState.empty(max(basis.n_params, 1))
         self.size = self._n_resumed = 0  # whose functions are being fitted; functions that a file's state had
+
+    def _new_problem(self) -> FitProblem:
+        return FitProblem(self._goal.X, self._goal.y, weights=self._goal.weights, **self._goal.settings)
 
     def fit(self, pop: Population) -> FitResult:
         return self._problem.fit(self._goal.over(pop))
@@ -379,6 +386,7 @@ class _Search:
         with enumerating, describing:
             try:
                 for size, functions, forms in self._enumerated(enumerating, check):
+                    self._ready.result()
                     self.size = size
                     shown.size(size, sum(map(self._basis.count, range(1, size + 1))))
                     begin, done = max(self._n_resumed - done, 0), done + len(functions)
@@ -393,6 +401,26 @@ class _Search:
                 ended.set()
                 if taken is not None:
                     taken.result()
+
+    def compile_ahead(self) -> None:
+        """Begin to compile what the search will need."""
+        compiling = ThreadPoolExecutor(1, "exprkit compile")
+        self._ready, _ = (_submit(compiling, self._make_ready, for_the_end) for for_the_end in (False, True))
+        compiling.shutdown(wait=False)
+
+    def _make_ready(self, for_the_end: bool) -> None:
+        """Compile what a GPU needs for the fits of all sizes, while the first functions are found; or for the end."""
+        basis, data = self._basis, self._data
+        if not (self._problem.on_gpu and basis.n_params):
+            return
+        n_tokens = 1, max(basis.max_nodes, 2 * basis.n_params + 1)
+        names = [row.name for row in basis.operators]
+        kinds = generate.random(SAMPLE, n_tokens, names, data.X.shape[1], basis.n_params, variables=data.variables)
+        linked, problem = self._goal.over(kinds), self._new_problem()  # the other one is fitting meanwhile
+        if for_the_end:
+            problem.make_ready(linked, (-np.inf, np.inf), errors=True)
+        else:
+            problem.make_ready(linked)
 
     def _enumerated(
         self, enumerating: ThreadPoolExecutor, check: Callable[[int], Any]

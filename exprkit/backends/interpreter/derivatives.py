@@ -40,6 +40,7 @@ PARTS = {
     "params": ArraySpec(np.float64), "loss": ArraySpec(np.float64), "iterations": ArraySpec(np.int32),
     "status": ArraySpec(np.uint8), "evaluations": ArraySpec(np.int32),
 }  # fmt: skip
+MANY = 1 << 20  # sets of starts, with which a block makes as many fits as it can
 MOST_KEPT = 8 << 20  # bytes of results that new ones are copied from
 MOST_SIZES = 8  # of such
 HOW = "TASK", "KIND", "WEIGHTED", "MANY", "GLOBAL_ARENA", "BOUNDED", "RARE"  # macros of a kernel that fits
@@ -153,6 +154,17 @@ class Derivatives:
         if not self.pop.all_valid:
             results.first("status")[xp.asarray(~self.pop.valid)] = objective.INVALID
         return results
+
+    def make_ready(self, y: Any, weights: Any, options: Options, errors: bool) -> None:
+        """Compile side by side what fits of such expressions ask for, with prologues or without: of few or many, or,
+        with ``errors``, of few and then of their standard errors.
+        """
+        terms = self._terms(y, weights, options)
+        asked = [("FIT", terms, options.kind, n_sets) for n_sets in ((1,) if errors else (1, MANY))]
+        asked += [("NORMAL", self._goal(y, weights), objective.SQUARES, 1)] * errors
+        plans = [one for task, given, kind, n_sets in asked for one in self._plans(task, given, True, kind, n_sets)]
+        wanted = {one.kernel._replace(prologues=has_any) for one in plans for has_any in (True, False)}
+        _make_ready(self.device, list(wanted), None)
 
     def decisions(self) -> list[str]:
         """How many are fitted by which variant, and why: of each launch the way through the case discussion."""

@@ -454,6 +454,11 @@ class Engine(DeviceEngine, contract.Differentiable):
         """The same, as arrays on the device."""
         return self._derivatives.fit(starts, y, weights, options).on_device()
 
+    def make_ready(self, y: Any, weights: Any, options: Options, errors: bool = False) -> None:
+        """Compile side by side what fits of such expressions ask for."""
+        if self.pop.max_params and self.n_points:
+            self._derivatives.make_ready(y, weights, options, errors)
+
     def fit_again(
         self, starts: Any, y: Any, weights: Any, options: Options, again: Callable[[], tuple[Any, Any, Any]]
     ) -> Fitted:
