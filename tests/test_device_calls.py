@@ -53,11 +53,11 @@ def test_a_search_compiles_its_kernels_at_its_start(there, monkeypatch):
 
     monkeypatch.setattr(derivatives, "_make_ready", noted)
     x = np.linspace(0.5, 3, 20)
-    some = {"operators": ("add", "mul", "exp", "inv"), "max_nodes": 5, "n_params": 2, "restarts": 15}
+    some = {"operators": ("mul", "inv"), "max_nodes": 4, "n_params": 1, "restarts": 15}
     found = ek.exhaustive_search(x[:, None], 2 / x + 0.001 * np.sin(99 * x), backend="cuda", progress=False, **some)
     assert "inv(x1) * p1" in found.texts()
     several = [kernels for kernels in asked if kernels]
-    assert len(several) <= 3 and len(set.union(*several)) > 15, "the first functions', all fits', and those of the end"
+    assert len(several) <= 3 and len(set.union(*several)) >= 6, "the first functions', all fits', and those of the end"
 
 
 @pytest.mark.parametrize("kind", ["sse", "rmse", "mae", "sum", "r2", "correlation"])
