@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
+import types
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -58,6 +61,25 @@ def test_a_search_compiles_its_kernels_at_its_start(there, monkeypatch):
     assert "inv(x1) * p1" in found.texts()
     several = [kernels for kernels in asked if kernels]
     assert len(several) <= 3 and len(set.union(*several)) >= 6, "the first functions', all fits', and those of the end"
+
+
+def test_threads_that_look_for_a_gpu_at_once_all_find_it(monkeypatch):
+    """CuPy's answer is no until the first one who asked has been told."""
+    known = []
+
+    def is_available():
+        if not known:
+            known.append(False)
+            time.sleep(0.05)
+            known[0] = True
+        return known[0]
+
+    cupy = types.SimpleNamespace(cuda=types.SimpleNamespace(is_available=is_available, runtime=None))
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(gpu, "_installed", lambda module: True)
+    monkeypatch.setattr(gpu, "_device", types.SimpleNamespace(cache_info=lambda: types.SimpleNamespace(currsize=0)))
+    with ThreadPoolExecutor(4) as pool:
+        assert [one.result() for one in [pool.submit(gpu.missing) for _ in range(4)]] == [None] * 4
 
 
 @pytest.mark.parametrize("kind", ["sse", "rmse", "mae", "sum", "r2", "correlation"])

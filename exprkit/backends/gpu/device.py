@@ -34,6 +34,9 @@ MOST_LOCKED = 8 << 20  # bytes of results that go by way of page-locked memory: 
 _REGISTERS, _LOCAL_BYTES = 4, 3  # CU_FUNC_ATTRIBUTE_NUM_REGS, ..._LOCAL_SIZE_BYTES
 
 
+_asking = threading.Lock()
+
+
 def missing() -> str | None:
     """Why there is no GPU to use, and what mends it; None if there is one."""
     if _device.cache_info().currsize:
@@ -44,8 +47,9 @@ def missing() -> str | None:
             return f"{name} is not installed: pip install {extra}"
     import cupy
 
-    if cupy.cuda.is_available():
-        return None
+    with _asking:  # CuPy says no while another thread is asking for the first time
+        if cupy.cuda.is_available():
+            return None
     if cupy.cuda.runtime.driverGetVersion() == 0:
         return "there is no NVIDIA driver: install one (https://www.nvidia.com/drivers), or use backend='cpu'"
     return "the NVIDIA driver shows no device: see nvidia-smi and CUDA_VISIBLE_DEVICES, or use backend='cpu'"
