@@ -349,8 +349,7 @@ def join(table, counts, args, most):
     for devices in counts:
         with shared_by(workers.workers_of(devices, None)):
             for _ in range(2):  # the first one takes memory
-                seconds, pairs = timed(lambda: [partners.of(y, form) for partners in [DevicePartners(pool)]
-                                                for form in forms])  # fmt: skip
+                seconds, pairs = timed(lambda: [found for _, found in DevicePartners(pool).each(y, forms)])
         found = bits(array for some in pairs for array in some)
         first = first or found
         table.add(f"join of {len(pool):,} functions, {len(forms)} forms", devices, seconds, found == first)

@@ -124,7 +124,7 @@ def test_several_devices_look_up_a_part_each(monkeypatch):
         threads.thread_of(1).do(second.set)
         assert second.wait(20) and copies == [2]  # the values, before anything is looked up
         second.clear()
-        several = [partners.of(y, form) for form in links.forms(SEARCH[4:])]
+        several = [pairs for _, pairs in partners.each(y, links.forms(SEARCH[4:]))]
     assert used == {("exprkit device 0", 0), ("exprkit device 1", 1)}
     assert sorted(copies) == [1, 1, 2]
     assert sum(len(pairs.f) for pairs in alone)

@@ -284,8 +284,7 @@ class Discovery:
         pool.multiply(most + most // 2)
         check, threads = self.budget.check, self.settings.threads
         partners = DevicePartners(pool, check) if isinstance(pool, DevicePool) else Partners(pool, threads, check)
-        for form in links.forms(self._unary, self.settings.outermost):
-            pairs = partners.of(few.y, form)
+        for form, pairs in partners.each(few.y, links.forms(self._unary, self.settings.outermost)):
             self.budget.count(len(pool))
             self.offer(confirmed(pairs, form, pool, self.sample)[:TRIED])
             self.budget.check()

@@ -28,7 +28,7 @@ Nearly all lookups end at a table of marks, a bit for every s that there may be,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -81,6 +81,10 @@ class Partners:
 
     def __len__(self) -> int:
         return len(self.lookup.order)
+
+    def each(self, y: np.ndarray, forms: Iterable[Form]) -> Iterator[tuple[Form, Pairs]]:
+        """The pairs of all forms, one after the other."""
+        return ((form, self.of(y, form)) for form in forms)
 
     def of(self, y: np.ndarray, form: Form) -> Pairs:
         """The pairs that make y in this form."""

@@ -14,9 +14,11 @@ what is looked up in, and looks a part of the functions f up: who does what chan
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,6 +61,7 @@ KERNELS = KernelFile(
     "join.cu", layout.JoinArguments, (find_signature, is_repeated, smallest_of, partner_of), _with_inverses
 )
 PARTS = 2  # of a GPU's share: who is done first takes what is left
+AHEAD = 2  # forms that GPUs look up while pairs of one before are looked at
 FEWEST = 1 << 20  # functions of a part: fewer are looked up in a millisecond
 HALF, LOW, SIGN = np.uint64(32), np.uint64((1 << 32) - 1), np.uint64(1 << 63)
 
@@ -133,6 +136,23 @@ class DevicePartners:
 
     def __len__(self) -> int:
         return len(self.order)
+
+    def each(self, y: np.ndarray, forms: Iterable[Form]) -> Iterator[tuple[Form, Pairs]]:
+        """The pairs of all forms; where several GPUs look them up, those of the next forms meanwhile."""
+        if sharing.gpus() is None:
+            yield from ((form, self.of(y, form)) for form in forms)
+            return
+        waiting: deque[tuple[Form, Future[Pairs]]] = deque()
+        with ThreadPoolExecutor(AHEAD, "exprkit forms") as ahead:
+            try:
+                for form in (*forms, *[None] * AHEAD):
+                    if form is not None:
+                        waiting.append((form, ahead.submit(contextvars.copy_context().run, self.of, y, form)))
+                    if len(waiting) > AHEAD or (waiting and form is None):
+                        first, pairs = waiting.popleft()
+                        yield first, pairs.result()
+            finally:
+                ahead.shutdown(wait=False, cancel_futures=True)
 
     def of(self, y: np.ndarray, form: Form) -> Pairs:
         """The pairs that make y in this form."""
