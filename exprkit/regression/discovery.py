@@ -342,9 +342,13 @@ class Discovery:
         new = [one for one in (*formulas, *(entry.expression for entry in entries)) if one not in self._left_out]
         errors = left_out_errors(new, self._for_squares(self.some), self.settings.threads) if new else ()
         self._left_out.update(zip(new, errors, strict=True))
+        assert self._functions is not None
+        chosen_from = np.array([one.n_tokens * len(self._functions.trees) for one in formulas])
+        share = np.exp(-2 / self.sample.total * np.log(chosen_from))  # what the best of so many gains by accident
         least = np.minimum.accumulate([np.inf, *(self._left_out[entry.expression] for entry in entries)])
         place = np.searchsorted([entry.size for entry in entries], [one.n_tokens for one in formulas])
-        return [one for one, k in zip(formulas, place.tolist(), strict=True) if self._left_out[one] < least[k]]
+        return [one for one, k, s in zip(formulas, place.tolist(), share.tolist(), strict=True)
+                if self._left_out[one] < s * least[k]]
 
     def _functions_to_add(self, sample: Sample) -> Functions:
         """The number 1, simple functions of a pool, and such with a number inside."""
