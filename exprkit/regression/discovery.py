@@ -335,7 +335,7 @@ class Discovery:
         self.offer(self._good_when_left_out(best))
 
     def _good_when_left_out(self, formulas: list[Expression]) -> list[Expression]:
-        """Those that predict rows left out better than all that is shorter; of others the error is of the data at hand."""
+        """Those that predict rows left out better than all that is shorter, by more than an accident would."""
         if not formulas:
             return []
         entries = self.front.entries()
@@ -355,7 +355,8 @@ class Discovery:
         pool = self._pool(sample, effort.BLOCKS)
         terms = terms_of(pool, np.arange(len(pool)), effort.BLOCKS)
         inside = self._terms_inside(sample)
-        values, trees = [np.ones((1, len(sample))), pool.values[terms]], [(CONSTANT, 1.0), *map(pool.tree, terms.tolist())]
+        values: list[np.ndarray] = [np.ones((1, len(sample))), pool.values[terms]]
+        trees: list[Any] = [(CONSTANT, 1.0), *map(pool.tree, terms.tolist())]
         if inside is not None:
             values.append(inside.values)
             trees += inside.trees

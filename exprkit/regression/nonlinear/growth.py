@@ -1,7 +1,7 @@
 """Growth: a formula with one function more, added at any of its nodes, and chosen by what it would gain.
 
-In: a formula, ``Functions`` to choose from, the ``Sample`` at their rows.  Out: larger formulas, and smaller ones, whose
-numbers are to be fitted.
+In: a formula, ``Functions`` to choose from, the ``Sample`` at their rows.  Out: larger formulas, and smaller ones; a fit
+of their numbers follows.
 
     >>> import numpy as np
     >>> from exprkit.expressions.parser import parse
@@ -35,7 +35,7 @@ import numpy as np
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
-from exprkit.operators import defined, ops
+from exprkit.operators import ops
 from exprkit.regression.confirm import values_of
 from exprkit.regression.constants import as_parameters
 from exprkit.regression.polish import Tree, expression_of, nodes, tree_of
@@ -124,7 +124,7 @@ class _Change(NamedTuple):
 def grown(
     formula: Expression, functions: Functions, sample: Sample, most_size: int, go_on: Callable[[], None] = lambda: None
 ) -> list[Expression]:
-    """The best larger and smaller formulas of every size, their new numbers by least squares and the others as before."""
+    """The best larger and smaller formulas of every size: new numbers by least squares, the others as before."""
     tree = tree_of(formula)
     known = _nodes_of(tree, sample)
     if known is None:
