@@ -23,7 +23,8 @@ stage                   what it does
 ``join_three``          three functions that make y exactly; of very many, on a GPU
 ``curve``               shapes with several numbers inside, fitted from several starts
 ``single``              functions of a large pool, by least squares
-``grow``                what has been found with one function more, again and again, for data without a law
+``grow``                what has been found with one function more, again and again, for data without a law; after
+                        ``join_more`` on a GPU
 ``sum``                 sums of several functions of a large pool, by least squares
 ``nest``                numbers inside of operators, by very many fits at once
 ``join_more``           exact pairs of a large pool
@@ -155,8 +156,10 @@ class Discovery:
 
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
-        stages = (self.begin, self.join, self.group, self.join_three, self.curve, self.single, self.grow, self.sum,
-                  self.nest, self.join_more, self.sum_within, self.nest_more, self.regress, self.evolve)  # fmt: skip
+        late = self._device is not None  # which has seconds' worth of pools that the host has not
+        stages = [self.begin, self.join, self.group, self.join_three, self.curve, self.single, *[self.grow][late:],
+                  self.sum, self.nest, self.join_more, *[self.grow][: late], self.sum_within, self.nest_more,
+                  self.regress, self.evolve]  # fmt: skip
         if self._device is not None:
             self._device.use()  # a thread of its own begins with the first one
         self.budget.keep_back(effort.FINISH)

@@ -1,7 +1,7 @@
 """Growth: a formula with one function more, added at any of its nodes, and chosen by what it would gain.
 
-In: a formula, ``Functions`` to choose from, the ``Sample`` at their rows.  Out: larger formulas, and smaller ones; a fit
-of their numbers follows.
+In: a formula, ``Functions`` to choose from, the ``Sample`` at their rows.  Out: larger and smaller formulas; a fit of
+their numbers follows.
 
     >>> import numpy as np
     >>> from exprkit.expressions.parser import parse
