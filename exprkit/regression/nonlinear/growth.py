@@ -88,7 +88,7 @@ def unlike(functions: Functions) -> Functions:
                      functions.sizes[order[chosen]])
 
 
-class _Node(NamedTuple):
+class _Subtree(NamedTuple):
     """Of a formula: where it is, what it is, its value at every row, and the formula's derivative by it."""
 
     path: Path
@@ -97,10 +97,10 @@ class _Node(NamedTuple):
     slope: np.ndarray
 
 
-class _Place(NamedTuple):
+class _Spot(NamedTuple):
     """Where a function may be added, as a factor or a summand, and what it is multiplied by then at every row."""
 
-    node: _Node
+    node: _Subtree
     is_factor: bool
     carrier: np.ndarray
 
@@ -163,7 +163,7 @@ def left_out_errors(formulas: list[Expression], sample: Sample, threads: int | N
 # ── what is known of a formula ──
 
 
-def _nodes_of(tree: Tree, sample: Sample) -> tuple[list[_Node], _Tangent] | None:
+def _nodes_of(tree: Tree, sample: Sample) -> tuple[list[_Subtree], _Tangent] | None:
     """All nodes with values and derivatives, and the tangent; None where some are no numbers."""
     pop, params = as_parameters(parse([expression_of(tree)]))
     free, n = tree_of(pop[0]), pop.max_params
@@ -180,7 +180,7 @@ def _nodes_of(tree: Tree, sample: Sample) -> tuple[list[_Node], _Tangent] | None
     columns = _orthonormal(slopes[:, :n] * root[:, None])
     rest = (sample.y - values[0]) * root
     rest = rest - columns @ (columns.T @ rest)
-    every = [_Node(path, _at(tree, path), values[k], slopes[:, n + k]) for k, path in enumerate(paths)]
+    every = [_Subtree(path, _at(tree, path), values[k], slopes[:, n + k]) for k, path in enumerate(paths)]
     return every, _Tangent(columns, root, rest)
 
 
@@ -224,7 +224,7 @@ def _shifted(tree: Tree, path: Path, numbers: dict[Path, int]) -> Tree:
 # ── changes ──
 
 
-def _places(every: list[_Node], tangent: _Tangent) -> list[_Place]:
+def _places(every: list[_Subtree], tangent: _Tangent) -> list[_Spot]:
     """Those that differ in what they do, the first of the shortest ways to do it."""
     seen, places = set(), []
     for is_factor in (False, True):
@@ -236,12 +236,12 @@ def _places(every: list[_Node], tangent: _Tangent) -> list[_Place]:
             key = np.round(carrier / carrier[largest], DIRECTION).tobytes()
             if key not in seen:
                 seen.add(key)
-                places.append(_Place(node, is_factor, carrier * tangent.root))
+                places.append(_Spot(node, is_factor, carrier * tangent.root))
     return places
 
 
 def _larger(
-    tree: Tree, place: _Place, functions: Functions, tangent: _Tangent, room: int
+    tree: Tree, place: _Spot, functions: Functions, tangent: _Tangent, room: int
 ) -> Iterator[_Change]:
     """The formula with the best functions of every size at a place."""
     f, node = functions.values, place.node
@@ -306,7 +306,7 @@ def _left_out(added: np.ndarray, tangent: _Tangent) -> tuple[list[float], list[f
     return errors.tolist(), c.tolist()
 
 
-def _smaller(tree: Tree, every: list[_Node], tangent: _Tangent) -> Iterator[_Change]:
+def _smaller(tree: Tree, every: list[_Subtree], tangent: _Tangent) -> Iterator[_Change]:
     """The formula with an operand in the place of its operator."""
     by_path = {node.path: node for node in every}
     for node in every:
