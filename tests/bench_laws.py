@@ -152,7 +152,7 @@ def tables(nikuradse, random_state=0):
         points = np.genfromtxt(nikuradse, delimiter=",", skip_header=1) if nikuradse else None
         pipe = ek.data.nikuradse() if points is None else None
         found["nikuradse"] = (pipe.X, pipe.y) if points is None else (points[:, :-1], points[:, -1])
-    except (OSError, ImportError) as error:
+    except (OSError, ImportError, ek.errors.DataError) as error:
         print(f"nikuradse is left out: {error}")
     return found
 

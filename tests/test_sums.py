@@ -133,12 +133,12 @@ def test_a_formula_that_one_row_decides_is_not_chosen():
     assert entries[1].loss < 0.8 * entries[0].loss and short < long
 
 
-def test_sums_of_many_terms_are_found_in_noise():
+def test_sums_of_many_terms_are_grown_in_noise():
     random = np.random.default_rng(0)
     X = random.uniform(0, 1, (300, 7))
     y = X @ [5.0, 4.0, 3.0, 6.0, 7.0, 2.0, 0.0] + 8 * X[:, 0] * X[:, 1] + 0.2 * random.standard_normal(300)
     found = Discovery(Sample(X, y), SearchSettings(operators=tuple(rows(["+", "*"])), maxsize=40, threads=1), Budget())
     found.begin()
-    found.sum_longer()
+    found.grow()
     noise = 0.2**2
     assert found.front.least < 1.1 * noise

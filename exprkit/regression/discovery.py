@@ -22,8 +22,10 @@ stage                   what it does
 ``group``               with units: the same and the next stage in units that some of the variables make
 ``join_three``          three functions that make y exactly; of very many, on a GPU
 ``curve``               shapes with several numbers inside, fitted from several starts
-``sum``                 functions of a large pool and sums of several, by least squares
-``sum_longer``          sums of many terms, for data with noise
+``single``              functions of a large pool, by least squares
+``grow``                what has been found with one function more, again and again, for data without a law; after
+                        ``join_more`` on a GPU
+``sum``                 sums of several functions of a large pool, by least squares
 ``nest``                numbers inside of operators, by very many fits at once
 ``join_more``           exact pairs of a large pool
 ``sum_within``          sums within an operator
@@ -48,6 +50,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
@@ -62,23 +65,25 @@ from exprkit.regression.join import Partners
 from exprkit.regression.nonlinear import templates
 from exprkit.regression.nonlinear.curves import curves
 from exprkit.regression.nonlinear.factored import factored
+from exprkit.regression.nonlinear.growth import Functions, grown, left_out_errors, unlike
 from exprkit.regression.on_device import triples
 from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import Programs, device_of, with_memory
 from exprkit.regression.on_device.regress import regressed
-from exprkit.regression.polish import simplified
+from exprkit.regression.polish import nodes, simplified
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.rules.groups import Measures
 from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
 from exprkit.regression.simpler import Simpler
-from exprkit.regression.sums.formulas import LONG, Around, Breadth, arounds, sums
+from exprkit.regression.sums.formulas import Around, arounds, sums, terms_of
 from exprkit.regression.sums.inside import InnerTerms, is_logarithm, terms_inside
 from exprkit.regression.sums.regress import best_pairs
 from exprkit.regression.sums.single import singles
 from exprkit.runtime.budget import Budget, Ended
+from exprkit.text.tokens import CONSTANT
 
 
 class Halfway(NamedTuple):
@@ -135,6 +140,9 @@ class Discovery:
         self._evolution: Evolution | None = None
         self._begun: Halfway | None = None
         self._done = 0  # stages
+        self._functions: Functions | None = None  # that formulas are grown by
+        self._grown: set[Expression] = set()
+        self._left_out: dict[Expression, float] = {}  # errors at rows left out
         self.simpler = Simpler(self)
 
     @property
@@ -148,8 +156,10 @@ class Discovery:
 
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
-        stages = (self.begin, self.join, self.group, self.join_three, self.curve, self.sum, self.sum_longer, self.nest,
-                  self.join_more, self.sum_within, self.nest_more, self.regress, self.evolve)  # fmt: skip
+        late = self._device is not None  # which has seconds' worth of pools that the host has not
+        stages = [self.begin, self.join, self.group, self.join_three, self.curve, self.single, *[self.grow][late:],
+                  self.sum, self.nest, self.join_more, *[self.grow][: late], self.sum_within, self.nest_more,
+                  self.regress, self.evolve]  # fmt: skip
         if self._device is not None:
             self._device.use()  # a thread of its own begins with the first one
         self.budget.keep_back(effort.FINISH)
@@ -289,6 +299,71 @@ class Discovery:
             self.offer(confirmed(pairs, form, pool, self.sample)[:TRIED])
             self.budget.check()
 
+    def grow(self) -> None:
+        """Formulas of the front with one function more at any node, fitted, in a part of the time."""
+        if self._most and self.front.least > effort.NOISY * self.usual_loss:
+            self._grow(self.budget.part(effort.GROWTH))
+
+    def _grow(self, is_over: Callable[[], bool]) -> None:
+        """Some at a time: those that are shortest to describe, and the smallest that have not been grown."""
+        if self._functions is None:
+            self._functions = self._functions_to_add(self.some)
+        for _ in range(effort.GROWN):
+            every = [one.expression for one in self.front.by_nats() if one.expression not in self._grown]
+            chosen = list(dict.fromkeys([*every[:2], *sorted(every, key=lambda one: one.n_tokens)[:2]]))
+            made: list[Expression] = []
+            for one in chosen:
+                self._grown.add(one)
+                made += grown(
+                    one, self._functions, self._for_squares(self.some), self.settings.maxsize, self.budget.check
+                )
+            for k in range(0, len(made), 64):
+                self._offer_fitted(self.allowed(made[k : k + 64]))
+                self.budget.check()
+            self._look()
+            if is_over() or not chosen:
+                return
+
+    def _offer_fitted(self, formulas: list[Expression]) -> None:
+        """Those that are good enough once they are fitted, in their shortest form."""
+        if not formulas:
+            return
+        pop, starts = constants.as_parameters(parse(formulas))
+        self.budget.count(len(pop))
+        found = constants.as_constants(pop, self._fitted(pop, np.where(np.isnan(starts), 0.0, starts)))
+        with np.errstate(all="ignore"):
+            values = Evaluator(found, self._many.X, "cpu", dtype="float64", threads=self.settings.threads).evaluate()
+        best = self._best_of(found, self._goal_of_many.losses(values), effort.SHORTER)
+        self.offer(self._good_when_left_out(best))
+
+    def _good_when_left_out(self, formulas: list[Expression]) -> list[Expression]:
+        """Those that predict rows left out better than all that is shorter, by more than an accident would."""
+        if not formulas:
+            return []
+        entries = self.front.entries()
+        new = [one for one in (*formulas, *(entry.expression for entry in entries)) if one not in self._left_out]
+        errors = left_out_errors(new, self._for_squares(self.some), self.settings.threads) if new else ()
+        self._left_out.update(zip(new, errors, strict=True))
+        assert self._functions is not None
+        chosen_from = np.array([one.n_tokens * len(self._functions.trees) for one in formulas])
+        share = np.exp(-2 / self.sample.total * np.log(chosen_from))  # what the best of so many gains by accident
+        least = np.minimum.accumulate([np.inf, *(self._left_out[entry.expression] for entry in entries)])
+        place = np.searchsorted([entry.size for entry in entries], [one.n_tokens for one in formulas])
+        return [one for one, k, s in zip(formulas, place.tolist(), share.tolist(), strict=True)
+                if self._left_out[one] < s * least[k]]
+
+    def _functions_to_add(self, sample: Sample) -> Functions:
+        """The number 1, simple functions of a pool, and such with a number inside."""
+        pool = self._pool(sample, effort.BLOCKS)
+        terms = terms_of(pool, np.arange(len(pool)), effort.BLOCKS)
+        inside = self._terms_inside(sample)
+        values: list[np.ndarray] = [np.ones((1, len(sample))), pool.values[terms]]
+        trees: list[Any] = [(CONSTANT, 1.0), *map(pool.tree, terms.tolist())]
+        if inside is not None:
+            values.append(inside.values)
+            trees += inside.trees
+        return unlike(Functions(np.concatenate(values), trees, np.array([nodes(tree) for tree in trees])))
+
     def nest(self) -> None:
         """Templates with a number inside of an operator; of functions that are no product of others."""
         for as_shares in (True, False) if self._most else ():
@@ -347,11 +422,11 @@ class Discovery:
         self._look()
 
     def sum(self) -> None:
-        """Single functions of a large pool, also within an operator; sums of a few functions, fitted again."""
-        self._single()
+        """Sums of a few functions, fitted again."""
         self._sums(arounds(self._unary)[:1])
 
-    def _single(self) -> None:
+    def single(self) -> None:
+        """Single functions of a large pool, also within an operator, fitted again."""
         if not self._most:
             return
         few = self.sample.few(min(effort.PAIRED_ROWS, len(self.sample)), self.settings.seed)
@@ -373,23 +448,18 @@ class Discovery:
             self.simpler.polish()
         self._sums(arounds(self._unary)[1:])
 
-    def sum_longer(self) -> None:
-        """Sums of many terms, for data with noise."""
-        if self.front.least > effort.NOISY * self.usual_loss:
-            self._sums(arounds(self._unary)[:1], LONG, effort.FITTED_ROWS)
-
-    def _sums(self, places: list[Around], breadth: Breadth | None = None, rows: int = effort.PAIRED_ROWS) -> None:
+    def _sums(self, places: list[Around]) -> None:
         settings, threads, go_on = self.settings, self.settings.threads, self.budget.check
         if not self._most:
             return
-        few = self.sample.few(min(rows, len(self.sample)), settings.seed)
+        few = self.sample.few(min(effort.PAIRED_ROWS, len(self.sample)), settings.seed)
         most = self._told_apart(effort.SUMMED, few)
         pool = self._pool(few, most)
         pool.multiply(2 * most)
         inside = self._terms_inside(few)
         for around in places:
             found = sums(
-                pool, self._for_squares(few), around, settings.maxsize, inside, settings.rules, threads, go_on, breadth
+                pool, self._for_squares(few), around, settings.maxsize, inside, settings.rules, threads, go_on
             )
             self.budget.count(len(pool))
             for k in range(0, len(found), 64):
@@ -446,7 +516,7 @@ class Discovery:
                 evolution.seed(parse([entry.expression for entry in self.front.entries()]))
             made = evolution.generation()
             self.budget.count(made.tried)
-            self._offer_best(made.formulas, made.loss)
+            self.offer(self._best_of(made.formulas, made.loss))
             self.stage, self.generation = f"generation {number + 1}", number + 1
             self._look()
             if number % effort.POLISHED == effort.POLISHED - 1:
@@ -515,14 +585,14 @@ class Discovery:
         if any(self.settings.early_stop(entry.loss, entry.size) for entry in self.front.entries()):
             raise Ended("the loss is as small as was asked for")
 
-    def _offer_best(self, pop: Population, loss: np.ndarray) -> None:
-        """What may enter the front, in its shortest form."""
+    def _best_of(self, pop: Population, loss: np.ndarray, shorter: int = 0) -> list[Expression]:
+        """What may enter the front, in its shortest form, which may have so many tokens less."""
         entries = self.front.entries()
         sizes, limits = np.array([e.size for e in entries]), np.array([e.loss for e in entries])
-        place = np.searchsorted(sizes, pop.n_tokens, side="right") - 1
+        place = np.searchsorted(sizes, pop.n_tokens - shorter, side="right") - 1
         promising = np.flatnonzero(loss < np.where(place >= 0, limits[place], np.inf))
         best = promising[np.argsort(loss[promising], kind="stable")[:effort.MOST_OFFERED]]
-        self.offer(simplified(pop[int(i)]) for i in best)
+        return [simplified(pop[int(i)]) for i in best]
 
     def refitted(
         self, formulas: Sequence[Expression], held: Callable[[float], bool] | None = None

@@ -6,5 +6,6 @@ In: a sample, functions, operators.  Out: formulas.
 ``templates``  one number inside of an operator, or beside a 1, over a grid
 ``factored``   a factor with a number inside, beside a line
 ``curves``     several numbers inside, fitted from several starts
+``growth``     a formula with one function more at any of its nodes
 =============  ===============================================================
 """

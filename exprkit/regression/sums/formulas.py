@@ -52,7 +52,6 @@ class Breadth(NamedTuple):
 
 ALONE = Breadth(5, 2_500, (400, 200))
 WITHIN = Breadth(5, 1_500, (100, 100))  # an operator
-LONG = Breadth(12, 800, (10, 30), 4)  # for data with noise
 
 
 class Around(NamedTuple):
@@ -93,7 +92,6 @@ def arounds(unary: Sequence[defined.Written]) -> list[Around]:
 def sums(
     pool: Pool, sample: Sample, around: Around, most_size: int, inside: InnerTerms | None = None,
     rules: FormulaRules | None = None, threads: int | None = None, go_on: Callable[[], None] = lambda: None,
-    breadth: Breadth | None = None,
 ) -> list[Expression]:  # fmt: skip
     """The best sums, the smallest first, with the numbers of least error.
 
@@ -101,8 +99,6 @@ def sums(
     ----------
     inside : InnerTerms, optional
         More terms, with a number inside, for sums with nothing around.
-    breadth : Breadth, optional
-        By default ``ALONE``, or ``WITHIN`` an operator.
     """
     found = weighted(around, sample)
     if found is None:
@@ -116,7 +112,7 @@ def sums(
             return []
         usable = np.flatnonzero(are_alike(pool.dimensions, dimension))
         constant = constant and abs(dimension) < 1e-9
-    breadth = breadth or (ALONE if around == Around(None, False) else WITHIN)
+    breadth = ALONE if around == Around(None, False) else WITHIN
     terms = terms_of(pool, usable, breadth.functions)
     values, sizes = pool.values[terms], pool.sizes[terms].astype(np.int64)
     more = inside if inside is not None and constant else InnerTerms(values[:0], [], sizes[:0])

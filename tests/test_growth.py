@@ -1,0 +1,86 @@
+"""Growth: what is found by adding functions at nodes, and that noise is not described."""
+
+import numpy as np
+
+import exprkit as ek
+from exprkit.regression.constants import as_parameters
+from exprkit.regression.discovery import Discovery
+from exprkit.regression.nonlinear.growth import Functions, grown, left_out_errors, unlike
+from exprkit.regression.sample import Sample
+from exprkit.regression.settings import SearchSettings
+from exprkit.runtime.budget import Budget
+from exprkit.text.tokens import CONSTANT, VARIABLE
+
+
+def sample_of(law, n=200, noise=0.0):
+    random = np.random.default_rng(0)
+    X = random.uniform(0, 2, (n, 3))
+    y = law(*X.T)
+    return Sample(X, y + noise * np.std(y) * random.standard_normal(n))
+
+
+def variables(sample):
+    trees = [(CONSTANT, 1.0), *((VARIABLE, k) for k in range(sample.X.shape[1]))]
+    return Functions(np.concatenate([np.ones((1, len(sample))), sample.X.T]), trees, np.ones(len(trees), int))
+
+
+def best_loss(formulas, sample):
+    pop, starts = as_parameters(ek.parse(formulas))
+    return np.nanmin(ek.fit(pop, sample.X, sample.y, init=starts, dtype="float64", backend="cpu").loss)
+
+
+def test_a_function_is_added_where_it_gains_most():
+    sample = sample_of(lambda a, b, c: np.sin(2 * a + 0.3 * b) * (3 + 0.2 * c))
+    before = ek.parse(["3 * sin(2 * x1)"])
+    once = grown(before[0], variables(sample), sample, 30)
+    twice = [other for one in once for other in grown(one, variables(sample), sample, 30)]
+    pop, starts = as_parameters(before)
+    was = ek.fit(pop, sample.X, sample.y, init=starts, dtype="float64", backend="cpu").loss[0]
+    assert best_loss(once, sample) < 0.5 * was and best_loss(twice, sample) < 1e-12
+
+
+def test_grown_formulas_are_no_longer_than_they_may_be_and_smaller_ones_are_among_them():
+    sample = sample_of(lambda a, b, c: a + 2 * b)
+    formula = ek.parse(["1.1 * x1 + 2 * x2 + 0.01 * sin(x3)"])[0]
+    found = grown(formula, variables(sample), sample, formula.n_tokens + 4)
+    assert max(one.n_tokens for one in found) <= formula.n_tokens + 4
+    assert "1.1 * x1 + 2 * x2" in map(str, found)
+
+
+def test_rows_left_out_are_predicted_as_by_fits_without_them():
+    sample = sample_of(lambda a, b, c: a * b, n=30, noise=0.2)
+    columns = np.column_stack([np.ones(30), sample.X[:, 0]])
+    errors = []
+    for row in range(30):
+        others = np.arange(30) != row
+        numbers = np.linalg.lstsq(columns[others], sample.y[others], rcond=None)[0]
+        errors.append((sample.y[row] - columns[row] @ numbers) ** 2)
+    numbers = np.linalg.lstsq(columns, sample.y, rcond=None)[0]
+    line = ek.parse([f"{numbers[0]!r} + {numbers[1]!r} * x1".replace("np.float64(", "").replace(")", "")])[0]
+    np.testing.assert_allclose(left_out_errors([line], sample), np.mean(errors), rtol=1e-9)
+
+
+def test_of_functions_that_are_nearly_lines_of_each_other_the_smallest_is_kept():
+    x = np.linspace(0, 1, 50)
+    values = np.array([3 * x + 1, x, np.cos(9 * x), x + 1e-3 * np.cos(9 * x)])
+    kept = unlike(Functions(values, [(CONSTANT, float(k)) for k in range(4)], np.array([5, 1, 4, 9])))
+    assert [tree[1] for tree in kept.trees] == [1.0, 2.0] and kept.sizes.tolist() == [1, 4]
+
+
+def search(sample, most=40):
+    found = Discovery(sample, SearchSettings(maxsize=most, threads=1), Budget())
+    found.begin()
+    found.grow()
+    return found.front
+
+
+def test_a_surface_that_is_no_law_is_described_beyond_what_sums_reach():
+    sample = sample_of(lambda a, b, c: np.maximum(a, 0.7) / (1 + np.exp(8 * (1 - b))) + 0.3 * np.abs(c - 1), noise=0.02)
+    assert search(sample).least < 0.02 * np.var(sample.y)
+
+
+def test_noise_is_not_described():
+    random = np.random.default_rng(3)
+    sample = Sample(random.uniform(0, 1, (300, 4)), random.standard_normal(300))
+    front = search(sample)
+    assert front.least > 0.8 * np.var(sample.y), [str(one.expression) for one in front.entries()]
